@@ -294,3 +294,29 @@ func TestWhereVariablesAreUpdated(t *testing.T) {
 		}
 	}
 }
+
+// Evaluations of many sizes give the GPU's memory back.
+func TestEvaluationsGiveMemoryBack(t *testing.T) {
+	x := trial{build: dropoutMLP, feed: classified(60), opt: SGD(0.1), options: []Option{GlobalBatch(4)}}
+	j := onGPU(t, soloJob(io.Discard), false)
+	s, err := j.Parallelize(t.Context(), x.build(1), x.opt, x.options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := uint64(0)
+	for rows := 1; rows <= 20; rows++ {
+		if _, err := s.Evaluate(t.Context(), x.feed(9, 0, rows)); err != nil {
+			t.Fatal(err)
+		}
+		free, err := j.host.device.Available()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows == 4 { // the four smallest ones are kept
+			least = free
+		}
+		if taken := int64(least) - int64(free); rows > 8 && taken > 256<<10 {
+			t.Fatalf("%d bytes more are taken after evaluations of %d sizes than after 4", taken, rows)
+		}
+	}
+}

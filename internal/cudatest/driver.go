@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -50,6 +51,9 @@ func Start(t testing.TB, o Options) *Driver {
 		}
 		t.Setenv("PLX_CUDA", machineLibrary)
 		return &Driver{Library: machineLibrary, BLAS: "off"}
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("the stand-in for the driver is for Linux")
 	}
 	folder, err := os.MkdirTemp(o.Folder, "gpu")
 	if err != nil {

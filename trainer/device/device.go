@@ -72,6 +72,9 @@ func Failed(err error) bool {
 // the host; empty if the launcher gave it none. A program without a launcher takes a
 // GPU that nobody gave it only if the user asks for one.
 func Open(choice, visible string, localRank int, launched bool) (*gpu.Device, error) {
+	if strings.HasPrefix(visible, "-") || visible == "NoDevFiles" { // how users and Slurm hide all GPUs
+		visible = ""
+	}
 	switch {
 	case choice == "cpu", choice == "auto" && visible == "":
 		return nil, nil

@@ -7,6 +7,22 @@ import (
 	"testing"
 )
 
+// A worker whose GPUs are hidden computes on the CPU, or is refused if it must not.
+func TestHiddenGPU(t *testing.T) {
+	t.Setenv("PLX_CUDA", "libabsent.so.7")
+	for _, visible := range []string{"", "-1", "NoDevFiles"} {
+		if g, err := Open("auto", visible, 0, true); g != nil || err != nil {
+			t.Errorf("%q: %v, %v", visible, g, err)
+		}
+		if _, err := Open("gpu", visible, 0, true); err != ErrNone {
+			t.Errorf("%q: %v, want %v", visible, err, ErrNone)
+		}
+	}
+	if _, err := Open("auto", "0", 0, true); !Failed(err) || !strings.Contains(err.Error(), "was given gpu 0 and cannot use it: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Who runs a program by itself beside a GPU learns that it is not used, unless the user
 // has decided.
 func TestUnusedGPU(t *testing.T) {

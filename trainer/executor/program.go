@@ -81,6 +81,14 @@ func (p *Program) Renew(i, from, to int) {
 	}
 }
 
+// Close gives back what the program has on a GPU. No run may follow.
+func (p *Program) Close() error {
+	if m, ok := p.machine.(*gpu.Machine); ok {
+		return m.Close()
+	}
+	return nil
+}
+
 // Reside makes a program for a GPU update its fixed values there, see
 // gpu.Machine.Reside. Runs then write and announce no gradient.
 func (p *Program) Reside(u gpu.Updates) (*gpu.Resident, error) {

@@ -115,12 +115,17 @@ func (g *Group) Evaluator(rows int) (*Replica, error) {
 	if r := g.evaluated[rows]; r != nil {
 		return r, nil
 	}
+	if len(g.evaluated) >= maxEvaluated {
+		for _, r := range g.evaluated {
+			if err := r.program.Close(); err != nil {
+				return nil, err
+			}
+		}
+		clear(g.evaluated)
+	}
 	r, err := g.compile(rows, false)
 	if err != nil {
 		return nil, fmt.Errorf("%d rows: %w", rows, err)
-	}
-	if len(g.evaluated) >= maxEvaluated {
-		clear(g.evaluated)
 	}
 	g.evaluated[rows] = r
 	return r, nil

@@ -105,10 +105,12 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 		shape[axis] += s[axis]
 	}
 	all, at := make([]parts, len(xs)), 0
+	var sizes []int
 	for i, x := range xs {
 		s := x.Shape()
 		all[i] = parts{outer: memory.Elements(s[:axis]), inner: memory.Elements(s[axis+1:]), all: shape[axis], at: at, size: s[axis]}
 		at += s[axis]
+		sizes = append(sizes, s[axis])
 	}
 	diff := func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		gradients := make(gorgonia.Nodes, len(all))
@@ -120,7 +122,7 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 		return gradients, nil
 	}
 	o := newOp(what, dtype, shape, choose(dtype, concat[float32], concat[float64], all)).with(diff, 0)
-	return o.apply(xs...)
+	return o.on(by(func(t gpu.Type) (gpu.Operation, error) { return gpu.Concat(t, all[0].outer, all[0].inner, sizes...) })).apply(xs...)
 }
 
 func concat[T float](all []parts, out []T, in [][]T) {
