@@ -68,7 +68,7 @@ func gpuCount(r Report) string {
 	}
 	count := 0
 	for _, g := range r.GPUs {
-		if g.usedBy() == free {
+		if g.UsedBy() == free {
 			count++
 		}
 	}
@@ -97,7 +97,7 @@ func gpuCells(host string, g GPU) []string {
 	}
 	return []string{
 		host, strconv.Itoa(g.Index), cmp.Or(g.Name, "-"), cmp.Or(g.ComputeCapability, "-"),
-		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, g.usedBy(), cmp.Or(g.UUID, "-"),
+		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, g.UsedBy(), cmp.Or(g.UUID, "-"),
 	}
 }
 
@@ -115,9 +115,9 @@ func number(n int) string {
 // free is usedBy's word for a GPU that a job may use.
 const free = "free"
 
-// usedBy names each user of the GPU once, followed by the number of processes if
+// UsedBy names each user of the GPU once, followed by the number of processes if
 // there are several. It is "free" or "unknown" for a GPU without known users.
-func (g GPU) usedBy() string {
+func (g GPU) UsedBy() string {
 	switch {
 	case g.Fault != "":
 		return "unusable: " + g.Fault

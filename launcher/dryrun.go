@@ -42,7 +42,7 @@ func (l *launch) dryRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	device := trainerDevice(cfg.Args, foreign)
+	device := trainerDevice(cfg.Args, !l.program.Trainer)
 	lines := append(planTable(device, machines, p), deviceNotes(device, machines, p)...)
 	if p.Guessed {
 		lines = append(lines, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")

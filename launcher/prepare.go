@@ -179,7 +179,7 @@ func (l *launch) place(ctx context.Context) (err error) {
 	}
 	l.printer.Lines(onCPU)
 	l.printer.Lines(overruled(l.placed, machines))
-	device := trainerDevice(l.cfg.Args, l.foreign)
+	device := trainerDevice(l.cfg.Args, !l.program.Trainer)
 	l.planned = planTable(device, machines, l.placed)
 	if l.cfg.Verbose {
 		l.printer.Lines(l.planned)
