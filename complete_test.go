@@ -195,6 +195,10 @@ func install(t *testing.T, dir, shell string) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", told[1], err, out)
 	}
+	// Where this folder is missing, fish fills it from all manual pages, in a process that outlives it.
+	if err := os.MkdirAll(filepath.Join(os.Getenv("HOME"), ".local/share/fish/generated_completions"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // offered are the words that a shell has inserted at the end of a line.

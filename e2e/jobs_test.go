@@ -160,7 +160,7 @@ func TestStop(t *testing.T) {
 // there, whatever its environment says or hides.
 func (b *bench) nothingOf(job string) {
 	b.t.Helper()
-	serves := regexp.MustCompile(`^\S+ agent (logs|start|connect|step|serve)\b`)
+	serves := regexp.MustCompile(`^\S+ agent (logs|outputs|start|connect|step|serve)\b`)
 	for _, h := range b.on() {
 		sessions := map[int]bool{}
 		all := b.processes(h)

@@ -34,7 +34,7 @@ func TestScreenShowsTheSession(t *testing.T) {
 			t.Errorf("README.md has no command %q", command)
 		}
 	}
-	for _, part := range []string{" h2 ", ": done", "ModuleNotFoundError", " exited with status 1"} {
+	for _, part := range []string{"\nh2 ", ": done", "ModuleNotFoundError", " exited with status 1"} {
 		if !strings.Contains(screen, part) {
 			t.Errorf("no %q in\n%s", part, screen)
 		}
