@@ -18,7 +18,6 @@
 //
 // # What it refuses
 //
-// It knows no task and no training, starts no program of the user's, never
-// changes a blob in place (a running program is never overwritten), and
-// unpacks no archive entry outside the folder it was given.
+// It knows no task and no training, starts no program of the user's, and
+// never changes a blob in place (a running program is never overwritten).
 package envsync

@@ -187,3 +187,16 @@ func programOf(t *testing.T, content []byte) Blob {
 	}
 	return b
 }
+
+// contextReader ends a copy when ctx ends.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

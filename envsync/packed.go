@@ -25,7 +25,7 @@ type packing struct {
 
 // packed returns the content of b for hosts with gzip; nil: they get it as it is.
 func (b Blob) packed() ([]byte, error) {
-	if b.pack == nil || b.Size < leastPacked || b.Size > mostPacked {
+	if b.Size < leastPacked || b.Size > mostPacked {
 		return nil, nil
 	}
 	return b.pack.of(b)

@@ -173,7 +173,7 @@ func (t *telling) Read(p []byte) (int, error) {
 }
 
 // Blob is one immutable file on its way to hosts. It may be sent to several
-// hosts at once. Close it when no Sync needs it any more.
+// hosts at once.
 type Blob struct {
 	// Name is a base name for messages, not a path on the host.
 	Name string
@@ -185,9 +185,8 @@ type Blob struct {
 	// host every blob has 0700, since equal content is one file there.
 	Mode fs.FileMode
 
-	open   func() (io.ReadCloser, error)
-	remove func() error
-	pack   *packing // nil: it is sent as it is
+	open func() (io.ReadCloser, error)
+	pack *packing
 }
 
 // FileBlob makes a blob of a regular file, such as a program. The file is
@@ -220,15 +219,6 @@ func FileBlob(path string) (Blob, error) {
 
 // Open opens the content for reading.
 func (b Blob) Open() (io.ReadCloser, error) { return b.open() }
-
-// Close removes what the blob holds on this machine, which is nothing but for
-// an archive. It may be called more than once.
-func (b Blob) Close() error {
-	if b.remove == nil {
-		return nil
-	}
-	return b.remove()
-}
 
 // BlobPath is where the blob of a sum lies on a host, relative to the home
 // folder.

@@ -377,7 +377,7 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.agent.Send(ctx, m.drive.launch.artifacts.Blobs(m.agent.Facts.Platform)); err != nil {
 		return nil, err
 	}
-	if err := m.drive.launch.workdir.SendAgain(ctx, m.agent, m.drive.launch.artifacts.Archives()); err != nil {
+	if err := m.drive.launch.workdir.SendAgain(ctx, m.agent); err != nil {
 		return nil, err
 	}
 	if err := m.drive.launch.venv.Install(ctx, []*hosts.AgentHost{m.agent}, furnish.Sending{}); err != nil {

@@ -9,11 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
-	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
@@ -131,16 +128,5 @@ func (l *launch) sentLines(on int) ([]string, error) {
 	case entrypoint.InVenv:
 		lines = append(lines, fmt.Sprintf("run: %s, in the virtual environment", l.program.Command))
 	}
-	lines = slices.Concat(lines, l.workdir.Lines(on), l.venv.Lines(on))
-	for _, path := range l.cfg.Copy {
-		info, err := os.Stat(path)
-		if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is a %s", path, envsync.Special(info.Mode()))
-		}
-		if err != nil {
-			return nil, exit.Mistake(fmt.Errorf("--copy: %w", err), artifacts.CopyHint)
-		}
-		lines = append(lines, "send: "+path+" into each task's folder")
-	}
-	return lines, nil
+	return slices.Concat(lines, l.workdir.Lines(on), l.venv.Lines(on)), nil
 }

@@ -88,7 +88,7 @@ type launch struct {
 	signals     *signals
 	logDir      *logs.Dir       // files of the tasks' output on this machine; nil: no --log-dir
 	checkpoints string          // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
-	workdir     furnish.Workdir // what --workdir sends
+	workdir     furnish.Workdir // what --workdir and --copy send
 	program     entrypoint.Program
 	venv        furnish.Venv // what --venv sends
 	announced   func()       // ends what announce began
@@ -120,7 +120,7 @@ func (l *launch) open(ctx context.Context) (err error) {
 	return err
 }
 
-// read reads and hashes the folders of --workdir and --venv, and decides what the tasks run.
+// read reads and hashes what --workdir, --copy and --venv send, and decides what the tasks run.
 func (l *launch) read(ctx context.Context) (err error) {
 	if l.workdir, err = furnish.ReadWorkdir(ctx, l.cfg.Workdir, l.cfg.KeepLinks, l.printer); err != nil {
 		return err
@@ -129,6 +129,9 @@ func (l *launch) read(ctx context.Context) (err error) {
 		return err
 	}
 	l.printer.Lines(l.program.Notes)
+	if err := l.workdir.ReadCopies(ctx, l.cfg.Copy, l.printer); err != nil {
+		return err
+	}
 	if l.cfg.AutoServers {
 		l.cfg.NoServers = !l.program.Trainer
 	}
@@ -155,7 +158,7 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Hang: l.cfg.Hang.Timeout, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
-		SetupTime: l.cfg.SetupTime, Archives: l.artifacts.Archives(), Workdir: l.workdir.ID(), Source: l.workdir.Source(), Outputs: l.cfg.outputs,
+		SetupTime: l.cfg.SetupTime, Copied: l.workdir.Copied(), Workdir: l.workdir.ID(), Source: l.workdir.Source(), Outputs: l.cfg.outputs,
 		Claims: protocol.Claims(tasks), Placing: l.cfg.Options, StartTimeout: l.cfg.StartTimeout, Imports: l.cfg.CheckImport, Ticket: l.ticket, Booked: l.booked.Socket(a),
 	}, nil
 }

@@ -87,7 +87,7 @@ func (l *launch) survey(ctx context.Context) (err error) {
 
 // pack builds what is sent.
 func (l *launch) pack(ctx context.Context) (err error) {
-	src := artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind, Copy: l.cfg.Copy}
+	src := artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind}
 	if l.artifacts, err = artifacts.Pack(ctx, src, l.platforms(), l.printer); err != nil {
 		return ofPlatform(err, l.used())
 	}
@@ -124,10 +124,10 @@ func inSlurm(cfg Config) string {
 	return fmt.Sprintf("in job %s of Slurm, with %s (--no-slurm leaves it out)", cfg.Slurm.ID, console.Count(len(cfg.Hosts), "host"))
 }
 
-// furnish makes the working directories, has --setup run in them, and imports the modules
+// furnish sends the files of --copy and makes the working directories, has --setup run in them, and imports the modules
 // of --check-import there. After an error no host has a new directory.
 func (l *launch) furnish(ctx context.Context) error {
-	if err := l.workdir.Send(ctx, l.agents, l.artifacts.Archives(), sending(l.cfg, l.printer)); err != nil {
+	if err := l.workdir.Send(ctx, l.agents, sending(l.cfg, l.printer)); err != nil {
 		return err
 	}
 	var gpus []int

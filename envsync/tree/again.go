@@ -12,8 +12,8 @@ import (
 )
 
 // Again returns the folder as it is now, without what has come since Scan: files that have
-// vanished are left out, and those that have changed are read again. The file without is
-// left out in any case; "": there is none.
+// vanished are left out, unless Gather was told of them, and those that have changed are
+// read again. The file without is left out in any case; "": there is none.
 func (f *Folder) Again(ctx context.Context, without string) (*Folder, error) {
 	again := *f
 	again.Entries, again.read, again.excluded = nil, time.Now(), maps.Clone(f.excluded)
@@ -23,11 +23,13 @@ func (f *Folder) Again(ctx context.Context, without string) (*Folder, error) {
 		}
 		if e.Kind == File {
 			var err error
-			if e, err = f.now(e); errors.Is(err, fs.ErrNotExist) {
+			if e, err = f.now(e); errors.Is(err, fs.ErrNotExist) && !f.Gathered(e.Path) {
 				continue
-			} else if errors.As(err, new(*ChangedError)) || e.Path == without {
+			} else if errors.As(err, new(*ChangedError)) && !f.Gathered(e.Path) || e.Path == without {
 				again.notes = append(again.notes, leftOut(e.Path))
 				continue
+			} else if errors.As(err, new(*ChangedError)) {
+				return nil, err
 			} else if err != nil {
 				return nil, fmt.Errorf("%s: %w", shown(e.Path), cause(err))
 			}

@@ -5,7 +5,7 @@
 // SHA-256 and once, whatever files of whatever folders have it. Only contents
 // that a host lacks travel:
 //
-//	folder, err := tree.Scan(".", tree.Options{Cache: cache})
+//	folder, err := tree.Scan(ctx, ".", tree.Options{Cache: cache})
 //	...
 //	err = tree.Send(ctx, []tree.Target{{Name: "gpu01", Host: host}}, folder, nil)
 //

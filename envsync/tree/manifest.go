@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode"
-
-	"github.com/plx-run/plx/envsync"
 )
 
 // Sum is the SHA-256 of a content.
@@ -66,11 +64,11 @@ func (e Entry) withSum(sum Sum) Entry {
 // and a folder comes before what is in it.
 type Manifest struct{ Entries []Entry }
 
-// Bounds of a manifest. Files that are larger or more belong on a file system
-// that the hosts share, not into the working directory of a job.
+// Bounds of a manifest. Files that are more belong on a file system that the hosts
+// share, not into the working directory of a job.
 const (
 	maxEntries  = 1 << 20
-	maxFile     = 2 << 30 // bytes of one file
+	maxFile     = 1 << 42 // bytes of one file
 	maxName     = 4096    // bytes of a path or of a link's target
 	maxManifest = 1 << 28 // bytes of an encoded manifest
 )
@@ -291,7 +289,7 @@ func checkTarget(p, target string) error {
 	if err := checkName(target); err != nil {
 		return err
 	}
-	if !envsync.StaysInside(p, target) {
+	if !staysInside(p, target) {
 		return fmt.Errorf("the link to %q %w", target, errLeadsOut)
 	}
 	return nil
@@ -303,4 +301,27 @@ func checkName(target string) error {
 		return errors.New("what it points to has no valid name")
 	}
 	return nil
+}
+
+// staysInside says whether a link at the path link, relative to a folder,
+// points into that folder. After its first words ".." it may have no other:
+// what "a/.." means depends on whether a is a link itself. So it holds for any
+// set of such links in folders that are none.
+func staysInside(link, target string) bool {
+	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) {
+		return false
+	}
+	depth, down := strings.Count(path.Clean(link), "/"), false
+	for word := range strings.SplitSeq(target, "/") {
+		switch word {
+		case "", ".":
+		case "..":
+			if depth--; down || depth < 0 {
+				return false
+			}
+		default:
+			down = true
+		}
+	}
+	return true
 }

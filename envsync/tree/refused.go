@@ -18,7 +18,7 @@ type refused struct {
 
 // RefusedError names all that cannot be sent of a folder.
 type RefusedError struct {
-	root string // absolute path of the folder
+	root string // absolute path of the folder; "": no file of patterns counts
 	all  []refused
 }
 
@@ -53,8 +53,12 @@ func (e *RefusedError) Unwrap() (all []error) {
 	return all
 }
 
-// Hint has a command that adds the lines to .plxignore which leave all of it here.
+// Hint has a command that adds the lines to .plxignore which leave all of it here. It is ""
+// if no such file counts.
 func (e *RefusedError) Hint() string {
+	if e.root == "" {
+		return ""
+	}
 	file := filepath.Join(e.root, plxFile)
 	if here, err := os.Getwd(); err == nil {
 		if in, err := filepath.Rel(here, file); err == nil && filepath.IsLocal(in) {
@@ -99,5 +103,5 @@ func quote(text string) string {
 }
 
 func largeError(size int64) error {
-	return fmt.Errorf("it has %.1f GiB, and a file may have %d GiB: put it where the hosts can read it", float64(size)/(1<<30), maxFile>>30)
+	return fmt.Errorf("it has %.1f GiB, and a file may have %d GiB: put it where the hosts can read it", float64(size)/(1<<30), maxScanned>>30)
 }

@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/plx-run/plx/envsync"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -32,6 +31,8 @@ type Options struct {
 	All bool
 	// Follow sends a file in the place of a link that leads out of the folder.
 	Follow bool
+	// Large sends files of more than 2 GiB too.
+	Large bool
 	// KeepLinks sends links that lead out of the folder as they are.
 	KeepLinks bool
 	// Leave returns why an entry stays behind, or "". Nil: none does.
@@ -45,7 +46,8 @@ type Folder struct {
 	contents string            // folder that has the files under their hashes, of a Folder that Take made; else ""
 	excluded map[string]string // why what stays behind does, by path
 	followed followed
-	read     time.Time // when Scan began
+	gathered map[string]string // absolute paths of what Gather has read, by names in the folder
+	read     time.Time         // when Scan began
 	notes    []string
 }
 
@@ -76,7 +78,7 @@ func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	if err != nil {
 		return nil, cause(err)
 	}
-	w := &walk{ctx: ctx, root: root, options: o, excluded: map[string]string{}, followed: followed{}, gone: map[string]bool{}, cache: openCache(o.Cache, root), begun: time.Now()}
+	w := newWalk(ctx, root, root, o)
 	if !o.All {
 		if w.ignore, err = newIgnore(ctx, root); err != nil {
 			return nil, err
@@ -89,19 +91,18 @@ func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	if err := w.hash(); err != nil {
 		return nil, err
 	}
-	if len(w.refused) > 0 {
-		return nil, w.allRefused()
-	}
 	f := &Folder{Manifest: Manifest{w.entries}, root: root, excluded: w.excluded, followed: w.followed, read: w.begun, notes: w.notes}
 	if w.ignore != nil {
 		f.notes = append(w.ignore.notes, f.notes...)
 	}
+	return f, f.order()
+}
+
+// order puts the entries in their order, and refuses what only the whole exceeds: a bound.
+func (f *Folder) order() error {
 	slices.SortFunc(f.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
-	if _, err := Decode(f.Encode()); err != nil {
-		return nil, err // a bound that only the whole exceeds
-	}
-	_ = w.cache.save() // the next Scan hashes again
-	return f, nil
+	_, err := Decode(f.Encode())
+	return err
 }
 
 // Find returns the entry of a path that is relative to the folder.
@@ -117,6 +118,10 @@ func (f *Folder) Find(p string) (Entry, bool) {
 func (f *Folder) file(e Entry) string {
 	if f.contents != "" {
 		return filepath.Join(f.contents, e.Sum.String())
+	}
+	first, rest, _ := strings.Cut(e.Path, "/")
+	if start, ok := f.gathered[first]; ok {
+		return filepath.Join(start, filepath.FromSlash(rest))
 	}
 	return f.followed.file(f.root, e.Path)
 }
@@ -175,6 +180,12 @@ type walk struct {
 	mu    sync.Mutex      // guards what hash writes of notes and gone
 	notes []string        // as in Folder
 	gone  map[string]bool // paths of files that are left out after all
+}
+
+// newWalk returns a walk of the folder root. cached names the cache of its hashes.
+func newWalk(ctx context.Context, root, cached string, o Options) *walk {
+	return &walk{ctx: ctx, root: root, options: o, excluded: map[string]string{}, followed: followed{}, gone: map[string]bool{},
+		cache: openCache(o.Cache, cached), begun: time.Now()}
 }
 
 func (w *walk) abs(p string) string { return filepath.Join(w.root, filepath.FromSlash(p)) }
@@ -255,6 +266,10 @@ func (w *walk) leaves(p string, found fs.DirEntry) (why string, err error) {
 	return why, err
 }
 
+// maxScanned is how many bytes a file may have, unless Options.Large is set: larger ones
+// belong on a file system that the hosts share.
+const maxScanned = 2 << 30
+
 // add adds one entry; hash computes its sum.
 func (w *walk) add(p string, found fs.DirEntry) error {
 	info, err := w.info(p, found)
@@ -271,7 +286,7 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 	case mode.IsRegular():
 		e.Kind, e.Size = File, info.Size()
 		w.options.Count.addFound()
-		if e.Size > maxFile {
+		if e.Size > maxScanned && !w.options.Large {
 			return largeError(e.Size)
 		}
 	case mode&fs.ModeSymlink != 0:
@@ -279,7 +294,7 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("it is a %s, which cannot be sent", envsync.Special(mode))
+		return fmt.Errorf("it is a %s, which cannot be sent", Special(mode))
 	}
 	w.entries, w.infos = append(w.entries, e), append(w.infos, info)
 	return nil
@@ -318,7 +333,7 @@ func (w *walk) info(p string, found fs.DirEntry) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// hash computes the sums of all files.
+// hash computes the sums of all files, and refuses what cannot be sent.
 func (w *walk) hash() error {
 	group, ctx := errgroup.WithContext(w.ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -343,6 +358,10 @@ func (w *walk) hash() error {
 		return err
 	}
 	w.entries = slices.DeleteFunc(w.entries, func(e Entry) bool { return w.gone[e.Path] })
+	if len(w.refused) > 0 {
+		return w.allRefused()
+	}
+	_ = w.cache.save() // the next Scan hashes again
 	return nil
 }
 
@@ -413,9 +432,6 @@ type hashed struct {
 // hashOpen hashes the bytes that an open file had. If the file has changed, it hashes them
 // again: those of a file that only grows are the same.
 func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed bool, err error) {
-	if info.Size() > maxFile {
-		return h, false, largeError(info.Size())
-	}
 	for {
 		hash := sha256.New()
 		n, err := io.Copy(io.MultiWriter(hash, count), io.NewSectionReader(f, 0, info.Size()))

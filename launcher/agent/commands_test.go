@@ -3,10 +3,9 @@
 package agent
 
 import (
-	"archive/tar"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/envsync/tree/store"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -29,8 +29,8 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	}{
 		"bad folder":  {func(s *protocol.Spec) { s.Folder = "../x" }, "not a valid name", codeFailed},
 		"no secret":   {func(s *protocol.Spec) { s.Secret = nil }, "secret", codeFailed},
-		"no archive":  {func(s *protocol.Spec) { s.Archives = []string{strings.Repeat("cd", 32)} }, "unpack", codeNoAgent},
-		"not the sum": {func(s *protocol.Spec) { s.Archives = []string{"x"} }, "content hash", codeNoAgent},
+		"no files":    {func(s *protocol.Spec) { s.Copied = strings.Repeat("cd", 32) }, "make the folder of worker:0: read the list of files", codeNoAgent},
+		"not the sum": {func(s *protocol.Spec) { s.Copied = "x" }, "content hash", codeNoAgent},
 		"no folder": {func(s *protocol.Spec) { s.Workdir = strings.Repeat("cd", 32) },
 			"make the working directory: read the list of files", codeNoAgent},
 	} {
@@ -77,7 +77,6 @@ func TestJobsAndPrune(t *testing.T) {
 	ol, _ := over.launch()
 	ol.exits(1)
 	ol.end(over, 0)
-	h.spec.Archives = nil
 	l, _ := h.launch()
 	h.prints("worker-0.stdout", "ready")
 	eventually(t, "both jobs are listed with their phases", func() bool { // an agent writes its state in the background
@@ -136,11 +135,9 @@ func TestJobsAndPrune(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-func TestArchivesAreUnpackedForEveryTask(t *testing.T) {
+func TestEveryTaskGetsTheCopiedFiles(t *testing.T) {
 	h := newHost(t, 2)
-	sum := strings.Repeat("ef", 32)
-	packed(t, h, sum, "conf/a.txt", "hello")
-	h.spec.Archives = []string{sum}
+	h.spec.Copied, _ = copied(t, h, "conf/a.txt", "hello")
 	h.spec.Command = protocol.Command{Name: "cat", Args: []protocol.Raw{"conf/a.txt"}}
 	l, _ := h.launch()
 	l.exits(2)
@@ -149,73 +146,52 @@ func TestArchivesAreUnpackedForEveryTask(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if text, err := os.ReadFile(h.folder().Blobs()); err != nil || strings.TrimSpace(string(text)) != sum {
-		t.Errorf("blobs in use: %q, %v", text, err)
+	if text, err := os.ReadFile(filepath.Join(string(h.folder()), "manifests")); err != nil || strings.TrimSpace(string(text)) != h.spec.Copied {
+		t.Errorf("manifests in use: %q, %v", text, err)
 	}
 	l.end(h, 0)
 }
 
-// TestLongUnpackingIsNoSilence has an archive that can be read only when the launcher
+// TestLongCopyingIsNoSilence has a list of files that can be read only when the launcher
 // has heard twice that the agent is still being started.
-func TestLongUnpackingIsNoSilence(t *testing.T) {
+func TestLongCopyingIsNoSilence(t *testing.T) {
 	h := newHost(t, 1)
-	sum := strings.Repeat("ad", 32)
-	packed(t, h, sum, "conf/a.txt", "hello")
-	blob := filepath.Join(h.home, ".plx", "blobs", sum)
-	content, err := os.ReadFile(blob)
-	if err := errors.Join(err, os.Remove(blob), unix.Mkfifo(blob, 0o600)); err != nil {
+	sum, list := copied(t, h, "conf/a.txt", "hello")
+	content, err := os.ReadFile(list)
+	if err := errors.Join(err, os.Remove(list), unix.Mkfifo(list, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	h.spec.Archives = []string{sum}
+	h.spec.Copied = sum
 	l := h.dial("start")
 	l.send(protocol.Message{Spec: &h.spec})
 	t.Cleanup(func() { // a reader that still waits is let go
-		if f, err := os.OpenFile(blob, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+		if f, err := os.OpenFile(list, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 			f.Close()
 		}
 	})
 	for range 2 {
 		l.wait("Renewed", func(m protocol.Message) bool { return m.Renewed != nil })
 	}
-	if err := os.WriteFile(blob, content, 0); err != nil { // waits for the reader
+	if err := os.WriteFile(list, content, 0); err != nil { // waits for the reader
 		t.Fatal(err)
 	}
 	l.wait("State", func(m protocol.Message) bool { return m.State != nil })
 	l.end(h, 0)
 }
 
-// packed makes a blob that is an archive of one file.
-func packed(t *testing.T, h *testHost, sum, name, content string) {
+// copied stores a folder of one file, and returns the hash and the file of its manifest.
+func copied(t *testing.T, h *testHost, name, content string) (sum, list string) {
 	t.Helper()
-	dir := filepath.Join(h.home, ".plx", "blobs")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Create(filepath.Join(dir, sum))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := zstd.NewWriter(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := tar.NewWriter(z)
-	for _, header := range []*tar.Header{
-		{Name: filepath.Dir(name), Typeflag: tar.TypeDir, Mode: 0o755},
-		{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))},
-	} {
-		if err := w.WriteHeader(header); err != nil {
+	m := tree.Manifest{Entries: []tree.Entry{
+		{Path: filepath.Dir(name), Kind: tree.Directory, Mode: 0o755},
+		{Path: name, Kind: tree.File, Mode: 0o644, Size: int64(len(content)), Sum: sha256.Sum256([]byte(content))},
+	}}
+	files := store.Open(filepath.Join(h.home, ".plx", "files"))
+	for _, text := range []string{string(m.Encode()), content} {
+		file := files.Path(sha256.Sum256([]byte(text)))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := io.WriteString(w, content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	return m.ID().String(), files.Path(m.ID())
 }

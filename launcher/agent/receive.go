@@ -18,9 +18,9 @@ import (
 	"github.com/plx-run/plx/launcher/agent/sockets"
 )
 
-// receive is "agent receive [JOB FOLDER [--source=NAME] [SUM...]]": it stores the files of
+// receive is "agent receive [JOB FOLDER [--source=NAME]]": it stores the files of
 // a folder that tree.Send sends on its standard input. For a job it also makes the working
-// directory, with the files of archives. NAME is as in Spec.Source.
+// directory. NAME is as in Spec.Source.
 func receive(ctx context.Context, args []string, std streams) error {
 	files, err := jobfolder.Files()
 	if err != nil {
@@ -36,14 +36,15 @@ func receive(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	archives, source := args[2:], ""
-	if len(archives) > 0 {
-		if name, given := strings.CutPrefix(archives[0], "--source="); given {
-			archives, source = archives[1:], name
-		}
+	source, given := "", len(args) > 2
+	if given {
+		source, given = strings.CutPrefix(args[2], "--source=")
+	}
+	if len(args) > 3 || len(args) == 3 && !given {
+		return usage("want --source=NAME after the folder")
 	}
 	return files.Serve(ctx, std.in, std.out, sockets.Relay{}, func(id tree.Sum) error {
-		if err := f.Build(ctx, id, source, archives); err != nil {
+		if err := f.Build(ctx, id, source); err != nil {
 			return errors.Join(fmt.Errorf("make the working directory: %w", err), f.Discard())
 		}
 		return nil

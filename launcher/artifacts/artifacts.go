@@ -1,5 +1,5 @@
 // Package artifacts makes the files that a launch sends to its hosts: for each
-// platform plx itself as agent and the user's program, and the files of --copy.
+// platform plx itself as agent and the user's program.
 //
 //	set, err := artifacts.Pack(ctx, artifacts.Source{Program: "./train", Kind: entrypoint.Local}, platforms, printer)
 //	if err != nil {
@@ -34,24 +34,18 @@ import (
 // here is the platform of this process.
 var here = envsync.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}
 
-// CopyHint is the hint for a file of --copy that cannot be sent.
-const CopyHint = "--copy names a file or a folder of this machine; --workdir DIR sends a folder without what a .plxignore in it excludes"
-
 // Source is what the user wants to send.
 type Source struct {
 	// Program is an executable of this machine or a Go package folder, as Kind says. Other
 	// kinds reach the hosts by other means.
 	Program string
 	Kind    entrypoint.Kind
-	// Copy lists files and folders of this machine.
-	Copy []string
 }
 
 // Set is what a launch sends. Close must be called.
 type Set struct {
 	agents   map[envsync.Platform]envsync.Blob // plx itself, by platform of the hosts
 	programs map[envsync.Platform]envsync.Blob // the user's program, by platform; empty if it is a command of the hosts
-	files    []envsync.Blob                    // archives of Source.Copy
 	scratch  string                            // temporary folder of what was built; Close removes it
 }
 
@@ -83,15 +77,6 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 			return s, err
 		}
 	}
-	if len(src.Copy) > 0 {
-		done := printer.Watch(func() string { return "packing " + console.Names(src.Copy, 0) })
-		files, err := envsync.ArchiveBlob(src.Copy)
-		done()
-		if err != nil {
-			return s, exit.Mistake(fmt.Errorf("--copy: %w", err), CopyHint)
-		}
-		s.files = append(s.files, files)
-	}
 	return s, nil
 }
 
@@ -112,17 +97,11 @@ func (s *Set) Blobs(p envsync.Platform) []envsync.Blob {
 	if program, ok := s.programs[p]; ok {
 		blobs = append(blobs, program)
 	}
-	return append(blobs, s.files...)
+	return blobs
 }
 
-// Close removes what was built or packed on this machine.
-func (s *Set) Close() error {
-	var errs []error
-	for _, b := range s.files {
-		errs = append(errs, b.Close())
-	}
-	return errors.Join(append(errs, os.RemoveAll(s.scratch))...)
-}
+// Close removes what was built on this machine.
+func (s *Set) Close() error { return os.RemoveAll(s.scratch) }
 
 // AgentPath returns the path of the agent binary on a host of platform p, relative to
 // the home.
@@ -146,14 +125,6 @@ func OwnPath() string {
 func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 	b, ok := s.programs[p]
 	return b, ok
-}
-
-// Archives returns the content hashes of the user's files.
-func (s *Set) Archives() (sums []string) {
-	for _, b := range s.files {
-		sums = append(sums, b.Sum)
-	}
-	return sums
 }
 
 // agent returns plx itself for p. It takes the running binary self if that fits, else

@@ -226,12 +226,12 @@ func TestFilesOfTwoPlatforms(t *testing.T) {
 	dir, scratch, v := source(t), t.TempDir(), console.NewPrinter(console.Terminal{Stderr: io.Discard})
 	t.Setenv("TMPDIR", scratch)
 	t.Chdir(dir)
-	c, err := Pack(t.Context(), Source{Program: "./tool", Kind: entrypoint.GoPackage, Copy: []string{"go.mod"}}, []envsync.Platform{here, other}, v)
+	c, err := Pack(t.Context(), Source{Program: "./tool", Kind: entrypoint.GoPackage}, []envsync.Platform{here, other}, v)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []envsync.Platform{here, other} {
-		if got := c.Blobs(p); len(got) != 3 || got[0].Sum != c.agents[p].Sum || got[1].Sum != c.programs[p].Sum || got[2].Sum != c.files[0].Sum {
+		if got := c.Blobs(p); len(got) != 2 || got[0].Sum != c.agents[p].Sum || got[1].Sum != c.programs[p].Sum {
 			t.Errorf("%s gets %+v", p, got)
 		}
 	}

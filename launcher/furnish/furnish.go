@@ -3,7 +3,7 @@
 //
 //	dir, err := furnish.ReadWorkdir(ctx, ".", false, printer)
 //	if err == nil {
-//		err = dir.Send(ctx, agents, archives, furnish.Sending{Printer: printer})
+//		err = dir.Send(ctx, agents, furnish.Sending{Printer: printer})
 //	}
 //	if err == nil {
 //		err = furnish.Run(ctx, agents, spec, gpus, printer) // --setup, --check-import

@@ -41,13 +41,14 @@ func (s Sending) options(name string) tree.SendOptions {
 	return o
 }
 
-// sendFolder brings the contents of a folder to hosts that have the agent's binary.
-func sendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, o tree.SendOptions) error {
+// SendFolder brings the contents of a folder to hosts that have the agent's binary. name is
+// that of the folder for the display.
+func SendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name string, how Sending) error {
 	var targets []tree.Target
 	for _, a := range to {
 		targets = append(targets, target(receiver{a}, tree.Receive))
 	}
-	return tree.Send(ctx, targets, f, o)
+	return tree.Send(ctx, targets, f, how.options(name))
 }
 
 // target returns the host as one that gets files by a command of the agent.
@@ -63,17 +64,16 @@ func target(r receiver, command string) tree.Target {
 const discardTime = 10 * time.Second
 
 // SendWorkdir brings the contents of a folder to the hosts of a job, and makes the
-// working directory there, with the files of the archives with the given sums. A working
-// directory that a host has already stays as it is. After an error no host has a new one.
+// working directory there. A working directory that a host has already stays as it is. After an error no host has a new one.
 // source is as in Spec.Source.
-func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, source string, archives []string, how Sending) error {
+func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, source string, how Sending) error {
 	var targets []tree.Target
 	for _, a := range to {
 		command := tree.Receive + a.JobArgs()
 		if source != "" {
 			command += " --source=" + source
 		}
-		targets = append(targets, target(receiver{a}, command+" "+strings.Join(archives, " ")))
+		targets = append(targets, target(receiver{a}, command))
 	}
 	err := tree.Send(ctx, targets, f, how.options(""))
 	if err != nil {

@@ -148,7 +148,7 @@ func (v Venv) Install(ctx context.Context, on []*hosts.AgentHost, how Sending) e
 		return err
 	}
 	for _, p := range v.parts() {
-		if err := sendFolder(ctx, lacking, p.folder, how.options(p.name)); err != nil {
+		if err := SendFolder(ctx, lacking, p.folder, p.name, how); err != nil {
 			return err
 		}
 	}

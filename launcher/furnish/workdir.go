@@ -18,10 +18,12 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 )
 
-// Workdir is the folder of --workdir as it was read.
+// Workdir is the folder of --workdir as it was read, and what --copy adds to it. Without
+// --workdir it is what --copy puts into the folder of each task.
 type Workdir struct {
-	named  string       // as the user named it
-	Folder *tree.Folder // nil: there is no --workdir
+	named  string       // the folder of --workdir, as the user named it; "": there is none
+	copies []string     // of --copy
+	Folder *tree.Folder // nil: there is neither
 }
 
 // ReadWorkdir reads the folder of --workdir, if that is not empty, and prints what its user may not expect.
@@ -46,6 +48,28 @@ func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *conso
 	return w, nil
 }
 
+// copyHint is the hint for a file of --copy that cannot be sent.
+const copyHint = "--copy names a file or a folder of this machine; --workdir DIR sends a folder without what a .plxignore in it excludes"
+
+// ReadCopies reads the files and folders of --copy, and adds them to the working directory if
+// there is one.
+func (w *Workdir) ReadCopies(ctx context.Context, paths []string, printer *console.Printer) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	count := new(tree.Count)
+	defer watchReading(printer, console.Names(paths, 0), count)()
+	copies, err := tree.Gather(ctx, paths, tree.Options{Cache: hashCache(), Count: count})
+	if err == nil && w.Folder != nil {
+		copies, err = w.Folder.With(copies)
+	}
+	if err != nil {
+		return causeOr(ctx, exit.Mistake(fmt.Errorf("--copy: %w", err), copyHint))
+	}
+	w.Folder, w.copies = copies, paths
+	return nil
+}
+
 // notEmpty refuses a folder from which patterns leave nothing.
 func (w Workdir) notEmpty() error {
 	if slices.ContainsFunc(w.Folder.Entries, func(e tree.Entry) bool { return e.Kind != tree.Directory }) {
@@ -64,7 +88,7 @@ func (w Workdir) notEmpty() error {
 
 // remarks are lines on what the user may not expect.
 func (w Workdir) remarks() (lines []string) {
-	if w.Folder != nil {
+	if w.named != "" {
 		for _, note := range w.Folder.Notes() {
 			lines = append(lines, fmt.Sprintf("note: --workdir %s: %s", w.named, note))
 		}
@@ -147,9 +171,18 @@ func hashCache() string {
 	return filepath.Join(home, ".plx", "hashes")
 }
 
-// ID returns the content hash of the folder's manifest, or "".
+// ID returns the content hash of the manifest of the working directory, or "".
 func (w Workdir) ID() string {
-	if w.Folder == nil {
+	if w.named == "" {
+		return ""
+	}
+	return w.Folder.ID().String()
+}
+
+// Copied returns the content hash of the manifest of what --copy puts into the folder of each
+// task, or "": there is no --copy, or a working directory.
+func (w Workdir) Copied() string {
+	if w.named != "" || w.Folder == nil {
 		return ""
 	}
 	return w.Folder.ID().String()
@@ -157,7 +190,7 @@ func (w Workdir) ID() string {
 
 // Source names the folder as Spec.Source does, or is "".
 func (w Workdir) Source() string {
-	if w.Folder == nil {
+	if w.named == "" {
 		return ""
 	}
 	machine, _ := os.Hostname() // without it equal paths of several machines share a spare folder
@@ -166,12 +199,15 @@ func (w Workdir) Source() string {
 }
 
 // Lines tells what is sent.
-func (w Workdir) Lines(on int) []string {
-	if w.Folder == nil {
-		return nil
+func (w Workdir) Lines(on int) (lines []string) {
+	if w.named != "" {
+		n, size := w.Folder.Files()
+		lines = append(lines, fmt.Sprintf("send: %s as the tasks' working directory: %s, at most %s", w.named, console.Count(n, "file"), ToHosts(size, on)))
 	}
-	n, size := w.Folder.Files()
-	return []string{fmt.Sprintf("send: %s as the tasks' working directory: %s, at most %s", w.named, console.Count(n, "file"), ToHosts(size, on))}
+	for _, file := range w.copies {
+		lines = append(lines, "send: "+file+" into each task's folder")
+	}
+	return lines
 }
 
 // ToHosts writes how many bytes travel if all hosts lack something of a size.
@@ -179,21 +215,35 @@ func ToHosts(size int64, on int) string {
 	return fmt.Sprintf("%s to %s", console.Size(int64(on)*size), console.Count(on, "host"))
 }
 
-// Send brings the folder's contents to all hosts of a launch and makes the working directory
-// there, with the files of archives. Files may change meanwhile, and w with them.
-func (w *Workdir) Send(ctx context.Context, to []*hosts.AgentHost, archives []string, how Sending) error {
+// what says what is sent, as the user named it.
+func (w Workdir) what() (what, flag string) {
+	if w.named == "" {
+		return console.Names(w.copies, 0), "--copy"
+	}
+	return w.named, "--workdir " + w.named
+}
+
+// Send brings the files to all hosts of a launch, and makes the working directory there, if
+// there is one. Files may change meanwhile, and w with them.
+func (w *Workdir) Send(ctx context.Context, to []*hosts.AgentHost, how Sending) error {
 	if w.Folder == nil {
 		return nil
 	}
-	how.Bar = how.Printer.NewTransfer("sending " + w.named)
-	err := w.sendUnchanged(ctx, func(f *tree.Folder) error {
-		return SendWorkdir(ctx, to, f, w.Source(), archives, how)
-	}, how.Printer.Lines)
+	what, flag := w.what()
+	how.Bar = how.Printer.NewTransfer("sending " + what)
+	err := w.sendUnchanged(ctx, func(*tree.Folder) error { return w.send(ctx, to, how) }, how.Printer.Lines)
 	how.Bar.Sent(err)
 	if err != nil {
-		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", w.named, err))
+		return causeOr(ctx, fmt.Errorf("%s: %w", flag, err))
 	}
 	return nil
+}
+
+func (w Workdir) send(ctx context.Context, to []*hosts.AgentHost, how Sending) error {
+	if w.named == "" {
+		return SendFolder(ctx, to, w.Folder, "", how)
+	}
+	return SendWorkdir(ctx, to, w.Folder, w.Source(), how)
 }
 
 // rereads is how often files that have changed are read again, and lost how many more are
@@ -201,8 +251,8 @@ func (w *Workdir) Send(ctx context.Context, to []*hosts.AgentHost, archives []st
 const rereads, lost = 3, 100
 
 // sendUnchanged has send send the folder. Files may have changed or vanished since it was
-// read: then it reads them again, and at last leaves those out that always change. say is
-// told of these.
+// read: then it reads them again, and at last leaves those out that always change, but for
+// those of --copy. say is told of these.
 func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, say func([]string)) error {
 	for i := 0; ; i++ {
 		err := send(w.Folder)
@@ -214,6 +264,9 @@ func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) err
 		if i >= rereads {
 			without = changed.Path
 		}
+		if w.Folder.Gathered(without) {
+			return err
+		}
 		known := len(w.remarks())
 		if w.Folder, err = w.Folder.Again(ctx, without); err != nil {
 			return err
@@ -222,10 +275,10 @@ func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) err
 	}
 }
 
-// SendAgain brings the folder's contents to a host that may have lost them.
-func (w Workdir) SendAgain(ctx context.Context, a *hosts.AgentHost, archives []string) error {
+// SendAgain brings the files to a host that may have lost them.
+func (w Workdir) SendAgain(ctx context.Context, a *hosts.AgentHost) error {
 	if w.Folder == nil {
 		return nil
 	}
-	return SendWorkdir(ctx, []*hosts.AgentHost{a}, w.Folder, w.Source(), archives, Sending{})
+	return w.send(ctx, []*hosts.AgentHost{a}, Sending{})
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -269,7 +270,7 @@ func (s *scaler) send(ctx context.Context) error {
 		return err
 	}
 	var blobs []envsync.Blob
-	for _, sum := range append([]string{path.Base(from.Binary), s.spec.Command.Blob}, s.spec.Archives...) {
+	for _, sum := range []string{path.Base(from.Binary), s.spec.Command.Blob} {
 		if sum == "" {
 			continue // the program is a command of the hosts
 		}
@@ -285,8 +286,8 @@ func (s *scaler) send(ctx context.Context) error {
 	if err == nil {
 		err = s.sendVenv(ctx, from, how)
 	}
-	if err == nil && s.spec.Workdir != "" {
-		err = s.sendWorkdir(ctx, from, how)
+	if err == nil {
+		err = s.sendFiles(ctx, from, how)
 	}
 	bar.Sent(err)
 	return err
@@ -319,17 +320,25 @@ func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how furnis
 	return nil
 }
 
-// sendWorkdir brings the new hosts the working directory as it was at the launch.
-func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
-	dir := filepath.Join(s.scratch, "workdir")
+// sendFiles brings the new hosts the working directory as it was at the launch, or the files
+// with which the folders of the tasks begin.
+func (s *scaler) sendFiles(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
+	manifest := cmp.Or(s.spec.Workdir, s.spec.Copied)
+	if manifest == "" {
+		return nil
+	}
+	dir := filepath.Join(s.scratch, "files")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	folder, err := furnish.TakeFolder(ctx, from, s.spec.Workdir, dir)
+	folder, err := furnish.TakeFolder(ctx, from, manifest, dir)
 	if err != nil {
 		return err
 	}
-	return furnish.SendWorkdir(ctx, s.agents(), folder, "", s.spec.Archives, how)
+	if s.spec.Workdir == "" {
+		return furnish.SendFolder(ctx, s.agents(), folder, "the job's files", how)
+	}
+	return furnish.SendWorkdir(ctx, s.agents(), folder, "", how)
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's

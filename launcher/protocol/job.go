@@ -23,13 +23,13 @@ type Spec struct {
 	// this one's checkpoints.
 	Checkpoints string `json:"checkpoints"`
 
-	Command  Command  `json:"command"`
-	Env      []Raw    `json:"env"`                // the user's NAME=VALUE, any bytes but NUL; of equal names the last counts
-	OwnEnv   int      `json:"ownEnv,omitempty"`   // number of elements at the end of Env that the host's line sets
-	Archives []string `json:"archives,omitempty"` // content hashes of the archives to unpack in each task's folder
-	Workdir  string   `json:"workdir,omitempty"`  // content hash of the manifest of the folder that the host's tasks run in; "": each has its own
-	LogLevel string   `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
-	LogLimit int64    `json:"logLimit,omitempty"` // bytes of disk that the output of a task may take; 0: no limit
+	Command  Command `json:"command"`
+	Env      []Raw   `json:"env"`                // the user's NAME=VALUE, any bytes but NUL; of equal names the last counts
+	OwnEnv   int     `json:"ownEnv,omitempty"`   // number of elements at the end of Env that the host's line sets
+	Copied   string  `json:"copied,omitempty"`   // content hash of the manifest of what each task's folder begins with; "": it is empty, or there is Workdir
+	Workdir  string  `json:"workdir,omitempty"`  // content hash of the manifest of the folder that the host's tasks run in; "": each has its own
+	LogLevel string  `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
+	LogLimit int64   `json:"logLimit,omitempty"` // bytes of disk that the output of a task may take; 0: no limit
 	// Source names the folder, on the machine of plx launch, whose content Workdir is. The
 	// host makes a working directory ahead for the next job of the same Source. "": it
 	// makes none.

@@ -16,7 +16,7 @@
 //	                     places.json  where tasks have run
 //	                     begun.json   since when, for each place
 //	                     fetched.json which outputs were fetched
-//	~/.plx/blobs/SUM                  programs and archives, by content
+//	~/.plx/blobs/SUM                  programs, by content
 //	~/.plx/files/SU/M                 files and manifests of folders, by content
 //	~/.plx/spares/HOST--SOURCE/       the working directory of the next job, made ahead
 //	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
@@ -215,78 +215,51 @@ func Files() (*store.Store, error) {
 // sent, or the working directory that they share. It leaves a folder that exists as
 // it is, so a later generation finds the files of the one before.
 func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protocol.TaskSpec) error {
-	archives := spec.Archives
 	if spec.Workdir != "" && len(tasks) > 0 {
 		id, err := tree.ParseSum(spec.Workdir)
 		if err == nil {
-			err = f.Build(ctx, id, spec.Source, spec.Archives)
+			err = f.Build(ctx, id, spec.Source)
 		}
 		if err != nil {
 			return fmt.Errorf("make the working directory: %w", err)
 		}
-		archives = nil // they are in the working directory
+	}
+	if err := os.MkdirAll(f.Tasks(), 0o700); err != nil {
+		return err
 	}
 	for _, t := range tasks {
-		if _, err := os.Stat(f.Task(t.Task)); err == nil {
-			continue
-		}
-		if err := furnish(ctx, f.Task(t.Task), archives); err != nil {
+		if err := furnish(ctx, f.Task(t.Task), spec.Copied); err != nil {
 			return fmt.Errorf("make the folder of %s: %w", t.Task, err)
 		}
 	}
 	return nil
 }
 
-// furnish fills a folder under another name first, so that a folder that exists
-// is complete.
-func furnish(ctx context.Context, dir string, archives []string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return err
+// furnish makes a folder with the content of a manifest; "": an empty one.
+func furnish(ctx context.Context, dir, manifest string) error {
+	if manifest == "" {
+		return os.MkdirAll(dir, 0o700)
 	}
-	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
+	id, err := tree.ParseSum(manifest)
 	if err != nil {
 		return err
 	}
-	if err = unpackAll(ctx, archives, temporary); err == nil {
-		err = os.Rename(temporary, dir)
-	}
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(temporary))
-	}
-	return nil
-}
-
-func unpackAll(ctx context.Context, archives []string, dir string) error {
-	for _, sum := range archives {
-		if err := unpack(ctx, sum, dir); err != nil {
-			return fmt.Errorf("unpack files: %w", err)
-		}
-	}
-	return nil
-}
-
-func unpack(ctx context.Context, sum, dir string) error {
-	path, err := BlobPath(sum)
+	files, err := Files()
 	if err != nil {
 		return err
 	}
-	archive, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer archive.Close() // only read
-	return envsync.Unpack(ctx, archive, dir)
+	return files.Build(ctx, id, dir, store.Options{})
 }
 
 // RecordBlobs writes down which blobs the job uses, this executable among them,
 // so that "agent prune" keeps them.
 func (f Folder) RecordBlobs(spec protocol.Spec) error {
-	sums := append(slices.Clone(spec.Archives), spec.Command.Blob, ownSum())
+	sums := []string{spec.Command.Blob, ownSum()}
 	sums = slices.DeleteFunc(sums, func(sum string) bool { return len(sum) != 64 }) // a program on PATH has none
 	if err := replace(f.Blobs(), []byte(strings.Join(sums, "\n")+"\n")); err != nil {
 		return fmt.Errorf("record the job's files: %w", err)
 	}
-	manifests, envs := []string{spec.Workdir}, []string{}
+	manifests, envs := []string{spec.Workdir, spec.Copied}, []string{}
 	if v := spec.Command.Venv; v != nil {
 		manifests, envs = append(manifests, v.Manifests...), append(envs, v.Folder, v.Base)
 	}

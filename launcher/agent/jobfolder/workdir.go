@@ -17,11 +17,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Build makes the working directory of a manifest, with the files of archives, that the
-// tasks share. If there is one already, it stays as it is. "agent receive" calls Build
+// Build makes the working directory of a manifest that the tasks share. If there is one already, it stays as it is. "agent receive" calls Build
 // before the agent is started, since a large folder takes longer than a start may. source
 // is as in Spec.Source.
-func (f Folder) Build(ctx context.Context, id tree.Sum, source string, archives []string) error {
+func (f Folder) Build(ctx context.Context, id tree.Sum, source string) error {
 	files, err := Files()
 	if err != nil {
 		return err
@@ -29,7 +28,7 @@ func (f Folder) Build(ctx context.Context, id tree.Sum, source string, archives 
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
-	o := store.Options{Finish: func(dir string) error { return unpackAll(ctx, archives, dir) }}
+	var o store.Options
 	if source != "" {
 		spare, err := spareOf(f.Name(), source)
 		if err != nil {
