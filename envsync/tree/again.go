@@ -48,5 +48,5 @@ func (f *Folder) now(e Entry) (Entry, error) {
 	if i, ok := identity(info); ok && i.Size == e.Size && time.Unix(0, max(i.ModTime, i.Change)).Before(f.read.Add(-settled)) {
 		return e, nil
 	}
-	return readFile(e, f.file(e), io.Discard, func(fs.FileInfo, Sum) {})
+	return readFile(e, f.file(e), io.Discard, func(fs.FileInfo, content) {})
 }

@@ -30,6 +30,7 @@ type cached struct {
 	Inode   uint64 `json:"inode"`
 	Device  uint64 `json:"dev"`
 	Sum     string `json:"sum"`
+	Chunks  Chunks `json:"chunks,omitempty"` // of a large file
 }
 
 // cache keeps the hashes of the files of one folder, by path relative to it. What
@@ -72,32 +73,32 @@ func openCache(dir, root string) *cache {
 	return c
 }
 
-// sum returns the hash of a file if the file has not changed since it was kept.
-func (c *cache) sum(p string, info fs.FileInfo) (Sum, bool) {
+// find returns the hashes of a file if the file has not changed since they were kept.
+func (c *cache) find(p string, info fs.FileInfo) (content, bool) {
 	want, ok := identity(info)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, found := c.before[p]
-	want.Sum = known.Sum
+	want.Sum, want.Chunks = known.Sum, known.Chunks
 	if !ok || !found || known != want {
-		return Sum{}, false
+		return content{}, false
 	}
 	sum, err := ParseSum(known.Sum)
-	if err != nil {
-		return Sum{}, false
+	if err != nil || known.Size >= leastChunked && known.Chunks.check(known.Size) != nil {
+		return content{}, false
 	}
 	c.now[p] = known
-	return sum, true
+	return content{sum, known.Chunks}, true
 }
 
-// keep keeps the hash of a file that had info before it was hashed, at the time
+// keep keeps the hashes of a file that had info before it was hashed, at the time
 // begun.
-func (c *cache) keep(p string, info fs.FileInfo, begun time.Time, sum Sum) {
+func (c *cache) keep(p string, info fs.FileInfo, begun time.Time, of content) {
 	entry, ok := identity(info)
 	if last := time.Unix(0, max(entry.ModTime, entry.Change)); !ok || begun.Sub(last) < settled {
 		return
 	}
-	entry.Sum = sum.String()
+	entry.Sum, entry.Chunks = of.sum.String(), of.chunks
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now[p], c.changed = entry, true

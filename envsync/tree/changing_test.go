@@ -82,7 +82,7 @@ func TestReportW6GrowingLog(t *testing.T) {
 	}
 	e, _ := found.Find("log")
 	var sent bytes.Buffer
-	if err := found.pour(&sent, e); err != nil || int64(sent.Len()) != e.Size || Sum(sha256.Sum256(sent.Bytes())) != e.Sum {
+	if err := found.pour(&sent, slices.Collect(e.Pieces())); err != nil || int64(sent.Len()) != e.Size || Sum(sha256.Sum256(sent.Bytes())) != e.Sum {
 		t.Errorf("sent %d bytes of %d: %v", sent.Len(), e.Size, err)
 	}
 }
@@ -103,7 +103,7 @@ func TestAlwaysChanging(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "0123456789"})
 	file := filepath.Join(dir, "a")
-	_, err := readFile(Entry{Path: "a"}, file, &reader{file: file}, func(fs.FileInfo, Sum) { t.Error("its hash is kept") })
+	_, err := readFile(Entry{Path: "a"}, file, &reader{file: file}, func(fs.FileInfo, content) { t.Error("its hash is kept") })
 	if !errors.As(err, new(*ChangedError)) {
 		t.Errorf("%v, want that it changed", err)
 	}
@@ -125,7 +125,7 @@ func TestAgain(t *testing.T) {
 	for _, p := range []string{"changed", "gone"} {
 		e, _ := f.Find(p)
 		var changed *ChangedError
-		if err := f.pour(io.Discard, e); !errors.As(err, &changed) || changed.Path != p {
+		if err := f.pour(io.Discard, slices.Collect(e.Pieces())); !errors.As(err, &changed) || changed.Path != p {
 			t.Errorf("%s: %v, want that it changed", p, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestAgain(t *testing.T) {
 		t.Errorf("after a second look %q, want %q", got, want)
 	}
 	e, _ := again.Find("changed")
-	if err := again.pour(io.Discard, e); err != nil || e.Size != 2 {
+	if err := again.pour(io.Discard, slices.Collect(e.Pieces())); err != nil || e.Size != 2 {
 		t.Errorf("size %d: %v", e.Size, err)
 	}
 	if got := again.Notes(); len(got) != 1 || !strings.HasPrefix(got[0], "always stays here") {

@@ -3,7 +3,8 @@
 // A [Manifest] lists what a folder holds: paths, permissions, links, and the
 // SHA-256 of each file. A [Store] keeps contents on a host, each under its
 // SHA-256 and once, whatever files of whatever folders have it. Only contents
-// that a host lacks travel:
+// that a host lacks travel, and of a large file only the [Chunks] that are in no
+// other content of the host:
 //
 //	folder, err := tree.Scan(ctx, ".", tree.Options{Cache: cache})
 //	...

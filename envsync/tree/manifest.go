@@ -53,12 +53,11 @@ type Entry struct {
 	Size   int64       // length of a file in bytes; zero for others
 	Sum    Sum         // of a file's content; zero for others
 	Target string      // what a link points to; empty for others
+	Chunks Chunks      // of a large file; empty for others
 }
 
-func (e Entry) withSum(sum Sum) Entry {
-	e.Sum = sum
-	return e
-}
+// chunked is the kind in the manifest of a file with chunks.
+const chunked = 'c'
 
 // Manifest is the content of a folder. Entries are in the order of their paths,
 // and a folder comes before what is in it.
@@ -80,7 +79,11 @@ const magic = "plx tree 1\n"
 func (m Manifest) Encode() []byte {
 	b := []byte(magic)
 	for _, e := range m.Entries {
-		b = append(b, byte(e.Kind))
+		kind := byte(e.Kind)
+		if e.Chunks != "" {
+			kind = chunked
+		}
+		b = append(b, kind)
 		b = appendText(b, e.Path)
 		switch e.Kind {
 		case Link, Outside:
@@ -89,6 +92,9 @@ func (m Manifest) Encode() []byte {
 			b = binary.AppendUvarint(b, uint64(e.Mode.Perm()))
 			b = binary.AppendUvarint(b, uint64(e.Size))
 			b = append(b, e.Sum[:]...)
+			if e.Chunks != "" {
+				b = append(binary.AppendUvarint(b, uint64(e.Chunks.Len())), e.Chunks...)
+			}
 		default:
 			b = binary.AppendUvarint(b, uint64(e.Mode.Perm()))
 		}
@@ -187,16 +193,31 @@ func (d *decoder) entry() (e Entry) {
 	switch e.Kind = Kind(kind[0]); e.Kind {
 	case Link, Outside:
 		e.Target = d.text()
-	case File:
+	case File, chunked:
+		e.Kind = File
 		e.Mode = fs.FileMode(d.number(uint64(fs.ModePerm)))
 		e.Size = int64(d.number(maxFile))
 		copy(e.Sum[:], d.take(len(e.Sum)))
+		if kind[0] == chunked {
+			d.chunks(&e)
+		}
 	case Directory:
 		e.Mode = fs.FileMode(d.number(uint64(fs.ModePerm)))
 	default:
 		d.fail("it is of an unknown kind")
 	}
 	return e
+}
+
+// chunks reads the chunks of a file.
+func (d *decoder) chunks(e *Entry) {
+	n := d.number(maxManifest / uint64(chunkSize))
+	if e.Chunks = Chunks(d.take(int(n) * chunkSize)); d.err != nil {
+		return
+	}
+	if d.err = e.Chunks.check(e.Size); d.err == nil && n == 0 {
+		d.fail("it has no chunks")
+	}
 }
 
 func (d *decoder) fail(text string) {

@@ -13,6 +13,7 @@ func example() Manifest {
 		{Path: "a", Kind: Directory, Mode: 0o755},
 		{Path: "a-b", Kind: File, Mode: 0o644, Size: 3, Sum: Sum{1}},
 		{Path: "a/x y\xff", Kind: File, Mode: 0o755, Size: maxFile, Sum: Sum{2}},
+		{Path: "c", Kind: File, Size: 5, Sum: Sum{3}, Chunks: "0123456789abcdef\x02\x00\x00\x000123456789abcdef\x03\x00\x00\x00"},
 		{Path: "l", Kind: Link, Target: "a/x y"},
 	}}
 }
@@ -44,6 +45,9 @@ func TestManifestRefused(t *testing.T) {
 		"its folder is not listed ":   {file("a"), file("a/b")},
 		"its folder is not listed  ":  {link("a", "b"), file("a/x"), folder("b")},
 		"out of range":                {{Path: "a", Kind: File, Size: maxFile + 1}},
+		"not as long as the file":     {{Path: "a", Kind: File, Size: 6, Chunks: example().Entries[3].Chunks}},
+		"not as long as the file ":    {{Path: "a", Kind: File, Size: 4, Chunks: example().Entries[3].Chunks}},
+		"a chunk has a wrong length":  {{Path: "a", Kind: File, Size: 1 << 20, Chunks: "0123456789abcdef\x00\x00\x10\x00"}},
 		"unknown kind":                {{Path: "a", Kind: 's'}},
 		`"../b" leads out`:            {link("a", "../b")},
 		`"/etc" leads out`:            {link("a", "/etc")},
@@ -83,7 +87,7 @@ func FuzzDecode(f *testing.F) {
 		if !bytes.Equal(m.Encode(), b) {
 			t.Fatalf("%q was accepted, and is written as %q", b, m.Encode())
 		}
-		if _, err := NewSet(m).Files(m); err != nil {
+		if _, err := NewSet(m).Pieces(m); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,31 +14,38 @@ import (
 	"github.com/plx-run/plx/envsync/relay"
 )
 
-// pack is contents on their way to hosts that lack the same ones: one zstd stream of
-// the files in their order, without their lengths, which the manifest has. It is
-// compressed once, and sent while it grows.
+// pack is pieces on their way to hosts that lack the same ones: one byte, and a stream of
+// the pieces in their order, without their lengths, which the manifest has. The byte is
+// Packed for a zstd stream and Plain for one that is not compressed. It is made once, and
+// sent while it grows.
 type pack struct {
 	*relay.Spool
-	raw   int64        // bytes of all files
+	raw   int64        // bytes of all pieces
 	group *relay.Group // hosts that get it
 }
+
+// What a pack begins with.
+const (
+	Packed = 'z'
+	Plain  = 'p'
+)
 
 // relayed is from how many bytes on hosts pass a pack on to each other. A smaller one is
 // sent in the time in which they find each other.
 const relayed = 4 << 20
 
-// newPack begins to pack the files of entries of f for n hosts at most. It must be closed.
-func newPack(ctx context.Context, f *Folder, entries []Entry, n int, o SendOptions) (*pack, error) {
+// newPack begins to pack pieces of f for n hosts at most. It must be closed.
+func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOptions) (*pack, error) {
 	spool, err := relay.NewSpool("")
 	if err != nil {
 		return nil, fmt.Errorf("pack files here: %w", err)
 	}
 	p := &pack{Spool: spool}
-	for _, e := range entries {
-		p.raw += e.Size
+	for _, piece := range pieces {
+		p.raw += piece.Length
 	}
 	p.group = relay.NewGroup(spool, n, o.Direct || p.raw < relayed, o.Low, o.High)
-	go func() { p.End(p.fill(ctx, f, entries)) }()
+	go func() { p.End(p.fill(ctx, f, pieces)) }()
 	return p, nil
 }
 
@@ -50,24 +58,34 @@ func (p *pack) total() int64 {
 	return max(p.raw, size)
 }
 
-func (p *pack) fill(ctx context.Context, f *Folder, entries []Entry) error {
-	z, err := zstd.NewWriter(p, zstd.WithEncoderLevel(zstd.SpeedFastest))
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err = ctx.Err(); err == nil {
-			err = f.pour(z, e)
-		}
+func (p *pack) fill(ctx context.Context, f *Folder, pieces []Piece) error {
+	b := bufio.NewWriterSize(p, 256<<10) // small files would be a call of the kernel each
+	kind, to, end := byte(Plain), io.Writer(b), b.Flush
+	if f.shrinks(pieces) {
+		z, err := zstd.NewWriter(p, zstd.WithEncoderLevel(zstd.SpeedFastest))
 		if err != nil {
-			break
+			return err
+		}
+		kind, to, end = Packed, z, z.Close
+	}
+	if _, err := p.Write([]byte{kind}); err != nil {
+		return errors.Join(err, end())
+	}
+	var err error
+	for n := 0; len(pieces) > 0 && err == nil; pieces = pieces[n:] {
+		for n = 1; n < len(pieces) && pieces[n].Path == pieces[0].Path; {
+			n++
+		}
+		if err = ctx.Err(); err == nil {
+			err = f.pour(to, pieces[:n])
 		}
 	}
-	return errors.Join(err, z.Close())
+	return errors.Join(err, end())
 }
 
-// pour writes a file, which must still begin with what Scan found.
-func (f *Folder) pour(w io.Writer, e Entry) error {
+// pour writes pieces of a file, which must still be what Scan found.
+func (f *Folder) pour(w io.Writer, pieces []Piece) error {
+	e := pieces[0].Entry
 	file, _, err := openFile(f.file(e))
 	if errors.Is(err, fs.ErrNotExist) && f.contents == "" {
 		return &ChangedError{e.Path}
@@ -75,13 +93,52 @@ func (f *Folder) pour(w io.Writer, e Entry) error {
 		return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
 	}
 	defer file.Close() // only read
-	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(w, hash), io.LimitReader(file, e.Size))
-	if err != nil {
-		return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
-	}
-	if n != e.Size || Sum(hash.Sum(nil)) != e.Sum {
-		return &ChangedError{e.Path}
+	for _, p := range pieces {
+		hash := sha256.New()
+		n, err := io.Copy(io.MultiWriter(w, hash), io.NewSectionReader(file, p.Offset, p.Length))
+		if err != nil {
+			return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
+		}
+		if n != p.Length || !p.is(Sum(hash.Sum(nil))) {
+			return &ChangedError{e.Path}
+		}
 	}
 	return nil
+}
+
+// samples is from how many places shrinks reads, and sampled how many bytes at each.
+const samples, sampled = 16, 16 << 10
+
+// shrinks reports whether it pays to compress pieces, by samples of them.
+func (f *Folder) shrinks(pieces []Piece) bool {
+	all := int64(0)
+	for _, p := range pieces {
+		all += p.Length
+	}
+	var text []byte
+	at, next := int64(0), int64(0)
+	for _, p := range pieces {
+		if at += p.Length; at > next {
+			text = append(text, f.sample(p)...)
+			next = at + all/samples
+		}
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return true
+	}
+	defer z.Close() // it writes nothing
+	return len(z.EncodeAll(text, nil)) < len(text)/10*9
+}
+
+// sample returns the first bytes of a piece, or fewer: pour tells why they cannot be read.
+func (f *Folder) sample(p Piece) []byte {
+	file, _, err := openFile(f.file(p.Entry))
+	if err != nil {
+		return nil
+	}
+	defer file.Close() // only read
+	b := make([]byte, min(sampled, p.Length))
+	n, _ := file.ReadAt(b, p.Offset)
+	return b[:n]
 }

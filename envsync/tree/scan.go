@@ -387,12 +387,12 @@ func leftOut(p string) string {
 
 // hashFile returns the entry of a file with its hash. found is what enter has found.
 func (w *walk) hashFile(e Entry, found fs.FileInfo) (Entry, error) {
-	if sum, ok := w.cache.sum(e.Path, found); ok {
+	if known, ok := w.cache.find(e.Path, found); ok {
 		w.options.Count.addBytes(e.Size)
-		return e.withSum(sum), nil
+		return e.with(known), nil
 	}
-	return readFile(e, w.followed.file(w.root, e.Path), byteCount{w.options.Count}, func(info fs.FileInfo, sum Sum) {
-		w.cache.keep(e.Path, info, w.begun, sum)
+	return readFile(e, w.followed.file(w.root, e.Path), byteCount{w.options.Count}, func(info fs.FileInfo, of content) {
+		w.cache.keep(e.Path, info, w.begun, of)
 	})
 }
 
@@ -401,7 +401,7 @@ const attempts = 3
 
 // readFile returns the entry of a file with its present length and hash. keep is told the
 // hash of a file that nobody writes. Of one that grows the entry has what was there first.
-func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, Sum)) (Entry, error) {
+func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, content)) (Entry, error) {
 	for range attempts {
 		f, info, err := openFile(file)
 		if err != nil {
@@ -413,19 +413,30 @@ func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, Sum)
 			return e, err
 		}
 		if !changed {
-			keep(info, sum.sum)
+			keep(info, sum.content)
 		}
 		if sum.whole {
 			e.Size = info.Size()
-			return e.withSum(sum.sum), nil
+			return e.with(sum.content), nil
 		}
 	}
 	return e, &ChangedError{e.Path}
 }
 
-// hashed is the hash of a file's first bytes. whole: they are those of info.Size.
+// content is what the hashes of a file are.
+type content struct {
+	sum    Sum
+	chunks Chunks // of a large file; else empty
+}
+
+func (e Entry) with(c content) Entry {
+	e.Sum, e.Chunks = c.sum, c.chunks
+	return e
+}
+
+// hashed are the hashes of a file's first bytes. whole: they are those of info.Size.
 type hashed struct {
-	sum   Sum
+	content
 	whole bool
 }
 
@@ -434,7 +445,7 @@ type hashed struct {
 func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed bool, err error) {
 	for {
 		hash := sha256.New()
-		n, err := io.Copy(io.MultiWriter(hash, count), io.NewSectionReader(f, 0, info.Size()))
+		chunks, n, err := read(io.NewSectionReader(f, 0, info.Size()), io.MultiWriter(hash, count))
 		if err != nil {
 			return h, changed, err
 		}
@@ -446,11 +457,20 @@ func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed 
 		before, _ := identity(info)
 		now, _ := identity(after)
 		h.whole = n == info.Size() && (now == before || changed && sum == h.sum)
-		if h.sum = sum; h.whole || changed || n != info.Size() {
+		if h.content = (content{sum, chunks}); h.whole || changed || n != info.Size() {
 			return h, now != before, nil
 		}
 		changed, count = true, io.Discard
 	}
+}
+
+// read passes a file to w, and returns its chunks if it is large.
+func read(file *io.SectionReader, w io.Writer) (chunks Chunks, n int64, err error) {
+	if file.Size() >= leastChunked {
+		return cut(file, w)
+	}
+	n, err = io.Copy(w, file)
+	return "", n, err
 }
 
 // ChangedError is the error of a file that is not any more what Scan has found.

@@ -137,7 +137,7 @@ func TestCache(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.keep(p, info, time.Now().Add(time.Hour), fake)
+		c.keep(p, info, time.Now().Add(time.Hour), content{sum: fake})
 	}
 	if err := c.save(); err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 		return err
 	}
 	stop()
-	missing, err := lacks.Files(s.folder.Manifest)
+	missing, err := lacks.Pieces(s.folder.Manifest)
 	if err != nil {
 		return err
 	}
@@ -183,12 +183,12 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	return err
 }
 
-// send sends the contents of entries, which hosts with the same answer share.
-func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Target, answer string, entries []Entry, stdin io.WriteCloser, stdout *io.PipeReader) error {
+// send sends pieces, which hosts with the same answer share.
+func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Target, answer string, pieces []Piece, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	s.mu.Lock()
 	p, err := s.packs[answer], error(nil)
 	if p == nil {
-		if p, err = newPack(s.ctx, s.folder, entries, s.hosts, s.options); err == nil {
+		if p, err = newPack(s.ctx, s.folder, pieces, s.hosts, s.options); err == nil {
 			s.packs[answer] = p
 		}
 	}
@@ -255,27 +255,4 @@ func (s *sender) report() {
 	if len(lost) > 0 && s.options.Lost != nil {
 		s.options.Lost(lost)
 	}
-}
-
-// Set is a set of a manifest's entries, one bit for each.
-type Set []byte
-
-// NewSet returns an empty set.
-func NewSet(m Manifest) Set { return make(Set, (len(m.Entries)+7)/8) }
-
-// Add adds the entry with the index i.
-func (s Set) Add(i int) { s[i/8] |= 1 << (i % 8) }
-
-// Files returns the files of the set. It refuses a set with anything else.
-func (s Set) Files(m Manifest) (files []Entry, err error) {
-	for i := range 8 * len(s) {
-		if s[i/8]&(1<<(i%8)) == 0 {
-			continue
-		}
-		if i >= len(m.Entries) || m.Entries[i].Kind != File {
-			return nil, errors.New("its answer is damaged")
-		}
-		files = append(files, m.Entries[i])
-	}
-	return files, nil
 }

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -45,31 +46,29 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 		return fmt.Errorf("make the store of files: %w", err)
 	}
 	s.tidy()
-	lacks := s.missing(m)
-	files, err := lacks.Files(m)
-	if err != nil {
+	lacks := s.lacking(m)
+	if err := s.room(m, lacks.files); err != nil {
 		return err
 	}
-	if err := s.room(m, files); err != nil {
-		return err
-	}
-	if _, err := out.Write(lacks); err != nil {
+	if _, err := out.Write(lacks.pieces); err != nil {
 		return err
 	}
 	answer := func() error {
 		_, err := io.WriteString(out, tree.Answer)
 		return err
 	}
-	if len(files) > 0 {
+	if lacks.travels() {
 		part, err := relay.Receive(ctx, r, out, s.incoming(), network)
 		if err != nil {
 			return cmp.Or(ctx.Err(), err)
 		}
 		defer part.Close()
-		if err := s.receive(ctx, part, files); err != nil {
+		if err := s.receive(ctx, part, lacks); err != nil {
 			return err
 		}
 		answer = part.Finish
+	} else if err := s.storeAll(ctx, strings.NewReader(""), lacks); err != nil { // of chunks that are here
+		return err
 	}
 	text := m.Encode()
 	id := tree.Sum(sha256.Sum256(text))
@@ -107,23 +106,6 @@ func (s *Store) folder() (fd int) {
 	return fd
 }
 
-// missing returns the files whose contents the store lacks, each content once.
-func (s *Store) missing(m tree.Manifest) tree.Set {
-	lacks, seen := tree.NewSet(m), make(map[tree.Sum]bool, len(m.Entries))
-	dir := s.folder()
-	defer unix.Close(dir) // only read
-	for i, e := range m.Entries {
-		if e.Kind != tree.File || seen[e.Sum] {
-			continue
-		}
-		seen[e.Sum] = true
-		if !s.hasIn(dir, inStore(e.Sum), e.Sum, e.Size) {
-			lacks.Add(i)
-		}
-	}
-	return lacks
-}
-
 // room refuses files that do not fit: those to store, and all of them in the
 // folder that Build makes.
 func (s *Store) room(m tree.Manifest, files []tree.Entry) error {
@@ -147,18 +129,37 @@ func (s *Store) room(m tree.Manifest, files []tree.Entry) error {
 	return nil
 }
 
-// receive stores the contents of files, which follow one another in a zstd stream.
-func (s *Store) receive(ctx context.Context, in io.Reader, files []tree.Entry) error {
-	z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxWindow))
+// receive stores what the store lacks. The pieces that travel follow one another in a stream.
+func (s *Store) receive(ctx context.Context, in io.Reader, l *lacks) error {
+	r := bufio.NewReaderSize(in, small)
+	kind, err := r.ReadByte()
 	if err != nil {
 		return err
 	}
-	defer z.Close()
+	var stream io.Reader = r
+	switch kind {
+	case tree.Plain:
+	case tree.Packed:
+		z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return err
+		}
+		defer z.Close()
+		stream = z
+	default:
+		return fmt.Errorf("a stream of files of the unknown kind %q", kind)
+	}
+	return s.storeAll(ctx, stream, l)
+}
+
+// storeAll stores what the store lacks, of a stream that must end after the pieces that
+// travel.
+func (s *Store) storeAll(ctx context.Context, stream io.Reader, l *lacks) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
-	for _, e := range files {
+	for _, e := range l.files {
 		if err = ctx.Err(); err == nil {
-			err = s.receiveFile(z, e, group)
+			err = s.storeFile(stream, e, l, group)
 		}
 		if err != nil {
 			break
@@ -170,15 +171,15 @@ func (s *Store) receive(ctx context.Context, in io.Reader, files []tree.Entry) e
 	if err != nil {
 		return err
 	}
-	if n, err := z.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+	if n, err := stream.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
 		return fmt.Errorf("the stream of files does not end where it should: %w", err)
 	}
 	return nil
 }
 
-// receiveFile reads a file from the stream. A small one is written by a goroutine of
-// the group.
-func (s *Store) receiveFile(z io.Reader, e tree.Entry, group *errgroup.Group) error {
+// storeFile stores a file that begins in the stream, or has chunks that are here. A small one
+// is written by a goroutine of the group.
+func (s *Store) storeFile(stream io.Reader, e tree.Entry, l *lacks, group *errgroup.Group) error {
 	named := func(err error) error {
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -188,11 +189,14 @@ func (s *Store) receiveFile(z io.Reader, e tree.Entry, group *errgroup.Group) er
 		}
 		return nil
 	}
+	if e.Chunks != "" {
+		return named(s.assemble(stream, e, l))
+	}
 	if e.Size > small {
-		return named(s.put(z, e.Sum, e.Size))
+		return named(s.put(stream, e.Sum, e.Size))
 	}
 	block := blocks.Get().(*[small]byte)
-	if _, err := io.ReadFull(z, block[:e.Size]); err != nil {
+	if _, err := io.ReadFull(stream, block[:e.Size]); err != nil {
 		return named(err)
 	}
 	group.Go(func() error {

@@ -249,7 +249,7 @@ func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, re
 		used[s.Path(id)] = true
 		for _, e := range m.Entries {
 			if e.Kind == tree.File {
-				used[s.Path(e.Sum)] = true
+				used[s.Path(e.Sum)], used[s.list(e.Sum)] = true, true
 			}
 		}
 	}

@@ -1,0 +1,153 @@
+//go:build linux
+
+package store
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/envsync/tree"
+)
+
+// large makes bytes that do not shrink.
+func large(seed uint64, size int) []byte {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(b) // never fails
+	return b
+}
+
+// After a change in the middle of a large file, which also moves the rest, little travels.
+func TestOnlyChangedChunksTravel(t *testing.T) {
+	const size, change = 16 << 20, 160 << 10
+	dir := t.TempDir()
+	file, h := filepath.Join(dir, "data"), newHost(t)
+	before := large(1, size)
+	write(t, file, string(before))
+	send(t, scan(t, dir), h)
+	first := h.got.Swap(0)
+	after := bytes.Join([][]byte{before[:size/3], large(2, change), before[size/3+7:]}, nil)
+	write(t, file, string(after))
+	f := scan(t, dir)
+	send(t, f, h)
+	if got := h.got.Swap(0); first < size || got > change+1<<20 {
+		t.Errorf("%d bytes travelled at first, %d after a change of %d", first, got, change)
+	}
+	if text, err := os.ReadFile(filepath.Join(h.build(f), "data")); err != nil || !bytes.Equal(text, after) {
+		t.Errorf("the changed file differs: %v", err)
+	}
+	// A file of chunks that are all here.
+	write(t, file, string(before[size/2:])+string(before[:size/2]))
+	if err := os.Rename(file, filepath.Join(dir, "other")); err != nil {
+		t.Fatal(err)
+	}
+	f = scan(t, dir)
+	send(t, f, h)
+	if text, err := os.ReadFile(filepath.Join(h.build(f), "other")); err != nil || !bytes.Equal(text[:size/2], before[size/2:]) || !bytes.Equal(text[size/2:], before[:size/2]) {
+		t.Errorf("the file of known chunks differs: %v", err)
+	}
+	h.noLeftovers()
+}
+
+// Contents with chunks may have vanished or be damaged, and so may their lists.
+func TestChunksOfDamagedContents(t *testing.T) {
+	before := large(3, 4<<20)
+	after := append(large(4, 100<<10), before...)
+	for name, damage := range map[string]func(h *host, list string) error{
+		"content gone": func(h *host, list string) error { return os.Remove(h.content(list)) },
+		"content damaged": func(h *host, list string) error {
+			return os.WriteFile(h.content(list), large(5, len(before)), 0o600)
+		},
+		"list cut off": func(_ *host, list string) error { return os.Truncate(list, 1000) },
+		"no list":      func(_ *host, list string) error { return os.WriteFile(list, []byte("no list"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, dir := newHost(t), t.TempDir()
+			write(t, filepath.Join(dir, "data"), string(before))
+			send(t, scan(t, dir), h)
+			if err := damage(h, h.onlyList()); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "data"), string(after))
+			f := scan(t, dir)
+			send(t, f, h)
+			if text, err := os.ReadFile(filepath.Join(h.build(f), "data")); err != nil || !bytes.Equal(text, after) {
+				t.Errorf("the file differs: %v", err)
+			}
+		})
+	}
+}
+
+// A list that names chunks at wrong places is found out by the hash of the whole, and does
+// so once.
+func TestWrongListOfChunks(t *testing.T) {
+	h, dir := newHost(t), t.TempDir()
+	before := large(6, 4<<20)
+	write(t, filepath.Join(dir, "data"), string(before))
+	send(t, scan(t, dir), h)
+	list := h.onlyList()
+	text, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sum, one = 16, 20
+	for i := range sum { // the first chunk's sum is that of the second one
+		text[i], text[one+i] = text[one+i], text[i]
+	}
+	if err := os.WriteFile(list, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "data"), string(before)+"more")
+	f := scan(t, dir)
+	err = tree.Send(t.Context(), targets(h), f, tree.SendOptions{})
+	if err == nil || !strings.Contains(err.Error(), "store data: it was damaged on the way") {
+		t.Errorf("%v, want the damage", err)
+	}
+	h.noLeftovers()
+	send(t, f, h)
+	h.build(f)
+}
+
+// Lists go with their contents.
+func TestPruneListsOfChunks(t *testing.T) {
+	h, dir := newHost(t), t.TempDir()
+	write(t, filepath.Join(dir, "data"), string(large(7, 2<<20)))
+	f := scan(t, dir)
+	send(t, f, h)
+	later := time.Now().Add(time.Hour)
+	prune := func(keep ...tree.Sum) (n int) {
+		if err := h.Prune(t.Context(), keep, later, func(path string, _ int64) error { n++; return os.Remove(path) }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := prune(f.ID()); n != 0 {
+		t.Errorf("%d files in use were pruned", n)
+	}
+	if n := prune(); n != 3 {
+		t.Errorf("%d files were pruned, want the list of files, the content and its list of chunks", n)
+	}
+}
+
+// onlyList returns the path of the only list of chunks.
+func (h *host) onlyList() string {
+	h.t.Helper()
+	all, err := filepath.Glob(filepath.Join(h.lists(), "*"))
+	if err != nil || len(all) != 1 {
+		h.t.Fatalf("lists of chunks %v, %v", all, err)
+	}
+	return all[0]
+}
+
+// content returns the path of the content of a list.
+func (h *host) content(list string) string {
+	sum, err := tree.ParseSum(filepath.Base(list))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.Path(sum)
+}
