@@ -113,16 +113,16 @@ func TestScaledFromElsewhere(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 4})
 	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
 	job := append([]string{path, "--ckpt-dir=saved"}, append(elasticFlags, "--steps=1000000")...)
-	workdir := t.TempDir()
-	put(t, filepath.Join(workdir, "sub", "mark"), "sent", 0o644)
-	b.detach(append([]string{"--hosts", b.ResourceFile("h1", "h2"), "--name", "moved", "--workdir", workdir, "--workers-per-host", "2", "--ps", "h1"}, job...)...)
+	sub := filepath.Join(t.TempDir(), "sub")
+	put(t, filepath.Join(sub, "mark"), "sent", 0o644)
+	b.detach(append([]string{"--hosts", b.ResourceFile("h1", "h2"), "--name", "moved", "--copy", sub, "--workers-per-host", "2", "--ps", "h1"}, job...)...)
 	follow := b.start("attach", "moved")
 	b.trains("moved")
 	b.says(b.elsewhere().want(0, "scale", "moved", "--hosts", b.ResourceFile("h1", "h3", "h4")), "scaled from 4 to 6 workers")
-	for _, h := range b.Hosts[2:] { // they get the working directory from h1
-		marks, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx/jobs/*", h.Name, "work/sub/mark"))
-		if err != nil || len(marks) != 1 {
-			t.Errorf("host %s: no working directory: %v, %v", h.Name, marks, err)
+	for _, h := range b.Hosts[2:] { // they get the files from h1
+		marks, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx/jobs/*", h.Name, "tasks/*/sub/mark"))
+		if err != nil || len(marks) != 2 {
+			t.Errorf("host %s: not every task has the files of --copy: %v, %v", h.Name, marks, err)
 		}
 	}
 	b.gone(patience.Limit, b.Hosts[1])
