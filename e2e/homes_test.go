@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -60,8 +61,9 @@ func TestSharedHome(t *testing.T) {
 	b.hostsGone(patience.Limit)
 	b.says(res, "sent", "to 1 host ")
 	dry := b.want(0, "prune", "--older", "0s", "--dry-run")
-	if n := strings.Count(dry.stdout, "blobs/"); n != 1 {
-		t.Errorf("plx prune --dry-run lists %d blobs of one home, want the task alone, as plx runs there:\n%s", n, dry.stdout)
+	want := fmt.Sprintf(`programs +%d B`, len(read(t, task)))
+	if n := strings.Count(dry.stdout, "programs"); n != 1 || !regexp.MustCompile(want).MatchString(dry.stdout) {
+		t.Errorf("plx prune --dry-run lists %d homes with programs, want one with the task alone, as plx runs there:\n%s", n, dry.stdout)
 	}
 	blobs, err := os.ReadDir(filepath.Join(b.Hosts[0].HomeDir, ".plx", "blobs"))
 	if err != nil || len(blobs) != 2 {
