@@ -12,7 +12,7 @@ STAGE := scripts/stage
 # Recipes that must build without cgo say so. The race detector needs cgo.
 unexport CGO_ENABLED
 
-.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid release-check picture kernels gpu-check
+.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions fault-grid release-check picture kernels gpu-check
 
 # The program, static, as it is released.
 build:
@@ -94,10 +94,6 @@ bench-sparse: tools
 
 bench-partitions: tools
 	go run ./internal/bench/sparse partitions $(ARGS)
-
-# Some minutes on a quiet machine, as root: --workdir beside rsync.
-bench-workdir: tools
-	go run ./internal/bench/workdir $(ARGS)
 
 # About an hour, as root: every fault on every victim, the table of
 # docs/reliability.md. With ARGS some cells: make fault-grid ARGS="--run ps/worker/"

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -21,7 +18,9 @@ type bench struct {
 	plx     string // the program
 	scratch string // a folder for files
 	cluster *testhosts.Cluster
-	aside   int // number of files and folders that were moved aside
+	folder  string // the working directory that is sent
+	aside   int    // number of files and folders that were moved aside
+	changes int    // number of times that a file of the folder was changed
 }
 
 // in returns the path of a file of the client's .ssh.
@@ -52,6 +51,9 @@ func (b *bench) launch(ctx context.Context, hosts int, args ...string) error {
 	}
 	cmd := command(ctx, b.plx, append([]string{"launch", "--hosts", file}, args...)...)
 	cmd.Dir = b.scratch
+	if b.folder != "" {
+		cmd.Dir = b.folder
+	}
 	cmd.Env = append(os.Environ(), "HOME="+b.cluster.Home, "SSH_AUTH_SOCK=")
 	return b.written(cmd)
 }
@@ -126,55 +128,4 @@ func (b *bench) each(ctx context.Context, do func(context.Context, *testhosts.Ho
 		group.Go(func() error { return do(ctx, h) })
 	}
 	return group.Wait()
-}
-
-// copySize is the size of the file that is sent, in bytes.
-const copySize = 100_000_000
-
-// copies send a file that cannot be compressed to all hosts.
-func copies(ctx context.Context, b *bench) ([]line, error) {
-	file := filepath.Join(b.scratch, "file")
-	content := make([]byte, copySize)
-	rand.Read(content) // never fails
-	hosts := len(b.cluster.Hosts)
-	write := func() error { return os.WriteFile(file, content, 0o644) }
-	plain := way{"plx launch", func(ctx context.Context) error { return b.launch(ctx, hosts, "true") }}
-	plx := way{"plx launch --copy", func(ctx context.Context) error { return b.launch(ctx, hosts, "--copy", file, "true") }}
-	send := func(name string, args ...string) way {
-		return way{name, func(ctx context.Context) error {
-			return b.each(ctx, func(ctx context.Context, h *testhosts.Host) error {
-				return said(command(ctx, name, slices.Concat(args, []string{file, h.Name + ":file"})...))
-			})
-		}}
-	}
-	scp := send("scp", b.ssh()...)
-	rsync := send("rsync", "-a", "-e", strings.Join(append([]string{"ssh"}, b.ssh()...), " "))
-	all := []line{
-		{name: "100 MB to 8 hosts, new", goal: 1, plx: plx, beyond: plain, peer: scp,
-			before: func(context.Context, int) error { return b.forget() }},
-		{name: "100 MB to 8 hosts, 1 % changed", goal: 1, plx: plx, beyond: plain, peer: rsync,
-			before: func(_ context.Context, round int) error {
-				from := round % 90 * (copySize / 100)
-				rand.Read(content[from : from+copySize/100]) // never fails
-				return write()
-			}},
-	}
-	return all, errors.Join(write(), plain.run(ctx))
-}
-
-// forget moves what hosts have of the file aside. To remove it would slow down what is
-// measured next.
-func (b *bench) forget() error {
-	var errs []error
-	for _, h := range b.cluster.Hosts {
-		files, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", "*", "*"))
-		errs = append(errs, err)
-		for _, name := range append(files, filepath.Join(h.HomeDir, "file")) {
-			if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() > copySize/2 {
-				b.aside++
-				errs = append(errs, os.Rename(name, filepath.Join(h.HomeDir, fmt.Sprint("aside", b.aside))))
-			}
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 type line struct {
 	name   string
 	goal   float64                                    // the largest ratio that is wanted
+	over   bool                                       // goal is seconds, by which plx may exceed the peer
 	before func(ctx context.Context, round int) error // is not timed; nil: nothing
 	plx    way
 	beyond way // what plx does too, and is not counted; without run: nothing
@@ -32,6 +33,9 @@ type Sample struct {
 
 // ratio is below 1 where plx is faster.
 func (s Sample) ratio() float64 { return (s.Plx - s.Beyond) / s.Peer }
+
+// more is the time that plx takes beyond the other program's.
+func (s Sample) more() float64 { return s.Plx - s.Beyond - s.Peer }
 
 // sample times the ways, in an order that the round chooses.
 func (l line) sample(ctx context.Context, round int) (s Sample, err error) {

@@ -58,7 +58,7 @@ type part struct {
 
 var parts = []part{
 	{"launch", 32, launches},
-	{"copy", 8, copies},
+	{"sync", 8, syncs},
 	{"logs", 8, logs},
 }
 
@@ -131,7 +131,7 @@ func (p part) measure(ctx context.Context, rounds int, with bench) (all []Line, 
 		return nil, err
 	}
 	for _, l := range lines {
-		all = append(all, Line{Name: l.name, Peer: l.peer.name, Goal: l.goal})
+		all = append(all, Line{Name: l.name, Peer: l.peer.name, Goal: l.goal, Over: l.over})
 	}
 	for round := range rounds {
 		for i, l := range lines {

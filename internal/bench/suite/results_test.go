@@ -41,10 +41,14 @@ func TestTable(t *testing.T) {
 	other.Parts[0].Name = "logs"
 	r.replace(*other)
 	r.replace(*results(1.4, 0.8, 0.9))
+	over := results(1.2, 1.0, 1.1)
+	over.Parts[0].Name, over.Parts[0].Lines[0].Over = "sync", true
+	r.replace(*over)
 	table := r.table()
 	for _, row := range []string{
 		"| launch | hostname | 1.80 | pdsh | 2.00 | 0.90 | 0.80 to 1.40 | 1.00, met |\n",
 		"| logs | hostname | 1.00 | pdsh | 2.00 | 0.50 | 0.50 to 0.50 | 1.00, met |\n",
+		"| sync | hostname | 2.20 | pdsh | 2.00 | +0.20 s | +0.00 s to +0.40 s | +1.00 s, met |\n",
 	} {
 		if !strings.Contains(table, row) {
 			t.Errorf("no %q in\n%s", row, table)
