@@ -143,6 +143,11 @@ func (s *splitter) cut() {
 	s.partial, s.drawn = nil, nil
 }
 
+// unfinished reports whether a line has begun and not ended.
+func (s *splitter) unfinished() bool {
+	return len(s.partial) > 0 || s.redrawn || s.block != nil
+}
+
 // size is the memory of the unfinished line and of the buffers, in bytes.
 func (s *splitter) size() int {
 	n := cap(s.partial) + cap(s.drawn)

@@ -60,7 +60,7 @@ func (s *stream) add(c Chunk) error {
 	if len(s.split.partial) == 0 {
 		s.time = c.Time
 	}
-	s.split.feed(c.Data)
+	s.split.feed(s.plain(c.Data))
 	err := s.flush()
 	if s.measure(); s.p.memory > s.p.room {
 		s.split.cut()
@@ -69,6 +69,35 @@ func (s *stream) add(c Chunk) error {
 		s.measure()
 	}
 	return err
+}
+
+// plain adds the whole lines of data to out if each of them is shown as it is: a task may
+// print millions. It does what feed and line do with them, and returns what is left.
+func (s *stream) plain(data []byte) []byte {
+	n := 1 + bytes.LastIndexByte(data, '\n')
+	opts := s.p.opts
+	if n == 0 || n > s.split.limit || s.from.Stream != Stdout || opts.JSON || opts.Grep != nil ||
+		s.split.unfinished() || s.split.continued || bytes.IndexByte(data[:n], '\r') >= 0 {
+		return data
+	}
+	from := len(s.out)
+	s.begin(s.time, s.prefix, false)
+	before := bytes.Clone(s.out[from:])
+	s.out = s.out[:from]
+	for rest := data[:n]; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		s.out = append(s.out, before...)
+		if s.screen.Terminal {
+			s.out = append(s.safe(s.out, rest[:end]), '\n')
+		} else {
+			s.out = append(s.out, rest[:end+1]...)
+		}
+		rest = rest[end+1:]
+		s.p.printed()
+	}
+	s.at = s.p.lines
+	s.split.skipTo(s.split.next + int64(n))
+	return data[n:]
 }
 
 // measure counts the stream's memory among that of all streams.
