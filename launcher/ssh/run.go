@@ -153,7 +153,11 @@ func feed(s *session, stdin io.Reader) error {
 	return nil
 }
 
-// drain copies one output. Only a failure to write is an error.
+// maxDrain is the most that is read of an output at once, in bytes.
+const maxDrain = 128 << 10
+
+// drain copies one output. Only a failure to write is an error. The buffer grows while more
+// has come than it holds: fewer reads, and fewer packets that open the window again.
 func drain(to *cleanWriter, from io.Reader) error {
 	buf := make([]byte, 32<<10)
 	for {
@@ -165,6 +169,9 @@ func drain(to *cleanWriter, from io.Reader) error {
 		}
 		if err != nil {
 			return nil // the exit status says why the channel ended
+		}
+		if n == len(buf) && n < maxDrain {
+			buf = make([]byte, 2*n)
 		}
 	}
 }
