@@ -242,14 +242,20 @@ func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) strin
 	})
 	defer cancel(nil)
 	var from []*hosts.AgentHost
+	var counts []protocol.Made
 	known := map[string]bool{} // by folder: a host that came back is two members
 	for _, m := range slices.Backward(d.members) {
-		if !m.lost.Load() && !known[m.agent.Folder] { // the verdict names hosts that were lost
-			known[m.agent.Folder] = true
+		if m.lost.Load() || known[m.agent.Folder] { // the verdict names hosts that were lost
+			continue
+		}
+		known[m.agent.Folder] = true
+		if made := m.made.Load(); made != nil {
+			counts = append(counts, *made)
+		} else {
 			from = append(from, m.agent)
 		}
 	}
-	line, err := fetch.Made(ctx, d.launch.job, from)
+	line, err := fetch.Made(ctx, d.launch.job, from, counts...)
 	if err != nil {
 		d.launch.printer.Error(err)
 	}
@@ -285,6 +291,9 @@ type member struct {
 	joined  bool                // plx scale has started the agent, so Dial only connects to it
 	started bool                // Dial has started the agent, so further calls only connect to it
 	lost    atomic.Bool         // the driver has lost the agent; false again once a new one is connected
+	// made is what the job has made on the host, as the agent counted it at its end. Nil: it
+	// has not.
+	made atomic.Pointer[protocol.Made]
 }
 
 // add adds a member, and returns it as the driver knows it.
@@ -323,6 +332,7 @@ func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 // Up has the logs of the agent followed.
 func (m *member) Up() {
 	m.lost.Store(false)
+	m.made.Store(nil)
 	m.drive.away.End(m.agent.Name())
 	m.drive.streams.Follow(m.agent, m.drive.out, m.drive.launch.cfg.Lease)
 }
@@ -332,6 +342,9 @@ func (m *member) Lost() {
 	m.lost.Store(true)
 	m.drive.away.Begin(m.agent.Name())
 }
+
+// Made notes what the job has made on the host.
+func (m *member) Made(made protocol.Made) { m.made.Store(&made) }
 
 // unreached is a host that joined and cannot be reached from here.
 type unreached struct{ err error }

@@ -371,3 +371,28 @@ func TestH7(t *testing.T) {
 		})
 	}
 }
+
+// Who started an agent hears at its end what the job has made, also after a bad end, and need
+// not start a command that counts.
+func TestStartTellsWhatWasMade(t *testing.T) {
+	for name, end := range map[string]func(*testHost, *line){
+		"end": func(h *testHost, l *line) { l.send(protocol.Message{End: &protocol.End{}}) },
+		"killed supervisor": func(h *testHost, l *line) {
+			state, _ := h.folder().ReadState()
+			kill(h.t, state.Supervisor)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, 1)
+			h.spec.Command = protocol.Command{Name: "sh", Args: []protocol.Raw{"-c", "echo four >a.txt; echo ready; exec sleep 1000"}}
+			l, _ := h.launch()
+			h.prints("worker-0.stdout", "ready")
+			end(h, l)
+			m := l.wait("Made", func(m protocol.Message) bool { return m.Made != nil })
+			if *m.Made != (protocol.Made{Files: 1, Bytes: 5}) {
+				t.Errorf("%+v, want one file of 5 bytes", *m.Made)
+			}
+			l.gone(h)
+		})
+	}
+}

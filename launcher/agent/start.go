@@ -15,6 +15,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/agent/gpulock"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/outputs"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
@@ -236,7 +237,36 @@ func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Fol
 	}()
 	pump(launcher, agent)
 	_ = agent.Close()
-	return waitForDeath(f, state)
+	if err := waitForDeath(f, state); err != nil {
+		return err
+	}
+	tellMade(launcher, f)
+	return nil
+}
+
+// countTime bounds the count of files. It is well under what a driver takes for silence.
+const countTime = 2 * time.Second
+
+// tellMade tells what a job that is over has made, which another command would have to be
+// started for. If it does not, the launcher asks.
+func tellMade(launcher *protocol.Conn, f jobfolder.Folder) {
+	counted := make(chan protocol.Made, 1)
+	go func() { // ends with the process
+		if s, err := f.ReadState(); err != nil || s.Phase != protocol.Over {
+			close(counted)
+		} else if _, made, err := outputs.Unfetched(f); err != nil {
+			close(counted)
+		} else {
+			counted <- made
+		}
+	}()
+	select {
+	case made, ok := <-counted:
+		if ok {
+			_ = launcher.Send(protocol.Message{Made: &made}) // who has gone asks nothing
+		}
+	case <-time.After(countTime):
+	}
 }
 
 // pump passes messages on until either side fails.

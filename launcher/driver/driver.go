@@ -60,11 +60,14 @@ type Queuer interface {
 	Turn(ctx context.Context) (done func(), err error)
 }
 
-// Watcher is a Dialer that is told whether its agent is there. Its methods must not
+// Watcher is a Dialer that is told of its agent. Its methods must not
 // block.
 type Watcher interface {
 	Up()   // an agent has answered for the first time: the first one, and each new one
 	Lost() // the driver has given the agent up
+	// Made is told what the job has made on the host, once nothing of it runs there any
+	// more. It may not be called.
+	Made(protocol.Made)
 }
 
 // ErrNoAgent says that a host was reached and has no agent of the job.

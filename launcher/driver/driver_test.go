@@ -35,6 +35,7 @@ type job struct {
 	lays   []string
 	ups    atomic.Int32
 	losses atomic.Int32
+	made   atomic.Int32 // files
 	begun  time.Time
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -96,6 +97,7 @@ type dialer struct {
 func (d dialer) Dial(ctx context.Context) (*protocol.Conn, error) { return d.agent.dial(ctx) }
 func (d dialer) Up()                                              { d.job.ups.Add(1) }
 func (d dialer) Lost()                                            { d.job.losses.Add(1) }
+func (d dialer) Made(made protocol.Made)                          { d.job.made.Add(int32(made.Files)) }
 
 // reviver is a dialer that can start a new agent.
 type reviver struct{ dialer }
@@ -187,8 +189,8 @@ func TestNormalRun(t *testing.T) {
 		j.noError()
 		j.within(10*time.Minute, 10*time.Minute)
 		want := []protocol.Phase{protocol.Idle, protocol.Ready, protocol.Ready, protocol.Running, protocol.Over}
-		if !reflect.DeepEqual(j.phases, want) || len(j.notes) > 0 || j.ups.Load() != 2 {
-			t.Errorf("phases %v, notes %q, %d times up", j.phases, j.notes, j.ups.Load())
+		if !reflect.DeepEqual(j.phases, want) || len(j.notes) > 0 || j.ups.Load() != 2 || j.made.Load() != 4 {
+			t.Errorf("phases %v, notes %q, %d times up, %d files made", j.phases, j.notes, j.ups.Load(), j.made.Load())
 		}
 		for _, a := range j.agents {
 			ends, _ := a.heard(isEnd)

@@ -52,6 +52,10 @@ func (c *contact) receive(conn *protocol.Conn) error {
 			c.greeted = true
 			c.sendRenewal()
 			c.deliver(jobstate.Up{Host: c.index, State: *m.State})
+		case m.Made != nil:
+			if c.watcher != nil {
+				c.watcher.Made(*m.Made)
+			}
 		case m.Renewed == nil:
 			c.deliver(jobstate.Heard{Host: c.index, Message: m})
 		}

@@ -16,10 +16,10 @@ import (
 const countTime = 10 * time.Second
 
 // Made counts what a job has left in its own folders on hosts, and that no output names and
-// nobody has fetched. It returns a line for the user, or "" if there is nothing. An error
-// names hosts that do not answer.
-func Made(ctx context.Context, job string, from []*hosts.AgentHost) (line string, err error) {
-	counts := make([]protocol.Made, len(from))
+// nobody has fetched. known has the counts of hosts that need not be asked. It returns a line
+// for the user, or "" if there is nothing. An error names hosts that do not answer.
+func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...protocol.Made) (line string, err error) {
+	counts := make([]protocol.Made, len(from), len(from)+len(known))
 	err = hosts.Each(ctx, from, func(i int, a *hosts.AgentHost) (err error) {
 		if counts[i], err = count(ctx, a); err != nil {
 			return fmt.Errorf("what the job made is not counted: %w", err)
@@ -27,7 +27,7 @@ func Made(ctx context.Context, job string, from []*hosts.AgentHost) (line string
 		return nil
 	})
 	on, all := 0, protocol.Made{}
-	for _, c := range counts {
+	for _, c := range append(counts, known...) {
 		all.Files += c.Files
 		all.Bytes += c.Bytes
 		if c.Files > 0 {

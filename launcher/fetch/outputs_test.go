@@ -257,6 +257,9 @@ func TestMade(t *testing.T) {
 		}
 	}
 	made("made 6 files, 21 B, on 3 hosts: plx fetch j DIR")
+	if line, err := Made(t.Context(), "j", h.agents[:1], protocol.Made{}, protocol.Made{Files: 1, Bytes: 3}); line != "made 3 files, 10 B, on 2 hosts: plx fetch j DIR" || err != nil {
+		t.Errorf("one host asked, two known: %q, %v", line, err)
+	}
 	dir := t.TempDir()
 	fetch := func(want protocol.Wanted) error {
 		h.said.Reset()

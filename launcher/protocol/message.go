@@ -41,6 +41,10 @@ type Message struct {
 	StopAsk  *Stop     `json:"stop_ask,omitempty"` // what a visitor of this agent asks of the driver: to stop the job
 	Notice   string    `json:"notice,omitempty"`   // one line for the user
 	Seen     *Seen     `json:"seen,omitempty"`
+
+	// Made is the last message of "agent start", when nothing of the job runs any more. It
+	// may not come.
+	Made *Made `json:"made,omitempty"`
 }
 
 // Attach is the first message on every connection except the one that brings a Spec.
