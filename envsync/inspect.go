@@ -82,16 +82,16 @@ func Inspect(ctx context.Context, h Host) (Facts, error) {
 	if err != nil {
 		return Facts{}, fmt.Errorf("inspect: %w", homeTrouble(err))
 	}
-	facts, err := parseFacts(out)
+	facts, err := ReadFacts(out)
 	if err != nil {
 		return Facts{}, fmt.Errorf("inspect: %w", err)
 	}
 	return facts, nil
 }
 
-// parseFacts reads the lines "key=value" that inspect.sh prints. Values end
+// ReadFacts reads the lines "key=value" that inspect.sh and Here print. Values end
 // at the line's end, keys that are not known are left alone.
-func parseFacts(out string) (Facts, error) {
+func ReadFacts(out string) (Facts, error) {
 	values := map[string]string{}
 	for line := range strings.SplitSeq(out, "\n") {
 		if key, value, ok := strings.Cut(line, "="); ok {

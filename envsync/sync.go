@@ -22,6 +22,8 @@ type Target struct {
 	// FileSystem is Facts.FileSystem: hosts with equal names share the home
 	// folder. Empty means that no other host shares it.
 	FileSystem string
+	// Has are the sums of blobs that the host is known to have: it is not asked if it has all.
+	Has []string
 }
 
 // Progress is told of every piece that was handed to a host's connection:
@@ -120,7 +122,12 @@ func sharing(targets []Target) [][]int {
 // host brings all blobs to one host. shared says that another host has just
 // put them into this one's home.
 func (s *syncer) host(ctx context.Context, t Target, shared bool) error {
-	found, err := look(ctx, t.Host, s.blobs, shared)
+	lacks := func(b Blob) bool { return !slices.Contains(t.Has, b.Sum) }
+	var found looked
+	var err error
+	if len(t.Has) == 0 || slices.ContainsFunc(s.blobs, lacks) {
+		found, err = look(ctx, t.Host, s.blobs, shared)
+	}
 	if err != nil {
 		return fmt.Errorf("host %s: sync: %w", t.Name, err)
 	}

@@ -22,7 +22,7 @@ import (
 
 func TestSecondSyncSendsNothing(t *testing.T) {
 	a, b := newHost(t), newHost(t)
-	targets := []Target{{"a", a, "fs1"}, {"b", b, "fs2"}}
+	targets := []Target{{Name: "a", Host: a, FileSystem: "fs1"}, {Name: "b", Host: b, FileSystem: "fs2"}}
 	program, content := programBlob(t, 300_000)
 	extra := BytesBlob("settings", []byte("x=1"))
 	blobs := []Blob{program, extra, program} // one file twice is one file
@@ -68,7 +68,7 @@ func TestSharedHomeIsServedOnce(t *testing.T) {
 	for i := range 8 {
 		h := &localHost{home: home}
 		hosts = append(hosts, h)
-		targets = append(targets, Target{fmt.Sprint("h", i), h, "same"})
+		targets = append(targets, Target{Name: fmt.Sprint("h", i), Host: h, FileSystem: "same"})
 	}
 	program, _ := programBlob(t, 100_000)
 	if err := Sync(t.Context(), targets, []Blob{program}, nil); err != nil {
@@ -89,7 +89,7 @@ func TestSharedHomeWithAHostDown(t *testing.T) {
 	down, up := &localHost{home: home}, &localHost{home: home}
 	down.down.Store(true)
 	program, _ := programBlob(t, 1000)
-	err := Sync(t.Context(), []Target{{"down", down, "same"}, {"up", up, "same"}}, []Blob{program}, nil)
+	err := Sync(t.Context(), []Target{{Name: "down", Host: down, FileSystem: "same"}, {Name: "up", Host: up, FileSystem: "same"}}, []Blob{program}, nil)
 	if !errors.Is(err, errGone) || !strings.Contains(err.Error(), "host down: sync: connection lost") || strings.Contains(err.Error(), "up") {
 		t.Errorf("%v", err)
 	}
@@ -103,7 +103,7 @@ func TestEqualNamesOfTwoFileSystems(t *testing.T) {
 	}
 	a, b := newHost(t), newHost(t)
 	program, content := programBlob(t, 1000)
-	if err := Sync(t.Context(), []Target{{"a", a, "same"}, {"b", b, "same"}}, []Blob{program}, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "a", Host: a, FileSystem: "same"}, {Name: "b", Host: b, FileSystem: "same"}}, []Blob{program}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(b.blob(t, program), content) {
@@ -113,7 +113,7 @@ func TestEqualNamesOfTwoFileSystems(t *testing.T) {
 
 func TestWrongSizeIsReplaced(t *testing.T) {
 	h := newHost(t)
-	targets := []Target{{"h", h, ""}}
+	targets := []Target{{Name: "h", Host: h, FileSystem: ""}}
 	program, content := programBlob(t, 5000)
 	for _, damaged := range [][]byte{{}, content[:4999], append(bytes.Clone(content), 'x')} {
 		path := filepath.Join(h.home, BlobPath(program.Sum))
@@ -152,7 +152,7 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 		withPrograms(t, h, real, nil)
 		h.copyFault = flipByte
 		program, content := programBlob(t, 70_000)
-		err := Sync(t.Context(), []Target{{"h", h, ""}}, []Blob{program}, nil)
+		err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "host h: send train: verify it: its SHA-256 on the host is ") {
 			t.Fatalf("with %q: %v", hashing, err)
 		}
@@ -160,7 +160,7 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 			t.Errorf("with %q: left over: %v", hashing, files)
 		}
 		h.copyFault = nil
-		if err := Sync(t.Context(), []Target{{"h", h, ""}}, []Blob{program}, nil); err != nil {
+		if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil); err != nil {
 			t.Fatalf("with %q: %v", hashing, err)
 		}
 		if !bytes.Equal(h.blob(t, program), content) {
@@ -179,7 +179,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 	}
 	gone.down.Store(true)
 	program, content := programBlob(t, 50_000)
-	err := Sync(t.Context(), []Target{{"good", good, "1"}, {"dies", dies, "2"}, {"gone", gone, "3"}}, []Blob{program}, nil)
+	err := Sync(t.Context(), []Target{{Name: "good", Host: good, FileSystem: "1"}, {Name: "dies", Host: dies, FileSystem: "2"}, {Name: "gone", Host: gone, FileSystem: "3"}}, []Blob{program}, nil)
 	for _, want := range []string{"host dies: send train: connection lost", "host gone: sync: connection lost"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
@@ -191,7 +191,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 	// The host is back: what was left of the first try does no harm.
 	dies.down.Store(false)
 	dies.copyFault = nil
-	if err := Sync(t.Context(), []Target{{"dies", dies, "2"}}, []Blob{program}, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "dies", Host: dies, FileSystem: "2"}}, []Blob{program}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(dies.blob(t, program), content) {
@@ -202,7 +202,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 func TestFullHome(t *testing.T) {
 	h := smallHome(t, "256k")
 	program, _ := programBlob(t, 2<<20)
-	err := Sync(t.Context(), []Target{{"h", h, ""}}, []Blob{program}, nil)
+	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil)
 	if !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "host h: send train: ") || !strings.Contains(err.Error(), "MiB left and 3 MiB are needed") {
 		t.Errorf("%v", err)
 	}
@@ -235,7 +235,7 @@ func TestReadOnlyHome(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	program, _ := programBlob(t, 1000)
-	err := Sync(t.Context(), []Target{{"h", h, ""}}, []Blob{program}, nil)
+	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "host h: send train: the home folder is read-only: ") {
 		t.Errorf("%v", err)
 	}
@@ -292,7 +292,7 @@ func TestManyHostsAreBounded(t *testing.T) {
 			}
 			return r
 		}
-		targets = append(targets, Target{fmt.Sprint("h", i), h, ""})
+		targets = append(targets, Target{Name: fmt.Sprint("h", i), Host: h, FileSystem: ""})
 	}
 	if err := Sync(ctx, targets, []Blob{BytesBlob("b", make([]byte, 1000))}, nil); err != nil {
 		t.Fatalf("%d hosts were served: %v", served.Load(), err)
@@ -306,7 +306,7 @@ func TestProgressReachesTheTotal(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	program, _ := programBlob(t, 200_000)
 	last := map[string]int64{} // without a lock: calls come one at a time
-	err := Sync(t.Context(), []Target{{"a", a, ""}, {"b", b, ""}}, []Blob{program}, func(host, blob string, sent, total int64) {
+	err := Sync(t.Context(), []Target{{Name: "a", Host: a, FileSystem: ""}, {Name: "b", Host: b, FileSystem: ""}}, []Blob{program}, func(host, blob string, sent, total int64) {
 		before, known := last[host] // the size first, then every piece
 		if blob != "train" || total != program.Size || known != (sent > before) || !known && sent != 0 {
 			t.Errorf("%s %s %d of %d after %d", host, blob, sent, total, before)
@@ -325,7 +325,7 @@ func TestCancelEndsSync(t *testing.T) {
 		return readerFunc(func(p []byte) (int, error) { cancel(); return r.Read(p) })
 	}
 	program, _ := programBlob(t, 10<<20)
-	err := Sync(ctx, []Target{{"h", h, ""}}, []Blob{program}, nil)
+	err := Sync(ctx, []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil)
 	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "host h: send train: ") {
 		t.Errorf("%v", err)
 	}
@@ -350,7 +350,7 @@ func TestOldTemporaryFilesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Sync(t.Context(), []Target{{"h", h, ""}}, nil, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if left := h.leftovers(t); len(left) != 1 || filepath.Base(left[0]) != ".new" {
@@ -387,7 +387,7 @@ func TestPacked(t *testing.T) {
 			h := newHost(t)
 			withPrograms(t, h, test.tools, test.scripts)
 			sent := int64(0)
-			err := Sync(t.Context(), []Target{{"h", h, ""}}, []Blob{program}, func(_, _ string, n, _ int64) { sent = max(sent, n) })
+			err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, func(_, _ string, n, _ int64) { sent = max(sent, n) })
 			if test.err == "" {
 				if err != nil {
 					t.Fatal(err)

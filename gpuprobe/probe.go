@@ -31,11 +31,14 @@ type Options struct {
 	// ToolTime is how long one call may take, in whole seconds. 0: DefaultToolTime.
 	ToolTime time.Duration
 	// Slow is called, from another goroutine, if nvidia-smi has not answered all questions
-	// after 5 s. Nil: nothing is called.
+	// after SlowAfter. Nil: nothing is called.
 	Slow func()
 
-	slowAfter time.Duration // 0: 5 s
+	slowAfter time.Duration // 0: SlowAfter
 }
+
+// SlowAfter is how long nvidia-smi may take before it is called slow.
+const SlowAfter = 5 * time.Second
 
 const (
 	// otherTime is how long a probe may take beside six calls of nvidia-smi that use up
@@ -64,15 +67,37 @@ func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
 // probe is Probe with one more thing, which tests change: the folder that stands for the
 // host's /.
 func probe(ctx context.Context, r Runner, root string, o Options) (Report, error) {
+	answer, err := ask(ctx, r, root, o)
+	if err != nil {
+		return Report{}, err
+	}
+	return answer.Report(), nil
+}
+
+// Answer is what a host prints of its GPUs. It is to be believed no more than any output of a
+// host: Report makes it harmless.
+type Answer struct {
+	Mark  string // begins the lines that are the script's own
+	Text  string
+	Limit time.Duration // that one call of nvidia-smi had
+}
+
+// Report reads the answer.
+func (a Answer) Report() Report {
+	return read(parseSections(a.Text[:min(len(a.Text), outputLimit)], a.Mark), a.Limit)
+}
+
+// ask runs the script.
+func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) {
 	limit := cmp.Or(o.ToolTime, DefaultToolTime)
-	probeLimit := otherTime + 6*limit
+	probeLimit := Limit(o.ToolTime)
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	mark := "plx-" + rand.Text()
 	out := &transcript{limit: outputLimit, mark: []byte("\n" + mark + " done\n"), complete: func() { time.AfterFunc(endGrace, cancel) }}
 	if o.Slow != nil {
 		out.tool = []byte("\n" + mark + " begin tool\n")
-		out.started = func() { time.AfterFunc(cmp.Or(o.slowAfter, 5*time.Second), func() { out.unless(o.Slow) }) }
+		out.started = func() { time.AfterFunc(cmp.Or(o.slowAfter, SlowAfter), func() { out.unless(o.Slow) }) }
 		defer out.finish()
 	}
 	errs := &transcript{limit: stderrLimit}
@@ -80,10 +105,15 @@ func probe(ctx context.Context, r Runner, root string, o Options) (Report, error
 	err := r.Run(ctx, settings+script, nil, out, errs)
 	text, done := out.result()
 	if !done {
-		return Report{}, probeError(ctx, err, errs, probeLimit)
+		return Answer{}, probeError(ctx, err, errs, probeLimit)
 	}
 	// An error after the last line is that of a run that was cut off.
-	return read(parseSections(text, mark), limit), nil
+	return Answer{mark, text, limit}, nil
+}
+
+// Limit returns how long a probe may take in which one call of nvidia-smi may take so long.
+func Limit(toolTime time.Duration) time.Duration {
+	return otherTime + 6*cmp.Or(toolTime, DefaultToolTime)
 }
 
 // probeError says why the script did not reach its last line.

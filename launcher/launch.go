@@ -90,6 +90,7 @@ type launch struct {
 	checkpoints string          // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
 	workdir     furnish.Workdir // what --workdir and --copy send
 	program     entrypoint.Program
+	source      artifacts.Source
 	venv        furnish.Venv // what --venv sends
 	announced   func()       // ends what announce began
 	set         *hosts.Set

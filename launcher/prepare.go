@@ -79,7 +79,8 @@ func (l *launch) survey(ctx context.Context) (err error) {
 	if l.cfg.Slurm.ID != "" {
 		l.printer.Printf("%s", inSlurm(l.cfg))
 	}
-	if err := l.set.Survey(ctx); err != nil {
+	l.source = artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind}
+	if err := l.set.Survey(ctx, l.source.Likely()...); err != nil {
 		return advise(ctx, l.cfg, err)
 	}
 	return nil
@@ -87,8 +88,7 @@ func (l *launch) survey(ctx context.Context) (err error) {
 
 // pack builds what is sent.
 func (l *launch) pack(ctx context.Context) (err error) {
-	src := artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind}
-	if l.artifacts, err = artifacts.Pack(ctx, src, l.platforms(), l.printer); err != nil {
+	if l.artifacts, err = artifacts.Pack(ctx, l.source, l.platforms(), l.printer); err != nil {
 		return ofPlatform(err, l.used())
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/launcher/agent/gpulock"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/outputs"
@@ -24,7 +26,8 @@ import (
 )
 
 // start is "agent start": it reads a Spec from its standard input, starts the agent
-// and relays between it and the standard streams.
+// and relays between it and the standard streams. Before the Spec it may be asked for a survey
+// of the host; a launcher that then needs no agent closes the stream.
 func start(ctx context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("start takes no arguments")
@@ -34,6 +37,14 @@ func start(ctx context.Context, args []string, std streams) error {
 		return err
 	}
 	first, err := launcher.Receive()
+	if err == nil && first.Survey != nil {
+		if err := survey(ctx, launcher, *first.Survey); err != nil {
+			return err
+		}
+		if first, err = launcher.Receive(); err == io.EOF {
+			return nil
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("receive the job's specification: %w", err)
 	}
@@ -57,6 +68,23 @@ func start(ctx context.Context, args []string, std streams) error {
 		return errors.Join(final(fmt.Errorf("host %s: %w", spec.Host, err)), abandon(f, spec, err))
 	}
 	return relayMessages(ctx, launcher, f, socket)
+}
+
+// survey answers what the host is, which files it has, and then what GPUs.
+func survey(ctx context.Context, launcher *protocol.Conn, of protocol.Survey) error {
+	facts, err := envsync.Here()
+	if err != nil {
+		return err
+	}
+	if err := launcher.Send(protocol.Message{Surveyed: &protocol.Surveyed{Facts: facts, Has: envsync.Having(of.Blobs)}}); err != nil {
+		return err
+	}
+	gpus, err := gpuprobe.Here(ctx, gpuprobe.Options{ToolTime: of.ToolTime})
+	if err != nil {
+		return err
+	}
+	found := protocol.GPUs(gpus)
+	return launcher.Send(protocol.Message{GPUs: &found})
 }
 
 // booked adds to the error of a lock what the user can do.

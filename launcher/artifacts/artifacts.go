@@ -40,10 +40,44 @@ type Source struct {
 	// kinds reach the hosts by other means.
 	Program string
 	Kind    entrypoint.Kind
+
+	hashed map[string]envsync.Blob // files that Likely has hashed, by path
+}
+
+// Likely returns what hosts of this machine's platform will need, plx itself first, as far as
+// nothing has to be built. After an error it returns nothing: Pack tells of it.
+func (src *Source) Likely() (blobs []envsync.Blob) {
+	self, err := os.Executable()
+	if err != nil || here.OS != "linux" || needsLibc(self) {
+		return nil
+	}
+	paths := []string{self}
+	if src.Kind == entrypoint.Local {
+		paths = append(paths, src.Program)
+	}
+	src.hashed = map[string]envsync.Blob{}
+	for _, path := range paths {
+		b, err := envsync.FileBlob(path)
+		if err != nil {
+			return nil
+		}
+		src.hashed[path] = b
+		blobs = append(blobs, b)
+	}
+	return blobs
+}
+
+// blob hashes a file of this machine.
+func (src Source) blob(path string) (envsync.Blob, error) {
+	if b, known := src.hashed[path]; known {
+		return b, nil
+	}
+	return envsync.FileBlob(path)
 }
 
 // Set is what a launch sends. Close must be called.
 type Set struct {
+	source   Source
 	agents   map[envsync.Platform]envsync.Blob // plx itself, by platform of the hosts
 	programs map[envsync.Platform]envsync.Blob // the user's program, by platform; empty if it is a command of the hosts
 	scratch  string                            // temporary folder of what was built; Close removes it
@@ -56,7 +90,7 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 	if err != nil {
 		return nil, err
 	}
-	s = &Set{agents: map[envsync.Platform]envsync.Blob{}, programs: map[envsync.Platform]envsync.Blob{}, scratch: scratch}
+	s = &Set{source: src, agents: map[envsync.Platform]envsync.Blob{}, programs: map[envsync.Platform]envsync.Blob{}, scratch: scratch}
 	defer func() {
 		if err != nil {
 			s.Close() // the first error says more
@@ -132,7 +166,7 @@ func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	defer printer.Watch(func() string { return fmt.Sprintf("preparing plx as the agent for %s", p) })()
 	if p == here && !needsLibc(self) {
-		return envsync.FileBlob(self)
+		return s.source.blob(self)
 	}
 	folder, release := filepath.Dir(self), "plx-"+p.OS+"-"+p.Arch
 	beside := filepath.Join(folder, release)
@@ -199,7 +233,7 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 	program := src.Program
 	if src.Kind != entrypoint.GoPackage {
 		defer printer.Watch(func() string { return "hashing " + program })()
-		return envsync.FileBlob(program)
+		return src.blob(program)
 	}
 	begun := time.Now() // go build tells nothing before its end: the time shows that plx lives
 	defer printer.Watch(func() string {

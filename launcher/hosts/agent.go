@@ -120,7 +120,10 @@ func (a *AgentHost) open(ctx context.Context, command string) (*protocol.Conn, e
 // Start starts the agent with its spec. Its error is a driver.ErrNoAgent: to dial an
 // agent that did not start is of no use.
 func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Conn, error) {
-	conn, err := a.open(ctx, "start")
+	conn, err := a.take(a.Binary), error(nil)
+	if conn == nil {
+		conn, err = a.open(ctx, "start")
+	}
 	if err == nil {
 		err = conn.Send(protocol.Message{Spec: &spec})
 	}

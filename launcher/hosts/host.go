@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"regexp"
 	"strconv"
@@ -39,6 +40,9 @@ type Host struct {
 
 	probeTime time.Duration // how long a call of nvidia-smi may take; 0: the default
 	slowTool  atomic.Bool   // nvidia-smi was slow
+
+	has   []string              // sums of blobs that the host has, as Survey found
+	front atomic.Pointer[front] // waits for the Spec of a job; nil: none does
 
 	// ChosenAddr is the data address on the interface that the line names; empty: not known.
 	ChosenAddr string
@@ -104,13 +108,19 @@ func (h *Host) Inspect(ctx context.Context) error {
 	return nil
 }
 
-// survey writes Facts and Report, and asks for both at once. The tally shows it.
-func (h *Host) survey(ctx context.Context, probes *console.Tally) error {
+// survey writes Facts and Report. It asks an agent of an earlier launch if there is one, which
+// also tells which of the likely blobs the host has; else it asks for both by scripts, at once.
+// The tally shows it.
+func (h *Host) survey(ctx context.Context, probes *console.Tally, likely []envsync.Blob) error {
+	h.has = nil
 	if err := h.Dial(ctx); err != nil {
 		return err
 	}
 	probes.Begin(h.Name())
 	defer probes.End(h.Name())
+	if h.ask(ctx, likely, probes) == nil {
+		return nil
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var report gpuprobe.Report
@@ -135,10 +145,13 @@ func (h *Host) survey(ctx context.Context, probes *console.Tally) error {
 // Probe asks the host for its GPUs. The tally, which may be nil, shows that nvidia-smi is
 // slow.
 func (h *Host) Probe(ctx context.Context, tally *console.Tally) (gpuprobe.Report, error) {
-	return gpuprobe.Probe(ctx, h, gpuprobe.Options{ToolTime: h.probeTime, Slow: func() {
-		h.slowTool.Store(true)
-		tally.Note(h.Name(), "nvidia-smi is slow there, --probe-timeout bounds it")
-	}})
+	return gpuprobe.Probe(ctx, h, gpuprobe.Options{ToolTime: h.probeTime, Slow: func() { h.slow(tally) }})
+}
+
+// slow notes that nvidia-smi is slow.
+func (h *Host) slow(tally *console.Tally) {
+	h.slowTool.Store(true)
+	tally.Note(h.Name(), "nvidia-smi is slow there, --probe-timeout bounds it")
 }
 
 // hintAtSlowTools tells what makes nvidia-smi quick, if it is slow on some of the hosts.
@@ -163,6 +176,25 @@ func (h *Host) DataAddr() (string, error) {
 		return h.Facts.ServerAddr, nil
 	}
 	return "", errors.New("its address is not known: no SSH server has told it by SSH_CONNECTION: add addr=IP or nic=NAME to its line in the resource file")
+}
+
+// Run implements Transport. A host may allow one session only, so an agent that waits for a job
+// is ended first.
+func (h *Host) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
+	h.front.Swap(nil).close()
+	return h.Conn.Run(ctx, command, stdin, stdout, stderr)
+}
+
+// Copy implements Transport, as Run does.
+func (h *Host) Copy(ctx context.Context, from io.Reader, size int64, path string, mode fs.FileMode) error {
+	h.front.Swap(nil).close()
+	return h.Conn.Copy(ctx, from, size, path, mode)
+}
+
+// Close ends the connection.
+func (h *Host) Close() error {
+	h.front.Swap(nil).close()
+	return h.Conn.Close()
 }
 
 // Script runs a POSIX shell script. Its error is a [ScriptError] if the script wrote to
@@ -225,16 +257,17 @@ func SendAll(ctx context.Context, to []*Host, blobs []envsync.Blob, bar *console
 
 func targets(to ...*Host) (all []envsync.Target) {
 	for _, h := range to {
-		all = append(all, envsync.Target{Name: h.Name(), Host: h, FileSystem: h.Facts.FileSystem})
+		all = append(all, envsync.Target{Name: h.Name(), Host: h, FileSystem: h.Facts.FileSystem, Has: h.has})
 	}
 	return all
 }
 
-// Survey connects to every host, and writes its Facts and Report.
-func (s *Set) Survey(ctx context.Context) error {
+// Survey connects to every host, and writes its Facts and Report. Likely are the blobs that
+// the hosts will probably need, the agent first.
+func (s *Set) Survey(ctx context.Context, likely ...envsync.Blob) error {
 	probes := s.printer.NewTally("probing", len(s.Hosts))
 	defer s.hintAtSlowTools()
-	return Each(ctx, s.Hosts, func(_ int, h *Host) error { return h.survey(ctx, probes) })
+	return Each(ctx, s.Hosts, func(_ int, h *Host) error { return h.survey(ctx, probes, likely) })
 }
 
 // Machines returns the hosts as Survey found them.

@@ -9,6 +9,9 @@ import (
 
 // Message is one message: exactly one field is set.
 type Message struct {
+	// To "plx agent start", before the Spec of a job. The answers are two: a Surveyed and GPUs.
+	Survey *Survey `json:"survey,omitempty"`
+
 	// From the driver; Attach and Stop from a visitor too.
 	Spec    *Spec    `json:"spec,omitempty"`
 	Attach  *Attach  `json:"attach,omitempty"`
@@ -31,6 +34,9 @@ type Message struct {
 	Look *Look `json:"look,omitempty"` // from the driver or a visitor
 
 	// From the agent.
+	Surveyed *Surveyed `json:"surveyed,omitempty"`
+	GPUs     *GPUs     `json:"gpus,omitempty"`
+
 	State    *State    `json:"state,omitempty"`
 	Renewed  *Renew    `json:"renewed,omitempty"`
 	Prepared *Prepared `json:"prepared,omitempty"`
@@ -45,6 +51,25 @@ type Message struct {
 	// Made is the last message of "agent start", when nothing of the job runs any more. It
 	// may not come.
 	Made *Made `json:"made,omitempty"`
+}
+
+// Survey asks what the host is and which files it has.
+type Survey struct {
+	Blobs    map[string]int64 `json:"blobs"`    // sizes in bytes of files, by their SHA-256
+	ToolTime time.Duration    `json:"toolTime"` // how long a call of nvidia-smi may take; 0: the default
+}
+
+// Surveyed is the first answer to Survey.
+type Surveyed struct {
+	Facts string   `json:"facts,omitempty"` // for envsync.ReadFacts
+	Has   []string `json:"has,omitempty"`   // sums of the files that are there and right
+}
+
+// GPUs is a gpuprobe.Answer, the second answer to Survey.
+type GPUs struct {
+	Mark  string        `json:"mark"`
+	Text  string        `json:"text"`
+	Limit time.Duration `json:"limit"`
 }
 
 // Attach is the first message on every connection except the one that brings a Spec.

@@ -1,0 +1,208 @@
+package envsync
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file does what inspect.sh and blobs.sh do, for an agent that runs on the host already
+// and so need start no programs. It does only what goes well: whatever is unusual is an error,
+// and the launcher then runs the scripts, which mend it or say what is wrong.
+
+// Here returns what inspect.sh prints on this host.
+func Here() (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	plx := filepath.Join(home, ".plx")
+	name, err := ownFolder(plx)
+	if err != nil {
+		return "", err
+	}
+	boot, _ := firstLine(bootFile) // a container may hide it
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "", err
+	}
+	text := func(field [65]byte) string { return unix.ByteSliceToString(field[:]) }
+	uid := strconv.Itoa(os.Getuid())
+	login := cmp.Or(os.Getenv("LOGNAME"), uid) // sshd sets it; passwd does not list users of a directory
+	if found, err := user.LookupId(uid); err == nil {
+		login = found.Username
+	}
+	return fmt.Sprintf("os=%s\narch=%s\nhome=%s\nuser=%s\nuid=%s\nconnection=%s\nhostname=%s\nboot=%s\nfsid=%s\n", text(u.Sysname), text(u.Machine),
+		home, login, uid, os.Getenv("SSH_CONNECTION"), text(u.Nodename), boot, name), nil
+}
+
+const bootFile = "/proc/sys/kernel/random/boot_id"
+
+// ownFolder makes sure that ~/.plx is the user's own and can be written, and returns the name of
+// its file system.
+func ownFolder(plx string) (string, error) {
+	var is unix.Stat_t
+	if err := unix.Stat(plx, &is); err != nil {
+		return "", err
+	}
+	if is.Uid != uint32(os.Geteuid()) {
+		return "", fmt.Errorf("%s is not owned by this user", plx)
+	}
+	for _, folder := range []string{plx, filepath.Join(plx, "blobs")} {
+		if err := os.Chmod(folder, 0o700); err != nil {
+			return "", err
+		}
+	}
+	name, err := firstLine(filepath.Join(plx, "fsid"))
+	if err != nil {
+		return "", err
+	}
+	probe := filepath.Join(plx, ".fsid."+rand.Text())
+	err = os.WriteFile(probe, []byte(name+"\n"), 0o600)
+	return name, errors.Join(err, os.RemoveAll(probe))
+}
+
+// firstLine returns a file's first line, which is not empty.
+func firstLine(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	if line == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return line, nil
+}
+
+// Having returns which of the blobs, of which it gets sums and sizes, are on this host and right,
+// as Sync understands it. It notes that they were used.
+func Having(wanted map[string]int64) (sums []string) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil
+	}
+	marks := readMarks(home)
+	for sum, size := range wanted {
+		if isSum(sum) && marks.right(filepath.Join(home, BlobPath(sum)), sum, size) == nil {
+			sums = append(sums, sum)
+		}
+	}
+	return sums
+}
+
+// isSum reports whether s can be the name of a blob.
+func isSum(s string) bool {
+	sum, err := hex.DecodeString(s)
+	return err == nil && len(sum) == sha256.Size
+}
+
+// marks are the lines "SUM IDENTITY" of blobs.sh for this boot of the host.
+type marks struct {
+	path  string // of the file; empty: there can be none
+	lines []byte
+}
+
+const marksLimit = 64 << 10 // bytes
+
+func readMarks(home string) *marks {
+	boot, err := firstLine(bootFile)
+	if err != nil || strings.Trim(boot, "0123456789abcdef-") != "" {
+		return &marks{}
+	}
+	m := &marks{path: filepath.Join(home, ".plx/verified", boot)}
+	if f, err := os.Open(m.path); err == nil {
+		defer f.Close()                                        // opened for reading
+		m.lines, _ = io.ReadAll(io.LimitReader(f, marksLimit)) // what cannot be read is not marked
+	}
+	return m
+}
+
+// recent is how long a blob's time may be behind its use.
+const recent = time.Hour
+
+// right returns an error unless the file holds the content of the sum.
+func (m *marks) right(path, sum string, size int64) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Size() != size {
+		return errors.New("it is another file")
+	}
+	if info.Mode().Perm() != 0o700 {
+		err = os.Chmod(path, 0o700)
+	}
+	if now := time.Now(); now.Sub(info.ModTime()) > recent {
+		err = errors.Join(err, os.Chtimes(path, now, now))
+	}
+	if err != nil {
+		return err
+	}
+	before, err := identity(path)
+	if err != nil || m.has(sum, before) {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // opened for reading
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return err
+	}
+	if hex.EncodeToString(hash.Sum(nil)) != sum {
+		return errors.New("it is damaged")
+	}
+	m.add(sum, before)
+	return nil
+}
+
+// identity is that of blobs.sh: as "stat -c '%i %s %y %z'" prints it in UTC.
+func identity(path string) (string, error) {
+	var is unix.Stat_t
+	if err := unix.Stat(path, &is); err != nil {
+		return "", err
+	}
+	at := func(t unix.Timespec) string {
+		return time.Unix(t.Unix()).UTC().Format("2006-01-02 15:04:05.000000000 -0700")
+	}
+	return fmt.Sprintf("%d %d %s %s", is.Ino, is.Size, at(is.Mtim), at(is.Ctim)), nil
+}
+
+func (m *marks) has(sum, identity string) bool {
+	return bytes.Contains(append([]byte("\n"), m.lines...), []byte("\n"+sum+" "+identity+"\n"))
+}
+
+// add marks a blob, the newest first. A mark that cannot be written costs the next look a hash.
+func (m *marks) add(sum, identity string) {
+	if m.path == "" || os.MkdirAll(filepath.Dir(m.path), 0o700) != nil {
+		return
+	}
+	all := []byte(sum + " " + identity + "\n")
+	for lines := bufio.NewScanner(bytes.NewReader(m.lines)); lines.Scan(); {
+		if line := lines.Bytes(); !bytes.HasPrefix(line, []byte(sum)) {
+			all = append(append(all, line...), '\n')
+		}
+	}
+	m.lines = all
+	temporary := m.path + "." + rand.Text()
+	if os.WriteFile(temporary, all, 0o600) != nil || os.Rename(temporary, m.path) != nil {
+		_ = os.Remove(temporary) // the mark is lost either way
+	}
+}

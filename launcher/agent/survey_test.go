@@ -1,0 +1,81 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// surveyed starts "agent start" and asks what the host is.
+func surveyed(t *testing.T, h *testHost) *line {
+	t.Helper()
+	l := h.dial("start")
+	l.send(protocol.Message{Survey: &protocol.Survey{Blobs: map[string]int64{"0123": 4}}})
+	said := l.wait("Surveyed", func(m protocol.Message) bool { return m.Surveyed != nil }).Surveyed
+	facts, err := envsync.ReadFacts(said.Facts)
+	if err != nil || facts.Home != h.home || len(said.Has) != 0 {
+		t.Errorf("%+v, %v, has %v", facts, err, said.Has)
+	}
+	gpus := l.wait("GPUs", func(m protocol.Message) bool { return m.GPUs != nil }).GPUs
+	if report := gpuprobe.Answer(*gpus).Report(); report.CPUs == 0 {
+		t.Errorf("%+v", report)
+	}
+	return l
+}
+
+// inspected makes what the script makes on a host.
+func inspected(t *testing.T, h *testHost) {
+	t.Helper()
+	plx := filepath.Join(h.home, ".plx")
+	name := []byte(strings.Repeat("0a", 16) + "\n")
+	if err := errors.Join(os.Mkdir(filepath.Join(plx, "blobs"), 0o700), os.WriteFile(filepath.Join(plx, "fsid"), name, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One process answers the survey and then starts the job.
+func TestSurveyBeforeAJob(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1, "exit", "0")
+	inspected(t, h)
+	l := surveyed(t, h)
+	l.send(protocol.Message{Spec: &h.spec})
+	l.wait("State", func(m protocol.Message) bool { return m.State != nil })
+	go l.renew(h.spec.Lease / 5)
+	l.run(0)
+	l.exits(1)
+	l.end(h, 0)
+}
+
+// A launcher that needs no agent leaves nothing.
+func TestSurveyWithoutAJob(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	inspected(t, h)
+	l := surveyed(t, h)
+	l.conn.Close()
+	<-l.ended
+	if l.code != 0 || l.stderr.Len() > 0 {
+		t.Errorf("exit status %d, %q", l.code, l.stderr)
+	}
+}
+
+// A home that something is wrong with is the script's.
+func TestSurveyOfAHostThatWasNotInspected(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, 1)
+	l := h.dial("start")
+	l.send(protocol.Message{Survey: &protocol.Survey{}})
+	<-l.ended
+	if l.code == 0 {
+		t.Error("it answered")
+	}
+}

@@ -1,0 +1,105 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// front is a "plx agent start" that an earlier launch has left the binary for. It has answered
+// what the host is, and waits for the Spec of a job. So a launch needs one session on a host
+// and starts none of the programs of the scripts.
+type front struct {
+	stream *Stream
+	conn   *protocol.Conn
+	binary string // of the agent
+}
+
+// errFront says that an agent did not answer as one does. The scripts tell what is wrong.
+var errFront = errors.New("the agent has not answered the survey")
+
+// frontTime bounds the first answer, for which files may have to be hashed.
+const frontTime = 25 * time.Second
+
+// ask writes Facts, has and Report as an agent answers them. With an error nothing is written.
+func (h *Host) ask(ctx context.Context, likely []envsync.Blob, probes *console.Tally) error {
+	if len(likely) == 0 {
+		return errFront
+	}
+	a := AgentHost{Host: h, Binary: envsync.BlobPath(likely[0].Sum)}
+	ctx, cancel := context.WithTimeout(ctx, frontTime+gpuprobe.Limit(h.probeTime))
+	defer cancel()
+	f := &front{stream: a.Stream(ctx, a.shell("start")), binary: a.Binary}
+	late := time.AfterFunc(frontTime, cancel)
+	defer func() { late.Stop() }()
+	stop := context.AfterFunc(ctx, func() { f.stream.Close() })
+	err := f.survey(h, likely, func() {
+		late.Stop()
+		late = time.AfterFunc(gpuprobe.SlowAfter, func() { h.slow(probes) })
+	})
+	if !stop() || err != nil {
+		f.stream.Close()
+		return errors.Join(err, context.Cause(ctx))
+	}
+	h.front.Store(f)
+	return nil
+}
+
+// survey asks the agent, and calls found when it has told all but the GPUs.
+func (f *front) survey(h *Host, likely []envsync.Blob, found func()) (err error) {
+	if f.conn, err = protocol.Open(agentStream{f.stream}); err != nil {
+		return err
+	}
+	want := protocol.Survey{Blobs: map[string]int64{}, ToolTime: h.probeTime}
+	for _, b := range likely {
+		want.Blobs[b.Sum] = b.Size
+	}
+	if err := f.conn.Send(protocol.Message{Survey: &want}); err != nil {
+		return err
+	}
+	first, err := f.conn.Receive()
+	if err != nil || first.Surveyed == nil {
+		return errors.Join(errFront, err)
+	}
+	facts, err := envsync.ReadFacts(first.Surveyed.Facts)
+	if err != nil {
+		return err
+	}
+	found()
+	second, err := f.conn.Receive()
+	if err != nil || second.GPUs == nil {
+		return errors.Join(errFront, err)
+	}
+	h.Facts, h.has, h.Report = facts, first.Surveyed.Has, gpuprobe.Answer(*second.GPUs).Report()
+	return nil
+}
+
+// close ends the agent. A nil front is none.
+func (f *front) close() {
+	if f != nil {
+		f.stream.Close()
+	}
+}
+
+// take returns the connection to the host's front, which is the caller's from then on; nil if
+// there is none of that binary that still waits.
+func (h *Host) take(binary string) *protocol.Conn {
+	f := h.front.Swap(nil)
+	if f == nil {
+		return nil
+	}
+	select {
+	case <-f.stream.Done():
+	default:
+		if f.binary == binary {
+			return f.conn
+		}
+	}
+	f.close()
+	return nil
+}

@@ -1,0 +1,164 @@
+package hosts
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
+)
+
+// fronted is a host on which an agent of an earlier launch answers.
+type fronted struct {
+	silent
+	facts string
+	gpus  bool         // the agent ends without an answer on GPUs otherwise
+	open  atomic.Int64 // agents that wait
+	specs atomic.Int64 // jobs that agents were given
+}
+
+const factsHere = "os=Linux\narch=x86_64\nhome=/home/ann\nuser=ann\nuid=1000\nconnection=10.0.0.9 50512 10.0.0.1 22\nhostname=h1\nboot=b\nfsid=0123456789abcdef0123456789abcdef\n"
+
+func (f *fronted) Run(ctx context.Context, command string, stdin io.Reader, stdout, _ io.Writer) error {
+	if !strings.Contains(command, "agent start") {
+		return &transport.ExitError{Status: 1}
+	}
+	f.open.Add(1)
+	defer f.open.Add(-1)
+	ended := make(chan error, 1)
+	go func() { ended <- f.serve(stdin, stdout) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// serve is "agent start".
+func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
+	conn, err := protocol.Open(struct {
+		io.Reader
+		io.WriteCloser
+	}{stdin, closer{stdout}})
+	if err != nil {
+		return err
+	}
+	asked, err := conn.Receive()
+	if err != nil {
+		return err
+	}
+	if asked.Survey != nil {
+		has := []string{}
+		for sum := range asked.Survey.Blobs {
+			has = append(has, sum)
+		}
+		if err := conn.Send(protocol.Message{Surveyed: &protocol.Surveyed{Facts: f.facts, Has: has}}); err != nil || !f.gpus {
+			return err
+		}
+		if err := conn.Send(protocol.Message{GPUs: &protocol.GPUs{Mark: "m", Text: "\nm begin cpus\n12\n"}}); err != nil {
+			return err
+		}
+		if asked, err = conn.Receive(); err != nil {
+			return nil
+		}
+	}
+	if asked.Spec != nil {
+		f.specs.Add(1)
+	}
+	return nil
+}
+
+type closer struct{ io.Writer }
+
+func (closer) Close() error { return nil }
+
+func (f *fronted) host(t *testing.T) *Host {
+	h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return f, nil })
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+var (
+	agentBlob = envsync.Blob{Sum: "aa", Size: 3}
+	otherBlob = envsync.Blob{Sum: "bb", Size: 4}
+)
+
+// The agent that has answered a survey starts the job, in the same session.
+func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
+	f := &fronted{facts: factsHere, gpus: true}
+	h := f.host(t)
+	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob, otherBlob}); err != nil {
+		t.Fatal(err)
+	}
+	if h.Facts.Home != "/home/ann" || h.Facts.ServerAddr != "10.0.0.1" || h.Report.CPUs != 12 || len(h.has) != 2 {
+		t.Errorf("%+v, %+v, has %v", h.Facts, h.Report, h.has)
+	}
+	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
+	conn, err := a.Start(t.Context(), protocol.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Receive(); err != io.EOF {
+		t.Errorf("%v", err)
+	}
+	if f.specs.Load() != 1 || h.front.Load() != nil {
+		t.Errorf("%d jobs", f.specs.Load())
+	}
+}
+
+// A host may allow one session only, so an agent that waits is in nobody's way; and another
+// agent's job is not its own.
+func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
+	f := &fronted{facts: factsHere, gpus: true}
+	for name, use := range map[string]func(*Host){
+		"a script":      func(h *Host) { h.Run(t.Context(), "true", nil, nil, nil) },
+		"a copy":        func(h *Host) { h.Copy(t.Context(), strings.NewReader(""), 0, "x", 0o600) },
+		"the end":       func(h *Host) { h.Close() },
+		"another agent": func(h *Host) { h.take(envsync.BlobPath(otherBlob.Sum)) },
+	} {
+		h := f.host(t)
+		if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil || f.open.Load() != 1 {
+			t.Fatalf("%s: %d agents wait, %v", name, f.open.Load(), err)
+		}
+		use(h)
+		if n := f.open.Load(); n != 0 || h.take(envsync.BlobPath(agentBlob.Sum)) != nil {
+			t.Errorf("%s: %d agents wait", name, n)
+		}
+	}
+}
+
+// A connection that was lost meanwhile is no way to start a job.
+func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
+	f := &fronted{facts: factsHere, gpus: true}
+	h := f.host(t)
+	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil {
+		t.Fatal(err)
+	}
+	waiting := h.front.Load()
+	waiting.stream.Cancel(io.ErrUnexpectedEOF)
+	<-waiting.stream.Done()
+	if h.take(waiting.binary) != nil {
+		t.Error("it is used")
+	}
+}
+
+// An agent that answers nonsense, or not all, is as good as none: the scripts are run, which
+// fail here.
+func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
+	for name, f := range map[string]*fronted{
+		"nonsense": {facts: "os=\x1b[31m", gpus: true},
+		"half":     {facts: factsHere},
+	} {
+		h := f.host(t)
+		err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob})
+		if err == nil || !strings.Contains(err.Error(), "inspect: ") || f.open.Load() != 0 || h.Facts.Home != "" || h.has != nil {
+			t.Errorf("%s: %v, %d agents wait, %+v", name, err, f.open.Load(), h.Facts)
+		}
+	}
+}
