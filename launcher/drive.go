@@ -294,6 +294,8 @@ type member struct {
 	// made is what the job has made on the host, as the agent counted it at its end. Nil: it
 	// has not.
 	made atomic.Pointer[protocol.Made]
+	// early gets the first logs of the present agent. Nil: it sends none of its own.
+	early atomic.Pointer[logstream.Early]
 }
 
 // add adds a member, and returns it as the driver knows it.
@@ -318,6 +320,7 @@ func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 // later. The driver calls it from one goroutine at a time.
 func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 	if m.joined || m.started {
+		m.early.Store(nil) // only "agent start" sends logs
 		m.drive.away.Begin(m.agent.Name())
 		conn, err := m.agent.Connect(ctx)
 		if err == nil {
@@ -334,13 +337,20 @@ func (m *member) Up() {
 	m.lost.Store(false)
 	m.made.Store(nil)
 	m.drive.away.End(m.agent.Name())
-	m.drive.streams.Follow(m.agent, m.drive.out, m.drive.launch.cfg.Lease)
+	m.drive.streams.Follow(m.agent, m.early.Load(), m.drive.out, m.drive.launch.cfg.Lease)
 }
 
 // Lost notes that the member has no agent.
 func (m *member) Lost() {
 	m.lost.Store(true)
 	m.drive.away.Begin(m.agent.Name())
+}
+
+// Logged takes logs that the agent has sent of its own.
+func (m *member) Logged(part protocol.Logged) {
+	if early := m.early.Load(); early != nil {
+		early.Add(part)
+	}
 }
 
 // Made notes what the job has made on the host.
@@ -376,6 +386,7 @@ func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 	}
 	m.drive.agents.Begin(m.agent.Name())
 	defer m.drive.agents.End(m.agent.Name())
+	m.early.Store(logstream.NewEarly())
 	return m.agent.Start(ctx, spec)
 }
 

@@ -51,6 +51,7 @@ type line struct {
 	cmd    *exec.Cmd
 	conn   *protocol.Conn
 	in     chan protocol.Message
+	logged []protocol.Logged // all that came, complete once in is closed
 	stderr *bytes.Buffer
 	ended  chan struct{} // the relay has ended
 	code   int
@@ -170,6 +171,9 @@ func (h *testHost) dial(args ...string) *line {
 			m, err := l.conn.Receive()
 			if err != nil {
 				return
+			}
+			if m.Logged != nil {
+				l.logged = append(l.logged, *m.Logged)
 			}
 			l.in <- m
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -67,7 +68,7 @@ func start(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return errors.Join(final(fmt.Errorf("host %s: %w", spec.Host, err)), abandon(f, spec, err))
 	}
-	return relayMessages(ctx, launcher, f, socket)
+	return relayMessages(ctx, launcher, f, socket, spec.Logs)
 }
 
 // survey answers what the host is, which files it has, and then what GPUs.
@@ -242,8 +243,9 @@ func connect(ctx context.Context, f jobfolder.Folder, std streams) error {
 }
 
 // relayMessages relays between the connection that brought the Spec and the agent. It
-// relays messages, because launcher may have buffered some.
-func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder, socket string) error {
+// relays messages, because launcher may have buffered some. It adds the first logs if they are
+// wanted, and what the job has made.
+func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder, socket string, early bool) error {
 	state, err := f.ReadState()
 	if err != nil {
 		return err
@@ -259,6 +261,13 @@ func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Fol
 	if err != nil {
 		return fmt.Errorf("connect to the agent just started: %w", err)
 	}
+	told := make(chan struct{})
+	go func() { // ends with the process
+		defer close(told)
+		if early {
+			tellLogs(ctx, launcher, f)
+		}
+	}()
 	go func() {
 		pump(agent, launcher) // as in connect
 		_ = raw.CloseWrite()
@@ -268,21 +277,49 @@ func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Fol
 	if err := waitForDeath(f, state); err != nil {
 		return err
 	}
-	tellMade(launcher, f)
+	if s, err := f.ReadState(); err == nil && s.Phase == protocol.Over {
+		select {
+		case <-told:
+		case <-time.After(lastWords):
+		}
+		tellMade(launcher, f)
+	}
 	return nil
 }
 
-// countTime bounds the count of files. It is well under what a driver takes for silence.
-const countTime = 2 * time.Second
+// tellLogs sends the first logs of the job, in the place of a command for which another session
+// and process would be started. It sends no more than a launcher takes at once.
+func tellLogs(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder) {
+	_ = logs.Serve(ctx, f.Logs(), logs.Request{TailLines: -1, Follow: true}, ended(f), &logged{launcher, protocol.EarlyLogs}) // the launcher sees what is missing
+	_ = launcher.Send(protocol.Message{Logged: &protocol.Logged{Done: true}})                                                 // who has gone asks nothing
+}
+
+// logged sends bytes of the logs.
+type logged struct {
+	to   *protocol.Conn
+	left int // bytes that may still be sent
+}
+
+var errEnough = errors.New("a command is to bring the rest")
+
+func (l *logged) Write(p []byte) (int, error) {
+	if len(p) > l.left {
+		return 0, errEnough
+	}
+	l.left -= len(p)
+	return len(p), l.to.Send(protocol.Message{Logged: &protocol.Logged{Data: p}})
+}
+
+// lastWords bounds what is sent after the end of a job: its last logs, and the count of files.
+// It is well under what a driver takes for silence.
+const lastWords = 2 * time.Second
 
 // tellMade tells what a job that is over has made, which another command would have to be
 // started for. If it does not, the launcher asks.
 func tellMade(launcher *protocol.Conn, f jobfolder.Folder) {
 	counted := make(chan protocol.Made, 1)
 	go func() { // ends with the process
-		if s, err := f.ReadState(); err != nil || s.Phase != protocol.Over {
-			close(counted)
-		} else if _, made, err := outputs.Unfetched(f); err != nil {
+		if _, made, err := outputs.Unfetched(f); err != nil {
 			close(counted)
 		} else {
 			counted <- made
@@ -293,7 +330,7 @@ func tellMade(launcher *protocol.Conn, f jobfolder.Folder) {
 		if ok {
 			_ = launcher.Send(protocol.Message{Made: &made}) // who has gone asks nothing
 		}
-	case <-time.After(countTime):
+	case <-time.After(lastWords):
 	}
 }
 

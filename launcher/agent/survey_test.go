@@ -3,7 +3,9 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
 )
 
 // surveyed starts "agent start" and asks what the host is.
@@ -77,5 +80,44 @@ func TestSurveyOfAHostThatWasNotInspected(t *testing.T) {
 	<-l.ended
 	if l.code == 0 {
 		t.Error("it answered")
+	}
+}
+
+// early returns the logs that "agent start" sends for a job of one worker that runs args.
+func early(t *testing.T, args ...string) []byte {
+	t.Helper()
+	h := newHost(t, 1, args...)
+	h.spec.Logs = true
+	l, _ := h.launch()
+	l.exits(1)
+	l.end(h, 0)
+	for range l.in { // to its end
+	}
+	var all []byte
+	for i, part := range l.logged {
+		if all = append(all, part.Data...); part.Done != (i == len(l.logged)-1) {
+			t.Errorf("part %d of %d: done %v", i, len(l.logged), part.Done)
+		}
+	}
+	return all
+}
+
+// A short output comes whole with the messages of the agent. Of a long one a command is to
+// bring the rest.
+func TestEarlyLogs(t *testing.T) {
+	t.Parallel()
+	for n, whole := range map[string]bool{"1600": true, "1000000": false} {
+		all := early(t, "flood", n)
+		if len(all) > protocol.EarlyLogs {
+			t.Errorf("%s bytes: %d came", n, len(all))
+		}
+		chunks, lines := logs.NewReader(bytes.NewReader(all)), 0
+		c, err := chunks.Next()
+		for ; err == nil; c, err = chunks.Next() {
+			lines += bytes.Count(c.Data, []byte("\n"))
+		}
+		if (err == io.EOF) != whole || whole && lines != 100 {
+			t.Errorf("%s bytes: %d lines, %v", n, lines, err)
+		}
 	}
 }

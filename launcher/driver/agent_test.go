@@ -302,6 +302,7 @@ func (a *agent) end(conn *protocol.Conn) bool {
 	}
 	a.set(func() { a.phase = protocol.Over })
 	conn.Send(a.state()) // whether or not the driver still listens
+	conn.Send(protocol.Message{Logged: &protocol.Logged{Data: []byte("abc")}})
 	conn.Send(protocol.Message{Made: &protocol.Made{Files: len(a.specs)}})
 	return false
 }

@@ -65,6 +65,9 @@ type Queuer interface {
 type Watcher interface {
 	Up()   // an agent has answered for the first time: the first one, and each new one
 	Lost() // the driver has given the agent up
+	// Logged is told what the agent sends of the logs, perhaps before Up, and at the end of
+	// every connection that no more comes.
+	Logged(protocol.Logged)
 	// Made is told what the job has made on the host, once nothing of it runs there any
 	// more. It may not be called.
 	Made(protocol.Made)

@@ -36,6 +36,8 @@ type job struct {
 	ups    atomic.Int32
 	losses atomic.Int32
 	made   atomic.Int32 // files
+	logged atomic.Int32 // bytes of logs
+	closed atomic.Int32 // connections of which no more logs come
 	begun  time.Time
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -98,6 +100,13 @@ func (d dialer) Dial(ctx context.Context) (*protocol.Conn, error) { return d.age
 func (d dialer) Up()                                              { d.job.ups.Add(1) }
 func (d dialer) Lost()                                            { d.job.losses.Add(1) }
 func (d dialer) Made(made protocol.Made)                          { d.job.made.Add(int32(made.Files)) }
+
+func (d dialer) Logged(part protocol.Logged) {
+	d.job.logged.Add(int32(len(part.Data)))
+	if part.Done {
+		d.job.closed.Add(1)
+	}
+}
 
 // reviver is a dialer that can start a new agent.
 type reviver struct{ dialer }
@@ -189,8 +198,8 @@ func TestNormalRun(t *testing.T) {
 		j.noError()
 		j.within(10*time.Minute, 10*time.Minute)
 		want := []protocol.Phase{protocol.Idle, protocol.Ready, protocol.Ready, protocol.Running, protocol.Over}
-		if !reflect.DeepEqual(j.phases, want) || len(j.notes) > 0 || j.ups.Load() != 2 || j.made.Load() != 4 {
-			t.Errorf("phases %v, notes %q, %d times up, %d files made", j.phases, j.notes, j.ups.Load(), j.made.Load())
+		if !reflect.DeepEqual(j.phases, want) || len(j.notes) > 0 || j.ups.Load() != 2 || j.made.Load() != 4 || j.logged.Load() != 6 || j.closed.Load() != 2 {
+			t.Errorf("phases %v, notes %q, %d times up, %d files made, %d bytes logged, %d times to the end", j.phases, j.notes, j.ups.Load(), j.made.Load(), j.logged.Load(), j.closed.Load())
 		}
 		for _, a := range j.agents {
 			ends, _ := a.heard(isEnd)

@@ -37,6 +37,9 @@ func (c *contact) serve(ctx context.Context, conn *protocol.Conn) error {
 // receive reports every message of the agent, until the connection ends.
 func (c *contact) receive(conn *protocol.Conn) error {
 	defer conn.Close()
+	if c.watcher != nil {
+		defer c.watcher.Logged(protocol.Logged{Done: true})
+	}
 	for {
 		m, err := conn.Receive()
 		if err != nil {
@@ -52,6 +55,10 @@ func (c *contact) receive(conn *protocol.Conn) error {
 			c.greeted = true
 			c.sendRenewal()
 			c.deliver(jobstate.Up{Host: c.index, State: *m.State})
+		case m.Logged != nil:
+			if c.watcher != nil {
+				c.watcher.Logged(*m.Logged)
+			}
 		case m.Made != nil:
 			if c.watcher != nil {
 				c.watcher.Made(*m.Made)

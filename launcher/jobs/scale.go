@@ -381,6 +381,7 @@ func (s *scaler) start(ctx context.Context, p placement.Placement, known int) er
 		}
 		spec := s.spec
 		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = a.Name(), known+k, a.Folder, addr, nil
+		spec.Logs = false // this process reads none
 		spec.Claims = protocol.Claims(p.Hosts[k].Specs())
 		spec.Interface, spec.OwnEnv = a.Resource.Interface, len(a.Resource.Env)
 		spec.Env = s.spec.EnvOf(a.Resource.Env)

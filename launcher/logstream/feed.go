@@ -173,23 +173,24 @@ func (f *feed) away(err error) error {
 	return exit.WithHint(err, fmt.Sprintf("when the host can be reached again, plx logs %s --host %s prints all that it keeps", f.agent.Job, f.agent.Name()))
 }
 
-// follow writes all of a host's chunks to out.
-func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, out *Output, h *hearing, patience time.Duration) error {
+// follow writes all of a host's chunks to out, first those of early, which may be nil.
+func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Early, out *Output, h *hearing, patience time.Duration) error {
 	h.note()
 	f := &feed{agent: s, req: req, cursor: &out.cursor, heard: h, patience: patience}
 	defer f.close()
+	if early != nil {
+		if whole, err := f.begin(ctx, early, out); whole || err != nil {
+			return err
+		}
+	}
 	for {
 		c, err := f.next(ctx)
 		if err == io.EOF {
 			return nil
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = f.write(out, c)
 		}
-		h.deaf.Store(true)
-		err = out.take(s.Host, c)
-		h.note()
-		h.deaf.Store(false)
 		if err != nil {
 			return err
 		}

@@ -298,7 +298,7 @@ func TestPausedReaderLosesNothing(t *testing.T) {
 		term := console.Terminal{Stdout: &reader, Stderr: io.Discard}
 		o := NewOutput(Config{Printer: console.NewPrinter(term), Logs: logs.Options{Hosts: []string{"h1"}}})
 		var g Streams
-		g.Follow(s.agent("h1", 0), o, time.Second)
+		g.Follow(s.agent("h1", 0), nil, o, time.Second)
 		failed := g.Wait(nil, nil)
 		if err := o.Close(); err != nil || len(failed) > 0 || bytes.Count(reader.got.Bytes(), []byte("\n")) != lines {
 			t.Errorf("%d of %d lines, %v, %v", bytes.Count(reader.got.Bytes(), []byte("\n")), lines, failed, err)

@@ -37,7 +37,7 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 	errs := make([]error, len(agents))
 	var wg sync.WaitGroup
 	for i, a := range agents {
-		wg.Go(func() { errs[i] = follow(ctx, a, req, out, &hearing{}, patience) })
+		wg.Go(func() { errs[i] = follow(ctx, a, req, nil, out, &hearing{}, patience) })
 	}
 	wg.Wait()
 	return errs
@@ -73,21 +73,22 @@ type stream struct {
 
 // Follow starts to write a host's logs to out, until the host has sent all of them or
 // was out of reach for longer than its lease and Patience. Call it again for an agent
-// that replaces another one: it continues where the stream before ends.
-func (g *Streams) Follow(a *hosts.AgentHost, out *Output, lease time.Duration) {
+// that replaces another one: it continues where the stream before ends. early, which may be
+// nil, gets what the agent sends of its own.
+func (g *Streams) Follow(a *hosts.AgentHost, early *Early, out *Output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)
 	s.heard.note()
-	go s.run(ctx, out, lease+patience)
+	go s.run(ctx, early, out, lease+patience)
 }
 
-func (s *stream) run(ctx context.Context, out *Output, patience time.Duration) {
+func (s *stream) run(ctx context.Context, early *Early, out *Output, patience time.Duration) {
 	defer close(s.done)
 	defer s.cancel(nil)
 	if s.before != nil {
 		<-s.before.done // it ends by itself, or is cancelled with this one
 	}
-	s.err = follow(ctx, s.agent, logs.Request{TailLines: -1, Follow: true}, out, &s.heard, patience)
+	s.err = follow(ctx, s.agent, logs.Request{TailLines: -1, Follow: true}, early, out, &s.heard, patience)
 }
 
 // add adds a stream, in the place of the one of the same host.

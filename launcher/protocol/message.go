@@ -48,6 +48,8 @@ type Message struct {
 	Notice   string    `json:"notice,omitempty"`   // one line for the user
 	Seen     *Seen     `json:"seen,omitempty"`
 
+	Logged *Logged `json:"logged,omitempty"` // from "agent start"
+
 	// Made is the last message of "agent start", when nothing of the job runs any more. It
 	// may not come.
 	Made *Made `json:"made,omitempty"`
@@ -70,6 +72,15 @@ type GPUs struct {
 	Mark  string        `json:"mark"`
 	Text  string        `json:"text"`
 	Limit time.Duration `json:"limit"`
+}
+
+// EarlyLogs is how many bytes of logs "agent start" sends at most, if its Spec asks for them.
+const EarlyLogs = 64 << 10
+
+// Logged is a part of what "agent logs" would print for a new follower.
+type Logged struct {
+	Data []byte `json:"data,omitempty"`
+	Done bool   `json:"done,omitempty"` // no more come: the job is over, or there is more than EarlyLogs
 }
 
 // Attach is the first message on every connection except the one that brings a Spec.
