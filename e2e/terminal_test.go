@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,8 +40,8 @@ func TestOutput(t *testing.T) {
 	})
 	t.Run("one message of all", func(t *testing.T) {
 		b := b.in(t)
-		res := b.want(3, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", b.script("s", `echo starts >&2
-cd `+b.shared()+`; touch $PLX_RANK; until [ -e 0 ] && [ -e 1 ]; do sleep 0.01; done
+		res := b.want(3, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", b.script("s", `cd `+b.shared()+`; touch $PLX_RANK; until [ -e 0 ] && [ -e 1 ]; do sleep 0.01; done
+echo starts >&2
 printf 'Traceback (most recent call last):\n  File "'$PLX_DIR'/x.py", line 1\nValueError: no data\n' >&2; exit 3`))
 		contains(t, res.stderr, "2 workers 2 hosts ! starts\n", "2 workers 2 hosts ! ValueError: no data\n", "exited with status 3; its traceback is above\n")
 		if n := strings.Count(res.stderr, "ValueError"); n != 1 {
@@ -56,33 +57,49 @@ printf 'Traceback (most recent call last):\n  File "'$PLX_DIR'/x.py", line 1\nVa
 
 // testEveryByte compares what a task says it wrote with what arrived: in the
 // files of --log-dir to the byte, on plx's stdout to the line, and of a redrawn line its
-// last state.
+// last state. So does plx's stderr with --verbose. Without it plx prints a line that both
+// tasks write within a second once, and lines of one task may change their order.
 func testEveryByte(b *bench) {
-	out, kept := b.shared(), filepath.Join(b.t.TempDir(), "logs")
-	flood := `flood() {
+	out := b.shared()
+	flood := b.script("flood", `flood() {
 	echo first
-	head -c 7500000 /dev/urandom | base64 -w0; echo  # 10 MB in one line
+	head -c $1 /dev/urandom | base64 -w0; echo  # up to 10 MB in one line
 	for i in $(seq 200); do printf 'step %d\r' $i; done; echo
 	head -c 300000 /dev/urandom
 	printf '\n\n\0\0\n'
 	printf 'no newline at the end'
 }
-flood | tee ` + out + `/$PLX_RANK.out
-flood 2>/dev/null | tee ` + out + `/$PLX_RANK.err >&2
-`
-	res := b.want(0, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", "--log-dir", kept, b.script("flood", flood))
-	for rank := range 2 {
-		for stream, name := range map[string]string{"out": "stdout", "err": "stderr"} {
-			sent := read(b.t, filepath.Join(out, fmt.Sprintf("%d.%s", rank, stream)))
-			files, err := filepath.Glob(filepath.Join(kept, fmt.Sprintf("*worker*%d*%s*", rank, name)))
-			if err != nil || len(files) != 1 {
-				b.t.Fatalf("--log-dir: files of worker:%d's %s: %q, %v; all: %v", rank, name, files, err, list(kept))
+flood $1 | tee `+out+`/$PLX_RANK.out
+flood $1 2>/dev/null | tee `+out+`/$PLX_RANK.err >&2
+`)
+	for verbose, long := range map[bool]string{true: "7500000", false: "75000"} {
+		kept := filepath.Join(b.t.TempDir(), "logs")
+		res := b.want(0, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", fmt.Sprint("--verbose=", verbose), "--log-dir", kept, flood, long)
+		for rank := range 2 {
+			task := fmt.Sprintf("worker:%d", rank)
+			sent := map[string][]byte{}
+			for stream, name := range map[string]string{"out": "stdout", "err": "stderr"} {
+				text := read(b.t, filepath.Join(out, fmt.Sprintf("%d.%s", rank, stream)))
+				files, err := filepath.Glob(filepath.Join(kept, fmt.Sprintf("*worker*%d*%s*", rank, name)))
+				if err != nil || len(files) != 1 {
+					b.t.Fatalf("--log-dir: files of worker:%d's %s: %q, %v; all: %v", rank, name, files, err, list(kept))
+				}
+				same(b.t, files[0], text, read(b.t, files[0]))
+				sent[stream] = lastStates(append(text, '\n'))
 			}
-			same(b.t, files[0], sent, read(b.t, files[0]))
-			text := map[string]string{"out": res.stdout, "err": res.stderr}[stream]
-			same(b.t, fmt.Sprintf("plx's %s of worker:%d", name, rank), lastStates(append(sent, '\n')), unprefixed(text, fmt.Sprintf("worker:%d", rank)))
+			same(b.t, "plx's stdout of "+task, sent["out"], unprefixed(res.stdout, task))
+			if shown := unprefixed(res.stderr, task+"|2 workers"); verbose {
+				same(b.t, "plx's stderr of "+task+" with --verbose", sent["err"], shown)
+			} else {
+				same(b.t, "plx's stderr of "+task+", in any order", sortLines(sent["err"]), sortLines(shown))
+			}
 		}
 	}
+}
+
+// sortLines sorts the lines of text.
+func sortLines(text []byte) []byte {
+	return bytes.Join(slices.SortedFunc(bytes.Lines(text), bytes.Compare), nil)
 }
 
 // lastStates leaves what a redrawn line shows at its end.
@@ -118,15 +135,15 @@ func same(t *testing.T, what string, want, got []byte) {
 	}
 }
 
-// unprefixed joins the lines of one task again.
+// unprefixed joins the lines of one task again. task is a pattern of what names it.
 func unprefixed(text, task string) []byte {
-	prefix := regexp.MustCompile(`^` + task + ` +h\d [|!]+ `)
+	prefix := regexp.MustCompile(`^(?:` + task + `) +(?:h\d|2 hosts) +[|!]+(?: |\n)`)
 	var all []byte
 	for line := range strings.Lines(text) {
-		if p := prefix.FindString(line); p != "" {
-			all = append(all, line[len(p):]...)
-		} else if p := strings.TrimRight(line, " \n"); strings.HasPrefix(line, task) && (strings.HasSuffix(p, "|") || strings.HasSuffix(p, "!")) {
+		if p := prefix.FindString(line); strings.HasSuffix(p, "\n") {
 			all = append(all, '\n') // an empty line has no space behind its prefix
+		} else if p != "" {
+			all = append(all, line[len(p):]...)
 		}
 	}
 	return all
@@ -231,17 +248,18 @@ func fatter(b *bench) string {
 	return path
 }
 
-// testTypedInterrupt types Ctrl-C: the terminal sends SIGINT to plx's group.
+// testTypedInterrupt types Ctrl-C: the terminal sends SIGINT to plx's group. A program gets
+// SIGINT too, and SIGTERM after half of the grace.
 func testTypedInterrupt(b *bench) {
-	script := b.script("s", "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+	script := b.script("s", "trap 'echo interrupted' INT; trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done")
 	text := onTerminal(b, 130, func(seen string, terminal io.Writer) bool {
 		if !strings.Contains(rendered(seen), "| up") {
 			return false
 		}
 		terminal.Write([]byte{3}) // a failure shows as a plx that goes on
 		return true
-	}, "launch", "--host", "h1", "--ps", "none", script)
-	contains(b.t, text, "asked", "stopped by Ctrl-C")
+	}, "launch", "--host", "h1", "--ps", "none", "--grace", "6s", script)
+	contains(b.t, rendered(text), "| interrupted", "| asked", "stopped by Ctrl-C")
 	b.hostsGone(0)
 }
 
