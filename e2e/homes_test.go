@@ -22,7 +22,7 @@ func TestNoisyStartupFiles(t *testing.T) {
 	for _, external := range []bool{false, true} {
 		t.Run(fmt.Sprintf("external sftp %v", external), func(t *testing.T) {
 			b := newBench(t, testhosts.Options{Hosts: 1, NoisyRC: true, ExternalSFTP: external})
-			res := b.want(0, "launch", "--ps", "none", "--hosts", b.ResourceFile("h1: cpu*2"), b.script("task", "printf 'one\\ntwo'; echo three >&2"))
+			res := b.want(0, "launch", "--ps", "none", "--hosts", b.ResourceFile("h1: cpu*2"), b.script("task", "printf 'one\\ntwo'; echo three $PLX_RANK >&2"))
 			got := strings.Split(strings.TrimSuffix(res.stdout, "\n"), "\n")
 			slices.Sort(got)
 			want := []string{"worker:0 h1 | one", "worker:0 h1 | two", "worker:1 h1 | one", "worker:1 h1 | two"}
@@ -32,7 +32,7 @@ func TestNoisyStartupFiles(t *testing.T) {
 			if n := strings.Count(res.stderr, ".bashrc"); n != 1 {
 				t.Errorf("%d notices, want 1:\n%s", n, res.stderr)
 			}
-			if strings.Contains(res.stderr, "module load") || strings.Count(res.stderr, "! three\n") != 2 {
+			if strings.Contains(res.stderr, "module load") || !strings.Contains(res.stderr, "worker:0 h1 ! three 0\n") || !strings.Contains(res.stderr, "worker:1 h1 ! three 1\n") {
 				t.Errorf("stderr:\n%s", res.stderr)
 			}
 			b.hostsGone(0)

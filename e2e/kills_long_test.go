@@ -61,7 +61,7 @@ fi
 	})
 	t.Run("a second Ctrl-C ends at once", func(t *testing.T) {
 		b, shared := b.in(t), b.shared()
-		told := strings.Replace(stubborn, "trap '' TERM", "trap 'touch "+shared+"/$PLX_RANK' TERM\ntrap ''", 1)
+		told := strings.Replace(stubborn, "trap '' TERM HUP INT", "trap 'touch "+shared+"/$PLX_RANK' INT\ntrap '' TERM HUP", 1)
 		r := b.start("launch", "--hosts", file, "--ps", "none", "--grace", "5m", b.script("task", told))
 		r.up("worker:0", "worker:1")
 		r.signal(syscall.SIGINT)
