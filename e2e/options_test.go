@@ -254,13 +254,18 @@ func testLogLimit(b *bench, file string) {
 }
 
 func testWrongAddress(b *bench, _ string) {
-	b.t.Run("of nobody", func(t *testing.T) {
+	b.t.Run("of this host only", func(t *testing.T) {
+		res := b.in(t).want(2, "launch", "--host", "h1 addr=127.0.0.9", "--host", "h2", "true")
+		contains(t, res.stderr, "host h1", "127.0.0.9", "addr="+b.Hosts[0].Addr)
+	})
+	b.t.Run("that others do not reach", func(t *testing.T) {
 		b := b.in(t)
+		inside(t, b.Hosts[0], "ip addr add 192.0.2.9/32 dev lo")
 		linear := testhosts.Binary(t, "github.com/plx-run/plx/examples/linear")
-		res := b.want(125, "launch", "--host", "h1 addr=127.0.0.9", "--host", "h2", linear)
-		contains(t, res.stderr, "host h2", "h1", "127.0.0.9", "addr=")
-		res = b.want(0, "launch", "--host", "h1 addr=127.0.0.9", "--host", "h2", "true")
-		contains(t, res.stderr, "warning: host h2 cannot reach host h1 at 127.0.0.9", "addr=")
+		res := b.want(125, "launch", "--host", "h1 addr=192.0.2.9", "--host", "h2", linear)
+		contains(t, res.stderr, "host h2", "h1", "192.0.2.9", "addr=")
+		res = b.want(0, "launch", "--host", "h1 addr=192.0.2.9", "--host", "h2", "true")
+		contains(t, res.stderr, "warning: host h2 cannot reach host h1 at 192.0.2.9", "addr=")
 	})
 	b.t.Run("of another host", func(t *testing.T) {
 		res := b.in(t).want(125, "launch", "--host", "h1 addr="+b.Hosts[1].Addr, "--host", "h2", "true")

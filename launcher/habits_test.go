@@ -27,6 +27,10 @@ func TestReportH4LocalhostBesideOthers(t *testing.T) {
 			t.Errorf("%s: %v, hint %q", addr, err, exit.Hint(err))
 		}
 	}
+	err := reachable([]*hosts.Host{host("h1: cpu addr=127.0.0.9", "192.0.2.1"), h2})
+	if !strings.Contains(exit.Hint(err), `"h1: cpu addr=192.0.2.1"`) {
+		t.Errorf("a host elsewhere: %v, hint %q", err, exit.Hint(err))
+	}
 	for what, used := range map[string][]*hosts.Host{
 		"after the hint": {host("localhost: cpu addr=192.0.2.1", "127.0.0.1"), h2}, "alone": {host("localhost", "127.0.0.1")},
 		"ports of this machine": {host("localhost:2201:", "127.0.0.1"), host("localhost:2202:", "127.0.0.1")},

@@ -343,7 +343,10 @@ func reachable(used []*hosts.Host) error {
 	}
 	addr, _ := inner.DataAddr()
 	line := inner.Resource.Bare()
-	line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
+	line.DataAddr = cmp.Or(inner.Facts.ServerAddr, "IP")
+	if ip, err := netip.ParseAddr(line.DataAddr); err != nil || ip.IsLoopback() { // the host is this machine
+		line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
+	}
 	return exit.Mistake(fmt.Errorf("host %s: its data address %s reaches this host only, and the job has others", inner.Name(), addr),
 		"write the address that the others reach: %q", line.String())
 }
