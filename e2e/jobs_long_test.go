@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -138,8 +139,12 @@ func testPrune(b *bench, job string) {
 		b.t.Error("plx prune --older 0s left the record")
 	}
 	for _, h := range b.Hosts {
-		contains(b.t, dry.stdout, "jobs/"+job+"/"+h.Name)
-		contains(b.t, done.stderr, fmt.Sprintf("host %s: removed %d old items", h.Name, strings.Count("\n"+dry.stdout, "\n"+h.Name+" ")))
+		rows := regexp.MustCompile(`(?m)^`+h.Name+` +(\S.*?)  +(\S.*)$`).FindAllStringSubmatch(dry.stdout, -1)
+		last := len(rows) - 1
+		if last < 1 || rows[0][1] != "job "+job || rows[last][1] != "all" {
+			b.t.Fatalf("plx prune --dry-run prints of %s:\n%q", h.Name, rows)
+		}
+		contains(b.t, done.stderr, fmt.Sprintf("host %s: removed %d old items, %s\n", h.Name, last, rows[last][2]))
 	}
 	for _, h := range b.Hosts {
 		if _, err := os.Stat(filepath.Join(h.HomeDir, ".plx", "jobs", job)); err == nil {
