@@ -62,10 +62,11 @@ const (
 	outputLimit = 64 << 10
 )
 
-// inspectLimit bounds Inspect. It needs less than a second on a host that works.
-const inspectLimit = 25 * time.Second
+// InspectLimit bounds Inspect. It needs less than a second on a host that works.
+const InspectLimit = 25 * time.Second
 
-var errStuck = fmt.Errorf("no command ran within %v: ForceCommand of its SSH server, the login shell or the disk of the home may hang", inspectLimit)
+// ErrStuck is the error of a host on which no command runs.
+var ErrStuck = fmt.Errorf("no command ran within %v: ForceCommand of its SSH server, the login shell or the disk of the home may hang", InspectLimit)
 
 //go:embed inspect.sh
 var inspectScript string
@@ -74,7 +75,7 @@ var inspectScript string
 // there, for nobody but the user. It returns within half a minute. The error says
 // so where the home is read-only or full.
 func Inspect(ctx context.Context, h Host) (Facts, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, inspectLimit, errStuck)
+	ctx, cancel := context.WithTimeoutCause(ctx, InspectLimit, ErrStuck)
 	defer cancel()
 	id := make([]byte, 16)
 	rand.Read(id) // never fails

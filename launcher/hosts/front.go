@@ -23,38 +23,56 @@ type front struct {
 // errFront says that an agent did not answer as one does. The scripts tell what is wrong.
 var errFront = errors.New("the agent has not answered the survey")
 
-// frontTime bounds the first answer, for which files may have to be hashed.
-const frontTime = 25 * time.Second
+// frontTime bounds the start of the agent, and its first answer, for which files may have to be
+// hashed.
+const frontTime = envsync.InspectLimit
 
 // ask writes Facts, has and Report as an agent answers them. With an error nothing is written.
+// The error is envsync.ErrStuck if no command runs on the host.
 func (h *Host) ask(ctx context.Context, likely []envsync.Blob, probes *console.Tally) error {
 	if len(likely) == 0 {
 		return errFront
 	}
 	a := AgentHost{Host: h, Binary: envsync.BlobPath(likely[0].Sum)}
-	ctx, cancel := context.WithTimeout(ctx, frontTime+gpuprobe.Limit(h.probeTime))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	f := &front{stream: a.Stream(ctx, a.shell("start")), binary: a.Binary}
-	late := time.AfterFunc(frontTime, cancel)
-	defer func() { late.Stop() }()
+	alarm := time.AfterFunc(frontTime, func() { cancel(envsync.ErrStuck) })
+	defer func() { alarm.Stop() }()
 	stop := context.AfterFunc(ctx, func() { f.stream.Close() })
-	err := f.survey(h, likely, func() {
-		late.Stop()
-		late = time.AfterFunc(gpuprobe.SlowAfter, func() { h.slow(probes) })
+	err := f.survey(h, likely, func(told phase) {
+		alarm.Stop()
+		switch told {
+		case greeted:
+			alarm = time.AfterFunc(frontTime, func() { cancel(errFront) })
+		case placed:
+			limit := time.AfterFunc(gpuprobe.Limit(h.probeTime), func() { cancel(errFront) })
+			context.AfterFunc(ctx, func() { limit.Stop() })
+			alarm = time.AfterFunc(gpuprobe.SlowAfter, func() { h.slow(probes) })
+		}
 	})
 	if !stop() || err != nil {
 		f.stream.Close()
-		return errors.Join(err, context.Cause(ctx))
+		return errors.Join(context.Cause(ctx), err)
 	}
 	h.front.Store(f)
 	return nil
 }
 
-// survey asks the agent, and calls found when it has told all but the GPUs.
-func (f *front) survey(h *Host, likely []envsync.Blob, found func()) (err error) {
+// phase is how far an agent has answered.
+type phase int
+
+const (
+	greeted phase = iota // it runs
+	placed               // it has told all but the GPUs
+)
+
+// survey asks the agent, and calls told after each phase.
+func (f *front) survey(h *Host, likely []envsync.Blob, told func(phase)) (err error) {
 	if f.conn, err = protocol.Open(agentStream{f.stream}); err != nil {
 		return err
 	}
+	told(greeted)
 	want := protocol.Survey{Blobs: map[string]int64{}, ToolTime: h.probeTime}
 	for _, b := range likely {
 		want.Blobs[b.Sum] = b.Size
@@ -70,7 +88,7 @@ func (f *front) survey(h *Host, likely []envsync.Blob, found func()) (err error)
 	if err != nil {
 		return err
 	}
-	found()
+	told(placed)
 	second, err := f.conn.Receive()
 	if err != nil || second.GPUs == nil {
 		return errors.Join(errFront, err)

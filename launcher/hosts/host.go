@@ -118,8 +118,12 @@ func (h *Host) survey(ctx context.Context, probes *console.Tally, likely []envsy
 	}
 	probes.Begin(h.Name())
 	defer probes.End(h.Name())
-	if h.ask(ctx, likely, probes) == nil {
+	err := h.ask(ctx, likely, probes)
+	if err == nil {
 		return nil
+	}
+	if errors.Is(err, envsync.ErrStuck) {
+		return fmt.Errorf("inspect: %w", envsync.ErrStuck)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
