@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -222,5 +223,38 @@ func TestMissingGPU(t *testing.T) {
 	res := b.want(125, "launch", "--hosts", b.ResourceFile("h1: 0,7"), "true")
 	if !strings.Contains(res.stderr, "h1") || !strings.Contains(res.stderr, "GPU 7") {
 		t.Errorf("stderr:\n%s", res.stderr)
+	}
+}
+
+// On a host that has this plx, a launch asks, starts and prints in one session. A program that
+// prints much takes one more.
+func TestSecondLaunchTakesOneSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 1})
+	file := b.ResourceFile("h1: cpu")
+	onHost := func(line string) string {
+		out, err := b.Hosts[0].Command(t.Context(), "sh", "-c", line).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		return string(out)
+	}
+	onHost(`echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`) // which the login shell of each session reads
+	program := b.script("print", `head -c $1 /dev/zero | tr '\0' a`)
+	for i, c := range []struct {
+		print    int // bytes
+		sessions func(int) bool
+	}{
+		{10, func(n int) bool { return n > 1 }}, // the first launch sends plx
+		{10, func(n int) bool { return n == 1 }},
+		{200_000, func(n int) bool { return n == 2 }},
+	} {
+		res := b.want(0, "launch", "--hosts", file, program, strconv.Itoa(c.print))
+		if got := strings.Count(res.stdout, "a"); got < c.print {
+			t.Errorf("launch %d printed %d of %d bytes", i, got, c.print)
+		}
+		if n := strings.Count(onHost(`cat $HOME/sessions; : >$HOME/sessions`), "x"); !c.sessions(n) {
+			t.Errorf("launch %d took %d sessions", i, n)
+		}
 	}
 }
