@@ -230,31 +230,28 @@ func TestMissingGPU(t *testing.T) {
 // prints much takes one more.
 func TestSecondLaunchTakesOneSession(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 1})
-	file := b.ResourceFile("h1: cpu")
-	onHost := func(line string) string {
-		out, err := b.Hosts[0].Command(t.Context(), "sh", "-c", line).Output()
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
+	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{0, 1}})
+	program := b.script("print", `echo "gpu $CUDA_VISIBLE_DEVICES."; head -c $1 /dev/zero | tr '\0' a`)
+	for i, c := range []struct{ line, gpu string }{{"h1: cpu", "gpu ."}, {"h2", "gpu 0."}} {
+		onHost := func(line string) string {
+			out, err := b.Hosts[i].Command(t.Context(), "sh", "-c", line).Output()
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			return string(out)
 		}
-		return string(out)
-	}
-	onHost(`echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`) // which the login shell of each session reads
-	program := b.script("print", `head -c $1 /dev/zero | tr '\0' a`)
-	for i, c := range []struct {
-		print    int // bytes
-		sessions func(int) bool
-	}{
-		{10, func(n int) bool { return n > 1 }}, // the first launch sends plx
-		{10, func(n int) bool { return n == 1 }},
-		{200_000, func(n int) bool { return n == 2 }},
-	} {
-		res := b.want(0, "launch", "--hosts", file, program, strconv.Itoa(c.print))
-		if got := strings.Count(res.stdout, "a"); got < c.print {
-			t.Errorf("launch %d printed %d of %d bytes", i, got, c.print)
+		onHost(`echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`) // which the login shell of each session reads
+		file := b.ResourceFile(c.line)
+		var sessions []int
+		for _, size := range []int{10, 10, 200_000} { // the first launch sends plx
+			res := b.want(0, "launch", "--hosts", file, program, strconv.Itoa(size))
+			if got := strings.Count(res.stdout, "a"); got < size || !strings.Contains(res.stdout, c.gpu) {
+				t.Errorf("%s: %d of %d bytes, or no %q", c.line, got, size, c.gpu)
+			}
+			sessions = append(sessions, strings.Count(onHost(`cat $HOME/sessions; : >$HOME/sessions`), "x"))
 		}
-		if n := strings.Count(onHost(`cat $HOME/sessions; : >$HOME/sessions`), "x"); !c.sessions(n) {
-			t.Errorf("launch %d took %d sessions", i, n)
+		if sessions[0] < 3 || sessions[1] != 1 || sessions[2] != 2 {
+			t.Errorf("%s: %v sessions", c.line, sessions)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,7 +78,7 @@ func survey(ctx context.Context, launcher *protocol.Conn, of protocol.Survey) er
 	if err != nil {
 		return err
 	}
-	if err := launcher.Send(protocol.Message{Surveyed: &protocol.Surveyed{Facts: facts, Has: envsync.Having(of.Blobs)}}); err != nil {
+	if err := launcher.Send(protocol.Message{Surveyed: &protocol.Surveyed{Facts: facts, Has: envsync.Having(of.Blobs), Locks: listLocks()}}); err != nil {
 		return err
 	}
 	gpus, err := gpuprobe.Here(ctx, gpuprobe.Options{ToolTime: of.ToolTime})
@@ -86,6 +87,19 @@ func survey(ctx context.Context, launcher *protocol.Conn, of protocol.Survey) er
 	}
 	found := protocol.GPUs(gpus)
 	return launcher.Send(protocol.Message{GPUs: &found})
+}
+
+// listLocks returns the lines of /proc/net/unix on locks of GPUs. Without that file there is none
+// to show: the agent reports it when it takes the locks.
+func listLocks() string {
+	text, _ := os.ReadFile("/proc/net/unix")
+	var locks strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "@"+protocol.LockPrefix) && locks.Len() < protocol.MostLocks {
+			locks.WriteString(line)
+		}
+	}
+	return locks.String()
 }
 
 // booked adds to the error of a lock what the user can do.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,5 +120,20 @@ func TestEarlyLogs(t *testing.T) {
 		if (err == io.EOF) != whole || whole && lines != 100 {
 			t.Errorf("%s bytes: %d lines, %v", n, lines, err)
 		}
+	}
+}
+
+// The list has the locks of GPUs and no other sockets.
+func TestListLocks(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{protocol.LockPrefix + "of-a-test", "plx-other-of-a-test"} {
+		ln, err := net.Listen("unix", "@"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close() // nothing connects
+	}
+	if list := listLocks(); !strings.Contains(list, "@"+protocol.LockPrefix+"of-a-test\n") || strings.Contains(list, "plx-other") {
+		t.Errorf("%q", list)
 	}
 }

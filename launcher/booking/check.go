@@ -22,12 +22,11 @@ func Check(ctx context.Context, wanted []Host, ticket string, binary func() stri
 		agents[i] = w.Agent
 	}
 	return hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error {
-		var list bytes.Buffer
-		err := a.Script(ctx, listLocks, nil, &capped{to: &list, left: mostListed})
+		list, err := locks(ctx, a.Host)
 		if err != nil {
 			return fmt.Errorf("list who has booked GPUs: %w", err)
 		}
-		cause := taken(&list, wanted[i].Claims, ticket)
+		cause := taken(strings.NewReader(list), wanted[i].Claims, ticket)
 		if cause == "" {
 			return nil
 		}
@@ -49,8 +48,15 @@ func Check(ctx context.Context, wanted []Host, ticket string, binary func() stri
 // users. A host without /proc/net/unix has none to show: the agent reports that.
 const listLocks = `[ ! -r /proc/net/unix ] || grep -a '@` + protocol.LockPrefix + `' /proc/net/unix || [ $? = 1 ]`
 
-// mostListed bounds the list of a host, in bytes: some thousand locks.
-const mostListed = 1 << 20
+// locks returns the lines of a host on its locks: those of the survey just now, if it told them.
+func locks(ctx context.Context, h *hosts.Host) (string, error) {
+	if lines, known := h.Locks(); known {
+		return lines[:min(len(lines), protocol.MostLocks)], nil
+	}
+	var list bytes.Buffer
+	err := h.Script(ctx, listLocks, nil, &capped{to: &list, left: protocol.MostLocks})
+	return list.String(), err
+}
 
 // capped passes the first bytes on and drops the rest.
 type capped struct {

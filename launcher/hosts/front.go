@@ -94,7 +94,17 @@ func (f *front) survey(h *Host, likely []envsync.Blob, told func(phase)) (err er
 		return errors.Join(errFront, err)
 	}
 	h.Facts, h.has, h.Report = facts, first.Surveyed.Has, gpuprobe.Answer(*second.GPUs).Report()
+	h.locks = &first.Surveyed.Locks
 	return nil
+}
+
+// Locks returns the host's lines of /proc/net/unix on booked GPUs, if an agent has answered the
+// last survey.
+func (h *Host) Locks() (lines string, known bool) {
+	if h.locks == nil {
+		return "", false
+	}
+	return *h.locks, true
 }
 
 // close ends the agent. A nil front is none.

@@ -58,7 +58,7 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 		for sum := range asked.Survey.Blobs {
 			has = append(has, sum)
 		}
-		if err := conn.Send(protocol.Message{Surveyed: &protocol.Surveyed{Facts: f.facts, Has: has}}); err != nil || !f.gpus {
+		if err := conn.Send(protocol.Message{Surveyed: &protocol.Surveyed{Facts: f.facts, Has: has, Locks: "@plx-gpu-0\n"}}); err != nil || !f.gpus {
 			return err
 		}
 		if err := conn.Send(protocol.Message{GPUs: &protocol.GPUs{Mark: "m", Text: "\nm begin cpus\n12\n"}}); err != nil {
@@ -98,6 +98,9 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 	}
 	if h.Facts.Home != "/home/ann" || h.Facts.ServerAddr != "10.0.0.1" || h.Report.CPUs != 12 || len(h.has) != 2 {
 		t.Errorf("%+v, %+v, has %v", h.Facts, h.Report, h.has)
+	}
+	if lines, known := h.Locks(); lines != "@plx-gpu-0\n" || !known {
+		t.Errorf("locks %q, %v", lines, known)
 	}
 	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
 	conn, err := a.Start(t.Context(), protocol.Spec{})
@@ -157,7 +160,7 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 	} {
 		h := f.host(t)
 		err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob})
-		if err == nil || !strings.Contains(err.Error(), "inspect: ") || f.open.Load() != 0 || h.Facts.Home != "" || h.has != nil {
+		if err == nil || !strings.Contains(err.Error(), "inspect: ") || f.open.Load() != 0 || h.Facts.Home != "" || h.has != nil || h.locks != nil {
 			t.Errorf("%s: %v, %d agents wait, %+v", name, err, f.open.Load(), h.Facts)
 		}
 	}

@@ -42,6 +42,7 @@ type Host struct {
 	slowTool  atomic.Bool   // nvidia-smi was slow
 
 	has   []string              // sums of blobs that the host has, as Survey found
+	locks *string               // see Locks; nil: not known
 	front atomic.Pointer[front] // waits for the Spec of a job; nil: none does
 
 	// ChosenAddr is the data address on the interface that the line names; empty: not known.
@@ -112,7 +113,7 @@ func (h *Host) Inspect(ctx context.Context) error {
 // also tells which of the likely blobs the host has; else it asks for both by scripts, at once.
 // The tally shows it.
 func (h *Host) survey(ctx context.Context, probes *console.Tally, likely []envsync.Blob) error {
-	h.has = nil
+	h.has, h.locks = nil, nil
 	if err := h.Dial(ctx); err != nil {
 		return err
 	}

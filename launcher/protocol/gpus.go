@@ -4,6 +4,9 @@ package protocol
 // use the same names, so what they mean must not change.
 const LockPrefix = "plx-gpu-"
 
+// MostLocks bounds the list of a host's locks, in bytes: some thousand locks.
+const MostLocks = 1 << 20
+
 // Booking is what "plx agent gpus" is asked, as lines of JSON on its standard input. The
 // process holds what it has until it is handed over, or its input ends or is silent for
 // a while.

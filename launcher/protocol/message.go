@@ -65,6 +65,8 @@ type Survey struct {
 type Surveyed struct {
 	Facts string   `json:"facts,omitempty"` // for envsync.ReadFacts
 	Has   []string `json:"has,omitempty"`   // sums of the files that are there and right
+	// Locks are the lines of /proc/net/unix on booked GPUs and on launches that wait for them.
+	Locks string `json:"locks,omitempty"`
 }
 
 // GPUs is a gpuprobe.Answer, the second answer to Survey.
