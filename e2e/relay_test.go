@@ -42,16 +42,3 @@ func TestWorkdirTravelsOnce(t *testing.T) {
 	}
 	b.hostsGone(0)
 }
-
-// received returns how many more bytes the hosts have received than they have sent.
-func (b *bench) received() (bytes int64) {
-	b.t.Helper()
-	for _, h := range b.Hosts {
-		from, to, err := h.Traffic()
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		bytes += int64(to) - int64(from)
-	}
-	return bytes
-}

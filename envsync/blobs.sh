@@ -115,27 +115,32 @@ look() {
 	fi
 }
 
-# look_all: prints "gzip" if the host has that program, and looks for all of standard
-# input's lines "SUM SIZE". Of the hosts
+# look_for SUM SIZE TRIES: prints "gzip" if the host has that program, and looks
+# for a blob. Of the hosts
 # that share a home only one writes; the others may see its files a little
-# later, so they look $tries times more, a second apart, and list the folder
+# later, so they look $3 times more, a second apart, and list the folder
 # to make the file system look again.
 #
 # Temporary files of a day ago are of an upload that was cut off. Marks of a month ago are
 # of a boot that is over. A file that was used in the last hour is recent.
-look_all() {
+look_for() {
 	! command -v gzip >/dev/null 2>&1 || echo gzip
 	recent=$(find "$blobs/" .plx/verified -type f \( -path '*/verified/*' -mtime +30 -exec rm -f {} + \
 		-o -path '*/blobs/.*' -mtime +0 -exec rm -f {} + -o -path '*/blobs/*' -mmin -60 -print \) 2>/dev/null)
 	recall
-	while read -r sum size; do
-		until look "$sum" "$size"; do
-			[ "$tries" -gt 0 ] || break
-			tries=$((tries - 1))
-			sleep 1
-			ls "$blobs" >/dev/null
-		done
+	tries=$3
+	until look "$1" "$2"; do
+		[ "$tries" -gt 0 ] || break
+		tries=$((tries - 1))
+		sleep 1
+		ls "$blobs" >/dev/null
 	done
+}
+
+# fetch HOST PORT SECONDS TEMPORARY: takes a blob from another host, which gives it to
+# whoever tells it what is on standard input.
+fetch() {
+	timeout "$3" bash -c 'exec 3<>"/dev/tcp/$1/$2" && cat >&3 && exec cat <&3' plx "$1" "$2" >"$blobs/$4"
 }
 
 # check SUM: prints the hash of a blob, and marks it if that is right. The

@@ -111,6 +111,50 @@ func isSum(s string) bool {
 	return err == nil && len(sum) == sha256.Size
 }
 
+// Settle makes a file the blob of a sum, which it has, as settle of blobs.sh does.
+func Settle(file, sum string, size int64) error {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return err
+	}
+	if err := makeDurable(file); err != nil {
+		return err
+	}
+	marks, blob := readMarks(home), filepath.Join(home, BlobPath(sum))
+	if marks.right(blob, sum, size) == nil { // it may be running, and stays
+		return os.Remove(file)
+	}
+	if info, err := os.Lstat(blob); err == nil && !info.Mode().IsRegular() {
+		if err := os.RemoveAll(blob); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(file, blob); err != nil {
+		return err
+	}
+	if folder, err := os.Open(filepath.Dir(blob)); err == nil {
+		_ = folder.Sync() // some file systems cannot do it for a folder
+		folder.Close()    // only read
+	}
+	if as, err := identity(blob); err == nil {
+		marks.add(sum, as)
+	}
+	return nil
+}
+
+// makeDurable makes a file executable, used now, and one that outlasts a power cut.
+func makeDurable(file string) error {
+	now := time.Now()
+	if err := errors.Join(os.Chmod(file, 0o700), os.Chtimes(file, now, now)); err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // marks are the lines "SUM IDENTITY" of blobs.sh for this boot of the host.
 type marks struct {
 	path  string // of the file; empty: there can be none

@@ -135,7 +135,7 @@ func TestHavingAgreesWithTheScript(t *testing.T) {
 	}
 }
 
-// A host that is known to have all blobs is not asked, one that lacks a blob is.
+// A host that is known to have the blob is not asked, another one is.
 func TestKnownBlobsAreNotAskedFor(t *testing.T) {
 	h := newHost(t)
 	a, _ := programBlob(t, 1000)
@@ -143,11 +143,40 @@ func TestKnownBlobsAreNotAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		has  []string
 		runs bool
-	}{{[]string{b.Sum, a.Sum}, false}, {[]string{a.Sum}, true}, {nil, true}} {
+	}{{[]string{b.Sum, a.Sum}, false}, {[]string{b.Sum}, true}, {nil, true}} {
 		before, told := h.runs.Load(), 0
-		err := Sync(t.Context(), []Target{{Name: "h", Host: h, Has: c.has}}, []Blob{a, b}, func(_, _ string, sent, total int64) { told++ })
+		err := Sync(t.Context(), []Target{{Name: "h", Host: h, Has: c.has}}, a, func(_, _ string, sent, total int64) { told++ })
 		if ran := h.runs.Load() > before; err != nil || ran != c.runs || told == 0 {
 			t.Errorf("with %d known blobs: asked %v, told %d times, %v", len(c.has), ran, told, err)
+		}
+	}
+}
+
+// An agent gives a file the name of its blob as the script does.
+func TestSettleAgreesWithTheScript(t *testing.T) {
+	m := newMachine(t, t.TempDir())
+	m.here(t)
+	boot, err := firstLine(bootFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.boot(t, boot)
+	other, _ := programBlob(t, 1000)
+	m.sync(t, other)
+	b, content := programBlob(t, 50_000)
+	for range 2 { // the second time the blob is there, and stays
+		file := filepath.Join(m.home, ".plx/new")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := Settle(file, b.Sum, b.Size); err != nil {
+			t.Fatal(err)
+		}
+		if sent, hashed := m.sync(t, b); sent != 0 || hashed != 0 {
+			t.Errorf("%d bytes were sent, %d files hashed", sent, hashed)
+		}
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("left over: %v", err)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// Target is one host to bring blobs to.
+// Target is one host to bring a blob to.
 type Target struct {
 	// Name is the host's name in errors and progress.
 	Name string
@@ -22,41 +22,39 @@ type Target struct {
 	// FileSystem is Facts.FileSystem: hosts with equal names share the home
 	// folder. Empty means that no other host shares it.
 	FileSystem string
-	// Has are the sums of blobs that the host is known to have: it is not asked if it has all.
+	// Has are the sums of blobs that the host is known to have: it is not asked for these.
 	Has []string
+	// Offer has the host, which has the blob, give it to other targets. Nil: it does not.
+	Offer func(ctx context.Context) (Offer, error)
 }
 
-// Progress is told of every piece that was handed to a host's connection:
-// sent of total bytes of the named blob. A blob that is there already, or that
-// came through a shared home, is told once, with sent 0 of total 0. The others
-// are first told with sent 0, before any of the host's is sent. Sync calls it from
+// Progress is told of every piece that was handed to a host's connection, or that a host
+// has taken from another one: sent of total bytes of the named blob. A blob that is there
+// already, or that came through a shared home, is told once, with sent 0 of total 0. The
+// others are first told with sent 0. Sync calls it from
 // one goroutine at a time, so it needs no lock and must not block.
 type Progress func(host, blob string, sent, total int64)
 
 // maxHosts is how many hosts are worked on at once.
 const maxHosts = 64
 
-// Sync brings blobs to targets, all hosts at once, and sends each blob once
-// for hosts that share a home. Programs travel compressed to hosts that have gzip. A
+// Sync brings a blob to targets, all hosts at once, and sends it once for hosts that share
+// a home. It travels compressed to hosts that have gzip. Of many hosts only some get it from
+// here; the others take it from a Target that has it, and offers it. The
 // blob is sent to a temporary name, its hash
 // verified on the host, flushed to its disk, and then renamed. What is there
 // already is hashed on the host, once in each boot of it unless the file has
 // changed, and sent again only if it is wrong; its time is set to now, give or
 // take an hour, so that the oldest blobs are those no longer used. What is no
-// file in a blob's place is removed. On a nil error every blob is at BlobPath
+// file in a blob's place is removed. On a nil error the blob is at BlobPath
 // on every target.
 //
 // A host that fails does not stop the others. The error joins one for each
 // host that failed, which names host and blob. Sync returns early only when
 // ctx ends. progress may be nil.
-func Sync(ctx context.Context, targets []Target, blobs []Blob, progress Progress) error {
-	seen := map[string]bool{}
-	blobs = slices.DeleteFunc(slices.Clone(blobs), func(b Blob) bool {
-		twice := seen[b.Sum]
-		seen[b.Sum] = true
-		return twice
-	})
-	s := &syncer{blobs: blobs, progress: progress}
+func Sync(ctx context.Context, targets []Target, blob Blob, progress Progress) error {
+	s := &syncer{blob: blob, progress: progress, peers: newPeers(blob)}
+	defer s.peers.close()
 	return Each(ctx, targets, func(i int, shared bool) error { return s.host(ctx, targets[i], shared) })
 }
 
@@ -97,7 +95,8 @@ func Each(ctx context.Context, targets []Target, work func(i int, shared bool) e
 }
 
 type syncer struct {
-	blobs    []Blob
+	blob     Blob
+	peers    *peers
 	lock     sync.Mutex // serialises progress
 	progress Progress   // nil means that nobody wants to know
 }
@@ -119,48 +118,59 @@ func sharing(targets []Target) [][]int {
 	return groups
 }
 
-// host brings all blobs to one host. shared says that another host has just
-// put them into this one's home.
+// host brings the blob to one host. shared says that another host has just
+// put it into this one's home.
 func (s *syncer) host(ctx context.Context, t Target, shared bool) error {
-	lacks := func(b Blob) bool { return !slices.Contains(t.Has, b.Sum) }
 	var found looked
 	var err error
-	if len(t.Has) == 0 || slices.ContainsFunc(s.blobs, lacks) {
-		found, err = look(ctx, t.Host, s.blobs, shared)
-	}
-	if err != nil {
-		return fmt.Errorf("host %s: sync: %w", t.Name, err)
-	}
-	uploads := make([]*upload, len(s.blobs))
-	for i, b := range s.blobs { // all before the first is sent: who shows progress needs the whole
-		total := int64(0)
-		if found.missing[b.Sum] {
-			if uploads[i], err = newUpload(b, found.gzip); err != nil {
-				return fmt.Errorf("host %s: send %s: %w", t.Name, b.Name, err)
-			}
-			total = uploads[i].size
+	missing := !slices.Contains(t.Has, s.blob.Sum)
+	if missing {
+		if found, err = look(ctx, t.Host, s.blob, shared); err != nil {
+			return fmt.Errorf("host %s: sync: %w", t.Name, err)
 		}
-		s.tell(t.Name, b.Name, 0, total)
+		missing = found.missing
 	}
-	for i, b := range s.blobs {
-		if uploads[i] == nil {
-			continue
-		}
-		tell := func(sent int64) { s.tell(t.Name, b.Name, sent, uploads[i].size) }
-		if err := uploads[i].run(ctx, t.Host, tell); err != nil {
-			return fmt.Errorf("host %s: send %s: %w", t.Name, b.Name, err)
-		}
+	if !missing {
+		s.tell(t.Name, 0, 0)
+		s.peers.add(t)
+		return nil
+	}
+	if err := s.bring(ctx, t, found.gzip); err != nil {
+		return fmt.Errorf("host %s: send %s: %w", t.Name, s.blob.Name, err)
 	}
 	return nil
 }
 
-func (s *syncer) tell(host, blob string, sent, total int64) {
+// bring gives the blob to a host that lacks it.
+func (s *syncer) bring(ctx context.Context, t Target, gzip bool) (err error) {
+	from := s.peers.choose(ctx, t)
+	defer func() { s.peers.done(from, t, err) }()
+	if from != nil {
+		s.tell(t.Name, 0, s.blob.Size)
+		if s.peers.fetch(ctx, from, t) == nil {
+			s.tell(t.Name, s.blob.Size, s.blob.Size)
+			return nil
+		}
+		from = s.peers.lost(from)
+	}
+	u, err := newUpload(s.blob, gzip)
+	if err != nil {
+		return err
+	}
+	s.tell(t.Name, 0, u.size)
+	return u.run(ctx, t.Host, func(sent int64) {
+		s.peers.progress()
+		s.tell(t.Name, sent, u.size)
+	})
+}
+
+func (s *syncer) tell(host string, sent, total int64) {
 	if s.progress == nil {
 		return
 	}
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.progress(host, blob, sent, total)
+	s.progress(host, s.blob.Name, sent, total)
 }
 
 // telling is a reader that tells how far it has been read.
@@ -191,6 +201,8 @@ type Blob struct {
 	// Mode is 0700 for what a host may execute and 0600 for the rest. On a
 	// host every blob has 0700, since equal content is one file there.
 	Mode fs.FileMode
+	// Path is the file on this machine.
+	Path string
 
 	open func() (io.ReadCloser, error)
 	pack *packing
@@ -212,7 +224,7 @@ func FileBlob(path string) (Blob, error) {
 	if !info.Mode().IsRegular() {
 		return Blob{}, fmt.Errorf("read %s: it is not a regular file", path)
 	}
-	b := Blob{Name: filepath.Base(path), Mode: 0o600, open: func() (io.ReadCloser, error) { return os.Open(path) }, pack: new(packing)}
+	b := Blob{Name: filepath.Base(path), Path: path, Mode: 0o600, open: func() (io.ReadCloser, error) { return os.Open(path) }, pack: new(packing)}
 	if info.Mode()&0o111 != 0 {
 		b.Mode = 0o700
 	}

@@ -24,21 +24,19 @@ func TestSecondSyncSendsNothing(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	targets := []Target{{Name: "a", Host: a, FileSystem: "fs1"}, {Name: "b", Host: b, FileSystem: "fs2"}}
 	program, content := programBlob(t, 300_000)
-	extra := BytesBlob("settings", []byte("x=1"))
-	blobs := []Blob{program, extra, program} // one file twice is one file
-	if err := Sync(t.Context(), targets, blobs, nil); err != nil {
+	if err := Sync(t.Context(), targets, program, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range []*localHost{a, b} {
-		if !bytes.Equal(h.blob(t, program), content) || string(h.blob(t, extra)) != "x=1" {
+		if !bytes.Equal(h.blob(t, program), content) {
 			t.Error("the content differs")
 		}
 		info, err := os.Stat(filepath.Join(h.home, BlobPath(program.Sum)))
 		if err != nil || info.Mode() != 0o700 {
 			t.Errorf("mode %v %v", info.Mode(), err)
 		}
-		if want := program.Size + extra.Size; h.sent.Load() != want {
-			t.Errorf("sent %d bytes, want %d", h.sent.Load(), want)
+		if h.sent.Load() != program.Size {
+			t.Errorf("sent %d bytes, want %d", h.sent.Load(), program.Size)
 		}
 		if left := h.leftovers(t); len(left) != 0 {
 			t.Errorf("left over: %v", left)
@@ -50,7 +48,7 @@ func TestSecondSyncSendsNothing(t *testing.T) {
 	if err := os.Chtimes(path, old, old); err != nil {
 		t.Fatal(err)
 	}
-	if err := Sync(t.Context(), targets, blobs, nil); err != nil {
+	if err := Sync(t.Context(), targets, program, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := a.sent.Load() + b.sent.Load(); n != 0 {
@@ -71,7 +69,7 @@ func TestSharedHomeIsServedOnce(t *testing.T) {
 		targets = append(targets, Target{Name: fmt.Sprint("h", i), Host: h, FileSystem: "same"})
 	}
 	program, _ := programBlob(t, 100_000)
-	if err := Sync(t.Context(), targets, []Blob{program}, nil); err != nil {
+	if err := Sync(t.Context(), targets, program, nil); err != nil {
 		t.Fatal(err)
 	}
 	var sent int64
@@ -89,7 +87,7 @@ func TestSharedHomeWithAHostDown(t *testing.T) {
 	down, up := &localHost{home: home}, &localHost{home: home}
 	down.down.Store(true)
 	program, _ := programBlob(t, 1000)
-	err := Sync(t.Context(), []Target{{Name: "down", Host: down, FileSystem: "same"}, {Name: "up", Host: up, FileSystem: "same"}}, []Blob{program}, nil)
+	err := Sync(t.Context(), []Target{{Name: "down", Host: down, FileSystem: "same"}, {Name: "up", Host: up, FileSystem: "same"}}, program, nil)
 	if !errors.Is(err, errGone) || !strings.Contains(err.Error(), "host down: sync: connection lost") || strings.Contains(err.Error(), "up") {
 		t.Errorf("%v", err)
 	}
@@ -103,7 +101,7 @@ func TestEqualNamesOfTwoFileSystems(t *testing.T) {
 	}
 	a, b := newHost(t), newHost(t)
 	program, content := programBlob(t, 1000)
-	if err := Sync(t.Context(), []Target{{Name: "a", Host: a, FileSystem: "same"}, {Name: "b", Host: b, FileSystem: "same"}}, []Blob{program}, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "a", Host: a, FileSystem: "same"}, {Name: "b", Host: b, FileSystem: "same"}}, program, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(b.blob(t, program), content) {
@@ -127,7 +125,7 @@ func TestWrongSizeIsReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Sync(t.Context(), targets, []Blob{program}, nil); err != nil {
+		if err := Sync(t.Context(), targets, program, nil); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(h.blob(t, program), content) {
@@ -152,7 +150,7 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 		withPrograms(t, h, real, nil)
 		h.copyFault = flipByte
 		program, content := programBlob(t, 70_000)
-		err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil)
+		err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "host h: send train: verify it: its SHA-256 on the host is ") {
 			t.Fatalf("with %q: %v", hashing, err)
 		}
@@ -160,7 +158,7 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 			t.Errorf("with %q: left over: %v", hashing, files)
 		}
 		h.copyFault = nil
-		if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil); err != nil {
+		if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil); err != nil {
 			t.Fatalf("with %q: %v", hashing, err)
 		}
 		if !bytes.Equal(h.blob(t, program), content) {
@@ -179,7 +177,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 	}
 	gone.down.Store(true)
 	program, content := programBlob(t, 50_000)
-	err := Sync(t.Context(), []Target{{Name: "good", Host: good, FileSystem: "1"}, {Name: "dies", Host: dies, FileSystem: "2"}, {Name: "gone", Host: gone, FileSystem: "3"}}, []Blob{program}, nil)
+	err := Sync(t.Context(), []Target{{Name: "good", Host: good, FileSystem: "1"}, {Name: "dies", Host: dies, FileSystem: "2"}, {Name: "gone", Host: gone, FileSystem: "3"}}, program, nil)
 	for _, want := range []string{"host dies: send train: connection lost", "host gone: sync: connection lost"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
@@ -191,7 +189,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 	// The host is back: what was left of the first try does no harm.
 	dies.down.Store(false)
 	dies.copyFault = nil
-	if err := Sync(t.Context(), []Target{{Name: "dies", Host: dies, FileSystem: "2"}}, []Blob{program}, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "dies", Host: dies, FileSystem: "2"}}, program, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(dies.blob(t, program), content) {
@@ -202,7 +200,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 func TestFullHome(t *testing.T) {
 	h := smallHome(t, "256k")
 	program, _ := programBlob(t, 2<<20)
-	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil)
+	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil)
 	if !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "host h: send train: ") || !strings.Contains(err.Error(), "MiB left and 3 MiB are needed") {
 		t.Errorf("%v", err)
 	}
@@ -235,7 +233,7 @@ func TestReadOnlyHome(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	program, _ := programBlob(t, 1000)
-	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil)
+	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "host h: send train: the home folder is read-only: ") {
 		t.Errorf("%v", err)
 	}
@@ -294,7 +292,7 @@ func TestManyHostsAreBounded(t *testing.T) {
 		}
 		targets = append(targets, Target{Name: fmt.Sprint("h", i), Host: h, FileSystem: ""})
 	}
-	if err := Sync(ctx, targets, []Blob{BytesBlob("b", make([]byte, 1000))}, nil); err != nil {
+	if err := Sync(ctx, targets, BytesBlob("b", make([]byte, 1000)), nil); err != nil {
 		t.Fatalf("%d hosts were served: %v", served.Load(), err)
 	}
 	if asked.Load() != maxHosts {
@@ -306,7 +304,7 @@ func TestProgressReachesTheTotal(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	program, _ := programBlob(t, 200_000)
 	last := map[string]int64{} // without a lock: calls come one at a time
-	err := Sync(t.Context(), []Target{{Name: "a", Host: a, FileSystem: ""}, {Name: "b", Host: b, FileSystem: ""}}, []Blob{program}, func(host, blob string, sent, total int64) {
+	err := Sync(t.Context(), []Target{{Name: "a", Host: a, FileSystem: ""}, {Name: "b", Host: b, FileSystem: ""}}, program, func(host, blob string, sent, total int64) {
 		before, known := last[host] // the size first, then every piece
 		if blob != "train" || total != program.Size || known != (sent > before) || !known && sent != 0 {
 			t.Errorf("%s %s %d of %d after %d", host, blob, sent, total, before)
@@ -325,7 +323,7 @@ func TestCancelEndsSync(t *testing.T) {
 		return readerFunc(func(p []byte) (int, error) { cancel(); return r.Read(p) })
 	}
 	program, _ := programBlob(t, 10<<20)
-	err := Sync(ctx, []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, nil)
+	err := Sync(ctx, []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil)
 	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "host h: send train: ") {
 		t.Errorf("%v", err)
 	}
@@ -350,7 +348,7 @@ func TestOldTemporaryFilesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, nil, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, BytesBlob("b", []byte("b")), nil); err != nil {
 		t.Fatal(err)
 	}
 	if left := h.leftovers(t); len(left) != 1 || filepath.Base(left[0]) != ".new" {
@@ -387,7 +385,7 @@ func TestPacked(t *testing.T) {
 			h := newHost(t)
 			withPrograms(t, h, test.tools, test.scripts)
 			sent := int64(0)
-			err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, []Blob{program}, func(_, _ string, n, _ int64) { sent = max(sent, n) })
+			err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, func(_, _ string, n, _ int64) { sent = max(sent, n) })
 			if test.err == "" {
 				if err != nil {
 					t.Fatal(err)

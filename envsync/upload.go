@@ -34,28 +34,22 @@ func onBlobs(calls string) string {
 
 // looked is what a host has.
 type looked struct {
-	missing map[string]bool // sums of blobs that it lacks
-	gzip    bool            // it can unpack what gzip packed
+	missing bool // it lacks the blob
+	gzip    bool // it can unpack what gzip packed
 }
 
-// look asks a host which blobs it lacks. With shared it waits some seconds for
-// them to show up. A blob that is there is hashed unless that was done since
+// look asks a host whether it lacks a blob. With shared it waits some seconds for
+// it to show up. A blob that is there is hashed unless that was done since
 // the host was booted and it has not changed since: after a power cut a file
 // may have its size and not its content.
-func look(ctx context.Context, h Host, blobs []Blob, shared bool) (looked, error) {
+func look(ctx context.Context, h Host, b Blob, shared bool) (looked, error) {
 	looking, cancel := context.WithTimeout(ctx, shortLimit)
 	defer cancel()
-	missing := map[string]bool{}
 	tries := 0
 	if shared {
 		tries = 5
 	}
-	calls := fmt.Sprintf("tries=%d\nlook_all <<'EOF'\n", tries)
-	for _, b := range blobs {
-		missing[b.Sum] = true
-		calls += fmt.Sprintf("%s %d\n", b.Sum, b.Size)
-	}
-	out, err := script(looking, h, onBlobs(calls+"EOF\n"))
+	out, err := script(looking, h, onBlobs(fmt.Sprintf("look_for %s %d %d\n", b.Sum, b.Size, tries)))
 	if err != nil {
 		return looked{}, homeTrouble(err)
 	}
@@ -63,12 +57,8 @@ func look(ctx context.Context, h Host, blobs []Blob, shared bool) (looked, error
 	for line := range strings.Lines(out) {
 		said[strings.TrimSpace(line)] = true
 	}
-	for _, b := range blobs {
-		if said["have "+b.Sum] || said["check "+b.Sum] && right(ctx, h, b) {
-			delete(missing, b.Sum)
-		}
-	}
-	return looked{missing, said["gzip"]}, nil
+	has := said["have "+b.Sum] || said["check "+b.Sum] && right(ctx, h, b)
+	return looked{!has, said["gzip"]}, nil
 }
 
 // right hashes a blob that is on the host. One that cannot be read is wrong
@@ -117,6 +107,9 @@ func (u *upload) read() (io.ReadCloser, error) {
 	return content, nil
 }
 
+// temporaryName returns a name for a blob on its way, which look removes after a day.
+func temporaryName(b Blob) string { return "." + b.Sum[:16] + "." + rand.Text() }
+
 // run sends the blob to a temporary name, has its hash verified and gives it its name.
 func (u *upload) run(ctx context.Context, h Host, tell func(sent int64)) error {
 	content, err := u.read()
@@ -124,7 +117,7 @@ func (u *upload) run(ctx context.Context, h Host, tell func(sent int64)) error {
 		return err
 	}
 	defer content.Close() // opened for reading: nothing to lose
-	temporary := "." + u.Sum[:16] + "." + rand.Text()
+	temporary := temporaryName(u.Blob)
 	if from := (&telling{r: content, tell: tell}); u.packed != nil {
 		err = unpack(ctx, h, from, temporary)
 	} else {

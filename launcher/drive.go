@@ -398,7 +398,10 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 			return nil, err
 		}
 	}
-	if err := m.agent.Send(ctx, m.drive.launch.artifacts.Blobs(m.agent.Facts.Platform)); err != nil {
+	if err := m.agent.Send(ctx, m.drive.launch.artifacts.Agent(m.agent.Facts.Platform)); err != nil {
+		return nil, err
+	}
+	if err := m.drive.launch.programTo(ctx, []*hosts.AgentHost{m.agent}, furnish.Sending{}); err != nil {
 		return nil, err
 	}
 	if err := m.drive.launch.workdir.SendAgain(ctx, m.agent); err != nil {

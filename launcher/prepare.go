@@ -103,7 +103,7 @@ func (l *launch) sendAll(ctx context.Context) error {
 	if err := l.findAddresses(ctx); err != nil {
 		return err
 	}
-	if err := l.send(ctx, l.artifacts.Blobs); err != nil {
+	if err := l.sendPrograms(ctx); err != nil {
 		return err
 	}
 	return l.venv.InstallAll(ctx, l.receivers(), sending(l.cfg, l.printer))
@@ -287,16 +287,45 @@ func (l *launch) platforms() (all []envsync.Platform) {
 	return all
 }
 
-// send brings the hosts of every platform its blobs.
-func (l *launch) send(ctx context.Context, of func(envsync.Platform) []envsync.Blob) error {
-	var errs error
+// sendAgent brings the hosts plx itself.
+func (l *launch) sendAgent(ctx context.Context) error {
 	bar := l.printer.NewTransfer("sending")
+	err := l.agentTo(ctx, bar)
+	bar.Sent(err)
+	return err
+}
+
+// sendPrograms brings the hosts plx itself, and the program.
+func (l *launch) sendPrograms(ctx context.Context) error {
+	how := sending(l.cfg, l.printer)
+	how.Bar = l.printer.NewTransfer("sending")
+	err := l.agentTo(ctx, how.Bar)
+	if err == nil {
+		err = l.programTo(ctx, l.receivers(), how)
+	}
+	how.Bar.Sent(err)
+	return err
+}
+
+func (l *launch) agentTo(ctx context.Context, bar *console.Transfer) error {
+	var errs error
 	for _, p := range l.platforms() {
 		to := slices.DeleteFunc(l.used(), func(h *hosts.Host) bool { return h.Facts.Platform != p })
-		errs = errors.Join(errs, hosts.SendAll(ctx, to, of(p), bar))
+		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Agent(p), hosts.Ports{Low: l.cfg.PortLow, High: l.cfg.PortHigh}, bar))
 	}
-	bar.Sent(errs)
-	return cmp.Or(context.Cause(ctx), errs)
+	return causeOr(ctx, errs)
+}
+
+// programTo brings hosts that have the agent the program of their platform, if they need one.
+func (l *launch) programTo(ctx context.Context, to []*hosts.AgentHost, how furnish.Sending) error {
+	var errs error
+	for _, p := range l.platforms() {
+		if program, sent := l.artifacts.Program(p); sent {
+			its := slices.DeleteFunc(slices.Clone(to), func(a *hosts.AgentHost) bool { return a.Facts.Platform != p })
+			errs = errors.Join(errs, furnish.SendProgram(ctx, its, program, how))
+		}
+	}
+	return causeOr(ctx, errs)
 }
 
 // sending is how a launch sends folders to its hosts.
@@ -312,7 +341,7 @@ func (l *launch) findAddresses(ctx context.Context) error {
 		l.planData(used)
 		return reachable(used)
 	}
-	if err := l.send(ctx, l.artifacts.Agent); err != nil {
+	if err := l.sendAgent(ctx); err != nil {
 		return err
 	}
 	if err := furnish.FindAddresses(ctx, l.receivers(), ""); err != nil {
@@ -395,7 +424,7 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 	if l.cfg.WaitGPUs == 0 || !l.placed.Claims() {
 		return nil
 	}
-	if err := l.send(ctx, l.artifacts.Agent); err != nil {
+	if err := l.sendAgent(ctx); err != nil {
 		return err
 	}
 	busy := func(ctx context.Context) (string, error) {

@@ -22,6 +22,8 @@
 //	state    print the state of one job, as JSON
 //	jobs     print the states of all jobs of this host
 //	claim    check that no running job keeps checkpoints under a name
+//	receive  store files that plx sends, or the program
+//	offer    give plx itself to other hosts
 //	exec     run a command that is no task, until its input ends
 //	gpus     wait for GPUs and hold their locks until the agent starts
 //	fetch    list checkpoints, or print a file of one

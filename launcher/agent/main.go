@@ -70,6 +70,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"python":     python,
 		tree.Receive: receive,
 		tree.Give:    give,
+		"offer":      offer,
 		"serve":      serve,
 		"step":       step,
 		"spare":      spare,

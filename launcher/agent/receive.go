@@ -3,9 +3,12 @@
 package agent
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -13,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/sockets"
@@ -20,8 +24,12 @@ import (
 
 // receive is "agent receive [JOB FOLDER [--source=NAME]]": it stores the files of
 // a folder that tree.Send sends on its standard input. For a job it also makes the working
-// directory. NAME is as in Spec.Source.
+// directory. NAME is as in Spec.Source. "agent receive --program" makes the only file of the
+// folder a blob.
 func receive(ctx context.Context, args []string, std streams) error {
+	if len(args) == 1 && args[0] == "--program" {
+		return receiveProgram(ctx, std)
+	}
 	files, err := jobfolder.Files()
 	if err != nil {
 		return err
@@ -46,6 +54,40 @@ func receive(ctx context.Context, args []string, std streams) error {
 	return files.Serve(ctx, std.in, std.out, sockets.Relay{}, func(id tree.Sum) error {
 		if err := f.Build(ctx, id, source); err != nil {
 			return errors.Join(fmt.Errorf("make the working directory: %w", err), f.Discard())
+		}
+		return nil
+	})
+}
+
+func receiveProgram(ctx context.Context, std streams) error {
+	programs, err := jobfolder.Programs()
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReader(std.in)
+	m, err := tree.ReadManifest(in)
+	if err != nil {
+		return err
+	}
+	if len(m.Entries) != 1 || m.Entries[0].Kind != tree.File {
+		return errors.New("want one file")
+	}
+	program := m.Entries[0]
+	sum := program.Sum.String()
+	if len(envsync.Having(map[string]int64{sum: program.Size})) > 0 {
+		_, err := std.out.Write(tree.NewSet(m))
+		if err == nil {
+			_, err = io.WriteString(std.out, tree.Answer)
+		}
+		return err
+	}
+	var again bytes.Buffer
+	if err := m.Write(&again); err != nil {
+		return err
+	}
+	return programs.Serve(ctx, io.MultiReader(&again, in), std.out, sockets.Relay{}, func(tree.Sum) error {
+		if err := envsync.Settle(programs.Path(program.Sum), sum, program.Size); err != nil {
+			return fmt.Errorf("store %s: %w", program.Path, err)
 		}
 		return nil
 	})

@@ -6,9 +6,9 @@
 //		return err
 //	}
 //	defer set.Close()
-//	blobs := set.Blobs(envsync.Platform{OS: "linux", Arch: "arm64"})
+//	agent := set.Agent(envsync.Platform{OS: "linux", Arch: "arm64"})
 //
-// It sends nothing: package envsync does.
+// It sends nothing: packages hosts and furnish do.
 package artifacts
 
 import (
@@ -122,17 +122,8 @@ type PlatformError struct {
 
 func (e *PlatformError) Unwrap() error { return e.error }
 
-// Agent returns the first of Blobs, plx itself.
-func (s *Set) Agent(p envsync.Platform) []envsync.Blob { return []envsync.Blob{s.agents[p]} }
-
-// Blobs returns what a host of platform p needs.
-func (s *Set) Blobs(p envsync.Platform) []envsync.Blob {
-	blobs := s.Agent(p)
-	if program, ok := s.programs[p]; ok {
-		blobs = append(blobs, program)
-	}
-	return blobs
-}
+// Agent returns plx itself for hosts of platform p.
+func (s *Set) Agent(p envsync.Platform) envsync.Blob { return s.agents[p] }
 
 // Close removes what was built on this machine.
 func (s *Set) Close() error { return os.RemoveAll(s.scratch) }

@@ -231,8 +231,9 @@ func TestFilesOfTwoPlatforms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []envsync.Platform{here, other} {
-		if got := c.Blobs(p); len(got) != 2 || got[0].Sum != c.agents[p].Sum || got[1].Sum != c.programs[p].Sum {
-			t.Errorf("%s gets %+v", p, got)
+		program, sent := c.Program(p)
+		if c.Agent(p).Sum != c.agents[p].Sum || !sent || program.Sum != c.programs[p].Sum {
+			t.Errorf("%s gets %+v and %+v", p, c.Agent(p), program)
 		}
 	}
 	if c.agents[here].Sum == c.agents[other].Sum || c.programs[here].Sum == c.programs[other].Sum {

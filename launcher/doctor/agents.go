@@ -67,14 +67,14 @@ func (e *examination) sendAgent(ctx context.Context, p envsync.Platform, to []*v
 	for _, v := range to {
 		all = append(all, v.host)
 	}
-	err = hosts.SendAll(bounded, all, packed.Agent(p), bar)
+	err = hosts.SendAll(bounded, all, packed.Agent(p), hosts.Ports{}, bar)
 	bar.Sent(err)
 	return eachVisit(ctx, to, func(_ int, v *visit) { v.receive(bounded, packed.Agent(p), packed.AgentPath(p), err != nil) })
 }
 
 // receive notes that the host has the agent. After a failure of a host it asks for the
 // agent once more, to learn whose failure it was.
-func (v *visit) receive(ctx context.Context, agent []envsync.Blob, path string, failed bool) {
+func (v *visit) receive(ctx context.Context, agent envsync.Blob, path string, failed bool) {
 	if failed {
 		if err := v.host.Send(ctx, agent); err != nil {
 			v.notes.failed(Agent, fmt.Errorf("plx cannot be sent: %w", err), "free space, or repair the home folder")

@@ -169,13 +169,13 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	defer r.artifacts.Close() // it holds nothing that is still needed
 	bar := r.printer.NewTransfer("sending")
 	for _, p := range all {
-		err = errors.Join(err, hosts.SendAll(ctx, platforms[p], r.artifacts.Blobs(p), bar))
+		err = errors.Join(err, hosts.SendAll(ctx, platforms[p], r.artifacts.Agent(p), hosts.Ports{}, bar))
 	}
 	bar.Sent(err)
 	if err != nil { // whose it is, the hosts tell one by one
 		r.each("sending plx", func(res *result, tell *console.Tally) error {
 			tell.Begin(res.host.Label())
-			return res.host.Send(ctx, r.artifacts.Blobs(res.host.Facts.Platform))
+			return res.host.Send(ctx, r.artifacts.Agent(res.host.Facts.Platform))
 		})
 	}
 	return context.Cause(ctx)

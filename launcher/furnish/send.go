@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -49,6 +50,27 @@ func SendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name
 		targets = append(targets, target(receiver{a}, tree.Receive))
 	}
 	return tree.Send(ctx, targets, f, how.options(name))
+}
+
+// SendProgram brings a program to hosts that have the agent's binary, to where blobs are.
+func SendProgram(ctx context.Context, to []*hosts.AgentHost, program envsync.Blob, how Sending) error {
+	var targets []tree.Target
+	for _, a := range to {
+		if !a.Has(program) {
+			targets = append(targets, target(receiver{a}, tree.Receive+" --program"))
+		}
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	f, err := tree.Gather(ctx, []string{program.Path}, tree.Options{Cache: hashCache()})
+	if err == nil && f.Entries[0].Sum.String() != program.Sum {
+		err = &tree.ChangedError{Path: program.Name}
+	}
+	if err == nil {
+		err = tree.Send(ctx, targets, f, how.options(program.Name))
+	}
+	return err
 }
 
 // target returns the host as one that gets files by a command of the agent.

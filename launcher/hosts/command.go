@@ -98,7 +98,7 @@ func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	if err != nil {
 		return envsync.Blob{}, err
 	}
-	a.sets, a.made[p] = append(a.sets, set), set.Agent(p)[0]
+	a.sets, a.made[p] = append(a.sets, set), set.Agent(p)
 	return a.made[p], nil
 }
 

@@ -1,13 +1,17 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +23,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 )
 
@@ -250,21 +255,58 @@ func (t *tail) String() string {
 	return string(t.buf)
 }
 
-// Send brings blobs to the host, which was inspected.
-func (h *Host) Send(ctx context.Context, blobs []envsync.Blob) error {
-	return transport.Unnamed(h.Name(), envsync.Sync(ctx, targets(h), blobs, nil))
+// Send brings the agent to the host, which was inspected, whatever it was known to have.
+func (h *Host) Send(ctx context.Context, agent envsync.Blob) error {
+	h.has = nil
+	return transport.Unnamed(h.Name(), envsync.Sync(ctx, []envsync.Target{h.target()}, agent, nil))
 }
 
-// SendAll brings blobs to hosts that were inspected, and shows the progress.
-func SendAll(ctx context.Context, to []*Host, blobs []envsync.Blob, bar *console.Transfer) error {
-	return envsync.Sync(ctx, targets(to...), blobs, bar.Moved)
-}
+// Ports are the first and the last port on which hosts may give files to each other; 0 and 0:
+// any.
+type Ports struct{ Low, High int }
 
-func targets(to ...*Host) (all []envsync.Target) {
+// SendAll brings the agent to hosts that were inspected, and shows the progress. Hosts that
+// have it give it to others.
+func SendAll(ctx context.Context, to []*Host, agent envsync.Blob, ports Ports, bar *console.Transfer) error {
+	var targets []envsync.Target
 	for _, h := range to {
-		all = append(all, envsync.Target{Name: h.Name(), Host: h, FileSystem: h.Facts.FileSystem, Has: h.has})
+		t := h.target()
+		if addr, err := h.DataAddr(); err == nil {
+			o := protocol.Offer{Addr: addr, Low: ports.Low, High: ports.High, Token: rand.Text()}
+			t.Offer = func(ctx context.Context) (envsync.Offer, error) { return h.offer(ctx, agent, o) }
+		}
+		targets = append(targets, t)
 	}
-	return all
+	err := envsync.Sync(ctx, targets, agent, bar.Moved)
+	if err == nil {
+		for _, h := range to {
+			h.has = append(h.has, agent.Sum)
+		}
+	}
+	return err
+}
+
+func (h *Host) target() envsync.Target {
+	return envsync.Target{Name: h.Name(), Host: h, FileSystem: h.Facts.FileSystem, Has: h.has}
+}
+
+// Has reports whether the host is known to have a blob.
+func (h *Host) Has(b envsync.Blob) bool { return slices.Contains(h.has, b.Sum) }
+
+// offer has the agent give itself to other hosts. ctx bounds the beginning.
+func (h *Host) offer(ctx context.Context, agent envsync.Blob, o protocol.Offer) (envsync.Offer, error) {
+	s := AgentStream(ctx, &AgentHost{Host: h, Binary: envsync.BlobPath(agent.Sum)}, "offer")
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	err := json.NewEncoder(s).Encode(o)
+	var port int
+	if err == nil {
+		_, err = fmt.Fscanln(io.LimitReader(s, 16), &port)
+	}
+	if !stop() || err != nil {
+		s.Close()
+		return envsync.Offer{}, cmp.Or(context.Cause(ctx), err)
+	}
+	return envsync.Offer{Host: o.Addr, Port: strconv.Itoa(port), Token: o.Token, Close: func() { s.Close() }}, nil
 }
 
 // Survey connects to every host, and writes its Facts and Report. Likely are the blobs that

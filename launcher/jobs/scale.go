@@ -269,20 +269,16 @@ func (s *scaler) send(ctx context.Context) error {
 	if s.scratch, err = os.MkdirTemp("", "plx-scale-"); err != nil {
 		return err
 	}
-	var blobs []envsync.Blob
-	for _, sum := range []string{path.Base(from.Binary), s.spec.Command.Blob} {
-		if sum == "" {
-			continue // the program is a command of the hosts
-		}
-		b, err := copyBlob(ctx, from.Host, sum, s.scratch)
-		if err != nil {
-			return from.Named(err)
-		}
-		blobs = append(blobs, b)
+	agent, err := copyBlob(ctx, from.Host, path.Base(from.Binary), s.scratch)
+	if err != nil {
+		return from.Named(err)
 	}
 	bar := s.job.printer.NewTransfer("sending plx and the job's files")
-	err = hosts.SendAll(ctx, s.set.Hosts, blobs, bar)
+	err = hosts.SendAll(ctx, s.set.Hosts, agent, hosts.Ports{Low: s.spec.PortLow, High: s.spec.PortHigh}, bar)
 	how := furnish.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
+	if err == nil {
+		err = s.sendProgram(ctx, from, how)
+	}
 	if err == nil {
 		err = s.sendVenv(ctx, from, how)
 	}
@@ -291,6 +287,18 @@ func (s *scaler) send(ctx context.Context) error {
 	}
 	bar.Sent(err)
 	return err
+}
+
+// sendProgram brings the new hosts the program, unless it is a command of theirs.
+func (s *scaler) sendProgram(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
+	if s.spec.Command.Blob == "" {
+		return nil
+	}
+	program, err := copyBlob(ctx, from.Host, s.spec.Command.Blob, s.scratch)
+	if err != nil {
+		return from.Named(err)
+	}
+	return furnish.SendProgram(ctx, s.agents(), program, how)
 }
 
 // agents returns the new hosts, with the job's agent.

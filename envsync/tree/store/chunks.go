@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +40,7 @@ type lacks struct {
 // place is where a chunk is in the store.
 type place struct {
 	content tree.Sum
+	file    string // that has the content
 	offset  int64
 }
 
@@ -97,16 +97,36 @@ func (s *Store) find(wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place
 
 // findIn looks for chunks in one content.
 func (s *Store) findIn(content tree.Sum, chunks tree.Chunks, wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place) {
-	found, offset := map[tree.ChunkSum]place{}, int64(0)
+	found, offset := map[tree.ChunkSum]int64{}, int64(0)
 	for sum, n := range chunks.All() {
 		if _, known := here[sum]; wanted[sum] && !known {
-			found[sum] = place{content, offset}
+			found[sum] = offset
 		}
 		offset += n
 	}
-	if len(found) > 0 && s.has(content, offset) {
-		maps.Copy(here, found)
+	if len(found) == 0 {
+		return
 	}
+	if file := s.holder(content, offset); file != "" {
+		for sum, offset := range found {
+			here[sum] = place{content, file, offset}
+		}
+	}
+}
+
+// holder returns the file that has a content, or "".
+func (s *Store) holder(content tree.Sum, size int64) string {
+	if s.has(content, size) {
+		return s.Path(content)
+	}
+	if s.beside == "" {
+		return ""
+	}
+	file := filepath.Join(s.beside, content.String())
+	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() || info.Size() != size || !right(file, content) {
+		return ""
+	}
+	return file
 }
 
 // assemble stores a large file of chunks that come in the stream and chunks that are here.
@@ -131,7 +151,7 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	for sum, n := range e.Chunks.All() {
 		at := l.here[sum] // the zero place: the chunk travels
 		if at != (place{}) && files[at.content] == nil {
-			f, err := os.Open(s.Path(at.content))
+			f, err := os.Open(at.file)
 			if err != nil {
 				return fmt.Errorf("a file with parts of it has vanished from %s: launch again: %w", s.dir, cause(err))
 			}

@@ -46,8 +46,16 @@ import (
 
 // Store is the folder of the contents.
 type Store struct {
-	dir  string
-	last atomic.Pointer[named] // manifest that was read last; nil: none was
+	dir    string
+	beside string                // folder with more contents, see Beside; "": there are none
+	last   atomic.Pointer[named] // manifest that was read last; nil: none was
+}
+
+// Beside returns the store, which also finds chunks in the contents that are in the folder dir
+// under the hexadecimal digits of their SHA-256.
+func (s *Store) Beside(dir string) *Store {
+	s.beside = dir
+	return s
 }
 
 // named is a manifest of the store with its name.

@@ -18,6 +18,7 @@
 //	                     fetched.json which outputs were fetched
 //	~/.plx/blobs/SUM                  programs, by content
 //	~/.plx/files/SU/M                 files and manifests of folders, by content
+//	~/.plx/files/programs/            programs on their way to blobs, and lists of their chunks
 //	~/.plx/spares/HOST--SOURCE/       the working directory of the next job, made ahead
 //	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
@@ -209,6 +210,12 @@ func replace(path string, content []byte) (err error) {
 func Files() (*store.Store, error) {
 	dir, err := Root()
 	return store.Open(filepath.Join(dir, "files")), err
+}
+
+// Programs returns the store through which programs come. They are moved to where the blobs are.
+func Programs() (*store.Store, error) {
+	dir, err := Root()
+	return store.Open(filepath.Join(dir, "files", "programs")).Beside(filepath.Join(dir, "blobs")), err
 }
 
 // Furnish makes the working folders of tasks, each with the files that the user
