@@ -138,8 +138,11 @@ look_for() {
 }
 
 # fetch HOST PORT SECONDS TEMPORARY: takes a blob from another host, which gives it to
-# whoever tells it what is on standard input.
+# whoever tells it what is on standard input. A host without the programs for that says
+# "bare". The first connection is for its limit.
 fetch() {
+	command -v bash >/dev/null 2>&1 && command -v timeout >/dev/null 2>&1 || { echo bare; exit 1; }
+	timeout 3 bash -c ': <>"/dev/tcp/$1/$2"' plx "$1" "$2" || exit 1
 	timeout "$3" bash -c 'exec 3<>"/dev/tcp/$1/$2" && cat >&3 && exec cat <&3' plx "$1" "$2" >"$blobs/$4"
 }
 

@@ -145,7 +145,7 @@ func TestKnownBlobsAreNotAskedFor(t *testing.T) {
 		runs bool
 	}{{[]string{b.Sum, a.Sum}, false}, {[]string{b.Sum}, true}, {nil, true}} {
 		before, told := h.runs.Load(), 0
-		err := Sync(t.Context(), []Target{{Name: "h", Host: h, Has: c.has}}, a, func(_, _ string, sent, total int64) { told++ })
+		err := Sync(t.Context(), []Target{{Name: "h", Host: h, Has: c.has}}, a, func(_, _ string, sent, total int64) { told++ }, nil)
 		if ran := h.runs.Load() > before; err != nil || ran != c.runs || told == 0 {
 			t.Errorf("with %d known blobs: asked %v, told %d times, %v", len(c.has), ran, told, err)
 		}

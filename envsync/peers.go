@@ -1,10 +1,10 @@
 package envsync
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"net"
 	"regexp"
 	"strings"
 	"sync"
@@ -35,6 +35,7 @@ const (
 // peers are the hosts that have a blob.
 type peers struct {
 	blob Blob
+	lost func(why string) // is told why direct is set; nil: nobody is
 
 	mu      sync.Mutex
 	changed chan struct{} // closed, and replaced, when something below changes
@@ -52,7 +53,9 @@ type source struct {
 	taking int                   // hosts that take the blob from it
 }
 
-func newPeers(b Blob) *peers { return &peers{blob: b, changed: make(chan struct{}), moved: time.Now()} }
+func newPeers(b Blob, lost func(string)) *peers {
+	return &peers{blob: b, lost: lost, changed: make(chan struct{}), moved: time.Now()}
+}
 
 // change changes the peers, and has all that wait look again.
 func (p *peers) change(by func()) {
@@ -143,15 +146,23 @@ func (p *peers) done(from *source, t Target, err error) {
 	}
 }
 
-// lost notes that a host could not take the blob from another one. Where one cannot reach
-// another, further ones are not made to try.
-func (p *peers) lost(from *source) *source {
+// miss notes that a host could not take the blob from another one, and returns that it gets it from
+// this machine. Where one cannot reach another, further ones are not made to try.
+func (p *peers) miss(from *source, err error) *source {
+	first := false
 	p.change(func() {
-		p.direct = true
 		from.taking--
+		first = !p.direct && !errors.Is(err, errBare)
+		p.direct = p.direct || first
 	})
+	if first && p.lost != nil {
+		p.lost(err.Error())
+	}
 	return nil
 }
+
+// errBare is the error of a host without the programs to take a blob from another one.
+var errBare = errors.New("it lacks bash or timeout")
 
 var plainAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9A-Za-z.:_-]+$`) })
 
@@ -167,17 +178,20 @@ func (p *peers) fetch(ctx context.Context, from *source, t Target) error {
 	}
 	limit := offerTime + time.Duration(p.blob.Size/slowest)*time.Second
 	temporary := temporaryName(p.blob)
-	var errs bounded
+	var out, errs bounded
 	call := fmt.Sprintf("fetch %s %s %d %s\n", o.Host, o.Port, int(limit.Seconds()), temporary)
 	taking, cancel := context.WithTimeout(ctx, limit+offerTime)
 	defer cancel()
-	err = t.Host.Run(taking, onBlobs(call), strings.NewReader(o.Token), io.Discard, &errs)
+	err = t.Host.Run(taking, onBlobs(call), strings.NewReader(o.Token), &out, &errs)
+	if strings.TrimSpace(out.buf.String()) == "bare" {
+		return errBare
+	}
 	if err == nil {
 		err = settle(ctx, t.Host, p.blob, temporary)
 	}
 	if err != nil {
 		tidy(ctx, t.Host, temporary)
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(errs.buf.Bytes()))
+		return fmt.Errorf("host %s took nothing from %s: %w: %s", t.Name, net.JoinHostPort(o.Host, o.Port), err, short(errs.buf.String()))
 	}
 	return nil
 }

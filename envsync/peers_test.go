@@ -67,7 +67,7 @@ func TestHostsGiveToOthers(t *testing.T) {
 	g := &giver{t: t, content: content}
 	targets, hosts := targetsOf(t, 9, g)
 	last := map[string]int64{}
-	if err := Sync(t.Context(), targets, program, func(host, _ string, sent, _ int64) { last[host] = sent }); err != nil {
+	if err := Sync(t.Context(), targets, program, func(host, _ string, sent, _ int64) { last[host] = sent }, nil); err != nil {
 		t.Fatal(err)
 	}
 	direct := 0
@@ -87,7 +87,7 @@ func TestHostsGiveToOthers(t *testing.T) {
 	}
 	// Hosts that have it already give it to those that join.
 	more, joined := targetsOf(t, 3, g)
-	if err := Sync(t.Context(), append(more, targets...), program, nil); err != nil {
+	if err := Sync(t.Context(), append(more, targets...), program, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range joined {
@@ -134,8 +134,12 @@ func TestHostsThatGiveBadly(t *testing.T) {
 			spoil(g, targets, hosts)
 			ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 			defer cancel()
-			if err := Sync(ctx, targets, program, nil); err != nil {
+			var told []string
+			if err := Sync(ctx, targets, program, nil, func(why string) { told = append(told, why) }); err != nil {
 				t.Fatal(err)
+			}
+			if len(told) != 1 && name != "no bash" || len(told) > 0 && name == "no bash" {
+				t.Errorf("told %q", told)
 			}
 			for _, h := range hosts {
 				if !bytes.Equal(h.blob(t, program), content) || h.sent.Load() == 0 {

@@ -51,9 +51,10 @@ const maxHosts = 64
 //
 // A host that fails does not stop the others. The error joins one for each
 // host that failed, which names host and blob. Sync returns early only when
-// ctx ends. progress may be nil.
-func Sync(ctx context.Context, targets []Target, blob Blob, progress Progress) error {
-	s := &syncer{blob: blob, progress: progress, peers: newPeers(blob)}
+// ctx ends. progress may be nil, and lost, which is told if a host could not take the blob from
+// another one, so that this machine sends it.
+func Sync(ctx context.Context, targets []Target, blob Blob, progress Progress, lost func(why string)) error {
+	s := &syncer{blob: blob, progress: progress, peers: newPeers(blob, lost)}
 	defer s.peers.close()
 	return Each(ctx, targets, func(i int, shared bool) error { return s.host(ctx, targets[i], shared) })
 }
@@ -147,11 +148,12 @@ func (s *syncer) bring(ctx context.Context, t Target, gzip bool) (err error) {
 	defer func() { s.peers.done(from, t, err) }()
 	if from != nil {
 		s.tell(t.Name, 0, s.blob.Size)
-		if s.peers.fetch(ctx, from, t) == nil {
+		failed := s.peers.fetch(ctx, from, t)
+		if failed == nil {
 			s.tell(t.Name, s.blob.Size, s.blob.Size)
 			return nil
 		}
-		from = s.peers.lost(from)
+		from = s.peers.miss(from, failed)
 	}
 	u, err := newUpload(s.blob, gzip)
 	if err != nil {

@@ -24,7 +24,7 @@ func TestSecondSyncSendsNothing(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	targets := []Target{{Name: "a", Host: a, FileSystem: "fs1"}, {Name: "b", Host: b, FileSystem: "fs2"}}
 	program, content := programBlob(t, 300_000)
-	if err := Sync(t.Context(), targets, program, nil); err != nil {
+	if err := Sync(t.Context(), targets, program, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range []*localHost{a, b} {
@@ -48,7 +48,7 @@ func TestSecondSyncSendsNothing(t *testing.T) {
 	if err := os.Chtimes(path, old, old); err != nil {
 		t.Fatal(err)
 	}
-	if err := Sync(t.Context(), targets, program, nil); err != nil {
+	if err := Sync(t.Context(), targets, program, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := a.sent.Load() + b.sent.Load(); n != 0 {
@@ -69,7 +69,7 @@ func TestSharedHomeIsServedOnce(t *testing.T) {
 		targets = append(targets, Target{Name: fmt.Sprint("h", i), Host: h, FileSystem: "same"})
 	}
 	program, _ := programBlob(t, 100_000)
-	if err := Sync(t.Context(), targets, program, nil); err != nil {
+	if err := Sync(t.Context(), targets, program, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	var sent int64
@@ -87,7 +87,7 @@ func TestSharedHomeWithAHostDown(t *testing.T) {
 	down, up := &localHost{home: home}, &localHost{home: home}
 	down.down.Store(true)
 	program, _ := programBlob(t, 1000)
-	err := Sync(t.Context(), []Target{{Name: "down", Host: down, FileSystem: "same"}, {Name: "up", Host: up, FileSystem: "same"}}, program, nil)
+	err := Sync(t.Context(), []Target{{Name: "down", Host: down, FileSystem: "same"}, {Name: "up", Host: up, FileSystem: "same"}}, program, nil, nil)
 	if !errors.Is(err, errGone) || !strings.Contains(err.Error(), "host down: sync: connection lost") || strings.Contains(err.Error(), "up") {
 		t.Errorf("%v", err)
 	}
@@ -101,7 +101,7 @@ func TestEqualNamesOfTwoFileSystems(t *testing.T) {
 	}
 	a, b := newHost(t), newHost(t)
 	program, content := programBlob(t, 1000)
-	if err := Sync(t.Context(), []Target{{Name: "a", Host: a, FileSystem: "same"}, {Name: "b", Host: b, FileSystem: "same"}}, program, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "a", Host: a, FileSystem: "same"}, {Name: "b", Host: b, FileSystem: "same"}}, program, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(b.blob(t, program), content) {
@@ -125,7 +125,7 @@ func TestWrongSizeIsReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Sync(t.Context(), targets, program, nil); err != nil {
+		if err := Sync(t.Context(), targets, program, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(h.blob(t, program), content) {
@@ -150,7 +150,7 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 		withPrograms(t, h, real, nil)
 		h.copyFault = flipByte
 		program, content := programBlob(t, 70_000)
-		err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil)
+		err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil, nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "host h: send train: verify it: its SHA-256 on the host is ") {
 			t.Fatalf("with %q: %v", hashing, err)
 		}
@@ -158,7 +158,7 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 			t.Errorf("with %q: left over: %v", hashing, files)
 		}
 		h.copyFault = nil
-		if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil); err != nil {
+		if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil, nil); err != nil {
 			t.Fatalf("with %q: %v", hashing, err)
 		}
 		if !bytes.Equal(h.blob(t, program), content) {
@@ -177,7 +177,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 	}
 	gone.down.Store(true)
 	program, content := programBlob(t, 50_000)
-	err := Sync(t.Context(), []Target{{Name: "good", Host: good, FileSystem: "1"}, {Name: "dies", Host: dies, FileSystem: "2"}, {Name: "gone", Host: gone, FileSystem: "3"}}, program, nil)
+	err := Sync(t.Context(), []Target{{Name: "good", Host: good, FileSystem: "1"}, {Name: "dies", Host: dies, FileSystem: "2"}, {Name: "gone", Host: gone, FileSystem: "3"}}, program, nil, nil)
 	for _, want := range []string{"host dies: send train: connection lost", "host gone: sync: connection lost"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
@@ -189,7 +189,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 	// The host is back: what was left of the first try does no harm.
 	dies.down.Store(false)
 	dies.copyFault = nil
-	if err := Sync(t.Context(), []Target{{Name: "dies", Host: dies, FileSystem: "2"}}, program, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "dies", Host: dies, FileSystem: "2"}}, program, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(dies.blob(t, program), content) {
@@ -200,7 +200,7 @@ func TestEveryFailingHostIsNamed(t *testing.T) {
 func TestFullHome(t *testing.T) {
 	h := smallHome(t, "256k")
 	program, _ := programBlob(t, 2<<20)
-	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil)
+	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil, nil)
 	if !errors.Is(err, syscall.ENOSPC) || !strings.HasPrefix(err.Error(), "host h: send train: ") || !strings.Contains(err.Error(), "MiB left and 3 MiB are needed") {
 		t.Errorf("%v", err)
 	}
@@ -233,7 +233,7 @@ func TestReadOnlyHome(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	program, _ := programBlob(t, 1000)
-	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil)
+	err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil, nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "host h: send train: the home folder is read-only: ") {
 		t.Errorf("%v", err)
 	}
@@ -292,7 +292,7 @@ func TestManyHostsAreBounded(t *testing.T) {
 		}
 		targets = append(targets, Target{Name: fmt.Sprint("h", i), Host: h, FileSystem: ""})
 	}
-	if err := Sync(ctx, targets, BytesBlob("b", make([]byte, 1000)), nil); err != nil {
+	if err := Sync(ctx, targets, BytesBlob("b", make([]byte, 1000)), nil, nil); err != nil {
 		t.Fatalf("%d hosts were served: %v", served.Load(), err)
 	}
 	if asked.Load() != maxHosts {
@@ -310,7 +310,7 @@ func TestProgressReachesTheTotal(t *testing.T) {
 			t.Errorf("%s %s %d of %d after %d", host, blob, sent, total, before)
 		}
 		last[host] = sent
-	})
+	}, nil)
 	if err != nil || last["a"] != program.Size || last["b"] != program.Size {
 		t.Errorf("%v %v", last, err)
 	}
@@ -323,7 +323,7 @@ func TestCancelEndsSync(t *testing.T) {
 		return readerFunc(func(p []byte) (int, error) { cancel(); return r.Read(p) })
 	}
 	program, _ := programBlob(t, 10<<20)
-	err := Sync(ctx, []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil)
+	err := Sync(ctx, []Target{{Name: "h", Host: h, FileSystem: ""}}, program, nil, nil)
 	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "host h: send train: ") {
 		t.Errorf("%v", err)
 	}
@@ -348,7 +348,7 @@ func TestOldTemporaryFilesAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, BytesBlob("b", []byte("b")), nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, BytesBlob("b", []byte("b")), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if left := h.leftovers(t); len(left) != 1 || filepath.Base(left[0]) != ".new" {
@@ -385,7 +385,7 @@ func TestPacked(t *testing.T) {
 			h := newHost(t)
 			withPrograms(t, h, test.tools, test.scripts)
 			sent := int64(0)
-			err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, func(_, _ string, n, _ int64) { sent = max(sent, n) })
+			err := Sync(t.Context(), []Target{{Name: "h", Host: h, FileSystem: ""}}, program, func(_, _ string, n, _ int64) { sent = max(sent, n) }, nil)
 			if test.err == "" {
 				if err != nil {
 					t.Fatal(err)

@@ -53,7 +53,7 @@ func (m *machine) sync(t *testing.T, b Blob) (sent, hashed int64) {
 	if err := os.RemoveAll(log); err != nil {
 		t.Fatal(err)
 	}
-	if err := Sync(t.Context(), []Target{{Name: "h", Host: m, FileSystem: ""}}, b, nil); err != nil {
+	if err := Sync(t.Context(), []Target{{Name: "h", Host: m, FileSystem: ""}}, b, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(log)
@@ -188,7 +188,7 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 	if err := executable.Write(filepath.Join(m.folder, "rm"), []byte(stub), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	err := Sync(t.Context(), []Target{{Name: "h", Host: m, FileSystem: ""}}, program, nil)
+	err := Sync(t.Context(), []Target{{Name: "h", Host: m, FileSystem: ""}}, program, nil, nil)
 	want := fmt.Sprintf("host h: sync: %s is in the way of a file that plx sends: remove it", m.path(program))
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)

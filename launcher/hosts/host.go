@@ -258,7 +258,7 @@ func (t *tail) String() string {
 // Send brings the agent to the host, which was inspected, whatever it was known to have.
 func (h *Host) Send(ctx context.Context, agent envsync.Blob) error {
 	h.has = nil
-	return transport.Unnamed(h.Name(), envsync.Sync(ctx, []envsync.Target{h.target()}, agent, nil))
+	return transport.Unnamed(h.Name(), envsync.Sync(ctx, []envsync.Target{h.target()}, agent, nil, nil))
 }
 
 // Ports are the first and the last port on which hosts may give files to each other; 0 and 0:
@@ -277,7 +277,9 @@ func SendAll(ctx context.Context, to []*Host, agent envsync.Blob, ports Ports, b
 		}
 		targets = append(targets, t)
 	}
-	err := envsync.Sync(ctx, targets, agent, bar.Moved)
+	err := envsync.Sync(ctx, targets, agent, bar.Moved, func(why string) {
+		bar.Note("hosts could not give plx to each other, so this machine has sent it: " + why)
+	})
 	if err == nil {
 		for _, h := range to {
 			h.has = append(h.has, agent.Sum)
