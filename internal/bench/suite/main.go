@@ -53,13 +53,15 @@ func main() {
 type part struct {
 	name  string
 	hosts int
+	rate  string // of each host's link, as tc writes it; empty: no limit
 	lines func(ctx context.Context, b *bench) ([]line, error)
 }
 
 var parts = []part{
-	{"launch", 32, launches},
-	{"sync", 8, syncs},
-	{"logs", 8, logs},
+	{"launch", 32, "", launches},
+	{"sync", 8, "", syncs},
+	{"spread", 32, "1gbit", spreads},
+	{"logs", 8, "", logs},
 }
 
 func partNames() (names []string) {
@@ -121,7 +123,7 @@ func run(ctx context.Context, s settings) error {
 
 // measure starts the hosts of a part and measures its lines, all in every round.
 func (p part) measure(ctx context.Context, rounds int, with bench) (all []Line, err error) {
-	cluster, err := testhosts.Open(testhosts.Options{Hosts: p.hosts}, testhosts.ReportTo(os.Stderr))
+	cluster, err := testhosts.Open(testhosts.Options{Hosts: p.hosts, Rate: p.rate}, testhosts.ReportTo(os.Stderr))
 	if err != nil {
 		return nil, err
 	}

@@ -49,14 +49,8 @@ func (b *bench) rsh() string { return strings.Join(append([]string{"ssh"}, b.ssh
 
 // copies send a file that cannot be compressed.
 func (b *bench) copies() []line {
-	file := filepath.Join(b.scratch, "file")
-	content := make([]byte, size)
-	rand.Read(content) // never fails
-	write := func() error { return os.WriteFile(file, content, 0o644) }
-	plain, plx := b.launched(), b.launched("--copy", file)
-	plx.name = "plx launch --copy"
-	scp := b.copied("scp", "file", append(b.ssh(), file)...)
-	rsync := b.copied("rsync", "file", "-a", "-e", b.rsh(), file)
+	file, content, write := b.file()
+	plain, plx, scp, rsync := b.launched(), b.copying(file), b.scp(file), b.copied("rsync", "file", "-a", "-e", b.rsh(), file)
 	return []line{
 		{name: "100 MB file to 8 hosts, new", goal: 1, plx: plx, beyond: plain, peer: scp,
 			before: func(context.Context, int) error { return errors.Join(write(), b.forget()) }},
@@ -69,6 +63,45 @@ func (b *bench) copies() []line {
 		{name: "100 MB file to 8 hosts, unchanged", goal: 0.1, over: true, plx: plx, peer: plain,
 			before: func(ctx context.Context, _ int) error { return plx.run(ctx) }},
 	}
+}
+
+// file returns a file that cannot be compressed, its content, and what writes it.
+func (b *bench) file() (file string, content []byte, write func() error) {
+	file, content = filepath.Join(b.scratch, "file"), make([]byte, size)
+	rand.Read(content) // never fails
+	return file, content, func() error { return os.WriteFile(file, content, 0o644) }
+}
+
+// copying is a launch that sends a file.
+func (b *bench) copying(file string) way {
+	plx := b.launched("--copy", file)
+	plx.name = "plx launch --copy"
+	return plx
+}
+
+func (b *bench) scp(file string) way { return b.copied("scp", "file", append(b.ssh(), file)...) }
+
+// uplink is the rate of the launching machine's link in the part "spread".
+const uplink = "100mbit"
+
+// spreads send a file over a slow link, which carries it once, and 32 hosts have it.
+func spreads(ctx context.Context, b *bench) ([]line, error) {
+	b.folder = b.scratch
+	file, _, write := b.file()
+	if err := b.launch(ctx, len(b.cluster.Hosts), "true"); err != nil {
+		return nil, err
+	}
+	b.cluster.Shape(uplink)
+	once := way{"scp to one host", func(ctx context.Context) error {
+		cmd := command(ctx, "scp", append(b.ssh(), file, b.cluster.Hosts[0].Name+":file")...)
+		cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=")
+		return said(cmd)
+	}}
+	return []line{{
+		name: "100 MB file to 32 hosts, uplink 100 Mbit/s, their links 1 Gbit/s", goal: 1.3,
+		plx: b.copying(file), beyond: b.launched(), peer: once,
+		before: func(context.Context, int) error { return errors.Join(write(), b.forget()) },
+	}}, nil
 }
 
 // workdirs send the folder.
