@@ -115,19 +115,22 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 	}
 }
 
-// A host may allow one session only, so an agent that waits is in nobody's way; and another
-// agent's job is not its own.
+// An agent that waits ends when the host allows no more sessions, and another agent's job is not
+// its own. It does not end for a script.
 func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	for name, use := range map[string]func(*Host){
-		"a script":      func(h *Host) { h.Run(t.Context(), "true", nil, nil, nil) },
-		"a copy":        func(h *Host) { h.Copy(t.Context(), strings.NewReader(""), 0, "x", 0o600) },
+		"no room":       func(h *Host) { h.makeRoom() },
 		"the end":       func(h *Host) { h.Close() },
 		"another agent": func(h *Host) { h.take(envsync.BlobPath(otherBlob.Sum)) },
 	} {
 		h := f.host(t)
 		if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil || f.open.Load() != 1 {
 			t.Fatalf("%s: %d agents wait, %v", name, f.open.Load(), err)
+		}
+		h.Run(t.Context(), "true", nil, nil, nil)
+		if n := f.open.Load(); n != 1 {
+			t.Errorf("%s: after a script %d agents wait", name, n)
 		}
 		use(h)
 		if n := f.open.Load(); n != 0 || h.take(envsync.BlobPath(agentBlob.Sum)) != nil {

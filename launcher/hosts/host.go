@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"regexp"
 	"slices"
@@ -118,6 +117,7 @@ func (h *Host) Inspect(ctx context.Context) error {
 // also tells which of the likely blobs the host has; else it asks for both by scripts, at once.
 // The tally shows it.
 func (h *Host) survey(ctx context.Context, probes *console.Tally, likely []envsync.Blob) error {
+	h.makeRoom()
 	h.has, h.locks = nil, nil
 	if err := h.Dial(ctx); err != nil {
 		return err
@@ -188,22 +188,12 @@ func (h *Host) DataAddr() (string, error) {
 	return "", errors.New("its address is not known: no SSH server has told it by SSH_CONNECTION: add addr=IP or nic=NAME to its line in the resource file")
 }
 
-// Run implements Transport. A host may allow one session only, so an agent that waits for a job
-// is ended first.
-func (h *Host) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
-	h.front.Swap(nil).close()
-	return h.Conn.Run(ctx, command, stdin, stdout, stderr)
-}
-
-// Copy implements Transport, as Run does.
-func (h *Host) Copy(ctx context.Context, from io.Reader, size int64, path string, mode fs.FileMode) error {
-	h.front.Swap(nil).close()
-	return h.Conn.Copy(ctx, from, size, path, mode)
-}
+// makeRoom ends an agent that waits for a job: the host allows no more sessions.
+func (h *Host) makeRoom() { h.front.Swap(nil).close() }
 
 // Close ends the connection.
 func (h *Host) Close() error {
-	h.front.Swap(nil).close()
+	h.makeRoom()
 	return h.Conn.Close()
 }
 

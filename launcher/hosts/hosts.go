@@ -175,6 +175,7 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			cfg.Ask = asked.answer
 		}
 		var h *Host
+		cfg.Crowded = func() { h.makeRoom() }
 		if reach.KeepNoise {
 			cfg.Noisy = func(bytes int) { h.Noise.Store(int64(bytes)) }
 		}

@@ -60,6 +60,10 @@ type Config struct {
 	// the login shell print so many bytes at each command. Nil: it is a notice.
 	Noisy func(bytes int)
 
+	// Crowded is called when a session has to wait until another one ends: as many are open as
+	// Sessions or the server allows. It may end one. Nil: nothing is called.
+	Crowded func()
+
 	// DialTimeout bounds one attempt to connect, with handshake and authentication,
 	// for each hop. 0: ConnectTimeout of the configuration, then 15 s.
 	DialTimeout time.Duration

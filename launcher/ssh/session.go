@@ -26,7 +26,7 @@ var errNoStatus = errors.New("the server ended the session without an exit statu
 func (c *Client) openSession(ctx context.Context, kind, argument string) (*session, error) {
 	var since time.Time // of refusals while no session was open
 	for {
-		if err := c.slots.acquire(ctx, c.stop); err != nil {
+		if err := c.slots.acquire(ctx, c.stop, c.cfg.Crowded); err != nil {
 			return nil, c.explain(ctx, err)
 		}
 		s, err := c.startWithin(ctx, kind, argument)
@@ -191,8 +191,9 @@ func newSlots(limit int) *slots {
 	return &slots{limit: limit, changed: make(chan struct{})}
 }
 
-// acquire waits for a slot until ctx or done ends.
-func (s *slots) acquire(ctx context.Context, done <-chan struct{}) error {
+// acquire waits for a slot until ctx or done ends. It calls crowded, if that is not nil, before
+// it waits.
+func (s *slots) acquire(ctx context.Context, done <-chan struct{}, crowded func()) error {
 	for {
 		s.mu.Lock()
 		if s.active < s.limit {
@@ -202,6 +203,9 @@ func (s *slots) acquire(ctx context.Context, done <-chan struct{}) error {
 		}
 		changed := s.changed
 		s.mu.Unlock()
+		if crowded != nil {
+			crowded()
+		}
 		select {
 		case <-changed:
 		case <-done:

@@ -15,16 +15,19 @@ func TestWhoWaitsForARefusedSessionIsWoken(t *testing.T) {
 		defer cancel()
 		s := newSlots(2)
 		for range 2 {
-			if err := s.acquire(ctx, nil); err != nil {
+			if err := s.acquire(ctx, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if !s.refused() {
 			t.Error("the other one is not waited for")
 		}
-		again := make(chan error, 1)
-		go func() { again <- s.acquire(ctx, nil) }()
+		again, crowded := make(chan error, 1), 0
+		go func() { again <- s.acquire(ctx, nil, func() { crowded++ }) }()
 		synctest.Wait()
+		if crowded != 1 {
+			t.Errorf("it was told %d times that it waits", crowded)
+		}
 		if s.refused() {
 			t.Error("nobody is there to wait for")
 		}
