@@ -67,8 +67,10 @@ func readFrames(r *bufio.Reader, w io.Writer, live func(n int) error) error {
 		if _, err := io.ReadFull(r, buf[:n]); err != nil {
 			return unexpected(err)
 		}
-		if _, err := w.Write(buf[:n]); n > 0 && err != nil {
-			return fmt.Errorf("%w: %w", errKeep, err)
+		if n > 0 { // a pipe hands an empty write on, as a read of nothing
+			if _, err := w.Write(buf[:n]); err != nil {
+				return fmt.Errorf("%w: %w", errKeep, err)
+			}
 		}
 		if err := live(int(n)); err != nil {
 			return fmt.Errorf("%w: %w", errKeep, err)

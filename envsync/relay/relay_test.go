@@ -338,3 +338,44 @@ func FuzzReceive(f *testing.F) {
 		}
 	})
 }
+
+// A beat says that the sender lives. It is no read of nothing, which could pass for an end.
+func TestBeatsAreNotRead(t *testing.T) {
+	route, err := json.Marshal(Route{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bytes.NewBuffer(append(route, '\n'))
+	f := newFrames(in)
+	for range 3 {
+		if _, err := f.Write([]byte("abc")); err != nil {
+			t.Fatal(err)
+		}
+		for _, mark := range []uint32{beat, beat} {
+			if err := f.mark(mark); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := f.mark(0); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Receive(t.Context(), bufio.NewReader(in), io.Discard, t.TempDir(), loopback{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var got []byte
+	for block := make([]byte, 10); ; {
+		n, err := p.Read(block)
+		if got = append(got, block[:n]...); err != nil {
+			break
+		}
+		if n == 0 {
+			t.Error("a read of nothing")
+		}
+	}
+	if string(got) != "abcabcabc" {
+		t.Errorf("%q", got)
+	}
+}

@@ -171,7 +171,10 @@ func (s *Store) storeAll(ctx context.Context, stream io.Reader, l *lacks) (err e
 	if err != nil {
 		return err
 	}
-	if n, err := stream.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+	switch _, err := io.ReadFull(stream, make([]byte, 1)); {
+	case err == nil:
+		return errors.New("the stream of files is longer than the files")
+	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("the stream of files does not end where it should: %w", err)
 	}
 	return nil
