@@ -12,7 +12,8 @@ type line struct {
 	name   string
 	goal   float64                                    // the largest ratio that is wanted
 	over   bool                                       // goal is seconds, by which plx may exceed the peer
-	before func(ctx context.Context, round int) error // is not timed; nil: nothing
+	has    func(ctx context.Context) error            // is not timed; runs once in a round, before all ways; nil: nothing
+	before func(ctx context.Context, round int) error // is not timed; runs before each way; nil: nothing
 	plx    way
 	beyond way // what plx does too, and is not counted; without run: nothing
 	peer   way
@@ -39,6 +40,11 @@ func (s Sample) more() float64 { return s.Plx - s.Beyond - s.Peer }
 
 // sample times the ways, in an order that the round chooses.
 func (l line) sample(ctx context.Context, round int) (s Sample, err error) {
+	if l.has != nil {
+		if err := l.has(ctx); err != nil {
+			return s, err
+		}
+	}
 	ways := []way{l.peer, l.beyond, l.plx}
 	into := []*float64{&s.Peer, &s.Beyond, &s.Plx}
 	for i := range ways {
