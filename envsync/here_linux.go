@@ -111,16 +111,26 @@ func isSum(s string) bool {
 	return err == nil && len(sum) == sha256.Size
 }
 
-// Settle makes a file the blob of a sum, which it has, as settle of blobs.sh does.
+// Settle makes a file the blob of a sum, which it has, as settle of blobs.sh does. Of two that
+// settle one file at once the second finds the blob in its place.
 func Settle(file, sum string, size int64) error {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return err
 	}
+	blob := filepath.Join(home, BlobPath(sum))
+	err = settleAt(home, file, blob, sum, size)
+	if errors.Is(err, os.ErrNotExist) && readMarks(home).right(blob, sum, size) == nil {
+		return nil
+	}
+	return err
+}
+
+func settleAt(home, file, blob, sum string, size int64) error {
 	if err := makeDurable(file); err != nil {
 		return err
 	}
-	marks, blob := readMarks(home), filepath.Join(home, BlobPath(sum))
+	marks := readMarks(home)
 	if marks.right(blob, sum, size) == nil { // it may be running, and stays
 		return os.Remove(file)
 	}

@@ -1,6 +1,7 @@
 package envsync
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -164,6 +165,9 @@ func TestSettleAgreesWithTheScript(t *testing.T) {
 	other, _ := programBlob(t, 1000)
 	m.sync(t, other)
 	b, content := programBlob(t, 50_000)
+	if err := Settle(filepath.Join(m.home, ".plx/new"), b.Sum, b.Size); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without file and blob: %v", err)
+	}
 	for range 2 { // the second time the blob is there, and stays
 		file := filepath.Join(m.home, ".plx/new")
 		if err := os.WriteFile(file, content, 0o600); err != nil {
@@ -177,6 +181,9 @@ func TestSettleAgreesWithTheScript(t *testing.T) {
 		}
 		if _, err := os.Stat(file); !os.IsNotExist(err) {
 			t.Errorf("left over: %v", err)
+		}
+		if err := Settle(file, b.Sum, b.Size); err != nil { // another launch has settled it just now
+			t.Errorf("after another launch: %v", err)
 		}
 	}
 }
