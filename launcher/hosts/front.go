@@ -107,10 +107,10 @@ func (h *Host) Locks() (lines string, known bool) {
 	return *h.locks, true
 }
 
-// close ends the agent. A nil front is none.
+// close ends the agent, and waits for that. A nil front is none.
 func (f *front) close() {
 	if f != nil {
-		f.stream.Close()
+		_ = f.stream.Finish() // nothing was asked of it
 	}
 }
 

@@ -20,6 +20,7 @@ type fronted struct {
 	gpus  bool         // the agent ends without an answer on GPUs otherwise
 	open  atomic.Int64 // agents that wait
 	specs atomic.Int64 // jobs that agents were given
+	cut   atomic.Int64 // agents whose session was closed before they ended
 }
 
 const factsHere = "os=Linux\narch=x86_64\nhome=/home/ann\nuser=ann\nuid=1000\nconnection=10.0.0.9 50512 10.0.0.1 22\nhostname=h1\nboot=b\nfsid=0123456789abcdef0123456789abcdef\n"
@@ -36,6 +37,7 @@ func (f *fronted) Run(ctx context.Context, command string, stdin io.Reader, stdo
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
+		f.cut.Add(1)
 		return context.Cause(ctx)
 	}
 }
@@ -116,7 +118,7 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 }
 
 // An agent that waits ends when the host allows no more sessions, and another agent's job is not
-// its own. It does not end for a script.
+// its own. It does not end for a script. Who ends it waits until it has ended.
 func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	for name, use := range map[string]func(*Host){
@@ -135,6 +137,9 @@ func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 		use(h)
 		if n := f.open.Load(); n != 0 || h.take(envsync.BlobPath(agentBlob.Sum)) != nil {
 			t.Errorf("%s: %d agents wait", name, n)
+		}
+		if n := f.cut.Swap(0); n != 0 {
+			t.Errorf("%s: nobody has waited for the end of %d agents", name, n)
 		}
 	}
 }

@@ -298,7 +298,7 @@ func (h *Host) offer(ctx context.Context, agent envsync.Blob, o protocol.Offer) 
 		s.Close()
 		return envsync.Offer{}, cmp.Or(context.Cause(ctx), err)
 	}
-	return envsync.Offer{Host: o.Addr, Port: strconv.Itoa(port), Token: o.Token, Close: func() { s.Close() }}, nil
+	return envsync.Offer{Host: o.Addr, Port: strconv.Itoa(port), Token: o.Token, Close: func() { _ = s.Finish() }}, nil
 }
 
 // Survey connects to every host, and writes its Facts and Report. Likely are the blobs that
