@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -254,4 +255,40 @@ func TestSecondLaunchTakesOneSession(t *testing.T) {
 			t.Errorf("%s: %v sessions", c.line, sessions)
 		}
 	}
+}
+
+// What hosts have already takes no session but that of the job. What they have lost is sent
+// again.
+func TestUnchangedFilesTakeNoSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 1})
+	b.dir = t.TempDir()
+	put(t, filepath.Join(b.dir, "a"), "first", 0o644)
+	put(t, filepath.Join(b.dir, "pkg", "b"), "second", 0o644)
+	onHost := func(line string) string {
+		out, err := b.Hosts[0].Command(t.Context(), "sh", "-c", line).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		return string(out)
+	}
+	b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu"), "true") // sends plx
+	onHost(`echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`)           // which the login shell of each session reads
+	for _, flag := range [][]string{{"--workdir", "."}, {"--copy", "pkg"}} {
+		var sessions []int
+		for _, lost := range []bool{false, false, true, false} {
+			if lost {
+				onHost(`rm -r $HOME/.plx/files/[0-9a-f]*`)
+			}
+			args := append(append([]string{"launch", "--hosts", b.ResourceFile("h1: cpu")}, flag...), "sh", "-c", "cat pkg/b; echo changed >pkg/b")
+			if res := b.want(0, args...); !strings.Contains(res.stdout, "second") {
+				t.Errorf("%v: the job printed %q", flag, res.stdout)
+			}
+			sessions = append(sessions, strings.Count(onHost(`cat $HOME/sessions; : >$HOME/sessions`), "x"))
+		}
+		if sessions[0] < 2 || sessions[1] != 1 || sessions[2] < 2 || sessions[3] != 1 {
+			t.Errorf("%v: %v sessions", flag, sessions)
+		}
+	}
+	b.hostsGone(0)
 }

@@ -143,10 +143,15 @@ func limit(cancel context.CancelCauseFunc, size int64, what string) (stop func()
 	return time.AfterFunc(d, func() { cancel(late) }).Stop
 }
 
+// AnswerLimit is how long a host may take to look for size bytes, which it may have to hash.
+func AnswerLimit(size int64) time.Duration {
+	return answerTime + time.Duration(size/slowest)*time.Second
+}
+
 // bound returns how long a host may take for what concerns size bytes, and the error of
 // one that takes longer.
 func bound(size int64, what string) (time.Duration, error) {
-	d := answerTime + time.Duration(size/slowest)*time.Second
+	d := AnswerLimit(size)
 	return d, fmt.Errorf("it has not %s within %s: is its file system stuck?", what, d)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/sockets"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // receive is "agent receive [JOB FOLDER [--source=NAME]]": it stores the files of
@@ -51,12 +52,36 @@ func receive(ctx context.Context, args []string, std streams) error {
 	if len(args) > 3 || len(args) == 3 && !given {
 		return usage("want --source=NAME after the folder")
 	}
-	return files.Serve(ctx, std.in, std.out, sockets.Relay{}, func(id tree.Sum) error {
-		if err := f.Build(ctx, id, source); err != nil {
-			return errors.Join(fmt.Errorf("make the working directory: %w", err), f.Discard())
+	return files.Serve(ctx, std.in, std.out, sockets.Relay{}, func(id tree.Sum) error { return makeWorkdir(ctx, f, id, source) })
+}
+
+func makeWorkdir(ctx context.Context, f jobfolder.Folder, id tree.Sum, source string) error {
+	if err := f.Build(ctx, id, source); err != nil {
+		return errors.Join(fmt.Errorf("make the working directory: %w", err), f.Discard())
+	}
+	return nil
+}
+
+var errLacks = errors.New("this host lacks files of it")
+
+// furnish does what "agent receive" does with a folder whose files are all here.
+func furnish(ctx context.Context, of protocol.Furnish) error {
+	id, err := tree.ParseSum(of.Manifest)
+	if err != nil {
+		return err
+	}
+	if of.Job != "" {
+		f, err := jobfolder.Of(of.Job, of.Folder)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		return makeWorkdir(ctx, f, id, of.Source) // looks for each file
+	}
+	files, err := jobfolder.Files()
+	if err == nil && !files.Holds(id) {
+		err = errLacks
+	}
+	return err
 }
 
 func receiveProgram(ctx context.Context, std streams) error {

@@ -29,7 +29,7 @@ import (
 
 // start is "agent start": it reads a Spec from its standard input, starts the agent
 // and relays between it and the standard streams. Before the Spec it may be asked for a survey
-// of the host; a launcher that then needs no agent closes the stream.
+// of the host, and then whether it has files; a launcher that needs no agent closes the stream.
 func start(ctx context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("start takes no arguments")
@@ -43,7 +43,14 @@ func start(ctx context.Context, args []string, std streams) error {
 		if err := survey(ctx, launcher, *first.Survey); err != nil {
 			return err
 		}
-		if first, err = launcher.Receive(); err == io.EOF {
+		first, err = launcher.Receive()
+		for err == nil && first.Furnish != nil {
+			done := protocol.Furnished{Done: furnish(ctx, *first.Furnish) == nil}
+			if err = launcher.Send(protocol.Message{Furnished: &done}); err == nil {
+				first, err = launcher.Receive()
+			}
+		}
+		if err == io.EOF {
 			return nil
 		}
 	}

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // Sending is how files are sent to hosts. The zero value is useful.
@@ -42,11 +44,35 @@ func (s Sending) options(name string) tree.SendOptions {
 	return o
 }
 
+// lacking asks the agents that wait for the job on hosts, all at once, for a folder. It returns
+// the hosts to which the folder is to be sent: those without such an agent too.
+func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want func(*hosts.AgentHost) protocol.Furnish) []*hosts.AgentHost {
+	_, size := f.Files()
+	id, limit := f.ID().String(), tree.AnswerLimit(size)
+	done := make([]bool, len(to))
+	var asked sync.WaitGroup
+	for i, a := range to {
+		asked.Go(func() {
+			w := want(a)
+			w.Manifest = id
+			done[i] = a.Furnish(ctx, w, limit)
+		})
+	}
+	asked.Wait()
+	var left []*hosts.AgentHost
+	for i, a := range to {
+		if !done[i] {
+			left = append(left, a)
+		}
+	}
+	return left
+}
+
 // SendFolder brings the contents of a folder to hosts that have the agent's binary. name is
 // that of the folder for the display.
 func SendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name string, how Sending) error {
 	var targets []tree.Target
-	for _, a := range to {
+	for _, a := range lacking(ctx, to, f, func(*hosts.AgentHost) protocol.Furnish { return protocol.Furnish{} }) {
 		targets = append(targets, target(receiver{a}, tree.Receive))
 	}
 	return tree.Send(ctx, targets, f, how.options(name))
@@ -90,7 +116,9 @@ const discardTime = 10 * time.Second
 // source is as in Spec.Source.
 func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, source string, how Sending) error {
 	var targets []tree.Target
-	for _, a := range to {
+	for _, a := range lacking(ctx, to, f, func(a *hosts.AgentHost) protocol.Furnish {
+		return protocol.Furnish{Job: a.Job, Folder: a.Folder, Source: source}
+	}) {
 		command := tree.Receive + a.JobArgs()
 		if source != "" {
 			command += " --source=" + source

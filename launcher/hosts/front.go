@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -17,7 +18,8 @@ import (
 type front struct {
 	stream *Stream
 	conn   *protocol.Conn
-	binary string // of the agent
+	binary string     // of the agent
+	asking sync.Mutex // held from a question to its answer
 }
 
 // errFront says that an agent did not answer as one does. The scripts tell what is wrong.
@@ -105,6 +107,33 @@ func (h *Host) Locks() (lines string, known bool) {
 		return "", false
 	}
 	return *h.locks, true
+}
+
+// Furnish asks the host's agent that waits for the job whether the host has all files of a
+// folder, and to make the job's working directory of it if there is a source. It reports false
+// if no agent waits, or if it has not done so within the limit: then the files are to be sent.
+func (a *AgentHost) Furnish(ctx context.Context, want protocol.Furnish, limit time.Duration) bool {
+	f := a.front.Load()
+	if f == nil || f.binary != a.Binary {
+		return false
+	}
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { f.stream.Close() })
+	err := f.conn.Send(protocol.Message{Furnish: &want})
+	var answer protocol.Message
+	if err == nil {
+		answer, err = f.conn.Receive()
+	}
+	if stop() && err == nil && answer.Furnished != nil {
+		return answer.Furnished.Done
+	}
+	if a.front.CompareAndSwap(f, nil) {
+		f.stream.Close()
+	}
+	return false
 }
 
 // close ends the agent, and waits for that. A nil front is none.

@@ -6,9 +6,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 )
@@ -66,7 +68,16 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 		if err := conn.Send(protocol.Message{GPUs: &protocol.GPUs{Mark: "m", Text: "\nm begin cpus\n12\n"}}); err != nil {
 			return err
 		}
-		if asked, err = conn.Receive(); err != nil {
+		asked, err = conn.Receive()
+		for ; err == nil && asked.Furnish != nil; asked, err = conn.Receive() {
+			if asked.Furnish.Manifest == "stuck" {
+				continue
+			}
+			if err := conn.Send(protocol.Message{Furnished: &protocol.Furnished{Done: asked.Furnish.Manifest == "here"}}); err != nil {
+				return err
+			}
+		}
+		if err != nil {
 			return nil
 		}
 	}
@@ -141,6 +152,33 @@ func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 		if n := f.cut.Swap(0); n != 0 {
 			t.Errorf("%s: nobody has waited for the end of %d agents", name, n)
 		}
+	}
+}
+
+// An agent that waits tells which files are there, and starts the job afterwards. One that does
+// not answer is given up.
+func TestAnAgentThatWaitsTellsOfFiles(t *testing.T) {
+	f := &fronted{facts: factsHere, gpus: true}
+	h := f.host(t)
+	a, b := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}, &AgentHost{Host: h, Binary: envsync.BlobPath(otherBlob.Sum)}
+	here, gone, stuck := protocol.Furnish{Manifest: "here"}, protocol.Furnish{Manifest: "gone"}, protocol.Furnish{Manifest: "stuck"}
+	if a.Furnish(t.Context(), here, patience.Limit) {
+		t.Error("nobody waits")
+	}
+	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil {
+		t.Fatal(err)
+	}
+	if !a.Furnish(t.Context(), here, patience.Limit) || a.Furnish(t.Context(), gone, patience.Limit) || !a.Furnish(t.Context(), here, patience.Limit) || b.Furnish(t.Context(), here, patience.Limit) {
+		t.Error("wrong answers")
+	}
+	if _, err := a.Start(t.Context(), protocol.Spec{}); err != nil || f.specs.Load() != 1 {
+		t.Errorf("%d jobs, %v", f.specs.Load(), err)
+	}
+	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil {
+		t.Fatal(err)
+	}
+	if a.Furnish(t.Context(), stuck, 10*time.Millisecond) || h.front.Load() != nil || f.open.Load() != 0 {
+		t.Errorf("it is not given up: %d agents wait", f.open.Load())
 	}
 }
 

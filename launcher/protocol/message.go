@@ -11,6 +11,8 @@ import (
 type Message struct {
 	// To "plx agent start", before the Spec of a job. The answers are two: a Surveyed and GPUs.
 	Survey *Survey `json:"survey,omitempty"`
+	// To the same, between the two, any number of times. The answer is Furnished.
+	Furnish *Furnish `json:"furnish,omitempty"`
 
 	// From the driver; Attach and Stop from a visitor too.
 	Spec    *Spec    `json:"spec,omitempty"`
@@ -36,6 +38,8 @@ type Message struct {
 	// From the agent.
 	Surveyed *Surveyed `json:"surveyed,omitempty"`
 	GPUs     *GPUs     `json:"gpus,omitempty"`
+
+	Furnished *Furnished `json:"furnished,omitempty"`
 
 	State    *State    `json:"state,omitempty"`
 	Renewed  *Renew    `json:"renewed,omitempty"`
@@ -74,6 +78,21 @@ type GPUs struct {
 	Mark  string        `json:"mark"`
 	Text  string        `json:"text"`
 	Limit time.Duration `json:"limit"`
+}
+
+// Furnish asks for a folder of which the host may have all files, since an earlier job had them.
+type Furnish struct {
+	Manifest string `json:"manifest"` // content hash
+	// Job is the job whose working directory is made of it, Folder its folder on the host, and
+	// Source as in Spec; all are empty if there is none to make.
+	Job    string `json:"job,omitempty"`
+	Folder string `json:"folder,omitempty"`
+	Source string `json:"source,omitempty"`
+}
+
+// Furnished answers Furnish.
+type Furnished struct {
+	Done bool `json:"done"` // false: the files must be sent, or something is wrong that sending them tells
 }
 
 // EarlyLogs is how many bytes of logs "agent start" sends at most, if its Spec asks for them.

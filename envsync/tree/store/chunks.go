@@ -49,6 +49,12 @@ func (l *lacks) travels() bool {
 	return slices.ContainsFunc(l.pieces, func(b byte) bool { return b != 0 })
 }
 
+// Holds reports whether the store has the manifest of a name, and all its contents.
+func (s *Store) Holds(id tree.Sum) bool {
+	m, err := s.Manifest(id)
+	return err == nil && len(s.missing(m)) == 0
+}
+
 // lacking returns what the store lacks of a manifest.
 func (s *Store) lacking(m tree.Manifest) *lacks {
 	l := &lacks{pieces: tree.NewSet(m), files: s.missing(m), here: map[tree.ChunkSum]place{}}

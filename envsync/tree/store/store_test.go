@@ -362,3 +362,28 @@ func TestFromHostToHost(t *testing.T) {
 		t.Errorf("no manifest: %v", err)
 	}
 }
+
+// A store holds a folder if it has its list and all contents, as they were.
+func TestHolds(t *testing.T) {
+	dir, h := project(t), newHost(t)
+	f, err := tree.Scan(t.Context(), dir, tree.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Holds(f.ID()) {
+		t.Error("an empty store holds it")
+	}
+	if err := tree.Send(t.Context(), []tree.Target{{Name: "h1", Host: h}}, f, tree.SendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if !h.Holds(f.ID()) || h.Holds(tree.Sum{1}) {
+		t.Error("after it was sent")
+	}
+	content := h.Path(f.Contents()[0].Sum)
+	if err := os.WriteFile(content, []byte("another one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if h.Holds(f.ID()) {
+		t.Error("with a content that has changed")
+	}
+}

@@ -32,6 +32,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
@@ -47,11 +48,13 @@ import (
 type place struct {
 	name    string // as in protocol.HostOutput
 	dir     string
-	own     bool                  // the folder is a part of the job's, and removed with it
-	outputs []protocol.Output     // name files
-	sent    map[string]tree.Entry // files that --workdir has sent, by name; nil: none
-	made    bool                  // files that outputs do not name are looked for too
-	begun   int64                 // when the first task began to run here, by the file system's clock; 0: not known
+	own     bool              // the folder is a part of the job's, and removed with it
+	outputs []protocol.Output // name files
+	// sent returns the files that --workdir has sent, by name; nil: none. Only what may have
+	// changed asks for them: of most jobs that is nothing, and the list can be long.
+	sent  func() (map[string]tree.Entry, error)
+	made  bool  // files that outputs do not name are looked for too
+	begun int64 // when the first task began to run here, by the file system's clock; 0: not known
 }
 
 // places returns the folders in which the job has run on this host, and what is wanted of
@@ -92,9 +95,7 @@ func places(f jobfolder.Folder, want protocol.Wanted) ([]place, error) {
 		p := place{name: name, dir: dir, own: strings.HasPrefix(dir, string(f)+string(filepath.Separator)), outputs: relative, begun: begun[dir]}
 		p.made = p.own && want.Made
 		if p.own && dir == f.Work() {
-			if p.sent, err = f.Sent(s.Workdir); err != nil {
-				return nil, err
-			}
+			p.sent = sync.OnceValues(func() (map[string]tree.Entry, error) { return f.Sent(s.Workdir) })
 		}
 		all = append(all, p)
 	}
@@ -155,8 +156,8 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 			return nil
 		}
 		o := p.look(root, name)
-		if p.unchanged(root, o, e) {
-			return nil
+		if same, err := p.unchanged(root, o, e); same || err != nil {
+			return err
 		}
 		return visit(root, o)
 	})
@@ -183,16 +184,20 @@ func (p place) isNew(e fs.DirEntry) bool {
 
 // unchanged reports whether a file is as --workdir has sent it, so that the job has not
 // made it.
-func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry) bool {
-	e, sent := p.sent[o.Name]
-	if !sent || o.Damage != "" || o.Size != e.Size {
-		return false
+func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry) (bool, error) {
+	if p.sent == nil || o.Damage != "" {
+		return false, nil
+	}
+	sent, err := p.sent()
+	e, isSent := sent[o.Name]
+	if err != nil || !isSent || o.Size != e.Size {
+		return false, err
 	}
 	if file.Type().IsRegular() && !p.isNew(file) {
-		return true
+		return true, nil
 	}
 	_, sum, err := read(root, o.Name)
-	return err == nil && sum == e.Sum.String()
+	return err == nil && sum == e.Sum.String(), nil
 }
 
 func (p place) damaged(name, why string) protocol.HostOutput {

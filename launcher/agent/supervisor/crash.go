@@ -47,6 +47,10 @@ func (c *crash) read(p []byte) {
 		if i < 0 {
 			end = len(p)
 		}
+		if i >= 0 && len(c.line) == 0 && !c.heeds(p[:i]) {
+			p = p[i+1:]
+			continue
+		}
 		if room := maxCause - len(c.line); room > 0 {
 			c.line = append(c.line, p[:min(end, room)]...)
 		}
@@ -58,9 +62,14 @@ func (c *crash) read(p []byte) {
 	}
 }
 
-// take takes the line that was read. Few lines get past the first test.
+// heeds reports whether a line may matter. Few do.
+func (c *crash) heeds(line []byte) bool {
+	return len(line) > 0 && (c.cause != "" || line[0] == 'p' || line[0] == 'f' || line[0] == 'S')
+}
+
+// take takes the line that was read.
 func (c *crash) take() {
-	if len(c.line) == 0 || c.cause == "" && c.line[0] != 'p' && c.line[0] != 'f' && c.line[0] != 'S' {
+	if !c.heeds(c.line) {
 		return
 	}
 	switch line := strings.TrimRight(string(c.line), "\r"); {

@@ -76,10 +76,9 @@ func (o *output) remember(p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen.read(p)
-	o.tail = append(o.tail, p...)
-	if extra := len(o.tail) - tailSize; extra > 0 {
-		o.tail = append(o.tail[:0], o.tail[extra:]...)
-	}
+	p = p[max(0, len(p)-tailSize):]
+	extra := max(0, len(o.tail)+len(p)-tailSize)
+	o.tail = append(append(o.tail[:0], o.tail[extra:]...), p...)
 }
 
 // crashed returns why the Go runtime has ended the program, in one line; "": it has not.
