@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -68,7 +69,7 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok { // the login's is gone: it is the user's
 		c.LogLevel = level
 	}
-	env = Without(env, contractNames...) // a server would take the user's rank for its own
+	env = Without(env, contractNames()...) // a server would take the user's rank for its own
 	path, ok := Lookup(env, "PATH")
 	if !ok {
 		path = defaultPath
@@ -115,7 +116,7 @@ func Plain(login []string, user []protocol.Raw, path, cwd string) []string {
 
 // contractNames are the beginnings, up to "=", of all variables of the contract. A server
 // lacks some of them, and must not take the login's for its own.
-var contractNames = func() []string {
+var contractNames = sync.OnceValue(func() []string {
 	var names []string
 	full := cluster.Contract{Task: cluster.Chief, ListenFD: ListenFD, ControlFD: ControlFD, FirstWorldSize: 1,
 		Foreign: cluster.Foreign{ErrorFile: "set"}}
@@ -124,7 +125,7 @@ var contractNames = func() []string {
 		names = append(names, name+"=")
 	}
 	return names
-}()
+})
 
 // Without returns env without the variables that begin with one of the prefixes.
 func Without(env []string, prefixes ...string) []string {

@@ -186,7 +186,7 @@ func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
 }
 
 // isOurs reports whether plx sets a variable for each task itself.
-func isOurs(name string) bool { return slices.Contains(contractNames, name+"=") }
+func isOurs(name string) bool { return slices.Contains(contractNames(), name+"=") }
 
 // ResolveAfter is Resolve after --setup has run on the host: it returns the environment and
 // the working folder too, and the command has what --setup has changed of them and of limits.
