@@ -1,8 +1,8 @@
 // Package agent is "plx agent": what runs on a host.
 //
 // The launcher runs the plx binary as "plx agent start" over SSH. That process
-// makes the job's folder and starts the agent. From then on it relays between its
-// standard streams and the agent's local socket:
+// makes the job's folder and starts the agent. Before that it may be asked what the host is
+// and has. From then on it relays between its standard streams and the agent's local socket:
 //
 //	plx agent start          speaks package protocol; ends with its connection
 //	plx agent watchdog       a session of its own; outlives the connection
