@@ -171,7 +171,11 @@ func TestAnAgentThatWaitsTellsOfFiles(t *testing.T) {
 	if !a.Furnish(t.Context(), here, patience.Limit) || a.Furnish(t.Context(), gone, patience.Limit) || !a.Furnish(t.Context(), here, patience.Limit) || b.Furnish(t.Context(), here, patience.Limit) {
 		t.Error("wrong answers")
 	}
-	if _, err := a.Start(t.Context(), protocol.Spec{}); err != nil || f.specs.Load() != 1 {
+	conn, err := a.Start(t.Context(), protocol.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Receive(); err != io.EOF || f.specs.Load() != 1 {
 		t.Errorf("%d jobs, %v", f.specs.Load(), err)
 	}
 	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil {
