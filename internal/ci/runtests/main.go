@@ -20,6 +20,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 3 && os.Args[1] == enterArg {
+		fmt.Fprintln(os.Stderr, "runtests:", enter(os.Args[2], os.Args[3:]))
+		os.Exit(1)
+	}
 	os.Exit(run(os.Args[1:], os.Getenv("CI") == "true"))
 }
 
@@ -37,8 +41,16 @@ func run(args []string, strict bool) int {
 	} else {
 		fmt.Println("skipped: the race detector, which needs a C compiler")
 	}
-	r := runner{test: func(args ...string) (outcome, error) { return test(append(flags, args...)) }}
+	m := newMeter()
+	defer m.remove()
+	flags = append(flags, m.flags()...)
+	spent := newCosts(m.of)
+	r := runner{test: func(args ...string) (outcome, error) { return test(append(flags, args...), spent) }}
 	err := r.run(args)
+	spent.print(os.Stdout)
+	if failed := spent.write("build/test-costs.tsv"); failed != nil {
+		fmt.Fprintln(os.Stderr, "runtests:", failed)
+	}
 	for _, s := range r.skipped {
 		fmt.Println("skipped:", s)
 	}
@@ -110,7 +122,7 @@ func (o outcome) final() string {
 }
 
 // test runs go and passes its report on.
-func test(args []string) (outcome, error) {
+func test(args []string, spent *costs) (outcome, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Env = environ()
 	cmd.Stderr = os.Stderr
@@ -121,7 +133,7 @@ func test(args []string) (outcome, error) {
 	if err := cmd.Start(); err != nil {
 		return outcome{}, err
 	}
-	o, err := report(events, os.Stdout)
+	o, err := report(events, os.Stdout, spent)
 	return o, errors.Join(err, cmd.Wait())
 }
 

@@ -8,10 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // event is one line of go test -json, see go doc test2json and go help buildjson.
 type event struct {
+	Time        time.Time
 	Action      string
 	Package     string
 	ImportPath  string // of a build event
@@ -77,6 +79,7 @@ func finality(test, printed string) string {
 // reader puts the report of go test together.
 type reader struct {
 	outcome
+	costs   *costs
 	out     io.Writer
 	printed map[string]*strings.Builder // by package and test, until the end of the package
 	failing map[string]bool             // package and top-level test
@@ -84,8 +87,8 @@ type reader struct {
 
 // report reads the events of go test and writes what go test would write
 // without -json: the output of tests that failed, and of packages.
-func report(events io.Reader, out io.Writer) (outcome, error) {
-	r := reader{out: out, printed: map[string]*strings.Builder{}, failing: map[string]bool{}}
+func report(events io.Reader, out io.Writer, costs *costs) (outcome, error) {
+	r := reader{costs: costs, out: out, printed: map[string]*strings.Builder{}, failing: map[string]bool{}}
 	for stream := json.NewDecoder(events); ; {
 		var e event
 		if err := stream.Decode(&e); errors.Is(err, io.EOF) {
@@ -94,6 +97,7 @@ func report(events io.Reader, out io.Writer) (outcome, error) {
 			return r.outcome, fmt.Errorf("read the report of go test: %w", err)
 		}
 		r.take(e)
+		costs.take(e)
 	}
 	// Tests without an end were running when their program crashed.
 	for _, rest := range r.printed {

@@ -80,7 +80,7 @@ func runIn(t *testing.T, packages ...string) (string, outcome, error) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	events, runErr := cmd.Output()
 	var out strings.Builder
-	o, err := report(strings.NewReader(string(events)), &out)
+	o, err := report(strings.NewReader(string(events)), &out, newCosts(meter{}.of))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestRacesAreFinal(t *testing.T) {
 }
 
 func TestReportRefusesWhatIsNoReport(t *testing.T) {
-	if _, err := report(strings.NewReader("{\"Action\":\"start\"}\nnonsense"), &strings.Builder{}); err == nil {
+	if _, err := report(strings.NewReader("{\"Action\":\"start\"}\nnonsense"), &strings.Builder{}, newCosts(meter{}.of)); err == nil {
 		t.Error("nonsense is taken for a report")
 	}
 }

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A meter counts the processor time of each package's tests, with all processes that
+// they start, also on test hosts: the tests of a package run in a control group of
+// their own. Wall time misleads, since packages compete for the processors.
+type meter struct {
+	root string // the groups of this run; "" if nobody but root may make groups here
+}
+
+// newMeter makes a group for a run. Without root it measures nothing.
+func newMeter() meter {
+	for _, hierarchy := range []string{"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup"} {
+		root := filepath.Join(hierarchy, "plx-tests-"+strconv.Itoa(os.Getpid()))
+		if os.Mkdir(root, 0o755) != nil {
+			continue
+		}
+		if m := (meter{root}); m.works() {
+			return m
+		}
+		os.Remove(root) // it is empty
+	}
+	return meter{}
+}
+
+func (m meter) works() bool {
+	_, err := usage(m.root)
+	return err == nil
+}
+
+// flags make go test start each test program in its package's group.
+func (m meter) flags() []string {
+	self, err := os.Executable()
+	if m.root == "" || err != nil {
+		return nil
+	}
+	return []string{"-exec=" + self + " " + enterArg + " " + m.root}
+}
+
+// enterArg makes runtests a program that starts another in a group.
+const enterArg = "-enter"
+
+// enter moves this process into the group of the package whose folder it is in, and
+// becomes the test program.
+func enter(root string, program []string) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	group := groupOf(root, dir)
+	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return err
+	}
+	return syscall.Exec(program[0], program, os.Environ())
+}
+
+// groupOf is the group of a package, by its folder.
+func groupOf(root, dir string) string {
+	return filepath.Join(root, strings.ReplaceAll(strings.Trim(dir, "/"), "/", "-"))
+}
+
+// of is the processor time that a package of the module in the current folder has taken.
+func (m meter) of(pkg string) time.Duration {
+	dir, err := os.Getwd()
+	built, ok := debug.ReadBuildInfo()
+	if m.root == "" || err != nil || !ok {
+		return 0
+	}
+	took, _ := usage(groupOf(m.root, filepath.Join(dir, strings.TrimPrefix(pkg, built.Main.Path)))) // none: nothing has run yet
+	return took
+}
+
+// remove removes the groups. One in which a process is left stays.
+func (m meter) remove() {
+	if m.root == "" {
+		return
+	}
+	groups, _ := os.ReadDir(m.root) // what is not listed stays
+	for _, g := range groups {
+		if g.IsDir() {
+			os.Remove(filepath.Join(m.root, g.Name())) // it stays if a process is left
+		}
+	}
+	os.Remove(m.root) // likewise
+}
+
+// usage is the processor time of a group and those below it: cpuacct.usage in
+// nanoseconds, or usage_usec of cpu.stat in the unified hierarchy.
+func usage(group string) (time.Duration, error) {
+	if text, err := os.ReadFile(filepath.Join(group, "cpuacct.usage")); err == nil {
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		return time.Duration(n), err
+	}
+	text, err := os.ReadFile(filepath.Join(group, "cpu.stat"))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "usage_usec ")
+	digits, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return time.Duration(n) * time.Microsecond, err
+}
+
+// costs is what the packages and tests of a run have taken.
+type costs struct {
+	usage    func(pkg string) time.Duration // of a package's group until now
+	packages map[string]*cost
+}
+
+func newCosts(usage func(pkg string) time.Duration) *costs {
+	return &costs{usage, map[string]*cost{}}
+}
+
+// cost is what one package has taken.
+type cost struct {
+	begun   time.Time
+	wall    time.Duration
+	total   time.Duration
+	tests   map[string]time.Duration // top-level tests; "" is what no test was running for
+	running map[string]bool          // tests that are neither paused nor ended
+}
+
+// take attributes the time since the package's last event to the tests that ran since
+// then, in equal shares: of tests that run in parallel it knows no better.
+func (c *costs) take(e event) {
+	if c.packages[e.Package] == nil {
+		c.packages[e.Package] = &cost{begun: e.Time, tests: map[string]time.Duration{}, running: map[string]bool{}}
+	}
+	p := c.packages[e.Package]
+	if strings.Contains(e.Test, "/") || e.Action == "output" {
+		return
+	}
+	now := c.usage(e.Package)
+	spent := now - p.total
+	p.total = now
+	for test := range p.running {
+		p.tests[test] += spent / time.Duration(len(p.running))
+	}
+	if len(p.running) == 0 {
+		p.tests[""] += spent
+	}
+	switch {
+	case e.Test == "":
+		p.wall = e.Time.Sub(p.begun)
+	case e.Action == "run" || e.Action == "cont":
+		p.running[e.Test] = true
+	default: // pause, pass, fail, skip
+		delete(p.running, e.Test)
+	}
+}
+
+// print names the ten packages that took most.
+func (c *costs) print(out io.Writer) {
+	names := make([]string, 0, len(c.packages))
+	var all time.Duration
+	for name, p := range c.packages {
+		names = append(names, name)
+		all += p.total
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(c.packages[b].total, c.packages[a].total) })
+	fmt.Fprintf(out, "tests took %.0f processor seconds; the packages that took most:\n", all.Seconds())
+	for _, name := range names[:min(10, len(names))] {
+		fmt.Fprintf(out, "%7.1f s  %s (%.0f s to its end)\n", c.packages[name].total.Seconds(), name, c.packages[name].wall.Seconds())
+	}
+}
+
+// table is every test's cost, the dearest first: processor seconds, package, test.
+func (c *costs) table() string {
+	type row struct {
+		pkg, test string
+		took      time.Duration
+	}
+	var rows []row
+	for name, p := range c.packages {
+		for test, took := range p.tests {
+			rows = append(rows, row{name, test, took})
+		}
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.pkg+a.test, b.pkg+b.test))
+	})
+	var text strings.Builder
+	for _, r := range rows {
+		fmt.Fprintf(&text, "%.2f\t%s\t%s\n", r.took.Seconds(), r.pkg, cmp.Or(r.test, "-"))
+	}
+	return text.String()
+}
+
+func (c *costs) write(path string) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(c.table()), 0o644))
+}
