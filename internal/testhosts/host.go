@@ -194,7 +194,7 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.C
 	root := h.cluster.root
 	inside := append([]string{
 		"--mount", "--uts", "--ipc", "--net", "--pid", "--target", strconv.Itoa(pid),
-		"--wd=" + root, "--",
+		"--wdns=" + root, "--", // --wd is opened before the mounts of the host are entered
 		// nsenter must fork, and to end it would not end the program.
 		"setpriv", "--pdeathsig", "KILL", "--", name,
 	}, args...)
