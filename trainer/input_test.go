@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/nn/ops"
 	"gorgonia.org/gorgonia"
@@ -65,7 +66,10 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{"peer timeout", good, []Option{GlobalBatch(4), PeerTimeout(-1)}},
 	} {
 		tj := newTestJob(t, 2, 1)
-		_, err := tj.jobs[0].Parallelize(context.Background(), c.build, SGD(0.1), append([]Option{GlobalBatch(4)}, c.options...)...)
+		// The other tasks do not run: if the mistake goes unnoticed, this one waits for them.
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
+		_, err := tj.jobs[0].Parallelize(ctx, c.build, SGD(0.1), append([]Option{GlobalBatch(4)}, c.options...)...)
+		cancel()
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}
