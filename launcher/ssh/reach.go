@@ -3,6 +3,7 @@ package ssh
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -51,23 +52,34 @@ func startProxy(t sshconfig.Target) (net.Conn, error) {
 	return &proxy{conn, t.ProxyCommand}, nil
 }
 
-// Read returns at the end how the command ended. A command that ended with 0 has lost its
-// server: that may be for load.
+// Read returns at the end how the command ended.
 func (p *proxy) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
+	return n, p.reason(err)
+}
+
+// Write does too: a command that ends at once breaks the pipe before anything is read.
+func (p *proxy) Write(b []byte) (int, error) {
+	n, err := p.Conn.Write(b)
+	return n, p.reason(err)
+}
+
+// reason explains the end of the pipe: how the command ended. A command that ended with 0
+// has lost its server: that may be for load.
+func (p *proxy) reason(err error) error {
 	if err == nil {
-		return n, nil
+		return nil
 	}
 	end := p.End()
 	if end == nil {
-		return n, fmt.Errorf("ProxyCommand %q: %w", p.line, err)
+		return fmt.Errorf("ProxyCommand %q: %w", p.line, err)
 	}
 	text := fmt.Sprintf("ProxyCommand %q ended with %v", p.line, end)
 	if said := p.Said(); said != "" {
 		text += ": " + said
 	}
 	if end.Success() {
-		return n, fmt.Errorf("%s: %w", text, io.EOF)
+		return fmt.Errorf("%s: %w", text, io.EOF)
 	}
-	return n, fmt.Errorf("%s", text)
+	return errors.New(text)
 }

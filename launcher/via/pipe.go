@@ -42,6 +42,15 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write does too: the command may have ended before anything is read.
+func (p *pipe) Write(b []byte) (int, error) {
+	n, err := p.Conn.Write(b)
+	if err != nil {
+		err = p.reason(err, "")
+	}
+	return n, err
+}
+
 // String names the command in messages.
 func (p *pipe) String() string { return fmt.Sprintf("the command %q", p.line) }
 
