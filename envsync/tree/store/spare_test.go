@@ -82,6 +82,7 @@ func TestSpare(t *testing.T) {
 			return errors.Join(os.Remove(filepath.Join(dir, "pkg", "empty")), os.Mkdir(filepath.Join(dir, "new"), 0o755),
 				os.WriteFile(filepath.Join(dir, "new", "file"), []byte("new"), 0o600))
 		},
+		"a folder goes": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "pkg")) },
 		"a file becomes a folder": func(dir string) error {
 			at := filepath.Join(dir, "run.sh")
 			return errors.Join(os.Remove(at), os.Mkdir(at, 0o755), os.WriteFile(filepath.Join(at, "x"), []byte("x"), 0o644))
