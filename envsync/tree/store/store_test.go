@@ -203,6 +203,20 @@ func TestStoreIsSafe(t *testing.T) {
 	}
 }
 
+// A folder that exists is that of a job, and stays as the job has left it.
+func TestBuildLeavesAFolderThatExists(t *testing.T) {
+	f, h := scan(t, project(t)), newHost(t)
+	send(t, f, h)
+	dir := h.build(f)
+	write(t, filepath.Join(dir, "made"), "by the job")
+	before := scan(t, dir)
+	p := h.spare()
+	p.mustMake(t, f)
+	if err := h.Build(t.Context(), f.ID(), dir, Options{Spare: p}); err != nil || scan(t, dir).ID() != before.ID() {
+		t.Errorf("%v, or the folder has changed", err)
+	}
+}
+
 // A content that somebody changed in the store is found out and sent again.
 func TestDamagedStore(t *testing.T) {
 	f := scan(t, project(t))
@@ -346,10 +360,7 @@ func TestPrune(t *testing.T) {
 func TestPruneStops(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
-	prune := func(ctx context.Context) error {
-		removes := func(path string, _ int64) error { t.Errorf("%s is removed", path); return nil }
-		return Open(h.dir).Prune(ctx, []tree.Sum{f.ID()}, time.Now().Add(time.Hour), removes) // anew: no list is known
-	}
+	later := time.Now().Add(time.Hour)
 	list, err := os.ReadFile(h.Path(f.ID()))
 	if err == nil { // it can be decoded still
 		err = os.WriteFile(h.Path(f.ID()), bytes.ReplaceAll(list, []byte("train.py"), []byte("trail.py")), 0o600)
@@ -357,16 +368,17 @@ func TestPruneStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := prune(t.Context()); err == nil || !strings.Contains(err.Error(), "is damaged") {
+	anew := Open(h.dir) // which knows no list yet
+	if err := anew.Prune(t.Context(), []tree.Sum{f.ID()}, later, func(path string, _ int64) error { t.Errorf("%s is removed", path); return nil }); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("with a damaged list of files: %v", err)
 	}
-	if err := os.Remove(h.Path(f.ID())); err != nil { // now nothing is in use
-		t.Fatal(err)
-	}
+	h = newHost(t)
+	write(t, filepath.Join(h.incoming(), "a"), "") // two in one folder
+	write(t, filepath.Join(h.incoming(), "b"), "")
 	ends, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := prune(ends); !errors.Is(err, context.Canceled) {
-		t.Errorf("told to end: %v", err)
+	removed := 0
+	if err := h.Prune(ends, nil, later, func(string, int64) error { removed++; cancel(); return nil }); removed != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("told to end: %d files were removed, %v", removed, err)
 	}
 }
 
