@@ -62,6 +62,28 @@ func TestReportW5VanishingFiles(t *testing.T) {
 	})
 }
 
+// What vanishes after it was found is left out, whatever Scan does at that moment.
+func TestVanishesAfterItWasFound(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a": "1", "b": "1", "train.py": "x"})
+	vanishes := map[string]string{"a": "b", "train.py": "a"} // b is not looked at yet, a is not read yet
+	f, err := Scan(t.Context(), dir, Options{Leave: func(p string, _ fs.DirEntry) string {
+		if gone, found := vanishes[p]; found {
+			if err := os.Remove(filepath.Join(dir, gone)); err != nil {
+				t.Error(err)
+			}
+		}
+		return ""
+	}})
+	if err != nil || !slices.Equal(files(f.Manifest), []string{"train.py"}) {
+		t.Errorf("sent %+v, %v", f, err)
+	}
+	w := newWalk(t.Context(), dir, dir, Options{})
+	if err := w.enter("folder"); err != nil || len(w.refused) > 0 {
+		t.Errorf("a folder that has vanished: %v, refused %v", err, w.refused)
+	}
+}
+
 // Of a log that grows the beginning is sent.
 func TestReportW6GrowingLog(t *testing.T) {
 	dir := t.TempDir()
@@ -98,6 +120,30 @@ func (r *reader) Write(p []byte) (int, error) {
 	return len(p), os.WriteFile(r.file, bytes.Repeat([]byte{r.n}, 10+int(r.n)), 0o600) // the length tells at once
 }
 
+// grower appends to a file whenever it was read.
+type grower struct{ *os.File }
+
+func (g grower) Write(p []byte) (int, error) {
+	_, err := g.WriteString("more")
+	return len(p), err
+}
+
+// A file that grows whenever it is read has the bytes that were there first.
+func TestAlwaysGrowing(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"log": "0123456789"})
+	file := filepath.Join(dir, "log")
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	e, err := readFile(Entry{Path: "log"}, file, grower{f}, func(fs.FileInfo, content) { t.Error("its hash is kept") })
+	if err != nil || e.Size != 10 || e.Sum != sha256.Sum256([]byte("0123456789")) {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 // A file that is another one whenever it is read is told from one that grows.
 func TestAlwaysChanging(t *testing.T) {
 	dir := t.TempDir()
@@ -116,13 +162,13 @@ func TestAlwaysChanging(t *testing.T) {
 // A folder is read again after a file was not what it had been.
 func TestAgain(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"same": "1", "changed": "1", "gone": "1", "always": "1"})
+	write(t, dir, map[string]string{"same": "1", "changed": "1", "gone": "1", "always": "1", "swapped": "1"})
 	f := scan(t, dir)
-	write(t, dir, map[string]string{"changed": "22", "new": "1"})
+	write(t, dir, map[string]string{"changed": "22", "new": "1", "swapped": "2"})
 	if err := os.Remove(filepath.Join(dir, "gone")); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []string{"changed", "gone"} {
+	for _, p := range []string{"changed", "gone", "swapped"} {
 		e, _ := f.Find(p)
 		var changed *ChangedError
 		if err := f.pour(io.Discard, slices.Collect(e.Pieces())); !errors.As(err, &changed) || changed.Path != p {
@@ -133,12 +179,15 @@ func TestAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := files(again.Manifest), []string{"changed", "same"}; !slices.Equal(got, want) {
+	if got, want := files(again.Manifest), []string{"changed", "same", "swapped"}; !slices.Equal(got, want) {
 		t.Errorf("after a second look %q, want %q", got, want)
 	}
 	e, _ := again.Find("changed")
 	if err := again.pour(io.Discard, slices.Collect(e.Pieces())); err != nil || e.Size != 2 {
 		t.Errorf("size %d: %v", e.Size, err)
+	}
+	if e, _ := again.Find("swapped"); e.Sum != sha256.Sum256([]byte("2")) {
+		t.Error("a file that has changed and kept its size is taken for what it was")
 	}
 	if got := again.Notes(); len(got) != 1 || !strings.HasPrefix(got[0], "always stays here") {
 		t.Errorf("notes %q", got)

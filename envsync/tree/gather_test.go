@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -32,6 +33,19 @@ func TestGather(t *testing.T) {
 	}
 	if e, found := f.Find("data/link"); !found || e.Kind != Link || e.Target != "x" {
 		t.Errorf("the link in the folder is %+v", e)
+	}
+}
+
+// What a user names is sent however large it is. That it would be read tells that.
+func TestGatherTakesLargeFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "large")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, maxScanned+1)); err != nil {
+		t.Fatal(err)
+	}
+	ends, cancel := context.WithCancel(t.Context())
+	cancel() // before anything is read, which takes seconds
+	if _, err := Gather(ends, []string{file}, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that it was cancelled", err)
 	}
 }
 

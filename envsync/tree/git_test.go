@@ -37,15 +37,15 @@ func listed(t *testing.T, dir string) []string {
 func TestReportW1TrackedFilesAreSent(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
-	write(t, dir, map[string]string{".gitignore": "*.csv\nbuild/\n", "data/train.csv": "", "data/other.csv": "", "build/lib.py": "",
-		"build/lib.o": "", "build/deep/x": "", "train.py": "", "empty/": "", "build/empty/": "", "__pycache__/x.pyc": "", ":(top)x": ""})
+	write(t, dir, map[string]string{".gitignore": "*.csv\nbuild/\n:(top)y\n", "data/train.csv": "", "data/other.csv": "", "build/lib.py": "",
+		"build/lib.o": "", "build/deep/x": "", "train.py": "", "empty/": "", "build/empty/": "", "__pycache__/x.pyc": "", ":(top)x": "", ":(top)y": ""})
 	git(t, dir, "init", "-q")
 	git(t, dir, "add", "-f", "data/train.csv", "build/lib.py", "__pycache__/x.pyc")
 	f := scan(t, dir)
 	if got, want := files(f.Manifest), []string{".gitignore", ":(top)x", "build/lib.py", "data/train.csv", "train.py"}; !slices.Equal(got, want) {
 		t.Errorf("sent\n%q, want\n%q", got, want)
 	}
-	for p, want := range map[string]string{"data/other.csv": ".gitignore:1", "build/lib.o": ".gitignore:2", "build/deep/x": ".gitignore:2", "build/lib.py": "", "data/train.csv": ""} {
+	for p, want := range map[string]string{"data/other.csv": ".gitignore:1", "build/lib.o": ".gitignore:2", "build/deep/x": ".gitignore:2", ":(top)y": ".gitignore:3", "build/lib.py": "", "data/train.csv": ""} {
 		if got := f.Excluded(p); got != want {
 			t.Errorf("Excluded(%q) = %q, want %q", p, got, want)
 		}
@@ -131,6 +131,7 @@ func TestGitVariables(t *testing.T) {
 	other, dir := t.TempDir(), t.TempDir()
 	git(t, other, "init", "-q")
 	git(t, dir, "init", "-q")
+	write(t, other, map[string]string{".git/info/exclude": "b\n"})
 	write(t, dir, map[string]string{".gitignore": "a\n", "a": "", "b": ""})
 	t.Setenv("GIT_DIR", filepath.Join(other, ".git"))
 	t.Setenv("GIT_INDEX_FILE", filepath.Join(other, "index"))
@@ -159,11 +160,11 @@ func TestIgnoredFolderIsNamed(t *testing.T) {
 func TestPlxignoreReadmits(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
-	write(t, dir, map[string]string{".gitignore": "data/\n*.log\n", "data/a": "", "data/x.log": "", "data/sub/b": "", "a.log": "", "data/c.log": "",
+	write(t, dir, map[string]string{".gitignore": "data/\n*.log\n", "data/a": "", "data/x.log": "", "data/sub/b": "", "data/sub/c": "", "a.log": "", "data/c.log": "",
 		".plxignore": "!data/\n!c.log\nb\n"})
 	git(t, dir, "init", "-q")
 	git(t, dir, "add", "-f", "data/a")
-	want := []string{".gitignore", ".plxignore", "data/a", "data/c.log"}
+	want := []string{".gitignore", ".plxignore", "data/a", "data/c.log", "data/sub/c"}
 	if got := files(scan(t, dir).Manifest); !slices.Equal(got, want) {
 		t.Errorf("sent\n%q, want\n%q", got, want)
 	}

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/plx-run/plx/internal/transporttest"
@@ -52,7 +54,7 @@ func (h *homes) fetchJob(dir string) error {
 func TestOutputs(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(map[string]string{"a.pt": "weights", "runs/x/y": "more", "runs/.z": "dots below are not at the top", "b.txt": "not named", ".c.pt": "dot"})
-	h.write(1, ".plx/jobs/j/h2/tasks/worker-0/a.pt", "others")
+	h.write(1, ".plx/jobs/j/h2/tasks/worker-0/a.pt", "heights") // as long as the other one
 	dir := t.TempDir()
 	if err := h.fetchJob(dir); err != nil {
 		t.Fatalf("%v; %s", err, h.said.String())
@@ -62,10 +64,10 @@ func TestOutputs(t *testing.T) {
 	if got := tree(t, dir); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, want[3])); err != nil || string(text) != "others" {
+	if text, err := os.ReadFile(filepath.Join(dir, want[3])); err != nil || string(text) != "heights" {
 		t.Errorf("%q, %v", text, err)
 	}
-	h.says(fmt.Sprintf("fetched 6 outputs of j into %s/outputs: 6 files, 46 B", dir)) // equal files travel once
+	h.says(fmt.Sprintf("fetched 6 outputs of j into %s/outputs: 6 files, 47 B", dir)) // equal files travel once
 	if err := h.fetchJob(dir); err != nil {
 		t.Errorf("again: %v", err)
 	}
@@ -79,6 +81,71 @@ func TestOutputs(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(mine); string(text) != "mine" {
 		t.Errorf("it was replaced by %q", text)
+	}
+	if err := errors.Join(os.Remove(mine), os.Symlink("elsewhere", mine)); err != nil { // a link of the user's, whose disk is away
+		t.Fatal(err)
+	}
+	err := h.fetchJob(dir)
+	if to, _ := os.Readlink(mine); err == nil || to != "elsewhere" {
+		t.Errorf("it was replaced: %q, %v", to, err)
+	}
+}
+
+// Files with the same bytes are one. A sum, a size and a place alone are not enough for that,
+// and what is damaged is not fetched.
+func TestBlobs(t *testing.T) {
+	all := blobs([][]protocol.HostOutput{{{Name: "a", Sum: "x", Size: 1}, {Name: "b", Damage: "a pipe"}}, {{Name: "a", Sum: "x", Size: 2}, {Name: "a", Sum: "y", Size: 1}}, {{Name: "c", Sum: "x", Size: 1}}})
+	if len(all) != 3 || len(all[0].spots) != 2 || all[0].spots[1].host != 2 || all[1].size != 2 || all[2].sum != "y" {
+		t.Errorf("%+v", all)
+	}
+}
+
+// A host is told of what has come, and of nothing else: plx prune may remove it there.
+func TestFailedOutputIsNotNoted(t *testing.T) {
+	h := newHomes(t, 1)
+	h.ran(map[string]string{"a.pt": "weights", "b.pt": "others"})
+	dir := t.TempDir()
+	mine := filepath.Join(dir, "outputs/h1/worker-0/a.pt")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(mine), 0o700), os.WriteFile(mine, []byte("mine"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.fetchJob(dir); err == nil {
+		t.Error("a file that is not there was fetched")
+	}
+	text, err := os.ReadFile(filepath.Join(h.dirs[0], ".plx/jobs/j/h1/fetched.json"))
+	if err != nil || !strings.Contains(string(text), "b.pt") || strings.Contains(string(text), "a.pt") {
+		t.Errorf("the host has noted %s, %v", text, err)
+	}
+}
+
+// A full disk of this machine is told from one of a host, and of all files it is one error.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("needs /dev/full: ", err)
+	}
+	defer full.Close()
+	err = receive(t.Context(), full, protocol.CheckpointFile{Size: 7}, func(_ context.Context, w io.Writer) error {
+		_, err := io.WriteString(w, "weights")
+		return fmt.Errorf("host h1: %w", err)
+	})
+	if !isFull(err) || isFull(syscall.ENOSPC) {
+		t.Errorf("%v is that of this machine: %v; that of a host is: %v", err, isFull(err), isFull(syscall.ENOSPC))
+	}
+	f := &fetcher{from: Request{Dir: "saved", Hosts: []*hosts.AgentHost{{Job: "j"}}}, taken: map[string]bool{"c/w": true}}
+	other := errors.New("another error")
+	err = f.joined([]blob{{size: 1 << 10}, {size: 2 << 10}, {size: 4 << 10}, {size: 8 << 10}}, []error{err, other, err, nil})
+	if !errors.As(err, new(errFull)) || err.Error() != "another error\nsaved: the disk of this machine is full: 7.0 KiB more to fetch" {
+		t.Errorf("%v", err)
+	}
+	if err := f.joined([]blob{{}, {}}, []error{other, nil}); err.Error() != other.Error() {
+		t.Errorf("%v", err)
+	}
+	file := func(name string, size int64) keptFile {
+		return keptFile{CheckpointFile: protocol.CheckpointFile{Name: name, Size: size}}
+	}
+	if size := f.missing([]checkpoint{{version: version{folder: "c"}, files: []keptFile{file("w", 1), file("p", 2)}}, {missing: "no host has it", files: []keptFile{file("w", 4)}}}); size != 2 {
+		t.Errorf("%d bytes are missing, want those of one file", size)
 	}
 }
 
@@ -224,6 +291,32 @@ func TestNamesThatALiarLists(t *testing.T) {
 	}
 }
 
+// Sizes and sums that no file has are refused, and a name that no file system takes.
+func TestFilesThatALiarLists(t *testing.T) {
+	sum := strings.Repeat("00", 32)
+	good := protocol.HostOutput{Place: "worker-0", Name: "a", Sum: sum}
+	if err := errors.Join(checkOutput(good), checkKept(protocol.HostCheckpoint{Folder: "a", Files: []protocol.CheckpointFile{{Name: "a"}}})); err != nil {
+		t.Fatal(err)
+	}
+	for _, lie := range []func(*protocol.HostOutput){
+		func(o *protocol.HostOutput) { o.Size = -1 },
+		func(o *protocol.HostOutput) { o.Sum = sum[2:] },
+		func(o *protocol.HostOutput) { o.Sum = "x" + sum[1:] },
+		func(o *protocol.HostOutput) { o.Name = strings.Repeat("a", protocol.MaxOutputName+1) },
+	} {
+		o := good
+		if lie(&o); checkOutput(o) == nil {
+			t.Errorf("output %+v is accepted", o)
+		}
+	}
+	if checkKept(protocol.HostCheckpoint{Folder: "a", Files: []protocol.CheckpointFile{{Name: "a", Size: -1}}}) == nil {
+		t.Error("a file of a checkpoint with less than no bytes is accepted")
+	}
+	if checkKept(protocol.HostCheckpoint{Folder: strings.Repeat("a", 1001)}) == nil {
+		t.Error("a long folder of a checkpoint is accepted")
+	}
+}
+
 // What a host lists can lead nowhere else on this machine.
 func FuzzListOfOutputs(f *testing.F) {
 	f.Add([]byte(`{"place":"worker-0","name":"a/b","sum":"` + strings.Repeat("00", 32) + `"}` + "\n"))
@@ -299,5 +392,8 @@ func TestNothing(t *testing.T) {
 	h.lose(1)
 	if err := h.fetchJob(t.TempDir()); err == nil || Nothing(err) {
 		t.Errorf("with a host out of reach: %v", err)
+	}
+	if err := Job(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})}); err == nil || Nothing(err) {
+		t.Errorf("checkpoints alone, with a host out of reach: %v", err)
 	}
 }

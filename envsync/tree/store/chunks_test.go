@@ -4,9 +4,11 @@ package store
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,33 @@ func TestOnlyChangedChunksTravel(t *testing.T) {
 		t.Errorf("the file of known chunks differs: %v", err)
 	}
 	h.noLeftovers()
+}
+
+// A file may have chunks of a content that are not side by side in it.
+func TestChunksWithAGap(t *testing.T) {
+	dir, h := t.TempDir(), newHost(t)
+	before := large(8, 2<<20)
+	write(t, filepath.Join(dir, "data"), string(before))
+	f := scan(t, dir)
+	send(t, f, h)
+	e, _ := f.Find("data")
+	var lengths []int64
+	for _, n := range e.Chunks.All() {
+		lengths = append(lengths, n)
+	}
+	const one = 20
+	after := slices.Concat(before[:lengths[0]], before[lengths[0]+lengths[1]:]) // without the second chunk
+	e.Chunks, e.Size, e.Sum = e.Chunks[:one]+e.Chunks[2*one:], int64(len(after)), sha256.Sum256(after)
+	l := h.lacking(tree.Manifest{Entries: []tree.Entry{e}})
+	if l.travels() || len(l.files) != 1 {
+		t.Fatalf("lacks %+v, want a file of chunks that are here", l)
+	}
+	if err := h.storeAll(t.Context(), strings.NewReader(""), l); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(h.Path(e.Sum)); err != nil || !bytes.Equal(text, after) {
+		t.Errorf("the content differs: %v", err)
+	}
 }
 
 // Contents with chunks may have vanished or be damaged, and so may their lists.

@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -64,5 +66,37 @@ func TestTidyLeavesFreshFiles(t *testing.T) {
 	h.tidy()
 	if _, err := os.Stat(fresh); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a launch left half written long ago is removed.
+func TestTidyRemovesAbandonedFiles(t *testing.T) {
+	h := newHost(t)
+	left := filepath.Join(h.incoming(), "left")
+	write(t, left, "cut off")
+	later(t, abandoned+time.Minute, func(*testing.T) { h.tidy() })
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there still: %v", err)
+	}
+}
+
+// A host that cannot use the files does not confirm that it has them.
+func TestServeFailsAsFinishDoes(t *testing.T) {
+	h, f := newHost(t), scan(t, project(t))
+	send(t, f, h)
+	var in, out bytes.Buffer
+	if err := f.Write(&in); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("no room")
+	if err := h.Serve(t.Context(), &in, &out, nil, func(tree.Sum) error { return failed }); !errors.Is(err, failed) || strings.Contains(out.String(), tree.Answer) {
+		t.Errorf("%v, answer %q", err, out.String())
+	}
+}
+
+// Bytes after the last file are no part of any.
+func TestStreamThatGoesOn(t *testing.T) {
+	if err := newHost(t).storeAll(t.Context(), strings.NewReader("x"), &lacks{}); err == nil || !strings.Contains(err.Error(), "longer than the files") {
+		t.Errorf("%v, want that the stream is too long", err)
 	}
 }

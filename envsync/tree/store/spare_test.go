@@ -4,7 +4,9 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,6 +84,7 @@ func TestSpare(t *testing.T) {
 			return errors.Join(os.Remove(filepath.Join(dir, "pkg", "empty")), os.Mkdir(filepath.Join(dir, "new"), 0o755),
 				os.WriteFile(filepath.Join(dir, "new", "file"), []byte("new"), 0o600))
 		},
+		"a folder goes": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "pkg")) },
 		"a file becomes a folder": func(dir string) error {
 			at := filepath.Join(dir, "run.sh")
 			return errors.Join(os.Remove(at), os.Mkdir(at, 0o755), os.WriteFile(filepath.Join(at, "x"), []byte("x"), 0o644))
@@ -269,5 +272,26 @@ func TestSpareOfTwo(t *testing.T) {
 	}
 	for i := range cap(built) {
 		h.same(filepath.Join(parent, string(rune('a'+i))), f)
+	}
+}
+
+// A spare folder takes no room that others need.
+func TestSpareNeedsPlentyOfRoom(t *testing.T) {
+	h := newHost(t)
+	p := h.spare()
+	var huge tree.Manifest
+	for i := range 1000 { // of 4 TiB each
+		huge.Entries = append(huge.Entries, tree.Entry{Path: fmt.Sprintf("%03d", i), Kind: tree.File, Size: 1 << 42})
+	}
+	text := huge.Encode()
+	id := tree.Sum(sha256.Sum256(text))
+	if err := errors.Join(os.MkdirAll(h.incoming(), 0o700), h.putSmall(text, id)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Make(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(p.ready()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it was made: %v", err)
 	}
 }

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plx-run/plx/envsync/tree"
@@ -201,6 +203,20 @@ func TestStoreIsSafe(t *testing.T) {
 	}
 }
 
+// A folder that exists is that of a job, and stays as the job has left it.
+func TestBuildLeavesAFolderThatExists(t *testing.T) {
+	f, h := scan(t, project(t)), newHost(t)
+	send(t, f, h)
+	dir := h.build(f)
+	write(t, filepath.Join(dir, "made"), "by the job")
+	before := scan(t, dir)
+	p := h.spare()
+	p.mustMake(t, f)
+	if err := h.Build(t.Context(), f.ID(), dir, Options{Spare: p}); err != nil || scan(t, dir).ID() != before.ID() {
+		t.Errorf("%v, or the folder has changed", err)
+	}
+}
+
 // A content that somebody changed in the store is found out and sent again.
 func TestDamagedStore(t *testing.T) {
 	f := scan(t, project(t))
@@ -209,6 +225,9 @@ func TestDamagedStore(t *testing.T) {
 		"written to": func(file string) error { return os.WriteFile(file, []byte("print(7)\n"), 0o600) },
 		"cut off":    func(file string) error { return os.Truncate(file, 3) },
 		"removed":    os.Remove,
+		"cut off, with its time": func(file string) error {
+			return errors.Join(os.Truncate(file, 3), os.Chtimes(file, stamp, stamp))
+		},
 		"of an earlier boot": func(file string) error {
 			// The times of a file that was written before the boot cannot be made
 			// here, but an untrusted time takes the same way.
@@ -334,6 +353,89 @@ func TestPrune(t *testing.T) {
 	}
 	if err := h.Build(t.Context(), next.ID(), filepath.Join(t.TempDir(), "work"), Options{}); err == nil {
 		t.Error("built from what was removed")
+	}
+}
+
+// Prune removes nothing if it cannot know what a job uses, or if it is told to end.
+func TestPruneStops(t *testing.T) {
+	h, f := newHost(t), scan(t, project(t))
+	send(t, f, h)
+	later := time.Now().Add(time.Hour)
+	list, err := os.ReadFile(h.Path(f.ID()))
+	if err == nil { // it can be decoded still
+		err = os.WriteFile(h.Path(f.ID()), bytes.ReplaceAll(list, []byte("train.py"), []byte("trail.py")), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	anew := Open(h.dir) // which knows no list yet
+	if err := anew.Prune(t.Context(), []tree.Sum{f.ID()}, later, func(path string, _ int64) error { t.Errorf("%s is removed", path); return nil }); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		t.Errorf("with a damaged list of files: %v", err)
+	}
+	h = newHost(t)
+	write(t, filepath.Join(h.incoming(), "a"), "") // two in one folder
+	write(t, filepath.Join(h.incoming(), "b"), "")
+	ends, cancel := context.WithCancel(t.Context())
+	removed := 0
+	if err := h.Prune(ends, nil, later, func(string, int64) error { removed++; cancel(); return nil }); removed != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("told to end: %d files were removed, %v", removed, err)
+	}
+}
+
+// A power cut may leave a content with its size and times, and other bytes.
+func TestContentsOfAnEarlierBootAreHashed(t *testing.T) {
+	h, f := newHost(t), scan(t, project(t))
+	send(t, f, h)
+	booted := bootTime
+	t.Cleanup(func() { bootTime = booted })
+	bootTime = func() time.Time { return time.Now().Add(time.Minute) }
+	if !h.Holds(f.ID()) {
+		t.Error("right contents of an earlier boot are not used")
+	}
+	e, _ := f.Find("train.py")
+	if err := errors.Join(os.WriteFile(h.Path(e.Sum), []byte("print(7)\n"), 0o600), os.Chtimes(h.Path(e.Sum), stamp, stamp)); err != nil {
+		t.Fatal(err)
+	}
+	if h.Holds(f.ID()) {
+		t.Error("a damaged content of an earlier boot is used")
+	}
+}
+
+// later calls f at a time that is so much later than now. Only the clock of f goes wrong: the
+// change times of files are those of the kernel.
+func later(t *testing.T, by time.Duration, f func(t *testing.T)) {
+	t.Helper()
+	until := time.Now().Add(by).Round(0) // without the monotonic clock, which the bubble has not
+	synctest.Test(t, func(t *testing.T) {
+		<-time.After(time.Until(until)) // takes no time
+		f(t)
+	})
+}
+
+// A content that is used again counts as used now, so that Prune leaves it to a launch that
+// has just found it.
+func TestUseRenewsAContent(t *testing.T) {
+	h, f := newHost(t), scan(t, project(t))
+	send(t, f, h)
+	e, _ := f.Find("big")
+	if err := seal(t.Context(), filepath.Join(t.TempDir(), "tick"), ""); err != nil { // what changes now does so later
+		t.Fatal(err)
+	}
+	changed := func() time.Time {
+		info, err := os.Stat(h.Path(e.Sum))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return changeTime(info)
+	}
+	sent := changed()
+	later(t, fresh+time.Minute, func(t *testing.T) {
+		if !h.has(e.Sum, e.Size) {
+			t.Error("the content is not used")
+		}
+	})
+	if now := changed(); !now.After(sent) {
+		t.Errorf("last used at %s as Prune sees it, want after %s", now, sent)
 	}
 }
 

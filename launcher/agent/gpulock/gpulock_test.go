@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -249,7 +250,11 @@ func TestHolderIsStuck(t *testing.T) {
 	if _, err := unix.Wait4(holder.cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("stop the holder: %v, %v", status, err)
 	}
+	late := time.AfterFunc(patience.Limit, func() { holder.cmd.Process.Kill() }) // who asks hears the end at least
 	_, err := takeHere(t, protocol.Claim{Device: device})
+	if !late.Stop() {
+		t.Error("who asks waits until the holder ends")
+	}
 	var held *Held
 	if !errors.As(err, &held) || held.Holder.Job != "" || !strings.Contains(err.Error(), "is booked by user "+held.Holder.User) {
 		t.Errorf("got %v", err)
@@ -279,6 +284,40 @@ func TestChildKeepsLock(t *testing.T) {
 	child.Wait() // killed
 	if _, err := takeHere(t, protocol.Claim{Device: device}); err != nil {
 		t.Errorf("after the child was killed: %v", err)
+	}
+}
+
+// A lock does not go to a process that a holder starts for another purpose.
+func TestLocksAreClosedOnExec(t *testing.T) {
+	claims := []protocol.Claim{{Device: newDevice()}, {Device: newDevice(), Shared: true}}
+	locks, err := takeHere(t, claims...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("sleep", "1000")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Wait() // killed
+	defer child.Process.Kill()
+	Release(locks)
+	for _, c := range claims {
+		if _, err := takeHere(t, protocol.Claim{Device: c.Device}); err != nil {
+			t.Errorf("while a child lives that was given no lock: %v", err)
+		}
+	}
+}
+
+// Who finds a lock that is just being taken or given up tries again.
+func TestUnsettledLockIsTriedAgain(t *testing.T) {
+	device := newDevice()
+	fd, err := bind(prefix + device) // it does not listen yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(settlePause, func() { unix.Close(fd) })
+	if _, err := takeHere(t, protocol.Claim{Device: device}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -330,6 +369,24 @@ func TestShared(t *testing.T) {
 	}
 	if _, err := takeHere(t, protocol.Claim{Device: device, Shared: true}); !errors.As(err, &held) {
 		t.Errorf("a shared lock beside an exclusive one: %v", err)
+	}
+}
+
+// A job of which one task shares a device and another one does not has it for itself.
+func TestSharedByOneTaskAlone(t *testing.T) {
+	device := newDevice()
+	locks, err := takeHere(t, protocol.Claim{Device: device, Shared: true}, protocol.Claim{Device: device})
+	if err == nil {
+		err = Answer(locks, "mine\x1b[2J")
+	}
+	if err != nil || len(locks) != 1 {
+		t.Fatalf("%d locks, %v", len(locks), err)
+	}
+	_, err = takeHere(t, protocol.Claim{Device: device, Shared: true})
+	if held := (*Held)(nil); !errors.As(err, &held) {
+		t.Errorf("another job's shared lock: %v", err)
+	} else if held.Holder.Job != "mine?[2J" {
+		t.Errorf("the holder's words can change a terminal: %q", held.Holder.Job)
 	}
 }
 
@@ -434,11 +491,16 @@ func TestRaceOfKinds(t *testing.T) {
 	var racing sync.WaitGroup
 	var mu sync.Mutex
 	exclusive, shared, had := 0, 0, map[bool]int{}
+	end := time.Now().Add(patience.Limit)
 	for i := range 8 {
 		racing.Go(func() {
 			for range 50 {
 				mine := protocol.Claim{Device: device, Shared: i%2 == 0}
 				locks, err := Take([]protocol.Claim{mine}, "1")
+				if time.Now().After(end) {
+					t.Errorf("it does not end: the last attempt got %v", err)
+					return
+				}
 				if err != nil {
 					continue
 				}
@@ -471,7 +533,7 @@ func TestRaceOfKinds(t *testing.T) {
 // Launches get their place by their tickets, a later one cannot overtake, and a queue of a
 // process that has ended is empty.
 func TestQueue(t *testing.T) {
-	device, other := newDevice(), newDevice()
+	device, other := "GPU-a-"+rand.Text(), "GPU-b-"+rand.Text()
 	claims := []protocol.Claim{{Device: device}, {Device: other}}
 	enter := func(ticket string, claims ...protocol.Claim) *Queue {
 		t.Helper()
@@ -497,7 +559,13 @@ func TestQueue(t *testing.T) {
 	if _, err := Enter(claims, "2"); err == nil {
 		t.Error("a ticket was drawn twice")
 	}
-	for ticket, want := range map[string]int{"0": 0, "1": 0, "2": 1, "4": 3} {
+	for _, refused := range [][]protocol.Claim{claims, {claims[0], {Device: "no UUID"}}} {
+		if _, err := Enter(refused, "3"); err == nil {
+			t.Errorf("entered for %v with a ticket that is drawn for one, or with no device", refused)
+		}
+	}
+	places(enter("4", claims[0]), "1", "2") // nothing of those is left
+	for ticket, want := range map[string]int{"0": 0, "1": 0, "2": 1, "5": 4} {
 		locks, err := Take(claims, ticket)
 		Release(locks)
 		var waiting *Waiting
@@ -513,18 +581,13 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// Locks can be given to another process.
-func TestHandover(t *testing.T) {
-	claims := []protocol.Claim{{Device: newDevice()}, {Device: newDevice()}}
-	locks, err := Take(claims, "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+// connected returns the two ends of a connection, which are closed at the end of the test.
+func connected(t *testing.T) (ends [2]*net.UnixConn) {
+	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ends [2]*net.UnixConn
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "end")
 		conn, err := net.FileConn(f)
@@ -532,7 +595,40 @@ func TestHandover(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends[i] = conn.(*net.UnixConn)
+		t.Cleanup(func() { conn.Close() }) // nothing was written to it
 	}
+	return ends
+}
+
+// Of more locks than a process takes over it keeps none.
+func TestHandoverOfTooMany(t *testing.T) {
+	claims := []protocol.Claim{{Device: newDevice()}}
+	locks, err := takeHere(t, claims...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := connected(t)
+	if err := Send(ends[0], slices.Repeat(locks, mostLocks+1)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Receive(ends[1]); err == nil {
+		Release(got)
+		t.Errorf("%d locks of %d were taken over", len(got), mostLocks+1)
+	}
+	Release(locks)
+	if _, err := takeHere(t, claims...); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+// Locks can be given to another process.
+func TestHandover(t *testing.T) {
+	claims := []protocol.Claim{{Device: newDevice()}, {Device: newDevice()}}
+	locks, err := Take(claims, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := connected(t)
 	if err := Send(ends[0], locks); err != nil {
 		t.Fatal(err)
 	}
@@ -552,6 +648,12 @@ func TestHandover(t *testing.T) {
 		t.Error(err)
 	}
 	Release(locks)
+	if _, err := ends[0].Write([]byte{'.'}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Receive(ends[1]); err == nil {
+		t.Errorf("without locks: %v", got)
+	}
 	if err := ends[0].Close(); err != nil {
 		t.Fatal(err)
 	}

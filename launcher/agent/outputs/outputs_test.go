@@ -3,6 +3,7 @@
 package outputs
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -134,6 +136,77 @@ func TestUnfetched(t *testing.T) {
 	check("1 6 <nil>")
 }
 
+// A file counts as fetched only as it was then, and where it was: prune removes it.
+func TestFetchedFileThatIsAnother(t *testing.T) {
+	f := job(t, "*.pt")
+	set := func(name, text string, modified time.Time) {
+		t.Helper()
+		put(t, f, name, text)
+		if err := os.Chtimes(filepath.Join(string(f), name), modified, modified); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(what string, want int) {
+		t.Helper()
+		if named, _, err := Unfetched(f); err != nil || named.Files != want {
+			t.Errorf("%s: %+v, %v, want %d", what, named, err, want)
+		}
+	}
+	const file = "tasks/worker-0/a.pt"
+	then := time.Now().Add(-time.Hour)
+	set(file, "four", then)
+	if err := os.Symlink("nothing", filepath.Join(f.Tasks(), "worker-0", "gone.pt")); err != nil {
+		t.Fatal(err)
+	}
+	check("a file, and a link that cannot be fetched", 1)
+	_, list := listed(t, f)
+	if err := Note(f, list); err != nil {
+		t.Fatal(err)
+	}
+	check("fetched", 0)
+	set(file, "FOUR", then.Add(time.Second))
+	check("written again, as long as before", 1)
+	set(file, "longer", then)
+	check("written again, with its time set back", 1)
+	set(file, "four", then)
+	set("work/a.pt", "four", then)
+	check("one of the same name in another folder", 1)
+}
+
+// What --workdir has sent is no output, but for what the job has changed in it. And in a
+// folder of the user's nothing counts that no pattern names.
+func TestSentFilesThatTheJobHasChanged(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	f := job(t)
+	var sent tree.Manifest
+	for _, name := range []string{"changed", "longer", "same"} {
+		sent.Entries = append(sent.Entries, tree.Entry{Path: name, Kind: tree.File, Mode: 0o600, Size: 4, Sum: sha256.Sum256([]byte("sent"))})
+	}
+	id := tree.Sum(sha256.Sum256(sent.Encode()))
+	files, err := jobfolder.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside, list := t.TempDir(), files.Path(id)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(list), 0o700), os.WriteFile(list, sent.Encode(), 0o600), f.WriteState(protocol.State{Products: protocol.Products{Workdir: id.String()}}),
+		f.NotePlace(outside), os.WriteFile(filepath.Join(outside, "theirs"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"same": "sent", "changed": "SENT", "longer": "sent and more", "new": "1"} {
+		put(t, f, "work/"+name, text)
+	}
+	var got []string
+	if err := List(f, protocol.Wanted{Made: true}, func(o protocol.HostOutput) error { got = append(got, o.Name); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"changed", "longer", "new"}; !slices.Equal(got, want) {
+		t.Errorf("the job has made %q, want %q", got, want)
+	}
+	if _, made, err := Unfetched(f); err != nil || made.Files != 3 {
+		t.Errorf("%+v, %v", made, err)
+	}
+}
+
 // What no pattern names counts if the job has made or changed it: not what was there before
 // its first task, compiled Python, links, or what begins with a dot at the top.
 func TestMade(t *testing.T) {
@@ -189,6 +262,9 @@ func TestMade(t *testing.T) {
 	got, all := list(protocol.Wanted{Made: true})
 	if want := []string{"worker-1/named.pt", "worker-1/runs/log"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, _ := list(protocol.Wanted{Made: true, Patterns: []string{"**/none"}}); slices.ContainsFunc(got, func(name string) bool { return strings.HasSuffix(name, ".pyc") }) {
+		t.Errorf("with a pattern that leads into all folders: %q", got)
 	}
 	file, err := Open(f, protocol.Wanted{Made: true}, "worker-1", "runs/log")
 	if err != nil {

@@ -1,0 +1,200 @@
+//go:build linux
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/outputs"
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// left makes the folder of a job that has ended long ago, with a file that the job has made.
+func left(t *testing.T, job string, named ...protocol.Output) jobfolder.Folder {
+	t.Helper()
+	root, err := jobfolder.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := jobfolder.Folder(filepath.Join(root, "jobs", job, "gpu01"))
+	own, long := filepath.Join(f.Tasks(), "worker-0"), time.Now().Add(-old)
+	state := protocol.State{Job: job, Folder: "gpu01", Phase: protocol.Over, Products: protocol.Products{Outputs: named}}
+	if err := errors.Join(os.MkdirAll(own, 0o700), f.NotePlace(own), os.WriteFile(filepath.Join(own, "model.pt"), []byte("weights"), 0o600),
+		f.WriteState(state), os.Chtimes(f.State(), long, long)); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// fetched notes that all which a job has made was fetched.
+func fetched(t *testing.T, f jobfolder.Folder) {
+	t.Helper()
+	var all []protocol.HostOutput
+	if err := outputs.List(f, protocol.Wanted{Made: true}, func(o protocol.HostOutput) error { all = append(all, o); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := outputs.Note(f, all); err != nil || len(all) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+}
+
+// pruned runs "agent prune" for what is older than an hour, and returns what it prints.
+func pruned(t *testing.T, flags ...string) (items []protocol.Pruned) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := prune(t.Context(), append([]string{"--older", "1h"}, flags...), streams{out: &out}); err != nil {
+		t.Fatal(err)
+	}
+	for d := json.NewDecoder(&out); ; {
+		var item protocol.Pruned
+		if err := d.Decode(&item); err != nil {
+			return items
+		}
+		items = append(items, item)
+	}
+}
+
+// What a job has made stays until it was fetched, unless the user wants it gone.
+func TestPruneKeepsUnfetchedOutputs(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for _, named := range [][]protocol.Output{nil, {{Pattern: "*.pt"}}} {
+		kept := protocol.Pruned{Path: "jobs/j/gpu01", Bytes: 7, Outputs: 1, Job: "j", Folder: "gpu01"}
+		f := left(t, "j", named...)
+		if got := pruned(t); !slices.Equal(got, []protocol.Pruned{kept}) || !there(f.State()) {
+			t.Errorf("%v not fetched: %+v, there %t", named, got, there(f.State()))
+		}
+		if got := pruned(t, discardOutputs, dryRun); len(got) != 1 || got[0].Outputs != 0 || !there(f.State()) {
+			t.Errorf("%v, dry run: %+v, there %t", named, got, there(f.State()))
+		}
+		if got := pruned(t, discardOutputs); len(got) != 1 || there(f.State()) {
+			t.Errorf("%v, discarded: %+v, there %t", named, got, there(f.State()))
+		}
+		f = left(t, "j", named...)
+		fetched(t, f)
+		if got := pruned(t); len(got) != 1 || there(f.State()) {
+			t.Errorf("%v, fetched: %+v, there %t", named, got, there(f.State()))
+		}
+	}
+}
+
+// Prune leaves what is young, what nobody can tell of, a spare folder that is being made, and
+// all that is left when it is told to end.
+func TestPruneLeaves(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	root, err := jobfolder.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	young, lives, unknown, damaged := left(t, "young"), left(t, "lives"), left(t, "unknown"), left(t, "damaged")
+	now, long := time.Now(), time.Now().Add(-old)
+	if err := os.Chtimes(young.State(), now, now); err != nil {
+		t.Fatal(err)
+	}
+	write := func(f jobfolder.Folder, s protocol.State) {
+		t.Helper()
+		if s.Job, s.Folder = f.Job(), f.Name(); errors.Join(f.WriteState(s), os.Chtimes(f.State(), long, long)) != nil {
+			t.Fatal(f)
+		}
+	}
+	me, err := process.Read(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(lives, protocol.State{Processes: protocol.Processes{Machine: jobfolder.Machine(), Supervisor: os.Getpid(), SupervisorStart: me.Start}, Phase: protocol.Running})
+	write(unknown, protocol.State{Processes: protocol.Processes{Machine: "another host"}, Phase: protocol.Running})
+	if err := errors.Join(os.WriteFile(damaged.State(), []byte("{"), 0o600), os.Chtimes(damaged.State(), long, long)); err != nil {
+		t.Fatal(err)
+	}
+	spare := filepath.Join(root, "spares", "gpu01--source")
+	files, err := jobfolder.Files()
+	if err == nil {
+		err = os.MkdirAll(spare, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := files.Spare(spare).Lock()
+	if err = errors.Join(err, os.Chtimes(spare, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	if got := pruned(t, discardOutputs); len(got) > 0 {
+		t.Errorf("pruned %+v", got)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	ends, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := prune(ends, []string{"--older", "1h", discardOutputs}, streams{out: io.Discard}); !errors.Is(err, context.Canceled) || !there(spare) {
+		t.Errorf("told to end: %v, there %t", err, there(spare))
+	}
+	if got := pruned(t, discardOutputs); len(got) != 1 || there(spare) {
+		t.Errorf("the spare folder that nobody makes any more: %+v, there %t", got, there(spare))
+	}
+}
+
+// What was sent to an old job is no longer in use, unless its files are yet to be fetched, or
+// told from what was sent, or the job may run on another host.
+func TestTidyKeepsWhatOutputsNeed(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	root, err := jobfolder.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, young, elsewhere := left(t, "plain"), left(t, "young"), left(t, "elsewhere")
+	named := left(t, "named", protocol.Output{Pattern: "*.pt"})
+	left(t, "unfetched")
+	for _, f := range []jobfolder.Folder{plain, young, named, elsewhere} {
+		fetched(t, f)
+	}
+	if now := time.Now(); os.Chtimes(young.State(), now, now) != nil {
+		t.Fatal(young)
+	}
+	runs, long := protocol.State{Job: "elsewhere", Folder: "gpu01", Processes: protocol.Processes{Machine: "another host"}, Phase: protocol.Running}, time.Now().Add(-old)
+	if err := errors.Join(elsewhere.WriteState(runs), os.Chtimes(elsewhere.State(), long, long)); err != nil {
+		t.Fatal(err)
+	}
+	p := &pruner{ctx: t.Context(), root: root, before: time.Now().Add(-unusedFor)}
+	if err := p.oldJobs(); err != nil || !slices.Equal(p.leaving, []jobfolder.Folder{plain}) {
+		t.Errorf("leaving are %v, %v", p.leaving, err)
+	}
+}
+
+// Contents of folders go unless a job uses them: one that is kept, too.
+func TestPruneKeepsFilesOfKeptJobs(t *testing.T) {
+	h := newHost(t, 1)
+	t.Setenv("HOME", h.home)
+	sum, list := copied(t, h, "conf/a.txt", "hello")
+	f := left(t, "j")
+	if err := os.WriteFile(filepath.Join(string(f), "manifests"), []byte(sum+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later := func(p *pruner) *pruner { // contents count by their change time, which cannot be set
+		p.before = time.Now().Add(time.Hour)
+		return p
+	}
+	root := filepath.Join(h.home, ".plx")
+	p := later(&pruner{ctx: t.Context(), root: root, list: func(any) error { return nil }})
+	if err := errors.Join(p.jobs(), p.files()); err != nil || !there(list) {
+		t.Errorf("files of a job that is kept: %v, there %t", err, there(list))
+	}
+	for _, dry := range []bool{true, false} {
+		var told []string
+		p = later(&pruner{ctx: t.Context(), root: root, discard: true, dry: dry, list: func(what any) error { told = append(told, what.(protocol.Pruned).Path); return nil }})
+		if err := errors.Join(p.jobs(), p.files()); err != nil || there(list) != dry || strings.Join(told, " ") != "jobs/j/gpu01 files" {
+			t.Errorf("with the job, dry run %t: %v, there %t, told %q", dry, err, there(list), told)
+		}
+	}
+}

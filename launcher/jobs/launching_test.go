@@ -1,0 +1,88 @@
+package jobs
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A launch is found as long as it prepares, and what a dead one has left is removed.
+func TestLaunchings(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	done, err := Announce("name", "train")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := launchingFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := filepath.Join(dir, "1")
+	if err := os.WriteFile(dead, []byte(`{"pid":1,"name":"name"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := launchings()
+	if err != nil || len(all) != 1 || all[0].PID != os.Getpid() || all[0].label() != "name" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a dead launch has left: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, filepath.Base(all[0].path))); err != nil {
+		t.Errorf("a launch that lives: %v", err)
+	}
+	done()
+	if all, err := launchings(); len(all) > 0 || err != nil {
+		t.Errorf("after its end: %+v, %v", all, err)
+	}
+}
+
+// A process of this machine is not ended in the place of one of another host.
+func TestLaunchOfAnotherHostIsNotStopped(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	defer signal.Stop(ended)
+	l := Launching{PID: os.Getpid(), Host: "another", Program: "train"}
+	if _, err := l.stop(t.Context()); err == nil || !strings.Contains(err.Error(), "by process") || !strings.Contains(err.Error(), "on another") {
+		t.Errorf("%v, want where it runs", err)
+	}
+}
+
+// The job of a launch that has ended is its own: no other one is stopped.
+func TestStoppedLaunchHasItsOwnJob(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Launching{PID: gone.Process.Pid, Host: here, Begun: time.Now()}
+	for job, r := range map[string]Record{
+		"another": {Launcher: l.PID + 1, Created: l.Begun.Add(time.Second)}, "earlier": {Launcher: l.PID, Created: l.Begun.Add(-time.Hour)},
+	} {
+		r.Job, r.Hosts = job, []HostRecord{{Line: "h1"}}
+		if err := r.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if job, err := l.stop(t.Context()); job != "" || err != nil {
+		t.Errorf("it had no job, and got %q, %v", job, err)
+	}
+	r := Record{Job: "own", Launcher: l.PID, Created: l.Begun, Hosts: []HostRecord{{Line: "h1"}}}
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if job, err := l.stop(t.Context()); job != "own" || err != nil {
+		t.Errorf("%q, %v, want its own", job, err)
+	}
+}

@@ -1,0 +1,193 @@
+package jobs
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/slurm"
+	"github.com/plx-run/plx/launcher/submission"
+)
+
+// hosted is a home with an agent that does what a script says, for jobs of an embedded cluster.
+func hosted(t *testing.T, script string) (home string) {
+	t.Helper()
+	home = t.TempDir()
+	t.Setenv("HOME", home)
+	file := filepath.Join(home, blob)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), executable.Write(file, []byte("#!/bin/sh\necho \"$*\" >> ~/asked\n"+script+"\n"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	return home
+}
+
+// asked returns what the agent was told, each once.
+func asked(t *testing.T, home string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(home, "asked"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(strings.ReplaceAll(string(text), " ", "_"))
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+func save(t *testing.T, job string, age time.Duration, v *protocol.Verdict) {
+	t.Helper()
+	r := Record{Job: job, Created: time.Now().Add(-age), Embedded: true, Verdict: v, Hosts: []HostRecord{{Line: "127.0.0.2", Folder: "127.0.0.2", Binary: blob}}}
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pruned prunes what is older than an hour, and returns the jobs that are left.
+func pruned(t *testing.T, cfg PruneConfig) (left []string, said string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cfg.Terminal, cfg.Older = console.Terminal{Stdout: &stdout, Stderr: &stderr}, time.Hour
+	err = Prune(t.Context(), cfg)
+	rs, unread := Records()
+	if unread != nil {
+		t.Fatal(unread)
+	}
+	for _, r := range rs {
+		left = append(left, r.Job)
+	}
+	return left, stdout.String() + stderr.String(), err
+}
+
+// A record stays while its job runs, or has made files that nobody has fetched, or nobody
+// knows, or nothing is to be removed. The agent is told as much.
+func TestPruneKeepsRecords(t *testing.T) {
+	ended := &protocol.Verdict{}
+	for name, x := range map[string]struct {
+		script  string
+		verdict *protocol.Verdict
+		cfg     PruneConfig
+		left    bool
+		asked   []string
+		says    string
+	}{
+		"ended": {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{}, false, []string{"agent_prune_--older_1h0m0s"}, "removed 1 old item, 1 B"},
+		"runs":  {`echo '{"job":"j"}'`, nil, PruneConfig{}, true, []string{"agent_state_j_127.0.0.2"}, ""},
+		"not fetched": {`echo '{"path":"jobs/j/h","bytes":5,"outputs":2,"job":"j","folder":"127.0.0.2"}'`, ended, PruneConfig{}, true,
+			[]string{"agent_prune_--older_1h0m0s"}, "kept job j: 2 files, 5 B, on 1 host, not fetched"},
+		"discarded": {"", ended, PruneConfig{Discard: true}, false, []string{"agent_prune_--older_1h0m0s_--outputs"}, ""},
+		"dry run":   {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{DryRun: true}, true, []string{"agent_prune_--older_1h0m0s_--dry-run"}, "record of job j"},
+		"fails":     {"exit 5", ended, PruneConfig{}, true, []string{"agent_prune_--older_1h0m0s"}, ""},
+	} {
+		home := hosted(t, x.script)
+		save(t, "j", 2*time.Hour, x.verdict)
+		left, said, err := pruned(t, x.cfg)
+		if got := asked(t, home); len(left) == 1 != x.left || !slices.Equal(got, x.asked) || !strings.Contains(said, x.says) || (err != nil) != (name == "fails") {
+			t.Errorf("%s: left %q, %v; asked %q; said %q", name, left, err, got, said)
+		}
+	}
+}
+
+// Hosts of a young job are not asked, whatever became of it.
+func TestPruneAsksNobodyOfYoungJobs(t *testing.T) {
+	home := hosted(t, "exit 5")
+	save(t, "young", time.Minute, nil)
+	left, said, err := pruned(t, PruneConfig{})
+	if got := asked(t, home); len(left) != 1 || err != nil || len(got) > 0 {
+		t.Errorf("left %q, %v; asked %q; said %q", left, err, got, said)
+	}
+}
+
+// A submission goes when Slurm's job is over, and no job of it is on record. What Slurm may
+// run still stays, also if plx has a record of its last job.
+func TestPruneSubmissions(t *testing.T) {
+	for name, x := range map[string]struct {
+		line     string
+		age      time.Duration
+		launched bool
+		cfg      PruneConfig
+		stays    bool
+		fails    bool
+	}{
+		"over":           {"JobState=CANCELLED ExitCode=0:15", 2 * time.Hour, false, PruneConfig{}, false, false},
+		"pending":        {"JobState=PENDING ExitCode=0:0", 2 * time.Hour, false, PruneConfig{}, true, false},
+		"young":          {"JobState=CANCELLED ExitCode=0:15", time.Minute, false, PruneConfig{}, true, false},
+		"dry run":        {"JobState=CANCELLED ExitCode=0:15", 2 * time.Hour, false, PruneConfig{DryRun: true}, true, false},
+		"not known":      {"nonsense", 2 * time.Hour, false, PruneConfig{}, true, true},
+		"of a young job": {"JobState=COMPLETED ExitCode=0:0", 2 * time.Hour, true, PruneConfig{}, true, false},
+	} {
+		t.Setenv("HOME", t.TempDir())
+		answer(t, x.line)
+		s := submission.Submission{Job: "j", Created: time.Now().Add(-x.age)}
+		if err := errors.Join(s.Make(nil), s.Record("7", "out")); err != nil {
+			t.Fatal(err)
+		}
+		if x.launched {
+			r := Record{Job: "j", Created: time.Now(), Way: Way{Slurm: slurm.Run{ID: "7"}}, Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "h1"}}}
+			if err := r.Save(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, said, err := pruned(t, x.cfg)
+		if _, stays := submission.Of("j"); stays != x.stays || (err != nil) != x.fails || x.cfg.DryRun && !strings.Contains(said, "record of job j") {
+			t.Errorf("%s: stays %v, %v, %q", name, stays, err, said)
+		}
+	}
+}
+
+// A record is forgotten without the submission that may launch its job again.
+func TestForgetKeepsASubmission(t *testing.T) {
+	for _, over := range []*slurm.State{nil, {Name: "FAILED"}} {
+		t.Setenv("HOME", t.TempDir())
+		s := submission.Submission{Job: "j", Over: over}
+		if err := errors.Join(s.Make([]string{"A=1"}), s.Record("7", "out")); err != nil {
+			t.Fatal(err)
+		}
+		r := Record{Job: "j", Hosts: []HostRecord{{Line: "h1"}}}
+		if err := errors.Join(r.Save(), r.Forget()); err != nil {
+			t.Fatal(err)
+		}
+		_, stays := submission.Of("j")
+		if _, found, err := byID("j"); found || err != nil || stays != (over == nil) {
+			t.Errorf("over %v: record %v, %v; submission %v", over, found, err, stays)
+		}
+	}
+}
+
+// What is no job's record is none, wherever it comes from: Forget would remove another folder.
+func TestRecordsOfOthers(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for job, text := range map[string]string{
+		"a": `{"job":"b","hosts":[{"line":"h1"}]}`, "c": `{"job":"c","hosts":[]}`, "d": `{"job":"d","hosts":[{"line":"h1"}],"chief":-1}`, "e": `{"job":"..","hosts":[{"line":"h1"}]}`,
+	} {
+		s := submission.Submission{Job: job}
+		dir, err := s.Folder()
+		if err = errors.Join(err, s.Make(nil), os.WriteFile(filepath.Join(dir, "job.json"), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rs, err := Records(); len(rs) > 0 || err != nil {
+		t.Errorf("%+v, %v", rs, err)
+	}
+}
+
+// A job whose end is not known counts by its launch, and hosts that share a home count once.
+func TestKeptOnce(t *testing.T) {
+	r := Record{Created: time.Now(), Verdict: &protocol.Verdict{}}
+	if !r.last().Equal(r.Created) {
+		t.Errorf("it ended at %s", r.last())
+	}
+	p := &pruner{kept: map[string]*kept{}}
+	for _, folder := range []string{"h1", "h2", "h1"} {
+		p.keep(protocol.Pruned{Job: "j", Folder: folder, Outputs: 2, Bytes: 5})
+	}
+	if k := p.kept["j"]; k.files != 4 || k.bytes != 10 || len(k.on) != 2 {
+		t.Errorf("kept %+v, want what is in two folders", k)
+	}
+}
