@@ -79,12 +79,16 @@ func groupOf(root, dir string) string {
 // of is the processor time that a package of the module in the current folder has taken.
 func (m meter) of(pkg string) time.Duration {
 	dir, err := os.Getwd()
-	built, ok := debug.ReadBuildInfo()
-	if m.root == "" || err != nil || !ok {
+	if m.root == "" || err != nil {
 		return 0
 	}
-	took, _ := usage(groupOf(m.root, filepath.Join(dir, strings.TrimPrefix(pkg, built.Main.Path)))) // none: nothing has run yet
+	took, _ := usage(groupOf(m.root, filepath.Join(dir, strings.TrimPrefix(pkg, modulePath())))) // none: nothing has run yet
 	return took
+}
+
+func modulePath() string {
+	built, _ := debug.ReadBuildInfo() // in every program that go builds in a module
+	return built.Main.Path
 }
 
 // remove removes the groups. One in which a process is left stays.
@@ -161,9 +165,35 @@ func (c *costs) take(e event) {
 		p.wall = e.Time.Sub(p.begun)
 	case e.Action == "run" || e.Action == "cont":
 		p.running[e.Test] = true
+		if e.Action == "run" {
+			p.tests[e.Test] = 0 // it may be a repetition
+		}
 	default: // pause, pass, fail, skip
 		delete(p.running, e.Test)
 	}
+}
+
+const (
+	mostOfTest  = 5 * time.Second // more is for a long test
+	failingTest = 2 * mostOfTest  // on a busy machine the same work takes more
+)
+
+// dear are the tests that may take more than mostOfTest, and why.
+var dear = map[string]string{}
+
+// check prints which tests took too much, and returns an error if one took far too much.
+func (c *costs) check(out io.Writer) (err error) {
+	for _, r := range c.rows() {
+		name := strings.TrimPrefix(r.pkg, modulePath()+"/") + " " + r.test
+		if r.took < mostOfTest || r.test == "" || dear[name] != "" {
+			continue
+		}
+		fmt.Fprintf(out, "dear: %s took %.1f processor seconds, more than %.0f: make it a long test, or a smaller one\n", name, r.took.Seconds(), mostOfTest.Seconds())
+		if r.took > failingTest && err == nil {
+			err = fmt.Errorf("%s took %.1f processor seconds, and a test may take %.0f", name, r.took.Seconds(), mostOfTest.Seconds())
+		}
+	}
+	return err
 }
 
 // print names the ten packages that took most.
@@ -181,13 +211,14 @@ func (c *costs) print(out io.Writer) {
 	}
 }
 
-// table is every test's cost, the dearest first: processor seconds, package, test.
-func (c *costs) table() string {
-	type row struct {
-		pkg, test string
-		took      time.Duration
-	}
-	var rows []row
+// row is one test of a package, or what was spent while none of its tests ran.
+type row struct {
+	pkg, test string
+	took      time.Duration
+}
+
+// rows returns all tests, the dearest first.
+func (c *costs) rows() (rows []row) {
 	for name, p := range c.packages {
 		for test, took := range p.tests {
 			rows = append(rows, row{name, test, took})
@@ -196,13 +227,14 @@ func (c *costs) table() string {
 	slices.SortFunc(rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.pkg+a.test, b.pkg+b.test))
 	})
-	var text strings.Builder
-	for _, r := range rows {
-		fmt.Fprintf(&text, "%.2f\t%s\t%s\n", r.took.Seconds(), r.pkg, cmp.Or(r.test, "-"))
-	}
-	return text.String()
+	return rows
 }
 
+// write writes every test's cost to a file: processor seconds, package, test.
 func (c *costs) write(path string) error {
-	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(c.table()), 0o644))
+	var text strings.Builder
+	for _, r := range c.rows() {
+		fmt.Fprintf(&text, "%.2f\t%s\t%s\n", r.took.Seconds(), r.pkg, cmp.Or(r.test, "-"))
+	}
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text.String()), 0o644))
 }

@@ -10,9 +10,14 @@
 // passes then, the run goes well and names the test at its end ("flaky: PACKAGE
 // Test"); mend that test next. What no busy machine explains is never repeated:
 // see failure.
+//
+// Its last lines are the packages that took most processor time. A test that took
+// more than its share is named there, and fails the run if it took twice that. Each
+// test's time is in build/test-costs.tsv.
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -47,15 +52,17 @@ func run(args []string, strict bool) int {
 	spent := newCosts(m.of)
 	r := runner{test: func(args ...string) (outcome, error) { return test(append(flags, args...), spent) }}
 	err := r.run(args)
-	spent.print(os.Stdout)
-	if failed := spent.write("build/test-costs.tsv"); failed != nil {
-		fmt.Fprintln(os.Stderr, "runtests:", failed)
-	}
 	for _, s := range r.skipped {
 		fmt.Println("skipped:", s)
 	}
 	for _, f := range r.flaky {
 		fmt.Println("flaky:", f.pkg, f.test)
+	}
+	if m.root != "" {
+		spent.print(os.Stdout)
+		err = cmp.Or(err, spent.check(os.Stdout), spent.write("build/test-costs.tsv"))
+	} else {
+		fmt.Println("processor time was not measured: only root may make control groups")
 	}
 	if err == nil && strict && len(r.skipped) > 0 {
 		err = fmt.Errorf("%d tests were skipped, and with CI=true none may be", len(r.skipped))
@@ -68,9 +75,9 @@ func run(args []string, strict bool) int {
 }
 
 // goFlags are those of go test. Three packages at once on two cores, and of a
-// package's parallel tests four: much of their time is waiting. No result from before: go test does not see that programs have
-// changed which tests build. Vet is a stage of its own. The timeout is for a package
-// that hangs; the longest one takes minutes.
+// package's parallel tests four: much of their time is waiting. No result from before:
+// go test does not see that programs have changed which tests build. Vet is a stage of
+// its own. The timeout is for a package that hangs; the longest one takes minutes.
 var goFlags = []string{"test", "-json", "-vet=off", "-count=1", "-p=3", "-parallel=4", "-timeout=60m"}
 
 // mostRepeated is how many tests may fail at first. More is no accident.
