@@ -22,8 +22,9 @@ build:
 # minutes on two cores with warm caches. What takes longer is test-long.
 test: tools check unit
 
-# The whole fault grid, fuzzing, tests with the build tag long, one point of a
-# benchmark: every night, as root. With ARGS a part of it: make test-long ARGS="-run '^fuzz '"; ARGS=-list names the parts.
+# The whole fault grid, fuzzing, tests with the build tag long, the kernels on an emulated
+# arm64, one point of a benchmark: every night, as root. ARGS=-list names the parts, and
+# make test-long ARGS="-run ^fuzz$$" runs some.
 test-long:
 	@$(STAGE) tools scripts/install-test-tools long
 	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)

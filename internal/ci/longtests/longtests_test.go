@@ -3,20 +3,24 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// Every fuzz target and every part of the grid is in some part.
+// Every fuzz target, every long test and every part of the grid is in some part.
 func TestParts(t *testing.T) {
-	all, err := parts("../../..")
+	const root = "../../.."
+	all, err := parts(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
 	grid, targets := 0, 0
+	var commands strings.Builder
 	for _, p := range all {
 		if seen[p.name] || p.expected <= 0 || len(p.commands) == 0 {
 			t.Errorf("%+v", p)
@@ -29,35 +33,57 @@ func TestParts(t *testing.T) {
 			if slices.Contains(words, "-fuzz") {
 				targets++
 			}
+			if strings.HasPrefix(words[0], "scripts/") {
+				if _, err := os.Stat(filepath.Join(root, words[0])); err != nil {
+					t.Error(err)
+				}
+			}
+			commands.WriteString(strings.NewReplacer("(", " ", ")", " ", "|", " ").Replace(strings.Join(words, " ")) + " \n")
 		}
 	}
-	if grid != gridParts || targets < 50 || !seen["one point of the benchmark"] {
-		t.Errorf("%d parts of the grid, %d fuzz targets, %v", grid, targets, seen)
+	if grid != gridParts || targets < 50 {
+		t.Errorf("%d parts of the grid, %d fuzz targets", grid, targets)
+	}
+	_, long, err := scan(root)
+	if err != nil || len(long["./e2e"]) < 50 {
+		t.Errorf("%d long tests of e2e, %v", len(long["./e2e"]), err)
+	}
+	for pkg, tests := range long {
+		for _, test := range tests {
+			if !strings.Contains(commands.String(), " "+test+" ") {
+				t.Errorf("%s %s is in no part", pkg, test)
+			}
+		}
 	}
 }
 
-// All parts run, also after one that failed; those that are alone in their turn.
+// All parts run, even after one that failed; those that are alone in their turn.
 func TestAllPartsRun(t *testing.T) {
 	all := []part{{name: "a", alone: true}, {name: "b"}, {name: "c", alone: true}}
 	var mu sync.Mutex
-	var ran []string
-	r := runner{run: func(_ context.Context, p part) error {
+	var ran, rows []string
+	r := runner{run: func(_ context.Context, p part) ([]string, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		ran = append(ran, p.name)
-		return errors.New(p.name)
-	}}
+		return []string{"p TestX"}, errors.New(p.name)
+	}, record: func(row string) { rows = append(rows, row) }}
 	if failed := r.all(t.Context(), all); failed != 3 || r.done != 3 || strings.Join(ran, "") != "abc" {
 		t.Errorf("%d failed, %d done, ran %v", failed, r.done, ran)
 	}
+	if len(rows) != 3 || rows[0] != "| a | FAILED | 0 | p TestX |" {
+		t.Errorf("recorded %q", rows)
+	}
 }
 
-// A command that fails ends its part.
+// A command that fails fails its part, whose other commands run too. What was repeated is
+// told.
 func TestExecute(t *testing.T) {
-	if err := execute(t.Context(), part{commands: [][]string{{"true"}, {"false"}, {"no-such-program"}}}); err == nil || !strings.Contains(err.Error(), "false") {
-		t.Error(err)
+	repeated, err := execute(t.Context(), part{commands: [][]string{{"true"}, {"false"}, {"echo", "flaky: p TestX"}}})
+	if err == nil || !strings.Contains(err.Error(), "false") || len(repeated) != 1 || repeated[0] != "p TestX" {
+		t.Errorf("repeated %q, %v", repeated, err)
 	}
-	if err := execute(t.Context(), part{commands: [][]string{{"true"}}}); err != nil {
+	if _, err := execute(t.Context(), part{commands: [][]string{{"true"}}}); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,20 +3,25 @@
 //
 //	go run ./internal/ci/longtests                   # all parts
 //	go run ./internal/ci/longtests -list
-//	go run ./internal/ci/longtests -run '^fuzz '     # parts by name
+//	go run ./internal/ci/longtests -run '^e2e'       # parts by name
 //
-// It needs root.
+// It needs root. It writes a row for each part into build/test-long.md: the record that
+// CONTRIBUTING.md shows.
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -45,7 +50,12 @@ func main() {
 		return
 	}
 	begun := time.Now()
-	r := runner{run: execute}
+	record, err := newRecord("build/test-long.md")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "longtests:", err)
+		os.Exit(2)
+	}
+	r := runner{run: execute, record: record}
 	if n := r.all(ctx, all); n > 0 {
 		fmt.Fprintf(os.Stderr, "longtests: %d of %d parts failed\n", n, r.done)
 		stop()
@@ -61,7 +71,8 @@ const lanes = 2
 // runner runs parts one after the other, and neighbouring ones that are not alone in
 // lanes.
 type runner struct {
-	run func(context.Context, part) error
+	run    func(context.Context, part) (repeated []string, err error)
+	record func(row string)
 
 	mu     sync.Mutex
 	done   int // parts that ended
@@ -96,28 +107,56 @@ func (r *runner) one(ctx context.Context, p part) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 5*p.expected+10*time.Minute)
 	defer cancel()
-	err := r.run(ctx, p)
+	repeated, err := r.run(ctx, p)
+	took := time.Since(began).Seconds()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	said := "ok"
+	said := "passed"
 	if err != nil {
 		said = "FAILED: " + err.Error()
 		r.failed++
 	}
 	r.done++
-	fmt.Printf("== %s: %s, %.0f s, expected %.0f\n", p.name, said, time.Since(began).Seconds(), p.expected.Seconds())
+	fmt.Printf("== %s: %s, %.0f s, expected %.0f\n", p.name, said, took, p.expected.Seconds())
+	r.record(fmt.Sprintf("| %s | %s | %.0f | %s |", p.name, strings.SplitN(said, ":", 2)[0], took, cmp.Or(strings.Join(repeated, ", "), "nothing")))
 }
 
-// execute runs a part's commands. It prints their output only if one fails.
-func execute(ctx context.Context, p part) error {
+// execute runs a part's commands, all of them even if one fails, and prints the output
+// of those that fail. It returns the tests that passed when they were repeated.
+func execute(ctx context.Context, p part) (repeated []string, err error) {
 	for _, words := range p.commands {
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		cmd.Env = append(os.Environ(), "CI=true") // no test is skipped without a word
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = time.Minute
-		if out, err := cmd.CombinedOutput(); err != nil {
+		out, failed := cmd.CombinedOutput()
+		for line := range strings.Lines(string(out)) {
+			if name, found := strings.CutPrefix(line, "flaky: "); found {
+				repeated = append(repeated, strings.TrimSpace(name))
+			}
+		}
+		if failed != nil {
 			fmt.Printf("== %s: %q\n%s\n", p.name, words, out)
-			return fmt.Errorf("%q: %w", words, err)
+			err = errors.Join(err, fmt.Errorf("%q: %w", words, failed))
 		}
 	}
-	return nil
+	return repeated, err
+}
+
+// newRecord begins a table at the end of a file, and returns what adds a row to it.
+func newRecord(path string) (add func(row string), err error) {
+	commit, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask git for the commit: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	add = func(row string) { fmt.Fprintln(file, row) }
+	add(fmt.Sprintf("\n%s, commit %s\n\n| part | result | seconds | repeated |\n|---|---|---|---|", time.Now().Format(time.DateOnly), strings.TrimSpace(string(commit))))
+	return add, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,8 +30,12 @@ const gridParts = 8
 // ("context deadline exceeded").
 const (
 	fuzzInputs = "2000x"
-	fuzzTime   = 3 * time.Second
+	fuzzTime   = 5 * time.Second // with its compilation
 )
+
+// e2eParts is into how many parts the long tests of package e2e are dealt. Each part
+// takes less than an hour.
+const e2eParts = 4
 
 // parts returns all parts: first what fails soonest, the grid at the end.
 func parts(root string) ([]part, error) {
@@ -38,11 +43,18 @@ func parts(root string) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	others := []part{
-		{name: "one point of the benchmark", expected: 4 * time.Minute, alone: true, commands: [][]string{
-			{"go", "run", "./internal/bench/sparse", "--hosts", "8", "--rates", "100mbit", "--rounds", "1", "--only", "hybrid", "--out", filepath.Join(os.TempDir(), "plx-bench")}}},
+	all := []part{
+		{name: "go install", expected: 3 * time.Minute, alone: true, commands: [][]string{{"scripts/install-from-source"}}},
+		{name: "arm64", expected: 5 * time.Minute, alone: true, commands: [][]string{{"scripts/test-arm64"}}},
+		fuzz,
+		{name: "packages", expected: 15 * time.Minute, alone: true, commands: long.commands(func(pkg string) bool { return pkg != "./e2e" })},
 	}
-	all := slices.Concat(long, others, fuzz)
+	for i, tests := range long.deal("./e2e", e2eParts) {
+		all = append(all, part{name: fmt.Sprintf("e2e %d/%d", i+1, e2eParts), expected: 20 * time.Minute, alone: true,
+			commands: [][]string{longCommand("./e2e", tests)}})
+	}
+	all = append(all, part{name: "one point of the benchmark", expected: 4 * time.Minute, alone: true, commands: [][]string{
+		{"go", "run", "./internal/bench/sparse", "--hosts", "8", "--rates", "100mbit", "--rounds", "1", "--only", "hybrid", "--out", filepath.Join(os.TempDir(), "plx-bench")}}})
 	for i := range gridParts {
 		name := fmt.Sprintf("%d/%d", i+1, gridParts)
 		out := filepath.Join(os.TempDir(), "plx-grid", fmt.Sprint(i+1))
@@ -52,15 +64,43 @@ func parts(root string) ([]part, error) {
 	return all, nil
 }
 
+// longTests are the names of the tests in files with the build tag long, by package.
+type longTests map[string][]string
+
+// commands returns a command for each package that is wanted.
+func (l longTests) commands(wanted func(pkg string) bool) (commands [][]string) {
+	for _, pkg := range slices.Sorted(maps.Keys(l)) {
+		if wanted(pkg) {
+			commands = append(commands, longCommand(pkg, l[pkg]))
+		}
+	}
+	return commands
+}
+
+// deal deals the tests of a package out in turn, so that neighbours, which are of one
+// kind and length, go to different parts.
+func (l longTests) deal(pkg string, n int) [][]string {
+	hands := make([][]string, n)
+	for i, test := range l[pkg] {
+		hands[i%n] = append(hands[i%n], test)
+	}
+	return hands
+}
+
+func longCommand(pkg string, tests []string) []string {
+	return []string{"go", "run", "./internal/ci/runtests", "-tags=long", "-run=^(" + strings.Join(tests, "|") + ")$", pkg}
+}
+
 var (
 	fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 	longFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(\w+ \*testing\.T\)`)
 	longTag  = []byte("//go:build long\n")
 )
 
-// scan reads the module's test files. It returns a part for each package with fuzz
-// targets, and one for each test in a file with the build tag long.
-func scan(root string) (fuzz, long []part, err error) {
+// scan reads the module's test files. It returns a part with all fuzz targets, and the
+// tests in files with the build tag long.
+func scan(root string) (fuzz part, long longTests, err error) {
+	fuzz, long = part{name: "fuzz", alone: true}, longTests{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
@@ -69,21 +109,19 @@ func scan(root string) (fuzz, long []part, err error) {
 		if err != nil {
 			return err
 		}
-		pkg := "./" + filepath.ToSlash(filepath.Dir(path))
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		pkg := "./" + filepath.ToSlash(dir)
 		for _, found := range fuzzFunc.FindAllSubmatch(text, -1) {
-			if len(fuzz) == 0 || fuzz[len(fuzz)-1].name != "fuzz "+pkg {
-				fuzz = append(fuzz, part{name: "fuzz " + pkg, alone: true, expected: 10 * time.Second})
+			fuzz.expected += fuzzTime
+			fuzz.commands = append(fuzz.commands, []string{"go", "test", "-run", "^$", "-fuzz", "^" + string(found[1]) + "$", "-fuzztime", fuzzInputs, pkg})
+		}
+		if bytes.Contains(text, longTag) {
+			for _, found := range longFunc.FindAllSubmatch(text, -1) {
+				long[pkg] = append(long[pkg], string(found[1]))
 			}
-			p := &fuzz[len(fuzz)-1]
-			p.expected += fuzzTime + 2*time.Second
-			p.commands = append(p.commands, []string{"go", "test", "-run", "^$", "-fuzz", "^" + string(found[1]) + "$", "-fuzztime", fuzzInputs, pkg})
-		}
-		if !bytes.Contains(text, longTag) {
-			return nil
-		}
-		for _, found := range longFunc.FindAllSubmatch(text, -1) {
-			long = append(long, part{name: "test " + pkg + " " + string(found[1]), expected: time.Minute, alone: true,
-				commands: [][]string{{"go", "test", "-tags", "long", "-count=1", "-run", "^" + string(found[1]) + "$", pkg}}})
 		}
 		return nil
 	})

@@ -144,13 +144,13 @@ type cost struct {
 // take attributes the time since the package's last event to the tests that ran since
 // then, in equal shares: of tests that run in parallel it knows no better.
 func (c *costs) take(e event) {
+	if e.Package == "" || strings.Contains(e.Test, "/") || e.Action == "output" {
+		return
+	}
 	if c.packages[e.Package] == nil {
 		c.packages[e.Package] = &cost{begun: e.Time, tests: map[string]time.Duration{}, running: map[string]bool{}}
 	}
 	p := c.packages[e.Package]
-	if strings.Contains(e.Test, "/") || e.Action == "output" {
-		return
-	}
 	now := c.usage(e.Package)
 	spent := now - p.total
 	p.total = now
