@@ -22,7 +22,7 @@ func needTorch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs PyTorch")
 	}
-	if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
+	if out, err := exec.Command("/usr/bin/python3", "-c", "from importlib import util; assert util.find_spec('torch')").CombinedOutput(); err != nil {
 		why := fmt.Sprintf("needs Debian's python3-torch: %v: %s", err, out)
 		if os.Getenv("CI") == "true" {
 			t.Fatal(why)
