@@ -13,6 +13,7 @@ import (
 
 	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/testhosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -100,14 +101,8 @@ func TestComplete(t *testing.T) {
 // Keys are typed into each shell as on a terminal, and plx is called with what the shell
 // made of them.
 func TestCompletionInShells(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds plx, and starts shells")
-	}
-	real := filepath.Join(t.TempDir(), "plx")
-	if out, err := exec.Command("go", "build", "-o", real, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	remembered(t) // not before: the build has its cache in the home
+	real := testhosts.Binary(t, "github.com/plx-run/plx")
+	remembered(t)
 	for shell, insertAll := range shellsOfTest {
 		name := strings.Fields(shell)[0]
 		t.Run(name, func(t *testing.T) {

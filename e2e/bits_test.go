@@ -45,7 +45,7 @@ var mlpBits = []string{"--niters=12", "--dim-in=96", "--dim-hidden=64", "--n-cla
 // long TestSameBits tries other layouts and models.
 func TestBitsOnHosts(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 3})
+	b := newBench(t, testhosts.Options{Hosts: 3}).withPlx()
 	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
 	flags := append(slices.Clone(mlpBits), "--digest", "--seed=3")
 	want := b.digest(nil, path, flags...)

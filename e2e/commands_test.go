@@ -22,7 +22,7 @@ var seated = map[string]string{
 // Two hosts with GPUs and one without go through all that a user does.
 func TestSixCommands(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
+	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}}).withPlx()
 	file := b.ResourceFile("h2", "h3", "h1: 1,3") // not as names are sorted
 	t.Run("probe", func(t *testing.T) { probeThree(b.in(t), file) })
 	t.Run("launch", func(t *testing.T) {
@@ -81,7 +81,7 @@ func watchThree(b *bench, file string) {
 // stopThree stops a job whose tasks do not end when they are asked to.
 func stopThree(b *bench, file string) {
 	dir := b.shared()
-	job := b.detach("--hosts", file, "--ps", "all", b.script("deaf", "trap '' TERM; touch "+dir+"/$PLX_ROLE:$PLX_TASK_INDEX; while :; do sleep 0.05; done"))
+	job := b.detach("--hosts", file, "--ps", "all", b.script("deaf", "trap '' TERM; touch "+dir+"/$PLX_ROLE:$PLX_TASK_INDEX; exec sleep 300"))
 	for task := range seated {
 		b.appear(filepath.Join(dir, task))
 	}
@@ -92,7 +92,7 @@ func stopThree(b *bench, file string) {
 	}
 }
 
-const pouredLines = 500
+const pouredLines = 200
 
 // pourer is a program that tells where it is, prints many lines, and then
 // waits; worker:3 ends with the status that it is told.
@@ -102,7 +102,7 @@ func (b *bench) pourer() holder {
 	return holder{dir: dir, path: b.script("pour", fmt.Sprintf(`echo "$(cat /etc/hostname) [${CUDA_VISIBLE_DEVICES-not set}]"
 seq %d
 echo up
-while [ -d %[2]s ] && [ ! -s %[2]s/end ]; do sleep 0.05; done
+while [ -d %[2]s ] && [ ! -s %[2]s/end ]; do sleep 0.2; done
 echo "last line"
 [ "$PLX_RANK" = 3 ] && exit $(cat %[2]s/end); exit 0`, pouredLines, dir))}
 }

@@ -24,7 +24,7 @@ exit 1
 // culprit's traceback, a line for all others, and the verdict.
 func TestCrashIsShort(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	program := b.script("crash.sh", crashes)
 	hosts := b.ResourceFile("h1: cpu*3", "h2: cpu*3")
 	res := b.want(1, "launch", "--hosts", hosts, program)

@@ -22,7 +22,7 @@ func (b *bench) detach(args ...string) string {
 
 func TestDetached(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	file := b.ResourceFile("h1", "h2")
 	t.Run("attach, leave, attach again", func(t *testing.T) { testAttach(b.in(t), file) })
 	t.Run("stop", func(t *testing.T) {

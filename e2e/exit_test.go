@@ -13,11 +13,11 @@ import (
 )
 
 // noisy prints to both streams until it is ended.
-const noisy = "\nwhile :; do echo noise; echo noise >&2; sleep 0.01; done"
+const noisy = "\nwhile :; do echo noise; echo noise >&2; sleep 0.05; done"
 
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	file := b.ResourceFile("h1", "h2")
 	for _, c := range []struct {
 		name, script string
@@ -75,12 +75,12 @@ func (b *bench) endsWith(res result, last []string) {
 func testLastLines(b *bench, file string) {
 	listens := filepath.Join(b.shared(), "listens")
 	r := b.start("launch", "--hosts", file, "--ps", "none", b.script("task", `[ "$PLX_RANK" = 1 ] && { until [ -e `+listens+` ]; do sleep 0.01; done; echo reason >&2; exit 3; }
-trap "seq 200000 >&2; exit" TERM
+trap "seq 100000 >&2; exit" TERM
 touch `+listens+noisy))
 	r.stderr.delay(10 * time.Millisecond)
 	res := r.want(3)
 	b.endsWith(res, []string{"last lines of worker:1 on h2:", "  reason", `job \S+ \(\S+\): worker:1 on h2 exited with status 3`})
-	contains(b.t, res.stderr, "\nworker:0 h1 ! 199999\nworker:0 h1 ! 200000\n")
+	contains(b.t, res.stderr, "\nworker:0 h1 ! 99999\nworker:0 h1 ! 100000\n")
 	b.hostsGone(0)
 }
 

@@ -85,7 +85,7 @@ func TestGPUWorkers(t *testing.T) {
 // trainOnGPUs trains a program alone and by two workers. The start line tells what
 // multiplies matrices.
 func trainOnGPUs(t *testing.T, name string, flags []string, o cudatest.Options, products string, archs ...string) {
-	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{1, 1}})
+	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{1, 1}}).withPlx()
 	o.Folder = b.shared()
 	d := cudatest.Start(t, o)
 	env := []string{}

@@ -16,19 +16,19 @@ import (
 // one is stopped, and two are slow for longer than the hang timeout, but move.
 func TestHang(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	program, err := filepath.Abs("testdata/pair.py")
 	if err != nil {
 		t.Fatal(err)
 	}
 	quiet := filepath.Join(b.shared(), "quiet")
+	const verdict = "culprit: worker:1 on h2: it sleeps: pair.py (pid "
+	r := b.start("launch", "--hosts", b.ResourceFile(), "--name", "pair", "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program, quiet)
+	r.await(r.stdout, "step 1") // the hosts have plx now, and the others send none
 	others := map[string]*running{}
 	for _, what := range []string{"stops", "computes", "saves"} {
 		others[what] = b.start("launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", what, "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program, "/", what)
 	}
-	const verdict = "culprit: worker:1 on h2: it sleeps: pair.py (pid "
-	r := b.start("launch", "--hosts", b.ResourceFile(), "--name", "pair", "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program, quiet)
-	r.await(r.stdout, "step 1")
 	running := b.want(0, "status", "pair")
 	for _, task := range []string{"worker:0 +h1 +\\d+ +\\d+s ", "worker:1 +h2 +\\d+ +\\d+s "} {
 		if !regexp.MustCompile(task).MatchString(running.stdout) {

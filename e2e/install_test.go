@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,4 +25,9 @@ func TestREADMEInstalls(t *testing.T) {
 		}
 	}
 	r.all(map[string]int{"git clone": 1, "make build": 1, "install ": 1, "plx version": 1, "go run . launch ./examples/mlp": 1})
+}
+
+// TestREADMEAsItStands is TestREADME with two workers on each host, as README.md says.
+func TestREADMEAsItStands(t *testing.T) {
+	runREADME(t, slices.DeleteFunc(commandsOf(t, "../README.md"), builds), strings.NewReplacer())
 }

@@ -50,7 +50,7 @@ func (b *bench) holder(name string) holder {
 	dir := b.shared()
 	return holder{dir: dir, path: b.script(name, `for i in 1 2 3; do echo "line $i"; done; echo "problem" >&2; echo "$HOME" > `+dir+`/home
 echo up
-while [ -d `+dir+` ] && [ ! -s `+dir+`/end ]; do sleep 0.03; done
+while [ -d `+dir+` ] && [ ! -s `+dir+`/end ]; do sleep 0.1; done
 echo "last line"
 [ "$PLX_RANK" = 1 ] && exit $(cat `+dir+`/end); exit 0`)}
 }
@@ -112,9 +112,9 @@ func (r *running) awaitLine(task, line string) {
 
 func TestStop(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	file := b.ResourceFile("h1", "h2")
-	deaf := b.script("deaf", "trap '' TERM; setsid sleep 300 & echo up; while :; do sleep 0.05; done")
+	deaf := b.script("deaf", "trap '' TERM; setsid sleep 300 & echo up; exec sleep 300")
 	t.Run("an attached job", func(t *testing.T) {
 		b := b.in(t)
 		launch := b.start("launch", "--hosts", file, b.script("stubborn", stubborn))

@@ -13,7 +13,7 @@ const acceptFlag = "--accept-new-host-keys"
 
 func TestHostKeys(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2, HostKeys: []string{"ed25519", "ecdsa", "rsa"}})
+	b := newBench(t, testhosts.Options{Hosts: 2, HostKeys: []string{"ed25519", "ecdsa", "rsa"}}).withPlx()
 	file := b.ResourceFile()
 	known := filepath.Join(b.Home, ".ssh", "known_hosts")
 	hello := b.script("hello", "echo up")

@@ -12,12 +12,12 @@ import (
 // do not want to end: all is gone on every host within the lease. As it
 // measures a promise of seconds it runs by itself.
 func TestLauncherKilled(t *testing.T) {
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	file, shared := b.ResourceFile(), b.shared()
-	const lease = 10 * time.Second
+	const lease = 6 * time.Second
 	start := func(name, text string) *running {
 		// An agent kills some time before the lease ends, at the grace's cost.
-		return b.start(brief(file, "--lease", lease.String(), "--grace", "4s", b.script(name, text))...)
+		return b.start(brief(file, "--lease", lease.String(), "--grace", "2s", b.script(name, text))...)
 	}
 	bad := start("stubborn", stubborn)
 	good := start("obedient", "trap 'touch "+shared+"/$PLX_RANK; exit 0' TERM\n"+patient)

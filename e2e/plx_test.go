@@ -3,6 +3,9 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +51,20 @@ func newBench(t *testing.T, o testhosts.Options) *bench {
 	t.Helper()
 	c := testhosts.Start(t, o)
 	return &bench{Cluster: c, t: t, plx: testhosts.Binary(t, "github.com/plx-run/plx"), home: c.Home}
+}
+
+// withPlx gives the hosts this plx before a test that is not about sending it: an earlier
+// launch has left it there.
+func (b *bench) withPlx() *bench {
+	b.t.Helper()
+	program := read(b.t, b.plx)
+	for _, h := range b.Hosts {
+		path := filepath.Join(h.HomeDir, ".plx", "blobs", fmt.Sprintf("%x", sha256.Sum256(program)))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), executable.Write(path, program, 0o700)); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return b
 }
 
 // local is a bench without hosts, for the embedded cluster and for mistakes.

@@ -23,19 +23,24 @@ var update = flag.Bool("update", false, "write what the commands print into READ
 var slow = regexp.MustCompile(`(?m)^plx: (preparing|building|connecting|probing|sending|starting agents)\b.*\n`)
 
 // TestREADME runs the commands of README.md in their order, for somebody with an empty home,
-// on this machine and on two hosts. What README shows of their output is what they print.
+// on this machine and on two hosts, with one worker on each host where README.md has two. What
+// README shows of their output is what they print. TestREADMEAsItStands has two workers, and
 // TestREADMEInstalls runs the commands that build and install plx.
 func TestREADME(t *testing.T) {
+	runREADME(t, slices.DeleteFunc(commandsOf(t, "../README.md"), builds), strings.NewReplacer("cpu*2", "cpu", "4 ranks", "2 ranks", "launch --hosts", "launch --env OMP_NUM_THREADS=1 --hosts"))
+}
+
+// runREADME runs commands of README.md. A replacer changes commands and what they print.
+func runREADME(t *testing.T, commands []string, change *strings.Replacer) {
 	needTorch(t)
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	b.clonesThis()
 	r := b.newcomer("")
-	commands := slices.DeleteFunc(commandsOf(t, "../README.md"), builds)
 	shown := 0
 	for _, command := range commands {
 		begun := time.Now()
-		res := r.run("exec 2>&1; " + command).want(0)
+		res := r.run("exec 2>&1; " + change.Replace(command)).want(0)
 		t.Logf("%.1f s: %s", time.Since(begun).Seconds(), command)
 		printed := slow.ReplaceAllString(res.stdout, "")
 		if r.shows(command, printed) {
@@ -43,7 +48,7 @@ func TestREADME(t *testing.T) {
 		}
 		switch {
 		case strings.Contains(command, "python3 train.py"):
-			r.says(ansi.Strip(string(read(t, "../docs/terminal.ansi"))), printed) // README has the picture of it
+			r.says(change.Replace(ansi.Strip(string(read(t, "../docs/terminal.ansi")))), printed) // README has the picture of it
 		case strings.Contains(command, "resources.txt ./examples/mlp"):
 			r.says(strings.ReplaceAll(string(read(t, "../README.md")), "127.0.0.2", "h1"), printed) // as on one machine
 		}

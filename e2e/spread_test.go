@@ -19,7 +19,7 @@ func TestFirstLaunchSendsLittle(t *testing.T) {
 	file := b.ResourceFile("h1", "h2", "h3", "h4")
 	program := filepath.Join(t.TempDir(), "train")
 	random := rand.NewChaCha8([32]byte{8})
-	text := append([]byte("#!/bin/sh\necho trained; exit 0\n"), make([]byte, 8<<20)...)
+	text := append([]byte("#!/bin/sh\necho trained; exit 0\n"), make([]byte, 4<<20)...)
 	random.Read(text[1<<10:])
 	launch := func(program string) int64 {
 		before := b.received()
@@ -39,9 +39,9 @@ func TestFirstLaunchSendsLittle(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		most int64 // bytes
-	}{{"new", 3 * int64(len(text)) / 2}, {"changed by 1 %", 2 << 20}, {"unchanged", 1 << 18}} {
+	}{{"new", 3 * int64(len(text)) / 2}, {"changed by 1 %", 1 << 20}, {"unchanged", 1 << 18}} {
 		if c.name != "unchanged" {
-			random.Read(text[4<<20 : 4<<20+80<<10])
+			random.Read(text[2<<20 : 2<<20+40<<10])
 			if err := executable.Write(program, text, 0o755); err != nil {
 				t.Fatal(err)
 			}

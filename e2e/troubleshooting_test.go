@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -37,19 +38,16 @@ func TestTroubleshootingQuotesMessages(t *testing.T) {
 
 // printed reports whether a string of the source has all parts of a message in their order.
 func printed(texts []string, message string) bool {
-	var parts []string
-	for part := range strings.SplitSeq(message, "...") {
-		if part = strings.Trim(part, " "); part != "" {
-			parts = append(parts, regexp.QuoteMeta(part))
+	return slices.ContainsFunc(texts, func(text string) bool {
+		for part := range strings.SplitSeq(message, "...") {
+			_, after, found := strings.Cut(text, strings.Trim(part, " "))
+			if !found {
+				return false
+			}
+			text = after
 		}
-	}
-	pattern := regexp.MustCompile(strings.Join(parts, `(?s:.*)`))
-	for _, text := range texts {
-		if pattern.MatchString(text) {
-			return true
-		}
-	}
-	return false
+		return true
+	})
 }
 
 // stringsOfSource returns the string literals of plx and its trainer, without tests. A
@@ -67,9 +65,11 @@ func stringsOfSource(t *testing.T) (texts []string) {
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if literal, is := n.(*ast.BasicLit); is && literal.Kind == token.STRING {
-				if text, err := strconv.Unquote(literal.Value); err == nil {
-					texts = append(texts, verb.ReplaceAllString(text, ""))
+				text, err := strconv.Unquote(literal.Value)
+				if err == nil && strings.Contains(text, "%") { // the pattern is slow
+					text = verb.ReplaceAllString(text, "")
 				}
+				texts = append(texts, text)
 			}
 			return true
 		})

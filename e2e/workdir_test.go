@@ -15,7 +15,7 @@ import (
 // TestWorkdir sends a folder to two hosts whose tasks run in it.
 func TestWorkdir(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	file := b.ResourceFile("h1: cpu*2", "h2: cpu*2")
 	b.dir = t.TempDir()
 	put(t, filepath.Join(b.dir, "pkg", "values.py"), "text = 'from the package'\n", 0o644)

@@ -16,7 +16,7 @@ import (
 // is that of one process.
 func TestMNISTLearns(t *testing.T) {
 	path := program(t, "mnist")
-	arguments := []string{"--steps=201", "--samples=2000"}
+	arguments := []string{"--steps=101", "--samples=1000", "--batch-size=32"}
 	for _, mode := range []string{"async", "group:2"} {
 		t.Run(mode, func(t *testing.T) {
 			learns(t, run(t, path, 2, 4, append(arguments, "--sync="+mode)...), 0.6, 0.5)
@@ -81,9 +81,9 @@ func TestCIFARLearnsFromFiles(t *testing.T) {
 	first, second := filepath.Join(folder, "data_batch_1.bin"), filepath.Join(folder, "data_batch_2.bin")
 	save(t, first, records[:half])
 	save(t, second, records[half:])
-	out := alone(t, path, "--steps=41", "--files", first+","+second)
-	learns(t, out, 0.8, 0.4)
-	if want := alone(t, path, "--steps=41", "--samples=200"); out != want {
+	learns(t, alone(t, path, "--steps=31", "--files", first+","+second), 0.8, 0.4)
+	out := alone(t, path, "--steps=8", "--digest", "--files", first+","+second) // more than an epoch
+	if want := alone(t, path, "--steps=8", "--digest", "--samples=200"); out != want {
 		t.Errorf("from files\n%swithout\n%s", out, want)
 	}
 	save(t, second, records[half:len(records)-1])

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -18,44 +17,15 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/testhosts"
 	"github.com/plx-run/plx/trainer/cluster"
 )
-
-// folder holds the programs, each built once, as users build them.
-var (
-	folder   string
-	programs = map[string]string{}
-)
-
-func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "plx-examples-"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(folder) // a leftover harms nobody
-	os.Exit(code)
-}
 
 // program builds an example unless an earlier test has, and returns its path. With
 // -short it skips the test.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds and runs an example")
-	}
-	if path, ok := programs[name]; ok {
-		return path
-	}
-	path := filepath.Join(folder, name)
-	build := exec.Command("go", "build", "-o", path, "./"+name)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
-	programs[name] = path
-	return path
+	return testhosts.Binary(t, "github.com/plx-run/plx/examples/"+name)
 }
 
 // task is one process of a job and what it printed.

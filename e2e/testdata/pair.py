@@ -19,7 +19,7 @@ def move(once):
 
 
 def compute():
-    end = time.process_time() + 0.05
+    end = time.process_time() + 0.02
     while time.process_time() < end:
         pass
 

@@ -24,9 +24,9 @@ var (
 var builds sync.Map // package to func() (string, error)
 
 // Binary builds a Go package, named as for go build in the test's own folder,
-// without cgo, and returns the program's path. It builds once per process; the
-// path is one that hosts see too, and holds nothing but this very build. With
-// -short it skips the test.
+// without cgo, and returns the program's path. It builds once per process, and links
+// only what no process has linked; the path is one that hosts see too, and holds nothing
+// but this very build. With -short it skips the test.
 func Binary(tb testing.TB, pkg string) string {
 	tb.Helper()
 	if testing.Short() {
@@ -51,12 +51,13 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir) // removeOld tries again
-	name, err := goTool("list", "-f", "{{.ImportPath}}", pkg)
+	name, err := goTool("list", "-find", "-f", "{{.ImportPath}}", pkg)
 	if err != nil {
 		return "", err
 	}
 	program := filepath.Join(dir, path.Base(name))
-	if _, err := goTool("build", "-buildvcs=false", "-o", program, pkg); err != nil {
+	// go build would link each time; go run takes what it has linked before from the build cache.
+	if _, err := goTool("run", "-buildvcs=false", "-exec=cp", pkg, program); err != nil {
 		return "", err
 	}
 	return keep(root, program)

@@ -84,7 +84,7 @@ func newKey(kind string) (crypto.Signer, error) {
 	case "ecdsa":
 		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	case "rsa":
-		return rsa.GenerateKey(rand.Reader, 3072)
+		return rsa.GenerateKey(rand.Reader, 2048)
 	}
 	return nil, fmt.Errorf("testhosts: no host keys of type %q", kind)
 }

@@ -22,7 +22,7 @@ func needTorch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs PyTorch")
 	}
-	if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
+	if out, err := exec.Command("/usr/bin/python3", "-c", "from importlib import util; assert util.find_spec('torch')").CombinedOutput(); err != nil {
 		why := fmt.Sprintf("needs Debian's python3-torch: %v: %s", err, out)
 		if os.Getenv("CI") == "true" {
 			t.Fatal(why)
@@ -72,11 +72,11 @@ func mean(x []float64) float64 {
 // computes the same.
 func TestSameModel(t *testing.T) {
 	needTorch(t)
-	const steps = 240
+	const steps = 120
 	ours := losses(t, testhosts.Binary(t, "../../../examples/lm"), fmt.Sprintf("--steps=%d", steps))
 	dense := losses(t, "./ddp_lm.py", fmt.Sprintf("--steps=%d", steps))
-	sparse := losses(t, "./ddp_lm.py", "--sparse", "--steps=40")
-	if len(ours) != steps || len(dense) != steps || len(sparse) != 40 {
+	sparse := losses(t, "./ddp_lm.py", "--sparse", "--steps=10")
+	if len(ours) != steps || len(dense) != steps || len(sparse) != 10 {
 		t.Fatalf("%d, %d and %d losses", len(ours), len(dense), len(sparse))
 	}
 	for i, loss := range sparse {
@@ -84,14 +84,14 @@ func TestSameModel(t *testing.T) {
 			t.Errorf("step %d: loss %v with sparse gradients, %v with dense ones", i, loss, dense[i])
 		}
 	}
-	for _, part := range [][2]int{{0, 20}, {60, 120}, {180, 240}} {
+	for _, part := range [][2]int{{0, 20}, {80, 120}} {
 		a, b := mean(ours[part[0]:part[1]]), mean(dense[part[0]:part[1]])
 		t.Logf("steps %d to %d: %.3f, PyTorch %.3f", part[0], part[1], a, b)
 		if math.Abs(a-b) > 0.05*a {
 			t.Errorf("steps %v: mean loss %v, PyTorch's is %v", part, a, b)
 		}
 	}
-	if mean(ours[180:]) > 0.8*mean(ours[:20]) {
+	if mean(ours[80:]) > 0.8*mean(ours[:20]) {
 		t.Error("nothing is learnt")
 	}
 	if strings.Contains(fmt.Sprint(ours, dense), "NaN") {
