@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -134,43 +135,59 @@ func newCosts(usage func(pkg string) time.Duration) *costs {
 
 // cost is what one package has taken.
 type cost struct {
-	begun   time.Time
-	wall    time.Duration
-	total   time.Duration
-	tests   map[string]time.Duration // top-level tests; "" is what no test was running for
-	running map[string]bool          // tests that are neither paused nor ended
+	begun time.Time
+	wall  time.Duration
+	total time.Duration
+	tests map[string]time.Duration // top-level tests; "" is what no test was running for
+	live  map[string]bool          // tests and subtests that have not ended; false while one is paused
 }
 
 // take attributes the time since the package's last event to the tests that ran since
 // then, in equal shares: of tests that run in parallel it knows no better.
 func (c *costs) take(e event) {
-	if e.Package == "" || strings.Contains(e.Test, "/") || e.Action == "output" {
+	if e.Package == "" || e.Action == "output" {
 		return
 	}
 	if c.packages[e.Package] == nil {
-		c.packages[e.Package] = &cost{begun: e.Time, tests: map[string]time.Duration{}, running: map[string]bool{}}
+		c.packages[e.Package] = &cost{begun: e.Time, tests: map[string]time.Duration{}, live: map[string]bool{}}
 	}
 	p := c.packages[e.Package]
 	now := c.usage(e.Package)
 	spent := now - p.total
 	p.total = now
-	for test := range p.running {
-		p.tests[test] += spent / time.Duration(len(p.running))
+	running := p.running()
+	for _, test := range running {
+		p.tests[test] += spent / time.Duration(len(running))
 	}
-	if len(p.running) == 0 {
+	if len(running) == 0 {
 		p.tests[""] += spent
 	}
 	switch {
 	case e.Test == "":
 		p.wall = e.Time.Sub(p.begun)
 	case e.Action == "run" || e.Action == "cont":
-		p.running[e.Test] = true
-		if e.Action == "run" {
+		p.live[e.Test] = true
+		if e.Action == "run" && !strings.Contains(e.Test, "/") {
 			p.tests[e.Test] = 0 // it may be a repetition
 		}
-	default: // pause, pass, fail, skip
-		delete(p.running, e.Test)
+	case e.Action == "pause":
+		p.live[e.Test] = false
+	default: // pass, fail, skip
+		delete(p.live, e.Test)
 	}
+}
+
+// running returns the top-level tests that run. One whose subtests are all paused waits
+// for its turn.
+func (p *cost) running() (tests []string) {
+	for name, runs := range p.live {
+		below := func(other string) bool { return strings.HasPrefix(other, name+"/") }
+		top, _, _ := strings.Cut(name, "/")
+		if runs && !slices.ContainsFunc(slices.Collect(maps.Keys(p.live)), below) && !slices.Contains(tests, top) {
+			tests = append(tests, top)
+		}
+	}
+	return tests
 }
 
 const (
@@ -179,7 +196,10 @@ const (
 )
 
 // dear are the tests that may take more than mostOfTest, and why.
-var dear = map[string]string{}
+var dear = map[string]string{
+	"e2e TestREADME": "runs all commands of README.md, which train with plx and with PyTorch",
+	"e2e TestTorch":  "imports PyTorch five times, 1.2 s each",
+}
 
 // check prints which tests took too much, and returns an error if one took far too much.
 func (c *costs) check(out io.Writer) (err error) {

@@ -59,16 +59,20 @@ func TestCostsAreShared(t *testing.T) {
 		{3, "pass", "TestA/sub"},
 		{0, "pause", "TestA"}, // 5 s of TestA
 		{0, "run", "TestB"},
-		{2, "cont", "TestA"}, // 2 s of TestB
-		{8, "pass", "TestA"}, // 4 s of each
-		{1, "pass", "TestB"},
+		{2, "cont", "TestA"},    // 2 s of TestB
+		{8, "run", "TestB/sub"}, // 4 s of each
+		{0, "pause", "TestB/sub"},
+		{0, "pass", "TestA"},
+		{4, "cont", "TestB/sub"}, // nobody runs: TestB waits for its subtest
+		{1, "pass", "TestB/sub"},
+		{0, "pass", "TestB"},
 		{0, "pass", ""},
 	} {
 		spent += s.after * time.Second
 		c.take(event{Package: "p", Action: s.action, Test: s.test})
 	}
 	p := c.packages["p"]
-	if p.total != 17*time.Second || p.tests["TestA"] != 9*time.Second || p.tests["TestB"] != 7*time.Second || p.tests[""] != time.Second {
+	if p.total != 21*time.Second || p.tests["TestA"] != 9*time.Second || p.tests["TestB"] != 7*time.Second || p.tests[""] != 5*time.Second {
 		t.Errorf("in all %v, by test %v", p.total, p.tests)
 	}
 	var out strings.Builder
@@ -80,7 +84,7 @@ func TestCostsAreShared(t *testing.T) {
 		t.Errorf("a test that took %v: %v", p.tests["TestB"], err)
 	}
 	c.print(&out)
-	if !strings.Contains(out.String(), "17.0 s  p ") {
+	if !strings.Contains(out.String(), "21.0 s  p ") {
 		t.Errorf("printed %q", out.String())
 	}
 }
