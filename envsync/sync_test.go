@@ -275,7 +275,7 @@ func TestManyHostsAreBounded(t *testing.T) {
 	all := make(chan struct{})
 	var targets []Target
 	var served, asked atomic.Int64
-	for i := range 100 {
+	for i := range maxHosts + 10 {
 		h := newHost(t)
 		h.copyFault = func(r io.Reader) io.Reader {
 			if served.Add(1) == maxHosts {

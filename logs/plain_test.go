@@ -56,7 +56,7 @@ func checkPlain(t testing.TB, text, pieces []byte, how uint8, limit int) {
 func TestPlainLinesAreAsOneByOne(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	parts := []string{"\n", "\n", "a line\n", "text", "\r", "\x1b[31mred", "\x1b[A", "\x1b[2J", "\u202e", "\xff", strings.Repeat("long ", 20)}
-	for range 5000 {
+	for range 1000 {
 		var text []byte
 		for range rng.IntN(20) {
 			text = append(text, parts[rng.IntN(len(parts))]...)

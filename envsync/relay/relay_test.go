@@ -158,8 +158,8 @@ func newHosts(n int, network Network) (hosts []*testHost) {
 
 // What several hosts get is sent once.
 func TestOnce(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 4, 7, 20} {
-		spool, want := content(t, 3<<20)
+	for _, n := range []int{1, 2, 3, 7, 20} {
+		spool, want := content(t, 512<<10)
 		hosts, g := newHosts(n, loopback{}), NewGroup(spool, n, false, 0, 0)
 		if err := errors.Join(send(t, g, hosts, time.Minute)...); err != nil {
 			t.Fatalf("%d hosts: %v", n, err)
@@ -216,9 +216,9 @@ func TestDirect(t *testing.T) {
 // the rest from the sender.
 func TestBreaks(t *testing.T) {
 	for victim := range 4 {
-		spool, want := content(t, 4<<20)
+		spool, want := content(t, 1<<20)
 		hosts, g := newHosts(9, loopback{}), NewGroup(spool, 9, false, 0, 0)
-		hosts[victim].fail = 1 << 20
+		hosts[victim].fail = 128 << 10
 		for i, err := range send(t, g, hosts, time.Minute) {
 			switch {
 			case i == victim && !errors.Is(err, errBroken):

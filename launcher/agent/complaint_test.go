@@ -20,7 +20,6 @@ func TestForeignTaskSaysWhyItFailed(t *testing.T) {
 		"a file":            {report + "exit 1", "ValueError: no data", "Traceback\nValueError: no data\n", ""},
 		"a file and stderr": {report + "echo 'ValueError: no data' >&2; exit 1", "ValueError: no data", "ValueError: no data\n", ""},
 		"garbage":           {`head -c 2000000 /dev/zero > "$TORCHELASTIC_ERROR_FILE"; echo why >&2; exit 1`, "", "why\n", ""},
-		"a FIFO":            {`mkfifo "$TORCHELASTIC_ERROR_FILE"; echo why >&2; exit 1`, "", "why\n", ""},
 		"success":           {report + "exit 0", "", "", ""},
 		"a lost peer": {"echo 'RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.77.0.2]:9629' >&2; exit 1", "",
 			"RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.77.0.2]:9629\n", "a peer"},

@@ -339,13 +339,16 @@ func (l *line) gone(h *testHost) protocol.State {
 	return state
 }
 
-// eventually waits for a condition.
+// eventually waits for a condition. Most come at once, and are looked for often; what takes
+// seconds is looked for more seldom.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience.Limit); !ok(); time.Sleep(5 * time.Millisecond) {
+	pause := 5 * time.Millisecond
+	for deadline := time.Now().Add(patience.Limit); !ok(); time.Sleep(pause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s", patience.Limit, what)
 		}
+		pause = min(pause*11/10, 100*time.Millisecond)
 	}
 }
 

@@ -352,7 +352,7 @@ func TestOutputIsComplete(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	const size = 10 << 20
+	const size = 2 << 20
 	h := newHost(t, 1, "flood", strconv.Itoa(size))
 	l, _ := h.launch()
 	e := l.exits(1)[worker(0)]
@@ -367,14 +367,14 @@ func TestOutputIsComplete(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A task that prints ten times its limit ends as well as any other. Its host keeps the
+// A task that prints four times its limit ends as well as any other. Its host keeps the
 // newest part, and every reader is told what is missing: one that is overtaken while the
 // task runs, and one that comes later.
 func TestLogLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	const size = 10 * logs.MinLimit
+	const size = 4 * logs.MinLimit
 	h := newHost(t, 1, "flood", strconv.Itoa(size))
 	h.spec.LogLimit = logs.MinLimit
 	l, _ := h.start()

@@ -445,7 +445,7 @@ func TestAPlanForOtherHosts(t *testing.T) {
 // Many hosts at once, over the real clock. Each agent is dialled once and gets each message
 // once, however many hosts there are.
 func TestManyHosts(t *testing.T) {
-	for _, hosts := range []int{64, 128, 256} {
+	for _, hosts := range []int{3, 100} {
 		var agents []*agent
 		for i := range hosts {
 			agents = append(agents, newAgent(t, fmt.Sprintf("h%d", i), fmt.Sprintf("ps:%d", i), fmt.Sprintf("worker:%d", i)))
@@ -453,7 +453,7 @@ func TestManyHosts(t *testing.T) {
 		j := start(t, agents...)
 		for i, a := range agents {
 			for starts, _ := a.heard(isStart); len(starts) == 0; starts, _ = a.heard(isStart) {
-				runtime.Gosched()
+				time.Sleep(time.Millisecond)
 			}
 			a.done(fmt.Sprintf("worker:%d", i))
 		}

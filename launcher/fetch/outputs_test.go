@@ -191,7 +191,7 @@ func TestOutputThatGrows(t *testing.T) {
 	h.ran(map[string]string{"a.pt": "weights"})
 	grows := func(_ string, stdin []byte) {
 		if strings.Contains(string(stdin), `"name":"a.pt"`) {
-			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "weights"+strings.Repeat(" and more", 1<<20))
+			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "weights"+strings.Repeat(" and more", 1<<10))
 		}
 	}
 	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
@@ -240,10 +240,10 @@ func TestEndlessList(t *testing.T) {
 	}
 	for piece, want := range map[string]string{
 		`{"place":"ps-0","name":"x","damage":"x"}` + "\n": "more than 100000 outputs",
-		strings.Repeat(" ", 1000) + "\n":                  "the list has more than 16777216 bytes",
-		strings.Repeat("x", 1000):                         "a line of the list has more than 8388608 bytes",
+		strings.Repeat(" ", 99_999) + "\n":                "the list has more than 16777216 bytes",
+		strings.Repeat("x", 99_999):                       "a line of the list has more than 8388608 bytes",
 	} {
-		list = nil
+		list = make([]protocol.HostOutput, protocol.MaxOutputs-2) // two more may come
 		if err := endless(listOfOutputs(&list), piece); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.10q...: %v, want %q", piece, err, want)
 		}
@@ -257,6 +257,9 @@ func TestEndlessCheckpoints(t *testing.T) {
 		"files":       `{"folder":"a","files":[` + strings.Repeat(`{"name":"a"},`, 999) + `{"name":"a"}]}` + "\n",
 	} {
 		var list []protocol.HostCheckpoint
+		if name == "checkpoints" {
+			list = make([]protocol.HostCheckpoint, mostKept-2) // two more may come
+		}
 		out, err := listOf(&list), error(nil)
 		for i := 0; i < 1<<20 && err == nil; i++ {
 			_, err = out.Write([]byte(piece))

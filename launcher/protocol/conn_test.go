@@ -62,15 +62,23 @@ func TestALengthAloneCostsNothing(t *testing.T) {
 
 func TestSendBounds(t *testing.T) {
 	a, b := pair(t)
-	if err := a.Send(Message{Notice: strings.Repeat("x", MaxMessage)}); err == nil || !strings.Contains(err.Error(), "at most") {
+	text := strings.Repeat("x", MaxMessage-len(`{"notice":""}`)+1)
+	nobody := &Conn{stream: &script{}}
+	if err := nobody.Send(Message{Notice: text}); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Fatalf("too large a message: %v", err)
 	}
-	env := Raw(strings.Repeat("\xff", MaxMessage/4*3-1000)) // as much as fits
+	env := Raw(strings.Repeat("\xff", 1<<20))
 	go func() {
-		if err := a.Send(Message{Spec: &Spec{Env: []Raw{env}}}); err != nil {
-			t.Error(err)
+		for _, m := range []Message{{Notice: text[1:]}, {Spec: &Spec{Env: []Raw{env}}}} {
+			if err := a.Send(m); err != nil {
+				t.Error(err)
+				a.Close() // nothing more comes
+			}
 		}
 	}()
+	if _, err := io.CopyN(io.Discard, b.in, 4+MaxMessage); err != nil { // decoding it takes seconds
+		t.Fatal(err)
+	}
 	if m, err := b.Receive(); err != nil || m.Spec == nil || m.Spec.Env[0] != env {
 		t.Errorf("a large message: %v", err)
 	}

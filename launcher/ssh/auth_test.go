@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	gossh "golang.org/x/crypto/ssh"
@@ -74,7 +75,13 @@ func serveAgent(t *testing.T, ring agent.Agent) string {
 
 func TestLogin(t *testing.T) {
 	server := startSSHD(t, "MaxAuthTries 6")
-	locked := []byte("secret")
+	locked := sync.OnceValue(func() string { // the race detector makes it dear
+		private, err := gossh.ParseRawPrivateKey(userKey(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lockedPEM(t, private, []byte("secret"))
+	})
 	cases := []struct {
 		name string
 		set  func(t *testing.T, home string)
@@ -110,17 +117,13 @@ func TestLogin(t *testing.T) {
 			sshConfig(t, home, "IdentityFile ~/mine\n")
 		}},
 		{name: "locked file opened by the agent", set: func(t *testing.T, home string) {
-			private, err := gossh.ParseRawPrivateKey(userKey(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			writeFile(t, filepath.Join(home, "mine"), lockedPEM(t, private, locked), 0o600)
+			writeFile(t, filepath.Join(home, "mine"), locked(), 0o600)
 			sshConfig(t, home, "IdentityFile ~/mine\nIdentitiesOnly yes\n")
 			other, _ := makeKey(nil)
 			t.Setenv("SSH_AUTH_SOCK", startAgent(t, other, userKey(t)))
 		}},
 		{name: "locked file", set: func(t *testing.T, home string) {
-			writeKey(t, filepath.Join(home, ".ssh", "id_ed25519"), locked)
+			writeFile(t, filepath.Join(home, ".ssh", "id_ed25519"), locked(), 0o600)
 		}, fail: "passphrase", hint: "ssh-add"},
 		{name: "no key at all", set: func(*testing.T, string) {}, fail: "no key", hint: "authorized_keys"},
 		{name: "wrong key", set: func(t *testing.T, home string) {
