@@ -193,7 +193,7 @@ func TestLongSlices(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	const world = 2
-	n := 9*blockSize/16 + 12345
+	n := 5*blockSize/16 + 12345
 	groups := newWorld(t, world, nil)
 	must(t, groups, newWorkload[float32](99_991, world, 5).repeated(n).sums)
 	for rank, g := range groups {
