@@ -3,6 +3,7 @@ package trainer
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"testing"
 
@@ -15,9 +16,9 @@ import (
 func everything() map[string]trial {
 	options := []Option{GlobalBatch(24), ClipNorm(0.5), MeasureNorm()}
 	return map[string]trial{
-		"mlp with dropout":      {build: dropoutMLP, feed: classified(60), opt: Adam(0.02), options: options, steps: 6},
-		"cnn with batch norm":   {build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: options, steps: 5},
-		"embedding, duplicates": {build: words, feed: sentences, opt: Adam(0.05), options: options, steps: 6},
+		"mlp with dropout":      {build: dropoutMLP, feed: classified(60), opt: Adam(0.02), options: options, steps: 4},
+		"cnn with batch norm":   {build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: options, steps: 4},
+		"embedding, duplicates": {build: words, feed: sentences, opt: Adam(0.05), options: options, steps: 4},
 	}
 }
 
@@ -29,10 +30,21 @@ type architecture struct {
 
 var layouts = []architecture{{"ps", 1}, {"ps", 2}, {"ps", 3}, {"allreduce", 0}, {"hybrid", 2}}
 
+// each is the trials by name, in the same order every time.
+func each(all map[string]trial) (names []string) { return slices.Sorted(maps.Keys(all)) }
+
 // The same model, bit for bit, whatever the number of workers and wherever
-// the variables live.
+// the variables live: of each model every number of workers in some architecture, and
+// of all models together in most of them. A long test has the others.
 func TestSameBits(t *testing.T) {
-	for name, x := range everything() {
+	testSameBits(t, func(model, workers, at int) bool { return (model*2+workers)%len(layouts) == at })
+}
+
+// testSameBits tests the combinations that are chosen by their numbers.
+func testSameBits(t *testing.T, chosen func(model, workers, at int) bool) {
+	all := everything()
+	for model, name := range each(all) {
+		x := all[name]
 		t.Run(name, func(t *testing.T) {
 			for virtual, workers := range map[int][]int{6: {1, 2, 3, 4, 5, 6}, 8: {1, 2, 4, 8}} {
 				seed := Seed(uint64(virtual))
@@ -40,8 +52,11 @@ func TestSameBits(t *testing.T) {
 				if want.norms[0] <= 0.5 {
 					t.Errorf("a norm of %v is not clipped: the test shows nothing", want.norms[0])
 				}
-				for _, w := range workers {
-					for _, at := range layouts {
+				for k, w := range workers {
+					for i, at := range layouts {
+						if !chosen(model, k, i) {
+							continue
+						}
 						tj := newTestJob(t, w, at.servers, VirtualWorkers(virtual), seed, Arch(at.arch), scattered)
 						done, err := x.together(tj)
 						if err == nil {
@@ -110,16 +125,28 @@ func TestSameBitsOnUnevenHosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	for name, x := range everything() {
+	testUnevenHosts(t, func(model, hosts, at int) bool {
+		apart := (model + hosts + at) % len(layouts)
+		return apart == 0 || apart == 2 // after three models every one of the layouts had every kind of hosts
+	})
+}
+
+func testUnevenHosts(t *testing.T, chosen func(model, hosts, at int) bool) {
+	all := everything()
+	for model, name := range each(all) {
+		x := all[name]
 		t.Run(name, func(t *testing.T) {
 			want := x.alone(t, VirtualWorkers(8))
-			for _, hosts := range [][]string{
+			for k, hosts := range [][]string{
 				{"127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.3"},
 				{"127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.3", "127.0.0.3", "127.0.0.4"},
 				{"127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.3"},
 				{"127.0.0.2", "127.0.0.3", "127.0.0.2"}, // not side by side
 			} {
-				for _, at := range layouts {
+				for i, at := range layouts {
+					if !chosen(model, k, i) {
+						continue
+					}
 					tj := newTestJobOn(t, hosts, at.servers, VirtualWorkers(8), Arch(at.arch), scattered)
 					done, err := x.together(tj)
 					if err == nil {

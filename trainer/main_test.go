@@ -336,12 +336,12 @@ func TestLostProcessIsDoneWithout(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	bears := cluster.ControlMessage{Kind: cluster.ToleratesLoss}
-	for _, sync := range []string{"async", "ssp:2", "backup:1"} {
-		for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGTERM} {
+	for sync, signals := range map[string][]syscall.Signal{"async": {syscall.SIGKILL}, "ssp:2": {syscall.SIGSTOP}, "backup:1": {syscall.SIGKILL, syscall.SIGTERM}} {
+		for _, signal := range signals {
 			t.Run(sync+" "+signal.String(), func(t *testing.T) {
 				t.Parallel()
-				all := launch(t, "1500 4s", 3, 2, "--sync="+sync)
-				all["worker:0"].untilStep(t, 20)
+				all := launch(t, "600 4s", 3, 2, "--sync="+sync)
+				all["worker:0"].untilStep(t, 5)
 				if err := all["worker:1"].cmd.Process.Signal(signal); err != nil {
 					t.Fatal(err)
 				}

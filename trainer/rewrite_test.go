@@ -53,7 +53,7 @@ func foreignCNN(seed uint64) Build {
 func TestGraphOfGorgonia(t *testing.T) {
 	x := trial{build: foreignCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(12)}, steps: 5}
 	want := x.alone(t, VirtualWorkers(2))
-	for _, at := range layouts {
+	for _, at := range layouts[1:] {
 		tj := newTestJob(t, 2, at.servers, VirtualWorkers(2), Arch(at.arch), scattered)
 		done, err := x.together(tj)
 		if err == nil {

@@ -51,7 +51,7 @@ func TestBothRoutesGiveTheSameBits(t *testing.T) {
 func checkRoutes[T number](t *testing.T, precision string) {
 	quick, cblas := bothRoutes[T](t, precision)
 	r := rand.New(rand.NewPCG(11, 12))
-	for i := range 800 {
+	for i := range 200 {
 		g := randomGemm(r)
 		if i%20 == 0 { // longer than a kernel's block of k
 			g = exactGemm(g.tA, g.tB, 1+r.IntN(40), 1+r.IntN(40), 300+r.IntN(2000))
@@ -64,8 +64,8 @@ func checkRoutes[T number](t *testing.T, precision string) {
 		}
 	}
 	for _, s := range [][3]int{{4, 4, 4}, {64, 256, 1024}, {64, 10, 256}, {1024, 256, 64}, {64, 1024, 256}} {
-		for _, tA := range transposes {
-			for _, tB := range transposes {
+		for _, tA := range transposes[:2] { // random products have the third
+			for _, tB := range transposes[:2] {
 				routeGemm(t, r, exactGemm(tA, tB, s[0], s[1], s[2]), quick, cblas)
 			}
 		}

@@ -56,7 +56,7 @@ func TestFaultsEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	for what, err := range map[string]error{"a full disk": syscall.ENOSPC, "half a write": failpoint.ErrShort, "an error": errors.New("broken"), "a crash": nil} {
+	for what, err := range map[string]error{"a full disk": syscall.ENOSPC, "half a write": failpoint.ErrShort, "a crash": nil} {
 		seen := map[string]bool{}
 		for n := 1; ; n++ {
 			x := &fault{n: n, what: err}

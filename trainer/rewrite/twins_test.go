@@ -185,13 +185,13 @@ func (p *trial) loss() (sum float64) {
 	return sum
 }
 
-// checkSlopes compares some elements of each gradient with finite differences, the first
-// and the last, and those around 256 and 65536 among them.
+// checkSlopes compares some elements of each gradient with finite differences: the first,
+// the middle and the last, and those around 256 and 65536.
 func (p *trial) checkSlopes(t *testing.T) {
 	t.Helper()
 	for i, a := range p.in {
 		got := memory.View[float64](p.gradients[i])
-		for _, j := range []int{0, 1, 2, 255, 256, 257, 511, 512, 65535, 65536, 65537, len(a.data) / 2, len(a.data) - 1} {
+		for _, j := range []int{0, 255, 256, 65535, 65536, len(a.data) / 2, len(a.data) - 1} {
 			if j < 0 || j >= len(a.data) {
 				continue
 			}
@@ -209,7 +209,7 @@ func (p *trial) checkSlopes(t *testing.T) {
 }
 
 func TestTwins(t *testing.T) {
-	for _, w := range twins(2, 300) {
+	for _, w := range twins(2, 264) {
 		t.Run(w.name, w.check)
 	}
 }

@@ -82,7 +82,7 @@ func gridSearch(l *leastSquares, high [3]float64) (best [3]float64) {
 // all sets of unknowns occur.
 func TestFitAgainstGridSearch(t *testing.T) {
 	occurred := map[[3]bool]int{}
-	for i := range uint64(150) {
+	for i := range uint64(60) {
 		s := random.New(8, "fit").Derive(i)
 		var l leastSquares
 		largest := 0.0

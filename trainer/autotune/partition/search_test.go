@@ -59,7 +59,7 @@ func run(s *Search, t truth, stream random.Stream, steps int, deviation float64)
 // The choice is within 10 % of the best P of all in at least 95 % of the
 // trials.
 func TestChoiceIsNearTheBest(t *testing.T) {
-	const trials, most = 1000, 256
+	const trials, most = 200, 256
 	for _, c := range []struct {
 		deviation float64
 		steps     int

@@ -23,25 +23,29 @@ func mixed(leaves, workers int) layout.Declaration {
 	return d
 }
 
+// Every cut of the leaves, each somewhere, and everywhere cuts into few and into many
+// workers. A long test has every cut everywhere.
 func TestBitsOfEverything(t *testing.T) {
-	for _, c := range []struct {
-		leaves  int
-		workers []layout.Range
-	}{
-		{6, ranges(6, 1)}, {6, ranges(6, 2)}, {6, ranges(6, 3)}, {6, ranges(6, 4)}, {6, ranges(6, 5)}, {6, ranges(6, 6)},
-		{8, ranges(8, 1)}, {8, ranges(8, 2)}, {8, ranges(8, 4)}, {8, ranges(8, 8)},
-		{8, []layout.Range{{Lo: 0, Hi: 5}, {Lo: 5, Hi: 6}, {Lo: 6, Hi: 8}}}, {6, []layout.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 6}}},
-	} {
-		for _, where := range []struct {
-			a       policy.Architecture
-			servers int
-		}{{policy.Servers, 1}, {policy.Servers, 3}, {policy.AllReduce, 0}, {policy.Hybrid, 2}} {
-			t.Run(fmt.Sprintf("V%d/%v/%s%d", c.leaves, c.workers, where.a, where.servers), func(t *testing.T) {
-				t.Parallel()
-				d := mixed(c.leaves, 1)
-				d.Workers = c.workers
-				checkSteps(t, newJob(t, d, where.a, where.servers), 5)
-			})
-		}
+	for i, workers := range cuts {
+		testBits(t, workers, placesToTrain[i%len(placesToTrain)], 3)
 	}
+}
+
+// cuts of 6 and of 8 leaves over workers.
+var cuts = [][]layout.Range{
+	ranges(6, 1), ranges(6, 2), ranges(6, 3), ranges(6, 4), ranges(6, 5), ranges(6, 6),
+	ranges(8, 1), ranges(8, 2), ranges(8, 4), ranges(8, 8),
+	{{Lo: 0, Hi: 5}, {Lo: 5, Hi: 6}, {Lo: 6, Hi: 8}}, {{Lo: 0, Hi: 1}, {Lo: 1, Hi: 6}},
+}
+
+var placesToTrain = []place{{policy.Servers, 1}, {policy.Servers, 3}, {policy.AllReduce, 0}, {policy.Hybrid, 2}}
+
+func testBits(t *testing.T, workers []layout.Range, at place, steps uint64) {
+	leaves := workers[len(workers)-1].Hi
+	t.Run(fmt.Sprintf("V%d/%v/%s%d", leaves, workers, at.a, at.servers), func(t *testing.T) {
+		t.Parallel()
+		d := mixed(leaves, 1)
+		d.Workers = workers
+		checkSteps(t, newJob(t, d, at.a, at.servers), steps)
+	})
 }

@@ -85,7 +85,7 @@ func (j *testJob) savedTimes(t *testing.T, n int) {
 // With a cut every worker goes on where it was: at the end each has had each of
 // its steps applied once, whatever was lost in between.
 func TestCutIsGoneOnFrom(t *testing.T) {
-	const steps = 40
+	const steps = 16
 	for _, mode := range []string{"async", "ssp:0", "ssp:2"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,7 @@ type loser struct {
 	ended   chan error   // the victim's, when it has ended
 }
 
-const loserSteps = 12
+const loserSteps = 8
 
 func newLoser(t *testing.T, d layout.Declaration, victim int, views func(servers []string) []string) *loser {
 	j := newJob(t, d, policy.Servers, 3)
@@ -166,9 +166,13 @@ func TestOthersGoOnWithoutTheLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
+	testLosses(t, 6) // a long test has more
+}
+
+func testLosses(t *testing.T, seeds uint64) {
 	for _, mode := range bearing {
 		t.Run(mode, func(t *testing.T) {
-			for seed := range uint64(24) {
+			for seed := range seeds {
 				t.Run(fmt.Sprint(seed), func(t *testing.T) {
 					t.Parallel()
 					random := rand.New(rand.NewPCG(seed, 3))
@@ -263,25 +267,28 @@ func TestOthersGoOnWithoutASilentOne(t *testing.T) {
 
 // A worker that sends what it must not is out, and nobody else.
 func TestOthersGoOnWithoutOneThatBreaksTheProtocol(t *testing.T) {
-	for _, mode := range bearing {
-		for name, bad := range map[string]wire.Frame{
-			"garbage":   {Header: wire.Header{Kind: wire.Declare}, Payload: make([]byte, 100)},
-			"scale":     frame(wire.Scale, 0, 0, 0, 16),
-			"gradient":  frame(wire.Push, 0, 1, 77, 60),
-			"step":      stepFrame(77, 7),
-			"loss":      {Header: wire.Header{Kind: wire.Without, Part: 1, Step: 5}},
-			"own loss":  {Header: wire.Header{Kind: wire.Without, Part: 2, Step: 5}},
-			"no loss":   {Header: wire.Header{Kind: wire.Without, Part: 99, Step: 5}},
-			"long loss": {Header: wire.Header{Kind: wire.Without, Part: 1, Step: 5}, Payload: []byte{1}},
-		} {
-			t.Run(mode+" "+name, func(t *testing.T) {
+	for i, c := range []struct {
+		name string
+		bad  wire.Frame
+	}{
+		{"garbage", wire.Frame{Header: wire.Header{Kind: wire.Declare}, Payload: make([]byte, 100)}},
+		{"scale", frame(wire.Scale, 0, 0, 0, 16)},
+		{"gradient", frame(wire.Push, 0, 1, 77, 60)},
+		{"step", stepFrame(77, 7)},
+		{"loss", wire.Frame{Header: wire.Header{Kind: wire.Without, Part: 1, Step: 5}}},
+		{"own loss", wire.Frame{Header: wire.Header{Kind: wire.Without, Part: 2, Step: 5}}},
+		{"no loss", wire.Frame{Header: wire.Header{Kind: wire.Without, Part: 99, Step: 5}}},
+		{"long loss", wire.Frame{Header: wire.Header{Kind: wire.Without, Part: 1, Step: 5}, Payload: []byte{1}}},
+	} {
+		for _, mode := range []string{bearing[i%2], bearing[2+i%2]} { // one in which workers compete, and one in which they do not
+			t.Run(mode+" "+c.name, func(t *testing.T) {
 				t.Parallel()
 				l := newLoser(t, counting(mode, 4), 2, nil)
 				l.train(t, func(step uint64) error {
 					if step < 3 {
 						return nil
 					}
-					return l.victim.holders.links[0].session.Send(bad)
+					return l.victim.holders.links[0].session.Send(c.bad)
 				})
 				err := within(t, l.ended)
 				var peer *peers.PeerError

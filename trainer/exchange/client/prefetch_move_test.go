@@ -25,10 +25,10 @@ func TestWantedRowsWhileVariablesMove(t *testing.T) {
 		{1, policy.Servers, 2, nil}, {3, policy.Servers, 3, nil}, {4, policy.Hybrid, 2, nil}, {3, policy.AllReduce, 0, nil},
 		{4, policy.Servers, 3, []layout.Range{{Lo: 0, Hi: 3}, {Lo: 3, Hi: 4}}}, {5, policy.Hybrid, 2, []layout.Range{{Lo: 0, Hi: 2}, {Lo: 2, Hi: 5}}},
 	} {
-		for seed := range uint64(2) {
+		for seed := range uint64(1) {
 			t.Run(fmt.Sprint(c, seed), func(t *testing.T) {
 				t.Parallel()
-				const steps = 12
+				const steps = 8
 				d := movableTables(6, c.workers, optimizer.Adam)
 				d.Variables[5].Shape = []int{700, 3}
 				d.Hosts = c.hosts

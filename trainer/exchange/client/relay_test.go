@@ -16,12 +16,12 @@ import (
 
 // One contribution per host travels to the servers, and nothing of the others.
 func TestLocalAggregationSavesTraffic(t *testing.T) {
-	const steps = 10
+	const steps = 3
 	size, sent := 0, map[bool][]uint64{}
 	for _, local := range []bool{false, true} {
 		d := example(8, 4)
 		d.Variables = d.Variables[:3]
-		d.Variables[2].Shape = []int{64, 1024}
+		d.Variables[2].Shape = []int{16, 1024}
 		if local {
 			d.Hosts = []layout.Range{{Lo: 0, Hi: 4}}
 		}
@@ -39,14 +39,14 @@ func TestLocalAggregationSavesTraffic(t *testing.T) {
 			}
 			sent[local] = append(sent[local], traffic.Sent)
 		}
-		size = 4 * 64 * 1024 * steps
+		size = 4 * 16 * 1024 * steps
 	}
 	for i := range 4 {
 		if got := sent[false][i]; got < uint64(size) {
 			t.Errorf("worker:%d sent %d bytes alone, want at least %d", i, got, size)
 		}
 	}
-	size += 4 * 64 * 1024 // the chief's first values
+	size += 4 * 16 * 1024 // the chief's first values
 	if got := sent[true][0]; got < uint64(size) || got > uint64(size)*11/10 {
 		t.Errorf("the host's first sent %d bytes, want about %d", got, size)
 	}

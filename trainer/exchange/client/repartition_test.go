@@ -106,24 +106,31 @@ func everyOwner(d *layout.Declaration) (all []int) {
 	return all
 }
 
+// Adam, which keeps most, anywhere by few and by many workers; the other rules here
+// and there. A long test has all of them.
 func TestBitsWhileVariablesMove(t *testing.T) {
-	for _, rule := range []optimizer.Rule{optimizer.SGD, optimizer.Momentum, optimizer.Adagrad, optimizer.Adam} {
-		for workers := 1; workers <= 4; workers++ {
-			for _, where := range []struct {
-				a       policy.Architecture
-				servers int
-			}{{policy.Servers, 1}, {policy.Servers, 2}, {policy.Servers, 4}, {policy.Hybrid, 1}, {policy.Hybrid, 3}, {policy.AllReduce, 0}} {
-				if rule != optimizer.Adam && where.servers%2 == 1 {
-					continue // Adam keeps most
-				}
-				t.Run(fmt.Sprintf("%s/W%d/%s%d", rule, workers, where.a, where.servers), func(t *testing.T) {
-					t.Parallel()
-					j := newJob(t, movableTables(6, workers, rule), where.a, where.servers)
-					checkMoves(t, j, 6, uint64(workers*10+where.servers), everyOwner(&j.d))
-				})
-			}
-		}
+	rules := []optimizer.Rule{optimizer.SGD, optimizer.Momentum, optimizer.Adagrad}
+	for i, at := range placesToMove {
+		testMoves(t, optimizer.Adam, 1+i%2, at, 4)
+		testMoves(t, optimizer.Adam, 3+i%2, at, 4)
+		testMoves(t, rules[i%3], 2+i%3, at, 3)
 	}
+}
+
+var placesToMove = []place{{policy.Servers, 1}, {policy.Servers, 2}, {policy.Servers, 4}, {policy.Hybrid, 1}, {policy.Hybrid, 3}, {policy.AllReduce, 0}}
+
+// place is where variables are.
+type place struct {
+	a       policy.Architecture
+	servers int
+}
+
+func testMoves(t *testing.T, rule optimizer.Rule, workers int, at place, steps uint64) {
+	t.Run(fmt.Sprintf("%s/W%d/%s%d", rule, workers, at.a, at.servers), func(t *testing.T) {
+		t.Parallel()
+		j := newJob(t, movableTables(6, workers, rule), at.a, at.servers)
+		checkMoves(t, j, steps, uint64(workers*10+at.servers), everyOwner(&j.d))
+	})
 }
 
 // Hosts add up for servers while tables move between these.
@@ -135,7 +142,7 @@ func TestBitsWhileVariablesMoveAndHostsAdd(t *testing.T) {
 				d := movableTables(6, 4, optimizer.Adagrad)
 				d.Hosts = hosts
 				j := newJob(t, d, a, 3)
-				checkMoves(t, j, 6, 9, []int{0, 1, 2})
+				checkMoves(t, j, 4, 9, []int{0, 1, 2})
 			})
 		}
 	}
@@ -150,7 +157,7 @@ func TestBitsWhileVariablesMoveUnclipped(t *testing.T) {
 				d := movableTables(6, 3, optimizer.Adam)
 				d.Clip, d.Norm = 0, norm
 				j := newJob(t, d, a, 3)
-				checkMoves(t, j, 6, 4, everyOwner(&j.d))
+				checkMoves(t, j, 3, 4, everyOwner(&j.d))
 			})
 		}
 	}
@@ -234,7 +241,7 @@ func TestTransfers(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 8))
 	d := movableTables(1, 1, optimizer.SGD)
 	d.Holders, d.Pieces = make([]cluster.Task, 4), nil
-	for range 500 {
+	for range 100 {
 		a, b := shuffled(&d, random, []int{0, 1, 2, 3}), shuffled(&d, random, []int{0, 1, 2, 3})
 		holder := func(pieces []layout.Piece, variable, row int) layout.Piece {
 			for _, p := range pieces {

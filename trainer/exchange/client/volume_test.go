@@ -75,10 +75,10 @@ func TestVolumesAreTheTraffic(t *testing.T) {
 // server. So it does for a dense variable, all-reduced or not.
 func TestVolumesAreThoseOfTheFormulas(t *testing.T) {
 	const (
-		rows, width = 40_000, 64
-		dense       = 256 << 10 // elements
-		touched     = 800       // rows that a worker touches, no two the same
-		steps       = 3
+		rows, width = 8000, 64
+		dense       = 64 << 10 // elements
+		touched     = 800      // rows that a worker touches, no two the same
+		steps       = 2
 	)
 	for _, workers := range []int{2, 4} {
 		for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
