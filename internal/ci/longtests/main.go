@@ -156,7 +156,9 @@ func newRecord(path string) (add func(row string), err error) {
 	if err != nil {
 		return nil, err
 	}
-	add = func(row string) { fmt.Fprintln(file, row) }
+	add = func(row string) {
+		_, _ = fmt.Fprintln(file, row) // the terminal has it too
+	}
 	add(fmt.Sprintf("\n%s, commit %s\n\n| part | result | seconds | repeated |\n|---|---|---|---|", time.Now().Format(time.DateOnly), strings.TrimSpace(string(commit))))
 	return add, nil
 }
