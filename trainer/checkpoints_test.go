@@ -74,6 +74,10 @@ func TestResume(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
+	testResume(t, false) // a long test has every optimiser in every shape
+}
+
+func testResume(t *testing.T, everywhere bool) {
 	shapes := []shape{
 		{3, 2, []Setting{Arch("ps")}},
 		{2, 0, []Setting{Arch("allreduce")}},
@@ -87,6 +91,9 @@ func TestResume(t *testing.T) {
 		opt    Optimizer
 		shapes []shape
 	}{"sgd": {SGD(0.1), shapes[4:]}, "momentum": {Momentum(0.1, 0.9), shapes[:2]}, "adagrad": {Adagrad(0.1), shapes[2:4]}, "adam": {Adam(0.01), shapes}} {
+		if everywhere {
+			c.shapes = shapes
+		}
 		t.Run(name, func(t *testing.T) {
 			trial{build: divided, feed: sentences, opt: c.opt, options: options}.resumes(t, 5, c.shapes...)
 		})

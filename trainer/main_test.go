@@ -335,8 +335,12 @@ func TestLostProcessIsDoneWithout(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
+	testLostProcess(t, map[string][]syscall.Signal{"async": {syscall.SIGKILL}, "ssp:2": {syscall.SIGSTOP}, "backup:1": {syscall.SIGKILL, syscall.SIGTERM}})
+}
+
+func testLostProcess(t *testing.T, losses map[string][]syscall.Signal) {
 	bears := cluster.ControlMessage{Kind: cluster.ToleratesLoss}
-	for sync, signals := range map[string][]syscall.Signal{"async": {syscall.SIGKILL}, "ssp:2": {syscall.SIGSTOP}, "backup:1": {syscall.SIGKILL, syscall.SIGTERM}} {
+	for sync, signals := range losses {
 		for _, signal := range signals {
 			t.Run(sync+" "+signal.String(), func(t *testing.T) {
 				t.Parallel()

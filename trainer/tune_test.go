@@ -56,14 +56,16 @@ func TestSearchKeepsTheBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	for name, c := range map[string]struct {
-		opt   Optimizer
-		archs []string
-	}{"adam": {Adam(0.01), []string{"ps", "auto"}}, "adagrad": {Adagrad(0.1), []string{"hybrid", "allreduce"}}} {
+	testSearch(t, map[string][]string{"adam": {"ps", "auto"}, "adagrad": {"hybrid", "allreduce"}})
+}
+
+// testSearch searches with some optimisers, each in some architectures.
+func testSearch(t *testing.T, archs map[string][]string) {
+	for name, opt := range map[string]Optimizer{"adam": Adam(0.01), "adagrad": Adagrad(0.1)} {
 		t.Run(name, func(t *testing.T) {
-			x := trial{build: divided, feed: sentences, opt: c.opt, options: []Option{GlobalBatch(12), ClipNorm(0.5)}, steps: 200}
+			x := trial{build: divided, feed: sentences, opt: opt, options: []Option{GlobalBatch(12), ClipNorm(0.5)}, steps: 200}
 			want := x.alone(t, VirtualWorkers(6))
-			for _, arch := range c.archs {
+			for _, arch := range archs[name] {
 				tj := newTestJobOn(t, hostNames(3), 3, VirtualWorkers(6), Arch(arch), restless(t),
 					flags(func(c *config.Config) { c.MaxPartitions = 4 })) // few to try: the steps are enough for all
 				done, err := x.together(tj)
