@@ -202,13 +202,15 @@ var dear = map[string]string{
 }
 
 // check prints which tests took too much, and returns an error if one took far too much.
+// Of a test that ran beside others of its package the figure is a share: alone it may be
+// less.
 func (c *costs) check(out io.Writer) (err error) {
 	for _, r := range c.rows() {
 		name := strings.TrimPrefix(r.pkg, modulePath()+"/") + " " + r.test
 		if r.took < mostOfTest || r.test == "" || dear[name] != "" {
 			continue
 		}
-		fmt.Fprintf(out, "dear: %s took %.1f processor seconds, more than %.0f: make it a long test, or a smaller one\n", name, r.took.Seconds(), mostOfTest.Seconds())
+		fmt.Fprintf(out, "dear: %s took %.1f processor seconds, more than %.0f: if it does so alone, make it smaller or a long test\n", name, r.took.Seconds(), mostOfTest.Seconds())
 		if r.took > failingTest && err == nil {
 			err = fmt.Errorf("%s took %.1f processor seconds, and a test may take %.0f", name, r.took.Seconds(), mostOfTest.Seconds())
 		}
