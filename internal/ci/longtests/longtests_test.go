@@ -79,9 +79,13 @@ func TestAllPartsRun(t *testing.T) {
 // A command that fails fails its part, whose other commands run too. What was repeated is
 // told.
 func TestExecute(t *testing.T) {
-	repeated, err := execute(t.Context(), part{commands: [][]string{{"true"}, {"false"}, {"echo", "flaky: p TestX"}}})
+	t.Chdir(t.TempDir())
+	repeated, err := execute(t.Context(), part{name: "a 1/2", commands: [][]string{{"true"}, {"false"}, {"echo", "flaky: p TestX"}}})
 	if err == nil || !strings.Contains(err.Error(), "false") || len(repeated) != 1 || repeated[0] != "p TestX" {
 		t.Errorf("repeated %q, %v", repeated, err)
+	}
+	if text, err := os.ReadFile("build/test-long/a-1-2.log"); err != nil || string(text) != "flaky: p TestX\n" {
+		t.Errorf("kept %q, %v", text, err)
 	}
 	if _, err := execute(t.Context(), part{commands: [][]string{{"true"}}}); err != nil {
 		t.Error(err)

@@ -5,16 +5,18 @@
 //	go run ./internal/ci/longtests -list
 //	go run ./internal/ci/longtests -run '^e2e'       # parts by name
 //
-// It needs root. It writes a row for each part into build/test-long.md: the record that
-// CONTRIBUTING.md shows.
+// It needs root. It writes a row for each part into build/test-long.md, the record that
+// CONTRIBUTING.md shows, and all output into build/test-long.
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -122,21 +124,30 @@ func (r *runner) one(ctx context.Context, p part) {
 }
 
 // execute runs a part's commands, all of them even if one fails, and prints the output
-// of those that fail. It returns the tests that passed when they were repeated.
+// of those that fail. It returns the tests that passed when they were repeated. All output
+// is in a file of the part's.
 func execute(ctx context.Context, p part) (repeated []string, err error) {
+	file, err := create(filepath.Join("build", "test-long", strings.NewReplacer("/", "-", " ", "-").Replace(p.name)+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
 	for _, words := range p.commands {
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 		cmd.Env = append(os.Environ(), "CI=true") // no test is skipped without a word
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = time.Minute
-		out, failed := cmd.CombinedOutput()
-		for line := range strings.Lines(string(out)) {
+		var out bytes.Buffer
+		cmd.Stdout = io.MultiWriter(&out, file)
+		cmd.Stderr = cmd.Stdout
+		failed := cmd.Run()
+		for line := range strings.Lines(out.String()) {
 			if name, found := strings.CutPrefix(line, "flaky: "); found {
 				repeated = append(repeated, strings.TrimSpace(name))
 			}
 		}
 		if failed != nil {
-			fmt.Printf("== %s: %q\n%s\n", p.name, words, out)
+			fmt.Printf("== %s: %q\n%s\n", p.name, words, out.Bytes())
 			err = errors.Join(err, fmt.Errorf("%q: %w", words, failed))
 		}
 	}
@@ -149,10 +160,7 @@ func newRecord(path string) (add func(row string), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask git for the commit: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -161,4 +169,12 @@ func newRecord(path string) (add func(row string), err error) {
 	}
 	add(fmt.Sprintf("\n%s, commit %s\n\n| part | result | seconds | repeated |\n|---|---|---|---|", time.Now().Format(time.DateOnly), strings.TrimSpace(string(commit))))
 	return add, nil
+}
+
+// create opens a file to write at its end.
+func create(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 }
