@@ -67,11 +67,12 @@ func parts(root string) ([]part, error) {
 // longTests are the names of the tests in files with the build tag long, by package.
 type longTests map[string][]string
 
-// commands returns a command for each package that is wanted.
+// commands returns a command for each package that is wanted. The race detector would make
+// arithmetic many times slower; make test has it, with fewer numbers.
 func (l longTests) commands(wanted func(pkg string) bool) (commands [][]string) {
 	for _, pkg := range slices.Sorted(maps.Keys(l)) {
 		if wanted(pkg) {
-			commands = append(commands, longCommand(pkg, l[pkg]))
+			commands = append(commands, longCommand(pkg, l[pkg], "-race=false"))
 		}
 	}
 	return commands
@@ -87,8 +88,9 @@ func (l longTests) deal(pkg string, n int) [][]string {
 	return hands
 }
 
-func longCommand(pkg string, tests []string) []string {
-	return []string{"go", "run", "./internal/ci/runtests", "-tags=long", "-run=^(" + strings.Join(tests, "|") + ")$", pkg}
+func longCommand(pkg string, tests []string, flags ...string) []string {
+	words := append([]string{"go", "run", "./internal/ci/runtests", "-tags=long", "-run=^(" + strings.Join(tests, "|") + ")$"}, flags...)
+	return append(words, pkg)
 }
 
 var (
