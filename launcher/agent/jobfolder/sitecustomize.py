@@ -3,7 +3,9 @@ stacks of all threads into a file on signal 58, for "plx stacks" and for jobs th
 Then it makes way for the sitecustomize of the user or the system."""
 
 
-def _prepare():
+def _prepare(number):
+    import _signal  # without the names of package signal, which take some ms to load
+    import _thread
     import os
     import sys
 
@@ -13,17 +15,38 @@ def _prepare():
         import faulthandler
         import fcntl
 
+        # A signal ends a sleep or a poll, and foreign code may take that for an error, as
+        # torch does. So one thread takes it that does nothing else, and all others block it,
+        # as they do what the first thread blocks before they begin.
+        _signal.signal(number, _signal.SIG_IGN)  # what it is again while Python ends
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, {number})
         fd = os.open(os.environ["PLX_PYTHON_STACKS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:  # a high number, which a program that counts its descriptors does not meet
             high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 512)
         finally:
             os.close(fd)
-        faulthandler.register(58, file=high, all_threads=True, chain=False)
+        faulthandler.register(number, file=high, all_threads=True, chain=False)
+        never = _thread.allocate_lock()
+        never.acquire()
+
+        def _wait_for_plx():
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {number})
+            while True:
+                never.acquire()
+
+        def begin():
+            try:
+                _thread.start_new_thread(_wait_for_plx, ())
+            except Exception:  # no more threads may be had; plx then shows the kernel's view
+                pass
+
+        begin()
+        os.register_at_fork(after_in_child=begin)
     except Exception:  # plx then shows the kernel's view
         pass
 
 
-_prepare()
+_prepare(58)
 del _prepare
 
 import sys

@@ -27,6 +27,8 @@ const (
 )
 
 // Python has a process write the stacks of its Python threads into file, and returns them.
+// One thread of the process takes the signal, which all others block: no sleep and no poll
+// of the program ends early.
 // It returns "" for a process that has not opened file: it is no Python, or a Python that
 // has closed all its descriptors. Such a process is left alone, as is one that is stopped.
 func Python(pid int, file string) string {
@@ -46,7 +48,21 @@ func Python(pid int, file string) string {
 	process.Signal(p, pythonSignal)
 	size := grown(f, before)
 	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // what could be read counts
-	return string(dump)
+	return withoutOwn(string(dump))
+}
+
+// ownThread is the function of sitecustomize.py in which a thread waits for the signal.
+const ownThread = " in _wait_for_plx"
+
+// withoutOwn removes from a dump the thread that plx has started in the process.
+func withoutOwn(dump string) string {
+	var rest []string
+	for _, thread := range strings.SplitAfter(dump, "\n\n") {
+		if !strings.HasSuffix(strings.TrimRight(thread, "\n"), ownThread) {
+			rest = append(rest, thread)
+		}
+	}
+	return strings.Join(rest, "")
 }
 
 // grown waits until a file has grown beyond a size and grows no more, in bounded time. It

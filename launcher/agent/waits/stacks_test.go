@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// TestPythonStacks has a process write its stacks that registered the signal, and leaves
-// one alone that did not and would die of it.
+// TestPythonStacks has a process write its stacks that registered the signal, without the
+// thread of plx's own. It leaves one alone that did not and would die of it.
 func TestPythonStacks(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -23,12 +23,16 @@ func TestPythonStacks(t *testing.T) {
 		t.Skip(err)
 	}
 	file := filepath.Join(t.TempDir(), "worker-0.0.python")
-	prepared := start(t, python, "-c", "import faulthandler, sys, time\nfaulthandler.register(58, file=open(sys.argv[1], 'a'))\ntime.sleep(600)", file).Process.Pid
+	prepared := start(t, python, "-c", `import _thread, faulthandler, sys, time
+faulthandler.register(58, file=open(sys.argv[1], 'a'))
+def _wait_for_plx(): time.sleep(600)
+_thread.start_new_thread(_wait_for_plx, ())
+time.sleep(600)`, file).Process.Pid
 	plain := start(t, python, "-c", "import time\ntime.sleep(600)").Process.Pid
 	await(t, prepared, waitsFor(protocol.Sleeps))
 	await(t, plain, waitsFor(protocol.Sleeps))
 	for range 2 {
-		if got := Python(prepared, file); strings.Count(got, "line 3 in <module>") != 1 {
+		if got := Python(prepared, file); strings.Count(got, "line 5 in <module>") != 1 || strings.Contains(got, "_wait_for_plx") {
 			t.Errorf("stacks %q", got)
 		}
 	}
