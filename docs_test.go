@@ -179,3 +179,30 @@ func TestTorchPageIsShort(t *testing.T) {
 		t.Errorf("docs/torch.md has %d words, want 1500 at most: move what few need to another page", n)
 	}
 }
+
+// docs/examples.md has what Adagrad's sums of squares begin with in each example, as the
+// source has it.
+func TestExamplesPageHasAccumulators(t *testing.T) {
+	page := readAll(t, "docs/examples.md")
+	for section, source := range map[string]struct{ file, pattern string }{
+		"mnist": {"trainer/optimizer.go", `optimizer\.Adagrad, Accumulator: ([0-9.e-]+)`},
+		"lm":    {"examples/lm/main.go", `Settings\.Accumulator = ([0-9.e-]+)`},
+	} {
+		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
+		text, _, _ = strings.Cut(text, "\n## ")
+		want := regexp.MustCompile(source.pattern).FindStringSubmatch(readAll(t, source.file))
+		got := regexp.MustCompile(`sums of squares begin at ([0-9.e-]*[0-9])`).FindStringSubmatch(text)
+		if len(want) < 2 || len(got) < 2 || got[1] != want[1] {
+			t.Errorf("%s: the page says %q, %s %q", section, got, source.file, want)
+		}
+	}
+}
+
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

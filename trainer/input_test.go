@@ -27,6 +27,11 @@ func TestModelMistakesAreNamed(t *testing.T) {
 			return m, err
 		}
 	}
+	const addsUp = "the loss adds up the rows of the batch, and Model.LossKind is not set"
+	unkind := func(loss func(m *Model) *gorgonia.Node) Build {
+		return spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.LossKind, m.Loss = unset, loss(m) })
+	}
+	total := func(n *gorgonia.Node) *gorgonia.Node { return gorgonia.Must(gorgonia.Sum(n)) }
 	lonely := func(g *gorgonia.ExprGraph, options ...gorgonia.NodeConsOpt) *gorgonia.Node {
 		return gorgonia.NewMatrix(g, tensor.Float32, append([]gorgonia.NodeConsOpt{gorgonia.WithName("lonely"), gorgonia.WithShape(2, 2)}, options...)...)
 	}
@@ -51,12 +56,24 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{"distinct names", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs = append(m.Inputs, m.Inputs[0]) }), nil},
 		{"input or variable 1 is nil", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs[1] = nil }), nil},
 		{"LossKind(7)", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.LossKind = 7 }), nil},
-		{"the loss ends in a sum", mlp(tensor.Float32, unset, 8, 6, 3), nil}, // its sign aside
-		{"the loss ends in a sum", spoil(func(_ *gorgonia.ExprGraph, m *Model) {
-			m.LossKind, m.Loss = unset, gorgonia.Must(ops.SumCrossEntropy(m.Fetches["logits"], m.Inputs[1]))
+		{addsUp, mlp(tensor.Float32, unset, 8, 6, 3), nil}, // its sign aside
+		{addsUp, unkind(func(m *Model) *gorgonia.Node {
+			return gorgonia.Must(ops.SumCrossEntropy(m.Fetches["logits"], m.Inputs[1]))
 		}), nil},
-		{"the loss ends in a sum", spoil(func(_ *gorgonia.ExprGraph, m *Model) {
-			m.LossKind, m.Loss = unset, gorgonia.Must(gorgonia.Sum(m.Fetches["logits"]))
+		{addsUp, unkind(func(m *Model) *gorgonia.Node { return total(m.Fetches["logits"]) }), nil},
+		{addsUp, unkind(func(m *Model) *gorgonia.Node {
+			return gorgonia.Must(gorgonia.Mul(gorgonia.NewConstant(float32(0.5)), total(m.Fetches["logits"])))
+		}), nil},
+		{addsUp, unkind(func(m *Model) *gorgonia.Node {
+			return gorgonia.Must(gorgonia.Mean(gorgonia.Must(gorgonia.Sum(m.Fetches["logits"], 0))))
+		}), nil},
+		{addsUp, func(g *gorgonia.ExprGraph, batch int) (Model, error) { // the constant may be the batch, or not
+			m, err := good(g, batch)
+			m.LossKind = unset
+			return m, err
+		}, nil},
+		{"the graph does not tell, because of + of a sum", unkind(func(m *Model) *gorgonia.Node {
+			return gorgonia.Must(gorgonia.Add(total(m.Fetches["logits"]), total(m.Variables[0])))
 		}), nil},
 		{"frozen node 0 is no leaf", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Frozen = gorgonia.Nodes{m.Loss} }), nil},
 		{`"w0" is in Model.Frozen, and also`, spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Frozen = m.Variables[:1] }), nil},
@@ -76,14 +93,31 @@ func TestModelMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// A loss that does not end in a sum needs no kind: it is a mean. What follows a sum says
-// what the sum is.
+// A loss that does not grow with the rows needs no kind: it is a mean.
 func TestUnsetLossKindIsAMean(t *testing.T) {
-	for name, build := range map[string]Build{"mean": linear, "sum in a quotient": func(g *gorgonia.ExprGraph, batch int) (Model, error) {
-		m, err := mlp(tensor.Float32, Mean, 8, 3)(g, batch)
-		m.LossKind = unset
-		return m, err
-	}} {
+	ended := func(end func(rows *gorgonia.Node, m Model) (*gorgonia.Node, error)) Build {
+		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
+			m, err := mlp(tensor.Float32, Mean, 8, 3)(g, batch)
+			if err == nil {
+				m.LossKind = unset
+				m.Loss, err = end(gorgonia.Must(gorgonia.Square(m.Fetches["logits"])), m)
+			}
+			return m, err
+		}
+	}
+	for name, build := range map[string]Build{
+		"mean": linear,
+		"mean and penalty": ended(func(rows *gorgonia.Node, m Model) (*gorgonia.Node, error) {
+			return gorgonia.Add(gorgonia.Must(gorgonia.Mean(rows)), gorgonia.Must(gorgonia.Sum(m.Variables[0])))
+		}),
+		"sum of means": ended(func(rows *gorgonia.Node, _ Model) (*gorgonia.Node, error) {
+			return gorgonia.Sum(gorgonia.Must(gorgonia.Mean(rows, 0)))
+		}),
+		"sum by the rows": ended(func(rows *gorgonia.Node, _ Model) (*gorgonia.Node, error) {
+			n := gorgonia.Must(gorgonia.SizeOf(0, rows))
+			return gorgonia.HadamardDiv(gorgonia.Must(gorgonia.Sum(rows)), n)
+		}),
+	} {
 		s, err := soloJob(io.Discard).Parallelize(t.Context(), build, SGD(0.1), GlobalBatch(4))
 		if err != nil || s.training.declared.Sum || s.training.model.LossKind != Mean {
 			t.Errorf("%s: %v", name, err)

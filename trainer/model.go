@@ -10,10 +10,9 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/embedding"
 	"github.com/plx-run/plx/trainer/executor/memory"
-	"github.com/plx-run/plx/trainer/executor/vertex"
 	"github.com/plx-run/plx/trainer/graph"
+	"github.com/plx-run/plx/trainer/growth"
 	"github.com/plx-run/plx/trainer/layout"
-	"github.com/plx-run/plx/trainer/nn/ops"
 	"github.com/plx-run/plx/trainer/replica"
 	"github.com/plx-run/plx/trainer/rewrite"
 	"github.com/plx-run/plx/trainer/sparse"
@@ -34,7 +33,7 @@ type Model struct {
 	Embeddings []*Embedding              // tables whose rows are looked up
 	States     []State                   // running averages, such as those of nn.BatchNorm
 	Loss       *gorgonia.Node            // a scalar, float32 or float64
-	LossKind   LossKind                  // how the virtual workers' losses are put together; zero: as a mean, but a loss that ends in a sum is refused
+	LossKind   LossKind                  // how the virtual workers' losses are put together; zero: as a mean, but a loss that may be a sum over the rows is refused
 	Metrics    map[string]*gorgonia.Node // by name: scalars, averaged over all virtual workers
 	Fetches    map[string]*gorgonia.Node // by name: further values that a step or an evaluation returns
 	// Frozen are leaves with a value that the loss depends on and that keep it. The chief
@@ -98,35 +97,29 @@ func (m Model) check() error {
 			return fmt.Errorf("embedding %q is never looked up: call Lookup, or leave it out", e.Name)
 		}
 	}
-	if err := m.nodes().Check(); err != nil {
-		return err
-	}
+	return m.nodes().Check()
+}
+
+// checkMean refuses a loss of no kind that grows with the rows of the batch, or of which the
+// graph does not tell whether it does. batch is the number of rows that the model is for.
+func (m Model) checkMean(batch int) error {
 	if m.LossKind != unset {
 		return nil
 	}
-	switch sum, err := endsInSum(m.Loss); {
+	loss, err := growth.Of(m.Loss, slices.Concat(m.Inputs, m.lookups()), batch)
+	what := "adds up the rows of the batch"
+	switch {
 	case err != nil:
 		return err
-	case sum:
-		return config.HintError{
-			Text: "the loss ends in a sum, and Model.LossKind is not set: added or averaged over the workers, it trains differently",
-			Help: "set LossKind: trainer.Sum if the loss adds up the rows of the batch, trainer.Mean if it does not grow with their number",
-		}
+	case loss.Why != "":
+		what = fmt.Sprintf("may add up rows of the batch: the graph does not tell, because of %s", loss.Why)
+	case loss.Degree == 0:
+		return nil
 	}
-	return nil
-}
-
-// endsInSum reports whether the last operation of a loss, its sign aside, is a sum.
-func endsInSum(loss *gorgonia.Node) (bool, error) {
-	for fmt.Sprint(loss.Op()) == "neg" {
-		below, err := vertex.Children(loss)
-		if err != nil {
-			return false, err
-		}
-		loss = below[0]
+	return config.HintError{
+		Text: fmt.Sprintf("the loss %s, and Model.LossKind is not set: added or averaged over the workers, it trains differently", what),
+		Help: "set LossKind: trainer.Mean if the loss does not grow with the number of rows, also if a constant divides it by that number; trainer.Sum if each part of it does",
 	}
-	name, _, err := vertex.Fields(loss.Op())
-	return name == "sumOp" || ops.IsSum(loss), err
 }
 
 // kept are the variables that every worker holds whole: the trained ones, then

@@ -225,7 +225,10 @@ func (t *training) build(build Build, n int, on *gpu.Device) (err error) {
 		if err != nil {
 			return replica.Model{}, err
 		}
-		if t.model.Loss == nil {
+		if t.model.Loss == nil { // an evaluation, which comes later, needs no kind
+			if err := m.checkMean(rows); err != nil {
+				return replica.Model{}, err
+			}
 			t.model, t.made, t.frozen = m.with(made), made, unlisted
 		}
 		return made.Model, nil

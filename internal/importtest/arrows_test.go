@@ -153,6 +153,7 @@ var arrows = []arrow{
 	{from: "trainer/config", std: true, to: []string{"trainer/cluster", "trainer/hooks", "trainer/policy", "trainer/timeline"}, not: []string{"net"}},
 	{from: "trainer/telemetry", std: true, to: []string{"trainer/cluster", "trainer/config", "trainer/graph", "trainer/layout", "trainer/summary", "trainer/timeline", "trainer/wire"}, not: []string{"net"}},
 	// A graph in, a graph out: nothing is computed.
+	{from: "trainer/growth", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/nn/ops"}},
 	{from: "trainer/rewrite", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/nn/ops", "trainer/replica"}},
 	// What a worker computes with: graphs, and rows of tables for them.
 	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/gpu", "trainer/executor/memory", "trainer/executor/vertex", "trainer/operation", "trainer/wire"}},

@@ -50,6 +50,14 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 		"Tensordot": {"reshape the operands and use Mul", []int{3, 4}, func(x *gorgonia.Node) (*gorgonia.Node, error) {
 			return gorgonia.Tensordot([]int{0, 1}, []int{0, 1}, x, x)
 		}},
+		"BinaryXent": {"as BinaryXent makes it do", []int{3}, func(x *gorgonia.Node) (*gorgonia.Node, error) {
+			return gorgonia.BinaryXent(gorgonia.Must(gorgonia.Sigmoid(x)), x)
+		}},
+		"AveragePool1D":        {"AveragePool1D makes a max pool", []int{2, 3, 1, 6}, sequencePool(gorgonia.AveragePool1D)},
+		"MaxPool1D":            {"MaxPool2D with four pads", []int{2, 3, 1, 6}, sequencePool(gorgonia.MaxPool1D)},
+		"Norm of p 1":          {"gorgonia's ^ of a value of shape (3): Norm of p 1 takes no absolute values", []int{3, 4}, norm(1)},
+		"Norm of p 3":          {"Norm of p 3 takes no absolute values: give it the Abs", []int{3, 4}, norm(3)},
+		"Norm of p 0":          {"Norm of p 0 is infinite", []int{3, 4}, norm(0)},
 		"DiagFlat":             {"its type is wrong", []int{3}, gorgonia.DiagFlat},
 		"YOLOv3":               {"compute the boxes outside the graph", []int{1, 18, 2, 2}, boxes},
 		"a value of no rows":   {`"x" of shape (0, 4) is empty`, []int{0, 4}, gorgonia.Tanh},
@@ -60,6 +68,15 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
+}
+
+// sequencePool pools pairs of elements.
+func sequencePool(f func(x *gorgonia.Node, kernel, pad, stride int) (*gorgonia.Node, error)) build {
+	return func(x *gorgonia.Node) (*gorgonia.Node, error) { return f(x, 2, 0, 2) }
+}
+
+func norm(p int) build {
+	return func(x *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Norm(x, 1, p) }
 }
 
 func boxes(x *gorgonia.Node) (*gorgonia.Node, error) {
@@ -77,7 +94,9 @@ func computed(t *testing.T, shape []int, f build) error {
 		return err
 	}
 	p, err := executor.Compile(made.Loss.Graph(), executor.Plan{Inputs: made.Inputs, Outputs: nodes{made.Loss}})
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	_, err = p.Run(training, nil, nil)
 	return err
 }

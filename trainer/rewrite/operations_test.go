@@ -120,7 +120,7 @@ func twins(few, many int) (all []twin) {
 			all = append(all, broadcasts("Broadcast"+e.name, e.broadcast, e.want, e.flat, few, many)...)
 		}
 	}
-	return slices.Concat(all, reductions(few, many), products(few, many), moves(few, many), layers(few, many))
+	return slices.Concat(all, reductions(few, many), products(few, many), moves(few, many), layers(few, many), combined(few, many), windows(few, many))
 }
 
 func pairs(name string, f binary, want func(x, y float64) float64, flat bool, shapes ...[]int) (all []twin) {
@@ -236,13 +236,19 @@ func reductions(few, many int) (all []twin) {
 			reduced("Max", gorgonia.Max, func(a array) array { return a.over(c.axes, math.Inf(-1), larger) }))
 	}
 	norm := func(p int) twin {
-		return twin{fmt.Sprint("Norm:", p), [][]int{{few, many}}, func(v nodes) (*gorgonia.Node, error) { return gorgonia.Norm(v[0], 1, p) },
+		return twin{fmt.Sprint("Norm:", p), [][]int{{few, many}}, func(v nodes) (*gorgonia.Node, error) {
+			x := v[0]
+			if p%2 == 1 {
+				x = gorgonia.Must(gorgonia.Abs(x))
+			}
+			return gorgonia.Norm(x, 1, p)
+		},
 			func(v []array) array {
 				sum := v[0].over([]int{1}, 0, func(s, x float64) float64 { return s + math.Pow(math.Abs(x), float64(p)) })
 				return of(sum.shape, func(i []int) float64 { return math.Pow(sum.at(i...), 1/float64(p)) })
-			}, true, false}
+			}, false, false}
 	}
-	return append(all, norm(2), norm(4),
+	return append(all, norm(1), norm(2), norm(3), norm(4),
 		twin{"KeepDims", [][]int{{few, many}}, func(v nodes) (*gorgonia.Node, error) {
 			return gorgonia.KeepDims(v[0], false, func(a *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Sum(a, 1) })
 		}, func(v []array) array { return array{[]int{few, 1}, v[0].over([]int{1}, 0, add).data} }, false, false},

@@ -2,7 +2,9 @@ package rewrite
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/plx-run/plx/trainer/executor/vertex"
 	"gorgonia.org/gorgonia"
@@ -21,6 +23,8 @@ var refused = map[string]func(o call) string{
 	"sparsemaxOp": refusedSparsemax,
 	"concatOp":    refusedConcat,
 	"elemUnaryOp": refusedLogSumExp,
+	"elemBinOp":   refusedNorm,
+	"maxPoolOp":   refusedMaxPool,
 	"tensordotOp": refusedTensordot,
 	"diagFlatOp":  func(call) string { return "its type is wrong: multiply by an input that is an identity matrix" },
 	"yoloOp":      func(call) string { return "it is not compared with anything: compute the boxes outside the graph" },
@@ -41,7 +45,7 @@ func checkArguments(n *gorgonia.Node) error {
 		return err
 	}
 	if why := refused[name](call{n, f, below}); why != "" {
-		return fmt.Errorf("gorgonia's %v of a value of shape %v: %s", n.Op(), below[0].Shape(), why)
+		return fmt.Errorf("gorgonia's %v of a value of shape %v: %s", strings.TrimSuffix(fmt.Sprint(n.Op()), " false"), below[0].Shape(), why)
 	}
 	return nil
 }
@@ -100,6 +104,17 @@ func refusedConcat(o call) string {
 	return ""
 }
 
+// refusedMaxPool refuses what both MaxPool1D and AveragePool1D make. Only four pads, which
+// neither gives, tell that a max pool is meant.
+func refusedMaxPool(o call) string {
+	at := func(i int) int64 { return o.f[i].Int() }
+	explicit, wide := o.f[10].Bool(), at(5) > 1
+	if flat := at(4) == 1 && at(6) == 0 && at(8) == 0 && at(11) == 1; explicit || !wide || !flat {
+		return ""
+	}
+	return "AveragePool1D makes a max pool, as MaxPool1D does, so it is not known which is meant: use AveragePool2D for the mean, or MaxPool2D with four pads for the largest element"
+}
+
 func refusedTensordot(o call) string {
 	if len(vertex.Ints(o.f[0])) == 1 {
 		return ""
@@ -110,16 +125,6 @@ func refusedTensordot(o call) string {
 // refusedLogSumExp knows gorgonia.LogSumExp by what it is made of: the largest element is
 // added before the logarithm is taken, not after.
 func refusedLogSumExp(o call) string {
-	operands := func(n *gorgonia.Node, text string) (a, b *gorgonia.Node) {
-		if n == nil || n.Op() == nil || fmt.Sprint(n.Op()) != text {
-			return nil, nil
-		}
-		below, err := vertex.Children(n)
-		if err != nil || len(below) == 0 {
-			return nil, nil
-		}
-		return below[0], below[len(below)-1]
-	}
 	in, _ := operands(o.n, "ln")
 	sum, largest := operands(in, "+ false")
 	if largest == nil {
@@ -131,4 +136,63 @@ func refusedLogSumExp(o call) string {
 		return ""
 	}
 	return "LogSumExp adds the largest element before it takes the logarithm: add it after, to the logarithm of the sum"
+}
+
+// operands are the first and the last input of n, if its operation has this text.
+func operands(n *gorgonia.Node, text string) (a, b *gorgonia.Node) {
+	if n == nil || n.Op() == nil || fmt.Sprint(n.Op()) != text {
+		return nil, nil
+	}
+	below, err := vertex.Children(n)
+	if err != nil || len(below) == 0 {
+		return nil, nil
+	}
+	return below[0], below[len(below)-1]
+}
+
+// refusedNorm knows gorgonia.Norm by what it is made of: the sum of the powers of elements,
+// to the power of 1/p. Of an odd p the elements want their absolute values.
+func refusedNorm(o call) string {
+	sum, inverse := operands(o.n, "^ false")
+	if name, _, err := vertex.Fields(opOf(sum)); err != nil || name != "sumOp" {
+		return ""
+	}
+	below, err := vertex.Children(sum)
+	if err != nil {
+		return ""
+	}
+	x, exponent := operands(below[0], "^ false")
+	p, q := scalar(exponent), scalar(inverse)
+	switch {
+	case p == 0 && math.IsInf(q, 1):
+		return "Norm of p 0 is infinite: count the elements by Ne"
+	case math.Abs(math.Mod(p, 2)) != 1 || math.Abs(p*q-1) > 1e-6:
+		return ""
+	}
+	if a, _ := operands(x, "abs"); a != nil {
+		return ""
+	}
+	return fmt.Sprintf("Norm of p %v takes no absolute values: give it the Abs of the value", p)
+}
+
+// opOf is the operation of a vertex; nil if there is no vertex.
+func opOf(n *gorgonia.Node) gorgonia.Op {
+	if n == nil {
+		return nil
+	}
+	return n.Op()
+}
+
+// scalar is the number of a constant, NaN of anything else.
+func scalar(n *gorgonia.Node) float64 {
+	if name, _, err := vertex.Fields(opOf(n)); err != nil || name != "constantScalar" {
+		return math.NaN()
+	}
+	switch v := n.Value().Data().(type) {
+	case float32:
+		return float64(v)
+	case float64:
+		return v
+	}
+	return math.NaN()
 }

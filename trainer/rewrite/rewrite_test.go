@@ -51,7 +51,9 @@ var mapped = map[string]struct {
 	}, func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		return ops.MaxPool(x, ops.Walk{Kernel: 2, Stride: 1}, ops.Walk{Kernel: 3, Stride: 2, Pad: 1})
 	}, "MaxPool2D"},
-	"max pool of sequences": {[]int{2, 3, 1, 6}, func(x *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.MaxPool1D(x, 2, 0, 2) },
+	"max pool of sequences": {[]int{2, 3, 1, 6}, func(x *gorgonia.Node) (*gorgonia.Node, error) {
+		return gorgonia.MaxPool2D(x, tensor.Shape{1, 2}, []int{0, 0, 0, 0}, []int{1, 2})
+	},
 		func(x *gorgonia.Node) (*gorgonia.Node, error) {
 			return ops.MaxPool(x, ops.Walk{Kernel: 1, Stride: 1}, ops.Walk{Kernel: 2, Stride: 2})
 		}, "MaxPool2D"},

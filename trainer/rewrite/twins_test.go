@@ -56,7 +56,7 @@ func (w twin) special() []float64 {
 	finite, zeros := []float64{1, 1, -1, 750, -750, 1e-300, 30}, []float64{0, math.Copysign(0, -1)}
 	endless := []float64{math.NaN(), math.Inf(1), math.Inf(-1)}
 	switch name, _, _ := strings.Cut(w.name, ":"); name {
-	case "Mul", "BatchedMatMul", "ReduceMul", "Tensordot":
+	case "Mul", "BatchedMatMul", "ReduceMul", "Tensordot", "Conv1d", "Conv2d":
 		return slices.Concat(finite, endless)
 	case "Sparsemax":
 		return slices.Concat(finite, zeros)

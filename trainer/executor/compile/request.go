@@ -92,7 +92,7 @@ func (p Plan) checkLoss() error {
 func checkIndex(g *gorgonia.ExprGraph) error {
 	for _, n := range g.AllNodes() {
 		if g.Node(n.ID()) != n {
-			return fmt.Errorf("gorgonia lost track of %s when it rewrote the graph: take the logarithm of 1+x right after x is added, or use Log1p", label(n))
+			return fmt.Errorf("gorgonia lost track of %s when it rewrote the graph, as BinaryXent makes it do: write the entropy with Log and Log1p", label(n))
 		}
 	}
 	return nil

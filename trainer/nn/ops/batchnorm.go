@@ -82,7 +82,7 @@ type norm struct {
 // statistic returns an operation that computes a number for each channel in
 // training, and its last input in an evaluation. It has no gradients.
 func (n norm) statistic(which string, kernels func(gpu.Type, gpu.Channels) (gpu.Operation, error), run kernel, inputs int) *contextual {
-	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs)
+	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs).makes(RowsAveraged)
 	g := &operation.GPU{Call: n.call}
 	g.Kernels = func(t gpu.Type, train bool) (gpu.Operation, error) {
 		switch {

@@ -34,7 +34,7 @@ func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) 
 		return nil, err
 	}
 	c := convolution{window: w, filters: fs[0], what: fmt.Sprintf("convolution %v", w), dtype: dtype}
-	o := newOp(c.what, dtype, w.out(c.filters), pass(dtype, convolve[float32], convolve[float64], c)).with(c.gradients, 0).on(c.gpu(gpu.Convolve))
+	o := newOp(c.what, dtype, w.out(c.filters), pass(dtype, convolve[float32], convolve[float64], c)).with(c.gradients, 0).makes(RowsOfFirst).on(c.gpu(gpu.Convolve))
 	return o.apply(x, filters)
 }
 

@@ -41,12 +41,6 @@ func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 
 const summed = "summed cross entropy"
 
-// IsSum reports whether n is a SumCrossEntropy.
-func IsSum(n *gorgonia.Node) bool {
-	o, ok := n.Op().(*op)
-	return ok && o.what == summed
-}
-
 // entropy is a cross entropy and its gradient. Sums are kept in float64.
 type entropy struct {
 	what          string

@@ -32,7 +32,7 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 		return nil, fmt.Errorf("linear: w is %s, so b, which is %s, must be (%d)", told(w), told(b), ws[1])
 	}
 	p := product{m: xs[0], n: ws[1], k: xs[1]}
-	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]}, choose(dtype, linear[float32], linear[float64], p))
+	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]}, choose(dtype, linear[float32], linear[float64], p)).makes(RowsOfFirst)
 	return o.with(linearGradients, 0).on(p.gpu(b != nil)).apply(in...)
 }
 
@@ -99,7 +99,7 @@ func AddBias(x, b *gorgonia.Node) (*gorgonia.Node, error) {
 		db, err := sumChannels("gradient of bias", dy)
 		return gorgonia.Nodes{dy, db}, err
 	}
-	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l)).with(diff, 0)
+	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l)).with(diff, 0).makes(RowsOfFirst)
 	return o.on(by(func(t gpu.Type) (gpu.Operation, error) { return gpu.AddBias(t, l.batch, l.channels, l.space) })).apply(x, b)
 }
 

@@ -37,7 +37,11 @@ func Max(x *gorgonia.Node, axes ...int) (*gorgonia.Node, error) {
 		d := newOp("gradient of "+what, dtype, s, choose(dtype, maximumGradient[float32], maximumGradient[float64], p))
 		return one(d.apply(in[0], y, dy))
 	}
-	return newOp(what, dtype, kept, choose(dtype, maximum[float32], maximum[float64], p)).with(diff, 0).apply(x)
+	o := newOp(what, dtype, kept, choose(dtype, maximum[float32], maximum[float64], p)).with(diff, 0)
+	if slices.Contains(axes, 0) {
+		o.makes(RowsAveraged) // the largest of more rows is no sum
+	}
+	return o.apply(x)
 }
 
 // reduced says which element of a result each element of a value of a shape belongs to.

@@ -32,6 +32,7 @@ type op struct {
 	run   kernel
 	diff  differentiate  // nil if the operation is itself a gradient
 	fixed int            // number of last inputs without a gradient
+	rows  RowEffect      // what becomes of the rows of a batch
 	gpu   *operation.GPU // how GPUs compute it; nil means that only run does
 }
 
@@ -44,6 +45,12 @@ func newOp(what string, dtype tensor.Dtype, shape tensor.Shape, run kernel) *op 
 // none.
 func (o *op) with(diff differentiate, fixed int) *op {
 	o.diff, o.fixed = diff, fixed
+	return o
+}
+
+// makes says what the operation makes of the rows of a batch.
+func (o *op) makes(r RowEffect) *op {
+	o.rows = r
 	return o
 }
 

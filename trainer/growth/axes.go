@@ -1,0 +1,206 @@
+package growth
+
+import (
+	"slices"
+
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/executor/vertex"
+	"github.com/plx-run/plx/trainer/nn/ops"
+	"gorgonia.org/tensor"
+)
+
+// own is the growth of one of package ops's operations.
+func (c call) own(rows ops.RowEffect) Growth {
+	for i, g := range c.in {
+		if g.Degree != 0 || g.axes > 1 || g.axes != 0 && i > 0 && rows == ops.RowsOfFirst {
+			return c.unknown(" of rows that are not the first axis")
+		}
+	}
+	switch {
+	case rows == ops.RowsMixed:
+		return c.unknown("")
+	case rows == ops.RowsAdded:
+		return Growth{Degree: 1}
+	case rows == ops.RowsAveraged:
+		return Growth{}
+	}
+	return Growth{axes: 1}
+}
+
+// within is the growth of a function of the elements along an axis, such as a softmax.
+func (c call) within(axis int) Growth {
+	if c.in[0].has(axis) || c.in[0].Degree != 0 {
+		return c.unknown(" along the rows")
+	}
+	return c.in[0]
+}
+
+// softmax: the shares of k times the rows are 1/k as large.
+func (c call) softmax() Growth {
+	axis := int(c.f[1].Int())
+	if axis < 0 {
+		axis = c.last()
+	}
+	if log := c.f[2].Bool(); log || c.in[0].Degree != 0 || !c.in[0].has(axis) {
+		return c.within(axis)
+	}
+	return Growth{Degree: -1, axes: c.in[0].axes}
+}
+
+// image is the growth of an operation on (batch, channels, height, width) that makes the
+// values no larger if there are more rows.
+func (c call) image() Growth {
+	if c.in[0].Degree != 0 {
+		return c.unknown(" of a sum over the rows")
+	}
+	return c.in[0]
+}
+
+// im2col moves the channels to the end.
+func (c call) im2col() Growth {
+	g := c.image()
+	g.axes = g.moved(0, 0) | g.moved(1, 3) | g.moved(2, 1) | g.moved(3, 2)
+	return g
+}
+
+// reduced is the growth of a reduction along the axes in the operation's first field. Each
+// axis of rows adds each to the degree.
+func (c call) reduced(each int) Growth {
+	g, along := Growth{Degree: c.in[0].Degree}, vertex.Ints(c.f[0])
+	to := 0
+	for axis := range c.below[0].Shape() {
+		switch {
+		case !slices.Contains(along, axis):
+			g.axes |= c.in[0].moved(axis, to)
+			to++
+		case c.in[0].has(axis):
+			g.Degree += each
+		}
+	}
+	return g
+}
+
+// size is the length of an axis, which is a number of rows or not.
+func (c call) size() Growth {
+	if c.in[0].has(int(c.f[0].Int())) {
+		return Growth{Degree: 1}
+	}
+	return Growth{}
+}
+
+// repeat repeats a value as often as a second input says.
+func (c call) repeat() Growth {
+	g := c.in[0]
+	if c.in[1].Degree != 0 {
+		g.axes |= 1 << vertex.Ints(c.f[0])[0]
+	}
+	return g
+}
+
+// slice takes a range of an axis, which stays, or one element, and the axis goes.
+func (c call) slice() Growth {
+	if len(c.n.Shape()) == len(c.below[0].Shape()) {
+		return c.in[0]
+	}
+	taken := c
+	taken.f = c.f[1:] // the axis
+	return taken.reduced(0)
+}
+
+func (c call) transpose() Growth {
+	g := Growth{Degree: c.in[0].Degree}
+	for to, from := range vertex.Ints(c.f[0]) {
+		g.axes |= c.in[0].moved(from, to)
+	}
+	return g
+}
+
+// reshape keeps an axis if those before it are as they were. Another axis moves to where as
+// many elements lie before it: rows times steps are rows.
+func (c call) reshape() Growth {
+	g, from, to := Growth{Degree: c.in[0].Degree}, c.below[0].Shape(), c.n.Shape()
+	for axis := range from {
+		if !c.in[0].has(axis) {
+			continue
+		}
+		at := c.reshaped(from, to, axis)
+		if at < 0 {
+			return c.unknown(" of the rows")
+		}
+		g.axes |= 1 << at
+	}
+	return g
+}
+
+// reshaped is where from's axis is after a reshape; -1 if nowhere. If a batch has one row, an
+// axis of one element may be it, and the first one is taken.
+func (c call) reshaped(from, to tensor.Shape, axis int) int {
+	if len(to) > axis && slices.Equal(from[:axis+1], to[:axis+1]) {
+		return axis
+	}
+	before := memory.Elements(from[:axis])
+	for at := range to {
+		if memory.Elements(to[:at]) == before && to[at]%c.batch == 0 {
+			return at
+		}
+	}
+	return -1
+}
+
+// product is the growth of a product of matrices, vectors, or batches of matrices.
+func (c call) product() Growth {
+	const dot, outer = 2, 3
+	a, b := c.in[0], c.in[1]
+	g := Growth{Degree: a.Degree + b.Degree}
+	switch c.f[0].Uint() {
+	case dot:
+		return g.contracted(a.has(0) || b.has(0))
+	case outer:
+		g.axes = a.moved(0, 0) | b.moved(0, 1)
+		return g
+	}
+	n := len(c.below[0].Shape())
+	row, column, rowB, columnB := n-2, n-1, n-2, n-1
+	if transA := c.f[1].Bool(); transA {
+		row, column = column, row
+	}
+	if transB := c.f[2].Bool(); transB {
+		rowB, columnB = columnB, rowB
+	}
+	batch := uint64(1)<<(n-2) - 1
+	g.axes = (a.axes|b.axes)&batch | a.moved(row, n-2) | b.moved(columnB, n-1)
+	return g.contracted(a.has(column) || b.has(rowB))
+}
+
+// contracted adds a sum over the rows to g.
+func (g Growth) contracted(rows bool) Growth {
+	if rows {
+		g.Degree++
+	}
+	return g
+}
+
+func (c call) tensordot() Growth {
+	a, b := vertex.Ints(c.f[0]), vertex.Ints(c.f[1])
+	g, to := Growth{Degree: c.in[0].Degree + c.in[1].Degree}, 0
+	for i := range a {
+		g = g.contracted(c.in[0].has(a[i]) || c.in[1].has(b[i]))
+	}
+	for side, along := range [][]int{a, b} {
+		for axis := range c.below[side].Shape() {
+			if !slices.Contains(along, axis) {
+				g.axes |= c.in[side].moved(axis, to)
+				to++
+			}
+		}
+	}
+	return g
+}
+
+// byIndices: the axis has the rows if the indices have.
+func (c call) byIndices() Growth {
+	g, axis := c.in[0], int(c.f[0].Int())
+	g.axes &^= 1 << axis
+	g.axes |= c.in[1].moved(0, axis)
+	return g
+}

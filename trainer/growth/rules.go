@@ -1,0 +1,113 @@
+package growth
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"gorgonia.org/gorgonia"
+)
+
+// call is an operation with the growth of its inputs, all of which are known.
+type call struct {
+	n     *gorgonia.Node
+	below []*gorgonia.Node
+	in    []Growth
+	batch int
+	f     []reflect.Value // fields of one of Gorgonia's operations
+}
+
+// rules are Gorgonia's operations, by the names of their types.
+var rules = map[string]func(call) Growth{
+	"elemUnaryOp":         call.unary,
+	"elemBinOp":           call.binary,
+	"minBetween":          call.same,
+	"maxBetween":          call.same,
+	"linAlgBinOp":         call.product,
+	"tensordotOp":         call.tensordot,
+	"sizeOp":              call.size,
+	"repeatOp":            call.repeat,
+	"sliceOp":             call.slice,
+	"atOp":                func(c call) Growth { return Growth{Degree: c.in[0].Degree} },
+	"transposeOp":         call.transpose,
+	"concatOp":            call.same,
+	"reshapeOp":           call.reshape,
+	"maxOp":               func(c call) Growth { return c.reduced(0) },
+	"sumOp":               func(c call) Growth { return c.reduced(1) },
+	"softmaxOp":           call.softmax,
+	"sparsemaxOp":         func(c call) Growth { return c.within(c.last()) },
+	"byIndicesOp":         call.byIndices,
+	"im2colOp":            call.im2col,
+	"maxPoolOp":           call.image,
+	"avgPoolOp":           call.image,
+	"globalAveragePoolOp": call.image,
+	"BatchNormOp":         call.image,
+	"GroupNormOp":         call.image,
+	"dropoutOp":           func(c call) Growth { return c.in[0] },
+	"Iop":                 func(c call) Growth { return c.in[0] },
+}
+
+// keeping are types of operations that leave each axis where it is, and that package vertex
+// does not know.
+var keeping = []string{"*gorgonia.dtConvOp", "*gorgonia.upsampleOp"}
+
+func (g Growth) has(axis int) bool { return axis >= 0 && g.axes>>axis&1 == 1 }
+
+// moved is the bit of axis to, if the value has the rows on axis from.
+func (g Growth) moved(from, to int) uint64 {
+	if !g.has(from) {
+		return 0
+	}
+	return 1 << to
+}
+
+func (c call) unknown(why string) Growth {
+	return Growth{Why: strings.TrimSuffix(fmt.Sprint(c.n.Op()), " false") + why} // the flag is of no interest
+}
+
+// last is the last axis of the first input.
+func (c call) last() int { return len(c.below[0].Shape()) - 1 }
+
+// factors are what functions of one number multiply a degree by, in halves. The others are
+// of no degree.
+var factors = map[string]int{"neg": 2, "abs": 2, "square": 4, "cube": 6, "inv": -2, "sqrt": 1, "invSqrt": -1}
+
+func (c call) unary() Growth {
+	g := c.in[0]
+	twice := g.Degree * factors[fmt.Sprint(c.n.Op())]
+	if g.Degree != 0 && (twice == 0 || twice%2 != 0) {
+		return c.unknown(" of a sum over the rows")
+	}
+	return Growth{Degree: twice / 2, axes: g.axes}
+}
+
+func (c call) binary() Growth {
+	a, b, text := c.in[0], c.in[1], fmt.Sprint(c.n.Op())
+	switch text {
+	case "⊙ false":
+		return Growth{Degree: a.Degree + b.Degree, axes: a.axes | b.axes}
+	case "÷ false":
+		return Growth{Degree: a.Degree - b.Degree, axes: a.axes | b.axes}
+	case "+ false", "- false":
+		return c.same()
+	case "^ false":
+		if a.Degree != 0 || b.Degree != 0 {
+			return c.unknown(" of a sum over the rows")
+		}
+	}
+	g := c.same()
+	g.Degree = 0 // a comparison is 0 or 1
+	return g
+}
+
+// same is the growth of what is put together of values of one degree.
+func (c call) same() Growth {
+	out := c.in[0]
+	for _, g := range c.in[1:] {
+		if g.Degree != out.Degree {
+			return c.unknown(" of a sum over the rows and of a value that does not grow")
+		}
+		out.axes |= g.axes
+	}
+	return out
+}
