@@ -31,8 +31,12 @@ type StopConfig struct {
 // Stop ends a job, and returns when nothing of it is left on its hosts. If the job was to
 // save a checkpoint and did not, that is an error.
 //
-// A launch that has no job yet is ended too: it leaves nothing on its hosts.
+// A launch that has no job yet is ended too, by its name: it leaves nothing on its hosts.
 func Stop(ctx context.Context, cfg StopConfig) error {
+	var err error
+	if cfg.Query, err = cfg.meant(ctx, "plx stop"); err != nil {
+		return err
+	}
 	launch, found, err := cfg.launching()
 	if found {
 		if cfg.Job, err = launch.stop(ctx); err == nil && cfg.Job == "" {
