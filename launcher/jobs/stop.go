@@ -13,6 +13,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // stopCode is the exit status of a job that plx stop ended: that of SIGTERM.
@@ -62,8 +63,8 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	}
 	s := &stopper{job: j, cfg: cfg}
 	ended, verdict := j.ended(ctx)
-	if cfg.SaveTime > 0 && !ended {
-		j.printer.Printf("job %s: it is saved first, for at most %s", j.Job, cfg.SaveTime)
+	if cfg.SaveTime > 0 && !ended && s.maySave(ctx) {
+		j.printer.Printf("job %s: it is saved first if it keeps checkpoints, for at most %s", j.Job, cfg.SaveTime)
 	}
 	failed := s.stop(ctx) // even if the job has ended: something may be left
 	if err := s.note(ctx, failed); err != nil {
@@ -89,6 +90,21 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 		j.printer.Printf("%s", stopped)
 	}
 	return nil
+}
+
+// maySave reports whether the chief has told that it uses plx's trainer: other programs do not
+// save when they are asked.
+func (s *stopper) maySave(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	state, err := s.job.chief().State(ctx) // without an answer nothing is promised
+	return err == nil && native(state)
+}
+
+// native reports whether a job's chief uses plx's trainer.
+func native(state protocol.State) bool {
+	chief := state.Tasks[cluster.Chief.String()]
+	return chief != nil && chief.Native
 }
 
 // note records how the job ended, so that plx jobs knows it after its hosts have forgotten
