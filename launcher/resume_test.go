@@ -110,6 +110,7 @@ func TestEndsAreAdvised(t *testing.T) {
 	for want, v := range map[string]protocol.Verdict{
 		"hint: somebody, or a limit of a batch system":  {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137}},
 		"hint: plx exec --host h2 -- free -h":           {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, OOMKills: 1}},
+		"hint: plx launch --detach leaves the job":      {Code: 125, Reason: "plx was suspended for 12s", Suspended: 12 * time.Second},
 		"hint: many hosts have no python: name python3": {Code: 127, Reason: "worker:0 on h2 could not start: python: not found on PATH /bin; python3 is there", First: &protocol.Exit{Code: 127}},
 		"": {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, Cause: "it froze"}},
 	} {
