@@ -26,7 +26,7 @@ func (v view) excuse(f failure) failure {
 	if seat := v.seat(); seat != nil {
 		who = "host " + seat.name() + ", which drives the job, was suspended for %s"
 	}
-	reason := fmt.Sprintf(who+", and hosts end their tasks when they do not hear it for %s (--lease): %s", v.suspended.Round(time.Second), v.plan.Lease, f.reason)
+	reason := fmt.Sprintf(who+", and hosts end their tasks within %s (--lease) after they last heard it: %s", v.suspended.Round(time.Second), v.plan.Lease, f.reason)
 	return failure{host: f.host, reason: reason, exit: failureOfHost(f.host, "").exit, excused: true}
 }
 
