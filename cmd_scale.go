@@ -16,7 +16,9 @@ func (c *command) scaleCommand() *cli.Command {
 		Name: "scale", Usage: "change the hosts of a running job", ArgsUsage: "[RUNNING-JOB]",
 		Description: "--hosts names all hosts that the job will have: new hosts join, missing ones leave,\n" +
 			"and the others keep their devices. The job saves a checkpoint and resumes from it,\n" +
-			"so its program needs --ckpt-dir: see docs/elastic.md.",
+			"so its program needs --ckpt-dir: see docs/elastic.md. Without a name it changes the\n" +
+			"only job that runs. If several run, or a launch is still starting one, it lists them,\n" +
+			"changes none, and its exit status is 2.",
 		Flags: reachFlags(
 			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "keep the old hosts if nothing is saved within `TIME`"}),
 		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {

@@ -14,6 +14,8 @@ import (
 func (c *command) stopCommand() *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "end a job and wait until nothing of it is left", ArgsUsage: "[RUNNING-JOB]",
+		Description: "Without a name it ends the only job that runs. If several run, or a launch is still\n" +
+			"starting one, it lists them, ends none, and its exit status is 2.",
 		Flags: reachFlags(
 			&cli.BoolFlag{Name: "checkpoint", Usage: "save a checkpoint first"},
 			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "stop the job after `TIME` even if nothing is saved"},

@@ -144,6 +144,7 @@ func testStopSaves(b *bench, file, saver string) {
 	}
 	job := saves()
 	res := b.want(0, "stop", "--checkpoint", job)
+	contains(b.t, res.stderr, "it is saved first if it keeps checkpoints")
 	contains(b.t, res.stderr, "job "+job+": stopped on 2 hosts, saved at step 7")
 	if code := b.jobsOf()[job].Code; code == nil || *code != 143 {
 		b.t.Errorf("the job's exit status: %v", code)
@@ -160,7 +161,11 @@ func testStopSaves(b *bench, file, saver string) {
 	b.says(stop.want(130), "job "+job, "interrupted: hosts that were asked still end it")
 	attached.want(143)
 	job = b.detach("--hosts", file, "sleep", "1000")
-	contains(b.t, b.want(125, "stop", "--checkpoint", job).stderr, "not saved: the program does not know of checkpoints")
+	res = b.want(125, "stop", "--checkpoint", job)
+	contains(b.t, res.stderr, "not saved: the program does not know of checkpoints")
+	if strings.Contains(res.stderr, "saved first") {
+		b.t.Errorf("a job that cannot save: %s", res.stderr)
+	}
 	contains(b.t, b.want(0, "stop", "--checkpoint", job).stderr, "had ended already")
 	b.want(2, "stop", "--checkpoint-timeout", "1s", job)
 	b.hostsGone(0)

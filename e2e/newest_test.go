@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-// Without a job's name plx logs takes the newest job, plx attach and plx stop
-// take the newest that runs: where they were launched, and elsewhere.
+// Without a job's name plx logs takes the newest job, plx attach the newest that runs, and
+// plx stop the only one that runs: where they were launched, and elsewhere.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -40,7 +40,9 @@ func TestNewest(t *testing.T) {
 	here.logs(brief)
 	away.logs(brief)
 	away.attach(newer)
-	here.stop(newer)
+	here.refuseStop(older, newer)
+	away.refuseStop(older, newer)
+	b.want(0, "stop", newer)
 	if jobs := b.jobsOf(); jobs[newer].State != "stopped" || jobs[older].State != "running" {
 		t.Errorf("plx jobs: %+v", jobs)
 	}
@@ -74,6 +76,12 @@ func (a asker) attach(job string) {
 	r.await(r.stderr, "attached to job ")
 	r.signal(syscall.SIGINT)
 	a.says(r.want(130), "attached to job "+job+":")
+}
+
+// refuseStop checks that plx stop ends none of several jobs.
+func (a asker) refuseStop(running ...string) {
+	a.t.Helper()
+	contains(a.t, a.want(2, append([]string{"stop"}, a.reach...)...).stderr, append(running, "without the name of a job")...)
 }
 
 func (a asker) stop(job string) {

@@ -23,8 +23,9 @@ func TestStopBeforeTheJob(t *testing.T) {
 		b.appear(filepath.Join(b.home, ".plx", "launching", fmt.Sprint(r.cmd.Process.Pid)))
 		return r
 	}
-	for _, stop := range [][]string{{"stop", "early"}, {"stop", "sleep"}, {"stop"}} {
+	for _, stop := range [][]string{{"stop", "early"}, {"stop", "sleep"}} {
 		r := launch()
+		contains(t, b.want(2, "stop").stderr, "0 running, 1 starting") // it was not named
 		b.says(b.want(0, stop...), "the launch of early was stopped before its job began")
 		b.says(r.want(143), "interrupted by signal terminated")
 	}

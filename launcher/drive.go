@@ -98,6 +98,7 @@ func (d *drive) starting() string {
 // run runs the job to its verdict, and returns plx's exit status.
 func (d *drive) run(ctx context.Context) (int, error) {
 	reached := d.begin()
+	d.launch.signals.expect(d.launch.saving())
 	stops := d.launch.signals.listen()
 	if cause := context.Cause(ctx); cause != nil {
 		return exit.Code(cause), errors.Join(cause, d.out.Close(), d.record().Forget())

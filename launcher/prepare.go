@@ -511,11 +511,24 @@ func (l *launch) reportUse() error {
 	rs, err := jobs.Records()
 	for _, r := range slices.Backward(rs) {
 		if r.CheckpointName() == l.cfg.Name {
-			l.printer.Printf("job %s had the name %s too: this job resumes from the checkpoints that hosts have under it", r.Job, l.cfg.Name)
+			l.printer.Printf("job %s had the name %s too: %s", r.Job, l.cfg.Name, l.reuse(r.Verdict))
 			break
 		}
 	}
 	return err
+}
+
+// reuse says what the name of an earlier job means for this one. before is how that one ended;
+// nil: that is not known. Few programs have checkpoints under a name but those of plx's trainer.
+func (l *launch) reuse(before *protocol.Verdict) string {
+	saved := before != nil && before.Saved != nil && before.Saved.Cause == ""
+	switch promise := l.saving(); {
+	case promise == sureSaving:
+		return "this job resumes from the checkpoints that hosts have under it"
+	case promise == maybeSaving || saved:
+		return "if this job keeps checkpoints, it resumes from those that hosts have under it"
+	}
+	return "it means this job from now on"
 }
 
 // nameTaken is the exit status of "agent claim" if a running job has the name.

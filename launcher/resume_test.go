@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -20,6 +21,8 @@ func TestResume(t *testing.T) {
 		{Job: "mnist-1", Name: "mnist", Checkpoints: "mnist"},
 		{Job: "mnist-2", Name: "mnist", Checkpoints: "first"}, // resumed another
 		{Job: "train-1", Checkpoints: "train-1"},
+		{Job: "script-1", Name: "script", Verdict: &protocol.Verdict{Saved: &protocol.Saved{Step: 7}}},
+		{Job: "true-1", Name: "true", Verdict: &protocol.Verdict{Saved: &protocol.Saved{Cause: "no"}}},
 	} {
 		r.Created, r.Hosts = begun.Add(time.Duration(i)*time.Hour), []jobs.HostRecord{{Line: "h1"}}
 		if err := r.Save(); err != nil {
@@ -29,18 +32,24 @@ func TestResume(t *testing.T) {
 	for name, c := range map[string]struct {
 		name, resume string
 		want, says   string
+		trainer      bool
+		args         []string
 	}{
-		"nothing":               {"", "", "", ""},
-		"a new name":            {"fresh", "", "fresh", ""},
-		"a name used before":    {"mnist", "", "mnist", "job mnist-1 had the name mnist too"},
-		"by id":                 {"", "train-1", "train-1", "resume job train-1"},
-		"by the newest of name": {"", "mnist", "first", "resume job mnist-2"},
-		"named otherwise":       {"other", "mnist-1", "mnist", "under the name mnist"},
-		"of old":                {"", "old-1", "old-1", "resume job old-1"},
+		"nothing":               {want: ""},
+		"a new name":            {name: "fresh", want: "fresh"},
+		"a name used before":    {"mnist", "", "mnist", "job mnist-1 had the name mnist too: this job resumes from", true, []string{"--ckpt-dir", "."}},
+		"no --ckpt-dir":         {"mnist", "", "mnist", "job mnist-1 had the name mnist too: if this job keeps checkpoints, it resumes", true, nil},
+		"without trainer":       {"mnist", "", "mnist", "job mnist-1 had the name mnist too: it means this job from now on", false, []string{"train.py", "--ckpt-dir", "."}},
+		"what has saved":        {"script", "", "script", "job script-1 had the name script too: if this job keeps checkpoints, it resumes", false, nil},
+		"what has not saved":    {"true", "", "true", "job true-1 had the name true too: it means this job from now on", false, nil},
+		"by id":                 {"", "train-1", "train-1", "resume job train-1", false, nil},
+		"by the newest of name": {"", "mnist", "first", "resume job mnist-2", false, nil},
+		"named otherwise":       {"other", "mnist-1", "mnist", "under the name mnist", false, nil},
+		"of old":                {"", "old-1", "old-1", "resume job old-1", false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said bytes.Buffer
-			l := &launch{cfg: Config{Name: c.name, Resume: c.resume}, printer: console.NewPrinter(console.Terminal{Stderr: &said})}
+			l := &launch{cfg: Config{Name: c.name, Resume: c.resume, Args: c.args}, program: entrypoint.Program{Trainer: c.trainer}, printer: console.NewPrinter(console.Terminal{Stderr: &said})}
 			if name, err := l.checkpointName(t.Context()); err != nil || name != c.want {
 				t.Errorf("%q, %v; want %q", name, err, c.want)
 			}
@@ -101,6 +110,7 @@ func TestEndsAreAdvised(t *testing.T) {
 	for want, v := range map[string]protocol.Verdict{
 		"hint: somebody, or a limit of a batch system":  {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137}},
 		"hint: plx exec --host h2 -- free -h":           {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, OOMKills: 1}},
+		"hint: plx launch --detach leaves the job":      {Code: 125, Reason: "plx was suspended for 12s", Suspended: 12 * time.Second},
 		"hint: many hosts have no python: name python3": {Code: 127, Reason: "worker:0 on h2 could not start: python: not found on PATH /bin; python3 is there", First: &protocol.Exit{Code: 127}},
 		"": {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, Cause: "it froze"}},
 	} {

@@ -23,8 +23,29 @@ type signals struct {
 	wg      sync.WaitGroup
 
 	mu        sync.Mutex
-	listening bool // listen was called: signals end the job, not the context
-	ended     bool // the job has ended: signals ask for no checkpoint and print nothing
+	listening bool   // listen was called: signals end the job, not the context
+	ended     bool   // the job has ended: signals ask for no checkpoint and print nothing
+	promise   saving // what is printed of the checkpoint before the end
+}
+
+// saving is what is known of a job that is asked for a checkpoint before its end.
+type saving int
+
+const (
+	sureSaving  saving = iota // it keeps checkpoints
+	maybeSaving               // it uses plx's trainer, and may keep checkpoints
+	noSaving                  // it does not link plx's trainer, which alone saves when it is asked
+)
+
+// saving returns what is known of the job's checkpoints before it runs.
+func (l *launch) saving() saving {
+	switch {
+	case !l.program.Trainer:
+		return noSaving
+	case !saves(l.cfg.Args):
+		return maybeSaving
+	}
+	return sureSaving
 }
 
 // patience is the time that a job has after a signal.
@@ -77,12 +98,23 @@ func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCa
 	case n > 1:
 		stop.Grace = 0
 	case got == syscall.SIGTERM && p.save > 0:
-		stop.SaveTime = p.save
-		s.printer.Printf("%s: the job is saved first, for at most %s, then the tasks have %s to end; a second signal kills them at once", name, p.save, p.grace)
+		stop.SaveTime = p.save // a script may start a program of the trainer all the same
+		s.printer.Printf("%s: %s; a second signal kills them at once", name, s.announceSave(p))
 	case p.grace > 0:
 		s.printer.Printf("%s: the tasks have %s to end, a second signal kills them at once", name, p.grace)
 	}
 	s.ask(stop)
+}
+
+// announceSave says what happens after a signal that asks for a checkpoint first.
+func (s *signals) announceSave(p patience) string {
+	switch s.promise {
+	case noSaving:
+		return fmt.Sprintf("the tasks have %s to end", p.grace)
+	case maybeSaving:
+		return fmt.Sprintf("the job is saved first, for at most %s, if it keeps checkpoints, then the tasks have %s to end", p.save, p.grace)
+	}
+	return fmt.Sprintf("the job is saved first, for at most %s, then the tasks have %s to end", p.save, p.grace)
 }
 
 // codePipe is the exit status of a program that SIGPIPE ended.
@@ -99,6 +131,13 @@ func (s *signals) ask(stop jobstate.StopAsked) {
 	case s.stops <- stop:
 	default: // enough stops are waiting
 	}
+}
+
+// expect notes what is known of the job's checkpoints.
+func (s *signals) expect(promise saving) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.promise = promise
 }
 
 // listen returns the stops that the user asks for from now on.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobstate"
 )
@@ -53,6 +54,38 @@ func TestSignals(t *testing.T) {
 				t.Errorf("the context ended with %v, want the end of watch", context.Cause(ctx))
 			}
 		})
+	}
+}
+
+// Only a job that keeps checkpoints is promised one, and each is asked for it.
+func TestSaveIsPromised(t *testing.T) {
+	for promise, want := range map[saving]string{
+		sureSaving:  "the job is saved first, for at most 1m0s, then the tasks have 1s to end; a second",
+		maybeSaving: "the job is saved first, for at most 1m0s, if it keeps checkpoints, then the tasks have 1s to end; a second",
+		noSaving:    "terminated: the tasks have 1s to end; a second",
+	} {
+		var said bytes.Buffer
+		sent := make(chan os.Signal)
+		_, s := watch(context.Background(), sent, patience{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
+		s.expect(promise)
+		stops := s.listen()
+		sent <- syscall.SIGTERM
+		if got := <-stops; got.SaveTime != time.Minute {
+			t.Errorf("%+v, want a checkpoint", got)
+		}
+		s.close()
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("said %q, want %q", said.String(), want)
+		}
+	}
+	for want, l := range map[saving]launch{
+		sureSaving:  {program: entrypoint.Program{Trainer: true}, cfg: Config{Args: []string{"--ckpt-dir=saved"}}},
+		maybeSaving: {program: entrypoint.Program{Trainer: true}},
+		noSaving:    {cfg: Config{Args: []string{"train.py", "--ckpt-dir=saved"}}},
+	} {
+		if got := l.saving(); got != want {
+			t.Errorf("%v: %v, want %v", l.cfg.Args, got, want)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@
 //
 //	driver.go   Run: events in, commands out, timers; the end of all agents
 //	contact.go  one host: dials its agents, one after the other, until the host is lost
+//	pulse.go    whether this process was suspended
 //	session.go  one connection: queue, write, receive, renew the lease
 //
 // The driver starts no agent by itself and reads no log.
@@ -112,7 +113,8 @@ type driver struct {
 	done     context.Context              // ends when Run returns
 	running  sync.WaitGroup               // goroutines of contacts
 	left     map[int]bool                 // indices of hosts that have left the job
-	held     time.Time                    // since when the chief has held the job for plx scale; zero: it never has
+	pulse    *pulse
+	held     time.Time // since when the chief has held the job for plx scale; zero: it never has
 }
 
 // Run runs the job to its verdict. If ctx ends Run returns at once with ctx's error
@@ -124,9 +126,10 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 	}
 	done, cancel := context.WithCancel(ctx)
 	d := &driver{plan: plan, opts: opts, machine: jobstate.New(plan), events: make(chan jobstate.Event, 64),
-		timers: map[jobstate.Timer]time.Time{}, grace: plan.Grace, done: done, left: map[int]bool{}}
+		timers: map[jobstate.Timer]time.Time{}, grace: plan.Grace, done: done, left: map[int]bool{}, pulse: newPulse(opts.Lease, time.Now())}
 	defer d.running.Wait()
 	defer cancel()
+	d.running.Go(func() { d.pulse.run(done) })
 	for i, h := range hosts {
 		d.contact(i, h)
 	}
@@ -148,15 +151,24 @@ func (d *driver) loop(ctx context.Context) (protocol.Verdict, error) {
 		case <-ctx.Done():
 			return protocol.Verdict{}, ctx.Err()
 		case e := <-d.events:
-			d.carryOut(d.machine.Step(e))
+			d.step(e)
 		case <-end:
 			delete(d.timers, timer)
-			d.carryOut(d.machine.Step(jobstate.Elapsed{Timer: timer}))
+			d.step(jobstate.Elapsed{Timer: timer})
 		case ask := <-d.opts.Stop:
-			d.carryOut(d.machine.Step(ask))
+			d.step(ask)
 		}
 	}
 	return d.end(ctx)
+}
+
+// step reports an event to the state machine, after the suspension of this process that may
+// have caused it.
+func (d *driver) step(e jobstate.Event) {
+	if gap := d.pulse.take(time.Now()); gap > 0 {
+		d.carryOut(d.machine.Step(jobstate.Suspended{For: gap}))
+	}
+	d.carryOut(d.machine.Step(e))
 }
 
 // nextTimer returns the timer that ends first. end is nil if none is set.

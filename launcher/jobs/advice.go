@@ -22,8 +22,13 @@ const memoryHint = "plx exec --host %s -- free -h shows its memory, sudo dmesg t
 
 const killedHint = "somebody, or a limit of a batch system or container, killed it: the kernel counted no kill for want of memory on that host. plx exec --host %s -- sudo dmesg shows its last messages"
 
+const suspendedHint = "plx launch --detach leaves the job to its hosts, whatever this machine does: plx attach follows it; --lease TIME lets them wait longer for plx"
+
 // advice returns a hint on how a task failed and on its last lines, or "".
 func advice(v protocol.Verdict, tail []string) string {
+	if v.Suspended > 0 {
+		return suspendedHint
+	}
 	if v.First != nil && (v.First.OOMKills > 0 || v.First.OOM != "") {
 		return fmt.Sprintf(memoryHint, v.Host)
 	}

@@ -41,7 +41,7 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 	printer := q.printer()
 	rs, err := Records()
 	if q.OnHosts {
-		rs, err = search(ctx, q.Reach, printer)
+		rs, err = searchSome(ctx, q.Reach, printer)
 	}
 	if err != nil {
 		return err
@@ -52,6 +52,23 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 			return err
 		}
 	}
+	rows := describe(ctx, rs, queued, printer)
+	if asJSON {
+		err = json.NewEncoder(q.Terminal.Stdout).Encode(rows)
+	} else if len(rows) > 0 {
+		err = printRows(q.Terminal, printer, rows)
+	}
+	if len(rows) == 0 && q.OnHosts {
+		printer.Printf("there are no jobs on these hosts")
+	} else if len(rows) == 0 {
+		printer.Printf("this machine has launched no jobs, or plx prune has forgotten them; --hosts FILE looks on hosts")
+	}
+	return err
+}
+
+// describe returns a row for each job, and for each submission that is shown. The oldest comes
+// first.
+func describe(ctx context.Context, rs []Record, queued []submission.Submission, printer *console.Printer) []row {
 	rows := make([]row, len(rs)+len(queued))
 	var g errgroup.Group
 	g.SetLimit(hosts.FanOut)
@@ -72,17 +89,7 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 	g.Wait() // the functions return nil
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Job == "" })
 	slices.SortStableFunc(rows, func(a, b row) int { return a.Created.Compare(b.Created) })
-	if asJSON {
-		err = json.NewEncoder(q.Terminal.Stdout).Encode(rows)
-	} else if len(rows) > 0 {
-		err = printRows(q.Terminal, printer, rows)
-	}
-	if len(rows) == 0 && q.OnHosts {
-		printer.Printf("there are no jobs on these hosts")
-	} else if len(rows) == 0 {
-		printer.Printf("this machine has launched no jobs, or plx prune has forgotten them; --hosts FILE looks on hosts")
-	}
-	return err
+	return rows
 }
 
 // newRow describes a job. If the record has no verdict it asks the job's host.

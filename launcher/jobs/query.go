@@ -16,8 +16,8 @@ import (
 
 // Query names a job, and where to look for it.
 type Query struct {
-	// Job is an id, a name, or the unique beginning of an id. Empty: the newest job,
-	// or the newest running one.
+	// Job is an id, a name, or the unique beginning of an id. Empty: the newest job, or the
+	// newest running one; for a command that ends or changes a job the only one, see meant.
 	Job string
 	// Reach has the hosts to look on if this machine has no record of the job.
 	Reach hosts.Reach
@@ -26,6 +26,7 @@ type Query struct {
 	Terminal console.Terminal
 	Printer  *console.Printer // of Terminal, which others use at the same time; nil: a new one
 	exact    bool             // Job is the id of a job that is launched, and stands for no other run of its submission
+	looked   []Record         // what the hosts know, if they were asked already; nil: they were not
 }
 
 func (q Query) printer() *console.Printer {
@@ -73,9 +74,12 @@ func (q Query) Find(ctx context.Context, running bool, printer *console.Printer)
 			return r, err
 		}
 	}
-	rs, err := search(ctx, q.Reach, printer)
-	if err != nil {
-		return Record{}, err
+	rs := q.looked
+	if rs == nil {
+		var err error
+		if rs, err = searchSome(ctx, q.Reach, printer); err != nil {
+			return Record{}, err
+		}
 	}
 	return q.pick(ctx, rs, running, printer)
 }
@@ -98,43 +102,64 @@ func (q Query) pick(ctx context.Context, rs []Record, running bool, printer *con
 	if q.Job != "" {
 		return newest, nil
 	}
-	what := "job"
 	if running {
-		what = "running job"
+		return Record{}, noJob("running job")
 	}
-	return Record{}, exit.Mistake(fmt.Errorf("there is no %s that this machine knows of", what),
+	return Record{}, noJob("job")
+}
+
+func noJob(what string) error {
+	return exit.Mistake(fmt.Errorf("there is no %s that this machine knows of", what),
 		"name the hosts with --hosts to look there; plx jobs lists what is known")
 }
 
 // match finds the job with the id text, else the newest of that name, else the only one
 // whose id begins with text. rs has the oldest first.
 func match(rs []Record, text string) (Record, error) {
-	var named, begun []Record
-	for _, r := range rs {
-		switch {
-		case r.Job == text:
-			return r, nil
-		case r.Name == text:
-			named = append(named, r)
-		case strings.HasPrefix(r.Job, text):
-			begun = append(begun, r)
-		}
-	}
+	all, named := matching(rs, text)
 	switch {
-	case len(named) > 0:
-		return named[len(named)-1], nil
-	case len(begun) == 1:
-		return begun[0], nil
-	case len(begun) > 1:
-		return Record{}, exit.Mistake(fmt.Errorf("job %s: the ids of %d jobs begin so", text, len(begun)), "the newest is %s; plx jobs lists them", begun[len(begun)-1].Job)
+	case len(all) == 1 || len(all) > 1 && named:
+		return all[len(all)-1], nil
+	case len(all) > 1:
+		return Record{}, exit.Mistake(fmt.Errorf("job %s: the ids of %d jobs begin so", text, len(all)), "the newest is %s; plx jobs lists them", all[len(all)-1].Job)
 	}
 	return Record{}, exit.Mistake(fmt.Errorf("job %s: this machine knows of none", text),
 		"plx jobs lists what is known; name the hosts with --hosts to look there")
 }
 
-// search puts records together from what the hosts know, for a machine that did not
-// launch the jobs. It reports hosts that are out of reach. That is an error only if the
-// other hosts know no job.
+// matching returns the job with the id text, else all jobs of that name, else all whose ids
+// begin with text. named: it has found an id or a name.
+func matching(rs []Record, text string) (all []Record, named bool) {
+	var begun []Record
+	for _, r := range rs {
+		switch {
+		case r.Job == text:
+			return []Record{r}, true
+		case r.Name == text:
+			all = append(all, r)
+		case strings.HasPrefix(r.Job, text):
+			begun = append(begun, r)
+		}
+	}
+	if len(all) > 0 {
+		return all, true
+	}
+	return begun, false
+}
+
+// searchSome is search, but prints the error of hosts that are out of reach if the other hosts
+// know a job.
+func searchSome(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([]Record, error) {
+	rs, err := search(ctx, reach, printer)
+	if err != nil && len(rs) > 0 && ctx.Err() == nil {
+		printer.Error(err)
+		err = nil
+	}
+	return rs, err
+}
+
+// search puts records together from what the hosts know, for a machine that did not launch the
+// jobs. If hosts are out of reach it returns what the others know, and an error.
 func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([]Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -148,13 +173,7 @@ func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([
 		found[i], err = states(ctx, h, printer)
 		return err
 	})
-	if rs := assemble(set, found); err == nil || len(rs) > 0 && context.Cause(ctx) == nil {
-		if err != nil {
-			printer.Error(err)
-		}
-		return rs, nil
-	}
-	return nil, err
+	return assemble(set, found), err
 }
 
 // states returns the states of all jobs that the host has a folder of. It reports and

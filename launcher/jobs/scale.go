@@ -38,6 +38,10 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 	if err := cfg.Reach.CheckVariables(); err != nil {
 		return exit.Mistake(err, hosts.VariableHint)
 	}
+	var err error
+	if cfg.Query, err = cfg.meant(ctx, "plx scale"); err != nil {
+		return err
+	}
 	j, err := cfg.open(ctx, true)
 	if err != nil {
 		return err

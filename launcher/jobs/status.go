@@ -39,6 +39,7 @@ type taskStatus struct {
 	Still float64 `json:"still"`          // seconds for which nothing of the task has moved
 	Quiet float64 `json:"quiet"`          // seconds for which nothing has moved but processor time
 	Code  *int    `json:"code,omitempty"` // exit status; nil: the task runs
+	idle  bool    // a parameter server that no worker needs, see idleServer
 }
 
 // Status prints how a job ended, or what the tasks of a running job do.
@@ -101,6 +102,7 @@ func look(ctx context.Context, a *hosts.AgentHost) ([]taskStatus, error) {
 		t := taskStatus{Task: name, Host: a.Name(), PID: now.PID, Step: now.Step}
 		if now.Exit != nil {
 			t.Code = &now.Exit.Code
+			t.idle = idleServer(name, *now.Exit)
 		}
 		if task, err := cluster.ParseTask(name); err == nil && seen.Tasks[task] != nil {
 			a := seen.Tasks[task]
@@ -110,6 +112,13 @@ func look(ctx context.Context, a *hosts.AgentHost) ([]taskStatus, error) {
 	}
 	slices.SortFunc(all, func(a, b taskStatus) int { return compareTasks(a.Task, b.Task) })
 	return all, nil
+}
+
+// idleServer reports whether a task is a parameter server of plx's trainer that has ended well
+// by itself: it holds no variables, or all workers are done.
+func idleServer(name string, e protocol.Exit) bool {
+	task, err := cluster.ParseTask(name)
+	return err == nil && task.Role == cluster.PS && e.Native && e.Finished && e.Code == 0 && !e.Told
 }
 
 // ask asks an agent as a visitor. It returns the agent's state too.
@@ -175,7 +184,7 @@ func (s status) print(t console.Terminal, j *Job) error {
 // taskLevel colours what a task does, and the part that it had in a failure.
 func taskLevel(column, cell string) console.Level {
 	switch {
-	case column == "STATE" && (cell == moves || cell == exited(0)):
+	case column == "STATE" && (cell == moves || cell == notNeeded || cell == exited(0)):
 		return console.Good
 	case column == "STATE" && strings.HasPrefix(cell, exited("")):
 		return console.Bad
@@ -240,13 +249,18 @@ func seconds(s float64) string {
 // fresh is how long a task may have been still and yet counts as one that moves.
 const fresh = 10 // seconds
 
-const moves = "moves"
+const (
+	moves     = "moves"
+	notNeeded = "done: no worker needs it"
+)
 
 func exited(status any) string { return fmt.Sprint("exited with status ", status) }
 
 // stateOf is what a task does, in one word.
 func stateOf(r taskStatus) string {
 	switch {
+	case r.idle:
+		return notNeeded
 	case r.Code != nil:
 		return exited(*r.Code)
 	case r.PID == 0:

@@ -51,6 +51,25 @@ func TestStatusOfAnEndedJob(t *testing.T) {
 	}
 }
 
+// A server of a running job that holds nothing has not simply exited.
+func TestServerThatIsNotNeeded(t *testing.T) {
+	well := protocol.Exit{Native: true, Finished: true}
+	for want, now := range map[string]struct {
+		task string
+		exit protocol.Exit
+	}{
+		notNeeded: {"ps:0", well}, exited(0): {"worker:1", well}, exited(3): {"ps:0", protocol.Exit{Native: true, Code: 3}},
+	} {
+		r := taskStatus{Task: now.task, Code: &now.exit.Code, idle: idleServer(now.task, now.exit)}
+		if got := stateOf(r); got != want {
+			t.Errorf("%s: %q, want %q", now.task, got, want)
+		}
+	}
+	if taskLevel("STATE", notNeeded) != console.Good {
+		t.Error("it looks like a failure")
+	}
+}
+
 // The names are documented in docs/launching.md.
 func TestStatusAsJSON(t *testing.T) {
 	s, _ := ended("")

@@ -13,6 +13,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // stopCode is the exit status of a job that plx stop ended: that of SIGTERM.
@@ -31,8 +32,12 @@ type StopConfig struct {
 // Stop ends a job, and returns when nothing of it is left on its hosts. If the job was to
 // save a checkpoint and did not, that is an error.
 //
-// A launch that has no job yet is ended too: it leaves nothing on its hosts.
+// A launch that has no job yet is ended too, by its name: it leaves nothing on its hosts.
 func Stop(ctx context.Context, cfg StopConfig) error {
+	var err error
+	if cfg.Query, err = cfg.meant(ctx, "plx stop"); err != nil {
+		return err
+	}
 	launch, found, err := cfg.launching()
 	if found {
 		if cfg.Job, err = launch.stop(ctx); err == nil && cfg.Job == "" {
@@ -58,8 +63,8 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	}
 	s := &stopper{job: j, cfg: cfg}
 	ended, verdict := j.ended(ctx)
-	if cfg.SaveTime > 0 && !ended {
-		j.printer.Printf("job %s: it is saved first, for at most %s", j.Job, cfg.SaveTime)
+	if cfg.SaveTime > 0 && !ended && s.maySave(ctx) {
+		j.printer.Printf("job %s: it is saved first if it keeps checkpoints, for at most %s", j.Job, cfg.SaveTime)
 	}
 	failed := s.stop(ctx) // even if the job has ended: something may be left
 	if err := s.note(ctx, failed); err != nil {
@@ -85,6 +90,21 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 		j.printer.Printf("%s", stopped)
 	}
 	return nil
+}
+
+// maySave reports whether the chief has told that it uses plx's trainer: other programs do not
+// save when they are asked.
+func (s *stopper) maySave(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	state, err := s.job.chief().State(ctx) // without an answer nothing is promised
+	return err == nil && native(state)
+}
+
+// native reports whether a job's chief uses plx's trainer.
+func native(state protocol.State) bool {
+	chief := state.Tasks[cluster.Chief.String()]
+	return chief != nil && chief.Native
 }
 
 // note records how the job ended, so that plx jobs knows it after its hosts have forgotten

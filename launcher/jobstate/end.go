@@ -81,7 +81,7 @@ func (m *Machine) judge() {
 	}
 	var culprit failure
 	culprit, m.verdict = m.failures.verdict(m.view(), m.tolerance.short)
-	m.restart.blame(culprit.host)
+	m.restart.blame(culprit)
 	if !m.goBack() {
 		commands, bar, why := m.restart.decide(m.view(), culprit, m.verdict.Reason)
 		m.do(commands)
@@ -208,7 +208,7 @@ func (m *Machine) conclude() {
 	last := m.view().summary(m.failures, m.verdict)
 	m.verdict = protocol.Verdict{Code: last.Code, Reason: last.Reason, First: last.First, Culprit: last.Culprit, Host: last.Host,
 		Victims: last.Victims, MoreVictims: last.MoreVictims,
-		Ends: last.Ends, MoreEnds: last.MoreEnds, Hang: last.Hang, Notices: m.notices, Generation: m.generation.number, Stepped: m.progress.stepped, Saved: m.save.record()}
+		Ends: last.Ends, MoreEnds: last.MoreEnds, Hang: last.Hang, Suspended: last.Suspended, Notices: m.notices, Generation: m.generation.number, Stepped: m.progress.stepped, Saved: m.save.record()}
 	m.enter(over, protocol.Over)
 	m.do([]Command{Conclude{Verdict: m.verdict}})
 }

@@ -49,6 +49,9 @@ type (
 		Grace    time.Duration // between telling tasks to end and killing them; 0: kill at once
 		SaveTime time.Duration // bound of the checkpoint before the stop; 0: none is made
 	}
+	// Suspended reports that the driver did not run for so long that hosts may have
+	// ended their tasks.
+	Suspended struct{ For time.Duration }
 	// Elapsed reports the end of a timer that a SetTimer command has set.
 	Elapsed struct{ Timer Timer }
 )
@@ -58,6 +61,7 @@ func (e Silent) about() int  { return e.Host }
 func (e Lost) about() int    { return e.Host }
 func (e Heard) about() int   { return e.Host }
 func (StopAsked) about() int { return -1 }
+func (Suspended) about() int { return -1 }
 func (Elapsed) about() int   { return -1 }
 
 // Timer names a timer. Setting a timer again replaces it.

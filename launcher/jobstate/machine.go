@@ -25,7 +25,9 @@ type Machine struct {
 	notices []string         // lasting notes for the verdict, at most maxNotices
 	grace   time.Duration    // shortest time to end that tasks were given; at first Plan.Grace
 	expired bool             // --max-time has run out
-	out     []Command        // commands of the present Step, in order
+	// suspended is for how long the driver did not run lately; 0: it always did.
+	suspended time.Duration
+	out       []Command // commands of the present Step, in order
 
 	hosts      hosts
 	generation generation
@@ -80,6 +82,8 @@ func (m *Machine) Step(e Event) []Command {
 		}
 	case StopAsked:
 		m.stopAsked(e)
+	case Suspended:
+		m.suspendedFor(e)
 	case Elapsed:
 		m.elapsed(e.Timer)
 	}
@@ -97,7 +101,7 @@ func (m *Machine) view() view {
 	return view{
 		plan: m.plan, stage: m.stage, hosts: m.hosts, generation: m.generation,
 		restarts: m.restart.made, coming: m.restart.coming, scaling: m.scale.underWay(), saving: m.save.wanted, expired: m.expired,
-		launched: m.start.launched, stepped: m.progress.stepped, held: m.progress.heldAt(),
+		suspended: m.suspended, launched: m.start.launched, stepped: m.progress.stepped, held: m.progress.heldAt(),
 	}
 }
 
@@ -154,6 +158,8 @@ func (m *Machine) elapsed(t Timer) {
 		}
 	case t == steadyTimer && m.stage == running:
 		m.restart.doubled, m.restart.inRow = 0, 0
+	case t == suspendedTimer:
+		m.suspended = 0
 	case strings.HasPrefix(string(t), "hour "):
 		m.restart.recent--
 	case t == regroupTimer && m.stage == regrouping:
@@ -171,7 +177,7 @@ func (m *Machine) lay(generation int) {
 	m.hosts.lay()
 	m.generation = newGeneration(generation, m.hosts)
 	m.start = start{launched: m.start.launched, warned: m.start.warned}
-	m.failures, m.verdict, m.tolerance = failures{}, protocol.Verdict{}, tolerance{}
+	m.failures, m.verdict, m.tolerance, m.suspended = failures{}, protocol.Verdict{}, tolerance{}, 0
 }
 
 // enter begins a stage.

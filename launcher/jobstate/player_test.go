@@ -41,6 +41,8 @@ func (p *player) play(words []string) error {
 	case "stop":
 		o := parse(rest)
 		p.print(p.m.Step(StopAsked{Reason: o["reason"], Code: o.number("code"), Grace: o.duration("grace"), SaveTime: o.duration("save")}))
+	case "suspended":
+		p.print(p.m.Step(Suspended{For: parse(rest).duration("for")}))
 	case "elapsed":
 		p.print(p.m.Step(Elapsed{Timer: Timer(strings.Join(rest, " "))}))
 	case "scale":

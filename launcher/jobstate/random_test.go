@@ -197,6 +197,9 @@ func (g *game) any() Event {
 		if g.rand.Intn(3) == 0 {
 			return say(g.checkpoint(h))
 		}
+		if g.rand.Intn(3) == 0 {
+			return Suspended{For: time.Minute}
+		}
 		return say(protocol.Message{Renewed: &protocol.Renew{}})
 	case 3, 4:
 		if e, ok := g.ring(); ok {

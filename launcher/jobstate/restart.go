@@ -35,12 +35,14 @@ type restart struct {
 	inRow   int // failures in a row that were blamed on culprit; 0: none
 }
 
-// blame charges a failure to a host.
-func (r *restart) blame(h int) {
-	if h != r.culprit {
-		r.culprit, r.inRow = h, 0
+// blame charges a failure to its host, unless that is excused.
+func (r *restart) blame(f failure) {
+	if f.host != r.culprit || f.excused {
+		r.culprit, r.inRow = f.host, 0
 	}
-	r.inRow++
+	if !f.excused {
+		r.inRow++
+	}
 }
 
 // decide decides whether another generation follows a failure. bar is a host that gets no

@@ -201,6 +201,9 @@ func verdict(v protocol.Verdict) string {
 	if v.Host != "" {
 		text += "; host " + v.Host
 	}
+	if v.Suspended > 0 {
+		text += fmt.Sprintf("; suspended for %s", v.Suspended)
+	}
 	if v.First != nil {
 		text += "; first " + v.First.Task.String()
 	}

@@ -21,6 +21,7 @@ type failure struct {
 	culprit string         // name of the task that is blamed if task is nil; "": none
 	reason  string         // what failed and why, for the verdict
 	hang    *protocol.Hang // the job hung; nil: it did not
+	excused bool           // the driver did not run, and the host is not to blame
 	hearsay bool           // another host reports that it could not reach this host
 }
 
@@ -78,8 +79,15 @@ func (fs *failures) hearsay() bool { return fs.all[0].hearsay }
 // verdict returns the culprit and the verdict on it. more is added to the reason.
 func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 	culprit, victims := fs.blame(v)
+	culprit = v.excuse(culprit)
 	verdict := protocol.Verdict{Code: status(culprit.exit), Reason: culprit.reason + more, Culprit: culprit.culprit, Host: v.name(culprit.host), Hang: culprit.hang,
 		Victims: victims[:min(len(victims), maxEnds)], MoreVictims: max(0, len(victims)-maxEnds)}
+	if culprit.excused {
+		verdict.Host = ""
+		if v.seat() == nil {
+			verdict.Suspended = v.suspended
+		}
+	}
 	if culprit.task != nil {
 		e := culprit.exit
 		verdict.Culprit = culprit.task.String()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"syscall"
+	"time"
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hang"
@@ -35,11 +36,13 @@ type view struct {
 	hosts      hosts
 	generation generation
 
-	restarts int   // number of restarts so far
-	coming   bool  // another generation is to follow the present one
-	scaling  bool  // a change of hosts is under way
-	saving   bool  // a stop has asked for a checkpoint, which may be complete
-	expired  bool  // --max-time has run out
+	restarts  int           // number of restarts so far
+	coming    bool          // another generation is to follow the present one
+	scaling   bool          // a change of hosts is under way
+	saving    bool          // a stop has asked for a checkpoint, which may be complete
+	expired   bool          // --max-time has run out
+	suspended time.Duration // for how long the driver did not run lately; 0: it always did
+
 	launched bool  // tasks were started, in this generation or an earlier one
 	stepped  bool  // a task has made a step, in this generation or an earlier one
 	held     int64 // step after which the chief held the job for plx scale, see progress.heldAt; 0: it does not hold

@@ -304,6 +304,10 @@ type Verdict struct {
 
 	Ended time.Time `json:"ended,omitzero"` // when the driver concluded, by its clock; zero: not known
 
+	// Suspended is for how long plx did not run, which is why hosts have ended their tasks:
+	// it was stopped, or its machine slept. 0: that is not the cause, or the job was detached.
+	Suspended time.Duration `json:"suspended,omitempty"`
+
 	Hang  *Hang  `json:"hang,omitempty"`  // the job hung, and ended because of that; nil: it did not
 	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint that a stop asked for; nil: none was asked for
 }

@@ -1,0 +1,66 @@
+package driver
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// pulseEvery is how often the process notes that it runs.
+const pulseEvery = 500 * time.Millisecond
+
+// leastGap is the shortest time for which a process counts as suspended. A busy machine may
+// make one wait for less.
+const leastGap = 2 * time.Second
+
+// pulse notices that this process did not run: a signal stopped it, or its machine slept. Any
+// goroutine may call its methods.
+type pulse struct {
+	least time.Duration // shorter gaps do not count
+
+	mu   sync.Mutex
+	beat time.Time     // when the process was last known to run, by the monotonic clock
+	wall time.Time     // the same by the wall clock, which goes on while the machine sleeps
+	gap  time.Duration // longest time for which it did not, since take was last called
+}
+
+// newPulse returns the pulse of a driver. A host that gets no renewal for a third of its lease
+// may end its tasks: it had the last one up to a sixth before.
+func newPulse(lease time.Duration, now time.Time) *pulse {
+	return &pulse{least: max(lease/3, leastGap), beat: now, wall: now.Round(0)}
+}
+
+// run beats until ctx ends.
+func (p *pulse) run(ctx context.Context) {
+	tick := time.NewTicker(pulseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.touch(time.Now())
+		}
+	}
+}
+
+// touch notes that the process runs now.
+func (p *pulse) touch(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gap = max(p.gap, now.Sub(p.beat), now.Round(0).Sub(p.wall))
+	p.beat, p.wall = now, now.Round(0)
+}
+
+// take returns for how long the process did not run lately; 0: it did.
+func (p *pulse) take(now time.Time) time.Duration {
+	p.touch(now)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	gap := p.gap
+	p.gap = 0
+	if gap < p.least {
+		return 0
+	}
+	return gap
+}

@@ -1,0 +1,32 @@
+package driver
+
+import (
+	"testing"
+	"time"
+)
+
+func TestPulse(t *testing.T) {
+	now := time.Now()
+	p := newPulse(30*time.Second, now)
+	after := func(d time.Duration) time.Time { now = now.Add(d); return now }
+	for _, d := range []time.Duration{time.Second, 9 * time.Second, 0} {
+		if gap := p.take(after(d)); gap != 0 {
+			t.Errorf("after %s: suspended for %s", d, gap)
+		}
+	}
+	p.touch(after(12 * time.Second)) // plx was stopped, and beats again before it is asked
+	p.touch(after(time.Second))
+	if gap := p.take(after(time.Second)); gap != 12*time.Second {
+		t.Errorf("suspended for %s, want 12s", gap)
+	}
+	p.wall = p.wall.Add(-time.Hour) // the machine slept: only its wall clock went on
+	if gap := p.take(after(time.Second)); gap != time.Hour+time.Second {
+		t.Errorf("suspended for %s, want 1h0m1s", gap)
+	}
+	if gap := p.take(after(time.Second)); gap != 0 {
+		t.Errorf("suspended for %s twice", gap)
+	}
+	if p := newPulse(time.Second, now); p.take(after(time.Second)) != 0 {
+		t.Error("a busy machine was suspended")
+	}
+}
