@@ -16,14 +16,13 @@ import (
 // is that of one process.
 func TestMNISTLearns(t *testing.T) {
 	path := program(t, "mnist")
-	arguments := []string{"--steps=101", "--samples=1000", "--batch-size=32"}
 	for _, mode := range []string{"async", "group:2"} {
 		t.Run(mode, func(t *testing.T) {
-			learns(t, run(t, path, 2, 4, append(arguments, "--sync="+mode)...), 0.6, 0.5)
+			learns(t, run(t, path, 2, 4, "--steps=201", "--samples=2000", "--sync="+mode), 0.6, 0.5)
 		})
 	}
 	t.Run("sync", func(t *testing.T) {
-		arguments := append(arguments, "--virtual-workers=4", "--digest")
+		arguments := []string{"--steps=101", "--samples=1000", "--batch-size=32", "--virtual-workers=4", "--digest"}
 		out := run(t, path, 2, 4, append(arguments, "--sync=sync")...)
 		learns(t, out, 0.6, 0.6)
 		if want := alone(t, path, arguments...); out != want {
