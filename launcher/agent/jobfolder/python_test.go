@@ -17,9 +17,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// The module for Python leaves no trace in what a program sees, and makes way for a
-// sitecustomize of the user.
-func TestPython(t *testing.T) {
+// prepared returns a Python and the folder whose module it is to import.
+func prepared(t *testing.T) (python string, f Stacks) {
+	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -27,10 +27,17 @@ func TestPython(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	f := StacksOf(Folder(t.TempDir()))
+	f = StacksOf(Folder(t.TempDir()))
 	if err := f.Prepare(); err != nil {
 		t.Fatal(err)
 	}
+	return python, f
+}
+
+// The module for Python leaves no trace in what a program sees, and makes way for a
+// sitecustomize of the user.
+func TestPython(t *testing.T) {
+	python, f := prepared(t)
 	users, broken := t.TempDir(), t.TempDir()
 	for dir, text := range map[string]string{users: "print('users own')\n", broken: "import nowhere\n"} {
 		if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(text), 0o600); err != nil {
@@ -112,17 +119,7 @@ print("end")
 // To look at a process ends no call of it early: not of its first thread, of another, or of
 // a child.
 func TestLookingInterruptsNothing(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	f := StacksOf(Folder(t.TempDir()))
-	if err := f.Prepare(); err != nil {
-		t.Fatal(err)
-	}
+	python, f := prepared(t)
 	stacks := f.PythonFile(cluster.Chief, 0)
 	cmd := exec.Command(python, "-c", foreign, filepath.Join(t.TempDir(), "lock"))
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+f.Python(), "PLX_PYTHON_STACKS="+stacks)

@@ -37,7 +37,7 @@ func (s Stacks) Python() string { return filepath.Join(string(s.folder), "python
 var sitecustomize []byte
 
 // Prepare writes the module that Python imports when it starts in a task. It makes Python
-// write its stacks into the task's PythonFile on signal 58.
+// write its stacks into the task's PythonFile on signals 58 and 57.
 func (s Stacks) Prepare() error {
 	for _, dir := range []string{s.Python(), s.dir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -120,6 +120,8 @@ func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout
 	for _, p := range processes {
 		if dump := waits.Python(p.PID, pythonFile); dump != "" {
 			fmt.Fprintf(&text, "\nPython, process %d (%s):\n%s", p.PID, p.Name, dump)
+		} else if waits.IsPython(p.PID) {
+			fmt.Fprintf(&text, "\nPython, process %d (%s): no stacks. It ignores its environment (-I, -E or -S), has closed the file for them, or ends.\n", p.PID, p.Name)
 		}
 	}
 	return text.String()

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,19 +18,26 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// pythonSignal is the signal on which Python writes its stacks: sitecustomize.py of package
-// jobfolder registers it. No program is known that uses it.
-const pythonSignal = unix.Signal(58)
+// The signals on which Python writes its stacks, as sitecustomize.py of package jobfolder
+// sets them up. No program is known that uses them.
+const (
+	askPython  = unix.Signal(58) // as soon as a thread has Python's lock
+	urgePython = unix.Signal(57) // at once: safe only while nothing runs in Python
+)
 
 const (
-	dumpTime  = time.Second            // bounds the wait for the first byte of a dump
+	// lockTime bounds the wait for Python's lock. Who runs in Python gives it up within
+	// milliseconds, within a second on a machine with a load of a hundred; foreign code may
+	// keep it.
+	lockTime  = 3 * time.Second
+	dumpTime  = time.Second            // bounds the wait for a dump that needs no lock
 	dumpQuiet = 100 * time.Millisecond // without a further byte the dump is complete
 	maxDump   = 256 << 10              // bytes of a dump that are read
 )
 
 // Python has a process write the stacks of its Python threads into file, and returns them.
-// One thread of the process takes the signal, which all others block: no sleep and no poll
-// of the program ends early.
+// Threads of plx's own take the signals, which all others block: no sleep and no poll of the
+// program ends early.
 // It returns "" for a process that has not opened file: it is no Python, or a Python that
 // has closed all its descriptors. Such a process is left alone, as is one that is stopped.
 func Python(pid int, file string) string {
@@ -45,30 +54,44 @@ func Python(pid int, file string) string {
 	if err != nil {
 		return ""
 	}
-	process.Signal(p, pythonSignal)
-	size := grown(f, before)
+	process.Signal(p, askPython)
+	size := grown(f, before, lockTime)
+	if size == before {
+		process.Signal(p, urgePython)
+		size = grown(f, before, dumpTime)
+	}
 	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // what could be read counts
 	return withoutOwn(string(dump))
 }
 
-// ownThread is the function of sitecustomize.py in which a thread waits for the signal.
-const ownThread = " in _wait_for_plx"
+// pythonName is the name of the file of a Python.
+var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
 
-// withoutOwn removes from a dump the thread that plx has started in the process.
+// IsPython reports whether a process is a Python.
+func IsPython(pid int) bool {
+	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && pythonName.MatchString(filepath.Base(program))
+}
+
+// ownThreads are the functions of sitecustomize.py in which threads wait for signals.
+var ownThreads = []string{" in _write_for_plx", " in _wait_for_plx"}
+
+// withoutOwn removes from a dump the threads that plx has started in the process.
 func withoutOwn(dump string) string {
 	var rest []string
 	for _, thread := range strings.SplitAfter(dump, "\n\n") {
-		if !strings.HasSuffix(strings.TrimRight(thread, "\n"), ownThread) {
+		own := func(last string) bool { return strings.HasSuffix(strings.TrimRight(thread, "\n"), last) }
+		if !slices.ContainsFunc(ownThreads, own) {
 			rest = append(rest, thread)
 		}
 	}
 	return strings.Join(rest, "")
 }
 
-// grown waits until a file has grown beyond a size and grows no more, in bounded time. It
-// returns the new size.
-func grown(f *os.File, before int64) int64 {
-	size, end, quiet := before, time.Now().Add(2*dumpTime), time.Now().Add(dumpTime)
+// grown waits, for a time, until a file has grown beyond a size, and then until it grows no
+// more, in bounded time. It returns the new size.
+func grown(f *os.File, before int64, first time.Duration) int64 {
+	size, end, quiet := before, time.Now().Add(first+dumpTime), time.Now().Add(first)
 	for now := time.Now(); now.Before(end) && now.Before(quiet); now = time.Now() {
 		if info, err := f.Stat(); err == nil && info.Size() > size {
 			size, quiet = info.Size(), now.Add(dumpQuiet)

@@ -3,18 +3,22 @@
 package waits
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// TestPythonStacks has a process write its stacks that registered the signal, without the
-// thread of plx's own. It leaves one alone that did not and would die of it.
-func TestPythonStacks(t *testing.T) {
+// asked starts a Python as tasks are started, with file for its stacks.
+func asked(t *testing.T, file string, args ...string) int {
+	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -22,24 +26,78 @@ func TestPythonStacks(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	file := filepath.Join(t.TempDir(), "worker-0.0.python")
-	prepared := start(t, python, "-c", `import _thread, faulthandler, sys, time
-faulthandler.register(58, file=open(sys.argv[1], 'a'))
-def _wait_for_plx(): time.sleep(600)
-_thread.start_new_thread(_wait_for_plx, ())
-time.sleep(600)`, file).Process.Pid
-	plain := start(t, python, "-c", "import time\ntime.sleep(600)").Process.Pid
-	await(t, prepared, waitsFor(protocol.Sleeps))
-	await(t, plain, waitsFor(protocol.Sleeps))
-	for range 2 {
-		if got := Python(prepared, file); strings.Count(got, "line 5 in <module>") != 1 || strings.Contains(got, "_wait_for_plx") {
-			t.Errorf("stacks %q", got)
+	f := jobfolder.StacksOf(jobfolder.Folder(t.TempDir()))
+	if err := f.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PYTHONPATH=" + f.Python(), "PLX_PYTHON_STACKS=" + file, python}
+	return start(t, "env", append(env, args...)...).Process.Pid
+}
+
+// TestPythonStacks has a process write its stacks, without the threads of plx's own, also
+// while foreign code keeps Python's lock. It leaves one alone that ignores its environment
+// and would die of it.
+func TestPythonStacks(t *testing.T) {
+	dir := t.TempDir()
+	const program = "import ctypes, time\nopen(%q, 'w')\n%s"
+	for name, call := range map[string]string{
+		"sleeps":         "time.sleep(600)",
+		"keeps the lock": "ctypes.PyDLL(None).sleep(600)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, begun := filepath.Join(dir, name+".python"), filepath.Join(dir, name)
+			pid := asked(t, file, "-c", fmt.Sprintf(program, begun, call))
+			awaitFile(t, begun)
+			await(t, pid, waitsFor(protocol.Sleeps))
+			for range 2 {
+				if got := Python(pid, file); strings.Count(got, "line 3 in <module>") != 1 || strings.Contains(got, "_for_plx") {
+					t.Errorf("stacks %q", got)
+				}
+			}
+		})
+	}
+	t.Run("is not prepared", func(t *testing.T) {
+		t.Parallel()
+		file, begun := filepath.Join(dir, "plain.python"), filepath.Join(dir, "plain")
+		pid := asked(t, file, "-I", "-c", fmt.Sprintf(program, begun, "time.sleep(600)"))
+		awaitFile(t, begun)
+		await(t, pid, waitsFor(protocol.Sleeps))
+		if got := Python(pid, file); got != "" {
+			t.Errorf("stacks of a process that has none: %q", got)
+		}
+		await(t, pid, waitsFor(protocol.Sleeps))
+		if !IsPython(pid) || IsPython(os.Getpid()) {
+			t.Error("Python is not told from other programs")
+		}
+	})
+}
+
+// A Python that runs is not harmed by being looked at: its stacks stay as they are while
+// they are read.
+func TestPythonStacksWhileItRuns(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "busy.python")
+	pid := asked(t, file, "-c", `
+def deep(n): return sum(deep(n - 1) for _ in "a") if n else 0
+while True:
+    for n in range(30):
+        exec(compile("def f(g, n): return g(n)\nf(g, n)", "made", "exec"), {"g": deep, "n": n})`)
+	awaitFile(t, file)
+	for i := range 15 {
+		if got := Python(pid, file); !strings.Contains(got, " in <module>") {
+			t.Fatalf("look %d: stacks %q, it runs: %t", i, got, stateOf(fmt.Sprintf("/proc/%d/", pid)) == 'R')
 		}
 	}
-	if got := Python(plain, file); got != "" {
-		t.Errorf("stacks of a process that has none: %q", got)
+}
+
+func awaitFile(t *testing.T, name string) {
+	t.Helper()
+	for end := time.Now().Add(patience.Limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(name); err == nil {
+			return
+		}
 	}
-	await(t, plain, waitsFor(protocol.Sleeps))
+	t.Fatalf("no %s after %s", name, patience.Limit)
 }
 
 func TestDescribe(t *testing.T) {
