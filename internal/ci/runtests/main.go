@@ -4,7 +4,7 @@
 // nothing may go unchecked in silence.
 //
 //	go run ./internal/ci/runtests               # ./...
-//	go run ./internal/ci/runtests ./hostfile    # other arguments of go test
+//	go run ./internal/ci/runtests ./hostfile    # other arguments of go test, as -name=value
 //
 // A test that fails is repeated once, alone, after all others have ended. If it
 // passes then, the run goes well and names the test at its end ("flaky: PACKAGE
@@ -12,8 +12,9 @@
 // see failure.
 //
 // Its last lines are the packages that took most processor time. A test that took
-// more than its share is named there, and fails the run if it took twice that. Each
-// test's time is in build/test-costs.tsv.
+// more than its share is named there, and fails the run if its tests ran one after the
+// other (-parallel=1), each with all processors. Each test's time is in
+// build/test-costs.tsv.
 package main
 
 import (
@@ -23,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 )
 
 func main() {
@@ -63,7 +65,7 @@ func run(args []string, strict bool) int {
 		spent.print(os.Stdout)
 		err = cmp.Or(err, spent.write("build/test-costs.tsv"))
 		if !slices.Contains(args, "-tags=long") { // a long test may take what it needs
-			err = cmp.Or(err, spent.check(os.Stdout))
+			err = cmp.Or(err, spent.check(os.Stdout, slices.Contains(args, "-parallel=1")))
 		}
 	} else {
 		fmt.Println("processor time was not measured: only root may make control groups")
@@ -106,12 +108,26 @@ func (r *runner) run(args []string) error {
 	}
 	for _, f := range o.failed {
 		fmt.Printf("=== again, alone: %s %s\n", f.pkg, f.test)
-		if _, err := r.test("-run=^"+f.test+"$", f.pkg); err != nil {
+		o, err := r.test(append(flagsOf(args), "-run=^"+f.test+"$", f.pkg)...)
+		if err != nil {
 			return fmt.Errorf("%s %s failed twice: %w", f.pkg, f.test, err)
+		}
+		if o.passed == 0 {
+			return fmt.Errorf("%s %s failed, and was not repeated: there is no such test with the flags %q", f.pkg, f.test, flagsOf(args))
 		}
 		r.flaky = append(r.flaky, f)
 	}
 	return nil
+}
+
+// flagsOf returns the flags of a run, of the form -name=value, without the choice of tests.
+func flagsOf(args []string) (flags []string) {
+	for _, a := range args {
+		if strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "-run") {
+			flags = append(flags, a)
+		}
+	}
+	return flags
 }
 
 // final says why a failed run stays one. It is "" if its failures may be repeated.

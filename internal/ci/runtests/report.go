@@ -22,8 +22,9 @@ type event struct {
 	FailedBuild string // of a package that failed: what could not be built
 }
 
-// outcome is what the tests did that did not pass.
+// outcome is what the tests did.
 type outcome struct {
+	passed  int // top-level tests
 	skipped []skip
 	failed  []failure
 	broken  []string // packages that failed for no failed test of theirs, and why
@@ -130,6 +131,9 @@ func (r *reader) take(e event) {
 		fmt.Fprint(r.out, r.text(test))
 		delete(r.printed, test)
 	case e.Action == "pass":
+		if !strings.Contains(e.Test, "/") {
+			r.passed++
+		}
 		delete(r.printed, test)
 	}
 }

@@ -85,7 +85,7 @@ func reported(t *testing.T, events string) (string, outcome) {
 func TestReportIsWhatGoTestPrints(t *testing.T) {
 	printed, err := events(t, "./good", "./idle")
 	out, o := reported(t, printed)
-	if err != nil || len(o.skipped) != 0 || !strings.HasPrefix(out, "ok  \texample.org/m/good\t") || strings.Count(out, "\n") != 1 {
+	if err != nil || o.passed != 1 || len(o.skipped) != 0 || !strings.HasPrefix(out, "ok  \texample.org/m/good\t") || strings.Count(out, "\n") != 1 {
 		t.Errorf("%v, skipped %v, printed %q", err, o.skipped, out)
 	}
 }
@@ -163,12 +163,14 @@ func TestRepeats(t *testing.T) {
 		name  string
 		first outcome
 		again map[string]error // by package
+		none  bool             // nothing runs again
 		fails bool
 		calls int
 		flaky int
 	}{
 		{name: "pass", first: first, calls: 3, flaky: 2},
 		{name: "one fails twice", first: first, again: map[string]error{"q": bad}, fails: true, calls: 3, flaky: 1},
+		{name: "there is no such test", first: first, none: true, fails: true, calls: 2},
 		{name: "final", first: outcome{failed: []failure{{"p", "TestA", "a crash"}}}, fails: true, calls: 1},
 		{name: "nothing failed that has a name", fails: true, calls: 1},
 	} {
@@ -178,13 +180,17 @@ func TestRepeats(t *testing.T) {
 			if len(calls) == 1 {
 				return test.first, bad
 			}
-			return outcome{}, test.again[args[len(args)-1]]
+			o := outcome{passed: 1}
+			if test.none {
+				o.passed = 0
+			}
+			return o, test.again[args[len(args)-1]]
 		}}
-		err := r.run([]string{"./..."})
+		err := r.run([]string{"-tags=long", "-run=TestA|TestB", "./..."})
 		if (err != nil) != test.fails || len(calls) != test.calls || len(r.flaky) != test.flaky {
 			t.Errorf("%s: %v, calls %q, flaky %v", test.name, err, calls, r.flaky)
 		}
-		if len(calls) > 1 && strings.Join(calls[1], " ") != "-run=^TestA$ p" {
+		if len(calls) > 1 && strings.Join(calls[1], " ") != "-tags=long -run=^TestA$ p" {
 			t.Errorf("%s: repeated by %q", test.name, calls[1])
 		}
 	}
