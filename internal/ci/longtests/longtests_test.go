@@ -44,6 +44,9 @@ func TestParts(t *testing.T) {
 	if grid != gridParts || targets < 50 {
 		t.Errorf("%d parts of the grid, %d fuzz targets", grid, targets)
 	}
+	if !strings.Contains(commands.String(), " TestCallsAllocateNothing ") {
+		t.Error("tests that the race detector leaves out are in no part")
+	}
 	_, long, err := scan(root)
 	if err != nil || len(long["./e2e"]) < 50 {
 		t.Errorf("%d long tests of e2e, %v", len(long["./e2e"]), err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -47,6 +46,7 @@ func parts(root string) ([]part, error) {
 		{name: "go install", expected: 3 * time.Minute, alone: true, commands: [][]string{{"scripts/install-from-source"}}},
 		{name: "arm64", expected: 5 * time.Minute, alone: true, commands: [][]string{{"scripts/test-arm64"}}},
 		fuzz,
+		{name: "costs", expected: 20 * time.Minute, alone: true, commands: [][]string{{"go", "run", "./internal/ci/runtests", "-p=1", "-parallel=1", "./..."}}},
 		{name: "packages", expected: 15 * time.Minute, alone: true, commands: long.commands(func(pkg string) bool { return pkg != "./e2e" })},
 	}
 	for i, tests := range long.deal("./e2e", e2eParts) {
@@ -64,7 +64,7 @@ func parts(root string) ([]part, error) {
 	return all, nil
 }
 
-// longTests are the names of the tests in files with the build tag long, by package.
+// longTests are the names of the tests in files that make test leaves out, by package.
 type longTests map[string][]string
 
 // commands returns a command for each package that is wanted. The race detector would make
@@ -96,11 +96,12 @@ func longCommand(pkg string, tests []string, flags ...string) []string {
 var (
 	fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 	longFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(\w+ \*testing\.T\)`)
-	longTag  = []byte("//go:build long\n")
+	// The gate leaves out what has the build tag long or !race.
+	leftOut = regexp.MustCompile(`(?m)^//go:build (long$|.*!race\b)`)
 )
 
 // scan reads the module's test files. It returns a part with all fuzz targets, and the
-// tests in files with the build tag long.
+// tests in files that make test leaves out.
 func scan(root string) (fuzz part, long longTests, err error) {
 	fuzz, long = part{name: "fuzz", alone: true}, longTests{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -120,7 +121,7 @@ func scan(root string) (fuzz part, long longTests, err error) {
 			fuzz.expected += fuzzTime
 			fuzz.commands = append(fuzz.commands, []string{"go", "test", "-run", "^$", "-fuzz", "^" + string(found[1]) + "$", "-fuzztime", fuzzInputs, pkg})
 		}
-		if bytes.Contains(text, longTag) {
+		if leftOut.Match(text) {
 			for _, found := range longFunc.FindAllSubmatch(text, -1) {
 				long[pkg] = append(long[pkg], string(found[1]))
 			}
