@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -116,6 +117,11 @@ func TestRemovedFolderIsSaid(t *testing.T) {
 				t.Errorf("said %d times", said)
 			}
 			<-l.ended
+			// Without the folder the relay cannot know when the agent has ended.
+			eventually(t, "the agent ends", func() bool {
+				left, err := process.OfJob(h.spec.Job, "")
+				return err == nil && len(left) == 0
+			})
 		})
 	}
 }
