@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -241,9 +242,14 @@ func pruneVenv(b *bench, file string) {
 	b.want(0, "prune", "--older", "0s")
 	for _, h := range b.Hosts {
 		for _, folder := range []string{"envs", "files"} {
-			left, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", folder, "*", "*"))
-			if err != nil || len(left) > 0 {
-				b.t.Errorf("host %s has %v after a prune, %v", h.Name, left, err)
+			err := filepath.WalkDir(filepath.Join(h.HomeDir, ".plx", folder), func(path string, d fs.DirEntry, err error) error {
+				if err == nil && !d.IsDir() {
+					b.t.Errorf("host %s has %s after a prune", h.Name, path)
+				}
+				return err
+			})
+			if err != nil {
+				b.t.Error(err)
 			}
 		}
 	}

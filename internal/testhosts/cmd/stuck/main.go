@@ -9,8 +9,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -33,6 +35,9 @@ func main() {
 			flag.Parse()
 			if err := exchange(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
+				if errors.Is(err, io.EOF) {
+					select {} // a peer has failed, and is to be blamed whoever ends first
+				}
 				os.Exit(1)
 			}
 			return
