@@ -67,6 +67,16 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 		j.printer.Printf("job %s: it is saved first if it keeps checkpoints, for at most %s", j.Job, cfg.SaveTime)
 	}
 	failed := s.stop(ctx) // even if the job has ended: something may be left
+	if failed != nil && s.outlived(ctx) {
+		// With plx's job that of Slurm has ended, and what asked there. What is known of the
+		// job now is in its folders.
+		if j, err = cfg.exactly(j.Job).open(ctx, true); err != nil {
+			return err
+		}
+		defer j.close()
+		s.job = j
+		failed = s.stop(ctx)
+	}
 	if err := s.note(ctx, failed); err != nil {
 		j.printer.Error(err)
 	}
@@ -132,6 +142,15 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 type stopper struct {
 	job *Job
 	cfg StopConfig
+}
+
+// outlived reports whether the job ran in an allocation of Slurm that is over now.
+func (s *stopper) outlived(ctx context.Context) bool {
+	if s.job.Slurm.ID == "" {
+		return false
+	}
+	over, err := s.job.Slurm.Over(ctx)
+	return err == nil && over
 }
 
 // stop asks the agents of all hosts, and waits until nothing of the job is left.
