@@ -67,6 +67,10 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 // Address returns the address of server i of a cluster.
 func Address(i int) string { return fmt.Sprintf("127.0.%d.%d", (i+2)>>8, (i+2)&255) }
 
+// dialTime is longer than for other hosts: no network is on the way, and if an answer is late
+// this machine has too much to do, as when a hundred hosts of it end a job.
+const dialTime = time.Minute
+
 // Configs returns how to dial each of the servers, in order of address.
 func (c *Cluster) Configs() []ssh.Config {
 	configs := make([]ssh.Config, len(c.servers))
@@ -74,7 +78,7 @@ func (c *Cluster) Configs() []ssh.Config {
 		address := s.listener.Addr().(*net.TCPAddr)
 		configs[i] = ssh.Config{
 			User: "plx", Host: address.IP.String(), Port: address.Port,
-			Signers: []gossh.Signer{c.key}, HostKey: s.key.PublicKey(),
+			Signers: []gossh.Signer{c.key}, HostKey: s.key.PublicKey(), DialTimeout: dialTime,
 		}
 	}
 	return configs
