@@ -132,4 +132,12 @@ type Pruned struct {
 	Outputs int    `json:"outputs,omitempty"`
 	Job     string `json:"job,omitempty"`    // id of the job; "": something else
 	Folder  string `json:"folder,omitempty"` // name of the host's folder
+	// Unchecked is why it is not known what the job has made: then it is kept, and counts as
+	// one file at least. "": it is known.
+	Unchecked string `json:"unchecked,omitempty"`
+}
+
+// PruneRequest is the input of "agent prune --keep", as a line of JSON.
+type PruneRequest struct {
+	Keep []string `json:"keep"` // ids of jobs that are kept, whatever they have made on this host
 }
