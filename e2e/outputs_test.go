@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,22 +12,6 @@ import (
 
 	"github.com/plx-run/plx/internal/testhosts"
 )
-
-// files lists what lies below a folder, but for folders.
-func files(t *testing.T, dir string) (all []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err == nil && !e.IsDir() {
-			name, _ := filepath.Rel(dir, path) // path is below dir
-			all = append(all, name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
 
 func TestOutputs(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,17 +50,18 @@ func reap(_ context.Context, f jobfolder.Folder, _ streams) error {
 	return err
 }
 
-// prune is "agent prune --older AGE [--outputs] [--dry-run]": it removes folders
+// prune is "agent prune --older AGE [--outputs] [--dry-run] [--keep]": it removes folders
 // of jobs that are over and blobs that no job uses, if they have not changed for AGE.
-// Without the first flag it keeps jobs with files that they made and nobody has fetched. It prints a
-// protocol.Pruned for what it removes and for each job that it keeps. With the last flag
-// it prints them and removes nothing.
+// Without the first flag it keeps jobs with files that they made and nobody has fetched, and
+// those of which it cannot tell. It prints a protocol.Pruned for what it removes and for each
+// job that it keeps so. With --dry-run it prints them and removes nothing. With --keep it reads a
+// protocol.PruneRequest first, a line of JSON, and keeps those jobs too.
 func prune(ctx context.Context, args []string, std streams) error {
 	if len(args) < 2 || args[0] != "--older" {
-		return usage("prune: want --older AGE [" + discardOutputs + "] [" + dryRun + "]")
+		return usage("prune: want --older AGE [" + discardOutputs + "] [" + dryRun + "] [" + keepJobs + "]")
 	}
 	for _, flag := range args[2:] {
-		if flag != discardOutputs && flag != dryRun {
+		if flag != discardOutputs && flag != dryRun && flag != keepJobs {
 			return usage("prune: no flag " + flag)
 		}
 	}
@@ -67,11 +69,17 @@ func prune(ctx context.Context, args []string, std streams) error {
 	if err != nil || older < 0 {
 		return usage("prune: want an age such as 720h")
 	}
+	var want protocol.PruneRequest
+	if slices.Contains(args, keepJobs) {
+		if err := readRequest(std.in, &want); err != nil {
+			return err
+		}
+	}
 	dir, err := jobfolder.Root()
 	if err != nil {
 		return err
 	}
-	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-older),
+	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-older), stay: want.Keep,
 		discard: slices.Contains(args, discardOutputs), dry: slices.Contains(args, dryRun), list: json.NewEncoder(std.out).Encode}
 	return errors.Join(p.jobs(), p.unstarted(), p.spares(), p.blobs(), p.envs(), p.files())
 }
@@ -79,12 +87,14 @@ func prune(ctx context.Context, args []string, std streams) error {
 const (
 	discardOutputs = "--outputs"
 	dryRun         = "--dry-run"
+	keepJobs       = "--keep"
 )
 
 type pruner struct {
 	ctx     context.Context    // its end ends the pruner before the next removal
 	root    string             // ~/.plx
 	before  time.Time          // only what was last changed before this time is removed
+	stay    []string           // ids of jobs that are kept
 	discard bool               // what a job made and nobody has fetched is removed too
 	dry     bool               // nothing is removed
 	list    func(any) error    // prints a protocol.Pruned
@@ -101,7 +111,7 @@ func (p *pruner) jobs() error {
 	var errs []error
 	for f, s := range all {
 		info, err := os.Stat(f.State())
-		if err != nil || !info.ModTime().Before(p.before) || jobfolder.LifeOf(s) != jobfolder.Dead {
+		if err != nil || !info.ModTime().Before(p.before) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.stay, f.Job()) {
 			continue
 		}
 		if kept, err := p.keep(f); kept || err != nil {
@@ -121,7 +131,7 @@ func (p *pruner) unstarted() error {
 	}
 	var errs []error
 	for _, f := range all {
-		if info, err := os.Stat(string(f)); err == nil && info.ModTime().Before(p.before) {
+		if info, err := os.Stat(string(f)); err == nil && info.ModTime().Before(p.before) && !slices.Contains(p.stay, f.Job()) {
 			errs = append(errs, p.folder(f))
 		}
 	}
@@ -140,20 +150,25 @@ func (p *pruner) folder(f jobfolder.Folder) error {
 	return nil
 }
 
-// keep reports whether a job has made files that nobody has fetched, and prints how many.
+// keep reports whether a job has made files that nobody has fetched, or may have, and prints
+// how many.
 func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 	if p.discard {
 		return false, nil
 	}
-	named, made, err := outputs.Unfetched(f)
-	if err != nil || named.Files+made.Files == 0 {
-		return false, err
+	named, made, unchecked := outputs.Unfetched(f)
+	item := protocol.Pruned{Bytes: named.Bytes + made.Bytes, Outputs: named.Files + made.Files, Job: f.Job(), Folder: f.Name()}
+	if unchecked != nil {
+		item.Outputs, item.Unchecked = max(item.Outputs, 1), strings.ToValidUTF8(unchecked.Error(), "?")
 	}
-	path, err := filepath.Rel(p.root, string(f))
-	if err != nil {
+	if item.Outputs == 0 {
+		return false, nil
+	}
+	var err error
+	if item.Path, err = filepath.Rel(p.root, string(f)); err != nil {
 		return true, fmt.Errorf("prune: %w", err)
 	}
-	return true, p.list(protocol.Pruned{Path: path, Bytes: named.Bytes + made.Bytes, Outputs: named.Files + made.Files, Job: f.Job(), Folder: f.Name()})
+	return true, p.list(item)
 }
 
 // blobs removes unused blobs and uploads that were never completed.

@@ -89,6 +89,44 @@ func TestPruneKeepsUnfetchedOutputs(t *testing.T) {
 	}
 }
 
+// A job stays under another spelling of HOME, if it is not known what was fetched, and if the
+// launcher asks for it: another host has its files.
+func TestPruneKeepsJobs(t *testing.T) {
+	real := t.TempDir()
+	t.Setenv("HOME", real)
+	f := left(t, "j")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", link)
+	item := protocol.Pruned{Path: "jobs/j/gpu01", Bytes: 7, Outputs: 1, Job: "j", Folder: "gpu01"}
+	if got := pruned(t); !slices.Equal(got, []protocol.Pruned{item}) || !there(f.State()) {
+		t.Errorf("by a link: %+v, there %t", got, there(f.State()))
+	}
+	fetched(t, f)
+	note := filepath.Join(string(f), "fetched.json")
+	text, err := os.ReadFile(note)
+	if err = errors.Join(err, os.WriteFile(note, []byte("{"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := pruned(t); len(got) != 1 || got[0].Outputs != 1 || !strings.HasPrefix(got[0].Unchecked, "read fetched.json: ") || !there(f.State()) {
+		t.Errorf("not known: %+v, there %t", got, there(f.State()))
+	}
+	if err := os.WriteFile(note, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := prune(t.Context(), []string{"--older", "1h", keepJobs}, streams{in: strings.NewReader(`{"keep":["j"]}` + "\n"), out: io.Discard}); err != nil || !there(f.State()) {
+		t.Errorf("on request: %v, there %t", err, there(f.State()))
+	}
+	if err := prune(t.Context(), []string{"--older", "1h", keepJobs}, streams{in: strings.NewReader(""), out: io.Discard}); err == nil || !there(f.State()) {
+		t.Errorf("without the request: %v, there %t", err, there(f.State()))
+	}
+	if got := pruned(t); len(got) != 1 || there(f.State()) {
+		t.Errorf("fetched: %+v, there %t", got, there(f.State()))
+	}
+}
+
 // Prune leaves what is young, what nobody can tell of, a spare folder that is being made, and
 // all that is left when it is told to end.
 func TestPruneLeaves(t *testing.T) {

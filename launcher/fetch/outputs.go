@@ -82,37 +82,38 @@ func (f *fetcher) outputs(ctx context.Context, unasked bool) (n int, err error) 
 			}
 		}
 	}
-	f.report(lists)
+	lost := f.report(lists)
+	f.reportEscaped(fetched)
 	if n > 0 {
 		f.summarise(console.Count(n, "output"), f.from.Hosts[0].Job, filepath.Join(f.from.Dir, outputsFolder))
 	}
-	return n, errors.Join(err, f.joined(all, errs), f.note(ctx, fetched))
+	return n, errors.Join(err, lost, f.joined(all, errs), f.note(ctx, fetched))
 }
 
-// mostTold bounds the lines about outputs that cannot be fetched.
 const (
-	mostTold   = 3
+	mostTold   = 3    // lines about outputs that cannot be fetched
+	mostNamed  = 20   // lines about outputs with an escaped name
 	mostFolded = 1000 // more take long to compare
 )
 
-// report prints which outputs cannot be fetched, and which patterns no file matches.
-func (f *fetcher) report(lists [][]protocol.HostOutput) {
-	var damaged []string
+// report prints which outputs are nothing that can be fetched, and which patterns no file
+// matches. It returns an error for the files that cannot be fetched.
+func (f *fetcher) report(lists [][]protocol.HostOutput) error {
+	var others, lost []string
 	for i, list := range lists {
 		for _, o := range list {
-			if o.Damage != "" {
-				damaged = append(damaged, console.Printable(fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage)))
+			line := console.Printable(fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage))
+			switch {
+			case o.Lost:
+				lost = append(lost, line)
+			case o.Damage != "":
+				others = append(others, line)
 			}
 		}
 	}
-	if len(damaged) <= mostFolded {
-		damaged = console.FoldHosts(damaged)
-	}
-	for _, line := range damaged[:min(len(damaged), mostTold)] {
+	const rest = "not fetched besides: "
+	for _, line := range some(others, mostTold, rest) {
 		f.from.Printer.Printf("%s", line)
-	}
-	if more := len(damaged) - mostTold; more > 0 {
-		f.from.Printer.Printf("not fetched besides: %s", console.Count(more, "output"))
 	}
 	patterns, flag := f.from.Outputs, "--output "
 	if f.from.Wanted.Patterns != nil {
@@ -126,6 +127,38 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) {
 			f.from.Printer.Printf("no file matches %s%s", flag, o.Pattern)
 		}
 	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(some(lost, mostTold, rest), "\n"))
+}
+
+// reportEscaped prints the names of outputs that have others on their hosts.
+func (f *fetcher) reportEscaped(fetched [][]protocol.HostOutput) {
+	var lines []string
+	for i, list := range fetched {
+		for _, o := range list {
+			if o.Path() != o.Name {
+				lines = append(lines, fmt.Sprintf(`host %s: output %s/%s: its name is escaped: \xHH stands for a byte`, f.from.Hosts[i].Name(), o.Place, o.Name))
+			}
+		}
+	}
+	for _, line := range some(lines, mostNamed, "with escaped names besides: ") {
+		f.from.Printer.Printf("%s", line)
+	}
+}
+
+// some returns at most that many of lines about outputs, and what they say of several hosts
+// once. After rest it says how many there are besides.
+func some(lines []string, most int, rest string) []string {
+	if len(lines) <= mostFolded {
+		lines = console.FoldHosts(lines)
+	}
+	shown := lines[:min(len(lines), most):min(len(lines), most)]
+	if more := len(lines) - most; more > 0 {
+		shown = append(shown, rest+console.Count(more, "output"))
+	}
+	return shown
 }
 
 // blobs puts outputs with the same bytes together, in the order of their first spots.

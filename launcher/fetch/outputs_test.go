@@ -91,6 +91,68 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
+// Files whose names are no plain text come under escaped ones, which are printed. A second
+// fetch knows them, and what cannot be fetched is an error each time.
+func TestOutputsWithOddNames(t *testing.T) {
+	h := newHomes(t, 2)
+	h.ran(map[string]string{"caf\xe9.pt": "latin", `caf\xe9.pt`: "escaped", "runs/new\nline/x": "folder", "a.pt": "weights"})
+	dir := t.TempDir()
+	want := []string{`a.pt`, `caf\x5cxe9.pt`, `caf\xe9.pt`, `runs/new\x0aline/x`}
+	for i, name := range want {
+		want[i] = "outputs/h1/worker-0/" + name
+		want = append(want, "outputs/h2/worker-0/"+name)
+	}
+	for _, said := range []string{"fetched 8 outputs of j into " + dir + "/outputs: 8 files, 25 B\n", "8 files, 0 B, 8 of them there already\n"} {
+		if err := h.fetchJob(dir); err != nil {
+			t.Errorf("%v", err)
+		}
+		h.says(said)
+		for _, name := range []string{`caf\xe9.pt`, `caf\x5cxe9.pt`, `runs/new\x0aline/x`} {
+			h.says("hosts h[1-2]: output worker-0/" + name + `: its name is escaped: \xHH stands for a byte` + "\n")
+		}
+		if strings.Contains(h.said.String(), "a.pt") {
+			t.Errorf("plx said %q", h.said.String())
+		}
+		if got := tree(t, dir); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, `outputs/h2/worker-0/caf\xe9.pt`)); err != nil || string(text) != "latin" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if line, err := Made(t.Context(), "j", h.agents); line != "" || err != nil {
+		t.Errorf("left to fetch: %q, %v", line, err)
+	}
+	h.write(0, ".plx/jobs/j/h1/tasks/worker-0/runs/"+strings.Repeat(strings.Repeat("a", 200)+"/", 5)+"x", "")
+	if err := os.Symlink("nothing", filepath.Join(h.dirs[0], ".plx/jobs/j/h1/tasks/worker-0/gone.pt")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := h.fetchJob(dir); err == nil || !strings.HasPrefix(err.Error(), "host h1: output worker-0/runs/aaa") || !strings.HasSuffix(err.Error(), " is not fetched: its name is longer than 1000 bytes") {
+			t.Errorf("%v", err)
+		}
+		h.says("host h1: output worker-0/gone.pt is not fetched: it is a link")
+	}
+}
+
+// A pattern matches the name on the host.
+func TestPatternOfAnOddName(t *testing.T) {
+	h := newHomes(t, 1)
+	h.ran(map[string]string{"caf\xe9.pt": "latin"})
+	err := Job(t.Context(), Request{Hosts: h.agents, Dir: t.TempDir(), Wanted: protocol.Wanted{Patterns: []string{"caf?.pt"}}, Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})})
+	if err != nil || strings.Contains(h.said.String(), "no file matches") {
+		t.Errorf("%v; plx said %q", err, h.said.String())
+	}
+}
+
+// Lines have a bound, and say how many files there are besides.
+func TestSome(t *testing.T) {
+	lines := []string{"host h1: a", "host h2: a", "host h1: b", "host h1: c"}
+	if got, want := some(lines, 2, "besides: "), []string{"hosts h[1-2]: a", "host h1: b", "besides: 1 output"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Files with the same bytes are one. A sum, a size and a place alone are not enough for that,
 // and what is damaged is not fetched.
 func TestBlobs(t *testing.T) {

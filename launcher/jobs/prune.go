@@ -1,10 +1,12 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -30,32 +32,53 @@ type PruneConfig struct {
 // Prune removes what jobs left that have ended and are older than the given age: their
 // records here, and their files and unused blobs on their hosts. With DryRun it prints a
 // table of these on standard output and removes nothing.
+//
+// A job goes as a whole or not at all, so that what is left of it can be fetched: Prune asks
+// all hosts first. It keeps jobs of which one host has files that nobody has fetched, or
+// cannot tell.
 func Prune(ctx context.Context, cfg PruneConfig) error {
+	return prune(ctx, cfg, open)
+}
+
+// opener opens a job with its hosts.
+type opener func(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error)
+
+func prune(ctx context.Context, cfg PruneConfig, open opener) error {
 	rs, err := Records()
 	if err != nil {
 		return err
 	}
-	p := &pruner{printer: cfg.printer(), cfg: cfg, newest: map[string]string{}, done: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{},
-		table: console.NewTable("HOST", "WHAT", "SIZE")}
-	for _, r := range rs { // the oldest first
+	p := &pruner{open: open, printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
+		inUse: map[string]bool{}, unchecked: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{}, table: console.NewTable("HOST", "WHAT", "SIZE")}
+	defer p.close()
+	for _, r := range slices.Backward(rs) {
 		for _, h := range r.Hosts {
-			p.newest[h.Line] = h.Binary
+			if !slices.Contains(p.binaries[h.Line], h.Binary) {
+				p.binaries[h.Line] = append(p.binaries[h.Line], h.Binary)
+			}
 		}
 	}
+	var old []Record
 	var errs []error
 	for _, r := range rs {
 		if time.Since(r.Created) < cfg.Older || r.runs(ctx, p.printer) || time.Since(r.last()) < cfg.Older {
+			p.inUse[r.Job] = true
 			continue
 		}
-		err := p.job(ctx, r)
+		old = append(old, r)
+		errs = append(errs, p.survey(ctx, r))
+	}
+	for _, h := range p.hosts {
+		errs = append(errs, p.host(ctx, h))
+	}
+	for _, r := range old {
 		switch {
-		case err != nil || p.kept[r.Job] != nil:
+		case p.stays(r.Job) || p.failed(r.Job):
 		case cfg.DryRun:
 			p.table.Row(here, "record of job "+r.Job, "")
 		default:
-			err = r.Forget()
+			errs = append(errs, r.Forget())
 		}
-		errs = append(errs, err)
 	}
 	errs = append(errs, p.submissions(ctx))
 	p.reportKept()
@@ -101,14 +124,44 @@ func (p *pruner) submissions(ctx context.Context) error {
 
 // pruner is one run of Prune.
 type pruner struct {
-	printer *console.Printer
-	cfg     PruneConfig
-	newest  map[string]string // binary of the newest agent of each host, by the host's line: it knows of outputs
-	done    map[string]bool   // hosts that were pruned, by their lines of a resource file
-	listed  map[string]bool   // what --dry-run has listed, by file system and path: hosts that share a home list the same
-	kept    map[string]*kept  // jobs with files that nobody has fetched, by id
-	table   *console.Table    // what would be removed
-	bytes   int64             // its size on all hosts
+	open      opener
+	printer   *console.Printer
+	cfg       PruneConfig
+	binaries  map[string][]string // of the agents of each host, by the host's line, the newest first: it knows most of outputs
+	opened    []*Job
+	hosts     []*pruning            // each once
+	known     map[string]*pruning   // the same, by how they are reached
+	of        map[string][]*pruning // hosts of the old jobs, by id
+	inUse     map[string]bool       // ids of jobs that run or are young
+	unchecked map[string]bool       // ids of jobs of which not all hosts can tell what is left
+	listed    map[string]bool       // what --dry-run has listed, by file system and path: hosts that share a home list the same
+	kept      map[string]*kept      // jobs with files that nobody has fetched, by id
+	table     *console.Table        // what would be removed
+	bytes     int64                 // its size on all hosts
+}
+
+// pruning is a host to prune.
+type pruning struct {
+	*hosts.AgentHost
+	binaries []string
+	plan     []protocol.Pruned // what would be removed if no other host had a say
+	failed   bool              // it was not asked or not pruned, which was reported
+}
+
+func (p *pruner) close() {
+	for _, j := range p.opened {
+		j.close()
+	}
+}
+
+// stays reports whether the folders of a job are kept on all hosts.
+func (p *pruner) stays(job string) bool {
+	return p.inUse[job] || p.kept[job] != nil || p.unchecked[job] && !p.cfg.Discard
+}
+
+// failed reports whether a host of the job was not pruned.
+func (p *pruner) failed(job string) bool {
+	return p.unchecked[job] || slices.ContainsFunc(p.of[job], func(h *pruning) bool { return h.failed })
 }
 
 // kept is what a job has made and nobody has fetched.
@@ -138,70 +191,165 @@ func (p *pruner) reportKept() {
 		k := p.kept[job]
 		p.printer.Printf("kept job %s: %s, %s, on %s, not fetched", console.Printable(job), console.Count(k.files, "file"), console.Size(k.bytes), console.Count(len(k.on), "host"))
 	}
-	if len(p.kept) > 0 {
+	unchecked := slices.DeleteFunc(slices.Sorted(maps.Keys(p.unchecked)), func(job string) bool { return p.kept[job] != nil })
+	if p.cfg.Discard {
+		unchecked = nil
+	}
+	if len(unchecked) > 0 {
+		p.printer.Printf("kept, because not all of their hosts can tell what was fetched: %s", console.Printable(strings.Join(unchecked, ", ")))
+	}
+	if len(p.kept)+len(unchecked) > 0 {
 		p.printer.Printf("hint: plx fetch JOB DIR brings them to this machine; plx prune --outputs removes them")
 	}
 }
 
-// job prunes the hosts of a job, each host once.
-func (p *pruner) job(ctx context.Context, r Record) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	j, err := open(ctx, r, p.printer, hosts.Reach{})
+// survey asks the hosts of a job what they would remove, each host once.
+func (p *pruner) survey(ctx context.Context, r Record) error {
+	j, err := p.open(ctx, r, p.printer, hosts.Reach{})
 	if err != nil {
+		p.unchecked[r.Job] = true
 		return err
 	}
-	defer j.close()
-	var errs []error
+	var fresh []*pruning
 	for i, a := range j.agents {
-		if line := a.Resource.String(); !p.done[line] {
-			p.done[line] = true
-			errs = append(errs, p.host(ctx, &hosts.AgentHost{Host: a.Host, Binary: p.newest[r.Hosts[i].Line]}))
+		way := r.Via + " " + a.Resource.String()
+		h := p.known[way]
+		if h == nil {
+			h = &pruning{AgentHost: &hosts.AgentHost{Host: a.Host}, binaries: p.binaries[r.Hosts[i].Line]}
+			fresh, p.known[way] = append(fresh, h), h
+		}
+		p.of[r.Job] = append(p.of[r.Job], h)
+	}
+	if len(fresh) == 0 {
+		j.close()
+	} else {
+		p.opened = append(p.opened, j)
+	}
+	err = hosts.Each(ctx, fresh, func(_ int, h *pruning) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		if p.cfg.DryRun {
+			err = h.Inspect(ctx)
+		}
+		if err == nil {
+			h.plan, err = p.ask(ctx, h, nil, true)
+		}
+		if h.failed = err != nil; h.failed {
+			err = fmt.Errorf("prune: %w", err)
+		}
+		return err
+	})
+	errs := []error{err}
+	for _, h := range fresh {
+		errs = append(errs, p.keepAll(h, h.plan))
+	}
+	p.hosts = append(p.hosts, fresh...)
+	if p.failed(r.Job) {
+		p.unchecked[r.Job] = true
+	}
+	return errors.Join(errs...)
+}
+
+// ask runs "agent prune" on the host, which keeps some jobs whatever it knows of them.
+func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) (items []protocol.Pruned, err error) {
+	command := "prune --older " + p.cfg.Older.String()
+	if p.cfg.Discard {
+		command += " --outputs"
+	}
+	if dry {
+		command += " --dry-run"
+	}
+	var request []byte
+	if len(keep) > 0 {
+		command += " --keep"
+		if request, err = json.Marshal(protocol.PruneRequest{Keep: keep}); err != nil {
+			return nil, err
+		}
+	}
+	for _, binary := range h.binaries {
+		var stdout hosts.Answer
+		agent := &hosts.AgentHost{Host: h.Host, Binary: binary}
+		if err = agent.Call(ctx, command, bytes.NewReader(append(request, '\n')), &stdout); transport.ExitStatus(err) == hosts.NotFound {
+			err = nil
+			continue // it was pruned
+		}
+		for d := json.NewDecoder(&stdout); ; {
+			var item protocol.Pruned
+			if ended := d.Decode(&item); ended == io.EOF {
+				return items, err
+			} else if ended != nil {
+				return items, errors.Join(err, fmt.Errorf("its answer: %w", ended))
+			}
+			items = append(items, item)
+		}
+	}
+	return nil, err
+}
+
+// keepAll takes note of the jobs that a host keeps. It returns an error for those of which
+// the host cannot tell what they have made.
+func (p *pruner) keepAll(h *pruning, items []protocol.Pruned) error {
+	var errs []error
+	for _, item := range items {
+		switch {
+		case item.Unchecked != "":
+			if !p.unchecked[item.Job] {
+				errs = append(errs, h.Named(fmt.Errorf("what job %s made is not known: %s", item.Job, item.Unchecked)))
+			}
+			p.unchecked[item.Job] = true
+		case item.Outputs > 0:
+			p.keep(item)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
-	command := "prune --older " + p.cfg.Older.String()
-	if p.cfg.Discard {
-		command += " --outputs"
-	}
-	if p.cfg.DryRun {
-		command += " --dry-run"
-	}
-	if p.cfg.DryRun {
-		if err := a.Inspect(ctx); err != nil {
-			return a.Named(fmt.Errorf("prune: %w", err))
+// host prunes a host, but for the jobs that stay.
+func (p *pruner) host(ctx context.Context, h *pruning) error {
+	var keep []string
+	goes := false
+	for _, item := range h.plan {
+		job, isJob := strings.CutPrefix(kindOf(item.Path), "job ")
+		switch {
+		case item.Outputs > 0:
+		case isJob && p.stays(job):
+			keep = append(keep, job)
+		default:
+			goes = true
 		}
 	}
-	var stdout hosts.Answer
-	if err := a.Call(ctx, command, nil, &stdout); err != nil && transport.ExitStatus(err) != hosts.NotFound {
-		return a.Named(fmt.Errorf("prune: %w", err))
+	if h.failed || !goes {
+		return nil
 	}
+	all, err := h.plan, error(nil)
+	if !p.cfg.DryRun || len(keep) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		if all, err = p.ask(ctx, h, keep, p.cfg.DryRun); err != nil {
+			h.failed, err = true, h.Named(fmt.Errorf("prune: %w", err))
+		}
+		err = errors.Join(err, p.keepAll(h, all))
+	}
+	p.report(h, all)
+	return err
+}
+
+// report prints what a host has removed, or would remove.
+func (p *pruner) report(h *pruning, all []protocol.Pruned) {
 	var items []protocol.Pruned
-	for d := json.NewDecoder(&stdout); ; {
-		var item protocol.Pruned
-		if d.Decode(&item) != nil {
-			break // the end
-		}
-		if item.Outputs > 0 {
-			p.keep(item)
+	for _, item := range all {
+		at := h.Facts.FileSystem + " " + item.Path
+		if item.Outputs > 0 || p.cfg.DryRun && p.listed[at] {
 			continue
 		}
-		if item := a.Facts.FileSystem + " " + item.Path; p.cfg.DryRun {
-			if p.listed[item] {
-				continue
-			}
-			p.listed[item] = true
-		}
+		p.listed[at] = true
 		items = append(items, item)
 	}
 	if len(items) == 0 {
-		return nil
+		return
 	}
-	host := a.Name()
-	if a.Embedded {
+	host := h.Name()
+	if h.Embedded {
 		host = here // the hosts of an embedded cluster have one home
 	}
 	freed := p.add(host, items)
@@ -209,7 +357,6 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 	if !p.cfg.DryRun {
 		p.printer.Printf("host %s: removed %s, %s", host, console.Count(len(items), "old item"), console.Size(freed))
 	}
-	return nil
 }
 
 // here is this machine, as a host in the table.

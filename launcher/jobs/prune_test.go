@@ -68,6 +68,7 @@ func pruned(t *testing.T, cfg PruneConfig) (left []string, said string, err erro
 // A record stays while its job runs, or has made files that nobody has fetched, or nobody
 // knows, or nothing is to be removed. The agent is told as much.
 func TestPruneKeepsRecords(t *testing.T) {
+	const prune = "agent_prune_--older_1h0m0s"
 	ended := &protocol.Verdict{}
 	for name, x := range map[string]struct {
 		script  string
@@ -77,20 +78,85 @@ func TestPruneKeepsRecords(t *testing.T) {
 		asked   []string
 		says    string
 	}{
-		"ended": {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{}, false, []string{"agent_prune_--older_1h0m0s"}, "removed 1 old item, 1 B"},
+		"ended": {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{}, false, []string{prune, prune + "_--dry-run"}, "removed 1 old item, 1 B"},
 		"runs":  {`echo '{"job":"j"}'`, nil, PruneConfig{}, true, []string{"agent_state_j_127.0.0.2"}, ""},
 		"not fetched": {`echo '{"path":"jobs/j/h","bytes":5,"outputs":2,"job":"j","folder":"127.0.0.2"}'`, ended, PruneConfig{}, true,
-			[]string{"agent_prune_--older_1h0m0s"}, "kept job j: 2 files, 5 B, on 1 host, not fetched"},
-		"discarded": {"", ended, PruneConfig{Discard: true}, false, []string{"agent_prune_--older_1h0m0s_--outputs"}, ""},
-		"dry run":   {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{DryRun: true}, true, []string{"agent_prune_--older_1h0m0s_--dry-run"}, "record of job j"},
-		"fails":     {"exit 5", ended, PruneConfig{}, true, []string{"agent_prune_--older_1h0m0s"}, ""},
+			[]string{prune + "_--dry-run"}, "kept job j: 2 files, 5 B, on 1 host, not fetched"},
+		"written meanwhile": {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) echo '{"path":"jobs/j/h","outputs":2,"job":"j","folder":"127.0.0.2"}'; esac`, ended, PruneConfig{}, true,
+			[]string{prune, prune + "_--dry-run"}, "kept job j: 2 files"},
+		"discarded":   {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{Discard: true}, false, []string{prune + "_--outputs", prune + "_--outputs_--dry-run"}, ""},
+		"dry run":     {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{DryRun: true}, true, []string{prune + "_--dry-run"}, "record of job j"},
+		"nothing":     {"", ended, PruneConfig{}, false, []string{prune + "_--dry-run"}, ""},
+		"fails":       {"exit 5", ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "kept, because not all of their hosts can tell what was fetched: j\n"},
+		"fails later": {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) exit 5; esac`, ended, PruneConfig{}, true, []string{prune, prune + "_--dry-run"}, ""},
+		"is cut off":  {`echo '{"path":"jobs/j/h","by'`, ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "can tell what was fetched: j\n"},
+		"cannot tell": {`echo '{"path":"jobs/j/h","outputs":1,"job":"j","folder":"127.0.0.2","unchecked":"damaged"}'`, ended, PruneConfig{}, true,
+			[]string{prune + "_--dry-run"}, "can tell what was fetched: j\n"},
 	} {
 		home := hosted(t, x.script)
 		save(t, "j", 2*time.Hour, x.verdict)
 		left, said, err := pruned(t, x.cfg)
-		if got := asked(t, home); len(left) == 1 != x.left || !slices.Equal(got, x.asked) || !strings.Contains(said, x.says) || (err != nil) != (name == "fails") {
+		if got := asked(t, home); len(left) == 1 != x.left || !slices.Equal(got, x.asked) || !strings.Contains(said, x.says) || (err != nil) != slices.Contains([]string{"fails", "fails later", "is cut off", "cannot tell"}, name) {
 			t.Errorf("%s: left %q, %v; asked %q; said %q", name, left, err, got, said)
 		}
+	}
+}
+
+// A job goes as a whole: what the hosts may remove of one that another host keeps, or that is
+// young, they are asked to keep. Anything else goes.
+func TestPruneKeepsWholeJobs(t *testing.T) {
+	dry := `echo '{"path":"jobs/j/h1","outputs":1,"job":"j","folder":"h1"} {"path":"jobs/j/h2"} {"path":"jobs/young/h2"} {"path":"jobs/k/h2"} {"path":"blobs/x"}'`
+	home := hosted(t, `case $* in *dry*) `+dry+`;; *) cat > ~/request; esac`)
+	save(t, "j", 2*time.Hour, &protocol.Verdict{})
+	save(t, "k", 2*time.Hour, &protocol.Verdict{})
+	save(t, "young", time.Minute, &protocol.Verdict{})
+	left, said, err := pruned(t, PruneConfig{})
+	if err != nil || !slices.Equal(left, []string{"j", "young"}) || !strings.Contains(said, "kept job j: 1 file") {
+		t.Errorf("left %q, %v, said %q", left, err, said)
+	}
+	if text, err := os.ReadFile(filepath.Join(home, "request")); err != nil || string(text) != `{"keep":["j","young"]}`+"\n" {
+		t.Errorf("the host was asked to keep %s, %v", text, err)
+	}
+}
+
+// Of a host that fails all jobs stay, not only the one by which it was found.
+func TestPruneKeepsJobsOfAHostThatFails(t *testing.T) {
+	hosted(t, "exit 5")
+	save(t, "j", 2*time.Hour, &protocol.Verdict{})
+	save(t, "k", 2*time.Hour, &protocol.Verdict{})
+	left, said, err := pruned(t, PruneConfig{})
+	if err == nil || len(left) != 2 || !strings.Contains(said, "can tell what was fetched: j, k\n") {
+		t.Errorf("left %q, %v, said %q", left, err, said)
+	}
+	if left, said, err = pruned(t, PruneConfig{Discard: true}); err == nil || len(left) != 2 || strings.Contains(said, "fetched") {
+		t.Errorf("without their files: left %q, %v, said %q", left, err, said)
+	}
+}
+
+// A job whose hosts are not known stays, whatever it has made.
+func TestPruneKeepsAJobWithoutHosts(t *testing.T) {
+	hosted(t, "exit 5")
+	r := Record{Job: "j", Created: time.Now().Add(-2 * time.Hour), Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "h1: no line"}}}
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	for _, discard := range []bool{false, true} {
+		if left, said, err := pruned(t, PruneConfig{Discard: discard}); err == nil || !slices.Equal(left, []string{"j"}) {
+			t.Errorf("left %q, %v, said %q", left, err, said)
+		}
+	}
+}
+
+// An older agent answers if the newest was pruned.
+func TestPruneAsksAnAgentThatIsThere(t *testing.T) {
+	hosted(t, `echo '{"path":"jobs/j/h","bytes":5,"outputs":2,"job":"j","folder":"127.0.0.2"}'`)
+	save(t, "j", 3*time.Hour, &protocol.Verdict{})
+	r := Record{Job: "k", Created: time.Now().Add(-2 * time.Hour), Embedded: true, Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "127.0.0.2", Folder: "127.0.0.2", Binary: blob + "-gone"}}}
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if left, said, err := pruned(t, PruneConfig{}); err != nil || !slices.Equal(left, []string{"j"}) {
+		t.Errorf("left %q, %v, said %q", left, err, said)
 	}
 }
 

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"io/fs"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -45,7 +46,7 @@ func (o Output) Matches(name string) bool {
 
 // Names reports whether the pattern names the file.
 func (o Output) Names(file HostOutput) bool {
-	return (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Name)
+	return (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Path())
 }
 
 // OutputRequest is the input of "agent outputs", as a line of JSON. Without a Name and
@@ -77,19 +78,31 @@ type Made struct {
 // HostOutput is a file that a job has made on a host.
 type HostOutput struct {
 	Place    string `json:"place"`            // whose folder the file is in: worker-3, ps-0, or one of the names below
-	Name     string `json:"name"`             // path below that folder, with slashes
+	Name     string `json:"name"`             // path below that folder, with slashes, as EscapeName makes it
 	Size     int64  `json:"size"`             // bytes
 	Modified int64  `json:"modified"`         // when the file was written last, in nanoseconds since 1970
 	Sum      string `json:"sum,omitempty"`    // SHA-256, hexadecimal; "": the file was not read
 	Damage   string `json:"damage,omitempty"` // why the file cannot be fetched; "": it can
+	// Lost tells that the job has made something that cannot be fetched. Otherwise nothing is
+	// lost by Damage: it is a link, or no file.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Path returns the path on the host. That of a file with a Damage may be cut off.
+func (o HostOutput) Path() string { return UnescapeName(o.Name) }
+
+// Damaged returns the output with the error as its Damage. A file that was removed
+// meanwhile is not lost.
+func (o HostOutput) Damaged(err error) HostOutput {
+	o.Damage, o.Lost = strings.ToValidUTF8(err.Error(), "?"), !errors.Is(err, fs.ErrNotExist)
+	return o
 }
 
 // Read returns the output with the size and the sum that were read, or with the error as
 // its Damage.
 func (o HostOutput) Read(size int64, sum string, err error) HostOutput {
 	if err != nil {
-		o.Damage = err.Error()
-		return o
+		return o.Damaged(err)
 	}
 	o.Size, o.Sum = size, sum
 	return o
@@ -119,4 +132,12 @@ type Pruned struct {
 	Outputs int    `json:"outputs,omitempty"`
 	Job     string `json:"job,omitempty"`    // id of the job; "": something else
 	Folder  string `json:"folder,omitempty"` // name of the host's folder
+	// Unchecked is why it is not known what the job has made: then it is kept, and counts as
+	// one file at least. "": it is known.
+	Unchecked string `json:"unchecked,omitempty"`
+}
+
+// PruneRequest is the input of "agent prune --keep", as a line of JSON.
+type PruneRequest struct {
+	Keep []string `json:"keep"` // ids of jobs that are kept, whatever they have made on this host
 }

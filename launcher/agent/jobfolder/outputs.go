@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -19,14 +20,33 @@ import (
 func (f Folder) Tasks() string { return filepath.Join(string(f), "tasks") }
 
 // Places returns the folders in which tasks have run, each once, also those of earlier
-// generations.
-func (f Folder) Places() (dirs []string, err error) { return dirs, f.readJSON("places.json", &dirs) }
+// generations. Those in the job's own folder begin with f, however HOME was spelled then.
+func (f Folder) Places() (dirs []string, err error) {
+	var noted []string
+	err = f.readJSON("places.json", &noted)
+	for _, dir := range noted {
+		if dir = f.spell(dir); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, err
+}
+
+// spell returns the path of a folder by today's spelling of HOME, if it is the job's. HOME
+// can have several spellings, by links and mounts, or another place. No other folder has the
+// job's id in its path: it was noted before the first task ran.
+func (f Folder) spell(dir string) string {
+	if _, below, own := strings.Cut(dir+"/", filepath.Join("/jobs", f.Job(), f.Name())+"/"); own {
+		return filepath.Join(string(f), below)
+	}
+	return dir
+}
 
 // NotePlace notes that a task runs in a folder, before the first one does. Only the
 // supervisor calls it.
 func (f Folder) NotePlace(dir string) error {
 	dirs, err := f.Places()
-	if err != nil || slices.Contains(dirs, dir) {
+	if dir = f.spell(dir); err != nil || slices.Contains(dirs, dir) {
 		return err
 	}
 	begun, err := f.Begun()
@@ -42,8 +62,16 @@ func (f Folder) NotePlace(dir string) error {
 // Begun returns when the first task began to run in each of Places, in nanoseconds since
 // 1970 by the clock of the folder's file system. What was sent or set up is older.
 func (f Folder) Begun() (begun map[string]int64, err error) {
+	noted := map[string]int64{}
+	err = f.readJSON("begun.json", &noted)
 	begun = map[string]int64{}
-	return begun, f.readJSON("begun.json", &begun)
+	for dir, at := range noted {
+		dir = f.spell(dir)
+		if first, known := begun[dir]; !known || at < first {
+			begun[dir] = at
+		}
+	}
+	return begun, err
 }
 
 // now returns the time by the clock of the folder's file system.

@@ -18,8 +18,8 @@ type version struct {
 func versionOf(o protocol.HostOutput) version { return version{o.Place, o.Name, o.Size, o.Modified} }
 
 // Unfetched counts the files in the job's own folder that the job has made and nobody has
-// fetched as they are now: those that --output names, and the others. Files elsewhere stay
-// when that folder is removed.
+// fetched as they are now, also those that cannot be fetched: those that --output names, and
+// the others. Files elsewhere stay when that folder is removed.
 func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 	fetched, err := f.Fetched()
 	if err != nil {
@@ -38,11 +38,11 @@ func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 			continue
 		}
 		err = p.walk(func(_ *os.Root, o protocol.HostOutput) error {
-			if o.Damage != "" || known[versionOf(o)] {
+			if o.Damage != "" && !o.Lost || known[versionOf(o)] {
 				return nil
 			}
 			count := &made
-			if p.matches(o.Name) {
+			if p.matches(o.Path()) {
 				count = &named
 			}
 			count.Files++

@@ -13,6 +13,8 @@
 // a dot at the top of that folder is left out. A link to a file counts as the file if
 // that is in the folder too and a pattern names the link. Links to folders are not followed.
 //
+// A name that is not plain text gets one that is: see [protocol.EscapeName].
+//
 // A file that no pattern names was made by the job if it has changed since the first task
 // began to run in the folder: --setup and --copy come before. Compiled Python
 // (__pycache__), links and what is no file do not count.
@@ -34,8 +36,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 
@@ -142,17 +142,17 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 		return fmt.Errorf("open the folder of outputs: %w", err)
 	}
 	defer root.Close() // only read
-	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+	return fs.WalkDir(anyName{root}, ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case name == ".":
 			return err
 		case name[0] == '.' && e.IsDir(), e.IsDir() && err == nil && !p.mayHold(name):
 			return fs.SkipDir
-		case name[0] == '.' || !p.matches(name) && !p.isMade(name, e, err):
-			return nil
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // a folder that was removed meanwhile
 		case err != nil: // a folder that cannot be read
-			return visit(root, p.damaged(name, err.Error()))
-		case e.IsDir():
+			return visit(root, p.named(name).Damaged(err))
+		case name[0] == '.' || e.IsDir() || !p.matches(name) && !p.isMade(name, e):
 			return nil
 		}
 		o := p.look(root, name)
@@ -163,20 +163,23 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 	})
 }
 
-// isMade reports whether the job has made or changed what no pattern names, or that cannot
-// be known because of an error. What was sent may be the same all the same: see unchanged.
-func (p place) isMade(name string, e fs.DirEntry, err error) bool {
-	if !p.made || path.Base(path.Dir(name)) == compiled {
-		return false
-	}
-	return err != nil || e.Type().IsRegular() && p.isNew(e)
+// anyName is the folder's files, as [os.Root.FS], also those with names that are no UTF-8.
+type anyName struct{ root *os.Root }
+
+func (a anyName) Open(name string) (fs.File, error)     { return a.root.Open(name) }
+func (a anyName) Stat(name string) (fs.FileInfo, error) { return a.root.Stat(name) }
+
+// isMade reports whether the job has made or changed a file that no pattern names. What was
+// sent may be the same all the same: see unchanged.
+func (p place) isMade(name string, e fs.DirEntry) bool {
+	return p.made && path.Base(path.Dir(name)) != compiled && e.Type().IsRegular() && p.isNew(e)
 }
 
 // isNew reports whether a file may have changed since the job began.
 func (p place) isNew(e fs.DirEntry) bool {
 	info, err := e.Info()
 	if err != nil {
-		return false // it was removed meanwhile
+		return !errors.Is(err, fs.ErrNotExist) // else it was removed meanwhile
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || s.Ctim.Nano() >= p.begun
@@ -189,42 +192,40 @@ func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry)
 		return false, nil
 	}
 	sent, err := p.sent()
-	e, isSent := sent[o.Name]
+	e, isSent := sent[o.Path()]
 	if err != nil || !isSent || o.Size != e.Size {
 		return false, err
 	}
 	if file.Type().IsRegular() && !p.isNew(file) {
 		return true, nil
 	}
-	_, sum, err := read(root, o.Name)
+	_, sum, err := read(root, o.Path())
 	return err == nil && sum == e.Sum.String(), nil
 }
 
-func (p place) damaged(name, why string) protocol.HostOutput {
-	plain := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(name[:min(len(name), protocol.MaxOutputName/4)], "?")) // at most 3 bytes for one that is no UTF-8
-	return protocol.HostOutput{Place: p.name, Name: plain, Damage: why}
+// named returns an output with nothing but its name. A name that is too long is cut off.
+func (p place) named(name string) protocol.HostOutput {
+	plain := protocol.EscapeName(name)
+	return protocol.HostOutput{Place: p.name, Name: strings.ToValidUTF8(plain[:min(len(plain), protocol.MaxOutputName)], "")}
 }
 
 // look describes a file, without its sum.
 func (p place) look(root *os.Root, name string) protocol.HostOutput {
-	if len(name) > protocol.MaxOutputName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return p.damaged(name, "its name is too long, or no plain text")
-	}
+	o := p.named(name)
 	info, err := root.Stat(name) // follows no link out of the folder
 	switch {
 	case err != nil && isLink(root, name):
-		return p.damaged(name, "it is a link that leads out of the folder, or to nothing")
+		o.Damage = "it is a link that leads out of the folder, or to nothing"
 	case err != nil:
-		return p.damaged(name, err.Error())
+		return o.Damaged(err)
 	case !info.Mode().IsRegular():
-		return p.damaged(name, "it is not a file, but "+kind(info.Mode()))
+		o.Damage = "it is not a file, but " + kind(info.Mode())
+	case o.Path() != name:
+		return o.Damaged(fmt.Errorf("its name is longer than %d bytes", protocol.MaxOutputName))
+	default:
+		o.Size, o.Modified = info.Size(), info.ModTime().UnixNano()
 	}
-	return protocol.HostOutput{Place: p.name, Name: name, Size: info.Size(), Modified: info.ModTime().UnixNano()}
+	return o
 }
 
 func isLink(root *os.Root, name string) bool {
@@ -252,7 +253,7 @@ func List(f jobfolder.Folder, want protocol.Wanted, visit func(protocol.HostOutp
 				return fmt.Errorf("more than %d files: name fewer with patterns", protocol.MaxOutputs)
 			}
 			if o.Damage == "" {
-				size, sum, err := read(root, o.Name)
+				size, sum, err := read(root, o.Path())
 				o = o.Read(size, sum, err)
 			}
 			return visit(o)
@@ -279,9 +280,11 @@ func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (*os.Fil
 	if err != nil {
 		return nil, err
 	}
+	path := protocol.UnescapeName(name)
+	plain := fs.ValidPath(name) && protocol.EscapeName(path) == name
 	err = fmt.Errorf("%s/%s is no output of the job", where, name)
 	for _, p := range all {
-		if p.name != where || !fs.ValidPath(name) || !p.made && !p.matches(name) {
+		if p.name != where || !plain || !p.made && !p.matches(path) {
 			continue
 		}
 		root, opened := os.OpenRoot(p.dir)
@@ -290,7 +293,7 @@ func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (*os.Fil
 			continue
 		}
 		var file *os.File
-		file, err = open(root, name)
+		file, err = open(root, path)
 		root.Close() // only read
 		if err == nil {
 			return file, nil

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,7 +93,7 @@ func TestList(t *testing.T) {
 	}
 	const leads = "it is a link that leads out of the folder, or to nothing"
 	want := []string{"worker-0/a.pt 4", "worker-0/dir.pt: it is not a file, but a link to a folder", "worker-0/gone.pt: " + leads, "worker-0/good.pt 4",
-		"worker-0/new?line.pt: its name is too long, or no plain text", "worker-0/out.pt: " + leads, "worker-0/sub.pt/in 31", "shared/deep/1/2/x 1"}
+		`worker-0/new\x0aline.pt 0`, "worker-0/out.pt: " + leads, "worker-0/sub.pt/in 31", "shared/deep/1/2/x 1"}
 	if got, _ := listed(t, f); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -104,6 +105,88 @@ func TestList(t *testing.T) {
 		if err == nil {
 			file.Close() // only read
 		}
+	}
+}
+
+// Files and folders whose names are no plain text are as others, under an escaped name.
+func TestNamesThatAreNoPlainText(t *testing.T) {
+	f := job(t, "*.pt")
+	long := strings.Repeat(strings.Repeat("a", 200)+"/", 5) + "x"
+	names := []string{"caf\xe9.pt", `caf\xe9.pt`, "café.pt", "new\nline.pt", "fold\xff\ner/b.txt"}
+	for _, name := range append(names, long) {
+		put(t, f, "tasks/worker-0/"+name, name)
+	}
+	put(t, f, "tasks/worker-0/.cache/\xff", "a dot at the top")
+	check := func(want string) {
+		t.Helper()
+		named, made, err := Unfetched(f)
+		if got := fmt.Sprint(named.Files, made.Files, err); got != want {
+			t.Errorf("unfetched: %s, want %s", got, want)
+		}
+	}
+	check("4 2 <nil>")
+	want := protocol.Wanted{Made: true}
+	var all, lost []protocol.HostOutput
+	if err := List(f, want, func(o protocol.HostOutput) error {
+		if o.Damage != "" {
+			lost = append(lost, o)
+			return nil
+		}
+		all = append(all, o)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(lost) != 1 || !lost[0].Lost || lost[0].Damage != "its name is longer than 1000 bytes" || !strings.HasPrefix(lost[0].Name, "aaa") {
+		t.Errorf("cannot be fetched: %+v", lost)
+	}
+	var listed []string
+	for _, o := range all {
+		listed = append(listed, o.Path())
+		file, err := Open(f, want, o.Place, o.Name)
+		if err != nil {
+			t.Errorf("%s: %v", o.Name, err)
+			continue
+		}
+		if text, err := io.ReadAll(file); err != nil || string(text) != o.Path() {
+			t.Errorf("%s is %q, %v", o.Name, text, err)
+		}
+		file.Close() // only read
+	}
+	slices.Sort(listed)
+	slices.Sort(names)
+	if !slices.Equal(listed, names) {
+		t.Errorf("got %q, want %q", listed, names)
+	}
+	for _, name := range []string{"caf\xe9.pt", `\x6eew\x0aline.pt`, `\x2e\x2e/x`} {
+		if file, err := Open(f, want, "worker-0", name); err == nil {
+			file.Close() // only read
+			t.Errorf("%q was opened, which List does not name", name)
+		}
+	}
+	if err := Note(f, all); err != nil {
+		t.Fatal(err)
+	}
+	check("0 1 <nil>")
+}
+
+// A folder that cannot be read may hold what the job has made.
+func TestFolderThatCannotBeRead(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root reads all folders")
+	}
+	f := job(t, "runs/*.pt")
+	put(t, f, "tasks/worker-0/runs/a.pt", "four")
+	runs := filepath.Join(f.Tasks(), "worker-0", "runs")
+	if err := os.Chmod(runs, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(runs, 0o700) // so that it can be removed
+	if named, made, err := Unfetched(f); err != nil || named.Files+made.Files != 1 {
+		t.Errorf("%+v, %+v, %v", named, made, err)
+	}
+	if got, list := listed(t, f); len(got) != 1 || !list[0].Lost || !strings.HasPrefix(got[0], "worker-0/runs: ") {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -179,7 +262,7 @@ func TestSentFilesThatTheJobHasChanged(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	f := job(t)
 	var sent tree.Manifest
-	for _, name := range []string{"changed", "longer", "same"} {
+	for _, name := range []string{"changed", "longer", "same", "s\xe1me"} {
 		sent.Entries = append(sent.Entries, tree.Entry{Path: name, Kind: tree.File, Mode: 0o600, Size: 4, Sum: sha256.Sum256([]byte("sent"))})
 	}
 	id := tree.Sum(sha256.Sum256(sent.Encode()))
@@ -192,7 +275,7 @@ func TestSentFilesThatTheJobHasChanged(t *testing.T) {
 		f.NotePlace(outside), os.WriteFile(filepath.Join(outside, "theirs"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"same": "sent", "changed": "SENT", "longer": "sent and more", "new": "1"} {
+	for name, text := range map[string]string{"same": "sent", "s\xe1me": "sent", "changed": "SENT", "longer": "sent and more", "new": "1"} {
 		put(t, f, "work/"+name, text)
 	}
 	var got []string

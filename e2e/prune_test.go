@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// TestOddNamesUnderOtherHomes has a job of --local whose files have names that are no plain
+// text. Later commands spell HOME as a link and as a mount.
+func TestOddNamesUnderOtherHomes(t *testing.T) {
+	if err := testhosts.Available(); err != nil {
+		t.Skip(err)
+	}
+	b := local(t)
+	b.dir = t.TempDir()
+	put(t, filepath.Join(b.dir, "job.sh"), "#!/bin/sh\n[ $RANK = 1 ] || exit 0; echo latin >\"$(printf 'caf\\351.pt')\"; echo two >\"$(printf 'new\\nline')\"\n", 0o755)
+	res := b.want(0, "launch", "--local", "2x1", "--name", "odd", "--workdir", ".", "./job.sh")
+	job, real := b.id("odd"), b.home
+	contains(t, res.stderr, "plx: made 2 files, 10 B, on 1 host: plx fetch "+job+" DIR\n")
+	link, mount, dir := filepath.Join(t.TempDir(), "link"), t.TempDir(), t.TempDir()
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	mounted := func(args ...string) result {
+		t.Helper()
+		cmd := exec.Command("unshare", append([]string{"-m", "sh", "-c", `mount --bind "$0" "$HOME" && exec "$@"`, real, b.plx}, args...)...)
+		cmd.Env, cmd.Dir = append(environ(), "HOME="+mount), b.dir
+		r := b.begin(cmd, args)
+		<-r.done
+		if code := r.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Fatalf("%q: status %d: %s", args, code, r.stderr.String())
+		}
+		return result{stdout: r.stdout.String(), stderr: r.stderr.String()}
+	}
+	kept := "plx: kept job " + job + ": 2 files, 10 B, on 1 host, not fetched\n"
+	contains(t, mounted("prune", "--older", "0s").stderr, kept)
+	b.home = link
+	contains(t, b.want(0, "prune", "--older", "0s").stderr, kept)
+	want := []string{`outputs/127.0.0.3/shared/caf\xe9.pt`, `outputs/127.0.0.3/shared/new\x0aline`}
+	res = b.want(0, "fetch", job, dir)
+	contains(t, res.stderr, `plx: host 127.0.0.3: output shared/caf\xe9.pt: its name is escaped`, `plx: host 127.0.0.3: output shared/new\x0aline: its name is escaped`)
+	contains(t, mounted("fetch", job, dir).stderr, "2 files, 0 B, 2 of them there already\n")
+	if got := files(t, dir); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	mounted("prune", "--older", "0s")
+	if exists(filepath.Join(real, ".plx/jobs", job)) {
+		t.Error("plx prune kept a job whose files were fetched")
+	}
+}
+
+// TestPruneKeepsWholeJobs prunes a job of which one host has files: what is left of it can be
+// fetched.
+func TestPruneKeepsWholeJobs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	file, dir := b.ResourceFile(), t.TempDir()
+	b.want(0, "launch", "--hosts", file, "--name", "one", "--output", "*.pt", "--fetch", dir, b.script("job", `[ $RANK = 1 ] || exit 0; echo latin >"$(printf 'caf\351.pt')"; echo other >other`))
+	job := b.id("one")
+	want := []string{`outputs/h2/worker-1/caf\xe9.pt`}
+	if got := files(t, dir); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	contains(t, b.want(0, "prune", "--older", "0s").stderr, "plx: kept job "+job+": 1 file, 6 B, on 1 host, not fetched\n")
+	b.want(0, "fetch", job, dir)
+	b.want(0, "fetch", job, dir)
+	if got := files(t, dir); !slices.Equal(got, append(want, "outputs/h2/worker-1/other")) {
+		t.Errorf("got %q", got)
+	}
+	b.want(0, "prune", "--older", "0s")
+	if exists(filepath.Join(b.Hosts[0].HomeDir, ".plx/jobs", job)) || exists(filepath.Join(b.Hosts[1].HomeDir, ".plx/jobs", job)) {
+		t.Error("plx prune kept a job whose files were fetched")
+	}
+	b.hostsGone(0)
+}

@@ -1,0 +1,55 @@
+//go:build linux
+
+package jobfolder
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// A job's own folders are known by today's spelling of HOME, whatever it was when the tasks
+// ran, and each once.
+func TestPlacesUnderAnotherHome(t *testing.T) {
+	top := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(top, "real"), 0o700), os.Symlink("real", filepath.Join(top, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	of := func(home string) Folder { return Folder(filepath.Join(top, home, ".plx/jobs/j/h1")) }
+	places := []string{of("real").Work(), filepath.Join(of("real").Tasks(), "worker-0"), "/data/jobs/j/h10", "/data"}
+	if err := os.MkdirAll(string(of("real")), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(of("link").NotePlace(of("link").Work()), of("real").NotePlace(of("real").Work()), of("real").NotePlace(places[1]), of("link").NotePlace(places[2]), of("link").NotePlace("/data")); err != nil {
+		t.Fatal(err)
+	}
+	first, err := of("real").Begun()
+	if err != nil || len(first) != len(places) {
+		t.Fatalf("begun %v, %v", first, err)
+	}
+	// What an agent has noted that knew one spelling only: the first time counts.
+	old := map[string]int64{of("link").Work(): 5, of("real").Work(): 7, "/gone/.plx/jobs/j/h1/tasks/worker-0": 6, "/data": 8, "/data/jobs/j/h10": 9}
+	if err := errors.Join(of("real").writeJSON("places.json", slices.Sorted(maps.Keys(old))), of("real").writeJSON("begun.json", old)); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(places)
+	for _, home := range []string{"real", "link"} {
+		var want []string
+		for _, dir := range places {
+			want = append(want, of(home).spell(dir))
+		}
+		slices.Sort(want)
+		dirs, err := of(home).Places()
+		slices.Sort(dirs)
+		if err != nil || !slices.Equal(dirs, want) {
+			t.Errorf("home %s: places %q, %v, want %q", home, dirs, err, want)
+		}
+		begun, err := of(home).Begun()
+		if err != nil || begun[of(home).Work()] != 5 || begun[filepath.Join(of(home).Tasks(), "worker-0")] != 6 || begun["/data"] != 8 {
+			t.Errorf("home %s: begun %v, %v", home, begun, err)
+		}
+	}
+}
