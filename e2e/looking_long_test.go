@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,9 +25,7 @@ func TestLookingHarmsNoTorch(t *testing.T) {
 			b := b.in(t)
 			dir := b.shared()
 			r := b.start("launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", state, "--hang-timeout", "5s", "--on-hang", "report", program, state, dir)
-			for rank := range 2 {
-				b.appear(filepath.Join(dir, fmt.Sprintf("begun-%d", rank)))
-			}
+			r.up("worker:0", "worker:1")
 			seen := 0
 			for range 20 {
 				if stacks := b.want(0, "stacks", state).stdout; strings.Count(stacks, "states.py\", line ") >= 2 {

@@ -17,7 +17,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def begun():
-    open(os.path.join(folder, f"begun-{rank}"), "w").close()
+    print("up", flush=True)
 
 
 def waits():
