@@ -4,9 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -39,6 +41,14 @@ func TestOddNamesUnderOtherHomes(t *testing.T) {
 	}
 	kept := "plx: kept job " + job + ": 2 files, 10 B, on 1 host, not fetched\n"
 	contains(t, mounted("prune", "--older", "0s").stderr, kept)
+	record, older := filepath.Join(real, ".plx/jobs", job, "job.json"), filepath.Join(real, ".plx/blobs/older")
+	text := string(read(t, record))
+	if err := executable.Write(older, []byte("#!/bin/sh\nexit 2\n"), 0o700); err != nil { // as an agent that knows no --keep
+		t.Fatal(err)
+	}
+	put(t, record, regexp.MustCompile(`blobs/[0-9a-f]{64}`).ReplaceAllString(text, "blobs/older"), 0o600)
+	contains(t, b.want(0, "prune", "--older", "0s").stderr, kept)
+	put(t, record, text, 0o600)
 	b.home = link
 	contains(t, b.want(0, "prune", "--older", "0s").stderr, kept)
 	want := []string{`outputs/127.0.0.3/shared/caf\xe9.pt`, `outputs/127.0.0.3/shared/new\x0aline`}

@@ -96,6 +96,9 @@ const (
 	mostFolded = 1000 // more take long to compare
 )
 
+// oldName is what agents say that know no escaped names.
+const oldName = "its name is too long, or no plain text"
+
 // report prints which outputs are nothing that can be fetched, and which patterns no file
 // matches. It returns an error for the files that cannot be fetched.
 func (f *fetcher) report(lists [][]protocol.HostOutput) error {
@@ -104,7 +107,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 		for _, o := range list {
 			line := console.Printable(fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage))
 			switch {
-			case o.Lost:
+			case o.Lost, o.Damage == oldName:
 				lost = append(lost, line)
 			case o.Damage != "":
 				others = append(others, line)

@@ -145,6 +145,17 @@ func TestPatternOfAnOddName(t *testing.T) {
 	}
 }
 
+// What an agent cannot fetch that knows no escaped names is lost too.
+func TestOldAgentsNames(t *testing.T) {
+	h := newHomes(t, 1)
+	f := &fetcher{from: Request{Hosts: h.agents, Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})}}
+	err := f.report([][]protocol.HostOutput{{{Place: "shared", Name: "caf?", Damage: "its name is too long, or no plain text"}, {Place: "shared", Name: "link", Damage: "it is a link"}}})
+	if err == nil || err.Error() != "host h1: output shared/caf? is not fetched: its name is too long, or no plain text" {
+		t.Errorf("%v", err)
+	}
+	h.says("host h1: output shared/link is not fetched: it is a link\n")
+}
+
 // Lines have a bound, and say how many files there are besides.
 func TestSome(t *testing.T) {
 	lines := []string{"host h1: a", "host h2: a", "host h1: b", "host h1: c"}

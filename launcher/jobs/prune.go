@@ -12,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
@@ -37,18 +40,34 @@ type PruneConfig struct {
 // all hosts first. It keeps jobs of which one host has files that nobody has fetched, or
 // cannot tell.
 func Prune(ctx context.Context, cfg PruneConfig) error {
-	return prune(ctx, cfg, open)
+	return prune(ctx, cfg, open, sendAgent)
 }
 
 // opener opens a job with its hosts.
 type opener func(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error)
 
-func prune(ctx context.Context, cfg PruneConfig, open opener) error {
+// sender brings this plx to a host, and returns its path there.
+type sender func(ctx context.Context, h *hosts.Host, printer *console.Printer) (binary string, err error)
+
+func sendAgent(ctx context.Context, h *hosts.Host, printer *console.Printer) (string, error) {
+	if err := h.Inspect(ctx); err != nil {
+		return "", err
+	}
+	platform := h.Facts.Platform
+	packed, err := artifacts.Pack(ctx, artifacts.Source{}, []envsync.Platform{platform}, printer)
+	if err != nil {
+		return "", err
+	}
+	defer packed.Close() // it holds nothing that is still needed
+	return packed.AgentPath(platform), h.Send(ctx, packed.Agent(platform))
+}
+
+func prune(ctx context.Context, cfg PruneConfig, open opener, send sender) error {
 	rs, err := Records()
 	if err != nil {
 		return err
 	}
-	p := &pruner{open: open, printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
+	p := &pruner{open: open, send: send, printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
 		inUse: map[string]bool{}, unchecked: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{}, table: console.NewTable("HOST", "WHAT", "SIZE")}
 	defer p.close()
 	for _, r := range slices.Backward(rs) {
@@ -125,6 +144,7 @@ func (p *pruner) submissions(ctx context.Context) error {
 // pruner is one run of Prune.
 type pruner struct {
 	open      opener
+	send      sender
 	printer   *console.Printer
 	cfg       PruneConfig
 	binaries  map[string][]string // of the agents of each host, by the host's line, the newest first: it knows most of outputs
@@ -225,15 +245,8 @@ func (p *pruner) survey(ctx context.Context, r Record) error {
 	} else {
 		p.opened = append(p.opened, j)
 	}
-	err = hosts.Each(ctx, fresh, func(_ int, h *pruning) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
-		defer cancel()
-		if p.cfg.DryRun {
-			err = h.Inspect(ctx)
-		}
-		if err == nil {
-			h.plan, err = p.ask(ctx, h, nil, true)
-		}
+	err = hosts.Each(ctx, fresh, func(_ int, h *pruning) error {
+		err := p.plan(ctx, h)
 		if h.failed = err != nil; h.failed {
 			err = fmt.Errorf("prune: %w", err)
 		}
@@ -250,6 +263,28 @@ func (p *pruner) survey(ctx context.Context, r Record) error {
 	return errors.Join(errs...)
 }
 
+// plan asks a host what it would remove.
+func (p *pruner) plan(ctx context.Context, h *pruning) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	if p.cfg.DryRun {
+		err = h.Inspect(ctx)
+	}
+	if err == nil {
+		h.plan, err = p.ask(ctx, h, nil, true)
+	}
+	if transport.ExitStatus(err) != exit.CodeUsage {
+		return err
+	}
+	binary, err := p.send(ctx, h.Host, p.printer) // plx there is older, and knows less of what was fetched
+	if err != nil {
+		return err
+	}
+	h.binaries = []string{binary}
+	h.plan, err = p.ask(ctx, h, nil, true)
+	return err
+}
+
 // ask runs "agent prune" on the host, which keeps some jobs whatever it knows of them.
 func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) (items []protocol.Pruned, err error) {
 	command := "prune --older " + p.cfg.Older.String()
@@ -259,12 +294,12 @@ func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) (
 	if dry {
 		command += " --dry-run"
 	}
-	var request []byte
-	if len(keep) > 0 {
+	request, err := json.Marshal(protocol.PruneRequest{Keep: keep})
+	if err != nil {
+		return nil, err
+	}
+	if !p.cfg.Discard || len(keep) > 0 {
 		command += " --keep"
-		if request, err = json.Marshal(protocol.PruneRequest{Keep: keep}); err != nil {
-			return nil, err
-		}
 	}
 	for _, binary := range h.binaries {
 		var stdout hosts.Answer

@@ -2,7 +2,9 @@ package jobs
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,11 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/transporttest"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // hosted is a home with an agent that does what a script says, for jobs of an embedded cluster.
@@ -78,25 +84,26 @@ func TestPruneKeepsRecords(t *testing.T) {
 		asked   []string
 		says    string
 	}{
-		"ended": {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{}, false, []string{prune, prune + "_--dry-run"}, "removed 1 old item, 1 B"},
+		"ended": {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{}, false, []string{prune + "_--dry-run_--keep", prune + "_--keep"}, "removed 1 old item, 1 B"},
 		"runs":  {`echo '{"job":"j"}'`, nil, PruneConfig{}, true, []string{"agent_state_j_127.0.0.2"}, ""},
 		"not fetched": {`echo '{"path":"jobs/j/h","bytes":5,"outputs":2,"job":"j","folder":"127.0.0.2"}'`, ended, PruneConfig{}, true,
-			[]string{prune + "_--dry-run"}, "kept job j: 2 files, 5 B, on 1 host, not fetched"},
+			[]string{prune + "_--dry-run_--keep"}, "kept job j: 2 files, 5 B, on 1 host, not fetched"},
 		"written meanwhile": {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) echo '{"path":"jobs/j/h","outputs":2,"job":"j","folder":"127.0.0.2"}'; esac`, ended, PruneConfig{}, true,
-			[]string{prune, prune + "_--dry-run"}, "kept job j: 2 files"},
-		"discarded":   {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{Discard: true}, false, []string{prune + "_--outputs", prune + "_--outputs_--dry-run"}, ""},
-		"dry run":     {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{DryRun: true}, true, []string{prune + "_--dry-run"}, "record of job j"},
-		"nothing":     {"", ended, PruneConfig{}, false, []string{prune + "_--dry-run"}, ""},
-		"fails":       {"exit 5", ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "kept, because not all of their hosts can tell what was fetched: j\n"},
-		"fails later": {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) exit 5; esac`, ended, PruneConfig{}, true, []string{prune, prune + "_--dry-run"}, ""},
-		"is cut off":  {`echo '{"path":"jobs/j/h","by'`, ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "can tell what was fetched: j\n"},
+			[]string{prune + "_--dry-run_--keep", prune + "_--keep"}, "kept job j: 2 files"},
+		"discarded":     {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{Discard: true}, false, []string{prune + "_--outputs", prune + "_--outputs_--dry-run"}, ""},
+		"dry run":       {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{DryRun: true}, true, []string{prune + "_--dry-run_--keep"}, "record of job j"},
+		"nothing":       {"", ended, PruneConfig{}, false, []string{prune + "_--dry-run_--keep"}, ""},
+		"fails":         {"exit 5", ended, PruneConfig{}, true, []string{prune + "_--dry-run_--keep"}, "kept, because not all of their hosts can tell what was fetched: j\n"},
+		"fails at last": {`echo '{"path":"blobs/x"}'; exit 5`, ended, PruneConfig{}, true, []string{prune + "_--dry-run_--keep"}, "can tell what was fetched: j\n"},
+		"fails later":   {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) exit 5; esac`, ended, PruneConfig{}, true, []string{prune + "_--dry-run_--keep", prune + "_--keep"}, ""},
+		"is cut off":    {`echo '{"path":"jobs/j/h","by'`, ended, PruneConfig{}, true, []string{prune + "_--dry-run_--keep"}, "can tell what was fetched: j\n"},
 		"cannot tell": {`echo '{"path":"jobs/j/h","outputs":1,"job":"j","folder":"127.0.0.2","unchecked":"damaged"}'`, ended, PruneConfig{}, true,
-			[]string{prune + "_--dry-run"}, "can tell what was fetched: j\n"},
+			[]string{prune + "_--dry-run_--keep"}, "can tell what was fetched: j\n"},
 	} {
 		home := hosted(t, x.script)
 		save(t, "j", 2*time.Hour, x.verdict)
 		left, said, err := pruned(t, x.cfg)
-		if got := asked(t, home); len(left) == 1 != x.left || !slices.Equal(got, x.asked) || !strings.Contains(said, x.says) || (err != nil) != slices.Contains([]string{"fails", "fails later", "is cut off", "cannot tell"}, name) {
+		if got := asked(t, home); len(left) == 1 != x.left || !slices.Equal(got, x.asked) || !strings.Contains(said, x.says) || (err != nil) != slices.Contains([]string{"fails", "fails at last", "fails later", "is cut off", "cannot tell"}, name) {
 			t.Errorf("%s: left %q, %v; asked %q; said %q", name, left, err, got, said)
 		}
 	}
@@ -106,12 +113,12 @@ func TestPruneKeepsRecords(t *testing.T) {
 // young, they are asked to keep. Anything else goes.
 func TestPruneKeepsWholeJobs(t *testing.T) {
 	dry := `echo '{"path":"jobs/j/h1","outputs":1,"job":"j","folder":"h1"} {"path":"jobs/j/h2"} {"path":"jobs/young/h2"} {"path":"jobs/k/h2"} {"path":"blobs/x"}'`
-	home := hosted(t, `case $* in *dry*) `+dry+`;; *) cat > ~/request; esac`)
+	home := hosted(t, `case $* in *dry*) `+dry+`;; *) cat > ~/request; echo '{"path":"jobs/j/h1","outputs":1,"job":"j","folder":"h1"} {"path":"blobs/x","bytes":3}'; esac`)
 	save(t, "j", 2*time.Hour, &protocol.Verdict{})
 	save(t, "k", 2*time.Hour, &protocol.Verdict{})
 	save(t, "young", time.Minute, &protocol.Verdict{})
 	left, said, err := pruned(t, PruneConfig{})
-	if err != nil || !slices.Equal(left, []string{"j", "young"}) || !strings.Contains(said, "kept job j: 1 file") {
+	if err != nil || !slices.Equal(left, []string{"j", "young"}) || !strings.Contains(said, "removed 1 old item, 3 B\n") || !strings.Contains(said, "kept job j: 1 file, ") {
 		t.Errorf("left %q, %v, said %q", left, err, said)
 	}
 	if text, err := os.ReadFile(filepath.Join(home, "request")); err != nil || string(text) != `{"keep":["j","young"]}`+"\n" {
@@ -130,6 +137,68 @@ func TestPruneKeepsJobsOfAHostThatFails(t *testing.T) {
 	}
 	if left, said, err = pruned(t, PruneConfig{Discard: true}); err == nil || len(left) != 2 || strings.Contains(said, "fetched") {
 		t.Errorf("without their files: left %q, %v, said %q", left, err, said)
+	}
+}
+
+// A host that cannot be asked holds a job on its other hosts, unless files are not wanted.
+func TestStays(t *testing.T) {
+	p := &pruner{unchecked: map[string]bool{"j": true}}
+	if !p.stays("j") || p.stays("k") {
+		t.Error("j does not stay, or k does")
+	}
+	if p.cfg.Discard = true; p.stays("j") {
+		t.Error("j stays without its files")
+	}
+}
+
+// Hosts of one name that are reached in other ways are others.
+func TestPruneAsksHostsByTheirWay(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	homes := map[string]string{}
+	for _, via := range []string{"", "docker exec -i {host}", "kubectl exec -i {host} --"} {
+		homes[via] = hosted(t, "exit 0")
+	}
+	for job, via := range map[string]string{"a": "", "b": "docker exec -i {host}", "c": "kubectl exec -i {host} --", "d": ""} {
+		r := Record{Job: job, Created: time.Now().Add(-2 * time.Hour), Way: Way{Via: via}, Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "h1", Folder: "h1", Binary: blob}}}
+		if err := r.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(_ context.Context, r Record, printer *console.Printer, _ hosts.Reach) (*Job, error) {
+		h := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return transporttest.Shell(homes[r.Via]), nil })
+		return &Job{Record: r, printer: printer, set: &hosts.Set{}, agents: []*hosts.AgentHost{{Host: h}}}, nil
+	}
+	if err := prune(t.Context(), PruneConfig{Older: time.Hour, Query: Query{Terminal: console.Terminal{Stdout: io.Discard, Stderr: io.Discard}}}, open, nil); err != nil {
+		t.Fatal(err)
+	}
+	for via, home := range homes {
+		if text, err := os.ReadFile(filepath.Join(home, "asked")); err != nil || strings.Count(string(text), "\n") != 1 {
+			t.Errorf("by %q the host was asked %q, %v, want one question", via, text, err)
+		}
+	}
+}
+
+// An agent that is too old to tell what was fetched is not believed: plx sends itself.
+func TestPruneSendsItself(t *testing.T) {
+	home := hosted(t, `case $* in *keep*) exit 2; esac; echo '{"path":"jobs/j/h","bytes":1}'`)
+	newer := blob + "-newer"
+	if err := executable.Write(filepath.Join(home, newer), []byte("#!/bin/sh\necho newer >> ~/asked\n"+`echo '{"path":"jobs/j/h","outputs":2,"job":"j","folder":"127.0.0.2"}'`+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	save(t, "j", 2*time.Hour, &protocol.Verdict{})
+	cfg := PruneConfig{Older: time.Hour, Query: Query{Terminal: console.Terminal{Stdout: io.Discard, Stderr: io.Discard}}}
+	lost := errors.New("no room for plx")
+	send := func(_ context.Context, _ *hosts.Host, _ *console.Printer) (string, error) { return newer, lost }
+	if err := prune(t.Context(), cfg, open, send); !errors.Is(err, lost) {
+		t.Errorf("%v", err)
+	}
+	lost = nil
+	if err := prune(t.Context(), cfg, open, send); err != nil {
+		t.Error(err)
+	}
+	want := []string{"agent_prune_--older_1h0m0s_--dry-run_--keep", "newer"}
+	if _, found, err := byID("j"); !found || err != nil || !slices.Equal(asked(t, home), want) {
+		t.Errorf("record %v, %v, asked %q", found, err, asked(t, home))
 	}
 }
 

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 	"unicode"
@@ -16,6 +18,15 @@ func TestEscapeName(t *testing.T) {
 		if got := EscapeName(name); got != want {
 			t.Errorf("%q becomes %q, want %q", name, got, want)
 		}
+	}
+}
+
+// A file that is gone is not lost by an error about it.
+func TestDamaged(t *testing.T) {
+	gone := HostOutput{}.Damaged(fmt.Errorf("open a: %w", fs.ErrNotExist))
+	closed := HostOutput{}.Read(0, "", fmt.Errorf("open a\xff: %w", fs.ErrPermission))
+	if gone.Lost || gone.Damage == "" || !closed.Lost || closed.Damage != "open a?: permission denied" {
+		t.Errorf("gone %+v, closed %+v", gone, closed)
 	}
 }
 

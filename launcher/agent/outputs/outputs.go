@@ -148,8 +148,6 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 			return err
 		case name[0] == '.' && e.IsDir(), e.IsDir() && err == nil && !p.mayHold(name):
 			return fs.SkipDir
-		case errors.Is(err, fs.ErrNotExist):
-			return nil // a folder that was removed meanwhile
 		case err != nil: // a folder that cannot be read
 			return visit(root, p.named(name).Damaged(err))
 		case name[0] == '.' || e.IsDir() || !p.matches(name) && !p.isMade(name, e):

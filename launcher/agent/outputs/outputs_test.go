@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/internal/patience"
@@ -170,23 +174,58 @@ func TestNamesThatAreNoPlainText(t *testing.T) {
 	check("0 1 <nil>")
 }
 
-// A folder that cannot be read may hold what the job has made.
-func TestFolderThatCannotBeRead(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root reads all folders")
-	}
+// A folder that cannot be read may hold what the job has made, and so may one that is too deep
+// for the kernel to look at its files by their paths.
+func TestFoldersThatCannotBeRead(t *testing.T) {
+	withoutPrivileges(t)
 	f := job(t, "runs/*.pt")
 	put(t, f, "tasks/worker-0/runs/a.pt", "four")
-	runs := filepath.Join(f.Tasks(), "worker-0", "runs")
-	if err := os.Chmod(runs, 0); err != nil {
+	runs, deep := filepath.Join(f.Tasks(), "worker-0", "runs"), strings.Repeat(strings.Repeat("d", 200)+"/", 21)
+	work, err := os.OpenRoot(f.Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer work.Close() // only its files count
+	if err := errors.Join(os.Chmod(runs, 0), work.MkdirAll(deep, 0o700), work.WriteFile(deep+"x", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Chmod(runs, 0o700) // so that it can be removed
-	if named, made, err := Unfetched(f); err != nil || named.Files+made.Files != 1 {
+	if named, made, err := Unfetched(f); err != nil || named.Files+made.Files != 2 {
 		t.Errorf("%+v, %+v, %v", named, made, err)
 	}
 	if got, list := listed(t, f); len(got) != 1 || !list[0].Lost || !strings.HasPrefix(got[0], "worker-0/runs: ") {
 		t.Errorf("%q", got)
+	}
+}
+
+// A file that cannot be looked at may be new, unless it is gone.
+func TestIsNew(t *testing.T) {
+	for err, want := range map[error]bool{fs.ErrPermission: true, fs.ErrNotExist: false} {
+		if got := (place{}).isNew(unseen{err}); got != want {
+			t.Errorf("%v: new %v", err, got)
+		}
+	}
+}
+
+// unseen is a file about which there is only an error.
+type unseen struct{ err error }
+
+func (unseen) Name() string                 { return "unseen" }
+func (unseen) IsDir() bool                  { return false }
+func (unseen) Type() fs.FileMode            { return 0 }
+func (u unseen) Info() (fs.FileInfo, error) { return nil, u.err }
+
+// withoutPrivileges takes from root, in this test, the right to read what nobody may read.
+func withoutPrivileges(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // for good: the thread ends with the test
+	header, rights := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	if err := unix.Capget(&header, &rights[0]); err != nil {
+		t.Fatal(err)
+	}
+	rights[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
+	if err := unix.Capset(&header, &rights[0]); err != nil {
+		t.Fatal(err)
 	}
 }
 
