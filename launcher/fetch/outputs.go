@@ -101,7 +101,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) {
 	for i, list := range lists {
 		for _, o := range list {
 			if o.Damage != "" {
-				damaged = append(damaged, console.Printable(fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage)))
+				damaged = append(damaged, fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage))
 			}
 		}
 	}

@@ -136,7 +136,7 @@ func (p *pruner) keep(item protocol.Pruned) {
 func (p *pruner) reportKept() {
 	for _, job := range slices.Sorted(maps.Keys(p.kept)) {
 		k := p.kept[job]
-		p.printer.Printf("kept job %s: %s, %s, on %s, not fetched", console.Printable(job), console.Count(k.files, "file"), console.Size(k.bytes), console.Count(len(k.on), "host"))
+		p.printer.Printf("kept job %s: %s, %s, on %s, not fetched", job, console.Count(k.files, "file"), console.Size(k.bytes), console.Count(len(k.on), "host"))
 	}
 	if len(p.kept) > 0 {
 		p.printer.Printf("hint: plx fetch JOB DIR brings them to this machine; plx prune --outputs removes them")
