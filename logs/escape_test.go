@@ -99,6 +99,14 @@ func TestEscape(t *testing.T) {
 	}
 }
 
+// Names in a prefix are a stranger's, too.
+func TestPrefixIsHarmless(t *testing.T) {
+	p := newColumns(Options{}).prefix(origin{"h\x1b[2J", Source{"t\x9b", Stderr}}, Screen{})
+	if want := `t\x9b h\x1b[2J ! `; string(p.first) != want {
+		t.Errorf("%q, want %q", p.first, want)
+	}
+}
+
 func FuzzEscape(f *testing.F) {
 	f.Add("\x1b[\x1b[1m2J \u202e \x9b \xff\n")
 	f.Fuzz(func(t *testing.T, in string) {
