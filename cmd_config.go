@@ -3,12 +3,12 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/plx-run/plx/launcher/console"
 )
 
 func configCommand() *cli.Command {
@@ -62,26 +62,26 @@ func config(ctx *cli.Context) error {
 			rows = append(rows, row)
 		}
 	}
+	to := console.Terminal{Stdout: ctx.App.Writer}
 	if ctx.Bool("json") {
-		return json.NewEncoder(ctx.App.Writer).Encode(rows)
+		return json.NewEncoder(to.JSON()).Encode(rows)
 	}
-	return printSettings(ctx, rows)
+	return printSettings(to, rows)
 }
 
 // printSettings prints the flags that the user set, and then the others, each with the commands
 // for which it has a value.
-func printSettings(ctx *cli.Context, rows []setting) error {
-	w := tabwriter.NewWriter(ctx.App.Writer, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "COMMAND\tFLAG\tVALUE\tFROM") // the error comes with Flush
+func printSettings(to console.Terminal, rows []setting) error {
+	table := console.NewTable("COMMAND", "FLAG", "VALUE", "FROM")
 	for _, set := range []bool{true, false} {
 		for i, r := range rows {
 			same := func(s setting) bool { return s.Flag == r.Flag && s.From == r.From && slices.Equal(s.Values, r.Values) }
 			if isSet := r.From != "default" && r.From != "none"; isSet == set && !slices.ContainsFunc(rows[:i], same) {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", commandsOf(rows, r.Flag, same), dashed(r.Flag), cmp.Or(strings.Join(r.Values, ", "), "-"), r.From)
+				table.Row(commandsOf(rows, r.Flag, same), dashed(r.Flag), cmp.Or(strings.Join(r.Values, ", "), "-"), r.From)
 			}
 		}
 	}
-	return w.Flush()
+	return table.Write(to)
 }
 
 // commandsOf names the commands whose rows of a flag are the same, or those whose rows are not.

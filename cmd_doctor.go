@@ -51,7 +51,7 @@ func (c *command) doctor(ctx *cli.Context) error {
 		c.code = exit.CodePlx
 	}
 	if ctx.Bool("json") {
-		return d.JSON(c.stdout)
+		return d.JSON(cfg.Terminal.JSON())
 	}
-	return d.Print(c.stdout, cfg.Terminal.StdoutColour)
+	return d.Print(cfg.Terminal)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
@@ -119,9 +120,9 @@ func (c *command) launch(ctx *cli.Context) error {
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // a job is ended in good order when nobody reads its output
-	c.warnOfFlags(cfg)
+	warnOfFlags(cfg)
 	for _, note := range hostfile.Doubts(cfg.Hosts, ctx.StringSlice("host")) {
-		fmt.Fprintf(c.stderr, "plx: note: %s\n", note) // a note may be lost
+		console.NewPrinter(cfg.Terminal).Printf("note: %s", note)
 	}
 	signals, stop := c.signals()
 	defer stop()
@@ -151,11 +152,11 @@ func lateHosts(ctx *cli.Context, cfg launcher.Config) error {
 
 // warnOfFlags prints a note for each flag after the program that looks like plx's own. The
 // program gets such a flag.
-func (c *command) warnOfFlags(cfg launcher.Config) {
+func warnOfFlags(cfg launcher.Config) {
 	for _, arg := range cfg.Args {
 		name, _, _ := strings.Cut(arg, "=")
 		if slices.Contains(ownFlags, name) {
-			fmt.Fprintf(c.stderr, "plx: note: %s comes after %s and is given to it: plx's own flags come before the program\n", name, cfg.Program) // a note may be lost
+			console.NewPrinter(cfg.Terminal).Printf("note: %s comes after %s and is given to it: plx's own flags come before the program", name, cfg.Program)
 		}
 	}
 }
@@ -170,7 +171,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 		return cfg, err
 	}
 	if cfg, err = c.settings(ctx, r); err == nil && job != nil {
-		c.inSlurm(job, &cfg)
+		inSlurm(job, &cfg)
 	}
 	return cfg, err
 }

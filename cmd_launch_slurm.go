@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/slurm"
@@ -52,7 +53,7 @@ func (c *command) submit(ctx *cli.Context) error {
 		}
 	}
 	s.Options = append(s.Options, ctx.StringSlice("sbatch-option")...)
-	c.warnOfFlags(cfg)
+	warnOfFlags(cfg)
 	signals, stop := c.signals()
 	defer stop()
 	c.code, err = submit.Run(context.Background(), s, signals)
@@ -123,7 +124,7 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 
 // inSlurm gives what a batch script of Slurm launches a name, by which it finds its
 // checkpoints if Slurm requeues the script. What --slurm has submitted has an id already.
-func (c *command) inSlurm(job *slurm.Job, cfg *launcher.Config) {
+func inSlurm(job *slurm.Job, cfg *launcher.Config) {
 	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
 		os.Unsetenv(slurm.Variable)           // it is not for the tasks
 		cfg.Detach, cfg.DryRun = false, false // defaults of the user's were for the submission
@@ -135,6 +136,6 @@ func (c *command) inSlurm(job *slurm.Job, cfg *launcher.Config) {
 		cfg.Name = job.Name(append([]string{cfg.Program}, cfg.Args...))
 	}
 	if cfg.Detach && job.Batch {
-		fmt.Fprintln(c.stderr, "plx: note: --detach in a batch script of Slurm: the job ends with the script, unless that waits with plx attach") // a note may be lost
+		console.NewPrinter(cfg.Terminal).Printf("note: --detach in a batch script of Slurm: the job ends with the script, unless that waits with plx attach")
 	}
 }

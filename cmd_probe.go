@@ -39,7 +39,7 @@ func (c *command) probe(ctx *cli.Context) error {
 		return err
 	}
 	if ctx.Bool("json") {
-		err = gpuprobe.JSON(c.stdout, rows)
+		err = gpuprobe.JSON(t.JSON(), rows)
 	} else {
 		err = hosts.PrintProbed(t, rows)
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 )
 
@@ -43,14 +42,10 @@ func TestFlagsBehindTheProgram(t *testing.T) {
 			t.Errorf("%s is no flag of plx launch", name)
 		}
 	}
-	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer said.Close()
-	(&command{stderr: said}).warnOfFlags(launcher.Config{Program: "./train", Args: []string{"--name", "x", "--max-restarts=3"}})
-	if b, err := os.ReadFile(said.Name()); err != nil || strings.Count(string(b), "\n") != 1 || !strings.Contains(string(b), "--max-restarts comes after ./train") {
-		t.Errorf("%v, %q", err, b)
+	var said strings.Builder
+	warnOfFlags(launcher.Config{Terminal: console.Terminal{Stderr: &said}, Program: "./train", Args: []string{"--name", "x", "--max-restarts=3"}})
+	if text := said.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "--max-restarts comes after ./train") {
+		t.Errorf("%q", text)
 	}
 }
 

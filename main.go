@@ -32,7 +32,7 @@ func run(args []string, stdout, stderr *os.File) int {
 	app := c.app()
 	if len(args) > 1 && args[1] == "__complete" {
 		for _, word := range complete(app, args[2:]) {
-			fmt.Fprintln(stdout, word) // a shell that no longer reads wants none
+			fmt.Fprintln(stdout, logs.Escape(word)) // a shell that no longer reads wants none
 		}
 		return 0
 	}

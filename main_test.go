@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -64,7 +65,7 @@ func TestComplain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		(&command{stdout: out, stderr: out}).complain([]string{"plx", "probe", flag}, fmt.Errorf("host a: x\nhost b: y\nhost c: y"))
+		(&command{stdout: out, stderr: out}).complain([]string{"plx", "probe", flag}, errors.Join(errors.New("host a: x"), errors.New("host b: y"), errors.New("host c: y")))
 		if got, err := os.ReadFile(out.Name()); err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v, want %q", flag, got, err, want)
 		}

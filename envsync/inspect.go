@@ -187,12 +187,6 @@ func (b *bounded) Write(p []byte) (int, error) {
 // short makes a host's words fit for an error message.
 func short(s string) string {
 	const limit = 300
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
 	if len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "") + "..."
 	}

@@ -147,11 +147,11 @@ func usedBy(all []Process, none string) string {
 	return strings.Join(names, ", ")
 }
 
-// oneLine returns an error's text without line breaks and control characters.
-// It does not shorten the text: the user needs the reason.
+// oneLine returns an error's text without line breaks. It does not shorten the text: the
+// user needs the reason.
 func oneLine(s string) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
-	return printable(strings.Join(lines, "; "))
+	return strings.Join(lines, "; ")
 }
 
 // answer is one host in JSON. Scripts may rely on its fields up to "gpus".

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -52,7 +51,9 @@ func (l *launch) dryRun(ctx context.Context) error {
 	if hasInput(cfg.Stdin) {
 		lines = append(lines, stdinNote)
 	}
-	_, err = io.WriteString(cfg.Terminal.Stdout, strings.Join(append(lines, sent...), "\n")+"\n")
+	for _, line := range append(lines, sent...) {
+		err = cmp.Or(err, cfg.Terminal.Print("%s", line))
+	}
 	return err
 }
 

@@ -56,7 +56,7 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 			return verdict.Code, nil
 		}
 	}
-	if _, err := fmt.Fprintln(l.cfg.Terminal.Stdout, l.job); err != nil {
+	if err := l.cfg.Terminal.Print("%s", l.job); err != nil {
 		return exit.CodePlx, fmt.Errorf("print the job's id: %w", err)
 	}
 	return 0, nil

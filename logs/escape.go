@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -85,6 +84,42 @@ func Safe(text []byte, colour bool) []byte {
 	return safe
 }
 
+// Escape returns one line of somebody else's text, for a line of plx's own. Its colours are
+// left out; all else that could steer a terminal, reorder the text or begin another line is
+// shown as \x1b, \x0a or \u202e. Tabs stay.
+func Escape(line string) string {
+	text := []byte(line)
+	safe := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		n := plainRun(text)
+		safe = append(safe, text[:n]...)
+		if text = text[n:]; len(text) == 0 {
+			break
+		}
+		if sequence := control().Find(text); sgr().Match(sequence) {
+			n = len(sequence)
+		} else {
+			safe, n = appendRune(safe, text)
+		}
+		text = text[n:]
+	}
+	return string(safe)
+}
+
+// EscapeJSON returns JSON that means the same and is harmless on a terminal too: the
+// encoder of Go's library leaves DEL, C1 controls and bidirectional marks as they are.
+func EscapeJSON(text []byte) []byte {
+	var safe []byte
+	for _, r := range string(text) {
+		if r == 0x7f || steers(r) {
+			safe = fmt.Appendf(safe, `\u%04x`, r)
+		} else {
+			safe = utf8.AppendRune(safe, r)
+		}
+	}
+	return safe
+}
+
 // plainRun returns how many bytes at the start are printable ASCII or tabs.
 func plainRun(text []byte) int {
 	for i, c := range text {
@@ -142,16 +177,9 @@ func appendJSON(dst []byte, host string, src Source, t time.Time, l line) []byte
 	if l.unended {
 		object.Newline = false
 	}
-	var text strings.Builder
+	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(object) // texts and numbers can always be encoded
-	for _, r := range text.String() {
-		if r == 0x7f || steers(r) {
-			dst = fmt.Appendf(dst, `\u%04x`, r)
-		} else {
-			dst = utf8.AppendRune(dst, r)
-		}
-	}
-	return dst
+	return append(dst, EscapeJSON(text.Bytes())...)
 }

@@ -83,6 +83,43 @@ func steersTerminal(r rune) bool {
 		strings.ContainsRune("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", r)
 }
 
+// A line of a stranger keeps what can be seen of it, and has neither colours nor line ends.
+func TestEscape(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain\ttext ü 日 \ufffd":                   "plain\ttext ü 日 \ufffd",
+		"\x1b[31mred\x1b[0m \x1b[1;38;5;9mx\x1b[m": "red x",
+		"\x1b[2J\x1b[8x\x1b]0;title\x07\x1bc\x1b":  `\x1b[2J\x1b[8x\x1b]0;title\x07\x1bc\x1b`,
+		"a\r\nplx: b\x00":                          `a\x0d\x0aplx: b\x00`,
+		"\x9b5n\xc2\x9b5n\u202e":                   `\x9b5n\u009b5n\u202e`,
+		"\x1b[" + strings.Repeat("1;", 40) + "m":   `\x1b[` + strings.Repeat("1;", 40) + "m",
+	} {
+		if got := Escape(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Names in a prefix are a stranger's, too.
+func TestPrefixIsHarmless(t *testing.T) {
+	p := newColumns(Options{}).prefix(origin{"h\x1b[2J", Source{"t\x9b", Stderr}}, Screen{})
+	if want := `t\x9b h\x1b[2J ! `; string(p.first) != want {
+		t.Errorf("%q, want %q", p.first, want)
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	f.Add("\x1b[\x1b[1m2J \u202e \x9b \xff\n")
+	f.Fuzz(func(t *testing.T, in string) {
+		out := Escape(in)
+		if i := strings.IndexFunc(out, steersTerminal); i >= 0 || !utf8.ValidString(out) || strings.Contains(out, "\n") {
+			t.Errorf("%q: %q", in, out)
+		}
+		if Escape(out) != out {
+			t.Errorf("%q: again it is %q", out, Escape(out))
+		}
+	})
+}
+
 // naiveSplit is the splitter for a whole text and without a limit.
 func naiveSplit(text string, redraws bool) (lines []string) {
 	for l := range strings.SplitAfterSeq(text, "\n") {
@@ -165,6 +202,9 @@ func TestSteeringRunes(t *testing.T) {
 		shown := string(appendSafe(nil, []byte(string(r)), false))
 		if (shown == visible) != steering[r] || r > 0x7f && !steering[r] && shown != string(r) {
 			t.Errorf("%U is shown as %q", r, shown)
+		}
+		if escaped := Escape(string(r)); escaped != shown {
+			t.Errorf("%U is escaped as %q", r, escaped)
 		}
 		object := string(appendJSON(nil, "h", worker0, time.Time{}, line{text: []byte(string(r))}))
 		if strings.Contains(object, visible) != (steering[r] || r == 0x7f) {

@@ -73,10 +73,9 @@ func (c columns) prefix(o origin, screen Screen) (p prefix) {
 	if !known {
 		name = o.host
 	}
-	host := string(appendSafe(nil, []byte(name), false))
-	names := fmt.Sprintf("%-*s ", c.host, host)
+	names := fmt.Sprintf("%-*s ", c.host, Escape(name))
 	if !c.noTasks {
-		names = fmt.Sprintf("%-*s %s", c.task, o.Task, names)
+		names = fmt.Sprintf("%-*s %s", c.task, Escape(o.Task), names)
 	}
 	task, red := ansi.Style{}, ansi.Style{}
 	if screen.Colour {

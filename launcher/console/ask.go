@@ -26,12 +26,15 @@ func (p *Printer) Ask(ctx context.Context, question string, echo bool) (answer s
 	defer tty.Close()                                                               // what was typed is read
 	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // ends the read
 	defer stop()
-	p.display.Alone(func() { answer, err = ask(tty, p.line(Printable(question)+": "), echo) })
+	p.display.Alone(func() { answer, err = ask(tty, p.question(question), echo) })
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return answer, err
 }
+
+// question returns what stands before the answer.
+func (p *Printer) question(text string) string { return p.prefix() + oneLine(text) + ": " }
 
 // ask reads a line in raw mode: the terminal itself would show it.
 func ask(tty *os.File, prompt string, echo bool) (answer string, err error) {

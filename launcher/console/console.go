@@ -33,9 +33,6 @@ type Terminal struct {
 	Sixteen                    bool // a terminal has 16 colours only
 }
 
-// prefix begins every line that plx prints on stderr.
-const prefix = "plx:"
-
 // Printer writes plx's notices to stderr, each line behind the prefix. Its
 // methods may be called from several goroutines at once.
 type Printer struct {
@@ -56,24 +53,34 @@ func (p *Printer) Display() *logs.Display { return p.display }
 
 // Printf prints one line. It ignores errors: there is no other place to report
 // that stderr is gone.
-func (p *Printer) Printf(format string, args ...any) { p.print(p.line(fmt.Sprintf(format, args...))) }
+func (p *Printer) Printf(format string, args ...any) { p.Report(Plain, format, args...) }
 
 // Report prints one line about what is good or bad.
 func (p *Printer) Report(level Level, format string, args ...any) {
-	p.print(p.line(level.Paint(fmt.Sprintf(format, args...), p.colour)))
+	p.print(p.lines(level, fmt.Sprintf(format, args...)))
 }
 
 // print writes lines in one piece.
-func (p *Printer) print(lines ...string) {
+func (p *Printer) print(lines []string) {
 	p.display.Write(logs.Stderr, []byte(strings.Join(lines, "\n")+"\n")) // see Printf
 }
 
-// line returns text behind the prefix.
-func (p *Printer) line(text string) string {
-	if p.colour {
-		return bold(prefix) + " " + text
+// lines returns the lines of a text behind the prefix.
+func (p *Printer) lines(level Level, text string) []string {
+	lines := visible(text)
+	for i, line := range lines {
+		lines[i] = p.prefix() + level.Paint(line, p.colour)
 	}
-	return prefix + " " + text
+	return lines
+}
+
+// prefix begins every line that plx prints on stderr.
+func (p *Printer) prefix() string {
+	const name = "plx:"
+	if p.colour {
+		return bold(name) + " "
+	}
+	return name + " "
 }
 
 // Lines prints every line. What it says of several hosts it prints once.
@@ -83,41 +90,16 @@ func (p *Printer) Lines(lines []string) {
 	}
 }
 
-// Error prints err, each line of it with the prefix, and then its hint.
+// Error prints err, each of several that it joins with the prefix, and then its hint.
 func (p *Printer) Error(err error) {
 	var lines []string
-	for _, line := range ErrorLines(err) {
-		level := Bad
-		if strings.HasPrefix(line, hintMark) {
-			level = Plain
-		}
-		lines = append(lines, p.line(level.Paint(line, p.colour)))
+	for _, text := range FoldHosts(separate(err)) {
+		lines = append(lines, p.lines(Bad, text)...)
 	}
-	p.print(lines...)
-}
-
-// hintMark begins the line of a hint.
-const hintMark = "hint: "
-
-// ErrorLines returns the lines of err, what it says of several hosts once, and then its
-// hint.
-func ErrorLines(err error) []string {
-	lines := FoldHosts(strings.Split(strings.TrimSpace(err.Error()), "\n"))
 	if hint := exit.Hint(err); hint != "" {
-		lines = append(lines, hintMark+hint)
+		lines = append(lines, p.lines(Plain, "hint: "+hint)...)
 	}
-	return lines
-}
-
-// Printable removes the characters with which text from a host could control a
-// terminal. It keeps tabs.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, text)
+	p.print(lines)
 }
 
 // Size formats a number of bytes, such as "3.5 MiB".

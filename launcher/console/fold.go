@@ -30,7 +30,7 @@ func Fold(names []string) string {
 }
 
 // ofHost is a line about one host.
-var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^host (\S+): (.*)$`) })
+var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^host (\S+): (.*)$`) })
 
 // FoldHosts puts lines together that say the same of several hosts, at the place of the
 // first of them: "host h1: text" and "host h2: text" are "hosts h[1-2]: text".

@@ -41,6 +41,7 @@ func TestFoldHosts(t *testing.T) {
 		{[]string{"a", "host h2: x: y", "host fd00::4: x", "", "host h1: x: y", "a", "host fd00::5: x"},
 			[]string{"a", "hosts h[1-2]: x: y", "hosts fd00::4,fd00::5: x", "", "a"}},
 		{[]string{"host h1: x", "host h2: y", "the host h1: x"}, []string{"host h1: x", "host h2: y", "the host h1: x"}},
+		{[]string{"host h1: x\ny", "host h2: x\nz", "host h3: x\ny"}, []string{"hosts h[1,3]: x\ny", "host h2: x\nz"}},
 		{[]string{"host h1: x", "host h1: x"}, []string{"hosts h[1,1]: x"}},
 	} {
 		if got := FoldHosts(c.lines); !slices.Equal(got, c.want) {

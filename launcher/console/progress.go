@@ -45,17 +45,21 @@ func (p *Printer) redraw(text func() string, ended <-chan struct{}) {
 	tick := time.NewTicker(redraw)
 	defer tick.Stop()
 	for {
-		line := text()
-		if line != "" {
-			line = p.line(line)
-		}
-		row.Set(line)
+		row.Set(p.row(text()))
 		select {
 		case <-ended:
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+// row returns a text for a row, "" for none.
+func (p *Printer) row(text string) string {
+	if text == "" {
+		return ""
+	}
+	return p.prefix() + oneLine(text)
 }
 
 // repeat prints text from time to time.

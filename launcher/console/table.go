@@ -8,8 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Table is a table without lines, as ps(1) writes one. Hosts have sent some of its cells:
-// they keep printable characters only, and a cell of several lines becomes one.
+// Table is a table without lines, as ps(1) writes one. A cell of several lines becomes one.
 type Table struct {
 	// Level tells what a cell of a column is to the user, by its colour. Nil: all are Plain.
 	Level func(column, cell string) Level
@@ -23,8 +22,7 @@ func NewTable(head ...string) *Table { return &Table{rows: [][]string{head}} }
 func (t *Table) Row(cells ...string) {
 	row := make([]string, len(t.rows[0]))
 	for i := range min(len(row), len(cells)) {
-		lines := strings.FieldsFunc(cells[i], func(r rune) bool { return r == '\n' || r == '\r' })
-		row[i] = strings.ReplaceAll(Printable(strings.Join(lines, "; ")), "\t", " ")
+		row[i] = oneLine(cells[i])
 	}
 	t.rows = append(t.rows, row)
 }

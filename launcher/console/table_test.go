@@ -35,7 +35,7 @@ func TestTableInAPipe(t *testing.T) {
 		"JOB                         STARTED              STATE   CODE  REASON\n" +
 		"train-20261123-143722-7vsz  2026-11-23 14:37:22  failed  3     worker:1 on h2 exited with status 3; its last lines are above\n" +
 		"x                           2026-11-23 14:37:23  done    0     done\n" +
-		"a[2Jb                       one; two three\n"
+		"a\\x1b[2Jb                   one; two three\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
@@ -102,9 +102,9 @@ func TestColoursOfNotices(t *testing.T) {
 		p.Error(hinted{})
 		p.Report(Good, "job %s: done", "a")
 		p.Printf("a notice")
-		before := p.line("")
+		before := p.prefix()
 		want := fmt.Sprintf("%[1]s%[2]s\n%[1]s%[3]s\n%[1]shint: do this\n%[1]s%[4]s\n%[1]sa notice\n", before,
-			Bad.Paint("one", colour), Bad.Paint("two", colour), Good.Paint("job a: done", colour))
+			Bad.Paint("one", colour), Bad.Paint("  two", colour), Good.Paint("job a: done", colour))
 		if got := out.take(); got != want || colour != strings.Contains(got, "\x1b[31mone") {
 			t.Errorf("colour %v: %q, want %q", colour, got, want)
 		}

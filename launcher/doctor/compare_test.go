@@ -7,6 +7,7 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/placement"
 )
 
@@ -137,10 +138,10 @@ func TestPrint(t *testing.T) {
 		{Diagnosis{Hosts: make([]HostFacts, 8)}, "8 hosts, nothing found\n"},
 		{Diagnosis{Hosts: []HostFacts{{Host: "h1"}, {Host: "h2"}, {Host: "h3"}}, Findings: []Finding{
 			{Error, Home, []string{"h1", "h2"}, "full\x1b[2J", "free space"}, {Warning, Clock, []string{here}, "late", ""}}},
-			"error: hosts h[1-2]: full[2J; remedy: free space\nwarning: this machine: late\n3 hosts: 1 error, 1 warning; nothing found on 1\n"},
+			"error: hosts h[1-2]: full\\x1b[2J; remedy: free space\nwarning: this machine: late\n3 hosts: 1 error, 1 warning; nothing found on 1\n"},
 	} {
 		var out bytes.Buffer
-		if err := c.d.Print(&out, false); err != nil || out.String() != c.want {
+		if err := c.d.Print(console.Terminal{Stdout: &out}); err != nil || out.String() != c.want {
 			t.Errorf("%q %v, want %q", out.String(), err, c.want)
 		}
 	}

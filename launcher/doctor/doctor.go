@@ -7,7 +7,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	err = d.Print(os.Stdout, false)
+//	err = d.Print(cfg.Terminal)
 //
 // It works in three steps, each on all hosts at once and each bounded in time:
 //

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/plx-run/plx/launcher/console"
 )
 
 //go:embed facts.sh
@@ -68,7 +66,7 @@ func parseFacts(out string, at exchange) Facts {
 	values := map[string]string{}
 	for line := range strings.Lines(out) {
 		if key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "="); ok {
-			values[key] = console.Printable(value)
+			values[key] = value
 		}
 	}
 	f := Facts{OS: values["os"], Arch: values["arch"], Kernel: values["kernel"], HostName: values["hostname"], User: values["user"],

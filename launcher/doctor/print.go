@@ -19,19 +19,19 @@ func (d Diagnosis) JSON(w io.Writer) error {
 }
 
 // Print writes a line for each finding, and then a summary.
-func (d Diagnosis) Print(w io.Writer, colour bool) error {
+func (d Diagnosis) Print(t console.Terminal) error {
 	for _, f := range d.Findings {
-		line := fmt.Sprintf("%s: %s: %s", paint(f.Level, colour), where(f.Hosts), console.Printable(f.Text))
+		text := fmt.Sprintf(": %s: %s", where(f.Hosts), f.Text)
 		if f.Remedy != "" {
-			line += "; remedy: " + console.Printable(f.Remedy)
+			text += "; remedy: " + f.Remedy
 		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
+		if err := t.Marked(levels[f.Level], string(f.Level), text); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(w, d.summary())
+	err := t.Print("%s", d.summary())
 	if n := d.Dialled.Hosts; err == nil && n > 1 {
-		_, err = fmt.Fprintf(w, "between hosts: each dialled the next one and the first, %d of %d pairs\n", d.Dialled.Pairs, n*(n-1))
+		err = t.Print("between hosts: each dialled the next one and the first, %d of %d pairs", d.Dialled.Pairs, n*(n-1))
 	}
 	return err
 }
@@ -46,9 +46,7 @@ func where(hosts []string) string {
 	return "hosts " + console.Fold(hosts)
 }
 
-func paint(l Level, colour bool) string {
-	return map[Level]console.Level{Error: console.Bad, Warning: console.Doubtful}[l].Paint(string(l), colour)
-}
+var levels = map[Level]console.Level{Error: console.Bad, Warning: console.Doubtful}
 
 // summary counts findings, and the hosts without one.
 func (d Diagnosis) summary() string {

@@ -95,7 +95,7 @@ func (p printer) print(all []*result, stream func(*result) *kept) error {
 
 // header names the hosts of an output between two rules, as clush -b does.
 func (p printer) header(group []*result) string {
-	name := labels(group)
+	name := logs.Escape(labels(group))
 	if len(group) > 1 {
 		name += fmt.Sprintf(" (%d)", len(group))
 	}
@@ -171,7 +171,7 @@ func (r *run) printJSON() error {
 		}
 		answers = append(answers, a)
 	}
-	out := json.NewEncoder(r.cfg.Terminal.Stdout)
+	out := json.NewEncoder(r.cfg.Terminal.JSON())
 	out.SetEscapeHTML(false)
 	if err := out.Encode(answers); err != nil {
 		return fmt.Errorf("print the output: %w", err)

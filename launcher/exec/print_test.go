@@ -2,6 +2,7 @@ package exec
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/hostfile"
@@ -39,6 +40,14 @@ func TestPrint(t *testing.T) {
 		if out.String() != c.want {
 			t.Errorf("%+v:\n%q, want\n%q", c.to, out.String(), c.want)
 		}
+	}
+}
+
+func TestHeaderIsHarmless(t *testing.T) {
+	all := answers("a")
+	all[0].host.Resource.Name = "h\x1b[2J"
+	if want, got := `h\x1b[2J`, (printer{}).header(all); strings.Split(got, "\n")[1] != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -132,7 +132,7 @@ func (f *fetcher) list(ctx context.Context) (lists [][]protocol.HostCheckpoint, 
 		}
 		for _, k := range lists[i] {
 			if k.Damage != "" {
-				f.from.Printer.Printf("host %s: checkpoint %s: its manifest is unreadable: %s", a.Name(), k.Folder, console.Printable(k.Damage))
+				f.from.Printer.Printf("host %s: checkpoint %s: its manifest is unreadable: %s", a.Name(), k.Folder, k.Damage)
 			}
 		}
 		return err

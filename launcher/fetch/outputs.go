@@ -105,7 +105,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 	var others, lost []string
 	for i, list := range lists {
 		for _, o := range list {
-			line := console.Printable(fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage))
+			line := fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage)
 			switch {
 			case o.Lost, o.Damage == oldName:
 				lost = append(lost, line)
@@ -130,10 +130,11 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 			f.from.Printer.Printf("no file matches %s%s", flag, o.Pattern)
 		}
 	}
-	if len(lost) == 0 {
-		return nil
+	var errs []error
+	for _, line := range some(lost, mostTold, rest) {
+		errs = append(errs, errors.New(line))
 	}
-	return errors.New(strings.Join(some(lost, mostTold, rest), "\n"))
+	return errors.Join(errs...)
 }
 
 // reportEscaped prints the names of outputs that have others on their hosts.

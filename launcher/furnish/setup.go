@@ -100,7 +100,7 @@ func setUp(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec, live io.
 func textLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		line = console.Printable(line[strings.LastIndexByte(line, '\r')+1:]) // of a progress bar the last state
+		line = line[strings.LastIndexByte(line, '\r')+1:] // of a progress bar the last state
 		for _, prefix := range []string{"plx agent: ", "plx: --setup: ", "--setup: "} {
 			line = strings.TrimPrefix(line, prefix)
 		}
@@ -114,7 +114,7 @@ func textLines(text string) (lines []string) {
 // shortened returns the first words of a line.
 func shortened(line string) string {
 	const most = 60
-	runes := []rune(console.Printable(strings.ReplaceAll(line, "\n", "; ")))
+	runes := []rune(strings.ReplaceAll(line, "\n", "; "))
 	if len(runes) <= most {
 		return string(runes)
 	}

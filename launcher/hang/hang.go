@@ -40,7 +40,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -335,12 +334,7 @@ func (g *graph) mostDirect() int {
 
 // clean makes a text of an agent fit for one line.
 func clean(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
+	text = strings.ReplaceAll(text, "\n", " ")
 	return text[:min(len(text), 400)]
 }
 

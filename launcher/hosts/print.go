@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/plx-run/plx/gpuprobe"
@@ -16,16 +15,16 @@ func PrintProbed(t console.Terminal, rows []gpuprobe.Row) error {
 		return err
 	}
 	if len(gpus) > 1 {
-		fmt.Fprintln(t.Stdout) // the error comes with the table
+		t.Print("") // the error comes with the table
 		if err := probed(gpus).Write(t); err != nil {
 			return err
 		}
 	}
 	for i, line := range console.FoldHosts(notes) {
 		if i == 0 {
-			fmt.Fprintln(t.Stdout) // as above
+			t.Print("") // as above
 		}
-		if _, err := fmt.Fprintln(t.Stdout, console.Printable(line)); err != nil {
+		if err := t.Print("%s", line); err != nil {
 			return err
 		}
 	}

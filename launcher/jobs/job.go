@@ -164,7 +164,7 @@ func ending(v *protocol.Verdict) string {
 // last lines of its stderr unless out, which may be nil, has just shown them, and how to
 // resume a job that saves checkpoints.
 func PrintVerdict(printer *console.Printer, r *Record, v protocol.Verdict, out *logstream.Output) {
-	job, took, reason := r.Job, "", console.Printable(v.Reason)
+	job, took, reason := r.Job, "", v.Reason
 	if long := v.Ended.Sub(r.Created); !v.Ended.IsZero() && long > 0 {
 		took = fmt.Sprintf(" (%s)", duration(long))
 	}
@@ -177,14 +177,14 @@ func PrintVerdict(printer *console.Printer, r *Record, v protocol.Verdict, out *
 		where = pointer(tail)
 		if out == nil || !out.Shown(v.Host, v.First.Task.String(), tail[len(tail)-1]) {
 			where = ""
-			printer.Printf("last lines of %s on %s:", v.First.Task, console.Printable(v.Host))
+			printer.Printf("last lines of %s on %s:", v.First.Task, v.Host)
 			for _, line := range tail {
-				printer.Printf("  %s", console.Printable(line))
+				printer.Printf("  %s", line)
 			}
 		}
 	}
 	if len(v.Victims) > 0 {
-		printer.Printf("failed because of it: %s", console.Printable(console.Names(v.Victims, v.MoreVictims)))
+		printer.Printf("failed because of it: %s", console.Names(v.Victims, v.MoreVictims))
 	}
 	level := console.Bad
 	if v.Stopped() {
@@ -195,7 +195,7 @@ func PrintVerdict(printer *console.Printer, r *Record, v protocol.Verdict, out *
 		printer.Printf("hint: plx stacks %s prints where its tasks were", job)
 	}
 	if hint := advice(v, lastLines(v)); hint != "" {
-		printer.Printf("hint: %s", console.Printable(hint))
+		printer.Printf("hint: %s", hint)
 	}
 	if r.Saves && v.Stepped {
 		printer.Printf("hint: %s", resumeHint(job))

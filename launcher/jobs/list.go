@@ -54,7 +54,7 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 	}
 	rows := describe(ctx, rs, queued, printer)
 	if asJSON {
-		err = json.NewEncoder(q.Terminal.Stdout).Encode(rows)
+		err = json.NewEncoder(q.Terminal.JSON()).Encode(rows)
 	} else if len(rows) > 0 {
 		err = printRows(q.Terminal, printer, rows)
 	}
@@ -163,7 +163,7 @@ func printRows(t console.Terminal, printer *console.Printer, rows []row) error {
 	}
 	err := table.Write(t)
 	for _, why := range slices.Sorted(maps.Keys(unknown)) {
-		printer.Report(console.Bad, "job %s: %s", console.Names(unknown[why], 0), console.Printable(why))
+		printer.Report(console.Bad, "job %s: %s", console.Names(unknown[why], 0), why)
 	}
 	return err
 }

@@ -209,14 +209,14 @@ func (p *pruner) keep(item protocol.Pruned) {
 func (p *pruner) reportKept() {
 	for _, job := range slices.Sorted(maps.Keys(p.kept)) {
 		k := p.kept[job]
-		p.printer.Printf("kept job %s: %s, %s, on %s, not fetched", console.Printable(job), console.Count(k.files, "file"), console.Size(k.bytes), console.Count(len(k.on), "host"))
+		p.printer.Printf("kept job %s: %s, %s, on %s, not fetched", job, console.Count(k.files, "file"), console.Size(k.bytes), console.Count(len(k.on), "host"))
 	}
 	unchecked := slices.DeleteFunc(slices.Sorted(maps.Keys(p.unchecked)), func(job string) bool { return p.kept[job] != nil })
 	if p.cfg.Discard {
 		unchecked = nil
 	}
 	if len(unchecked) > 0 {
-		p.printer.Printf("kept, because not all of their hosts can tell what was fetched: %s", console.Printable(strings.Join(unchecked, ", ")))
+		p.printer.Printf("kept, because not all of their hosts can tell what was fetched: %s", strings.Join(unchecked, ", "))
 	}
 	if len(p.kept)+len(unchecked) > 0 {
 		p.printer.Printf("hint: plx fetch JOB DIR brings them to this machine; plx prune --outputs removes them")

@@ -186,7 +186,7 @@ func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]pro
 	}
 	var states []protocol.State
 	for line := range strings.Lines(stdout.String()) {
-		path, text, _ := strings.Cut(line, "\t")
+		path, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		var s protocol.State
 		if json.Unmarshal([]byte(text), &s) != nil || !hosts.IsSafe(s.Job) || !hosts.IsSafe(s.Folder) || !hosts.IsBlob(s.Binary) {
 			printer.Printf("host %s: %s is not a job's state, it is left out", h.Name(), path)

@@ -1,10 +1,10 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -49,7 +49,7 @@ func Stacks(ctx context.Context, q Query) error {
 			continue
 		}
 		printed = true
-		if err := printStacks(q.Terminal.Stdout, present[i].Name(), text); err != nil {
+		if err := printStacks(q.Terminal, present[i].Name(), text); err != nil {
 			return err
 		}
 	}
@@ -88,16 +88,11 @@ func readStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	return stdout.String(), err
 }
 
-// printStacks prints the stacks of a host. A host may send any bytes.
-func printStacks(w io.Writer, host, text string) error {
-	if _, err := fmt.Fprintf(w, "host %s:\n\n", host); err != nil {
-		return err
-	}
+// printStacks prints the stacks of a host.
+func printStacks(t console.Terminal, host, text string) error {
+	err := cmp.Or(t.Print("host %s:", host), t.Print(""))
 	for line := range strings.Lines(text) {
-		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
-		if _, err := fmt.Fprintln(w, console.Printable(line)); err != nil {
-			return err
-		}
+		err = cmp.Or(err, t.Print("%s", strings.ReplaceAll(line, "\t", "    ")))
 	}
-	return nil
+	return err
 }

@@ -50,7 +50,7 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 	}
 	if queued != nil {
 		if r, shown := queued.row(ctx); shown && asJSON {
-			return json.NewEncoder(q.Terminal.Stdout).Encode(status{row: r})
+			return json.NewEncoder(q.Terminal.JSON()).Encode(status{row: r})
 		} else if shown {
 			return printRows(q.Terminal, q.printer(), []row{r})
 		}
@@ -67,7 +67,7 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 		s.TaskRows, s.Unheard = j.look(ctx)
 	}
 	if asJSON {
-		return json.NewEncoder(q.Terminal.Stdout).Encode(s)
+		return json.NewEncoder(q.Terminal.JSON()).Encode(s)
 	}
 	return s.print(q.Terminal, j)
 }
@@ -224,14 +224,14 @@ func printEnds(t console.Terminal, v protocol.Verdict) error {
 func printRecord(printer *console.Printer, v protocol.Verdict) {
 	if v.Hang != nil {
 		for _, line := range v.Hang.Waits {
-			printer.Printf("%s", console.Printable(line))
+			printer.Printf("%s", line)
 		}
 	}
 	for _, line := range v.Notices {
-		printer.Printf("%s", console.Printable(line))
+		printer.Printf("%s", line)
 	}
 	if v.Hang != nil && v.Hang.File != "" {
-		printer.Printf("%s", console.Printable(fmt.Sprintf("stacks of %s: %s on %s", v.Hang.Culprit, v.Hang.File, v.Hang.Host)))
+		printer.Printf("stacks of %s: %s on %s", v.Hang.Culprit, v.Hang.File, v.Hang.Host)
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,7 +68,7 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (int, error) {
 	printer.Printf("job %s: submitted, as job %s of Slurm", s.Job, s.Slurm)
 	if cfg.Detach {
 		printer.Printf("plx attach waits for it, plx jobs shows its state, plx stop ends it")
-		_, err := fmt.Fprintln(cfg.Terminal.Stdout, s.Job)
+		err := cfg.Terminal.Print("%s", s.Job)
 		return exit.Code(err), err
 	}
 	return cfg.follow(ctx, s, sig, printer)
@@ -82,8 +81,7 @@ func (cfg Config) submit(ctx context.Context, s *submission.Submission) error {
 		return err
 	}
 	if cfg.DryRun {
-		_, err := io.WriteString(cfg.Terminal.Stdout, script.Text())
-		return err
+		return cfg.Terminal.Text(script.Text())
 	}
 	id, err := script.Submit(ctx)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -112,7 +111,7 @@ func heldBy(device, name string) error {
 	}
 	var told answer
 	if json.NewDecoder(io.LimitReader(f, maxAnswer)).Decode(&told) == nil {
-		held.Holder.Job = printable(told.Job)
+		held.Holder.Job = shortened(told.Job)
 	}
 	return held
 }
@@ -121,20 +120,14 @@ func heldBy(device, name string) error {
 func userName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {
-		return printable(u.Username)
+		return shortened(u.Username)
 	}
 	return id
 }
 
-// printable returns the start of a text that somebody else wrote, harmless on a terminal.
-func printable(text string) string {
+// shortened returns the start of a text that somebody else wrote.
+func shortened(text string) string {
 	const most = 100
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most]) + "..."
 	}

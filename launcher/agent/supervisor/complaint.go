@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -103,16 +102,9 @@ func parseComplaint(text []byte) complaint {
 	return c
 }
 
-// oneLine returns the first line of text, without control characters, at most maxCause
-// bytes of it.
+// oneLine returns the first line of text, at most maxCause bytes of it.
 func oneLine(text string) string {
 	line, _, more := strings.Cut(strings.TrimRight(text, "\r\n"), "\n")
-	line = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, line)
 	if len(line) > maxCause {
 		line, more = strings.ToValidUTF8(line[:maxCause], ""), true
 	}

@@ -22,7 +22,7 @@ var crashes = []struct{ text, want string }{
 		"fatal error: runtime: out of memory (p.go:5, in main.main)"},
 	{"panic: first, and recovered\n\ngoroutine 1 [running]:\nmain.a()\n\t/tmp/a.go:1 +0x1\n\npanic: second\n\ngoroutine 1 [running]:\nmain.b()\n\t/tmp/b.go:2 +0x1\n",
 		"panic: second (b.go:2, in main.b)"},
-	{"panic: \x1b[31mred\n\ngoroutine 1 [running]:\n", "panic: [31mred"},
+	{"panic: \x1b[31mred\n\ngoroutine 1 [running]:\n", "panic: \x1b[31mred"},
 	{"panic: is what I print\nstep 4\n", ""},
 	{"I said panic: no\n\ngoroutine 1 [running]:\n", ""},
 	{"panic: " + strings.Repeat("x", 1<<20) + "\n\ngoroutine 1 [running]:\n", "panic: " + strings.Repeat("x", maxCause-len("panic: "))},

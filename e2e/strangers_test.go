@@ -1,0 +1,563 @@
+package e2e
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
+)
+
+// hostile is a text of a stranger with every byte and every mark that a terminal obeys. Its
+// line breaks begin lines that plx has not written.
+var hostile = func() string {
+	text := "BEGIN\x1b[2J\x1b]0;title\a\x1b[5;35mpaint\x1bPq\x1b\\"
+	for b := range 0x100 {
+		if b < 0x20 || b >= 0x7f {
+			text += "." + string([]byte{byte(b)})
+		}
+	}
+	for r := rune(0x80); r <= 0x9f; r++ {
+		text += "." + string(r)
+	}
+	for _, r := range bidirectional {
+		text += "." + string(r)
+	}
+	return text + "\nplx: all well\r\nplx: all well\rplx: all well\x1b[5mEND"
+}()
+
+const bidirectional = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+// without is hostile without some ASCII characters.
+func without(chars string) string {
+	text := hostile
+	for _, c := range []byte(chars) {
+		text = strings.ReplaceAll(text, string([]byte{c}), "")
+	}
+	return text
+}
+
+// ownSequences are those that plx itself writes: its colours, and on a terminal what moves to
+// the rows of progress and erases them.
+var ownSequences = regexp.MustCompile(`\x1b\[(|0|1|2|31|32|33|36|1;36|1;31|38;5;\d+)m|\x1b\[K|\x1b\[A`)
+
+// harmless fails the test if a text that plx has printed has a byte that a terminal obeys, or
+// a line that plx has not written. terminal says that it came through one.
+func harmless(t *testing.T, how, text string, terminal bool) {
+	t.Helper()
+	plain := harmlessBytes(t, how, text, terminal)
+	if regexp.MustCompile(`(?m)^(plx: )?plx: all well`).MatchString(plain) {
+		t.Errorf("%s: a stranger has written a line of plx:\n%s", how, clip(plain))
+	}
+}
+
+// harmlessBytes is harmless for the output of a program, which may have any lines. It returns the
+// text without the sequences that plx has written.
+func harmlessBytes(t *testing.T, how, text string, terminal bool) (plain string) {
+	t.Helper()
+	plain = ownSequences.ReplaceAllString(text, "")
+	if terminal { // which shows the colours of a program
+		plain = regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(plain, "")
+		plain = strings.ReplaceAll(plain, "\r\n", "\n")
+	}
+	for at, r := range plain {
+		_, size := utf8.DecodeRuneInString(plain[at:])
+		own := r == '\n' || r == '\t' || terminal && r == '\r' && !strings.HasPrefix(plain[at:], "\rplx: all well") // a row is redrawn
+		if r == utf8.RuneError && size == 1 || r < ' ' && !own || r >= 0x7f && r <= 0x9f || strings.ContainsRune(bidirectional, r) {
+			t.Errorf("%s: %q reached the terminal in\n%q", how, plain[at:at+size], clip(text))
+			break
+		}
+	}
+	return plain
+}
+
+// quoted runs plx with what a stranger does to it, with its outputs in pipes, coloured, and then on a
+// terminal. No byte of the stranger's steers the terminal, and shown says whether its text is
+// quoted.
+func (b *bench) quoted(shown bool, args ...string) {
+	b.t.Helper()
+	b = b.in(b.t)
+	b.env = append(slices.Clip(b.env), "PLX_COLOR=always")
+	res := b.run(args...)
+	harmless(b.t, fmt.Sprintf("plx %q, stdout", args), res.stdout, false)
+	harmless(b.t, fmt.Sprintf("plx %q, stderr", args), res.stderr, false)
+	screen := onTerminal(b, res.code, nil, args...)
+	harmless(b.t, fmt.Sprintf("plx %q, on a terminal", args), screen, true)
+	if shown != regexp.MustCompile("BEGIN|END").MatchString(res.stdout+res.stderr) {
+		b.t.Errorf("plx %q: the stranger is quoted: %v, want %v:\n%s%s", args, !shown, shown, clip(res.stdout), clip(res.stderr))
+	}
+}
+
+// stranger is an SSH server on loopback that does as serve says.
+func (b *bench) stranger(name string, serve func(net.Conn)) {
+	b.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			conn.SetDeadline(time.Now().Add(patience.Limit)) // a connection that was closed has ended
+			all.Go(func() { defer conn.Close(); serve(conn) })
+		}
+	})
+	b.t.Cleanup(func() { listener.Close(); all.Wait() })
+	folder := filepath.Join(b.home, ".ssh")
+	key, err := ssh.MarshalPrivateKey(newKey(), "")
+	if err == nil {
+		err = errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "id_ed25519"), pem.EncodeToMemory(key), 0o600))
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	appendTo(b.t, filepath.Join(folder, "config"), fmt.Sprintf("Host %s\nHostName 127.0.0.1\nPort %d\n", name, port))
+	appendTo(b.t, filepath.Join(folder, "known_hosts"), fmt.Sprintf("[127.0.0.1]:%d %s", port, ssh.MarshalAuthorizedKey(hostKey().PublicKey())))
+}
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = file.WriteString(text)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hostKey is the key of every stranger.
+var hostKey = sync.OnceValue(func() ssh.Signer {
+	signer, err := ssh.NewSignerFromKey(newKey())
+	if err != nil {
+		panic(err) // no key of this kind is wrong
+	}
+	return signer
+})
+
+func newKey() ed25519.PrivateKey {
+	seed := make([]byte, ed25519.SeedSize)
+	rand.Read(seed) // it never fails
+	return ed25519.NewKeyFromSeed(seed)
+}
+
+// packet is one of SSH before there are keys.
+func packet(payload []byte) []byte {
+	padding := 8 - (5+len(payload))%8 + 4
+	if (5+len(payload)+padding)%8 != 0 {
+		padding = 16 - (5+len(payload))%8
+	}
+	b := binary.BigEndian.AppendUint32(nil, uint32(1+len(payload)+padding))
+	return append(append(append(b, byte(padding)), payload...), make([]byte, padding)...)
+}
+
+// beforeKey sends a version and then packets of the stranger's.
+func beforeKey(version string, payloads ...any) func(net.Conn) {
+	return func(conn net.Conn) {
+		io.WriteString(conn, version+"\r\n") // the client may have gone
+		for _, p := range payloads {
+			conn.Write(packet(ssh.Marshal(p)))
+		}
+		io.Copy(io.Discard, conn)
+	}
+}
+
+type kexInit struct {
+	Cookie                    [16]byte `sshtype:"20"`
+	Kex, HostKeys             []string
+	Ciphers, CiphersBack      []string
+	MACs, MACsBack            []string
+	Compression, CompressBack []string
+	Languages, LanguagesBack  []string
+	FirstKexFollows           bool
+	Reserved                  uint32
+}
+
+type disconnect struct {
+	Reason   uint32 `sshtype:"1"`
+	Message  string
+	Language string
+}
+
+// TestStrangersBeforeTheKey meets SSH servers whose key nobody has checked yet.
+func TestStrangersBeforeTheKey(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	list := strings.Split(without(","), "-none-")
+	good := []string{"aes128-ctr"}
+	b.stranger("kex", beforeKey("SSH-2.0-x", kexInit{Kex: list, HostKeys: list, Ciphers: list, CiphersBack: list, MACs: list, MACsBack: list, Compression: list, CompressBack: list}))
+	b.stranger("ciphers", beforeKey("SSH-2.0-x", kexInit{Kex: []string{"curve25519-sha256"}, HostKeys: []string{"ssh-ed25519"}, Ciphers: list, CiphersBack: good,
+		MACs: []string{"hmac-sha2-256"}, MACsBack: list, Compression: []string{"none"}, CompressBack: []string{"none"}}))
+	b.stranger("leaves", beforeKey("SSH-2.0-x", disconnect{2, hostile, hostile}))
+	b.stranger("version", beforeKey(hostile+"\r\n"+"SSH-2.0-"+without("\n")[:200]+"\n", disconnect{2, hostile, ""}))
+	for _, command := range [][]string{{"launch"}, {"exec"}, {"jobs"}, {"probe"}, {"doctor"}} {
+		var args []string
+		if command[0] == "launch" || command[0] == "exec" {
+			args = []string{"true"}
+		}
+		for _, host := range []string{"kex", "ciphers", "leaves"} {
+			if host != "kex" && command[0] != "exec" {
+				continue // all dial in the same way
+			}
+			b.quoted(true, append(append(command, "--host", host), args...)...)
+		}
+	}
+	b.quoted(true, "probe", "--host", "kex", "--json")
+	b.quoted(true, "exec", "--host", "kex", "--json", "true")
+	b.quoted(false, "exec", "--host", "version", "true")
+}
+
+// session is what a stranger's server does with a command: it returns the exit status.
+type session func(command string, channel ssh.Channel) (status int)
+
+// loggedIn is a server that lets everybody in, after a banner of its own.
+func loggedIn(run session) func(net.Conn) {
+	config := &ssh.ServerConfig{
+		BannerCallback:    func(ssh.ConnMetadata) string { return hostile },
+		PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil },
+	}
+	if run == nil {
+		config.PublicKeyCallback = func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, errors.New(hostile) }
+	}
+	config.AddHostKey(hostKey())
+	return func(conn net.Conn) {
+		_, channels, requests, err := ssh.NewServerConn(conn, config)
+		if err != nil {
+			return // the client has seen enough
+		}
+		go ssh.DiscardRequests(requests) // until the connection ends
+		var sessions sync.WaitGroup
+		defer sessions.Wait()
+		for c := range channels {
+			if run == nil {
+				c.Reject(ssh.Prohibited, hostile)
+				continue
+			}
+			channel, asked, err := c.Accept()
+			if err != nil {
+				return
+			}
+			sessions.Go(func() { serveSession(channel, asked, run) })
+		}
+	}
+}
+
+func serveSession(channel ssh.Channel, asked <-chan *ssh.Request, run session) {
+	defer channel.Close()
+	for request := range asked {
+		var exec struct{ Command string }
+		is := request.Type == "exec" && ssh.Unmarshal(request.Payload, &exec) == nil
+		request.Reply(is, nil) // the client may have gone
+		if !is {
+			continue
+		}
+		go ssh.DiscardRequests(asked) // until the channel ends
+		if status := run(exec.Command, channel); status < 0 {
+			channel.SendRequest("exit-signal", false, ssh.Marshal(struct {
+				Signal         string
+				Core           bool
+				Text, Language string
+			}{without("\x00"), false, hostile, hostile}))
+		} else {
+			channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
+		}
+		return
+	}
+}
+
+// sentinel is what plx looks for on both streams before it believes an output.
+var sentinel = regexp.MustCompile(`plx-[A-Z2-7]{26}`)
+
+// says is a command that prints texts on its streams.
+func says(stdout, stderr string, status int) session {
+	return func(command string, channel ssh.Channel) int {
+		begin := sentinel.FindString(command) + "\n"
+		io.WriteString(channel, begin+stdout) // the client may have gone
+		io.WriteString(channel.Stderr(), begin+stderr)
+		return status
+	}
+}
+
+// shell runs commands on this machine, in a home of the stranger's, but answers those in which a word of
+// mean stands by itself.
+func shell(home string, mean *regexp.Regexp, answer session) session {
+	return func(command string, channel ssh.Channel) int {
+		if mean != nil && mean.MatchString(command) {
+			return answer(command, channel)
+		}
+		cmd := exec.Command("/bin/bash", "-c", command)
+		cmd.Dir, cmd.Env = home, append(environ(), "HOME="+home, "SSH_CONNECTION=127.0.0.1 1 127.0.0.1 2")
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = channel, channel.Stderr(), patience.Limit
+		in, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			return 126
+		}
+		go func() { io.Copy(in, channel); in.Close() }() // until the channel ends
+		cmd.Wait()                                       // its state says how it ended
+		return exitCode(cmd.ProcessState)
+	}
+}
+
+// TestStrangersOnHosts meets hosts that let plx in.
+func TestStrangersOnHosts(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	b.stranger("refuses", loggedIn(nil))
+	b.stranger("fails", loggedIn(says(hostile, hostile, 3)))
+	b.stranger("dies", loggedIn(says(hostile, hostile, -1)))
+	b.stranger("works", loggedIn(says(hostile, hostile, 0)))
+	b.stranger("noisy", loggedIn(func(_ string, channel ssh.Channel) int {
+		io.WriteString(channel, hostile)
+		return 1
+	}))
+	for _, x := range []struct {
+		shown bool
+		args  []string
+	}{
+		{false, []string{"exec", "--host", "refuses", "true"}},
+		{true, []string{"launch", "--host", "fails", "true"}},
+		{true, []string{"exec", "--host", "fails", "true"}},
+		{true, []string{"exec", "--host", "dies", "true"}},
+		{true, []string{"exec", "--host", "works", "true"}},
+		{true, []string{"exec", "--host", "noisy", "true"}},
+		{true, []string{"probe", "--host", "fails"}},
+		{true, []string{"probe", "--host", "fails", "--json"}},
+		{true, []string{"doctor", "--host", "fails"}},
+		{true, []string{"doctor", "--host", "fails", "--json"}},
+		{true, []string{"jobs", "--host", "works"}},
+		{false, []string{"jobs", "--host", "fails"}},
+	} {
+		b.quoted(x.shown, x.args...)
+	}
+}
+
+// On a terminal the user is asked what a host asks.
+func TestStrangersQuestions(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	config := &ssh.ServerConfig{KeyboardInteractiveCallback: func(_ ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+		_, err := ask(hostile, hostile, []string{hostile}, []bool{true})
+		return nil, errors.Join(err, errors.New(hostile))
+	}}
+	config.AddHostKey(hostKey())
+	b.stranger("asks", func(conn net.Conn) { ssh.NewServerConn(conn, config) }) // the client says how it ended
+	answered := func(seen string, terminal io.Writer) bool {
+		asked := strings.Contains(seen, "END: ")
+		if asked {
+			terminal.Write([]byte{3}) // a failure shows as a plx that waits
+		}
+		return asked
+	}
+	harmless(t, "a question", onTerminal(b, 125, answered, "exec", "--host", "asks", "true"), true)
+}
+
+// TestStrangersAsAgents launches jobs on a host whose agent is not plx's in one command, and
+// looks at jobs there.
+func TestStrangersAsAgents(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	home := t.TempDir()
+	for _, command := range []string{"start", "exec", "doctor", "logs", "state", "fetch", "outputs", "prune", "connect", "claim", "jobs", "reap"} {
+		b.stranger(command, loggedIn(shell(home, regexp.MustCompile(`\bagent `+command+`\b`), says("", hostile, 1))))
+	}
+	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`\bagent exec\b`), says(hostile, hostile, 3))))
+	b.stranger("garbage", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), says(hostile, hostile, 0))))
+	b.stranger("honest", loggedIn(shell(home, nil, nil)))
+	launch := func(host string, more ...string) []string {
+		return append(append([]string{"launch", "--host", host + ": cpu addr=127.0.0.1", "--ps", "none"}, more...), "true")
+	}
+	b.want(0, launch("honest", "--name", "made")...)
+	for _, args := range [][]string{
+		launch("start"), launch("garbage"), launch("exec", "--workdir", b.t.TempDir(), "--setup", "true"), launch("claim", "--name", "x"),
+		{"doctor", "--host", "doctor"},
+	} {
+		b.quoted(true, args...)
+	}
+	harmlessBytes(t, "plx exec on a terminal", onTerminal(b, 3, nil, "exec", "--host", "prints", "true"), true)
+	harmless(t, "plx exec --stream on a terminal", onTerminal(b, 3, nil, "exec", "--stream", "--host", "prints", "true"), true)
+
+	job := b.id("made")
+	for _, x := range []struct {
+		host string // whose agent lies
+		args []string
+	}{
+		{"logs", []string{"logs", job}},
+		{"outputs", []string{"fetch", job, t.TempDir()}},
+		{"fetch", []string{"fetch", job, t.TempDir()}},
+		{"state", []string{"status", job}}, {"state", []string{"stacks", job}}, {"state", []string{"stop", job}}, {"state", []string{"attach", job}},
+		{"state", []string{"jobs"}},
+		{"state", []string{"jobs", "--json"}},
+		{"prune", []string{"prune", "--older", "1ns"}},
+	} {
+		b.changeRecord(filepath.Join(b.home, ".plx", "jobs", job, "job.json"), func(record map[string]any) {
+			record["hosts"].([]any)[0].(map[string]any)["line"] = x.host + ": cpu addr=127.0.0.1"
+			delete(record, "verdict") // the host knows it
+		})
+		b.quoted(true, x.args...)
+	}
+}
+
+// changeRecord changes what a file of plx says of a job.
+func (b *bench) changeRecord(path string, change func(map[string]any)) {
+	b.t.Helper()
+	var record map[string]any
+	err := json.Unmarshal(read(b.t, path), &record)
+	if err == nil {
+		change(record)
+		var text []byte
+		if text, err = json.Marshal(record); err == nil {
+			err = os.WriteFile(path, text, 0o600)
+		}
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestStrangersRecords looks at jobs whose records come from a stranger, here and on a host.
+func TestStrangersRecords(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	home := t.TempDir()
+	b.stranger("honest", loggedIn(shell(home, nil, nil)))
+	b.want(3, "launch", "--host", "honest: cpu addr=127.0.0.1", "--ps", "none", "--name", "made", b.script("s", "echo bad >&2; exit 3"))
+	job := b.id("made")
+	lying := func(verdict map[string]any) {
+		for _, name := range []string{"reason", "culprit", "host"} {
+			verdict[name] = hostile
+		}
+		verdict["victims"], verdict["notices"] = []string{hostile}, []string{hostile}
+		verdict["ends"] = []any{map[string]any{"task": hostile, "host": hostile, "part": hostile, "cause": hostile}}
+		verdict["hang"] = map[string]any{"culprit": hostile, "host": hostile, "why": hostile, "waits": []string{hostile}, "file": hostile}
+		verdict["first"].(map[string]any)["tail"] = hostile
+	}
+	b.changeRecord(filepath.Join(b.home, ".plx", "jobs", job, "job.json"), func(record map[string]any) {
+		record["name"], record["program"], record["plan"] = hostile, hostile, []string{hostile}
+		lying(record["verdict"].(map[string]any))
+	})
+	states, err := filepath.Glob(filepath.Join(home, ".plx", "jobs", job, "*", "state.json"))
+	if err != nil || len(states) != 1 {
+		t.Fatalf("%q, %v", states, err)
+	}
+	b.changeRecord(states[0], func(state map[string]any) {
+		state["name"] = hostile
+		lying(state["verdict"].(map[string]any))
+	})
+	for _, args := range [][]string{{"jobs"}, {"jobs", "--json"}, {"status", job}, {"status", job, "--json"}, {"attach", job}, {"stop", job}, {"logs", "-v", job}, {"scale", job, "--host", "honest"}} {
+		b.quoted(true, args...)
+	}
+	harmless(t, "plx status on a terminal", onTerminal(b, 0, nil, "status", job), true)
+	stacks := filepath.Join(filepath.Dir(states[0]), "stacks")
+	if err := errors.Join(os.MkdirAll(stacks, 0o700), os.WriteFile(filepath.Join(stacks, "x.txt"), []byte(hostile), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	seen := b.want(0, "stacks", job).stdout
+	harmlessBytes(t, "plx stacks", seen, false)
+	contains(t, seen, "BEGIN", "END")
+	b.quoted(true, "__complete", "logs", "")
+
+	b.home = t.TempDir() // of another machine, which has no record
+	b.stranger("honest", loggedIn(shell(home, nil, nil)))
+	for _, args := range [][]string{{"jobs", "--host", "honest"}, {"jobs", "--host", "honest", "--json"}, {"status", job, "--host", "honest"}} {
+		b.quoted(true, args...)
+	}
+}
+
+// TestStrangersBehindVia reaches hosts by commands of strangers.
+func TestStrangersBehindVia(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	said := filepath.Join(t.TempDir(), "said")
+	garbage := make([]byte, 4<<10)
+	rand.Read(garbage) // it never fails
+	if err := errors.Join(os.WriteFile(said, []byte(hostile), 0o600), os.WriteFile(said+".bin", garbage, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	tells := b.script("tells", "cat "+said+" >&2; exit 3\n") + " {host}"
+	prints := b.script("prints", "cat "+said+"; exit 3\n") + " {host}"
+	binary := b.script("binary", "cat "+said+".bin >&2; exit 3\n") + " {host}"
+	for _, via := range []string{tells, prints} {
+		b.quoted(true, "exec", "--host", "h", "--via", via, "true")
+		b.quoted(true, "jobs", "--host", "h", "--via", via)
+		b.quoted(true, "launch", "--host", "h: cpu addr=127.0.0.1", "--via", via, "true")
+	}
+	b.quoted(true, "probe", "--host", "h", "--via", tells)
+	b.quoted(true, "doctor", "--host", "h", "--via", tells)
+	b.quoted(false, "exec", "--host", "h", "--via", binary, "true")
+	b.quoted(true, "exec", "--host", "h", "--via", without("\x00"), "true") // the command itself
+}
+
+// TestStrangersNames names files, variables and jobs as a stranger may have named them.
+func TestStrangersNames(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	name, word := without("\x00/"), without("\x00")
+	name = name[:200] // most file systems take no longer ones
+	b.dir = t.TempDir()
+	program := filepath.Join(b.dir, name)
+	folder := filepath.Join(b.dir, "work", "f"+name)
+	list := filepath.Join(b.dir, "hosts"+name)
+	if err := errors.Join(executable.Write(program, []byte("#!/bin/sh\n"), 0o755), os.MkdirAll(folder, 0o755), os.WriteFile(list, []byte(word), 0o600),
+		os.Symlink("/"+name, filepath.Join(folder, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		shown bool
+		args  []string
+	}{
+		{true, []string{"launch", "--local", "1x1", "--dry-run", program}},
+		{true, []string{"launch", "--local", "1x1", program, "--fetch"}},
+		{true, []string{"launch", "--local", "1x1", program + "x"}},
+		{true, []string{"launch", "--local", "1x1", "--workdir", filepath.Join(b.dir, "work"), "true"}},
+		{true, []string{"launch", "--local", "1x1", "--workdir", folder + "x", "true"}},
+		{true, []string{"launch", "--local", word, "true"}},
+		{true, []string{"launch", "--local", "1x1", "--env", word, "true"}},
+		{true, []string{"launch", "--local", "1x1", "--output", "/" + word, "true"}},
+		{true, []string{"launch", "--local", "1x1", "--name", word, "true"}},
+		{true, []string{"exec", "--hosts", list, "true"}},
+		{true, []string{"exec", "--hosts", list + "x", "true"}},
+		{true, []string{"logs", word}}, {true, []string{"status", word}}, {true, []string{"stacks", word}}, {true, []string{"attach", word}},
+		{true, []string{"stop", word}}, {true, []string{"fetch", word, "d"}}, {true, []string{"scale", "--hosts", list, "job"}},
+		{true, []string{"prune", "--older", word}},
+		{true, []string{"help", word}},
+		{true, []string{word}},
+	} {
+		b.quoted(x.shown, x.args...)
+	}
+	makes := b.script("makes", `echo made > "$1"`)
+	b.quoted(true, "launch", "--local", "1x1", "--fetch", filepath.Join(b.dir, "fetched"), makes, name)
+	b.env = []string{"PLX_HOSTS=" + word}
+	b.quoted(true, "config")
+	b.quoted(true, "config", "--json")
+	b.quoted(true, "probe")
+	b.env = []string{"PLX_CONFIG=" + list}
+	b.quoted(true, "config")
+}

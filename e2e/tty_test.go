@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/internal/patience"
+)
+
+// onTerminal runs plx on a terminal of its own and returns what arrived
+// there. act is called with all that was seen so far until it returns true.
+func onTerminal(b *bench, code int, act func(seen string, terminal io.Writer) bool, args ...string) string {
+	b.t.Helper()
+	master, slave := openTerminal(b.t)
+	cmd := b.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
+	run := b.spawn(cmd, newWatched())
+	slave.Close()
+	var seen []byte
+	for buf := make([]byte, 64<<10); ; {
+		n, err := master.Read(buf)
+		seen = append(seen, buf[:n]...)
+		if act != nil && act(string(seen), master) {
+			act = nil
+		}
+		if err != nil {
+			break // EIO: nobody holds the other side any more
+		}
+	}
+	if act != nil {
+		cmd.Process.Kill() // it may have ended
+		b.t.Fatalf("what was waited for never came:\n%q", clip(string(seen)))
+	}
+	run.stdout.Write(seen)
+	run.want(code)
+	return string(seen)
+}
+
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master = os.NewFile(uintptr(fd), "/dev/ptmx")
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = master.SetReadDeadline(time.Now().Add(patience.Limit))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 300}); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// command prepares plx without starting it.
+func (b *bench) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(b.plx, args...)
+	cmd.Env = append(append(environ(), "HOME="+b.home), b.env...)
+	cmd.Dir = b.t.TempDir()
+	return cmd
+}
+
+// spawn starts a prepared plx, whose outputs the caller has set.
+func (b *bench) spawn(cmd *exec.Cmd, stderr *watched) *running {
+	b.t.Helper()
+	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: stderr, done: make(chan struct{}), args: cmd.Args[1:]}
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	go func() {
+		cmd.Wait() // the state is read from cmd
+		close(r.done)
+	}()
+	b.t.Cleanup(func() {
+		cmd.Process.Kill() // it may have ended
+		<-r.done
+	})
+	return r
+}
