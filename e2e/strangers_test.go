@@ -1,3 +1,5 @@
+//go:build linux
+
 package e2e
 
 import (
@@ -70,8 +72,8 @@ func harmless(t *testing.T, how, text string, terminal bool) {
 	}
 }
 
-// harmlessBytes is harmless for the output of a program, which may have any lines. It returns the
-// text without the sequences that plx has written.
+// harmlessBytes is harmless for the output of a program, which may have any lines. It returns
+// the text without the sequences that plx has written.
 func harmlessBytes(t *testing.T, how, text string, terminal bool) (plain string) {
 	t.Helper()
 	plain = ownSequences.ReplaceAllString(text, "")
@@ -90,8 +92,8 @@ func harmlessBytes(t *testing.T, how, text string, terminal bool) (plain string)
 	return plain
 }
 
-// quoted runs plx with what a stranger does to it, with its outputs in pipes, coloured, and then on a
-// terminal. No byte of the stranger's steers the terminal, and shown says whether its text is
+// quoted runs plx with what a stranger does to it, with its outputs in pipes, coloured, and then
+// on a terminal. No byte of the stranger's steers the terminal, and shown says whether its text is
 // quoted.
 func (b *bench) quoted(shown bool, args ...string) {
 	b.t.Helper()
@@ -303,8 +305,8 @@ func says(stdout, stderr string, status int) session {
 	}
 }
 
-// shell runs commands on this machine, in a home of the stranger's, but answers those in which a word of
-// mean stands by itself.
+// shell runs commands on this machine, in a home of the stranger's. It answers those that match
+// mean by itself.
 func shell(home string, mean *regexp.Regexp, answer session) session {
 	return func(command string, channel ssh.Channel) int {
 		if mean != nil && mean.MatchString(command) {
