@@ -43,3 +43,26 @@ func TestLookingHarmsNoTorch(t *testing.T) {
 	}
 	b.hostsGone(0)
 }
+
+// TestLookingHarmsNoGo looks at a program of plx's trainer, and at one in Go that knows nothing
+// of plx, while they make steps: both take all of them.
+func TestLookingHarmsNoGo(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
+	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/testhosts/cmd/stuck")
+	for name, want := range map[string]string{"--arch=allreduce": "Goroutines:\n", "--plain": "process "} {
+		t.Run(name, func(t *testing.T) {
+			b := b.in(t)
+			r := b.start("launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", "steps", "--ps", "none", stuck, name, "--late", "-1", "--steps", "500", "sleeps")
+			r.awaitLine("worker:0", "step 5")
+			for i := range 20 {
+				if stacks := b.want(0, "stacks", "steps").stdout; strings.Count(stacks, want) < 2 {
+					t.Errorf("look %d shows\n%s", i, stacks)
+				}
+			}
+			if printed := lines(r.want(0).stdout, "worker:0"); len(printed) != 500 || printed[499] != "step 499" {
+				t.Errorf("%d lines, at last %q", len(printed), printed[max(0, len(printed)-1):])
+			}
+		})
+	}
+	b.hostsGone(0)
+}

@@ -126,7 +126,7 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 	}
 	done, cancel := context.WithCancel(ctx)
 	d := &driver{plan: plan, opts: opts, machine: jobstate.New(plan), events: make(chan jobstate.Event, 64),
-		timers: map[jobstate.Timer]time.Time{}, grace: plan.Grace, done: done, left: map[int]bool{}, pulse: newPulse(opts.Lease, time.Now())}
+		timers: map[jobstate.Timer]time.Time{}, grace: plan.Grace, done: done, left: map[int]bool{}, pulse: newPulse(opts.Lease, sinceBoot())}
 	defer d.running.Wait()
 	defer cancel()
 	d.running.Go(func() { d.pulse.run(done) })
@@ -165,7 +165,7 @@ func (d *driver) loop(ctx context.Context) (protocol.Verdict, error) {
 // step reports an event to the state machine, after the suspension of this process that may
 // have caused it.
 func (d *driver) step(e jobstate.Event) {
-	if gap := d.pulse.take(time.Now()); gap > 0 {
+	if gap := d.pulse.take(sinceBoot()); gap > 0 {
 		d.carryOut(d.machine.Step(jobstate.Suspended{For: gap}))
 	}
 	d.carryOut(d.machine.Step(e))

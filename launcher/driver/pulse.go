@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // pulseEvery is how often the process notes that it runs.
@@ -19,15 +21,14 @@ type pulse struct {
 	least time.Duration // shorter gaps do not count
 
 	mu   sync.Mutex
-	beat time.Time     // when the process was last known to run, by the monotonic clock
-	wall time.Time     // the same by the wall clock, which goes on while the machine sleeps
+	beat time.Duration // when the process was last known to run, by sinceBoot
 	gap  time.Duration // longest time for which it did not, since take was last called
 }
 
 // newPulse returns the pulse of a driver. A host that gets no renewal for a third of its lease
 // may end its tasks: it had the last one up to a sixth before.
-func newPulse(lease time.Duration, now time.Time) *pulse {
-	return &pulse{least: max(lease/3, leastGap), beat: now, wall: now.Round(0)}
+func newPulse(lease, now time.Duration) *pulse {
+	return &pulse{least: max(lease/3, leastGap), beat: now}
 }
 
 // run beats until ctx ends.
@@ -39,21 +40,29 @@ func (p *pulse) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			p.touch(time.Now())
+			p.touch(sinceBoot())
 		}
 	}
 }
 
+// sinceBoot is a clock that goes on while the machine sleeps, which time.Now's monotonic one
+// does not, and that nobody sets.
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(bootClock, &t) // the kernel has this clock, and t is writable
+	return time.Duration(t.Nano())
+}
+
 // touch notes that the process runs now.
-func (p *pulse) touch(now time.Time) {
+func (p *pulse) touch(now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gap = max(p.gap, now.Sub(p.beat), now.Round(0).Sub(p.wall))
-	p.beat, p.wall = now, now.Round(0)
+	p.gap = max(p.gap, now-p.beat)
+	p.beat = now
 }
 
 // take returns for how long the process did not run lately; 0: it did.
-func (p *pulse) take(now time.Time) time.Duration {
+func (p *pulse) take(now time.Duration) time.Duration {
 	p.touch(now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
