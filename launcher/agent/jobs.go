@@ -127,7 +127,7 @@ func claim(ctx context.Context, job, name string) error {
 			continue
 		}
 		if life := jobfolder.LifeOf(s); life == jobfolder.Living || life == jobfolder.Unknown && answers(ctx, f, s) {
-			return coded{codeTaken, fmt.Errorf("job %s runs here and keeps its checkpoints under the same name, %s: end it with plx stop %s, or launch with another --name",
+			return coded{codeTaken, fmt.Errorf("job %s runs here under the same name, %s: end it with plx stop %s, or launch with another --name",
 				s.Job, name, s.Job)}
 		}
 	}
