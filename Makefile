@@ -12,7 +12,7 @@ STAGE := scripts/stage
 # Recipes that must build without cgo say so. The race detector needs cgo.
 unexport CGO_ENABLED
 
-.PHONY: build quick test checks-beside test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions fault-grid release-check picture kernels gpu-check
+.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions fault-grid release-check picture kernels gpu-check
 
 # The program, static, as it is released.
 build:
@@ -22,10 +22,9 @@ build:
 # minutes on two cores with warm caches, 12 with empty ones. What takes longer is test-long.
 # The checks take what processor time the tests leave, who wait for a quarter of theirs.
 test: tools format
-	@$(MAKE) --no-print-directory -j2 checks-beside unit
-
-checks-beside:
-	@nice $(MAKE) --no-print-directory -j1 vet staticcheck errors cross cuda
+	@nice $(MAKE) --no-print-directory vet staticcheck errors cross cuda & checks=$$!; \
+	tests=0; $(MAKE) --no-print-directory unit || tests=$$?; \
+	wait $$checks && exit $$tests
 
 # The whole fault grid, fuzzing, tests with the build tag long, the kernels on an emulated
 # arm64, one point of a benchmark: every night, as root. ARGS=-list names the parts, and
