@@ -37,8 +37,8 @@ def _prepare(asked, urged):
                 sigwait({asked})
                 write(high, True)
 
-        # This one reads them without the lock: plx asks it only if the other one has been
-        # waiting for the lock so long that whoever has it is in foreign code.
+        # This one reads them without the lock: plx asks it only if the other one has waited
+        # so long that the holder of the lock must be in foreign code.
         def _wait_for_plx():
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {urged})
             while True:

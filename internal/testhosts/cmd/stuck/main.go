@@ -36,7 +36,7 @@ func main() {
 			if err := exchange(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				if errors.Is(err, io.EOF) {
-					select {} // a peer has failed, and is to be blamed whoever ends first
+					select {} // a peer has failed, and plx must blame that one
 				}
 				os.Exit(1)
 			}
