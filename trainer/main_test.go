@@ -344,7 +344,7 @@ func testLostProcess(t *testing.T, losses map[string][]syscall.Signal) {
 		for _, signal := range signals {
 			t.Run(sync+" "+signal.String(), func(t *testing.T) {
 				t.Parallel()
-				all := launch(t, "600 4s", 3, 2, "--sync="+sync)
+				all := launch(t, "300 4s", 3, 2, "--sync="+sync)
 				all["worker:0"].untilStep(t, 5)
 				if err := all["worker:1"].cmd.Process.Signal(signal); err != nil {
 					t.Fatal(err)
