@@ -39,15 +39,19 @@ def _prepare(asked, urged):
 
         # This one reads them without the lock: plx asks it only if the other one has waited
         # so long that the holder of the lock must be in foreign code.
-        def _wait_for_plx():
+        def _wait_for_plx(ready):
             _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {urged})
+            ready.release()
             while True:
                 never.acquire()
 
         def begin():
             try:
+                ready = _thread.allocate_lock()
+                ready.acquire()
                 _thread.start_new_thread(_write_for_plx, ())
-                _thread.start_new_thread(_wait_for_plx, ())
+                _thread.start_new_thread(_wait_for_plx, (ready,))
+                ready.acquire(True, 1)  # else the first foreign code may keep the lock from it
             except Exception:  # no more threads may be had; plx then shows the kernel's view
                 pass
 
