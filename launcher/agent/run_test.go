@@ -497,3 +497,14 @@ func TestStateKeepsNoSecret(t *testing.T) {
 	}
 	l.end(h, 0)
 }
+
+// A task has stacks from its start on, before it was measured for the first time.
+func TestStacksOfATaskThatHasJustStarted(t *testing.T) {
+	h, l, pids := ready(t, "wait")
+	l.send(protocol.Message{Look: &protocol.Look{ID: 1, Stacks: true, Tell: true}})
+	seen := l.wait("Seen", func(m protocol.Message) bool { return m.Seen != nil }).Seen
+	if a := seen.Tasks[worker(0)]; a == nil || !strings.Contains(a.Stacks, fmt.Sprintf("process %d ", pids[worker(0)])) {
+		t.Errorf("seen %+v", seen.Tasks)
+	}
+	l.end(h, time.Second)
+}

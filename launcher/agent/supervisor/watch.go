@@ -79,11 +79,20 @@ func (w *watch) look(l *link, m protocol.Look) {
 	seen := protocol.Seen{ID: m.ID, Generation: w.record.Generation, Tasks: map[cluster.Task]*protocol.Activity{}}
 	measured := w.sampler.Activities(time.Now(), m.History)
 	for _, t := range w.tasks.launched() { // one that was measured may have ended since
-		if a := measured[t.Task]; a != nil && t.alive() && a.PID == t.child.PID {
-			one := *a
-			one.Age = time.Since(t.since)
-			seen.Tasks[t.Task] = &one
+		if !t.alive() {
+			continue
 		}
+		var one protocol.Activity
+		switch a := measured[t.Task]; {
+		case a != nil && a.PID == t.child.PID:
+			one = *a
+		case m.Tell: // it has just started, and the user asks for its stacks alone
+			one.PID = t.child.PID
+		default:
+			continue
+		}
+		one.Age = time.Since(t.since)
+		seen.Tasks[t.Task] = &one
 	}
 	if !m.Waits && !m.Stacks {
 		l.send(protocol.Message{Seen: &seen})
