@@ -77,7 +77,7 @@ func (r *running) ends(code int) time.Duration {
 func (b *bench) killAgent(job, host string) {
 	b.t.Helper()
 	var state struct{ Watchdog, Supervisor int }
-	found, err := filepath.Glob(filepath.Join(b.home, ".plx", "jobs", job, host+"*", "state.json"))
+	found, err := filepath.Glob(filepath.Join(b.home, ".plx", "jobs", job, host, "state.json"))
 	if err != nil || len(found) != 1 {
 		b.t.Fatalf("state of host %s: %v, %v", host, found, err)
 	}
