@@ -12,7 +12,13 @@ STAGE := scripts/stage
 # Recipes that must build without cgo say so. The race detector needs cgo.
 unexport CGO_ENABLED
 
-.PHONY: build quick test test-long mutate tools check format compile vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions fault-grid release-check picture kernels gpu-check
+# The checks read what the tests compile, which is with the race detector where there is a
+# C compiler for it: without it they would compile all packages and tests once more.
+RACE := $(shell command -v $${CC:-gcc} >/dev/null && echo -race)
+CHECK = CGO_ENABLED=$(if $(RACE),1,0) GOFLAGS="$$(go env GOFLAGS) $(RACE)"
+quick: RACE :=
+
+.PHONY: build quick test test-long mutate tools check format compile vet staticcheck errors cuda unit clean bench bench-check bench-sparse bench-partitions fault-grid release-check picture kernels gpu-check
 
 # The program, static, as it is released.
 build:
@@ -22,13 +28,13 @@ build:
 # minutes on two cores with warm caches, 12 with empty ones. What takes longer is test-long.
 # The checks take the processor time that the tests leave idle, about a quarter. What both
 # need is compiled before.
-test: tools format compile
-	@nice $(MAKE) --no-print-directory vet staticcheck errors cross cuda & checks=$$!; \
+test: tools format compile vet
+	@nice $(MAKE) --no-print-directory staticcheck errors cuda & checks=$$!; \
 	tests=0; $(MAKE) --no-print-directory unit || tests=$$?; \
 	wait $$checks && exit $$tests
 
-# The whole fault grid, fuzzing, tests with the build tag long, the kernels on an emulated
-# arm64, one point of a benchmark: every night, as root. ARGS=-list names the parts, and
+# The whole fault grid, fuzzing, tests with the build tag long, other systems, the kernels on
+# an emulated arm64, one point of a benchmark: every night, as root. ARGS=-list names the parts, and
 # make test-long ARGS="-run ^fuzz$$" runs some.
 test-long:
 	@$(STAGE) tools scripts/install-test-tools long
@@ -47,29 +53,25 @@ quick: format vet
 tools:
 	@$(STAGE) tools scripts/install-test-tools
 
-check: format compile vet staticcheck errors cross cuda
+check: format compile vet staticcheck errors cuda
 
 format:
 	@$(STAGE) format scripts/check-format
 
-# Without cgo, as plx is built: what is compiled for one stage serves the others.
+# Without cgo, as plx is built for Linux. For macOS and for Linux on arm64 it is built with
+# each release, of which .github/workflows/release.yml makes one for each push, and at night.
 compile:
 	@CGO_ENABLED=0 $(STAGE) compile go build ./...
 
 vet:
-	@CGO_ENABLED=0 $(STAGE) vet go vet -tags long ./...
+	@$(CHECK) $(STAGE) vet go vet -tags long ./...
 
 staticcheck:
-	@GOGC=400 CGO_ENABLED=0 $(STAGE) staticcheck go tool staticcheck -tags long ./...
+	@GOGC=400 $(CHECK) $(STAGE) staticcheck go tool staticcheck -tags long ./...
 
 # No error is dropped without a word.
 errors:
-	@CGO_ENABLED=0 $(STAGE) errors scripts/check-errors
-
-# plx for macOS. For Linux on arm64 it is built with each release, of which
-# .github/workflows/release.yml makes one for each push, and by make test-long.
-cross:
-	@$(STAGE) "build darwin/arm64" scripts/build-for darwin arm64
+	@$(CHECK) $(STAGE) errors scripts/check-errors
 
 # What needs cgo: the devices of this machine as the CUDA driver tells them.
 cuda:

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +58,35 @@ func TestParts(t *testing.T) {
 			if !strings.Contains(commands.String(), " "+test+" ") {
 				t.Errorf("%s %s is in no part", pkg, test)
 			}
+		}
+	}
+}
+
+// The nightly workflow runs every part once.
+func TestNightlyRunsAllParts(t *testing.T) {
+	const root = "../../.."
+	workflow, err := os.ReadFile(filepath.Join(root, ".github/workflows/test.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^\s*parts: (\[.*\])$`).FindSubmatch(workflow)
+	var chosen []string
+	if line == nil || json.Unmarshal(line[1], &chosen) != nil {
+		t.Fatal("the workflow has no list of parts")
+	}
+	all, err := parts(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		runs := 0
+		for _, expression := range chosen {
+			if regexp.MustCompile(expression).MatchString(p.name) {
+				runs++
+			}
+		}
+		if runs != 1 {
+			t.Errorf("part %s runs %d times a night", p.name, runs)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func parts(root string) ([]part, error) {
 	}
 	all := []part{
 		{name: "go install", expected: 3 * time.Minute, alone: true, commands: [][]string{{"scripts/install-from-source"}}},
-		{name: "arm64", expected: 5 * time.Minute, alone: true, commands: [][]string{{"scripts/build-for", "linux", "arm64"}, {"scripts/test-arm64"}}},
+		{name: "other systems", expected: 5 * time.Minute, alone: true, commands: [][]string{{"scripts/build-for", "linux", "arm64"}, {"scripts/build-for", "darwin", "arm64"}, {"scripts/test-arm64"}}},
 		fuzz,
 		{name: "costs", expected: 20 * time.Minute, alone: true, commands: [][]string{{"go", "run", "./internal/ci/runtests", "-p=1", "-parallel=1", "./..."}}},
 		{name: "packages", expected: 15 * time.Minute, alone: true, commands: long.commands(func(pkg string) bool { return pkg != "./e2e" })},
