@@ -110,7 +110,7 @@ func leftOf(t *testing.T, job string) (n int) {
 // how many there are.
 func TestManyEmbeddedHosts(t *testing.T) {
 	per := map[int]launcherCost{}
-	fewest := min(64, 16*runtime.NumCPU())
+	fewest := min(64, 8*runtime.NumCPU())
 	most := 4 * fewest
 	for _, hosts := range []int{fewest, 2 * fewest, most} {
 		b := local(t)

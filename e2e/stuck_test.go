@@ -67,7 +67,7 @@ func TestPanicInGoroutine(t *testing.T) {
 		}
 		const reason = ": worker:1 on h2 exited with status 2: panic: assignment to entry in nil map (main.go:"
 		contains(t, stderr, reason, ", in main.load)")
-		contains(t, b.want(0, "status", name).stdout, reason[2:], "worker:1 h2   culprit ", "worker:0 h1 ")
+		contains(t, b.want(0, "status", name).stdout, reason[2:], "worker:1  h2    culprit  2", "worker:0  h1    ")
 	}
 	b.hostsGone(0)
 }
