@@ -3,7 +3,9 @@ package e2e
 import (
 	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/internal/testhosts"
@@ -57,4 +59,22 @@ func TestBitsOnHosts(t *testing.T) {
 		})
 	}
 	b.hostsGone(0)
+}
+
+// A job that promises the same bits refuses a worker whose OpenBLAS took other kernels, and
+// says how all of them get the same ones.
+func TestOtherKernelsAreRefused(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the names of the kernels are those for amd64")
+	}
+	b := local(t)
+	const script = `[ "$RANK" = 0 ] && k=Nehalem || k=Sandybridge; OPENBLAS_CORETYPE=$k exec "$0" "$@"`
+	mlp := append([]string{testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp"), "--arch=allreduce", "--digest", "--niters=2"}, mlpBits[1:]...)
+	launch := []string{"launch", "--local", "1x2", "--ps", "none", "-v", "sh", "-c"}
+	res := b.want(1, append(append(launch, script), mlp...)...)
+	contains(t, res.stderr, "worker:1", "Sandybridge", "not \"OpenBLAS ", "Nehalem", "--env OPENBLAS_CORETYPE=Haswell gives")
+	same := strings.Replace(script, "Sandybridge", "Nehalem", 1)
+	res = b.want(0, append(append(launch, same), mlp...)...)
+	contains(t, res.stderr, "Nehalem kernels")
 }

@@ -50,6 +50,7 @@ type Library struct {
 	Name    string // "OpenBLAS", "MKL", "BLIS", "CBLAS" (another one) or "gonum"
 	Path    string // the file as it was opened; empty for gonum
 	Version string // from the library; empty if it reports none
+	Kernels string // what OpenBLAS calls those that it took for this processor; else empty
 	Config  string // build options and the kernel chosen for this CPU; may be empty
 	Threads int    // threads that one call may use; 0 if the library does not report them
 	Note    string // why auto chose gonum; empty otherwise
@@ -61,6 +62,9 @@ func (l Library) String() string {
 	var in []string
 	if l.Path != "" {
 		in = append(in, filepath.Base(l.Path))
+	}
+	if l.Kernels != "" {
+		in = append(in, l.Kernels+" kernels")
 	}
 	switch {
 	case l.Threads == 1:

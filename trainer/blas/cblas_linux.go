@@ -4,7 +4,10 @@ package blas
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
+	"unsafe"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/gonum"
@@ -146,10 +149,11 @@ func vectorFits(n, inc, length int) bool {
 	return (n-1)*max(inc, -inc) < length
 }
 
-// selfCheck computes a product with a known result. The result's memory holds
-// NaN, which a beta of zero must overwrite, because Gorgonia does not clear
-// memory.
-func selfCheck(l *cblas) error {
+// selfCheck computes products with known results, with their operands at every
+// alignment. The result's memory holds NaN, which a beta of zero must overwrite,
+// because Gorgonia does not clear memory. With sameBits the alignment may not
+// decide how a product rounds either.
+func selfCheck(l *cblas, sameBits bool) error {
 	nan := float32(math.NaN())
 	a := []float32{1, 2, 3, 4, 5, 6}
 	b := []float32{1, 0, 2, 0, 1, 3}
@@ -165,7 +169,135 @@ func selfCheck(l *cblas) error {
 	if y[0] != 7 || y[1] != 16 {
 		return errors.New("it computes a wrong product of matrix and vector")
 	}
+	if err := checkProducts(l.single, sameBits); err != nil {
+		return fmt.Errorf("float32: %w", err)
+	}
+	if err := checkProducts(l.double, sameBits); err != nil {
+		return fmt.Errorf("float64: %w", err)
+	}
 	return nil
+}
+
+// checkProducts computes products of each kind with their operands at every alignment
+// within a cache line: with integers, whose sums are exact in any order, and with numbers
+// that round if the alignment may not decide how.
+func checkProducts[T float32 | float64](p products[T], sameBits bool) error {
+	var at scattered[T]
+	for _, s := range agreeShapes {
+		m, n, k := s[0], s[1], s[2]
+		for _, tA := range straight {
+			for _, tB := range straight {
+				lda, ldb := strides(tA, tB, m, n, k)
+				if !at.check(sameBits, m*k, k*n, integerProduct[T](tA, tB, m, n, k), func(a, b, c *T) {
+					p.gemm(tA, tB, m, n, k, 1, a, lda, b, ldb, 0, c, n)
+				}) {
+					return fmt.Errorf("it computes a wrong product of %d x %d by %d x %d", m, k, k, n)
+				}
+			}
+			rows, columns := m*n/2+1, k/8+1
+			x, y := columns, rows
+			if tA != blas.NoTrans {
+				x, y = rows, columns
+			}
+			if !at.check(sameBits, rows*columns, x, integerProduct[T](tA, blas.NoTrans, y, 1, x), func(a, b, c *T) {
+				p.gemv(tA, rows, columns, 1, a, columns, b, 1, 0, c, 1)
+			}) {
+				return fmt.Errorf("it computes a wrong product of %d x %d by a vector", rows, columns)
+			}
+		}
+	}
+	return nil
+}
+
+var straight = []blas.Transpose{blas.NoTrans, blas.Trans}
+
+// scattered is memory for the operands of a product, of which each moves through a cache line.
+type scattered[T float32 | float64] [3][]T
+
+// check calls a product at every alignment of its operands, of lengths n1 and n2, and
+// reports whether it always gave the result that it should have for the integers, and with
+// sameBits one result for the samples.
+func (at *scattered[T]) check(sameBits bool, n1, n2 int, want []T, product func(a, b, c *T)) bool {
+	const line = 64
+	steps := line / int(unsafe.Sizeof(T(0)))
+	try := func(step int, first, second []T) []T {
+		a, b, c := at.put(0, step, first), at.put(1, (3*step+1)%steps, second), at.put(2, (5*step+2)%steps, want)
+		for i := range c {
+			c[i] = T(math.NaN())
+		}
+		product(&a[0], &b[0], &c[0])
+		return c
+	}
+	a, b := integers[T](n1, 1), integers[T](n2, 2)
+	for step := range steps {
+		if !slices.Equal(try(step, a, b), want) {
+			return false
+		}
+	}
+	if !sameBits {
+		return true
+	}
+	a, b = sample[T](n1, 1), sample[T](n2, 2)
+	aligned := slices.Clone(try(0, a, b))
+	for step := range steps {
+		if !equalBits(try(step, a, b), aligned) {
+			return false
+		}
+	}
+	return true
+}
+
+// put copies values to where the operand i begins offset elements later than its memory.
+func (at *scattered[T]) put(i, offset int, values []T) []T {
+	if len(at[i]) < offset+len(values) {
+		at[i] = make([]T, offset+2*len(values)+64)
+	}
+	into := at[i][offset:][:len(values)]
+	copy(into, values)
+	return into
+}
+
+// integers fills a matrix with integers from -4 to 3: sums of a few thousand products are
+// exact in float32.
+func integers[T float32 | float64](n int, salt uint32) []T {
+	s := sample[T](n, salt)
+	for i, v := range s {
+		s[i] = T(math.Floor(4 * float64(v)))
+	}
+	return s
+}
+
+// integerProduct is the product of op(A), m by k, and op(B), k by n, of integers.
+func integerProduct[T float32 | float64](tA, tB blas.Transpose, m, n, k int) []T {
+	a, b, c := integers[T](m*k, 1), integers[T](k*n, 2), make([]T, m*n)
+	lda, ldb := strides(tA, tB, m, n, k)
+	rowA, stepA, rowB, stepB := lda, 1, ldb, 1
+	if tA != blas.NoTrans {
+		rowA, stepA = 1, lda
+	}
+	if tB != blas.NoTrans {
+		rowB, stepB = 1, ldb
+	}
+	for i := range m {
+		for j := range n {
+			for l := range k {
+				c[i*n+j] += a[i*rowA+l*stepA] * b[l*rowB+j*stepB]
+			}
+		}
+	}
+	return c
+}
+
+// strides are those of matrices without gaps whose op is m by k and k by n.
+func strides(tA, tB blas.Transpose, m, n, k int) (lda, ldb int) {
+	lda, ldb = k, n
+	if tA != blas.NoTrans {
+		lda = m
+	}
+	if tB != blas.NoTrans {
+		ldb = k
+	}
+	return lda, ldb
 }
 
 // agreeShapes are values of m, n and k. They are too small for a library to use
@@ -179,8 +311,8 @@ var agreeShapes = [][3]int{{1, 1, 1}, {3, 5, 7}, {1, 9, 700}, {9, 1, 700}, {8, 8
 func agree[T float32 | float64](p, q products[T]) bool {
 	for _, s := range agreeShapes {
 		for _, factors := range [][2]T{{1, 0}, {-0.5, 1}} {
-			for _, tA := range []blas.Transpose{blas.NoTrans, blas.Trans} {
-				for _, tB := range []blas.Transpose{blas.NoTrans, blas.Trans} {
+			for _, tA := range straight {
+				for _, tB := range straight {
 					if !agreeGemm(p, q, tA, tB, s, factors) {
 						return false
 					}
@@ -196,18 +328,12 @@ func agree[T float32 | float64](p, q products[T]) bool {
 
 func agreeGemm[T float32 | float64](p, q products[T], tA, tB blas.Transpose, shape [3]int, factors [2]T) bool {
 	m, n, k := shape[0], shape[1], shape[2]
-	lda, ldb := k, n
-	if tA != blas.NoTrans {
-		lda = m
-	}
-	if tB != blas.NoTrans {
-		ldb = k
-	}
+	lda, ldb := strides(tA, tB, m, n, k)
 	a, b := sample[T](m*k, 1), sample[T](k*n, 2)
 	c, d := sample[T](m*n, 3), sample[T](m*n, 3)
 	p.gemm(tA, tB, m, n, k, factors[0], &a[0], lda, &b[0], ldb, factors[1], &c[0], n)
 	q.gemm(tA, tB, m, n, k, factors[0], &a[0], lda, &b[0], ldb, factors[1], &d[0], n)
-	return sameBits(c, d)
+	return equalBits(c, d)
 }
 
 func agreeGemv[T float32 | float64](p, q products[T], tA blas.Transpose, m, n int, factors [2]T) bool {
@@ -215,7 +341,7 @@ func agreeGemv[T float32 | float64](p, q products[T], tA blas.Transpose, m, n in
 	y, z := sample[T](max(m, n), 3), sample[T](max(m, n), 3)
 	p.gemv(tA, m, n, factors[0], &a[0], n, &x[0], 1, factors[1], &y[0], 1)
 	q.gemv(tA, m, n, factors[0], &a[0], n, &x[0], 1, factors[1], &z[0], 1)
-	return sameBits(y, z)
+	return equalBits(y, z)
 }
 
 // sample fills a matrix with numbers in [-1, 1) whose sums depend on their
@@ -228,8 +354,8 @@ func sample[T float32 | float64](n int, salt uint32) []T {
 	return s
 }
 
-// sameBits distinguishes 0 from -0.
-func sameBits[T float32 | float64](a, b []T) bool {
+// equalBits distinguishes 0 from -0.
+func equalBits[T float32 | float64](a, b []T) bool {
 	for i, v := range a {
 		if math.Float64bits(float64(v)) != math.Float64bits(float64(b[i])) {
 			return false

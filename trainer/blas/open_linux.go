@@ -30,7 +30,7 @@ var threadVariables = []string{
 func open(f family, threads int) (gorgonia.BLAS, Library, error) {
 	var tried []string
 	for _, file := range f.files {
-		impl, lib, err := openFile(file, threads)
+		impl, lib, err := openFile(file, threads, thisProcessor())
 		if err == nil {
 			return impl, lib, nil
 		}
@@ -47,8 +47,21 @@ func load(file string) (uintptr, error) {
 	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-func openFile(file string, threads int) (*cblas, Library, error) {
-	restore, err := setThreadVariables(threads)
+// openFile loads a library for a processor. If OpenBLAS lacks the kernels that it is asked
+// for, or they compute wrongly here, it is loaded once more and takes what it chooses.
+func openFile(file string, threads int, p processor) (*cblas, Library, error) {
+	wanted := core(p)
+	impl, lib, err := openCore(file, threads, wanted)
+	if wanted != "" && err != nil {
+		return openCore(file, threads, "")
+	}
+	return impl, lib, err
+}
+
+// openCore loads a library with the set of kernels that core names, or "". A library that
+// is of no use is unloaded.
+func openCore(file string, threads int, core string) (_ *cblas, _ Library, err error) {
+	restore, err := setVariables(threads, core)
 	if err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
@@ -57,37 +70,52 @@ func openFile(file string, threads int) (*cblas, Library, error) {
 	if err != nil {
 		return nil, Library{}, err // the loader's message names the file
 	}
+	defer func() {
+		if err != nil {
+			_ = purego.Dlclose(handle) // else it stays, and is found as it is
+		}
+	}()
 	impl, err := bind(handle)
 	if err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
 	lib := describe(handle, threads)
 	lib.Path = file
+	if core != "" && lib.Name == "OpenBLAS" && lib.Kernels != core {
+		return nil, Library{}, fmt.Errorf("load %s: it took the kernels %s, not %s", file, lib.Kernels, core)
+	}
 	// The check runs while the thread variables are set, because some libraries
 	// start their threads at the first product.
-	if err := selfCheck(impl); err != nil {
+	if err := selfCheck(impl, core != ""); err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
 	impl.shorten(handle)
 	return impl, lib, nil
 }
 
-// setThreadVariables sets the libraries' environment variables, for the C
+// setVariables sets the libraries' environment variables, for the C
 // library and for Go. It returns a function that restores them.
-func setThreadVariables(threads int) (restore func(), err error) {
+func setVariables(threads int, core string) (restore func(), err error) {
 	var undo []func() error
 	restore = func() {
 		for _, f := range undo {
 			_ = f() // the variable could be set before, so it can be restored
 		}
 	}
+	values := map[string]string{}
 	for _, name := range threadVariables {
+		values[name] = strconv.Itoa(threads)
+	}
+	if core != "" {
+		values[coreVariable] = core
+	}
+	for name, value := range values {
 		if old, was := os.LookupEnv(name); was {
 			undo = append(undo, func() error { return os.Setenv(name, old) })
 		} else {
 			undo = append(undo, func() error { return os.Unsetenv(name) })
 		}
-		if err := os.Setenv(name, strconv.Itoa(threads)); err != nil {
+		if err := os.Setenv(name, value); err != nil {
 			restore()
 			return nil, err
 		}
@@ -117,8 +145,9 @@ func describeOpenBLAS(handle uintptr, threads int) Library {
 	if words := strings.Fields(lib.Config); len(words) > 1 && words[0] == "OpenBLAS" {
 		lib.Version = words[1]
 	}
-	if core := text(handle, "openblas_get_corename"); !strings.Contains(lib.Config, core) {
-		lib.Config += " " + core
+	lib.Kernels = text(handle, "openblas_get_corename")
+	if !strings.Contains(lib.Config, lib.Kernels) {
+		lib.Config += " " + lib.Kernels
 	}
 	lib.Threads = setThreads[int32](handle, "openblas_set_num_threads", "openblas_get_num_threads", threads)
 	return lib

@@ -241,7 +241,7 @@ func (d *Declaration) Difference(other *Declaration) string {
 	case d.Device != other.Device:
 		return fmt.Sprintf("computes on the %s, not on the %s: give every worker a gpu in the resource file, or train with --device cpu", cmp.Or(other.Device, "cpu"), cmp.Or(d.Device, "cpu"))
 	case d.Exact && d.Fingerprint != other.Fingerprint:
-		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike",
+		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike; --env OPENBLAS_CORETYPE=Haswell gives all that have AVX2 the same kernels of OpenBLAS",
 			other.Fingerprint, d.Fingerprint)
 	case !slices.Equal(d.Hooks, other.Hooks):
 		return fmt.Sprintf("hooks %v, not %v: every worker gives the same hooks, also those with ChiefOnly", other.Hooks, d.Hooks)

@@ -1,0 +1,61 @@
+/* What plx asks of OpenBLAS, with faults that a test chooses: OLD does not know the kernels
+   SkylakeX, and takes the oldest ones, as OpenBLAS does with a name that it does not know; WRONG computes with them wrongly at one alignment, ROUNDS adds in another order
+   at one alignment; BLIS is another library, which knows no kernels at all. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *core = "Haswell";
+
+__attribute__((constructor)) static void choose(void)
+{
+	const char *wanted = getenv("OPENBLAS_CORETYPE");
+	if (wanted && !strcmp(wanted, "Zen"))
+		core = "Zen";
+	if (wanted && !strcmp(wanted, "SkylakeX"))
+#ifdef OLD
+		core = "Prescott";
+#else
+		core = "SkylakeX";
+#endif
+}
+
+#ifdef BLIS
+const char *bli_info_get_version_str(void) { return "1.2"; }
+#else
+const char *openblas_get_config(void) { return "OpenBLAS 9.9 DYNAMIC_ARCH"; }
+const char *openblas_get_corename(void) { return core; }
+#endif
+
+#define PRODUCTS(T, gemm, gemv)                                                                  \
+	void gemm(int order, int ta, int tb, int m, int n, int k, T alpha, T *a, int lda, T *b,  \
+		  int ldb, T beta, T *c, int ldc)                                                \
+	{                                                                                        \
+		int odd = core[0] == 'S' && (uintptr_t)a % 64 == 40;                             \
+		for (int i = 0; i < m; i++)                                                      \
+			for (int j = 0; j < n; j++) {                                            \
+				T sum = 0;                                                       \
+				for (int at = 0; at < k; at++) {                                 \
+					int l = ROUNDS && odd ? k - 1 - at : at;                 \
+					sum += (ta == 111 ? a[i * lda + l] : a[l * lda + i]) *   \
+					       (tb == 111 ? b[l * ldb + j] : b[j * ldb + l]);    \
+				}                                                                \
+				sum += WRONG && odd && i == 1;                                   \
+				c[i * ldc + j] = alpha * sum + (beta ? beta * c[i * ldc + j] : 0); \
+			}                                                                        \
+	}                                                                                        \
+	void gemv(int order, int ta, int m, int n, T alpha, T *a, int lda, T *x, int incx,       \
+		  T beta, T *y, int incy)                                                        \
+	{                                                                                        \
+		int all = ta == 111 ? m : n;                                                     \
+		gemm(order, ta, 111, all, 1, m + n - all, alpha, a, lda, x, incx, beta, y, incy); \
+	}
+
+#ifndef WRONG
+#define WRONG 0
+#endif
+#ifndef ROUNDS
+#define ROUNDS 0
+#endif
+PRODUCTS(float, cblas_sgemm, cblas_sgemv)
+PRODUCTS(double, cblas_dgemm, cblas_dgemv)
