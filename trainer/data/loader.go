@@ -6,21 +6,28 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // ahead is the number of batches that a Loader reads before they are asked for.
 const ahead = 2
 
+// quick is the time of a batch that is not worth a goroutine and its wake-ups.
+const quick = 50 * time.Microsecond
+
 // Loader reads batches of a dataset in the background: when a batch is asked for,
-// the batches after it are begun. It holds at most three batches.
+// the batches after it are begun. It holds at most three batches. Batches that are
+// read in no time are read when they are asked for, by who asks.
 type Loader[T any] struct {
 	ctx     context.Context
 	from    Dataset[T]
 	batches int // there are so many
 	indices func(batch int) []int
 	cores   int
+	quick   time.Duration // a batch that takes less is read when it is asked for; see the constant
 
 	mu      sync.Mutex
+	took    time.Duration       // by the batch that was read last; 0: none was
 	pending map[int]*pending[T] // by batch
 	last    *pending[T]         // the one begun last; the next begins when it has ended
 }
@@ -37,7 +44,7 @@ type pending[T any] struct {
 // NewLoader reads with at most so many goroutines at a time. There are so many
 // batches, and indices returns the samples of one. Everything ends with ctx.
 func NewLoader[T any](ctx context.Context, d Dataset[T], cores, batches int, indices func(batch int) []int) *Loader[T] {
-	return &Loader[T]{ctx: ctx, from: d, batches: batches, indices: indices, cores: max(1, cores), pending: map[int]*pending[T]{}}
+	return &Loader[T]{ctx: ctx, from: d, batches: batches, indices: indices, cores: max(1, cores), quick: quick, pending: map[int]*pending[T]{}}
 }
 
 // Batch returns batch n, and io.EOF after the last one. The caller owns the slice.
@@ -50,6 +57,9 @@ func (l *Loader[T]) Batch(n int) ([]T, error) {
 		return nil, io.EOF
 	}
 	p := l.begin(n)
+	if p == nil {
+		return l.read(l.ctx, n, 1)
+	}
 	select {
 	case <-p.done:
 		return p.batch, p.err
@@ -58,8 +68,8 @@ func (l *Loader[T]) Batch(n int) ([]T, error) {
 	}
 }
 
-// begin begins to read batch n and those after it, and returns batch n. Batches
-// that are far from n are given up.
+// begin begins to read batch n and those after it, and returns batch n; nil if nobody
+// has begun it and it takes no time. Batches that are far from n are given up.
 func (l *Loader[T]) begin(n int) *pending[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +79,9 @@ func (l *Loader[T]) begin(n int) *pending[T] {
 			delete(l.pending, batch)
 		}
 	}
+	inline := l.took > 0 && l.took < l.quick
 	for batch := n; batch <= min(n+ahead, l.batches-1); batch++ {
-		if l.pending[batch] == nil {
+		if l.pending[batch] == nil && !inline {
 			l.pending[batch] = l.start(batch)
 		}
 	}
@@ -92,35 +103,44 @@ func (l *Loader[T]) start(batch int) *pending[T] {
 			<-before.done
 		}
 		if p.err = context.Cause(p.ctx); p.err == nil {
-			p.batch, p.err = l.read(p.ctx, l.indices(batch))
+			p.batch, p.err = l.read(p.ctx, batch, l.cores)
 		}
 	}()
 	return p
 }
 
-// read reads samples on all cores. Of several errors it returns that of the first
-// sample in the batch.
-func (l *Loader[T]) read(ctx context.Context, indices []int) ([]T, error) {
+// read reads a batch on so many cores, and notes how long that took. Of several errors it
+// returns that of the first sample in the batch.
+func (l *Loader[T]) read(ctx context.Context, n, cores int) ([]T, error) {
+	begun := time.Now()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.took = max(1, time.Since(begun))
+	}()
 	var (
+		indices = l.indices(n)
 		batch   = make([]T, len(indices))
 		errs    = make([]error, len(indices))
 		next    atomic.Int64
 		failed  atomic.Bool
 		running sync.WaitGroup
 	)
-	for range min(l.cores, len(indices)) {
-		running.Go(func() {
-			for !failed.Load() && ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(indices) {
-					return
-				}
-				if batch[i], errs[i] = l.from.At(indices[i]); errs[i] != nil {
-					failed.Store(true)
-				}
+	work := func() {
+		for !failed.Load() && ctx.Err() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= len(indices) {
+				return
 			}
-		})
+			if batch[i], errs[i] = l.from.At(indices[i]); errs[i] != nil {
+				failed.Store(true)
+			}
+		}
 	}
+	for range min(cores, len(indices)) - 1 {
+		running.Go(work)
+	}
+	work()
 	running.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

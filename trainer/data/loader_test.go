@@ -82,6 +82,7 @@ func until(t *testing.T, what string, holds func() bool) {
 func TestLoaderReadsAhead(t *testing.T) {
 	w := &watched{}
 	l := NewLoader(t.Context(), w, 4, 50, inBatches(10))
+	l.quick = 0
 	if _, err := l.Batch(3); err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +104,36 @@ func TestLoaderReadsAhead(t *testing.T) {
 	if w.peak > 4 {
 		t.Errorf("%d samples were read at a time on 4 cores", w.peak)
 	}
+}
+
+// Batches of a dataset that answers at once are read when they are asked for, and none
+// ahead; if it becomes slow they are read ahead again.
+func TestLoaderReadsQuickBatchesItself(t *testing.T) {
+	w := &watched{}
+	l := NewLoader(t.Context(), w, 2, 50, inBatches(10))
+	l.quick = time.Hour
+	asked := func(n int) []int {
+		t.Helper()
+		got, err := l.Batch(n)
+		if err != nil || !slices.Equal(got, inBatches(10)(n)) {
+			t.Fatalf("batch %d: %v, %v", n, got, err)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.Clone(w.read)
+	}
+	for n := range 3 { // the first one was begun, and the two after it
+		asked(n)
+	}
+	if read := asked(3); len(read) != 40 {
+		t.Errorf("%v were read, want those of batches 0 to 3", read)
+	}
+	if read := asked(7); !slices.Equal(read[40:], inBatches(10)(7)) { // in order: nobody helps
+		t.Errorf("for batch 7 %v were read", read[40:])
+	}
+	l.quick = 0
+	asked(8)
+	until(t, "batches 9 and 10 are read", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.read) == 80 })
 }
 
 // All cores read at the same time.

@@ -132,29 +132,32 @@ func (g *Group) Evaluator(rows int) (*Replica, error) {
 }
 
 // Each runs n virtual workers, counted from 0. Each replica does one after the
-// other, and all replicas work at the same time. index is that of the replica. A
-// replica that fails stops; the others go on. Each returns when all have ended.
+// other, and all replicas work at the same time, the first of them on the caller's
+// goroutine. index is that of the replica. A replica that fails stops; the others go
+// on. Each returns when all have ended.
 func (g *Group) Each(ctx context.Context, n int, do func(r *Replica, index, vw int) error) error {
 	var (
 		next    atomic.Int64
 		running sync.WaitGroup
 		errs    = make([]error, len(g.replicas))
 	)
-	for i, r := range g.replicas {
-		running.Go(func() {
-			for errs[i] == nil {
-				vw := int(next.Add(1)) - 1
-				if vw >= n {
-					return
-				}
-				if ctx.Err() != nil {
-					errs[i] = context.Cause(ctx)
-					return
-				}
-				errs[i] = do(r, i, vw)
+	work := func(i int) {
+		for errs[i] == nil {
+			vw := int(next.Add(1)) - 1
+			if vw >= n {
+				return
 			}
-		})
+			if ctx.Err() != nil {
+				errs[i] = context.Cause(ctx)
+				return
+			}
+			errs[i] = do(g.replicas[i], i, vw)
+		}
 	}
+	for i := 1; i < len(g.replicas); i++ {
+		running.Go(func() { work(i) })
+	}
+	work(0)
 	running.Wait()
 	return errors.Join(errs...)
 }
