@@ -83,8 +83,8 @@ func launches(ctx context.Context, b *bench) (all []line, err error) {
 		}
 		all = append(all, line{
 			name: fmt.Sprintf("hostname on %d hosts, second time", hosts), goal: 1,
-			plx: way{"plx launch", func(ctx context.Context) error { return b.launch(ctx, hosts, "hostname") }},
-			peer: way{"pdsh", func(ctx context.Context) error {
+			plx: way{name: "plx launch", run: func(ctx context.Context) error { return b.launch(ctx, hosts, "hostname") }},
+			peer: way{name: "pdsh", run: func(ctx context.Context) error {
 				cmd := command(ctx, "pdsh", "-R", "ssh", "-f", "64", "-w", strings.Join(names, ","), "hostname")
 				cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=", "PDSH_SSH_ARGS_APPEND="+strings.Join(b.ssh(), " "))
 				return b.written(cmd)
@@ -112,8 +112,8 @@ func logs(ctx context.Context, b *bench) ([]line, error) {
 	print := []string{"--ps", "none", "sh", "-c", "exec cat ~/lines"}
 	return []line{{
 		name: "8 tasks, 1 million lines each", goal: 1,
-		plx: way{"plx launch", func(ctx context.Context) error { return b.launch(ctx, hosts, print...) }},
-		peer: way{"ssh", func(ctx context.Context) error {
+		plx: way{name: "plx launch", run: func(ctx context.Context) error { return b.launch(ctx, hosts, print...) }},
+		peer: way{name: "ssh", run: func(ctx context.Context) error {
 			return b.each(ctx, func(ctx context.Context, h *testhosts.Host) error {
 				return b.written(command(ctx, "ssh", append(b.ssh(), h.Name, "exec cat ~/lines")...))
 			})

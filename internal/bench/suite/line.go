@@ -12,18 +12,34 @@ type line struct {
 	name   string
 	goal   float64                                    // the largest ratio that is wanted
 	over   bool                                       // goal is seconds, by which plx may exceed the peer
+	unit   string                                     // of the times in the table; empty: seconds
 	has    func(ctx context.Context) error            // is not timed; runs once in a round, before all ways; nil: nothing
 	before func(ctx context.Context, round int) error // is not timed; runs before each way; nil: nothing
 	plx    way
-	beyond way // what plx does too, and is not counted; without run: nothing
+	beyond way // what plx does too, and is not counted; without a name: nothing
 	peer   way
 }
 
-// way is one way to do what a line is about.
+// way is one way to do what a line is about. It is timed from its start to its end, unless it
+// measures its time itself.
 type way struct {
-	name string
-	run  func(ctx context.Context) error
+	name     string
+	run      func(ctx context.Context) error
+	measures func(ctx context.Context) (time.Duration, error)
 }
+
+// time does it, and returns how long it took.
+func (w way) time(ctx context.Context) (time.Duration, error) {
+	if w.measures != nil {
+		return w.measures(ctx)
+	}
+	begun := time.Now()
+	err := w.run(ctx)
+	return time.Since(begun), err
+}
+
+// milliseconds is the unit of short times.
+const milliseconds = "ms"
 
 // Sample is one round of a line, in seconds.
 type Sample struct {
@@ -49,7 +65,7 @@ func (l line) sample(ctx context.Context, round int) (s Sample, err error) {
 	into := []*float64{&s.Peer, &s.Beyond, &s.Plx}
 	for i := range ways {
 		k := (i + round) % len(ways)
-		if ways[k].run == nil {
+		if ways[k].run == nil && ways[k].measures == nil {
 			continue
 		}
 		if l.before != nil {
@@ -58,11 +74,11 @@ func (l line) sample(ctx context.Context, round int) (s Sample, err error) {
 			}
 		}
 		syscall.Sync() // nobody pays for what the others wrote
-		begun := time.Now()
-		if err := ways[k].run(ctx); err != nil {
+		took, err := ways[k].time(ctx)
+		if err != nil {
 			return s, fmt.Errorf("%s: %w", ways[k].name, err)
 		}
-		*into[k] = time.Since(begun).Seconds()
+		*into[k] = took.Seconds()
 	}
 	return s, nil
 }

@@ -52,7 +52,7 @@ func main() {
 // part is a subject of the suite. Its hosts are made new.
 type part struct {
 	name  string
-	hosts int
+	hosts int    // 0: only this machine
 	rate  string // of each host's link, as tc writes it; empty: no limit
 	lines func(ctx context.Context, b *bench) ([]line, error)
 }
@@ -62,6 +62,7 @@ var parts = []part{
 	{"sync", 8, "", syncs},
 	{"spread", 32, "1gbit", spreads},
 	{"logs", 8, "", logs},
+	{"step", 0, "", steps},
 }
 
 func partNames() (names []string) {
@@ -123,17 +124,18 @@ func run(ctx context.Context, s settings) error {
 
 // measure starts the hosts of a part and measures its lines, all in every round.
 func (p part) measure(ctx context.Context, rounds int, with bench) (all []Line, err error) {
-	cluster, err := testhosts.Open(testhosts.Options{Hosts: p.hosts, Rate: p.rate}, testhosts.ReportTo(os.Stderr))
-	if err != nil {
-		return nil, err
+	if p.hosts > 0 {
+		if with.cluster, err = testhosts.Open(testhosts.Options{Hosts: p.hosts, Rate: p.rate}, testhosts.ReportTo(os.Stderr)); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, with.cluster.Close()) }()
 	}
-	defer func() { err = errors.Join(err, cluster.Close()) }()
-	lines, err := p.lines(ctx, &bench{plx: with.plx, scratch: with.scratch, cluster: cluster})
+	lines, err := p.lines(ctx, &with)
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range lines {
-		all = append(all, Line{Name: l.name, Peer: l.peer.name, Goal: l.goal, Over: l.over})
+		all = append(all, Line{Name: l.name, Peer: l.peer.name, Goal: l.goal, Over: l.over, Unit: l.unit})
 	}
 	for round := range rounds {
 		for i, l := range lines {

@@ -27,6 +27,7 @@ type Line struct {
 	Goal float64 `json:"goal"` // the largest figure that is wanted
 	// Over: the line's figures are seconds by which plx exceeds the peer. Else they are ratios.
 	Over    bool     `json:"over,omitempty"`
+	Unit    string   `json:"unit,omitempty"` // of the times in the table; empty: seconds
 	Samples []Sample `json:"samples"`
 }
 
@@ -85,6 +86,14 @@ func (l Line) figures() []float64 {
 	return l.sorted(Sample.ratio)
 }
 
+// time is a time of the line, which is in seconds.
+func (l Line) time(s float64) string {
+	if l.Unit == milliseconds {
+		return fmt.Sprintf("%.2f ms", s*1000)
+	}
+	return fmt.Sprintf("%.2f s", s)
+}
+
 // shown is a figure of the line.
 func (l Line) shown(v float64) string {
 	if l.Over {
@@ -110,16 +119,19 @@ func median(all []float64) float64 {
 // table writes medians of times and figures, and the least and the most figure.
 func (r Results) table() string {
 	var t strings.Builder
-	t.WriteString("| part | | plx, s | other program | its time, s | ratio, or more than it | least to most | goal |\n|---|---|---|---|---|---|---|---|\n")
+	t.WriteString("| part | | plx | other program | its time | ratio, or more than it | least to most | goal |\n|---|---|---|---|---|---|---|---|\n")
 	for _, p := range r.Parts {
 		for _, l := range p.Lines {
 			all, met := l.figures(), "met"
 			if median(all) > l.Goal {
 				met = "**not met**"
 			}
-			own := l.sorted(func(s Sample) float64 { return s.Plx - s.Beyond })
-			fmt.Fprintf(&t, "| %s | %s | %.2f | %s | %.2f | %s | %s to %s | %s, %s |\n", p.Name, l.Name, median(own), l.Peer,
-				median(l.sorted(func(s Sample) float64 { return s.Peer })), l.shown(median(all)), l.shown(all[0]), l.shown(all[len(all)-1]), l.shown(l.Goal), met)
+			own := l.time(median(l.sorted(func(s Sample) float64 { return s.Plx - s.Beyond })))
+			if whole := median(l.sorted(func(s Sample) float64 { return s.Plx })); l.Samples[0].Beyond > 0 {
+				own += " (" + l.time(whole) + " with the launch)"
+			}
+			fmt.Fprintf(&t, "| %s | %s | %s | %s | %s | %s | %s to %s | %s, %s |\n", p.Name, l.Name, own, l.Peer,
+				l.time(median(l.sorted(func(s Sample) float64 { return s.Peer }))), l.shown(median(all)), l.shown(all[0]), l.shown(all[len(all)-1]), l.shown(l.Goal), met)
 		}
 	}
 	t.WriteString("\n| part | date, commit | machine | rounds |\n|---|---|---|---|\n")

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/internal/measured"
 )
@@ -44,11 +46,15 @@ func TestTable(t *testing.T) {
 	over := results(1.2, 1.0, 1.1)
 	over.Parts[0].Name, over.Parts[0].Lines[0].Over = "sync", true
 	r.replace(*over)
+	step := results(0.5)
+	step.Parts[0].Name, step.Parts[0].Lines[0].Unit = "step", milliseconds
+	r.replace(*step)
 	table := r.table()
 	for _, row := range []string{
-		"| launch | hostname | 1.80 | pdsh | 2.00 | 0.90 | 0.80 to 1.40 | 1.00, met |\n",
-		"| logs | hostname | 1.00 | pdsh | 2.00 | 0.50 | 0.50 to 0.50 | 1.00, met |\n",
-		"| sync | hostname | 2.20 | pdsh | 2.00 | +0.20 s | +0.00 s to +0.40 s | +1.00 s, met |\n",
+		"| launch | hostname | 1.80 s (2.80 s with the launch) | pdsh | 2.00 s | 0.90 | 0.80 to 1.40 | 1.00, met |\n",
+		"| logs | hostname | 1.00 s (2.00 s with the launch) | pdsh | 2.00 s | 0.50 | 0.50 to 0.50 | 1.00, met |\n",
+		"| sync | hostname | 2.20 s (3.20 s with the launch) | pdsh | 2.00 s | +0.20 s | +0.00 s to +0.40 s | +1.00 s, met |\n",
+		"| step | hostname | 1000.00 ms (2000.00 ms with the launch) | pdsh | 2000.00 ms | 0.50 | 0.50 to 0.50 | 1.00, met |\n",
 	} {
 		if !strings.Contains(table, row) {
 			t.Errorf("no %q in\n%s", row, table)
@@ -56,5 +62,20 @@ func TestTable(t *testing.T) {
 	}
 	if again := results(1.2); !strings.Contains(again.table(), "1.00, **not met**") {
 		t.Error(again.table())
+	}
+}
+
+// The time of a step lies between the lines of two steps, wherever the program gets it from.
+func TestTimed(t *testing.T) {
+	const script = `echo "step 0 | loss 1"; echo "worker:0 | step 10 | loss 1"; sleep 0.3; echo "step 30 | x"; echo "step 40 | x"`
+	took, err := timed(exec.Command("sh", "-c", script), 10, 30)
+	if err != nil || took < 15*time.Millisecond {
+		t.Errorf("%v, %v", took, err)
+	}
+	if _, err := timed(exec.Command("sh", "-c", script), 10, 50); err == nil || !strings.Contains(err.Error(), "no lines") {
+		t.Error(err)
+	}
+	if _, err := timed(exec.Command("sh", "-c", "echo why >&2; exit 3"), 10, 30); err == nil || !strings.Contains(err.Error(), "status 3: why") {
+		t.Error(err)
 	}
 }

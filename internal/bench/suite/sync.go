@@ -30,12 +30,12 @@ func syncs(ctx context.Context, b *bench) ([]line, error) {
 // launched is a launch on all hosts.
 func (b *bench) launched(flags ...string) way {
 	name := strings.Join(append([]string{"plx launch"}, flags...), " ")
-	return way{name, func(ctx context.Context) error { return b.launch(ctx, len(b.cluster.Hosts), append(flags, "true")...) }}
+	return way{name: name, run: func(ctx context.Context) error { return b.launch(ctx, len(b.cluster.Hosts), append(flags, "true")...) }}
 }
 
 // copied is a program that sends to each host what args say, and then into of its home.
 func (b *bench) copied(name, into string, args ...string) way {
-	return way{name, func(ctx context.Context) error {
+	return way{name: name, run: func(ctx context.Context) error {
 		return b.each(ctx, func(ctx context.Context, h *testhosts.Host) error {
 			cmd := command(ctx, name, append(slices.Clone(args), h.Name+":"+into)...)
 			cmd.Dir, cmd.Env = b.folder, append(os.Environ(), "SSH_AUTH_SOCK=")
@@ -97,7 +97,7 @@ func spreads(ctx context.Context, b *bench) ([]line, error) {
 		return nil, err
 	}
 	b.cluster.Shape(uplink)
-	once := way{"scp to one host", func(ctx context.Context) error {
+	once := way{name: "scp to one host", run: func(ctx context.Context) error {
 		cmd := command(ctx, "scp", append(b.ssh(), file, b.cluster.Hosts[0].Name+":file")...)
 		cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=")
 		return said(cmd)
