@@ -238,8 +238,8 @@ func (s *Session) joinSteps(ctx context.Context) error {
 //
 // feed makes what this worker feeds to a step, its rows of that batch. It is
 // asked for the next step's before a step is taken, which goes to Prefetch. So
-// the two must not share memory. What a step leaves to the next is not fed, see
-// Model.Carried.
+// the two must not share memory; the feed after them may use that of the first
+// again. What a step leaves to the next is not fed, see Model.Carried.
 //
 // The sequence ends without an error if the training is done before, see ErrDone: what
 // stands after the loop runs in any case. It ends after the first error, feed's or

@@ -104,14 +104,32 @@ func (d *dataset) row(i int) []float32 { return d.rows[i*d.features : (i+1)*d.fe
 // batch returns the samples with the given indices: features of shape
 // (len(indices), features) and one-hot labels of shape (len(indices), classes).
 func (d *dataset) batch(indices []int) (x, y tensor.Tensor) {
-	rows := make([]float32, 0, len(indices)*d.features)
-	hot := make([]float32, len(indices)*d.classes)
+	return (&batches{from: d}).next(indices)
+}
+
+// batches makes batches one after the other, in two places in turn: a step's batch is made
+// before the one of the step before it is used.
+type batches struct {
+	from   *dataset
+	places [2]struct{ x, y *tensor.Dense }
+	made   int
+}
+
+// next is like [dataset.batch]. The batch before the last one is overwritten.
+func (b *batches) next(indices []int) (x, y tensor.Tensor) {
+	d, p := b.from, &b.places[b.made%2]
+	b.made++
+	if p.x == nil || p.x.Shape()[0] != len(indices) {
+		p.x = tensor.New(tensor.WithShape(len(indices), d.features), tensor.Of(tensor.Float32))
+		p.y = tensor.New(tensor.WithShape(len(indices), d.classes), tensor.Of(tensor.Float32))
+	}
+	rows, hot := p.x.Float32s(), p.y.Float32s()
+	clear(hot)
 	for i, index := range indices {
-		rows = append(rows, d.row(index)...)
+		copy(rows[i*d.features:], d.row(index))
 		hot[i*d.classes+d.labels[index]] = 1
 	}
-	return tensor.New(tensor.WithShape(len(indices), d.features), tensor.WithBacking(rows)),
-		tensor.New(tensor.WithShape(len(indices), d.classes), tensor.WithBacking(hot))
+	return p.x, p.y
 }
 
 // order is the dataset of the indices of samples in the order of training. Epochs follow one another, each in a

@@ -112,6 +112,23 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// A batch is still there when the next one is made, and its memory serves the one after that.
+func TestBatches(t *testing.T) {
+	d := mustGenerator(t, 12, 3, 0).samples(0, 10)
+	b := &batches{from: d}
+	x0, y0 := b.next([]int{4, 0})
+	x1, _ := b.next([]int{1, 2})
+	if wantX, wantY := d.batch([]int{4, 0}); !slices.Equal(x0.Data().([]float32), wantX.Data().([]float32)) || !slices.Equal(y0.Data().([]float32), wantY.Data().([]float32)) {
+		t.Error("the second batch changed the first one")
+	}
+	if x2, _ := b.next([]int{3, 5}); x2 != x0 || !slices.Equal(x2.Data().([]float32)[12:], d.row(5)) {
+		t.Error("the third batch is not in the place of the first one")
+	}
+	if x3, y3 := b.next([]int{7}); x3 == x1 || !slices.Equal(x3.Shape(), []int{1, 12}) || y3.Data().([]float32)[d.labels[7]] != 1 {
+		t.Error("a batch of another size has its rows alone")
+	}
+}
+
 // An epoch takes no sample twice; the next one has another order; a worker that
 // asks for steps out of order gets the same.
 func TestOrder(t *testing.T) {

@@ -57,8 +57,9 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
+	batches := &batches{from: train}
 	feed := shard.Feed(func(indices []int) (trainer.Feed, error) {
-		x, y := train.batch(indices)
+		x, y := batches.next(indices)
 		return trainer.Feed{"x": x, "y": y}, s.waste(ctx, job)
 	})
 	start := time.Now()

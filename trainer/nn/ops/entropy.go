@@ -49,7 +49,29 @@ type entropy struct {
 	divisor       float64
 	class         func(labels gorgonia.Value, row int) float64 // reads the label of a row; nil if labels are weights of the classes
 	labels        gpu.Labels                                   // what they are
-	exp           []float64                                    // scratch memory for a row's exp(logit - largest)
+	// exp and sums are scratch memory: exp(logit - largest) of each row, and their sum. The
+	// loss leaves them to its gradient, which takes the loss as an input so that it runs
+	// later. With more than mostKept of them exp is that of a row, and nothing is left.
+	exp, sums []float64
+}
+
+// mostKept is 2 MiB of numbers.
+const mostKept = 1 << 18
+
+// kept reports whether the loss leaves its exponentials to the gradient.
+func (e *entropy) kept() bool { return e.sums != nil }
+
+// exponentialsOf returns exp(logit - largest) of row i, with the largest logit and the sum.
+func exponentialsOf[T float](e *entropy, logits gorgonia.Value, i int) (exp []float64, largest, sum float64) {
+	exp = e.exp
+	if e.kept() {
+		exp = row(e.exp, i, e.classes)
+	}
+	largest, sum = exponentials(exp, row(data[T](logits), i, e.classes))
+	if e.kept() {
+		e.sums[i] = sum
+	}
+	return exp, largest, sum
 }
 
 // newEntropy checks the inputs. Errors begin with what.
@@ -65,7 +87,12 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 	if len(s) != 2 {
 		return nil, fmt.Errorf("%s: the logits are %s, want (batch, classes)", what, told(logits))
 	}
-	e := &entropy{what: what, dtype: dtype, rows: s[0], classes: s[1], exp: make([]float64, s[1])}
+	e := &entropy{what: what, dtype: dtype, rows: s[0], classes: s[1]}
+	if n := s[0] * s[1]; n <= mostKept {
+		e.exp, e.sums = make([]float64, n), make([]float64, s[0])
+	} else {
+		e.exp = make([]float64, s[1])
+	}
 	switch {
 	case slices.Equal(labels.Shape(), s) && labels.Dtype() == dtype:
 	case slices.Equal(labels.Shape(), s[:1]) && classOf[labels.Dtype()] != nil:
@@ -99,13 +126,14 @@ func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgoni
 	})).apply(logits, labels)
 }
 
-func (e *entropy) gradient(x gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+func (e *entropy) gradient(x gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	o := newOp("gradient of "+e.what, e.dtype, x[0].Shape(),
 		chooseValues(e.dtype, entropyGradient[float32], entropyGradient[float64], e))
 	o.gpu = e.gpu(func(t gpu.Type) (gpu.Operation, error) {
 		return gpu.CrossEntropyGradient(t, e.rows, e.classes, e.labels, e.divisor)
 	})
-	dx, err := o.apply(x[0], x[1], dy)
+	o.gpu.Inputs = func(bool) []int { return []int{0, 1, 3} } // a GPU computes them again
+	dx, err := o.apply(x[0], x[1], y, dy)
 	return gorgonia.Nodes{dx, nil}, err
 }
 
@@ -113,7 +141,7 @@ func entropyLoss[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) e
 	loss := 0.0
 	for i := range e.rows {
 		logits := row(data[T](in[0]), i, e.classes)
-		largest, sum := exponentials(e.exp, logits)
+		_, largest, sum := exponentialsOf[T](e, in[0], i)
 		logSum := math.Log(sum)
 		if e.class == nil {
 			for c, weight := range row(data[T](in[1]), i, e.classes) {
@@ -133,28 +161,34 @@ func entropyLoss[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) e
 	return nil
 }
 
-// entropyGradient is softmax(logits) - labels, times the loss's gradient.
+// entropyGradient is softmax(logits) - labels, times the loss's gradient. The inputs are
+// logits, labels, the loss and its gradient.
 func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
-	dy := float64(data[T](in[2])[0]) / e.divisor
+	dy := float64(data[T](in[3])[0]) / e.divisor
 	for i := range e.rows {
-		_, sum := exponentials(e.exp, row(data[T](in[0]), i, e.classes))
+		exp, sum := e.exp, 0.0
+		if e.kept() {
+			exp, sum = row(e.exp, i, e.classes), e.sums[i]
+		} else {
+			exp, _, sum = exponentialsOf[T](e, in[0], i)
+		}
 		dx := row(data[T](out), i, e.classes)
 		if e.class != nil {
 			label, err := e.label(in[1], i)
 			if err != nil {
 				return err
 			}
-			for c, v := range e.exp {
+			for c, v := range exp {
 				dx[c] = T(dy * (v / sum))
 			}
-			dx[label] = T(dy * (e.exp[label]/sum - 1))
+			dx[label] = T(dy * (exp[label]/sum - 1))
 			continue
 		}
 		labels, weight := row(data[T](in[1]), i, e.classes), 0.0
 		for _, l := range labels {
 			weight += float64(l)
 		}
-		for c, v := range e.exp {
+		for c, v := range exp {
 			dx[c] = T(dy * (float64(weight*(v/sum)) - float64(labels[c])))
 		}
 	}

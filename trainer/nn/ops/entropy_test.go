@@ -2,6 +2,7 @@ package ops
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -175,4 +176,52 @@ func TestAccuracyBesideTheLoss(t *testing.T) {
 		}
 		return CrossEntropy(in[0], in[1])
 	})
+}
+
+// The gradient has the same bits whether the loss left its exponentials or not, and does not
+// compute them again if it did.
+func TestEntropyKeepsExponentials(t *testing.T) {
+	const rows, classes = 3, 5
+	g := gorgonia.NewGraph()
+	logits := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(rows, classes), gorgonia.WithName("x"))
+	labels := gorgonia.NewVector(g, tensor.Int, gorgonia.WithShape(rows), gorgonia.WithName("y"))
+	values := make([]float32, rows*classes)
+	for i := range values {
+		values[i] = float32(i%7) - 2.5
+	}
+	in := []gorgonia.Value{tensor.New(tensor.WithShape(rows, classes), tensor.WithBacking(values)),
+		tensor.New(tensor.WithShape(rows), tensor.WithBacking([]int{4, 0, 2})), gorgonia.NewF32(0), gorgonia.NewF32(1.5)}
+	gradient := func(kept bool) (loss float32, dx []float32) {
+		e, err := newEntropy("cross entropy", logits, labels)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.divisor = rows
+		if !kept {
+			e.exp, e.sums = e.exp[:classes], nil
+		}
+		y, out := tensor.New(tensor.FromScalar(float32(0))), tensor.New(tensor.WithShape(rows, classes), tensor.Of(tensor.Float32))
+		if err := entropyLoss[float32](e, y, in); err != nil {
+			t.Fatal(err)
+		}
+		if kept {
+			clear(e.exp[classes:]) // of all rows but the first
+		}
+		if err := entropyGradient[float32](e, out, in); err != nil {
+			t.Fatal(err)
+		}
+		return y.Float32s()[0], out.Float32s()
+	}
+	loss, again := gradient(false)
+	same, kept := gradient(true)
+	if loss != same || !slices.Equal(again[:classes], kept[:classes]) {
+		t.Errorf("loss %v and gradient %v, kept %v and %v", loss, again[:classes], same, kept[:classes])
+	}
+	if kept[classes+1] != 0 {
+		t.Error("the exponentials of the second row were computed again")
+	}
+	if large, err := newEntropy("cross entropy", gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, mostKept), gorgonia.WithName("z")),
+		gorgonia.NewVector(g, tensor.Int, gorgonia.WithShape(2), gorgonia.WithName("w"))); err != nil || large.kept() || len(large.exp) != mostKept {
+		t.Errorf("%d numbers are kept, %v", len(large.exp), err)
+	}
 }
