@@ -195,8 +195,11 @@ const mostOfTest = 5 * time.Second
 
 // dear are the tests that may take more than mostOfTest, and why.
 var dear = map[string]string{
-	"e2e TestREADME": "runs all commands of README.md, which train with plx and with PyTorch",
-	"e2e TestTorch":  "imports PyTorch five times, 1.2 s each",
+	"e2e TestREADME":                                "runs all commands of README.md, which train with plx and with PyTorch",
+	"e2e TestTorch":                                 "imports PyTorch five times, 1.2 s each",
+	"examples TestMistakesEndThePrograms":           "links five programs, which other tests of the package run too",
+	"launcher/artifacts TestAgentFromSource":        "compiles plx, as a launcher does for another system",
+	"github.com/plx-run/plx TestCompletionInShells": "starts plx for each completion in three shells",
 }
 
 // check prints which tests took too much. If each ran alone it returns an error then; else
