@@ -53,7 +53,7 @@ func steps(ctx context.Context, b *bench) (all []line, err error) {
 			return nil, err
 		}
 		plx := append([]string{program, fmt.Sprint("--batch-size=", m.batch)}, m.plx...)
-		peer := append([]string{"python3", script, m.name, fmt.Sprint("--batch-size=", m.batch), fmt.Sprint("--steps=", m.steps+1),
+		peer := append([]string{"/usr/bin/python3", script, m.name, fmt.Sprint("--batch-size=", m.batch), fmt.Sprint("--steps=", m.steps+1),
 			fmt.Sprint("--every=", m.every)}, m.peer...)
 		for i, n := range workers {
 			for _, core := range cores {
