@@ -59,6 +59,7 @@ func TestKernelsThatAreTaken(t *testing.T) {
 		{"ROUNDS", "", "OpenBLAS", "Haswell"},
 		{"ROUNDS", "SkylakeX", "OpenBLAS", "SkylakeX"}, // right, if not at every alignment alike
 		{"BLIS", "", "BLIS", ""},
+		{"MKL", "", "MKL", ""},
 		{"WRONG", "SkylakeX", "", "computes a wrong"},
 	} {
 		file := filepath.Join(t.TempDir(), "lib.so")

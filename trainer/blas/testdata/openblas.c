@@ -1,6 +1,6 @@
 /* What plx asks of OpenBLAS, with faults that a test chooses: OLD does not know the kernels
    SkylakeX, and takes the oldest ones, as OpenBLAS does with a name that it does not know; WRONG computes with them wrongly at one alignment, ROUNDS adds in another order
-   at one alignment; BLIS is another library, which knows no kernels at all. */
+   at one alignment; BLIS and MKL are other libraries, which know no such kernels. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,13 @@ __attribute__((constructor)) static void choose(void)
 #endif
 }
 
-#ifdef BLIS
+#if defined(BLIS)
 const char *bli_info_get_version_str(void) { return "1.2"; }
+#elif defined(MKL)
+static int threads;
+void MKL_Set_Num_Threads(int n) { threads = n; }
+int MKL_Get_Max_Threads(void) { return threads; }
+void MKL_Get_Version_String(char *text, int n) { strncpy(text, "MKL 1.2", n); }
 #else
 const char *openblas_get_config(void) { return "OpenBLAS 9.9 DYNAMIC_ARCH"; }
 const char *openblas_get_corename(void) { return core; }
