@@ -166,7 +166,8 @@ func entropyLoss[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) e
 func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
 	dy := float64(data[T](in[3])[0]) / e.divisor
 	for i := range e.rows {
-		exp, sum := e.exp, 0.0
+		var exp []float64
+		var sum float64
 		if e.kept() {
 			exp, sum = row(e.exp, i, e.classes), e.sums[i]
 		} else {
