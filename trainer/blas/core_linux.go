@@ -49,7 +49,7 @@ func thisProcessor() processor {
 	if err != nil {
 		return p
 	}
-	defer file.Close()
+	defer file.Close() // it was only read
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if name, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) == "vendor_id" {
 			p.vendor = strings.TrimSpace(value)
