@@ -30,7 +30,7 @@ var threadVariables = []string{
 func open(f family, threads int) (gorgonia.BLAS, Library, error) {
 	var tried []string
 	for _, file := range f.files {
-		impl, lib, err := openFile(file, threads, thisProcessor())
+		impl, lib, err := openFile(file, threads)
 		if err == nil {
 			return impl, lib, nil
 		}
@@ -47,21 +47,8 @@ func load(file string) (uintptr, error) {
 	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-// openFile loads a library for a processor. If OpenBLAS lacks the kernels that it is asked
-// for, or they compute wrongly here, it is loaded once more and takes what it chooses.
-func openFile(file string, threads int, p processor) (*cblas, Library, error) {
-	wanted := core(p)
-	impl, lib, err := openCore(file, threads, wanted)
-	if wanted != "" && err != nil {
-		return openCore(file, threads, "")
-	}
-	return impl, lib, err
-}
-
-// openCore loads a library with the set of kernels that core names, or "". A library that
-// is of no use is unloaded.
-func openCore(file string, threads int, core string) (_ *cblas, _ Library, err error) {
-	restore, err := setVariables(threads, core)
+func openFile(file string, threads int) (*cblas, Library, error) {
+	restore, err := setThreadVariables(threads)
 	if err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
@@ -70,52 +57,37 @@ func openCore(file string, threads int, core string) (_ *cblas, _ Library, err e
 	if err != nil {
 		return nil, Library{}, err // the loader's message names the file
 	}
-	defer func() {
-		if err != nil {
-			_ = purego.Dlclose(handle) // else it stays, and is found as it is
-		}
-	}()
 	impl, err := bind(handle)
 	if err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
 	lib := describe(handle, threads)
 	lib.Path = file
-	if core != "" && lib.Name == "OpenBLAS" && lib.Kernels != core {
-		return nil, Library{}, fmt.Errorf("load %s: it took the kernels %s, not %s", file, lib.Kernels, core)
-	}
 	// The check runs while the thread variables are set, because some libraries
 	// start their threads at the first product.
-	if err := selfCheck(impl, core != ""); err != nil {
+	if err := selfCheck(impl); err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
 	impl.shorten(handle)
 	return impl, lib, nil
 }
 
-// setVariables sets the libraries' environment variables, for the C
+// setThreadVariables sets the libraries' environment variables, for the C
 // library and for Go. It returns a function that restores them.
-func setVariables(threads int, core string) (restore func(), err error) {
+func setThreadVariables(threads int) (restore func(), err error) {
 	var undo []func() error
 	restore = func() {
 		for _, f := range undo {
 			_ = f() // the variable could be set before, so it can be restored
 		}
 	}
-	values := map[string]string{}
 	for _, name := range threadVariables {
-		values[name] = strconv.Itoa(threads)
-	}
-	if core != "" {
-		values[coreVariable] = core
-	}
-	for name, value := range values {
 		if old, was := os.LookupEnv(name); was {
 			undo = append(undo, func() error { return os.Setenv(name, old) })
 		} else {
 			undo = append(undo, func() error { return os.Unsetenv(name) })
 		}
-		if err := os.Setenv(name, value); err != nil {
+		if err := os.Setenv(name, strconv.Itoa(threads)); err != nil {
 			restore()
 			return nil, err
 		}

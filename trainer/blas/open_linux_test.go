@@ -12,7 +12,7 @@ import (
 
 // A library that is no BLAS is named and refused.
 func TestOpenLibraryWithoutProducts(t *testing.T) {
-	_, _, err := openFile("libc.so.6", 1, processor{})
+	_, _, err := openFile("libc.so.6", 1)
 	if err == nil || !strings.Contains(err.Error(), "libc.so.6") || !strings.Contains(err.Error(), "no function cblas_") {
 		t.Fatalf("got %v", err)
 	}
@@ -23,7 +23,7 @@ func TestThreadVariablesAreRestored(t *testing.T) {
 	t.Setenv("OMP_NUM_THREADS", "7")
 	t.Setenv("OPENBLAS_NUM_THREADS", "placeholder so that the test puts back what was there")
 	os.Unsetenv("OPENBLAS_NUM_THREADS")
-	restore, err := setVariables(1, "")
+	restore, err := setThreadVariables(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,19 +53,19 @@ func TestLoadedLibraryUsesOneThread(t *testing.T) {
 // A library that leaves NaN in its output, or multiplies wrongly, is refused.
 func TestSelfCheckRefusesAWrongLibrary(t *testing.T) {
 	right := openBLAS(t)
-	if err := selfCheck(right, false); err != nil {
+	if err := selfCheck(right); err != nil {
 		t.Fatal(err)
 	}
 	lazy := *right
 	lazy.single.gemm = func(_, _ gblas.Transpose, _, _, _ int, _ float32, _ *float32, _ int, _ *float32, _ int, _ float32, _ *float32, _ int) {
 	}
-	if selfCheck(&lazy, false) == nil {
+	if selfCheck(&lazy) == nil {
 		t.Error("a product that writes nothing passed")
 	}
 	lazy = *right
 	lazy.single.gemv = func(_ gblas.Transpose, _, _ int, _ float32, _ *float32, _ int, _ *float32, _ int, _ float32, _ *float32, _ int) {
 	}
-	if selfCheck(&lazy, false) == nil {
+	if selfCheck(&lazy) == nil {
 		t.Error("a vector product that writes nothing passed")
 	}
 }

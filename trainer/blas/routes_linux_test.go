@@ -126,7 +126,7 @@ func TestLibraryWithoutFortranNamesKeepsCBLAS(t *testing.T) {
 	}
 	l := &cblas{single: single, double: double}
 	l.shorten(other)
-	if err := selfCheck(l, false); err != nil {
+	if err := selfCheck(l); err != nil {
 		t.Error(err)
 	}
 	r, quick := rand.New(rand.NewPCG(13, 14)), openBLAS(t)

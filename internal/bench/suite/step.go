@@ -37,7 +37,7 @@ var models = []model{
 }
 
 // cores are the kernels of OpenBLAS that both programs are given, and what the table calls them.
-var cores = []struct{ name, value string }{{"OpenBLAS as it comes", ""}, {"SkylakeX kernels for both", "SkylakeX"}}
+var cores = []struct{ name, value string }{{"OpenBLAS as it comes", ""}, {"AVX2 kernels (Haswell)", "Haswell"}}
 
 // steps are the steps of trainings, alone and by several workers of this machine.
 func steps(ctx context.Context, b *bench) (all []line, err error) {
@@ -62,7 +62,7 @@ func steps(ctx context.Context, b *bench) (all []line, err error) {
 					goal = 0.65
 				}
 				all = append(all, line{
-					name: fmt.Sprintf("a step of %s, %d workers, %s", m.name, n, core.name), goal: goal, unit: milliseconds,
+					name: fmt.Sprintf("a step of %s, workers: %d, %s", m.name, n, core.name), goal: goal, unit: milliseconds,
 					plx:  way{name: "plx", measures: b.step(m, n, core.value, plx)},
 					peer: way{name: "PyTorch", measures: b.step(m, n, core.value, peer)},
 				})

@@ -1,6 +1,5 @@
-/* What plx asks of OpenBLAS, with faults that a test chooses: OLD does not know the kernels
-   SkylakeX, and takes the oldest ones, as OpenBLAS does with a name that it does not know; WRONG computes with them wrongly at one alignment, ROUNDS adds in another order
-   at one alignment; BLIS and MKL are other libraries, which know no such kernels. */
+/* What plx asks of OpenBLAS. With WRONG its kernels SkylakeX compute wrongly at one
+   alignment; BLIS and MKL are other libraries, which know no such kernels. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +9,8 @@ static const char *core = "Haswell";
 __attribute__((constructor)) static void choose(void)
 {
 	const char *wanted = getenv("OPENBLAS_CORETYPE");
-	if (wanted && !strcmp(wanted, "Zen"))
-		core = "Zen";
 	if (wanted && !strcmp(wanted, "SkylakeX"))
-#ifdef OLD
-		core = "Prescott";
-#else
 		core = "SkylakeX";
-#endif
 }
 
 #if defined(BLIS)
@@ -40,8 +33,7 @@ const char *openblas_get_corename(void) { return core; }
 		for (int i = 0; i < m; i++)                                                      \
 			for (int j = 0; j < n; j++) {                                            \
 				T sum = 0;                                                       \
-				for (int at = 0; at < k; at++) {                                 \
-					int l = ROUNDS && odd ? k - 1 - at : at;                 \
+				for (int l = 0; l < k; l++)   {                                 \
 					sum += (ta == 111 ? a[i * lda + l] : a[l * lda + i]) *   \
 					       (tb == 111 ? b[l * ldb + j] : b[j * ldb + l]);    \
 				}                                                                \
@@ -58,9 +50,6 @@ const char *openblas_get_corename(void) { return core; }
 
 #ifndef WRONG
 #define WRONG 0
-#endif
-#ifndef ROUNDS
-#define ROUNDS 0
 #endif
 PRODUCTS(float, cblas_sgemm, cblas_sgemv)
 PRODUCTS(double, cblas_dgemm, cblas_dgemv)
