@@ -178,29 +178,32 @@ func selfCheck(l *cblas) error {
 }
 
 // checkProducts computes products of each kind with their operands at every alignment
-// within a cache line, of integers, whose sums are exact in any order.
+// within a cache line, of integers, whose sums are exact in any order. Each worker does so
+// when it starts, so the matrices are small.
 func checkProducts[T float32 | float64](p products[T]) error {
 	var at scattered[T]
-	for _, s := range agreeShapes {
+	for _, s := range [][3]int{{17, 33, 129}, {8, 8, 1100}} {
 		m, n, k := s[0], s[1], s[2]
+		a, b := integers[T](m*k, 1), integers[T](k*n, 2)
+		ofMatrices, ofVector := integerProduct(a, b, m, n, k), integerProduct(a, b[:k], m, 1, k)
 		for _, tA := range straight {
+			left := laidOut(tA, a, m, k)
 			for _, tB := range straight {
 				lda, ldb := strides(tA, tB, m, n, k)
-				if !at.check(m*k, k*n, integerProduct[T](tA, tB, m, n, k), func(a, b, c *T) {
+				if !at.check(left, laidOut(tB, b, k, n), ofMatrices, func(a, b, c *T) {
 					p.gemm(tA, tB, m, n, k, 1, a, lda, b, ldb, 0, c, n)
 				}) {
 					return fmt.Errorf("it computes a wrong product of %d x %d by %d x %d", m, k, k, n)
 				}
 			}
-			rows, columns := m*n/2+1, k/8+1
-			x, y := columns, rows
+			rows, columns := m, k
 			if tA != blas.NoTrans {
-				x, y = rows, columns
+				rows, columns = k, m
 			}
-			if !at.check(rows*columns, x, integerProduct[T](tA, blas.NoTrans, y, 1, x), func(a, b, c *T) {
-				p.gemv(tA, rows, columns, 1, a, columns, b, 1, 0, c, 1)
+			if !at.check(left, b[:k], ofVector, func(a, x, y *T) {
+				p.gemv(tA, rows, columns, 1, a, columns, x, 1, 0, y, 1)
 			}) {
-				return fmt.Errorf("it computes a wrong product of %d x %d by a vector", rows, columns)
+				return fmt.Errorf("it computes a wrong product of %d x %d by a vector", m, k)
 			}
 		}
 	}
@@ -212,12 +215,11 @@ var straight = []blas.Transpose{blas.NoTrans, blas.Trans}
 // scattered is memory for the operands of a product, of which each moves through a cache line.
 type scattered[T float32 | float64] [3][]T
 
-// check calls a product at every alignment of its operands, of lengths n1 and n2, and
-// reports whether it always gave the result that it should have for the integers.
-func (at *scattered[T]) check(n1, n2 int, want []T, product func(a, b, c *T)) bool {
+// check calls a product of first and second with them and the result at every alignment, and
+// reports whether it always gave want.
+func (at *scattered[T]) check(first, second, want []T, product func(a, b, c *T)) bool {
 	const line = 64
 	steps := line / int(unsafe.Sizeof(T(0)))
-	first, second := integers[T](n1, 1), integers[T](n2, 2)
 	for step := range steps {
 		a, b, c := at.put(0, step, first), at.put(1, (3*step+1)%steps, second), at.put(2, (5*step+2)%steps, want)
 		for i := range c {
@@ -251,25 +253,33 @@ func integers[T float32 | float64](n int, salt uint32) []T {
 	return s
 }
 
-// integerProduct is the product of op(A), m by k, and op(B), k by n, of integers.
-func integerProduct[T float32 | float64](tA, tB blas.Transpose, m, n, k int) []T {
-	a, b, c := integers[T](m*k, 1), integers[T](k*n, 2), make([]T, m*n)
-	lda, ldb := strides(tA, tB, m, n, k)
-	rowA, stepA, rowB, stepB := lda, 1, ldb, 1
-	if tA != blas.NoTrans {
-		rowA, stepA = 1, lda
-	}
-	if tB != blas.NoTrans {
-		rowB, stepB = 1, ldb
-	}
+// integerProduct is the product of a, m by k, and b, k by n.
+func integerProduct[T float32 | float64](a, b []T, m, n, k int) []T {
+	c := make([]T, 0, m*n)
 	for i := range m {
 		for j := range n {
-			for l := range k {
-				c[i*n+j] += a[i*rowA+l*stepA] * b[l*rowB+j*stepB]
+			var sum T
+			for l, v := range a[i*k:][:k] {
+				sum += v * b[l*n+j]
 			}
+			c = append(c, sum)
 		}
 	}
 	return c
+}
+
+// laidOut is the memory of a matrix whose op is x, rows by columns.
+func laidOut[T float32 | float64](t blas.Transpose, x []T, rows, columns int) []T {
+	if t == blas.NoTrans {
+		return x
+	}
+	turned := make([]T, 0, len(x))
+	for j := range columns {
+		for i := range rows {
+			turned = append(turned, x[i*columns+j])
+		}
+	}
+	return turned
 }
 
 // strides are those of matrices without gaps whose op is m by k and k by n.
@@ -317,7 +327,7 @@ func agreeGemm[T float32 | float64](p, q products[T], tA, tB blas.Transpose, sha
 	c, d := sample[T](m*n, 3), sample[T](m*n, 3)
 	p.gemm(tA, tB, m, n, k, factors[0], &a[0], lda, &b[0], ldb, factors[1], &c[0], n)
 	q.gemm(tA, tB, m, n, k, factors[0], &a[0], lda, &b[0], ldb, factors[1], &d[0], n)
-	return equalBits(c, d)
+	return sameBits(c, d)
 }
 
 func agreeGemv[T float32 | float64](p, q products[T], tA blas.Transpose, m, n int, factors [2]T) bool {
@@ -325,7 +335,7 @@ func agreeGemv[T float32 | float64](p, q products[T], tA blas.Transpose, m, n in
 	y, z := sample[T](max(m, n), 3), sample[T](max(m, n), 3)
 	p.gemv(tA, m, n, factors[0], &a[0], n, &x[0], 1, factors[1], &y[0], 1)
 	q.gemv(tA, m, n, factors[0], &a[0], n, &x[0], 1, factors[1], &z[0], 1)
-	return equalBits(y, z)
+	return sameBits(y, z)
 }
 
 // sample fills a matrix with numbers in [-1, 1) whose sums depend on their
@@ -338,8 +348,8 @@ func sample[T float32 | float64](n int, salt uint32) []T {
 	return s
 }
 
-// equalBits distinguishes 0 from -0.
-func equalBits[T float32 | float64](a, b []T) bool {
+// sameBits distinguishes 0 from -0.
+func sameBits[T float32 | float64](a, b []T) bool {
 	for i, v := range a {
 		if math.Float64bits(float64(v)) != math.Float64bits(float64(b[i])) {
 			return false

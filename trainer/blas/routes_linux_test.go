@@ -90,7 +90,7 @@ func routeGemm[T number](t *testing.T, r *rand.Rand, g gemmCase, p, q products[T
 	d := append([]T(nil), c...)
 	p.gemm(g.tA, g.tB, g.m, g.n, g.k, T(g.alpha), &a[0], g.lda, &b[0], g.ldb, T(g.beta), &c[0], g.ldc)
 	q.gemm(g.tA, g.tB, g.m, g.n, g.k, T(g.alpha), &a[0], g.lda, &b[0], g.ldb, T(g.beta), &d[0], g.ldc)
-	if !equalBits(c, d) {
+	if !sameBits(c, d) {
 		t.Fatalf("%+v: the two routes differ", g)
 	}
 }
@@ -101,7 +101,7 @@ func routeGemv[T number](t *testing.T, r *rand.Rand, v gemvCase, p, q products[T
 	z := append([]T(nil), y...)
 	p.gemv(v.tA, v.m, v.n, T(v.alpha), &a[0], v.lda, &x[0], v.incX, T(v.beta), &y[0], v.incY)
 	q.gemv(v.tA, v.m, v.n, T(v.alpha), &a[0], v.lda, &x[0], v.incX, T(v.beta), &z[0], v.incY)
-	if !equalBits(y, z) {
+	if !sameBits(y, z) {
 		t.Fatalf("%+v: the two routes differ", v)
 	}
 }
