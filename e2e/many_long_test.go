@@ -149,9 +149,9 @@ func TestManyEmbeddedHosts(t *testing.T) {
 
 // Many hosts by a command, which here enters none: a host goes down while a model is
 // trained, the job goes on without it, and then on 16 more. All of them are this machine: with
-// more than 48 for each processor their agents are late by more than a lease.
+// more than 16 for each processor their agents are late by more than a lease on a slow one.
 func TestManyHostsByCommand(t *testing.T) {
-	hosts, more := min(256, 48*runtime.NumCPU()), 16
+	hosts, more := min(256, 16*runtime.NumCPU()), 16
 	b := local(t)
 	down := b.shared()
 	via := b.script("enter", "[ -e "+down+"/$1 ] && { echo \"no host $1\" >&2; exit 1; }\nshift; exec \"$@\"") + " {host} {command}"
