@@ -64,7 +64,7 @@ var arrows = []arrow{
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
-		to: []string{"hostfile", "gpuprobe", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
+		to: []string{"hostfile", "gpuprobe", "launcher/console", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/ssh/pipe", "launcher/ssh/sshconfig", "launcher/transport"}},
 	{from: "launcher/ssh/pipe"},
 	{from: "launcher/ssh/sshconfig", to: []string{"launcher/exit"}},

@@ -119,12 +119,12 @@ func TestJudgeMachines(t *testing.T) {
 	machines := []placement.Machine{{Host: lines[0], Report: &busy, ID: "a/x"}, {Host: lines[1], Report: &free, ID: "b/y"},
 		{Host: lines[2], Report: &free, ID: "b/y"}, {Host: lines[3], Report: &free, ID: "a/x"}}
 	want := "error gpus: a GPU is in use: GPU 0 by processes that the host does not show (9000 MiB in use)\n" +
-		"error machine: hosts h2 and h3 are one machine (y), and both would use gpu 0"
+		"error machine: hosts h[2-3] are one machine (y), and both would use gpu 0"
 	if got := words(judgeMachines(machines)); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	machines[2].ID = "c/z"
-	want = strings.Split(want, "\n")[0] + "\nwarning machine: hosts h1 and h4 are one machine (x)"
+	want = strings.Split(want, "\n")[0] + "\nwarning machine: hosts h[1,4] are one machine (x)"
 	if got := words(judgeMachines(machines)); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

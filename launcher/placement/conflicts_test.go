@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Two names of one machine are reported, and refused if they share a GPU.
+// Names of one machine are reported in one line, and refused if two of them share a GPU.
 func TestTwins(t *testing.T) {
 	for _, c := range []struct {
 		lines string
@@ -14,9 +14,12 @@ func TestTwins(t *testing.T) {
 		want  []string
 		err   string
 	}{
-		{"a: 0 | 0 1\nb: 1 | 0 1", []string{"boot/m", "boot/m"}, []string{"hosts a and b are one machine (m)"}, ""},
-		{"a: 0 | 0 1\nb: 0 | 0 1", []string{"boot/m", "boot/m"}, nil, "hosts a and b are one machine (m), and both would use gpu 0"},
-		{"a: cpu | 0\nb: cpu | 0", []string{"boot/m", "boot/m"}, []string{"hosts a and b are one machine (m)"}, ""},
+		{"a: 0 | 0 1\nb: 1 | 0 1", []string{"boot/m", "boot/m"}, []string{"hosts a,b are one machine (m)"}, ""},
+		{"a: 0 | 0 1\nb: 0 | 0 1", []string{"boot/m", "boot/m"}, nil, "hosts a,b are one machine (m), and both would use gpu 0"},
+		{"a: cpu | 0\nb: cpu | 0", []string{"boot/m", "boot/m"}, []string{"hosts a,b are one machine (m)"}, ""},
+		{"n1: 0 | 0 1\nb: cpu | 0\nn2: 1 | 0 1\nn3: cpu | 0\nc: cpu | 0", []string{"boot/m", "boot/n", "boot/m", "boot/m", "boot/n"},
+			[]string{"hosts n[1-3] are one machine (m)", "hosts b,c are one machine (n)"}, ""},
+		{"n1: 0 | 0 1\nn2: 1 | 0 1\nn3: 1 | 0 1", []string{"boot/m", "boot/m", "boot/m"}, nil, "hosts n[2-3] are one machine (m), and both would use gpu 1"},
 		{"a: 0 | 0 1\nb: 0 | 0 1", []string{"boot/m", "boot/n"}, nil, ""},
 		{"a: 0 | 0 1\nb: 0 | 0 1", []string{"", ""}, nil, ""},
 	} {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -187,28 +188,42 @@ func means(name string, h hostfile.Host) bool {
 		strings.EqualFold(name, net.JoinHostPort(h.Name, strconv.Itoa(cmp.Or(h.Port, 22))))
 }
 
-// Conflicts describes the hosts that are one machine under two names. It is an error if
-// tasks of both would use the same GPU.
+// Conflicts describes the hosts that are one machine under several names, in a line for each
+// machine. It is an error if tasks of two of them would use the same GPU.
 func (p Placement) Conflicts(machines []Machine) (lines []string, err error) {
-	seen := map[string]Host{} // by machine ID
+	var ids []string // of machines, in the order of their first hosts
+	of := map[string][]Host{}
 	for _, h := range p.Hosts {
-		m := machines[h.Machine]
-		if m.ID == "" {
+		id := machines[h.Machine].ID
+		if id == "" {
 			continue
 		}
-		first, twice := seen[m.ID]
-		if !twice {
-			seen[m.ID] = h
+		if of[id] == nil {
+			ids = append(ids, id)
+		}
+		for _, other := range of[id] {
+			if gpu := sharedGPU(other, h); gpu != "" {
+				return nil, fmt.Errorf("%s, and both would use %s", oneMachine(id, machines[other.Machine].Name, machines[h.Machine].Name), gpu)
+			}
+		}
+		of[id] = append(of[id], h)
+	}
+	for _, id := range ids {
+		if len(of[id]) == 1 {
 			continue
 		}
-		_, name, _ := strings.Cut(m.ID, "/")
-		line := fmt.Sprintf("hosts %s and %s are one machine (%s)", machines[first.Machine].Name, m.Name, name)
-		if gpu := sharedGPU(first, h); gpu != "" {
-			return nil, fmt.Errorf("%s, and both would use %s", line, gpu)
+		var names []string
+		for _, h := range of[id] {
+			names = append(names, machines[h.Machine].Name)
 		}
-		lines = append(lines, line)
+		lines = append(lines, oneMachine(id, names...))
 	}
 	return lines, nil
+}
+
+func oneMachine(id string, names ...string) string {
+	_, name, _ := strings.Cut(id, "/")
+	return fmt.Sprintf("hosts %s are one machine (%s)", console.Fold(names), name)
 }
 
 // sharedGPU returns a GPU that tasks of both hosts use, or "".
