@@ -22,6 +22,7 @@ import (
 // gonum, because entering C costs more than it saves.
 type cblas struct {
 	gonum.Implementation
+	handle uintptr // the loader's, of the library
 	single products[float32]
 	double products[float64]
 }
@@ -47,7 +48,7 @@ func bind(handle uintptr) (*cblas, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cblas{single: single, double: double}, nil
+	return &cblas{handle: handle, single: single, double: double}, nil
 }
 
 // shorten replaces functions by quicker ones that give the same bits.

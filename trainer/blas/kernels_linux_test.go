@@ -3,34 +3,52 @@
 package blas
 
 import (
-	"cmp"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// The kernels that a library took are those that it chose, or that the user chose by
-// OpenBLAS's own variable. If they are wrong at one alignment the library is refused.
+// A library keeps the kernels that it chose, or that the user chose by OpenBLAS's own variable.
+// Only what OpenBLAS takes for a processor that it does not know is replaced, by the best
+// kernels that it has and that compute right. Without such kernels it is refused.
 func TestKernels(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("needs gcc, to build a library")
 	}
-	for _, c := range []struct{ flag, user, name, want string }{
-		{"", "", "OpenBLAS", "Haswell"},
-		{"", "SkylakeX", "OpenBLAS", "SkylakeX"},
-		{"", "unknown", "OpenBLAS", "Haswell"},
-		{"BLIS", "SkylakeX", "BLIS", ""},
-		{"MKL", "SkylakeX", "MKL", ""},
-		{"WRONG", "", "OpenBLAS", "Haswell"},
-		{"WRONG", "SkylakeX", "", "computes a wrong"},
+	both := []string{"SkylakeX", "Haswell"}
+	for _, c := range []struct {
+		flags, user string
+		suited      []string
+		name, want  string
+	}{
+		{"", "", both, "OpenBLAS", "SkylakeX"},
+		{"", "", []string{"Haswell"}, "OpenBLAS", "Haswell"},
+		{"", "", nil, "OpenBLAS", "Prescott"},
+		{"", "Haswell", both, "OpenBLAS", "Haswell"},
+		{"", "Prescott", both, "OpenBLAS", "Prescott"},
+		{"-DKNOWS", "", both, "OpenBLAS", "Zen"},
+		{"-DKNOWS", "SkylakeX", both, "OpenBLAS", "SkylakeX"},
+		{"-DWRONG", "", both, "OpenBLAS", "Haswell"},
+		{"-DWRONG", "", both[:1], "OpenBLAS", "Prescott"},
+		{"-DWRONG", "SkylakeX", both, "", "computes a wrong"},
+		{"-DOLD", "", both, "OpenBLAS", "Haswell"},
+		{"-DBLIS", "", both, "BLIS", ""},
+		{"-DMKL", "SkylakeX", both, "MKL", ""},
 	} {
 		file := filepath.Join(t.TempDir(), "lib.so")
-		if out, err := exec.Command("gcc", "-O1", "-shared", "-fPIC", "-D"+cmp.Or(c.flag, "RIGHT"), "-o", file, "testdata/openblas.c").CombinedOutput(); err != nil {
+		args := append(strings.Fields(c.flags), "-O1", "-shared", "-fPIC", "-o", file, "testdata/openblas.c")
+		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		t.Setenv("OPENBLAS_CORETYPE", c.user)
-		_, lib, err := openFile(file, 1)
+		t.Setenv(kernelsVariable, c.user)
+		if c.user == "" {
+			if err := os.Unsetenv(kernelsVariable); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, lib, err := openFile(file, 1, c.suited)
 		if err != nil {
 			if c.name != "" || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%+v: %v", c, err)
@@ -38,18 +56,35 @@ func TestKernels(t *testing.T) {
 		} else if lib.Name != c.name || lib.Kernels != c.want {
 			t.Errorf("%+v: %s with the kernels %q", c, lib.Name, lib.Kernels)
 		}
+		if got := os.Getenv(kernelsVariable); got != c.user {
+			t.Errorf("%+v: %s is %q after the library was loaded", c, kernelsVariable, got)
+		}
 	}
 }
 
-// The OpenBLAS of this machine says which kernels it took. String has them, and the
-// configuration, by which mixed hosts are refused.
+// The OpenBLAS of this machine takes kernels that are made for its processor, also if the
+// library does not know it, and says which. String has them, and the configuration, by which
+// mixed hosts are refused. A library that is loaded has chosen, so this needs a process of its
+// own.
 func TestKernelsOfOpenBLAS(t *testing.T) {
 	openBLAS(t) // or skip
+	const alone = "PLX_TEST_ALONE"
+	if os.Getenv(alone) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = []string{alone + "=1"} // and none of OpenBLAS's
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
 	_, lib, err := choose("openblas", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if lib.Kernels == "" || !strings.Contains(lib.Config, lib.Kernels) || !strings.Contains(lib.String(), ", "+lib.Kernels+" kernels") {
 		t.Errorf("%+v: %s", lib, lib)
+	}
+	if lib.Kernels == fallback && len(suited()) > 0 {
+		t.Errorf("%s took the kernels %s where %q are suited", lib, lib.Kernels, suited())
 	}
 }

@@ -30,7 +30,7 @@ var threadVariables = []string{
 func open(f family, threads int) (gorgonia.BLAS, Library, error) {
 	var tried []string
 	for _, file := range f.files {
-		impl, lib, err := openFile(file, threads)
+		impl, lib, err := openFile(file, threads, suited())
 		if err == nil {
 			return impl, lib, nil
 		}
@@ -47,8 +47,36 @@ func load(file string) (uintptr, error) {
 	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-func openFile(file string, threads int) (*cblas, Library, error) {
-	restore, err := setThreadVariables(threads)
+// openFile loads a library. If OpenBLAS does not know the processor and the user chose no
+// kernels, the library is loaded once more with the best ones that it has for it. kernels are
+// those to try, the best first.
+func openFile(file string, threads int, kernels []string) (*cblas, Library, error) {
+	impl, lib, err := openWith(file, threads, "")
+	if _, chosen := os.LookupEnv(kernelsVariable); chosen || err != nil || lib.Kernels != fallback || len(kernels) == 0 {
+		return impl, lib, err
+	}
+	unload(impl.handle)
+	for _, name := range kernels {
+		impl, lib, err := openWith(file, threads, name)
+		if err == nil && lib.Kernels == name {
+			return impl, lib, nil
+		}
+		if err == nil {
+			unload(impl.handle)
+		}
+	}
+	return openWith(file, threads, "")
+}
+
+// unload forgets a library, so that it chooses again when it is loaded.
+func unload(handle uintptr) {
+	_ = purego.Dlclose(handle) // else it stays, and is found as it is
+}
+
+// openWith loads a library, which takes the kernels of this name if it is OpenBLAS and has
+// them; "" leaves the choice to it. One that is of no use is unloaded.
+func openWith(file string, threads int, kernels string) (_ *cblas, _ Library, err error) {
+	restore, err := setVariables(threads, kernels)
 	if err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
@@ -57,6 +85,11 @@ func openFile(file string, threads int) (*cblas, Library, error) {
 	if err != nil {
 		return nil, Library{}, err // the loader's message names the file
 	}
+	defer func() {
+		if err != nil {
+			unload(handle)
+		}
+	}()
 	impl, err := bind(handle)
 	if err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
@@ -72,22 +105,29 @@ func openFile(file string, threads int) (*cblas, Library, error) {
 	return impl, lib, nil
 }
 
-// setThreadVariables sets the libraries' environment variables, for the C
-// library and for Go. It returns a function that restores them.
-func setThreadVariables(threads int) (restore func(), err error) {
+// setVariables sets the libraries' environment variables, for the C library and for Go.
+// It returns a function that restores them.
+func setVariables(threads int, kernels string) (restore func(), err error) {
+	values := map[string]string{}
+	for _, name := range threadVariables {
+		values[name] = strconv.Itoa(threads)
+	}
+	if kernels != "" {
+		values[kernelsVariable] = kernels
+	}
 	var undo []func() error
 	restore = func() {
 		for _, f := range undo {
 			_ = f() // the variable could be set before, so it can be restored
 		}
 	}
-	for _, name := range threadVariables {
+	for name, value := range values {
 		if old, was := os.LookupEnv(name); was {
 			undo = append(undo, func() error { return os.Setenv(name, old) })
 		} else {
 			undo = append(undo, func() error { return os.Unsetenv(name) })
 		}
-		if err := os.Setenv(name, strconv.Itoa(threads)); err != nil {
+		if err := os.Setenv(name, value); err != nil {
 			restore()
 			return nil, err
 		}

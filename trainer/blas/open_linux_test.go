@@ -12,7 +12,7 @@ import (
 
 // A library that is no BLAS is named and refused.
 func TestOpenLibraryWithoutProducts(t *testing.T) {
-	_, _, err := openFile("libc.so.6", 1)
+	_, _, err := openFile("libc.so.6", 1, nil)
 	if err == nil || !strings.Contains(err.Error(), "libc.so.6") || !strings.Contains(err.Error(), "no function cblas_") {
 		t.Fatalf("got %v", err)
 	}
@@ -23,7 +23,7 @@ func TestThreadVariablesAreRestored(t *testing.T) {
 	t.Setenv("OMP_NUM_THREADS", "7")
 	t.Setenv("OPENBLAS_NUM_THREADS", "placeholder so that the test puts back what was there")
 	os.Unsetenv("OPENBLAS_NUM_THREADS")
-	restore, err := setThreadVariables(1)
+	restore, err := setVariables(1, "")
 	if err != nil {
 		t.Fatal(err)
 	}

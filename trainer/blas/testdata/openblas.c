@@ -1,16 +1,25 @@
-/* What plx asks of OpenBLAS. With WRONG its kernels SkylakeX compute wrongly at one
-   alignment; BLIS and MKL are other libraries, which know no such kernels. */
+/* What plx asks of OpenBLAS, which here knows its processor only with KNOWS. With OLD it has
+   no kernels SkylakeX, and with WRONG these compute wrongly at one alignment; BLIS and MKL are
+   other libraries, which know no such kernels. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *core = "Haswell";
+#if defined(KNOWS)
+static const char *core = "Zen";
+#else
+static const char *core = "Prescott";
+#endif
 
 __attribute__((constructor)) static void choose(void)
 {
 	const char *wanted = getenv("OPENBLAS_CORETYPE");
+	if (wanted && !strcmp(wanted, "Haswell"))
+		core = "Haswell";
+#if !defined(OLD)
 	if (wanted && !strcmp(wanted, "SkylakeX"))
 		core = "SkylakeX";
+#endif
 }
 
 #if defined(BLIS)
