@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -10,9 +11,11 @@ import (
 	"sync"
 )
 
-// magic opens both directions of a connection. It is versioned: an agent is
-// always spoken to by the plx that sent it, so any difference is an error.
-const magic = "plx-agent-1\n"
+// A magic opens both directions of a connection. It names the messages that follow.
+const (
+	magic      = "plx-agent-1\n" // of a job, to its agent that runs
+	magicCalls = "plx-agent-2\n" // calls, and then the messages of a job from its Spec on
+)
 
 // MaxMessage bounds one encoded message in bytes. The largest is a Spec with
 // the user's environment.
@@ -30,18 +33,23 @@ type Conn struct {
 	mu     sync.Mutex
 }
 
-// Open exchanges the magic over stream and owns it from then on. On an error
-// the stream is closed.
-func Open(stream io.ReadWriteCloser) (*Conn, error) {
+// Open exchanges a magic over stream and owns it from then on: that of the agent of a job. On
+// an error the stream is closed.
+func Open(stream io.ReadWriteCloser) (*Conn, error) { return open(stream, magic) }
+
+// OpenCalls is Open of an agent that has no job yet.
+func OpenCalls(stream io.ReadWriteCloser) (*Conn, error) { return open(stream, magicCalls) }
+
+func open(stream io.ReadWriteCloser, magic string) (*Conn, error) {
 	c := &Conn{stream: stream, in: bufio.NewReader(stream)}
-	if err := c.greet(); err != nil {
+	if err := c.greet(magic); err != nil {
 		stream.Close() // the greeting's error says more
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Conn) greet() error {
+func (c *Conn) greet(magic string) error {
 	sent := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(c.stream, magic)
@@ -51,11 +59,25 @@ func (c *Conn) greet() error {
 	if n, err := io.ReadFull(c.in, got); err != nil {
 		return fmt.Errorf("%w: %w after %d bytes", errNotAgent, err, n)
 	}
+	if bytes.HasPrefix(got, []byte("plx-agent-")) && string(got) != magic {
+		return fmt.Errorf("an agent of another version of plx answered (%q, not %q): use the plx that launched the job", got[:len(got)-1], magic[:len(magic)-1])
+	}
 	if string(got) != magic {
 		return fmt.Errorf("%w, but something that begins with %q", errNotAgent, got)
 	}
 	return <-sent
 }
+
+// Duplex makes one stream of the standard input and output of a process, which end with it:
+// Close does nothing.
+func Duplex(in io.Reader, out io.Writer) io.ReadWriteCloser { return duplex{in, out} }
+
+type duplex struct {
+	io.Reader
+	io.Writer
+}
+
+func (duplex) Close() error { return nil }
 
 // Send writes one message.
 func (c *Conn) Send(m Message) error {

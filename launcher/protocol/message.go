@@ -9,6 +9,9 @@ import (
 
 // Message is one message: exactly one field is set.
 type Message struct {
+	// To "plx agent start", any number of times before the Spec of a job.
+	Call  *Call  `json:"call,omitempty"`
+	Reply *Reply `json:"reply,omitempty"`
 	// To "plx agent start", before the Spec of a job. The answers are two: a Surveyed and GPUs.
 	Survey *Survey `json:"survey,omitempty"`
 	// To the same, between the two, any number of times. The answer is Furnished.

@@ -1,0 +1,202 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/patience"
+)
+
+// asked returns a Caller, and the other end of its connection.
+func asked(t *testing.T) (*Caller, *Conn) {
+	a, b := pair(t)
+	return NewCaller(a), b
+}
+
+func never() time.Duration { return 0 }
+
+// Calls from many goroutines get their own answers, errors with all that they say.
+func TestCalls(t *testing.T) {
+	c, agent := asked(t)
+	served := make(chan Message)
+	go func() {
+		m, err := Serve(t.Context(), agent, map[Method]Handler{
+			"double": Handle(func(_ context.Context, n int) (int, error) { return 2 * n, nil }),
+			"refuse": Handle(func(context.Context, string) (int, error) {
+				return 0, fmt.Errorf("well: %w", &Failure{Code: CodeTaken, Text: "it is taken", Hint: "take another"})
+			}),
+			"fail": Handle(func(context.Context, string) (int, error) { return 0, errors.New("one\ntwo") }),
+		}, never)
+		if err != nil {
+			t.Error(err)
+		}
+		served <- m
+	}()
+	var all sync.WaitGroup
+	for n := range 50 {
+		all.Go(func() {
+			var got int
+			if err := ask(t, c, "double", n, &got); err != nil || got != 2*n {
+				t.Errorf("%d: %d, %v", n, got, err)
+			}
+		})
+	}
+	all.Wait()
+	for do, want := range map[Method]Failure{
+		"refuse": {CodeTaken, "it is taken", "take another"},
+		"fail":   {Text: "one; two"},
+		"dance":  {Text: `this version of plx does not know the request "dance"`},
+		"double": {Text: "read what is asked: json: cannot unmarshal string into Go value of type int"},
+	} {
+		err := ask(t, c, do, "x", nil)
+		if f := (*Failure)(nil); !errors.As(err, &f) || *f != want {
+			t.Errorf("%s: %v", do, err)
+		}
+	}
+	conn, err := c.Detach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Send(Message{Notice: "job"}); err != nil {
+		t.Fatal(err)
+	}
+	if m := <-served; m.Notice != "job" {
+		t.Errorf("%+v", m)
+	}
+	if _, err := c.Begin("double", 1); !errors.Is(err, ErrDetached) {
+		t.Errorf("%v", err)
+	}
+}
+
+// ask makes a call, in bounded time.
+func ask(t *testing.T, c *Caller, do Method, in, out any) error {
+	t.Helper()
+	p, err := c.Begin(do, in)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
+	defer cancel()
+	return p.Wait(ctx, out)
+}
+
+// An agent that answers wrongly, or no longer, ends all calls.
+func TestWrongAnswersEndTheCalls(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(*Conn, Call) error
+		want   string
+	}{
+		"of another call": {func(a *Conn, c Call) error { return a.Send(Message{Reply: &Reply{ID: c.ID + 7}}) }, "what it was not asked"},
+		"twice": {func(a *Conn, c Call) error {
+			return errors.Join(a.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}}), a.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}}))
+		}, "what it was not asked"},
+		"no answer at all": {func(a *Conn, _ Call) error { return a.Send(Message{Notice: "hello"}) }, "what it was not asked"},
+		"the end":          {func(a *Conn, _ Call) error { return a.Close() }, "EOF"},
+		"too long": {func(a *Conn, _ Call) error {
+			_, err := a.stream.Write([]byte{0xff, 0xff, 0xff, 0xff})
+			return err
+		}, "at most"},
+		"no JSON": {func(a *Conn, _ Call) error {
+			_, err := a.stream.Write([]byte{1, 0, 0, 0, '{'})
+			return err
+		}, "message"},
+	} {
+		caller, agent := asked(t)
+		go func() {
+			for range 2 {
+				if _, err := agent.Receive(); err != nil {
+					return
+				}
+			}
+			_ = c.answer(agent, Call{ID: 2}) // the other side may have closed already
+		}()
+		first, err := caller.Begin("x", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := caller.Begin("x", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
+		if err := second.Wait(ctx, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := first.Wait(ctx, nil); (err == nil) != (name == "twice") {
+			t.Errorf("%s: the other call: %v", name, err)
+		}
+		cancel()
+		if _, err := caller.Begin("x", 3); err == nil {
+			t.Errorf("%s: calls go on", name)
+		}
+		if _, err := caller.Detach(); err == nil {
+			t.Errorf("%s: the connection is given away", name)
+		}
+	}
+}
+
+// A call that is given up ends the connection, and with it what the agent does for it.
+func TestAbandonedCallEndsItsHandler(t *testing.T) {
+	c, agent := asked(t)
+	begun, served := make(chan bool), make(chan error)
+	go func() {
+		_, err := Serve(t.Context(), agent, map[Method]Handler{"wait": Handle(func(ctx context.Context, _ int) (int, error) {
+			begun <- true
+			<-ctx.Done()
+			return 0, context.Cause(ctx)
+		})}, never)
+		served <- err
+	}()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p, err := c.Begin("wait", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	stopped := errors.New("interrupted")
+	cancel(stopped)
+	if err := p.Wait(ctx, nil); !errors.Is(err, stopped) {
+		t.Errorf("%v", err)
+	}
+	if err := <-served; err == nil {
+		t.Error("the agent goes on")
+	}
+}
+
+// Serve waits no longer than it may, and ends with the connection.
+func TestServeEnds(t *testing.T) {
+	_, agent := asked(t)
+	if _, err := Serve(t.Context(), agent, nil, func() time.Duration { return time.Millisecond }); err == nil || err.Error() != "plx was not heard for 1ms" {
+		t.Errorf("%v", err)
+	}
+	c, agent := asked(t)
+	c.Close(errors.New("over"))
+	if _, err := Serve(t.Context(), agent, nil, never); err != io.EOF {
+		t.Errorf("%v", err)
+	}
+}
+
+// An agent of another version is named as one.
+func TestAgentOfAnotherVersion(t *testing.T) {
+	a, b := net.Pipe()
+	go func() {
+		_, err := io.WriteString(b, magic)
+		if err == nil {
+			_, err = io.Copy(io.Discard, b)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := OpenCalls(a); err == nil || !strings.Contains(err.Error(), `an agent of another version of plx answered ("plx-agent-1", not "plx-agent-2")`) {
+		t.Errorf("%v", err)
+	}
+}
