@@ -237,14 +237,7 @@ func TestSecondLaunchTakesOneSession(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{0, 1}})
 	program := b.script("print", `echo "gpu $CUDA_VISIBLE_DEVICES."; head -c $1 /dev/zero | tr '\0' a`)
 	for i, c := range []struct{ line, gpu string }{{"h1: cpu", "gpu ."}, {"h2", "gpu 0."}} {
-		onHost := func(line string) string {
-			out, err := b.Hosts[i].Command(t.Context(), "sh", "-c", line).Output()
-			if err != nil {
-				t.Fatalf("%s: %v", line, err)
-			}
-			return string(out)
-		}
-		onHost(`echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`) // which the login shell of each session reads
+		since := b.sessions(i)
 		file := b.ResourceFile(c.line)
 		var sessions []int
 		for _, size := range []int{10, 10, 200_000} { // the first launch sends plx
@@ -252,11 +245,49 @@ func TestSecondLaunchTakesOneSession(t *testing.T) {
 			if got := strings.Count(res.stdout, "a"); got < size || !strings.Contains(res.stdout, c.gpu) {
 				t.Errorf("%s: %d of %d bytes, or no %q", c.line, got, size, c.gpu)
 			}
-			sessions = append(sessions, strings.Count(onHost(`cat $HOME/sessions; : >$HOME/sessions`), "x"))
+			sessions = append(sessions, since())
 		}
 		if sessions[0] < 3 || sessions[1] != 1 || sessions[2] != 2 {
 			t.Errorf("%s: %v sessions", c.line, sessions)
 		}
+	}
+}
+
+// What a launch asks a host for, its agent answers in the session that starts the job then.
+func TestOptionsTakeNoSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{1}, Second: true})
+	options := [][]string{{"--name", "net"}, {"--nic", "eth1"}, {"--wait-gpus", "1m"}}
+	options = append(options, slices.Concat(options...))
+	launch := func(options []string) {
+		res := b.want(0, slices.Concat([]string{"launch", "--hosts", b.ResourceFile("h1")}, options, []string{"sh", "-c", "echo gpu $CUDA_VISIBLE_DEVICES."})...)
+		contains(t, res.stdout, "gpu 0.")
+	}
+	launch(nil) // sends plx
+	sessions := b.sessions(0)
+	for _, o := range options {
+		launch(o)
+		if n := sessions(); n != 1 {
+			t.Errorf("%v: %d sessions", o, n)
+		}
+	}
+}
+
+// sessions returns a function that counts the sessions on a host since it was last called.
+func (b *bench) sessions(host int) (since func() int) {
+	b.t.Helper()
+	onHost := func(line string) string {
+		b.t.Helper()
+		out, err := b.Hosts[host].Command(b.t.Context(), "sh", "-c", line).Output()
+		if err != nil {
+			b.t.Fatalf("%s: %v", line, err)
+		}
+		return string(out)
+	}
+	onHost(`: >$HOME/sessions; echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`) // which the login shell of each session reads
+	return func() int {
+		b.t.Helper()
+		return strings.Count(onHost(`cat $HOME/sessions; : >$HOME/sessions`), "x")
 	}
 }
 
@@ -276,7 +307,7 @@ func TestUnchangedFilesTakeNoSession(t *testing.T) {
 		return string(out)
 	}
 	b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu"), "true") // sends plx
-	onHost(`echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`)           // which the login shell of each session reads
+	since := b.sessions(0)
 	for _, flag := range [][]string{{"--workdir", "."}, {"--copy", "pkg"}} {
 		var sessions []int
 		for _, lost := range []bool{false, false, true, false} {
@@ -287,7 +318,7 @@ func TestUnchangedFilesTakeNoSession(t *testing.T) {
 			if res := b.want(0, args...); !strings.Contains(res.stdout, "second") {
 				t.Errorf("%v: the job printed %q", flag, res.stdout)
 			}
-			sessions = append(sessions, strings.Count(onHost(`cat $HOME/sessions; : >$HOME/sessions`), "x"))
+			sessions = append(sessions, since())
 		}
 		if sessions[0] < 2 || sessions[1] != 1 || sessions[2] < 2 || sessions[3] != 1 {
 			t.Errorf("%v: %v sessions", flag, sessions)

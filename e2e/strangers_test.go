@@ -27,6 +27,7 @@ import (
 
 	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // hostile is a text of a stranger with every byte and every mark that a terminal obeys. Its
@@ -305,6 +306,24 @@ func says(stdout, stderr string, status int) session {
 	}
 }
 
+// refuses is an agent that answers all calls with errors of its own.
+func refuses(command string, channel ssh.Channel) int {
+	io.WriteString(channel, sentinel.FindString(command)+"\n") // the client may have gone
+	conn, err := protocol.OpenCalls(channel)
+	if err != nil {
+		return 1
+	}
+	for {
+		m, err := conn.Receive()
+		if err != nil {
+			return 0
+		}
+		if m.Call != nil {
+			_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: m.Call.ID, Err: &protocol.Failure{Text: hostile, Hint: hostile}}}) // as above
+		}
+	}
+}
+
 // shell runs commands on this machine, in a home of the stranger's. It answers those that match
 // mean by itself.
 func shell(home string, mean *regexp.Regexp, answer session) session {
@@ -387,18 +406,19 @@ func TestStrangersAsAgents(t *testing.T) {
 	t.Parallel()
 	b := local(t)
 	home := t.TempDir()
-	for _, command := range []string{"start", "exec", "doctor", "logs", "state", "fetch", "outputs", "prune", "connect", "claim", "jobs", "reap"} {
+	for _, command := range []string{"start", "exec", "doctor", "logs", "state", "fetch", "outputs", "prune", "connect", "jobs", "reap"} {
 		b.stranger(command, loggedIn(shell(home, regexp.MustCompile(`\bagent `+command+`\b`), says("", hostile, 1))))
 	}
 	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`\bagent exec\b`), says(hostile, hostile, 3))))
 	b.stranger("garbage", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), says(hostile, hostile, 0))))
+	b.stranger("refuses", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), refuses)))
 	b.stranger("honest", loggedIn(shell(home, nil, nil)))
 	launch := func(host string, more ...string) []string {
 		return append(append([]string{"launch", "--host", host + ": cpu addr=127.0.0.1", "--ps", "none"}, more...), "true")
 	}
 	b.want(0, launch("honest", "--name", "made")...)
 	for _, args := range [][]string{
-		launch("start"), launch("garbage"), launch("exec", "--workdir", b.t.TempDir(), "--setup", "true"), launch("claim", "--name", "x"),
+		launch("start"), launch("garbage"), launch("exec", "--workdir", b.t.TempDir(), "--setup", "true"), launch("refuses", "--name", "x"),
 		{"doctor", "--host", "doctor"},
 	} {
 		b.quoted(true, args...)

@@ -27,7 +27,6 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
-	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -427,14 +426,15 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 	if err := l.sendAgent(ctx); err != nil {
 		return err
 	}
+	agents := l.receivers()
 	busy := func(ctx context.Context) (string, error) {
-		if err := l.set.Survey(ctx); err != nil {
+		if err := hosts.Each(ctx, agents, func(_ int, a *hosts.AgentHost) error { return a.Reprobe(ctx) }); err != nil {
 			return "", err
 		}
 		return jobs.InWords(l.placed.Busy(l.set.Machines())), nil
 	}
 	var err error
-	l.booked, err = booking.Wait(ctx, booking.Request{Hosts: wanted(l.placed, l.receivers()), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
+	l.booked, err = booking.Wait(ctx, booking.Request{Hosts: wanted(l.placed, agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, jobs.BusyHint)
 	}
@@ -531,26 +531,18 @@ func (l *launch) reuse(before *protocol.Verdict) string {
 	return "it means this job from now on"
 }
 
-// nameTaken is the exit status of "agent claim" if a running job has the name.
-const nameTaken = 5
-
 // checkName asks every host whether a running job has checkpoints of the same name.
 // Agents check it too when they start, but then the job has begun.
 func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
 		return nil // to be the job's id
 	}
-	return hosts.Each(ctx, l.used(), func(_ int, h *hosts.Host) error {
-		a := hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)}
-		err := a.Call(ctx, "claim "+l.checkpoints, nil, nil)
-		var said *hosts.ScriptError
-		if transport.ExitStatus(err) == nameTaken && errors.As(err, &said) {
-			return errors.New(strings.TrimPrefix(said.Stderr, "plx agent: "))
+	return hosts.Each(ctx, l.receivers(), func(_ int, a *hosts.AgentHost) error {
+		_, err := hosts.Call[struct{}](ctx, a, hosts.AnswerTime, protocol.DoCheckName, protocol.CheckName{Name: l.checkpoints})
+		if failure := (*protocol.Failure)(nil); err != nil && !(errors.As(err, &failure) && failure.Code == protocol.CodeTaken) {
+			err = fmt.Errorf("look for jobs: %w", err)
 		}
-		if err != nil {
-			return fmt.Errorf("look for jobs: %w", err)
-		}
-		return nil
+		return err
 	})
 }
 

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Request tells a host which environment to install. It is JSON on the standard input of
-// "plx agent python".
+// Request tells a host which environment to install.
 type Request struct {
 	Manifest string   `json:"manifest"` // content hash of the environment's manifest
 	Names    []string `json:"names"`    // absolute paths by which its files may name it
@@ -30,7 +29,7 @@ type Request struct {
 	Stored bool `json:"stored,omitempty"`
 }
 
-// Answer is what "plx agent python" prints, as JSON.
+// Answer answers a Request.
 type Answer struct {
 	Ready bool `json:"ready"` // the environment is installed
 }

@@ -198,9 +198,11 @@ func TestRunningJobKeepsItsName(t *testing.T) {
 	if why := second.refusedStart(); !strings.Contains(why, "job "+first.spec.Job+" runs here") || !strings.Contains(why, "plx stop "+first.spec.Job) {
 		t.Errorf("%s: want the other job and how to end it", why)
 	}
-	for name, want := range map[string]int{"mnist": codeTaken, "cifar": 0, "..": codeFailed, "": codeUsage} {
-		if _, stderr, code := first.agent("claim", name); code != want || (code == 0) != (stderr == "") {
-			t.Errorf("claim %q: exit status %d, %q, want %d", name, code, stderr, want)
+	asker := first.dial("start")
+	for name, want := range map[string]*protocol.Failure{"mnist": {Code: protocol.CodeTaken}, "cifar": nil, "..": {}} {
+		got := asker.call(protocol.DoCheckName, protocol.CheckName{Name: name}).Err
+		if (got == nil) != (want == nil) || got != nil && (got.Code != want.Code || got.Text == "") {
+			t.Errorf("%q: %+v, want %+v", name, got, want)
 		}
 	}
 	other := first.newJob("cifar")

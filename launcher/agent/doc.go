@@ -1,8 +1,9 @@
 // Package agent is "plx agent": what runs on a host.
 //
 // The launcher runs the plx binary as "plx agent start" over SSH. That process
-// makes the job's folder and starts the agent. Before that it may be asked what the host is
-// and has. From then on it relays between its standard streams and the agent's local socket:
+// answers calls (calls.go): what the host is and has, its GPUs, which it may hold, its
+// interfaces. With the Spec of a job it makes the job's folder and starts the agent. From then
+// on it relays between its standard streams and the agent's local socket:
 //
 //	plx agent start          speaks package protocol; ends with its connection
 //	plx agent watchdog       a session of its own; outlives the connection
@@ -16,16 +17,14 @@
 //
 // This package has the short-lived commands:
 //
-//	start    make the job's folder, start the agent and relay
+//	start    answer calls; then make the job's folder, start the agent and relay
 //	connect  relay to a running agent
 //	logs     print the output of the tasks
 //	state    print the state of one job, as JSON
 //	jobs     print the states of all jobs of this host
-//	claim    check that no running job keeps checkpoints under a name
 //	receive  store files that plx sends, or the program
 //	offer    give plx itself to other hosts
 //	exec     run a command that is no task, until its input ends
-//	gpus     wait for GPUs and hold their locks until the agent starts
 //	fetch    list checkpoints, or print a file of one
 //	outputs  list the files that a job has made, or print one
 //	reap     kill what a dead agent has left
@@ -41,5 +40,5 @@ const (
 	codeUsage   = 2 // wrong arguments
 	codeNoAgent = 3 // connect, logs, state, start: no agent of the job, or nothing of it, is here
 	codeLeft    = 4 // connect, start: the agent still ran after its stream had ended
-	codeTaken   = 5 // claim, start: a running job keeps its checkpoints under the name
+	codeTaken   = 5 // start: a running job keeps its checkpoints under the name
 )

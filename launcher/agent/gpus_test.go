@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"encoding/json"
 	"errors"
 	"testing"
 
@@ -11,55 +10,68 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// A process that holds GPUs for an agent is killed: they are free, and an agent that was told
-// to take them over books them itself.
-func TestGPUHolderKilled(t *testing.T) {
+// reserve asks the agent of a line about GPUs.
+func (l *line) reserve(ask string, claims ...protocol.Claim) protocol.BookingAnswer {
+	l.t.Helper()
+	return call[protocol.BookingAnswer](l, protocol.DoReserve, protocol.Booking{Ask: ask, Ticket: "1", Claims: claims})
+}
+
+// held reports whether somebody has the GPU.
+func held(claim protocol.Claim) bool {
+	locks, err := gpulock.Take([]protocol.Claim{claim}, "1")
+	gpulock.Release(locks)
+	held := (*gpulock.Held)(nil)
+	return errors.As(err, &held)
+}
+
+// The agent that holds GPUs for a launch keeps them for the job, and gives up others.
+func TestHeldGPUsBecomeThoseOfTheJob(t *testing.T) {
 	h := newHost(t, 1, "wait")
-	gpu := protocol.Claim{Device: "GPU-" + h.spec.Job}
+	gpu, other := protocol.Claim{Device: "GPU-" + h.spec.Job}, protocol.Claim{Device: "GPU-other-" + h.spec.Job}
+	l := h.dial("start")
+	for _, c := range []struct {
+		ask  string
+		held bool
+	}{{protocol.BookingQueue, false}, {protocol.BookingTake, true}, {protocol.BookingTake, true}, {protocol.BookingDrop, false}, {protocol.BookingTake, true}, {protocol.BookingLeave, false}} {
+		if a := l.reserve(c.ask, other); a.Cause != "" || len(a.Ahead) > 0 || held(other) != c.held {
+			t.Errorf("%s: %+v, held: %v", c.ask, a, held(other))
+		}
+	}
+	l.reserve(protocol.BookingTake, gpu)
 	h.spec.Claims, h.spec.Ticket = []protocol.Claim{gpu}, "1"
-	holder := h.command("gpus")
-	in, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := holder.StdoutPipe()
-	if err == nil {
-		err = holder.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Wait() // killed
-	defer holder.Process.Kill()
-	var answer protocol.BookingAnswer
-	err = json.NewEncoder(in).Encode(protocol.Booking{Ask: protocol.BookingTake, Ticket: "1", Claims: h.spec.Claims})
-	if err == nil {
-		err = json.NewDecoder(out).Decode(&answer)
-	}
-	if err != nil || answer.Cause != "" || answer.Socket == "" {
-		t.Fatalf("%+v, %v", answer, err)
-	}
-	taken := func() bool {
-		locks, err := gpulock.Take(h.spec.Claims, "1")
-		gpulock.Release(locks)
-		held := (*gpulock.Held)(nil)
-		return errors.As(err, &held)
-	}
-	if !taken() {
-		t.Error("the process holds no lock")
-	}
-	holder.Process.Kill()
-	holder.Wait() // killed
-	if taken() {
-		t.Error("the lock is still held after the process was killed")
-	}
-	h.spec.Booked = answer.Socket
-	l, _ := h.launch()
-	if !taken() {
+	l.send(protocol.Message{Spec: &h.spec})
+	l.wait("State", func(m protocol.Message) bool { return m.State != nil })
+	if !held(gpu) {
 		t.Error("the agent has no lock")
 	}
+	if _, err := gpulock.Enter(h.spec.Claims, "1"); err != nil {
+		t.Errorf("the agent stays in the queue: %v", err)
+	}
+	go l.renew(h.spec.Lease / 5)
+	l.run(0)
 	l.end(h, 0)
-	if taken() {
+	if held(gpu) {
 		t.Error("the lock is still held after the job")
+	}
+}
+
+// A launch that ends without a job gives its GPUs up, and so does an agent that is killed.
+func TestHeldGPUsAreFreedWithoutAJob(t *testing.T) {
+	for name, end := range map[string]func(*line){
+		"the launch ends": func(l *line) { l.conn.Close() },
+		"it is killed":    func(l *line) { l.cmd.Process.Kill() },
+	} {
+		h := newHost(t, 1)
+		gpu := protocol.Claim{Device: "GPU-" + h.spec.Job}
+		l := h.dial("start")
+		l.reserve(protocol.BookingTake, gpu)
+		if !held(gpu) {
+			t.Errorf("%s: the agent has no lock", name)
+		}
+		end(l)
+		<-l.ended
+		if held(gpu) {
+			t.Errorf("%s: the lock is still held", name)
+		}
 	}
 }

@@ -50,6 +50,7 @@ type line struct {
 	host   *testHost
 	cmd    *exec.Cmd
 	conn   *protocol.Conn
+	asked  uint64 // calls so far
 	in     chan protocol.Message
 	logged []protocol.Logged // all that came, complete once in is closed
 	stderr *bytes.Buffer
@@ -160,7 +161,11 @@ func (h *testHost) dial(args ...string) *line {
 		l.code = l.cmd.ProcessState.ExitCode()
 		close(l.ended)
 	}()
-	if l.conn, err = protocol.Open(duplexPipe{read, stdin}); err != nil {
+	open := protocol.Open
+	if args[0] == "start" {
+		open = protocol.OpenCalls
+	}
+	if l.conn, err = open(duplexPipe{read, stdin}); err != nil {
 		l.conn = nil
 		close(l.in)
 		return l
@@ -180,6 +185,35 @@ func (h *testHost) dial(args ...string) *line {
 	}()
 	h.t.Cleanup(func() { l.conn.Close(); <-l.ended })
 	return l
+}
+
+// call asks an agent that has no job, and returns the answer.
+func (l *line) call(do protocol.Method, in any) protocol.Reply {
+	l.t.Helper()
+	body, err := json.Marshal(in)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.asked++
+	l.send(protocol.Message{Call: &protocol.Call{ID: l.asked, Do: do, In: body}})
+	r := l.wait("Reply", func(m protocol.Message) bool { return m.Reply != nil }).Reply
+	if r.ID != l.asked {
+		l.t.Fatalf("reply to %d, want %d", r.ID, l.asked)
+	}
+	return *r
+}
+
+// call is line.call of a method that must not fail.
+func call[Out any](l *line, do protocol.Method, in any) (out Out) {
+	l.t.Helper()
+	r := l.call(do, in)
+	if r.Err != nil {
+		l.t.Fatalf("%s: %v", do, r.Err)
+	}
+	if err := json.Unmarshal(r.Out, &out); err != nil {
+		l.t.Fatal(err)
+	}
+	return out
 }
 
 type duplexPipe struct {

@@ -3,8 +3,6 @@
 package agent
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"testing"
 
@@ -12,21 +10,13 @@ import (
 )
 
 func TestInterfaces(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if code := Main(t.Context(), []string{"interfaces"}, nil, &stdout, &stderr); code != 0 {
-		t.Fatalf("exit status %d: %s", code, &stderr)
-	}
-	var links []protocol.Interface
-	if err := json.Unmarshal(stdout.Bytes(), &links); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	l := newHost(t, 1).dial("start")
+	links := call[[]protocol.Interface](l, protocol.DoInterfaces, struct{}{})
 	own := func(l protocol.Interface) bool {
 		return l.Name == "lo" && l.Up && l.Running && l.Loopback && slices.Contains(l.Addrs, "127.0.0.1/8")
 	}
 	if !slices.ContainsFunc(links, own) {
-		t.Errorf("no loopback interface in %s", &stdout)
-	}
-	if code := Main(t.Context(), []string{"interfaces", "eth0"}, nil, &stdout, &stderr); code != codeUsage {
-		t.Errorf("with an argument: exit status %d", code)
+		t.Errorf("no loopback interface in %+v", links)
 	}
 }

@@ -101,15 +101,6 @@ func ended(f jobfolder.Folder) func() bool {
 	}
 }
 
-// printClaim is "agent claim NAME": it fails if a new job could not keep checkpoints
-// under the name.
-func printClaim(ctx context.Context, args []string, _ streams) error {
-	if len(args) != 1 || args[0] == "" {
-		return usage("claim: want a name of checkpoints")
-	}
-	return claim(ctx, "", args[0])
-}
-
 // claim refuses a job if another running job of this home keeps checkpoints under
 // the same name: each would resume from the other's and remove them. The caller
 // writes the state of the new job before, so that of two jobs that start at once at

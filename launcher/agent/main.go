@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/agent/checkup"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/supervisor"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
@@ -56,10 +57,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"watchdog":   inFolder(watchdog.Run),
 		"supervisor": inFolder(supervisor.Run),
 		"logs":       ofHost(printLogs),
-		"claim":      printClaim,
 		"exec":       execute,
-		"gpus":       bookGPUs,
-		"interfaces": printInterfaces,
 		"doctor":     doctor,
 		"fetch":      fetch,
 		"outputs":    ofHost(printOutputs),
@@ -67,7 +65,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"jobs":       printJobs,
 		"reap":       ofHost(reap),
 		"prune":      prune,
-		"python":     python,
 		tree.Receive: receive,
 		tree.Give:    give,
 		"offer":      offer,
@@ -75,7 +72,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"step":       step,
 		"spare":      spare,
 		"tidy":       tidy,
-		"discard":    ofHost(discard),
 		becoming:     func(_ context.Context, args []string, _ streams) error { return become(args) },
 	}
 }
@@ -99,6 +95,14 @@ func step(_ context.Context, args []string, std streams) error {
 		return usage("step takes the word that begins its answer")
 	}
 	return outlive(exec.Command("/proc/self/exe", "agent", "serve", args[0]), std.in, std.out, std.err)
+}
+
+// doctor is "agent doctor".
+func doctor(ctx context.Context, args []string, std streams) error {
+	if len(args) != 0 {
+		return usage("doctor takes no arguments")
+	}
+	return checkup.Run(ctx, std.in, std.out)
 }
 
 // inFolder is a command of the agent itself, which takes the path of its folder and the

@@ -159,10 +159,6 @@ func yield() {
 	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(low)), 0)
 }
 
-// discard is "agent discard JOB FOLDER": it removes what receive has made for a job that
-// is not started.
-func discard(_ context.Context, f jobfolder.Folder, _ streams) error { return f.Discard() }
-
 // give is "agent give MANIFEST": it writes a folder that receive has stored, for hosts
 // that join the job.
 func give(ctx context.Context, args []string, std streams) error {

@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/launcher/agent/gpulock"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/outputs"
@@ -27,32 +24,21 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// start is "agent start": it reads a Spec from its standard input, starts the agent
-// and relays between it and the standard streams. Before the Spec it may be asked for a survey
-// of the host, and then whether it has files; a launcher that needs no agent closes the stream.
+// start is "agent start": it answers calls until it gets the Spec of a job. Then it starts the
+// agent and relays between it and the standard streams. A launcher that needs no agent closes
+// the stream.
 func start(ctx context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("start takes no arguments")
 	}
-	launcher, err := protocol.Open(duplex{std.in, std.out})
+	launcher, err := protocol.OpenCalls(protocol.Duplex(std.in, std.out))
 	if err != nil {
 		return err
 	}
-	first, err := launcher.Receive()
-	if err == nil && first.Survey != nil {
-		if err := survey(ctx, launcher, *first.Survey); err != nil {
-			return err
-		}
-		first, err = launcher.Receive()
-		for err == nil && first.Furnish != nil {
-			done := protocol.Furnished{Done: furnish(ctx, *first.Furnish) == nil}
-			if err = launcher.Send(protocol.Message{Furnished: &done}); err == nil {
-				first, err = launcher.Receive()
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
+	gpus := &booking{}
+	first, err := protocol.Serve(ctx, launcher, methods(gpus), gpus.silence)
+	if err == io.EOF {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("receive the job's specification: %w", err)
@@ -61,7 +47,7 @@ func start(ctx context.Context, args []string, std streams) error {
 		return errors.New("the first message was not the job's specification")
 	}
 	spec := *first.Spec
-	locks, err := takeGPUs(ctx, spec)
+	locks, err := gpus.of(spec)
 	if err != nil {
 		return final(booked(spec, err))
 	}
@@ -77,36 +63,6 @@ func start(ctx context.Context, args []string, std streams) error {
 		return errors.Join(final(fmt.Errorf("host %s: %w", spec.Host, err)), abandon(f, spec, err))
 	}
 	return relayMessages(ctx, launcher, f, socket, spec.Logs)
-}
-
-// survey answers what the host is, which files it has, and then what GPUs.
-func survey(ctx context.Context, launcher *protocol.Conn, of protocol.Survey) error {
-	facts, err := envsync.Here()
-	if err != nil {
-		return err
-	}
-	if err := launcher.Send(protocol.Message{Surveyed: &protocol.Surveyed{Facts: facts, Has: envsync.Having(of.Blobs), Locks: listLocks()}}); err != nil {
-		return err
-	}
-	gpus, err := gpuprobe.Here(ctx, gpuprobe.Options{ToolTime: of.ToolTime})
-	if err != nil {
-		return err
-	}
-	found := protocol.GPUs(gpus)
-	return launcher.Send(protocol.Message{GPUs: &found})
-}
-
-// listLocks returns the lines of /proc/net/unix on locks of GPUs. Without that file there is none
-// to show: the agent reports it when it takes the locks.
-func listLocks() string {
-	text, _ := os.ReadFile("/proc/net/unix")
-	var locks strings.Builder
-	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, "@"+protocol.LockPrefix) && locks.Len() < protocol.MostLocks {
-			locks.WriteString(line)
-		}
-	}
-	return locks.String()
 }
 
 // booked adds to the error of a lock what the user can do.
@@ -155,15 +111,6 @@ func repeat(every time.Duration, f func() bool) (stop func()) {
 		goroutine.Wait()
 	}
 }
-
-// duplex makes one stream of standard input and output, which end with the process.
-type duplex struct {
-	io.Reader
-	io.Writer
-}
-
-// Close does nothing.
-func (duplex) Close() error { return nil }
 
 // prepareFolder makes the job's folder on this host and fills it.
 func prepareFolder(ctx context.Context, spec protocol.Spec) (jobfolder.Folder, error) {

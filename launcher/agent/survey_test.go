@@ -22,14 +22,13 @@ import (
 func surveyed(t *testing.T, h *testHost) *line {
 	t.Helper()
 	l := h.dial("start")
-	l.send(protocol.Message{Survey: &protocol.Survey{Blobs: map[string]int64{"0123": 4}}})
-	said := l.wait("Surveyed", func(m protocol.Message) bool { return m.Surveyed != nil }).Surveyed
+	said := call[protocol.Surveyed](l, protocol.DoSurvey, protocol.Survey{Blobs: map[string]int64{"0123": 4}})
 	facts, err := envsync.ReadFacts(said.Facts)
 	if err != nil || facts.Home != h.home || len(said.Has) != 0 {
 		t.Errorf("%+v, %v, has %v", facts, err, said.Has)
 	}
-	gpus := l.wait("GPUs", func(m protocol.Message) bool { return m.GPUs != nil }).GPUs
-	if report := gpuprobe.Answer(*gpus).Report(); report.CPUs == 0 {
+	gpus := call[protocol.GPUs](l, protocol.DoProbe, protocol.Probe{})
+	if report := gpuprobe.Answer(gpus).Report(); report.CPUs == 0 {
 		t.Errorf("%+v", report)
 	}
 	return l
@@ -77,9 +76,7 @@ func TestSurveyOfAHostThatWasNotInspected(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
 	l := h.dial("start")
-	l.send(protocol.Message{Survey: &protocol.Survey{}})
-	<-l.ended
-	if l.code == 0 {
+	if r := l.call(protocol.DoSurvey, protocol.Survey{}); r.Err == nil {
 		t.Error("it answered")
 	}
 }

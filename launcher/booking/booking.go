@@ -2,9 +2,8 @@
 //
 //	held, err := booking.Wait(ctx, booking.Request{Hosts: wanted, Limit: 30 * time.Minute, ...})
 //	defer held.Close()
-//	spec.Booked = held.Socket(agent)
 //
-// On each host "agent gpus" stands in the queue, takes the locks and hands them over. A
+// On each host the agent that waits for the job stands in the queue and takes the locks. A
 // launch gets the locks of all its hosts or of none, and never holds some while it waits
 // for others, so launches cannot block one another.
 //
@@ -53,7 +52,6 @@ type Host struct {
 
 // Held is the GPUs that are held for the agents. Nil: none are.
 type Held struct {
-	hosts   group
 	stop    context.CancelFunc
 	keeping sync.WaitGroup
 }
@@ -63,21 +61,17 @@ type Held struct {
 func Wait(ctx context.Context, r Request) (*Held, error) {
 	var all group
 	for _, h := range r.Hosts {
-		all = append(all, newHost(ctx, h.Agent))
+		all = append(all, h.host(r.Ticket))
 	}
-	err := hosts.Each(ctx, all, func(i int, h *host) error {
-		_, err := h.ask(ctx, protocol.Booking{Ask: protocol.BookingQueue, Ticket: r.Ticket, Claims: r.Hosts[i].Claims})
-		return err
-	})
+	_, _, err := all.move(ctx, protocol.BookingQueue)
 	if err == nil {
 		err = r.wait(ctx, all)
 	}
 	if err != nil {
-		all.close()
-		return nil, err
+		return nil, err // the agents end with the launch, and give up what they have
 	}
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
-	held := &Held{hosts: all, stop: stop}
+	held := &Held{stop: stop}
 	held.keeping.Go(func() { all.keep(keep) })
 	return held, nil
 }
@@ -124,27 +118,13 @@ func (r Request) wait(ctx context.Context, all group) error {
 	}
 }
 
-// Socket returns where the agent of a host gets its locks; "" if nowhere.
-func (b *Held) Socket(a *hosts.AgentHost) string {
-	if b == nil {
-		return ""
-	}
-	for _, h := range b.hosts {
-		if h.agent.Host == a.Host {
-			return h.socket
-		}
-	}
-	return ""
-}
-
-// Close gives up what no agent has taken over.
+// Close no longer keeps what is held.
 func (b *Held) Close() {
 	if b == nil {
 		return
 	}
 	b.stop()
 	b.keeping.Wait()
-	b.hosts.close()
 }
 
 // group is all hosts of a job with GPUs.
@@ -179,7 +159,7 @@ func (all group) drop(ctx context.Context) error {
 func (all group) move(ctx context.Context, ask string) (ahead, causes []string, err error) {
 	answers := make([]protocol.BookingAnswer, len(all))
 	err = hosts.Each(ctx, all, func(i int, h *host) (err error) {
-		answers[i], err = h.move(ctx, ask)
+		answers[i], err = h.ask(ctx, ask)
 		return err
 	})
 	before := map[string]bool{}
@@ -188,17 +168,17 @@ func (all group) move(ctx context.Context, ask string) (ahead, causes []string, 
 			before[ticket] = true
 		}
 		if a.Cause != "" {
-			causes = append(causes, fmt.Sprintf("host %s: %s", all[i].agent.Name(), a.Cause))
+			causes = append(causes, fmt.Sprintf("host %s: %s", all[i].Name(), a.Cause))
 		}
 	}
 	return slices.Sorted(maps.Keys(before)), causes, err
 }
 
-// keepEvery is the time between two questions to hosts that hold locks: they give up what
-// they hold if they hear nothing for a minute.
+// keepEvery is the time between two questions to agents that hold locks: they end if they hear
+// nothing for a minute.
 const keepEvery = 10 * time.Second
 
-// keep keeps the locks until ctx ends.
+// keep keeps the locks until ctx ends, or the agents have the job.
 func (all group) keep(ctx context.Context) {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
@@ -211,12 +191,5 @@ func (all group) keep(ctx context.Context) {
 				h.keep(ctx)
 			}
 		}
-	}
-}
-
-// close leaves the queues and gives up what was not taken over.
-func (all group) close() {
-	for _, h := range all {
-		h.stream.Close() // its command ends
 	}
 }

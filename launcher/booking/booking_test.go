@@ -2,10 +2,8 @@ package booking
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +17,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// agents answer as "agent gpus" does, and note what they were asked, host by host.
+// agents answer, and note what they were asked, host by host.
 type agents struct {
 	mu     sync.Mutex
 	asked  []string // such as "a take"
@@ -40,25 +38,12 @@ func (a *agents) words() string {
 	return strings.Join(a.asked, ", ")
 }
 
-// group connects the named hosts with agents.
-func (a *agents) group(t *testing.T, names ...string) (all group) {
-	t.Helper()
+// group returns the named hosts, with the agents.
+func (a *agents) group(names ...string) (all group) {
 	for _, name := range names {
-		ours, theirs := net.Pipe()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			in, out := json.NewDecoder(theirs), json.NewEncoder(theirs)
-			for {
-				var b protocol.Booking
-				if in.Decode(&b) != nil || out.Encode(a.note(name, b.Ask)) != nil {
-					return
-				}
-			}
-		}()
-		t.Cleanup(func() { ours.Close(); theirs.Close(); <-done })
-		h := &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: name}, nil)}
-		all = append(all, &host{agent: h, stream: ours, lines: json.NewDecoder(ours), done: done, cancel: func(error) { ours.Close() }})
+		all = append(all, &host{Host: hosts.NewHost(hostfile.Host{Name: name}, nil), ask: func(_ context.Context, ask string) (protocol.BookingAnswer, error) {
+			return a.note(name, ask), nil
+		}})
 	}
 	return all
 }
@@ -89,7 +74,7 @@ func TestTakeAllOrNone(t *testing.T) {
 			}
 			return b
 		}}
-		place, why, err := a.group(t, "a", "b", "c").take(t.Context())
+		place, why, err := a.group("a", "b", "c").take(t.Context())
 		if err != nil || place != c.place || why != c.why {
 			t.Errorf("%s: place %d, %q, %v", name, place, why, err)
 		}
@@ -143,7 +128,7 @@ func TestWaitEnds(t *testing.T) {
 			return b
 		}}
 		var out strings.Builder
-		err := newRequest(&out, 1, c.busy).wait(t.Context(), a.group(t, "a"))
+		err := newRequest(&out, 1, c.busy).wait(t.Context(), a.group("a"))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -159,7 +144,7 @@ func TestWaitEnds(t *testing.T) {
 // A launch whose user interrupts it no longer waits.
 func TestWaitIsInterrupted(t *testing.T) {
 	a := &agents{answer: func(string, string) protocol.BookingAnswer { return protocol.BookingAnswer{Ahead: []string{"1"}} }}
-	all := a.group(t, "a")
+	all := a.group("a")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("interrupted")
 	var out strings.Builder
@@ -178,22 +163,6 @@ func TestWaitIsInterrupted(t *testing.T) {
 		}
 	case <-time.After(patience.Limit):
 		t.Fatal("it still waits")
-	}
-}
-
-// The agent of each host learns where its locks are, and nobody else.
-func TestSocket(t *testing.T) {
-	a := &agents{answer: func(host, _ string) protocol.BookingAnswer {
-		return protocol.BookingAnswer{Socket: "socket of " + host}
-	}}
-	all := a.group(t, "a", "b")
-	if _, _, err := all.take(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	held := &Held{hosts: all}
-	other := &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: "a"}, nil)}
-	if got := held.Socket(all[1].agent); got != "socket of b" || held.Socket(other) != "" || (*Held)(nil).Socket(other) != "" {
-		t.Errorf("got %q", got)
 	}
 }
 

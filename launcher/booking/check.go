@@ -32,10 +32,13 @@ func Check(ctx context.Context, wanted []Host, ticket string, binary func() stri
 		}
 		named := *a
 		named.Binary = binary()
-		h := newHost(ctx, &named)
-		defer h.stream.Close() // its command ends, and gives up what it may have got
-		if said, err := h.ask(ctx, protocol.Booking{Ask: protocol.BookingTake, Ticket: ticket, Claims: wanted[i].Claims}); err == nil {
+		h := Host{Agent: &named, Claims: wanted[i].Claims}.host(ticket)
+		if said, err := h.ask(ctx, protocol.BookingTake); err == nil {
 			cause = said.Cause // none: it is free by now
+			_, err = h.ask(ctx, protocol.BookingLeave)
+			if err != nil {
+				return err
+			}
 		}
 		if cause == "" {
 			return nil

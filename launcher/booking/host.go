@@ -2,65 +2,39 @@ package booking
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// host is "agent gpus" on a host.
+// host is a host on which a launch books GPUs.
 type host struct {
-	agent  *hosts.AgentHost
-	stream io.WriteCloser // Close ends the command
-	lines  *json.Decoder
-	cancel func(error)     // ends a read, which returns the error
-	done   <-chan struct{} // closed when the command has ended
-	socket string          // where the agent gets the locks; "": they are not held
+	*hosts.Host
+	ask  func(ctx context.Context, ask string) (protocol.BookingAnswer, error)
+	keep func(ctx context.Context) // tells the agent that the launch is still there
 }
 
-const (
-	answerTime  = 30 * time.Second // bounds one answer of a host
-	mostAnswers = 1 << 30          // bounds what is read of a host, in bytes
-)
-
-func newHost(ctx context.Context, a *hosts.AgentHost) *host {
-	s := hosts.AgentStream(ctx, a, "gpus")
-	return &host{agent: a, stream: s, lines: json.NewDecoder(io.LimitReader(s, mostAnswers)), cancel: s.Cancel, done: s.Done()}
-}
-
-// Named puts the host's name before an error.
-func (h *host) Named(err error) error { return h.agent.Named(err) }
-
-// ask asks the host, in bounded time.
-func (h *host) ask(ctx context.Context, question protocol.Booking) (a protocol.BookingAnswer, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("no answer within %s", answerTime))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { h.cancel(context.Cause(ctx)) })()
-	if err := json.NewEncoder(h.stream).Encode(question); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+// host returns the host for a launch with the ticket.
+func (h Host) host(ticket string) *host {
+	call := func(ctx context.Context, ask string, limit time.Duration) (protocol.BookingAnswer, error) {
+		a, err := hosts.Call[protocol.BookingAnswer](ctx, h.Agent, limit, protocol.DoReserve, protocol.Booking{Ask: ask, Ticket: ticket, Claims: h.Claims})
+		if err != nil {
+			err = fmt.Errorf("book its GPUs: %w", err)
+		}
 		return a, err
 	}
-	if err := h.lines.Decode(&a); err != nil { // also of a command that has ended
-		return a, fmt.Errorf("book its GPUs: %w", err)
-	}
-	return a, nil
+	return &host{Host: h.Agent.Host,
+		ask: func(ctx context.Context, ask string) (protocol.BookingAnswer, error) {
+			return call(ctx, ask, hosts.AnswerTime)
+		},
+		keep: func(ctx context.Context) {
+			if h.Agent.Waits() {
+				_, _ = call(ctx, protocol.BookingTake, mostBusy) // an agent that has ended is missed when it is to get the job
+			}
+		}}
 }
 
-// move asks the host and notes where its locks are.
-func (h *host) move(ctx context.Context, ask string) (a protocol.BookingAnswer, err error) {
-	a, err = h.ask(ctx, protocol.Booking{Ask: ask})
-	h.socket = a.Socket
-	return a, err
-}
-
-// keep tells the host that the launch is still there, unless the locks were taken over.
-func (h *host) keep(ctx context.Context) {
-	select {
-	case <-h.done:
-	default:
-		_, _ = h.ask(ctx, protocol.Booking{Ask: protocol.BookingTake}) // it has just ended; "agent start" tells if that is wrong
-	}
-}
+// mostBusy is how long an agent may do something else before it answers that it keeps GPUs.
+const mostBusy = time.Hour

@@ -1,40 +1,32 @@
 package furnish
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/venv"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // install asks a host to install a virtual environment. It reports false if the host
 // needs its contents for that.
 func install(ctx context.Context, a *hosts.AgentHost, r venv.Request) (ready bool, err error) {
-	request, err := json.Marshal(r)
-	if err != nil {
-		return false, err
-	}
-	var stdout hosts.Answer
-	if err := (receiver{a}).Call(ctx, "python", bytes.NewReader(request), &stdout); err != nil {
-		return false, err
-	}
-	var answer venv.Answer
-	if err := json.Unmarshal(stdout.Bytes(), &answer); err != nil {
-		return false, fmt.Errorf("its answer about the virtual environment: %w", err)
-	}
-	return answer.Ready, nil
+	answer, err := hosts.Call[venv.Answer](ctx, a, installTime, protocol.DoVenv, r)
+	return answer.Ready, err
 }
+
+// installTime bounds the installation of contents that the host has: some GB are copied.
+const installTime = time.Hour
 
 // CopyVenv installs a virtual environment on hosts with the contents that another host
 // has. dir is an empty folder of this machine for them.

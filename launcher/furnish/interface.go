@@ -3,7 +3,6 @@ package furnish
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -139,12 +138,8 @@ func addressesOf(ctx context.Context, a *hosts.AgentHost) (found addresses, err 
 		}
 		return found, err
 	}
-	var stdout hosts.Answer
-	if err := a.Call(ctx, "interfaces", nil, &stdout); err != nil {
-		return found, fmt.Errorf("list network interfaces: %w", err)
-	}
-	var links []protocol.Interface
-	if err := json.Unmarshal(stdout.Bytes(), &links); err != nil {
+	links, err := hosts.Call[[]protocol.Interface](ctx, a, hosts.AnswerTime, protocol.DoInterfaces, struct{}{})
+	if err != nil {
 		return found, fmt.Errorf("list network interfaces: %w", err)
 	}
 	return onInterface(links, a.Resource.Interface, a.Resource.DataAddr, a.Facts.ServerAddr)

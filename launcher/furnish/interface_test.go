@@ -2,13 +2,13 @@ package furnish
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -64,8 +64,14 @@ func first(all []netip.Prefix) string { return addresses{four: all}.choose(false
 // listing is a host that has these interfaces.
 type listing struct{ links []protocol.Interface }
 
-func (l listing) Run(_ context.Context, _ string, _ io.Reader, stdout, _ io.Writer) error {
-	return json.NewEncoder(stdout).Encode(l.links)
+func (l listing) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ io.Writer) error {
+	conn, err := protocol.OpenCalls(protocol.Duplex(stdin, stdout))
+	if err == nil {
+		_, err = protocol.Serve(ctx, conn, map[protocol.Method]protocol.Handler{
+			protocol.DoInterfaces: protocol.Handle(func(context.Context, struct{}) ([]protocol.Interface, error) { return l.links, nil }),
+		}, func() time.Duration { return 0 })
+	}
+	return err
 }
 
 func (listing) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
@@ -106,7 +112,9 @@ func TestFindAddresses(t *testing.T) {
 		var all []*hosts.AgentHost
 		for i, l := range c.links {
 			dial := func(context.Context) (transport.Transport, error) { return listing{[]protocol.Interface{l}}, nil }
-			all = append(all, &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: "h" + string(rune('0'+i)), Interface: "n"}, dial)})
+			h := hosts.NewHost(hostfile.Host{Name: "h" + string(rune('0'+i)), Interface: "n"}, dial)
+			defer h.Close() // its agent ends
+			all = append(all, &hosts.AgentHost{Host: h})
 		}
 		var got []string
 		if err := FindAddresses(t.Context(), all, c.like); err != nil {

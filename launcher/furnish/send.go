@@ -44,8 +44,8 @@ func (s Sending) options(name string) tree.SendOptions {
 	return o
 }
 
-// lacking asks the agents that wait for the job on hosts, all at once, for a folder. It returns
-// the hosts to which the folder is to be sent: those without such an agent too.
+// lacking asks the agents of hosts, all at once, for a folder. It returns the hosts to which the
+// folder is to be sent.
 func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want func(*hosts.AgentHost) protocol.Furnish) []*hosts.AgentHost {
 	_, size := f.Files()
 	id, limit := f.ID().String(), tree.AnswerLimit(size)

@@ -126,6 +126,7 @@ func discard(ctx context.Context, from []*hosts.AgentHost) {
 	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
 	defer cancel()
 	_ = hosts.Each(tidy, from, func(_ int, a *hosts.AgentHost) error { // the host may be gone; plx prune removes the rest
-		return a.Call(tidy, "discard"+a.JobArgs(), nil, io.Discard)
+		_, err := hosts.Call[struct{}](tidy, a, discardTime, protocol.DoDiscard, protocol.HostJob{Job: a.Job, Folder: a.Folder})
+		return err
 	})
 }

@@ -120,14 +120,17 @@ func (a *AgentHost) open(ctx context.Context, command string) (*protocol.Conn, e
 // Start starts the agent with its spec. Its error is a driver.ErrNoAgent: to dial an
 // agent that did not start is of no use.
 func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Conn, error) {
-	conn, err := a.take(a.Binary), error(nil)
+	conn := a.take(a.Binary)
 	if conn == nil {
-		conn, err = a.open(ctx, "start")
+		i, err := a.newIdle(ctx)
+		if err == nil {
+			conn, err = i.calls.Detach()
+		}
+		if err != nil {
+			return nil, NotStarted(fmt.Errorf("start agent: %w", err))
+		}
 	}
-	if err == nil {
-		err = conn.Send(protocol.Message{Spec: &spec})
-	}
-	if err != nil {
+	if err := conn.Send(protocol.Message{Spec: &spec}); err != nil {
 		return nil, NotStarted(fmt.Errorf("start agent: %w", err))
 	}
 	return conn, nil

@@ -45,9 +45,11 @@ type Host struct {
 	probeTime time.Duration // how long a call of nvidia-smi may take; 0: the default
 	slowTool  atomic.Bool   // nvidia-smi was slow
 
-	has   []string              // sums of blobs that the host has, as Survey found
-	locks *string               // see Locks; nil: not known
-	front atomic.Pointer[front] // waits for the Spec of a job; nil: none does
+	has   []string             // sums of blobs that the host has, as Survey found
+	locks *string              // see Locks; nil: not known
+	idle  atomic.Pointer[idle] // waits for the Spec of a job; nil: none does
+
+	starting sync.Mutex // held while an agent is started that is to wait
 
 	// ChosenAddr is the data address on the interface that the line names; empty: not known.
 	ChosenAddr string
@@ -187,9 +189,6 @@ func (h *Host) DataAddr() (string, error) {
 	}
 	return "", errors.New("its address is not known: no SSH server has told it by SSH_CONNECTION: add addr=IP or nic=NAME to its line in the resource file")
 }
-
-// makeRoom ends an agent that waits for a job: the host allows no more sessions.
-func (h *Host) makeRoom() { h.front.Swap(nil).close() }
 
 // Close ends the connection.
 func (h *Host) Close() error {

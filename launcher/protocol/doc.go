@@ -7,6 +7,8 @@
 // command that talks to an agent and is not the driver, such as plx stop.
 //
 //	driver                                 agent
+//	       Call -------------------------->  before the job: what the host is and has, its GPUs
+//	<----- Reply
 //	------ magic ------------------------->
 //	<----- magic --------------------------
 //	       Spec (only to "agent start") -->

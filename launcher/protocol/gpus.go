@@ -7,13 +7,12 @@ const LockPrefix = "plx-gpu-"
 // MostLocks bounds the list of a host's locks, in bytes: some thousand locks.
 const MostLocks = 1 << 20
 
-// Booking is what "plx agent gpus" is asked, as lines of JSON on its standard input. The
-// process holds what it has until it is handed over, or its input ends or is silent for
-// a while.
+// Booking asks an agent to wait for GPUs and to hold them until it gets the Spec of the job. An
+// agent that holds any, or waits, ends if it hears nothing for a minute.
 type Booking struct {
-	Ask    string  `json:"ask"`              // BookingQueue, BookingTake or BookingDrop
-	Ticket string  `json:"ticket,omitempty"` // of the launch; earlier ones sort before it
-	Claims []Claim `json:"claims,omitempty"` // what the launch books on the host; counts in the first line only
+	Ask    string  `json:"ask"`    // BookingQueue, BookingTake, BookingDrop or BookingLeave
+	Ticket string  `json:"ticket"` // of the launch; earlier ones sort before it
+	Claims []Claim `json:"claims"` // what the launch books on the host
 }
 
 // Values of Booking.Ask.
@@ -21,11 +20,11 @@ const (
 	BookingQueue = "queue" // enter the queues, and tell who comes first
 	BookingTake  = "take"  // take all locks, or keep them
 	BookingDrop  = "drop"  // give the locks up, and stay in the queue
+	BookingLeave = "leave" // give the locks up, and leave the queues
 )
 
 // BookingAnswer is the answer to a Booking.
 type BookingAnswer struct {
-	Ahead  []string `json:"ahead,omitempty"`  // tickets of launches that come first
-	Cause  string   `json:"cause,omitempty"`  // why the locks were not taken; "": they were, or nobody asked
-	Socket string   `json:"socket,omitempty"` // where "agent start" gets the locks; "": they are not held
+	Ahead []string `json:"ahead,omitempty"` // tickets of launches that come first
+	Cause string   `json:"cause,omitempty"` // why the locks were not taken; "": they were, or nobody asked
 }

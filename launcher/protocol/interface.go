@@ -1,6 +1,6 @@
 package protocol
 
-// Interface is a network interface of a host, as "plx agent interfaces" prints it.
+// Interface is a network interface of a host.
 type Interface struct {
 	Name     string   `json:"name"`
 	Up       bool     `json:"up"`       // switched on

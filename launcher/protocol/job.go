@@ -48,10 +48,8 @@ type Spec struct {
 	// Claims is what the job books on the host, until the agent has ended.
 	Claims []Claim `json:"claims,omitempty"`
 	// Ticket is the launch's in the queues for GPUs: launches that wait and have earlier
-	// ones come first. Booked is the socket of a process that has the locks already; "":
-	// none has.
+	// ones come first.
 	Ticket string `json:"ticket,omitempty"`
-	Booked string `json:"booked,omitempty"`
 
 	DataAddr string `json:"dataAddr"` // address, without a port, at which other hosts reach this one
 	// Interface is the network interface that the user chose for DataAddr. "": none was
@@ -114,7 +112,7 @@ type Command struct {
 	Venv      *Venv `json:"venv,omitempty"`  // the virtual environment to run in; nil: none
 }
 
-// Venv is a virtual environment of Python that "agent python" has installed.
+// Venv is a virtual environment of Python that the agent has installed.
 type Venv struct {
 	Folder    string   `json:"folder"`         // name under ~/.plx/envs
 	Base      string   `json:"base,omitempty"` // name there of its interpreter's folder; "": the host has the interpreter

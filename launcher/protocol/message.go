@@ -12,10 +12,6 @@ type Message struct {
 	// To "plx agent start", any number of times before the Spec of a job.
 	Call  *Call  `json:"call,omitempty"`
 	Reply *Reply `json:"reply,omitempty"`
-	// To "plx agent start", before the Spec of a job. The answers are two: a Surveyed and GPUs.
-	Survey *Survey `json:"survey,omitempty"`
-	// To the same, between the two, any number of times. The answer is Furnished.
-	Furnish *Furnish `json:"furnish,omitempty"`
 
 	// From the driver; Attach and Stop from a visitor too.
 	Spec    *Spec    `json:"spec,omitempty"`
@@ -39,11 +35,6 @@ type Message struct {
 	Look *Look `json:"look,omitempty"` // from the driver or a visitor
 
 	// From the agent.
-	Surveyed *Surveyed `json:"surveyed,omitempty"`
-	GPUs     *GPUs     `json:"gpus,omitempty"`
-
-	Furnished *Furnished `json:"furnished,omitempty"`
-
 	State    *State    `json:"state,omitempty"`
 	Renewed  *Renew    `json:"renewed,omitempty"`
 	Prepared *Prepared `json:"prepared,omitempty"`
@@ -64,11 +55,10 @@ type Message struct {
 
 // Survey asks what the host is and which files it has.
 type Survey struct {
-	Blobs    map[string]int64 `json:"blobs"`    // sizes in bytes of files, by their SHA-256
-	ToolTime time.Duration    `json:"toolTime"` // how long a call of nvidia-smi may take; 0: the default
+	Blobs map[string]int64 `json:"blobs"` // sizes in bytes of files, by their SHA-256
 }
 
-// Surveyed is the first answer to Survey.
+// Surveyed answers Survey.
 type Surveyed struct {
 	Facts string   `json:"facts,omitempty"` // for envsync.ReadFacts
 	Has   []string `json:"has,omitempty"`   // sums of the files that are there and right
@@ -76,7 +66,12 @@ type Surveyed struct {
 	Locks string `json:"locks,omitempty"`
 }
 
-// GPUs is a gpuprobe.Answer, the second answer to Survey.
+// Probe asks for the host's GPUs.
+type Probe struct {
+	ToolTime time.Duration `json:"toolTime"` // how long a call of nvidia-smi may take; 0: the default
+}
+
+// GPUs is a gpuprobe.Answer, the answer to Probe.
 type GPUs struct {
 	Mark  string        `json:"mark"`
 	Text  string        `json:"text"`
@@ -96,6 +91,17 @@ type Furnish struct {
 // Furnished answers Furnish.
 type Furnished struct {
 	Done bool `json:"done"` // false: the files must be sent, or something is wrong that sending them tells
+}
+
+// CheckName asks whether a new job could keep its checkpoints under a name.
+type CheckName struct {
+	Name string `json:"name"`
+}
+
+// HostJob names a job and its folder on the host.
+type HostJob struct {
+	Job    string `json:"job"`
+	Folder string `json:"folder"`
 }
 
 // EarlyLogs is how many bytes of logs "agent start" sends at most, if its Spec asks for them.

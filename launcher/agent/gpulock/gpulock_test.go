@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -223,7 +222,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer q.leave()
+	defer q.Leave()
 	list, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
 		t.Fatal(err)
@@ -434,7 +433,7 @@ func TestMIGQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer waits.leave()
+	defer waits.Leave()
 	locks, err := Take([]protocol.Claim{b}, "2")
 	if err != nil {
 		t.Error(err)
@@ -541,7 +540,7 @@ func TestQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(q.leave)
+		t.Cleanup(q.Leave)
 		return q
 	}
 	places := func(q *Queue, want ...string) {
@@ -573,91 +572,10 @@ func TestQueue(t *testing.T) {
 			t.Errorf("ticket %s: %v, want %d launches ahead", ticket, err, want)
 		}
 	}
-	first.leave()
+	first.Leave()
 	places(second)
 	places(third, "2")
 	if _, err := Enter(claims, "../x"); err == nil || !strings.Contains(err.Error(), "bad ticket") {
 		t.Errorf("a bad ticket: %v", err)
-	}
-}
-
-// connected returns the two ends of a connection, which are closed at the end of the test.
-func connected(t *testing.T) (ends [2]*net.UnixConn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "end")
-		conn, err := net.FileConn(f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
-		ends[i] = conn.(*net.UnixConn)
-		t.Cleanup(func() { conn.Close() }) // nothing was written to it
-	}
-	return ends
-}
-
-// Of more locks than a process takes over it keeps none.
-func TestHandoverOfTooMany(t *testing.T) {
-	claims := []protocol.Claim{{Device: newDevice()}}
-	locks, err := takeHere(t, claims...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends := connected(t)
-	if err := Send(ends[0], slices.Repeat(locks, mostLocks+1)); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Receive(ends[1]); err == nil {
-		Release(got)
-		t.Errorf("%d locks of %d were taken over", len(got), mostLocks+1)
-	}
-	Release(locks)
-	if _, err := takeHere(t, claims...); err != nil {
-		t.Errorf("after that: %v", err)
-	}
-}
-
-// Locks can be given to another process.
-func TestHandover(t *testing.T) {
-	claims := []protocol.Claim{{Device: newDevice()}, {Device: newDevice()}}
-	locks, err := Take(claims, "1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends := connected(t)
-	if err := Send(ends[0], locks); err != nil {
-		t.Fatal(err)
-	}
-	Release(locks)
-	if _, err := Take(claims, "1"); err == nil {
-		t.Error("locks that are on their way are free")
-	}
-	got, err := Receive(ends[1])
-	if err != nil || len(got) != 2 {
-		t.Fatalf("%d locks, %v", len(got), err)
-	}
-	if _, err := Take(claims[1:], "1"); err == nil {
-		t.Error("a lock that was given is free")
-	}
-	Release(got)
-	if locks, err = Take(claims, "1"); err != nil {
-		t.Error(err)
-	}
-	Release(locks)
-	if _, err := ends[0].Write([]byte{'.'}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Receive(ends[1]); err == nil {
-		t.Errorf("without locks: %v", got)
-	}
-	if err := ends[0].Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Receive(ends[1]); err == nil {
-		t.Errorf("after the end: %v", got)
 	}
 }

@@ -41,12 +41,12 @@ func Enter(claims []protocol.Claim, ticket string) (*Queue, error) {
 	}
 	for _, c := range q.claims {
 		if !device().MatchString(c.Device) {
-			q.leave()
+			q.Leave()
 			return nil, fmt.Errorf("wait for GPU %q: that is no UUID", c.Device)
 		}
 		fd, err := bind(ticketName(c.Device, ticket))
 		if err != nil {
-			q.leave()
+			q.Leave()
 			return nil, fmt.Errorf("wait for GPU %s: %w", c.Device, err)
 		}
 		q.fds = append(q.fds, fd)
@@ -54,8 +54,8 @@ func Enter(claims []protocol.Claim, ticket string) (*Queue, error) {
 	return q, nil
 }
 
-// leave gives the tickets up.
-func (q *Queue) leave() {
+// Leave gives the tickets up.
+func (q *Queue) Leave() {
 	for _, fd := range q.fds {
 		unix.Close(fd) // nothing was written to it
 	}

@@ -2,7 +2,10 @@ package hosts
 
 import (
 	"context"
+	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,11 +21,13 @@ import (
 // fronted is a host on which an agent of an earlier launch answers.
 type fronted struct {
 	silent
-	facts string
-	gpus  bool         // the agent ends without an answer on GPUs otherwise
-	open  atomic.Int64 // agents that wait
-	specs atomic.Int64 // jobs that agents were given
-	cut   atomic.Int64 // agents whose session was closed before they ended
+	facts  string
+	gpus   bool         // the agent lists GPUs
+	open   atomic.Int64 // agents that wait
+	begun  atomic.Int64 // agents that were started
+	probes atomic.Int64 // lists of GPUs
+	specs  atomic.Int64 // jobs that agents were given
+	cut    atomic.Int64 // agents whose session was closed before they ended
 }
 
 const factsHere = "os=Linux\narch=x86_64\nhome=/home/ann\nuser=ann\nuid=1000\nconnection=10.0.0.9 50512 10.0.0.1 22\nhostname=h1\nboot=b\nfsid=0123456789abcdef0123456789abcdef\n"
@@ -31,6 +36,7 @@ func (f *fronted) Run(ctx context.Context, command string, stdin io.Reader, stdo
 	if !strings.Contains(command, "agent start") {
 		return &transport.ExitError{Status: 1}
 	}
+	f.begun.Add(1)
 	f.open.Add(1)
 	defer f.open.Add(-1)
 	ended := make(chan error, 1)
@@ -46,50 +52,33 @@ func (f *fronted) Run(ctx context.Context, command string, stdin io.Reader, stdo
 
 // serve is "agent start".
 func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
-	conn, err := protocol.Open(struct {
-		io.Reader
-		io.WriteCloser
-	}{stdin, closer{stdout}})
+	conn, err := protocol.OpenCalls(protocol.Duplex(stdin, stdout))
 	if err != nil {
 		return err
 	}
-	asked, err := conn.Receive()
-	if err != nil {
-		return err
-	}
-	if asked.Survey != nil {
-		has := []string{}
-		for sum := range asked.Survey.Blobs {
-			has = append(has, sum)
-		}
-		if err := conn.Send(protocol.Message{Surveyed: &protocol.Surveyed{Facts: f.facts, Has: has, Locks: "@plx-gpu-0\n"}}); err != nil || !f.gpus {
-			return err
-		}
-		if err := conn.Send(protocol.Message{GPUs: &protocol.GPUs{Mark: "m", Text: "\nm begin cpus\n12\n"}}); err != nil {
-			return err
-		}
-		asked, err = conn.Receive()
-		for ; err == nil && asked.Furnish != nil; asked, err = conn.Receive() {
-			if asked.Furnish.Manifest == "stuck" {
-				continue
+	asked, err := protocol.Serve(context.Background(), conn, map[protocol.Method]protocol.Handler{
+		protocol.DoSurvey: protocol.Handle(func(_ context.Context, s protocol.Survey) (protocol.Surveyed, error) {
+			return protocol.Surveyed{Facts: f.facts, Has: slices.Collect(maps.Keys(s.Blobs)), Locks: "@plx-gpu-0\n"}, nil
+		}),
+		protocol.DoProbe: protocol.Handle(func(context.Context, protocol.Probe) (protocol.GPUs, error) {
+			f.probes.Add(1)
+			if !f.gpus {
+				return protocol.GPUs{}, errors.New("no list of GPUs")
 			}
-			if err := conn.Send(protocol.Message{Furnished: &protocol.Furnished{Done: asked.Furnish.Manifest == "here"}}); err != nil {
-				return err
+			return protocol.GPUs{Mark: "m", Text: "\nm begin cpus\n12\n"}, nil
+		}),
+		protocol.DoFurnish: protocol.Handle(func(ctx context.Context, of protocol.Furnish) (protocol.Furnished, error) {
+			if of.Manifest == "stuck" {
+				<-ctx.Done()
 			}
-		}
-		if err != nil {
-			return nil
-		}
-	}
-	if asked.Spec != nil {
+			return protocol.Furnished{Done: of.Manifest == "here"}, nil
+		}),
+	}, func() time.Duration { return 0 })
+	if err == nil && asked.Spec != nil {
 		f.specs.Add(1)
 	}
-	return nil
+	return nil // as one that no job was given to
 }
-
-type closer struct{ io.Writer }
-
-func (closer) Close() error { return nil }
 
 func (f *fronted) host(t *testing.T) *Host {
 	h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return f, nil })
@@ -123,7 +112,7 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 	if _, err := conn.Receive(); err != io.EOF {
 		t.Errorf("%v", err)
 	}
-	if f.specs.Load() != 1 || h.front.Load() != nil {
+	if f.specs.Load() != 1 || h.idle.Load() != nil {
 		t.Errorf("%d jobs", f.specs.Load())
 	}
 }
@@ -155,34 +144,73 @@ func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 	}
 }
 
-// An agent that waits tells which files are there, and starts the job afterwards. One that does
-// not answer is given up.
-func TestAnAgentThatWaitsTellsOfFiles(t *testing.T) {
+// One agent answers all calls and starts the job afterwards, in one session. It begins at the
+// first call if there is none. One that does not answer is given up, and the next call begins
+// another one.
+func TestOneAgentAnswersAllCalls(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	a, b := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}, &AgentHost{Host: h, Binary: envsync.BlobPath(otherBlob.Sum)}
 	here, gone, stuck := protocol.Furnish{Manifest: "here"}, protocol.Furnish{Manifest: "gone"}, protocol.Furnish{Manifest: "stuck"}
-	if a.Furnish(t.Context(), here, patience.Limit) {
-		t.Error("nobody waits")
-	}
-	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil {
-		t.Fatal(err)
-	}
-	if !a.Furnish(t.Context(), here, patience.Limit) || a.Furnish(t.Context(), gone, patience.Limit) || !a.Furnish(t.Context(), here, patience.Limit) || b.Furnish(t.Context(), here, patience.Limit) {
+	if !a.Furnish(t.Context(), here, patience.Limit) || a.Furnish(t.Context(), gone, patience.Limit) {
 		t.Error("wrong answers")
+	}
+	if err := a.Reprobe(t.Context()); err != nil || h.Report.CPUs != 12 {
+		t.Errorf("%+v, %v", h.Report, err)
+	}
+	_, err := Call[struct{}](t.Context(), a, patience.Limit, "dance", nil)
+	if failure := (*protocol.Failure)(nil); !errors.As(err, &failure) || !strings.Contains(err.Error(), `does not know the request "dance"`) {
+		t.Errorf("%v", err)
 	}
 	conn, err := a.Start(t.Context(), protocol.Spec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Receive(); err != io.EOF || f.specs.Load() != 1 {
-		t.Errorf("%d jobs, %v", f.specs.Load(), err)
+	if _, err := conn.Receive(); err != io.EOF || f.specs.Load() != 1 || f.begun.Load() != 1 {
+		t.Errorf("%d jobs, %d agents, %v", f.specs.Load(), f.begun.Load(), err)
 	}
-	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil {
+	if !b.Furnish(t.Context(), here, patience.Limit) || !a.Furnish(t.Context(), here, patience.Limit) || f.begun.Load() != 3 {
+		t.Errorf("agents of two programs: %d were started", f.begun.Load())
+	}
+	_, err = Call[protocol.Furnished](t.Context(), a, 10*time.Millisecond, protocol.DoFurnish, stuck)
+	if err == nil || err.Error() != "no answer to furnish within 10ms" || h.Waits() || f.open.Load() != 0 {
+		t.Errorf("%v, %d agents wait", err, f.open.Load())
+	}
+	if !a.Furnish(t.Context(), here, patience.Limit) || f.begun.Load() != 4 {
+		t.Errorf("after one that was given up: %d agents", f.begun.Load())
+	}
+}
+
+// Calls that are under way end before the job is given to the agent, and there are none later.
+func TestCallsEndBeforeTheJob(t *testing.T) {
+	f := &fronted{facts: factsHere, gpus: true}
+	h := f.host(t)
+	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
+	if !a.Furnish(t.Context(), protocol.Furnish{Manifest: "here"}, patience.Limit) {
+		t.Fatal("wrong answer")
+	}
+	calls := h.idle.Load().calls
+	var under []*protocol.Pending
+	for range 100 {
+		p, err := calls.Begin(protocol.DoProbe, protocol.Probe{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		under = append(under, p)
+	}
+	if _, err := a.Start(t.Context(), protocol.Spec{}); err != nil {
 		t.Fatal(err)
 	}
-	if a.Furnish(t.Context(), stuck, 10*time.Millisecond) || h.front.Load() != nil || f.open.Load() != 0 {
-		t.Errorf("it is not given up: %d agents wait", f.open.Load())
+	if n := f.probes.Load(); n != 100 {
+		t.Errorf("the job was given after %d of 100 calls", n)
+	}
+	for _, p := range under {
+		if err := p.Wait(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := calls.Begin(protocol.DoProbe, protocol.Probe{}); !errors.Is(err, protocol.ErrDetached) {
+		t.Errorf("a call after it: %v", err)
 	}
 }
 
@@ -193,7 +221,7 @@ func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
 	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil {
 		t.Fatal(err)
 	}
-	waiting := h.front.Load()
+	waiting := h.idle.Load()
 	waiting.stream.Cancel(io.ErrUnexpectedEOF)
 	<-waiting.stream.Done()
 	if h.take(waiting.binary) != nil {

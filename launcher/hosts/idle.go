@@ -1,0 +1,228 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// idle is a "plx agent start" that waits for the Spec of a job, and answers calls until then. So
+// a launch needs one session on a host that has plx, and starts none of the programs of the
+// scripts there.
+type idle struct {
+	stream *Stream
+	calls  *protocol.Caller
+	binary string // of the agent
+}
+
+// errSurvey says that an agent did not answer as one does. The scripts tell what is wrong.
+var errSurvey = errors.New("the agent has not answered the survey")
+
+// idleTime bounds the start of an agent, and its answer to the survey, for which files may have
+// to be hashed.
+const idleTime = envsync.InspectLimit
+
+// AnswerTime bounds the answer to a call for which the agent does little.
+const AnswerTime = 30 * time.Second
+
+// Call asks the agent that waits for a job on the host, which is started if none does. After an
+// error that the agent has not answered itself, it is ended. The error of a method is a
+// protocol.Failure.
+func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do protocol.Method, in any) (out Out, err error) {
+	i, err := a.waiting(ctx)
+	if err != nil {
+		return out, err
+	}
+	p, err := i.calls.Begin(do, in)
+	if err == nil {
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer to %s within %s", do, limit))
+		defer cancel()
+		err = p.Wait(ctx, &out)
+	}
+	if failure := (*protocol.Failure)(nil); errors.As(err, &failure) {
+		return out, exit.WithHint(err, failure.Hint)
+	}
+	if err != nil && a.idle.CompareAndSwap(i, nil) {
+		i.stream.Close()
+	}
+	return out, err
+}
+
+// Waits reports whether an agent waits for a job on the host.
+func (h *Host) Waits() bool { return h.idle.Load() != nil }
+
+// waiting returns the agent that waits on the host. It starts one if there is none.
+func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
+	a.starting.Lock()
+	defer a.starting.Unlock()
+	if i := a.idle.Load(); i != nil && i.binary == a.Binary && !i.ended() {
+		return i, nil
+	}
+	a.makeRoom()
+	ctx, cancel := context.WithTimeoutCause(ctx, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime))
+	defer cancel()
+	i, err := a.newIdle(ctx)
+	if err == nil {
+		a.idle.Store(i)
+	}
+	return i, err
+}
+
+// newIdle starts an agent. ctx bounds its greeting only.
+func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
+	s := a.Stream(ctx, a.shell("start"))
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	conn, err := protocol.OpenCalls(agentStream{s})
+	if !stop() {
+		s.Close()
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, notExecuted(err)
+	}
+	return &idle{stream: s, calls: protocol.NewCaller(conn), binary: a.Binary}, nil
+}
+
+// ended reports whether the agent has ended, or its connection.
+func (i *idle) ended() bool {
+	select {
+	case <-i.stream.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// close ends the agent, and waits for that. A nil agent is none.
+func (i *idle) close() {
+	if i != nil {
+		_ = i.stream.Finish() // nothing was asked of it
+	}
+}
+
+// makeRoom ends an agent that waits for a job: the host allows no more sessions.
+func (h *Host) makeRoom() { h.idle.Swap(nil).close() }
+
+// take returns the connection to the agent that waits on the host, which is the caller's from
+// then on; nil if there is none of that binary.
+func (h *Host) take(binary string) *protocol.Conn {
+	i := h.idle.Swap(nil)
+	if i == nil {
+		return nil
+	}
+	if i.binary == binary && !i.ended() {
+		if conn, err := i.calls.Detach(); err == nil {
+			return conn
+		}
+	}
+	i.close()
+	return nil
+}
+
+// ask writes Facts, has and Report as an agent of an earlier launch answers them, which then
+// waits. With an error nothing is written. The error is envsync.ErrStuck if no command runs on
+// the host.
+func (h *Host) ask(ctx context.Context, likely []envsync.Blob, probes *console.Tally) error {
+	if len(likely) == 0 {
+		return errSurvey
+	}
+	a := AgentHost{Host: h, Binary: envsync.BlobPath(likely[0].Sum)}
+	begin, cancel := context.WithTimeoutCause(ctx, idleTime, envsync.ErrStuck)
+	defer cancel()
+	i, err := a.newIdle(begin)
+	if err == nil {
+		err = i.survey(ctx, h, likely, probes)
+		if err != nil {
+			i.stream.Close()
+		}
+	}
+	if err == nil {
+		h.idle.Store(i)
+	}
+	return err
+}
+
+// survey asks for what the host is and has, and for its GPUs, at once.
+func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob, probes *console.Tally) error {
+	want := protocol.Survey{Blobs: map[string]int64{}}
+	for _, b := range likely {
+		want.Blobs[b.Sum] = b.Size
+	}
+	asked, err := i.calls.Begin(protocol.DoSurvey, want)
+	if err != nil {
+		return err
+	}
+	gpus, err := i.calls.Begin(protocol.DoProbe, protocol.Probe{ToolTime: h.probeTime})
+	if err != nil {
+		return err
+	}
+	first, cancel := context.WithTimeoutCause(ctx, idleTime, errSurvey)
+	defer cancel()
+	var here protocol.Surveyed
+	if err := asked.Wait(first, &here); err != nil {
+		return err
+	}
+	facts, err := envsync.ReadFacts(here.Facts)
+	if err != nil {
+		return err
+	}
+	report, err := h.found(ctx, gpus, probes)
+	if err != nil {
+		return err
+	}
+	h.Facts, h.has, h.Report, h.locks = facts, here.Has, report, &here.Locks
+	return nil
+}
+
+// found waits for an agent's answer about GPUs. The tally, which may be nil, shows that
+// nvidia-smi is slow.
+func (h *Host) found(ctx context.Context, asked *protocol.Pending, tally *console.Tally) (gpuprobe.Report, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, gpuprobe.Limit(h.probeTime), errors.New("it has not listed its GPUs"))
+	defer cancel()
+	defer time.AfterFunc(gpuprobe.SlowAfter, func() { h.slow(tally) }).Stop()
+	var answer protocol.GPUs
+	err := asked.Wait(ctx, &answer)
+	return gpuprobe.Answer(answer).Report(), err
+}
+
+// Reprobe writes the host's Report anew.
+func (a *AgentHost) Reprobe(ctx context.Context) error {
+	i, err := a.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	asked, err := i.calls.Begin(protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
+	if err != nil {
+		return err
+	}
+	report, err := a.found(ctx, asked, nil)
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	a.Report = report
+	return nil
+}
+
+// Locks returns the host's lines of /proc/net/unix on booked GPUs, if an agent has answered the
+// last survey.
+func (h *Host) Locks() (lines string, known bool) {
+	if h.locks == nil {
+		return "", false
+	}
+	return *h.locks, true
+}
+
+// Furnish asks the host's agent whether the host has all files of a folder, and to make the
+// job's working directory of it if there is a source. It reports false if that was not done:
+// then the files are to be sent.
+func (a *AgentHost) Furnish(ctx context.Context, want protocol.Furnish, limit time.Duration) bool {
+	answer, err := Call[protocol.Furnished](ctx, a, limit, protocol.DoFurnish, want)
+	return err == nil && answer.Done
+}
