@@ -273,6 +273,21 @@ func TestOptionsTakeNoSession(t *testing.T) {
 	}
 }
 
+// What a command asks about a job, one agent on the host answers, in one session.
+func TestCommandsTakeOneSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 1})
+	job := b.detach("--hosts", b.ResourceFile("h1: cpu"), "--name", "sleeps", "sleep", "600")
+	since := b.sessions(0)
+	for _, args := range [][]string{{"status", job}, {"jobs"}, {"stacks", job}, {"stop", job}, {"stop", job}} {
+		b.want(0, args...)
+		if n := since(); n != 1 {
+			t.Errorf("%v: %d sessions", args, n)
+		}
+	}
+	b.hostsGone(0)
+}
+
 // sessions returns a function that counts the sessions on a host since it was last called.
 func (b *bench) sessions(host int) (since func() int) {
 	b.t.Helper()

@@ -406,7 +406,7 @@ func TestStrangersAsAgents(t *testing.T) {
 	t.Parallel()
 	b := local(t)
 	home := t.TempDir()
-	for _, command := range []string{"start", "exec", "doctor", "logs", "state", "fetch", "outputs", "prune", "connect", "jobs", "reap"} {
+	for _, command := range []string{"start", "exec", "doctor", "logs", "fetch", "outputs", "prune"} {
 		b.stranger(command, loggedIn(shell(home, regexp.MustCompile(`\bagent `+command+`\b`), says("", hostile, 1))))
 	}
 	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`\bagent exec\b`), says(hostile, hostile, 3))))
@@ -434,9 +434,9 @@ func TestStrangersAsAgents(t *testing.T) {
 		{"logs", []string{"logs", job}},
 		{"outputs", []string{"fetch", job, t.TempDir()}},
 		{"fetch", []string{"fetch", job, t.TempDir()}},
-		{"state", []string{"status", job}}, {"state", []string{"stacks", job}}, {"state", []string{"stop", job}}, {"state", []string{"attach", job}},
-		{"state", []string{"jobs"}},
-		{"state", []string{"jobs", "--json"}},
+		{"refuses", []string{"status", job}}, {"refuses", []string{"stacks", job}}, {"refuses", []string{"stop", job}}, {"refuses", []string{"attach", job}},
+		{"refuses", []string{"jobs"}},
+		{"refuses", []string{"jobs", "--json"}},
 		{"prune", []string{"prune", "--older", "1ns"}},
 	} {
 		b.changeRecord(filepath.Join(b.home, ".plx", "jobs", job, "job.json"), func(record map[string]any) {

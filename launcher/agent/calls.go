@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 
@@ -19,8 +20,14 @@ import (
 
 type none = struct{}
 
+// session is what an agent without a job keeps from one call to the next.
+type session struct {
+	gpus booking
+	job  *running // that the next message goes to; nil: none
+}
+
 // methods are what the agent answers before it gets a job.
-func methods(gpus *booking) map[protocol.Method]protocol.Handler {
+func (s *session) methods() map[protocol.Method]protocol.Handler {
 	return map[protocol.Method]protocol.Handler{
 		protocol.DoSurvey:    protocol.Handle(survey),
 		protocol.DoProbe:     protocol.Handle(probe),
@@ -28,12 +35,15 @@ func methods(gpus *booking) map[protocol.Method]protocol.Handler {
 		protocol.DoInterfaces: protocol.Handle(func(context.Context, none) ([]protocol.Interface, error) {
 			return sockets.Links()
 		}),
-		protocol.DoReserve: protocol.Handle(gpus.answer),
+		protocol.DoReserve: protocol.Handle(s.gpus.answer),
 		protocol.DoFurnish: protocol.Handle(func(ctx context.Context, of protocol.Furnish) (protocol.Furnished, error) {
 			return protocol.Furnished{Done: furnish(ctx, of) == nil}, nil
 		}),
 		protocol.DoVenv:    protocol.Handle(installVenv),
-		protocol.DoDiscard: protocol.Handle(discard),
+		protocol.DoDiscard: protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, f.Discard() })),
+		protocol.DoReap:    protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, reapJob(f) })),
+		protocol.DoState:   protocol.Handle(inJob(stateOf)),
+		protocol.DoConnect: protocol.Handle(s.connect),
 	}
 }
 
@@ -86,11 +96,24 @@ func installVenv(ctx context.Context, want venv.Request) (venv.Answer, error) {
 	return venv.Answer{Ready: ready}, err
 }
 
-// discard removes what receive has made for a job that is not started.
-func discard(_ context.Context, of protocol.HostJob) (none, error) {
-	f, err := jobfolder.Of(of.Job, of.Folder)
-	if err != nil {
-		return none{}, err
+// inJob is a method that needs no more than the folder of a job.
+func inJob[Out any](do func(jobfolder.Folder) (Out, error)) func(context.Context, protocol.HostJob) (Out, error) {
+	return func(_ context.Context, of protocol.HostJob) (out Out, err error) {
+		f, err := jobfolder.Of(of.Job, of.Folder)
+		if err != nil {
+			return out, err
+		}
+		return do(f)
 	}
-	return none{}, f.Discard()
+}
+
+func stateOf(f jobfolder.Folder) (protocol.State, error) {
+	s, err := f.ReadState()
+	if errors.Is(err, os.ErrNotExist) {
+		return s, &protocol.Failure{Code: protocol.CodeForgotten, Text: fmt.Sprintf("nothing of job %s is left on this host", f.Job())}
+	}
+	if err != nil {
+		return s, err
+	}
+	return jobfolder.Settled(s), nil
 }

@@ -26,10 +26,10 @@ import (
 // reapTime bounds a reap.
 const reapTime = 10 * time.Second
 
-// reap is "agent reap JOB FOLDER": it kills the processes that are marked with both, and
-// their descendants. Of a dead agent it records that it is dead, and deletes the secret.
-// The launcher runs it if watchdog and supervisor are both dead.
-func reap(_ context.Context, f jobfolder.Folder, _ streams) error {
+// reapJob kills the processes that are marked with the job and the host's folder, and their
+// descendants. Of a dead agent it records that it is dead, and deletes the secret. It is for
+// jobs of which watchdog and supervisor may both be dead.
+func reapJob(f jobfolder.Folder) error {
 	left, err := process.Sweep(func() ([]process.Process, error) { return process.OfJob(f.Job(), f.Name()) }, reapTime)
 	if err != nil {
 		return fmt.Errorf("reap job %s: %w", f.Job(), err)

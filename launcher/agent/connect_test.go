@@ -113,13 +113,21 @@ func TestLeavingVisitorIsNotWaitedFor(t *testing.T) {
 
 func TestConnectWithoutAgent(t *testing.T) {
 	h := newHost(t, 1, "wait")
-	if _, stderr, code := h.agent("connect", h.spec.Job, h.spec.Folder); code != codeNoAgent || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("unknown job: exit status %d, %q", code, stderr)
-	}
-	for _, args := range [][]string{{"connect", "../x", "y"}, {"connect", h.spec.Job, ".."}, {"logs", "a/b", "c"}} {
-		if _, stderr, code := h.agent(args...); code != codeFailed {
-			t.Errorf("%q: exit status %d, %q", args, code, stderr)
+	for do, want := range map[protocol.Method]protocol.Code{protocol.DoConnect: protocol.CodeNoAgent, protocol.DoState: protocol.CodeForgotten} {
+		if err := h.ask(do).Err; err == nil || err.Code != want || err.Text == "" {
+			t.Errorf("%s of an unknown job: %+v", do, err)
 		}
+	}
+	l := h.dial("start")
+	for _, do := range []protocol.Method{protocol.DoConnect, protocol.DoState, protocol.DoReap, protocol.DoDiscard} {
+		for _, of := range []protocol.HostJob{{}, {Job: "../x", Folder: "y"}, {Job: h.spec.Job, Folder: ".."}} {
+			if err := l.call(do, of).Err; err == nil || err.Code != "" {
+				t.Errorf("%s of %+v: %+v", do, of, err)
+			}
+		}
+	}
+	if _, stderr, code := h.agent("logs", "a/b", "c"); code != codeFailed {
+		t.Errorf("logs: exit status %d, %q", code, stderr)
 	}
 	if _, _, code := h.agent("dance"); code != codeUsage {
 		t.Errorf("unknown subcommand: exit status %d", code)

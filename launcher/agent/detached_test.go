@@ -103,5 +103,5 @@ func TestLostDriverEndsADetachedJob(t *testing.T) {
 	if v := over(t, b).Verdict; v.Code != 125 {
 		t.Errorf("verdict %+v", v)
 	}
-	a.agent("reap", a.spec.Job, a.spec.Folder) // watchdog and supervisor were killed
+	a.ask(protocol.DoReap) // watchdog and supervisor were killed
 }

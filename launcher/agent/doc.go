@@ -2,7 +2,7 @@
 //
 // The launcher runs the plx binary as "plx agent start" over SSH. That process
 // answers calls (calls.go): what the host is and has, its GPUs, which it may hold, its
-// interfaces. With the Spec of a job it makes the job's folder and starts the agent. From then
+// interfaces, what it knows of jobs. With the Spec of a job it makes the job's folder and starts the agent. From then
 // on it relays between its standard streams and the agent's local socket:
 //
 //	plx agent start          speaks package protocol; ends with its connection
@@ -17,17 +17,14 @@
 //
 // This package has the short-lived commands:
 //
-//	start    answer calls; then make the job's folder, start the agent and relay
-//	connect  relay to a running agent
+//	start    answer calls; then start the agent of a job, or connect to it, and relay
 //	logs     print the output of the tasks
-//	state    print the state of one job, as JSON
 //	jobs     print the states of all jobs of this host
 //	receive  store files that plx sends, or the program
 //	offer    give plx itself to other hosts
 //	exec     run a command that is no task, until its input ends
 //	fetch    list checkpoints, or print a file of one
 //	outputs  list the files that a job has made, or print one
-//	reap     kill what a dead agent has left
 //	prune    remove old jobs and blobs
 //
 // An agent knows no host but its own. It reports facts and decides nothing about the
@@ -38,7 +35,7 @@ package agent
 const (
 	codeFailed  = 1 // the reason is one line on standard error
 	codeUsage   = 2 // wrong arguments
-	codeNoAgent = 3 // connect, logs, state, start: no agent of the job, or nothing of it, is here
-	codeLeft    = 4 // connect, start: the agent still ran after its stream had ended
+	codeNoAgent = 3 // logs, start: no agent of the job, or nothing of it, is here
+	codeLeft    = 4 // start: the agent still ran after its stream had ended
 	codeTaken   = 5 // start: a running job keeps its checkpoints under the name
 )

@@ -86,8 +86,8 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "supervisor") {
 		t.Errorf("verdict %+v, want one that blames the supervisor", v)
 	}
-	if _, _, code := h.agent("connect", h.spec.Job, h.spec.Folder); code != codeNoAgent {
-		t.Errorf("connect: exit status %d, want %d", code, codeNoAgent)
+	if err := h.ask(protocol.DoConnect).Err; err == nil || err.Code != protocol.CodeNoAgent || !strings.Contains(err.Text, "supervisor") {
+		t.Errorf("connect: %+v", err)
 	}
 }
 
@@ -139,8 +139,8 @@ func TestReapKillsWhatTheAgentLeft(t *testing.T) {
 	other.home, other.spec.Job, other.spec.Folder = h.home, h.spec.Job, "gpu02"
 	ol, _ := other.launch()
 	other.prints("worker-0.stdout", "ready")
-	if _, stderr, code := h.agent("reap", h.spec.Job, h.spec.Folder); code != 0 {
-		t.Errorf("reap: %s, exit status %d", stderr, code)
+	if err := h.ask(protocol.DoReap).Err; err != nil {
+		t.Error(err)
 	}
 	if left, _ := process.OfJob(h.spec.Job, h.spec.Folder); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -149,8 +149,7 @@ func TestReapKillsWhatTheAgentLeft(t *testing.T) {
 		t.Errorf("%d processes of the other host of the machine, want all 3", len(left))
 	}
 	ol.end(other, 0)
-	out, _, _ := h.agent("state", h.spec.Job, h.spec.Folder)
-	if s := decode[protocol.State](t, out); s.Phase != protocol.Over || s.Verdict.Code != 125 {
+	if s := decode[protocol.State](t, string(h.ask(protocol.DoState).Out)); s.Phase != protocol.Over || s.Verdict.Code != 125 {
 		t.Errorf("state %+v", s)
 	}
 	if _, err := os.Stat(h.folder().Secret()); err == nil {
@@ -169,8 +168,8 @@ func TestReapLeavesOtherMachines(t *testing.T) {
 	if err := errors.Join(h.folder().WriteState(state), os.WriteFile(h.folder().Secret(), []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, code := h.agent("reap", h.spec.Job, h.spec.Folder); code != 0 {
-		t.Errorf("reap: exit status %d: %s", code, stderr)
+	if err := h.ask(protocol.DoReap).Err; err != nil {
+		t.Error(err)
 	}
 	if _, err := os.Stat(h.folder().Secret()); err != nil {
 		t.Error(err)

@@ -103,7 +103,7 @@ func (h *testHost) folder() jobfolder.Folder {
 func (h *testHost) clean() {
 	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) > 0 {
 		h.t.Errorf("left after the test: %v, %v", left, err)
-		h.agent("reap", h.spec.Job, h.spec.Folder)
+		h.ask(protocol.DoReap)
 	}
 	text, _ := os.ReadFile(h.folder().Log()) // missing if the agent did not start
 	if bytes.Contains(text, []byte("DATA RACE")) || bytes.Contains(text, []byte("panic:")) {
@@ -203,6 +203,21 @@ func (l *line) call(do protocol.Method, in any) protocol.Reply {
 	return *r
 }
 
+// named is the job's name and its host's folder.
+func (h *testHost) named() protocol.HostJob {
+	return protocol.HostJob{Job: h.spec.Job, Folder: h.spec.Folder}
+}
+
+// ask asks an agent of its own about the job.
+func (h *testHost) ask(do protocol.Method) protocol.Reply {
+	h.t.Helper()
+	l := h.dial("start")
+	r := l.call(do, h.named())
+	l.conn.Close()
+	<-l.ended
+	return r
+}
+
 // call is line.call of a method that must not fail.
 func call[Out any](l *line, do protocol.Method, in any) (out Out) {
 	l.t.Helper()
@@ -234,7 +249,8 @@ func (h *testHost) start() (*line, protocol.State) {
 
 func (h *testHost) attach(driver bool) (*line, protocol.State) {
 	h.t.Helper()
-	l := h.dial("connect", h.spec.Job, h.spec.Folder)
+	l := h.dial("start")
+	call[none](l, protocol.DoConnect, h.named())
 	l.send(protocol.Message{Attach: &protocol.Attach{Driver: driver}})
 	return l, *l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State
 }

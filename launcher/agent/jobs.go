@@ -21,15 +21,6 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// printState is "agent state JOB FOLDER".
-func printState(_ context.Context, f jobfolder.Folder, std streams) error {
-	s, err := readState(f)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(std.out).Encode(jobfolder.Settled(s))
-}
-
 // readState reads a job's state. A missing one has an exit status of its own,
 // because the job may have been pruned.
 func readState(f jobfolder.Folder) (protocol.State, error) {

@@ -53,7 +53,6 @@ type streams struct {
 func commands() map[string]func(context.Context, []string, streams) error {
 	return map[string]func(context.Context, []string, streams) error{
 		"start":      start,
-		"connect":    ofHost(connect),
 		"watchdog":   inFolder(watchdog.Run),
 		"supervisor": inFolder(supervisor.Run),
 		"logs":       ofHost(printLogs),
@@ -61,9 +60,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"doctor":     doctor,
 		"fetch":      fetch,
 		"outputs":    ofHost(printOutputs),
-		"state":      ofHost(printState),
 		"jobs":       printJobs,
-		"reap":       ofHost(reap),
 		"prune":      prune,
 		tree.Receive: receive,
 		tree.Give:    give,

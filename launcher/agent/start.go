@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,9 +26,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// start is "agent start": it answers calls until it gets the Spec of a job. Then it starts the
-// agent and relays between it and the standard streams. A launcher that needs no agent closes
-// the stream.
+// start is "agent start": it answers calls until it gets the Spec of a job, or is to connect to
+// one. Then it starts the job's agent, and relays between it and the standard streams. A
+// launcher that needs no agent closes the stream.
 func start(ctx context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("start takes no arguments")
@@ -35,19 +37,22 @@ func start(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	gpus := &booking{}
-	first, err := protocol.Serve(ctx, launcher, methods(gpus), gpus.silence)
+	s := &session{}
+	first, err := protocol.Serve(ctx, launcher, s.methods(), s.gpus.silence)
 	if err == io.EOF {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("receive the job's specification: %w", err)
 	}
+	if s.job != nil {
+		return s.job.visit(launcher, first)
+	}
 	if first.Spec == nil {
 		return errors.New("the first message was not the job's specification")
 	}
 	spec := *first.Spec
-	locks, err := gpus.of(spec)
+	locks, err := s.gpus.of(spec)
 	if err != nil {
 		return final(booked(spec, err))
 	}
@@ -57,12 +62,12 @@ func start(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return fmt.Errorf("host %s: %w", spec.Host, err)
 	}
-	socket, err := watchdog.Start(ctx, f, spec, locks)
+	_, err = watchdog.Start(ctx, f, spec, locks)
 	gpulock.Release(locks) // the watchdog has its own
 	if err != nil {
 		return errors.Join(final(fmt.Errorf("host %s: %w", spec.Host, err)), abandon(f, spec, err))
 	}
-	return relayMessages(ctx, launcher, f, socket, spec.Logs)
+	return drive(ctx, launcher, f, spec.Logs)
 }
 
 // booked adds to the error of a lock what the user can do.
@@ -175,57 +180,91 @@ func abandon(f jobfolder.Folder, spec protocol.Spec, cause error) error {
 	return errors.Join(f.RemoveSecret(), f.WriteState(jobfolder.Ended(state, cause.Error())))
 }
 
-// connect is "agent connect JOB FOLDER": it relays between the standard streams and
-// the running agent.
-func connect(ctx context.Context, f jobfolder.Folder, std streams) error {
-	state, err := f.ReadState()
-	if errors.Is(err, os.ErrNotExist) {
-		return coded{codeNoAgent, fmt.Errorf("no job %s on this host", f.Job())}
-	}
-	if err != nil {
-		return err
-	}
-	absent := coded{codeNoAgent, fmt.Errorf("job %s has no agent on this host any more", f.Job())}
-	if state.Socket == "" {
-		return absent
-	}
-	conn, err := sockets.DialLocal(ctx, state.Socket)
-	if errors.Is(err, unix.ECONNREFUSED) {
-		return absent
-	}
-	if err != nil {
-		return fmt.Errorf("connect to the agent of job %s: %w", f.Job(), err)
-	}
-	// Bytes are copied in both directions until the agent closes its side. The end of
-	// the standard input is passed on.
-	go func() {
-		// A read of the standard input cannot be interrupted, so this goroutine
-		// ends with the process.
-		_, _ = io.Copy(conn, std.in)
-		_ = conn.CloseWrite()
-	}()
-	// A failure of either side ends the relay, and the other side sees that.
-	_, _ = io.Copy(std.out, conn)
-	_ = conn.Close()
-	return waitForDeath(f, state)
+// running is the agent of a job that this process is connected to.
+type running struct {
+	folder jobfolder.Folder
+	state  protocol.State // as it was before
+	raw    *net.UnixConn
+	agent  *protocol.Conn // over raw
 }
 
-// relayMessages relays between the connection that brought the Spec and the agent. It
-// relays messages, because launcher may have buffered some. It adds the first logs if they are
-// wanted, and what the job has made.
-func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder, socket string, early bool) error {
+// errNoAgent says that the job has no agent on this host.
+var errNoAgent = errors.New("no agent")
+
+// dialJob connects to the agent of a job.
+func dialJob(ctx context.Context, f jobfolder.Folder) (*running, error) {
 	state, err := f.ReadState()
+	if errors.Is(err, os.ErrNotExist) || err == nil && state.Socket == "" {
+		return nil, errNoAgent
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var agent *protocol.Conn
-	raw, err := sockets.DialLocal(ctx, socket)
+	r := &running{folder: f, state: state}
+	r.raw, err = sockets.DialLocal(ctx, state.Socket)
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil, errNoAgent
+	}
 	if err == nil {
-		agent, err = sockets.Open(ctx, raw)
+		r.agent, err = sockets.Open(ctx, r.raw)
 	}
-	if err == nil {
-		err = agent.Send(protocol.Message{Attach: &protocol.Attach{Driver: true}})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the agent of job %s: %w", f.Job(), err)
 	}
+	return r, nil
+}
+
+// connect connects to the agent of a job. It ends what an agent left that has ended.
+func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error) {
+	f, err := jobfolder.Of(of.Job, of.Folder)
+	if err != nil {
+		return none{}, err
+	}
+	s.job, err = dialJob(ctx, f)
+	if err != errNoAgent {
+		return none{}, err
+	}
+	if err := reapJob(f); err != nil {
+		return none{}, fmt.Errorf("end what the agent left: %w", err)
+	}
+	how := "the cause is not known"
+	if state, err := f.ReadState(); err == nil && jobfolder.Settled(state).Verdict != nil {
+		how = strings.TrimPrefix(jobfolder.Settled(state).Verdict.Reason, "host "+state.Host+": ")
+	}
+	return none{}, &protocol.Failure{Code: protocol.CodeNoAgent, Text: how}
+}
+
+// relay passes messages between the launcher, which has sent first, and the agent until either
+// side ends, and returns when the agent has ended, if it ends.
+func (r *running) relay(launcher *protocol.Conn, first protocol.Message) error {
+	if err := r.agent.Send(first); err != nil {
+		return fmt.Errorf("connect to the agent of job %s: %w", r.folder.Job(), err)
+	}
+	go func() {
+		// A read of the standard input cannot be interrupted, so this goroutine ends with the
+		// process. The end of the input is passed on.
+		pump(r.agent, launcher)
+		_ = r.raw.CloseWrite()
+	}()
+	pump(launcher, r.agent)
+	_ = r.agent.Close()
+	return waitForDeath(r.folder, r.state)
+}
+
+// visit relays between the launcher and the agent of a job that it did not start. When that has
+// ended, nothing of the job is left on the host.
+func (r *running) visit(launcher *protocol.Conn, first protocol.Message) error {
+	err := r.relay(launcher, first)
+	if s, unread := r.folder.ReadState(); err == nil && unread == nil && jobfolder.LifeOf(s) == jobfolder.Dead {
+		err = reapJob(r.folder)
+	}
+	return err
+}
+
+// drive relays between the connection that brought the Spec and the agent. It adds the first
+// logs if they are wanted, and what the job has made.
+func drive(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder, early bool) error {
+	r, err := dialJob(ctx, f)
 	if err != nil {
 		return fmt.Errorf("connect to the agent just started: %w", err)
 	}
@@ -236,13 +275,7 @@ func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Fol
 			tellLogs(ctx, launcher, f)
 		}
 	}()
-	go func() {
-		pump(agent, launcher) // as in connect
-		_ = raw.CloseWrite()
-	}()
-	pump(launcher, agent)
-	_ = agent.Close()
-	if err := waitForDeath(f, state); err != nil {
+	if err := r.relay(launcher, protocol.Message{Attach: &protocol.Attach{Driver: true}}); err != nil {
 		return err
 	}
 	if s, err := f.ReadState(); err == nil && s.Phase == protocol.Over {

@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -104,33 +103,18 @@ func AgentStream(ctx context.Context, a *AgentHost, command string) *Stream {
 	return a.Stream(ctx, a.shell(command))
 }
 
-// open speaks the protocol with a command of the agent. ctx bounds the opening only.
-func (a *AgentHost) open(ctx context.Context, command string) (*protocol.Conn, error) {
-	s := a.Stream(ctx, a.shell(command))
-	stop := context.AfterFunc(ctx, func() { s.Close() })
-	conn, err := protocol.Open(agentStream{s})
-	err = notExecuted(err)
-	if !stop() {
-		s.Close() // ctx ended: its error is the one that counts
-		return nil, context.Cause(ctx)
-	}
-	return conn, err
-}
-
 // Start starts the agent with its spec. Its error is a driver.ErrNoAgent: to dial an
 // agent that did not start is of no use.
 func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Conn, error) {
-	conn := a.take(a.Binary)
-	if conn == nil {
-		i, err := a.newIdle(ctx)
-		if err == nil {
-			conn, err = i.calls.Detach()
-		}
-		if err != nil {
-			return nil, NotStarted(fmt.Errorf("start agent: %w", err))
-		}
+	i, err := a.own(ctx, a.begin)
+	if err != nil {
+		return nil, NotStarted(fmt.Errorf("start agent: %w", err))
 	}
-	if err := conn.Send(protocol.Message{Spec: &spec}); err != nil {
+	conn, err := i.calls.Detach()
+	if err == nil {
+		err = conn.Send(protocol.Message{Spec: &spec})
+	}
+	if err != nil {
 		return nil, NotStarted(fmt.Errorf("start agent: %w", err))
 	}
 	return conn, nil
@@ -146,26 +130,32 @@ func (e *notStarted) Is(target error) bool { return target == driver.ErrNoAgent 
 // driver.ErrNoAgent.
 func NotStarted(err error) error { return &notStarted{err} }
 
-// Connect connects to the running agent. If there is none, it reaps and then returns
-// a driver.ErrNoAgent.
+// job names the job to the agents of its hosts.
+func (a *AgentHost) job() protocol.HostJob { return protocol.HostJob{Job: a.Job, Folder: a.Folder} }
+
+// Connect connects to the running agent. If there is none, the host has ended what it left, and
+// the error is a driver.ErrNoAgent.
 func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
-	conn, err := a.open(ctx, "connect"+a.JobArgs())
-	if transport.ExitStatus(err) != noAgent {
-		return conn, err
+	i, err := a.own(ctx, a.newIdle)
+	if err != nil {
+		return nil, err
 	}
-	if err := a.Reap(ctx); err != nil {
-		return nil, err // the caller tries again: something may be left
+	err = i.call(ctx, AnswerTime, protocol.DoConnect, a.job(), nil)
+	if err == nil {
+		return i.calls.Detach()
 	}
-	cause := "the cause is not known"
-	if state, err := a.State(ctx); err == nil && state.Verdict != nil {
-		cause = strings.TrimPrefix(state.Verdict.Reason, "host "+a.Name()+": ")
+	if failure := (*protocol.Failure)(nil); !errors.As(err, &failure) || !a.idle.CompareAndSwap(nil, i) {
+		i.stream.Close()
 	}
-	return nil, fmt.Errorf("%w: %s", driver.ErrNoAgent, cause)
+	if protocol.CodeNoAgent.Is(err) {
+		err = fmt.Errorf("%w: %s", driver.ErrNoAgent, strings.TrimPrefix(err.Error(), "host "+a.Name()+": "))
+	}
+	return nil, err
 }
 
 // Reap ends all processes of the job that are left on the host.
 func (a *AgentHost) Reap(ctx context.Context) error {
-	if err := a.Call(ctx, "reap"+a.JobArgs(), nil, io.Discard); err != nil {
+	if _, err := Call[struct{}](ctx, a, AnswerTime, protocol.DoReap, a.job()); err != nil {
 		return fmt.Errorf("end what the agent left: %w", err)
 	}
 	return nil
@@ -173,18 +163,12 @@ func (a *AgentHost) Reap(ctx context.Context) error {
 
 // State returns what the agent knows of the job, or knew last. If the host keeps nothing
 // of the job, the error is ErrForgotten.
-func (a *AgentHost) State(ctx context.Context) (state protocol.State, err error) {
-	var stdout Answer
-	if err := a.Call(ctx, "state"+a.JobArgs(), nil, &stdout); err != nil {
-		if code := transport.ExitStatus(err); code == noAgent || code == NotFound {
-			return state, ErrForgotten
-		}
-		return state, err
+func (a *AgentHost) State(ctx context.Context) (protocol.State, error) {
+	state, err := Call[protocol.State](ctx, a, AnswerTime, protocol.DoState, a.job())
+	if protocol.CodeForgotten.Is(err) || transport.ExitStatus(err) == NotFound {
+		err = ErrForgotten
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &state); err != nil {
-		return state, fmt.Errorf("state of job %s: %w", a.Job, err)
-	}
-	return state, nil
+	return state, err
 }
 
 // Visit connects to the agent as a visitor, who does not renew its lease.

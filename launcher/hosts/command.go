@@ -23,7 +23,6 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 	if err := via.Check(ctx, like.Command); err != nil {
 		return err
 	}
-	s.agents = &agents{printer: s.printer, made: map[envsync.Platform]envsync.Blob{}}
 	for i, line := range reach.Lines() {
 		if line.User != "" || line.Port != 0 {
 			err := fmt.Errorf("host %s: its line has a user or a port, which a command of --via does not get", line.Name)

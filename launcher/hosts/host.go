@@ -50,6 +50,7 @@ type Host struct {
 	idle  atomic.Pointer[idle] // waits for the Spec of a job; nil: none does
 
 	starting sync.Mutex // held while an agent is started that is to wait
+	agents   *agents    // of this plx, for hosts whose jobs have those of another one; nil: they are not known
 
 	// ChosenAddr is the data address on the interface that the line names; empty: not known.
 	ChosenAddr string

@@ -134,13 +134,13 @@ type Set struct {
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	s, err := open(ctx, reach, printer)
 	for _, h := range s.Hosts {
-		h.probeTime = reach.ProbeTime
+		h.probeTime, h.agents = reach.ProbeTime, s.agents
 	}
 	return s, err
 }
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines()))}
+	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, agents: &agents{printer: printer, made: map[envsync.Platform]envsync.Blob{}}, dials: printer.NewTally("connecting", len(reach.Lines()))}
 	if len(reach.Hosts) == 0 {
 		if reach.Via != "" {
 			return s, exit.Mistake(errors.New("--via says how to reach hosts, and no host is named"), "name them with --hosts FILE or --host LINE")

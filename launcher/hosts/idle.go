@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -19,7 +20,7 @@ import (
 type idle struct {
 	stream *Stream
 	calls  *protocol.Caller
-	binary string // of the agent
+	of     string // Binary of the AgentHosts that it answers: its own, or one of another version
 }
 
 // errSurvey says that an agent did not answer as one does. The scripts tell what is wrong.
@@ -40,19 +41,26 @@ func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do pr
 	if err != nil {
 		return out, err
 	}
-	p, err := i.calls.Begin(do, in)
-	if err == nil {
-		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer to %s within %s", do, limit))
-		defer cancel()
-		err = p.Wait(ctx, &out)
-	}
-	if failure := (*protocol.Failure)(nil); errors.As(err, &failure) {
-		return out, exit.WithHint(err, failure.Hint)
-	}
-	if err != nil && a.idle.CompareAndSwap(i, nil) {
+	err = i.call(ctx, limit, do, in, &out)
+	if failure := (*protocol.Failure)(nil); err != nil && !errors.As(err, &failure) && a.idle.CompareAndSwap(i, nil) {
 		i.stream.Close()
 	}
 	return out, err
+}
+
+// call asks the agent, in bounded time.
+func (i *idle) call(ctx context.Context, limit time.Duration, do protocol.Method, in, out any) error {
+	p, err := i.calls.Begin(do, in)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer to %s within %s", do, limit))
+	defer cancel()
+	err = p.Wait(ctx, out)
+	if failure := (*protocol.Failure)(nil); errors.As(err, &failure) {
+		return exit.WithHint(err, failure.Hint)
+	}
+	return err
 }
 
 // Waits reports whether an agent waits for a job on the host.
@@ -62,7 +70,7 @@ func (h *Host) Waits() bool { return h.idle.Load() != nil }
 func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
 	a.starting.Lock()
 	defer a.starting.Unlock()
-	if i := a.idle.Load(); i != nil && i.binary == a.Binary && !i.ended() {
+	if i := a.idle.Load(); i.answers(a) {
 		return i, nil
 	}
 	a.makeRoom()
@@ -75,8 +83,45 @@ func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
 	return i, err
 }
 
-// newIdle starts an agent. ctx bounds its greeting only.
+// own returns an agent that is the caller's alone: the one that waits on the host, or one that
+// begin starts.
+func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle, error)) (*idle, error) {
+	i := a.idle.Swap(nil)
+	if i.answers(a) {
+		return i, nil
+	}
+	i.close()
+	return begin(ctx)
+}
+
+// newIdle starts an agent. If that of the job is of another version of plx, which knows other
+// calls, it sends the host the one of this plx. ctx bounds its greeting too.
 func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
+	i, err := a.begin(ctx)
+	if version := (*protocol.VersionError)(nil); !errors.As(err, &version) || a.agents == nil {
+		return i, err
+	}
+	if a.Facts.OS == "" {
+		if err := a.Inspect(ctx); err != nil {
+			return nil, err
+		}
+	}
+	agent, err := a.agents.of(ctx, a.Facts.Platform)
+	if err == nil {
+		err = a.Send(ctx, agent)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("send this version of plx, since its agent is of another one: %w", err)
+	}
+	i, err = (&AgentHost{Host: a.Host, Binary: envsync.BlobPath(agent.Sum)}).begin(ctx)
+	if err == nil {
+		i.of = a.Binary
+	}
+	return i, err
+}
+
+// begin starts the agent. ctx bounds its greeting only.
+func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
 	s := a.Stream(ctx, a.shell("start"))
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	conn, err := protocol.OpenCalls(agentStream{s})
@@ -84,11 +129,18 @@ func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 		s.Close()
 		return nil, context.Cause(ctx)
 	}
+	// An agent that knows no calls may end before its own greeting has left.
+	if said := (*ScriptError)(nil); errors.As(err, &said) && strings.Contains(said.Stderr, protocol.KnowsNoCalls) {
+		err = &protocol.VersionError{Got: "before calls"}
+	}
 	if err != nil {
 		return nil, notExecuted(err)
 	}
-	return &idle{stream: s, calls: protocol.NewCaller(conn), binary: a.Binary}, nil
+	return &idle{stream: s, calls: protocol.NewCaller(conn), of: a.Binary}, nil
 }
+
+// answers reports whether the agent is there and answers what is asked of a.
+func (i *idle) answers(a *AgentHost) bool { return i != nil && i.of == a.Binary && !i.ended() }
 
 // ended reports whether the agent has ended, or its connection.
 func (i *idle) ended() bool {
@@ -110,22 +162,6 @@ func (i *idle) close() {
 // makeRoom ends an agent that waits for a job: the host allows no more sessions.
 func (h *Host) makeRoom() { h.idle.Swap(nil).close() }
 
-// take returns the connection to the agent that waits on the host, which is the caller's from
-// then on; nil if there is none of that binary.
-func (h *Host) take(binary string) *protocol.Conn {
-	i := h.idle.Swap(nil)
-	if i == nil {
-		return nil
-	}
-	if i.binary == binary && !i.ended() {
-		if conn, err := i.calls.Detach(); err == nil {
-			return conn
-		}
-	}
-	i.close()
-	return nil
-}
-
 // ask writes Facts, has and Report as an agent of an earlier launch answers them, which then
 // waits. With an error nothing is written. The error is envsync.ErrStuck if no command runs on
 // the host.
@@ -134,9 +170,9 @@ func (h *Host) ask(ctx context.Context, likely []envsync.Blob, probes *console.T
 		return errSurvey
 	}
 	a := AgentHost{Host: h, Binary: envsync.BlobPath(likely[0].Sum)}
-	begin, cancel := context.WithTimeoutCause(ctx, idleTime, envsync.ErrStuck)
+	greeting, cancel := context.WithTimeoutCause(ctx, idleTime, envsync.ErrStuck)
 	defer cancel()
-	i, err := a.newIdle(begin)
+	i, err := a.begin(greeting)
 	if err == nil {
 		err = i.survey(ctx, h, likely, probes)
 		if err != nil {

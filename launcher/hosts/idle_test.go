@@ -14,6 +14,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 )
@@ -73,9 +74,22 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 			}
 			return protocol.Furnished{Done: of.Manifest == "here"}, nil
 		}),
+		protocol.DoConnect: protocol.Handle(func(_ context.Context, of protocol.HostJob) (struct{}, error) {
+			if of.Job == "gone" {
+				return struct{}{}, &protocol.Failure{Code: protocol.CodeNoAgent, Text: "host h1: its power failed"}
+			}
+			return struct{}{}, nil
+		}),
+		protocol.DoState: protocol.Handle(func(context.Context, protocol.HostJob) (protocol.State, error) {
+			return protocol.State{}, &protocol.Failure{Code: protocol.CodeForgotten, Text: "nothing is left"}
+		}),
 	}, func() time.Duration { return 0 })
-	if err == nil && asked.Spec != nil {
+	switch {
+	case err != nil:
+	case asked.Spec != nil:
 		f.specs.Add(1)
+	case asked.Attach != nil:
+		return conn.Send(protocol.Message{Notice: "hello"})
 	}
 	return nil // as one that no job was given to
 }
@@ -122,9 +136,16 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	for name, use := range map[string]func(*Host){
-		"no room":       func(h *Host) { h.makeRoom() },
-		"the end":       func(h *Host) { h.Close() },
-		"another agent": func(h *Host) { h.take(envsync.BlobPath(otherBlob.Sum)) },
+		"no room": func(h *Host) { h.makeRoom() },
+		"the end": func(h *Host) { h.Close() },
+		"another agent": func(h *Host) {
+			other := &AgentHost{Host: h, Binary: envsync.BlobPath(otherBlob.Sum)}
+			if i, err := other.own(t.Context(), other.begin); err != nil {
+				t.Error(err)
+			} else {
+				i.close()
+			}
+		},
 	} {
 		h := f.host(t)
 		if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil || f.open.Load() != 1 {
@@ -135,7 +156,7 @@ func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 			t.Errorf("%s: after a script %d agents wait", name, n)
 		}
 		use(h)
-		if n := f.open.Load(); n != 0 || h.take(envsync.BlobPath(agentBlob.Sum)) != nil {
+		if n := f.open.Load(); n != 0 || h.Waits() {
 			t.Errorf("%s: %d agents wait", name, n)
 		}
 		if n := f.cut.Swap(0); n != 0 {
@@ -224,9 +245,34 @@ func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
 	waiting := h.idle.Load()
 	waiting.stream.Cancel(io.ErrUnexpectedEOF)
 	<-waiting.stream.Done()
-	if h.take(waiting.binary) != nil {
-		t.Error("it is used")
+	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
+	if i, err := a.own(t.Context(), a.begin); err != nil || i == waiting {
+		t.Errorf("it is used, or none in its place: %v", err)
 	}
+}
+
+// A host whose agent of the job is gone says how that ended, and goes on to answer. The connection
+// to one that runs is the caller's.
+func TestConnect(t *testing.T) {
+	f := &fronted{facts: factsHere}
+	h := f.host(t)
+	a := &AgentHost{Host: h, Job: "gone", Folder: "h1", Binary: envsync.BlobPath(agentBlob.Sum)}
+	_, err := a.Connect(t.Context())
+	if !errors.Is(err, driver.ErrNoAgent) || !strings.HasSuffix(err.Error(), ": its power failed") || !h.Waits() {
+		t.Errorf("%v", err)
+	}
+	if _, err := a.State(t.Context()); err != ErrForgotten {
+		t.Errorf("%v", err)
+	}
+	a.Job = "runs"
+	conn, err := a.Visit(t.Context())
+	if err != nil || h.Waits() || f.begun.Load() != 1 {
+		t.Fatalf("%v, %d agents", err, f.begun.Load())
+	}
+	if m, err := conn.Receive(); err != nil || m.Notice != "hello" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	conn.Close()
 }
 
 // An agent that answers nonsense, or not all, is as good as none: the scripts are run, which

@@ -113,16 +113,19 @@ func (j *Job) tasks() (all []string) {
 // job keeps its hosts.
 func (j *Job) ended(ctx context.Context) (bool, *protocol.Verdict) {
 	r := j.Record
-	return !r.runs(ctx, j.printer), r.Verdict
+	return !r.runs(ctx, j.printer, j.state), r.Verdict
 }
 
-// runs asks the chief's host whether the job runs, and learns what that knows. If the
+// An asker asks the chief's host of a job for its state.
+type asker func(context.Context) (protocol.State, error)
+
+// runs reports whether the job runs, as its host answers, and learns what that knows. If the
 // host does not answer the job counts as running.
-func (r *Record) runs(ctx context.Context, printer *console.Printer) bool {
+func (r *Record) runs(ctx context.Context, printer *console.Printer, ask asker) bool {
 	if r.Verdict != nil {
 		return false
 	}
-	state, err := r.ask(ctx, printer)
+	state, err := ask(ctx)
 	if errors.Is(err, hosts.ErrForgotten) {
 		return false
 	}
@@ -136,15 +139,24 @@ func (r *Record) runs(ctx context.Context, printer *console.Printer) bool {
 	return state.Verdict == nil
 }
 
-// ask asks the chief's host for the state of the job.
-func (r *Record) ask(ctx context.Context, printer *console.Printer) (protocol.State, error) {
+// dialling is the asker that connects to the host for each question.
+func (r *Record) dialling(printer *console.Printer) asker {
+	return func(ctx context.Context) (protocol.State, error) {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		j, err := open(ctx, *r, printer, hosts.Reach{})
+		if err != nil {
+			return protocol.State{}, err
+		}
+		defer j.close()
+		return j.state(ctx)
+	}
+}
+
+// state is the asker on the connection that there is.
+func (j *Job) state(ctx context.Context) (protocol.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	j, err := open(ctx, *r, printer, hosts.Reach{})
-	if err != nil {
-		return protocol.State{}, err
-	}
-	defer j.close()
 	state, err := j.chief().State(ctx)
 	if err != nil {
 		return state, j.chief().Named(err)

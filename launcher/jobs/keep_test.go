@@ -26,8 +26,15 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// TestMain lets the test binary be an agent too.
+// TestMain lets the test binary be an agent too, also that of a script.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "answers" {
+		if err := answerCalls(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if len(os.Args) > 2 && os.Args[1] == "agent" {
 		os.Exit(agent.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -132,8 +130,7 @@ func told(t *testing.T, script string) (*Job, *bytes.Buffer) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
 	home := t.TempDir()
-	file := filepath.Join(home, blob)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o700)); err != nil {
+	if err := putAgent(home, script); err != nil {
 		t.Fatal(err)
 	}
 	said := new(bytes.Buffer)

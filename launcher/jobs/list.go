@@ -74,7 +74,7 @@ func describe(ctx context.Context, rs []Record, queued []submission.Submission, 
 	g.SetLimit(hosts.FanOut)
 	for i, r := range rs {
 		g.Go(func() error {
-			rows[i] = newRow(ctx, r, printer)
+			rows[i] = newRow(ctx, r, printer, r.dialling(printer))
 			return nil
 		})
 	}
@@ -93,12 +93,12 @@ func describe(ctx context.Context, rs []Record, queued []submission.Submission, 
 }
 
 // newRow describes a job. If the record has no verdict it asks the job's host.
-func newRow(ctx context.Context, r Record, printer *console.Printer) row {
+func newRow(ctx context.Context, r Record, printer *console.Printer, ask asker) row {
 	out := row{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running"}
 	var err error
 	if r.Verdict == nil {
 		var state protocol.State
-		if state, err = r.ask(ctx, printer); err == nil {
+		if state, err = ask(ctx); err == nil {
 			out.Generation = state.Generation
 			if err := r.learn(state, printer); err != nil {
 				printer.Error(err)

@@ -80,7 +80,7 @@ func prune(ctx context.Context, cfg PruneConfig, open opener, send sender) error
 	var old []Record
 	var errs []error
 	for _, r := range rs {
-		if time.Since(r.Created) < cfg.Older || r.runs(ctx, p.printer) || time.Since(r.last()) < cfg.Older {
+		if time.Since(r.Created) < cfg.Older || r.runs(ctx, p.printer, r.dialling(p.printer)) || time.Since(r.last()) < cfg.Older {
 			p.inUse[r.Job] = true
 			continue
 		}

@@ -28,8 +28,7 @@ func hosted(t *testing.T, script string) (home string) {
 	t.Helper()
 	home = t.TempDir()
 	t.Setenv("HOME", home)
-	file := filepath.Join(home, blob)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), executable.Write(file, []byte("#!/bin/sh\necho \"$*\" >> ~/asked\n"+script+"\n"), 0o700)); err != nil {
+	if err := putAgent(home, script); err != nil {
 		t.Fatal(err)
 	}
 	return home

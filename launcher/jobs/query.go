@@ -95,7 +95,7 @@ func (q Query) pick(ctx context.Context, rs []Record, running bool, printer *con
 		}
 	}
 	for _, r := range slices.Backward(rs) {
-		if (q.Job == "" || r.Name == q.Job) && (!running || r.runs(ctx, printer)) {
+		if (q.Job == "" || r.Name == q.Job) && (!running || r.runs(ctx, printer, r.dialling(printer))) {
 			return r, nil
 		}
 	}

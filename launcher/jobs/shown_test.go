@@ -133,7 +133,7 @@ func TestStopIsRecorded(t *testing.T) {
 	if err := s.note(t.Context(), nil); err != nil || known() == nil || !known().Stopped() || known().Code != stopCode || known().Ended.IsZero() {
 		t.Errorf("stopped: %+v, %v", known(), err)
 	}
-	if state := newRow(t.Context(), mustFind(t, "j-1"), s.job.printer).State; state != "stopped" {
+	if state := newRow(t.Context(), mustFind(t, "j-1"), s.job.printer, s.job.state).State; state != "stopped" {
 		t.Errorf("the job is %s", state)
 	}
 	r = mustFind(t, "j-1")

@@ -60,7 +60,7 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 		return err
 	}
 	defer j.close()
-	s := status{row: newRow(ctx, j.Record, j.printer)}
+	s := status{row: newRow(ctx, j.Record, j.printer, j.state)}
 	if ended, verdict := j.ended(ctx); ended {
 		s.Verdict = verdict
 	} else {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
@@ -61,7 +62,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	if cfg.Grace < 0 {
 		cfg.Grace = j.Grace
 	}
-	s := &stopper{job: j, cfg: cfg}
+	s := &stopper{job: j, cfg: cfg, last: map[*hosts.AgentHost]protocol.State{}}
 	ended, verdict := j.ended(ctx)
 	if cfg.SaveTime > 0 && !ended && s.maySave(ctx) {
 		j.printer.Printf("job %s: it is saved first if it keeps checkpoints, for at most %s", j.Job, cfg.SaveTime)
@@ -128,7 +129,7 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 	defer cancel()
 	for i := range s.job.agents { // every host knows the verdict
 		a := s.job.agents[(s.job.Chief+i)%len(s.job.agents)]
-		if state, err := a.State(ctx); err == nil && state.Verdict != nil {
+		if state, err := s.state(ctx, a); err == nil && state.Verdict != nil {
 			return r.Finish(*state.Verdict)
 		}
 	}
@@ -142,6 +143,9 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 type stopper struct {
 	job *Job
 	cfg StopConfig
+
+	mu   sync.Mutex
+	last map[*hosts.AgentHost]protocol.State // of agents that were seen to end
 }
 
 // outlived reports whether the job ran in an allocation of Slurm that is over now.
@@ -178,12 +182,15 @@ func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) error {
 	}
 	defer cancel()
 	for try := 1; ; try++ {
-		err := s.ask(ctx, a)
+		ended, err := s.ask(ctx, a)
 		switch {
-		case err == nil, errors.Is(err, driver.ErrNoAgent):
-			return a.Reap(ctx) // whatever ended the agent
+		case ended != nil || errors.Is(err, driver.ErrNoAgent):
+			s.keep(a, ended)
+			return nil // the host has looked for what is left
 		case ctx.Err() != nil:
 			return fmt.Errorf("it did not end in time: %w", context.Cause(ctx))
+		case err == nil:
+			return a.Reap(ctx) // whatever ended the connection
 		case try == tries || !agentEnded(err):
 			return err
 		}
@@ -195,24 +202,50 @@ func agentEnded(err error) bool {
 	return transport.ExitStatus(err) >= 0 || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// ask asks an agent to stop the job, and returns nil after its stream has ended. The
-// agent ends the stream when nothing of the job is left on the host.
-func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) error {
+// ask asks an agent to stop the job, and returns after its stream has ended: with the last
+// state if the host has ended it, which it does when nothing of the job is left there.
+func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) (last *protocol.State, err error) {
 	conn, err := a.Visit(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: s.reason(), Code: cmp.Or(s.cfg.Code, stopCode)}
 	if err := conn.Send(protocol.Message{Stop: &stop}); err != nil {
-		return err
+		return nil, err
 	}
 	for {
-		if _, err := conn.Receive(); err != nil {
-			return ctx.Err()
+		m, err := conn.Receive()
+		switch {
+		case err == nil && m.State != nil:
+			last = m.State
+		case err == io.EOF && last != nil && last.Phase == protocol.Over:
+			return last, nil
+		case err != nil:
+			return nil, ctx.Err()
 		}
 	}
+}
+
+// keep keeps the last state of the job on a host; nil: it is not known.
+func (s *stopper) keep(a *hosts.AgentHost, last *protocol.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last != nil {
+		s.last[a] = *last
+	}
+}
+
+// state returns the state of the job on a host, which is asked if it is not known.
+func (s *stopper) state(ctx context.Context, a *hosts.AgentHost) (protocol.State, error) {
+	s.mu.Lock()
+	last, known := s.last[a]
+	s.mu.Unlock()
+	if known {
+		return last, nil
+	}
+	return a.State(ctx)
 }
 
 func (s *stopper) reason() string { return protocol.StoppedBy + cmp.Or(s.cfg.Reason, "plx stop") }
@@ -225,7 +258,7 @@ func (s *stopper) saved(ctx context.Context) (int64, error) {
 	var errs []error
 	for i := range s.job.agents {
 		a := s.job.agents[(s.job.Chief+i)%len(s.job.agents)]
-		state, err := a.State(ctx)
+		state, err := s.state(ctx, a)
 		switch {
 		case err != nil:
 			errs = append(errs, a.Named(err))

@@ -23,6 +23,12 @@ const (
 	DoFurnish    Method = "furnish"    // Furnish, Furnished
 	DoVenv       Method = "venv"       // venv.Request, venv.Answer of package envsync/venv
 	DoDiscard    Method = "discard"    // HostJob, nothing: the working directory of a job that is not started is removed
+	DoState      Method = "state"      // HostJob, State: what the host knows of a job, or CodeForgotten
+	DoReap       Method = "reap"       // HostJob, nothing: what a dead agent has left is killed
+	// DoConnect is given a HostJob, and answers nothing: the next message that is no call goes to
+	// the job's agent, and all that follow. Without an agent, CodeNoAgent, the agent that was asked
+	// has ended what that one left.
+	DoConnect Method = "connect"
 )
 
 // Call asks for a method. The agent answers each with a Reply of the same ID.
@@ -49,8 +55,17 @@ type Failure struct {
 // Code is a kind of failure that callers distinguish; empty: none.
 type Code string
 
-// CodeTaken says that a running job keeps its checkpoints under the name.
-const CodeTaken Code = "name-taken"
+const (
+	CodeTaken     Code = "name-taken" // a running job keeps its checkpoints under the name
+	CodeNoAgent   Code = "no-agent"   // no agent of the job runs on the host; the text is how it ended
+	CodeForgotten Code = "forgotten"  // nothing of the job is left on the host
+)
+
+// Is reports whether err is a failure of a kind.
+func (c Code) Is(err error) bool {
+	f := (*Failure)(nil)
+	return errors.As(err, &f) && f.Code == c
+}
 
 func (f *Failure) Error() string { return f.Text }
 

@@ -21,8 +21,18 @@ const (
 // the user's environment.
 const MaxMessage = 16 << 20
 
+// KnowsNoCalls is in what an agent prints that does not know calls.
+const KnowsNoCalls = `something that begins with "plx-agent-2`
+
 // errNotAgent says that something else than an agent answered.
 var errNotAgent = errors.New("no plx agent answered")
+
+// VersionError says that an agent of another version of plx answered.
+type VersionError struct{ Got string }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("its agent is of another version of plx (%s): use the plx that launched the job", e.Got)
+}
 
 // Conn carries messages over a stream. Send may be called by any goroutine,
 // Receive by one at a time. Neither has a deadline of its own: whoever owns
@@ -60,7 +70,7 @@ func (c *Conn) greet(magic string) error {
 		return fmt.Errorf("%w: %w after %d bytes", errNotAgent, err, n)
 	}
 	if bytes.HasPrefix(got, []byte("plx-agent-")) && string(got) != magic {
-		return fmt.Errorf("an agent of another version of plx answered (%q, not %q): use the plx that launched the job", got[:len(got)-1], magic[:len(magic)-1])
+		return &VersionError{Got: string(got[:len(got)-1])}
 	}
 	if string(got) != magic {
 		return fmt.Errorf("%w, but something that begins with %q", errNotAgent, got)

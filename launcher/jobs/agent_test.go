@@ -1,0 +1,39 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// putAgent puts an agent into a home, as the program of the job. Commands of the agent and
+// calls are given to a script as arguments, such as "agent state JOB FOLDER".
+func putAgent(home, script string) error {
+	self, err := os.Executable()
+	file := filepath.Join(home, blob)
+	return errors.Join(err, os.MkdirAll(filepath.Dir(file), 0o700),
+		executable.Write(file+".sh", []byte("#!/bin/sh\necho \"$*\" >> ~/asked\n"+script+"\n"), 0o700),
+		executable.Write(file, fmt.Appendf(nil, "#!/bin/sh\n[ \"$*\" != 'agent start' ] || exec %s answers $0.sh\nexec $0.sh \"$@\"\n", self), 0o700))
+}
+
+// answerCalls is an agent that answers what the script prints.
+func answerCalls(script string) error {
+	conn, err := protocol.OpenCalls(protocol.Duplex(os.Stdin, os.Stdout))
+	if err != nil {
+		return err
+	}
+	_, err = protocol.Serve(context.Background(), conn, map[protocol.Method]protocol.Handler{
+		protocol.DoState: protocol.Handle(func(ctx context.Context, of protocol.HostJob) (json.RawMessage, error) {
+			return exec.CommandContext(ctx, script, "agent", "state", of.Job, of.Folder).Output()
+		}),
+	}, func() time.Duration { return 0 })
+	return err
+}
