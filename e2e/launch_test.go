@@ -253,7 +253,8 @@ func TestSecondLaunchTakesOneSession(t *testing.T) {
 	}
 }
 
-// What a launch asks a host for, its agent answers in the session that starts the job then.
+// What a launch asks a host for, its agent answers in the session that starts the job then, as
+// the page on many hosts says.
 func TestOptionsTakeNoSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{1}, Second: true})
@@ -265,11 +266,9 @@ func TestOptionsTakeNoSession(t *testing.T) {
 	}
 	launch(nil) // sends plx
 	sessions := b.sessions(0)
-	for _, o := range options {
+	for _, o := range append([][]string{nil}, options...) {
 		launch(o)
-		if n := sessions(); n != 1 {
-			t.Errorf("%v: %d sessions", o, n)
-		}
+		b.documented(strings.Join(append([]string{"plx launch"}, o...), " "), sessions())
 	}
 }
 
@@ -279,13 +278,19 @@ func TestCommandsTakeOneSession(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 1})
 	job := b.detach("--hosts", b.ResourceFile("h1: cpu"), "--name", "sleeps", "sleep", "600")
 	since := b.sessions(0)
-	for _, args := range [][]string{{"status", job}, {"jobs"}, {"stacks", job}, {"stop", job}, {"stop", job}} {
+	for _, args := range [][]string{{"status", job}, {"jobs"}, {"stacks", job}, {"stop", job}, {"prune", "--older", "1ns"}} {
 		b.want(0, args...)
-		if n := since(); n != 1 {
-			t.Errorf("%v: %d sessions", args, n)
-		}
+		b.documented(strings.ReplaceAll("plx "+strings.Join(args, " "), job, "JOB"), since())
 	}
 	b.hostsGone(0)
+}
+
+// documented fails unless docs/scale.md says that a command takes so many sessions on a host.
+func (b *bench) documented(command string, sessions int) {
+	b.t.Helper()
+	if row := fmt.Sprintf("\n| `%s` | %d | ", command, sessions); !strings.Contains(string(read(b.t, "../docs/scale.md")), row) {
+		b.t.Errorf("%s: %d sessions, and docs/scale.md has no row%s", command, sessions, row)
+	}
 }
 
 // sessions returns a function that counts the sessions on a host since it was last called.

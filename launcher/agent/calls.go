@@ -41,6 +41,7 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 		}),
 		protocol.DoVenv:    protocol.Handle(installVenv),
 		protocol.DoDiscard: protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, f.Discard() })),
+		protocol.DoPrune:   protocol.Handle(prune),
 		protocol.DoReap:    protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, reapJob(f) })),
 		protocol.DoState:   protocol.Handle(inJob(stateOf)),
 		protocol.DoConnect: protocol.Handle(s.connect),

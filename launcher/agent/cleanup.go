@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,45 +49,23 @@ func reapJob(f jobfolder.Folder) error {
 	return err
 }
 
-// prune is "agent prune --older AGE [--outputs] [--dry-run] [--keep]": it removes folders
-// of jobs that are over and blobs that no job uses, if they have not changed for AGE.
-// Without the first flag it keeps jobs with files that they made and nobody has fetched, and
-// those of which it cannot tell. It prints a protocol.Pruned for what it removes and for each
-// job that it keeps so. With --dry-run it prints them and removes nothing. With --keep it reads a
-// protocol.PruneRequest first, a line of JSON, and keeps those jobs too.
-func prune(ctx context.Context, args []string, std streams) error {
-	if len(args) < 2 || args[0] != "--older" {
-		return usage("prune: want --older AGE [" + discardOutputs + "] [" + dryRun + "] [" + keepJobs + "]")
-	}
-	for _, flag := range args[2:] {
-		if flag != discardOutputs && flag != dryRun && flag != keepJobs {
-			return usage("prune: no flag " + flag)
-		}
-	}
-	older, err := time.ParseDuration(args[1])
-	if err != nil || older < 0 {
-		return usage("prune: want an age such as 720h")
-	}
-	var want protocol.PruneRequest
-	if slices.Contains(args, keepJobs) {
-		if err := readRequest(std.in, &want); err != nil {
-			return err
-		}
+// prune removes folders of jobs that are over and what no job uses. It keeps jobs with files
+// that they made and nobody has fetched, and those of which it cannot tell.
+func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.PruneAnswer, err error) {
+	if want.Older < 0 {
+		return answer, errors.New("prune: want an age")
 	}
 	dir, err := jobfolder.Root()
 	if err != nil {
-		return err
+		return answer, err
 	}
-	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-older), stay: want.Keep,
-		discard: slices.Contains(args, discardOutputs), dry: slices.Contains(args, dryRun), list: json.NewEncoder(std.out).Encode}
-	return errors.Join(p.jobs(), p.unstarted(), p.spares(), p.blobs(), p.envs(), p.files())
+	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-want.Older), stay: want.Keep, discard: want.Discard, dry: want.Dry}
+	if err := errors.Join(p.jobs(), p.unstarted(), p.spares(), p.blobs(), p.envs(), p.files()); err != nil {
+		answer.Failed = err.Error()
+	}
+	answer.Items = p.items
+	return answer, nil
 }
-
-const (
-	discardOutputs = "--outputs"
-	dryRun         = "--dry-run"
-	keepJobs       = "--keep"
-)
 
 type pruner struct {
 	ctx     context.Context    // its end ends the pruner before the next removal
@@ -97,7 +74,7 @@ type pruner struct {
 	stay    []string           // ids of jobs that are kept
 	discard bool               // what a job made and nobody has fetched is removed too
 	dry     bool               // nothing is removed
-	list    func(any) error    // prints a protocol.Pruned
+	items   []protocol.Pruned  // what was removed, or would have been, and jobs that were kept
 	leaving []jobfolder.Folder // were removed, or would have been: what they use is not in use
 	spared  []string           // blobs that stay although no job uses them
 }
@@ -150,7 +127,7 @@ func (p *pruner) folder(f jobfolder.Folder) error {
 	return nil
 }
 
-// keep reports whether a job has made files that nobody has fetched, or may have, and prints
+// keep reports whether a job has made files that nobody has fetched, or may have, and notes
 // how many.
 func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 	if p.discard {
@@ -168,7 +145,8 @@ func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 	if item.Path, err = filepath.Rel(p.root, string(f)); err != nil {
 		return true, fmt.Errorf("prune: %w", err)
 	}
-	return true, p.list(item)
+	p.items = append(p.items, item)
+	return true, nil
 }
 
 // blobs removes unused blobs and uploads that were never completed.
@@ -258,7 +236,7 @@ func (p *pruner) files() error {
 		return nil
 	}
 	if n > 0 { // one line for all: there may be thousands
-		err = errors.Join(err, p.list(protocol.Pruned{Path: "files", Bytes: bytes}))
+		p.items = append(p.items, protocol.Pruned{Path: "files", Bytes: bytes})
 	}
 	if err != nil {
 		return fmt.Errorf("prune files: %w", err)
@@ -288,7 +266,7 @@ func (p *pruner) unused(path string) error {
 // leavingMark begins the names of what is being removed.
 const leavingMark = ".leaving-"
 
-// remove removes path, unless nothing is to be removed, and prints its size under the name
+// remove removes path, unless nothing is to be removed, and notes its size under the name
 // that it had.
 func (p *pruner) remove(path, name string) error {
 	if err := p.ctx.Err(); err != nil {
@@ -314,7 +292,8 @@ func (p *pruner) remove(path, name string) error {
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
-	return p.list(protocol.Pruned{Path: relative, Bytes: bytes})
+	p.items = append(p.items, protocol.Pruned{Path: relative, Bytes: bytes})
+	return nil
 }
 
 const (
@@ -342,7 +321,7 @@ func tidy(ctx context.Context, args []string, _ streams) error {
 		return err
 	}
 	defer note.Close() // releases the lock
-	p := &pruner{ctx: ctx, root: root, before: now.Add(-unusedFor), list: func(any) error { return nil }}
+	p := &pruner{ctx: ctx, root: root, before: now.Add(-unusedFor)}
 	if err := p.oldJobs(); err != nil {
 		return fmt.Errorf("tidy: %w", err)
 	}

@@ -70,7 +70,7 @@ func TestUnwritableHome(t *testing.T) {
 	}
 }
 
-func TestJobsAndPrune(t *testing.T) {
+func TestPrune(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	over := newHost(t, 1, "exit", "0")
 	over.home = h.home
@@ -79,14 +79,10 @@ func TestJobsAndPrune(t *testing.T) {
 	ol.end(over, 0)
 	l, _ := h.launch()
 	h.prints("worker-0.stdout", "ready")
-	eventually(t, "both jobs are listed with their phases", func() bool { // an agent writes its state in the background
-		out, _, _ := h.agent("jobs")
-		phases := map[string]protocol.Phase{}
-		for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
-			s := decode[protocol.State](t, text)
-			phases[s.Job] = s.Phase
-		}
-		return len(phases) == 2 && phases[h.spec.Job] == protocol.Running && phases[over.spec.Job] == protocol.Over
+	eventually(t, "the jobs have their phases", func() bool { // an agent writes its state in the background
+		running, err := h.folder().ReadState()
+		ended, failed := over.folder().ReadState()
+		return err == nil && failed == nil && running.Phase == protocol.Running && ended.Phase == protocol.Over
 	})
 	used, unused := strings.Repeat("11", 32), strings.Repeat("22", 32)
 	blobs := h.home + "/.plx/blobs/"
@@ -109,25 +105,35 @@ func TestJobsAndPrune(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(spare+"/ready/tree", 0o700), os.WriteFile(spare+"/ready/tree/file", make([]byte, 1000), 0o600), os.WriteFile(spare+"/lock", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := h.agent("prune", "--older", "720h"); out != "" || code != 0 {
-		t.Errorf("young things were pruned: %s%s", out, stderr)
+	asker := h.dial("start")
+	pruned := func(want protocol.PruneRequest) []protocol.Pruned {
+		answer := call[protocol.PruneAnswer](asker, protocol.DoPrune, want)
+		if answer.Failed != "" {
+			t.Error(answer.Failed)
+		}
+		return answer.Items
 	}
-	planned, _, _ := h.agent("prune", "--older", "0s", "--dry-run")
-	out, stderr, code := h.agent("prune", "--older", "0s")
-	if planned != out {
-		t.Errorf("planned\n%sdone\n%s", planned, out)
+	if items := pruned(protocol.PruneRequest{Older: 720 * time.Hour}); len(items) > 0 {
+		t.Errorf("young things were pruned: %+v", items)
+	}
+	if r := asker.call(protocol.DoPrune, protocol.PruneRequest{Older: -1}); r.Err == nil {
+		t.Error("a negative age was taken")
+	}
+	planned := pruned(protocol.PruneRequest{Dry: true})
+	items := pruned(protocol.PruneRequest{})
+	if !slices.Equal(planned, items) {
+		t.Errorf("planned\n%+v\ndone\n%+v", planned, items)
 	}
 	var removed []string
-	for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
-		p := decode[protocol.Pruned](t, text)
+	for _, p := range items {
 		removed = append(removed, p.Path)
 		if p.Bytes < 100 {
 			t.Errorf("%+v", p)
 		}
 	}
 	slices.Sort(removed)
-	if want := []string{"blobs/" + unused, "jobs/cut-off/gpu01", fmt.Sprintf("jobs/%s/gpu01", over.spec.Job), "spares/gpu01--source"}; code != 0 || !slices.Equal(removed, want) {
-		t.Errorf("pruned %v, want %v; %s", removed, want, stderr)
+	if want := []string{"blobs/" + unused, "jobs/cut-off/gpu01", fmt.Sprintf("jobs/%s/gpu01", over.spec.Job), "spares/gpu01--source"}; !slices.Equal(removed, want) {
+		t.Errorf("pruned %v, want %v", removed, want)
 	}
 	if _, err := os.Stat(h.folder().State()); err != nil {
 		t.Error(err)

@@ -19,13 +19,11 @@
 //
 //	start    answer calls; then start the agent of a job, or connect to it, and relay
 //	logs     print the output of the tasks
-//	jobs     print the states of all jobs of this host
 //	receive  store files that plx sends, or the program
 //	offer    give plx itself to other hosts
 //	exec     run a command that is no task, until its input ends
 //	fetch    list checkpoints, or print a file of one
 //	outputs  list the files that a job has made, or print one
-//	prune    remove old jobs and blobs
 //
 // An agent knows no host but its own. It reports facts and decides nothing about the
 // job. It runs on Linux only; elsewhere Main fails.

@@ -8,15 +8,10 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"time"
 
 	"github.com/plx-run/plx/launcher/agent/gpulock"
 	"github.com/plx-run/plx/launcher/protocol"
 )
-
-// mostSilence is how long an agent without a job waits for GPUs, or holds them, and does not
-// hear the launch.
-const mostSilence = time.Minute
 
 // booking is the agent of a launch that waits for GPUs or has their locks. The zero value
 // waits for none.
@@ -24,14 +19,6 @@ type booking struct {
 	queue  *gpulock.Queue // nil: it does not wait
 	claims []protocol.Claim
 	locks  []*os.File // nil: not held
-}
-
-// silence is what protocol.Serve is bounded by.
-func (b *booking) silence() time.Duration {
-	if b.queue == nil {
-		return 0
-	}
-	return mostSilence
 }
 
 // answer does what the launch asks.

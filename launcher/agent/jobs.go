@@ -9,9 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,29 +27,6 @@ func readState(f jobfolder.Folder) (protocol.State, error) {
 		return s, coded{codeNoAgent, fmt.Errorf("nothing of job %s is left on this host", f.Job())}
 	}
 	return s, err
-}
-
-// printJobs is "agent jobs": it prints the states of this host's jobs, oldest first,
-// each as a line of JSON. It leaves out jobs of other hosts that share the home.
-func printJobs(_ context.Context, args []string, std streams) error {
-	if len(args) != 0 {
-		return usage("jobs takes no arguments")
-	}
-	found, err := jobfolder.States()
-	if err != nil {
-		return err
-	}
-	all := slices.SortedFunc(maps.Values(found), func(a, b protocol.State) int { return a.Started.Compare(b.Started) })
-	out := json.NewEncoder(std.out)
-	for _, s := range all {
-		if jobfolder.HostOf(s.Machine) != jobfolder.HostOf(jobfolder.Machine()) {
-			continue
-		}
-		if err := out.Encode(jobfolder.Settled(s)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // printLogs is "agent logs JOB FOLDER": it reads a logs.Request, one line of JSON,

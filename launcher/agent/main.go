@@ -60,8 +60,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"doctor":     doctor,
 		"fetch":      fetch,
 		"outputs":    ofHost(printOutputs),
-		"jobs":       printJobs,
-		"prune":      prune,
 		tree.Receive: receive,
 		tree.Give:    give,
 		"offer":      offer,

@@ -3,11 +3,8 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,20 +47,15 @@ func fetched(t *testing.T, f jobfolder.Folder) {
 	}
 }
 
-// pruned runs "agent prune" for what is older than an hour, and returns what it prints.
-func pruned(t *testing.T, flags ...string) (items []protocol.Pruned) {
+// pruned prunes what is older than an hour, and returns what that tells.
+func pruned(t *testing.T, want protocol.PruneRequest) []protocol.Pruned {
 	t.Helper()
-	var out bytes.Buffer
-	if err := prune(t.Context(), append([]string{"--older", "1h"}, flags...), streams{out: &out}); err != nil {
-		t.Fatal(err)
+	want.Older = time.Hour
+	answer, err := prune(t.Context(), want)
+	if err != nil || answer.Failed != "" {
+		t.Fatal(err, answer.Failed)
 	}
-	for d := json.NewDecoder(&out); ; {
-		var item protocol.Pruned
-		if err := d.Decode(&item); err != nil {
-			return items
-		}
-		items = append(items, item)
-	}
+	return answer.Items
 }
 
 // What a job has made stays until it was fetched, unless the user wants it gone.
@@ -72,18 +64,18 @@ func TestPruneKeepsUnfetchedOutputs(t *testing.T) {
 	for _, named := range [][]protocol.Output{nil, {{Pattern: "*.pt"}}} {
 		kept := protocol.Pruned{Path: "jobs/j/gpu01", Bytes: 7, Outputs: 1, Job: "j", Folder: "gpu01"}
 		f := left(t, "j", named...)
-		if got := pruned(t); !slices.Equal(got, []protocol.Pruned{kept}) || !there(f.State()) {
+		if got := pruned(t, protocol.PruneRequest{}); !slices.Equal(got, []protocol.Pruned{kept}) || !there(f.State()) {
 			t.Errorf("%v not fetched: %+v, there %t", named, got, there(f.State()))
 		}
-		if got := pruned(t, discardOutputs, dryRun); len(got) != 1 || got[0].Outputs != 0 || !there(f.State()) {
+		if got := pruned(t, protocol.PruneRequest{Discard: true, Dry: true}); len(got) != 1 || got[0].Outputs != 0 || !there(f.State()) {
 			t.Errorf("%v, dry run: %+v, there %t", named, got, there(f.State()))
 		}
-		if got := pruned(t, discardOutputs); len(got) != 1 || there(f.State()) {
+		if got := pruned(t, protocol.PruneRequest{Discard: true}); len(got) != 1 || there(f.State()) {
 			t.Errorf("%v, discarded: %+v, there %t", named, got, there(f.State()))
 		}
 		f = left(t, "j", named...)
 		fetched(t, f)
-		if got := pruned(t); len(got) != 1 || there(f.State()) {
+		if got := pruned(t, protocol.PruneRequest{}); len(got) != 1 || there(f.State()) {
 			t.Errorf("%v, fetched: %+v, there %t", named, got, there(f.State()))
 		}
 	}
@@ -101,7 +93,7 @@ func TestPruneKeepsJobs(t *testing.T) {
 	}
 	t.Setenv("HOME", link)
 	item := protocol.Pruned{Path: "jobs/j/gpu01", Bytes: 7, Outputs: 1, Job: "j", Folder: "gpu01"}
-	if got := pruned(t); !slices.Equal(got, []protocol.Pruned{item}) || !there(f.State()) {
+	if got := pruned(t, protocol.PruneRequest{}); !slices.Equal(got, []protocol.Pruned{item}) || !there(f.State()) {
 		t.Errorf("by a link: %+v, there %t", got, there(f.State()))
 	}
 	fetched(t, f)
@@ -110,19 +102,16 @@ func TestPruneKeepsJobs(t *testing.T) {
 	if err = errors.Join(err, os.WriteFile(note, []byte("{"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if got := pruned(t); len(got) != 1 || got[0].Outputs != 1 || !strings.HasPrefix(got[0].Unchecked, "read fetched.json: ") || !there(f.State()) {
+	if got := pruned(t, protocol.PruneRequest{}); len(got) != 1 || got[0].Outputs != 1 || !strings.HasPrefix(got[0].Unchecked, "read fetched.json: ") || !there(f.State()) {
 		t.Errorf("not known: %+v, there %t", got, there(f.State()))
 	}
 	if err := os.WriteFile(note, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := prune(t.Context(), []string{"--older", "1h", keepJobs}, streams{in: strings.NewReader(`{"keep":["j"]}` + "\n"), out: io.Discard}); err != nil || !there(f.State()) {
-		t.Errorf("on request: %v, there %t", err, there(f.State()))
+	if got := pruned(t, protocol.PruneRequest{Keep: []string{"j"}}); !there(f.State()) {
+		t.Errorf("on request: %+v, there %t", got, there(f.State()))
 	}
-	if err := prune(t.Context(), []string{"--older", "1h", keepJobs}, streams{in: strings.NewReader(""), out: io.Discard}); err == nil || !there(f.State()) {
-		t.Errorf("without the request: %v, there %t", err, there(f.State()))
-	}
-	if got := pruned(t); len(got) != 1 || there(f.State()) {
+	if got := pruned(t, protocol.PruneRequest{}); len(got) != 1 || there(f.State()) {
 		t.Errorf("fetched: %+v, there %t", got, there(f.State()))
 	}
 }
@@ -167,7 +156,7 @@ func TestPruneLeaves(t *testing.T) {
 	if err = errors.Join(err, os.Chtimes(spare, long, long)); err != nil {
 		t.Fatal(err)
 	}
-	if got := pruned(t, discardOutputs); len(got) > 0 {
+	if got := pruned(t, protocol.PruneRequest{Discard: true}); len(got) > 0 {
 		t.Errorf("pruned %+v", got)
 	}
 	if err := unlock(); err != nil {
@@ -175,10 +164,10 @@ func TestPruneLeaves(t *testing.T) {
 	}
 	ends, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := prune(ends, []string{"--older", "1h", discardOutputs}, streams{out: io.Discard}); !errors.Is(err, context.Canceled) || !there(spare) {
-		t.Errorf("told to end: %v, there %t", err, there(spare))
+	if answer, err := prune(ends, protocol.PruneRequest{Older: time.Hour, Discard: true}); err != nil || !strings.Contains(answer.Failed, context.Canceled.Error()) || !there(spare) {
+		t.Errorf("told to end: %+v, %v, there %t", answer, err, there(spare))
 	}
-	if got := pruned(t, discardOutputs); len(got) != 1 || there(spare) {
+	if got := pruned(t, protocol.PruneRequest{Discard: true}); len(got) != 1 || there(spare) {
 		t.Errorf("the spare folder that nobody makes any more: %+v, there %t", got, there(spare))
 	}
 }
@@ -224,14 +213,18 @@ func TestPruneKeepsFilesOfKeptJobs(t *testing.T) {
 		return p
 	}
 	root := filepath.Join(h.home, ".plx")
-	p := later(&pruner{ctx: t.Context(), root: root, list: func(any) error { return nil }})
+	p := later(&pruner{ctx: t.Context(), root: root})
 	if err := errors.Join(p.jobs(), p.files()); err != nil || !there(list) {
 		t.Errorf("files of a job that is kept: %v, there %t", err, there(list))
 	}
 	for _, dry := range []bool{true, false} {
+		p = later(&pruner{ctx: t.Context(), root: root, discard: true, dry: dry})
+		err := errors.Join(p.jobs(), p.files())
 		var told []string
-		p = later(&pruner{ctx: t.Context(), root: root, discard: true, dry: dry, list: func(what any) error { told = append(told, what.(protocol.Pruned).Path); return nil }})
-		if err := errors.Join(p.jobs(), p.files()); err != nil || there(list) != dry || strings.Join(told, " ") != "jobs/j/gpu01 files" {
+		for _, item := range p.items {
+			told = append(told, item.Path)
+		}
+		if err != nil || there(list) != dry || strings.Join(told, " ") != "jobs/j/gpu01 files" {
 			t.Errorf("with the job, dry run %t: %v, there %t, told %q", dry, err, there(list), told)
 		}
 	}

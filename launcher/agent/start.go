@@ -38,8 +38,8 @@ func start(ctx context.Context, args []string, std streams) error {
 		return err
 	}
 	s := &session{}
-	first, err := protocol.Serve(ctx, launcher, s.methods(), s.gpus.silence)
-	if err == io.EOF {
+	first, err := protocol.Serve(ctx, launcher, s.methods(), protocol.MostSilence)
+	if err == io.EOF || errors.Is(err, protocol.ErrSilent) && s.gpus.queue == nil {
 		return nil
 	}
 	if err != nil {

@@ -116,15 +116,14 @@ func (h *testHost) tidies() {
 func TestTouchedMeanwhileStays(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	path := h.stored("1", old)
-	var told []any
-	p := &pruner{ctx: t.Context(), root: filepath.Join(h.home, ".plx"), before: time.Now().Add(-unusedFor), list: func(line any) error { told = append(told, line); return nil }}
+	p := &pruner{ctx: t.Context(), root: filepath.Join(h.home, ".plx"), before: time.Now().Add(-unusedFor)}
 	h.age(path, 0)
-	if err := p.unused(path); err != nil || !there(path) || len(told) > 0 {
-		t.Errorf("touched: %v, there %t, told %v", err, there(path), told)
+	if err := p.unused(path); err != nil || !there(path) || len(p.items) > 0 {
+		t.Errorf("touched: %v, there %t, told %v", err, there(path), p.items)
 	}
 	h.age(path, old)
-	if err := p.unused(path); err != nil || there(path) || len(told) != 1 {
-		t.Errorf("unused: %v, there %t, told %v", err, there(path), told)
+	if err := p.unused(path); err != nil || there(path) || len(p.items) != 1 {
+		t.Errorf("unused: %v, there %t, told %v", err, there(path), p.items)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)

@@ -69,7 +69,7 @@ func (l listing) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ i
 	if err == nil {
 		_, err = protocol.Serve(ctx, conn, map[protocol.Method]protocol.Handler{
 			protocol.DoInterfaces: protocol.Handle(func(context.Context, struct{}) ([]protocol.Interface, error) { return l.links, nil }),
-		}, func() time.Duration { return 0 })
+		}, time.Hour)
 	}
 	return err
 }

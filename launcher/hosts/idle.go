@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -20,7 +22,20 @@ import (
 type idle struct {
 	stream *Stream
 	calls  *protocol.Caller
-	of     string // Binary of the AgentHosts that it answers: its own, or one of another version
+	of     string       // Binary of the AgentHosts that it answers: its own, or one of another version
+	asked  atomic.Int64 // when it was asked last, or answered, in nanoseconds since began
+}
+
+// began is when this process began.
+var began = time.Now()
+
+// fresh is how long after the last question an agent surely waits for the next.
+const fresh = protocol.MostSilence - 15*time.Second
+
+// begin sends a call.
+func (i *idle) begin(do protocol.Method, in any) (*protocol.Pending, error) {
+	i.asked.Store(int64(time.Since(began)))
+	return i.calls.Begin(do, in)
 }
 
 // errSurvey says that an agent did not answer as one does. The scripts tell what is wrong.
@@ -50,13 +65,14 @@ func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do pr
 
 // call asks the agent, in bounded time.
 func (i *idle) call(ctx context.Context, limit time.Duration, do protocol.Method, in, out any) error {
-	p, err := i.calls.Begin(do, in)
+	p, err := i.begin(do, in)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer to %s within %s", do, limit))
 	defer cancel()
 	err = p.Wait(ctx, out)
+	i.asked.Store(int64(time.Since(began)))
 	if failure := (*protocol.Failure)(nil); errors.As(err, &failure) {
 		return exit.WithHint(err, failure.Hint)
 	}
@@ -136,11 +152,15 @@ func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
 	if err != nil {
 		return nil, notExecuted(err)
 	}
-	return &idle{stream: s, calls: protocol.NewCaller(conn), of: a.Binary}, nil
+	i := &idle{stream: s, calls: protocol.NewCaller(conn), of: a.Binary}
+	i.asked.Store(int64(time.Since(began)))
+	return i, nil
 }
 
 // answers reports whether the agent is there and answers what is asked of a.
-func (i *idle) answers(a *AgentHost) bool { return i != nil && i.of == a.Binary && !i.ended() }
+func (i *idle) answers(a *AgentHost) bool {
+	return i != nil && i.of == a.Binary && !i.ended() && time.Since(began)-time.Duration(i.asked.Load()) < fresh
+}
 
 // ended reports whether the agent has ended, or its connection.
 func (i *idle) ended() bool {
@@ -157,6 +177,15 @@ func (i *idle) close() {
 	if i != nil {
 		_ = i.stream.Finish() // nothing was asked of it
 	}
+}
+
+// Release ends the agents that wait on the hosts, since nothing is asked of them for long.
+func (s *Set) Release() {
+	var all sync.WaitGroup
+	for _, h := range s.Hosts {
+		all.Go(h.makeRoom)
+	}
+	all.Wait()
 }
 
 // makeRoom ends an agent that waits for a job: the host allows no more sessions.
@@ -191,11 +220,11 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob, probe
 	for _, b := range likely {
 		want.Blobs[b.Sum] = b.Size
 	}
-	asked, err := i.calls.Begin(protocol.DoSurvey, want)
+	asked, err := i.begin(protocol.DoSurvey, want)
 	if err != nil {
 		return err
 	}
-	gpus, err := i.calls.Begin(protocol.DoProbe, protocol.Probe{ToolTime: h.probeTime})
+	gpus, err := i.begin(protocol.DoProbe, protocol.Probe{ToolTime: h.probeTime})
 	if err != nil {
 		return err
 	}
@@ -234,7 +263,7 @@ func (a *AgentHost) Reprobe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asked, err := i.calls.Begin(protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
+	asked, err := i.begin(protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 		protocol.DoState: protocol.Handle(func(context.Context, protocol.HostJob) (protocol.State, error) {
 			return protocol.State{}, &protocol.Failure{Code: protocol.CodeForgotten, Text: "nothing is left"}
 		}),
-	}, func() time.Duration { return 0 })
+	}, time.Hour)
 	switch {
 	case err != nil:
 	case asked.Spec != nil:
@@ -235,7 +235,8 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 	}
 }
 
-// A connection that was lost meanwhile is no way to start a job.
+// A connection that was lost meanwhile is no way to start a job, nor an agent that may have ended
+// since it was asked last.
 func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
@@ -246,8 +247,13 @@ func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
 	waiting.stream.Cancel(io.ErrUnexpectedEOF)
 	<-waiting.stream.Done()
 	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
-	if i, err := a.own(t.Context(), a.begin); err != nil || i == waiting {
+	next, err := a.waiting(t.Context())
+	if err != nil || next == waiting {
 		t.Errorf("it is used, or none in its place: %v", err)
+	}
+	next.asked.Add(-int64(fresh))
+	if last, err := a.own(t.Context(), a.begin); err != nil || last == next {
+		t.Errorf("one that was not asked for long is used, or none in its place: %v", err)
 	}
 }
 

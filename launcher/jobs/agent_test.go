@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/plx-run/plx/internal/executable"
@@ -34,6 +37,29 @@ func answerCalls(script string) error {
 		protocol.DoState: protocol.Handle(func(ctx context.Context, of protocol.HostJob) (json.RawMessage, error) {
 			return exec.CommandContext(ctx, script, "agent", "state", of.Job, of.Folder).Output()
 		}),
-	}, func() time.Duration { return 0 })
+		protocol.DoPrune: protocol.Handle(func(ctx context.Context, want protocol.PruneRequest) (a protocol.PruneAnswer, err error) {
+			args := []string{"agent", "prune", "--older", want.Older.String()}
+			for flag, given := range map[string]bool{"--outputs": want.Discard, "--dry-run": want.Dry} {
+				if given {
+					args = append(args, flag)
+				}
+			}
+			slices.Sort(args[4:])
+			cmd := exec.CommandContext(ctx, script, args...)
+			cmd.Stdin = strings.NewReader(strings.Join(want.Keep, " "))
+			out, err := cmd.Output()
+			if err != nil {
+				a.Failed = err.Error()
+			}
+			for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+				var item protocol.Pruned
+				if err := d.Decode(&item); err != nil {
+					return a, err
+				}
+				a.Items = append(a.Items, item)
+			}
+			return a, nil
+		}),
+	}, time.Hour)
 	return err
 }

@@ -271,7 +271,7 @@ func (w *world) fetch(j *madeJob, some bool) {
 func (w *world) prune() {
 	w.t.Helper()
 	w.run("prune", func(open opener, terminal console.Terminal) error {
-		return prune(w.t.Context(), PruneConfig{Query: Query{Terminal: terminal}, Older: time.Hour}, open, nil)
+		return prune(w.t.Context(), PruneConfig{Query: Query{Terminal: terminal}, Older: time.Hour}, open)
 	})
 	for id, j := range w.jobs {
 		_, known, err := byID(id)

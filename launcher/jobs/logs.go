@@ -121,6 +121,9 @@ func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Req
 		opts.Hosts = append(opts.Hosts, a.Name())
 	}
 	opts.Tasks = j.tasks()
+	if req.Follow {
+		j.set.Release()
+	}
 	out := logstream.NewOutput(logstream.Config{Printer: j.printer, Logs: opts})
 	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease))
 	return out, errors.Join(err, out.Close())

@@ -1,21 +1,15 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
-	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
@@ -40,34 +34,18 @@ type PruneConfig struct {
 // all hosts first. It keeps jobs of which one host has files that nobody has fetched, or
 // cannot tell.
 func Prune(ctx context.Context, cfg PruneConfig) error {
-	return prune(ctx, cfg, open, sendAgent)
+	return prune(ctx, cfg, open)
 }
 
 // opener opens a job with its hosts.
 type opener func(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error)
 
-// sender brings this plx to a host, and returns its path there.
-type sender func(ctx context.Context, h *hosts.Host, printer *console.Printer) (binary string, err error)
-
-func sendAgent(ctx context.Context, h *hosts.Host, printer *console.Printer) (string, error) {
-	if err := h.Inspect(ctx); err != nil {
-		return "", err
-	}
-	platform := h.Facts.Platform
-	packed, err := artifacts.Pack(ctx, artifacts.Source{}, []envsync.Platform{platform}, printer)
-	if err != nil {
-		return "", err
-	}
-	defer packed.Close() // it holds nothing that is still needed
-	return packed.AgentPath(platform), h.Send(ctx, packed.Agent(platform))
-}
-
-func prune(ctx context.Context, cfg PruneConfig, open opener, send sender) error {
+func prune(ctx context.Context, cfg PruneConfig, open opener) error {
 	rs, err := Records()
 	if err != nil {
 		return err
 	}
-	p := &pruner{open: open, send: send, printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
+	p := &pruner{open: open, printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
 		inUse: map[string]bool{}, unchecked: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{}, table: console.NewTable("HOST", "WHAT", "SIZE")}
 	defer p.close()
 	for _, r := range slices.Backward(rs) {
@@ -144,7 +122,6 @@ func (p *pruner) submissions(ctx context.Context) error {
 // pruner is one run of Prune.
 type pruner struct {
 	open      opener
-	send      sender
 	printer   *console.Printer
 	cfg       PruneConfig
 	binaries  map[string][]string // of the agents of each host, by the host's line, the newest first: it knows most of outputs
@@ -273,52 +250,25 @@ func (p *pruner) plan(ctx context.Context, h *pruning) (err error) {
 	if err == nil {
 		h.plan, err = p.ask(ctx, h, nil, true)
 	}
-	if transport.ExitStatus(err) != exit.CodeUsage {
-		return err
-	}
-	binary, err := p.send(ctx, h.Host, p.printer) // plx there is older, and knows less of what was fetched
-	if err != nil {
-		return err
-	}
-	h.binaries = []string{binary}
-	h.plan, err = p.ask(ctx, h, nil, true)
 	return err
 }
 
-// ask runs "agent prune" on the host, which keeps some jobs whatever it knows of them.
-func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) (items []protocol.Pruned, err error) {
-	command := "prune --older " + p.cfg.Older.String()
-	if p.cfg.Discard {
-		command += " --outputs"
-	}
-	if dry {
-		command += " --dry-run"
-	}
-	request, err := json.Marshal(protocol.PruneRequest{Keep: keep})
-	if err != nil {
-		return nil, err
-	}
-	if !p.cfg.Discard || len(keep) > 0 {
-		command += " --keep"
-	}
+// ask has a host prune, which keeps some jobs whatever it knows of them. The newest agent that
+// is there does so.
+func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
+	want := protocol.PruneRequest{Older: p.cfg.Older, Discard: p.cfg.Discard, Dry: dry, Keep: keep}
 	for _, binary := range h.binaries {
-		var stdout hosts.Answer
 		agent := &hosts.AgentHost{Host: h.Host, Binary: binary}
-		if err = agent.Call(ctx, command, bytes.NewReader(append(request, '\n')), &stdout); transport.ExitStatus(err) == hosts.NotFound {
-			err = nil
+		answer, err := hosts.Call[protocol.PruneAnswer](ctx, agent, askTime, protocol.DoPrune, want)
+		if transport.ExitStatus(err) == hosts.NotFound {
 			continue // it was pruned
 		}
-		for d := json.NewDecoder(&stdout); ; {
-			var item protocol.Pruned
-			if ended := d.Decode(&item); ended == io.EOF {
-				return items, err
-			} else if ended != nil {
-				return items, errors.Join(err, fmt.Errorf("its answer: %w", ended))
-			}
-			items = append(items, item)
+		if err == nil && answer.Failed != "" {
+			err = errors.New(answer.Failed)
 		}
+		return answer.Items, err
 	}
-	return nil, err
+	return nil, nil
 }
 
 // keepAll takes note of the jobs that a host keeps. It returns an error for those of which

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/transporttest"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -83,21 +82,21 @@ func TestPruneKeepsRecords(t *testing.T) {
 		asked   []string
 		says    string
 	}{
-		"ended": {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{}, false, []string{prune + "_--dry-run_--keep", prune + "_--keep"}, "removed 1 old item, 1 B"},
+		"ended": {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{}, false, []string{prune, prune + "_--dry-run"}, "removed 1 old item, 1 B"},
 		"runs":  {`echo '{"job":"j"}'`, nil, PruneConfig{}, true, []string{"agent_state_j_127.0.0.2"}, ""},
 		"not fetched": {`echo '{"path":"jobs/j/h","bytes":5,"outputs":2,"job":"j","folder":"127.0.0.2"}'`, ended, PruneConfig{}, true,
-			[]string{prune + "_--dry-run_--keep"}, "kept job j: 2 files, 5 B, on 1 host, not fetched"},
+			[]string{prune + "_--dry-run"}, "kept job j: 2 files, 5 B, on 1 host, not fetched"},
 		"written meanwhile": {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) echo '{"path":"jobs/j/h","outputs":2,"job":"j","folder":"127.0.0.2"}'; esac`, ended, PruneConfig{}, true,
-			[]string{prune + "_--dry-run_--keep", prune + "_--keep"}, "kept job j: 2 files"},
-		"discarded":     {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{Discard: true}, false, []string{prune + "_--outputs", prune + "_--outputs_--dry-run"}, ""},
-		"dry run":       {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{DryRun: true}, true, []string{prune + "_--dry-run_--keep"}, "record of job j"},
-		"nothing":       {"", ended, PruneConfig{}, false, []string{prune + "_--dry-run_--keep"}, ""},
-		"fails":         {"exit 5", ended, PruneConfig{}, true, []string{prune + "_--dry-run_--keep"}, "kept, because not all of their hosts can tell what was fetched: j\n"},
-		"fails at last": {`echo '{"path":"blobs/x"}'; exit 5`, ended, PruneConfig{}, true, []string{prune + "_--dry-run_--keep"}, "can tell what was fetched: j\n"},
-		"fails later":   {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) exit 5; esac`, ended, PruneConfig{}, true, []string{prune + "_--dry-run_--keep", prune + "_--keep"}, ""},
-		"is cut off":    {`echo '{"path":"jobs/j/h","by'`, ended, PruneConfig{}, true, []string{prune + "_--dry-run_--keep"}, "can tell what was fetched: j\n"},
+			[]string{prune, prune + "_--dry-run"}, "kept job j: 2 files"},
+		"discarded":     {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{Discard: true}, false, []string{prune + "_--dry-run_--outputs", prune + "_--outputs"}, ""},
+		"dry run":       {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{DryRun: true}, true, []string{prune + "_--dry-run"}, "record of job j"},
+		"nothing":       {"", ended, PruneConfig{}, false, []string{prune + "_--dry-run"}, ""},
+		"fails":         {"exit 5", ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "kept, because not all of their hosts can tell what was fetched: j\n"},
+		"fails at last": {`echo '{"path":"blobs/x"}'; exit 5`, ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "can tell what was fetched: j\n"},
+		"fails later":   {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) exit 5; esac`, ended, PruneConfig{}, true, []string{prune, prune + "_--dry-run"}, ""},
+		"is cut off":    {`echo '{"path":"jobs/j/h","by'`, ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "can tell what was fetched: j\n"},
 		"cannot tell": {`echo '{"path":"jobs/j/h","outputs":1,"job":"j","folder":"127.0.0.2","unchecked":"damaged"}'`, ended, PruneConfig{}, true,
-			[]string{prune + "_--dry-run_--keep"}, "can tell what was fetched: j\n"},
+			[]string{prune + "_--dry-run"}, "can tell what was fetched: j\n"},
 	} {
 		home := hosted(t, x.script)
 		save(t, "j", 2*time.Hour, x.verdict)
@@ -120,7 +119,7 @@ func TestPruneKeepsWholeJobs(t *testing.T) {
 	if err != nil || !slices.Equal(left, []string{"j", "young"}) || !strings.Contains(said, "removed 1 old item, 3 B\n") || !strings.Contains(said, "kept job j: 1 file, ") {
 		t.Errorf("left %q, %v, said %q", left, err, said)
 	}
-	if text, err := os.ReadFile(filepath.Join(home, "request")); err != nil || string(text) != `{"keep":["j","young"]}`+"\n" {
+	if text, err := os.ReadFile(filepath.Join(home, "request")); err != nil || string(text) != "j young" {
 		t.Errorf("the host was asked to keep %s, %v", text, err)
 	}
 }
@@ -167,37 +166,13 @@ func TestPruneAsksHostsByTheirWay(t *testing.T) {
 		h := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return transporttest.Shell(homes[r.Via]), nil })
 		return &Job{Record: r, printer: printer, set: &hosts.Set{}, agents: []*hosts.AgentHost{{Host: h}}}, nil
 	}
-	if err := prune(t.Context(), PruneConfig{Older: time.Hour, Query: Query{Terminal: console.Terminal{Stdout: io.Discard, Stderr: io.Discard}}}, open, nil); err != nil {
+	if err := prune(t.Context(), PruneConfig{Older: time.Hour, Query: Query{Terminal: console.Terminal{Stdout: io.Discard, Stderr: io.Discard}}}, open); err != nil {
 		t.Fatal(err)
 	}
 	for via, home := range homes {
 		if text, err := os.ReadFile(filepath.Join(home, "asked")); err != nil || strings.Count(string(text), "\n") != 1 {
 			t.Errorf("by %q the host was asked %q, %v, want one question", via, text, err)
 		}
-	}
-}
-
-// An agent that is too old to tell what was fetched is not believed: plx sends itself.
-func TestPruneSendsItself(t *testing.T) {
-	home := hosted(t, `case $* in *keep*) exit 2; esac; echo '{"path":"jobs/j/h","bytes":1}'`)
-	newer := blob + "-newer"
-	if err := executable.Write(filepath.Join(home, newer), []byte("#!/bin/sh\necho newer >> ~/asked\n"+`echo '{"path":"jobs/j/h","outputs":2,"job":"j","folder":"127.0.0.2"}'`+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	save(t, "j", 2*time.Hour, &protocol.Verdict{})
-	cfg := PruneConfig{Older: time.Hour, Query: Query{Terminal: console.Terminal{Stdout: io.Discard, Stderr: io.Discard}}}
-	lost := errors.New("no room for plx")
-	send := func(_ context.Context, _ *hosts.Host, _ *console.Printer) (string, error) { return newer, lost }
-	if err := prune(t.Context(), cfg, open, send); !errors.Is(err, lost) {
-		t.Errorf("%v", err)
-	}
-	lost = nil
-	if err := prune(t.Context(), cfg, open, send); err != nil {
-		t.Error(err)
-	}
-	want := []string{"agent_prune_--older_1h0m0s_--dry-run_--keep", "newer"}
-	if _, found, err := byID("j"); !found || err != nil || !slices.Equal(asked(t, home), want) {
-		t.Errorf("record %v, %v, asked %q", found, err, asked(t, home))
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	DoVenv       Method = "venv"       // venv.Request, venv.Answer of package envsync/venv
 	DoDiscard    Method = "discard"    // HostJob, nothing: the working directory of a job that is not started is removed
 	DoState      Method = "state"      // HostJob, State: what the host knows of a job, or CodeForgotten
+	DoPrune      Method = "prune"      // PruneRequest, PruneAnswer
 	DoReap       Method = "reap"       // HostJob, nothing: what a dead agent has left is killed
 	// DoConnect is given a HostJob, and answers nothing: the next message that is no call goes to
 	// the job's agent, and all that follow. Without an agent, CodeNoAgent, the agent that was asked
@@ -226,10 +227,16 @@ func Handle[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 	}
 }
 
-// Serve answers calls one after the other, and returns the first other message. The context
-// of a Handler ends with the connection. idle is called before each wait for a message, and
-// bounds it, unless it returns 0.
-func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, idle func() time.Duration) (Message, error) {
+// ErrSilent says that an agent has not been asked anything for a while.
+var ErrSilent = errors.New("plx was not heard")
+
+// MostSilence is how long an agent without a job waits for the next message. Then it ends, and
+// gives up the GPUs that it holds: the network may be cut.
+const MostSilence = time.Minute
+
+// Serve answers calls one after the other, and returns the first other message, or ErrSilent
+// if for so long none comes. The context of a Handler ends with the connection.
+func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	calls, end, failed := make(chan Call), make(chan Message, 1), make(chan error, 1)
@@ -253,11 +260,6 @@ func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, idle fu
 		}
 	}()
 	for {
-		var late <-chan time.Time
-		limit := idle()
-		if limit > 0 {
-			late = time.After(limit)
-		}
 		select {
 		case call := <-calls:
 			if err := conn.Send(Message{Reply: answer(ctx, call, handlers)}); err != nil {
@@ -267,8 +269,8 @@ func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, idle fu
 			return m, nil
 		case err := <-failed:
 			return Message{}, err
-		case <-late:
-			return Message{}, fmt.Errorf("plx was not heard for %s", limit)
+		case <-time.After(silence):
+			return Message{}, fmt.Errorf("%w for %s", ErrSilent, silence)
 		}
 	}
 }

@@ -21,8 +21,6 @@ func asked(t *testing.T) (*Caller, *Conn) {
 	return NewCaller(a), b
 }
 
-func never() time.Duration { return 0 }
-
 // Calls from many goroutines get their own answers, errors with all that they say.
 func TestCalls(t *testing.T) {
 	c, agent := asked(t)
@@ -34,7 +32,7 @@ func TestCalls(t *testing.T) {
 				return 0, fmt.Errorf("well: %w", &Failure{Code: CodeTaken, Text: "it is taken", Hint: "take another"})
 			}),
 			"fail": Handle(func(context.Context, string) (int, error) { return 0, errors.New("one\ntwo") }),
-		}, never)
+		}, patience.Limit)
 		if err != nil {
 			t.Error(err)
 		}
@@ -152,7 +150,7 @@ func TestAbandonedCallEndsItsHandler(t *testing.T) {
 			begun <- true
 			<-ctx.Done()
 			return 0, context.Cause(ctx)
-		})}, never)
+		})}, patience.Limit)
 		served <- err
 	}()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -174,12 +172,12 @@ func TestAbandonedCallEndsItsHandler(t *testing.T) {
 // Serve waits no longer than it may, and ends with the connection.
 func TestServeEnds(t *testing.T) {
 	_, agent := asked(t)
-	if _, err := Serve(t.Context(), agent, nil, func() time.Duration { return time.Millisecond }); err == nil || err.Error() != "plx was not heard for 1ms" {
+	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrSilent) || err.Error() != "plx was not heard for 1ms" {
 		t.Errorf("%v", err)
 	}
 	c, agent := asked(t)
 	c.Close(errors.New("over"))
-	if _, err := Serve(t.Context(), agent, nil, never); err != io.EOF {
+	if _, err := Serve(t.Context(), agent, nil, patience.Limit); err != io.EOF {
 		t.Errorf("%v", err)
 	}
 }

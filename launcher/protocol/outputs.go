@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -120,8 +121,7 @@ const (
 	MaxOutputName = 1000    // bytes of a name
 )
 
-// Pruned is a line of what "agent prune" prints, as JSON: something that it removed, or
-// a job that it kept.
+// Pruned is something that a host removed, or a job that it kept.
 type Pruned struct {
 	Path  string `json:"path"`  // relative to ~/.plx
 	Bytes int64  `json:"bytes"` // size of what was removed; of a kept job, that of Outputs
@@ -137,7 +137,17 @@ type Pruned struct {
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// PruneRequest is the input of "agent prune --keep", as a line of JSON.
+// PruneRequest asks for folders of jobs that are over, and what no job uses, to be removed if
+// they have not changed for a time.
 type PruneRequest struct {
-	Keep []string `json:"keep"` // ids of jobs that are kept, whatever they have made on this host
+	Older   time.Duration `json:"older"`   // that time
+	Discard bool          `json:"discard"` // also files that a job made and nobody has fetched
+	Dry     bool          `json:"dry"`     // only tell what would be removed
+	Keep    []string      `json:"keep"`    // ids of jobs that are kept, whatever they have made on this host
+}
+
+// PruneAnswer is what was removed, and what was kept because nobody has fetched it.
+type PruneAnswer struct {
+	Items  []Pruned `json:"items"`
+	Failed string   `json:"failed,omitempty"` // why that is not all; "": it is
 }
