@@ -106,6 +106,9 @@ func AgentStream(ctx context.Context, a *AgentHost, command string) *Stream {
 // Start starts the agent with its spec. Its error is a driver.ErrNoAgent: to dial an
 // agent that did not start is of no use.
 func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Conn, error) {
+	if i := a.idle.Load(); i != nil && i.other {
+		a.makeRoom() // all agents of a job are of one version
+	}
 	i, err := a.own(ctx, a.begin)
 	if err != nil {
 		return nil, NotStarted(fmt.Errorf("start agent: %w", err))

@@ -22,7 +22,8 @@ import (
 type idle struct {
 	stream *Stream
 	calls  *protocol.Caller
-	of     string       // Binary of the AgentHosts that it answers: its own, or one of another version
+	of     string       // Binary of the AgentHosts that it answers
+	other  bool         // it is of this version of plx, and that one of another
 	asked  atomic.Int64 // when it was asked last, or answered, in nanoseconds since began
 }
 
@@ -131,7 +132,7 @@ func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	}
 	i, err = (&AgentHost{Host: a.Host, Binary: envsync.BlobPath(agent.Sum)}).begin(ctx)
 	if err == nil {
-		i.of = a.Binary
+		i.of, i.other = a.Binary, true
 	}
 	return i, err
 }
