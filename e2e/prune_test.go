@@ -43,7 +43,7 @@ func TestOddNamesUnderOtherHomes(t *testing.T) {
 	contains(t, mounted("prune", "--older", "0s").stderr, kept)
 	record, older := filepath.Join(real, ".plx/jobs", job, "job.json"), filepath.Join(real, ".plx/blobs/older")
 	text := string(read(t, record))
-	if err := executable.Write(older, []byte("#!/bin/sh\nexit 2\n"), 0o700); err != nil { // as an agent that knows no --keep
+	if err := executable.Write(older, []byte("#!/bin/sh\necho plx-agent-1\n"), 0o700); err != nil { // as an agent that knows no calls
 		t.Fatal(err)
 	}
 	put(t, record, regexp.MustCompile(`blobs/[0-9a-f]{64}`).ReplaceAllString(text, "blobs/older"), 0o600)
