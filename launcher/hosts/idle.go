@@ -91,8 +91,6 @@ func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
 		return i, nil
 	}
 	a.makeRoom()
-	ctx, cancel := context.WithTimeoutCause(ctx, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime))
-	defer cancel()
 	i, err := a.newIdle(ctx)
 	if err == nil {
 		a.idle.Store(i)
@@ -112,9 +110,9 @@ func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle,
 }
 
 // newIdle starts an agent. If that of the job is of another version of plx, which knows other
-// calls, it sends the host the one of this plx. ctx bounds its greeting too.
+// calls, it sends the host the one of this plx.
 func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
-	i, err := a.begin(ctx)
+	i, err := a.beginSoon(ctx)
 	if version := (*protocol.VersionError)(nil); !errors.As(err, &version) || a.agents == nil {
 		return i, err
 	}
@@ -130,11 +128,18 @@ func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("send this version of plx, since its agent is of another one: %w", err)
 	}
-	i, err = (&AgentHost{Host: a.Host, Binary: envsync.BlobPath(agent.Sum)}).begin(ctx)
+	i, err = (&AgentHost{Host: a.Host, Binary: envsync.BlobPath(agent.Sum)}).beginSoon(ctx)
 	if err == nil {
 		i.of, i.other = a.Binary, true
 	}
 	return i, err
+}
+
+// beginSoon is begin in bounded time.
+func (a *AgentHost) beginSoon(ctx context.Context) (*idle, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime))
+	defer cancel()
+	return a.begin(ctx)
 }
 
 // begin starts the agent. ctx bounds its greeting only.

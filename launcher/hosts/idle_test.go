@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -279,6 +280,49 @@ func TestConnect(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	conn.Close()
+}
+
+// hanging is a host on which no command ends. It greets as an agent, or does not.
+type hanging struct {
+	silent
+	greets bool
+}
+
+func (h hanging) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ io.Writer) error {
+	if h.greets {
+		if conn, err := protocol.OpenCalls(protocol.Duplex(stdin, stdout)); err == nil {
+			go func() { // ends with the session
+				for err == nil {
+					_, err = conn.Receive()
+				}
+			}()
+		}
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// What is asked of a host that falls silent ends within its bound, and says what it was.
+func TestSilentHosts(t *testing.T) {
+	for _, c := range []struct {
+		greets bool
+		limit  time.Duration
+		want   string
+	}{{false, idleTime, "its agent has not begun within 25s"}, {true, AnswerTime, "no answer to state within 30s"}} {
+		synctest.Test(t, func(t *testing.T) {
+			h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return hanging{greets: c.greets}, nil })
+			defer h.Close()
+			a, begun := &AgentHost{Host: h, Job: "j", Folder: "h1", Binary: envsync.BlobPath(agentBlob.Sum)}, time.Now()
+			_, err := a.State(t.Context())
+			if took := time.Since(begun); err == nil || err.Error() != c.want || took != c.limit || h.Waits() {
+				t.Errorf("after %s: %v", took, err)
+			}
+			begun = time.Now()
+			if _, err = a.Connect(t.Context()); err == nil || err.Error() != strings.Replace(c.want, "state", "connect", 1) || time.Since(begun) != c.limit || h.Waits() {
+				t.Errorf("connect: after %s: %v", time.Since(begun), err)
+			}
+		})
+	}
 }
 
 // An agent that answers nonsense, or not all, is as good as none: the scripts are run, which

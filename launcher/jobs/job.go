@@ -27,6 +27,11 @@ import (
 // askTime bounds one question to a host about a job.
 const askTime = 40 * time.Second
 
+// within bounds a question to a host.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+}
+
 // Job is a job that was launched before, with connections to its hosts.
 type Job struct {
 	Record
@@ -142,7 +147,7 @@ func (r *Record) runs(ctx context.Context, printer *console.Printer, ask asker) 
 // dialling is the asker that connects to the host for each question.
 func (r *Record) dialling(printer *console.Printer) asker {
 	return func(ctx context.Context) (protocol.State, error) {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
+		ctx, cancel := within(ctx, askTime)
 		defer cancel()
 		j, err := open(ctx, *r, printer, hosts.Reach{})
 		if err != nil {
@@ -155,7 +160,7 @@ func (r *Record) dialling(printer *console.Printer) asker {
 
 // state is the asker on the connection that there is.
 func (j *Job) state(ctx context.Context) (protocol.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := within(ctx, askTime)
 	defer cancel()
 	state, err := j.chief().State(ctx)
 	if err != nil {

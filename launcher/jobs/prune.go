@@ -242,7 +242,7 @@ func (p *pruner) survey(ctx context.Context, r Record) error {
 
 // plan asks a host what it would remove.
 func (p *pruner) plan(ctx context.Context, h *pruning) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := within(ctx, askTime)
 	defer cancel()
 	if p.cfg.DryRun {
 		err = h.Inspect(ctx)
@@ -308,7 +308,7 @@ func (p *pruner) host(ctx context.Context, h *pruning) error {
 	}
 	all, err := h.plan, error(nil)
 	if !p.cfg.DryRun || len(keep) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
+		ctx, cancel := within(ctx, askTime)
 		defer cancel()
 		if all, err = p.ask(ctx, h, keep, p.cfg.DryRun); err != nil {
 			h.failed, err = true, h.Named(fmt.Errorf("prune: %w", err))

@@ -161,7 +161,7 @@ func searchSome(ctx context.Context, reach hosts.Reach, printer *console.Printer
 // search puts records together from what the hosts know, for a machine that did not launch the
 // jobs. If hosts are out of reach it returns what the others know, and an error.
 func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([]Record, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := within(ctx, askTime)
 	defer cancel()
 	set, err := hosts.Open(ctx, reach, printer)
 	if err != nil {

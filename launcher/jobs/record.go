@@ -226,7 +226,7 @@ func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	if !j.movable() || j.Verdict != nil {
 		return j, nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, refreshTime)
+	bounded, cancel := within(ctx, refreshTime)
 	defer cancel()
 	state, err := j.chief().State(bounded)
 	if err != nil {

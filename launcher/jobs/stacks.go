@@ -28,7 +28,7 @@ func Stacks(ctx context.Context, q Query) error {
 		return err
 	}
 	defer j.close()
-	ctx, cancel := context.WithTimeout(ctx, stacksTime)
+	ctx, cancel := within(ctx, stacksTime)
 	defer cancel()
 	ended, _ := j.ended(ctx)
 	read := askStacks

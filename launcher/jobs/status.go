@@ -74,7 +74,7 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 
 // look asks the agents what their tasks do. It returns why hosts gave no answer, too.
 func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := within(ctx, lookTime)
 	defer cancel()
 	present := j.present()
 	found, failed := make([][]taskStatus, len(present)), make([]error, len(present))
@@ -136,7 +136,7 @@ func ask(ctx context.Context, a *hosts.AgentHost, m protocol.Look) (state protoc
 		answer, err := conn.Receive()
 		switch {
 		case ctx.Err() != nil:
-			return state, seen, fmt.Errorf("no answer: %w", context.Cause(ctx))
+			return state, seen, context.Cause(ctx)
 		case err != nil:
 			return state, seen, err
 		case answer.State != nil:

@@ -106,7 +106,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 // maySave reports whether the chief has told that it uses plx's trainer: other programs do not
 // save when they are asked.
 func (s *stopper) maySave(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := within(ctx, askTime)
 	defer cancel()
 	state, err := s.job.chief().State(ctx) // without an answer nothing is promised
 	return err == nil && native(state)
@@ -125,7 +125,7 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 	if !found || r.Verdict != nil || ctx.Err() != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := within(ctx, askTime)
 	defer cancel()
 	for i := range s.job.agents { // every host knows the verdict
 		a := s.job.agents[(s.job.Chief+i)%len(s.job.agents)]
@@ -253,7 +253,7 @@ func (s *stopper) reason() string { return protocol.StoppedBy + cmp.Or(s.cfg.Rea
 // saved returns the step of the checkpoint that the stopped job made. It asks the chief's
 // host, then the others: every host knows the verdict.
 func (s *stopper) saved(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := within(ctx, askTime)
 	defer cancel()
 	var errs []error
 	for i := range s.job.agents {
