@@ -218,6 +218,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
 	cfg.StartTimeout, cfg.MaxTime, cfg.SetupTime = ctx.Duration("start-timeout"), ctx.Duration("max-time"), ctx.Duration("setup-timeout")
+	cfg.DialTime = cfg.StartTimeout // a host that is not connected by then starts nothing in time
 	cfg.TLS = ctx.Bool("tls")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
 	cfg.Output = ctx.StringSlice("output")

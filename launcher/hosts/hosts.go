@@ -73,7 +73,10 @@ type Reach struct {
 	SharedHome bool
 	// ProbeTime is how long one call of nvidia-smi may take. 0: gpuprobe.DefaultToolTime.
 	ProbeTime time.Duration
-	home      bool // embedded servers on this machine stand in for the hosts; set by AtHome
+	// DialTime bounds a connection by SSH, if it is shorter than what the configuration allows.
+	// 0: nothing else bounds it.
+	DialTime time.Duration
+	home     bool // embedded servers on this machine stand in for the hosts; set by AtHome
 	// KeepNoise leaves it to Host.Noise to tell that start-up files print. Otherwise the
 	// user is told.
 	KeepNoise bool
@@ -169,7 +172,7 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			s.Hosts[i].onLine(reach.Hosts[i])
 			continue
 		}
-		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
+		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys, DialAtMost: reach.DialTime,
 			Notice: func(text string) { printer.Printf("%s", text) }}
 		if asked != nil {
 			cfg.Ask = asked.answer

@@ -67,6 +67,9 @@ type Config struct {
 	// DialTimeout bounds one attempt to connect, with handshake and authentication,
 	// for each hop. 0: ConnectTimeout of the configuration, then 15 s.
 	DialTimeout time.Duration
+	// DialAtMost bounds the same, also where DialTimeout or the configuration allows more. 0:
+	// nothing else bounds it.
+	DialAtMost time.Duration
 	// RetryFor bounds the attempts that follow one which the server refused for load.
 	// 0: 30 s.
 	RetryFor time.Duration
@@ -142,6 +145,7 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 		t.Jumps, t.ProxyCommand = path, ""
 	}
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, t.Timeout)
+	cfg.DialTimeout = min(cfg.DialTimeout, cmp.Or(cfg.DialAtMost, cfg.DialTimeout))
 	if len(t.Jumps) == 0 {
 		return dialRetry(ctx, cfg, t, nil)
 	}

@@ -181,11 +181,13 @@ func (a *acting) Read(b []byte) (int, error) {
 func TestSilenceBeforeTheHandshake(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		p.freeze()
-		cfg.DialTimeout = 300 * time.Millisecond
-		start := time.Now()
-		_, err := ssh.Dial(t.Context(), cfg)
-		if err == nil || time.Since(start) > patience.Limit || !strings.Contains(err.Error(), "within 300ms") {
-			t.Errorf("dial: %v after %v", err, time.Since(start))
+		for _, bounds := range [][2]time.Duration{{300 * time.Millisecond, 0}, {time.Hour, 300 * time.Millisecond}, {300 * time.Millisecond, time.Hour}} {
+			cfg.DialTimeout, cfg.DialAtMost = bounds[0], bounds[1]
+			start := time.Now()
+			_, err := ssh.Dial(t.Context(), cfg)
+			if err == nil || time.Since(start) > patience.Limit || !strings.Contains(err.Error(), "within 300ms") {
+				t.Errorf("%v: dial: %v after %v", bounds, err, time.Since(start))
+			}
 		}
 	})
 }
