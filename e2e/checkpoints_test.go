@@ -110,7 +110,7 @@ func TestCheckpoints(t *testing.T) {
 	t.Run("a host that is to go", func(t *testing.T) {
 		b := b.in(t)
 		r := launch(b, saver)
-		p := b.process(b.Hosts[1], "plx agent watchdog")
+		p := b.process(b.Hosts[1], watchdog)
 		if err := p.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}

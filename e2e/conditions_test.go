@@ -67,14 +67,17 @@ func (r *running) until(what string, met func() bool) {
 	}
 }
 
-// process waits for a process whose command line ends with args.
+// watchdog is the name of a job's watchdog, whose arguments are those of "plx agent start".
+const watchdog = "plx-watchdog"
+
+// process waits for a process of that name, or with that in its command line.
 func (b *bench) process(h *testhosts.Host, args ...string) testhosts.Process {
 	b.t.Helper()
 	want := strings.Join(args, " ")
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(10 * time.Millisecond) {
 		all := b.processes(h)
 		for _, p := range all {
-			if strings.Contains(strings.Join(p.Args, " "), want) {
+			if p.Name == want || strings.Contains(strings.Join(p.Args, " "), want) {
 				return p
 			}
 		}

@@ -61,14 +61,14 @@ func TestGPUsBooked(t *testing.T) {
 		free(b)
 	})
 	for name, victims := range map[string][]string{
-		"supervisor killed": {"supervisor"}, "watchdog killed": {"watchdog"}, "both killed": {"watchdog", "supervisor"},
+		"supervisor killed": {"plx agent supervisor"}, "watchdog killed": {watchdog}, "both killed": {watchdog, "plx agent supervisor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := b.in(t)
 			r := start(b)
 			var found []testhosts.Process
 			for _, v := range victims {
-				found = append(found, b.process(b.Hosts[1], "plx agent "+v))
+				found = append(found, b.process(b.Hosts[1], v))
 			}
 			for _, p := range found { // so that none acts on the other's end
 				if err := p.Signal(syscall.SIGSTOP); err != nil {

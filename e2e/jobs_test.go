@@ -165,23 +165,27 @@ func (b *bench) nothingOf(job string) {
 		sessions := map[int]bool{}
 		all := b.processes(h)
 		for _, p := range all {
-			sessions[p.PID] = p.Server && p.PID != 1
+			sessions[p.PID] = p.Server && p.PID != 1 || slices.Contains(p.Args, "serve")
 		}
 		for _, p := range all {
 			served := p.State == 'Z' && sessions[p.PPID] // it has ended, as its sshd is about to see
-			if !p.Server && !served && !serves.MatchString(strings.Join(p.Args, " ")) && (job == "" || !ofAnother(p, job)) {
+			if !p.Server && !served && (p.Name == watchdog || !serves.MatchString(strings.Join(p.Args, " "))) && (job == "" || !ofAnother(p, all, job)) {
 				b.t.Errorf("host %s: left of job %s: %s", h.Name, job, p)
 			}
 		}
 	}
 }
 
-// ofAnother reports whether a process says that it is of another job.
-func ofAnother(p testhosts.Process, job string) bool {
-	return slices.ContainsFunc(p.Environ, func(v string) bool {
-		name, value, _ := strings.Cut(v, "=")
-		return (name == "PLX_JOB" || name == "PLX_AGENT_JOB") && value != job
-	})
+// ofAnother reports whether a process says that it is of another job, or one that it has started
+// does.
+func ofAnother(p testhosts.Process, all []testhosts.Process, job string) bool {
+	says := func(p testhosts.Process) bool {
+		return slices.ContainsFunc(p.Environ, func(v string) bool {
+			name, value, _ := strings.Cut(v, "=")
+			return (name == "PLX_JOB" || name == "PLX_AGENT_JOB") && value != job
+		})
+	}
+	return says(p) || slices.ContainsFunc(all, func(c testhosts.Process) bool { return c.PPID == p.PID && says(c) })
 }
 
 func (r *running) signal(s syscall.Signal) {

@@ -73,8 +73,8 @@ func (r *running) ends(code int) time.Duration {
 }
 
 // killAgent kills the two processes of the agent on a host of a job: the host's state has
-// their ids.
-func (b *bench) killAgent(job, host string) {
+// their ids. server tells to kill the one that has started them too, which ends the connection.
+func (b *bench) killAgent(job, host string, server bool) {
 	b.t.Helper()
 	var state struct{ Watchdog, Supervisor int }
 	found, err := filepath.Glob(filepath.Join(b.home, ".plx", "jobs", job, host, "state.json"))
@@ -84,7 +84,16 @@ func (b *bench) killAgent(job, host string) {
 	if err := json.Unmarshal(read(b.t, found[0]), &state); err != nil || state.Watchdog < 2 || state.Supervisor < 2 {
 		b.t.Fatalf("%s: %+v, %v", found[0], state, err)
 	}
-	for _, pid := range []int{state.Watchdog, state.Supervisor} {
+	victims := []int{state.Watchdog, state.Supervisor}
+	if server {
+		stat := string(read(b.t, fmt.Sprintf("/proc/%d/stat", state.Watchdog)))
+		var parent int
+		if _, err := fmt.Sscanf(stat[strings.LastIndex(stat, ")"):], ") %s %d", new(string), &parent); err != nil || parent < 2 {
+			b.t.Fatalf("the parent of the watchdog: %q, %v", stat, err)
+		}
+		victims = append([]int{parent}, victims...)
+	}
+	for _, pid := range victims {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			b.t.Fatal(err)
 		}
@@ -123,7 +132,7 @@ func TestManyEmbeddedHosts(t *testing.T) {
 		if n := strings.Count(logs.stdout.String(), " up\n"); n != hosts {
 			t.Errorf("%d hosts: plx logs printed the lines of %d", hosts, n)
 		}
-		b.killAgent(job, fmt.Sprintf("127.0.0.%d", hosts/2))
+		b.killAgent(job, fmt.Sprintf("127.0.0.%d", hosts/2), false)
 		restarted := r.awaitMany(r.stdout, "generation 1, rank", hosts)
 		again := r.cost()
 		stop := b.start("stop", job)
@@ -170,7 +179,7 @@ func TestManyHostsByCommand(t *testing.T) {
 	started := r.awaitMany(r.stdout, " step 20 ", 1)
 	cost, job := r.cost(), b.id("many")
 	put(t, filepath.Join(down, "n9"), "", 0o644)
-	b.killAgent(job, "n9")
+	b.killAgent(job, "n9", true)
 	lost := r.awaitMany(r.stderr, fmt.Sprintf("generation 1 starts on %d hosts with %d workers, without n9", hosts-1, hosts-1), 1)
 	r.awaitMany(r.stderr, "no checkpoint to resume from", 2)
 	stepped := r.awaitMany(r.stdout, " step 20 ", 2)

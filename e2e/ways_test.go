@@ -104,8 +104,8 @@ func restartsOn(b *bench, reach []string) {
 	b.kill(b.process(b.on()[0], "/bin/bash /root/.plx/blobs/"))
 	r.says("worker:0", "generation 1, rank 0 of 2, first 2")
 	var agent []testhosts.Process
-	for _, name := range []string{"watchdog", "supervisor"} {
-		agent = append(agent, b.process(b.on()[1], "plx agent "+name))
+	for _, name := range []string{watchdog, "plx agent supervisor"} {
+		agent = append(agent, b.process(b.on()[1], name))
 	}
 	for _, p := range agent { // neither is to act on the other's end
 		if err := p.Signal(syscall.SIGSTOP); err != nil {

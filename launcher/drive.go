@@ -321,7 +321,7 @@ func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 // later. The driver calls it from one goroutine at a time.
 func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 	if m.joined || m.started {
-		m.early.Store(nil) // only "agent start" sends logs
+		m.early.Store(nil) // an agent sends logs only to the launcher that starts it
 		m.drive.away.Begin(m.agent.Name())
 		conn, err := m.agent.Connect(ctx)
 		if err == nil {

@@ -126,7 +126,7 @@ func (r *run) victims() ([]testhosts.Process, error) {
 		}
 		command := strings.Join(p.Args, " ")
 		return (v == watchdog || !strings.Contains(command, "plx agent supervisor")) &&
-			(v == supervisor || !strings.Contains(command, "plx agent watchdog"))
+			(v == supervisor || p.Name != "plx-watchdog")
 	})
 	if len(found) != want {
 		return nil, fmt.Errorf("host %s: %d processes are the %s, not %d: %v", r.host().Name, len(found), v, want, found)

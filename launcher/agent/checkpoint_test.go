@@ -155,12 +155,7 @@ func TestPreemptionOfADetachedJobSavesAndEndsIt(t *testing.T) {
 func TestStopWithoutADriverSavesNothing(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	v, _ := h.attach(false)
-	kill(t, l.cmd.Process.Pid)
-	<-l.ended
-	eventually(t, "the agent misses its driver", func() bool {
-		text, err := os.ReadFile(h.folder().Log())
-		return err == nil && strings.Contains(string(text), "the driver is gone")
-	})
+	l.leave()
 	v.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second, Reason: "stopped by alice", Code: 143, SaveTime: time.Minute}})
 	saved := over(t, h).Verdict.Saved
 	if saved == nil || !strings.Contains(saved.Cause, "the launcher is not connected") {

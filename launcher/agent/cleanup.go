@@ -26,10 +26,17 @@ import (
 const reapTime = 10 * time.Second
 
 // reapJob kills the processes that are marked with the job and the host's folder, and their
-// descendants. Of a dead agent it records that it is dead, and deletes the secret. It is for
-// jobs of which watchdog and supervisor may both be dead.
+// descendants, and the job's watchdog, which is not marked. Of a dead agent it records that it is
+// dead, and deletes the secret. It is for jobs of which watchdog and supervisor may both be dead.
 func reapJob(f jobfolder.Folder) error {
-	left, err := process.Sweep(func() ([]process.Process, error) { return process.OfJob(f.Job(), f.Name()) }, reapTime)
+	before, _ := f.ReadState() // without one, the watchdog ends with its supervisor
+	left, err := process.Sweep(func() ([]process.Process, error) {
+		all, err := process.OfJob(f.Job(), f.Name())
+		if w, gone := process.Read(before.Watchdog); gone == nil && w.Start == before.WatchdogStart && before.Machine == jobfolder.Machine() {
+			all = append(all, w)
+		}
+		return all, err
+	}, reapTime)
 	if err != nil {
 		return fmt.Errorf("reap job %s: %w", f.Job(), err)
 	}

@@ -33,8 +33,8 @@ func restarting(t *testing.T, lease time.Duration, restarts protocol.Restarts, a
 		Hosts: []protocol.HostPlan{{Host: "gpu01", Tasks: a.spec.Tasks, Drives: true}, {Host: "gpu02", Tasks: b.spec.Tasks}}}
 	la.send(protocol.Message{Drive: &protocol.Drive{Plan: plan, Peers: []protocol.Peer{
 		{Index: 0, Host: "gpu01", Addr: sa.Addr}, {Index: 1, Host: "gpu02", Addr: sb.Addr}}}})
-	<-la.ended // another driver has replaced them
-	<-lb.ended
+	la.closed() // another driver has replaced them
+	lb.closed()
 	return a, b
 }
 

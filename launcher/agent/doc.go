@@ -2,12 +2,11 @@
 //
 // The launcher runs the plx binary as "plx agent start" over SSH. That process
 // answers calls (calls.go): what the host is and has, its GPUs, which it may hold, its
-// interfaces, what it knows of jobs. With the Spec of a job it makes the job's folder and starts the agent. From then
-// on it relays between its standard streams and the agent's local socket:
+// interfaces, what it knows of jobs. With the Spec of a job it makes the job's folder, starts the
+// job's supervisor and becomes its watchdog. Both outlive the connection:
 //
-//	plx agent start          speaks package protocol; ends with its connection
-//	plx agent watchdog       a session of its own; outlives the connection
-//	  plx agent supervisor   owns the tasks, their output, the sockets and the lease
+//	plx agent start          the watchdog; its exit status tells the launcher how the job ended here
+//	  plx agent supervisor   has the stream to the launcher; owns the tasks, their output and the lease
 //	    ps:0, worker:0, ...  sessions of their own
 //
 // Watchdog and supervisor adopt all orphans among the tasks' processes, and each
@@ -17,7 +16,7 @@
 //
 // This package has the short-lived commands:
 //
-//	start    answer calls; then start the agent of a job, or connect to it, and relay
+//	start    answer calls; then start a job, or connect to the agent of one and relay
 //	logs     print the output of the tasks
 //	receive  store files that plx sends, or the program
 //	offer    give plx itself to other hosts
@@ -34,6 +33,6 @@ const (
 	codeFailed  = 1 // the reason is one line on standard error
 	codeUsage   = 2 // wrong arguments
 	codeNoAgent = 3 // logs, start: no agent of the job, or nothing of it, is here
-	codeLeft    = 4 // start: the agent still ran after its stream had ended
+	codeLeft    = 4 // start: the agent that it relayed to still ran after its stream had ended
 	codeTaken   = 5 // start: a running job keeps its checkpoints under the name
 )

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -28,8 +29,8 @@ func stubborn(t *testing.T) (*testHost, *line, map[cluster.Task]int) {
 		h.prints(name, "ready")
 		h.prints(name, "ghost")
 	}
-	if procs, err := process.OfJob(h.spec.Job, ""); err != nil || len(procs) != 6 {
-		t.Fatalf("%d processes of the job, %v, want 6: watchdog, supervisor, tasks and their daemons", len(procs), err)
+	if procs, err := process.OfJob(h.spec.Job, ""); err != nil || len(procs) != 5 {
+		t.Fatalf("%d processes of the job, %v, want 5: supervisor, tasks and their daemons", len(procs), err)
 	}
 	return h, l, pids
 }
@@ -64,7 +65,7 @@ func TestForkingProcessIsKilled(t *testing.T) {
 			}
 			state, _ := h.folder().ReadState()
 			kill(t, state.Supervisor)
-			l.gone(h)
+			l.goneWith(h, codeNoAgent)
 		})
 	}
 }
@@ -82,7 +83,10 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	h, l, _ := stubborn(t)
 	state, _ := h.folder().ReadState()
 	kill(t, state.Supervisor)
-	state = l.gone(h)
+	state = l.goneWith(h, codeNoAgent)
+	if want := "plx agent: the agent's supervisor was ended (signal killed)\n"; l.stderr.String() != want {
+		t.Errorf("it says %q, want %q", l.stderr, want)
+	}
 	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "supervisor") {
 		t.Errorf("verdict %+v, want one that blames the supervisor", v)
 	}
@@ -101,7 +105,9 @@ func TestKilledWatchdogLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %+v", task, e)
 		}
 	}
-	state = l.gone(h)
+	l.closed()
+	eventually(t, "the supervisor has ended", func() bool { return !process.Alive(state.Supervisor, state.SupervisorStart) })
+	state = l.goneWith(h, -1)
 	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "watchdog") {
 		t.Errorf("verdict %+v, want one that blames the watchdog", v)
 	}
@@ -145,8 +151,8 @@ func TestReapKillsWhatTheAgentLeft(t *testing.T) {
 	if left, _ := process.OfJob(h.spec.Job, h.spec.Folder); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	if left, _ := process.OfJob(h.spec.Job, "gpu02"); len(left) != 3 {
-		t.Errorf("%d processes of the other host of the machine, want all 3", len(left))
+	if left, _ := process.OfJob(h.spec.Job, "gpu02"); len(left) != 2 {
+		t.Errorf("%d processes of the other host of the machine, want both", len(left))
 	}
 	ol.end(other, 0)
 	if s := decode[protocol.State](t, string(h.ask(protocol.DoState).Out)); s.Phase != protocol.Over || s.Verdict.Code != 125 {
@@ -287,7 +293,7 @@ func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
 	}
 	eventually(t, "the daemon is gone", func() bool {
 		left, err := process.OfJob(h.spec.Job, "")
-		return err == nil && len(left) == 4
+		return err == nil && len(left) == 3
 	})
 	if _, err := process.Read(pids[worker(1)]); err == nil {
 		t.Error("the stopped task is there")
@@ -371,27 +377,57 @@ func TestH7(t *testing.T) {
 	}
 }
 
-// Who started an agent hears at its end what the job has made, also after a bad end, and need
-// not start a command that counts.
+// Who started an agent hears at its end what the job has made, and need not start a command that
+// counts.
 func TestStartTellsWhatWasMade(t *testing.T) {
-	for name, end := range map[string]func(*testHost, *line){
-		"end": func(h *testHost, l *line) { l.send(protocol.Message{End: &protocol.End{}}) },
-		"killed supervisor": func(h *testHost, l *line) {
-			state, _ := h.folder().ReadState()
-			kill(h.t, state.Supervisor)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newHost(t, 1)
-			h.spec.Command = protocol.Command{Name: "sh", Args: []protocol.Raw{"-c", "echo four >a.txt; echo ready; exec sleep 1000"}}
-			l, _ := h.launch()
-			h.prints("worker-0.stdout", "ready")
-			end(h, l)
-			m := l.wait("Made", func(m protocol.Message) bool { return m.Made != nil })
-			if *m.Made != (protocol.Made{Files: 1, Bytes: 5}) {
-				t.Errorf("%+v, want one file of 5 bytes", *m.Made)
-			}
-			l.gone(h)
-		})
+	h := newHost(t, 1)
+	h.spec.Command = protocol.Command{Name: "sh", Args: []protocol.Raw{"-c", "echo four >a.txt; echo ready; exec sleep 1000"}}
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	l.send(protocol.Message{End: &protocol.End{}})
+	m := l.wait("Made", func(m protocol.Message) bool { return m.Made != nil })
+	if *m.Made != (protocol.Made{Files: 1, Bytes: 5}) {
+		t.Errorf("%+v, want one file of 5 bytes", *m.Made)
+	}
+	l.gone(h)
+}
+
+// What speaks with the launcher becomes the watchdog, which people can tell from others.
+func TestTwoProcesses(t *testing.T) {
+	h, l, _ := ready(t, "wait")
+	state, _ := h.folder().ReadState()
+	if pid := l.cmd.Process.Pid; state.Watchdog != pid {
+		t.Errorf("the watchdog is process %d, want %d", state.Watchdog, pid)
+	}
+	if p, err := process.Read(state.Supervisor); err != nil || p.Parent != state.Watchdog {
+		t.Errorf("the supervisor: %+v, %v, want a child of the watchdog", p, err)
+	}
+	eventually(t, "the watchdog has its name", func() bool {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", state.Watchdog))
+		return err == nil && string(name) == "plx-watchdog\n"
+	})
+	for _, fd := range []int{0, 1} {
+		if at, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", state.Watchdog, fd)); err != nil || at != os.DevNull {
+			t.Errorf("descriptor %d of the watchdog is %s, %v", fd, at, err)
+		}
+	}
+	l.end(h, 0)
+}
+
+// A watchdog that no mark shows is killed with the job.
+func TestReapKillsTheWatchdog(t *testing.T) {
+	h, _, _ := ready(t, "wait")
+	state, _ := h.folder().ReadState()
+	if err := unix.Kill(state.Watchdog, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.ask(protocol.DoReap).Err; err != nil {
+		t.Error(err)
+	}
+	if process.Alive(state.Watchdog, state.WatchdogStart) {
+		t.Error("the watchdog lives")
+	}
+	if state, _ := h.folder().ReadState(); state.Phase != protocol.Over {
+		t.Errorf("phase %s", state.Phase)
 	}
 }

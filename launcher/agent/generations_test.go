@@ -24,8 +24,8 @@ func TestPrepareEndsTheGenerationBefore(t *testing.T) {
 	if p := l.ask(1, h.spec.Tasks); p.Error != "" {
 		t.Fatalf("prepare: %s", p.Error)
 	}
-	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) != 2 {
-		t.Errorf("%d processes of the job, %v, want watchdog and supervisor alone", len(left), err)
+	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) != 1 {
+		t.Errorf("%d processes of the job, %v, want the supervisor alone", len(left), err)
 	}
 	if state, _ := h.folder().ReadState(); state.Generation > 1 {
 		t.Errorf("generation %d", state.Generation)
@@ -70,7 +70,7 @@ func TestANewAgentGoesOnInTheOldFolder(t *testing.T) {
 	}
 	state, _ := h.folder().ReadState()
 	kill(t, state.Supervisor)
-	l.gone(h)
+	l.goneWith(h, codeNoAgent)
 	l, state = h.start()
 	go l.renew(time.Second)
 	if state.Phase != protocol.Idle || state.Verdict != nil {
@@ -133,8 +133,8 @@ func TestAHostWithoutTasks(t *testing.T) {
 	if s.Generation != 1 || len(s.PIDs) != 0 {
 		t.Errorf("%+v", s)
 	}
-	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) != 2 {
-		t.Errorf("%d processes of the job, %v, want watchdog and supervisor alone", len(left), err)
+	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) != 1 {
+		t.Errorf("%d processes of the job, %v, want the supervisor alone", len(left), err)
 	}
 	l.end(h, 0)
 }

@@ -44,7 +44,7 @@ type testHost struct {
 	spec protocol.Spec
 }
 
-// line is a connection to an agent, through a relay process.
+// line is a connection to an agent.
 type line struct {
 	t      *testing.T
 	host   *testHost
@@ -54,7 +54,7 @@ type line struct {
 	in     chan protocol.Message
 	logged []protocol.Logged // all that came, complete once in is closed
 	stderr *bytes.Buffer
-	ended  chan struct{} // the relay has ended
+	ended  chan struct{} // the process that speaks with the launcher has ended: the watchdog, or one that relays
 	code   int
 }
 
@@ -139,7 +139,7 @@ func (h *testHost) agent(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// dial opens a connection through a relay.
+// dial starts a command of the agent and opens a connection to it.
 func (h *testHost) dial(args ...string) *line {
 	h.t.Helper()
 	l := &line{t: h.t, host: h, cmd: h.command(args...), in: make(chan protocol.Message, 4096), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
@@ -351,30 +351,63 @@ func (l *line) exits(n int) map[cluster.Task]protocol.Exit {
 	return all
 }
 
-// end ends the job, waits until the relay has ended and checks that nothing is left.
+// end ends the job and checks that nothing is left.
 func (l *line) end(h *testHost, grace time.Duration) {
 	l.t.Helper()
 	l.send(protocol.Message{End: &protocol.End{Grace: grace, Verdict: protocol.Verdict{Reason: "done"}}})
 	l.gone(h)
 }
 
-// gone waits until the relay has ended and checks that nothing is left.
+// closed waits until nothing more can come from the agent.
+func (l *line) closed() {
+	l.t.Helper()
+	limit := time.After(patience.Limit)
+	for {
+		select {
+		case _, open := <-l.in:
+			if !open {
+				return
+			}
+		case <-limit:
+			l.t.Fatal("the stream did not end")
+		}
+	}
+}
+
+// leave closes the driver's connection, and waits until the agent has noticed.
+func (l *line) leave() {
+	l.t.Helper()
+	l.conn.Close()
+	eventually(l.t, "the agent misses its driver", func() bool {
+		text, err := os.ReadFile(l.host.folder().Log())
+		return err == nil && strings.Contains(string(text), "the driver is gone")
+	})
+}
+
+// gone waits until the process that spoke with the launcher has ended well, and checks that
+// nothing is left.
 func (l *line) gone(h *testHost) protocol.State {
+	l.t.Helper()
+	return l.goneWith(h, 0)
+}
+
+// goneWith is gone of a process that ends with a status.
+func (l *line) goneWith(h *testHost, code int) protocol.State {
 	l.t.Helper()
 	select {
 	case <-l.ended:
 	case <-time.After(patience.Limit):
-		l.t.Fatal("the relay did not end")
+		l.t.Fatal("the process that spoke with the launcher did not end")
 	}
-	if l.code != 0 {
-		l.t.Errorf("the relay ended with %d: %s", l.code, l.stderr)
+	if l.code != code {
+		l.t.Errorf("the process that spoke with the launcher ended with %d, want %d: %s", l.code, code, l.stderr)
 	}
 	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) > 0 {
 		for _, p := range left {
 			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
 			l.t.Logf("%+v %q", p, cmdline)
 		}
-		l.t.Errorf("left when the relay had ended: %v, %v", left, err)
+		l.t.Errorf("left when the process that spoke with the launcher had ended: %v, %v", left, err)
 	}
 	state, err := h.folder().ReadState()
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/plx-run/plx/launcher/agent/checkup"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/supervisor"
-	"github.com/plx-run/plx/launcher/agent/watchdog"
 	"github.com/plx-run/plx/launcher/sshserver"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -53,8 +52,7 @@ type streams struct {
 func commands() map[string]func(context.Context, []string, streams) error {
 	return map[string]func(context.Context, []string, streams) error{
 		"start":      start,
-		"watchdog":   inFolder(watchdog.Run),
-		"supervisor": inFolder(supervisor.Run),
+		"supervisor": supervise,
 		"logs":       ofHost(printLogs),
 		"exec":       execute,
 		"doctor":     doctor,
@@ -100,22 +98,17 @@ func doctor(ctx context.Context, args []string, std streams) error {
 	return checkup.Run(ctx, std.in, std.out)
 }
 
-// inFolder is a command of the agent itself, which takes the path of its folder and the
-// number of GPU locks that it inherits.
-func inFolder(run func(jobfolder.Folder, int) error) func(context.Context, []string, streams) error {
-	return func(_ context.Context, args []string, _ streams) error {
-		if len(args) == 1 {
-			args = append(args, "0")
-		}
-		if len(args) != 2 {
-			return usage("want the path of a job's folder and a number of GPU locks")
-		}
-		locks, err := strconv.Atoi(args[1])
-		if err != nil || locks < 0 {
-			return usage("want the number of GPU locks")
-		}
-		return run(jobfolder.Folder(args[0]), locks)
+// supervise is "agent supervisor FOLDER LOCKS": the path of a job's folder, and the number of GPU
+// locks that the process inherits.
+func supervise(_ context.Context, args []string, _ streams) error {
+	if len(args) != 2 {
+		return usage("want the path of a job's folder and a number of GPU locks")
 	}
+	locks, err := strconv.Atoi(args[1])
+	if err != nil || locks < 0 {
+		return usage("want the number of GPU locks")
+	}
+	return supervisor.Run(jobfolder.Folder(args[0]), locks)
 }
 
 // ofHost is a command that takes the names of a job and of its host's folder.

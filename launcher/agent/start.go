@@ -17,18 +17,16 @@ import (
 
 	"github.com/plx-run/plx/launcher/agent/gpulock"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
-	"github.com/plx-run/plx/launcher/agent/outputs"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // start is "agent start": it answers calls until it gets the Spec of a job, or is to connect to
-// one. Then it starts the job's agent, and relays between it and the standard streams. A
-// launcher that needs no agent closes the stream.
+// one. With a Spec it starts the job's agent, and becomes its watchdog; else it relays between the
+// agent and the standard streams. A launcher that needs no agent closes the stream.
 func start(ctx context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("start takes no arguments")
@@ -62,12 +60,18 @@ func start(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return fmt.Errorf("host %s: %w", spec.Host, err)
 	}
-	_, err = watchdog.Start(ctx, f, spec, locks)
-	gpulock.Release(locks) // the watchdog has its own
+	if spec.Detached {
+		_ = watchdog.EnterScope(ctx, spec.Job) // "plx doctor" tells where logind would end the job
+	}
+	w, err := watchdog.Start(f, spec, locks)
 	if err != nil {
 		return errors.Join(final(fmt.Errorf("host %s: %w", spec.Host, err)), abandon(f, spec, err))
 	}
-	return drive(ctx, launcher, f, spec.Logs)
+	err = w.Run()
+	if ended := (*watchdog.Ended)(nil); errors.As(err, &ended) {
+		return coded{codeNoAgent, err}
+	}
+	return err
 }
 
 // booked adds to the error of a lock what the user can do.
@@ -151,7 +155,6 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 	if err != nil {
 		return err
 	}
-	// Until the watchdog runs, this process is recorded in its place.
 	state := jobfolder.FirstState(spec)
 	state.Watchdog, state.WatchdogStart, state.Least = own.PID, own.Start, least
 	if err := f.WriteState(state); err != nil {
@@ -234,9 +237,9 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 	return none{}, &protocol.Failure{Code: protocol.CodeNoAgent, Text: how}
 }
 
-// relay passes messages between the launcher, which has sent first, and the agent until either
-// side ends, and returns when the agent has ended, if it ends.
-func (r *running) relay(launcher *protocol.Conn, first protocol.Message) error {
+// visit relays between the launcher, which has sent first, and the agent of a job until either
+// side ends. When the agent has ended, nothing of the job is left on the host.
+func (r *running) visit(launcher *protocol.Conn, first protocol.Message) error {
 	if err := r.agent.Send(first); err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", r.folder.Job(), err)
 	}
@@ -248,91 +251,11 @@ func (r *running) relay(launcher *protocol.Conn, first protocol.Message) error {
 	}()
 	pump(launcher, r.agent)
 	_ = r.agent.Close()
-	return waitForDeath(r.folder, r.state)
-}
-
-// visit relays between the launcher and the agent of a job that it did not start. When that has
-// ended, nothing of the job is left on the host.
-func (r *running) visit(launcher *protocol.Conn, first protocol.Message) error {
-	err := r.relay(launcher, first)
+	err := waitForDeath(r.folder, r.state)
 	if s, unread := r.folder.ReadState(); err == nil && unread == nil && jobfolder.LifeOf(s) == jobfolder.Dead {
 		err = reapJob(r.folder)
 	}
 	return err
-}
-
-// drive relays between the connection that brought the Spec and the agent. It adds the first
-// logs if they are wanted, and what the job has made.
-func drive(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder, early bool) error {
-	r, err := dialJob(ctx, f)
-	if err != nil {
-		return fmt.Errorf("connect to the agent just started: %w", err)
-	}
-	told := make(chan struct{})
-	go func() { // ends with the process
-		defer close(told)
-		if early {
-			tellLogs(ctx, launcher, f)
-		}
-	}()
-	if err := r.relay(launcher, protocol.Message{Attach: &protocol.Attach{Driver: true}}); err != nil {
-		return err
-	}
-	if s, err := f.ReadState(); err == nil && s.Phase == protocol.Over {
-		select {
-		case <-told:
-		case <-time.After(lastWords):
-		}
-		tellMade(launcher, f)
-	}
-	return nil
-}
-
-// tellLogs sends the first logs of the job, in the place of a command for which another session
-// and process would be started. It sends no more than a launcher takes at once.
-func tellLogs(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder) {
-	_ = logs.Serve(ctx, f.Logs(), logs.Request{TailLines: -1, Follow: true}, ended(f), &logged{launcher, protocol.EarlyLogs}) // the launcher sees what is missing
-	_ = launcher.Send(protocol.Message{Logged: &protocol.Logged{Done: true}})                                                 // who has gone asks nothing
-}
-
-// logged sends bytes of the logs.
-type logged struct {
-	to   *protocol.Conn
-	left int // bytes that may still be sent
-}
-
-var errEnough = errors.New("a command is to bring the rest")
-
-func (l *logged) Write(p []byte) (int, error) {
-	if len(p) > l.left {
-		return 0, errEnough
-	}
-	l.left -= len(p)
-	return len(p), l.to.Send(protocol.Message{Logged: &protocol.Logged{Data: p}})
-}
-
-// lastWords bounds what is sent after the end of a job: its last logs, and the count of files.
-// It is well under what a driver takes for silence.
-const lastWords = 2 * time.Second
-
-// tellMade tells what a job that is over has made, which another command would have to be
-// started for. If it does not, the launcher asks.
-func tellMade(launcher *protocol.Conn, f jobfolder.Folder) {
-	counted := make(chan protocol.Made, 1)
-	go func() { // ends with the process
-		if _, made, err := outputs.Unfetched(f); err != nil {
-			close(counted)
-		} else {
-			counted <- made
-		}
-	}()
-	select {
-	case made, ok := <-counted:
-		if ok {
-			_ = launcher.Send(protocol.Message{Made: &made}) // who has gone asks nothing
-		}
-	case <-time.After(lastWords):
-	}
 }
 
 // pump passes messages on until either side fails.
@@ -371,6 +294,5 @@ func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 				f.Job(), leave, state.Watchdog, state.Supervisor)}
 		}
 	}
-	_, _ = unix.Wait4(state.Watchdog, nil, unix.WNOHANG, nil) // a child of "agent start", of which nothing is to be left
 	return nil
 }

@@ -49,7 +49,7 @@ func (n *notes) judgeProcesses(r protocol.HostReport, s site) {
 		n.add(Warning, Processes, "Linux 5.3 or later, and a container that allows pidfd_open", "plx has no safe handle on processes (pidfd_open): %s", r.NoPidfd)
 	}
 	if r.LogindKills && !r.Scope && !s.root {
-		n.add(Warning, Processes, "loginctl enable-linger USER, so that systemd-run --user works; or KillUserProcesses=no in logind.conf",
+		n.add(Warning, Processes, "loginctl enable-linger USER, so that the user has a systemd (busctl --user status); or KillUserProcesses=no in logind.conf",
 			"logind kills the processes of a login that ends, and so detached jobs (--detach)")
 	}
 	if r.PidsMax > 0 && r.PidsMax < leastPids {

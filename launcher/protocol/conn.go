@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -36,11 +35,11 @@ func (e *VersionError) Error() string {
 
 // Conn carries messages over a stream. Send may be called by any goroutine,
 // Receive by one at a time. Neither has a deadline of its own: whoever owns
-// the stream closes it when the other side is silent for too long.
+// the stream closes it when the other side is silent for too long. Receive reads no
+// byte beyond its message, so that another process can go on with the stream.
 type Conn struct {
 	stream io.ReadWriteCloser
-	in     *bufio.Reader
-	mu     sync.Mutex
+	mu     sync.Mutex // is held while a message is written
 }
 
 // Open exchanges a magic over stream and owns it from then on: that of the agent of a job. On
@@ -50,8 +49,12 @@ func Open(stream io.ReadWriteCloser) (*Conn, error) { return open(stream, magic)
 // OpenCalls is Open of an agent that has no job yet.
 func OpenCalls(stream io.ReadWriteCloser) (*Conn, error) { return open(stream, magicCalls) }
 
+// Continue goes on with a stream on which another process has opened a Conn, and received all
+// messages until now.
+func Continue(stream io.ReadWriteCloser) *Conn { return &Conn{stream: stream} }
+
 func open(stream io.ReadWriteCloser, magic string) (*Conn, error) {
-	c := &Conn{stream: stream, in: bufio.NewReader(stream)}
+	c := &Conn{stream: stream}
 	if err := c.greet(magic); err != nil {
 		stream.Close() // the greeting's error says more
 		return nil, err
@@ -66,7 +69,7 @@ func (c *Conn) greet(magic string) error {
 		sent <- err
 	}()
 	got := make([]byte, len(magic))
-	if n, err := io.ReadFull(c.in, got); err != nil {
+	if n, err := io.ReadFull(c.stream, got); err != nil {
 		return fmt.Errorf("%w: %w after %d bytes", errNotAgent, err, n)
 	}
 	if bytes.HasPrefix(got, []byte("plx-agent-")) && string(got) != magic {
@@ -110,14 +113,14 @@ func (c *Conn) Send(m Message) error {
 func (c *Conn) Receive() (Message, error) {
 	var m Message
 	var size [4]byte
-	if _, err := io.ReadFull(c.in, size[:]); err != nil {
+	if _, err := io.ReadFull(c.stream, size[:]); err != nil {
 		return m, err
 	}
 	n := binary.LittleEndian.Uint32(size[:])
 	if n > MaxMessage {
 		return m, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)
 	}
-	body, err := io.ReadAll(io.LimitReader(c.in, int64(n))) // grows with what really arrives: a length alone costs no memory
+	body, err := io.ReadAll(io.LimitReader(c.stream, int64(n))) // grows with what really arrives: a length alone costs no memory
 	if err == nil && len(body) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}

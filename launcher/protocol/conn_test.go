@@ -76,7 +76,7 @@ func TestSendBounds(t *testing.T) {
 			}
 		}
 	}()
-	if _, err := io.CopyN(io.Discard, b.in, 4+MaxMessage); err != nil { // decoding it takes seconds
+	if _, err := io.CopyN(io.Discard, b.stream, 4+MaxMessage); err != nil { // decoding it takes seconds
 		t.Fatal(err)
 	}
 	if m, err := b.Receive(); err != nil || m.Spec == nil || m.Spec.Env[0] != env {

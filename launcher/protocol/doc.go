@@ -2,8 +2,8 @@
 //
 // The driver runs a job: it is the launcher while that is attached, and the agent
 // of the chief's host if the job is detached. Each host of a job has one agent. They
-// talk over any stream: an SSH channel that is relayed to the agent's local socket,
-// or TCP between two agents that have proved the job's secret. A visitor is a
+// talk over any stream: the SSH channel on which the agent was started, a later one that is
+// relayed to the agent's local socket, or TCP between two agents that have proved the job's secret. A visitor is a
 // command that talks to an agent and is not the driver, such as plx stop.
 //
 //	driver                                 agent

@@ -24,7 +24,7 @@ type HostReport struct {
 
 	NoSubreaper string `json:"noSubreaper,omitempty"` // why it cannot adopt orphans; "": it can
 	NoPidfd     string `json:"noPidfd,omitempty"`     // why there is no handle on a process; "": there is
-	Scope       bool   `json:"scope"`                 // systemd-run --user can hold a detached job
+	Scope       bool   `json:"scope"`                 // the user's systemd can hold a detached job
 	LogindKills bool   `json:"logindKills,omitempty"` // logind kills the user's processes when the login ends
 	PidsMax     int64  `json:"pidsMax,omitempty"`     // most processes of the control group; 0: no limit
 

@@ -63,7 +63,7 @@ type Spec struct {
 	Grace    time.Duration `json:"grace"`    // from telling tasks to end to killing them; 0: kill at once
 	Freeze   time.Duration `json:"freeze"`   // silence after which the agent kills a task that has sent hello; 0: never
 	Detached bool          `json:"detached"` // an agent drives the job, not the launcher
-	Logs     bool          `json:"logs"`     // "agent start" sends the first EarlyLogs bytes of logs
+	Logs     bool          `json:"logs"`     // the agent sends the first EarlyLogs bytes of logs
 	// Hang is HangPlan.Timeout: tasks are measured often enough for it.
 	Hang time.Duration `json:"hang,omitempty"`
 

@@ -46,10 +46,9 @@ type Message struct {
 	Notice   string    `json:"notice,omitempty"`   // one line for the user
 	Seen     *Seen     `json:"seen,omitempty"`
 
-	Logged *Logged `json:"logged,omitempty"` // from "agent start"
+	Logged *Logged `json:"logged,omitempty"` // to the launcher that has started the agent
 
-	// Made is the last message of "agent start", when nothing of the job runs any more. It
-	// may not come.
+	// Made is the last message to a driver, when no task runs any more. It may not come.
 	Made *Made `json:"made,omitempty"`
 }
 
@@ -104,7 +103,7 @@ type HostJob struct {
 	Folder string `json:"folder"`
 }
 
-// EarlyLogs is how many bytes of logs "agent start" sends at most, if its Spec asks for them.
+// EarlyLogs is how many bytes of logs an agent sends at most, if its Spec asks for them.
 const EarlyLogs = 64 << 10
 
 // Logged is a part of what "agent logs" would print for a new follower.

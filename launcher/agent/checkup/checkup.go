@@ -142,7 +142,7 @@ func examine(ctx context.Context, want protocol.Checkup) (r protocol.HostReport)
 	} else {
 		unix.Close(fd)
 	}
-	r.Scope = watchdog.HasScope(ctx)
+	r.Scope = watchdog.EnterScope(ctx, "doctor")
 	r.LogindKills = logindKills("/")
 	r.PidsMax = pidsMax("/")
 	if r.Strays, r.Old, err = leftovers(time.Now()); err != nil {

@@ -183,7 +183,7 @@ func Environment(pid int) ([]string, error) {
 // Environment variables by which the processes of a job are recognised. A
 // process inherits them from the one that started it.
 const (
-	MarkAgent  = "PLX_AGENT_JOB"   // the job, in watchdog and supervisor
+	MarkAgent  = "PLX_AGENT_JOB"   // the job, in the supervisor
 	MarkTask   = "PLX_JOB"         // the job, in tasks
 	MarkFolder = "PLX_HOST_FOLDER" // the job's host folder, in all of them
 )

@@ -33,7 +33,7 @@ const (
 // defaultPath is the PATH if the login has none.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-// AgentEnvironment is the environment of watchdog and supervisor: the login's,
+// AgentEnvironment is the environment of the supervisor: the login's,
 // with the marks of the job and its host folder.
 func AgentEnvironment(login []string, job, folder string) []string {
 	env := Without(login, "PLX_")

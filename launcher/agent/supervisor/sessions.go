@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/sockets"
+	"github.com/plx-run/plx/launcher/agent/watchdog"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -137,8 +138,14 @@ func (s *supervisor) serve(raw net.Conn, admit func(net.Conn) (net.Conn, error))
 		}
 		return
 	}
+	s.converse(l)
+}
+
+// converse serves a link to its end.
+func (s *supervisor) converse(l *link) {
 	go l.write()
 	s.loop.do(func() { s.sessions.attach(l, s.snapshot()) })
+	var err error
 	for err == nil {
 		var m protocol.Message
 		if m, err = l.conn.Receive(); err == nil {
@@ -232,9 +239,9 @@ const (
 
 // link is a connection of the driver or of a visitor.
 type link struct {
-	raw    net.Conn
-	conn   *protocol.Conn
-	driver bool // the other side is the driver; false: a visitor
+	raw    interface{ SetWriteDeadline(time.Time) error }
+	conn   *protocol.Conn // over raw
+	driver bool           // the other side is the driver; false: a visitor
 
 	out      chan protocol.Message // messages to send, at most waiting
 	hurry    context.Context       // cancelled by finish
@@ -260,10 +267,14 @@ func greet(raw net.Conn) (*link, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("greet a connection: %w", err), conn.Close())
 	}
-	l := &link{raw: raw, conn: conn, driver: first.Attach.Driver,
+	return newLink(raw, conn, first.Attach.Driver), nil
+}
+
+func newLink(raw interface{ SetWriteDeadline(time.Time) error }, conn *protocol.Conn, driver bool) *link {
+	l := &link{raw: raw, conn: conn, driver: driver,
 		out: make(chan protocol.Message, waiting), sent: make(chan struct{}), received: make(chan struct{})}
 	l.hurry, l.finish = context.WithCancel(context.Background())
-	return l, nil
+	return l
 }
 
 // send queues a message. It closes a link whose queue is full.
@@ -276,7 +287,7 @@ func (l *link) send(m protocol.Message) {
 }
 
 // write sends queued messages until finish is called. Then it closes its
-// direction, and the connection once the other side has closed too: closing while
+// direction, and a socket once the other side has closed too: closing one while
 // bytes of the other side are unread could destroy what was sent last.
 func (l *link) write() {
 	defer l.conn.Close()
@@ -294,6 +305,9 @@ func (l *link) write() {
 		if !l.transmit(<-l.out) {
 			return
 		}
+	}
+	if _, pipe := l.raw.(*watchdog.Launcher); pipe {
+		return
 	}
 	if half, ok := l.raw.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // fails only on a connection that is gone

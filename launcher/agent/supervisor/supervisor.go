@@ -17,6 +17,7 @@
 //	shutdown    ends the host's part: the lease, the kill, the verdict
 //	watch       measures what tasks do, and reports what they wait for
 //	driving     the driver of a detached job, if it runs in this process
+//	starter     what only the launcher gets that has started the agent
 //
 // The driver is the launcher, or in a detached job the agent of the chief's host.
 // The supervisor decides nothing about the job. It reports facts, and the driver
@@ -57,6 +58,7 @@ type supervisor struct {
 	shutdown   *shutdown
 	driving    *driving
 	watch      *watch
+	starter    *starter
 	refusals   refusals
 }
 
@@ -160,15 +162,16 @@ func Run(f jobfolder.Folder, locks int) error {
 		err = gpulock.Answer(in.Locks, s.host.spec.Job)
 	}
 	if err != nil {
-		return errors.Join(err, watchdog.Answer(watchdog.Readiness{Error: err.Error()}))
+		return errors.Join(err, watchdog.Answer(err))
 	}
 	terms := watchdog.Signals()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	s.open(ctx)
-	if err := watchdog.Answer(watchdog.Readiness{Socket: s.record.Socket}); err != nil {
-		s.host.log.Printf("who started the agent is gone: %v", err) // the lease decides
+	if err := watchdog.Answer(nil); err != nil {
+		s.host.log.Printf("the watchdog is gone: %v", err) // it is noticed below
 	}
+	s.meet(in.Launcher)
 	s.loop.background(s.watch.run)
 	s.run(in, terms)
 	return s.leave()
@@ -201,6 +204,7 @@ func newSupervisor(f jobfolder.Folder, locks []*os.File) (*supervisor, error) {
 	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, uptime)}
 	s.driving = &driving{parts: p, shutdown: s.shutdown}
 	s.watch = newWatch(p, s.tasks)
+	s.starter = &starter{parts: p}
 	return s, nil
 }
 
@@ -253,6 +257,7 @@ func (s *supervisor) leave() error {
 	if s.data != nil {
 		err = errors.Join(err, s.data.Close())
 	}
+	s.starter.finish()
 	s.sessions.finishDriver()
 	if s.driving.done != nil {
 		within(max(s.host.spec.Grace, s.host.spec.Lease)+process.KillTime+15*time.Second, s.driving.done)

@@ -1,11 +1,14 @@
 //go:build linux
 
-// Package watchdog starts the agent of a job and outlives its supervisor.
+// Package watchdog starts the supervisor of a job and outlives it.
 //
-//	socket, err := watchdog.Start(ctx, folder, spec)   // in "plx agent start"
-//	err = watchdog.Run(folder)                         // in "plx agent watchdog"
+//	w, err := watchdog.Start(folder, spec, locks)   // in "plx agent start"
+//	err = w.Run()
 //
-// Start starts the watchdog in a session of its own; Run starts the supervisor.
+// The process that the SSH server has started becomes the watchdog. Start hands its standard
+// input and output, which lead to the launcher, to the supervisor. Its own end tells the
+// launcher how the job's part on the host has ended, and that nothing of it is left.
+//
 // The supervisor writes a beat every second. The watchdog kills a supervisor that
 // is stuck, before the lease ends. When the supervisor has ended, the watchdog
 // kills every process that it left and deletes the secret. If the supervisor has
@@ -18,14 +21,13 @@
 package watchdog
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -39,39 +41,66 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// watchdog watches one supervisor.
-type watchdog struct {
+// Watchdog watches one supervisor.
+type Watchdog struct {
 	folder     jobfolder.Folder
-	locks      int // number of the GPU locks that were inherited
 	stuck      int // seconds without a beat after which the supervisor is killed
 	log        *log.Logger
+	terms      <-chan os.Signal
 	children   *process.Children
 	supervisor *process.Child
+	life       *os.File     // the supervisor reads from its other end, and so sees when this process has ended
 	beats      atomic.Int64 // number of beats that the supervisor has sent
 }
 
-// Run starts the supervisor of a job. It returns after no process of the job is left on
-// the host, or only processes that cannot be killed. locks is the number of GPU locks
-// that the process has inherited. It holds them to its end.
-func Run(f jobfolder.Folder, locks int) error {
-	state, err := f.ReadState()
+// starting bounds the supervisor's start.
+const starting = 30 * time.Second
+
+// Start starts the supervisor of a job and hands it the specification, the launcher's
+// connection and the locks of the host's GPUs. It returns when the supervisor is ready, which
+// from then on is the only one that uses the connection. With an error nothing of it is left.
+// No other code of the process may wait for a child, see [process.Children]. The process keeps
+// the locks to its end.
+func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog, error) {
+	output, err := os.OpenFile(f.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("start the agent: %w", err)
 	}
-	w := &watchdog{folder: f, locks: locks, stuck: stuckAfter(state.Lease),
-		log: log.New(os.Stderr, "watchdog: ", log.LstdFlags|log.Lmicroseconds)}
+	w := &Watchdog{folder: f, stuck: stuckAfter(spec.Lease), log: log.New(output, "watchdog: ", log.LstdFlags|log.Lmicroseconds), terms: Signals()}
 	if w.children, err = process.NewChildren(); err != nil {
-		return err
+		return nil, err
 	}
-	terms := Signals()
-	life, err := w.start()
+	if err := w.start(spec, output, locks); err != nil {
+		_, uncleared := w.children.Clear(process.KillTime)
+		return nil, fmt.Errorf("start the agent: %w", errors.Join(err, uncleared))
+	}
+	return w, retire()
+}
+
+// retire gives up what only the supervisor is to have now: the connection to the launcher.
+func retire() error {
+	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // for people: its arguments stay those of "plx agent start"
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	defer life.Close() // nothing is written to it
-	w.watch(terms)
+	defer null.Close() // the standard streams have it
+	debug.FreeOSMemory()
+	return errors.Join(unix.Dup3(int(null.Fd()), 0, 0), unix.Dup3(int(null.Fd()), 1, 0), os.Chdir("/"))
+}
+
+// Run returns after no process of the job is left on the host, or only processes that cannot
+// be killed.
+func (w *Watchdog) Run() error {
+	defer w.life.Close() // nothing is written to it
+	w.watch()
 	return w.end()
 }
+
+// Ended is the error of a supervisor that has recorded no verdict. It says how it ended.
+type Ended struct{ How string }
+
+func (e *Ended) Error() string { return e.How }
 
 // Signals delivers the signals of the host that watchdog and supervisor heed: SIGTERM
 // and SIGUSR1. From then on those of a terminal do nothing.
@@ -82,36 +111,57 @@ func Signals() <-chan os.Signal {
 	return terms
 }
 
-// start starts the supervisor. The supervisor reads from the other end of life,
-// and so sees when this process has ended.
-func (w *watchdog) start() (life *os.File, err error) {
-	lifeRead, life, err := os.Pipe()
+// start starts the supervisor and waits until it is ready.
+func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) error {
+	var pipes [4][2]*os.File // spec, readiness, life, beats: each with its end to read from and to write to
+	for i := range pipes {
+		r, to, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		pipes[i] = [2]*os.File{r, to}
+	}
+	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return nil, fmt.Errorf("start the supervisor: %w", err)
+		return err
 	}
-	defer lifeRead.Close() // the supervisor has its own
-	beatRead, beatWrite, err := os.Pipe()
+	theirs := []*os.File{null, output, output, pipes[0][0], pipes[1][1], pipes[2][0], pipes[3][1], os.Stdin, os.Stdout}
+	attr := &syscall.ProcAttr{Dir: "/", Env: program.AgentEnvironment(os.Environ(), w.folder.Job(), w.folder.Name())}
+	for _, file := range append(theirs, locks...) {
+		attr.Files = append(attr.Files, file.Fd())
+	}
+	w.supervisor, err = w.children.Start(self, []string{"plx", "agent", "supervisor", string(w.folder), strconv.Itoa(len(locks))}, attr, nil)
+	for _, file := range []*os.File{null, pipes[0][0], pipes[1][1], pipes[2][0], pipes[3][1]} {
+		file.Close() // only the supervisor may hold these: their other ends wait for the end
+	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the supervisor: %w", err), life.Close())
+		return err
 	}
-	defer beatWrite.Close() // the supervisor has its own
-	attr := &syscall.ProcAttr{Dir: "/", Env: os.Environ(),
-		Files: []uintptr{0, 1, 2, specFD, readyFD, lifeRead.Fd(), beatWrite.Fd()}}
-	for i := range w.locks {
-		attr.Files = append(attr.Files, uintptr(watchdogLockFD+i))
+	w.life = pipes[2][1]
+	go w.hear(pipes[3][0])
+	return w.await(spec, pipes[0][1], pipes[1][0])
+}
+
+// await hands the specification over, and waits for the answer.
+func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
+	defer to.Close()   // a pipe has no data to lose
+	defer from.Close() // only read
+	deadline := time.Now().Add(starting)
+	to.SetDeadline(deadline) // pipes have deadlines
+	from.SetDeadline(deadline)
+	wrote := json.NewEncoder(to).Encode(spec)
+	var r readiness
+	switch err := json.NewDecoder(from).Decode(&r); {
+	case err != nil:
+		return fmt.Errorf("%w; see %s", errors.Join(err, wrote), w.folder.Log())
+	case r.Error != "":
+		return errors.New(r.Error)
 	}
-	w.supervisor, err = w.children.Start(self, []string{"plx", "agent", "supervisor", string(w.folder), strconv.Itoa(w.locks)}, attr, nil)
-	unix.Close(specFD) // only the supervisor may hold these: their other ends wait for the end
-	unix.Close(readyFD)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the supervisor: %w", err), life.Close(), beatRead.Close())
-	}
-	go w.hear(beatRead)
-	return life, nil
+	return nil
 }
 
 // hear counts the supervisor's beats. It ends with the supervisor.
-func (w *watchdog) hear(beats *os.File) {
+func (w *Watchdog) hear(beats *os.File) {
 	defer beats.Close() // only read
 	buf := make([]byte, 64)
 	for {
@@ -142,14 +192,14 @@ func stuckAfter(lease time.Duration) int {
 
 // watch waits until the supervisor has ended. It passes the host's signals on and
 // kills a supervisor that is stuck.
-func (w *watchdog) watch(terms <-chan os.Signal) {
+func (w *Watchdog) watch() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for seen, missed := int64(0), 0; ; {
 		select {
 		case <-w.supervisor.Done():
 			return
-		case sig := <-terms:
+		case sig := <-w.terms:
 			w.supervisor.Signal(sig.(unix.Signal))
 		case <-tick.C:
 			missed++
@@ -166,7 +216,7 @@ func (w *watchdog) watch(terms <-chan os.Signal) {
 
 // end kills what the supervisor has left and makes sure that state.json has a
 // verdict.
-func (w *watchdog) end() error {
+func (w *Watchdog) end() error {
 	state, err := w.folder.ReadState()
 	known := err == nil && state.Phase == protocol.Over
 	limit := process.KillTime
@@ -178,10 +228,10 @@ func (w *watchdog) end() error {
 	if known {
 		return err
 	}
-	how := fmt.Sprintf("the agent's supervisor was ended (%s)", describe(w.supervisor.Status()))
+	how := &Ended{fmt.Sprintf("the agent's supervisor was ended (%s)", describe(w.supervisor.Status()))}
 	w.log.Printf("%s; %d processes are left", how, len(left))
 	state.Unkillable = left
-	return errors.Join(err, w.folder.WriteState(jobfolder.Ended(state, how)))
+	return errors.Join(how, err, w.folder.WriteState(jobfolder.Ended(state, how.How)))
 }
 
 func describe(status syscall.WaitStatus) string {
@@ -191,135 +241,31 @@ func describe(status syscall.WaitStatus) string {
 	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }
 
-// starting bounds the agent's start.
-const starting = 30 * time.Second
-
-// Start starts the watchdog, hands the specification and the locks of the host's GPUs on
-// and waits until the supervisor is ready. It returns the name of the agent's local
-// socket.
-func Start(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (socket string, err error) {
-	specRead, specWrite, err := os.Pipe()
-	if err != nil {
-		return "", fmt.Errorf("start the agent: %w", err)
-	}
-	defer specWrite.Close() // a pipe has no data to lose
-	readyRead, readyWrite, err := os.Pipe()
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("start the agent: %w", err), specRead.Close())
-	}
-	defer readyRead.Close() // only read
-	watchdog, err := spawn(ctx, f, spec.Detached, append([]*os.File{specRead, readyWrite}, locks...))
-	specRead.Close()   // the watchdog has its own
-	readyWrite.Close() // the watchdog has its own
-	if err != nil {
-		return "", fmt.Errorf("start the agent: %w", err)
-	}
-	deadline := time.Now().Add(starting)
-	specWrite.SetDeadline(deadline) // pipes have deadlines
-	readyRead.SetDeadline(deadline)
-	wrote := json.NewEncoder(specWrite).Encode(spec)
-	var r Readiness
-	err = json.NewDecoder(readyRead).Decode(&r)
-	if err == nil && r.Error == "" {
-		return r.Socket, watchdog.Process.Release()
-	}
-	_ = watchdog.Process.Kill() // its supervisor, if any, sees that and ends
-	_ = watchdog.Wait()
-	if r.Error != "" {
-		return "", fmt.Errorf("start the agent: %s", r.Error)
-	}
-	return "", fmt.Errorf("start the agent: %w; see %s", errors.Join(err, wrote), f.Log())
-}
-
 // self is this very program, also after its file was replaced or removed.
 const self = "/proc/self/exe"
 
-// spawn starts the watchdog in a session of its own. It inherits only its log and files:
-// those of specFD and readyFD, and the locks.
-func spawn(ctx context.Context, f jobfolder.Folder, detached bool, files []*os.File) (*exec.Cmd, error) {
-	output, err := os.OpenFile(f.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer output.Close() // the watchdog has its own
-	argv := []string{self, "agent", "watchdog", string(f), strconv.Itoa(len(files) - (watchdogLockFD - specFD))}
-	if detached {
-		if scope := scope(ctx); scope != nil {
-			if argv[0], err = os.Executable(); err != nil {
-				return nil, err
-			}
-			argv = append(scope, argv...)
-		}
-	}
-	cmd := exec.Command(argv[0], argv[1:]...)
-	if argv[0] == self {
-		cmd.Args[0] = "plx"
-	}
-	cmd.Dir = "/"
-	cmd.Env = program.AgentEnvironment(os.Environ(), f.Job(), f.Name())
-	cmd.Stdout, cmd.Stderr = output, output
-	cmd.ExtraFiles = files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the watchdog: %w", err)
-	}
-	return cmd, nil
-}
-
-// probing bounds the question whether the user's systemd can hold a job.
-const probing = 2 * time.Second
-
-// HasScope reports whether a detached job can run in a scope of the user's systemd.
-func HasScope(ctx context.Context) bool { return scope(ctx) != nil }
-
-// scope returns the command line that puts a program into a scope of the user's
-// systemd, or nil if that does not work. In a scope, logind does not kill the program
-// when the login ends. systemd-run executes the program in its own place; scope
-// makes sure that the program keeps its descriptors.
-func scope(ctx context.Context) []string {
-	path, err := exec.LookPath("systemd-run")
-	if err != nil || os.Getenv("XDG_RUNTIME_DIR") == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, probing)
-	defer cancel()
-	argv := []string{path, "--user", "--scope", "--quiet", "--collect", "--"}
-	probe := exec.CommandContext(ctx, argv[0], append(argv[1:len(argv):len(argv)], "/bin/sh", "-c", "test -e /proc/self/fd/3")...)
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return nil
-	}
-	defer null.Close() // only read
-	probe.ExtraFiles = []*os.File{null}
-	probe.WaitDelay = probing
-	if err := probe.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return nil
-	}
-	return argv
-}
-
-// Descriptors that watchdog and supervisor inherit after the standard ones.
+// Descriptors that the supervisor inherits after the standard ones, in this order.
 const (
 	specFD  = 3 // delivers the Spec
-	readyFD = 4 // takes one Readiness
-	lifeFD  = 5 // supervisor: read end of a pipe that the watchdog holds open
-	beatFD  = 6 // supervisor: write end of a pipe that the watchdog reads
-
-	watchdogLockFD   = 5 // watchdog: the first lock of a GPU
-	supervisorLockFD = 7 // supervisor: the first lock of a GPU
+	readyFD = 4 // takes one readiness
+	lifeFD  = 5 // read end of a pipe that the watchdog holds open
+	beatFD  = 6 // write end of a pipe that the watchdog reads
+	inFD    = 7 // what the launcher sends after the Spec
+	outFD   = 8 // leads to the launcher
+	lockFD  = 9 // the first lock of a GPU
 )
 
-// Readiness is what the supervisor answers to "plx agent start".
-type Readiness struct {
-	Socket string `json:"socket,omitempty"` // name of the agent's local socket; "" with an Error
-	Error  string `json:"error,omitempty"`  // why the agent could not start; "": it has started
+// readiness is the supervisor's answer to its start.
+type readiness struct {
+	Error string `json:"error,omitempty"` // why it could not start; "": it has started
 }
 
 // Inherited is what a supervisor inherits from its watchdog.
 type Inherited struct {
-	Lost  <-chan struct{} // closed when the watchdog has ended
-	Locks []*os.File      // locks of the host's GPUs, which every task inherits
-	beats *os.File        // pipe to the watchdog; Beat writes a byte
+	Lost     <-chan struct{} // closed when the watchdog has ended
+	Launcher *Launcher       // that has sent the Spec
+	Locks    []*os.File      // locks of the host's GPUs, which every task inherits
+	beats    *os.File        // pipe to the watchdog; Beat writes a byte
 }
 
 // Inherit takes the descriptors over, among them a number of GPU locks. It is called once,
@@ -330,9 +276,9 @@ func Inherit(locks int) *Inherited {
 		defer close(lost)
 		_, _ = os.NewFile(lifeFD, "watchdog").Read(make([]byte, 1)) // nobody writes: it returns when the watchdog ends
 	}()
-	in := &Inherited{Lost: lost, beats: os.NewFile(beatFD, "beat")}
+	in := &Inherited{Lost: lost, Launcher: newLauncher(), beats: os.NewFile(beatFD, "beat")}
 	for i := range locks {
-		in.Locks = append(in.Locks, os.NewFile(uintptr(supervisorLockFD+i), "GPU lock"))
+		in.Locks = append(in.Locks, os.NewFile(uintptr(lockFD+i), "GPU lock"))
 	}
 	return in
 }
@@ -342,13 +288,35 @@ func (in *Inherited) Beat() {
 	_, _ = in.beats.Write([]byte{'.'}) // Lost tells of a watchdog that has ended
 }
 
-// Answer tells "plx agent start" how the start went. It is called once.
-func Answer(r Readiness) error {
+// Answer tells the watchdog why the supervisor could not start, or that it has started if err
+// is nil. It is called once.
+func Answer(err error) error {
+	var r readiness
+	if err != nil {
+		r.Error = err.Error()
+	}
 	pipe := os.NewFile(readyFD, "ready")
 	return errors.Join(json.NewEncoder(pipe).Encode(r), pipe.Close())
 }
 
-// ReceiveSpec reads the job's specification from "plx agent start".
+// Launcher is the stream to and from a launcher.
+type Launcher struct{ in, out *os.File }
+
+func newLauncher() *Launcher {
+	for _, fd := range []int{inFD, outFD} {
+		_ = unix.SetNonblock(fd, true) // else writing has no deadline, and a read does not end when the file is closed
+	}
+	return &Launcher{os.NewFile(inFD, "from the launcher"), os.NewFile(outFD, "to the launcher")}
+}
+
+func (l *Launcher) Read(p []byte) (int, error)         { return l.in.Read(p) }
+func (l *Launcher) Write(p []byte) (int, error)        { return l.out.Write(p) }
+func (l *Launcher) SetWriteDeadline(t time.Time) error { return l.out.SetWriteDeadline(t) }
+
+// Close ends both directions. The launcher still gets all that was written.
+func (l *Launcher) Close() error { return errors.Join(l.out.Close(), l.in.Close()) }
+
+// ReceiveSpec reads the job's specification from the watchdog.
 func ReceiveSpec() (protocol.Spec, error) {
 	var spec protocol.Spec
 	pipe := os.NewFile(specFD, "spec")
