@@ -174,11 +174,11 @@ func execEnds(b *bench, file string) {
 	b.hostsGone(patience.Limit) // the lease is longer
 
 	r = start()
-	b.kill(b.process(b.Hosts[0], "plx agent exec guarded"))
+	b.kill(b.process(b.Hosts[0], "plx agent exec"))
 	b.kill(b.process(b.Hosts[1], "sshd: root@notty"))
 	b.gone(patience.Limit, b.Hosts[:2]...)
 	b.sleeps(b.Hosts[2], "1001") // a host does not suffer from another
-	b.killOne(b.Hosts[2], func(p testhosts.Process) bool { return strings.HasSuffix(strings.Join(p.Args, " "), " agent exec") })
+	b.killOne(b.Hosts[2], func(p testhosts.Process) bool { return strings.HasSuffix(strings.Join(p.Args, " "), " agent start") })
 	b.gone(patience.Limit, b.Hosts[2])
 	contains(b.t, r.want(125).stderr, "plx: host h[1,3]: its agent on the host was killed", "plx: host h2: ", "; the host ends the command 5m0s after")
 }
@@ -202,7 +202,17 @@ func execLost(b *bench, file string) {
 	r := b.start("exec", "--hosts", file, "--lease", "5s", "--grace", "0s", "--", "bash", "-c", fmt.Sprintf("echo up; [ $(cat /etc/hostname) = h1 ] && { %s}; exit 0", stubborn))
 	b.sleeps(b.Hosts[0], "1002")
 	b.Hosts[0].Cut()
-	b.gone(patience.Limit, b.Hosts[0])
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(10 * time.Millisecond) {
+		left := slices.DeleteFunc(b.processes(b.Hosts[0]), func(p testhosts.Process) bool { // the agent waits for plx, for a minute
+			return p.Server || strings.HasSuffix(strings.Join(p.Args, " "), " agent start")
+		})
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("left of the command: %v", left)
+		}
+	}
 	b.Hosts[0].Heal()
 	res := r.want(125)
 	contains(b.t, res.stdout, "up\n")

@@ -258,7 +258,7 @@ func TestSecondLaunchTakesOneSession(t *testing.T) {
 func TestOptionsTakeNoSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{1}, Second: true})
-	options := [][]string{{"--name", "net"}, {"--nic", "eth1"}, {"--wait-gpus", "1m"}}
+	options := [][]string{{"--name", "net"}, {"--nic", "eth1"}, {"--wait-gpus", "1m"}, {"--setup", "true"}, {"--check-import", "json"}}
 	options = append(options, slices.Concat(options...))
 	launch := func(options []string) {
 		res := b.want(0, slices.Concat([]string{"launch", "--hosts", b.ResourceFile("h1")}, options, []string{"sh", "-c", "echo gpu $CUDA_VISIBLE_DEVICES."})...)
@@ -277,10 +277,10 @@ func TestCommandsTakeOneSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
 	job := b.detach("--hosts", b.ResourceFile("h1: cpu"), "--name", "sleeps", "sleep", "600")
-	since := b.sessions(0)
-	for _, args := range [][]string{{"status", job}, {"jobs"}, {"stacks", job}, {"stop", job}, {"prune", "--older", "1ns"}} {
+	since, file := b.sessions(0), b.ResourceFile("h1: cpu")
+	for _, args := range [][]string{{"status", job}, {"jobs"}, {"stacks", job}, {"exec", "--hosts", file, "true"}, {"stop", job}, {"prune", "--older", "1ns"}} {
 		b.want(0, args...)
-		b.documented(strings.ReplaceAll("plx "+strings.Join(args, " "), job, "JOB"), since())
+		b.documented(strings.NewReplacer(job, "JOB", file, "FILE").Replace("plx "+strings.Join(args, " ")), since())
 	}
 	b.hostsGone(0)
 }

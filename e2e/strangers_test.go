@@ -306,8 +306,27 @@ func says(stdout, stderr string, status int) session {
 	}
 }
 
-// refuses is an agent that answers all calls with errors of its own.
-func refuses(command string, channel ssh.Channel) int {
+// refuses answers a call with an error of its own.
+func refuses(conn *protocol.Conn, call protocol.Call) {
+	_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: call.ID, Err: &protocol.Failure{Text: hostile, Hint: hostile}}}) // the client may have gone
+}
+
+// prints answers for a command that prints on both streams and ends with status 3.
+func prints(conn *protocol.Conn, call protocol.Call) {
+	if call.Do != protocol.DoExec {
+		refuses(conn, call)
+		return
+	}
+	for stream := range 4 { // there are two
+		_ = conn.Send(protocol.Message{Piece: &protocol.Piece{ID: call.ID, Stream: stream, Data: []byte(hostile)}}) // as above
+	}
+	_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: call.ID, Out: []byte(`{"status":3}`)}}) // as above
+}
+
+// agent is one that answers calls in its own way.
+type agent func(*protocol.Conn, protocol.Call)
+
+func (a agent) serve(command string, channel ssh.Channel) int {
 	io.WriteString(channel, sentinel.FindString(command)+"\n") // the client may have gone
 	conn, err := protocol.OpenCalls(channel)
 	if err != nil {
@@ -319,7 +338,7 @@ func refuses(command string, channel ssh.Channel) int {
 			return 0
 		}
 		if m.Call != nil {
-			_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: m.Call.ID, Err: &protocol.Failure{Text: hostile, Hint: hostile}}}) // as above
+			a(conn, *m.Call)
 		}
 	}
 }
@@ -406,19 +425,19 @@ func TestStrangersAsAgents(t *testing.T) {
 	t.Parallel()
 	b := local(t)
 	home := t.TempDir()
-	for _, command := range []string{"start", "exec", "doctor", "logs", "fetch", "outputs", "prune"} {
+	for _, command := range []string{"start", "doctor", "logs", "fetch", "outputs", "prune"} {
 		b.stranger(command, loggedIn(shell(home, regexp.MustCompile(`\bagent `+command+`\b`), says("", hostile, 1))))
 	}
-	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`\bagent exec\b`), says(hostile, hostile, 3))))
+	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), agent(prints).serve)))
 	b.stranger("garbage", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), says(hostile, hostile, 0))))
-	b.stranger("refuses", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), refuses)))
+	b.stranger("refuses", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), agent(refuses).serve)))
 	b.stranger("honest", loggedIn(shell(home, nil, nil)))
 	launch := func(host string, more ...string) []string {
 		return append(append([]string{"launch", "--host", host + ": cpu addr=127.0.0.1", "--ps", "none"}, more...), "true")
 	}
 	b.want(0, launch("honest", "--name", "made")...)
 	for _, args := range [][]string{
-		launch("start"), launch("garbage"), launch("exec", "--workdir", b.t.TempDir(), "--setup", "true"), launch("refuses", "--name", "x"),
+		launch("start"), launch("garbage"), launch("refuses", "--workdir", b.t.TempDir(), "--setup", "true"), launch("refuses", "--name", "x"),
 		{"doctor", "--host", "doctor"},
 	} {
 		b.quoted(true, args...)

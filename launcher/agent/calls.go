@@ -40,6 +40,7 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 			return protocol.Furnished{Done: furnish(ctx, of) == nil}, nil
 		}),
 		protocol.DoVenv:    protocol.Handle(installVenv),
+		protocol.DoExec:    protocol.HandleStream(guard),
 		protocol.DoDiscard: protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, f.Discard() })),
 		protocol.DoPrune:   protocol.Handle(prune),
 		protocol.DoReap:    protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, reapJob(f) })),

@@ -20,7 +20,7 @@
 //	logs     print the output of the tasks
 //	receive  store files that plx sends, or the program
 //	offer    give plx itself to other hosts
-//	exec     run a command that is no task, until its input ends
+//	exec     run a command that is no task, as the child of an agent that is asked to
 //	fetch    list checkpoints, or print a file of one
 //	outputs  list the files that a job has made, or print one
 //

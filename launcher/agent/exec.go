@@ -22,24 +22,14 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// execute is "agent exec": it runs one command, which is no task of a job. It ends the
-// command when its standard input ends or is silent for the lease. When it returns, no
-// process is left of the command and of what that has started.
-//
-// Two processes do that, so that one is left to clean up if the other is killed: guard
-// adopts what runCommand has left, and runCommand ends the command if guard ends.
+// execute is "agent exec", a child of the agent that answers DoExec: it runs one command, which is
+// no task of a job. It reads an ExecRequest, a line of JSON, and then orders, a byte each. It ends
+// the command when its standard input ends or is silent for the lease, or when its parent ends.
+// Its exit status is that of the command.
 func execute(_ context.Context, args []string, std streams) error {
-	switch {
-	case len(args) == 0:
-		return guard()
-	case len(args) == 1 && args[0] == guarded:
-		return runCommand(std)
+	if len(args) != 0 {
+		return usage("exec takes no arguments")
 	}
-	return usage("exec takes no arguments")
-}
-
-// runCommand is "agent exec guarded".
-func runCommand(std streams) error {
 	terms, alone := watchdog.Signals(), make(chan os.Signal, 1)
 	signal.Notify(alone, guardEnded)
 	var want protocol.ExecRequest

@@ -3,50 +3,122 @@
 package agent
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/process"
-	"github.com/plx-run/plx/launcher/agent/watchdog"
+	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
-const (
-	guarded    = "guarded"    // argument of the process that runs the command
-	guardEnded = unix.SIGUSR2 // what that process gets when its guard ends
-)
+// guardEnded is what the process that runs a command gets when its guard ends.
+const guardEnded = unix.SIGUSR2
 
-// guard runs "agent exec guarded" with the standard streams of this process, and kills
-// what that has left.
-func guard() error {
-	terms := watchdog.Signals()
+// guard runs a command in "agent exec", and kills what that has left. So one process is left to
+// clean up if the other is killed. While it runs, the process has no other children.
+func guard(ctx context.Context, want protocol.ExecRequest, call *protocol.Answering) (done protocol.Executed, err error) {
+	request, err := json.Marshal(want)
+	if err != nil {
+		return done, err
+	}
+	terms := make(chan os.Signal, 4)
+	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
+	defer signal.Stop(terms)
 	children, err := process.NewChildren()
 	if err != nil {
-		return err
+		return done, err
 	}
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: guardEnded}}
-	child, err := children.Start("/proc/self/exe", []string{"plx", "agent", "exec", guarded}, attr, nil)
+	g, err := startGuarded(children, want.Mark)
 	if err != nil {
-		return fmt.Errorf("start the agent of a command: %w", err)
+		children.Close()
+		return done, fmt.Errorf("start the agent of a command: %w", err)
+	}
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go g.feed(running, append(request, '\n'), call.Orders())
+	var printing sync.WaitGroup
+	for i, from := range g.out {
+		printing.Go(func() { forward(call, 1+i, from) })
 	}
 	for over := false; !over; {
 		select {
-		case <-child.Done():
+		case <-g.child.Done():
 			over = true
 		case sig := <-terms:
-			child.Signal(sig.(unix.Signal))
+			g.child.Signal(sig.(unix.Signal))
 		}
 	}
 	if err := clearAll(children); err != nil {
-		return err
+		os.Exit(fail(os.Stderr, err)) // what comes next would take what is left for its own
 	}
-	if child.Status().Signaled() {
-		return unix.Kill(os.Getpid(), unix.SIGKILL) // so that whoever waits for this process knows
+	children.Close()
+	printing.Wait() // nobody is left who could write
+	if g.child.Status().Signaled() {
+		return done, &protocol.Failure{Code: protocol.CodeKilled, Text: "its agent on the host was killed"}
 	}
-	return exited(child.Status().ExitStatus())
+	return protocol.Executed{Status: g.child.Status().ExitStatus()}, nil
+}
+
+// guarded is an "agent exec" that runs.
+type guarded struct {
+	child *process.Child
+	in    *os.File    // takes the request and the orders
+	out   [2]*os.File // standard output and error of the command
+}
+
+func startGuarded(children *process.Children, mark protocol.HostJob) (g *guarded, err error) {
+	g = &guarded{}
+	var theirs [3]*os.File
+	if theirs[0], g.in, err = os.Pipe(); err != nil {
+		return nil, err
+	}
+	for i := range g.out {
+		if g.out[i], theirs[1+i], err = os.Pipe(); err != nil {
+			return nil, err
+		}
+	}
+	attr := &syscall.ProcAttr{Env: program.AgentEnvironment(os.Environ(), mark.Job, mark.Folder), Sys: &syscall.SysProcAttr{Pdeathsig: guardEnded}}
+	for _, f := range theirs {
+		attr.Files = append(attr.Files, f.Fd())
+		defer f.Close() // the child has its own
+	}
+	g.child, err = children.Start("/proc/self/exe", []string{"plx", "agent", "exec"}, attr, nil)
+	return g, err
+}
+
+// feed writes the request and the orders, until there are no more or the call is over.
+func (g *guarded) feed(ctx context.Context, request []byte, orders <-chan []byte) {
+	defer g.in.Close() // ends the command
+	for next := request; len(next) > 0; {
+		if _, err := g.in.Write(next); err != nil {
+			return // it has ended
+		}
+		select {
+		case next = <-orders:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// forward sends what a command prints. Without a launcher the command's output breaks.
+func forward(call *protocol.Answering, stream int, from *os.File) {
+	defer from.Close() // only read
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && call.Send(stream, buf[:n]) != nil || err != nil {
+			return
+		}
+	}
 }
 
 // clearAll kills all descendants of this process.

@@ -190,12 +190,8 @@ func (h *testHost) dial(args ...string) *line {
 // call asks an agent that has no job, and returns the answer.
 func (l *line) call(do protocol.Method, in any) protocol.Reply {
 	l.t.Helper()
-	body, err := json.Marshal(in)
-	if err != nil {
-		l.t.Fatal(err)
-	}
 	l.asked++
-	l.send(protocol.Message{Call: &protocol.Call{ID: l.asked, Do: do, In: body}})
+	l.send(protocol.Message{Call: &protocol.Call{ID: l.asked, Do: do, In: encode(l.t, in)}})
 	r := l.wait("Reply", func(m protocol.Message) bool { return m.Reply != nil }).Reply
 	if r.ID != l.asked {
 		l.t.Fatalf("reply to %d, want %d", r.ID, l.asked)
@@ -452,6 +448,15 @@ func (h *testHost) prints(name, line string) {
 		text, err := os.ReadFile(filepath.Join(h.folder().Logs(), name))
 		return err == nil && slices.Contains(strings.Split(string(text), "\n"), line)
 	})
+}
+
+func encode(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func decode[T any](t *testing.T, text string) T {

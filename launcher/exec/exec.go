@@ -7,7 +7,7 @@
 //		Terminal: console.Terminal{Stdout: os.Stdout, Stderr: os.Stderr},
 //	}, signals)
 //
-// The command runs below "plx agent exec" on each host. That agent ends it, with all that
+// The command runs below the agent of each host, which ends it, with all that
 // it has started, when this process ends, when it asks for that, or when the connection
 // is silent for the lease.
 //
@@ -19,7 +19,6 @@ package exec
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -106,7 +105,7 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 	if err != nil {
 		return exit.Code(err), err
 	}
-	r := &run{cfg: cfg, request: request, printer: console.NewPrinter(cfg.Terminal), id: "exec-" + strings.ToLower(rand.Text())}
+	r := &run{cfg: cfg, request: request, printer: console.NewPrinter(cfg.Terminal)}
 	ctx, r.interrupts = watch(ctx, sig, cfg.Grace, r.printer)
 	defer r.interrupts.close()
 	if r.set, err = hosts.Open(ctx, cfg.Reach, r.printer); err != nil {
@@ -131,7 +130,6 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 type run struct {
 	cfg        Config
 	request    protocol.ExecRequest
-	id         string // marks the command's processes on the hosts
 	printer    *console.Printer
 	interrupts *interrupts
 	set        *hosts.Set
@@ -143,12 +141,14 @@ type run struct {
 // prepare connects to the hosts and sends them the agent. A host that fails has the error
 // in its result, and stops no other.
 func (r *run) prepare(ctx context.Context) (err error) {
+	source := artifacts.Source{}
+	likely := source.Likely()
 	r.each("probing", func(res *result, tell *console.Tally) error {
 		if err := res.host.Dial(ctx); err != nil { // the dial shows itself
 			return err
 		}
 		tell.Begin(res.host.Label())
-		return res.host.Inspect(ctx)
+		return res.host.Meet(ctx, likely)
 	})
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (r *run) prepare(ctx context.Context) (err error) {
 			platforms[p] = append(platforms[p], res.host)
 		}
 	}
-	if r.artifacts, err = artifacts.Pack(ctx, artifacts.Source{}, all, r.printer); err != nil {
+	if r.artifacts, err = artifacts.Pack(ctx, source, all, r.printer); err != nil {
 		return err
 	}
 	defer r.artifacts.Close() // it holds nothing that is still needed
@@ -188,20 +188,19 @@ func (r *run) everywhere(ctx context.Context) {
 		if r.interrupts.status() != 0 {
 			return errors.New("interrupted before the command began")
 		}
-		a := &hosts.AgentHost{Host: res.host, Job: r.id, Folder: res.host.JobFolder(), Binary: r.artifacts.AgentPath(res.host.Facts.Platform)}
+		a := &hosts.AgentHost{Host: res.host, Binary: r.artifacts.AgentPath(res.host.Facts.Platform)}
 		return res.end(r.command(a, res, tell))
 	})
 }
 
 // command runs the command on one host.
 func (r *run) command(a *hosts.AgentHost, res *result, tell *console.Tally) error {
-	orders, done, err := r.orders(res.host)
-	if err != nil {
-		return err
-	}
+	orders, done := r.orders()
 	defer done()
+	own := r.request
+	own.Env = slices.Concat(own.Env, raws(res.host.Resource.Env)) // the later value counts
 	stdout, stderr := r.outputs(res, tell)
-	err = hosts.Exec(r.interrupts.bounded, a, orders, stdout, stderr)
+	err := hosts.Exec(r.interrupts.bounded, a, own, orders, stdout, stderr)
 	if transport.IsLost(err) {
 		err = fmt.Errorf("%w; the host ends the command %s after it last heard plx, at the latest", err, r.cfg.Lease)
 	}

@@ -2,19 +2,14 @@ package exec
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -90,25 +85,15 @@ func (i *interrupts) close() {
 // beatEvery is the time between two renewals of the lease.
 const beatEvery = time.Second
 
-// orders returns the input of a host's agent: the request, and an order now and then. done
-// ends it.
-func (r *run) orders(h *hosts.Host) (orders io.Reader, done func(), err error) {
-	own := r.request
-	own.Env = slices.Concat(own.Env, raws(h.Resource.Env)) // the later value counts
-	request, err := json.Marshal(own)
-	if err != nil {
-		return nil, nil, fmt.Errorf("write the request: %w", err)
-	}
-	in, out := io.Pipe()
-	ended := make(chan struct{})
+// orders delivers the orders to a host's agent, one now and then, until done is called.
+func (r *run) orders() (orders <-chan byte, done func()) {
+	all, ended := make(chan byte), make(chan struct{})
 	var g sync.WaitGroup
 	g.Go(func() {
-		defer out.Close()
-		_, err := out.Write(append(request, '\n'))
 		tick := time.NewTicker(beatEvery)
 		defer tick.Stop()
 		stop, kill := r.interrupts.stop, r.interrupts.kill
-		for err == nil { // an error says that the command has ended
+		for {
 			order := byte(protocol.ExecBeat)
 			select {
 			case <-ended:
@@ -119,12 +104,15 @@ func (r *run) orders(h *hosts.Host) (orders io.Reader, done func(), err error) {
 				order, kill = protocol.ExecKill, nil
 			case <-tick.C:
 			}
-			_, err = out.Write([]byte{order})
+			select {
+			case all <- order:
+			case <-ended:
+				return
+			}
 		}
 	})
-	return in, func() {
-		in.Close() // of no more use
+	return all, func() {
 		close(ended)
 		g.Wait()
-	}, nil
+	}
 }

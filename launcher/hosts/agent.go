@@ -82,22 +82,6 @@ func (a *AgentHost) Logs(ctx context.Context) *Stream {
 	return a.Stream(ctx, a.shell("logs"+a.JobArgs()))
 }
 
-// ErrAgentKilled says that the agent of a command was killed. Nothing of the command is
-// left.
-var ErrAgentKilled = errors.New("its agent on the host was killed")
-
-// Exec runs "plx agent exec", which reads a protocol.ExecRequest and orders. The error is
-// that of the command. Its processes are marked with the job, so that they can be reaped
-// if the agent is killed.
-func Exec(ctx context.Context, a *AgentHost, orders io.Reader, stdout, stderr io.Writer) error {
-	script := fmt.Sprintf("PLX_AGENT_JOB=%s PLX_HOST_FOLDER=%s; export PLX_AGENT_JOB PLX_HOST_FOLDER; %s", a.Job, a.Folder, a.shell("exec"))
-	err := a.Run(ctx, script, orders, stdout, stderr)
-	if transport.Killed(err) {
-		return errors.Join(ErrAgentKilled, a.Reap(ctx))
-	}
-	return err
-}
-
 // AgentStream starts "plx agent COMMAND" on the host, which runs until the stream's Close.
 func AgentStream(ctx context.Context, a *AgentHost, command string) *Stream {
 	return a.Stream(ctx, a.shell(command))

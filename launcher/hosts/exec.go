@@ -1,16 +1,81 @@
 package hosts
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
+
+// errAgentKilled says that the agent of a command was killed. Nothing of the command is
+// left.
+var errAgentKilled = errors.New("its agent on the host was killed")
+
+// Exec runs a command of which the agent leaves nothing. orders delivers orders to it until the
+// caller closes it; nil: there are none. The error is a transport.ExitError if the command did not
+// end with status 0. If ctx ends first, the host ends the command.
+func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, orders <-chan byte, stdout, stderr io.Writer) error {
+	request.Mark = protocol.HostJob{Job: "exec-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
+	i, err := a.own(ctx, a.newIdle) // so that it makes no room
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	running, err := i.calls.Stream(protocol.DoExec, request, func(p protocol.Piece) {
+		to := stdout
+		if p.Stream == 2 {
+			to = stderr
+		}
+		if _, err := to.Write(p.Data); err != nil {
+			cancel(fmt.Errorf("write output: %w", err))
+		}
+	})
+	if err != nil {
+		i.stream.Close()
+		return err
+	}
+	go pass(ctx, running, orders)
+	var done protocol.Executed
+	err = running.Wait(ctx, &done)
+	if failure := (*protocol.Failure)(nil); err != nil && !errors.As(err, &failure) {
+		i.stream.Close()
+	} else if i.asked.Store(int64(time.Since(began))); !a.idle.CompareAndSwap(nil, i) {
+		i.close()
+	}
+	switch {
+	case protocol.CodeKilled.Is(err):
+		return errAgentKilled
+	case transport.Killed(err):
+		_, uncleared := Call[struct{}](context.WithoutCancel(ctx), a, AnswerTime, protocol.DoReap, request.Mark)
+		return errors.Join(errAgentKilled, uncleared)
+	case err == nil && done.Status != 0:
+		return &transport.ExitError{Status: done.Status}
+	}
+	return err
+}
+
+// pass passes orders on, until ctx ends.
+func pass(ctx context.Context, to *protocol.Pending, orders <-chan byte) {
+	for {
+		select {
+		case order, open := <-orders:
+			if !open {
+				to.Order(nil)
+				return
+			}
+			to.Order([]byte{order})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
 
 // mostOutput bounds what is kept of each output of a command, in bytes.
 const mostOutput = 64 << 10
@@ -20,16 +85,8 @@ const mostOutput = 64 << 10
 // it is nil, is given both outputs as they arrive.
 func Ask(ctx context.Context, a *AgentHost, request protocol.ExecRequest, live io.Writer) (stdout, stderr string, err error) {
 	request.Lease = request.MaxTime + time.Minute
-	line, err := json.Marshal(request)
-	if err != nil {
-		return "", "", err
-	}
-	// The end of its input would end the command.
-	silence, end := io.Pipe()
-	defer end.Close()
-	marked := &AgentHost{Host: a.Host, Binary: a.Binary, Job: "ask-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
 	out, errs := &tail{limit: mostOutput}, &tail{limit: mostOutput}
-	err = Exec(ctx, marked, io.MultiReader(bytes.NewReader(append(line, '\n')), silence), also(out, live), also(errs, live))
+	err = Exec(ctx, a, request, nil, also(out, live), also(errs, live))
 	return out.String(), errs.String(), err
 }
 

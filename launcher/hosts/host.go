@@ -127,7 +127,7 @@ func (h *Host) survey(ctx context.Context, probes *console.Tally, likely []envsy
 	}
 	probes.Begin(h.Name())
 	defer probes.End(h.Name())
-	err := h.ask(ctx, likely, probes)
+	err := h.ask(ctx, likely, true, probes)
 	if err == nil {
 		return nil
 	}

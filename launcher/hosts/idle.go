@@ -197,10 +197,20 @@ func (s *Set) Release() {
 // makeRoom ends an agent that waits for a job: the host allows no more sessions.
 func (h *Host) makeRoom() { h.idle.Swap(nil).close() }
 
-// ask writes Facts, has and Report as an agent of an earlier launch answers them, which then
-// waits. With an error nothing is written. The error is envsync.ErrStuck if no command runs on
-// the host.
-func (h *Host) ask(ctx context.Context, likely []envsync.Blob, probes *console.Tally) error {
+// Meet writes Facts. It asks an agent of an earlier launch if there is one, which then waits, and
+// else a script.
+func (h *Host) Meet(ctx context.Context, likely []envsync.Blob) error {
+	err := h.ask(ctx, likely, false, nil)
+	if err == nil || errors.Is(err, envsync.ErrStuck) {
+		return err
+	}
+	return h.Inspect(ctx)
+}
+
+// ask writes Facts, has and, if GPUs are asked for, Report as an agent of an earlier launch answers
+// them, which then waits. With an error nothing is written. The error is envsync.ErrStuck if no
+// command runs on the host.
+func (h *Host) ask(ctx context.Context, likely []envsync.Blob, gpus bool, probes *console.Tally) error {
 	if len(likely) == 0 {
 		return errSurvey
 	}
@@ -209,7 +219,7 @@ func (h *Host) ask(ctx context.Context, likely []envsync.Blob, probes *console.T
 	defer cancel()
 	i, err := a.begin(greeting)
 	if err == nil {
-		err = i.survey(ctx, h, likely, probes)
+		err = i.survey(ctx, h, likely, gpus, probes)
 		if err != nil {
 			i.stream.Close()
 		}
@@ -220,8 +230,8 @@ func (h *Host) ask(ctx context.Context, likely []envsync.Blob, probes *console.T
 	return err
 }
 
-// survey asks for what the host is and has, and for its GPUs, at once.
-func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob, probes *console.Tally) error {
+// survey asks for what the host is and has, and for its GPUs if they are wanted, at once.
+func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob, gpus bool, probes *console.Tally) error {
 	want := protocol.Survey{Blobs: map[string]int64{}}
 	for _, b := range likely {
 		want.Blobs[b.Sum] = b.Size
@@ -230,9 +240,11 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob, probe
 	if err != nil {
 		return err
 	}
-	gpus, err := i.begin(protocol.DoProbe, protocol.Probe{ToolTime: h.probeTime})
-	if err != nil {
-		return err
+	var probed *protocol.Pending
+	if gpus {
+		if probed, err = i.begin(protocol.DoProbe, protocol.Probe{ToolTime: h.probeTime}); err != nil {
+			return err
+		}
 	}
 	first, cancel := context.WithTimeoutCause(ctx, idleTime, errSurvey)
 	defer cancel()
@@ -244,11 +256,12 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob, probe
 	if err != nil {
 		return err
 	}
-	report, err := h.found(ctx, gpus, probes)
-	if err != nil {
-		return err
+	if gpus {
+		if h.Report, err = h.found(ctx, probed, probes); err != nil {
+			return err
+		}
 	}
-	h.Facts, h.has, h.Report, h.locks = facts, here.Has, report, &here.Locks
+	h.Facts, h.has, h.locks = facts, here.Has, &here.Locks
 	return nil
 }
 

@@ -22,10 +22,13 @@ const (
 	DoReserve    Method = "reserve"    // Booking, BookingAnswer
 	DoFurnish    Method = "furnish"    // Furnish, Furnished
 	DoVenv       Method = "venv"       // venv.Request, venv.Answer of package envsync/venv
-	DoDiscard    Method = "discard"    // HostJob, nothing: the working directory of a job that is not started is removed
-	DoState      Method = "state"      // HostJob, State: what the host knows of a job, or CodeForgotten
-	DoPrune      Method = "prune"      // PruneRequest, PruneAnswer
-	DoReap       Method = "reap"       // HostJob, nothing: what a dead agent has left is killed
+	// DoExec is given an ExecRequest, and answers Executed: the command has ended, and nothing is left
+	// of what it has started. Until then its output comes in Pieces, and it takes Orders.
+	DoExec    Method = "exec"
+	DoDiscard Method = "discard" // HostJob, nothing: the working directory of a job that is not started is removed
+	DoState   Method = "state"   // HostJob, State: what the host knows of a job, or CodeForgotten
+	DoPrune   Method = "prune"   // PruneRequest, PruneAnswer
+	DoReap    Method = "reap"    // HostJob, nothing: what a dead agent has left is killed
 	// DoConnect is given a HostJob, and answers nothing: the next message that is no call goes to
 	// the job's agent, and all that follow. Without an agent, CodeNoAgent, the agent that was asked
 	// has ended what that one left.
@@ -46,6 +49,20 @@ type Reply struct {
 	Err *Failure        `json:"err,omitempty"` // nil: it was done
 }
 
+// Piece is a part of what a call that is under way prints.
+type Piece struct {
+	ID     uint64 `json:"id"`     // of the Call
+	Stream int    `json:"stream"` // 1: standard output, 2: standard error
+	Data   []byte `json:"data"`
+}
+
+// Order is more of what a call that is under way is given. Without Data it is the last one. One
+// for a call that has ended is dropped.
+type Order struct {
+	ID   uint64 `json:"id"` // of the Call
+	Data []byte `json:"data,omitempty"`
+}
+
 // Failure is the error of a method.
 type Failure struct {
 	Code Code   `json:"code,omitempty"`
@@ -60,6 +77,7 @@ const (
 	CodeTaken     Code = "name-taken" // a running job keeps its checkpoints under the name
 	CodeNoAgent   Code = "no-agent"   // no agent of the job runs on the host; the text is how it ended
 	CodeForgotten Code = "forgotten"  // nothing of the job is left on the host
+	CodeKilled    Code = "killed"     // the process that ran a command was killed; nothing of the command is left
 )
 
 // Is reports whether err is a failure of a kind.
@@ -77,15 +95,15 @@ type Caller struct {
 	conn *Conn
 
 	mu      sync.Mutex
-	quiet   *sync.Cond            // no call is under way any more
-	last    uint64                // ID of the newest call
-	waiting map[uint64]chan Reply // by ID; who gets no Reply finds its channel closed
-	over    error                 // why there are no more calls; nil: there may be
+	quiet   *sync.Cond          // no call is under way any more
+	last    uint64              // ID of the newest call
+	waiting map[uint64]*Pending // by ID
+	over    error               // why there are no more calls; nil: there may be
 }
 
 // NewCaller returns the Caller that owns the connection until Detach.
 func NewCaller(conn *Conn) *Caller {
-	c := &Caller{conn: conn, waiting: map[uint64]chan Reply{}}
+	c := &Caller{conn: conn, waiting: map[uint64]*Pending{}}
 	c.quiet = sync.NewCond(&c.mu)
 	return c
 }
@@ -96,30 +114,36 @@ var ErrDetached = errors.New("the agent has a job")
 // Pending is a call under way.
 type Pending struct {
 	caller *Caller
+	id     uint64
 	do     Method
-	reply  chan Reply
+	prints func(Piece) // takes what the call prints; nil: it prints nothing
+	reply  chan Reply  // closed if there is none
 }
 
 // Begin sends a call. An error of the connection is told by the Pending.
-func (c *Caller) Begin(do Method, in any) (*Pending, error) {
+func (c *Caller) Begin(do Method, in any) (*Pending, error) { return c.Stream(do, in, nil) }
+
+// Stream is Begin of a method that answers with Pieces before its Reply. prints takes one after the
+// other; meanwhile no other answer arrives.
+func (c *Caller) Stream(do Method, in any, prints func(Piece)) (*Pending, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, fmt.Errorf("encode the call %s: %w", do, err)
 	}
-	p := &Pending{caller: c, do: do, reply: make(chan Reply, 1)}
+	p := &Pending{caller: c, do: do, prints: prints, reply: make(chan Reply, 1)}
 	c.mu.Lock()
 	if c.over != nil {
 		c.mu.Unlock()
 		return nil, c.over
 	}
 	c.last++
-	id := c.last
-	c.waiting[id] = p.reply
+	p.id = c.last
+	c.waiting[p.id] = p
 	if len(c.waiting) == 1 {
 		go c.read()
 	}
 	c.mu.Unlock()
-	if err := c.conn.Send(Message{Call: &Call{ID: id, Do: do, In: body}}); err != nil {
+	if err := c.conn.Send(Message{Call: &Call{ID: p.id, Do: do, In: body}}); err != nil {
 		c.Close(fmt.Errorf("ask it: %w", err))
 	}
 	return p, nil
@@ -130,6 +154,13 @@ func (c *Caller) read() {
 	for {
 		m, err := c.conn.Receive()
 		c.mu.Lock()
+		if err == nil && m.Piece != nil {
+			if p := c.waiting[m.Piece.ID]; p != nil && p.prints != nil {
+				c.mu.Unlock()
+				p.prints(*m.Piece)
+				continue
+			}
+		}
 		if err == nil && (m.Reply == nil || c.waiting[m.Reply.ID] == nil) {
 			err = errors.New("it answers what it was not asked")
 		}
@@ -138,7 +169,7 @@ func (c *Caller) read() {
 			c.Close(err)
 			return
 		}
-		c.waiting[m.Reply.ID] <- *m.Reply
+		c.waiting[m.Reply.ID].reply <- *m.Reply
 		delete(c.waiting, m.Reply.ID)
 		done := len(c.waiting) == 0
 		if done {
@@ -149,6 +180,12 @@ func (c *Caller) read() {
 			return
 		}
 	}
+}
+
+// Order sends more of what the call is given; empty: that was all. An error of the connection is
+// told by Wait.
+func (p *Pending) Order(data []byte) {
+	_ = p.caller.conn.Send(Message{Order: &Order{ID: p.id, Data: data}})
 }
 
 // Wait returns after the answer has been decoded into out, which may be nil. The error of the
@@ -189,8 +226,8 @@ func (c *Caller) Close(why error) {
 	if c.over == nil {
 		c.over = why
 	}
-	for id, reply := range c.waiting {
-		close(reply)
+	for id, p := range c.waiting {
+		close(p.reply)
 		delete(c.waiting, id)
 	}
 	c.quiet.Broadcast()
@@ -213,17 +250,38 @@ func (c *Caller) Detach() (*Conn, error) {
 	return c.conn, nil
 }
 
+// Answering is a call that the agent answers now.
+type Answering struct {
+	conn   *Conn
+	id     uint64
+	orders chan []byte
+	done   chan struct{} // closed when the call has been answered
+}
+
+// Orders delivers what the call is given beside its input. Empty data is the last.
+func (r *Answering) Orders() <-chan []byte { return r.orders }
+
+// Send sends a part of what the call produces, which can be changed afterwards.
+func (r *Answering) Send(stream int, data []byte) error {
+	return r.conn.Send(Message{Piece: &Piece{ID: r.id, Stream: stream, Data: data}})
+}
+
 // Handler answers calls of a method.
-type Handler func(ctx context.Context, in json.RawMessage) (out any, err error)
+type Handler func(ctx context.Context, in json.RawMessage, call *Answering) (out any, err error)
 
 // Handle returns the Handler that decodes what f is given.
 func Handle[In, Out any](f func(context.Context, In) (Out, error)) Handler {
-	return func(ctx context.Context, raw json.RawMessage) (any, error) {
+	return HandleStream(func(ctx context.Context, in In, _ *Answering) (Out, error) { return f(ctx, in) })
+}
+
+// HandleStream is Handle of a method that answers with Pieces, or takes Orders.
+func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, error)) Handler {
+	return func(ctx context.Context, raw json.RawMessage, call *Answering) (any, error) {
 		var in In
 		if err := json.Unmarshal(raw, &in); err != nil {
 			return nil, fmt.Errorf("read what is asked: %w", err)
 		}
-		return f(ctx, in)
+		return f(ctx, in, call)
 	}
 }
 
@@ -239,30 +297,21 @@ const MostSilence = time.Minute
 func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	calls, end, failed := make(chan Call), make(chan Message, 1), make(chan error, 1)
+	r := &server{conn: conn, calls: make(chan *incoming, mostWaiting), running: map[uint64]*Answering{}}
+	end, failed := make(chan Message, 1), make(chan error, 1)
 	go func() { // ends with the connection, or with the last message that is read here
-		for {
-			m, err := conn.Receive()
-			if err != nil {
-				failed <- err
-				cancel(err)
-				return
-			}
-			if m.Call == nil {
-				end <- m
-				return
-			}
-			select {
-			case calls <- *m.Call:
-			case <-ctx.Done():
-				return
-			}
+		m, err := r.receive(ctx)
+		if err != nil {
+			failed <- err
+			cancel(err)
+			return
 		}
+		end <- m
 	}()
 	for {
 		select {
-		case call := <-calls:
-			if err := conn.Send(Message{Reply: answer(ctx, call, handlers)}); err != nil {
+		case call := <-r.calls:
+			if err := conn.Send(Message{Reply: r.answer(ctx, call, handlers)}); err != nil {
 				return Message{}, err
 			}
 		case m := <-end:
@@ -275,12 +324,74 @@ func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence
 	}
 }
 
-func answer(ctx context.Context, call Call, handlers map[Method]Handler) *Reply {
+// mostWaiting bounds the calls of a connection that wait while one is answered.
+const mostWaiting = 64
+
+// server answers the calls of a connection.
+type server struct {
+	conn  *Conn
+	calls chan *incoming // that wait
+
+	mu      sync.Mutex
+	running map[uint64]*Answering // calls that were not answered yet
+}
+
+// incoming is a call to be answered.
+type incoming struct {
+	Call
+	run *Answering
+}
+
+// receive passes calls and their orders on, and returns the first other message.
+func (s *server) receive(ctx context.Context) (Message, error) {
+	for {
+		m, err := s.conn.Receive()
+		switch {
+		case err != nil || m.Call == nil && m.Order == nil:
+			return m, err
+		case m.Call != nil:
+			run := &Answering{conn: s.conn, id: m.Call.ID, orders: make(chan []byte), done: make(chan struct{})}
+			s.mu.Lock()
+			s.running[run.id] = run
+			s.mu.Unlock()
+			select {
+			case s.calls <- &incoming{*m.Call, run}:
+			default:
+				return m, fmt.Errorf("more than %d calls wait for an answer", mostWaiting)
+			}
+		default:
+			s.order(ctx, *m.Order)
+		}
+	}
+}
+
+// order passes an order on, unless its call has ended.
+func (s *server) order(ctx context.Context, o Order) {
+	s.mu.Lock()
+	run := s.running[o.ID]
+	s.mu.Unlock()
+	if run == nil {
+		return
+	}
+	select {
+	case run.orders <- o.Data:
+	case <-run.done:
+	case <-ctx.Done():
+	}
+}
+
+func (s *server) answer(ctx context.Context, call *incoming, handlers map[Method]Handler) *Reply {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, call.ID)
+		close(call.run.done)
+	}()
 	handler, known := handlers[call.Do]
 	if !known {
 		return &Reply{ID: call.ID, Err: &Failure{Text: fmt.Sprintf("this version of plx does not know the request %q", call.Do)}}
 	}
-	out, err := handler(ctx, call.In)
+	out, err := handler(ctx, call.In, call.run)
 	if err == nil {
 		body, failed := json.Marshal(out)
 		if err = failed; err == nil {

@@ -97,7 +97,10 @@ func TestWrongAnswersEndTheCalls(t *testing.T) {
 			return errors.Join(a.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}}), a.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}}))
 		}, "what it was not asked"},
 		"no answer at all": {func(a *Conn, _ Call) error { return a.Send(Message{Notice: "hello"}) }, "what it was not asked"},
-		"the end":          {func(a *Conn, _ Call) error { return a.Close() }, "EOF"},
+		"pieces of a call that prints nothing": {func(a *Conn, c Call) error {
+			return a.Send(Message{Piece: &Piece{ID: c.ID, Stream: 1, Data: []byte("x")}})
+		}, "what it was not asked"},
+		"the end": {func(a *Conn, _ Call) error { return a.Close() }, "EOF"},
 		"too long": {func(a *Conn, _ Call) error {
 			_, err := a.stream.Write([]byte{0xff, 0xff, 0xff, 0xff})
 			return err
@@ -196,5 +199,54 @@ func TestAgentOfAnotherVersion(t *testing.T) {
 	}()
 	if _, err := OpenCalls(a); err == nil || !strings.Contains(err.Error(), "of another version of plx (plx-agent-1)") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A call gets its orders, and prints, until it is answered. What comes too late is dropped.
+func TestOrdersAndPieces(t *testing.T) {
+	c, agent := asked(t)
+	go Serve(t.Context(), agent, map[Method]Handler{
+		"echo": HandleStream(func(_ context.Context, in string, call *Answering) (string, error) {
+			for order := range call.Orders() {
+				if len(order) == 0 {
+					return in, call.Send(2, []byte("end"))
+				}
+				if err := call.Send(1, order); err != nil {
+					return "", err
+				}
+			}
+			return "", errors.New("no more orders")
+		}),
+		"double": Handle(func(_ context.Context, n int) (int, error) { return 2 * n, nil }),
+	}, patience.Limit)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
+	defer cancel()
+	var printed [3]string
+	p, err := c.Stream("echo", "done", func(p Piece) { printed[p.Stream] += string(p.Data) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := c.Begin("double", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, order := range []string{"a", "b", "c", ""} {
+		p.Order([]byte(order))
+	}
+	var out string
+	if err := p.Wait(ctx, &out); err != nil || out != "done" || printed != [3]string{"", "abc", "end"} {
+		t.Errorf("%q, %v, printed %q", out, err, printed)
+	}
+	p.Order([]byte("late"))
+	for _, q := range []*Pending{other, nil} {
+		if q == nil {
+			if q, err = c.Begin("double", 4); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var n int
+		if err := q.Wait(ctx, &n); err != nil || n != 8 {
+			t.Errorf("%d, %v", n, err)
+		}
 	}
 }

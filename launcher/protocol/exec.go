@@ -2,9 +2,13 @@ package protocol
 
 import "time"
 
-// ExecRequest is the first line that "agent exec" reads, as JSON. Then it reads
-// orders, a byte each. The command's output is the agent's, its exit status too.
+// ExecRequest is a command that an agent is to run. Orders to it are a byte each, as many as
+// there are in an Order.
 type ExecRequest struct {
+	// Mark names the command as a job does, in the environment of all its processes: so they can be
+	// found if the agent is killed.
+	Mark HostJob `json:"mark"`
+
 	Command Command       `json:"command"`
 	Env     []Raw         `json:"env,omitempty"`     // the user's NAME=VALUE, any bytes but NUL
 	Lease   time.Duration `json:"lease"`             // how long the command may run without an order
@@ -20,12 +24,17 @@ type ExecRequest struct {
 	Setup bool `json:"setup,omitempty"`
 }
 
-// Orders to "agent exec". The end of its input is an ExecStop.
+// Executed is the end of a command.
+type Executed struct {
+	Status int `json:"status"` // as a shell has it: 128 and more by a signal
+}
+
+// Orders to a command. The end of them is an ExecStop.
 const (
 	ExecBeat = '.' // renews the lease
 	ExecStop = 't' // tells the command to end, and kills it after the grace
 	ExecKill = 'k' // kills the command
 )
 
-// ExecTimedOut is the exit status of "agent exec" if MaxTime ran out.
+// ExecTimedOut is the exit status of a command whose MaxTime ran out.
 const ExecTimedOut = 124

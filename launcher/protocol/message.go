@@ -11,6 +11,8 @@ import (
 type Message struct {
 	// To "plx agent start", any number of times before the Spec of a job.
 	Call  *Call  `json:"call,omitempty"`
+	Order *Order `json:"order,omitempty"`
+	Piece *Piece `json:"piece,omitempty"`
 	Reply *Reply `json:"reply,omitempty"`
 
 	// From the driver; Attach and Stop from a visitor too.

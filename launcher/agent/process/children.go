@@ -19,7 +19,8 @@ type Children struct {
 	mu     sync.Mutex     // held from a fork until the child is in live
 	live   map[int]*Child // children that were started and not reaped, by pid
 	forks  chan func()    // functions that fork a child; the method fork runs them on one thread
-	forked chan struct{}  // wakes the reaper after a child was started
+	forked chan struct{}  // wakes the reaper after a child was started; closed by Close
+	reaped chan struct{}  // closed when the reaper has ended
 	cores  []int          // that this process may use; a child that is bound to none may use all of them
 }
 
@@ -34,7 +35,7 @@ type Child struct {
 }
 
 // NewChildren makes this process the reaper of its orphaned descendants. It
-// starts two goroutines that live as long as the process.
+// starts two goroutines that live until Close.
 func NewChildren() (*Children, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the reaper of orphaned tasks: %w", err)
@@ -43,19 +44,28 @@ func NewChildren() (*Children, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Children{live: map[int]*Child{}, forks: make(chan func()), forked: make(chan struct{}, 1), cores: cores}
+	c := &Children{live: map[int]*Child{}, forks: make(chan func()), forked: make(chan struct{}, 1), reaped: make(chan struct{}), cores: cores}
 	go c.fork()
 	go c.reap()
 	return c, nil
 }
 
-// fork runs all forks on one thread that never ends: the kernel sends a child's
+// fork runs all forks on one thread that ends after Close: the kernel sends a child's
 // parent-death signal when the thread that forked it ends.
 func (c *Children) fork() {
 	runtime.LockOSThread()
 	for f := range c.forks {
 		f()
 	}
+}
+
+// Close gives up reaping, so that os/exec can be used again. It must be called only when no child
+// is left, see Clear, and nothing afterwards.
+func (c *Children) Close() {
+	close(c.forks)
+	close(c.forked)
+	<-c.reaped
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // it was set
 }
 
 // Start starts a process with the given descriptors. It binds the process to cores; if
@@ -88,15 +98,18 @@ func (c *Children) Start(path string, argv []string, attr *syscall.ProcAttr, cor
 	return started, nil
 }
 
-// reap waits for children for ever.
+// reap waits for children until Close.
 func (c *Children) reap() {
+	defer close(c.reaped)
 	for {
 		// WNOWAIT leaves the child to be reaped under the lock, so that its
 		// pid is not used again before its entry is gone.
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		switch {
 		case errors.Is(err, unix.ECHILD):
-			<-c.forked
+			if _, open := <-c.forked; !open {
+				return
+			}
 		case err == nil:
 			c.collect()
 		}
