@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
@@ -258,17 +261,23 @@ func TestSecondLaunchTakesOneSession(t *testing.T) {
 func TestOptionsTakeNoSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{1}, Second: true})
-	options := [][]string{{"--name", "net"}, {"--nic", "eth1"}, {"--wait-gpus", "1m"}, {"--setup", "true"}, {"--check-import", "json"}}
+	options := [][]string{{"--name", "net"}, {"--nic", "eth1"}, {"--wait-gpus", "1m"}, {"--workdir", ".", "--setup", "true"}, {"--check-import", "json"}}
 	options = append(options, slices.Concat(options...))
 	launch := func(options []string) {
 		res := b.want(0, slices.Concat([]string{"launch", "--hosts", b.ResourceFile("h1")}, options, []string{"sh", "-c", "echo gpu $CUDA_VISIBLE_DEVICES."})...)
 		contains(t, res.stdout, "gpu 0.")
 	}
-	launch(nil) // sends plx
-	sessions := b.sessions(0)
+	b.dir = t.TempDir()
+	put(t, filepath.Join(b.dir, "a"), "first", 0o644)
+	launch(options[len(options)-1]) // sends plx and the folder
+	sessions, starts := b.sessions(0), b.starts(0)
 	for _, o := range append([][]string{nil}, options...) {
 		launch(o)
-		b.documented(strings.Join(append([]string{"plx launch"}, o...), " "), sessions())
+		started := starts()
+		if slices.Contains(o, "--workdir") { // one more if the folder of the next job is made, for which there may be no time
+			started = 3 + strings.Count(strings.Join(o, " "), "--check-import")
+		}
+		b.documented(strings.Join(append([]string{"plx launch"}, o...), " "), sessions(), started)
 	}
 }
 
@@ -277,19 +286,52 @@ func TestCommandsTakeOneSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
 	job := b.detach("--hosts", b.ResourceFile("h1: cpu"), "--name", "sleeps", "sleep", "600")
-	since, file := b.sessions(0), b.ResourceFile("h1: cpu")
+	sessions, starts, file := b.sessions(0), b.starts(0), b.ResourceFile("h1: cpu")
 	for _, args := range [][]string{{"status", job}, {"jobs"}, {"stacks", job}, {"exec", "--hosts", file, "true"}, {"stop", job}, {"prune", "--older", "1ns"}} {
 		b.want(0, args...)
-		b.documented(strings.NewReplacer(job, "JOB", file, "FILE").Replace("plx "+strings.Join(args, " ")), since())
+		b.documented(strings.NewReplacer(job, "JOB", file, "FILE").Replace("plx "+strings.Join(args, " ")), sessions(), starts())
 	}
 	b.hostsGone(0)
 }
 
-// documented fails unless docs/scale.md says that a command takes so many sessions on a host.
-func (b *bench) documented(command string, sessions int) {
+// documented fails unless docs/scale.md says how many sessions a command takes on a host, and how
+// many starts of plx.
+func (b *bench) documented(command string, sessions, starts int) {
 	b.t.Helper()
-	if row := fmt.Sprintf("\n| `%s` | %d | ", command, sessions); !strings.Contains(string(read(b.t, "../docs/scale.md")), row) {
-		b.t.Errorf("%s: %d sessions, and docs/scale.md has no row%s", command, sessions, row)
+	if row := fmt.Sprintf("\n| `%s` | %d | %d | ", command, sessions, starts); !strings.Contains(string(read(b.t, "../docs/scale.md")), row) {
+		b.t.Errorf("docs/scale.md has no row%s", row)
+	}
+}
+
+// starts returns a function that counts how often a host has started plx since it was last called.
+func (b *bench) starts(host int) (since func() int) {
+	b.t.Helper()
+	put(b.t, filepath.Join(b.Hosts[host].HomeDir, ".plx", "tidied"), ".", 0o600) // what is due once a day was done
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	blobs := filepath.Join(b.Hosts[host].HomeDir, ".plx", "blobs")
+	if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_EXEC|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, blobs); err != nil {
+		b.t.Fatalf("watch %s: %v", blobs, err)
+	}
+	b.t.Cleanup(func() { unix.Close(fd) })
+	return func() (n int) {
+		b.t.Helper()
+		for buf := make([]byte, 64<<10); ; {
+			size, err := unix.Read(fd, buf)
+			if err == unix.EAGAIN {
+				return n
+			}
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			for rest := buf[:size]; len(rest) > 0; n++ {
+				event := (*unix.FanotifyEventMetadata)(unsafe.Pointer(&rest[0]))
+				unix.Close(int(event.Fd))
+				rest = rest[event.Event_len:]
+			}
+		}
 	}
 }
 

@@ -425,7 +425,7 @@ func TestStrangersAsAgents(t *testing.T) {
 	t.Parallel()
 	b := local(t)
 	home := t.TempDir()
-	for _, command := range []string{"start", "doctor", "logs", "fetch", "outputs", "prune"} {
+	for _, command := range []string{"start", "logs", "fetch", "outputs", "prune"} {
 		b.stranger(command, loggedIn(shell(home, regexp.MustCompile(`\bagent `+command+`\b`), says("", hostile, 1))))
 	}
 	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), agent(prints).serve)))
@@ -438,7 +438,7 @@ func TestStrangersAsAgents(t *testing.T) {
 	b.want(0, launch("honest", "--name", "made")...)
 	for _, args := range [][]string{
 		launch("start"), launch("garbage"), launch("refuses", "--workdir", b.t.TempDir(), "--setup", "true"), launch("refuses", "--name", "x"),
-		{"doctor", "--host", "doctor"},
+		{"doctor", "--host", "refuses"},
 	} {
 		b.quoted(true, args...)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/plx-run/plx/envsync/venv"
 	"github.com/plx-run/plx/envsync/venv/install"
 	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/agent/checkup"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -22,8 +23,9 @@ type none = struct{}
 
 // session is what an agent without a job keeps from one call to the next.
 type session struct {
-	gpus booking
-	job  *running // that the next message goes to; nil: none
+	gpus    booking
+	checkup checkup.Agent
+	job     *running // that the next message goes to; nil: none
 }
 
 // methods are what the agent answers before it gets a job.
@@ -41,6 +43,8 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 		}),
 		protocol.DoVenv:    protocol.Handle(installVenv),
 		protocol.DoExec:    protocol.HandleStream(guard),
+		protocol.DoCheckup: protocol.Handle(s.checkup.Report),
+		protocol.DoMeet:    protocol.Handle(s.checkup.Meet),
 		protocol.DoDiscard: protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, f.Discard() })),
 		protocol.DoPrune:   protocol.Handle(prune),
 		protocol.DoReap:    protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, reapJob(f) })),

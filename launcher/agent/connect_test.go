@@ -43,6 +43,7 @@ func TestNewDriverReplacesTheOld(t *testing.T) {
 func TestReconnectedDriverMissesNothing(t *testing.T) {
 	h := newHost(t, 2, "native", "deaf")
 	old, pids := h.launch()
+	h.greets(0)
 	h.prints("worker-1.stdout", "ready")
 	old.leave()
 	kill(t, pids[worker(1)])

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
-	"github.com/plx-run/plx/launcher/agent/checkup"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/supervisor"
 	"github.com/plx-run/plx/launcher/sshserver"
@@ -55,7 +54,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"supervisor": supervise,
 		"logs":       ofHost(printLogs),
 		"exec":       execute,
-		"doctor":     doctor,
 		"fetch":      fetch,
 		"outputs":    ofHost(printOutputs),
 		tree.Receive: receive,
@@ -88,14 +86,6 @@ func step(_ context.Context, args []string, std streams) error {
 		return usage("step takes the word that begins its answer")
 	}
 	return outlive(exec.Command("/proc/self/exe", "agent", "serve", args[0]), std.in, std.out, std.err)
-}
-
-// doctor is "agent doctor".
-func doctor(ctx context.Context, args []string, std streams) error {
-	if len(args) != 0 {
-		return usage("doctor takes no arguments")
-	}
-	return checkup.Run(ctx, std.in, std.out)
 }
 
 // supervise is "agent supervisor FOLDER LOCKS": the path of a job's folder, and the number of GPU

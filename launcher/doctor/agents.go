@@ -3,10 +3,8 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -84,36 +82,7 @@ func (v *visit) receive(ctx context.Context, agent envsync.Blob, path string, fa
 	v.agent = &hosts.AgentHost{Host: v.host, Binary: path}
 }
 
-// session is "plx agent doctor" on a host.
-type session struct {
-	*hosts.Stream
-	out *json.Decoder // of what it prints
-}
-
-// ask sends a request and reads the answer, in bounded time.
-func (s *session) ask(ctx context.Context, request, answer any, limit time.Duration) error {
-	late := fmt.Errorf("its agent does not answer within %v", limit)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { s.Cancel(context.Cause(ctx)) })()
-	line, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	sent := make(chan error, 1)
-	go func() {
-		_, err := s.Write(append(line, '\n'))
-		sent <- err
-	}()
-	err = s.out.Decode(answer)
-	if err != nil {
-		s.Cancel(err) // the writer ends
-		return err
-	}
-	return <-sent
-}
-
-// askAgents runs the agents, and lets them dial each other.
+// askAgents asks the agents, and lets them dial each other.
 func (e *examination) askAgents(ctx context.Context) error {
 	var with []*visit
 	for _, v := range e.visits {
@@ -128,13 +97,6 @@ func (e *examination) askAgents(ctx context.Context) error {
 	defer tally.Stop()
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails
-	defer func() {
-		for _, v := range with {
-			if v.session != nil {
-				v.session.Close() // it returns nil
-			}
-		}
-	}()
 	if err := eachVisit(ctx, with, func(i int, v *visit) {
 		tally.Begin(v.notes.host)
 		defer tally.End(v.notes.host)
@@ -189,15 +151,13 @@ func (v *visit) lose(err error) {
 
 var inBrackets = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \([^()]*\)`) })
 
-// meet starts the agent and takes its report.
+// meet takes the agent's report.
 func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
 	if !v.lost {
 		want.Addr, _ = v.host.DataAddr() // else chooseAddresses has said why
 	}
-	s := hosts.AgentStream(ctx, v.agent, "doctor")
-	v.session = &session{s, json.NewDecoder(io.LimitReader(s, protocol.MaxMessage))}
-	var report protocol.HostReport
-	if err := v.session.ask(ctx, want, &report, reportTime); err != nil {
+	report, err := hosts.Call[protocol.HostReport](ctx, v.agent, reportTime, protocol.DoCheckup, want)
+	if err != nil {
 		v.notes.failed(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/"+v.agent.Binary+" version")
 		return
 	}
@@ -230,12 +190,12 @@ func (e *examination) exchange(ctx context.Context, with []*visit) error {
 		}
 		tally.Begin(v.notes.host)
 		defer tally.End(v.notes.host)
-		var report protocol.PeersReport
-		if err := v.session.ask(ctx, protocol.CheckupPeers{Peers: peers[i]}, &report, peersTime); err != nil {
+		failures, err := hosts.Call[[]protocol.CheckupFailure](ctx, v.agent, peersTime, protocol.DoMeet, peers[i])
+		if err != nil {
 			v.notes.failed(Agent, fmt.Errorf("its agent ended while it connected to other hosts: %w", err), "run plx doctor again")
 			return
 		}
-		v.notes.judgePeers(report, peers[i])
+		v.notes.judgePeers(failures, peers[i])
 	})
 }
 

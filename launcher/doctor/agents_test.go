@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/checkup"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -22,11 +22,11 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// agentHost is a host on which "plx agent doctor" is a function.
+// agentHost is a host on which "plx agent start" is a function.
 type agentHost func(ctx context.Context, in io.Reader, out io.Writer) error
 
 func (a agentHost) Run(ctx context.Context, command string, in io.Reader, out, _ io.Writer) error {
-	if !strings.HasSuffix(command, "agent doctor") {
+	if !strings.HasSuffix(command, "agent start") {
 		return fmt.Errorf("what is %s", command)
 	}
 	return a(ctx, in, out)
@@ -34,6 +34,23 @@ func (a agentHost) Run(ctx context.Context, command string, in io.Reader, out, _
 
 func (agentHost) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error { return nil }
 func (agentHost) Close() error                                                      { return nil }
+
+// answers is an agent that has methods.
+func answers(methods map[protocol.Method]protocol.Handler) agentHost {
+	return func(ctx context.Context, in io.Reader, out io.Writer) error {
+		conn, err := protocol.OpenCalls(protocol.Duplex(in, out))
+		if err == nil {
+			_, err = protocol.Serve(ctx, conn, methods, patience.Limit)
+		}
+		return err
+	}
+}
+
+// honest is an agent as it is.
+func honest() agentHost {
+	a := &checkup.Agent{}
+	return answers(map[protocol.Method]protocol.Handler{protocol.DoCheckup: protocol.Handle(a.Report), protocol.DoMeet: protocol.Handle(a.Meet)})
+}
 
 // agents returns an examination of hosts h1, h2, ... that have the agent.
 func agents(addr string, all ...agentHost) *examination {
@@ -62,31 +79,27 @@ func TestAgentsDialEachOther(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	broken := func(context.Context, io.Reader, io.Writer) error { return errors.New("exec format error") }
 	// It serves nobody: its listener is gone when the others dial.
-	deaf := func(_ context.Context, in io.Reader, out io.Writer) error {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		ln.Close() // the port is free again
-		requests, answers := json.NewDecoder(in), json.NewEncoder(out)
-		lie := protocol.PeersReport{Failures: []protocol.CheckupFailure{{Unreached: protocol.Unreached{Peer: protocol.Peer{Index: 99}, Cause: "a lie"}}}}
-		for _, answer := range []any{protocol.HostReport{Addr: ln.Addr().String()}, lie} {
-			var any json.RawMessage
-			if err := errors.Join(requests.Decode(&any), answers.Encode(answer)); err != nil {
-				return err
-			}
-		}
-		_, err = io.Copy(io.Discard, in)
-		return err
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	e := agents("127.0.0.1", checkup.Run, broken, deaf, checkup.Run)
+	ln.Close() // the port is free again
+	deaf := answers(map[protocol.Method]protocol.Handler{
+		protocol.DoCheckup: protocol.Handle(func(context.Context, protocol.Checkup) (protocol.HostReport, error) {
+			return protocol.HostReport{Addr: ln.Addr().String()}, nil
+		}),
+		protocol.DoMeet: protocol.Handle(func(context.Context, []protocol.Peer) ([]protocol.CheckupFailure, error) {
+			return []protocol.CheckupFailure{{Unreached: protocol.Unreached{Peer: protocol.Peer{Index: 99}, Cause: "a lie"}}}, nil
+		}),
+	})
+	e := agents("127.0.0.1", honest(), broken, deaf, honest())
 	if err := e.askAgents(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got := e.words()
 	at := e.visits[2].agentReport.Addr
 	want := "error network: host h1: cannot connect to host h3 at " + at + " for data: dial tcp " + at + ": connect: connection refused\n" +
-		"error agent: host h2: plx does not run there: exec format error"
+		"error agent: host h2: plx does not run there: no plx agent answered: exec format error after 0 bytes"
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -97,7 +110,7 @@ func TestAgentsDialEachOther(t *testing.T) {
 
 func TestAgentWithoutAddress(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
-	e := agents("", checkup.Run, checkup.Run)
+	e := agents("", honest(), honest())
 	e.visits[1].host.Facts = envsync.Facts{ServerAddr: "192.0.2.1"} // that of a router before it
 	if err := e.askAgents(t.Context()); err != nil {
 		t.Fatal(err)
@@ -132,12 +145,12 @@ func TestHostileAgents(t *testing.T) {
 		if err := e.askAgents(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := "error agent: host h1: plx does not run there: its agent does not answer within 15s\n" +
-			"error agent: host h2: plx does not run there: unexpected EOF"
-		if got := e.words(); got != want && got != strings.Replace(want, "unexpected ", "", 1) {
+		want := "error agent: host h1: plx does not run there: its agent has not begun within 25s\n" +
+			`error agent: host h2: plx does not run there: no plx agent answered, but something that begins with " "`
+		if got := e.words(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if took := time.Since(began); took != 15*time.Second {
+		if took := time.Since(began); took != 25*time.Second {
 			t.Errorf("it took %v", took)
 		}
 	})

@@ -100,10 +100,10 @@ func usable(l protocol.Interface) int {
 	return l.Speed
 }
 
-// judgePeers adds which of the peers the host cannot reach. What a report says of others
+// judgePeers adds which of the peers the host cannot reach. What it says of others
 // does not count.
-func (n *notes) judgePeers(report protocol.PeersReport, peers []protocol.Peer) {
-	for _, f := range report.Failures {
+func (n *notes) judgePeers(failures []protocol.CheckupFailure, peers []protocol.Peer) {
+	for _, f := range failures {
 		at := slices.IndexFunc(peers, func(p protocol.Peer) bool { return p.Index == f.Peer.Index })
 		if at < 0 {
 			continue

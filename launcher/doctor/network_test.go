@@ -81,7 +81,7 @@ func TestJudgePeers(t *testing.T) {
 			Unreached: protocol.Unreached{Peer: protocol.Peer{Index: index, Host: "x", Addr: "x"}, Cause: "no answer"}}
 	}
 	n := notes{host: "h3"}
-	n.judgePeers(protocol.PeersReport{Failures: []protocol.CheckupFailure{failure(3, true), failure(2, false), failure(0, false)}}, peers)
+	n.judgePeers([]protocol.CheckupFailure{failure(3, true), failure(2, false), failure(0, false)}, peers)
 	want := "error network: connects to host h4 at 10.0.0.4:4 for data, and 64 KiB do not arrive: no answer\n" +
 		"error network: cannot connect to host h1 at 10.0.0.1:1 for data: no answer"
 	if got := words(n.all); got != want {

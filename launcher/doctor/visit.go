@@ -39,7 +39,6 @@ type visit struct {
 
 	agent       *hosts.AgentHost     // nil: it was not sent
 	lost        bool                 // it has no data address
-	session     *session             // with the agent; nil: it was not started
 	agentReport *protocol.HostReport // nil: the agent has not answered
 	answer      *furnish.Imported    // of python3; nil: it was not asked, or has not answered
 }

@@ -82,11 +82,6 @@ func (a *AgentHost) Logs(ctx context.Context) *Stream {
 	return a.Stream(ctx, a.shell("logs"+a.JobArgs()))
 }
 
-// AgentStream starts "plx agent COMMAND" on the host, which runs until the stream's Close.
-func AgentStream(ctx context.Context, a *AgentHost, command string) *Stream {
-	return a.Stream(ctx, a.shell(command))
-}
-
 // Start starts the agent with its spec. Its error is a driver.ErrNoAgent: to dial an
 // agent that did not start is of no use.
 func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Conn, error) {

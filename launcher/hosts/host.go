@@ -287,7 +287,7 @@ func (h *Host) Has(b envsync.Blob) bool { return slices.Contains(h.has, b.Sum) }
 
 // offer has the agent give itself to other hosts. ctx bounds the beginning.
 func (h *Host) offer(ctx context.Context, agent envsync.Blob, o protocol.Offer) (envsync.Offer, error) {
-	s := AgentStream(ctx, &AgentHost{Host: h, Binary: envsync.BlobPath(agent.Sum)}, "offer")
+	s := h.Stream(ctx, (&AgentHost{Host: h, Binary: envsync.BlobPath(agent.Sum)}).shell("offer"))
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	err := json.NewEncoder(s).Encode(o)
 	var port int

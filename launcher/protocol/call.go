@@ -22,9 +22,11 @@ const (
 	DoReserve    Method = "reserve"    // Booking, BookingAnswer
 	DoFurnish    Method = "furnish"    // Furnish, Furnished
 	DoVenv       Method = "venv"       // venv.Request, venv.Answer of package envsync/venv
-	// DoExec is given an ExecRequest, and answers Executed: the command has ended, and nothing is left
+	// DoExec takes an ExecRequest, and answers Executed: the command has ended, and nothing is left
 	// of what it has started. Until then its output comes in Pieces, and it takes Orders.
 	DoExec    Method = "exec"
+	DoCheckup Method = "checkup" // Checkup, HostReport: from then on the agent serves the others
+	DoMeet    Method = "meet"    // a list of Peer, a list of CheckupFailure: those that it cannot reach
 	DoDiscard Method = "discard" // HostJob, nothing: the working directory of a job that is not started is removed
 	DoState   Method = "state"   // HostJob, State: what the host knows of a job, or CodeForgotten
 	DoPrune   Method = "prune"   // PruneRequest, PruneAnswer
@@ -49,15 +51,15 @@ type Reply struct {
 	Err *Failure        `json:"err,omitempty"` // nil: it was done
 }
 
-// Piece is a part of what a call that is under way prints.
+// Piece is a part of what a call under way prints.
 type Piece struct {
 	ID     uint64 `json:"id"`     // of the Call
 	Stream int    `json:"stream"` // 1: standard output, 2: standard error
 	Data   []byte `json:"data"`
 }
 
-// Order is more of what a call that is under way is given. Without Data it is the last one. One
-// for a call that has ended is dropped.
+// Order is further input to a call under way. Without Data it is the last one. One for a call that
+// has ended is dropped.
 type Order struct {
 	ID   uint64 `json:"id"` // of the Call
 	Data []byte `json:"data,omitempty"`
@@ -182,8 +184,7 @@ func (c *Caller) read() {
 	}
 }
 
-// Order sends more of what the call is given; empty: that was all. An error of the connection is
-// told by Wait.
+// Order sends further input; empty data ends it. Wait returns an error of the connection.
 func (p *Pending) Order(data []byte) {
 	_ = p.caller.conn.Send(Message{Order: &Order{ID: p.id, Data: data}})
 }
@@ -258,7 +259,7 @@ type Answering struct {
 	done   chan struct{} // closed when the call has been answered
 }
 
-// Orders delivers what the call is given beside its input. Empty data is the last.
+// Orders delivers further input. Empty data ends it.
 func (r *Answering) Orders() <-chan []byte { return r.orders }
 
 // Send sends a part of what the call produces, which can be changed afterwards.

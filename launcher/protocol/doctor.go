@@ -1,9 +1,5 @@
 package protocol
 
-// "agent doctor" reads a Checkup, a line of JSON, and answers with a HostReport. Then it
-// serves the other agents and reads CheckupPeers, which it answers with a PeersReport. It
-// ends with its input.
-
 // Checkup asks an agent what it finds on its host.
 type Checkup struct {
 	Secret  []byte `json:"secret"`  // all agents of the examination have it
@@ -37,16 +33,6 @@ type HostReport struct {
 type Stray struct {
 	Job  string `json:"job"`
 	PIDs []int  `json:"pids"`
-}
-
-// CheckupPeers are the agents to dial.
-type CheckupPeers struct {
-	Peers []Peer `json:"peers"`
-}
-
-// PeersReport lists the peers that could not be reached.
-type PeersReport struct {
-	Failures []CheckupFailure `json:"failures"`
 }
 
 // CheckupFailure says why a peer could not be reached.

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package checkup is what "plx agent doctor" does on a host for "plx doctor": it reports how
+// Package checkup is what an agent does on a host for "plx doctor": it reports how
 // the host ends processes and what earlier jobs have left, serves the agents of the other
 // hosts, and dials some of them.
 //
@@ -9,9 +9,6 @@ package checkup
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
@@ -31,59 +27,47 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// longest bounds a checkup: its input may never end if the network was cut.
-const longest = 3 * time.Minute
-
 // oldJob is the age at which an ended job is counted as old: plx prune removes it.
 const oldJob = 30 * 24 * time.Hour
 
-// Run answers requests of "plx doctor" until the input ends, for three minutes at most.
-func Run(ctx context.Context, in io.Reader, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- answer(ctx, in, out) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("nothing was asked within %v", longest)
+// Agent is an agent that plx doctor asks. The zero value is ready.
+type Agent struct{ id sockets.Identity }
+
+// Report tells what the agent finds. From then on it serves the other agents, until ctx ends.
+func (a *Agent) Report(ctx context.Context, want protocol.Checkup) (protocol.HostReport, error) {
+	a.id = sockets.Identity{Secret: want.Secret, HostIndex: want.Index}
+	report := examine(ctx, want)
+	if want.Addr == "" {
+		return report, nil
 	}
+	ln, err := sockets.Place{Addr: want.Addr, Low: want.PortLow, High: want.PortHigh}.ListenData()
+	if err != nil {
+		report.Refused = err.Error()
+		return report, nil
+	}
+	report.Addr = ln.Addr().String()
+	context.AfterFunc(ctx, func() { ln.Close() }) // nothing was written
+	go serveExchanges(ctx, ln, a.id)
+	return report, nil
 }
 
-// answer answers requests until the input ends.
-func answer(ctx context.Context, from io.Reader, to io.Writer) error {
-	in, out := json.NewDecoder(io.LimitReader(from, protocol.MaxMessage)), json.NewEncoder(to)
-	var want protocol.Checkup
-	if err := in.Decode(&want); err != nil {
-		return fmt.Errorf("read the request: %w", err)
+// Meet dials other agents, and tells which it could not reach.
+func (a *Agent) Meet(ctx context.Context, peers []protocol.Peer) ([]protocol.CheckupFailure, error) {
+	var mu sync.Mutex
+	var failures []protocol.CheckupFailure
+	var dialling sync.WaitGroup
+	for _, peer := range peers {
+		dialling.Go(func() {
+			connected, err := a.id.Exchange(ctx, peer)
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failures = append(failures, protocol.CheckupFailure{Unreached: protocol.Unreached{Peer: peer, Cause: err.Error()}, Connected: connected})
+			}
+		})
 	}
-	id := sockets.Identity{Secret: want.Secret, HostIndex: want.Index}
-	report := examine(ctx, want)
-	if want.Addr != "" {
-		ln, err := sockets.Place{Addr: want.Addr, Low: want.PortLow, High: want.PortHigh}.ListenData()
-		if err != nil {
-			report.Refused = err.Error()
-		} else {
-			defer ln.Close() // nothing was written
-			report.Addr = ln.Addr().String()
-			go serveExchanges(ctx, ln, id)
-		}
-	}
-	if err := out.Encode(report); err != nil {
-		return err
-	}
-	for {
-		var peers protocol.CheckupPeers
-		if err := in.Decode(&peers); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read the peers: %w", err)
-		}
-		if err := out.Encode(exchangeAll(ctx, id, peers.Peers)); err != nil {
-			return err
-		}
-	}
+	dialling.Wait()
+	return failures, nil
 }
 
 // serveExchanges answers the other agents until ln is closed.
@@ -106,25 +90,6 @@ func serveExchanges(ctx context.Context, ln net.Listener, id sockets.Identity) {
 			_ = sockets.Echo(peer) // the other end reports what fails
 		}()
 	}
-}
-
-func exchangeAll(ctx context.Context, id sockets.Identity, peers []protocol.Peer) protocol.PeersReport {
-	var mu sync.Mutex
-	report := protocol.PeersReport{Failures: []protocol.CheckupFailure{}}
-	var dialling errgroup.Group
-	for _, peer := range peers {
-		dialling.Go(func() error {
-			connected, err := id.Exchange(ctx, peer)
-			if err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				report.Failures = append(report.Failures, protocol.CheckupFailure{Unreached: protocol.Unreached{Peer: peer, Cause: err.Error()}, Connected: connected})
-			}
-			return nil
-		})
-	}
-	_ = dialling.Wait() // the report has the errors
-	return report
 }
 
 // examine returns what the agent finds without the network.

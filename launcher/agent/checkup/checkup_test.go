@@ -4,8 +4,7 @@ package checkup
 
 import (
 	"bytes"
-	"encoding/json"
-	"io"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,22 +115,14 @@ func TestLeftovers(t *testing.T) {
 }
 
 // The agent says what it finds, serves those with the secret, and dials whom it is told.
-func TestRun(t *testing.T) {
+func TestReportAndMeet(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
-	in, ask := io.Pipe()
-	answers, out := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- Run(t.Context(), in, out)
-		out.Close()
-	}()
-	to, from := json.NewEncoder(ask), json.NewDecoder(answers)
 	secret := bytes.Repeat([]byte{7}, 32)
-	if err := to.Encode(protocol.Checkup{Secret: secret, Index: 4, Addr: "127.0.0.1"}); err != nil {
-		t.Fatal(err)
-	}
-	var report protocol.HostReport
-	if err := from.Decode(&report); err != nil || report.Addr == "" || report.Refused != "" || report.Interface != "lo" || report.NoSubreaper != "" {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var a Agent
+	report, err := a.Report(ctx, protocol.Checkup{Secret: secret, Index: 4, Addr: "127.0.0.1"})
+	if err != nil || report.Addr == "" || report.Refused != "" || report.Interface != "lo" || report.NoSubreaper != "" {
 		t.Fatalf("%+v %v", report, err)
 	}
 	for _, c := range []struct {
@@ -143,15 +134,15 @@ func TestRun(t *testing.T) {
 			t.Errorf("secret %d: connected %v, %v", c.secret[0], connected, err)
 		}
 	}
-	if err := to.Encode(protocol.CheckupPeers{Peers: []protocol.Peer{{Index: 4, Addr: report.Addr}, {Index: 9, Addr: "127.0.0.1:1"}}}); err != nil {
-		t.Fatal(err)
+	failures, err := a.Meet(ctx, []protocol.Peer{{Index: 4, Addr: report.Addr}, {Index: 9, Addr: "127.0.0.1:1"}})
+	if err != nil || len(failures) != 1 || failures[0].Peer.Index != 9 || failures[0].Connected {
+		t.Errorf("%+v %v", failures, err)
 	}
-	var peers protocol.PeersReport
-	if err := from.Decode(&peers); err != nil || len(peers.Failures) != 1 || peers.Failures[0].Peer.Index != 9 || peers.Failures[0].Connected {
-		t.Errorf("%+v %v", peers, err)
+	cancel()
+	for begun := time.Now(); err == nil && time.Since(begun) < patience.Limit; {
+		_, err = sockets.Identity{Secret: secret, HostIndex: 1}.Exchange(t.Context(), protocol.Peer{Index: 4, Addr: report.Addr})
 	}
-	ask.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	if err == nil {
+		t.Error("it serves after the end")
 	}
 }
