@@ -81,3 +81,13 @@ func (b *bench) workdirCutOff(at string, fault func()) {
 	}
 	b.hostsGone(0)
 }
+
+// found returns the files of a host's home at a pattern.
+func (b *bench) found(h *testhosts.Host, pattern string) []string {
+	b.t.Helper()
+	all, err := filepath.Glob(filepath.Join(h.HomeDir, pattern))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return all
+}

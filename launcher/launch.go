@@ -159,7 +159,7 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Hang: l.cfg.Hang.Timeout, Detached: l.cfg.Detach, Logs: !l.cfg.Detach, SaveTime: l.cfg.SaveTime,
-		SetupTime: l.cfg.SetupTime, Copied: l.workdir.Copied(), Workdir: l.workdir.ID(), Source: l.workdir.Source(), Outputs: l.cfg.outputs,
+		SetupTime: l.cfg.SetupTime, Copied: l.workdir.Copied(), Workdir: l.workdir.ID(), Outputs: l.cfg.outputs,
 		Claims: protocol.Claims(tasks), Placing: l.cfg.Options, StartTimeout: l.cfg.StartTimeout, Imports: l.cfg.CheckImport, Ticket: l.ticket,
 	}, nil
 }

@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -199,24 +201,16 @@ func (p *pruner) below(folder string, used map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// spares removes working directories that were made ahead, and that no job has used.
+// spares removes working directories that an earlier version of plx has made ahead.
 func (p *pruner) spares() error {
-	dir, err := jobfolder.Spares()
-	if err != nil {
-		return err
+	dir := filepath.Join(p.root, "spares")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	all, err := jobfolder.AllSpares()
 	errs := []error{err}
-	for _, info := range all {
-		spare := filepath.Join(dir, info.Name())
-		if !info.ModTime().Before(p.before) {
-			continue
-		}
-		if free, err := jobfolder.SpareIsFree(spare); err != nil || !free {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, p.remove(spare, spare))
+	for _, e := range entries {
+		errs = append(errs, p.unused(filepath.Join(dir, e.Name())))
 	}
 	return errors.Join(errs...)
 }
@@ -309,7 +303,7 @@ const (
 )
 
 // tidy is "agent tidy": once a day it removes programs, contents of folders, virtual
-// environments and spare working directories that no job has used for 30 days. The
+// environments that no job has used for 30 days. The
 // supervisor starts it while tasks run, if it is due. Folders of jobs stay, with all logs and outputs.
 func tidy(ctx context.Context, args []string, _ streams) error {
 	if len(args) != 0 {
@@ -336,6 +330,25 @@ func tidy(ctx context.Context, args []string, _ streams) error {
 		return fmt.Errorf("tidy: %w", err)
 	}
 	return nil
+}
+
+// yield gives all threads of this process, which must be alone in its process group, a low
+// priority: tasks that use all cores leave it about a tenth of one. What the kernel does
+// not allow is left as it is.
+func yield() {
+	const (
+		low     = 10
+		ofGroup = 2         // IOPRIO_WHO_PGRP
+		last    = 2<<13 | 7 // IOPRIO_CLASS_BE, the lowest level
+	)
+	if unix.Getpgrp() != os.Getpid() {
+		return // whoever runs the command by hand keeps the priority
+	}
+	runtime.GOMAXPROCS(1)
+	_ = unix.Setpriority(unix.PRIO_PGRP, 0, low)
+	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ofGroup, 0, last)
+	// A session of its own has a group of the scheduler too, with a priority of its own.
+	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(low)), 0)
 }
 
 // takeTurn locks the file, and reports whether the home was not tidied lately. Without a

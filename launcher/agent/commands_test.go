@@ -101,7 +101,7 @@ func TestPrune(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(cutOff, 0o700), os.WriteFile(cutOff+"/file", make([]byte, 1000), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	spare := h.home + "/.plx/spares/gpu01--source" // made ahead for a job that was not launched
+	spare := h.home + "/.plx/spares/gpu01--source" // of an earlier plx
 	if err := errors.Join(os.MkdirAll(spare+"/ready/tree", 0o700), os.WriteFile(spare+"/ready/tree/file", make([]byte, 1000), 0o600), os.WriteFile(spare+"/lock", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}

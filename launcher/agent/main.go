@@ -61,7 +61,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"offer":      offer,
 		"serve":      serve,
 		"step":       step,
-		"spare":      spare,
 		"tidy":       tidy,
 		becoming:     func(_ context.Context, args []string, _ streams) error { return become(args) },
 	}

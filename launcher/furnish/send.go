@@ -113,17 +113,12 @@ const discardTime = 10 * time.Second
 
 // SendWorkdir brings the contents of a folder to the hosts of a job, and makes the
 // working directory there. A working directory that a host has already stays as it is. After an error no host has a new one.
-// source is as in Spec.Source.
-func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, source string, how Sending) error {
+func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, how Sending) error {
 	var targets []tree.Target
 	for _, a := range lacking(ctx, to, f, func(a *hosts.AgentHost) protocol.Furnish {
-		return protocol.Furnish{Job: a.Job, Folder: a.Folder, Source: source}
+		return protocol.Furnish{Job: a.Job, Folder: a.Folder}
 	}) {
-		command := tree.Receive + a.JobArgs()
-		if source != "" {
-			command += " --source=" + source
-		}
-		targets = append(targets, target(receiver{a}, command))
+		targets = append(targets, target(receiver{a}, tree.Receive+a.JobArgs()))
 	}
 	err := tree.Send(ctx, targets, f, how.options(""))
 	if err != nil {

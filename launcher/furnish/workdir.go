@@ -3,8 +3,6 @@ package furnish
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -188,16 +186,6 @@ func (w Workdir) Copied() string {
 	return w.Folder.ID().String()
 }
 
-// Source names the folder as Spec.Source does, or is "".
-func (w Workdir) Source() string {
-	if w.named == "" {
-		return ""
-	}
-	machine, _ := os.Hostname() // without it equal paths of several machines share a spare folder
-	sum := sha256.Sum256([]byte(machine + "\x00" + w.Folder.Root()))
-	return hex.EncodeToString(sum[:8])
-}
-
 // Lines tells what is sent.
 func (w Workdir) Lines(on int) (lines []string) {
 	if w.named != "" {
@@ -243,7 +231,7 @@ func (w Workdir) send(ctx context.Context, to []*hosts.AgentHost, how Sending) e
 	if w.named == "" {
 		return SendFolder(ctx, to, w.Folder, "", how)
 	}
-	return SendWorkdir(ctx, to, w.Folder, w.Source(), how)
+	return SendWorkdir(ctx, to, w.Folder, how)
 }
 
 // rereads is how often files that have changed are read again, and lost how many more are

@@ -384,7 +384,7 @@ func kindOf(path string) string {
 	case "envs":
 		return "virtual environments"
 	case "spares":
-		return "working directories made ahead"
+		return "working directories of an earlier plx"
 	case "files":
 		return "files of working directories"
 	}

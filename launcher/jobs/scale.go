@@ -350,7 +350,7 @@ func (s *scaler) sendFiles(ctx context.Context, from *hosts.AgentHost, how furni
 	if s.spec.Workdir == "" {
 		return furnish.SendFolder(ctx, s.agents(), folder, "the job's files", how)
 	}
-	return furnish.SendWorkdir(ctx, s.agents(), folder, "", how)
+	return furnish.SendWorkdir(ctx, s.agents(), folder, how)
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's

@@ -30,12 +30,8 @@ type Spec struct {
 	Workdir  string  `json:"workdir,omitempty"`  // content hash of the manifest of the folder that the host's tasks run in; "": each has its own
 	LogLevel string  `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
 	LogLimit int64   `json:"logLimit,omitempty"` // bytes of disk that the output of a task may take; 0: no limit
-	// Source names the folder, on the machine of plx launch, whose content Workdir is. The
-	// host makes a working directory ahead for the next job of the same Source. "": it
-	// makes none.
-	Source string `json:"source,omitempty"`
-	Secret []byte `json:"secret"`        // by which the job's agents and tasks authenticate each other
-	TLS    bool   `json:"tls,omitempty"` // agents and plx's trainer encrypt what leaves a host
+	Secret   []byte  `json:"secret"`             // by which the job's agents and tasks authenticate each other
+	TLS      bool    `json:"tls,omitempty"`      // agents and plx's trainer encrypt what leaves a host
 
 	Outputs []Output `json:"outputs,omitempty"` // files that the job makes
 

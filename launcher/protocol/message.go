@@ -82,11 +82,10 @@ type GPUs struct {
 // Furnish asks for a folder of which the host may have all files, since an earlier job had them.
 type Furnish struct {
 	Manifest string `json:"manifest"` // content hash
-	// Job is the job whose working directory is made of it, Folder its folder on the host, and
-	// Source as in Spec; all are empty if there is none to make.
+	// Job is the job whose working directory is made of it, and Folder its folder on the host;
+	// both are empty if there is none to make.
 	Job    string `json:"job,omitempty"`
 	Folder string `json:"folder,omitempty"`
-	Source string `json:"source,omitempty"`
 }
 
 // Furnished answers Furnish.

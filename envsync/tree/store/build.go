@@ -18,20 +18,11 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// Options are how Build makes a folder.
-type Options struct {
-	// Spare is a folder that Build takes if it was made ahead from a similar manifest.
-	// The zero value: there is none.
-	Spare Spare
-	// Finish adds to the folder before it gets its name. Nil: nothing is added.
-	Finish func(dir string) error
-}
-
 // Build makes the folder of a manifest at dir, whose parent must exist. Every file
 // is a copy, or a clone that shares no later write, so the store is safe from
-// whatever is done in the folder. Build leaves a folder that exists as it is. An
-// error leaves no folder.
-func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, o Options) error {
+// whatever is done in the folder. finish adds to the folder before it gets its name; nil:
+// nothing is added. Build leaves a folder that exists as it is. An error leaves no folder.
+func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(dir string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
@@ -39,29 +30,18 @@ func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, o Options) e
 	if err != nil {
 		return err
 	}
-	if o.Spare.dir != "" && s.complete(ctx, dir, o.Finish, func(temporary string) (string, error) { return o.Spare.take(ctx, id, m, temporary) }) == nil {
-		return nil
-	}
-	return s.complete(ctx, dir, o.Finish, func(temporary string) (string, error) {
-		return temporary, (&builder{store: s, dir: temporary}).fill(ctx, m.Entries)
-	})
-}
-
-// complete has a folder made under another name, since a folder that exists is complete.
-// fill is given an empty folder, and returns which one it has filled: that or one in it.
-func (s *Store) complete(ctx context.Context, dir string, finish func(dir string) error, fill func(temporary string) (string, error)) error {
 	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
 	if err != nil {
 		return err
 	}
-	filled, err := fill(temporary)
+	err = (&builder{store: s, dir: temporary}).fill(ctx, m.Entries)
 	if err == nil && finish != nil {
-		err = finish(filled)
+		err = finish(temporary)
 	}
 	if err == nil {
-		err = os.Rename(filled, dir)
+		err = os.Rename(temporary, dir) // a folder that exists is complete
 	}
-	if err != nil || filled != temporary {
+	if err != nil {
 		err = errors.Join(err, os.RemoveAll(temporary))
 	}
 	return err

@@ -4,12 +4,9 @@
 // of them. It is the host's side of package tree:
 //
 //	s := store.Open("/home/u/.plx/files")
-//	spare := s.Spare("/home/u/.plx/spares/h")
 //	err := s.Serve(ctx, os.Stdin, os.Stdout, nil) // takes what tree.Send sends
 //	...
-//	err = s.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", store.Options{Spare: spare})
-//	...
-//	err = spare.Make(ctx, id) // so that the next Build has less to do
+//	err = s.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", nil)
 //
 // # When a content is trusted
 //

@@ -123,7 +123,7 @@ func targets(hosts ...*host) (to []tree.Target) {
 func (h *host) build(f *tree.Folder) string {
 	h.t.Helper()
 	dir := filepath.Join(h.t.TempDir(), "work")
-	if err := h.Build(h.t.Context(), f.ID(), dir, Options{}); err != nil {
+	if err := h.Build(h.t.Context(), f.ID(), dir, nil); err != nil {
 		h.t.Fatal(err)
 	}
 	return dir
@@ -210,9 +210,7 @@ func TestBuildLeavesAFolderThatExists(t *testing.T) {
 	dir := h.build(f)
 	write(t, filepath.Join(dir, "made"), "by the job")
 	before := scan(t, dir)
-	p := h.spare()
-	p.mustMake(t, f)
-	if err := h.Build(t.Context(), f.ID(), dir, Options{Spare: p}); err != nil || scan(t, dir).ID() != before.ID() {
+	if err := h.Build(t.Context(), f.ID(), dir, nil); err != nil || scan(t, dir).ID() != before.ID() {
 		t.Errorf("%v, or the folder has changed", err)
 	}
 }
@@ -241,7 +239,7 @@ func TestDamagedStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := filepath.Join(t.TempDir(), "work")
-			if err := h.Build(t.Context(), f.ID(), dir, Options{}); err == nil || !strings.Contains(err.Error(), "train.py") && !strings.Contains(err.Error(), "same.py") {
+			if err := h.Build(t.Context(), f.ID(), dir, nil); err == nil || !strings.Contains(err.Error(), "train.py") && !strings.Contains(err.Error(), "same.py") {
 				t.Errorf("built with a damaged content: %v", err)
 			}
 			if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) > 0 {
@@ -351,7 +349,7 @@ func TestPrune(t *testing.T) {
 	if prune(later); removed == 0 {
 		t.Error("nothing was removed that no job uses")
 	}
-	if err := h.Build(t.Context(), next.ID(), filepath.Join(t.TempDir(), "work"), Options{}); err == nil {
+	if err := h.Build(t.Context(), next.ID(), filepath.Join(t.TempDir(), "work"), nil); err == nil {
 		t.Error("built from what was removed")
 	}
 }
@@ -418,17 +416,20 @@ func TestUseRenewsAContent(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	e, _ := f.Find("big")
-	if err := seal(t.Context(), filepath.Join(t.TempDir(), "tick"), ""); err != nil { // what changes now does so later
-		t.Fatal(err)
-	}
-	changed := func() time.Time {
-		info, err := os.Stat(h.Path(e.Sum))
+	of := func(file string) time.Time {
+		info, err := os.Stat(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return changeTime(info)
 	}
+	changed := func() time.Time { return of(h.Path(e.Sum)) }
 	sent := changed()
+	for tick := filepath.Join(t.TempDir(), "tick"); ; { // until what changes does so later
+		if write(t, tick, ""); of(tick).After(sent) {
+			break
+		}
+	}
 	later(t, fresh+time.Minute, func(t *testing.T) {
 		if !h.has(e.Sum, e.Size) {
 			t.Error("the content is not used")

@@ -159,7 +159,7 @@ func (i *installer) build(ctx context.Context, manifest, dir string, finish func
 	// The folder gets its name after its content is on the disk: nobody looks at that
 	// again, also after a power cut.
 	flushed := func(at string) error { return errors.Join(finish(at), flush(at)) }
-	if err := i.files.Build(ctx, id, dir, store.Options{Finish: flushed}); err != nil {
+	if err := i.files.Build(ctx, id, dir, flushed); err != nil {
 		if _, gone := os.Stat(dir); gone != nil {
 			return err
 		}

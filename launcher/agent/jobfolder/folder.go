@@ -19,7 +19,6 @@
 //	~/.plx/blobs/SUM                  programs, by content
 //	~/.plx/files/SU/M                 files and manifests of folders, by content
 //	~/.plx/files/programs/            programs on their way to blobs, and lists of their chunks
-//	~/.plx/spares/HOST--SOURCE/       the working directory of the next job, made ahead
 //	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
 //	~/.plx/tidied                     when "agent tidy" was last run, by its time of change
@@ -225,7 +224,7 @@ func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protoco
 	if spec.Workdir != "" && len(tasks) > 0 {
 		id, err := tree.ParseSum(spec.Workdir)
 		if err == nil {
-			err = f.Build(ctx, id, spec.Source)
+			err = f.Build(ctx, id)
 		}
 		if err != nil {
 			return fmt.Errorf("make the working directory: %w", err)
@@ -255,7 +254,7 @@ func furnish(ctx context.Context, dir, manifest string) error {
 	if err != nil {
 		return err
 	}
-	return files.Build(ctx, id, dir, store.Options{})
+	return files.Build(ctx, id, dir, nil)
 }
 
 // RecordBlobs writes down which blobs the job uses, this executable among them,

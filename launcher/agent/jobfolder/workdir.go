@@ -13,14 +13,12 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/envsync/tree"
-	"github.com/plx-run/plx/envsync/tree/store"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // Build makes the working directory of a manifest that the tasks share. If there is one already, it stays as it is. "agent receive" calls Build
-// before the agent is started, since a large folder takes longer than a start may. source
-// is as in Spec.Source.
-func (f Folder) Build(ctx context.Context, id tree.Sum, source string) error {
+// before the agent is started, since a large folder takes longer than a start may.
+func (f Folder) Build(ctx context.Context, id tree.Sum) error {
 	files, err := Files()
 	if err != nil {
 		return err
@@ -28,15 +26,7 @@ func (f Folder) Build(ctx context.Context, id tree.Sum, source string) error {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
-	var o store.Options
-	if source != "" {
-		spare, err := spareOf(f.Name(), source)
-		if err != nil {
-			return err
-		}
-		o.Spare = files.Spare(spare)
-	}
-	return files.Build(ctx, id, f.Work(), o)
+	return files.Build(ctx, id, f.Work(), nil)
 }
 
 // Discard removes a folder in which no agent was ever started.

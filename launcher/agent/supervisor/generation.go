@@ -4,7 +4,6 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -123,7 +122,7 @@ func (g *generation) start(m protocol.Start) {
 		g.record.Least = m.Generation + 1 // it cannot be prepared again
 		g.record.enter(protocol.Running)
 		g.tasks.start(g.layout, m)
-		g.workAsideLater()
+		g.tidyLater()
 	default:
 		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
 		return
@@ -131,31 +130,25 @@ func (g *generation) start(m protocol.Start) {
 	g.sessions.tell(g.tasks.started())
 }
 
-// asideAfter is how long tasks have run when the host begins to work for later jobs. Jobs
-// that end sooner are left alone.
-const asideAfter = 300 * time.Millisecond
+// tidyAfter is how long tasks have run when the host begins to tidy. Jobs that end sooner are
+// left alone.
+const tidyAfter = 300 * time.Millisecond
 
-// workAsideLater starts processes that work for later jobs, if tasks of this generation
-// still run then: one removes what no job uses any more, and one makes the working
-// directory of the next job. Like all descendants they are killed with the tasks.
-func (g *generation) workAsideLater() {
-	started := g.record.Generation
+// tidyLater starts a process that removes what no job uses any more, if tasks of the first
+// generation still run then. Like all descendants it is killed with the tasks.
+func (g *generation) tidyLater() {
+	if g.record.Generation > 0 {
+		return
+	}
 	g.loop.background(func() {
-		if within(asideAfter, g.loop.quit) {
+		if within(tidyAfter, g.loop.quit) {
 			return
 		}
 		g.loop.do(func() {
-			if g.record.ending() || g.preparing || g.record.Generation != started || !g.tasks.alive() {
+			if g.record.ending() || g.preparing || g.record.Generation > 0 || !g.tasks.alive() || !tidyDue() {
 				return
 			}
-			spec, errs := g.host.spec, []error(nil)
-			if started == 0 && tidyDue() {
-				errs = append(errs, g.host.startAside("tidy"))
-			}
-			if spec.Workdir != "" && spec.Source != "" {
-				errs = append(errs, g.host.startAside("spare", spec.Job, spec.Folder, spec.Source, spec.Workdir))
-			}
-			if err := errors.Join(errs...); err != nil {
+			if err := g.host.startTidy(); err != nil {
 				g.host.log.Print(err)
 			}
 		})

@@ -110,18 +110,17 @@ func (l launch) withLocks(files ...uintptr) []uintptr {
 	return files
 }
 
-// startAside starts a command of the agent beside the tasks. What it reports goes to the
-// agent's log.
-func (h *host) startAside(command ...string) error {
+// startTidy starts "agent tidy" beside the tasks. What it reports goes to the agent's log.
+func (h *host) startTidy() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("start agent %s: %w", command[0], err)
+		return fmt.Errorf("start agent tidy: %w", err)
 	}
 	defer null.Close() // the process has its own
 	attr := &syscall.ProcAttr{Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), os.Stderr.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}}
-	if _, err = h.children.Start("/proc/self/exe", append([]string{"plx", "agent"}, command...), attr, nil); err != nil {
-		return fmt.Errorf("start agent %s: %w", command[0], err)
+	if _, err = h.children.Start("/proc/self/exe", []string{"plx", "agent", "tidy"}, attr, nil); err != nil {
+		return fmt.Errorf("start agent tidy: %w", err)
 	}
 	return nil
 }
