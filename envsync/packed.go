@@ -23,8 +23,9 @@ type packing struct {
 	err  error
 }
 
-// packed returns the content of b for hosts with gzip; nil: they get it as it is.
-func (b Blob) packed() ([]byte, error) {
+// Packed returns the content of b in the format of gzip, for hosts that have that program; nil:
+// they get it as it is.
+func (b Blob) Packed() ([]byte, error) {
 	if b.Size < leastPacked || b.Size > mostPacked {
 		return nil, nil
 	}

@@ -89,7 +89,7 @@ func newUpload(b Blob, gzip bool) (*upload, error) {
 		return u, nil
 	}
 	var err error
-	if u.packed, err = b.packed(); u.packed != nil {
+	if u.packed, err = b.Packed(); u.packed != nil {
 		u.size = int64(len(u.packed))
 	}
 	return u, err

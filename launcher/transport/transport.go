@@ -29,13 +29,17 @@ import (
 	"time"
 )
 
+// ErrNoCopy says that files cannot be copied to the host: it has no sftp, or allows no session for
+// it now. Nothing was written.
+var ErrNoCopy = errors.New("no sftp on the host")
+
 // Transport is a connection to one host. Its methods may be called from several
 // goroutines at once. Their errors may begin with the host's name.
 type Transport interface {
 	// Run runs a POSIX shell script in the home folder.
 	Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error
-	// Copy writes size bytes to path, whole or not at all. A relative path starts
-	// at the home folder.
+	// Copy writes size bytes to path, which is absolute, whole or not at all. Its error is
+	// ErrNoCopy if there is no way for that.
 	Copy(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error
 	// Close ends the connection and the calls under way. It is idempotent.
 	Close() error

@@ -1,0 +1,176 @@
+# What makes plx run on a host. Before it come lines that set
+#
+#	say     a random word, which begins each line that this script says
+#	fsid    a random name for the file system
+#	sum     the hash of plx, if the platform of the host is as it probably is; "": not known
+#	strict  "yes": hash what is there before it runs
+#	place   "no": run what is there, or nothing
+#	act     the arguments of plx
+LC_ALL=C
+export LC_ALL
+umask 077
+mine='' new=.plx/blobs/.$say # what comes has this name
+
+trap 'rm -f "$mine" "$new" "$new.gz" 2>/dev/null; exit 1' HUP PIPE TERM
+tell() { printf '%s %s\n' "$say" "$*"; }
+
+# refuse TEXT: says why plx does not run here, and ends.
+refuse() {
+	rm -f "$mine" "$new" "$new.gz" 2>/dev/null
+	set -f # what follows is split into words, and so loses its line feeds
+	tell error $*
+	exit 1
+}
+
+# become: runs plx.
+become() {
+	[ -x "$f" ] || chmod 700 "$f" 2>/dev/null
+	if ! [ -x "$f" ]; then
+		tell noexec "$(df -P "$f" 2>/dev/null | sed -n '2s/.*% //p')"
+		exit 1
+	fi
+	tell runs
+	exec "$HOME/$f" $act
+}
+
+# digest FILE: prints its SHA-256, or "none" if the host has no program for it.
+digest() {
+	if command -v sha256sum >/dev/null 2>&1; then found=$(sha256sum <"$1")
+	elif command -v shasum >/dev/null 2>&1; then found=$(shasum -a 256 <"$1")
+	elif command -v openssl >/dev/null 2>&1; then found=$(openssl dgst -sha256 -r <"$1")
+	else found=none
+	fi || return 1
+	printf '%s\n' "${found%% *}"
+}
+
+# right: whether plx is there, and has its hash. A link does not count: mv would follow it
+# into a folder.
+right() { [ -f "$f" ] && ! [ -L "$f" ] && [ "$(digest "$f" 2>/dev/null)" = "$sum" ]; }
+
+# flush PATH: to the disk, if this can be done for one file; older programs flush all file
+# systems, which may take minutes on a busy host.
+flush() {
+	case $(sync --help 2>&1) in
+	*FILE*) sync "$1" 2>/dev/null ;; # some file systems cannot do it for a folder
+	esac
+}
+
+# settle: gives what has come its name, once it would outlast a power cut, and runs it. A right
+# plx that is there by now stays: it may be running, and on a network file system a program
+# whose file is replaced dies.
+settle() {
+	said=$(chmod 700 "$new" 2>&1) || refuse "$said"
+	flush "$new"
+	if right; then
+		rm -f "$new"
+	else
+		if [ -L "$f" ] || [ -e "$f" ] && ! [ -f "$f" ]; then
+			rm -rf "$f" 2>/dev/null || refuse "plx: $HOME/$f is in the way of a file that plx sends: remove it"
+		fi
+		said=$(mv -f "$new" "$f" 2>&1) || refuse "$said"
+	fi
+	flush .plx/blobs
+	become
+}
+
+# came: settles what has come if it has its hash.
+came() {
+	case $(digest "$new") in
+	"$sum") settle ;;
+	none) tell unhashed "$(wc -c <"$new")" ;;
+	*) tell wrong "$(digest "$new")" ;;
+	esac
+}
+
+disk() { tell disk "$(df -Pk .plx/blobs 2>/dev/null | tail -n 1)"; }
+
+case $HOME in
+/*) cd "$HOME" || refuse "cd: $HOME: No such file or directory" ;;
+*) tell homeless "$HOME"; exit 1 ;;
+esac
+f=.plx/blobs/$sum
+if [ -n "$sum" ] && [ -f "$f" ]; then
+	[ "$strict$place" != '' ] || ! [ -x "$f" ] || become
+	[ "$place" != no ] || become
+	! right || become
+fi
+if [ "$place" = no ]; then
+	tell missing
+	exit 127
+fi
+
+for folder in .plx .plx/blobs; do
+	# Another launch may make it at any moment: what is in the way is looked for only
+	# once making it has failed.
+	if [ -d "$folder" ] || mkdir -p "$folder" 2>/dev/null || [ -d "$folder" ]; then
+		continue
+	elif [ -e "$folder" ]; then
+		refuse "plx: $HOME/$folder is not a folder: remove or rename it, then plx makes its own"
+	elif [ -L "$folder" ]; then
+		refuse "plx: $HOME/$folder is a link to a folder that is not there: make that folder, or remove the link"
+	fi
+	said=$(mkdir -p "$folder" 2>&1) || refuse "$said"
+done
+[ -O .plx ] || refuse "plx: $HOME/.plx is not owned by this user: rename it, then plx makes its own"
+said=$(chmod 700 .plx .plx/blobs 2>&1) || refuse "$said"
+
+# The first of several hosts, and of several runs, gives the file system its name: a link is
+# made or not made, never half, and the name that counts is read back. Where links are not to
+# be had, mv -n comes near.
+#
+# The file is written anew each time also to find out whether the home can be written at all.
+# If it cannot, cat says what is wrong in words.
+mine=.plx/.fsid.$fsid
+{ printf '%s\n' "$fsid" >"$mine"; } 2>/dev/null || refuse "$({ echo "$fsid" | cat >"$mine"; } 2>&1)"
+if [ ! -s .plx/fsid ]; then
+	[ ! -e .plx/fsid ] || rm -f .plx/fsid # emptied by a full disk
+	ln "$mine" .plx/fsid 2>/dev/null || [ -e .plx/fsid ] || mv -n "$mine" .plx/fsid
+fi
+rm -f "$mine"
+read -r fsid <.plx/fsid
+
+tools=
+for tool in gzip bash timeout; do
+	! command -v "$tool" >/dev/null 2>&1 || tools="$tools $tool"
+done
+tell lacks "$(uname -s) $(uname -m) $fsid $HOME"
+tell tools $tools
+
+while read -r order a b c d; do
+	case $order in
+	is) # SUM
+		sum=$a f=.plx/blobs/$a
+		;;
+	look) # TRIES: of the hosts that share a home only one writes; the others may see its
+		# files a little later, and list the folder to make the file system look again
+		while ! right; do
+			a=$((a - 1))
+			[ "$a" -ge 0 ] || break
+			sleep 1
+			ls .plx/blobs >/dev/null
+		done
+		! right || become
+		tell absent
+		;;
+	take) # BYTES PROGRAM: that many bytes follow; gzip unpacks them
+		said=$({ head -c "$a" | if [ "$b" = gzip ]; then gzip -dc; else cat; fi >"$new"; } 2>&1) || { disk; refuse "$said"; }
+		came
+		;;
+	unpack) # what was sent by another way
+		said=$({ gzip -dc <"$new.gz" >"$new"; } 2>&1) || { disk; refuse "$said"; }
+		rm -f "$new.gz"
+		came
+		;;
+	peer) # HOST PORT SECONDS TOKEN: another host gives plx to whoever tells the token. The
+		# first connection is for its limit.
+		said=$({ timeout 3 bash -c ': <>"/dev/tcp/$1/$2"' plx "$a" "$b" &&
+			printf %s "$d" | timeout "$c" bash -c 'exec 3<>"/dev/tcp/$1/$2" && cat >&3 && exec cat <&3' plx "$a" "$b" >"$new"; } 2>&1) ||
+			{ set -f; tell missed $said; set +f; continue; }
+		came
+		;;
+	back) head -c "$a" "$new" ;;
+	trust) settle ;;
+	disk) disk ;;
+	esac
+done
+rm -f "$new" "$new.gz"
