@@ -1,0 +1,334 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/internal/executable"
+)
+
+// host is one whose home is a folder here.
+type host struct {
+	home   string
+	env    []string
+	shell  []string            // gets the script as its last argument; nil: sh -c
+	stdin  func(string) string // makes of the script what the shell reads first; nil: nothing
+	before string              // runs before the script
+	// write, if set, is in the way of every write to the host.
+	write func(s *shell, p []byte) (int, error)
+}
+
+func newHost(t testing.TB) *host {
+	t.Helper()
+	return &host{home: t.TempDir()}
+}
+
+// shell is a Stream to a process. As that of an SSH session it keeps nothing: what is said waits
+// until it is read.
+type shell struct {
+	write   func(s *shell, p []byte) (int, error)
+	in, out *end
+	cmd     *exec.Cmd
+	errs    bytes.Buffer
+	heard   strings.Builder // what it has said
+	sent    atomic.Int64    // bytes
+	hangUp  func()          // has the process write to nobody
+	done    chan struct{}
+}
+
+// end is a pipe.
+type end struct {
+	*io.PipeReader
+	*io.PipeWriter
+}
+
+func pipe() *end {
+	r, w := io.Pipe()
+	return &end{r, w}
+}
+
+func (h *host) start(t testing.TB, script string) *shell {
+	t.Helper()
+	words, first := h.shell, ""
+	if words == nil {
+		words = []string{"sh", "-c"}
+	}
+	if script = h.before + script; h.stdin != nil {
+		first = h.stdin(script)
+	} else {
+		words = append(slices.Clone(words), script)
+	}
+	s := &shell{write: h.write, in: pipe(), out: pipe(), done: make(chan struct{}), cmd: exec.Command(words[0], words[1:]...)}
+	s.cmd.Dir = h.home
+	s.cmd.Env = append([]string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH")}, h.env...)
+	s.cmd.Stderr = &s.errs
+	stdin, err := s.cmd.StdinPipe()
+	stdout, failed := s.cmd.StdoutPipe()
+	s.hangUp = func() { stdout.Close() }
+	if err := firstError(err, failed, s.cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = io.Copy(stdin, io.MultiReader(strings.NewReader(first), s.in.PipeReader)) // until one of them ends
+		stdin.Close()
+	}()
+	go func() {
+		_, _ = io.Copy(s.out.PipeWriter, stdout) // until one of them ends
+		stdout.Close()
+		_ = s.cmd.Wait() // its status says nothing more
+		s.out.PipeWriter.Close()
+		s.in.PipeReader.Close()
+		close(s.done)
+	}()
+	t.Cleanup(s.close)
+	return s
+}
+
+func (s *shell) Read(p []byte) (int, error) {
+	n, err := s.out.Read(p)
+	s.heard.Write(p[:n])
+	return n, err
+}
+
+func (s *shell) Write(p []byte) (int, error) {
+	if s.write != nil {
+		return s.write(s, p)
+	}
+	return s.put(p)
+}
+
+func (s *shell) put(p []byte) (int, error) {
+	n, err := s.in.Write(p)
+	s.sent.Add(int64(n))
+	return n, err
+}
+
+func (s *shell) Cancel(why error) {
+	_ = s.in.PipeReader.CloseWithError(why)  // never fails
+	_ = s.out.PipeWriter.CloseWithError(why) // never fails
+	s.hangUp()
+}
+
+// close ends the session, and waits for that.
+func (s *shell) close() {
+	s.in.PipeWriter.Close()
+	s.out.PipeReader.Close()
+	s.hangUp()
+	<-s.done
+}
+
+// run runs the script, and returns what plx says then.
+func (h *host) run(t testing.TB, ctx context.Context, c Config) (said string, sh *shell, err error) {
+	t.Helper()
+	if c.Host == "" {
+		c.Host, c.Act = "h", "agent start"
+	}
+	s := New(c)
+	sh = h.start(t, s.Script())
+	if err := s.Run(ctx, sh); err != nil {
+		sh.close()
+		return "", sh, err
+	}
+	s.Done(nil)
+	return h.finish(t, sh), sh, nil
+}
+
+// finish talks with plx.
+func (h *host) finish(t testing.TB, sh *shell) string {
+	t.Helper()
+	if _, err := io.WriteString(sh, "hello\n"); err != nil {
+		t.Error(err)
+	}
+	sh.in.PipeWriter.Close()
+	said, err := io.ReadAll(sh)
+	if err != nil {
+		t.Error(err)
+	}
+	sh.close()
+	if sh.errs.Len() > 0 {
+		t.Logf("stderr: %s", sh.errs.String())
+	}
+	return string(said)
+}
+
+const ran = "ran agent start\nhello\n" // what plx says
+
+// must runs the script and compares what plx says, and whether something was sent.
+func (h *host) must(t testing.TB, c Config, sends bool) *shell {
+	t.Helper()
+	said, sh, err := h.run(t, t.Context(), c)
+	if err != nil || said != ran {
+		t.Fatalf("%q, %v", said, err)
+	}
+	if c.Guess.Sum != "" && sh.sent.Load() > 1000 != sends {
+		t.Errorf("%d bytes were sent", sh.sent.Load())
+	}
+	if left := h.leftovers(t); len(left) != 0 {
+		t.Errorf("left over: %v", left)
+	}
+	return sh
+}
+
+// refuses runs the script, which must fail.
+func (h *host) refuses(t testing.TB, c Config, words ...string) error {
+	t.Helper()
+	said, _, err := h.run(t, t.Context(), c)
+	for _, want := range words {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q, plx says %q", err, want, said)
+		}
+	}
+	return err
+}
+
+// leftovers are the files that are not to stay.
+func (h *host) leftovers(t testing.TB) (left []string) {
+	t.Helper()
+	for _, pattern := range []string{".plx/.*", ".plx/blobs/.*"} {
+		files, err := filepath.Glob(filepath.Join(h.home, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, files...)
+	}
+	return left
+}
+
+func (h *host) path(b envsync.Blob) string { return filepath.Join(h.home, envsync.BlobPath(b.Sum)) }
+
+// put writes a file in a blob's place.
+func (h *host) put(t testing.TB, b envsync.Blob, content []byte, mode fs.FileMode) {
+	t.Helper()
+	if err := firstError(os.MkdirAll(filepath.Dir(h.path(b)), 0o700), executable.Write(h.path(b), content, mode)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copy is a Copy to the host.
+func (h *host) copy(_ context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error {
+	content, err := io.ReadAll(r)
+	if err == nil && int64(len(content)) != size {
+		err = fmt.Errorf("%d of %d bytes", len(content), size)
+	}
+	if err == nil {
+		err = os.WriteFile(path, content, mode)
+	}
+	if err != nil {
+		os.Remove(path)
+	}
+	return err
+}
+
+// flipPayload damages a byte of what is sent behind an order.
+func flipPayload(s *shell, p []byte) (int, error) {
+	if len(p) > 1000 {
+		p = bytes.Clone(p)
+		p[len(p)/2] ^= 1
+	}
+	return s.put(p)
+}
+
+var tools = []string{"sh", "cat", "head", "gzip", "chmod", "mkdir", "rm", "mv", "ln", "ls", "uname", "df", "sed", "tail", "wc", "sync", "sleep", "sha256sum"}
+
+func without(names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(tools), func(name string) bool { return slices.Contains(names, name) })
+}
+
+// withPrograms gives a host a PATH of its own with only some of the programs that there are here,
+// and scripts in the place of others.
+func (h *host) withPrograms(t testing.TB, real []string, scripts map[string]string) *host {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range real {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			t.Skip(err)
+		}
+		if scripts[name] == "" {
+			if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, script := range scripts {
+		if err := executable.Write(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.env = append(h.env, "PATH="+bin)
+	return h
+}
+
+// smallHome mounts a file system of its own over a host's home. It needs the right to mount.
+func smallHome(t *testing.T, flags uintptr, size string) *host {
+	t.Helper()
+	h := newHost(t)
+	if err := syscall.Mount("plx-test", h.home, "tmpfs", flags, "size="+size+",mode=700"); err != nil {
+		t.Skipf("needs root, to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(h.home, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// plxBlob is a small plx that says how it was called and repeats what it reads, with size bytes
+// behind. Packed it has half the size, or with random nothing is gained.
+func plxBlob(t testing.TB, size int, random bool) (envsync.Blob, []byte) {
+	t.Helper()
+	behind := make([]byte, size)
+	rand.NewChaCha8([32]byte{byte(size)}).Read(behind)
+	if !random {
+		behind = []byte(hex.EncodeToString(behind[:size/2]))
+	}
+	content := append([]byte("#!/bin/sh\necho \"ran $*\"\nexec cat\n"), behind...)
+	return blobOf(t, content), content
+}
+
+func blobOf(t testing.TB, content []byte) envsync.Blob {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "plx")
+	b, err := envsync.Blob{}, os.WriteFile(path, content, 0o755)
+	if err == nil {
+		b, err = envsync.FileBlob(path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// giving is a Config that gives a blob to whoever lacks it.
+func giving(b envsync.Blob) Config {
+	return Config{Guess: b, Agent: func(context.Context, envsync.Platform) (envsync.Blob, error) { return b, nil }}
+}
+
+func strict(c Config) Config {
+	c.Strict = true
+	return c
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
