@@ -56,7 +56,7 @@ func TestJobOfAnEarlierPlx(t *testing.T) {
 	contains(t, b.want(0, "logs", made).stdout, "hello")
 	follow := b.start("attach", "model")
 	follow.await(follow.stderr, "attached to job")
-	b.says(b.run("scale", "model", "--hosts", three), "host h3: start agent: its agent is of another version of plx", "use the plx that launched the job")
+	b.says(b.run("scale", "model", "--hosts", three), "host h3: its agent is of another version of plx", "use the plx that launched the job")
 	b.says(b.want(0, "stop", "model"), "stopped on 2 hosts")
 	follow.want(143)
 	b.gone(patience.Limit, b.Hosts[2])

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/plx-run/plx/internal/bootstraptest"
 	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -313,7 +315,18 @@ func refuses(conn *protocol.Conn, call protocol.Call) {
 
 // prints answers for a command that prints on both streams and ends with status 3.
 func prints(conn *protocol.Conn, call protocol.Call) {
-	if call.Do != protocol.DoExec {
+	switch call.Do {
+	case protocol.DoExec:
+	case protocol.DoSurvey:
+		var asked protocol.Survey
+		err := json.Unmarshal(call.In, &asked)
+		out, encoded := json.Marshal(protocol.Surveyed{Has: slices.Collect(maps.Keys(asked.Blobs)),
+			Facts: "os=Linux\narch=x86_64\nhome=/x\nuid=1\nfsid=0123456789abcdef0123456789abcdef\n"})
+		if errors.Join(err, encoded) == nil {
+			_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: call.ID, Out: out}}) // as below
+		}
+		return
+	default:
 		refuses(conn, call)
 		return
 	}
@@ -328,6 +341,7 @@ type agent func(*protocol.Conn, protocol.Call)
 
 func (a agent) serve(command string, channel ssh.Channel) int {
 	io.WriteString(channel, sentinel.FindString(command)+"\n") // the client may have gone
+	_ = bootstraptest.Runs(command, channel)                   // as above
 	conn, err := protocol.OpenCalls(channel)
 	if err != nil {
 		return 1
@@ -425,12 +439,12 @@ func TestStrangersAsAgents(t *testing.T) {
 	t.Parallel()
 	b := local(t)
 	home := t.TempDir()
-	for _, command := range []string{"start", "logs", "fetch", "outputs", "prune"} {
-		b.stranger(command, loggedIn(shell(home, regexp.MustCompile(`\bagent `+command+`\b`), says("", hostile, 1))))
+	for _, command := range []string{"start", "logs", "fetch", "outputs"} {
+		b.stranger(command, loggedIn(shell(home, regexp.MustCompile(`agent `+command+`\b`), says("", hostile, 1))))
 	}
-	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), agent(prints).serve)))
-	b.stranger("garbage", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), says(hostile, hostile, 0))))
-	b.stranger("refuses", loggedIn(shell(home, regexp.MustCompile(`\bagent start\b`), agent(refuses).serve)))
+	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`agent start\b`), agent(prints).serve)))
+	b.stranger("garbage", loggedIn(shell(home, regexp.MustCompile(`agent start\b`), says(hostile, hostile, 0))))
+	b.stranger("refuses", loggedIn(shell(home, regexp.MustCompile(`agent start\b`), agent(refuses).serve)))
 	b.stranger("honest", loggedIn(shell(home, nil, nil)))
 	launch := func(host string, more ...string) []string {
 		return append(append([]string{"launch", "--host", host + ": cpu addr=127.0.0.1", "--ps", "none"}, more...), "true")
@@ -456,7 +470,7 @@ func TestStrangersAsAgents(t *testing.T) {
 		{"refuses", []string{"status", job}}, {"refuses", []string{"stacks", job}}, {"refuses", []string{"stop", job}}, {"refuses", []string{"attach", job}},
 		{"refuses", []string{"jobs"}},
 		{"refuses", []string{"jobs", "--json"}},
-		{"prune", []string{"prune", "--older", "1ns"}},
+		{"refuses", []string{"prune", "--older", "1ns"}},
 	} {
 		b.changeRecord(filepath.Join(b.home, ".plx", "jobs", job, "job.json"), func(record map[string]any) {
 			record["hosts"].([]any)[0].(map[string]any)["line"] = x.host + ": cpu addr=127.0.0.1"

@@ -20,11 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file does what inspect.sh and blobs.sh do, for an agent that runs on the host already
-// and so need start no programs. It does only what goes well: whatever is unusual is an error,
-// and the launcher then runs the scripts, which mend it or say what is wrong.
-
-// Here returns what inspect.sh prints on this host.
+// Here returns what this host is, in the form that ReadFacts reads. It makes sure that ~/.plx is
+// the user's own and can be written, and gives its file system a name if it has none.
 func Here() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -60,20 +57,38 @@ func ownFolder(plx string) (string, error) {
 		return "", err
 	}
 	if is.Uid != uint32(os.Geteuid()) {
-		return "", fmt.Errorf("%s is not owned by this user", plx)
+		return "", fmt.Errorf("%s is not owned by this user: rename it, then plx makes its own", plx)
 	}
 	for _, folder := range []string{plx, filepath.Join(plx, "blobs")} {
 		if err := os.Chmod(folder, 0o700); err != nil {
 			return "", err
 		}
 	}
-	name, err := firstLine(filepath.Join(plx, "fsid"))
-	if err != nil {
-		return "", err
+	file := filepath.Join(plx, "fsid")
+	name, _ := firstLine(file) // of several that find none, all have the name that one gives
+	fresh := name == ""
+	if fresh {
+		id := make([]byte, 16)
+		rand.Read(id) // never fails
+		name = hex.EncodeToString(id)
 	}
 	probe := filepath.Join(plx, ".fsid."+rand.Text())
-	err = os.WriteFile(probe, []byte(name+"\n"), 0o600)
-	return name, errors.Join(err, os.RemoveAll(probe))
+	if err := os.WriteFile(probe, []byte(name+"\n"), 0o600); err != nil {
+		return "", errors.Join(err, os.RemoveAll(probe))
+	}
+	defer os.RemoveAll(probe) // it was written just now
+	if !fresh {
+		return name, nil
+	}
+	if info, err := os.Lstat(file); err == nil && info.Size() == 0 {
+		_ = os.Remove(file) // emptied by a full disk; another process may be faster
+	}
+	if err := os.Link(probe, file); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Rename(probe, file); err != nil { // a file system without links
+			return "", err
+		}
+	}
+	return firstLine(file)
 }
 
 // firstLine returns a file's first line, which is not empty.
@@ -90,7 +105,8 @@ func firstLine(path string) (string, error) {
 }
 
 // Having returns which of the blobs, of which it gets sums and sizes, are on this host and right,
-// as Sync understands it. It notes that they were used.
+// that is with the content that they had when they were hashed last in this boot of the host, or
+// hashed now. It notes that they were used.
 func Having(wanted map[string]int64) (sums []string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -111,7 +127,7 @@ func isSum(s string) bool {
 	return err == nil && len(sum) == sha256.Size
 }
 
-// Settle makes a file the blob of a sum, which it has, as settle of blobs.sh does. Of two that
+// Settle makes a file the blob of a sum, which it has, once it would outlast a power cut. Of two that
 // settle one file at once the second finds the blob in its place.
 func Settle(file, sum string, size int64) error {
 	home, err := os.UserHomeDir()
@@ -165,7 +181,10 @@ func makeDurable(file string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// marks are the lines "SUM IDENTITY" of blobs.sh for this boot of the host.
+// marks are lines "SUM IDENTITY" of a file of their own for this boot of the host: of blobs that
+// were found right since. Hosts with one home have a file each: what one has cached tells nothing
+// of what the next one reads. Whatever else is in such a file, or in its place, is as good as no
+// file.
 type marks struct {
 	path  string // of the file; empty: there can be none
 	lines []byte
@@ -227,7 +246,7 @@ func (m *marks) right(path, sum string, size int64) error {
 	return nil
 }
 
-// identity is that of blobs.sh: as "stat -c '%i %s %y %z'" prints it in UTC.
+// identity is what does not stay when the content changes: inode, size and times.
 func identity(path string) (string, error) {
 	var is unix.Stat_t
 	if err := unix.Stat(path, &is); err != nil {

@@ -394,12 +394,7 @@ func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 // Revive starts a new agent after the last one was lost. The host may have lost its
 // files too.
 func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
-	if m.agent.Facts.OS == "" { // of a host that joined nothing is known here
-		if err := m.agent.Inspect(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if err := m.agent.Send(ctx, m.drive.launch.artifacts.Agent(m.agent.Facts.Platform)); err != nil {
+	if err := m.agent.Meet(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.drive.launch.programTo(ctx, []*hosts.AgentHost{m.agent}, furnish.Sending{}); err != nil {

@@ -78,7 +78,7 @@ func (l *launch) survey(ctx context.Context) (err error) {
 	if l.cfg.Slurm.ID != "" {
 		l.printer.Printf("%s", inSlurm(l.cfg))
 	}
-	l.source = artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind}
+	l.source = artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind, Agent: l.set.Agent}
 	if err := l.set.Survey(ctx, l.source.Likely()...); err != nil {
 		return advise(ctx, l.cfg, err)
 	}
@@ -286,33 +286,13 @@ func (l *launch) platforms() (all []envsync.Platform) {
 	return all
 }
 
-// sendAgent brings the hosts plx itself.
-func (l *launch) sendAgent(ctx context.Context) error {
-	bar := l.printer.NewTransfer("sending")
-	err := l.agentTo(ctx, bar)
-	bar.Sent(err)
-	return err
-}
-
-// sendPrograms brings the hosts plx itself, and the program.
+// sendPrograms brings the hosts the program.
 func (l *launch) sendPrograms(ctx context.Context) error {
 	how := sending(l.cfg, l.printer)
 	how.Bar = l.printer.NewTransfer("sending")
-	err := l.agentTo(ctx, how.Bar)
-	if err == nil {
-		err = l.programTo(ctx, l.receivers(), how)
-	}
+	err := l.programTo(ctx, l.receivers(), how)
 	how.Bar.Sent(err)
 	return err
-}
-
-func (l *launch) agentTo(ctx context.Context, bar *console.Transfer) error {
-	var errs error
-	for _, p := range l.platforms() {
-		to := slices.DeleteFunc(l.used(), func(h *hosts.Host) bool { return h.Facts.Platform != p })
-		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Agent(p), hosts.Ports{Low: l.cfg.PortLow, High: l.cfg.PortHigh}, bar))
-	}
-	return causeOr(ctx, errs)
 }
 
 // programTo brings hosts that have the agent the program of their platform, if they need one.
@@ -333,15 +313,11 @@ func sending(cfg Config, printer *console.Printer) furnish.Sending {
 }
 
 // findAddresses finds the data addresses on the interfaces that the user chose, if any.
-// The agents list the interfaces, so they are sent before everything else.
 func (l *launch) findAddresses(ctx context.Context) error {
 	used := l.used()
 	if !slices.ContainsFunc(used, func(h *hosts.Host) bool { return h.Resource.Interface != "" }) {
 		l.planData(used)
 		return reachable(used)
-	}
-	if err := l.sendAgent(ctx); err != nil {
-		return err
 	}
 	if err := furnish.FindAddresses(ctx, l.receivers(), ""); err != nil {
 		return err
@@ -408,9 +384,9 @@ func wanted(p placement.Placement, agents []*hosts.AgentHost) (all []booking.Hos
 func checkBooked(ctx context.Context, p placement.Placement, used []*hosts.Host, ticket string) error {
 	var agents []*hosts.AgentHost
 	for _, h := range used {
-		agents = append(agents, &hosts.AgentHost{Host: h})
+		agents = append(agents, h.Agent())
 	}
-	err := booking.Check(ctx, wanted(p, agents), ticket, artifacts.OwnPath)
+	err := booking.Check(ctx, wanted(p, agents), ticket)
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, jobs.BusyHint)
 	}
@@ -422,9 +398,6 @@ func checkBooked(ctx context.Context, p placement.Placement, used []*hosts.Host,
 func (l *launch) bookGPUs(ctx context.Context) error {
 	if l.cfg.WaitGPUs == 0 || !l.placed.Claims() {
 		return nil
-	}
-	if err := l.sendAgent(ctx); err != nil {
-		return err
 	}
 	agents := l.receivers()
 	busy := func(ctx context.Context) (string, error) {

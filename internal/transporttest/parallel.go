@@ -43,7 +43,8 @@ func checkParallel(t *testing.T, err error, want int) {
 }
 
 func copyAndCheckQuietly(t *testing.T, conn transport.Transport, path string, data []byte) {
-	if err := conn.Copy(t.Context(), bytes.NewReader(data), int64(len(data)), path, 0o644); err != nil {
+	err := conn.Copy(t.Context(), bytes.NewReader(data), int64(len(data)), path, 0o644)
+	if err != nil && err != transport.ErrNoCopy { // all sessions may be in use
 		t.Errorf("copy: %v", err)
 	}
 }

@@ -170,6 +170,18 @@ func (p *pruner) blobs() error {
 	return p.below("blobs", used)
 }
 
+// uploads removes what a cut-off bootstrap has left, a day later.
+func (p *pruner) uploads() error {
+	left, err := filepath.Glob(filepath.Join(p.root, "blobs", ".*"))
+	errs := []error{err}
+	for _, file := range left {
+		if info, err := os.Lstat(file); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+			errs = append(errs, p.remove(file, file))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // envs removes virtual environments that no job uses, and what was left of some that
 // were not completed.
 func (p *pruner) envs() error {
@@ -326,7 +338,7 @@ func tidy(ctx context.Context, args []string, _ streams) error {
 	if err := p.oldJobs(); err != nil {
 		return fmt.Errorf("tidy: %w", err)
 	}
-	if err := errors.Join(p.spares(), p.blobs(), p.envs(), p.files(), os.Chtimes(note.Name(), now, now)); err != nil {
+	if err := errors.Join(p.spares(), p.blobs(), p.uploads(), p.envs(), p.files(), p.below("verified", nil), os.Chtimes(note.Name(), now, now)); err != nil {
 		return fmt.Errorf("tidy: %w", err)
 	}
 	return nil

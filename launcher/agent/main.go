@@ -58,7 +58,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"outputs":    ofHost(printOutputs),
 		tree.Receive: receive,
 		tree.Give:    give,
-		"offer":      offer,
 		"serve":      serve,
 		"step":       step,
 		"tidy":       tidy,

@@ -37,6 +37,7 @@ func start(ctx context.Context, args []string, std streams) error {
 	}
 	s := &session{}
 	first, err := protocol.Serve(ctx, launcher, s.methods(), protocol.MostSilence)
+	s.seed.close()
 	if err == io.EOF || errors.Is(err, protocol.ErrSilent) && s.gpus.queue == nil {
 		return nil
 	}

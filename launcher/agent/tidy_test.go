@@ -64,6 +64,11 @@ func TestTidy(t *testing.T) {
 	if err := os.WriteFile(ended.Blobs(), []byte(strings.Repeat("4", 64)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// What a cut-off bootstrap has left, and marks of a boot that is over.
+	upload, uploading, marks := filepath.Join(h.home, ".plx/blobs/.plx-A.gz"), filepath.Join(h.home, ".plx/blobs/.plx-B"), filepath.Join(h.home, ".plx/verified/boot")
+	h.leave(upload, 25*time.Hour)
+	h.leave(uploading, time.Hour)
+	h.leave(marks, old)
 	env := filepath.Join(h.home, ".plx", "envs", "old")
 	h.leave(filepath.Join(env, "bin", "python3"), old)
 	h.age(env, old)
@@ -75,7 +80,7 @@ func TestTidy(t *testing.T) {
 	h.prints("worker-0.stdout", "ready")
 	eventually(t, "the home is tidied", func() bool {
 		info, err := os.Stat(h.tidied())
-		if err != nil || info.Size() == 0 || there(unused) || there(env) {
+		if err != nil || info.Size() == 0 || there(unused) || there(env) || there(upload) || there(marks) {
 			return false
 		}
 		f, err := os.Open(h.tidied())

@@ -23,6 +23,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -41,38 +42,42 @@ type Source struct {
 	Program string
 	Kind    entrypoint.Kind
 
-	hashed map[string]envsync.Blob // files that Likely has hashed, by path
+	// Agent returns plx for a platform. Nil: Pack finds or builds it.
+	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
+
+	hashed envsync.Blob // Program, if Likely has hashed it
 }
 
-// Likely returns what hosts of this machine's platform will need, plx itself first, as far as
-// nothing has to be built. After an error it returns nothing: Pack tells of it.
-func (src *Source) Likely() (blobs []envsync.Blob) {
+// Own returns this process's binary, if hosts of its platform can run it. ok is false if another
+// one has to be found or built for them.
+func Own() (b envsync.Blob, ok bool) {
+	b, err := own()
+	return b, err == nil
+}
+
+var own = sync.OnceValues(func() (envsync.Blob, error) {
 	self, err := os.Executable()
-	if err != nil || here.OS != "linux" || needsLibc(self) {
+	if err == nil && (here.OS != "linux" || needsLibc(self)) {
+		err = errors.New("hosts cannot run it")
+	}
+	if err != nil {
+		return envsync.Blob{}, err
+	}
+	return envsync.FileBlob(self)
+})
+
+// Likely returns what hosts of this machine's platform will need besides plx, as far as nothing has
+// to be built. After an error it returns nothing: Pack tells of it.
+func (src *Source) Likely() (blobs []envsync.Blob) {
+	if src.Kind != entrypoint.Local {
 		return nil
 	}
-	paths := []string{self}
-	if src.Kind == entrypoint.Local {
-		paths = append(paths, src.Program)
+	b, err := envsync.FileBlob(src.Program)
+	if err != nil {
+		return nil
 	}
-	src.hashed = map[string]envsync.Blob{}
-	for _, path := range paths {
-		b, err := envsync.FileBlob(path)
-		if err != nil {
-			return nil
-		}
-		src.hashed[path] = b
-		blobs = append(blobs, b)
-	}
-	return blobs
-}
-
-// blob hashes a file of this machine.
-func (src Source) blob(path string) (envsync.Blob, error) {
-	if b, known := src.hashed[path]; known {
-		return b, nil
-	}
-	return envsync.FileBlob(path)
+	src.hashed = b
+	return []envsync.Blob{b}
 }
 
 // Set is what a launch sends. Close must be called.
@@ -101,7 +106,12 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 		return s, fmt.Errorf("find plx's own binary: %w", err)
 	}
 	for _, p := range platforms {
-		if s.agents[p], err = s.agent(ctx, self, p, printer); err != nil {
+		if src.Agent != nil {
+			s.agents[p], err = src.Agent(ctx, p)
+		} else {
+			s.agents[p], err = s.agent(ctx, self, p, printer)
+		}
+		if err != nil {
 			return s, &PlatformError{p, err}
 		}
 		if src.Kind != entrypoint.Local && src.Kind != entrypoint.GoPackage {
@@ -132,20 +142,6 @@ func (s *Set) Close() error { return os.RemoveAll(s.scratch) }
 // the home.
 func (s *Set) AgentPath(p envsync.Platform) string { return envsync.BlobPath(s.agents[p].Sum) }
 
-// OwnPath returns where hosts of this machine's platform have this binary as an agent, if
-// it was sent to them before; relative to the home. "": it cannot be read.
-func OwnPath() string {
-	self, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	b, err := envsync.FileBlob(self)
-	if err != nil {
-		return ""
-	}
-	return envsync.BlobPath(b.Sum)
-}
-
 // Program returns the program for platform p. False: it is a command of the hosts.
 func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 	b, ok := s.programs[p]
@@ -156,8 +152,8 @@ func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 // the binary of the release in the same folder, else it builds one from source.
 func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	defer printer.Watch(func() string { return fmt.Sprintf("preparing plx as the agent for %s", p) })()
-	if p == here && !needsLibc(self) {
-		return s.source.blob(self)
+	if b, fits := Own(); p == here && fits {
+		return b, nil
 	}
 	folder, release := filepath.Dir(self), "plx-"+p.OS+"-"+p.Arch
 	beside := filepath.Join(folder, release)
@@ -224,7 +220,10 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 	program := src.Program
 	if src.Kind != entrypoint.GoPackage {
 		defer printer.Watch(func() string { return "hashing " + program })()
-		return src.blob(program)
+		if src.hashed.Path == program {
+			return src.hashed, nil
+		}
+		return envsync.FileBlob(program)
 	}
 	begun := time.Now() // go build tells nothing before its end: the time shows that plx lives
 	defer printer.Watch(func() string {

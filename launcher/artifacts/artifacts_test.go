@@ -101,11 +101,21 @@ func TestAgentOfTheRelease(t *testing.T) {
 		}
 		sameBlob(t, b, want)
 	}
-	b, err := c.agent(t.Context(), self, here, quiet)
+}
+
+// The agent for hosts of this platform is this process's own binary, unless it needs a C library.
+func TestOwn(t *testing.T) {
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameBlob(t, b, self)
+	b, ok := Own()
+	if ok == needsLibc(self) {
+		t.Errorf("%t", ok)
+	}
+	if ok {
+		sameBlob(t, b, self)
+	}
 }
 
 // An agent that an upgrade of plx left behind is refused.

@@ -2,7 +2,6 @@ package booking
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -12,27 +11,20 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Check refuses GPUs that another job has booked, or for which an earlier launch waits. It
-// needs no agent on the hosts and changes nothing, so it comes before anything is sent;
-// the agents look again when they start. binary returns where an agent may lie on the
-// hosts from a launch before. It can name the job.
-func Check(ctx context.Context, wanted []Host, ticket string, binary func() string) error {
+// Check refuses GPUs that another job has booked, or for which an earlier launch waits, by what the
+// hosts told when they were surveyed. It changes nothing, so it comes before the program is sent;
+// the agents look again when they start.
+func Check(ctx context.Context, wanted []Host, ticket string) error {
 	agents := make([]*hosts.AgentHost, len(wanted))
 	for i, w := range wanted {
 		agents[i] = w.Agent
 	}
 	return hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error {
-		list, err := locks(ctx, a.Host)
-		if err != nil {
-			return fmt.Errorf("list who has booked GPUs: %w", err)
-		}
-		cause := taken(strings.NewReader(list), wanted[i].Claims, ticket)
+		cause := taken(strings.NewReader(a.Locks()), wanted[i].Claims, ticket)
 		if cause == "" {
 			return nil
 		}
-		named := *a
-		named.Binary = binary()
-		h := Host{Agent: &named, Claims: wanted[i].Claims}.host(ticket)
+		h := wanted[i].host(ticket) // it can name the job
 		if said, err := h.ask(ctx, protocol.BookingTake); err == nil {
 			cause = said.Cause // none: it is free by now
 			_, err = h.ask(ctx, protocol.BookingLeave)
@@ -45,35 +37,6 @@ func Check(ctx context.Context, wanted []Host, ticket string, binary func() stri
 		}
 		return fmt.Errorf("%s", cause)
 	})
-}
-
-// listLocks prints the abstract sockets of locks and queues, which the kernel lists for all
-// users. A host without /proc/net/unix has none to show: the agent reports that.
-const listLocks = `[ ! -r /proc/net/unix ] || grep -a '@` + protocol.LockPrefix + `' /proc/net/unix || [ $? = 1 ]`
-
-// locks returns the lines of a host on its locks: those of the survey just now, if it told them.
-func locks(ctx context.Context, h *hosts.Host) (string, error) {
-	if lines, known := h.Locks(); known {
-		return lines[:min(len(lines), protocol.MostLocks)], nil
-	}
-	var list bytes.Buffer
-	err := h.Script(ctx, listLocks, nil, &capped{to: &list, left: protocol.MostLocks})
-	return list.String(), err
-}
-
-// capped passes the first bytes on and drops the rest.
-type capped struct {
-	to   io.Writer
-	left int
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	n := min(len(p), c.left)
-	c.left -= n
-	if _, err := c.to.Write(p[:n]); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }
 
 // listening is set in the flags of a socket that listens. One that does not is a ticket, or

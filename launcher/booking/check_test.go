@@ -43,17 +43,3 @@ func TestTaken(t *testing.T) {
 		}
 	}
 }
-
-// What a host prints beyond a bound is dropped.
-func TestListIsBounded(t *testing.T) {
-	var b strings.Builder
-	c := &capped{to: &b, left: 5}
-	for range 3 {
-		if n, err := c.Write([]byte("abcd")); n != 4 || err != nil {
-			t.Errorf("%d, %v", n, err)
-		}
-	}
-	if b.String() != "abcda" {
-		t.Errorf("kept %q", b.String())
-	}
-}

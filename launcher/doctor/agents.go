@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -21,72 +19,16 @@ import (
 
 // Bounds of what an agent may take.
 const (
-	sendTime   = 2 * time.Minute // for all hosts of a platform; a dead connection is noticed earlier
 	reportTime = 15 * time.Second
 	peersTime  = 20 * time.Second // an agent bounds each peer by 12 s
 )
-
-// sendAgents sends the agent to the hosts that can have it.
-func (e *examination) sendAgents(ctx context.Context) error {
-	by := map[envsync.Platform][]*visit{}
-	var platforms []envsync.Platform
-	for _, v := range e.visits {
-		if !v.ready {
-			continue
-		}
-		p := v.host.Facts.Platform
-		if by[p] == nil {
-			platforms = append(platforms, p)
-		}
-		by[p] = append(by[p], v)
-	}
-	for _, p := range platforms {
-		if err := e.sendAgent(ctx, p, by[p]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sendAgent sends the agent to the hosts of one platform. Its error is that of ctx.
-func (e *examination) sendAgent(ctx context.Context, p envsync.Platform, to []*visit) error {
-	packed, err := artifacts.Pack(ctx, artifacts.Source{}, []envsync.Platform{p}, e.printer)
-	if err != nil {
-		for _, v := range to {
-			v.notes.failed(Agent, err, "put plx for "+p.String()+" beside this plx")
-		}
-		return context.Cause(ctx)
-	}
-	defer packed.Close() // it holds nothing that is still needed
-	bar := e.printer.NewTransfer("sending")
-	bounded, cancel := context.WithTimeoutCause(ctx, sendTime, fmt.Errorf("it was not sent within %v", sendTime))
-	defer cancel()
-	var all []*hosts.Host
-	for _, v := range to {
-		all = append(all, v.host)
-	}
-	err = hosts.SendAll(bounded, all, packed.Agent(p), hosts.Ports{}, bar)
-	bar.Sent(err)
-	return eachVisit(ctx, to, func(_ int, v *visit) { v.receive(bounded, packed.Agent(p), packed.AgentPath(p), err != nil) })
-}
-
-// receive notes that the host has the agent. After a failure of a host it asks for the
-// agent once more, to learn whose failure it was.
-func (v *visit) receive(ctx context.Context, agent envsync.Blob, path string, failed bool) {
-	if failed {
-		if err := v.host.Send(ctx, agent); err != nil {
-			v.notes.failed(Agent, fmt.Errorf("plx cannot be sent: %w", err), "free space, or repair the home folder")
-			return
-		}
-	}
-	v.agent = &hosts.AgentHost{Host: v.host, Binary: path}
-}
 
 // askAgents asks the agents, and lets them dial each other.
 func (e *examination) askAgents(ctx context.Context) error {
 	var with []*visit
 	for _, v := range e.visits {
-		if v.agent != nil {
+		if v.ready {
+			v.agent = v.host.Agent()
 			with = append(with, v)
 		}
 	}

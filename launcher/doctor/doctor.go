@@ -109,7 +109,7 @@ func Examine(ctx context.Context, cfg Config) (Diagnosis, error) {
 	for _, h := range set.Hosts {
 		e.visits = append(e.visits, &visit{host: h, notes: notes{host: h.Label()}})
 	}
-	for _, step := range []func(context.Context) error{e.visitAll, e.sendAgents, e.askAgents, e.askPython} {
+	for _, step := range []func(context.Context) error{e.visitAll, e.askAgents, e.askPython} {
 		if err := step(ctx); err != nil {
 			return Diagnosis{}, err
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/bootstrap"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -24,6 +25,7 @@ import (
 const (
 	connectTime = 18 * time.Second
 	lookTime    = 15 * time.Second
+	sendTime    = 2 * time.Minute
 )
 
 var errLook = fmt.Errorf("no answer within %v", lookTime)
@@ -51,10 +53,12 @@ func (v *visit) known() HostFacts {
 // visitAll connects to all hosts and looks at them.
 func (e *examination) visitAll(ctx context.Context) error {
 	tally := e.printer.NewTally("examining", len(e.visits))
-	return hosts.Each(ctx, e.set.Hosts, func(i int, _ *hosts.Host) error { // the visits have the errors
+	err := hosts.Each(ctx, e.set.Hosts, func(i int, _ *hosts.Host) error { // the visits have the errors
 		e.visits[i].run(ctx, tally)
 		return nil
 	})
+	e.set.Placed(nil)
+	return err
 }
 
 func (v *visit) run(ctx context.Context, tally *console.Tally) {
@@ -78,7 +82,7 @@ func (v *visit) dial(ctx context.Context) error {
 
 // look runs everything that needs no agent.
 func (v *visit) look(ctx context.Context) {
-	facts, asked, inspected := v.inspect(ctx)
+	facts, asked, placed := v.inspect(ctx)
 	if facts.OS != "" {
 		v.facts = &facts
 	}
@@ -94,25 +98,29 @@ func (v *visit) look(ctx context.Context) {
 		return
 	}
 	v.notes.judge(facts)
-	if inspected != nil && !v.notes.errors() {
-		v.notes.failed(Home, inspected, "repair the home folder")
+	if placed == nil {
+		v.probe(ctx)
+	} else if refused := (*bootstrap.Refused)(nil); !v.notes.errors() && errors.As(placed, &refused) {
+		v.notes.failed(Home, placed, "free space, or repair the home folder")
+	} else if !v.notes.errors() {
+		v.notes.failed(Agent, fmt.Errorf("plx does not run there: %w", placed), "run it by hand: ~/.plx/blobs/* version")
 	}
-	if errors.Is(inspected, errLook) {
-		return
-	}
-	v.probe(ctx)
-	v.ready = inspected == nil && !v.notes.errors()
+	v.ready = placed == nil && !v.notes.errors()
 }
 
-// inspect runs facts.sh and what a launch does first.
-func (v *visit) inspect(ctx context.Context) (facts Facts, asked, inspected error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookTime, errLook)
+// inspect runs facts.sh, and places plx as a launch does.
+func (v *visit) inspect(ctx context.Context) (facts Facts, asked, placed error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, sendTime, fmt.Errorf("it was not sent within %v", sendTime))
 	defer cancel()
 	var work errgroup.Group
-	work.Go(func() error { facts, asked = v.ask(ctx); return nil })
-	work.Go(func() error { inspected = v.host.Inspect(ctx); return nil })
-	work.Wait() // the functions return nil
-	return facts, asked, inspected
+	work.Go(func() error { placed = v.host.Meet(ctx); return nil })
+	looking, done := context.WithTimeoutCause(ctx, lookTime, errLook)
+	defer done()
+	if facts, asked = v.ask(looking); asked != nil {
+		cancel() // plx would say less of what is wrong
+	}
+	work.Wait() // the function returns nil
+	return facts, asked, placed
 }
 
 // probe looks for GPUs, when the host is known to answer. The probe bounds itself: a sound

@@ -49,13 +49,6 @@ func TestAddresses(t *testing.T) {
 		if got, want := output(t, client, "pwd; echo $HOME $PLX_EMBEDDED_TEST"), home+"\n"+home+" inherited\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		name := fmt.Sprintf("relative-%d", i)
-		if err := client.Copy(t.Context(), strings.NewReader("x"), 1, name, 0o600); err != nil {
-			t.Error(err)
-		}
-		if _, err := os.Stat(filepath.Join(home, name)); err != nil {
-			t.Errorf("a relative path is not in the home: %v", err)
-		}
 	}
 }
 

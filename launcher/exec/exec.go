@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -133,51 +132,21 @@ type run struct {
 	printer    *console.Printer
 	interrupts *interrupts
 	set        *hosts.Set
-	artifacts  *artifacts.Set
 	results    []*result     // in the order of the resource file
 	live       *logs.Printer // prints lines at once; nil: results are printed at the end
 }
 
-// prepare connects to the hosts and sends them the agent. A host that fails has the error
-// in its result, and stops no other.
-func (r *run) prepare(ctx context.Context) (err error) {
-	source := artifacts.Source{}
-	likely := source.Likely()
+// prepare connects to the hosts and places the agent. A host that fails has the error in its
+// result, and stops no other.
+func (r *run) prepare(ctx context.Context) error {
 	r.each("probing", func(res *result, tell *console.Tally) error {
 		if err := res.host.Dial(ctx); err != nil { // the dial shows itself
 			return err
 		}
 		tell.Begin(res.host.Label())
-		return res.host.Meet(ctx, likely)
+		return res.host.Meet(ctx)
 	})
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	platforms := map[envsync.Platform][]*hosts.Host{}
-	var all []envsync.Platform
-	for _, res := range r.results {
-		if p := res.host.Facts.Platform; res.err == nil {
-			if platforms[p] == nil {
-				all = append(all, p)
-			}
-			platforms[p] = append(platforms[p], res.host)
-		}
-	}
-	if r.artifacts, err = artifacts.Pack(ctx, source, all, r.printer); err != nil {
-		return err
-	}
-	defer r.artifacts.Close() // it holds nothing that is still needed
-	bar := r.printer.NewTransfer("sending")
-	for _, p := range all {
-		err = errors.Join(err, hosts.SendAll(ctx, platforms[p], r.artifacts.Agent(p), hosts.Ports{}, bar))
-	}
-	bar.Sent(err)
-	if err != nil { // whose it is, the hosts tell one by one
-		r.each("sending plx", func(res *result, tell *console.Tally) error {
-			tell.Begin(res.host.Label())
-			return res.host.Send(ctx, r.artifacts.Agent(res.host.Facts.Platform))
-		})
-	}
+	r.set.Placed(nil)
 	return context.Cause(ctx)
 }
 
@@ -188,8 +157,7 @@ func (r *run) everywhere(ctx context.Context) {
 		if r.interrupts.status() != 0 {
 			return errors.New("interrupted before the command began")
 		}
-		a := &hosts.AgentHost{Host: res.host, Binary: r.artifacts.AgentPath(res.host.Facts.Platform)}
-		return res.end(r.command(a, res, tell))
+		return res.end(r.command(res.host.Agent(), res, tell))
 	})
 }
 

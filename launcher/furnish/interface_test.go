@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/internal/bootstraptest"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
@@ -64,7 +65,10 @@ func first(all []netip.Prefix) string { return addresses{four: all}.choose(false
 // listing is a host that has these interfaces.
 type listing struct{ links []protocol.Interface }
 
-func (l listing) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ io.Writer) error {
+func (l listing) Run(ctx context.Context, script string, stdin io.Reader, stdout, _ io.Writer) error {
+	if err := bootstraptest.Runs(script, stdout); err != nil {
+		return err
+	}
 	conn, err := protocol.OpenCalls(protocol.Duplex(stdin, stdout))
 	if err == nil {
 		_, err = protocol.Serve(ctx, conn, map[protocol.Method]protocol.Handler{

@@ -52,26 +52,13 @@ func notExecuted(err error) error {
 	if transport.ExitStatus(err) != cannotExecute {
 		return err
 	}
-	text := fmt.Sprintf("programs in ~/.plx cannot be executed: is the home mounted noexec? (%v)", err)
-	var said *ScriptError
-	if errors.As(err, &said) {
-		if named, is := strings.CutPrefix(said.Stderr, noExec); is {
-			text = fmt.Sprintf("programs in ~/.plx cannot be executed: %s is mounted noexec", named)
-		}
-	}
 	// The verdict of a job shows no hint.
-	return transport.Reworded(err, text+"; mount it without noexec, or make ~/.plx a link to a folder on another disk")
+	return transport.Reworded(err, fmt.Sprintf("programs in ~/.plx cannot be executed: is the home mounted noexec? (%v); mount it without noexec, or make ~/.plx a link to a folder on another disk", err))
 }
-
-// noExec begins what the script of shell prints before the place where a file system is
-// mounted whose programs may not be executed.
-const noExec = "plx: noexec "
 
 // shell returns the shell script that runs a command of the agent.
 func (a *AgentHost) shell(command string) string {
-	// The agent was sent with the permission to be executed.
-	return fmt.Sprintf(`f="$HOME"/%s; if [ -f "$f" ] && ! [ -x "$f" ]; then echo "%s$(df -P "$f" | sed -n '2s/.*%% //p')" >&2; exit %d; fi; exec "$f" agent %s`,
-		a.Binary, noExec, cannotExecute, command)
+	return fmt.Sprintf(`exec "$HOME"/%s agent %s`, a.Binary, command)
 }
 
 // JobArgs names the job in a command of the agent.

@@ -29,7 +29,7 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 			return exit.Mistake(err, "write the name alone, as the command wants it")
 		}
 		cfg := like
-		cfg.Host, cfg.Agent = line.Name, s.agents.of
+		cfg.Host, cfg.Guess, cfg.Agent = line.Name, s.agents.guess, s.agents.of
 		dial := func(ctx context.Context) (transport.Transport, error) { return via.Dial(ctx, cfg) }
 		if reach.SharedHome {
 			dial = s.orHome(reach.Slurm, dial)
@@ -73,10 +73,13 @@ func (s *Set) home(ctx context.Context) (ssh.Config, error) {
 	return s.clusters[0].Configs()[0], nil
 }
 
-// agents makes plx for the platforms of hosts that a command reaches, where it has to run
-// before anything else is known of the host.
+// agents makes plx for the platforms of hosts.
 type agents struct {
 	printer *console.Printer
+	guess   envsync.Blob // what hosts probably need; zero: it is not known
+	// only is what the hosts get whatever they are, or the error of a host that cannot have it.
+	// Nil: this plx.
+	only func(envsync.Platform) (envsync.Blob, error)
 
 	mu   sync.Mutex
 	made map[envsync.Platform]envsync.Blob
@@ -84,9 +87,17 @@ type agents struct {
 	also []*agents // of other Sets that this one took over
 }
 
+func newAgents(printer *console.Printer) *agents {
+	own, _ := artifacts.Own() // without it each host tells its platform first
+	return &agents{printer: printer, guess: own, made: map[envsync.Platform]envsync.Blob{}}
+}
+
 func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, error) {
 	if p.OS != "linux" {
 		return envsync.Blob{}, fmt.Errorf("it runs %s, a host must run linux", p)
+	}
+	if a.only != nil {
+		return a.only(p)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,6 +110,16 @@ func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	}
 	a.sets, a.made[p] = append(a.sets, set), set.Agent(p)
 	return a.made[p], nil
+}
+
+// Agent returns plx for hosts of a platform.
+func (s *Set) Agent(ctx context.Context, p envsync.Platform) (envsync.Blob, error) {
+	return s.agents.of(ctx, p)
+}
+
+// GiveOnly has the hosts get another plx than this one. of returns it for a platform.
+func (s *Set) GiveOnly(guess envsync.Blob, of func(envsync.Platform) (envsync.Blob, error)) {
+	s.agents.guess, s.agents.only = guess, of
 }
 
 // with returns agents whose close closes other too. Both may be nil.

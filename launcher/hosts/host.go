@@ -1,10 +1,7 @@
 package hosts
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +19,6 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/placement"
-	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 )
 
@@ -33,7 +29,7 @@ type Host struct {
 	Resource hostfile.Host
 	// Embedded tells that a server of this process serves the host.
 	Embedded bool
-	// Facts are written by Inspect; the zero value means that it was not called.
+	// Facts are written by Meet, Survey and Learn; the zero value means that none was called.
 	Facts envsync.Facts
 	// Report is written by Survey.
 	Report gpuprobe.Report
@@ -45,12 +41,15 @@ type Host struct {
 	probeTime time.Duration // how long a call of nvidia-smi may take; 0: the default
 	slowTool  atomic.Bool   // nvidia-smi was slow
 
+	set   *Set   // nil: the host is alone, and gets no plx
+	ports [2]int // first and last on which it may give plx to others
+	plx   string // path of the plx that was placed there, relative to the home; "": none was
+
 	has   []string             // sums of blobs that the host has, as Survey found
-	locks *string              // see Locks; nil: not known
+	locks string               // see Locks
 	idle  atomic.Pointer[idle] // waits for the Spec of a job; nil: none does
 
 	starting sync.Mutex // held while an agent is started that is to wait
-	agents   *agents    // of this plx, for hosts whose jobs have those of another one; nil: they are not known
 
 	// ChosenAddr is the data address on the interface that the line names; empty: not known.
 	ChosenAddr string
@@ -98,61 +97,6 @@ func jobFolder(line hostfile.Host) string {
 		name += "_" + strconv.Itoa(line.Port)
 	}
 	return name
-}
-
-// Inspect connects to the host and writes Facts.
-func (h *Host) Inspect(ctx context.Context) error {
-	if err := h.Dial(ctx); err != nil { // to tell its error from that of the script
-		return err
-	}
-	facts, err := envsync.Inspect(ctx, h)
-	if err != nil {
-		return err
-	}
-	if facts.OS != "linux" {
-		return fmt.Errorf("it runs %s, a host must run linux", facts.Platform)
-	}
-	h.Facts = facts
-	return nil
-}
-
-// survey writes Facts and Report. It asks an agent of an earlier launch if there is one, which
-// also tells which of the likely blobs the host has; else it asks for both by scripts, at once.
-// The tally shows it.
-func (h *Host) survey(ctx context.Context, probes *console.Tally, likely []envsync.Blob) error {
-	h.makeRoom()
-	h.has, h.locks = nil, nil
-	if err := h.Dial(ctx); err != nil {
-		return err
-	}
-	probes.Begin(h.Name())
-	defer probes.End(h.Name())
-	err := h.ask(ctx, likely, true, probes)
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, envsync.ErrStuck) {
-		return fmt.Errorf("inspect: %w", envsync.ErrStuck)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var report gpuprobe.Report
-	probed := make(chan error, 1)
-	go func() {
-		var err error
-		report, err = h.Probe(ctx, probes)
-		probed <- err
-	}()
-	if err := h.Inspect(ctx); err != nil { // says more of a host on which nothing runs
-		cancel()
-		<-probed
-		return err
-	}
-	if err := <-probed; err != nil {
-		return fmt.Errorf("probe: %w", err)
-	}
-	h.Report = report
-	return nil
 }
 
 // Probe asks the host for its GPUs. The tally, which may be nil, shows that nvidia-smi is
@@ -245,68 +189,24 @@ func (t *tail) String() string {
 	return string(t.buf)
 }
 
-// Send brings the agent to the host, which was inspected, whatever it was known to have.
-func (h *Host) Send(ctx context.Context, agent envsync.Blob) error {
-	h.has = nil
-	return transport.Unnamed(h.Name(), envsync.Sync(ctx, []envsync.Target{h.target()}, agent, nil, nil))
-}
-
-// Ports are the first and the last port on which hosts may give files to each other; 0 and 0:
-// any.
-type Ports struct{ Low, High int }
-
-// SendAll brings the agent to hosts that were inspected, and shows the progress. Hosts that
-// have it give it to others.
-func SendAll(ctx context.Context, to []*Host, agent envsync.Blob, ports Ports, bar *console.Transfer) error {
-	var targets []envsync.Target
-	for _, h := range to {
-		t := h.target()
-		if addr, err := h.DataAddr(); err == nil {
-			o := protocol.Offer{Addr: addr, Low: ports.Low, High: ports.High, Token: rand.Text()}
-			t.Offer = func(ctx context.Context) (envsync.Offer, error) { return h.offer(ctx, agent, o) }
-		}
-		targets = append(targets, t)
-	}
-	err := envsync.Sync(ctx, targets, agent, bar.Moved, func(why string) {
-		bar.Note("hosts could not give plx to each other, so this machine has sent it: " + why)
-	})
-	if err == nil {
-		for _, h := range to {
-			h.has = append(h.has, agent.Sum)
-		}
-	}
-	return err
-}
-
-func (h *Host) target() envsync.Target {
-	return envsync.Target{Name: h.Name(), Host: h, FileSystem: h.Facts.FileSystem, Has: h.has}
-}
-
 // Has reports whether the host is known to have a blob.
 func (h *Host) Has(b envsync.Blob) bool { return slices.Contains(h.has, b.Sum) }
 
-// offer has the agent give itself to other hosts. ctx bounds the beginning.
-func (h *Host) offer(ctx context.Context, agent envsync.Blob, o protocol.Offer) (envsync.Offer, error) {
-	s := h.Stream(ctx, (&AgentHost{Host: h, Binary: envsync.BlobPath(agent.Sum)}).shell("offer"))
-	stop := context.AfterFunc(ctx, func() { s.Close() })
-	err := json.NewEncoder(s).Encode(o)
-	var port int
-	if err == nil {
-		_, err = fmt.Fscanln(io.LimitReader(s, 16), &port)
-	}
-	if !stop() || err != nil {
-		s.Close()
-		return envsync.Offer{}, cmp.Or(context.Cause(ctx), err)
-	}
-	return envsync.Offer{Host: o.Addr, Port: strconv.Itoa(port), Token: o.Token, Close: func() { _ = s.Finish() }}, nil
-}
-
-// Survey connects to every host, and writes its Facts and Report. Likely are the blobs that
-// the hosts will probably need, the agent first.
+// Survey connects to every host, and writes its Facts and Report. It places plx
+// there if it is missing. Likely are blobs that the hosts will probably need besides.
 func (s *Set) Survey(ctx context.Context, likely ...envsync.Blob) error {
 	probes := s.printer.NewTally("probing", len(s.Hosts))
 	defer s.hintAtSlowTools()
-	return Each(ctx, s.Hosts, func(_ int, h *Host) error { return h.survey(ctx, probes, likely) })
+	err := Each(ctx, s.Hosts, func(_ int, h *Host) error {
+		if err := h.Dial(ctx); err != nil {
+			return err
+		}
+		probes.Begin(h.Name())
+		defer probes.End(h.Name())
+		return h.meet(ctx, likely, func(i *idle) error { return h.probeBy(ctx, i, probes) })
+	})
+	s.Placed(err)
+	return err
 }
 
 // Machines returns the hosts as Survey found them.

@@ -38,6 +38,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/bootstrap"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/exit"
@@ -77,6 +78,9 @@ type Reach struct {
 	// 0: nothing else bounds it.
 	DialTime time.Duration
 	home     bool // embedded servers on this machine stand in for the hosts; set by AtHome
+	// PortLow and PortHigh are the first and the last port on which hosts may give plx to each
+	// other; 0 and 0: any.
+	PortLow, PortHigh int
 	// KeepNoise leaves it to Host.Noise to tell that start-up files print. Otherwise the
 	// user is told.
 	KeepNoise bool
@@ -125,25 +129,30 @@ func (r Reach) CheckVariables() error {
 type Set struct {
 	// Hosts are in the order of the resource file.
 	Hosts    []*Host
-	mu       sync.Mutex // guards clusters after Open
+	mu       sync.Mutex // guards clusters after Open, and bar
 	clusters []*embedded.Cluster
 	turns    chan struct{} // holds one element for each host that is being dialled
 	printer  *console.Printer
 	dials    *console.Tally // first connections to hosts
-	agents   *agents        // for hosts that a command reaches
+	agents   *agents        // what the hosts get as plx
+	seeds    *bootstrap.Seeds
+	bar      *console.Transfer // shows that plx is sent; nil: it was not yet
 }
 
 // Open makes the Set of the hosts that are meant. It connects to none of them.
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	s, err := open(ctx, reach, printer)
 	for _, h := range s.Hosts {
-		h.probeTime, h.agents = reach.ProbeTime, s.agents
+		h.set, h.probeTime, h.ports = s, reach.ProbeTime, [2]int{reach.PortLow, reach.PortHigh}
 	}
 	return s, err
 }
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, agents: &agents{printer: printer, made: map[envsync.Platform]envsync.Blob{}}, dials: printer.NewTally("connecting", len(reach.Lines()))}
+	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, agents: newAgents(printer), dials: printer.NewTally("connecting", len(reach.Lines()))}
+	s.seeds = bootstrap.NewSeeds(func(why string) {
+		printer.Printf("hosts could not give plx to each other, so this machine has sent it: %s", why)
+	})
 	if len(reach.Hosts) == 0 {
 		if reach.Via != "" {
 			return s, exit.Mistake(errors.New("--via says how to reach hosts, and no host is named"), "name them with --hosts FILE or --host LINE")
@@ -212,6 +221,26 @@ func Each[H interface{ Named(error) error }](ctx context.Context, all []H, work 
 	}
 	g.Wait() // the functions return nil
 	return cmp.Or(context.Cause(ctx), errors.Join(errs...))
+}
+
+// moved shows how much of plx was sent to a host.
+func (s *Set) moved(host, name string, sent, total int64) {
+	s.mu.Lock()
+	if s.bar == nil {
+		s.bar = s.printer.NewTransfer("sending")
+	}
+	s.mu.Unlock()
+	s.bar.Moved(host, name, sent, total)
+}
+
+// Placed tells how much of plx was sent, if any was. err is that of a host which did not get it.
+func (s *Set) Placed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bar != nil {
+		s.bar.Sent(err)
+	}
+	s.bar = nil
 }
 
 // Close ends every connection and the embedded servers, in bounded time.

@@ -2,8 +2,12 @@ package hosts
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,9 +15,11 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/bootstrap"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // idle is a "plx agent start" that waits for the Spec of a job, and answers calls until then. So
@@ -22,9 +28,11 @@ import (
 type idle struct {
 	stream *Stream
 	calls  *protocol.Caller
-	of     string       // Binary of the AgentHosts that it answers
-	other  bool         // it is of this version of plx, and that one of another
-	asked  atomic.Int64 // when it was asked last, or answered, in nanoseconds since began
+	of     string                                                   // Binary of the AgentHosts that it answers
+	other  bool                                                     // it is of this version of plx, and that one of another
+	plx    envsync.Blob                                             // what it runs, as far as that is known
+	placed func(seed func(context.Context) (bootstrap.Seed, error)) // see bootstrap.Session.Done
+	asked  atomic.Int64                                             // when it was asked last, or answered, in nanoseconds since began
 }
 
 // began is when this process began.
@@ -39,12 +47,9 @@ func (i *idle) begin(do protocol.Method, in any) (*protocol.Pending, error) {
 	return i.calls.Begin(do, in)
 }
 
-// errSurvey says that an agent did not answer as one does. The scripts tell what is wrong.
-var errSurvey = errors.New("the agent has not answered the survey")
-
-// idleTime bounds the start of an agent, and its answer to the survey, for which files may have
+// idleTime bounds the greeting of an agent, and its answer to the survey, for which files may have
 // to be hashed.
-const idleTime = envsync.InspectLimit
+const idleTime = bootstrap.StartLimit
 
 // AnswerTime bounds the answer to a call for which the agent does little.
 const AnswerTime = 30 * time.Second
@@ -110,55 +115,82 @@ func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle,
 }
 
 // newIdle starts an agent. If that of the job is of another version of plx, which knows other
-// calls, it sends the host the one of this plx.
+// calls, this plx is placed.
 func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
-	i, err := a.beginSoon(ctx)
-	if version := (*protocol.VersionError)(nil); !errors.As(err, &version) || a.agents == nil {
+	i, err := a.begin(ctx)
+	if version := (*protocol.VersionError)(nil); !errors.As(err, &version) || a.set == nil {
 		return i, err
 	}
-	if a.Facts.OS == "" {
-		if err := a.Inspect(ctx); err != nil {
-			return nil, err
-		}
-	}
-	agent, err := a.agents.of(ctx, a.Facts.Platform)
-	if err == nil {
-		err = a.Send(ctx, agent)
-	}
+	i, err = a.place(ctx, false)
 	if err != nil {
 		return nil, fmt.Errorf("send this version of plx, since its agent is of another one: %w", err)
 	}
-	i, err = (&AgentHost{Host: a.Host, Binary: envsync.BlobPath(agent.Sum)}).beginSoon(ctx)
+	i.placed(nil)
+	i.of, i.other = a.Binary, true
+	return i, nil
+}
+
+// begin starts the agent, which is there.
+func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
+	i, err := a.start(ctx, bootstrap.Config{Guess: envsync.Blob{Sum: filepath.Base(a.Binary)}})
 	if err == nil {
-		i.of, i.other = a.Binary, true
+		i.of = a.Binary
 	}
 	return i, err
 }
 
-// beginSoon is begin in bounded time.
-func (a *AgentHost) beginSoon(ctx context.Context) (*idle, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime))
-	defer cancel()
-	return a.begin(ctx)
+// place starts this plx, after bringing it to the host if it is missing; with strict also if it is
+// damaged. Whoever gets no error calls placed.
+func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
+	if h.set == nil {
+		return nil, bootstrap.ErrMissing
+	}
+	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Guess: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.moved})
+	if err == nil {
+		i.of = envsync.BlobPath(i.plx.Sum)
+		h.plx = i.of
+	}
+	return i, err
 }
 
-// begin starts the agent. ctx bounds its greeting only.
-func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
-	s := a.Stream(ctx, a.shell("start"))
-	stop := context.AfterFunc(ctx, func() { s.Close() })
+// errStuck is the error of a host on which no command runs.
+var errStuck = fmt.Errorf("no command ran within %v: ForceCommand of its SSH server, the login shell or the disk of the home may hang", idleTime)
+
+// start starts an agent that waits.
+func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
+	if err := h.Dial(ctx); err != nil {
+		return nil, err
+	}
+	c.Host, c.Act = h.Name(), "agent start"
+	way := bootstrap.New(c)
+	s := h.Stream(ctx, way.Script())
+	if err := way.Run(ctx, s); err != nil {
+		s.Close()
+		switch {
+		case errors.Is(err, bootstrap.ErrMissing):
+			err = &transport.ExitError{Status: NotFound}
+		case errors.Is(err, bootstrap.ErrStart):
+			err = errStuck
+		}
+		return nil, err
+	}
+	greeting, cancel := context.WithTimeoutCause(ctx, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime))
+	defer cancel()
+	stop := context.AfterFunc(greeting, func() { s.Cancel(context.Cause(greeting)) })
 	conn, err := protocol.OpenCalls(agentStream{s})
 	if !stop() {
-		s.Close()
-		return nil, context.Cause(ctx)
+		err = context.Cause(greeting)
 	}
 	// An agent that knows no calls may end before its own greeting has left.
 	if said := (*ScriptError)(nil); errors.As(err, &said) && strings.Contains(said.Stderr, protocol.KnowsNoCalls) {
 		err = &protocol.VersionError{Got: "before calls"}
 	}
 	if err != nil {
-		return nil, notExecuted(err)
+		s.Close()
+		way.Done(nil)
+		return nil, &broken{notExecuted(err)}
 	}
-	i := &idle{stream: s, calls: protocol.NewCaller(conn), of: a.Binary}
+	i := &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done}
 	i.asked.Store(int64(time.Since(began)))
 	return i, nil
 }
@@ -197,71 +229,113 @@ func (s *Set) Release() {
 // makeRoom ends an agent that waits for a job: the host allows no more sessions.
 func (h *Host) makeRoom() { h.idle.Swap(nil).close() }
 
-// Meet writes Facts. It asks an agent of an earlier launch if there is one, which then waits, and
-// else a script.
-func (h *Host) Meet(ctx context.Context, likely []envsync.Blob) error {
-	err := h.ask(ctx, likely, false, nil)
-	if err == nil || errors.Is(err, envsync.ErrStuck) {
-		return err
-	}
-	return h.Inspect(ctx)
-}
+// Agent returns the host as one with the agent of the plx that was placed there.
+func (h *Host) Agent() *AgentHost { return &AgentHost{Host: h, Binary: h.plx} }
 
-// ask writes Facts, has and, if GPUs are asked for, Report as an agent of an earlier launch answers
-// them, which then waits. With an error nothing is written. The error is envsync.ErrStuck if no
-// command runs on the host.
-func (h *Host) ask(ctx context.Context, likely []envsync.Blob, gpus bool, probes *console.Tally) error {
-	if len(likely) == 0 {
-		return errSurvey
-	}
-	a := AgentHost{Host: h, Binary: envsync.BlobPath(likely[0].Sum)}
-	greeting, cancel := context.WithTimeoutCause(ctx, idleTime, envsync.ErrStuck)
-	defer cancel()
-	i, err := a.begin(greeting)
-	if err == nil {
-		err = i.survey(ctx, h, likely, gpus, probes)
-		if err != nil {
-			i.stream.Close()
-		}
-	}
-	if err == nil {
-		h.idle.Store(i)
+// Meet writes Facts. It places plx if that is missing, whose agent then waits.
+func (h *Host) Meet(ctx context.Context) error { return h.meet(ctx, nil, nil) }
+
+// broken is the error of an agent that runs, or should, and is not as it should be.
+type broken struct{ error }
+
+func (e *broken) Unwrap() error { return e.error }
+
+// errDamaged says that the plx of a host runs, and has not the content that it should have.
+var errDamaged = errors.New("plx is damaged there")
+
+// meet places plx, and asks it for Facts, for which of the likely blobs the host has, and for what
+// more asks. With an error nothing is written.
+func (h *Host) meet(ctx context.Context, likely []envsync.Blob, more func(*idle) error) error {
+	h.makeRoom()
+	h.has, h.locks = nil, ""
+	err := h.meetOnce(ctx, false, likely, more)
+	// It may be damaged: a power cut leaves zeros, or a part.
+	if of := (*broken)(nil); errors.As(err, &of) && !transport.IsLost(err) && ctx.Err() == nil {
+		err = h.meetOnce(ctx, true, likely, more)
 	}
 	return err
 }
 
-// survey asks for what the host is and has, and for its GPUs if they are wanted, at once.
-func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob, gpus bool, probes *console.Tally) error {
-	want := protocol.Survey{Blobs: map[string]int64{}}
+func (h *Host) meetOnce(ctx context.Context, strict bool, likely []envsync.Blob, more func(*idle) error) error {
+	i, err := h.place(ctx, strict)
+	if err != nil {
+		return err
+	}
+	if err = i.survey(ctx, h, likely); err == nil && more != nil {
+		err = more(i)
+	}
+	if err != nil {
+		i.placed(nil)
+		i.stream.Close()
+		return err
+	}
+	h.idle.Store(i)
+	i.placed(h.seed)
+	return nil
+}
+
+// seed has the host give its plx to others.
+func (h *Host) seed(ctx context.Context) (bootstrap.Seed, error) {
+	addr, err := h.DataAddr()
+	if err != nil {
+		return bootstrap.Seed{}, err
+	}
+	want := protocol.Seed{Addr: addr, Low: h.ports[0], High: h.ports[1], Token: rand.Text()}
+	port, err := Call[int](ctx, h.Agent(), AnswerTime, protocol.DoSeed, want)
+	return bootstrap.Seed{Host: addr, Port: strconv.Itoa(port), Token: want.Token}, err
+}
+
+// Learn writes Facts as the host's agent tells them.
+func (a *AgentHost) Learn(ctx context.Context) error {
+	here, err := Call[protocol.Surveyed](ctx, a, AnswerTime, protocol.DoSurvey, protocol.Survey{})
+	if err == nil {
+		a.Facts, err = factsOf(here)
+	}
+	return err
+}
+
+func factsOf(here protocol.Surveyed) (envsync.Facts, error) {
+	facts, err := envsync.ReadFacts(here.Facts)
+	if err == nil && facts.OS != "linux" {
+		err = fmt.Errorf("it runs %s, a host must run linux", facts.Platform)
+	}
+	return facts, err
+}
+
+// survey asks for what the host is and has.
+func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error {
+	want := protocol.Survey{Blobs: map[string]int64{i.plx.Sum: i.plx.Size}}
 	for _, b := range likely {
 		want.Blobs[b.Sum] = b.Size
 	}
-	asked, err := i.begin(protocol.DoSurvey, want)
-	if err != nil {
-		return err
-	}
-	var probed *protocol.Pending
-	if gpus {
-		if probed, err = i.begin(protocol.DoProbe, protocol.Probe{ToolTime: h.probeTime}); err != nil {
-			return err
-		}
-	}
-	first, cancel := context.WithTimeoutCause(ctx, idleTime, errSurvey)
-	defer cancel()
 	var here protocol.Surveyed
-	if err := asked.Wait(first, &here); err != nil {
+	if err := i.call(ctx, AnswerTime, protocol.DoSurvey, want, &here); err != nil {
+		if failure := (*protocol.Failure)(nil); errors.As(err, &failure) {
+			err = &protocol.Failure{Code: failure.Code, Text: bootstrap.HomeTrouble(failure.Text), Hint: failure.Hint}
+		}
 		return err
 	}
-	facts, err := envsync.ReadFacts(here.Facts)
+	if !slices.Contains(here.Has, i.plx.Sum) {
+		return &broken{errDamaged}
+	}
+	facts, err := factsOf(here)
+	if err == nil {
+		h.Facts, h.has, h.locks = facts, here.Has, here.Locks
+	}
+	return err
+}
+
+// probeBy writes Report as the agent tells it.
+func (h *Host) probeBy(ctx context.Context, i *idle, tally *console.Tally) error {
+	asked, err := i.begin(protocol.DoProbe, protocol.Probe{ToolTime: h.probeTime})
 	if err != nil {
 		return err
 	}
-	if gpus {
-		if h.Report, err = h.found(ctx, probed, probes); err != nil {
-			return err
-		}
+	report, err := h.found(ctx, asked, tally)
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
 	}
-	h.Facts, h.has, h.locks = facts, here.Has, &here.Locks
+	h.Report = report
 	return nil
 }
 
@@ -282,26 +356,11 @@ func (a *AgentHost) Reprobe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asked, err := i.begin(protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
-	if err != nil {
-		return err
-	}
-	report, err := a.found(ctx, asked, nil)
-	if err != nil {
-		return fmt.Errorf("probe: %w", err)
-	}
-	a.Report = report
-	return nil
+	return a.probeBy(ctx, i, nil)
 }
 
-// Locks returns the host's lines of /proc/net/unix on booked GPUs, if an agent has answered the
-// last survey.
-func (h *Host) Locks() (lines string, known bool) {
-	if h.locks == nil {
-		return "", false
-	}
-	return *h.locks, true
-}
+// Locks returns the host's lines of /proc/net/unix on booked GPUs, as the last survey told them.
+func (h *Host) Locks() string { return h.locks[:min(len(h.locks), protocol.MostLocks)] }
 
 // Furnish asks the host's agent whether the host has all files of a folder, and to make the
 // job's working directory of it if there is a source. It reports false if that was not done:

@@ -14,7 +14,9 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/internal/bootstraptest"
 	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/launcher/bootstrap"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
@@ -25,6 +27,7 @@ type fronted struct {
 	silent
 	facts  string
 	gpus   bool         // the agent lists GPUs
+	lacks  string       // hash of a blob that it says it lacks
 	open   atomic.Int64 // agents that wait
 	begun  atomic.Int64 // agents that were started
 	probes atomic.Int64 // lists of GPUs
@@ -41,6 +44,9 @@ func (f *fronted) Run(ctx context.Context, command string, stdin io.Reader, stdo
 	f.begun.Add(1)
 	f.open.Add(1)
 	defer f.open.Add(-1)
+	if err := bootstraptest.Runs(command, stdout); err != nil {
+		return err
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- f.serve(stdin, stdout) }()
 	select {
@@ -60,6 +66,10 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 	}
 	asked, err := protocol.Serve(context.Background(), conn, map[protocol.Method]protocol.Handler{
 		protocol.DoSurvey: protocol.Handle(func(_ context.Context, s protocol.Survey) (protocol.Surveyed, error) {
+			if f.facts == "error" {
+				return protocol.Surveyed{}, errors.New("open /home/ann/.plx/x: read-only file system")
+			}
+			delete(s.Blobs, f.lacks)
 			return protocol.Surveyed{Facts: f.facts, Has: slices.Collect(maps.Keys(s.Blobs)), Locks: "@plx-gpu-0\n"}, nil
 		}),
 		protocol.DoProbe: protocol.Handle(func(context.Context, protocol.Probe) (protocol.GPUs, error) {
@@ -97,8 +107,15 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 
 func (f *fronted) host(t *testing.T) *Host {
 	h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return f, nil })
+	h.set = &Set{agents: &agents{guess: agentBlob}, seeds: bootstrap.NewSeeds(nil)}
 	t.Cleanup(func() { h.Close() })
 	return h
+}
+
+// meetAll is what Set.Survey does with a host.
+func meetAll(t *testing.T, h *Host, likely ...envsync.Blob) error {
+	t.Helper()
+	return h.meet(t.Context(), likely, func(i *idle) error { return h.probeBy(t.Context(), i, nil) })
 }
 
 var (
@@ -110,16 +127,16 @@ var (
 func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
-	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob, otherBlob}); err != nil {
+	if err := meetAll(t, h, otherBlob); err != nil {
 		t.Fatal(err)
 	}
 	if h.Facts.Home != "/home/ann" || h.Facts.ServerAddr != "10.0.0.1" || h.Report.CPUs != 12 || len(h.has) != 2 {
 		t.Errorf("%+v, %+v, has %v", h.Facts, h.Report, h.has)
 	}
-	if lines, known := h.Locks(); lines != "@plx-gpu-0\n" || !known {
-		t.Errorf("locks %q, %v", lines, known)
+	if lines := h.Locks(); lines != "@plx-gpu-0\n" {
+		t.Errorf("locks %q", lines)
 	}
-	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
+	a := h.Agent()
 	conn, err := a.Start(t.Context(), protocol.Spec{})
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +166,7 @@ func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 		},
 	} {
 		h := f.host(t)
-		if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil || f.open.Load() != 1 {
+		if err := meetAll(t, h); err != nil || f.open.Load() != 1 {
 			t.Fatalf("%s: %d agents wait, %v", name, f.open.Load(), err)
 		}
 		h.Run(t.Context(), "true", nil, nil, nil)
@@ -213,7 +230,7 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 	}
 	calls := h.idle.Load().calls
 	var under []*protocol.Pending
-	for range 100 {
+	for range 60 { // an agent lets 64 wait
 		p, err := calls.Begin(protocol.DoProbe, protocol.Probe{})
 		if err != nil {
 			t.Fatal(err)
@@ -223,8 +240,8 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 	if _, err := a.Start(t.Context(), protocol.Spec{}); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.probes.Load(); n != 100 {
-		t.Errorf("the job was given after %d of 100 calls", n)
+	if n := f.probes.Load(); n != 60 {
+		t.Errorf("the job was given after %d of 60 calls", n)
 	}
 	for _, p := range under {
 		if err := p.Wait(t.Context(), nil); err != nil {
@@ -241,7 +258,7 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
-	if err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob}); err != nil {
+	if err := meetAll(t, h); err != nil {
 		t.Fatal(err)
 	}
 	waiting := h.idle.Load()
@@ -288,8 +305,11 @@ type hanging struct {
 	greets bool
 }
 
-func (h hanging) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ io.Writer) error {
+func (h hanging) Run(ctx context.Context, script string, stdin io.Reader, stdout, _ io.Writer) error {
 	if h.greets {
+		if err := bootstraptest.Runs(script, stdout); err != nil {
+			return err
+		}
 		if conn, err := protocol.OpenCalls(protocol.Duplex(stdin, stdout)); err == nil {
 			go func() { // ends with the session
 				for err == nil {
@@ -308,7 +328,7 @@ func TestSilentHosts(t *testing.T) {
 		greets bool
 		limit  time.Duration
 		want   string
-	}{{false, idleTime, "its agent has not begun within 25s"}, {true, AnswerTime, "no answer to state within 30s"}} {
+	}{{false, idleTime, errStuck.Error()}, {true, AnswerTime, "no answer to state within 30s"}} {
 		synctest.Test(t, func(t *testing.T) {
 			h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return hanging{greets: c.greets}, nil })
 			defer h.Close()
@@ -325,17 +345,24 @@ func TestSilentHosts(t *testing.T) {
 	}
 }
 
-// An agent that answers nonsense, or not all, is as good as none: the scripts are run, which
-// fail here.
+// Of an agent that answers nonsense, or not all, nothing is believed. One that runs and does not
+// have its own content is damaged, and hashed before it runs again.
 func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
-	for name, f := range map[string]*fronted{
-		"nonsense": {facts: "os=\x1b[31m", gpus: true},
-		"half":     {facts: factsHere},
+	for name, c := range map[string]struct {
+		f     *fronted
+		want  string
+		begun int64
+	}{
+		"nonsense":         {&fronted{facts: "os=\x1b[31m", gpus: true}, "the host's answer has no user id", 1},
+		"another system":   {&fronted{facts: strings.Replace(factsHere, "Linux", "FreeBSD", 1), gpus: true}, "it runs freebsd/amd64, a host must run linux", 1},
+		"half":             {&fronted{facts: factsHere}, "probe: no list of GPUs", 1},
+		"damaged":          {&fronted{facts: factsHere, gpus: true, lacks: agentBlob.Sum}, "plx is damaged there", 2},
+		"no home to write": {&fronted{facts: "error"}, "the home folder is read-only: open /home/ann/.plx/x: read-only file system", 1},
 	} {
-		h := f.host(t)
-		err := h.survey(t.Context(), nil, []envsync.Blob{agentBlob})
-		if err == nil || !strings.Contains(err.Error(), "inspect: ") || f.open.Load() != 0 || h.Facts.Home != "" || h.has != nil || h.locks != nil {
-			t.Errorf("%s: %v, %d agents wait, %+v", name, err, f.open.Load(), h.Facts)
+		h := c.f.host(t)
+		err := meetAll(t, h)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || c.f.open.Load() != 0 || c.f.begun.Load() != c.begun || h.Waits() {
+			t.Errorf("%s: %v, %d agents wait of %d", name, err, c.f.open.Load(), c.f.begun.Load())
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -34,6 +35,10 @@ func answerCalls(script string) error {
 		return err
 	}
 	_, err = protocol.Serve(context.Background(), conn, map[protocol.Method]protocol.Handler{
+		protocol.DoSurvey: protocol.Handle(func(context.Context, protocol.Survey) (protocol.Surveyed, error) {
+			facts, err := envsync.Here()
+			return protocol.Surveyed{Facts: facts}, err
+		}),
 		protocol.DoState: protocol.Handle(func(ctx context.Context, of protocol.HostJob) (json.RawMessage, error) {
 			return exec.CommandContext(ctx, script, "agent", "state", of.Job, of.Folder).Output()
 		}),

@@ -244,12 +244,7 @@ func (p *pruner) survey(ctx context.Context, r Record) error {
 func (p *pruner) plan(ctx context.Context, h *pruning) (err error) {
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()
-	if p.cfg.DryRun {
-		err = h.Inspect(ctx)
-	}
-	if err == nil {
-		h.plan, err = p.ask(ctx, h, nil, true)
-	}
+	h.plan, err = p.ask(ctx, h, nil, true)
 	return err
 }
 
@@ -265,6 +260,9 @@ func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) (
 		}
 		if err == nil && answer.Failed != "" {
 			err = errors.New(answer.Failed)
+		}
+		if err == nil && p.cfg.DryRun {
+			err = agent.Learn(ctx) // hosts that share a home are shown once
 		}
 		return answer.Items, err
 	}

@@ -194,7 +194,10 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if len(fresh) == 0 {
 		return nil
 	}
-	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, Via: s.job.over(s.cfg.Reach), Slurm: s.job.Slurm, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys, ProbeTime: s.cfg.Reach.ProbeTime}, s.job.printer); err != nil {
+	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, Via: s.job.over(s.cfg.Reach), Slurm: s.job.Slurm, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys, ProbeTime: s.cfg.Reach.ProbeTime, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}, s.job.printer); err != nil {
+		return err
+	}
+	if err := s.giveAgent(ctx); err != nil {
 		return err
 	}
 	if err := s.set.Survey(ctx); err != nil {
@@ -248,26 +251,20 @@ func (s *scaler) checkBooked(ctx context.Context, p placement.Placement) error {
 	var wanted []booking.Host
 	for _, placed := range p.Hosts {
 		if claims := protocol.Claims(placed.Specs()); len(claims) > 0 {
-			wanted = append(wanted, booking.Host{Agent: &hosts.AgentHost{Host: s.set.Hosts[placed.Machine]}, Claims: claims})
+			wanted = append(wanted, booking.Host{Agent: s.set.Hosts[placed.Machine].Agent(), Claims: claims})
 		}
 	}
-	binary := func() string { return s.job.chief().Binary }
-	if err := booking.Check(ctx, wanted, s.spec.Ticket, binary); err != nil {
+	if err := booking.Check(ctx, wanted, s.spec.Ticket); err != nil {
 		return exit.WithHint(err, scaleBusyHint)
 	}
 	return nil
 }
 
-// send brings the new hosts the agent, the program and the user's files.
-func (s *scaler) send(ctx context.Context) error {
+// giveAgent has the new hosts get the agent of the job.
+func (s *scaler) giveAgent(ctx context.Context) error {
 	from := s.job.chief()
-	if err := from.Inspect(ctx); err != nil {
+	if err := from.Learn(ctx); err != nil {
 		return from.Named(err)
-	}
-	for _, h := range s.set.Hosts {
-		if h.Facts.Platform != from.Facts.Platform {
-			return fmt.Errorf("host %s is %s, and the job's program on host %s is for %s", h.Name(), h.Facts.Platform, from.Name(), from.Facts.Platform)
-		}
 	}
 	var err error
 	if s.scratch, err = os.MkdirTemp("", "plx-scale-"); err != nil {
@@ -277,12 +274,21 @@ func (s *scaler) send(ctx context.Context) error {
 	if err != nil {
 		return from.Named(err)
 	}
-	bar := s.job.printer.NewTransfer("sending plx and the job's files")
-	err = hosts.SendAll(ctx, s.set.Hosts, agent, hosts.Ports{Low: s.spec.PortLow, High: s.spec.PortHigh}, bar)
+	s.set.GiveOnly(agent, func(p envsync.Platform) (envsync.Blob, error) {
+		if p != from.Facts.Platform {
+			return agent, fmt.Errorf("it is %s, and the job's program on host %s is for %s", p, from.Name(), from.Facts.Platform)
+		}
+		return agent, nil
+	})
+	return nil
+}
+
+// send brings the new hosts the program and the user's files.
+func (s *scaler) send(ctx context.Context) error {
+	from := s.job.chief()
+	bar := s.job.printer.NewTransfer("sending the job's files")
 	how := furnish.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
-	if err == nil {
-		err = s.sendProgram(ctx, from, how)
-	}
+	err := s.sendProgram(ctx, from, how)
 	if err == nil {
 		err = s.sendVenv(ctx, from, how)
 	}

@@ -20,6 +20,7 @@ const (
 	DoCheckName  Method = "check-name" // CheckName, nothing: an error with CodeTaken if a running job has the name
 	DoInterfaces Method = "interfaces" // nothing, a list of Interface
 	DoReserve    Method = "reserve"    // Booking, BookingAnswer
+	DoSeed       Method = "seed"       // Seed, the port as an int
 	DoFurnish    Method = "furnish"    // Furnish, Furnished
 	DoVenv       Method = "venv"       // venv.Request, venv.Answer of package envsync/venv
 	// DoExec takes an ExecRequest, and answers Executed: the command has ended, and nothing is left

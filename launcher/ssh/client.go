@@ -72,11 +72,7 @@ type Client struct {
 	workers group // goroutines of the connection, for which Close waits
 
 	noisy  atomic.Bool // the user was told that start-up files print text
-	noSFTP atomic.Bool // sftp could not be started, so Copy uses a shell command
 	opened atomic.Bool // the server has opened a session on this connection
-
-	homeMu sync.Mutex // guards home
-	home   string     // folder in which commands start; empty: not known yet
 }
 
 func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {

@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,26 +21,20 @@ import (
 // cleanUpTimeout bounds the removal of a temporary file after a failure.
 const cleanUpTimeout = 5 * time.Second
 
-// Copy writes the size bytes of r to path, which is absolute or relative to the user's
-// home, with the permissions of mode. It writes a temporary file in the same folder,
-// checks its size, and renames it to path. So nobody sees half a file, and one of several
-// copies at the same time wins. The folder must exist. r must end after size bytes.
+// Copy writes the size bytes of r to path, which is absolute, with the permissions of mode. It
+// writes a temporary file in the same folder, checks its size, and renames it to path. So nobody
+// sees half a file, and one of several copies at the same time wins. The folder must exist. r must
+// end after size bytes.
 //
-// After a failure Copy removes the temporary file, unless the connection is lost.
-// errors.Is finds fs.ErrPermission, fs.ErrNotExist, syscall.ENOSPC and syscall.EROFS if
-// the host reports them. Copy does not flush the host's disk.
+// The error is a transport.ErrNoCopy if the host has no sftp, or allows no further session now.
+// After a failure Copy removes the temporary file, unless the connection is lost. errors.Is finds
+// fs.ErrPermission, fs.ErrNotExist, syscall.ENOSPC and syscall.EROFS if the host reports them.
+// Copy does not flush the host's disk.
 func (c *Client) Copy(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error {
 	u := &upload{client: c, to: path, temporary: temporaryName(path), size: size, mode: mode.Perm(), r: &exactly{r: r, left: size}}
-	err := errNoSFTP
-	if !c.noSFTP.Load() {
-		err = u.bySFTP(ctx)
-	}
-	if errors.Is(err, errNoSFTP) {
-		c.noSFTP.Store(true)
-		err = u.byShell(ctx)
-	}
-	if err == nil {
-		return nil
+	err := u.bySFTP(ctx)
+	if err == nil || err == transport.ErrNoCopy {
+		return err
 	}
 	if !u.r.failed.Load() || ctx.Err() != nil {
 		err = c.explain(ctx, err)
@@ -117,91 +110,21 @@ func (e *exactly) read(p []byte) (int, error) {
 	return n, err
 }
 
-// byShell sends the file through commands, for a host whose sftp does not work: a
-// start-up file that prints breaks it. The host cannot tell a source that failed from
-// one that ended, so a command of its own renames the file after the source has ended
-// as announced.
-func (u *upload) byShell(ctx context.Context) error {
-	u.created.Store(true)
-	temporary, to := Quote(withFolder(u.temporary)), Quote(withFolder(u.to))
-	// umask first: the content may be secret. The shell's noclobber makes the creation
-	// exclusive. Some wc print blanks before the size.
-	write := fmt.Sprintf(`LC_ALL=C; export LC_ALL
-set -e
-umask 077
-set -C
-: > %[1]s
-set +C
-cat > %[1]s
-size=$(wc -c < %[1]s | tr -d ' ')
-if [ "$size" != %[2]d ]; then echo "$size bytes arrived of %[2]d" >&2; exit 1; fi
-chmod %[3]o %[1]s`, temporary, u.size, u.mode)
-	rename := fmt.Sprintf(`LC_ALL=C; export LC_ALL
-if [ -d %[2]s ]; then echo "is a directory" >&2; exit 1; fi
-mv -f %[1]s %[2]s`, temporary, to)
-	err := u.command(ctx, write, u.r)
-	if err == nil {
-		err = u.command(ctx, rename, nil)
-	}
-	if err == nil {
-		u.created.Store(false)
-	}
-	return err
-}
-
-// command runs a command of byShell. Its error has the cause that the host printed.
-func (u *upload) command(ctx context.Context, script string, stdin io.Reader) error {
-	var stderr message
-	err := u.client.Run(ctx, script, stdin, nil, &stderr)
-	text := strings.TrimSpace(stderr.String())
-	if err == nil || text == "" {
-		return err
-	}
-	if cause := causeIn(text); cause != nil {
-		return fmt.Errorf("%w: %s: %w", err, text, cause)
-	}
-	return fmt.Errorf("%w: %s", err, text)
-}
-
-// withFolder keeps a name that begins with "-" from being an option.
-func withFolder(name string) string {
-	if strings.HasPrefix(name, "/") {
-		return name
-	}
-	return "./" + name
-}
-
-// message keeps the first KiB that is written to it.
-type message struct{ bytes.Buffer }
-
-func (t *message) Write(p []byte) (int, error) {
-	if room := 1024 - t.Len(); room > 0 {
-		t.Buffer.Write(p[:min(len(p), room)])
-	}
-	return len(p), nil
-}
-
 // sftpStart bounds the start of the protocol: the output of a start-up file may look like
 // the beginning of a long packet.
 const sftpStart = 15 * time.Second
-
-// errNoSFTP says that sftp does not work on the host. Nothing was written.
-var errNoSFTP = errors.New("no sftp on the host")
 
 // bySFTP sends the file over a session of its own, so that the end of ctx harms no other
 // call.
 func (u *upload) bySFTP(ctx context.Context) error {
 	c := u.client
-	if err := u.settle(ctx); err != nil {
-		return err
-	}
-	s, err := c.openSession(ctx, "subsystem", "sftp")
+	s, err := c.openNow(ctx, "subsystem", "sftp")
 	if err != nil {
 		var lost *transport.LostError
 		if ctx.Err() != nil || errors.As(err, &lost) {
 			return err
 		}
-		return errNoSFTP
+		return transport.ErrNoCopy
 	}
 	defer s.end()
 	remote, err := u.greet(ctx, s)
@@ -223,38 +146,6 @@ func (u *upload) bySFTP(ctx context.Context) error {
 	return err
 }
 
-// settle makes the paths absolute: a server may start sftp in another folder than commands.
-func (u *upload) settle(ctx context.Context) error {
-	if path.IsAbs(u.to) {
-		return nil
-	}
-	start, err := u.client.startFolder(ctx)
-	if err != nil {
-		return err
-	}
-	u.to, u.temporary = path.Join(start, u.to), path.Join(start, u.temporary)
-	return nil
-}
-
-// startFolder returns the folder in which commands start, which is the user's home.
-func (c *Client) startFolder(ctx context.Context) (string, error) {
-	c.homeMu.Lock()
-	defer c.homeMu.Unlock()
-	if c.home != "" {
-		return c.home, nil
-	}
-	var pwd message
-	if err := c.Run(ctx, "pwd", nil, &pwd, nil); err != nil {
-		return "", fmt.Errorf("find the home: %w", err)
-	}
-	start := strings.TrimSuffix(pwd.String(), "\n")
-	if !path.IsAbs(start) {
-		return "", fmt.Errorf("find the home: pwd printed %q", start)
-	}
-	c.home = start
-	return start, nil
-}
-
 // greet starts the protocol, within sftpStart.
 func (u *upload) greet(ctx context.Context, s *session) (*sftp.Client, error) {
 	c := u.client
@@ -273,11 +164,11 @@ func (u *upload) greet(ctx context.Context, s *session) (*sftp.Client, error) {
 		if lost := c.lost(); lost != nil {
 			return nil, lost
 		}
-		return nil, errNoSFTP
+		return nil, transport.ErrNoCopy
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-time.After(min(sftpStart, c.cfg.DeadAfter)):
-		return nil, errNoSFTP
+		return nil, transport.ErrNoCopy
 	}
 }
 

@@ -57,6 +57,25 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 	}
 }
 
+// openNow is openSession that does not wait for other sessions to end.
+func (c *Client) openNow(ctx context.Context, kind, argument string) (*session, error) {
+	if !c.slots.take() {
+		return nil, errCrowded
+	}
+	s, err := c.startWithin(ctx, kind, argument)
+	if err == nil {
+		return s, nil
+	}
+	if rejected := (*gossh.OpenChannelError)(nil); errors.As(err, &rejected) {
+		c.slots.refused()
+		return nil, errCrowded
+	}
+	c.slots.release()
+	return nil, c.explain(ctx, err)
+}
+
+var errCrowded = errors.New("the server allows no more sessions")
+
 // A server counts a session for a moment after it has ended, and may refuse others:
 // the client tries again for so long, and so often.
 const (
@@ -214,6 +233,17 @@ func (s *slots) acquire(ctx context.Context, done <-chan struct{}, crowded func(
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// take is acquire that does not wait.
+func (s *slots) take() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active >= s.limit {
+		return false
+	}
+	s.active++
+	return true
 }
 
 func (s *slots) release() {

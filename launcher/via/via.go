@@ -18,9 +18,6 @@
 package via
 
 import (
-	"bufio"
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -36,20 +33,15 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/bootstrap"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
 const (
 	// startLimit bounds the start of the user's command, which may have to wait for
-	// others, and each answer of the host.
+	// others.
 	startLimit = 30 * time.Second
-	// sendLimit is how long the host may take none of the agent's bytes.
-	sendLimit = 30 * time.Second
-	// maxNoise is how many bytes may come before an answer.
-	maxNoise = 1 << 20
-	// maxQuote is how many bytes of a line a message quotes.
-	maxQuote = 200
 )
 
 // Config tells how to reach a host.
@@ -59,6 +51,8 @@ type Config struct {
 	// line finds the name in PLX_HOST too, to take it apart.
 	Command string
 	Host    string
+	// Guess is the plx that the host probably needs. Zero: it is not known.
+	Guess envsync.Blob
 	// Agent returns plx for a platform.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
 	// Env is the environment of the command. Nil: that of this process.
@@ -114,8 +108,7 @@ func dial(ctx context.Context, c *Config) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shell{pipe: p, word: "plx-" + rand.Text()}
-	client, err := s.become(ctx, c)
+	client, err := p.become(ctx, c)
 	if err != nil {
 		p.Close() // the first error says more
 		return nil, err
@@ -123,45 +116,26 @@ func dial(ctx context.Context, c *Config) (*ssh.Client, error) {
 	return client, nil
 }
 
-// shell is a shell on the host that reads its script from the pipe. It is sent one line at
-// a time, and the next one after its answer: a shell may read more than it has executed.
-type shell struct {
-	pipe *pipe
-	word string // begins each answer; no banner has it
-}
-
-// become makes the shell an SSH server, and connects to it.
-func (s *shell) become(ctx context.Context, c *Config) (*ssh.Client, error) {
-	answer, err := s.ask(ctx, `echo `+s.word+` "$(uname -s)" "$(uname -m)" "$HOME"`)
-	if err != nil {
-		return nil, err
-	}
-	if strings.HasPrefix(answer, `"$(uname`) {
-		return nil, exit.WithHint(fmt.Errorf("%s sends back what it is sent, as a terminal does", s.pipe), "let it run without a terminal: docker exec -i instead of -it, ssh -T")
-	}
-	kernel, rest, _ := strings.Cut(answer, " ")
-	machine, home, _ := strings.Cut(rest, " ")
-	if !strings.HasPrefix(home, "/") {
-		return nil, exit.WithHint(fmt.Errorf("the shell there has no home: HOME=%q", home), "set HOME in the command of --via: env HOME=/root")
-	}
-	agent, err := c.Agent(ctx, envsync.PlatformOf(kernel, machine))
-	if err != nil {
-		return nil, err
-	}
-	if err := s.send(ctx, agent); err != nil {
-		return nil, err
-	}
-	serve := "serve"
+// become makes the shell an SSH server, and connects to it. The shell reads its script from the
+// pipe: one compound command, which it has read whole before it runs any of it.
+func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
+	way := bootstrap.New(bootstrap.Config{Host: c.Host, Strict: true, Guess: c.Guess, Agent: c.Agent, Begin: startLimit})
+	way.Act = "agent serve " + way.Word
 	if c.Step {
-		serve = "step"
+		way.Act = "agent step " + way.Word
 	}
-	answer, err = s.ask(ctx, fmt.Sprintf(`exec "$HOME"/%s agent %s %s`, envsync.BlobPath(agent.Sum), serve, s.word))
-	if err != nil {
-		return nil, err
+	// A command that has ended takes nothing. What it printed before tells why.
+	_, _ = io.WriteString(p.Conn, "{\n"+way.Script()+"}\n")
+	if err := way.Run(ctx, shell{p}); err != nil {
+		return nil, p.explain(err)
 	}
-	key, _, _, _, err := gossh.ParseAuthorizedKey([]byte(answer))
+	key, err := way.Line(ctx, startLimit)
 	if err != nil {
-		return nil, fmt.Errorf("the agent answers with no key: %q", answer)
+		return nil, p.explain(err)
+	}
+	public, _, _, _, err := gossh.ParseAuthorizedKey([]byte(key))
+	if err != nil {
+		return nil, fmt.Errorf("the agent answers with no key: %q", key)
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -171,105 +145,35 @@ func (s *shell) become(ctx context.Context, c *Config) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ssh.Over(ctx, s.pipe, ssh.Config{Host: c.Host, User: "plx", Signers: []gossh.Signer{own}, HostKey: key})
+	return ssh.Over(ctx, p, ssh.Config{Host: c.Host, User: "plx", Signers: []gossh.Signer{own}, HostKey: public})
 }
 
-// send brings the agent to the host, unless it has it.
-func (s *shell) send(ctx context.Context, agent envsync.Blob) error {
-	path := `"$HOME"/` + envsync.BlobPath(agent.Sum)
-	sum := func(of string) string {
-		return fmt.Sprintf(`[ "$(sha256sum < %s 2>&1 | cut -c1-64)" = %s ]`, of, agent.Sum)
-	}
-	// All in one compound command: the shell has read it whole before it runs any of it.
-	answer, err := s.ask(ctx, fmt.Sprintf(`if [ -f %[1]s ] && %[2]s && chmod 700 %[1]s; then echo %[3]s has; `+
-		`elif umask 077 && mkdir -p "$HOME"/.plx/blobs; then echo %[3]s wants; else echo %[3]s fails; fi`, path, sum(path), s.word))
-	if err == nil && answer == "fails" {
-		err = fmt.Errorf("its home cannot be written: %s", cmp.Or(s.pipe.Said(), "mkdir -p ~/.plx/blobs failed"))
-	}
-	if err != nil || answer == "has" {
-		return err
-	}
-	content, err := agent.Open()
-	if err != nil {
-		return err
-	}
-	defer content.Close() // opened for reading: nothing to lose
-	temporary := path + ".via." + rand.Text() + ".tmp"
-	_, err = s.ask(ctx, fmt.Sprintf(`{ echo %[1]s ready; head -c %[2]d > %[3]s; if %[4]s && chmod 700 %[3]s && mv -f %[3]s %[5]s; `+
-		`then echo %[1]s stored; else rm -f %[3]s; echo %[1]s fails; fi; }`, s.word, agent.Size, temporary, sum(temporary), path))
-	if err != nil {
-		return err
-	}
-	if err := s.pour(ctx, content); err != nil {
-		return fmt.Errorf("send plx: %w", err)
-	}
-	answer, err = s.answer(ctx)
-	if err == nil && answer != "stored" {
-		err = fmt.Errorf("send plx: it was not stored: %s", cmp.Or(s.pipe.Said(), "other bytes arrived than were sent"))
+// shell is the shell on the host before it becomes a server.
+type shell struct{ p *pipe }
+
+func (s shell) Read(b []byte) (int, error)  { return s.p.out.Read(b) }
+func (s shell) Write(b []byte) (int, error) { return s.p.Conn.Write(b) }
+func (s shell) Cancel(error)                { s.p.Close() } // it returns nil
+
+// explain says in words of --via why there is no plx on the host.
+func (p *pipe) explain(err error) error {
+	var homeless *bootstrap.Refused
+	var silent *bootstrap.NoAnswer
+	switch {
+	case errors.Is(err, bootstrap.ErrEcho):
+		return exit.WithHint(fmt.Errorf("%s sends back what it is sent, as a terminal does", p), "let it run without a terminal: docker exec -i instead of -it, ssh -T")
+	case errors.As(err, &homeless) && homeless.Homeless:
+		return exit.WithHint(err, "set HOME in the command of --via: env HOME=/root")
+	case errors.Is(err, bootstrap.ErrStart):
+		errors.As(err, &silent)
+		return p.silent(silent.Last)
+	case errors.Is(err, bootstrap.ErrNoise):
+		return exit.WithHint(fmt.Errorf("%s printed more than 1 MiB and does not seem to run a shell", p), tryHint)
+	case errors.As(err, &silent):
+		return p.reason(silent.Err, silent.Last)
 	}
 	return err
 }
-
-// pour sends content. It fails if the host takes nothing for sendLimit.
-func (s *shell) pour(ctx context.Context, content io.Reader) error {
-	stop := context.AfterFunc(ctx, func() { s.pipe.Close() }) // it returns nil
-	defer stop()
-	stuck := time.AfterFunc(sendLimit, func() { s.pipe.Close() }) // it returns nil
-	defer stuck.Stop()
-	piece := make([]byte, 256<<10)
-	for {
-		n, err := content.Read(piece)
-		if _, failed := s.pipe.Write(piece[:n]); failed != nil {
-			if !stuck.Stop() {
-				return fmt.Errorf("it took nothing for %v", sendLimit)
-			}
-			return s.pipe.reason(failed, "")
-		}
-		stuck.Reset(sendLimit)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// ask sends one line of script and returns the answer.
-func (s *shell) ask(ctx context.Context, script string) (string, error) {
-	// A command that has ended takes nothing. What it printed before tells why.
-	_, _ = io.WriteString(s.pipe, script+"\n")
-	return s.answer(ctx)
-}
-
-// answer reads up to the line that begins with the word, and returns its rest.
-func (s *shell) answer(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, errSilent)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { s.pipe.Close() }) // ends the read
-	defer stop()
-	last := "" // of the noise
-	for left := maxNoise; ; {
-		line, err := s.pipe.out.ReadSlice('\n')
-		left -= len(line)
-		if text := bytes.TrimSpace(line); len(text) > 0 {
-			last = string(text[:min(len(text), maxQuote)])
-		}
-		at := bytes.Index(line, []byte(s.word+" "))
-		switch {
-		case at >= 0 && err == nil:
-			return strings.TrimRight(string(line[at+len(s.word)+1:]), "\r\n"), nil
-		case errors.Is(context.Cause(ctx), errSilent):
-			return "", s.pipe.silent(last)
-		case left < 0:
-			return "", exit.WithHint(fmt.Errorf("%s printed more than 1 MiB and does not seem to run a shell", s.pipe), tryHint)
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return "", s.pipe.reason(err, last)
-		}
-	}
-}
-
-var errSilent = fmt.Errorf("no answer within %v", startLimit)
 
 // tryHint is the hint for a command that gives no shell.
 const tryHint = "try the command of --via by hand: echo 'echo hello' | COMMAND must print hello, without a terminal and without a password"

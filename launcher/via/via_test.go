@@ -124,7 +124,7 @@ func TestCommandsThatGiveNoShell(t *testing.T) {
 		"asks":           {"printf 'code for %s: ' {host}; exit 1; {command}", "exit status 1: code for pod:"},
 		"floods":         {"cat /dev/zero; : {host}", "more than 1 MiB"},
 		"no home":        {"exec env -u HOME {command}; : {host}", "no home"},
-		"full":           {"exec env HOME=/proc {command}; : {host}", "cannot be written"},
+		"full":           {"exec env HOME=/proc {command}; : {host}", "cannot create directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begun := time.Now()
@@ -147,7 +147,7 @@ func TestCommandsThatGiveNoShell(t *testing.T) {
 func TestCommandThatEndsBetweenLines(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
-	command := fmt.Sprintf("echo $$ > %s; read -r line; eval \"$line\"; echo going down; exit 3; : {host} {command}", file)
+	command := fmt.Sprintf("echo $$ > %s; until [ \"$line\" = '}' ]; do read -r line; [ \"${line#say=}\" = \"$line\" ] || word=${line#say=}; done; word=${word%%%% *}; echo \"$word lacks Linux x86_64 0123456789abcdef0123456789abcdef $HOME\"; echo \"$word tools\"; echo going down; exit 3; : {host} {command}", file)
 	late := func(ctx context.Context, platform envsync.Platform) (envsync.Blob, error) {
 		ends(t, file)
 		return self(ctx, platform)
