@@ -1,189 +1,348 @@
 package envsync
 
 import (
+	"bytes"
 	"errors"
 	"os"
+	"os/user"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// here makes the host's home that of this process, as an agent on the host has it.
-func (h *localHost) here(t *testing.T) {
-	t.Setenv("HOME", h.home)
-	t.Setenv("SSH_CONNECTION", "10.0.0.9 50512 10.0.0.1 22")
-	h.env = append(h.env, "SSH_CONNECTION="+os.Getenv("SSH_CONNECTION"))
+// newHome makes a folder the home of this process, as an agent on the host has it, with the
+// folders that the launcher makes there.
+func newHome(t *testing.T) string {
+	t.Helper()
+	return homeAt(t, t.TempDir())
 }
 
-// The script is the twin: an agent tells of a host what the script does.
-func TestHereSaysWhatTheScriptSays(t *testing.T) {
-	h := newHost(t)
-	h.here(t)
-	if text, err := Here(); err == nil {
-		t.Errorf("without ~/.plx: %q", text)
-	}
-	want, err := Inspect(t.Context(), h)
-	if err != nil {
+func homeAt(t *testing.T, home string) string {
+	t.Helper()
+	t.Setenv("HOME", home)
+	if err := os.MkdirAll(filepath.Join(home, ".plx/blobs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	blobs := filepath.Join(h.home, ".plx/blobs")
-	if err := os.Chmod(blobs, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	return home
+}
+
+// factsHere returns what Here says.
+func factsHere(t *testing.T) Facts {
+	t.Helper()
 	text, err := Here()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ReadFacts(text); err != nil || got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
+	f, err := ReadFacts(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestHere(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("SSH_CONNECTION", "10.0.0.9 50512 10.0.0.1 22")
+	if text, err := Here(); err == nil {
+		t.Errorf("without ~/.plx: %q", text)
+	}
+	homeAt(t, home)
+	blobs := filepath.Join(home, ".plx/blobs")
+	if err := os.Chmod(blobs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f := factsHere(t)
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.OS != runtime.GOOS || f.Arch != runtime.GOARCH || f.Home != home || f.User != me.Username ||
+		strconv.Itoa(f.UID) != me.Uid || f.ServerAddr != "10.0.0.1" || f.HostName != name || len(f.BootID) != 36 {
+		t.Errorf("%+v", f)
 	}
 	if info, err := os.Stat(blobs); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("others may read the blobs: %v, %v", info, err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(h.home, ".plx/.*")); len(left) != 0 {
+	if again := factsHere(t); again != f {
+		t.Errorf("it was %+v and is %+v", f, again)
+	}
+	if left, _ := filepath.Glob(filepath.Join(home, ".plx/.*")); len(left) != 0 {
 		t.Errorf("left over: %v", left)
 	}
-	if err := os.Truncate(filepath.Join(h.home, ".plx/fsid"), 0); err != nil {
+}
+
+// The first call gives the file system its name, also where a full disk has left an empty file.
+func TestHereNamesTheFileSystem(t *testing.T) {
+	home := newHome(t)
+	file := filepath.Join(home, ".plx/fsid")
+	first := factsHere(t).FileSystem
+	if text, err := os.ReadFile(file); err != nil || string(text) != first+"\n" {
+		t.Errorf("%q, %v, want %s", text, err, first)
+	}
+	if err := os.Truncate(file, 0); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := Here(); err == nil {
-		t.Errorf("with an empty fsid: %q", text)
+	second := factsHere(t).FileSystem
+	if text, err := os.ReadFile(file); err != nil || string(text) != second+"\n" || second == first {
+		t.Errorf("%q, %v, want %s, which is not %s", text, err, second, first)
+	}
+	if left, _ := filepath.Glob(filepath.Join(home, ".plx/.*")); len(left) != 0 {
+		t.Errorf("left over: %v", left)
+	}
+	// What nobody has written is not overwritten.
+	for _, text := range []string{"garbage\n", "\n\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		said, err := Here()
+		if err == nil {
+			_, err = ReadFacts(said)
+		}
+		if now, _ := os.ReadFile(file); err == nil || string(now) != text {
+			t.Errorf("%q became %q: %v", text, now, err)
+		}
 	}
 }
 
-// A home that cannot be written is the script's to explain.
-func TestHereLeavesAReadOnlyHomeToTheScript(t *testing.T) {
-	h := smallHome(t, "1m")
-	h.here(t)
-	if _, err := Inspect(t.Context(), h); err != nil {
-		t.Fatal(err)
+// Many hosts with one home, and many launches, ask at the same moment.
+func TestHereAgreesOnTheFileSystem(t *testing.T) {
+	newHome(t)
+	names := make([]string, 16)
+	var wait sync.WaitGroup
+	for i := range names {
+		wait.Go(func() {
+			text, err := Here()
+			f, unread := ReadFacts(text)
+			if err = firstError(err, unread); err != nil {
+				t.Error(err)
+			}
+			names[i] = f.FileSystem
+		})
 	}
-	makeReadOnly(t, h)
-	if text, err := Here(); err == nil {
-		t.Errorf("%q", text)
+	wait.Wait()
+	for _, name := range names {
+		if name != names[0] || name == "" {
+			t.Fatalf("they do not agree: %v", names)
+		}
+	}
+	newHome(t)
+	if other := factsHere(t).FileSystem; other == names[0] {
+		t.Errorf("another home has the same name %s", other)
 	}
 }
 
-// What the script has marked as right an agent does not hash again, and the other way round.
-// An agent takes no file for right that the script would send again.
-func TestHavingAgreesWithTheScript(t *testing.T) {
-	m := newMachine(t, t.TempDir())
-	m.here(t)
+func TestHereInAReadOnlyHome(t *testing.T) {
+	home := t.TempDir()
+	if err := syscall.Mount("plx-test", home, "tmpfs", 0, "size=1m,mode=700"); err != nil {
+		t.Skipf("needs root, to mount a file system: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(home, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	homeAt(t, home)
+	factsHere(t)
+	if err := syscall.Mount("plx-test", home, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := Here(); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// place writes a blob into a home.
+func place(t *testing.T, home string, b Blob, content []byte) string {
+	t.Helper()
+	path := filepath.Join(home, BlobPath(b.Sum))
+	if err := os.WriteFile(path, content, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// has reports whether Having has a blob, and whether that was hashed and found right: then the
+// file of marks is another one.
+func has(t *testing.T, home string, b Blob) (has, hashed bool) {
+	t.Helper()
 	boot, err := firstLine(bootFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.boot(t, boot)
-	b, content := programBlob(t, 50_000)
-	has := func() bool { return len(Having(map[string]int64{b.Sum: b.Size, "../fsid": 33})) == 1 }
-	if has() {
-		t.Error("it has what was not sent")
-	}
-	m.sync(t, b)
-	is, err := identity(m.path(b))
-	if marked := readMarks(m.home).has(b.Sum, is); err != nil || !marked || !has() {
-		t.Errorf("marked by the script: %v, %v", marked, err)
-	}
-	verified := filepath.Join(m.home, ".plx/verified")
-	if err := os.RemoveAll(verified); err != nil {
-		t.Fatal(err)
-	}
-	if !has() {
-		t.Error("it lacks what is there, without marks")
-	}
-	if sent, hashed := m.sync(t, b); sent != 0 || hashed != 0 {
-		t.Errorf("after the agent's mark %d bytes were sent and %d files hashed", sent, hashed)
-	}
+	marks := filepath.Join(home, ".plx/verified", boot)
+	before, _ := os.Stat(marks)
+	sums := Having(map[string]int64{b.Sum: b.Size, "../fsid": 33})
+	after, _ := os.Stat(marks)
+	return len(sums) == 1 && sums[0] == b.Sum, after != nil && !os.SameFile(before, after)
+}
 
+// check compares what has returns.
+func check(t *testing.T, home string, b Blob, name string, wantHas, wantHashed bool) {
+	t.Helper()
+	if has, hashed := has(t, home, b); has != wantHas || hashed != wantHashed {
+		t.Errorf("%s: has it %v, hashed it %v", name, has, hashed)
+	}
+}
+
+func TestABlobIsHashedOnceInABoot(t *testing.T) {
+	home := newHome(t)
+	b, content := programBlob(t, 50_000)
+	check(t, home, b, "before", false, false)
+	path := place(t, home, b, content)
+	check(t, home, b, "first", true, true)
+	check(t, home, b, "second", true, false)
+	// The marks of another boot, or of another host with this home, count for nothing and stay.
+	verified := filepath.Join(home, ".plx/verified")
+	boot, err := firstLine(bootFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(verified, "0b0b0b0b-0000-4000-8000-000000000001")
+	if err := os.Rename(filepath.Join(verified, boot), other); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(other)
+	if err != nil || len(kept) == 0 {
+		t.Fatalf("no marks: %v", err)
+	}
+	check(t, home, b, "after a reboot", true, true)
+	check(t, home, b, "again after a reboot", true, false)
+	if now, err := os.ReadFile(other); err != nil || !bytes.Equal(now, kept) {
+		t.Errorf("other marks are %q, were %q: %v", now, kept, err)
+	}
+	// A time long ago is brought up to now, and permissions to those of a program.
 	old := time.Now().Add(-48 * time.Hour)
-	if err := os.Chtimes(m.path(b), old, old); err != nil {
+	if err := firstError(os.Chtimes(path, old, old), os.Chmod(path, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(m.path(b), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if !has() {
-		t.Error("it lacks an old file")
-	}
-	if info, err := os.Stat(m.path(b)); err != nil || info.Mode().Perm() != 0o700 || time.Since(info.ModTime()) > time.Hour {
+	check(t, home, b, "an old file", true, true)
+	check(t, home, b, "a used file", true, false)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 || time.Since(info.ModTime()) > time.Hour {
 		t.Errorf("a used file is %v, %v", info, err)
 	}
+}
 
-	content[100] ^= 1
-	for name, spoil := range map[string]func() error{
-		"damaged": func() error { return os.WriteFile(m.path(b), content, 0o700) },
-		"short":   func() error { return os.Truncate(m.path(b), 10) },
-		"a link":  func() error { return os.Symlink("/bin/sh", m.path(b)) },
-		"gone":    func() error { return nil },
+// What a power cut, or anybody's hand, makes of a blob is found out.
+func TestWrongContentDoesNotCount(t *testing.T) {
+	b, content := programBlob(t, 5000)
+	wrong := bytes.Repeat([]byte{'x'}, len(content))
+	for name, damage := range map[string]func(path string) error{
+		"zeros":               func(path string) error { return os.WriteFile(path, make([]byte, len(content)), 0o700) },
+		"short":               func(path string) error { return os.Truncate(path, 10) },
+		"long":                func(path string) error { return os.WriteFile(path, append(wrong, 'x'), 0o700) },
+		"gone":                os.Remove,
+		"other bytes":         func(path string) error { return os.WriteFile(path, wrong, 0o700) },
+		"folder":              func(path string) error { return firstError(os.Remove(path), os.Mkdir(path, 0o700)) },
+		"link to nothing":     func(path string) error { return firstError(os.Remove(path), os.Symlink("nothing", path)) },
+		"link to the content": func(path string) error { return firstError(os.Rename(path, path+"x"), os.Symlink(path+"x", path)) },
+		"another file of that time": func(path string) error {
+			info, err := os.Stat(path)
+			return firstError(err, os.WriteFile(path+".new", wrong, 0o700), os.Chtimes(path+".new", info.ModTime(), info.ModTime()), os.Rename(path+".new", path))
+		},
 	} {
-		if name == "a link" || name == "gone" {
-			if err := os.Remove(m.path(b)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := spoil(); err != nil {
+		home := newHome(t)
+		path := place(t, home, b, content)
+		check(t, home, b, name, true, true)
+		if err := damage(path); err != nil {
 			t.Fatal(err)
 		}
-		if has() {
-			t.Errorf("%s, and it counts", name)
-		}
-		if err := os.RemoveAll(m.path(b)); err != nil {
-			t.Fatal(err)
-		}
-		if sent, _ := m.sync(t, b); sent != b.Size {
-			t.Errorf("%s: %d bytes were sent", name, sent)
-		}
+		check(t, home, b, name, false, false)
 	}
 }
 
-// A host that is known to have the blob is not asked, another one is.
-func TestKnownBlobsAreNotAskedFor(t *testing.T) {
-	h := newHost(t)
-	a, _ := programBlob(t, 1000)
-	b, _ := programBlob(t, 2000)
-	for _, c := range []struct {
-		has  []string
-		runs bool
-	}{{[]string{b.Sum, a.Sum}, false}, {[]string{b.Sum}, true}, {nil, true}} {
-		before, told := h.runs.Load(), 0
-		err := Sync(t.Context(), []Target{{Name: "h", Host: h, Has: c.has}}, a, func(_, _ string, sent, total int64) { told++ }, nil)
-		if ran := h.runs.Load() > before; err != nil || ran != c.runs || told == 0 {
-			t.Errorf("with %d known blobs: asked %v, told %d times, %v", len(c.has), ran, told, err)
+// Marks that are no marks cost a hashing and nothing else.
+func TestDamagedMarks(t *testing.T) {
+	b, content := programBlob(t, 5000)
+	for name, damage := range map[string]func(marks string) error{
+		"empty":       func(marks string) error { return os.Truncate(marks, 0) },
+		"zeros":       func(marks string) error { return os.WriteFile(marks, make([]byte, 200_000), 0o600) },
+		"garbage":     func(marks string) error { return os.WriteFile(marks, []byte(b.Sum+"\n \xff*\\\n"), 0o600) },
+		"many":        func(marks string) error { return os.WriteFile(marks, bytes.Repeat([]byte("a b\n"), 100_000), 0o600) },
+		"no folder":   func(marks string) error { return os.RemoveAll(filepath.Dir(marks)) },
+		"broken link": func(marks string) error { return firstError(os.Remove(marks), os.Symlink("nothing", marks)) },
+	} {
+		home := newHome(t)
+		place(t, home, b, content)
+		check(t, home, b, name, true, true)
+		files, err := filepath.Glob(filepath.Join(home, ".plx/verified/*"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("files of marks %v, %v, want one", files, err)
+		}
+		if err := damage(files[0]); err != nil {
+			t.Fatal(err)
+		}
+		check(t, home, b, name, true, true)
+		check(t, home, b, name, true, false)
+		if info, err := os.Stat(files[0]); err != nil || info.Size() > 100_000 {
+			t.Errorf("%s: marks %v %v", name, info, err)
 		}
 	}
-}
-
-// An agent gives a file the name of its blob as the script does.
-func TestSettleAgreesWithTheScript(t *testing.T) {
-	m := newMachine(t, t.TempDir())
-	m.here(t)
-	boot, err := firstLine(bootFile)
-	if err != nil {
+	// Something that is no folder stays, and every time costs a hashing.
+	home := newHome(t)
+	path := place(t, home, b, content)
+	if err := os.WriteFile(filepath.Join(home, ".plx/verified"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.boot(t, boot)
-	other, _ := programBlob(t, 1000)
-	m.sync(t, other)
+	check(t, home, b, "without a place for marks", true, false)
+	is, err := identity(path)
+	if err != nil || readMarks(home).has(b.Sum, is) {
+		t.Errorf("it is marked, %v", err)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	home := newHome(t)
 	b, content := programBlob(t, 50_000)
-	if err := Settle(filepath.Join(m.home, ".plx/new"), b.Sum, b.Size); !errors.Is(err, os.ErrNotExist) {
+	file := filepath.Join(home, ".plx/new")
+	if err := Settle(file, b.Sum, b.Size); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without file and blob: %v", err)
 	}
-	for range 2 { // the second time the blob is there, and stays
-		file := filepath.Join(m.home, ".plx/new")
-		if err := os.WriteFile(file, content, 0o600); err != nil {
+	path := filepath.Join(home, BlobPath(b.Sum))
+	for name, before := range map[string]func() error{
+		"nothing there":   func() error { return nil },
+		"damaged":         func() error { return os.WriteFile(path, content[1:], 0o700) },
+		"folder":          func() error { return os.MkdirAll(filepath.Join(path, "a/b"), 0o700) },
+		"link to nothing": func() error { return os.Symlink("nothing", path) },
+		"link to a file":  func() error { return os.Symlink("/bin/sh", path) },
+	} {
+		if err := firstError(os.RemoveAll(path), before()); err != nil {
 			t.Fatal(err)
 		}
-		if err := Settle(file, b.Sum, b.Size); err != nil {
-			t.Fatal(err)
+		var stays os.FileInfo
+		for i := range 2 { // the second time the blob is there, and stays
+			if err := os.WriteFile(file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := Settle(file, b.Sum, b.Size); err != nil {
+				t.Fatal(err)
+			}
+			info, err := os.Lstat(path)
+			if got, unread := os.ReadFile(path); firstError(err, unread) != nil || !bytes.Equal(got, content) || info.Mode() != 0o700 {
+				t.Fatalf("%s: %v, %v", name, info, firstError(err, unread))
+			}
+			if stays != nil && !os.SameFile(stays, info) {
+				t.Errorf("%s: a right blob was replaced", name)
+			}
+			stays = info
+			check(t, home, b, name+", "+strconv.Itoa(i), true, false)
+			if _, err := os.Stat(file); !os.IsNotExist(err) {
+				t.Errorf("left over: %v", err)
+			}
+			if err := Settle(file, b.Sum, b.Size); err != nil { // another launch has settled it just now
+				t.Errorf("after another launch: %v", err)
+			}
 		}
-		if sent, hashed := m.sync(t, b); sent != 0 || hashed != 0 {
-			t.Errorf("%d bytes were sent, %d files hashed", sent, hashed)
-		}
-		if _, err := os.Stat(file); !os.IsNotExist(err) {
-			t.Errorf("left over: %v", err)
-		}
-		if err := Settle(file, b.Sum, b.Size); err != nil { // another launch has settled it just now
-			t.Errorf("after another launch: %v", err)
-		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(home, ".plx/verified/*.*")); len(left) != 0 {
+		t.Errorf("left over: %v", left)
 	}
 }
