@@ -2,17 +2,14 @@
 // wanted.
 //
 // A file becomes a Blob, named by the SHA-256 of its content, and lies on a
-// host as ~/.plx/blobs/<sum>. Sync brings blobs to many hosts at once and
-// sends each of them once per file system; what is there already is not sent
-// again:
+// host as ~/.plx/blobs/<sum>. Having and Settle look after blobs there, and
+// Here tells what the host is:
 //
-//	facts, err := envsync.Inspect(ctx, client)
-//	...
 //	program, err := envsync.FileBlob("./train")
 //	...
-//	err = envsync.Sync(ctx, []envsync.Target{
-//		{Name: "gpu01", Host: client, FileSystem: facts.FileSystem},
-//	}, []envsync.Blob{program}, nil)
+//	text, err := envsync.Here() // on the host
+//	...
+//	facts, err := envsync.ReadFacts(text)
 //
 // Environment checks what the user wants set for the program.
 //

@@ -10,54 +10,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 )
 
-// Target is one host to bring a blob to.
+// Target is one host to bring something to.
 type Target struct {
-	// Name is the host's name in errors and progress.
+	// Name is the host's name in errors.
 	Name string
-	Host Host
 	// FileSystem is Facts.FileSystem: hosts with equal names share the home
 	// folder. Empty means that no other host shares it.
 	FileSystem string
-	// Has are the sums of blobs that the host is known to have: it is not asked for these.
-	Has []string
-	// Offer has the host, which has the blob, give it to other targets. Nil: it does not.
-	Offer func(ctx context.Context) (Offer, error)
 }
 
 // Progress is told of every piece that was handed to a host's connection, or that a host
-// has taken from another one: sent of total bytes of the named blob. A blob that is there
-// already, or that came through a shared home, is told once, with sent 0 of total 0. The
-// others are first told with sent 0. Sync calls it from
-// one goroutine at a time, so it needs no lock and must not block.
+// has taken from another one: sent of total bytes of the named blob. It is first told with sent 0.
+// It must not block.
 type Progress func(host, blob string, sent, total int64)
 
 // maxHosts is how many hosts are worked on at once.
 const maxHosts = 64
-
-// Sync brings a blob to targets, all hosts at once, and sends it once for hosts that share
-// a home. It travels compressed to hosts that have gzip. Of many hosts only some get it from
-// here; the others take it from a Target that has it, and offers it. The
-// blob is sent to a temporary name, its hash
-// verified on the host, flushed to its disk, and then renamed. What is there
-// already is hashed on the host, once in each boot of it unless the file has
-// changed, and sent again only if it is wrong; its time is set to now, give or
-// take an hour, so that the oldest blobs are those no longer used. What is no
-// file in a blob's place is removed. On a nil error the blob is at BlobPath
-// on every target.
-//
-// A host that fails does not stop the others. The error joins one for each
-// host that failed, which names host and blob. Sync returns early only when
-// ctx ends. progress may be nil, and lost, which is told if a host could not take the blob from
-// another one, so that this machine sends it.
-func Sync(ctx context.Context, targets []Target, blob Blob, progress Progress, lost func(why string)) error {
-	s := &syncer{blob: blob, progress: progress, peers: newPeers(blob, lost)}
-	defer s.peers.close()
-	return Each(ctx, targets, func(i int, shared bool) error { return s.host(ctx, targets[i], shared) })
-}
 
 // Each calls work for every target, for many at once, with the target's index. Of
 // hosts that share a home it works on one after the other until one has succeeded,
@@ -73,7 +44,7 @@ func Each(ctx context.Context, targets []Target, work func(i int, shared bool) e
 			defer func() { <-slots }()
 			errs[i] = work(i, shared)
 		case <-ctx.Done():
-			errs[i] = fmt.Errorf("host %s: sync: %w", targets[i].Name, ctx.Err())
+			errs[i] = fmt.Errorf("host %s: %w", targets[i].Name, ctx.Err())
 		}
 		return errs[i]
 	}
@@ -95,13 +66,6 @@ func Each(ctx context.Context, targets []Target, work func(i int, shared bool) e
 	return errors.Join(errs...)
 }
 
-type syncer struct {
-	blob     Blob
-	peers    *peers
-	lock     sync.Mutex // serialises progress
-	progress Progress   // nil means that nobody wants to know
-}
-
 // sharing returns the indices of targets, those with one file system together
 // and in the order of their first host.
 func sharing(targets []Target) [][]int {
@@ -117,78 +81,6 @@ func sharing(targets []Target) [][]int {
 		groups[at] = append(groups[at], i)
 	}
 	return groups
-}
-
-// host brings the blob to one host. shared says that another host has just
-// put it into this one's home.
-func (s *syncer) host(ctx context.Context, t Target, shared bool) error {
-	var found looked
-	var err error
-	missing := !slices.Contains(t.Has, s.blob.Sum)
-	if missing {
-		if found, err = look(ctx, t.Host, s.blob, shared); err != nil {
-			return fmt.Errorf("host %s: sync: %w", t.Name, err)
-		}
-		missing = found.missing
-	}
-	if !missing {
-		s.tell(t.Name, 0, 0)
-		s.peers.add(t)
-		return nil
-	}
-	if err := s.bring(ctx, t, found.gzip); err != nil {
-		return fmt.Errorf("host %s: send %s: %w", t.Name, s.blob.Name, err)
-	}
-	return nil
-}
-
-// bring gives the blob to a host that lacks it.
-func (s *syncer) bring(ctx context.Context, t Target, gzip bool) (err error) {
-	from := s.peers.choose(ctx, t)
-	defer func() { s.peers.done(from, t, err) }()
-	if from != nil {
-		s.tell(t.Name, 0, s.blob.Size)
-		failed := s.peers.fetch(ctx, from, t)
-		if failed == nil {
-			s.tell(t.Name, s.blob.Size, s.blob.Size)
-			return nil
-		}
-		from = s.peers.miss(from, failed)
-	}
-	u, err := newUpload(s.blob, gzip)
-	if err != nil {
-		return err
-	}
-	s.tell(t.Name, 0, u.size)
-	return u.run(ctx, t.Host, func(sent int64) {
-		s.peers.progress()
-		s.tell(t.Name, sent, u.size)
-	})
-}
-
-func (s *syncer) tell(host string, sent, total int64) {
-	if s.progress == nil {
-		return
-	}
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.progress(host, s.blob.Name, sent, total)
-}
-
-// telling is a reader that tells how far it has been read.
-type telling struct {
-	r    io.Reader
-	sent int64            // number of bytes read
-	tell func(sent int64) // gets sent after every read
-}
-
-func (t *telling) Read(p []byte) (int, error) {
-	n, err := t.r.Read(p)
-	if n > 0 {
-		t.sent += int64(n)
-		t.tell(t.sent)
-	}
-	return n, err
 }
 
 // Blob is one immutable file on its way to hosts. It may be sent to several
