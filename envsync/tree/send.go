@@ -13,18 +13,15 @@ import (
 	"github.com/plx-run/plx/envsync/relay"
 )
 
-// Host runs a command of plx's agent on a host. The command reads stdin and writes
-// stdout; if it fails, the error tells what it said.
-type Host interface {
-	Call(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error
-}
+// Put has a host run Store.Serve, which reads stdin and writes stdout. If it fails, the error tells
+// what it said.
+type Put func(ctx context.Context, stdin io.Reader, stdout io.Writer) error
 
 // Target is one host to bring a folder to.
 type Target struct {
 	Name       string // the host's name in errors and progress
 	FileSystem string // as in envsync.Target
-	Host       Host
-	Command    string // what Host runs; "": Receive
+	Put        Put
 	Addr       string // the host's address for other targets, without a port; "": it passes nothing on to them
 }
 
@@ -36,9 +33,6 @@ type SendOptions struct {
 	High     int                 // see Low
 	Lost     func(what []string) // told at the end what hosts could not pass on, and this machine has sent; may be nil
 }
-
-// Receive is the agent's command on the other side of Send: it runs Store.Serve.
-const Receive = "receive"
 
 // Answer is what Serve writes at its end.
 const Answer = "ok\n"
@@ -111,7 +105,7 @@ func (s *sender) host(ctx context.Context, t Target) error {
 	stdout, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := t.Host.Call(ctx, cmp.Or(t.Command, Receive), in, out)
+		err := t.Put(ctx, in, out)
 		out.CloseWithError(err) // nil reads as io.EOF
 		in.CloseWithError(io.ErrClosedPipe)
 		ended <- err
@@ -134,7 +128,7 @@ func (s *sender) host(ctx context.Context, t Target) error {
 	return cmp.Or(why, said)
 }
 
-var errEarly = errors.New("the agent's command ended before it had all files")
+var errEarly = errors.New("the host has ended before it had all files")
 
 // limit gives up on a host that has not done something in time. The result ends the
 // limit.

@@ -13,22 +13,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Give is the agent's command on the other side of Take. Its argument is the name of
-// a manifest. It runs Store.Give.
-const Give = "give"
-
 // maxWindow is the most memory that decompression takes, in bytes.
 const maxWindow = 64 << 20
 
 // Take copies the manifest of a name and its contents from a host into the folder dir
-// of this machine, so that other hosts can get them. The Folder reads its files there.
-func Take(ctx context.Context, from Host, id Sum, dir string) (*Folder, error) {
+// of this machine, so that other hosts can get them. get has the host run Store.Give. The Folder
+// reads its files there.
+func Take(ctx context.Context, get func(context.Context, io.Writer) error, id Sum, dir string) (*Folder, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stdout, out := io.Pipe()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		out.CloseWithError(from.Call(ctx, Give+" "+id.String(), nil, out)) // nil reads as io.EOF
+		out.CloseWithError(get(ctx, out)) // nil reads as io.EOF
 	}()
 	f, err := take(stdout, id, dir)
 	cancel(err)

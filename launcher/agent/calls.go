@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -44,6 +45,10 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 			return protocol.Furnished{Done: furnish(ctx, of) == nil}, nil
 		}),
 		protocol.DoVenv:    protocol.Handle(installVenv),
+		protocol.DoPut:     piped(put),
+		protocol.DoGet:     piped(get),
+		protocol.DoFetch:   piped(fetch),
+		protocol.DoOutputs: piped(sendOutputs),
 		protocol.DoExec:    protocol.HandleStream(guard),
 		protocol.DoCheckup: protocol.Handle(s.checkup.Report),
 		protocol.DoMeet:    protocol.Handle(s.checkup.Meet),
@@ -53,6 +58,13 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 		protocol.DoState:   protocol.Handle(inJob(stateOf)),
 		protocol.DoConnect: protocol.Handle(s.connect),
 	}
+}
+
+// piped is a method that reads its orders, and writes its pieces, as streams.
+func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) protocol.Handler {
+	return protocol.HandleStream(func(ctx context.Context, want In, call *protocol.Answering) (none, error) {
+		return none{}, do(ctx, want, call.Reader(ctx), call)
+	})
 }
 
 // survey answers what the host is, and which files it has.

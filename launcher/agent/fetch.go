@@ -27,17 +27,9 @@ const (
 
 const manifestName = "manifest.json"
 
-// fetch is "agent fetch": it reads a protocol.FetchRequest, one line of JSON, and
-// prints the list of the checkpoints of a name, or the bytes of one file. It
+// fetch writes the list of the checkpoints of a name, or the bytes of one file. It
 // verifies manifests only; who takes another file knows its sum.
-func fetch(_ context.Context, args []string, std streams) error {
-	if len(args) != 0 {
-		return usage("fetch takes no arguments")
-	}
-	var want protocol.FetchRequest
-	if err := readRequest(std.in, &want); err != nil {
-		return err
-	}
+func fetch(_ context.Context, want protocol.FetchRequest, _ io.Reader, out io.Writer) error {
 	dir, err := jobfolder.Checkpoints(want.Name)
 	if err != nil || dir == "" {
 		return fmt.Errorf("checkpoints of %q: %w", want.Name, errors.Join(err, jobfolder.CheckName(want.Name)))
@@ -51,13 +43,13 @@ func fetch(_ context.Context, args []string, std streams) error {
 	}
 	defer root.Close() // only read
 	if want.File != "" {
-		return sendFile(root, want.File, std.out)
+		return sendFile(root, want.File, want.Offset, out)
 	}
-	return listKept(root, json.NewEncoder(std.out))
+	return listKept(root, json.NewEncoder(out))
 }
 
-// sendFile prints a file. It follows no link out of the name's folder.
-func sendFile(root *os.Root, name string, out io.Writer) error {
+// sendFile writes a file from an offset. It follows no link out of the name's folder.
+func sendFile(root *os.Root, name string, offset int64, out io.Writer) error {
 	if !fs.ValidPath(name) {
 		return fmt.Errorf("%q is not the path of a file of a checkpoint", name)
 	}
@@ -73,7 +65,14 @@ func sendFile(root *os.Root, name string, out io.Writer) error {
 		return err
 	}
 	defer f.Close() // only read
-	_, err = io.Copy(out, f)
+	return copyFrom(out, f, offset)
+}
+
+func copyFrom(out io.Writer, f *os.File, offset int64) error {
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return err
+	}
+	_, err := io.CopyBuffer(out, struct{ io.Reader }{f}, make([]byte, 256<<10))
 	return err
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/supervisor"
 	"github.com/plx-run/plx/launcher/sshserver"
@@ -54,10 +53,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"supervisor": supervise,
 		"logs":       ofHost(printLogs),
 		"exec":       execute,
-		"fetch":      fetch,
-		"outputs":    ofHost(printOutputs),
-		tree.Receive: receive,
-		tree.Give:    give,
 		"serve":      serve,
 		"step":       step,
 		"tidy":       tidy,

@@ -16,11 +16,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// printOutputs is "agent outputs JOB FOLDER": it reads a protocol.OutputRequest, and lists
-// the files that the job has made, prints one, counts them, or notes which were fetched.
-func printOutputs(_ context.Context, f jobfolder.Folder, std streams) error {
-	var want protocol.OutputRequest
-	if err := readRequest(std.in, &want); err != nil {
+// sendOutputs lists the files that the job has made, sends one, counts them, or notes which were
+// fetched.
+func sendOutputs(_ context.Context, want protocol.OutputRequest, _ io.Reader, to io.Writer) error {
+	f, err := jobfolder.Of(want.Job, want.Folder)
+	if err != nil {
 		return err
 	}
 	if _, err := readState(f); err != nil {
@@ -33,15 +33,14 @@ func printOutputs(_ context.Context, f jobfolder.Folder, std streams) error {
 			return fmt.Errorf("open output: %w", err)
 		}
 		defer file.Close() // only read
-		_, err = io.Copy(std.out, file)
-		return err
+		return copyFrom(to, file, want.Offset)
 	case want.Fetched != nil:
 		return outputs.Note(f, want.Fetched)
 	case want.Count:
 		_, made, err := outputs.Unfetched(f)
-		return errors.Join(err, json.NewEncoder(std.out).Encode(made))
+		return errors.Join(err, json.NewEncoder(to).Encode(made))
 	}
-	out := &alive{to: std.out}
+	out := &alive{to: to}
 	defer repeat(aliveEvery, func() bool { // if it fails, the next line fails too
 		_, err := out.Write([]byte("\n"))
 		return err == nil

@@ -11,9 +11,7 @@
 package fetch
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -166,8 +164,8 @@ func (f *fetcher) file(ctx context.Context, folder string, file keptFile, turn i
 	var errs []error
 	for try := range file.hosts {
 		s := f.from.Hosts[file.hosts[(turn+try)%len(file.hosts)]]
-		there, err := store(ctx, filepath.Join(f.from.Dir, filepath.FromSlash(name)), file.CheckpointFile, func(ctx context.Context, w io.Writer) error {
-			return fetch(ctx, s, protocol.FetchRequest{Name: f.from.Name, File: name}, &passing{w: w, f: f, name: name, size: file.Size})
+		there, err := store(ctx, filepath.Join(f.from.Dir, filepath.FromSlash(name)), file.CheckpointFile, func(ctx context.Context, w io.Writer, offset int64) error {
+			return fetch(ctx, s, protocol.FetchRequest{Name: f.from.Name, File: name, Offset: offset}, &passing{w: w, f: f, name: name, sent: offset, size: file.Size})
 		})
 		if err == nil {
 			f.took(name, file, there)
@@ -249,18 +247,14 @@ func listOf(list *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	}}
 }
 
-// fetch runs "agent fetch" on the host.
+// fetch asks the host's agent for checkpoints, or for a file of one.
 func fetch(ctx context.Context, s *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
-	return ask(ctx, s, "fetch", want, to)
+	return ask(ctx, s, protocol.DoFetch, want, to)
 }
 
-// ask runs a command of the agent, which reads a request.
-func ask(ctx context.Context, s *hosts.AgentHost, command string, want any, to io.Writer) error {
-	line, err := json.Marshal(want)
-	if err != nil {
-		return err
-	}
-	err = s.Call(ctx, command, bytes.NewReader(append(line, '\n')), to)
+// ask writes what a method of the agent sends.
+func ask(ctx context.Context, s *hosts.AgentHost, do protocol.Method, want any, to io.Writer) error {
+	err := hosts.Pipe(ctx, s, do, want, nil, to)
 	if transport.ExitStatus(err) == hosts.NotFound {
 		return errors.New("the agent of the job was pruned")
 	}

@@ -201,7 +201,7 @@ func (f *fetcher) blob(ctx context.Context, c blob) error {
 		return err
 	}
 	for _, s := range c.spots[1:] {
-		from := func(_ context.Context, w io.Writer) error { return f.copy(first, w) }
+		from := func(_ context.Context, w io.Writer, offset int64) error { return f.copy(first, w, offset) }
 		if err := f.keep(ctx, c, f.local(s), 0, from); err != nil { // nothing travels
 			return err
 		}
@@ -220,8 +220,8 @@ func (f *fetcher) fetchBlob(ctx context.Context, c blob, name string) error {
 		}
 		tried[s.host] = true
 		a := f.from.Hosts[s.host]
-		err := f.keep(ctx, c, name, c.size, func(ctx context.Context, w io.Writer) error {
-			return askOutputs(ctx, a, protocol.OutputRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name}, &passing{w: w, f: f, name: name, size: c.size})
+		err := f.keep(ctx, c, name, c.size, func(ctx context.Context, w io.Writer, offset int64) error {
+			return askOutputs(ctx, a, protocol.OutputRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name, Offset: offset}, &passing{w: w, f: f, name: name, sent: offset, size: c.size})
 		})
 		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
 			return err
@@ -232,7 +232,7 @@ func (f *fetcher) fetchBlob(ctx context.Context, c blob, name string) error {
 }
 
 // keep writes an output below Request.Dir. travels is how many bytes come from a host.
-func (f *fetcher) keep(ctx context.Context, c blob, name string, travels int64, from func(context.Context, io.Writer) error) error {
+func (f *fetcher) keep(ctx context.Context, c blob, name string, travels int64, from source) error {
 	file := filepath.Join(f.from.Dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 		return ownFault{err}
@@ -246,13 +246,15 @@ func (f *fetcher) keep(ctx context.Context, c blob, name string, travels int64, 
 }
 
 // copy writes a file that was fetched before.
-func (f *fetcher) copy(name string, to io.Writer) error {
+func (f *fetcher) copy(name string, to io.Writer, offset int64) error {
 	file, err := os.Open(filepath.Join(f.from.Dir, filepath.FromSlash(name)))
 	if err != nil {
 		return ownFault{err}
 	}
 	defer file.Close() // only read
-	_, err = io.Copy(to, file)
+	if _, err = file.Seek(offset, io.SeekStart); err == nil {
+		_, err = io.Copy(to, file)
+	}
 	return err
 }
 
@@ -341,7 +343,8 @@ func checkOutput(o protocol.HostOutput) error {
 	return nil
 }
 
-// askOutputs runs "agent outputs" on the host.
+// askOutputs asks the host's agent for what the job has made.
 func askOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.OutputRequest, to io.Writer) error {
-	return ask(ctx, a, "outputs "+a.Job+" "+a.Folder, want, to)
+	want.HostJob = protocol.HostJob{Job: a.Job, Folder: a.Folder}
+	return ask(ctx, a, protocol.DoOutputs, want, to)
 }

@@ -12,33 +12,102 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
+// source writes the bytes of a file from an offset on.
+type source func(ctx context.Context, to io.Writer, offset int64) error
+
+// leastKept is how much of a file must have come for the next fetch to go on from there.
+const leastKept = 1 << 20
+
 // store writes the file f to path, whole or not at all; from writes its bytes. A file that
-// is there already is not replaced: there reports that it is the same.
-func store(ctx context.Context, path string, f protocol.CheckpointFile, from func(ctx context.Context, w io.Writer) error) (there bool, err error) {
+// is there already is not replaced: there reports that it is the same. What has come of a file when
+// its host was lost stays, under a name that begins with a dot, and the next store goes on there.
+func store(ctx context.Context, path string, f protocol.CheckpointFile, from source) (there bool, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return true, compare(path, f)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, ownFault{err}
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".plx-*") // not the name, which may be long
+	part, err := openPart(filepath.Dir(path), f)
 	if err != nil {
 		return false, ownFault{err}
 	}
-	defer os.Remove(temporary.Name()) // after a success it is not there
-	err = receive(ctx, temporary, f, from)
-	if closed := temporary.Close(); err == nil && closed != nil {
+	fresh := false
+	for begun := true; begun && err == nil; { // again from its beginning if what was there is of something else
+		fresh = fresh || part.offset == 0
+		err = part.receive(ctx, f, from)
+		begun = errors.As(err, new(errSum)) && !fresh
+		if begun {
+			fresh, err = true, part.clear()
+		}
+	}
+	if closed := part.Close(); err == nil && closed != nil {
 		err = ownFault{closed}
 	}
+	if err == nil {
+		if err = os.Rename(part.Name(), path); err != nil {
+			err = ownFault{err}
+		}
+	}
+	if err != nil && (part.offset < leastKept || errors.As(err, new(errSum)) || errors.As(err, new(ownFault))) {
+		_ = os.Remove(part.Name()) // the first error says more
+	}
+	return false, err
+}
+
+// part is a file of which a part may be there.
+type part struct {
+	*os.File
+	offset int64     // bytes in it
+	sum    hash.Hash // of these
+}
+
+// openPart opens what is there of a file, or makes it. Only one process at a time writes it; another
+// one gets a file of its own.
+func openPart(dir string, f protocol.CheckpointFile) (*part, error) {
+	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+f.Sum[:32]), os.O_RDWR|os.O_CREATE, 0o600) // not the name, which may be long
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if err := os.Rename(temporary.Name(), path); err != nil {
-		return false, ownFault{err}
+	if !own(file) {
+		if err := file.Close(); err != nil {
+			return nil, err
+		}
+		if file, err = os.CreateTemp(dir, ".plx-*"); err != nil {
+			return nil, err
+		}
 	}
-	return false, nil
+	p := &part{File: file, sum: sha256.New()}
+	if p.offset, err = io.Copy(p.sum, file); err == nil && p.offset > f.Size {
+		err = p.clear()
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return p, nil
+}
+
+// own locks a file, and reports whether that was possible. Another process may have completed it
+// meanwhile, and given it its name.
+func own(file *os.File) bool {
+	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return false
+	}
+	is, err := file.Stat()
+	named, gone := os.Stat(file.Name())
+	return err == nil && gone == nil && os.SameFile(is, named)
+}
+
+// clear begins anew.
+func (p *part) clear() error {
+	p.sum.Reset()
+	p.offset = 0
+	_, err := p.Seek(0, io.SeekStart)
+	return errors.Join(err, p.Truncate(0))
 }
 
 // ownFault marks an error of this machine: to try another host does not help.
@@ -64,11 +133,15 @@ func compare(path string, f protocol.CheckpointFile) error {
 	return nil
 }
 
-// receive writes the bytes of f to a file, and verifies them. A file that has grown since
+// errSum says that a file is another one than its host has listed.
+type errSum struct{ error }
+
+// receive writes the rest of f, and verifies it. A file that has grown since
 // the host listed it is taken as it was then.
-func receive(ctx context.Context, file *os.File, f protocol.CheckpointFile, from func(context.Context, io.Writer) error) error {
-	v := &verified{file: file, left: f.Size, sum: sha256.New()}
-	err := from(ctx, v)
+func (p *part) receive(ctx context.Context, f protocol.CheckpointFile, from source) error {
+	v := &verified{file: p.File, left: f.Size - p.offset, sum: p.sum}
+	err := from(ctx, v, p.offset)
+	p.offset = f.Size - v.left
 	switch {
 	case v.failed != nil:
 		return ownFault{v.failed}
@@ -76,10 +149,10 @@ func receive(ctx context.Context, file *os.File, f protocol.CheckpointFile, from
 		return err
 	case v.left != 0:
 		return fmt.Errorf("%s: %d bytes arrived, want %d", f.Name, f.Size-v.left, f.Size)
-	case hex.EncodeToString(v.sum.Sum(nil)) != f.Sum:
-		return fmt.Errorf("%s: its sum is wrong: it is damaged there, or was written meanwhile: fetch again once nothing writes it", f.Name)
+	case hex.EncodeToString(p.sum.Sum(nil)) != f.Sum:
+		return errSum{fmt.Errorf("%s: its sum is wrong: it is damaged there, or was written meanwhile: fetch again once nothing writes it", f.Name)}
 	}
-	if err := file.Sync(); err != nil {
+	if err := p.Sync(); err != nil {
 		return ownFault{err}
 	}
 	return nil

@@ -3,10 +3,8 @@ package furnish
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +71,7 @@ func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want fu
 func SendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name string, how Sending) error {
 	var targets []tree.Target
 	for _, a := range lacking(ctx, to, f, func(*hosts.AgentHost) protocol.Furnish { return protocol.Furnish{} }) {
-		targets = append(targets, target(receiver{a}, tree.Receive))
+		targets = append(targets, target(a, protocol.Put{}))
 	}
 	return tree.Send(ctx, targets, f, how.options(name))
 }
@@ -83,7 +81,7 @@ func SendProgram(ctx context.Context, to []*hosts.AgentHost, program envsync.Blo
 	var targets []tree.Target
 	for _, a := range to {
 		if !a.Has(program) {
-			targets = append(targets, target(receiver{a}, tree.Receive+" --program"))
+			targets = append(targets, target(a, protocol.Put{Program: true}))
 		}
 	}
 	if len(targets) == 0 {
@@ -99,13 +97,15 @@ func SendProgram(ctx context.Context, to []*hosts.AgentHost, program envsync.Blo
 	return err
 }
 
-// target returns the host as one that gets files by a command of the agent.
-func target(r receiver, command string) tree.Target {
-	addr, err := r.DataAddr()
+// target returns the host as one that is put files.
+func target(a *hosts.AgentHost, want protocol.Put) tree.Target {
+	addr, err := a.DataAddr()
 	if err != nil {
 		addr = "" // it passes nothing on
 	}
-	return tree.Target{Name: r.Name(), FileSystem: r.Facts.FileSystem, Addr: addr, Host: r, Command: command}
+	return tree.Target{Name: a.Name(), FileSystem: a.Facts.FileSystem, Addr: addr, Put: func(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+		return hosts.Pipe(ctx, a, protocol.DoPut, want, stdin, stdout)
+	}}
 }
 
 // discardTime bounds the removal of working directories that no job will use.
@@ -118,7 +118,7 @@ func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, how
 	for _, a := range lacking(ctx, to, f, func(a *hosts.AgentHost) protocol.Furnish {
 		return protocol.Furnish{Job: a.Job, Folder: a.Folder}
 	}) {
-		targets = append(targets, target(receiver{a}, tree.Receive+a.JobArgs()))
+		targets = append(targets, target(a, protocol.Put{Job: a.Job, Folder: a.Folder}))
 	}
 	err := tree.Send(ctx, targets, f, how.options(""))
 	if err != nil {
@@ -133,24 +133,11 @@ func TakeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string
 	if err != nil {
 		return nil, from.Named(err)
 	}
-	f, err := tree.Take(ctx, receiver{from}, id, dir)
+	f, err := tree.Take(ctx, func(ctx context.Context, to io.Writer) error {
+		return hosts.Pipe(ctx, from, protocol.DoGet, protocol.Get{Manifest: manifest}, nil, to)
+	}, id, dir)
 	if err != nil {
 		return nil, from.Named(err)
 	}
 	return f, nil
-}
-
-// receiver is an AgentHost whose errors are in the words of the agent.
-type receiver struct{ *hosts.AgentHost }
-
-// Call runs a command of the agent.
-func (r receiver) Call(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	err := r.AgentHost.Call(ctx, command, stdin, stdout)
-	var said *hosts.ScriptError
-	if text, ok := "", errors.As(err, &said); ok {
-		if text, ok = strings.CutPrefix(said.Stderr, "plx agent: "); ok {
-			return errors.New(text)
-		}
-	}
-	return err
 }

@@ -39,11 +39,6 @@ type AgentHost struct {
 	Binary string // path of the agent's binary, relative to the home
 }
 
-// Call runs "plx agent COMMAND" on the host.
-func (a *AgentHost) Call(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	return notExecuted(a.Script(ctx, a.shell(command), stdin, stdout))
-}
-
 // cannotExecute is the exit status of a shell that may not execute a program.
 const cannotExecute = 126
 

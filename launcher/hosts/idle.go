@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -32,6 +33,8 @@ type idle struct {
 	other  bool                                                     // it is of this version of plx, and that one of another
 	plx    envsync.Blob                                             // what it runs, as far as that is known
 	placed func(seed func(context.Context) (bootstrap.Seed, error)) // see bootstrap.Session.Done
+	moving sync.Mutex                                               // held while a call moves bytes
+	busy   atomic.Int32                                             // calls under way that move bytes, or wait for their turn
 	asked  atomic.Int64                                             // when it was asked last, or answered, in nanoseconds since began
 }
 
@@ -67,6 +70,52 @@ func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do pr
 		i.stream.Close()
 	}
 	return out, err
+}
+
+// Pipe asks the agent that waits on the host, as Call does, for something that reads stdin and
+// writes stdout, one at a time. A nil stdin is empty. ctx bounds it.
+func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin io.Reader, stdout io.Writer) error {
+	i, err := a.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	i.busy.Add(1)
+	defer i.busy.Add(-1)
+	i.moving.Lock()
+	defer i.moving.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	running, err := i.calls.Stream(do, in, func(p protocol.Piece) {
+		if _, err := stdout.Write(p.Data); err != nil {
+			cancel(err)
+		}
+	})
+	if err == nil {
+		go pour(running, stdin)
+		err = running.Wait(ctx, nil)
+	}
+	i.asked.Store(int64(time.Since(began)))
+	if failure := (*protocol.Failure)(nil); err != nil && !errors.As(err, &failure) && a.idle.CompareAndSwap(i, nil) {
+		i.stream.Close()
+	}
+	return err
+}
+
+// pour sends what stdin has as orders, until it ends or the call does.
+func pour(to *protocol.Pending, stdin io.Reader) {
+	if stdin == nil {
+		return
+	}
+	for piece := make([]byte, 128<<10); ; {
+		n, err := stdin.Read(piece)
+		if n > 0 {
+			to.Order(piece[:n])
+		}
+		if err != nil {
+			break // what the other side lacks it misses
+		}
+	}
+	to.Order(nil)
 }
 
 // call asks the agent, in bounded time.
@@ -197,7 +246,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 
 // answers reports whether the agent is there and answers what is asked of a.
 func (i *idle) answers(a *AgentHost) bool {
-	return i != nil && i.of == a.Binary && !i.ended() && time.Since(began)-time.Duration(i.asked.Load()) < fresh
+	return i != nil && i.of == a.Binary && !i.ended() && (i.busy.Load() > 0 || time.Since(began)-time.Duration(i.asked.Load()) < fresh)
 }
 
 // ended reports whether the agent has ended, or its connection.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,13 @@ const (
 	DoSeed       Method = "seed"       // Seed, the port as an int
 	DoFurnish    Method = "furnish"    // Furnish, Furnished
 	DoVenv       Method = "venv"       // venv.Request, venv.Answer of package envsync/venv
+	// DoPut is given a Put, and takes contents: Orders and Pieces are the two sides of Store.Serve of
+	// package envsync/tree/store. The Pieces of DoGet, which is given a Get, are a folder that was put.
+	DoPut Method = "put"
+	DoGet Method = "get"
+	// DoFetch is given a FetchRequest, DoOutputs an OutputRequest; what they tell comes in Pieces.
+	DoFetch   Method = "fetch"
+	DoOutputs Method = "outputs"
 	// DoExec takes an ExecRequest, and answers Executed: the command has ended, and nothing is left
 	// of what it has started. Until then its output comes in Pieces, and it takes Orders.
 	DoExec    Method = "exec"
@@ -121,6 +129,9 @@ type Pending struct {
 	do     Method
 	prints func(Piece) // takes what the call prints; nil: it prints nothing
 	reply  chan Reply  // closed if there is none
+
+	ordering sync.Mutex // held while an order is sent
+	over     bool       // the call is over, so that no order is sent any more; needs ordering
 }
 
 // Begin sends a call. An error of the connection is told by the Pending.
@@ -185,15 +196,28 @@ func (c *Caller) read() {
 	}
 }
 
-// Order sends further input; empty data ends it. Wait returns an error of the connection.
+// Order sends further input; empty data ends it. After Wait it sends nothing. Wait returns an error
+// of the connection.
 func (p *Pending) Order(data []byte) {
-	_ = p.caller.conn.Send(Message{Order: &Order{ID: p.id, Data: data}})
+	p.ordering.Lock()
+	defer p.ordering.Unlock()
+	if !p.over {
+		_ = p.caller.conn.Send(Message{Order: &Order{ID: p.id, Data: data}})
+	}
+}
+
+// end waits for an order that is just being sent: the agent drops it if it has answered.
+func (p *Pending) end() {
+	p.ordering.Lock()
+	defer p.ordering.Unlock()
+	p.over = true
 }
 
 // Wait returns after the answer has been decoded into out, which may be nil. The error of the
 // method is a *Failure. After the end of ctx the connection is closed, because the agent may
 // still answer.
 func (p *Pending) Wait(ctx context.Context, out any) error {
+	defer p.end()
 	var r Reply
 	var ok bool
 	select {
@@ -267,6 +291,46 @@ func (r *Answering) Orders() <-chan []byte { return r.orders }
 func (r *Answering) Send(stream int, data []byte) error {
 	return r.conn.Send(Message{Piece: &Piece{ID: r.id, Stream: stream, Data: data}})
 }
+
+// Reader returns the orders as one stream, which ends with ctx.
+func (r *Answering) Reader(ctx context.Context) io.Reader { return &ordered{ctx: ctx, from: r.orders} }
+
+type ordered struct {
+	ctx   context.Context
+	from  <-chan []byte
+	left  []byte // of an order
+	ended bool
+}
+
+func (o *ordered) Read(p []byte) (int, error) {
+	for len(o.left) == 0 && !o.ended {
+		select {
+		case o.left = <-o.from:
+			o.ended = len(o.left) == 0
+		case <-o.ctx.Done():
+			return 0, context.Cause(o.ctx)
+		}
+	}
+	if o.ended {
+		return 0, io.EOF
+	}
+	n := copy(p, o.left)
+	o.left = o.left[n:]
+	return n, nil
+}
+
+// Write sends a part of what the call produces, as its stream 1.
+func (r *Answering) Write(p []byte) (int, error) {
+	for sent := 0; sent < len(p); sent += mostPiece {
+		if err := r.Send(1, p[sent:min(sent+mostPiece, len(p))]); err != nil {
+			return sent, err
+		}
+	}
+	return len(p), nil
+}
+
+// mostPiece bounds the bytes that are sent at once: a renewal may wait behind them.
+const mostPiece = 256 << 10
 
 // Handler answers calls of a method.
 type Handler func(ctx context.Context, in json.RawMessage, call *Answering) (out any, err error)

@@ -13,7 +13,7 @@ import (
 // A magic opens both directions of a connection. It names the messages that follow.
 const (
 	magic      = "plx-agent-1\n" // of a job, to its agent that runs
-	magicCalls = "plx-agent-2\n" // calls, and then the messages of a job from its Spec on
+	magicCalls = "plx-agent-3\n" // calls, and then the messages of a job from its Spec on
 )
 
 // MaxMessage bounds one encoded message in bytes. The largest is a Spec with
@@ -21,7 +21,7 @@ const (
 const MaxMessage = 16 << 20
 
 // KnowsNoCalls is in what an agent prints that does not know calls.
-const KnowsNoCalls = `something that begins with "plx-agent-2`
+const KnowsNoCalls = `something that begins with "plx-agent-3`
 
 // errNotAgent says that something else than an agent answered.
 var errNotAgent = errors.New("no plx agent answered")
@@ -94,18 +94,58 @@ func (duplex) Close() error { return nil }
 
 // Send writes one message.
 func (c *Conn) Send(m Message) error {
-	body, err := json.Marshal(m)
+	body, kind, err := encode(m)
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
 	if len(body) > MaxMessage {
 		return fmt.Errorf("message of %d bytes, at most %d are allowed", len(body), MaxMessage)
 	}
-	frame := append(binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...)
+	frame := append(binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), kind|uint32(len(body))), body...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, err = c.stream.Write(frame)
 	return err
+}
+
+// A message is its length, and JSON. The bytes that calls move are not encoded: the length of a
+// Piece or an Order has one of these bits, and before the bytes are the number of the call, and of
+// a Piece's stream.
+const (
+	rawPiece = 1 << 31
+	rawOrder = 1 << 30
+	rawHead  = 9 // bytes before those of the call
+)
+
+func encode(m Message) (body []byte, kind uint32, err error) {
+	raw := func(id uint64, stream byte, data []byte) []byte {
+		return append(append(binary.LittleEndian.AppendUint64(make([]byte, 0, rawHead+len(data)), id), stream), data...)
+	}
+	switch {
+	case m.Piece != nil:
+		return raw(m.Piece.ID, byte(m.Piece.Stream), m.Piece.Data), rawPiece, nil
+	case m.Order != nil:
+		return raw(m.Order.ID, 0, m.Order.Data), rawOrder, nil
+	}
+	body, err = json.Marshal(m)
+	return body, 0, err
+}
+
+func decode(body []byte, kind uint32) (m Message, err error) {
+	if kind == 0 {
+		err = json.Unmarshal(body, &m)
+		return m, err
+	}
+	if len(body) < rawHead || kind == rawPiece|rawOrder {
+		return m, errors.New("it is of no kind")
+	}
+	id, data := binary.LittleEndian.Uint64(body), body[rawHead:]
+	if kind == rawPiece {
+		m.Piece = &Piece{ID: id, Stream: int(body[8]), Data: data}
+	} else {
+		m.Order = &Order{ID: id, Data: data}
+	}
+	return m, nil
 }
 
 // Receive reads one message. io.EOF means that the other side closed in good
@@ -117,6 +157,8 @@ func (c *Conn) Receive() (Message, error) {
 		return m, err
 	}
 	n := binary.LittleEndian.Uint32(size[:])
+	kind := n & (rawPiece | rawOrder)
+	n &^= kind
 	if n > MaxMessage {
 		return m, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)
 	}
@@ -127,7 +169,7 @@ func (c *Conn) Receive() (Message, error) {
 	if err != nil {
 		return m, fmt.Errorf("message cut short: %w", err)
 	}
-	if err := json.Unmarshal(body, &m); err != nil {
+	if m, err = decode(body, kind); err != nil {
 		return m, fmt.Errorf("message: %w", err)
 	}
 	return m, nil

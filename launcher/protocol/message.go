@@ -316,11 +316,26 @@ func (s Scaled) After(pause time.Duration) Scaled {
 	return s
 }
 
-// FetchRequest is the input of "agent fetch", as a line of JSON. The output is the bytes
-// of the file, or a HostCheckpoint per line of JSON.
+// FetchRequest asks for the bytes of a file of a checkpoint, or for a HostCheckpoint per line of
+// JSON.
 type FetchRequest struct {
-	Name string `json:"name"`           // of the checkpoints: a folder under ~/.plx/ckpt
-	File string `json:"file,omitempty"` // path of a file below the folder, with slashes; empty: list the checkpoints
+	Name   string `json:"name"`             // of the checkpoints: a folder under ~/.plx/ckpt
+	File   string `json:"file,omitempty"`   // path of a file below the folder, with slashes; empty: list the checkpoints
+	Offset int64  `json:"offset,omitempty"` // bytes at the beginning of the file that are not sent
+}
+
+// Put asks an agent to take the files of a folder.
+type Put struct {
+	Program bool `json:"program,omitempty"` // the only file becomes a blob
+	// Job is the job whose working directory is made of them, and Folder its folder on the host; both
+	// are empty if there is none to make.
+	Job    string `json:"job,omitempty"`
+	Folder string `json:"folder,omitempty"`
+}
+
+// Get asks an agent for a folder that was put.
+type Get struct {
+	Manifest string `json:"manifest"` // content hash
 }
 
 // HostCheckpoint is what one host has of a checkpoint: a folder with a manifest.

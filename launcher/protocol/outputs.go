@@ -50,17 +50,19 @@ func (o Output) Names(file HostOutput) bool {
 	return (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Path())
 }
 
-// OutputRequest is the input of "agent outputs", as a line of JSON. Without a Name and
-// without Fetched the output is a HostOutput per line of JSON, with empty lines while a
-// long file is read. With a Name it is the bytes of that file.
+// OutputRequest asks for what a job has made. Without a Name and without Fetched that is a
+// HostOutput per line of JSON, with empty lines while a long file is read. With a Name it is the
+// bytes of that file.
 type OutputRequest struct {
+	HostJob
 	// Wanted are the files that are meant. An empty one stands for what --output of the
 	// launch names.
 	Wanted
 	Place   string       `json:"place,omitempty"`
 	Name    string       `json:"name,omitempty"`
-	Fetched []HostOutput `json:"fetched,omitempty"` // files that were fetched: the agent notes that, for "agent prune"
-	Count   bool         `json:"count,omitempty"`   // the output is one Made
+	Offset  int64        `json:"offset,omitempty"`  // bytes at the beginning of the file that are not sent
+	Fetched []HostOutput `json:"fetched,omitempty"` // files that were fetched: the agent notes that, for a prune
+	Count   bool         `json:"count,omitempty"`   // one Made is the answer
 }
 
 // Wanted chooses among the files that a job has made.

@@ -17,28 +17,24 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// receive is "agent receive [JOB FOLDER]": it stores the files of
-// a folder that tree.Send sends on its standard input. For a job it also makes the working
-// directory. "agent receive --program" makes the only file of the folder a blob.
-func receive(ctx context.Context, args []string, std streams) error {
-	if len(args) == 1 && args[0] == "--program" {
-		return receiveProgram(ctx, std)
+// put takes the files of a folder that tree.Send sends. For a job it also makes the working
+// directory.
+func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) error {
+	if of.Program {
+		return putProgram(ctx, in, out)
 	}
 	files, err := jobfolder.Files()
 	if err != nil {
 		return err
 	}
-	if len(args) == 0 {
-		return files.Serve(ctx, std.in, std.out, sockets.Relay{}, nil)
+	if of.Job == "" {
+		return files.Serve(ctx, in, out, sockets.Relay{}, nil)
 	}
-	if len(args) != 2 {
-		return usage("want a job and a folder")
-	}
-	f, err := jobfolder.Of(args[0], args[1])
+	f, err := jobfolder.Of(of.Job, of.Folder)
 	if err != nil {
 		return err
 	}
-	return files.Serve(ctx, std.in, std.out, sockets.Relay{}, func(id tree.Sum) error { return makeWorkdir(ctx, f, id) })
+	return files.Serve(ctx, in, out, sockets.Relay{}, func(id tree.Sum) error { return makeWorkdir(ctx, f, id) })
 }
 
 func makeWorkdir(ctx context.Context, f jobfolder.Folder, id tree.Sum) error {
@@ -50,7 +46,7 @@ func makeWorkdir(ctx context.Context, f jobfolder.Folder, id tree.Sum) error {
 
 var errLacks = errors.New("this host lacks files of it")
 
-// furnish does what "agent receive" does with a folder whose files are all here.
+// furnish does what put does with a folder whose files are all here.
 func furnish(ctx context.Context, of protocol.Furnish) error {
 	id, err := tree.ParseSum(of.Manifest)
 	if err != nil {
@@ -70,12 +66,12 @@ func furnish(ctx context.Context, of protocol.Furnish) error {
 	return err
 }
 
-func receiveProgram(ctx context.Context, std streams) error {
+func putProgram(ctx context.Context, from io.Reader, out io.Writer) error {
 	programs, err := jobfolder.Programs()
 	if err != nil {
 		return err
 	}
-	in := bufio.NewReader(std.in)
+	in := bufio.NewReader(from)
 	m, err := tree.ReadManifest(in)
 	if err != nil {
 		return err
@@ -86,9 +82,9 @@ func receiveProgram(ctx context.Context, std streams) error {
 	program := m.Entries[0]
 	sum := program.Sum.String()
 	if len(envsync.Having(map[string]int64{sum: program.Size})) > 0 {
-		_, err := std.out.Write(tree.NewSet(m))
+		_, err := out.Write(tree.NewSet(m))
 		if err == nil {
-			_, err = io.WriteString(std.out, tree.Answer)
+			_, err = io.WriteString(out, tree.Answer)
 		}
 		return err
 	}
@@ -96,7 +92,7 @@ func receiveProgram(ctx context.Context, std streams) error {
 	if err := m.Write(&again); err != nil {
 		return err
 	}
-	return programs.Serve(ctx, io.MultiReader(&again, in), std.out, sockets.Relay{}, func(tree.Sum) error {
+	return programs.Serve(ctx, io.MultiReader(&again, in), out, sockets.Relay{}, func(tree.Sum) error {
 		if err := envsync.Settle(programs.Path(program.Sum), sum, program.Size); err != nil {
 			return fmt.Errorf("store %s: %w", program.Path, err)
 		}
@@ -104,13 +100,9 @@ func receiveProgram(ctx context.Context, std streams) error {
 	})
 }
 
-// give is "agent give MANIFEST": it writes a folder that receive has stored, for hosts
-// that join the job.
-func give(ctx context.Context, args []string, std streams) error {
-	if len(args) != 1 {
-		return usage("want the name of a manifest")
-	}
-	id, err := tree.ParseSum(args[0])
+// get writes a folder that was put, for hosts that join the job.
+func get(ctx context.Context, of protocol.Get, _ io.Reader, out io.Writer) error {
+	id, err := tree.ParseSum(of.Manifest)
 	if err != nil {
 		return err
 	}
@@ -118,5 +110,5 @@ func give(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	return files.Give(ctx, id, std.out)
+	return files.Give(ctx, id, out)
 }
