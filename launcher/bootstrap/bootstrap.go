@@ -128,7 +128,8 @@ func (e *NoAnswer) Unwrap() error { return e.Err }
 // Refused says why the host cannot have plx, or cannot run it.
 type Refused struct {
 	Text     string
-	Homeless bool // because the shell there has no home
+	Homeless bool // because the shell there does not know its home
+	NoHome   bool // because the home is not there
 }
 
 func (e *Refused) Error() string { return e.Text }
@@ -505,6 +506,8 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 		return answer{}, &Refused{Text: fmt.Sprintf("the shell there has no home: HOME=%q", quote(text)), Homeless: true}
 	case "noexec":
 		return answer{}, noExec(text)
+	case "nohome":
+		return answer{}, &Refused{Text: fmt.Sprintf("the home folder %s is not there", quote(text)), NoHome: true}
 	case "error":
 		return answer{}, &Refused{Text: HomeTrouble(quote(text))}
 	}

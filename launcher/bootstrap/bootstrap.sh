@@ -85,7 +85,7 @@ came() {
 disk() { tell disk "$(df -Pk .plx/blobs 2>/dev/null | tail -n 1)"; }
 
 case $HOME in
-/*) cd "$HOME" || refuse "cd: $HOME: No such file or directory" ;;
+/*) cd "$HOME" 2>/dev/null || { tell nohome "$HOME"; exit 1; } ;;
 *) tell homeless "$HOME"; exit 1 ;;
 esac
 f=.plx/blobs/$sum

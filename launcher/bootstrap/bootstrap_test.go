@@ -518,9 +518,9 @@ func TestNoHome(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	for before, want := range map[string]string{
 		"unset HOME\n": `the shell there has no home: HOME=""`, "HOME=home\n": `the shell there has no home: HOME="home"`,
-		"HOME='/no such/folder'\n": "cd: /no such/folder: No such file or directory",
+		"HOME='/no such/folder'\n": "the home folder /no such/folder is not there",
 		// "plx: " within a message is no message of the script.
-		"HOME=/nosuch/plx\n": "cd: /nosuch/plx: No such file or directory",
+		"HOME=/nosuch/plx\n": "the home folder /nosuch/plx is not there",
 	} {
 		h := newHost(t)
 		h.before = before

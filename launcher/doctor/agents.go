@@ -98,12 +98,16 @@ func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
 	if !v.lost {
 		want.Addr, _ = v.host.DataAddr() // else chooseAddresses has said why
 	}
+	asked := time.Now()
 	report, err := hosts.Call[protocol.HostReport](ctx, v.agent, reportTime, protocol.DoCheckup, want)
 	if err != nil {
 		v.notes.failed(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/"+v.agent.Binary+" version")
 		return
 	}
 	v.agentReport = &report
+	if v.facts = factsOf(report, exchange{asked, time.Now()}); v.facts != nil {
+		v.notes.judge(*v.facts)
+	}
 }
 
 // exchange lets each host dial two others.

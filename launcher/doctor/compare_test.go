@@ -13,7 +13,7 @@ import (
 
 // host is what is known of a good host.
 func host(name string, change func(*HostFacts)) HostFacts {
-	f := parseFacts(healthy, at)
+	f := healthy()
 	h := HostFacts{Host: name, Facts: &f}
 	if change != nil {
 		change(&h)

@@ -11,10 +11,10 @@
 //
 // It works in three steps, each on all hosts at once and each bounded in time:
 //
-//   - visit.go connects, and runs a shell script (facts.sh) and the probe of GPUs. This
-//     works also on a host where plx's agent cannot be written or executed.
-//   - agents.go sends the agent, as a launch does. The agents open data addresses, and each
-//     dials two others.
+//   - visit.go connects, places plx as a launch does, and has it look for GPUs. If plx cannot
+//     run on a host, that is what is found there.
+//   - agents.go has the agents tell of their hosts. They open data addresses, and each dials two
+//     others.
 //   - python.go runs python3, if that is wanted.
 //
 // What the hosts answer are facts, and judge.go and compare.go make findings of them: pure
@@ -131,7 +131,7 @@ func (e *examination) diagnosis() Diagnosis {
 		}
 	}
 	for _, v := range e.visits {
-		if v.host.Noise.Load() > 0 && (v.facts == nil || !v.facts.Home.Missing) { // else sshd speaks of the home
+		if v.host.Noise.Load() > 0 && !v.notes.has(Home) { // else sshd speaks of the home
 			v.notes.add(Warning, Shell, "let start-up files such as .bashrc print only if the shell is interactive: case $- in *i*) ;; *) return ;; esac",
 				"start-up files of the login shell print at each command, which breaks other programs")
 		}

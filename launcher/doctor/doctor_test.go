@@ -15,7 +15,7 @@ func TestDiagnosis(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	e := &examination{set: &hosts.Set{}, dialled: Dialled{2, 2}}
 	for _, name := range []string{"h1", "h2", "h3", "h4"} {
-		facts := parseFacts(healthy, at)
+		facts := healthy()
 		h := hosts.NewHost(hostfile.Host{Name: name}, nil)
 		e.set.Hosts = append(e.set.Hosts, h)
 		e.visits = append(e.visits, &visit{host: h, facts: &facts, ready: true, notes: notes{host: name},
@@ -26,19 +26,19 @@ func TestDiagnosis(t *testing.T) {
 	}
 	e.set.Hosts[0].Noise.Store(7)
 	e.set.Hosts[1].Noise.Store(7)
-	e.visits[1].facts.Home.Missing = true // then sshd says so at each command
+	e.visits[1].notes.add(Error, Home, "make it", "the home is not there") // then sshd says so at each command
 	e.visits[1].agentReport = &protocol.HostReport{Old: 1}
 	e.visits[2].report.GPUs = []gpuprobe.GPU{{Index: 0, Busy: true, MemoryUsedMiB: 5}}
 	e.visits[3].report.GPUs = e.visits[2].report.GPUs
 	e.visits[3].ready = false // what was not examined to the end counts for nothing
 	d := e.diagnosis()
-	want := "error gpus: a GPU is in use: GPU 0 by processes that the host does not show (5 MiB in use)\n" +
+	want := "error home: the home is not there\n" + "error gpus: a GPU is in use: GPU 0 by processes that the host does not show (5 MiB in use)\n" +
 		"warning shell: start-up files of the login shell print at each command, which breaks other programs\n" +
 		"warning leftovers: jobs that ended more than 30 days ago take room in ~/.plx"
 	if got := words(d.Findings); got != want || !d.Fails() {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for i, host := range []string{"h3", "h1", "h2"} {
+	for i, host := range []string{"h2", "h3", "h1", "h2"} {
 		if got := d.Findings[i].Hosts; len(got) != 1 || got[0] != host {
 			t.Errorf("%s: on %v, not on %s", d.Findings[i].Text, got, host)
 		}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // Files that plx opens on the launching machine.
@@ -19,7 +21,7 @@ const (
 // and home the error of writing into ~/.plx.
 func judgeHere(hosts int, openFiles int64, home error) []Finding {
 	n := notes{host: here}
-	if needed := int64(filesHere + filesForHost*hosts); openFiles != Unknown && openFiles < needed {
+	if needed := int64(filesHere + filesForHost*hosts); openFiles != protocol.NotKnown && openFiles < needed {
 		n.add(Error, Limits, "raise it: ulimit -Hn", "plx may open %d files, and needs about %d for so many hosts", openFiles, needed)
 	}
 	if home != nil {
@@ -31,8 +33,8 @@ func judgeHere(hosts int, openFiles int64, home error) []Finding {
 // openFiles returns the hard limit of open files. The soft one is raised to it by Go.
 func openFiles() int64 {
 	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || uint64(l.Max) > uint64(unlimited) {
-		return Unknown
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || uint64(l.Max) > uint64(protocol.Unlimited) {
+		return protocol.NotKnown
 	}
 	return int64(l.Max)
 }

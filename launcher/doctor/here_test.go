@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 func TestJudgeHere(t *testing.T) {
@@ -16,8 +18,8 @@ func TestJudgeHere(t *testing.T) {
 	}{
 		{10, 104, nil, ""},
 		{10, 103, nil, "error limits: plx may open 103 files, and needs about 104 for so many hosts"},
-		{10, Unknown, nil, ""},
-		{1, unlimited, errors.New("read-only file system"), "error home: read-only file system"},
+		{10, protocol.NotKnown, nil, ""},
+		{1, protocol.Unlimited, errors.New("read-only file system"), "error home: read-only file system"},
 	} {
 		if got := words(judgeHere(c.hosts, c.files, c.home)); got != c.want {
 			t.Errorf("%+v: %q", c, got)

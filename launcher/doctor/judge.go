@@ -2,11 +2,16 @@ package doctor
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/launcher/bootstrap"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 )
 
@@ -50,6 +55,11 @@ func (n *notes) failed(check Check, err error, remedy string) {
 	n.add(Error, check, cmp.Or(hint, remedy), "%s", strings.Join(strings.Fields(err.Error()), " "))
 }
 
+// has reports whether a check has found an error.
+func (n *notes) has(check Check) bool {
+	return slices.ContainsFunc(n.all, func(f Finding) bool { return f.Check == check && f.Level == Error })
+}
+
 // errors reports whether a launch on the host fails.
 func (n *notes) errors() bool {
 	for _, f := range n.all {
@@ -72,13 +82,29 @@ func (n *notes) unreached(err error) {
 	}
 }
 
+// unplaced adds why plx does not run on a host.
+func (n *notes) unplaced(err error) {
+	var refused *bootstrap.Refused
+	var failure *protocol.Failure
+	var silent *bootstrap.NoAnswer
+	const elsewhere = "repair it, or make ~/.plx a link to a folder on another disk; plx prune --hosts FILE frees space"
+	switch {
+	case errors.As(err, &refused) && refused.NoHome:
+		n.failed(Home, err, "make the folder for that user, or name another user: USER@HOST")
+	case errors.As(err, &refused), errors.As(err, &failure):
+		n.failed(Home, err, elsewhere)
+	case errors.Is(err, hosts.ErrPlatform):
+		n.failed(Platform, err, "take another host")
+	case errors.Is(err, hosts.ErrStuck), errors.As(err, &silent), exit.Hint(err) != "":
+		n.failed(Shell, err, "ssh HOST echo hello must print hello, nothing else, and end at once")
+	default:
+		n.failed(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/.plx/blobs/* version")
+	}
+}
+
 // judge adds what is wrong with one host.
 func (n *notes) judge(f Facts) {
-	if f.OS != "" && f.OS != "Linux" {
-		n.add(Error, Platform, "take another host", "it runs %s, a host must run Linux", f.OS)
-		return
-	}
-	n.judgeHome(f.Home, f.User)
+	n.judgeHome(f.Home)
 	n.judgeTmp(f.Tmp)
 	n.judgeLimits(f)
 	if math.Abs(f.Skew) > goodSkew+f.SkewError && f.SkewError >= 0 {
@@ -91,34 +117,14 @@ func (n *notes) judge(f Facts) {
 	}
 }
 
-func (n *notes) judgeHome(f Folder, user string) {
-	const (
-		elsewhere = ", or make ~/.plx a link to a folder on another disk"
-		free      = "free space: plx prune --hosts FILE" + elsewhere
-	)
-	switch {
-	case f.Path == "":
-		return
-	case f.Missing:
-		n.add(Error, Home, fmt.Sprintf("make the folder for user %s, or name another user: USER@HOST", user), "the home folder %s is not there", f.Path)
-		return
-	case strings.Contains(f.Unwritable, "No space left"):
-		n.add(Error, Home, free, "the disk of ~/.plx is full (%s)", f.Mount)
-		return
-	case strings.Contains(f.Unwritable, "quota"):
-		n.add(Error, Home, free, "the quota of ~/.plx is used up (%s)", f.Mount)
-		return
-	case f.Unwritable != "":
-		n.add(Error, Home, "make it writable"+elsewhere, "~/.plx cannot be written (%s): %s", f.Mount, f.Unwritable)
-		return
-	case f.NoExec:
-		n.add(Error, Home, "mount "+cmp.Or(f.Mount, "it")+" without noexec"+elsewhere, "programs in ~/.plx cannot be executed: is %s mounted noexec?", cmp.Or(f.Mount, "its disk"))
-	}
-	n.judgeRoom(Home, "~/.plx", f, room{leastHomeKiB, goodHomeKiB, leastInodes, goodInodes}, free)
+// judgeHome looks at the room alone: plx runs there.
+func (n *notes) judgeHome(f protocol.Folder) {
+	n.judgeRoom(Home, "~/.plx", f, room{leastHomeKiB, goodHomeKiB, leastInodes, goodInodes},
+		"free space: plx prune --hosts FILE, or make ~/.plx a link to a folder on another disk")
 }
 
 // judgeTmp makes warnings only: plx writes nothing there, many programs do.
-func (n *notes) judgeTmp(f Folder) {
+func (n *notes) judgeTmp(f protocol.Folder) {
 	const remedy = "repair /tmp, or give programs another folder: --env TMPDIR=/PATH"
 	switch {
 	case f.Path == "":
@@ -139,11 +145,11 @@ func (n *notes) judgeTmp(f Folder) {
 type room struct{ leastKiB, goodKiB, leastInodes, goodInodes int64 }
 
 // judgeRoom adds what is wrong with the room on a file system.
-func (n *notes) judgeRoom(check Check, name string, f Folder, r room, remedy string) {
-	if free := f.FreeKiB; free != Unknown && free < r.goodKiB {
+func (n *notes) judgeRoom(check Check, name string, f protocol.Folder, r room, remedy string) {
+	if free := f.FreeKiB; free != protocol.NotKnown && free < r.goodKiB {
 		n.add(worse(free < r.leastKiB), check, remedy, "the disk of %s has %s left (%s)", name, mebibytes(free), f.Mount)
 	}
-	if free := f.FreeInodes; free != Unknown && free < r.goodInodes {
+	if free := f.FreeInodes; free != protocol.NotKnown && free < r.goodInodes {
 		n.add(worse(free < r.leastInodes), check, "remove files: each takes an inode", "the disk of %s has room for %d more files (inodes)", name, free)
 	}
 }
@@ -162,7 +168,7 @@ func mebibytes(kib int64) string { return fmt.Sprintf("%d MiB", kib>>10) }
 func (n *notes) judgeLimits(f Facts) {
 	const remedy = "raise it in /etc/security/limits.conf, or for a login without PAM in the unit of sshd"
 	switch l := f.OpenFiles; {
-	case l.Hard == Unknown:
+	case l.Hard == protocol.NotKnown:
 	case l.Hard < goodFiles:
 		n.add(worse(l.Hard < leastFiles), Limits, remedy, "a process may open %d files at most (ulimit -Hn)", l.Hard)
 	case l.Soft < goodFiles:
@@ -170,7 +176,7 @@ func (n *notes) judgeLimits(f Facts) {
 			"a process may open %d files (ulimit -n), which loaders of data may use up", l.Soft)
 	}
 	// The limit of processes does not hold for root.
-	if l := f.Processes; l.Soft != Unknown && f.UID != 0 && l.Soft < goodProcesses {
+	if l := f.Processes; l.Soft != protocol.NotKnown && f.UID != 0 && l.Soft < goodProcesses {
 		n.add(Warning, Limits, remedy, "user %s may have %d processes and threads (ulimit -u)", f.User, l.Soft)
 	}
 }

@@ -55,7 +55,9 @@ func TestComparePython(t *testing.T) {
 func TestTextsAreBounded(t *testing.T) {
 	n := notes{host: "h"}
 	n.judgePython(furnish.Imported{Module: "m", Error: strings.Repeat("é", 10000)}, placement.Machine{Report: &gpuprobe.Report{}})
-	n.judge(parseFacts("os="+strings.Repeat("x", 10000)+"\n", at))
+	long := healthy()
+	long.User, long.Processes.Soft = strings.Repeat("x", 10000), 1
+	n.judge(long)
 	for _, f := range append(n.all, comparePython([]HostFacts{
 		{Host: "h1", Python: &furnish.Imported{Torch: strings.Repeat("x", 10000)}}, {Host: "h2", Python: &furnish.Imported{Torch: "2"}}})...) {
 		if len(f.Text) > 1100 {

@@ -87,6 +87,9 @@ type agents struct {
 	also []*agents // of other Sets that this one took over
 }
 
+// ErrPlatform ends the error of a host for which there is no plx.
+var ErrPlatform = errors.New("a host must run linux")
+
 func newAgents(printer *console.Printer) *agents {
 	own, _ := artifacts.Own() // without it each host tells its platform first
 	return &agents{printer: printer, guess: own, made: map[envsync.Platform]envsync.Blob{}}
@@ -94,7 +97,7 @@ func newAgents(printer *console.Printer) *agents {
 
 func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, error) {
 	if p.OS != "linux" {
-		return envsync.Blob{}, fmt.Errorf("it runs %s, a host must run linux", p)
+		return envsync.Blob{}, fmt.Errorf("it runs %s, %w", p, ErrPlatform)
 	}
 	if a.only != nil {
 		return a.only(p)

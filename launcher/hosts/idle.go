@@ -202,8 +202,8 @@ func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 	return i, err
 }
 
-// errStuck is the error of a host on which no command runs.
-var errStuck = fmt.Errorf("no command ran within %v: ForceCommand of its SSH server, the login shell or the disk of the home may hang", idleTime)
+// ErrStuck is the error of a host on which no command runs.
+var ErrStuck = fmt.Errorf("no command ran within %v: ForceCommand of its SSH server, the login shell or the disk of the home may hang", idleTime)
 
 // start starts an agent that waits.
 func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
@@ -219,7 +219,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		case errors.Is(err, bootstrap.ErrMissing):
 			err = &transport.ExitError{Status: NotFound}
 		case errors.Is(err, bootstrap.ErrStart):
-			err = errStuck
+			err = ErrStuck
 		}
 		return nil, err
 	}
@@ -346,7 +346,7 @@ func (a *AgentHost) Learn(ctx context.Context) error {
 func factsOf(here protocol.Surveyed) (envsync.Facts, error) {
 	facts, err := envsync.ReadFacts(here.Facts)
 	if err == nil && facts.OS != "linux" {
-		err = fmt.Errorf("it runs %s, a host must run linux", facts.Platform)
+		err = fmt.Errorf("it runs %s, %w", facts.Platform, ErrPlatform)
 	}
 	return facts, err
 }

@@ -328,7 +328,7 @@ func TestSilentHosts(t *testing.T) {
 		greets bool
 		limit  time.Duration
 		want   string
-	}{{false, idleTime, errStuck.Error()}, {true, AnswerTime, "no answer to state within 30s"}} {
+	}{{false, idleTime, ErrStuck.Error()}, {true, AnswerTime, "no answer to state within 30s"}} {
 		synctest.Test(t, func(t *testing.T) {
 			h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return hanging{greets: c.greets}, nil })
 			defer h.Close()

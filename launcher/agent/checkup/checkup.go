@@ -35,8 +35,10 @@ type Agent struct{ id sockets.Identity }
 
 // Report tells what the agent finds. From then on it serves the other agents, until ctx ends.
 func (a *Agent) Report(ctx context.Context, want protocol.Checkup) (protocol.HostReport, error) {
+	begun := time.Now()
 	a.id = sockets.Identity{Secret: want.Secret, HostIndex: want.Index}
 	report := examine(ctx, want)
+	report.Now, report.Took = begun.UnixNano(), time.Since(begun)
 	if want.Addr == "" {
 		return report, nil
 	}
@@ -95,6 +97,7 @@ func serveExchanges(ctx context.Context, ln net.Listener, id sockets.Identity) {
 // examine returns what the agent finds without the network.
 func examine(ctx context.Context, want protocol.Checkup) (r protocol.HostReport) {
 	var err error
+	r.Facts = facts(ctx)
 	if r.Links, err = sockets.Links(); err != nil {
 		r.Refused = err.Error()
 	}

@@ -1,0 +1,87 @@
+//go:build linux
+
+package checkup
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// The limits are those of the login, and not those that this process has raised for itself.
+func TestFacts(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	if err := os.Mkdir(filepath.Join(home, ".plx"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := facts(t.Context())
+	soft, err := exec.Command("sh", "-c", "ulimit -Sn; ulimit -Hn; id -un; uname -m").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.Fields(string(soft))
+	if f.OS != "Linux" || f.Arch != said[3] || f.User != said[2] || f.UID != os.Getuid() || f.OpenFiles != limitOf(said[0]+" "+said[1]) || f.OpenFiles.Soft <= 0 || f.Processes.Hard <= 0 {
+		t.Errorf("%+v, want %q", f, said)
+	}
+	if f.Home.Path != home+"/.plx" || f.Home.Missing || f.Home.Unwritable != "" || f.Home.FreeKiB <= 0 || f.Tmp.Path != "/tmp" || f.Tmp.Mount == "" {
+		t.Errorf("%+v", f)
+	}
+	if left, err := os.ReadDir(filepath.Join(home, ".plx")); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+func TestLimitOf(t *testing.T) {
+	for text, want := range map[string]protocol.Limit{
+		"   1024   524288   files": {Soft: 1024, Hard: 524288}, " unlimited unlimited processes": {Soft: protocol.Unlimited, Hard: protocol.Unlimited},
+		"": {Soft: protocol.NotKnown, Hard: protocol.NotKnown}, " x 7": {Soft: protocol.NotKnown, Hard: 7},
+	} {
+		if got := limitOf(text); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+// What is wrong with a folder is told in words.
+func TestFolder(t *testing.T) {
+	if f := folder(filepath.Join(t.TempDir(), "none")); !f.Missing || f.FreeKiB != protocol.NotKnown {
+		t.Errorf("%+v", f)
+	}
+	mount := func(options string, flags uintptr) string {
+		dir := t.TempDir()
+		if err := syscall.Mount("plx-test", dir, "tmpfs", flags, options); err != nil {
+			t.Skipf("needs root, to mount a file system: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+		return dir
+	}
+	if dir := mount("size=64k", syscall.MS_NOEXEC); true {
+		if f := folder(dir); !f.NoExec || f.Mount != dir || f.FreeKiB != 64 || f.Unwritable != "" || f.FreeInodes <= 0 {
+			t.Errorf("%+v", f)
+		}
+		fill, err := os.Create(filepath.Join(dir, "fill"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = fill.Write(make([]byte, 1<<20)) // as much as there is room for
+		if err := fill.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if f := folder(dir); f.Unwritable != "no space left on device" || f.FreeKiB != 0 {
+			t.Errorf("full: %+v", f)
+		}
+	}
+	if f := folder(mount("", syscall.MS_RDONLY)); f.Unwritable != "read-only file system" {
+		t.Errorf("read-only: %+v", f)
+	}
+}
