@@ -439,7 +439,7 @@ func TestStrangersAsAgents(t *testing.T) {
 	t.Parallel()
 	b := local(t)
 	home := t.TempDir()
-	for _, command := range []string{"start", "logs", "fetch", "outputs"} {
+	for _, command := range []string{"start", "logs"} {
 		b.stranger(command, loggedIn(shell(home, regexp.MustCompile(`agent `+command+`\b`), says("", hostile, 1))))
 	}
 	b.stranger("prints", loggedIn(shell(home, regexp.MustCompile(`agent start\b`), agent(prints).serve)))
@@ -465,8 +465,7 @@ func TestStrangersAsAgents(t *testing.T) {
 		args []string
 	}{
 		{"logs", []string{"logs", job}},
-		{"outputs", []string{"fetch", job, t.TempDir()}},
-		{"fetch", []string{"fetch", job, t.TempDir()}},
+		{"refuses", []string{"fetch", job, t.TempDir()}},
 		{"refuses", []string{"status", job}}, {"refuses", []string{"stacks", job}}, {"refuses", []string{"stop", job}}, {"refuses", []string{"attach", job}},
 		{"refuses", []string{"jobs"}},
 		{"refuses", []string{"jobs", "--json"}},

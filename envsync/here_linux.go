@@ -121,6 +121,18 @@ func Having(wanted map[string]int64) (sums []string) {
 	return sums
 }
 
+// OpenBlob opens the blob of a sum on this host, for reading.
+func OpenBlob(sum string) (*os.File, error) {
+	home, err := os.UserHomeDir()
+	if err == nil && !isSum(sum) {
+		err = fmt.Errorf("%q is no name of a blob", sum)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(filepath.Join(home, BlobPath(sum)))
+}
+
 // isSum reports whether s can be the name of a blob.
 func isSum(s string) bool {
 	sum, err := hex.DecodeString(s)

@@ -397,19 +397,16 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.agent.Meet(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.drive.launch.programTo(ctx, []*hosts.AgentHost{m.agent}, furnish.Sending{}); err != nil {
-		return nil, err
-	}
-	if err := m.drive.launch.workdir.SendAgain(ctx, m.agent); err != nil {
-		return nil, err
-	}
-	if err := m.drive.launch.venv.Install(ctx, []*hosts.AgentHost{m.agent}, furnish.Sending{}); err != nil {
-		return nil, err
-	}
 	if err := m.agent.Reap(ctx); err != nil {
 		return nil, err
 	}
-	if err := furnish.SetUp(ctx, []*hosts.AgentHost{m.agent}, m.drive.launch.shared(), m.drive.launch.printer); err != nil {
+	gpus := 0
+	for _, t := range m.tasks {
+		if t.Devices != "" {
+			gpus++
+		}
+	}
+	if err := furnish.Again(ctx, m.agent, gpus, m.drive.launch.recipe()); err != nil {
 		return nil, err
 	}
 	like, err := m.agent.DataAddr() // the one that it had

@@ -41,9 +41,10 @@ func (l *launch) prepare(ctx context.Context) error {
 		l.survey,
 		l.place,
 		l.pack,
-		l.sendAll,
+		l.bookGPUs,
+		l.findAddresses,
 		l.name,
-		l.furnish,
+		l.ready,
 		func(context.Context) error { return l.record().Save() },
 	} {
 		if err := stage(ctx); err != nil {
@@ -93,21 +94,6 @@ func (l *launch) pack(ctx context.Context) (err error) {
 	return nil
 }
 
-// sendAll brings the hosts what was packed, and the virtual environment, once the GPUs are
-// booked. Addresses are known then.
-func (l *launch) sendAll(ctx context.Context) error {
-	if err := l.bookGPUs(ctx); err != nil {
-		return err
-	}
-	if err := l.findAddresses(ctx); err != nil {
-		return err
-	}
-	if err := l.sendPrograms(ctx); err != nil {
-		return err
-	}
-	return l.venv.InstallAll(ctx, l.receivers(), sending(l.cfg, l.printer))
-}
-
 // embeddedLine says that the hosts are embedded. With the prefix it fits 80 columns.
 func embeddedLine(cfg Config) string {
 	why := "no --hosts: "
@@ -123,17 +109,18 @@ func inSlurm(cfg Config) string {
 	return fmt.Sprintf("in job %s of Slurm, with %s (--no-slurm leaves it out)", cfg.Slurm.ID, console.Count(len(cfg.Hosts), "host"))
 }
 
-// furnish sends the files of --copy and makes the working directories, has --setup run in them, and imports the modules
-// of --check-import there. After an error no host has a new directory.
-func (l *launch) furnish(ctx context.Context) error {
-	if err := l.workdir.Send(ctx, l.agents, sending(l.cfg, l.printer)); err != nil {
-		return err
-	}
+// ready gives the hosts what tasks find there.
+func (l *launch) ready(ctx context.Context) error {
 	var gpus []int
 	for _, h := range l.placed.Hosts {
 		gpus = append(gpus, h.GPUWorkers())
 	}
-	return causeOr(ctx, furnish.Run(ctx, l.agents, l.shared(), gpus, l.printer))
+	return furnish.Ready(ctx, l.agents, gpus, l.recipe())
+}
+
+// recipe is what tasks find on a host.
+func (l *launch) recipe() furnish.Recipe {
+	return furnish.Recipe{Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: l.shared(), Printer: l.printer, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh}
 }
 
 // shared is the part of the agents' Spec by which hosts are furnished.
@@ -284,32 +271,6 @@ func (l *launch) platforms() (all []envsync.Platform) {
 		}
 	}
 	return all
-}
-
-// sendPrograms brings the hosts the program.
-func (l *launch) sendPrograms(ctx context.Context) error {
-	how := sending(l.cfg, l.printer)
-	how.Bar = l.printer.NewTransfer("sending")
-	err := l.programTo(ctx, l.receivers(), how)
-	how.Bar.Sent(err)
-	return err
-}
-
-// programTo brings hosts that have the agent the program of their platform, if they need one.
-func (l *launch) programTo(ctx context.Context, to []*hosts.AgentHost, how furnish.Sending) error {
-	var errs error
-	for _, p := range l.platforms() {
-		if program, sent := l.artifacts.Program(p); sent {
-			its := slices.DeleteFunc(slices.Clone(to), func(a *hosts.AgentHost) bool { return a.Facts.Platform != p })
-			errs = errors.Join(errs, furnish.SendProgram(ctx, its, program, how))
-		}
-	}
-	return causeOr(ctx, errs)
-}
-
-// sending is how a launch sends folders to its hosts.
-func sending(cfg Config, printer *console.Printer) furnish.Sending {
-	return furnish.Sending{Printer: printer, PortLow: cfg.PortLow, PortHigh: cfg.PortHigh}
 }
 
 // findAddresses finds the data addresses on the interfaces that the user chose, if any.

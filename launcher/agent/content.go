@@ -100,8 +100,16 @@ func putProgram(ctx context.Context, from io.Reader, out io.Writer) error {
 	})
 }
 
-// get writes a folder that was put, for hosts that join the job.
+// get writes a folder or a blob that was put, for hosts that join the job.
 func get(ctx context.Context, of protocol.Get, _ io.Reader, out io.Writer) error {
+	if of.Blob != "" {
+		file, err := envsync.OpenBlob(of.Blob)
+		if err != nil {
+			return err
+		}
+		defer file.Close() // only read
+		return copyFrom(out, file, 0)
+	}
 	id, err := tree.ParseSum(of.Manifest)
 	if err != nil {
 		return err

@@ -2,7 +2,7 @@
 //
 // The launcher runs the plx binary as "plx agent start" over SSH. That process
 // answers calls (calls.go): what the host is and has, its GPUs, which it may hold, its
-// interfaces, what it knows of jobs. With the Spec of a job it makes the job's folder, starts the
+// interfaces, what it knows of jobs; it takes and gives files, and its own program. With the Spec of a job it makes the job's folder, starts the
 // job's supervisor and becomes its watchdog. Both outlive the connection:
 //
 //	plx agent start          the watchdog; its exit status tells the launcher how the job ended here
@@ -18,11 +18,7 @@
 //
 //	start    answer calls; then start a job, or connect to the agent of one and relay
 //	logs     print the output of the tasks
-//	receive  store files that plx sends, or the program
-//	offer    give plx itself to other hosts
 //	exec     run a command that is no task, as the child of an agent that is asked to
-//	fetch    list checkpoints, or print a file of one
-//	outputs  list the files that a job has made, or print one
 //
 // An agent knows no host but its own. It reports facts and decides nothing about the
 // job. It runs on Linux only; elsewhere Main fails.

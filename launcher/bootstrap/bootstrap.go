@@ -130,6 +130,7 @@ type Refused struct {
 	Text     string
 	Homeless bool // because the shell there does not know its home
 	NoHome   bool // because the home is not there
+	noExec   bool // because plx is there and may not be executed
 }
 
 func (e *Refused) Error() string { return e.Text }
@@ -302,6 +303,8 @@ func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (
 	switch {
 	case err != nil || said.runs:
 		return nil, err
+	case said.verb == "missed" && troubleIn(said.text, fullOrReadOnly) != "": // whoever gives it
+		return nil, &Refused{Text: HomeTrouble(quote(said.text))}
 	case said.verb == "missed":
 		return fmt.Errorf("host %s took nothing from %s: %s", s.Host, net.JoinHostPort(o.Host, o.Port), quote(said.text)), nil
 	case said.verb == "wrong":
@@ -334,6 +337,8 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 	}
 	var refused *Refused
 	switch {
+	case errors.As(err, &refused) && refused.noExec:
+		return refused
 	case errors.As(err, &refused):
 		return fmt.Errorf("send plx: %w", s.explain(refused, agent.Size))
 	case err != nil:
@@ -362,7 +367,10 @@ func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte)
 	}
 	s.order("disk")
 	_, _ = s.look(ctx, agent, 0) // its answer comes behind the size of the disk
-	return s.explain(err, agent.Size)
+	if !transport.IsLost(err) {
+		err = &Refused{Text: err.Error()}
+	}
+	return err
 }
 
 // poured sends plx behind an order, and returns the answer. A host that takes no more says why, and
@@ -540,7 +548,7 @@ func noExec(mount string) error {
 		text = mount + " is mounted noexec"
 	}
 	// The verdict of a job shows no hint.
-	return &Refused{Text: "programs in ~/.plx cannot be executed: " + text + "; mount it without noexec, or make ~/.plx a link to a folder on another disk"}
+	return &Refused{Text: "programs in ~/.plx cannot be executed: " + text + "; mount it without noexec, or make ~/.plx a link to a folder on another disk", noExec: true}
 }
 
 // line returns what follows the word in the next line that has it. It reads no byte beyond it.
@@ -590,13 +598,24 @@ func HomeTrouble(said string) string {
 	if plain, told := strings.CutPrefix(said, "plx: "); told {
 		return plain
 	}
-	for _, t := range homeTroubles {
-		if strings.Contains(strings.ToLower(said), t.words) {
-			return t.plain + ": " + said
-		}
+	if plain := troubleIn(said, len(homeTroubles)); plain != "" {
+		return plain + ": " + said
 	}
 	return said
 }
+
+// troubleIn finds one of the first homeTroubles in a text; "": none is there.
+func troubleIn(said string, first int) string {
+	for _, t := range homeTroubles[:first] {
+		if strings.Contains(strings.ToLower(said), t.words) {
+			return t.plain
+		}
+	}
+	return ""
+}
+
+// fullOrReadOnly are the first homeTroubles, which no network has.
+const fullOrReadOnly = 3
 
 // explain adds to an error how much room the disk has, if it has too little for size bytes.
 func (s *Session) explain(err error, size int64) error {

@@ -312,7 +312,8 @@ func TestFullHome(t *testing.T) {
 	h.nothing(t, b, "the stream")
 	byFile := giving(b)
 	byFile.Copy = h.copy
-	if err := h.refuses(t, byFile, "send plx: the home folder's file system has ", "MiB left and 3 MiB are needed: "); !errors.Is(err, syscall.ENOSPC) {
+	var refused *Refused
+	if err := h.refuses(t, byFile, "send plx: the home folder's file system has ", "MiB left and 3 MiB are needed: ", "no space left"); !errors.As(err, &refused) {
 		t.Errorf("%v", err)
 	}
 	h.nothing(t, b, "the file")

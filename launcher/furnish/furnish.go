@@ -3,15 +3,13 @@
 //
 //	dir, err := furnish.ReadWorkdir(ctx, ".", false, printer)
 //	if err == nil {
-//		err = dir.Send(ctx, agents, furnish.Sending{Printer: printer})
-//	}
-//	if err == nil {
-//		err = furnish.Run(ctx, agents, spec, gpus, printer) // --setup, --check-import
+//		err = furnish.Ready(ctx, agents, gpus, furnish.Recipe{Files: &dir, Spec: spec, Printer: printer})
 //	}
 //
-// plx launch calls it for all hosts, plx scale for those that join.
+// [Ready] is for all hosts of a launch, and for those that join by plx scale; [Again] for a host
+// that comes back.
 //
 // # What it refuses to do
 //
-// It starts no task and no agent of a job, and it sends no program: package artifacts does.
+// It starts no task and no agent of a job, and it builds no program: package artifacts does.
 package furnish

@@ -18,9 +18,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// install asks a host to install a virtual environment. It reports false if the host
+// installOn asks a host to install a virtual environment. It reports false if the host
 // needs its contents for that.
-func install(ctx context.Context, a *hosts.AgentHost, r venv.Request) (ready bool, err error) {
+func installOn(ctx context.Context, a *hosts.AgentHost, r venv.Request) (ready bool, err error) {
 	answer, err := hosts.Call[venv.Answer](ctx, a, installTime, protocol.DoVenv, r)
 	return answer.Ready, err
 }
@@ -28,30 +28,21 @@ func install(ctx context.Context, a *hosts.AgentHost, r venv.Request) (ready boo
 // installTime bounds the installation of contents that the host has: some GB are copied.
 const installTime = time.Hour
 
-// CopyVenv installs a virtual environment on hosts with the contents that another host
-// has. dir is an empty folder of this machine for them.
-func CopyVenv(ctx context.Context, from *hosts.AgentHost, on []*hosts.AgentHost, r venv.Request, dir string, how Sending) error {
-	lacking, err := lackingVenv(ctx, on, r)
-	if err != nil || len(lacking) == 0 {
-		return err
+// take copies the contents of the environment from the host that has it.
+func (v *Venv) take(ctx context.Context) (err error) {
+	v.read = &venv.Venv{}
+	if v.read.Folder, err = takeInto(ctx, v.from, v.request.Manifest, filepath.Join(v.dir, "venv")); err == nil && v.request.Base != "" {
+		v.read.Base, err = takeInto(ctx, v.from, v.request.Base, filepath.Join(v.dir, "interpreter"))
 	}
-	v := Venv{request: r, read: &venv.Venv{}}
-	if v.read.Folder, err = takeInto(ctx, from, r.Manifest, filepath.Join(dir, "venv")); err != nil {
-		return err
-	}
-	if r.Base != "" {
-		if v.read.Base, err = takeInto(ctx, from, r.Base, filepath.Join(dir, "interpreter")); err != nil {
-			return err
-		}
-	}
-	return v.Install(ctx, lacking, how)
+	return err
 }
 
+// takeInto copies the folder of a manifest from a host into dir, which it makes.
 func takeInto(ctx context.Context, from *hosts.AgentHost, manifest, dir string) (*tree.Folder, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	return TakeFolder(ctx, from, manifest, dir)
+	return takeFolder(ctx, from, manifest, dir)
 }
 
 // lackingVenv returns the hosts that have not installed an environment. It refuses hosts
@@ -62,7 +53,7 @@ func lackingVenv(ctx context.Context, on []*hosts.AgentHost, r venv.Request) (la
 		if why := misfit(r.Python, a.Facts.Platform); why != "" {
 			return errors.New(why)
 		}
-		ready[i], err = install(ctx, a, r)
+		ready[i], err = installOn(ctx, a, r)
 		return err
 	})
 	if err != nil {
@@ -80,7 +71,7 @@ func lackingVenv(ctx context.Context, on []*hosts.AgentHost, r venv.Request) (la
 func finishVenv(ctx context.Context, on []*hosts.AgentHost, r venv.Request) error {
 	r.Stored = true
 	return hosts.Together(ctx, on, func(_ int, a *hosts.AgentHost) error {
-		_, err := install(ctx, a, r)
+		_, err := installOn(ctx, a, r)
 		return err
 	})
 }

@@ -66,9 +66,9 @@ func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want fu
 	return left
 }
 
-// SendFolder brings the contents of a folder to hosts that have the agent's binary. name is
+// sendFolder brings the contents of a folder to hosts that have the agent's binary. name is
 // that of the folder for the display.
-func SendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name string, how Sending) error {
+func sendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name string, how Sending) error {
 	var targets []tree.Target
 	for _, a := range lacking(ctx, to, f, func(*hosts.AgentHost) protocol.Furnish { return protocol.Furnish{} }) {
 		targets = append(targets, target(a, protocol.Put{}))
@@ -76,8 +76,8 @@ func SendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name
 	return tree.Send(ctx, targets, f, how.options(name))
 }
 
-// SendProgram brings a program to hosts that have the agent's binary, to where blobs are.
-func SendProgram(ctx context.Context, to []*hosts.AgentHost, program envsync.Blob, how Sending) error {
+// sendProgram brings a program to hosts that have the agent's binary, to where blobs are.
+func sendProgram(ctx context.Context, to []*hosts.AgentHost, program envsync.Blob, how Sending) error {
 	var targets []tree.Target
 	for _, a := range to {
 		if !a.Has(program) {
@@ -111,9 +111,9 @@ func target(a *hosts.AgentHost, want protocol.Put) tree.Target {
 // discardTime bounds the removal of working directories that no job will use.
 const discardTime = 10 * time.Second
 
-// SendWorkdir brings the contents of a folder to the hosts of a job, and makes the
+// sendWorkdir brings the contents of a folder to the hosts of a job, and makes the
 // working directory there. A working directory that a host has already stays as it is. After an error no host has a new one.
-func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, how Sending) error {
+func sendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, how Sending) error {
 	var targets []tree.Target
 	for _, a := range lacking(ctx, to, f, func(a *hosts.AgentHost) protocol.Furnish {
 		return protocol.Furnish{Job: a.Job, Folder: a.Folder}
@@ -127,8 +127,8 @@ func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, how
 	return err
 }
 
-// TakeFolder copies the folder of a manifest from a host into dir on this machine.
-func TakeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string) (*tree.Folder, error) {
+// takeFolder copies the folder of a manifest from a host into dir on this machine.
+func takeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string) (*tree.Folder, error) {
 	id, err := tree.ParseSum(manifest)
 	if err != nil {
 		return nil, from.Named(err)

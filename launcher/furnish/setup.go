@@ -29,11 +29,11 @@ func (n *newest) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Run runs --setup on hosts that a job is to start on, and imports the modules of
+// run runs --setup on hosts that a job is to start on, and imports the modules of
 // --check-import there, as tasks would. gpus has the number of workers with GPUs of each host.
 // After an error no host has a working directory of the job.
-func Run(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, gpus []int, printer *console.Printer) error {
-	err := SetUp(ctx, on, spec, printer)
+func run(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, gpus []int, printer *console.Printer) error {
+	err := setUpAll(ctx, on, spec, printer)
 	if err == nil {
 		err = checkImports(ctx, on, spec, gpus, printer)
 	}
@@ -43,11 +43,11 @@ func Run(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, gpus []
 	return err
 }
 
-// SetUp runs the --setup of a job once on each host, in the working directory, with the
+// setUpAll runs the --setup of a job once on each host, in the working directory, with the
 // environment of spec and of the host's line. It shows the newest line that a host has
 // printed, and prints all at the end. A host that
 // has run it for the job does not run it again.
-func SetUp(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, printer *console.Printer) error {
+func setUpAll(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, printer *console.Printer) error {
 	if !spec.Command.SetupDone {
 		return nil
 	}

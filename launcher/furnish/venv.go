@@ -21,8 +21,11 @@ import (
 // none.
 type Venv struct {
 	named   string     // as the user named it
-	read    *venv.Venv // nil: there is none
+	read    *venv.Venv // nil: there is none, or from has it
 	request venv.Request
+
+	from *hosts.AgentHost // a host that has installed it; nil: it is of this machine
+	dir  string           // empty folder of this machine for what is copied from there
 }
 
 // ReadVenv reads the folder of --venv, if that is not empty, for tasks that run in workdir.
@@ -123,32 +126,39 @@ func (v Venv) parts() (parts []part) {
 	return append(parts, part{"the packages", v.read.Folder})
 }
 
-// InstallAll is Install for a launch: it shows the progress.
-func (v Venv) InstallAll(ctx context.Context, on []*hosts.AgentHost, how Sending) error {
-	if v.read == nil {
+// installAll is install that shows the progress.
+func (v Venv) installAll(ctx context.Context, on []*hosts.AgentHost, how Sending) error {
+	if v.read == nil && v.from == nil {
 		return nil
 	}
 	how.Bar = how.Printer.NewTransfer("sending " + v.named)
-	err := v.Install(ctx, on, how)
+	err := v.install(ctx, on, how)
 	how.Bar.Sent(err)
 	if err != nil {
-		return causeOr(ctx, exit.WithHint(fmt.Errorf("--venv %s: %w", v.named, err), exit.Hint(err)))
+		flag := "--venv "
+		if v.from != nil {
+			flag = ""
+		}
+		return causeOr(ctx, exit.WithHint(fmt.Errorf("%s%s: %w", flag, v.named, err), exit.Hint(err)))
 	}
 	return nil
 }
 
-// Install installs the environment on hosts that have the agent's binary. A host gets what it
+// install installs the environment on hosts that have the agent's binary. A host gets what it
 // lacks, and nothing if it has installed the environment before.
-func (v Venv) Install(ctx context.Context, on []*hosts.AgentHost, how Sending) error {
-	if v.read == nil {
+func (v Venv) install(ctx context.Context, on []*hosts.AgentHost, how Sending) error {
+	if v.read == nil && v.from == nil {
 		return nil
 	}
 	lacking, err := lackingVenv(ctx, on, v.request)
+	if err == nil && len(lacking) > 0 && v.read == nil {
+		err = v.take(ctx)
+	}
 	if err != nil || len(lacking) == 0 {
 		return err
 	}
 	for _, p := range v.parts() {
-		if err := SendFolder(ctx, lacking, p.folder, p.name, how); err != nil {
+		if err := sendFolder(ctx, lacking, p.folder, p.name, how); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 type Workdir struct {
 	named  string       // the folder of --workdir, as the user named it; "": there is none
 	copies []string     // of --copy
+	taken  bool         // it is that of a job that runs
 	Folder *tree.Folder // nil: there is neither
 }
 
@@ -205,15 +206,18 @@ func ToHosts(size int64, on int) string {
 
 // what says what is sent, as the user named it.
 func (w Workdir) what() (what, flag string) {
+	if w.taken {
+		return "the job's files", "the job's files"
+	}
 	if w.named == "" {
 		return console.Names(w.copies, 0), "--copy"
 	}
 	return w.named, "--workdir " + w.named
 }
 
-// Send brings the files to all hosts of a launch, and makes the working directory there, if
+// sendAll brings the files to hosts, and makes the working directory there, if
 // there is one. Files may change meanwhile, and w with them.
-func (w *Workdir) Send(ctx context.Context, to []*hosts.AgentHost, how Sending) error {
+func (w *Workdir) sendAll(ctx context.Context, to []*hosts.AgentHost, how Sending) error {
 	if w.Folder == nil {
 		return nil
 	}
@@ -229,9 +233,9 @@ func (w *Workdir) Send(ctx context.Context, to []*hosts.AgentHost, how Sending) 
 
 func (w Workdir) send(ctx context.Context, to []*hosts.AgentHost, how Sending) error {
 	if w.named == "" {
-		return SendFolder(ctx, to, w.Folder, "", how)
+		return sendFolder(ctx, to, w.Folder, "", how)
 	}
-	return SendWorkdir(ctx, to, w.Folder, how)
+	return sendWorkdir(ctx, to, w.Folder, how)
 }
 
 // rereads is how often files that have changed are read again, and lost how many more are
@@ -261,12 +265,4 @@ func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) err
 		}
 		say(w.remarks()[known:])
 	}
-}
-
-// SendAgain brings the files to a host that may have lost them.
-func (w Workdir) SendAgain(ctx context.Context, a *hosts.AgentHost) error {
-	if w.Folder == nil {
-		return nil
-	}
-	return w.send(ctx, []*hosts.AgentHost{a}, Sending{})
 }

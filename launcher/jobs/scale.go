@@ -1,19 +1,15 @@
 package jobs
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path"
-	"path/filepath"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/envsync/venv"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/exit"
@@ -210,14 +206,15 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err := s.checkBooked(ctx, placed); err != nil {
 		return err
 	}
-	if err := s.send(ctx); err != nil {
+	recipe, err := furnish.FromJob(ctx, s.job.chief(), s.spec, s.scratch, s.job.printer)
+	if err != nil {
 		return err
 	}
 	var gpus []int
 	for _, h := range placed.Hosts {
 		gpus = append(gpus, h.GPUWorkers())
 	}
-	if err := furnish.Run(ctx, s.agents(), s.spec, gpus, s.job.printer); err != nil {
+	if err := furnish.Ready(ctx, s.agents(), gpus, recipe); err != nil {
 		return err
 	}
 	return s.start(ctx, placed, known)
@@ -270,9 +267,9 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 	if s.scratch, err = os.MkdirTemp("", "plx-scale-"); err != nil {
 		return err
 	}
-	agent, err := copyBlob(ctx, from.Host, path.Base(from.Binary), s.scratch)
+	agent, err := furnish.TakeBlob(ctx, from, path.Base(from.Binary), s.scratch)
 	if err != nil {
-		return from.Named(err)
+		return err
 	}
 	s.set.GiveOnly(agent, func(p envsync.Platform) (envsync.Blob, error) {
 		if p != from.Facts.Platform {
@@ -283,106 +280,12 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 	return nil
 }
 
-// send brings the new hosts the program and the user's files.
-func (s *scaler) send(ctx context.Context) error {
-	from := s.job.chief()
-	bar := s.job.printer.NewTransfer("sending the job's files")
-	how := furnish.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
-	err := s.sendProgram(ctx, from, how)
-	if err == nil {
-		err = s.sendVenv(ctx, from, how)
-	}
-	if err == nil {
-		err = s.sendFiles(ctx, from, how)
-	}
-	bar.Sent(err)
-	return err
-}
-
-// sendProgram brings the new hosts the program, unless it is a command of theirs.
-func (s *scaler) sendProgram(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
-	if s.spec.Command.Blob == "" {
-		return nil
-	}
-	program, err := copyBlob(ctx, from.Host, s.spec.Command.Blob, s.scratch)
-	if err != nil {
-		return from.Named(err)
-	}
-	return furnish.SendProgram(ctx, s.agents(), program, how)
-}
-
 // agents returns the new hosts, with the job's agent.
 func (s *scaler) agents() (all []*hosts.AgentHost) {
 	for _, h := range s.set.Hosts {
 		all = append(all, &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary})
 	}
 	return all
-}
-
-// sendVenv brings the new hosts the virtual environment as it was at the launch.
-func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
-	v := s.spec.Command.Venv
-	if v == nil || v.Request == nil {
-		return nil // an agent of an earlier version refuses to start without its environment
-	}
-	var request venv.Request
-	if err := json.Unmarshal(v.Request, &request); err != nil {
-		return from.Named(fmt.Errorf("the job's virtual environment: %w", err))
-	}
-	if request.Folder() != v.Folder || request.BaseFolder() != v.Base {
-		return from.Named(errors.New("the job's virtual environment is of another version of plx: scale with the plx that launched the job"))
-	}
-	if err := furnish.CopyVenv(ctx, from, s.agents(), request, s.scratch, how); err != nil {
-		return exit.WithHint(fmt.Errorf("the job's virtual environment: %w", err), exit.Hint(err))
-	}
-	return nil
-}
-
-// sendFiles brings the new hosts the working directory as it was at the launch, or the files
-// with which the folders of the tasks begin.
-func (s *scaler) sendFiles(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
-	manifest := cmp.Or(s.spec.Workdir, s.spec.Copied)
-	if manifest == "" {
-		return nil
-	}
-	dir := filepath.Join(s.scratch, "files")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	folder, err := furnish.TakeFolder(ctx, from, manifest, dir)
-	if err != nil {
-		return err
-	}
-	if s.spec.Workdir == "" {
-		return furnish.SendFolder(ctx, s.agents(), folder, "the job's files", how)
-	}
-	return furnish.SendWorkdir(ctx, s.agents(), folder, how)
-}
-
-// copyBlob copies a blob from a host to the folder dir, unless it is this process's
-// binary.
-func copyBlob(ctx context.Context, from *hosts.Host, sum, dir string) (envsync.Blob, error) {
-	if !hosts.IsSafe(sum) {
-		return envsync.Blob{}, fmt.Errorf("%q is no blob's name", sum)
-	}
-	if self, err := os.Executable(); err == nil {
-		if own, err := envsync.FileBlob(self); err == nil && own.Sum == sum {
-			return own, nil
-		}
-	}
-	file, err := os.OpenFile(filepath.Join(dir, sum), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
-	if err != nil {
-		return envsync.Blob{}, err
-	}
-	err = from.Script(ctx, `exec cat "$HOME"/`+envsync.BlobPath(sum), nil, file)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return envsync.Blob{}, fmt.Errorf("copy %.12s, a file of the job: %w", sum, err)
-	}
-	b, err := envsync.FileBlob(file.Name())
-	if err == nil && b.Sum != sum {
-		err = fmt.Errorf("file %.12s of the job is damaged there", sum)
-	}
-	return b, err
 }
 
 // start starts the agents of the new hosts. This process renews their leases until the

@@ -333,9 +333,10 @@ type Put struct {
 	Folder string `json:"folder,omitempty"`
 }
 
-// Get asks an agent for a folder that was put.
+// Get asks an agent for what was put there: a folder, or a blob.
 type Get struct {
-	Manifest string `json:"manifest"` // content hash
+	Manifest string `json:"manifest,omitempty"` // content hash of the folder's
+	Blob     string `json:"blob,omitempty"`     // content hash; "": the folder is meant
 }
 
 // HostCheckpoint is what one host has of a checkpoint: a folder with a manifest.

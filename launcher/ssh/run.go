@@ -78,6 +78,16 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 		}
 		sent <- feed(s, stdin)
 	}()
+	c.workers.start(func() { // a command may run for long
+		for _, begun := range []chan struct{}{out.begun, errs.begun} {
+			select {
+			case <-begun:
+			case <-ended:
+				return
+			}
+		}
+		c.noticeNoise(out, errs)
+	})
 	c.workers.start(func() { drained <- drain(out, s) })
 	c.workers.start(func() { drained <- drain(errs, s.Stderr()) })
 
@@ -179,8 +189,8 @@ func drain(to *cleanWriter, from io.Reader) error {
 // verdict returns the error of what ended the command: itself, its shell, the connection
 // or ctx.
 func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter) error {
-	found, dropped, noise := out.state()
-	foundErr, droppedErr, noiseErr := errs.state()
+	found, _, noise := out.state()
+	foundErr, _, noiseErr := errs.state()
 	var exit *transport.ExitError
 	ran := err == nil || errors.As(err, &exit)
 	switch {
@@ -191,15 +201,23 @@ func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter)
 	case !found || !foundErr:
 		return c.shellError(err, noise+noiseErr)
 	}
-	if n := dropped + droppedErr; n > 0 && !c.noisy.Swap(true) {
-		if c.cfg.Noisy != nil {
-			c.cfg.Noisy(n)
-			return err
-		}
-		c.cfg.Notice(fmt.Sprintf("host %s: a start-up file of the login shell (such as .bashrc) prints %d bytes at each command; they are dropped",
-			c.cfg.Host, n))
-	}
+	c.noticeNoise(out, errs)
 	return err
+}
+
+// noticeNoise tells, once, that bytes were dropped of a command that has begun.
+func (c *Client) noticeNoise(out, errs *cleanWriter) {
+	_, dropped, _ := out.state()
+	_, droppedErr, _ := errs.state()
+	n := dropped + droppedErr
+	if n == 0 || c.noisy.Swap(true) {
+		return
+	}
+	if c.cfg.Noisy != nil {
+		c.cfg.Noisy(n)
+		return
+	}
+	c.cfg.Notice(fmt.Sprintf("host %s: a start-up file of the login shell (such as .bashrc) prints %d bytes at each command; they are dropped", c.cfg.Host, n))
 }
 
 func (c *Client) named(err error) error { return fmt.Errorf("host %s: %w", c.cfg.Host, err) }

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Build makes the working directory of a manifest that the tasks share. If there is one already, it stays as it is. "agent receive" calls Build
+// Build makes the working directory of a manifest that the tasks share. If there is one already, it stays as it is. It is built
 // before the agent is started, since a large folder takes longer than a start may.
 func (f Folder) Build(ctx context.Context, id tree.Sum) error {
 	files, err := Files()
