@@ -25,7 +25,7 @@ func TestWorkdirCutOff(t *testing.T) {
 	t.Run("agent killed while it stores", func(t *testing.T) {
 		b.in(t).workdirCutOff(".plx/files/[0-9a-f]*/*", func() {
 			for _, p := range b.processes(h2) {
-				if slices.Contains(p.Args, "receive") {
+				if slices.Contains(p.Args, "agent") { // which takes the files
 					_ = p.Signal(syscall.SIGKILL) // it may have ended
 				}
 			}

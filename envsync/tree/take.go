@@ -28,6 +28,9 @@ func Take(ctx context.Context, get func(context.Context, io.Writer) error, id Su
 		out.CloseWithError(get(ctx, out)) // nil reads as io.EOF
 	}()
 	f, err := take(stdout, id, dir)
+	if err == nil {
+		_, err = io.Copy(io.Discard, stdout) // the end, so that the host is not given up
+	}
 	cancel(err)
 	stdout.Close() // of no more use
 	<-ended

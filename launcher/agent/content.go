@@ -108,7 +108,7 @@ func get(ctx context.Context, of protocol.Get, _ io.Reader, out io.Writer) error
 			return err
 		}
 		defer file.Close() // only read
-		return copyFrom(out, file, 0)
+		return copyPart(out, file, 0, 0)
 	}
 	id, err := tree.ParseSum(of.Manifest)
 	if err != nil {

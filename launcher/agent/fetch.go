@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"time"
@@ -43,13 +44,14 @@ func fetch(_ context.Context, want protocol.FetchRequest, _ io.Reader, out io.Wr
 	}
 	defer root.Close() // only read
 	if want.File != "" {
-		return sendFile(root, want.File, want.Offset, out)
+		return sendFile(root, want, out)
 	}
 	return listKept(root, json.NewEncoder(out))
 }
 
-// sendFile writes a file from an offset. It follows no link out of the name's folder.
-func sendFile(root *os.Root, name string, offset int64, out io.Writer) error {
+// sendFile writes a part of a file. It follows no link out of the name's folder.
+func sendFile(root *os.Root, want protocol.FetchRequest, out io.Writer) error {
+	name := want.File
 	if !fs.ValidPath(name) {
 		return fmt.Errorf("%q is not the path of a file of a checkpoint", name)
 	}
@@ -65,14 +67,18 @@ func sendFile(root *os.Root, name string, offset int64, out io.Writer) error {
 		return err
 	}
 	defer f.Close() // only read
-	return copyFrom(out, f, offset)
+	return copyPart(out, f, want.Offset, want.Size)
 }
 
-func copyFrom(out io.Writer, f *os.File, offset int64) error {
-	if _, err := f.Seek(offset, io.SeekStart); err != nil {
-		return err
+// copyPart writes the bytes of a file from offset to size; 0: to its end.
+func copyPart(out io.Writer, f *os.File, offset, size int64) error {
+	if size == 0 {
+		size = math.MaxInt64
 	}
-	_, err := io.CopyBuffer(out, struct{ io.Reader }{f}, make([]byte, 256<<10))
+	if offset < 0 || size < offset {
+		return fmt.Errorf("bytes %d to %d are no part of a file", offset, size)
+	}
+	_, err := io.CopyBuffer(struct{ io.Writer }{out}, io.NewSectionReader(f, offset, size-offset), make([]byte, 256<<10))
 	return err
 }
 

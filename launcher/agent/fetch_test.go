@@ -44,20 +44,6 @@ func (h *testHost) put(name, content string) {
 	}
 }
 
-// fetch runs "agent fetch".
-func (h *testHost) fetch(want protocol.FetchRequest) (out, stderr string, code int) {
-	h.t.Helper()
-	line, err := json.Marshal(want)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	cmd := h.command("fetch")
-	var o, e strings.Builder
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(string(line)+"\n"), &o, &e
-	_ = cmd.Run() // the exit status is returned
-	return o.String(), e.String(), cmd.ProcessState.ExitCode()
-}
-
 func TestFetchListsWhatIsKept(t *testing.T) {
 	h := newHost(t, 1)
 	files := map[string]string{"ps-0.safetensors": "weights", "worker-0.safetensors": "more"}
@@ -70,9 +56,10 @@ func TestFetchListsWhatIsKept(t *testing.T) {
 	h.put("mnist/manifest.json", manifest) // no folder of its own
 	h.put("other/000000000040-g0-5f3a9c1e/manifest.json", manifest)
 
-	out, stderr, code := h.fetch(protocol.FetchRequest{Name: "mnist"})
-	if code != 0 {
-		t.Fatalf("exit status %d: %s", code, stderr)
+	l := h.dial("start")
+	out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Name: "mnist"})
+	if err != nil {
+		t.Fatal(err)
 	}
 	got := map[string]protocol.HostCheckpoint{}
 	for line := range strings.Lines(out) {
@@ -90,8 +77,8 @@ func TestFetchListsWhatIsKept(t *testing.T) {
 	if damaged := got["000000000120-g0-5f3a9c1e"]; !strings.Contains(damaged.Damage, "damaged") || damaged.Files != nil {
 		t.Errorf("%+v, want its damage and no files", damaged)
 	}
-	if out, _, code := h.fetch(protocol.FetchRequest{Name: "never"}); out != "" || code != 0 {
-		t.Errorf("of an unknown name: %q, %d", out, code)
+	if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Name: "never"}); out != "" || err != nil {
+		t.Errorf("of an unknown name: %q, %v", out, err)
 	}
 }
 
@@ -102,13 +89,24 @@ func TestFetchSendsAFile(t *testing.T) {
 	if err := os.Symlink(filepath.Join(h.home, ".plx", "ckpt", "secret"), filepath.Join(h.home, ".plx", "ckpt", "mnist", "link")); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := h.fetch(protocol.FetchRequest{Name: "mnist", File: "a/ps-0.safetensors"}); out != "weights\x00\n" || code != 0 {
-		t.Errorf("%q, exit status %d, %s", out, code, stderr)
+	l := h.dial("start")
+	const file = "weights\x00\n"
+	for offset, want := range map[int64]string{0: file, 3: file[3:], int64(len(file) - 1): "\n", int64(len(file)): "", 1 << 40: ""} {
+		if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Name: "mnist", File: "a/ps-0.safetensors", Offset: offset}); out != want || err != nil {
+			t.Errorf("from %d: %q, %v", offset, out, err)
+		}
+	}
+	big := strings.Repeat("0123456789abcdef", 1<<16)
+	h.put("mnist/a/big", big)
+	for _, offset := range []int64{0, 1, 256<<10 - 1, 1<<20 - 1} {
+		if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Name: "mnist", File: "a/big", Offset: offset}); out != big[offset:] || err != nil {
+			t.Errorf("a larger one from %d: %d bytes, %v", offset, len(out), err)
+		}
 	}
 	for _, w := range []protocol.FetchRequest{{Name: "mnist", File: "../secret"}, {Name: "mnist", File: "/etc/passwd"}, {Name: "mnist", File: "link"}, {Name: "mnist", File: "a"}, {Name: "mnist", File: "a/none"},
-		{Name: "..", File: "ckpt/secret"}, {Name: "", File: ""}, {Name: "never", File: "x"}} {
-		if out, stderr, code := h.fetch(w); out != "" || code == 0 || stderr == "" {
-			t.Errorf("%+v: %q, exit status %d, %q", w, out, code, stderr)
+		{Name: "..", File: "ckpt/secret"}, {Name: "", File: ""}, {Name: "never", File: "x"}, {Name: "mnist", File: "a/ps-0.safetensors", Offset: -1}} {
+		if out, err := l.pipe(protocol.DoFetch, w); out != "" || err == nil || err.Text == "" {
+			t.Errorf("%+v: %q, %v", w, out, err)
 		}
 	}
 }

@@ -199,6 +199,32 @@ func (l *line) call(do protocol.Method, in any) protocol.Reply {
 	return *r
 }
 
+// pipe is line.call of a method that moves bytes: it sends in as orders, and returns what comes in
+// pieces.
+func (l *line) pipe(do protocol.Method, want any, in ...string) (out string, failed *protocol.Failure) {
+	l.t.Helper()
+	l.asked++
+	l.send(protocol.Message{Call: &protocol.Call{ID: l.asked, Do: do, In: encode(l.t, want)}})
+	for _, text := range in {
+		l.send(protocol.Message{Order: &protocol.Order{ID: l.asked, Data: []byte(text)}})
+	}
+	l.send(protocol.Message{Order: &protocol.Order{ID: l.asked}})
+	var all []byte
+	r := l.wait("Reply", func(m protocol.Message) bool {
+		if m.Piece != nil {
+			all = append(all, m.Piece.Data...)
+			if m.Piece.ID != l.asked || m.Piece.Stream != 1 {
+				l.t.Errorf("a piece of call %d, stream %d", m.Piece.ID, m.Piece.Stream)
+			}
+		}
+		return m.Reply != nil
+	}).Reply
+	if r.ID != l.asked {
+		l.t.Fatalf("reply to %d, want %d", r.ID, l.asked)
+	}
+	return string(all), r.Err
+}
+
 // named is the job's name and its host's folder.
 func (h *testHost) named() protocol.HostJob {
 	return protocol.HostJob{Job: h.spec.Job, Folder: h.spec.Folder}

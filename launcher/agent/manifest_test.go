@@ -59,9 +59,9 @@ func TestFetchListsWhatTheTrainerWrites(t *testing.T) {
 		want = append(want, protocol.CheckpointFile{Name: f.Name, Size: f.Size, Sum: f.Sum, Here: true})
 	}
 	want = append(want, protocol.CheckpointFile{Name: manifestName, Size: int64(len(manifest)), Sum: sumOf(string(manifest)), Here: true})
-	out, stderr, code := h.fetch(protocol.FetchRequest{Name: "mnist"})
-	if code != 0 {
-		t.Fatalf("exit status %d: %s", code, stderr)
+	out, failed := h.dial("start").pipe(protocol.DoFetch, protocol.FetchRequest{Name: "mnist"})
+	if failed != nil {
+		t.Fatal(failed)
 	}
 	if got := decode[protocol.HostCheckpoint](t, out); got.Folder != "run 1/"+m.ID || !got.Made.Equal(m.Time) || got.Damage != "" || !slices.Equal(got.Files, want) {
 		t.Errorf("got %+v, want %+v", got, want)

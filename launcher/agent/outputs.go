@@ -33,7 +33,7 @@ func sendOutputs(_ context.Context, want protocol.OutputRequest, _ io.Reader, to
 			return fmt.Errorf("open output: %w", err)
 		}
 		defer file.Close() // only read
-		return copyFrom(to, file, want.Offset)
+		return copyPart(to, file, want.Offset, want.Size)
 	case want.Fetched != nil:
 		return outputs.Note(f, want.Fetched)
 	case want.Count:

@@ -60,16 +60,6 @@ func (n *notes) has(check Check) bool {
 	return slices.ContainsFunc(n.all, func(f Finding) bool { return f.Check == check && f.Level == Error })
 }
 
-// errors reports whether a launch on the host fails.
-func (n *notes) errors() bool {
-	for _, f := range n.all {
-		if f.Level == Error {
-			return true
-		}
-	}
-	return false
-}
-
 // unreached adds why no connection was made.
 func (n *notes) unreached(err error) {
 	switch by, cure := transport.RefusedBy(err); by {
@@ -93,7 +83,7 @@ func (n *notes) unplaced(err error) {
 		n.failed(Home, err, "make the folder for that user, or name another user: USER@HOST")
 	case errors.As(err, &refused), errors.As(err, &failure):
 		n.failed(Home, err, elsewhere)
-	case errors.Is(err, hosts.ErrPlatform):
+	case errors.As(err, new(*hosts.PlatformError)):
 		n.failed(Platform, err, "take another host")
 	case errors.Is(err, hosts.ErrStuck), errors.As(err, &silent), exit.Hint(err) != "":
 		n.failed(Shell, err, "ssh HOST echo hello must print hello, nothing else, and end at once")

@@ -50,11 +50,74 @@ func newHomes(t *testing.T, n int) *homes {
 		if err := errors.Join(os.Remove(filepath.Join(dir, ".plx/blobs/agent")), os.Symlink(exe, filepath.Join(dir, ".plx/blobs/agent"))); err != nil {
 			t.Fatal(err)
 		}
-		r := hosts.NewHost(hostfile.Host{Name: fmt.Sprintf("h%d", i+1)}, func(context.Context) (transport.Transport, error) { return transporttest.Shell(dir), nil })
-		h.agents = append(h.agents, &hosts.AgentHost{Host: r, Job: "j", Folder: "h", Binary: ".plx/blobs/agent"})
+		h.agents = append(h.agents, &hosts.AgentHost{Host: &hosts.Host{Resource: hostfile.Host{Name: fmt.Sprintf("h%d", i+1)}}, Job: "j", Folder: "h", Binary: ".plx/blobs/agent"})
+		h.anew(i)
 	}
 	return h
 }
+
+// anew makes a host one on which no agent waits, and returns what is between it and plx.
+func (h *homes) anew(host int) *wire {
+	w := &wire{Transport: transporttest.Shell(h.dirs[host])}
+	h.dials(host, func(context.Context) (transport.Transport, error) { return w, nil })
+	return w
+}
+
+func (h *homes) dials(host int, dial transport.Dialer) {
+	r := hosts.NewHost(h.agents[host].Resource, dial)
+	h.t.Cleanup(func() { r.Close() })
+	h.agents[host].Host = r
+}
+
+// wire is what is between a host and plx.
+type wire struct {
+	transport.Transport
+	in   func(p []byte)       // is told what goes to the host, before it gets there; nil: nobody is
+	out  func(p []byte) error // is told what comes from the host; after an error the host is lost
+	runs atomic.Int64         // commands
+	came atomic.Int64         // bytes that have come from the host
+}
+
+func (w *wire) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
+	w.runs.Add(1)
+	ctx, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	if in := w.in; in != nil {
+		from := stdin
+		stdin = readerFunc(func(p []byte) (int, error) {
+			n, err := from.Read(p)
+			in(p[:n])
+			return n, err
+		})
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.Transport.Run(ctx, command, stdin, writerFunc(func(p []byte) (int, error) {
+			w.came.Add(int64(len(p)))
+			if w.out != nil {
+				if err := w.out(p); err != nil {
+					lose(&transport.LostError{Host: "it", Cause: err})
+					return 0, err
+				}
+			}
+			return stdout.Write(p)
+		}), stderr)
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+type (
+	readerFunc func([]byte) (int, error)
+	writerFunc func([]byte) (int, error)
+)
+
+func (f readerFunc) Read(p []byte) (int, error)  { return f(p) }
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func (h *homes) write(host int, name, content string) {
 	h.t.Helper()
@@ -103,8 +166,7 @@ func (h *homes) fetch(dir string) error {
 
 // lose makes a host unreachable.
 func (h *homes) lose(host int) {
-	unreachable := func(context.Context) (transport.Transport, error) { return nil, errors.New("no route to host") }
-	h.agents[host].Host = hosts.NewHost(h.agents[host].Resource, unreachable)
+	h.dials(host, func(context.Context) (transport.Transport, error) { return nil, errors.New("no route to host") })
 }
 
 // tree is what lies below a folder, but for folders.
@@ -228,38 +290,20 @@ func TestFetchTakesAnotherCopyOfADamagedFile(t *testing.T) {
 	}
 }
 
-// meddled is a host on which something happens between two commands.
-type meddled struct {
-	transport.Transport
-	before func(command string, stdin []byte)
-}
-
-func (m meddled) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
-	text, err := io.ReadAll(stdin)
-	if err != nil {
-		return err
-	}
-	m.before(command, text)
-	return m.Transport.Run(ctx, command, bytes.NewReader(text), stdout, stderr)
-}
-
 // A job that runs removes the newest checkpoint that it had before its files are
 // fetched, and has made another one: that one is fetched, and nothing is wrong.
 func TestFetchFollowsAJobThatRuns(t *testing.T) {
 	const newest = "sub/000000000030-g0-cccccccc"
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "pw")
-	removes := func(_ string, stdin []byte) {
-		if strings.Contains(string(stdin), newer) {
+	h.anew(0).in = func(asked []byte) {
+		if strings.Contains(string(asked), newer) {
 			h.checkpoint(newest, "pw")
 			if err := os.RemoveAll(filepath.Join(h.dirs[0], ".plx/ckpt/mnist", newer)); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
-		return meddled{transporttest.Shell(h.dirs[0]), removes}, nil
-	})
 	dir := t.TempDir()
 	if err := h.fetch(dir); err != nil {
 		t.Error(err)
@@ -307,6 +351,7 @@ func TestFetchOfNothing(t *testing.T) {
 	if err := os.Remove(filepath.Join(h.dirs[1], ".plx/blobs/agent")); err != nil {
 		t.Fatal(err)
 	}
+	h.anew(1)
 	h.fetch(t.TempDir()) // fails as above
 	h.says("host h2: its checkpoints are not fetched: the agent of the job was pruned")
 }
@@ -315,9 +360,11 @@ func TestFetchShowsItsProgress(t *testing.T) {
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "pw")
 	screen := &screen{}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
-		return watched{transporttest.Shell(h.dirs[0]), screen, new(atomic.Bool)}, nil
-	})
+	h.anew(0).in = func(asked []byte) { // no file is sent before the screen shows that plx waits for it
+		for strings.Contains(string(asked), `"file":`) && !strings.Contains(screen.text(), "fetching: 0%") && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	term := console.Terminal{Stderr: screen, StderrTTY: true}
 	v := console.NewPrinter(term)
 	if err := checkpoints(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: v, Terminal: term}); err != nil {
@@ -346,18 +393,4 @@ func (s *screen) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written.String()
-}
-
-// watched is a host that sends no file before the screen shows that plx waits for it.
-type watched struct {
-	transport.Transport
-	screen *screen
-	asked  *atomic.Bool // the host has listed its checkpoints
-}
-
-func (w watched) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
-	for w.asked.Swap(true) && !strings.Contains(w.screen.text(), "fetching: 0%") && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
-	return w.Transport.Run(ctx, command, stdin, stdout, stderr)
 }

@@ -221,7 +221,7 @@ func (f *fetcher) fetchBlob(ctx context.Context, c blob, name string) error {
 		tried[s.host] = true
 		a := f.from.Hosts[s.host]
 		err := f.keep(ctx, c, name, c.size, func(ctx context.Context, w io.Writer, offset int64) error {
-			return askOutputs(ctx, a, protocol.OutputRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name, Offset: offset}, &passing{w: w, f: f, name: name, sent: offset, size: c.size})
+			return askOutputs(ctx, a, protocol.OutputRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name, Offset: offset, Size: c.size}, &passing{w: w, f: f, name: name, sent: offset, size: c.size})
 		})
 		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
 			return err

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +14,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/transporttest"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/launcher/transport"
 )
 
 var patterns = []protocol.Output{{Pattern: "*.pt"}, {Pattern: "runs"}}
@@ -198,7 +197,8 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("needs /dev/full: ", err)
 	}
 	defer full.Close()
-	err = receive(t.Context(), full, protocol.CheckpointFile{Size: 7}, func(_ context.Context, w io.Writer) error {
+	part := &part{File: full, sum: sha256.New()}
+	err = part.receive(t.Context(), protocol.CheckpointFile{Size: 7}, func(_ context.Context, w io.Writer, _ int64) error {
 		_, err := io.WriteString(w, "weights")
 		return fmt.Errorf("host h1: %w", err)
 	})
@@ -241,14 +241,11 @@ func TestOutputsWithAHostOutOfReach(t *testing.T) {
 func TestOutputThatChanges(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights"})
-	changes := func(_ string, stdin []byte) {
-		if strings.Contains(string(stdin), `"name":"a.pt"`) {
+	h.anew(0).in = func(asked []byte) {
+		if strings.Contains(string(asked), `"name":"a.pt"`) {
 			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "weighty")
 		}
 	}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
-		return meddled{transporttest.Shell(h.dirs[0]), changes}, nil
-	})
 	dir := t.TempDir()
 	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "output outputs/h1/worker-0/a.pt: ") {
 		t.Errorf("%v", err)
@@ -262,14 +259,11 @@ func TestOutputThatChanges(t *testing.T) {
 func TestOutputThatGrows(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights"})
-	grows := func(_ string, stdin []byte) {
-		if strings.Contains(string(stdin), `"name":"a.pt"`) {
+	h.anew(0).in = func(asked []byte) {
+		if strings.Contains(string(asked), `"name":"a.pt"`) {
 			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "weights"+strings.Repeat(" and more", 1<<10))
 		}
 	}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
-		return meddled{transporttest.Shell(h.dirs[0]), grows}, nil
-	})
 	dir := t.TempDir()
 	if err := h.fetchJob(dir); err != nil {
 		t.Error(err)
@@ -283,14 +277,11 @@ func TestOutputThatGrows(t *testing.T) {
 func TestOutputThatIsAnothers(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(map[string]string{"a.pt": "weights"})
-	lies := func(_ string, stdin []byte) {
-		if strings.Contains(string(stdin), `"name":"a.pt"`) {
+	h.anew(0).in = func(asked []byte) {
+		if strings.Contains(string(asked), `"name":"a.pt"`) {
 			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "another")
 		}
 	}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
-		return meddled{transporttest.Shell(h.dirs[0]), lies}, nil
-	})
 	dir := t.TempDir()
 	if err := h.fetchJob(dir); err != nil {
 		t.Errorf("%v", err)

@@ -42,19 +42,22 @@ func store(ctx context.Context, path string, f protocol.CheckpointFile, from sou
 		err = part.receive(ctx, f, from)
 		begun = errors.As(err, new(errSum)) && !fresh
 		if begun {
-			fresh, err = true, part.clear()
+			fresh, err = true, nil
+			if failed := part.clear(); failed != nil {
+				err = ownFault{failed}
+			}
 		}
-	}
-	if closed := part.Close(); err == nil && closed != nil {
-		err = ownFault{closed}
 	}
 	if err == nil {
 		if err = os.Rename(part.Name(), path); err != nil {
 			err = ownFault{err}
 		}
 	}
-	if err != nil && (part.offset < leastKept || errors.As(err, new(errSum)) || errors.As(err, new(ownFault))) {
+	if err != nil && (part.alone || part.offset < leastKept || errors.As(err, new(errSum)) || errors.As(err, new(ownFault))) {
 		_ = os.Remove(part.Name()) // the first error says more
+	}
+	if closed := part.Close(); err == nil && closed != nil { // gives the lock up
+		err = ownFault{closed}
 	}
 	return false, err
 }
@@ -64,6 +67,7 @@ type part struct {
 	*os.File
 	offset int64     // bytes in it
 	sum    hash.Hash // of these
+	alone  bool      // nobody will find it again
 }
 
 // openPart opens what is there of a file, or makes it. Only one process at a time writes it; another
@@ -73,7 +77,9 @@ func openPart(dir string, f protocol.CheckpointFile) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
+	p := &part{sum: sha256.New()}
 	if !own(file) {
+		p.alone = true
 		if err := file.Close(); err != nil {
 			return nil, err
 		}
@@ -81,7 +87,7 @@ func openPart(dir string, f protocol.CheckpointFile) (*part, error) {
 			return nil, err
 		}
 	}
-	p := &part{File: file, sum: sha256.New()}
+	p.File = file
 	if p.offset, err = io.Copy(p.sum, file); err == nil && p.offset > f.Size {
 		err = p.clear()
 	}
@@ -140,7 +146,10 @@ type errSum struct{ error }
 // the host listed it is taken as it was then.
 func (p *part) receive(ctx context.Context, f protocol.CheckpointFile, from source) error {
 	v := &verified{file: p.File, left: f.Size - p.offset, sum: p.sum}
-	err := from(ctx, v, p.offset)
+	var err error
+	if v.left > 0 {
+		err = from(ctx, v, p.offset)
+	}
 	p.offset = f.Size - v.left
 	switch {
 	case v.failed != nil:

@@ -39,7 +39,7 @@ func TestEndlessAnswers(t *testing.T) {
 		if what == "state" {
 			_, err = a.State(t.Context())
 		} else {
-			err = a.Call(t.Context(), what, nil, new(Answer))
+			err = h.Run(t.Context(), what, nil, new(Answer), nil)
 		}
 		err = a.Named(err)
 		runtime.ReadMemStats(&after)

@@ -87,8 +87,12 @@ type agents struct {
 	also []*agents // of other Sets that this one took over
 }
 
-// ErrPlatform ends the error of a host for which there is no plx.
-var ErrPlatform = errors.New("a host must run linux")
+// PlatformError says that a host can have no plx.
+type PlatformError struct{ envsync.Platform }
+
+func (e *PlatformError) Error() string {
+	return fmt.Sprintf("it runs %s, a host must run linux", e.Platform)
+}
 
 func newAgents(printer *console.Printer) *agents {
 	own, _ := artifacts.Own() // without it each host tells its platform first
@@ -97,7 +101,7 @@ func newAgents(printer *console.Printer) *agents {
 
 func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, error) {
 	if p.OS != "linux" {
-		return envsync.Blob{}, fmt.Errorf("it runs %s, %w", p, ErrPlatform)
+		return envsync.Blob{}, &PlatformError{p}
 	}
 	if a.only != nil {
 		return a.only(p)

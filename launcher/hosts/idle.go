@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,7 +34,7 @@ type idle struct {
 	other  bool                                                     // it is of this version of plx, and that one of another
 	plx    envsync.Blob                                             // what it runs, as far as that is known
 	placed func(seed func(context.Context) (bootstrap.Seed, error)) // see bootstrap.Session.Done
-	moving sync.Mutex                                               // held while a call moves bytes
+	moving chan struct{}                                            // holds one element while a call moves bytes
 	busy   atomic.Int32                                             // calls under way that move bytes, or wait for their turn
 	asked  atomic.Int64                                             // when it was asked last, or answered, in nanoseconds since began
 }
@@ -73,20 +74,51 @@ func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do pr
 }
 
 // Pipe asks the agent that waits on the host, as Call does, for something that reads stdin and
-// writes stdout, one at a time. A nil stdin is empty. ctx bounds it.
+// writes stdout, one at a time. A nil stdin is empty. ctx bounds it. Nothing is written after it has
+// returned.
 func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin io.Reader, stdout io.Writer) error {
-	i, err := a.waiting(ctx)
-	if err != nil {
-		return err
+	for {
+		i, err := a.waiting(ctx)
+		if err != nil {
+			return err
+		}
+		i.busy.Add(1)
+		var over bool
+		select {
+		case i.moving <- struct{}{}:
+			if over = i.ended() || a.idle.Load() != i; !over {
+				err = i.pipe(ctx, do, in, stdin, stdout)
+			}
+			<-i.moving
+		case <-ctx.Done():
+			err = context.Cause(ctx) // of another's agent
+			i.busy.Add(-1)
+			return err
+		}
+		i.busy.Add(-1)
+		if failure := (*protocol.Failure)(nil); !over && err != nil && !errors.As(err, &failure) && a.idle.CompareAndSwap(i, nil) {
+			i.stream.Close()
+		}
+		if !over { // else who was before has ended it
+			return err
+		}
 	}
-	i.busy.Add(1)
-	defer i.busy.Add(-1)
-	i.moving.Lock()
-	defer i.moving.Unlock()
+}
+
+func (i *idle) pipe(ctx context.Context, do protocol.Method, in any, stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	var writing sync.Mutex
+	var failed error
+	stopped := false
 	running, err := i.calls.Stream(do, in, func(p protocol.Piece) {
+		writing.Lock()
+		defer writing.Unlock()
+		if stopped {
+			return
+		}
 		if _, err := stdout.Write(p.Data); err != nil {
+			failed, stopped = err, true
 			cancel(err)
 		}
 	})
@@ -95,10 +127,10 @@ func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin i
 		err = running.Wait(ctx, nil)
 	}
 	i.asked.Store(int64(time.Since(began)))
-	if failure := (*protocol.Failure)(nil); err != nil && !errors.As(err, &failure) && a.idle.CompareAndSwap(i, nil) {
-		i.stream.Close()
-	}
-	return err
+	writing.Lock()
+	defer writing.Unlock()
+	stopped = true
+	return cmp.Or(failed, err)
 }
 
 // pour sends what stdin has as orders, until it ends or the call does.
@@ -239,7 +271,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		way.Done(nil)
 		return nil, &broken{notExecuted(err)}
 	}
-	i := &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done}
+	i := &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done, moving: make(chan struct{}, 1)}
 	i.asked.Store(int64(time.Since(began)))
 	return i, nil
 }
@@ -346,7 +378,7 @@ func (a *AgentHost) Learn(ctx context.Context) error {
 func factsOf(here protocol.Surveyed) (envsync.Facts, error) {
 	facts, err := envsync.ReadFacts(here.Facts)
 	if err == nil && facts.OS != "linux" {
-		err = fmt.Errorf("it runs %s, %w", facts.Platform, ErrPlatform)
+		err = &PlatformError{facts.Platform}
 	}
 	return facts, err
 }

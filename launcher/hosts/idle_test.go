@@ -33,6 +33,10 @@ type fronted struct {
 	probes atomic.Int64 // lists of GPUs
 	specs  atomic.Int64 // jobs that agents were given
 	cut    atomic.Int64 // agents whose session was closed before they ended
+
+	pipes map[protocol.Method]protocol.Handler // further methods
+	job   func(*protocol.Conn)                 // goes on with the connection of a job; nil: the agent ends
+	dies  chan error                           // how an agent ends that is cut off; nil: none is
 }
 
 const factsHere = "os=Linux\narch=x86_64\nhome=/home/ann\nuser=ann\nuid=1000\nconnection=10.0.0.9 50512 10.0.0.1 22\nhostname=h1\nboot=b\nfsid=0123456789abcdef0123456789abcdef\n"
@@ -52,6 +56,8 @@ func (f *fronted) Run(ctx context.Context, command string, stdin io.Reader, stdo
 	select {
 	case err := <-ended:
 		return err
+	case err := <-f.dies:
+		return err
 	case <-ctx.Done():
 		f.cut.Add(1)
 		return context.Cause(ctx)
@@ -64,7 +70,7 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	asked, err := protocol.Serve(context.Background(), conn, map[protocol.Method]protocol.Handler{
+	methods := map[protocol.Method]protocol.Handler{
 		protocol.DoSurvey: protocol.Handle(func(_ context.Context, s protocol.Survey) (protocol.Surveyed, error) {
 			if f.facts == "error" {
 				return protocol.Surveyed{}, errors.New("open /home/ann/.plx/x: read-only file system")
@@ -94,11 +100,16 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 		protocol.DoState: protocol.Handle(func(context.Context, protocol.HostJob) (protocol.State, error) {
 			return protocol.State{}, &protocol.Failure{Code: protocol.CodeForgotten, Text: "nothing is left"}
 		}),
-	}, time.Hour)
+	}
+	maps.Copy(methods, f.pipes)
+	asked, err := protocol.Serve(context.Background(), conn, methods, time.Hour)
 	switch {
 	case err != nil:
 	case asked.Spec != nil:
 		f.specs.Add(1)
+		if f.job != nil {
+			f.job(conn)
+		}
 	case asked.Attach != nil:
 		return conn.Send(protocol.Message{Notice: "hello"})
 	}

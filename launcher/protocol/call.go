@@ -308,7 +308,10 @@ func (o *ordered) Read(p []byte) (int, error) {
 		case o.left = <-o.from:
 			o.ended = len(o.left) == 0
 		case <-o.ctx.Done():
-			return 0, context.Cause(o.ctx)
+			if err := context.Cause(o.ctx); err != io.EOF {
+				return 0, err
+			}
+			return 0, io.ErrUnexpectedEOF // of the connection
 		}
 	}
 	if o.ended {

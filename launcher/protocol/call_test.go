@@ -1,15 +1,19 @@
 package protocol
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/plx-run/plx/internal/patience"
@@ -248,5 +252,178 @@ func TestOrdersAndPieces(t *testing.T) {
 		if err := q.Wait(ctx, &n); err != nil || n != 8 {
 			t.Errorf("%d, %v", n, err)
 		}
+	}
+}
+
+// pattern returns n bytes that are no repetition of a short piece.
+func pattern(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data) // never fails
+	return data
+}
+
+// The orders of a call are one stream, whatever their sizes and those of the reads.
+func TestOrdersAsAStream(t *testing.T) {
+	sizes := []int{1, 2, 3, 1000, 4096, 1, mostPiece + 1}
+	var want []byte
+	for _, n := range sizes {
+		want = append(want, pattern(n)...)
+	}
+	for name, read := range map[string]func(io.Reader) io.Reader{
+		"as they come":  func(r io.Reader) io.Reader { return r },
+		"byte by byte":  iotest.OneByteReader,
+		"by thousands":  func(r io.Reader) io.Reader { return struct{ io.Reader }{bufio.NewReaderSize(r, 1000)} },
+		"by half reads": iotest.HalfReader,
+	} {
+		c, agent := asked(t)
+		go Serve(t.Context(), agent, map[Method]Handler{
+			"sum": HandleStream(func(ctx context.Context, _ int, call *Answering) ([]byte, error) {
+				r := call.Reader(ctx)
+				got, err := io.ReadAll(read(r))
+				if n, again := r.Read(make([]byte, 1)); n != 0 || again != io.EOF {
+					t.Errorf("%s: after the end %d, %v", name, n, again)
+				}
+				return got, err
+			}),
+		}, patience.Limit)
+		p, err := c.Stream("sum", 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := want
+		for _, n := range sizes {
+			p.Order(rest[:n])
+			rest = rest[n:]
+		}
+		p.Order(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
+		var got []byte
+		if err := p.Wait(ctx, &got); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(want), err)
+		}
+		cancel()
+	}
+}
+
+// Whoever reads orders is not kept if the caller goes, nor if his own time is over. What has come
+// before that can be read.
+func TestStreamOfOrdersEnds(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	call := &Answering{orders: make(chan []byte, 1)}
+	r := call.Reader(ctx)
+	call.orders <- []byte("ab")
+	one := make([]byte, 1)
+	if n, err := r.Read(one); n != 1 || err != nil || one[0] != 'a' {
+		t.Errorf("%q, %v", one[:n], err)
+	}
+	over := errors.New("over")
+	cancel(over)
+	if n, err := r.Read(one); n != 1 || err != nil || one[0] != 'b' {
+		t.Errorf("%q, %v", one[:n], err)
+	}
+	if n, err := r.Read(one); n != 0 || err != over {
+		t.Errorf("%d, %v", n, err)
+	}
+
+	c, agent := asked(t)
+	begun, ended := make(chan bool), make(chan error, 1)
+	go Serve(t.Context(), agent, map[Method]Handler{
+		"read": HandleStream(func(ctx context.Context, _ int, call *Answering) (int, error) {
+			r := call.Reader(ctx)
+			if _, err := io.ReadFull(r, make([]byte, 3)); err != nil {
+				t.Error(err)
+			}
+			begun <- true
+			_, err := io.ReadAll(r)
+			ended <- err
+			return 0, err
+		}),
+	}, patience.Limit)
+	p, err := c.Stream("read", 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Order([]byte("abc"))
+	<-begun
+	c.Close(errors.New("the caller goes"))
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("a stream that was cut off reads as one that has ended")
+		}
+	case <-time.After(patience.Limit):
+		t.Error("the reader waits on")
+	}
+}
+
+// What a call writes comes in pieces that a renewal need not wait behind.
+func TestWriteInPieces(t *testing.T) {
+	c, agent := asked(t)
+	go Serve(t.Context(), agent, map[Method]Handler{
+		"write": HandleStream(func(_ context.Context, n int, call *Answering) (int, error) { return call.Write(pattern(n)) }),
+	}, patience.Limit)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
+	defer cancel()
+	for n, want := range map[int]int{0: 0, 1: 1, mostPiece - 1: 1, mostPiece: 1, mostPiece + 1: 2, 3*mostPiece + 5: 4} {
+		var got []byte
+		pieces := 0
+		p, err := c.Stream("write", n, func(p Piece) {
+			pieces++
+			if got = append(got, p.Data...); len(p.Data) == 0 || len(p.Data) > mostPiece || p.Stream != 1 {
+				t.Errorf("a piece of %d bytes of stream %d", len(p.Data), p.Stream)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wrote int
+		if err := p.Wait(ctx, &wrote); err != nil || wrote != n || pieces != want || !bytes.Equal(got, pattern(n)) {
+			t.Errorf("%d bytes: %d in %d pieces, want %d, said %d, %v", n, len(got), pieces, want, wrote, err)
+		}
+	}
+	c.Close(errors.New("over"))
+	call := &Answering{conn: agent}
+	if n, err := call.Write(pattern(2 * mostPiece)); err == nil || n != 0 {
+		t.Errorf("on a connection that has ended: %d, %v", n, err)
+	}
+}
+
+// After Wait no order is sent, so that the connection can be given away.
+func TestNoOrderAfterWait(t *testing.T) {
+	c, agent := asked(t)
+	got := make(chan Message, 1)
+	go func() {
+		_, err := agent.Receive()
+		if err == nil {
+			err = agent.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}})
+		}
+		m, failed := agent.Receive()
+		if err := errors.Join(err, failed); err != nil {
+			t.Error(err)
+		}
+		got <- m
+	}()
+	p, err := c.Stream("x", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
+	defer cancel()
+	if err := p.Wait(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := c.Detach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // an order that is sent would wait for its reader
+		p.Order([]byte("late"))
+		p.Order(nil)
+		if err := conn.Send(Message{Notice: "job"}); err != nil {
+			t.Error(err)
+		}
+	}()
+	if m := <-got; m.Notice != "job" {
+		t.Errorf("%+v", m)
 	}
 }

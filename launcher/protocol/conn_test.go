@@ -1,10 +1,12 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"reflect"
 	"runtime"
@@ -29,6 +31,11 @@ func framed(body string) string {
 	return string(binary.LittleEndian.AppendUint32(nil, uint32(len(body)))) + body
 }
 
+// raw is a frame of bytes that a call moves.
+func raw(kind uint32, body string) string {
+	return string(binary.LittleEndian.AppendUint32(nil, kind|uint32(len(body)))) + body
+}
+
 func TestReceiveRefuses(t *testing.T) {
 	cut := framed(`{"notice":"x"}`)
 	for name, c := range map[string]struct{ data, cause string }{
@@ -41,6 +48,18 @@ func TestReceiveRefuses(t *testing.T) {
 		"a task of no role":   {framed(`{"exited":{"task":"chief:0"}}`), "want worker:N or ps:N"},
 		"a key of no role":    {framed(`{"prepared":{"open":{"worker":"a:1"}}}`), "want worker:N or ps:N"},
 		"base64 that is none": {framed(`{"spec":{"env":["%"]}}`), "base64"},
+
+		"a piece of nothing":     {raw(rawPiece, ""), "message: it is of no kind"},
+		"an order of nothing":    {raw(rawOrder, ""), "message: it is of no kind"},
+		"a piece without stream": {raw(rawPiece, strings.Repeat("x", rawHead-1)), "message: it is of no kind"},
+		"an order, a byte short": {raw(rawOrder, strings.Repeat("x", rawHead-1)), "message: it is of no kind"},
+		"a piece and an order":   {raw(rawPiece|rawOrder, strings.Repeat("x", rawHead+1)), "message: it is of no kind"},
+		"a piece too long":       {"\x01\x00\x00\x81", "16777217 bytes, at most 16777216"},
+		"an order too long":      {"\x01\x00\x00\x41", "16777217 bytes, at most 16777216"},
+		"the longest of all":     {"\xff\xff\xff\xff", "1073741823 bytes, at most 16777216"},
+		"half a piece":           {raw(rawPiece, strings.Repeat("x", rawHead+1))[:4+rawHead], "cut short: unexpected EOF"},
+		"half an order":          {raw(rawOrder, strings.Repeat("x", rawHead+1))[:4+rawHead], "cut short: unexpected EOF"},
+		"the head of a piece":    {raw(rawPiece, strings.Repeat("x", rawHead))[:4], "cut short: unexpected EOF"},
 	} {
 		_, err := receive(t, c.data)
 		if err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), c.cause) {
@@ -59,6 +78,72 @@ func TestALengthAloneCostsNothing(t *testing.T) {
 		t.Errorf("%v; %d bytes allocated for a message of 16 MiB of which 3 bytes came", err, bytes)
 	}
 }
+
+// The bytes that calls move arrive as they were sent, and are not encoded.
+func TestRawFrames(t *testing.T) {
+	a, b := pair(t)
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	largest := bytes.Repeat([]byte("\xff\x00{"), MaxMessage)[:MaxMessage-rawHead]
+	contents := [][]byte{nil, {}, {0}, []byte(`{"notice":"x"}`), all, bytes.Repeat(all, 1000)}
+	var sent []Message
+	for i, data := range contents {
+		for _, id := range []uint64{0, 1, 1 << 31, 1<<63 + uint64(i), math.MaxUint64} {
+			sent = append(sent, Message{Piece: &Piece{ID: id, Stream: i, Data: data}}, Message{Order: &Order{ID: id, Data: data}})
+		}
+	}
+	for stream := range 256 {
+		sent = append(sent, Message{Piece: &Piece{ID: 7, Stream: stream, Data: all[stream:]}})
+	}
+	sent = append(sent, Message{Piece: &Piece{Data: largest}}, Message{Notice: "and JSON"})
+	go func() {
+		for _, m := range sent {
+			if err := a.Send(m); err != nil {
+				t.Error(err)
+				a.Close() // nothing more comes
+			}
+		}
+	}()
+	for i, want := range sent {
+		got, err := b.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !sameRaw(got, want) {
+			t.Fatalf("message %d: got %.200v, want %.200v", i, got, want)
+		}
+	}
+	for _, m := range []Message{{Piece: &Piece{Data: append(largest, 0)}}, {Order: &Order{Data: append(largest, 0)}}} {
+		if err := (&Conn{stream: &script{}}).Send(m); err == nil || !strings.Contains(err.Error(), "at most") {
+			t.Errorf("too large: %v", err)
+		}
+	}
+	var wire recorder
+	if err := (&Conn{stream: &wire}).Send(Message{Piece: &Piece{ID: 0x0102, Stream: 2, Data: all}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := raw(rawPiece, "\x02\x01\x00\x00\x00\x00\x00\x00\x02"+string(all)); wire.String() != want {
+		t.Errorf("%d bytes are %.40q..., want %d bytes %.40q...", wire.Len(), wire.String(), len(want), want)
+	}
+}
+
+// sameRaw compares messages. No data and empty data are the same.
+func sameRaw(a, b Message) bool {
+	switch {
+	case a.Piece != nil && b.Piece != nil:
+		return a.Piece.ID == b.Piece.ID && a.Piece.Stream == b.Piece.Stream && bytes.Equal(a.Piece.Data, b.Piece.Data)
+	case a.Order != nil && b.Order != nil:
+		return a.Order.ID == b.Order.ID && bytes.Equal(a.Order.Data, b.Order.Data)
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// recorder keeps what is sent.
+type recorder struct{ bytes.Buffer }
+
+func (*recorder) Close() error { return nil }
 
 func TestSendBounds(t *testing.T) {
 	a, b := pair(t)

@@ -319,9 +319,11 @@ func (s Scaled) After(pause time.Duration) Scaled {
 // FetchRequest asks for the bytes of a file of a checkpoint, or for a HostCheckpoint per line of
 // JSON.
 type FetchRequest struct {
-	Name   string `json:"name"`             // of the checkpoints: a folder under ~/.plx/ckpt
-	File   string `json:"file,omitempty"`   // path of a file below the folder, with slashes; empty: list the checkpoints
-	Offset int64  `json:"offset,omitempty"` // bytes at the beginning of the file that are not sent
+	Name string `json:"name"`           // of the checkpoints: a folder under ~/.plx/ckpt
+	File string `json:"file,omitempty"` // path of a file below the folder, with slashes; empty: list the checkpoints
+	// Offset and Size bound what is sent of the file, which may have grown; Size 0: all of it.
+	Offset int64 `json:"offset,omitempty"`
+	Size   int64 `json:"size,omitempty"`
 }
 
 // Put asks an agent to take the files of a folder.

@@ -60,7 +60,8 @@ type OutputRequest struct {
 	Wanted
 	Place   string       `json:"place,omitempty"`
 	Name    string       `json:"name,omitempty"`
-	Offset  int64        `json:"offset,omitempty"`  // bytes at the beginning of the file that are not sent
+	Offset  int64        `json:"offset,omitempty"` // as in FetchRequest
+	Size    int64        `json:"size,omitempty"`
 	Fetched []HostOutput `json:"fetched,omitempty"` // files that were fetched: the agent notes that, for a prune
 	Count   bool         `json:"count,omitempty"`   // one Made is the answer
 }

@@ -86,18 +86,32 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
+// FuzzReceive: what the bytes of a peer say can be said again, and means the same.
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte("\x02\x00\x00\x00{}"))
 	f.Add([]byte("\xff\xff\xff\xff"))
 	f.Add([]byte("\x00\x00\x00\x01{\"notice\":\"x\"}"))
+	f.Add([]byte(raw(rawPiece, "\x01\x02\x03\x04\x05\x06\x07\x08\xff{}\x00") + raw(rawOrder, strings.Repeat("\x00", rawHead)) + framed("{}")))
+	f.Add([]byte(raw(rawPiece, "short")))
+	f.Add([]byte(raw(rawPiece|rawOrder, "of both kinds")))
+	f.Add([]byte("\x01\x00\x00\x81"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Open(&script{Reader: io.MultiReader(strings.NewReader(magic), strings.NewReader(string(data)))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for {
-			if _, err := c.Receive(); err != nil {
+			m, err := c.Receive()
+			if err != nil {
 				return
+			}
+			if m.Piece != nil && m.Piece.Stream != int(byte(m.Piece.Stream)) {
+				continue // of JSON, which no plx sends
+			}
+			if body, kind, err := encode(m); m.Piece != nil || m.Order != nil {
+				if back, again := decode(body, kind); err != nil || again != nil || !sameRaw(back, m) {
+					t.Errorf("%+v became %+v: %v, %v", m, back, err, again)
+				}
 			}
 		}
 	})

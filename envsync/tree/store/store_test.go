@@ -22,33 +22,27 @@ import (
 // host is a store that Send reaches without a network.
 type host struct {
 	*Store
-	t     *testing.T
-	got   atomic.Int64 // bytes that arrived
-	calls atomic.Int64
-	wrap  func(in io.Reader, out io.Writer) (io.Reader, io.Writer) // nil: nothing is between
+	t    *testing.T
+	got  atomic.Int64                                             // bytes that arrived
+	wrap func(in io.Reader, out io.Writer) (io.Reader, io.Writer) // nil: nothing is between
 }
 
 func newHost(t *testing.T) *host {
 	return &host{Store: Open(filepath.Join(t.TempDir(), "files")), t: t}
 }
 
-func (h *host) Call(ctx context.Context, command string, in io.Reader, out io.Writer) error {
-	if id, ok := strings.CutPrefix(command, tree.Give+" "); ok {
-		sum, err := tree.ParseSum(id)
-		if err != nil {
-			return err
-		}
-		return h.Give(ctx, sum, out)
-	}
-	if command != tree.Receive {
-		return errors.New("unknown command " + command)
-	}
-	h.calls.Add(1)
+// put is tree.Target.Put of the host.
+func (h *host) put(ctx context.Context, in io.Reader, out io.Writer) error {
 	in = io.TeeReader(in, counter{&h.got})
 	if h.wrap != nil {
 		in, out = h.wrap(in, out)
 	}
 	return h.Serve(ctx, in, out, nil, nil)
+}
+
+// take is tree.Take from the host.
+func (h *host) take(id tree.Sum, dir string) (*tree.Folder, error) {
+	return tree.Take(h.t.Context(), func(ctx context.Context, out io.Writer) error { return h.Give(ctx, id, out) }, id, dir)
 }
 
 type counter struct{ n *atomic.Int64 }
@@ -115,7 +109,7 @@ func send(t *testing.T, f *tree.Folder, hosts ...*host) {
 
 func targets(hosts ...*host) (to []tree.Target) {
 	for i, h := range hosts {
-		to = append(to, tree.Target{Name: "h" + string(rune('1'+i)), Host: h})
+		to = append(to, tree.Target{Name: "h" + string(rune('1'+i)), Put: h.put})
 	}
 	return to
 }
@@ -283,7 +277,7 @@ func TestBrokenHost(t *testing.T) {
 		"its answer is damaged": "\xff\xff", "ended before it had all files": "\x01", "not confirmed": "\x00\x00no\n", "ended before": "",
 	} {
 		bad := talker{answer}
-		to := append(targets(good), tree.Target{Name: "bad", Host: bad})
+		to := append(targets(good), tree.Target{Name: "bad", Put: bad.put})
 		if err := tree.Send(t.Context(), to, f, tree.SendOptions{}); err == nil || !strings.HasPrefix(err.Error(), "host bad: ") || !strings.Contains(err.Error(), name) {
 			t.Errorf("answer %q: %v, want %q", answer, err, name)
 		}
@@ -294,7 +288,7 @@ func TestBrokenHost(t *testing.T) {
 // talker answers the same whatever it is sent.
 type talker struct{ answer string }
 
-func (h talker) Call(_ context.Context, _ string, in io.Reader, out io.Writer) error {
+func (h talker) put(_ context.Context, in io.Reader, out io.Writer) error {
 	go io.Copy(io.Discard, in) // ends with the pipe
 	_, err := io.WriteString(out, h.answer)
 	return err
@@ -446,7 +440,7 @@ func TestFromHostToHost(t *testing.T) {
 	a, b := newHost(t), newHost(t)
 	send(t, f, a)
 	dir := t.TempDir()
-	taken, err := tree.Take(t.Context(), a, f.ID(), dir)
+	taken, err := a.take(f.ID(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,11 +452,31 @@ func TestFromHostToHost(t *testing.T) {
 	if err := os.WriteFile(a.Path(entry.Sum), []byte("print(7)\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tree.Take(t.Context(), a, f.ID(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "same.py") {
+	if _, err := a.take(f.ID(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "same.py") {
 		t.Errorf("a damaged content was taken: %v", err)
 	}
-	if _, err := tree.Take(t.Context(), a, tree.Sum{1}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := a.take(tree.Sum{1}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("no manifest: %v", err)
+	}
+}
+
+// Whoever has all files waits until the host has ended: it is not given up.
+func TestTakeWaitsForTheEnd(t *testing.T) {
+	for _, dir := range []string{project(t), t.TempDir()} {
+		f, h := scan(t, dir), newHost(t)
+		send(t, f, h)
+		synctest.Test(t, func(t *testing.T) {
+			if _, err := tree.Take(t.Context(), func(ctx context.Context, out io.Writer) error {
+				err := h.Give(ctx, f.ID(), out)
+				synctest.Wait() // until Take has read that
+				if err != nil || ctx.Err() != nil {
+					t.Errorf("the host was given up: %v, %v", err, ctx.Err())
+				}
+				return err
+			}, f.ID(), t.TempDir()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -476,7 +490,7 @@ func TestHolds(t *testing.T) {
 	if h.Holds(f.ID()) {
 		t.Error("an empty store holds it")
 	}
-	if err := tree.Send(t.Context(), []tree.Target{{Name: "h1", Host: h}}, f, tree.SendOptions{}); err != nil {
+	if err := tree.Send(t.Context(), targets(h), f, tree.SendOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if !h.Holds(f.ID()) || h.Holds(tree.Sum{1}) {
