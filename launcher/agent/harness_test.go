@@ -143,7 +143,7 @@ func (h *testHost) agent(args ...string) (stdout, stderr string, code int) {
 func (h *testHost) dial(args ...string) *line {
 	h.t.Helper()
 	l := &line{t: h.t, host: h, cmd: h.command(args...), in: make(chan protocol.Message, 4096), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
-	stdin, err := l.cmd.StdinPipe()
+	theirs, stdin, err := os.Pipe() // not StdinPipe, which ends with the watchdog: the supervisor has it too
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -151,10 +151,11 @@ func (h *testHost) dial(args ...string) *line {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	l.cmd.Stdout, l.cmd.Stderr = write, l.stderr
+	l.cmd.Stdin, l.cmd.Stdout, l.cmd.Stderr = theirs, write, l.stderr
 	if err := l.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
+	theirs.Close()
 	write.Close()
 	go func() {
 		l.cmd.Wait()

@@ -65,6 +65,9 @@ func (f *feed) begin(ctx context.Context, early *Early, out *Output) (whole bool
 		if err == nil {
 			err = f.cursor.Expect(f.agent.Label(), c)
 		}
+		if err != nil && err != io.EOF && ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
 		if err != nil { // what has not come, the command brings
 			return err == io.EOF, nil
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,13 +35,16 @@ func TestMain(m *testing.M) {
 // direct runs {command} as kubectl exec does: without a shell in between.
 const direct = "exec env {host}=1 {command}"
 
-func self(context.Context, envsync.Platform) (envsync.Blob, error) {
+// self is hashed and packed once for all tests.
+func self(context.Context, envsync.Platform) (envsync.Blob, error) { return own() }
+
+var own = sync.OnceValues(func() (envsync.Blob, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return envsync.Blob{}, err
 	}
 	return envsync.FileBlob(path)
-}
+})
 
 func dial(t *testing.T, command string) (*ssh.Client, error) {
 	t.Helper()
