@@ -162,9 +162,9 @@ while read -r order a b c d; do
 		came
 		;;
 	peer) # HOST PORT SECONDS TOKEN: another host gives plx to whoever tells the token. The
-		# first connection is for its limit.
-		said=$({ timeout 3 bash -c ': <>"/dev/tcp/$1/$2"' plx "$a" "$b" &&
-			printf %s "$d" | timeout "$c" bash -c 'exec 3<>"/dev/tcp/$1/$2" && cat >&3 && exec cat <&3' plx "$a" "$b" >"$new"; } 2>&1) ||
+		# first connection is for its limit. bash reads .bashrc where its parent looks like sshd's.
+		said=$({ timeout 3 bash --norc -c ': <>"/dev/tcp/$1/$2"' plx "$a" "$b" &&
+			printf %s "$d" | timeout "$c" bash --norc -c 'exec 3<>"/dev/tcp/$1/$2" && cat >&3 && exec cat <&3' plx "$a" "$b" >"$new"; } 2>&1) ||
 			{ set -f; tell missed $said; set +f; continue; }
 		came
 		;;

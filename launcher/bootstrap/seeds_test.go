@@ -195,9 +195,6 @@ func TestHostsThatGiveBadly(t *testing.T) {
 		"other, no hash": {content: bytes.Repeat([]byte("x"), len(content)), tools: append(without("sha256sum"), "bash", "timeout"), told: " took something else from 127.0.0.1:"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "short, no hash" && testing.Short() {
-				t.Skip("takes a minute until bug 6 is mended")
-			}
 			g := &giver{t: t, content: c.content}
 			hosts := newHosts(t, 5)
 			for _, h := range hosts {

@@ -204,6 +204,7 @@ func (w *world) open(spelling string) opener {
 		for _, h := range r.Hosts {
 			home := filepath.Join(w.homes, h.Line, spelling)
 			host := hosts.NewHost(hostfile.Host{Name: h.Line}, func(context.Context) (transport.Transport, error) { return transporttest.Shell(home), nil })
+			j.set.Hosts = append(j.set.Hosts, host)
 			j.agents = append(j.agents, &hosts.AgentHost{Host: host, Job: r.Job, Folder: h.Folder, Binary: h.Binary})
 		}
 		return j, nil

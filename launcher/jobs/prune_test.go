@@ -164,7 +164,7 @@ func TestPruneAsksHostsByTheirWay(t *testing.T) {
 	}
 	open := func(_ context.Context, r Record, printer *console.Printer, _ hosts.Reach) (*Job, error) {
 		h := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return transporttest.Shell(homes[r.Via]), nil })
-		return &Job{Record: r, printer: printer, set: &hosts.Set{}, agents: []*hosts.AgentHost{{Host: h}}}, nil
+		return &Job{Record: r, printer: printer, set: &hosts.Set{Hosts: []*hosts.Host{h}}, agents: []*hosts.AgentHost{{Host: h}}}, nil
 	}
 	if err := prune(t.Context(), PruneConfig{Older: time.Hour, Query: Query{Terminal: console.Terminal{Stdout: io.Discard, Stderr: io.Discard}}}, open); err != nil {
 		t.Fatal(err)
