@@ -15,11 +15,11 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
 )
 
 // Config is one launch. Validate fills the defaults.
@@ -182,7 +182,7 @@ func (c *Config) validate() error {
 		}
 	}
 	var err error
-	if c.CheckImport, err = furnish.ModuleNames(c.CheckImport); err != nil {
+	if c.CheckImport, err = provision.ModuleNames(c.CheckImport); err != nil {
 		return err
 	}
 	if c.outputs, err = outputs(c.Output, c.Args); err != nil {

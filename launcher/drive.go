@@ -14,12 +14,12 @@ import (
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
 	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
 )
@@ -406,14 +406,14 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 			gpus++
 		}
 	}
-	if err := furnish.Again(ctx, m.agent, gpus, m.drive.launch.recipe()); err != nil {
+	if err := provision.Again(ctx, m.agent, gpus, m.drive.launch.recipe()); err != nil {
 		return nil, err
 	}
 	like, err := m.agent.DataAddr() // the one that it had
 	if err != nil {
 		return nil, err
 	}
-	if err := furnish.FindAddresses(ctx, []*hosts.AgentHost{m.agent}, like); err != nil {
+	if err := provision.FindAddresses(ctx, []*hosts.AgentHost{m.agent}, like); err != nil {
 		return nil, err
 	}
 	done, err := m.drive.turn(ctx)

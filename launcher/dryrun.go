@@ -10,9 +10,9 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/provision"
 )
 
 // dryRun prints the placement and the artifacts on stdout. It connects to no host.
@@ -119,7 +119,7 @@ func (l *launch) sentLines(on int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf("send: %s, at most %s", l.cfg.Program, furnish.ToHosts(info.Size(), on)))
+		lines = append(lines, fmt.Sprintf("send: %s, at most %s", l.cfg.Program, provision.ToHosts(info.Size(), on)))
 	case entrypoint.GoPackage:
 		lines = append(lines, fmt.Sprintf("build and send: Go package %s", l.cfg.Program))
 	case entrypoint.OnHost:

@@ -11,7 +11,7 @@
 //
 // It is the only package that knows the order, and prepare.go lists it: open the ways to the
 // hosts, read what is sent and decide what the tasks run, survey the hosts, place the tasks,
-// pack and send, name the job, furnish the hosts, record. Then drive.go drives an attached job
+// pack and send, name the job, make the hosts ready, record. Then drive.go drives an attached job
 // until its verdict, and handover.go hands a detached job over to the agent of the chief's
 // host. Every stage is the work of another package.
 //
@@ -33,17 +33,17 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/artifacts"
-	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
+	"github.com/plx-run/plx/launcher/reservation"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -55,7 +55,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}
-	l := &launch{cfg: cfg, printer: console.NewPrinter(cfg.Terminal), ticket: booking.NewTicket(), announced: func() {}}
+	l := &launch{cfg: cfg, printer: console.NewPrinter(cfg.Terminal), ticket: reservation.NewTicket(), announced: func() {}}
 	if cfg.DryRun {
 		err := l.dryRun(ctx)
 		return exit.Code(err), err
@@ -86,13 +86,13 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	signals     *signals
-	logDir      *logs.Dir       // files of the tasks' output on this machine; nil: no --log-dir
-	checkpoints string          // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
-	workdir     furnish.Workdir // what --workdir and --copy send
+	logDir      *logs.Dir         // files of the tasks' output on this machine; nil: no --log-dir
+	checkpoints string            // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
+	workdir     provision.Workdir // what --workdir and --copy send
 	program     entrypoint.Program
 	source      artifacts.Source
-	venv        furnish.Venv // what --venv sends
-	announced   func()       // ends what announce began
+	venv        provision.Venv // what --venv sends
+	announced   func()         // ends what announce began
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
@@ -102,7 +102,7 @@ type launch struct {
 	agents      []*hosts.AgentHost // in the order of placed.Hosts
 	planned     []string           // the plan, as lines of a table
 	ticket      string             // in the queues for GPUs
-	booked      *booking.Held      // GPUs that are held for the agents; nil: none
+	booked      *reservation.Held  // GPUs that are held for the agents; nil: none
 }
 
 // open makes the folders of --log-dir and --fetch, and finds a way to every host.
@@ -123,7 +123,7 @@ func (l *launch) open(ctx context.Context) (err error) {
 
 // read reads and hashes what --workdir, --copy and --venv send, and decides what the tasks run.
 func (l *launch) read(ctx context.Context) (err error) {
-	if l.workdir, err = furnish.ReadWorkdir(ctx, l.cfg.Workdir, l.cfg.KeepLinks, l.printer); err != nil {
+	if l.workdir, err = provision.ReadWorkdir(ctx, l.cfg.Workdir, l.cfg.KeepLinks, l.printer); err != nil {
 		return err
 	}
 	if l.program, err = entrypoint.Resolve(ctx, l.cfg.source(), l.workdir.Folder); err != nil {
@@ -139,7 +139,7 @@ func (l *launch) read(ctx context.Context) (err error) {
 	if l.cfg.AutoVisible {
 		l.cfg.VisibleHost = l.program.SeesHost
 	}
-	if l.venv, err = furnish.ReadVenv(ctx, l.cfg.Venv, l.cfg.Workdir, l.printer); err != nil {
+	if l.venv, err = provision.ReadVenv(ctx, l.cfg.Venv, l.cfg.Workdir, l.printer); err != nil {
 		return err
 	}
 	l.cfg.environ = l.venv.Importing(l.cfg.environ)

@@ -17,15 +17,15 @@ import (
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/artifacts"
-	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
+	"github.com/plx-run/plx/launcher/reservation"
 	"github.com/plx-run/plx/launcher/submission"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -115,15 +115,15 @@ func (l *launch) ready(ctx context.Context) error {
 	for _, h := range l.placed.Hosts {
 		gpus = append(gpus, h.GPUWorkers())
 	}
-	return furnish.Ready(ctx, l.agents, gpus, l.recipe())
+	return provision.Ready(ctx, l.agents, gpus, l.recipe())
 }
 
 // recipe is what tasks find on a host.
-func (l *launch) recipe() furnish.Recipe {
-	return furnish.Recipe{Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: l.shared(), Printer: l.printer, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh}
+func (l *launch) recipe() provision.Recipe {
+	return provision.Recipe{Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: l.shared(), Printer: l.printer, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh}
 }
 
-// shared is the part of the agents' Spec by which hosts are furnished.
+// shared is the part of the agents' Spec by which hosts are made ready.
 func (l *launch) shared() protocol.Spec {
 	return protocol.Spec{Command: l.command(envsync.Platform{}), Env: protocol.Raws(l.cfg.environ), SetupTime: l.cfg.SetupTime, Workdir: l.workdir.ID(), Imports: l.cfg.CheckImport}
 }
@@ -280,7 +280,7 @@ func (l *launch) findAddresses(ctx context.Context) error {
 		l.planData(used)
 		return reachable(used)
 	}
-	if err := furnish.FindAddresses(ctx, l.receivers(), ""); err != nil {
+	if err := provision.FindAddresses(ctx, l.receivers(), ""); err != nil {
 		return err
 	}
 	l.planData(used)
@@ -332,10 +332,10 @@ func ownAddress(of string) string {
 }
 
 // wanted returns what a job books on each host, of which agents are given.
-func wanted(p placement.Placement, agents []*hosts.AgentHost) (all []booking.Host) {
+func wanted(p placement.Placement, agents []*hosts.AgentHost) (all []reservation.Host) {
 	for i, a := range agents {
 		if claims := protocol.Claims(p.Hosts[i].Specs()); len(claims) > 0 {
-			all = append(all, booking.Host{Agent: a, Claims: claims})
+			all = append(all, reservation.Host{Agent: a, Claims: claims})
 		}
 	}
 	return all
@@ -347,7 +347,7 @@ func checkBooked(ctx context.Context, p placement.Placement, used []*hosts.Host,
 	for _, h := range used {
 		agents = append(agents, h.Agent())
 	}
-	err := booking.Check(ctx, wanted(p, agents), ticket)
+	err := reservation.Check(ctx, wanted(p, agents), ticket)
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, jobs.BusyHint)
 	}
@@ -368,7 +368,7 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 		return jobs.InWords(l.placed.Busy(l.set.Machines())), nil
 	}
 	var err error
-	l.booked, err = booking.Wait(ctx, booking.Request{Hosts: wanted(l.placed, agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
+	l.booked, err = reservation.Wait(ctx, reservation.Request{Hosts: wanted(l.placed, agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, jobs.BusyHint)
 	}

@@ -40,8 +40,8 @@ var arrows = []arrow{
 
 	{from: "launcher", to: []string{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
-		"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/booking",
-		"launcher/hosts", "launcher/furnish", "launcher/fetch", "launcher/jobs", "launcher/logstream",
+		"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/reservation",
+		"launcher/hosts", "launcher/provision", "launcher/fetch", "launcher/jobs", "launcher/logstream",
 		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission", "launcher/transport"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
 	{from: "launcher/console", to: []string{"launcher/exit", "launcher/protocol", "logs"}},
@@ -50,15 +50,15 @@ var arrows = []arrow{
 	{from: "launcher/hosts", to: []string{
 		"hostfile", "gpuprobe", "envsync", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded", "launcher/artifacts", "launcher/slurm", "launcher/transport", "launcher/via",
 		"launcher/driver", "launcher/protocol"}},
-	{from: "launcher/booking", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
+	{from: "launcher/reservation", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
-	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/furnish", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport"}},
-	{from: "launcher/furnish", to: []string{"envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
+	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/provision", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport"}},
+	{from: "launcher/provision", to: []string{"envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
 	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport"}},
 	{from: "launcher/jobs", to: []string{
-		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/booking", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
-		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/submission", "launcher/transport", "launcher/furnish"}},
+		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
+		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/submission", "launcher/transport", "launcher/provision"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
 	{from: "launcher/submission", to: []string{"launcher/exit", "launcher/slurm"}},
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},

@@ -24,7 +24,7 @@ type none = struct{}
 
 // session is what an agent without a job keeps from one call to the next.
 type session struct {
-	gpus    booking
+	gpus    reservation
 	seed    seed
 	checkup checkup.Agent
 	job     *running // that the next message goes to; nil: none
@@ -41,9 +41,7 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 		}),
 		protocol.DoReserve: protocol.Handle(s.gpus.answer),
 		protocol.DoSeed:    protocol.Handle(s.seed.begin),
-		protocol.DoFurnish: protocol.Handle(func(ctx context.Context, of protocol.Furnish) (protocol.Furnished, error) {
-			return protocol.Furnished{Done: furnish(ctx, of) == nil}, nil
-		}),
+		protocol.DoHas:     protocol.Handle(func(ctx context.Context, of protocol.Has) (none, error) { return none{}, has(ctx, of) }),
 		protocol.DoVenv:    protocol.Handle(installVenv),
 		protocol.DoPut:     piped(put),
 		protocol.DoGet:     piped(get),

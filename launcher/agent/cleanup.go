@@ -310,36 +310,36 @@ func (p *pruner) remove(path, name string) error {
 }
 
 const (
-	unusedFor = 30 * 24 * time.Hour // after which tidy removes what no job has used
-	tidyTime  = time.Minute         // bounds one time; the rest waits for the next
+	unusedFor = 30 * 24 * time.Hour // after which gc removes what no job has used
+	gcTime    = time.Minute         // bounds one time; the rest waits for the next
 )
 
-// tidy is "agent tidy": once a day it removes programs, contents of folders, virtual
+// gc is "agent gc": once a day it removes programs, contents of folders, virtual
 // environments that no job has used for 30 days. The
 // supervisor starts it while tasks run, if it is due. Folders of jobs stay, with all logs and outputs.
-func tidy(ctx context.Context, args []string, _ streams) error {
+func gc(ctx context.Context, args []string, _ streams) error {
 	if len(args) != 0 {
-		return usage("tidy takes no arguments")
+		return usage("gc takes no arguments")
 	}
 	yield()
-	ctx, cancel := context.WithTimeout(ctx, tidyTime)
+	ctx, cancel := context.WithTimeout(ctx, gcTime)
 	defer cancel()
 	root, err := jobfolder.Root()
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	note, due, err := takeTurn(jobfolder.Tidied(root), now)
+	note, due, err := takeTurn(jobfolder.LastGC(root), now)
 	if err != nil || !due {
 		return err
 	}
 	defer note.Close() // releases the lock
 	p := &pruner{ctx: ctx, root: root, before: now.Add(-unusedFor)}
 	if err := p.oldJobs(); err != nil {
-		return fmt.Errorf("tidy: %w", err)
+		return fmt.Errorf("gc: %w", err)
 	}
 	if err := errors.Join(p.spares(), p.blobs(), p.uploads(), p.envs(), p.files(), p.below("verified", nil), os.Chtimes(note.Name(), now, now)); err != nil {
-		return fmt.Errorf("tidy: %w", err)
+		return fmt.Errorf("gc: %w", err)
 	}
 	return nil
 }
@@ -363,8 +363,8 @@ func yield() {
 	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(low)), 0)
 }
 
-// takeTurn locks the file, and reports whether the home was not tidied lately. Without a
-// lock another process tidies, of this host or of one that shares the home.
+// takeTurn locks the file, and reports whether gc did not run lately in the home. Without a
+// lock another process does this, of this host or of one that shares the home.
 func takeTurn(path string, now time.Time) (note *os.File, due bool, err error) {
 	if note, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, false, err
@@ -374,7 +374,7 @@ func takeTurn(path string, now time.Time) (note *os.File, due bool, err error) {
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		err = nil
-	case err == nil && failed == nil && jobfolder.TidyDue(info, now):
+	case err == nil && failed == nil && jobfolder.GCDue(info, now):
 		if _, err = note.WriteString("."); err == nil {
 			return note, true, nil
 		}

@@ -46,8 +46,8 @@ func makeWorkdir(ctx context.Context, f jobfolder.Folder, id tree.Sum) error {
 
 var errLacks = errors.New("this host lacks files of it")
 
-// furnish does what put does with a folder whose files are all here.
-func furnish(ctx context.Context, of protocol.Furnish) error {
+// has does what put does with a folder whose files are all here.
+func has(ctx context.Context, of protocol.Has) error {
 	id, err := tree.ParseSum(of.Manifest)
 	if err != nil {
 		return err

@@ -13,17 +13,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// booking is the agent of a launch that waits for GPUs or has their locks. The zero value
+// reservation is the agent of a launch that waits for GPUs or has their locks. The zero value
 // waits for none.
-type booking struct {
+type reservation struct {
 	queue  *gpulock.Queue // nil: it does not wait
 	claims []protocol.Claim
 	locks  []*os.File // nil: not held
 }
 
 // answer does what the launch asks.
-func (b *booking) answer(_ context.Context, ask protocol.Booking) (a protocol.BookingAnswer, err error) {
-	if ask.Ask == protocol.BookingLeave {
+func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protocol.Reservation, err error) {
+	if ask.Ask == protocol.ReserveLeave {
 		b.leave()
 		return a, nil
 	}
@@ -34,10 +34,10 @@ func (b *booking) answer(_ context.Context, ask protocol.Booking) (a protocol.Bo
 		b.claims = ask.Claims
 	}
 	switch ask.Ask {
-	case protocol.BookingQueue:
-	case protocol.BookingDrop:
+	case protocol.ReserveQueue:
+	case protocol.ReserveDrop:
 		b.drop()
-	case protocol.BookingTake:
+	case protocol.ReserveTake:
 		if b.locks == nil {
 			a.Cause, err = b.take(ask.Ticket)
 		}
@@ -51,7 +51,7 @@ func (b *booking) answer(_ context.Context, ask protocol.Booking) (a protocol.Bo
 }
 
 // take takes the locks. cause says why others have them.
-func (b *booking) take(ticket string) (cause string, err error) {
+func (b *reservation) take(ticket string) (cause string, err error) {
 	b.locks, err = gpulock.Take(b.claims, ticket)
 	held, waiting := (*gpulock.Held)(nil), (*gpulock.Waiting)(nil)
 	if errors.As(err, &held) || errors.As(err, &waiting) {
@@ -61,13 +61,13 @@ func (b *booking) take(ticket string) (cause string, err error) {
 }
 
 // drop gives the locks up.
-func (b *booking) drop() {
+func (b *reservation) drop() {
 	gpulock.Release(b.locks)
 	b.locks = nil
 }
 
 // leave gives all up.
-func (b *booking) leave() {
+func (b *reservation) leave() {
 	b.drop()
 	if b.queue != nil {
 		b.queue.Leave()
@@ -77,7 +77,7 @@ func (b *booking) leave() {
 
 // of returns the locks of a job's GPUs, which the caller releases: those that are held for it,
 // or new ones.
-func (b *booking) of(spec protocol.Spec) ([]*os.File, error) {
+func (b *reservation) of(spec protocol.Spec) ([]*os.File, error) {
 	locks := b.locks
 	if locks != nil && reflect.DeepEqual(b.claims, spec.Claims) {
 		b.locks = nil

@@ -11,9 +11,9 @@ import (
 )
 
 // reserve asks the agent of a line about GPUs.
-func (l *line) reserve(ask string, claims ...protocol.Claim) protocol.BookingAnswer {
+func (l *line) reserve(ask string, claims ...protocol.Claim) protocol.Reservation {
 	l.t.Helper()
-	return call[protocol.BookingAnswer](l, protocol.DoReserve, protocol.Booking{Ask: ask, Ticket: "1", Claims: claims})
+	return call[protocol.Reservation](l, protocol.DoReserve, protocol.Reserve{Ask: ask, Ticket: "1", Claims: claims})
 }
 
 // held reports whether somebody has the GPU.
@@ -32,12 +32,12 @@ func TestHeldGPUsBecomeThoseOfTheJob(t *testing.T) {
 	for _, c := range []struct {
 		ask  string
 		held bool
-	}{{protocol.BookingQueue, false}, {protocol.BookingTake, true}, {protocol.BookingTake, true}, {protocol.BookingDrop, false}, {protocol.BookingTake, true}, {protocol.BookingLeave, false}} {
+	}{{protocol.ReserveQueue, false}, {protocol.ReserveTake, true}, {protocol.ReserveTake, true}, {protocol.ReserveDrop, false}, {protocol.ReserveTake, true}, {protocol.ReserveLeave, false}} {
 		if a := l.reserve(c.ask, other); a.Cause != "" || len(a.Ahead) > 0 || held(other) != c.held {
 			t.Errorf("%s: %+v, held: %v", c.ask, a, held(other))
 		}
 	}
-	l.reserve(protocol.BookingTake, gpu)
+	l.reserve(protocol.ReserveTake, gpu)
 	h.spec.Claims, h.spec.Ticket = []protocol.Claim{gpu}, "1"
 	l.send(protocol.Message{Spec: &h.spec})
 	l.wait("State", func(m protocol.Message) bool { return m.State != nil })
@@ -64,7 +64,7 @@ func TestHeldGPUsAreFreedWithoutAJob(t *testing.T) {
 		h := newHost(t, 1)
 		gpu := protocol.Claim{Device: "GPU-" + h.spec.Job}
 		l := h.dial("start")
-		l.reserve(protocol.BookingTake, gpu)
+		l.reserve(protocol.ReserveTake, gpu)
 		if !held(gpu) {
 			t.Errorf("%s: the agent has no lock", name)
 		}

@@ -83,7 +83,7 @@ func newHost(t *testing.T, n int, args ...string) *testHost {
 	for i := range n {
 		h.spec.Tasks = append(h.spec.Tasks, protocol.TaskSpec{Task: worker(i), LocalRank: i})
 	}
-	// The home was tidied just now: a process that tidies would be counted with those of the job.
+	// "agent gc" ran just now: its process would be counted with those of the job.
 	if err := errors.Join(os.Mkdir(filepath.Join(h.home, ".plx"), 0o700), os.WriteFile(h.tidied(), []byte("."), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func newHost(t *testing.T, n int, args ...string) *testHost {
 	return h
 }
 
-func (h *testHost) tidied() string { return jobfolder.Tidied(filepath.Join(h.home, ".plx")) }
+func (h *testHost) tidied() string { return jobfolder.LastGC(filepath.Join(h.home, ".plx")) }
 
 func worker(i int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: i} }
 

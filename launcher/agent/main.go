@@ -55,7 +55,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"exec":       execute,
 		"serve":      serve,
 		"step":       step,
-		"tidy":       tidy,
+		"gc":         gc,
 		becoming:     func(_ context.Context, args []string, _ streams) error { return become(args) },
 	}
 }

@@ -8,7 +8,7 @@
 //	defer set.Close()
 //	agent := set.Agent(envsync.Platform{OS: "linux", Arch: "arm64"})
 //
-// It sends nothing: packages hosts and furnish do.
+// It sends nothing: packages hosts and provision do.
 package artifacts
 
 import (

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
 )
 
 // Bounds of what an agent may take.
@@ -64,7 +64,7 @@ func (e *examination) chooseAddresses(ctx context.Context, with []*visit) error 
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, reportTime, errUnlisted)
 	defer cancel()
-	if err := furnish.FindAddresses(bounded, agents, ""); err != nil { // hosts that do not fit each other
+	if err := provision.FindAddresses(bounded, agents, ""); err != nil { // hosts that do not fit each other
 		for _, v := range addressed {
 			v.lose(err)
 		}
@@ -78,7 +78,7 @@ var errUnlisted = errors.New("its network interfaces were not listed in time")
 func (v *visit) choose(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reportTime, errUnlisted)
 	defer cancel()
-	if err := furnish.FindAddresses(ctx, []*hosts.AgentHost{v.agent}, ""); err != nil {
+	if err := provision.FindAddresses(ctx, []*hosts.AgentHost{v.agent}, ""); err != nil {
 		v.lose(err)
 	}
 }

@@ -34,10 +34,10 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
 )
 
 // Config says which hosts to examine.
@@ -72,7 +72,7 @@ type HostFacts struct {
 	Facts     *Facts `json:"facts,omitempty"`      // nil: the host did not answer
 
 	Agent  *protocol.HostReport `json:"agent,omitempty"`  // nil: the agent was not sent, or did not answer
-	Python *furnish.Imported    `json:"python,omitempty"` // nil: it was not asked, or did not answer
+	Python *provision.Imported  `json:"python,omitempty"` // nil: it was not asked, or did not answer
 }
 
 // examination is one call of Examine.
@@ -92,7 +92,7 @@ func Examine(ctx context.Context, cfg Config) (Diagnosis, error) {
 		return Diagnosis{}, exit.Mistake(errors.New("no hosts were named"), "plx doctor --hosts resources.txt")
 	}
 	var err error
-	if cfg.CheckImport, err = furnish.ModuleNames(cfg.CheckImport); err != nil {
+	if cfg.CheckImport, err = provision.ModuleNames(cfg.CheckImport); err != nil {
 		return Diagnosis{}, err
 	}
 	if cfg.Path != "" && !cfg.Python && len(cfg.CheckImport) == 0 {

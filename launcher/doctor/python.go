@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
 )
 
 // pythonTime bounds python3 if it imports nothing.
@@ -31,7 +31,7 @@ func (e *examination) askPython(ctx context.Context) error {
 	}
 	tally := e.printer.NewTally(doing, len(with))
 	defer tally.Stop()
-	request := furnish.ImportRequest{Modules: e.cfg.CheckImport, Command: protocol.Command{Path: protocol.Raw(e.cfg.Path)}}
+	request := provision.ImportRequest{Modules: e.cfg.CheckImport, Command: protocol.Command{Path: protocol.Raw(e.cfg.Path)}}
 	return eachVisit(ctx, with, func(_ int, v *visit) {
 		tally.Begin(v.notes.host)
 		defer tally.End(v.notes.host)
@@ -40,8 +40,8 @@ func (e *examination) askPython(ctx context.Context) error {
 }
 
 // python runs python3 as a task of the host would.
-func (v *visit) python(ctx context.Context, r furnish.ImportRequest) {
-	limit := furnish.ImportTime
+func (v *visit) python(ctx context.Context, r provision.ImportRequest) {
+	limit := provision.ImportTime
 	if len(r.Modules) == 0 {
 		limit = pythonTime
 	}
@@ -50,7 +50,7 @@ func (v *visit) python(ctx context.Context, r furnish.ImportRequest) {
 	for _, pair := range v.host.Resource.Env {
 		r.Env = append(r.Env, protocol.Raw(pair))
 	}
-	got, err := furnish.AskImports(ctx, v.agent, r)
+	got, err := provision.AskImports(ctx, v.agent, r)
 	if err != nil {
 		v.notes.failed(Python, err, "install python3 there, or --path FOLDERS names where it is")
 		return
@@ -60,8 +60,8 @@ func (v *visit) python(ctx context.Context, r furnish.ImportRequest) {
 }
 
 // judgePython adds why a host's Python cannot do a job there.
-func (n *notes) judgePython(got furnish.Imported, m placement.Machine) {
-	note, err := furnish.JudgeImports(got, gpuWorkers(m), m.Report.Driver)
+func (n *notes) judgePython(got provision.Imported, m placement.Machine) {
+	note, err := provision.JudgeImports(got, gpuWorkers(m), m.Report.Driver)
 	if err != nil {
 		n.failed(Python, err, "install it there, or send an environment with plx launch --venv")
 	}

@@ -7,10 +7,10 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/launcher/console"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
 )
 
 // Bounds of one host. A dial that the server refuses for load is tried again within the
@@ -32,7 +32,7 @@ type visit struct {
 	agent       *hosts.AgentHost     // nil: it was not sent
 	lost        bool                 // it has no data address
 	agentReport *protocol.HostReport // nil: the agent has not answered
-	answer      *furnish.Imported    // of python3; nil: it was not asked, or has not answered
+	answer      *provision.Imported  // of python3; nil: it was not asked, or has not answered
 }
 
 // known returns what is known of the host.

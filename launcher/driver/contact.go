@@ -30,12 +30,12 @@ type contact struct {
 	conclude func()          // ends finished
 	greeted  bool            // the watcher knows of the present agent; only run's goroutine uses it
 
-	mu      sync.Mutex
-	hearing hearing   // when the present agent was heard
-	clock   stamper   // stamps renewals
-	renewed time.Time // when a renewal was last queued for the present agent; zero: never
-	err     error     // why the driver did not see the agent end; nil: it did, or method run has not returned
-	clear   time.Time // from when on nothing runs of an agent that was lost; zero: none was lost
+	mu       sync.Mutex
+	liveness liveness  // when the present agent was heard
+	clock    stamper   // stamps renewals
+	renewed  time.Time // when a renewal was last queued for the present agent; zero: never
+	err      error     // why the driver did not see the agent end; nil: it did, or method run has not returned
+	clear    time.Time // from when on nothing runs of an agent that was lost; zero: none was lost
 }
 
 func newContact(index int, host Host, lease time.Duration, revives bool, deliver func(jobstate.Event)) *contact {
@@ -70,7 +70,7 @@ func (c *contact) run(ctx context.Context) {
 func (c *contact) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.greeted, c.hearing = false, hearing{lease: c.lease, heard: time.Now()}
+	c.greeted, c.liveness = false, liveness{lease: c.lease, heard: time.Now()}
 	c.renewed, c.err, c.clear = time.Time{}, nil, time.Time{}
 }
 
@@ -85,18 +85,18 @@ func (c *contact) finish(m protocol.Message) {
 func (c *contact) hear(m protocol.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ended := c.hearing.ended
+	ended := c.liveness.ended
 	if m.State != nil {
 		ended = m.State.Phase == protocol.Over
 	}
-	c.hearing = hearing{lease: c.lease, heard: time.Now(), met: c.hearing.met || m.State != nil, ended: ended}
+	c.liveness = liveness{lease: c.lease, heard: time.Now(), met: c.liveness.met || m.State != nil, ended: ended}
 }
 
 // heard is what was heard of the agent until now.
-func (c *contact) heard() hearing {
+func (c *contact) heard() liveness {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.hearing
+	return c.liveness
 }
 
 // settle notes why the agent was not seen to end, and when its host is clear.
@@ -122,8 +122,8 @@ func (c *contact) outcome() error {
 	return c.err
 }
 
-// hearing is when an agent was heard.
-type hearing struct {
+// liveness is when an agent was heard.
+type liveness struct {
 	lease time.Duration // how long the agent may stay silent once it runs
 	heard time.Time     // when the agent last sent anything; before that, when the first attempt to reach it began
 	met   bool          // the agent runs: it has sent its State
@@ -131,14 +131,14 @@ type hearing struct {
 }
 
 // silence is for how long the agent was not heard.
-func (h hearing) silence() time.Duration { return time.Since(h.heard) }
+func (h liveness) silence() time.Duration { return time.Since(h.heard) }
 
 // firstContact is the least time that an agent has to answer at all: it is only
 // being started, and has no lease yet.
 const firstContact = 30 * time.Second
 
 // patience is how long the agent may stay silent before it is lost.
-func (h hearing) patience() time.Duration {
+func (h liveness) patience() time.Duration {
 	if h.met {
 		return h.lease
 	}
@@ -146,14 +146,14 @@ func (h hearing) patience() time.Duration {
 }
 
 // left is what is left of the patience.
-func (h hearing) left() time.Duration { return h.patience() - h.silence() }
+func (h liveness) left() time.Duration { return h.patience() - h.silence() }
 
 // mostSilence is well under the lease's default, so that a dead connection is
 // replaced before the lease ends.
 const mostSilence = 20 * time.Second
 
 // mute is how long a connection may carry nothing before it is replaced.
-func (h hearing) mute() time.Duration { return min(mostSilence, h.patience()*2/3) }
+func (h liveness) mute() time.Duration { return min(mostSilence, h.patience()*2/3) }
 
 // errNoConnection is the cause of an attempt to connect that took too long.
 var errNoConnection = errors.New("no connection in time")
@@ -219,8 +219,8 @@ func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 func (c *contact) waited() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.hearing.met {
-		c.hearing = hearing{lease: c.lease, heard: time.Now(), ended: c.hearing.ended}
+	if !c.liveness.met {
+		c.liveness = liveness{lease: c.lease, heard: time.Now(), ended: c.liveness.ended}
 	}
 }
 

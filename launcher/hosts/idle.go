@@ -442,11 +442,3 @@ func (a *AgentHost) Reprobe(ctx context.Context) error {
 
 // Locks returns the host's lines of /proc/net/unix on booked GPUs, as the last survey told them.
 func (h *Host) Locks() string { return h.locks[:min(len(h.locks), protocol.MostLocks)] }
-
-// Furnish asks the host's agent whether the host has all files of a folder, and to make the
-// job's working directory of it if there is a source. It reports false if that was not done:
-// then the files are to be sent.
-func (a *AgentHost) Furnish(ctx context.Context, want protocol.Furnish, limit time.Duration) bool {
-	answer, err := Call[protocol.Furnished](ctx, a, limit, protocol.DoFurnish, want)
-	return err == nil && answer.Done
-}

@@ -85,11 +85,14 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 			}
 			return protocol.GPUs{Mark: "m", Text: "\nm begin cpus\n12\n"}, nil
 		}),
-		protocol.DoFurnish: protocol.Handle(func(ctx context.Context, of protocol.Furnish) (protocol.Furnished, error) {
+		protocol.DoHas: protocol.Handle(func(ctx context.Context, of protocol.Has) (struct{}, error) {
 			if of.Manifest == "stuck" {
 				<-ctx.Done()
 			}
-			return protocol.Furnished{Done: of.Manifest == "here"}, nil
+			if of.Manifest != "here" {
+				return struct{}{}, errors.New("files are missing")
+			}
+			return struct{}{}, nil
 		}),
 		protocol.DoConnect: protocol.Handle(func(_ context.Context, of protocol.HostJob) (struct{}, error) {
 			if of.Job == "gone" {
@@ -201,8 +204,11 @@ func TestOneAgentAnswersAllCalls(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	a, b := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}, &AgentHost{Host: h, Binary: envsync.BlobPath(otherBlob.Sum)}
-	here, gone, stuck := protocol.Furnish{Manifest: "here"}, protocol.Furnish{Manifest: "gone"}, protocol.Furnish{Manifest: "stuck"}
-	if !a.Furnish(t.Context(), here, patience.Limit) || a.Furnish(t.Context(), gone, patience.Limit) {
+	has := func(a *AgentHost, manifest string, limit time.Duration) error {
+		_, err := Call[struct{}](t.Context(), a, limit, protocol.DoHas, protocol.Has{Manifest: manifest})
+		return err
+	}
+	if has(a, "here", patience.Limit) != nil || has(a, "gone", patience.Limit) == nil {
 		t.Error("wrong answers")
 	}
 	if err := a.Reprobe(t.Context()); err != nil || h.Report.CPUs != 12 {
@@ -219,14 +225,14 @@ func TestOneAgentAnswersAllCalls(t *testing.T) {
 	if _, err := conn.Receive(); err != io.EOF || f.specs.Load() != 1 || f.begun.Load() != 1 {
 		t.Errorf("%d jobs, %d agents, %v", f.specs.Load(), f.begun.Load(), err)
 	}
-	if !b.Furnish(t.Context(), here, patience.Limit) || !a.Furnish(t.Context(), here, patience.Limit) || f.begun.Load() != 3 {
+	if has(b, "here", patience.Limit) != nil || has(a, "here", patience.Limit) != nil || f.begun.Load() != 3 {
 		t.Errorf("agents of two programs: %d were started", f.begun.Load())
 	}
-	_, err = Call[protocol.Furnished](t.Context(), a, 10*time.Millisecond, protocol.DoFurnish, stuck)
-	if err == nil || err.Error() != "no answer to furnish within 10ms" || h.Waits() || f.open.Load() != 0 {
+	err = has(a, "stuck", 10*time.Millisecond)
+	if err == nil || err.Error() != "no answer to has within 10ms" || h.Waits() || f.open.Load() != 0 {
 		t.Errorf("%v, %d agents wait", err, f.open.Load())
 	}
-	if !a.Furnish(t.Context(), here, patience.Limit) || f.begun.Load() != 4 {
+	if has(a, "here", patience.Limit) != nil || f.begun.Load() != 4 {
 		t.Errorf("after one that was given up: %d agents", f.begun.Load())
 	}
 }
@@ -236,7 +242,7 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
-	if !a.Furnish(t.Context(), protocol.Furnish{Manifest: "here"}, patience.Limit) {
+	if _, err := Call[struct{}](t.Context(), a, patience.Limit, protocol.DoHas, protocol.Has{Manifest: "here"}); err != nil {
 		t.Fatal("wrong answer")
 	}
 	calls := h.idle.Load().calls

@@ -11,12 +11,12 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
+	"github.com/plx-run/plx/launcher/reservation"
 )
 
 // ScaleConfig tells with which hosts a running job is to continue.
@@ -206,7 +206,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err := s.checkBooked(ctx, placed); err != nil {
 		return err
 	}
-	recipe, err := furnish.FromJob(ctx, s.job.chief(), s.spec, s.scratch, s.job.printer)
+	recipe, err := provision.FromJob(ctx, s.job.chief(), s.spec, s.scratch, s.job.printer)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	for _, h := range placed.Hosts {
 		gpus = append(gpus, h.GPUWorkers())
 	}
-	if err := furnish.Ready(ctx, s.agents(), gpus, recipe); err != nil {
+	if err := provision.Ready(ctx, s.agents(), gpus, recipe); err != nil {
 		return err
 	}
 	return s.start(ctx, placed, known)
@@ -244,14 +244,14 @@ func (s *scaler) place() (p placement.Placement, err error) {
 
 // checkBooked refuses GPUs that another job has booked, before anything is sent.
 func (s *scaler) checkBooked(ctx context.Context, p placement.Placement) error {
-	s.spec.Ticket = booking.NewTicket() // the job's own would overtake launches that wait
-	var wanted []booking.Host
+	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
+	var wanted []reservation.Host
 	for _, placed := range p.Hosts {
 		if claims := protocol.Claims(placed.Specs()); len(claims) > 0 {
-			wanted = append(wanted, booking.Host{Agent: s.set.Hosts[placed.Machine].Agent(), Claims: claims})
+			wanted = append(wanted, reservation.Host{Agent: s.set.Hosts[placed.Machine].Agent(), Claims: claims})
 		}
 	}
-	if err := booking.Check(ctx, wanted, s.spec.Ticket); err != nil {
+	if err := reservation.Check(ctx, wanted, s.spec.Ticket); err != nil {
 		return exit.WithHint(err, scaleBusyHint)
 	}
 	return nil
@@ -267,7 +267,7 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 	if s.scratch, err = os.MkdirTemp("", "plx-scale-"); err != nil {
 		return err
 	}
-	agent, err := furnish.TakeBlob(ctx, from, path.Base(from.Binary), s.scratch)
+	agent, err := provision.TakeBlob(ctx, from, path.Base(from.Binary), s.scratch)
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (s *scaler) agents() (all []*hosts.AgentHost) {
 // job's driver does.
 func (s *scaler) start(ctx context.Context, p placement.Placement, known int) error {
 	agents := s.agents() // each has tasks
-	if err := furnish.FindAddresses(ctx, agents, s.spec.DataAddr); err != nil {
+	if err := provision.FindAddresses(ctx, agents, s.spec.DataAddr); err != nil {
 		return err
 	}
 	for k, a := range agents {

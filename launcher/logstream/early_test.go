@@ -91,7 +91,7 @@ func TestEarlyLogsEndWithTheStream(t *testing.T) {
 	o := NewOutput(Config{Printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard})})
 	cause := errors.New("given up")
 	cancel(cause)
-	err := follow(ctx, s.agent("h1", 0), logs.Request{TailLines: -1, Follow: true}, NewEarly(), o, &hearing{}, patience)
+	err := follow(ctx, s.agent("h1", 0), logs.Request{TailLines: -1, Follow: true}, NewEarly(), o, &liveness{}, patience)
 	if !errors.Is(err, cause) {
 		t.Errorf("%v", err)
 	}

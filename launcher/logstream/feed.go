@@ -21,7 +21,7 @@ type feed struct {
 	agent    *hosts.AgentHost
 	req      logs.Request
 	cursor   *logs.Cursor  // how much of each host's logs the caller has received
-	heard    *hearing      // when the host was last known to be there
+	heard    *liveness     // when the host was last known to be there
 	patience time.Duration // how long a host that was heard may then stay away
 
 	st     *hosts.Stream // the present connection; nil: none is open
@@ -174,7 +174,7 @@ func (f *feed) away(err error) error {
 }
 
 // follow writes all of a host's chunks to out, first those of early, which may be nil.
-func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Early, out *Output, h *hearing, patience time.Duration) error {
+func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Early, out *Output, h *liveness, patience time.Duration) error {
 	h.note()
 	f := &feed{agent: s, req: req, cursor: &out.cursor, heard: h, patience: patience}
 	defer f.close()
@@ -197,18 +197,18 @@ func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Ea
 	}
 }
 
-// hearing remembers when a host was last there. Its zero value: never.
-type hearing struct {
+// liveness remembers when a host was last there. Its zero value: never.
+type liveness struct {
 	at   atomic.Int64 // in Unix nanoseconds; 0: never
 	deaf atomic.Bool  // what was heard is being written, which may wait for a slow reader of plx
 }
 
-func (h *hearing) note()       { h.at.Store(time.Now().UnixNano()) }
-func (h *hearing) never() bool { return h.at.Load() == 0 }
+func (h *liveness) note()       { h.at.Store(time.Now().UnixNano()) }
+func (h *liveness) never() bool { return h.at.Load() == 0 }
 
 // silence returns how long the host has sent nothing although this machine was
 // reading.
-func (h *hearing) silence() time.Duration {
+func (h *liveness) silence() time.Duration {
 	if h.deaf.Load() {
 		return 0
 	}
@@ -216,7 +216,7 @@ func (h *hearing) silence() time.Duration {
 }
 
 // until notes that the host was there at t, if it was heard before.
-func (h *hearing) until(t time.Time) {
+func (h *liveness) until(t time.Time) {
 	if at := h.at.Load(); at != 0 && at < t.UnixNano() {
 		h.at.CompareAndSwap(at, t.UnixNano()) // else it was heard just now
 	}
@@ -225,7 +225,7 @@ func (h *hearing) until(t time.Time) {
 // heard is a reader that notes each byte.
 type heard struct {
 	io.Reader
-	*hearing
+	*liveness
 }
 
 func (r heard) Read(p []byte) (int, error) {

@@ -235,7 +235,7 @@ func TestLogsOfHostsThatAreAway(t *testing.T) {
 }
 
 func (s *spooler) feed(patience time.Duration) *feed {
-	return &feed{agent: s.agent("h2", 0), req: logs.Request{TailLines: -1}, cursor: new(logs.Cursor), heard: new(hearing), patience: patience}
+	return &feed{agent: s.agent("h2", 0), req: logs.Request{TailLines: -1}, cursor: new(logs.Cursor), heard: new(liveness), patience: patience}
 }
 
 // drain takes all of a feed, and returns how much there was.

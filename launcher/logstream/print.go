@@ -37,7 +37,7 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 	errs := make([]error, len(agents))
 	var wg sync.WaitGroup
 	for i, a := range agents {
-		wg.Go(func() { errs[i] = follow(ctx, a, req, nil, out, &hearing{}, patience) })
+		wg.Go(func() { errs[i] = follow(ctx, a, req, nil, out, &liveness{}, patience) })
 	}
 	wg.Wait()
 	return errs
@@ -47,7 +47,7 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 func merge(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, patience time.Duration) []error {
 	var next []func() (logs.Chunk, error)
 	for _, a := range agents {
-		f := &feed{agent: a, req: req, cursor: &out.cursor, heard: &hearing{}, patience: patience}
+		f := &feed{agent: a, req: req, cursor: &out.cursor, heard: &liveness{}, patience: patience}
 		defer f.close()
 		f.open(ctx) // on all hosts at once: logs.Merge asks one after the other
 		next = append(next, func() (logs.Chunk, error) { return f.next(ctx) })
@@ -64,8 +64,8 @@ type Streams struct {
 // stream reads the logs of one host.
 type stream struct {
 	agent  *hosts.AgentHost
-	before *stream // stream of the agent that this stream's agent replaced; nil: the first agent
-	heard  hearing // when the host was last known to be there
+	before *stream  // stream of the agent that this stream's agent replaced; nil: the first agent
+	heard  liveness // when the host was last known to be there
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when run has returned
 	err    error         // why the logs are not complete; nil: they are; valid once done is closed

@@ -20,9 +20,9 @@ const (
 	DoProbe      Method = "probe"      // Probe, GPUs
 	DoCheckName  Method = "check-name" // CheckName, nothing: an error with CodeTaken if a running job has the name
 	DoInterfaces Method = "interfaces" // nothing, a list of Interface
-	DoReserve    Method = "reserve"    // Booking, BookingAnswer
+	DoReserve    Method = "reserve"    // Reserve, Reservation
 	DoSeed       Method = "seed"       // Seed, the port as an int
-	DoFurnish    Method = "furnish"    // Furnish, Furnished
+	DoHas        Method = "has"        // Has
 	DoVenv       Method = "venv"       // venv.Request, venv.Answer of package envsync/venv
 	// DoPut is given a Put, and takes contents: Orders and Pieces are the two sides of Store.Serve of
 	// package envsync/tree/store. The Pieces of DoGet, which is given a Get, are a folder that was put.

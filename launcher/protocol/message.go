@@ -79,18 +79,15 @@ type GPUs struct {
 	Limit time.Duration `json:"limit"`
 }
 
-// Furnish asks for a folder of which the host may have all files, since an earlier job had them.
-type Furnish struct {
+// Has asks whether the host has all files of a folder, since an earlier job had them, and to make
+// the job's working directory of them if there is one. An error says that the files are to be sent,
+// or that something is wrong which sending them tells.
+type Has struct {
 	Manifest string `json:"manifest"` // content hash
 	// Job is the job whose working directory is made of it, and Folder its folder on the host;
 	// both are empty if there is none to make.
 	Job    string `json:"job,omitempty"`
 	Folder string `json:"folder,omitempty"`
-}
-
-// Furnished answers Furnish.
-type Furnished struct {
-	Done bool `json:"done"` // false: the files must be sent, or something is wrong that sending them tells
 }
 
 // CheckName asks whether a new job could keep its checkpoints under a name.

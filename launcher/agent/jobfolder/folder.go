@@ -21,7 +21,7 @@
 //	~/.plx/files/programs/            programs on their way to blobs, and lists of their chunks
 //	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
-//	~/.plx/tidied                     when "agent tidy" was last run, by its time of change
+//	~/.plx/tidied                     when "agent gc" was last run, by its time of change; named as earlier versions know it
 //
 // Several machines can share a home folder, so a state names the machine whose
 // agent wrote it. [Life] tells whether that agent still runs.
@@ -52,15 +52,15 @@ type Folder string
 // State is the path of the agent's state.
 func (f Folder) State() string { return filepath.Join(string(f), "state.json") }
 
-// TidyEvery is how often a home is tidied.
-const TidyEvery = 24 * time.Hour
+// GCEvery is how often "agent gc" runs in a home.
+const GCEvery = 24 * time.Hour
 
-// Tidied is the path of the file below ~/.plx that tells when the home was tidied last.
-func Tidied(root string) string { return filepath.Join(root, "tidied") }
+// LastGC is the path of the file below ~/.plx that tells when "agent gc" was last run.
+func LastGC(root string) string { return filepath.Join(root, "tidied") }
 
-// TidyDue reports whether a home was not tidied lately, by that file.
-func TidyDue(file fs.FileInfo, now time.Time) bool {
-	return file.Size() == 0 || now.Sub(file.ModTime()) >= TidyEvery // a file that is new was made just now
+// GCDue reports whether "agent gc" was not run lately, by that file.
+func GCDue(file fs.FileInfo, now time.Time) bool {
+	return file.Size() == 0 || now.Sub(file.ModTime()) >= GCEvery // a file that is new was made just now
 }
 
 // Secret is the path of the job's secret.

@@ -103,7 +103,7 @@ func (f Folder) Sent(workdir string) (map[string]tree.Entry, error) {
 	}
 	manifest, err := files.Manifest(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // "agent tidy" has removed the manifest
+		return nil, nil // "agent gc" has removed the manifest
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was sent: %w", err)

@@ -122,7 +122,7 @@ func (g *generation) start(m protocol.Start) {
 		g.record.Least = m.Generation + 1 // it cannot be prepared again
 		g.record.enter(protocol.Running)
 		g.tasks.start(g.layout, m)
-		g.tidyLater()
+		g.gcLater()
 	default:
 		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
 		return
@@ -130,39 +130,39 @@ func (g *generation) start(m protocol.Start) {
 	g.sessions.tell(g.tasks.started())
 }
 
-// tidyAfter is how long tasks have run when the host begins to tidy. Jobs that end sooner are
+// gcAfter is how long tasks have run when the host starts it. Jobs that end sooner are
 // left alone.
-const tidyAfter = 300 * time.Millisecond
+const gcAfter = 300 * time.Millisecond
 
-// tidyLater starts a process that removes what no job uses any more, if tasks of the first
+// gcLater starts a process that removes what no job uses any more, if tasks of the first
 // generation still run then. Like all descendants it is killed with the tasks.
-func (g *generation) tidyLater() {
+func (g *generation) gcLater() {
 	if g.record.Generation > 0 {
 		return
 	}
 	g.loop.background(func() {
-		if within(tidyAfter, g.loop.quit) {
+		if within(gcAfter, g.loop.quit) {
 			return
 		}
 		g.loop.do(func() {
-			if g.record.ending() || g.preparing || g.record.Generation > 0 || !g.tasks.alive() || !tidyDue() {
+			if g.record.ending() || g.preparing || g.record.Generation > 0 || !g.tasks.alive() || !gcDue() {
 				return
 			}
-			if err := g.host.startTidy(); err != nil {
+			if err := g.host.startGC(); err != nil {
 				g.host.log.Print(err)
 			}
 		})
 	})
 }
 
-// tidyDue reports whether "agent tidy" would do anything: it is a process.
-func tidyDue() bool {
+// gcDue reports whether "agent gc" would do anything: it is a process.
+func gcDue() bool {
 	root, err := jobfolder.Root()
 	if err != nil {
 		return false
 	}
-	file, err := os.Stat(jobfolder.Tidied(root))
-	return err != nil || jobfolder.TidyDue(file, time.Now())
+	file, err := os.Stat(jobfolder.LastGC(root))
+	return err != nil || jobfolder.GCDue(file, time.Now())
 }
 
 // spare reports whether this host has no task in the present generation: the job

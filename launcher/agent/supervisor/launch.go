@@ -110,17 +110,17 @@ func (l launch) withLocks(files ...uintptr) []uintptr {
 	return files
 }
 
-// startTidy starts "agent tidy" beside the tasks. What it reports goes to the agent's log.
-func (h *host) startTidy() error {
+// startGC starts "agent gc" beside the tasks. What it reports goes to the agent's log.
+func (h *host) startGC() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("start agent tidy: %w", err)
+		return fmt.Errorf("start agent gc: %w", err)
 	}
 	defer null.Close() // the process has its own
 	attr := &syscall.ProcAttr{Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), os.Stderr.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}}
-	if _, err = h.children.Start("/proc/self/exe", []string{"plx", "agent", "tidy"}, attr, nil); err != nil {
-		return fmt.Errorf("start agent tidy: %w", err)
+	if _, err = h.children.Start("/proc/self/exe", []string{"plx", "agent", "gc"}, attr, nil); err != nil {
+		return fmt.Errorf("start agent gc: %w", err)
 	}
 	return nil
 }

@@ -98,22 +98,22 @@ func TestTidy(t *testing.T) {
 	if err := os.WriteFile(h.folder().Blobs(), []byte(strings.Repeat("6", 64)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.tidies()
+	h.collects()
 	if !there(again) {
 		t.Error("a home is tidied twice on one day")
 	}
-	h.age(h.tidied(), jobfolder.TidyEvery+time.Minute)
-	h.tidies()
+	h.age(h.tidied(), jobfolder.GCEvery+time.Minute)
+	h.collects()
 	if there(again) || !there(used) {
 		t.Errorf("on the next day: an unused blob %t, one that a job uses %t", there(again), there(used))
 	}
 	l.end(h, time.Second)
 }
 
-func (h *testHost) tidies() {
+func (h *testHost) collects() {
 	h.t.Helper()
-	if out, stderr, code := h.agent("tidy"); code != 0 || out != "" {
-		h.t.Fatalf("agent tidy: status %d, %q, %q", code, out, stderr)
+	if out, stderr, code := h.agent("gc"); code != 0 || out != "" {
+		h.t.Fatalf("agent gc: status %d, %q, %q", code, out, stderr)
 	}
 }
 

@@ -1,4 +1,4 @@
-package furnish
+package provision
 
 import (
 	"cmp"

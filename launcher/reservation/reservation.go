@@ -1,6 +1,6 @@
-// Package booking waits for the GPUs of a job and holds them for its agents.
+// Package reservation waits for the GPUs of a job and holds them for its agents.
 //
-//	held, err := booking.Wait(ctx, booking.Request{Hosts: wanted, Limit: 30 * time.Minute, ...})
+//	held, err := reservation.Wait(ctx, reservation.Request{Hosts: wanted, Limit: 30 * time.Minute, ...})
 //	defer held.Close()
 //
 // On each host the agent that waits for the job stands in the queue and takes the locks. A
@@ -8,7 +8,7 @@
 // for others, so launches cannot block one another.
 //
 // Package gpulock of the agent has the locks and the queues. This one knows no GPU.
-package booking
+package reservation
 
 import (
 	"context"
@@ -39,7 +39,7 @@ type Request struct {
 	Ticket  string
 	Limit   time.Duration // how long to wait
 	Printer *console.Printer
-	// Busy says who uses the GPUs without a booking, "" if nobody does. It is asked while
+	// Busy says who uses the GPUs without a reservation, "" if nobody does. It is asked while
 	// the locks are held.
 	Busy func(context.Context) (string, error)
 }
@@ -63,7 +63,7 @@ func Wait(ctx context.Context, r Request) (*Held, error) {
 	for _, h := range r.Hosts {
 		all = append(all, h.host(r.Ticket))
 	}
-	_, _, err := all.move(ctx, protocol.BookingQueue)
+	_, _, err := all.move(ctx, protocol.ReserveQueue)
 	if err == nil {
 		err = r.wait(ctx, all)
 	}
@@ -135,12 +135,12 @@ type group []*host
 //
 // The first host is asked alone: of two launches that want the same hosts, one gets all.
 func (all group) take(ctx context.Context) (place int, cause string, err error) {
-	ahead, _, err := all.move(ctx, protocol.BookingQueue)
+	ahead, _, err := all.move(ctx, protocol.ReserveQueue)
 	if err != nil || len(ahead) > 0 {
 		return len(ahead) + 1, "", err
 	}
 	for _, some := range []group{all[:1], all[1:]} {
-		ahead, causes, err := some.move(ctx, protocol.BookingTake)
+		ahead, causes, err := some.move(ctx, protocol.ReserveTake)
 		if err != nil || len(causes) > 0 {
 			return len(ahead) + 1, strings.Join(causes, "; "), errors.Join(err, all.drop(ctx))
 		}
@@ -150,14 +150,14 @@ func (all group) take(ctx context.Context) (place int, cause string, err error) 
 
 // drop gives the locks up, and leaves the launch in the queue.
 func (all group) drop(ctx context.Context) error {
-	_, _, err := all.move(ctx, protocol.BookingDrop)
+	_, _, err := all.move(ctx, protocol.ReserveDrop)
 	return err
 }
 
 // move asks all hosts. It returns the tickets of the launches that come first, and why
 // hosts did not do it.
 func (all group) move(ctx context.Context, ask string) (ahead, causes []string, err error) {
-	answers := make([]protocol.BookingAnswer, len(all))
+	answers := make([]protocol.Reservation, len(all))
 	err = hosts.Each(ctx, all, func(i int, h *host) (err error) {
 		answers[i], err = h.ask(ctx, ask)
 		return err

@@ -1,4 +1,4 @@
-package booking
+package reservation
 
 import (
 	"context"
@@ -21,10 +21,10 @@ import (
 type agents struct {
 	mu     sync.Mutex
 	asked  []string // such as "a take"
-	answer func(host, ask string) protocol.BookingAnswer
+	answer func(host, ask string) protocol.Reservation
 }
 
-func (a *agents) note(host, ask string) protocol.BookingAnswer {
+func (a *agents) note(host, ask string) protocol.Reservation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked = append(a.asked, host+" "+ask)
@@ -41,7 +41,7 @@ func (a *agents) words() string {
 // group returns the named hosts, with the agents.
 func (a *agents) group(names ...string) (all group) {
 	for _, name := range names {
-		all = append(all, &host{Host: hosts.NewHost(hostfile.Host{Name: name}, nil), ask: func(_ context.Context, ask string) (protocol.BookingAnswer, error) {
+		all = append(all, &host{Host: hosts.NewHost(hostfile.Host{Name: name}, nil), ask: func(_ context.Context, ask string) (protocol.Reservation, error) {
 			return a.note(name, ask), nil
 		}})
 	}
@@ -65,11 +65,11 @@ func TestTakeAllOrNone(t *testing.T) {
 		"one launch is before it on two hosts": {map[string]string{"a": "1", "c": "1"}, nil, 2, "", "a queue, b queue, c queue"},
 		"two launches are before it":           {map[string]string{"a": "1", "c": "2"}, nil, 3, "", "a queue, b queue, c queue"},
 	} {
-		a := &agents{answer: func(host, ask string) (b protocol.BookingAnswer) {
+		a := &agents{answer: func(host, ask string) (b protocol.Reservation) {
 			if c.ahead[host] != "" {
 				b.Ahead = []string{c.ahead[host]}
 			}
-			if ask == protocol.BookingTake {
+			if ask == protocol.ReserveTake {
 				b.Cause = c.cause[host]
 			}
 			return b
@@ -108,21 +108,21 @@ func newRequest(out io.Writer, limit time.Duration, busy func() (string, error))
 func TestWaitEnds(t *testing.T) {
 	free := func() (string, error) { return "", nil }
 	for name, c := range map[string]struct {
-		answer protocol.BookingAnswer
+		answer protocol.Reservation
 		busy   func() (string, error)
 		want   string // the error; "": none
 		last   string // what was asked last
 	}{
-		"free":            {protocol.BookingAnswer{}, free, "", "a take"},
-		"behind another":  {protocol.BookingAnswer{Ahead: []string{"1"}}, free, "no GPUs within 1ns: place 2 in the queue", "a queue"},
-		"booked":          {protocol.BookingAnswer{Cause: "held"}, free, "no GPUs within 1ns: place 1 in the queue: host a: held", "a drop"},
-		"in use":          {protocol.BookingAnswer{}, func() (string, error) { return "GPU 1 by python", nil }, "no GPUs within 1ns: place 1 in the queue: GPU 1 by python", "a drop"},
-		"a host is gone":  {protocol.BookingAnswer{}, func() (string, error) { return "", errors.New("lost") }, "lost", "a drop"},
-		"lost and booked": {protocol.BookingAnswer{Cause: "held"}, func() (string, error) { return "", errors.New("lost") }, "held", "a drop"},
+		"free":            {protocol.Reservation{}, free, "", "a take"},
+		"behind another":  {protocol.Reservation{Ahead: []string{"1"}}, free, "no GPUs within 1ns: place 2 in the queue", "a queue"},
+		"booked":          {protocol.Reservation{Cause: "held"}, free, "no GPUs within 1ns: place 1 in the queue: host a: held", "a drop"},
+		"in use":          {protocol.Reservation{}, func() (string, error) { return "GPU 1 by python", nil }, "no GPUs within 1ns: place 1 in the queue: GPU 1 by python", "a drop"},
+		"a host is gone":  {protocol.Reservation{}, func() (string, error) { return "", errors.New("lost") }, "lost", "a drop"},
+		"lost and booked": {protocol.Reservation{Cause: "held"}, func() (string, error) { return "", errors.New("lost") }, "held", "a drop"},
 	} {
-		a := &agents{answer: func(_, ask string) (b protocol.BookingAnswer) {
+		a := &agents{answer: func(_, ask string) (b protocol.Reservation) {
 			b.Ahead = c.answer.Ahead
-			if ask == protocol.BookingTake {
+			if ask == protocol.ReserveTake {
 				b.Cause = c.answer.Cause
 			}
 			return b
@@ -143,7 +143,7 @@ func TestWaitEnds(t *testing.T) {
 
 // A launch whose user interrupts it no longer waits.
 func TestWaitIsInterrupted(t *testing.T) {
-	a := &agents{answer: func(string, string) protocol.BookingAnswer { return protocol.BookingAnswer{Ahead: []string{"1"}} }}
+	a := &agents{answer: func(string, string) protocol.Reservation { return protocol.Reservation{Ahead: []string{"1"}} }}
 	all := a.group("a")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("interrupted")

@@ -1,4 +1,4 @@
-package furnish
+package provision
 
 import (
 	"cmp"
@@ -44,7 +44,7 @@ func (s Sending) options(name string) tree.SendOptions {
 
 // lacking asks the agents of hosts, all at once, for a folder. It returns the hosts to which the
 // folder is to be sent.
-func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want func(*hosts.AgentHost) protocol.Furnish) []*hosts.AgentHost {
+func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want func(*hosts.AgentHost) protocol.Has) []*hosts.AgentHost {
 	_, size := f.Files()
 	id, limit := f.ID().String(), tree.AnswerLimit(size)
 	done := make([]bool, len(to))
@@ -53,7 +53,8 @@ func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want fu
 		asked.Go(func() {
 			w := want(a)
 			w.Manifest = id
-			done[i] = a.Furnish(ctx, w, limit)
+			_, err := hosts.Call[struct{}](ctx, a, limit, protocol.DoHas, w)
+			done[i] = err == nil
 		})
 	}
 	asked.Wait()
@@ -70,7 +71,7 @@ func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want fu
 // that of the folder for the display.
 func sendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name string, how Sending) error {
 	var targets []tree.Target
-	for _, a := range lacking(ctx, to, f, func(*hosts.AgentHost) protocol.Furnish { return protocol.Furnish{} }) {
+	for _, a := range lacking(ctx, to, f, func(*hosts.AgentHost) protocol.Has { return protocol.Has{} }) {
 		targets = append(targets, target(a, protocol.Put{}))
 	}
 	return tree.Send(ctx, targets, f, how.options(name))
@@ -115,8 +116,8 @@ const discardTime = 10 * time.Second
 // working directory there. A working directory that a host has already stays as it is. After an error no host has a new one.
 func sendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, how Sending) error {
 	var targets []tree.Target
-	for _, a := range lacking(ctx, to, f, func(a *hosts.AgentHost) protocol.Furnish {
-		return protocol.Furnish{Job: a.Job, Folder: a.Folder}
+	for _, a := range lacking(ctx, to, f, func(a *hosts.AgentHost) protocol.Has {
+		return protocol.Has{Job: a.Job, Folder: a.Folder}
 	}) {
 		targets = append(targets, target(a, protocol.Put{Job: a.Job, Folder: a.Folder}))
 	}

@@ -1,4 +1,4 @@
-package booking
+package reservation
 
 import (
 	"bufio"
@@ -25,9 +25,9 @@ func Check(ctx context.Context, wanted []Host, ticket string) error {
 			return nil
 		}
 		h := wanted[i].host(ticket) // it can name the job
-		if said, err := h.ask(ctx, protocol.BookingTake); err == nil {
+		if said, err := h.ask(ctx, protocol.ReserveTake); err == nil {
 			cause = said.Cause // none: it is free by now
-			_, err = h.ask(ctx, protocol.BookingLeave)
+			_, err = h.ask(ctx, protocol.ReserveLeave)
 			if err != nil {
 				return err
 			}
