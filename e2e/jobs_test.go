@@ -194,3 +194,20 @@ func (r *running) signal(s syscall.Signal) {
 		r.t.Fatal(err)
 	}
 }
+
+// A host that cannot be asked for its jobs is named and makes plx jobs fail, whatever others know.
+func TestJobsOfAHostThatFails(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	folder := filepath.Join(b.home, ".plx", "jobs", "j", "works")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(folder, "state.json"), `{"job":"j","host":"works","folder":"works","binary":".plx/blobs/abc","tasks":{"worker:0":{}},"verdict":{"reason":"well done"}}`, 0o600)
+	via := b.script("via", "[ $1 = works ] || exit 3; exec sh") + " {host}"
+	for _, more := range [][]string{nil, {"--json"}} {
+		res := b.want(125, append([]string{"jobs", "--via", via, "--host", "works", "--host", "fails"}, more...)...)
+		contains(t, res.stdout, "well done")
+		contains(t, res.stderr, "plx: host fails: look for jobs: ")
+	}
+}

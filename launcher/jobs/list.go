@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,21 +37,20 @@ type row struct {
 }
 
 // List prints the jobs that this machine launched, or that are found on the hosts of
-// the query. The oldest comes first.
+// the query. The oldest comes first. If hosts are out of reach it prints what the others
+// know, and returns an error.
 func List(ctx context.Context, q Query, asJSON bool) error {
 	printer := q.printer()
-	rs, err := Records()
-	if q.OnHosts {
-		rs, err = searchSome(ctx, q.Reach, printer)
-	}
-	if err != nil {
-		return err
-	}
+	var rs []Record
 	var queued []submission.Submission
-	if !q.OnHosts {
-		if queued, err = submission.All(); err != nil {
-			return err
-		}
+	var err, unreached error
+	if q.OnHosts {
+		rs, unreached = search(ctx, q.Reach, printer)
+	} else if rs, err = Records(); err == nil {
+		queued, err = submission.All()
+	}
+	if err = cmp.Or(context.Cause(ctx), err); err != nil {
+		return err
 	}
 	rows := describe(ctx, rs, queued, printer)
 	if asJSON {
@@ -58,12 +58,14 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 	} else if len(rows) > 0 {
 		err = printRows(q.Terminal, printer, rows)
 	}
-	if len(rows) == 0 && q.OnHosts {
+	switch {
+	case len(rows) > 0 || unreached != nil:
+	case q.OnHosts:
 		printer.Printf("there are no jobs on these hosts")
-	} else if len(rows) == 0 {
+	default:
 		printer.Printf("this machine has launched no jobs, or plx prune has forgotten them; --hosts FILE looks on hosts")
 	}
-	return err
+	return cmp.Or(err, unreached)
 }
 
 // describe returns a row for each job, and for each submission that is shown. The oldest comes

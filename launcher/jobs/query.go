@@ -161,8 +161,6 @@ func searchSome(ctx context.Context, reach hosts.Reach, printer *console.Printer
 // search puts records together from what the hosts know, for a machine that did not launch the
 // jobs. If hosts are out of reach it returns what the others know, and an error.
 func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([]Record, error) {
-	ctx, cancel := within(ctx, askTime)
-	defer cancel()
 	set, err := hosts.Open(ctx, reach, printer)
 	if err != nil {
 		return nil, errors.Join(err, set.Close())
@@ -180,6 +178,8 @@ func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([
 // leaves out a state that cannot be read.
 func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]protocol.State, error) {
 	const script = `for f in "$HOME"/.plx/jobs/*/*/state.json; do if [ -r "$f" ]; then printf '%s\t' "$f"; tr -d '\n' <"$f"; echo; fi; done`
+	ctx, cancel := within(ctx, askTime)
+	defer cancel()
 	var stdout hosts.Answer
 	if err := h.Run(ctx, script, nil, &stdout, nil); err != nil {
 		return nil, fmt.Errorf("look for jobs: %w", err)
