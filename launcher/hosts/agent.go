@@ -135,14 +135,17 @@ func (a *AgentHost) State(ctx context.Context) (protocol.State, error) {
 	return state, err
 }
 
-// Visit connects to the agent as a visitor, who does not renew its lease.
-func (a *AgentHost) Visit(ctx context.Context) (*protocol.Conn, error) {
+// Visit connects to the agent as a visitor, who does not renew its lease, and sends messages.
+func (a *AgentHost) Visit(ctx context.Context, messages ...protocol.Message) (*protocol.Conn, error) {
 	conn, err := a.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.Send(protocol.Message{Attach: &protocol.Attach{}}); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	for _, m := range append([]protocol.Message{{Attach: &protocol.Attach{}}}, messages...) {
+		if err := conn.Send(m); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
 	}
 	return conn, nil
 }

@@ -143,17 +143,12 @@ func (s *scaler) ask(ctx context.Context, scale protocol.Scale) (answer protocol
 }
 
 func (s *scaler) askOnce(ctx context.Context, scale protocol.Scale) (answer protocol.Scaled, err error) {
-	conn, err := s.job.chief().Visit(ctx)
+	conn, err := s.job.chief().Visit(ctx, protocol.Message{SpecAsk: true}, protocol.Message{Scale: &scale})
 	if err != nil {
 		return answer, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	for _, m := range []protocol.Message{{SpecAsk: true}, {Scale: &scale}} {
-		if err := conn.Send(m); err != nil {
-			return answer, err
-		}
-	}
 	for {
 		m, err := conn.Receive()
 		switch {

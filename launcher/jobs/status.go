@@ -123,15 +123,12 @@ func idleServer(name string, e protocol.Exit) bool {
 
 // ask asks an agent as a visitor. It returns the agent's state too.
 func ask(ctx context.Context, a *hosts.AgentHost, m protocol.Look) (state protocol.State, seen protocol.Seen, err error) {
-	conn, err := a.Visit(ctx)
+	conn, err := a.Visit(ctx, protocol.Message{Look: &m})
 	if err != nil {
 		return state, seen, err
 	}
 	defer conn.Close() // every answer has arrived
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := conn.Send(protocol.Message{Look: &m}); err != nil {
-		return state, seen, err
-	}
 	for {
 		answer, err := conn.Receive()
 		switch {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
@@ -62,7 +61,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	if cfg.Grace < 0 {
 		cfg.Grace = j.Grace
 	}
-	s := &stopper{job: j, cfg: cfg, last: map[*hosts.AgentHost]protocol.State{}}
+	s := &stopper{job: j, cfg: cfg}
 	ended, verdict := j.ended(ctx)
 	if cfg.SaveTime > 0 && !ended && s.maySave(ctx) {
 		j.printer.Printf("job %s: it is saved first if it keeps checkpoints, for at most %s", j.Job, cfg.SaveTime)
@@ -106,16 +105,9 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 // maySave reports whether the chief has told that it uses plx's trainer: other programs do not
 // save when they are asked.
 func (s *stopper) maySave(ctx context.Context) bool {
-	ctx, cancel := within(ctx, askTime)
-	defer cancel()
-	state, err := s.job.chief().State(ctx) // without an answer nothing is promised
-	return err == nil && native(state)
-}
-
-// native reports whether a job's chief uses plx's trainer.
-func native(state protocol.State) bool {
+	state, err := s.job.state(ctx) // without an answer nothing is promised
 	chief := state.Tasks[cluster.Chief.String()]
-	return chief != nil && chief.Native
+	return err == nil && chief != nil && chief.Native
 }
 
 // note records how the job ended, so that plx jobs knows it after its hosts have forgotten
@@ -125,13 +117,9 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 	if !found || r.Verdict != nil || ctx.Err() != nil {
 		return err
 	}
-	ctx, cancel := within(ctx, askTime)
-	defer cancel()
-	for i := range s.job.agents { // every host knows the verdict
-		a := s.job.agents[(s.job.Chief+i)%len(s.job.agents)]
-		if state, err := s.state(ctx, a); err == nil && state.Verdict != nil {
-			return r.Finish(*state.Verdict)
-		}
+	known := func(v *protocol.Verdict) bool { return v != nil }
+	if v, _ := s.verdict(ctx, known); v != nil {
+		return r.Finish(*v)
 	}
 	if failed != nil {
 		return nil // it may go on there
@@ -141,11 +129,9 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 
 // stopper is one run of Stop.
 type stopper struct {
-	job *Job
-	cfg StopConfig
-
-	mu   sync.Mutex
-	last map[*hosts.AgentHost]protocol.State // of agents that were seen to end
+	job  *Job
+	cfg  StopConfig
+	last []*protocol.State // of the job's hosts, in their order; nil: the agent was not seen to end
 }
 
 // outlived reports whether the job ran in an allocation of Slurm that is over now.
@@ -160,10 +146,14 @@ func (s *stopper) outlived(ctx context.Context) bool {
 // stop asks the agents of all hosts, and waits until nothing of the job is left.
 func (s *stopper) stop(ctx context.Context) error {
 	tell := s.job.printer.NewTally("stopping", len(s.job.present()))
-	return hosts.Each(ctx, s.job.present(), func(_ int, a *hosts.AgentHost) error {
+	s.last = make([]*protocol.State, len(s.job.agents))
+	return hosts.Each(ctx, s.job.agents, func(i int, a *hosts.AgentHost) (err error) {
+		if s.job.Hosts[i].Left {
+			return nil
+		}
 		tell.Begin(a.Name())
 		defer tell.End(a.Name())
-		if err := s.host(ctx, a); err != nil {
+		if s.last[i], err = s.host(ctx, a); err != nil {
 			return fmt.Errorf("stop job %s: %w", s.job.Job, err)
 		}
 		return nil
@@ -174,25 +164,25 @@ func (s *stopper) stop(ctx context.Context) error {
 // the driver's agent ends.
 const tries = 4
 
-// host stops the job on one host. The time that it has does not include the dial.
-func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) error {
+// host stops the job on one host, and returns its last state there if that is known. The time
+// that it has does not include the dial.
+func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) (last *protocol.State, err error) {
 	ctx, cancel, err := a.WithTimeout(ctx, s.cfg.SaveTime+s.cfg.Grace+2*askTime)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer cancel()
 	for try := 1; ; try++ {
-		ended, err := s.ask(ctx, a)
+		last, err := s.ask(ctx, a)
 		switch {
-		case ended != nil || errors.Is(err, driver.ErrNoAgent):
-			s.keep(a, ended)
-			return nil // the host has looked for what is left
+		case last != nil || errors.Is(err, driver.ErrNoAgent):
+			return last, nil // the host has looked for what is left
 		case ctx.Err() != nil:
-			return fmt.Errorf("it did not end in time: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("it did not end in time: %w", context.Cause(ctx))
 		case err == nil:
-			return a.Reap(ctx) // whatever ended the connection
+			return nil, a.Reap(ctx) // whatever ended the connection
 		case try == tries || !agentEnded(err):
-			return err
+			return nil, err
 		}
 	}
 }
@@ -205,16 +195,13 @@ func agentEnded(err error) bool {
 // ask asks an agent to stop the job, and returns after its stream has ended: with the last
 // state if the host has ended it, which it does when nothing of the job is left there.
 func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) (last *protocol.State, err error) {
-	conn, err := a.Visit(ctx)
+	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: s.reason(), Code: cmp.Or(s.cfg.Code, stopCode)}
+	conn, err := a.Visit(ctx, protocol.Message{Stop: &stop})
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: s.reason(), Code: cmp.Or(s.cfg.Code, stopCode)}
-	if err := conn.Send(protocol.Message{Stop: &stop}); err != nil {
-		return nil, err
-	}
 	for {
 		m, err := conn.Receive()
 		switch {
@@ -228,47 +215,43 @@ func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) (last *protocol.S
 	}
 }
 
-// keep keeps the last state of the job on a host; nil: it is not known.
-func (s *stopper) keep(a *hosts.AgentHost, last *protocol.State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if last != nil {
-		s.last[a] = *last
-	}
-}
-
-// state returns the state of the job on a host, which is asked if it is not known.
-func (s *stopper) state(ctx context.Context, a *hosts.AgentHost) (protocol.State, error) {
-	s.mu.Lock()
-	last, known := s.last[a]
-	s.mu.Unlock()
-	if known {
-		return last, nil
-	}
-	return a.State(ctx)
-}
-
 func (s *stopper) reason() string { return protocol.StoppedBy + cmp.Or(s.cfg.Reason, "plx stop") }
 
-// saved returns the step of the checkpoint that the stopped job made. It asks the chief's
-// host, then the others: every host knows the verdict.
+// saved returns the step of the checkpoint that the stopped job made.
 func (s *stopper) saved(ctx context.Context) (int64, error) {
+	v, err := s.verdict(ctx, func(v *protocol.Verdict) bool { return v != nil && v.Saved != nil })
+	switch {
+	case v == nil:
+		return 0, err
+	case v.Saved.Cause != "":
+		return 0, errors.New(v.Saved.Cause)
+	}
+	return v.Saved.Step, nil
+}
+
+// verdict returns the first verdict that is as wanted: of the chief's host, then of the others,
+// since every host knows it. A host whose last state is not known is asked. If there is none, the
+// error says what each host knows.
+func (s *stopper) verdict(ctx context.Context, wanted func(*protocol.Verdict) bool) (*protocol.Verdict, error) {
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()
 	var errs []error
-	for i := range s.job.agents {
-		a := s.job.agents[(s.job.Chief+i)%len(s.job.agents)]
-		state, err := s.state(ctx, a)
-		switch {
-		case err != nil:
-			errs = append(errs, a.Named(err))
-		case state.Verdict == nil || state.Verdict.Saved == nil:
-			errs = append(errs, a.Named(errors.New("it ended otherwise"+ending(state.Verdict))))
-		case state.Verdict.Saved.Cause != "":
-			return 0, errors.New(state.Verdict.Saved.Cause)
-		default:
-			return state.Verdict.Saved.Step, nil
+	for k := range s.job.agents {
+		i := (s.job.Chief + k) % len(s.job.agents)
+		a := s.job.agents[i]
+		if s.last[i] == nil {
+			state, err := a.State(ctx)
+			if err != nil {
+				errs = append(errs, a.Named(err))
+				continue
+			}
+			s.last[i] = &state
 		}
+		v := s.last[i].Verdict
+		if wanted(v) {
+			return v, nil
+		}
+		errs = append(errs, a.Named(errors.New("it ended otherwise"+ending(v))))
 	}
-	return 0, errors.Join(errs...)
+	return nil, errors.Join(errs...)
 }
