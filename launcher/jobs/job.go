@@ -21,6 +21,7 @@ import (
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/slurm"
+	"github.com/plx-run/plx/launcher/submission"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -70,7 +71,7 @@ func afterSlurm(ctx context.Context, r Record, reach hosts.Reach) (hosts.Reach, 
 	if err != nil {
 		return reach, err
 	}
-	reach.SharedHome = r.atHome()
+	reach.SharedHome = r.atHome("")
 	switch {
 	case !over:
 		return reach, nil
@@ -81,14 +82,19 @@ func afterSlurm(ctx context.Context, r Record, reach hosts.Reach) (hosts.Reach, 
 	return reach.AtHome(), nil
 }
 
-// atHome reports whether the home of this machine has the job's folders of all hosts.
-func (r *Record) atHome() bool {
-	jobs, err := folder()
+// atHome reports whether the home of this machine has the job's folders of all hosts, and in each
+// of them a file.
+func (r *Record) atHome(file string) bool {
+	jobs, err := submission.Root()
 	return err == nil && !slices.ContainsFunc(r.Hosts, func(h HostRecord) bool {
-		_, err := os.Stat(filepath.Join(jobs, r.Job, h.Folder))
+		_, err := os.Stat(filepath.Join(jobs, r.Job, h.Folder, file))
 		return err != nil
 	})
 }
+
+// started reports whether every agent of the job has been started, or the job has ended, by
+// the home of this machine.
+func (r *Record) started() bool { return r.Verdict != nil || r.atHome("state.json") }
 
 // close closes the connections. Its errors say nothing: every answer has arrived.
 func (j *Job) close() { j.set.Close() } // every answer has arrived
@@ -301,16 +307,6 @@ func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// started reports whether every agent of the job has been started, or the job has ended, by
-// the home of this machine.
-func (r *Record) started() bool {
-	jobs, err := folder()
-	return r.Verdict != nil || err == nil && !slices.ContainsFunc(r.Hosts, func(h HostRecord) bool {
-		_, err := os.Stat(filepath.Join(jobs, r.Job, h.Folder, "state.json"))
-		return err != nil
-	})
 }
 
 var unsafeInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9.-]`) })

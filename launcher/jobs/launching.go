@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/submission"
 )
 
 // Launching is a launch that has no job yet: it connects to hosts, waits for GPUs or
@@ -31,8 +32,8 @@ type Launching struct {
 
 // launchingFolder returns ~/.plx/launching.
 func launchingFolder() (string, error) {
-	all, err := folder()
-	return filepath.Join(filepath.Dir(all), "launching"), err
+	jobs, err := submission.Root()
+	return filepath.Join(filepath.Dir(jobs), "launching"), err
 }
 
 // Announce lets plx stop find a launch before its job has a record. done is called after

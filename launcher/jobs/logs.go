@@ -206,7 +206,7 @@ func (j *Job) cutOff(ctx context.Context) (int, error) {
 	if j.Slurm.ID == "" {
 		return exit.CodePlx, err
 	}
-	if r, found, _ := byID(j.Job); found && r.Verdict != nil { // its launcher knew one
+	if r, found := byID(j.Job); found && r.Verdict != nil { // its launcher knew one
 		PrintVerdict(j.printer, &r, *r.Verdict, nil)
 		return r.Verdict.Code, nil
 	}

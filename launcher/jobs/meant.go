@@ -74,8 +74,8 @@ func (q Query) local() (c candidates, err error) {
 	if i := slices.IndexFunc(c.queued, func(s submission.Submission) bool { return s.Job == q.Job }); i >= 0 {
 		return candidates{queued: c.queued[i : i+1]}, nil
 	}
-	if _, found, err := byID(q.Job); q.Job != "" && found || err != nil {
-		return candidates{jobs: q.named(rs)}, err
+	if _, found := byID(q.Job); found {
+		return candidates{jobs: q.named(rs)}, nil
 	}
 	if c.starting, err = launchings(); err != nil {
 		return c, err

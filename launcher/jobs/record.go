@@ -19,10 +19,7 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,35 +89,15 @@ type HostRecord struct {
 // earlier versions do not have it.
 func (r *Record) CheckpointName() string { return cmp.Or(r.Checkpoints, r.Name, r.Job) }
 
-// folder returns ~/.plx/jobs.
-func folder() (string, error) {
-	return submission.Root()
-}
+// recordFile is the name of a record in the folder of its job.
+const recordFile = "job.json"
 
 // Save writes the record, whole or not at all.
-func (r *Record) Save() (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("record job %s: %w", r.Job, err)
-		}
-	}()
-	jobs, err := folder()
-	if err != nil {
-		return err
+func (r *Record) Save() error {
+	if err := submission.Write(r.Job, recordFile, r); err != nil {
+		return fmt.Errorf("record job %s: %w", r.Job, err)
 	}
-	own := filepath.Join(jobs, r.Job)
-	text, err := json.MarshalIndent(r, "", "\t")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(own, 0o700); err != nil {
-		return err
-	}
-	temporary := filepath.Join(own, fmt.Sprintf(".job.json.%d", os.Getpid()))
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, filepath.Join(own, "job.json"))
+	return nil
 }
 
 // Finish notes how the job ended, and saves the record.
@@ -135,12 +112,12 @@ func (r *Record) Finish(v protocol.Verdict) error {
 // Forget removes the record, and what else is in its folder unless Slurm may run its launch
 // again.
 func (r *Record) Forget() error {
-	jobs, err := folder()
+	jobs, err := submission.Root()
 	if err != nil {
 		return err
 	}
 	if s, found := submission.Of(r.Job); found && s.Over == nil {
-		return os.Remove(filepath.Join(jobs, r.Job, "job.json"))
+		return os.Remove(filepath.Join(jobs, r.Job, recordFile))
 	}
 	return os.RemoveAll(filepath.Join(jobs, r.Job))
 }
@@ -148,46 +125,24 @@ func (r *Record) Forget() error {
 // Records returns all records of this machine, the oldest first. It leaves out a record
 // that cannot be read: it is of another version, or half removed.
 func Records() ([]Record, error) {
-	jobs, err := folder()
-	if err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(jobs)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
+	jobs, err := submission.Folders()
 	var rs []Record
-	for _, e := range entries {
-		if r, err := readRecord(filepath.Join(jobs, e.Name())); err == nil {
+	for _, job := range jobs {
+		if r, found := byID(job); found {
 			rs = append(rs, r)
 		}
 	}
 	slices.SortFunc(rs, older)
-	return rs, nil
+	return rs, err
 }
 
 // byID returns the record of the job with an id.
-func byID(job string) (r Record, found bool, err error) {
-	jobs, err := folder()
-	if err != nil {
-		return r, false, err
-	}
-	r, err = readRecord(filepath.Join(jobs, job))
-	return r, err == nil, nil
+func byID(job string) (r Record, found bool) {
+	err := submission.Read(job, recordFile, &r)
+	return r, err == nil && r.Job == job && r.Chief >= 0 && r.Chief < len(r.Hosts)
 }
 
 func older(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Job, b.Job)) }
-
-func readRecord(own string) (r Record, err error) {
-	text, err := os.ReadFile(filepath.Join(own, "job.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	if err == nil && (r.Job != filepath.Base(own) || r.Chief < 0 || r.Chief >= len(r.Hosts)) {
-		err = fmt.Errorf("%s: not a job's record", own)
-	}
-	return r, err
-}
 
 // reach returns how to reach the record's hosts. An embedded job ran on this machine: a
 // new embedded cluster reaches its folders. like has what the user says about reaching hosts.

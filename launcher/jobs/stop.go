@@ -113,9 +113,9 @@ func (s *stopper) maySave(ctx context.Context) bool {
 // note records how the job ended, so that plx jobs knows it after its hosts have forgotten
 // the job, unless whoever launched it has done so. failed is why hosts were not stopped.
 func (s *stopper) note(ctx context.Context, failed error) error {
-	r, found, err := byID(s.job.Job)
+	r, found := byID(s.job.Job)
 	if !found || r.Verdict != nil || ctx.Err() != nil {
-		return err
+		return nil
 	}
 	known := func(v *protocol.Verdict) bool { return v != nil }
 	if v, _ := s.verdict(ctx, known); v != nil {

@@ -21,8 +21,8 @@ type submitted struct{ *submission.Submission }
 // run returns the record of the job that was launched after so many restarts. False: there is
 // none.
 func (s submitted) run(restarts int) (Record, bool) {
-	r, found, err := byID(submission.RunID(s.Job, restarts))
-	return r, err == nil && found && s.launched(r)
+	r, found := byID(submission.RunID(s.Job, restarts))
+	return r, found && s.launched(r)
 }
 
 // launched reports whether a job is one of the submission's.
@@ -195,8 +195,8 @@ func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, line
 // of its submission.
 func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	if q.Job != "" && !newest {
-		if _, found, err := byID(q.Job); found || err != nil {
-			return q.exactly(q.Job), err
+		if _, found := byID(q.Job); found {
+			return q.exactly(q.Job), nil
 		}
 	}
 	s, err := submissionOf(ctx, q)

@@ -21,7 +21,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,15 +51,6 @@ func RunID(job string, restarts int) string {
 		return job
 	}
 	return fmt.Sprintf("%s-r%d", job, restarts)
-}
-
-// Root returns ~/.plx/jobs.
-func Root() (string, error) {
-	home := os.Getenv("HOME")
-	if home == "" {
-		return "", errors.New("HOME is not set, so there is no place for ~/.plx")
-	}
-	return filepath.Join(home, ".plx", "jobs"), nil
 }
 
 // Files of a submission in its folder.
@@ -106,40 +96,19 @@ func (s *Submission) Unmake() error {
 // Record notes the job of Slurm and the file of its output, and saves the submission.
 func (s *Submission) Record(id, output string) error {
 	s.Slurm, s.Output = id, output
-	if err := s.save(); err != nil {
+	if err := Write(s.Job, file, s); err != nil {
 		return fmt.Errorf("record job %s, which is job %s of Slurm: %w", s.Job, s.Slurm, err)
 	}
 	return nil
 }
 
-// save writes the submission, whole or not at all.
-func (s *Submission) save() error {
-	own, err := s.Folder()
-	if err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(s, "", "\t")
-	if err != nil {
-		return err
-	}
-	temporary := filepath.Join(own, fmt.Sprintf(".%s.%d", file, os.Getpid()))
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, filepath.Join(own, file))
-}
-
 // All returns all submissions of this home, the oldest first. It leaves out one that cannot be
 // read: it is of another version, or half removed.
 func All() ([]Submission, error) {
-	jobs, err := Root()
-	if err != nil {
-		return nil, err
-	}
-	files, err := filepath.Glob(filepath.Join(jobs, "*", file))
+	jobs, err := Folders()
 	var all []Submission
-	for _, path := range files {
-		if s, found := Of(filepath.Base(filepath.Dir(path))); found {
+	for _, job := range jobs {
+		if s, found := Of(job); found {
 			all = append(all, s)
 		}
 	}
@@ -149,12 +118,8 @@ func All() ([]Submission, error) {
 
 // Of returns the submission with the id of a job.
 func Of(job string) (s Submission, found bool) {
-	jobs, err := Root()
-	if err != nil {
-		return s, false
-	}
-	text, err := os.ReadFile(filepath.Join(jobs, job, file))
-	return s, err == nil && json.Unmarshal(text, &s) == nil && s.Job == job
+	err := Read(job, file, &s)
+	return s, err == nil && s.Job == job
 }
 
 // Ask asks Slurm for the state of its job. It notes that the job is over, and then removes the
@@ -179,7 +144,7 @@ func (s *Submission) Ask(ctx context.Context) (slurm.State, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return state, err
 	}
-	return state, s.save()
+	return state, Write(s.Job, file, s)
 }
 
 // settleTime bounds the wait until Slurm has ended what a job has left, and tells what becomes

@@ -1,0 +1,69 @@
+package submission
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Root returns ~/.plx/jobs.
+func Root() (string, error) {
+	home := os.Getenv("HOME")
+	if home == "" {
+		return "", errors.New("HOME is not set, so there is no place for ~/.plx")
+	}
+	return filepath.Join(home, ".plx", "jobs"), nil
+}
+
+// Folders returns the names of what is in Root: those of the jobs' folders are their ids.
+func Folders() (names []string, err error) {
+	jobs, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(jobs)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// Read reads a file of JSON in the folder of a job.
+func Read(job, name string, content any) error {
+	jobs, err := Root()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(jobs, job, name))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, content)
+}
+
+// Write writes a file of JSON in the folder of a job, whole or not at all. It makes the folder.
+func Write(job, name string, content any) error {
+	jobs, err := Root()
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(content, "", "\t")
+	if err != nil {
+		return err
+	}
+	own := filepath.Join(jobs, job)
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return err
+	}
+	temporary := filepath.Join(own, fmt.Sprintf(".%s.%d", name, os.Getpid()))
+	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, filepath.Join(own, name))
+}
