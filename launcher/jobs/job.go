@@ -130,24 +130,31 @@ func (j *Job) ended(ctx context.Context) (bool, *protocol.Verdict) {
 // An asker asks the chief's host of a job for its state.
 type asker func(context.Context) (protocol.State, error)
 
-// runs reports whether the job runs, as its host answers, and learns what that knows. If the
-// host does not answer the job counts as running.
-func (r *Record) runs(ctx context.Context, printer *console.Printer, ask asker) bool {
+// update asks for the job's state unless its verdict is known, and learns what the host knows. The
+// generation is the one that runs.
+func (r *Record) update(ctx context.Context, printer *console.Printer, ask asker) (generation int, err error) {
 	if r.Verdict != nil {
-		return false
+		return 0, nil
 	}
 	state, err := ask(ctx)
-	if errors.Is(err, hosts.ErrForgotten) {
-		return false
-	}
 	if err != nil {
+		return 0, err
+	}
+	if err := r.learn(state); err != nil {
+		printer.Error(err)
+	}
+	return state.Generation, nil
+}
+
+// runs reports whether the job runs, as update finds. If the host does not answer the job counts
+// as running.
+func (r *Record) runs(ctx context.Context, printer *console.Printer, ask asker) bool {
+	_, err := r.update(ctx, printer, ask)
+	if err != nil && !errors.Is(err, hosts.ErrForgotten) {
 		printer.Printf("job %s: %v", r.Job, err)
 		return true
 	}
-	if err := r.learn(state, printer); err != nil {
-		printer.Error(err)
-	}
-	return state.Verdict == nil
+	return err == nil && r.Verdict == nil
 }
 
 // dialling is the asker that connects to the host for each question.

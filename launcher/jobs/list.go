@@ -16,7 +16,6 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
-	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
 )
 
@@ -76,7 +75,7 @@ func describe(ctx context.Context, rs []Record, queued []submission.Submission, 
 	g.SetLimit(hosts.FanOut)
 	for i, r := range rs {
 		g.Go(func() error {
-			rows[i] = newRow(ctx, r, printer, r.dialling(printer))
+			rows[i] = newRow(ctx, &r, printer, r.dialling(printer))
 			return nil
 		})
 	}
@@ -94,19 +93,11 @@ func describe(ctx context.Context, rs []Record, queued []submission.Submission, 
 	return rows
 }
 
-// newRow describes a job. If the record has no verdict it asks the job's host.
-func newRow(ctx context.Context, r Record, printer *console.Printer, ask asker) row {
-	out := row{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running"}
-	var err error
-	if r.Verdict == nil {
-		var state protocol.State
-		if state, err = ask(ctx); err == nil {
-			out.Generation = state.Generation
-			if err := r.learn(state, printer); err != nil {
-				printer.Error(err)
-			}
-		}
-	}
+// newRow describes a job. If the record has no verdict it asks the job's host, and learns what
+// that knows.
+func newRow(ctx context.Context, r *Record, printer *console.Printer, ask asker) row {
+	generation, err := r.update(ctx, printer, ask)
+	out := row{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running", Generation: generation}
 	for _, h := range r.Hosts {
 		if !h.Left {
 			out.Hosts++

@@ -186,7 +186,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	}
 	j.printMade(ctx)
 	PrintVerdict(j.printer, &j.Record, *state.Verdict, out)
-	return state.Verdict.Code, j.learn(state, j.printer)
+	return state.Verdict.Code, j.learn(state)
 }
 
 // printMade prints a line on what the job has made, if nobody has fetched it.

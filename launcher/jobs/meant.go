@@ -94,7 +94,7 @@ func (q Query) named(rs []Record) []Record {
 	if q.Job == "" {
 		return rs
 	}
-	all, _ := matching(rs, q.Job)
+	all, _ := matching(rs, q.Job, Record.identity)
 	return all
 }
 

@@ -116,7 +116,7 @@ func noJob(what string) error {
 // match finds the job with the id text, else the newest of that name, else the only one
 // whose id begins with text. rs has the oldest first.
 func match(rs []Record, text string) (Record, error) {
-	all, named := matching(rs, text)
+	all, named := matching(rs, text, Record.identity)
 	switch {
 	case len(all) == 1 || len(all) > 1 && named:
 		return all[len(all)-1], nil
@@ -128,17 +128,18 @@ func match(rs []Record, text string) (Record, error) {
 }
 
 // matching returns the job with the id text, else all jobs of that name, else all whose ids
-// begin with text. named: it has found an id or a name.
-func matching(rs []Record, text string) (all []Record, named bool) {
-	var begun []Record
-	for _, r := range rs {
+// begin with text. named: it has found an id or a name. identity returns the id and the name of one.
+func matching[J any](of []J, text string, identity func(J) (id, name string)) (all []J, named bool) {
+	var begun []J
+	for _, j := range of {
+		id, name := identity(j)
 		switch {
-		case r.Job == text:
-			return []Record{r}, true
-		case r.Name == text:
-			all = append(all, r)
-		case strings.HasPrefix(r.Job, text):
-			begun = append(begun, r)
+		case id == text:
+			return []J{j}, true
+		case name == text:
+			all = append(all, j)
+		case strings.HasPrefix(id, text):
+			begun = append(begun, j)
 		}
 	}
 	if len(all) > 0 {
@@ -146,6 +147,8 @@ func matching(rs []Record, text string) (all []Record, named bool) {
 	}
 	return begun, false
 }
+
+func (r Record) identity() (id, name string) { return r.Job, r.Name }
 
 // searchSome is search, but prints the error of hosts that are out of reach if the other hosts
 // know a job.

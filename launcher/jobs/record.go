@@ -19,6 +19,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,7 +27,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/slurm"
@@ -188,7 +188,7 @@ func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 		return j, nil // a command that needs the host reports the error
 	}
 	before := j.Laid
-	if err := j.learn(state, j.printer); err != nil {
+	if err := j.learn(state); err != nil {
 		j.printer.Error(err)
 	}
 	if j.Laid == before {
@@ -203,34 +203,21 @@ func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 func (r *Record) movable() bool { return r.Detached && !r.Embedded && !r.found }
 
 // learn takes over what an agent knows: the job's hosts, and how it ended. It saves the
-// record if this machine has one.
-func (r *Record) learn(state protocol.State, printer *console.Printer) error {
+// record if this machine has one. A job with a launcher gets its hosts from the launcher.
+func (r *Record) learn(state protocol.State) (err error) {
 	laid := false
 	if state.Laid != nil && r.movable() {
-		var err error
 		if laid, err = r.lay(*state.Laid); err != nil {
-			printer.Printf("job %s: its new hosts were not recorded: %v", r.Job, err)
+			err = fmt.Errorf("job %s: its new hosts were not recorded: %w", r.Job, err)
 		}
 	}
 	if state.Verdict != nil {
 		r.Verdict = state.Verdict
 	}
 	if r.found || !laid && state.Verdict == nil {
-		return nil
+		return err
 	}
-	return r.Save()
-}
-
-// moved records the new hosts of a scaled job. A job with a launcher is recorded by the
-// launcher.
-func (r Record) moved(answer protocol.Scaled) error {
-	if !r.movable() {
-		return nil
-	}
-	if _, err := r.lay(protocol.Layout{Generation: answer.Generation, Hosts: answer.Hosts}); err != nil {
-		return fmt.Errorf("job %s: its new hosts were not recorded: %w", r.Job, err)
-	}
-	return r.Save()
+	return errors.Join(err, r.Save())
 }
 
 // lay takes over a layout that is newer than the record's, whole or not at all, and

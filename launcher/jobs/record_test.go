@@ -63,10 +63,10 @@ func TestFoundRecordsAreNotSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := Record{Job: "j", Hosts: []HostRecord{{Line: "h2"}}, found: true}
-	if err := found.learn(protocol.State{Verdict: &protocol.Verdict{Code: 3}}, nil); err != nil {
+	if err := found.learn(protocol.State{Verdict: &protocol.Verdict{Code: 3}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := own.learn(protocol.State{Verdict: &protocol.Verdict{Code: 4}}, nil); err != nil {
+	if err := own.learn(protocol.State{Verdict: &protocol.Verdict{Code: 4}}); err != nil {
 		t.Fatal(err)
 	}
 	rs, err := Records()

@@ -64,7 +64,7 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 		j.printer.Printf("job %s: it has these hosts already, and they keep their devices", j.Job)
 		return nil
 	}
-	err = j.moved(answer) // before the notice, whose reader may be gone
+	err = j.learn(protocol.State{Laid: &protocol.Layout{Generation: answer.Generation, Hosts: answer.Hosts}}) // before the notice, whose reader may be gone
 	j.printer.Printf("job %s: %s", j.Job, answer)
 	return err
 }

@@ -133,7 +133,8 @@ func TestStopIsRecorded(t *testing.T) {
 	if err := s.note(t.Context(), nil); err != nil || known() == nil || !known().Stopped() || known().Code != stopCode || known().Ended.IsZero() {
 		t.Errorf("stopped: %+v, %v", known(), err)
 	}
-	if state := newRow(t.Context(), mustFind(t, "j-1"), s.job.printer, s.job.state).State; state != "stopped" {
+	noted := mustFind(t, "j-1")
+	if state := newRow(t.Context(), &noted, s.job.printer, s.job.state).State; state != "stopped" {
 		t.Errorf("the job is %s", state)
 	}
 	r = mustFind(t, "j-1")

@@ -60,11 +60,12 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 		return err
 	}
 	defer j.close()
-	s := status{row: newRow(ctx, j.Record, j.printer, j.state)}
-	if ended, verdict := j.ended(ctx); ended {
-		s.Verdict = verdict
-	} else {
+	r := j.Record // which may learn of other hosts
+	s := status{row: newRow(ctx, &r, j.printer, j.state)}
+	if s.runs() {
 		s.TaskRows, s.Unheard = j.look(ctx)
+	} else {
+		s.Verdict = r.Verdict
 	}
 	if asJSON {
 		return json.NewEncoder(q.Terminal.JSON()).Encode(s)

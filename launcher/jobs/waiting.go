@@ -10,6 +10,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/launcher/submission"
 	"github.com/plx-run/plx/logs"
 )
@@ -38,6 +39,15 @@ func (s submitted) last(restarts int) (Record, bool) {
 		}
 	}
 	return Record{}, false
+}
+
+// present returns the record of the job that Slurm runs now, or of the last one if it runs none any
+// more.
+func (s submitted) present(state slurm.State) (Record, bool) {
+	if state.Over() {
+		return s.last(state.Restarts)
+	}
+	return s.run(state.Restarts)
 }
 
 // submissionOf returns the submission that the query means; nil if it means another job. With
@@ -74,23 +84,9 @@ func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 
 // matchSubmission finds a submission as match finds a job. all has the oldest first.
 func matchSubmission(all []submission.Submission, text string) *submitted {
-	var named, begun []*submission.Submission
-	for i := range all {
-		s := &all[i]
-		switch {
-		case s.Job == text:
-			return &submitted{s}
-		case s.Name == text:
-			named = append(named, s)
-		case strings.HasPrefix(s.Job, text):
-			begun = append(begun, s)
-		}
-	}
-	switch {
-	case len(named) > 0:
-		return &submitted{named[len(named)-1]}
-	case len(begun) == 1:
-		return &submitted{begun[0]}
+	found, named := matching(all, text, func(s submission.Submission) (id, name string) { return s.Job, s.Name })
+	if len(found) == 1 || len(found) > 1 && named {
+		return &submitted{&found[len(found)-1]}
 	}
 	return nil
 }
@@ -234,10 +230,7 @@ func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	out = row{Job: s.Job, Name: s.Name, Program: s.Program, Created: s.Created, State: "pending"}
 	state, err := s.Ask(ctx)
-	_, launched := s.run(state.Restarts)
-	if state.Over() {
-		_, launched = s.last(state.Restarts)
-	}
+	_, launched := s.present(state)
 	switch {
 	case err == nil && launched && !state.Waits():
 		return out, false
@@ -271,10 +264,7 @@ func unqueue(ctx context.Context, q Query) (job Query, done bool, err error) {
 	if err != nil {
 		return q, false, err
 	}
-	r, launched := s.run(state.Restarts)
-	if state.Over() {
-		r, launched = s.last(state.Restarts)
-	}
+	r, launched := s.present(state)
 	printer := q.printer()
 	switch {
 	case state.Over() && !launched:
