@@ -21,10 +21,4 @@ func (a *Answer) Write(p []byte) (int, error) {
 	return a.text.Write(p)
 }
 
-// Read reads the answer from its beginning.
-func (a *Answer) Read(p []byte) (int, error) { return a.text.Read(p) }
-
-// Bytes returns what was not read, until the next use of a.
-func (a *Answer) Bytes() []byte { return a.text.Bytes() }
-
 func (a *Answer) String() string { return a.text.String() }
