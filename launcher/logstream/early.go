@@ -1,12 +1,10 @@
 package logstream
 
 import (
-	"context"
 	"io"
 	"sync"
 
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/logs"
 )
 
 // Early are the first logs of a host, which come with the messages of its agent: another
@@ -53,35 +51,4 @@ func (e *Early) Read(p []byte) (int, error) {
 	n := copy(p, e.unread)
 	e.unread = e.unread[n:]
 	return n, nil
-}
-
-// begin writes the early logs to out. It reports whether they are all of the host's.
-func (f *feed) begin(ctx context.Context, early *Early, out *Output) (whole bool, err error) {
-	stop := context.AfterFunc(ctx, func() { early.Add(protocol.Logged{Done: true}) })
-	defer stop()
-	chunks := logs.NewReader(heard{early, f.heard})
-	for {
-		c, err := chunks.Next()
-		if err == nil {
-			err = f.cursor.Expect(f.agent.Label(), c)
-		}
-		if err != nil && err != io.EOF && ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		if err != nil { // what has not come, the command brings
-			return err == io.EOF, nil
-		}
-		if err := f.write(out, c); err != nil {
-			return false, err
-		}
-	}
-}
-
-// write writes a chunk, for which the host is not to blame if that takes long.
-func (f *feed) write(out *Output, c logs.Chunk) error {
-	f.heard.deaf.Store(true)
-	err := out.take(f.agent.Host, c)
-	f.heard.note()
-	f.heard.deaf.Store(false)
-	return err
 }

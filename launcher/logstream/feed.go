@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
 )
@@ -25,8 +26,8 @@ type feed struct {
 	patience time.Duration // how long a host that was heard may then stay away
 
 	st     *hosts.Stream // the present connection; nil: none is open
-	chunks *logs.Reader  // reads st; valid while st is not nil
-	unbind func() bool   // undoes that the end of ctx closes st; valid while st is not nil
+	chunks *logs.Reader  // reads st, or the early logs while st is nil; nil: neither
+	unbind func() bool   // undoes that the end of ctx ends chunks; valid while chunks is not nil
 	kills  int           // how often a signal ended the reader on the host since the last new byte
 	vain   time.Time     // since when every connection has broken before a whole record; zero: the last one did not
 	asked  atomic.Int64  // when next began to wait, in Unix nanoseconds; 0: nobody waits
@@ -84,11 +85,14 @@ func (f *feed) watch(st *hosts.Stream) {
 }
 
 func (f *feed) close() {
-	if f.st != nil {
-		f.unbind()
-		f.st.Close() // its error is always nil
-		f.st = nil
+	if f.chunks == nil {
+		return
 	}
+	f.unbind()
+	if f.st != nil {
+		f.st.Close() // its error is always nil
+	}
+	f.st, f.chunks = nil, nil
 }
 
 // next returns the next chunk, and io.EOF after the host's last byte. It dials a lost
@@ -122,9 +126,9 @@ func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	}
 }
 
-// read returns the next chunk of one connection.
+// read returns the next chunk of one connection, or of the early logs.
 func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
-	if f.st == nil {
+	if f.chunks == nil {
 		f.open(ctx)
 	}
 	f.asked.Store(time.Now().UnixNano())
@@ -135,8 +139,13 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 	f.asked.Store(0)
 	switch {
 	case err == io.EOF:
-		f.st.Finish() // all has come
+		if f.st != nil {
+			f.st.Finish() // all has come
+		}
 		f.close()
+	case err != nil && f.st == nil && ctx.Err() == nil: // what has not come early, the command brings
+		f.close()
+		return f.read(ctx)
 	case err != nil:
 		f.failed(err)
 		f.close()
@@ -173,15 +182,23 @@ func (f *feed) away(err error) error {
 	return exit.WithHint(err, fmt.Sprintf("when the host can be reached again, plx logs %s --host %s prints all that it keeps", f.agent.Job, f.agent.Name()))
 }
 
+// write writes a chunk, for which the host is not to blame if that takes long.
+func (f *feed) write(out *Output, c logs.Chunk) error {
+	f.heard.deaf.Store(true)
+	err := out.take(f.agent.Host, c)
+	f.heard.note()
+	f.heard.deaf.Store(false)
+	return err
+}
+
 // follow writes all of a host's chunks to out, first those of early, which may be nil.
 func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Early, out *Output, h *liveness, patience time.Duration) error {
 	h.note()
 	f := &feed{agent: s, req: req, cursor: &out.cursor, heard: h, patience: patience}
 	defer f.close()
 	if early != nil {
-		if whole, err := f.begin(ctx, early, out); whole || err != nil {
-			return err
-		}
+		f.chunks = logs.NewReader(heard{early, h})
+		f.unbind = context.AfterFunc(ctx, func() { early.Add(protocol.Logged{Done: true}) })
 	}
 	for {
 		c, err := f.next(ctx)
