@@ -186,7 +186,11 @@ func (l *launch) place(ctx context.Context) (err error) {
 	if err := jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer); err != nil {
 		return err
 	}
-	return checkBooked(ctx, l.placed, l.used(), l.ticket)
+	var agents []*hosts.AgentHost
+	for _, h := range l.used() {
+		agents = append(agents, h.Agent())
+	}
+	return causeOr(ctx, jobs.CheckBooked(ctx, l.placed, agents, l.ticket, jobs.BusyHint))
 }
 
 // foreignNotes describes what the user of a program without plx's trainer may not expect of a
@@ -331,29 +335,6 @@ func ownAddress(of string) string {
 	return own.IP.String()
 }
 
-// wanted returns what a job books on each host, of which agents are given.
-func wanted(p placement.Placement, agents []*hosts.AgentHost) (all []reservation.Host) {
-	for i, a := range agents {
-		if claims := protocol.Claims(p.Hosts[i].Specs()); len(claims) > 0 {
-			all = append(all, reservation.Host{Agent: a, Claims: claims})
-		}
-	}
-	return all
-}
-
-// checkBooked refuses GPUs that another job has booked.
-func checkBooked(ctx context.Context, p placement.Placement, used []*hosts.Host, ticket string) error {
-	var agents []*hosts.AgentHost
-	for _, h := range used {
-		agents = append(agents, h.Agent())
-	}
-	err := reservation.Check(ctx, wanted(p, agents), ticket)
-	if err != nil && ctx.Err() == nil {
-		err = exit.WithHint(err, jobs.BusyHint)
-	}
-	return causeOr(ctx, err)
-}
-
 // bookGPUs waits for the job's GPUs if the user wants that. After it nobody else uses them,
 // and other launches of plx cannot get them.
 func (l *launch) bookGPUs(ctx context.Context) error {
@@ -368,7 +349,7 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 		return jobs.InWords(l.placed.Busy(l.set.Machines())), nil
 	}
 	var err error
-	l.booked, err = reservation.Wait(ctx, reservation.Request{Hosts: wanted(l.placed, agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
+	l.booked, err = reservation.Wait(ctx, reservation.Request{Hosts: jobs.Booked(l.placed, agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, jobs.BusyHint)
 	}

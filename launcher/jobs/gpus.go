@@ -1,12 +1,16 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"strings"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/reservation"
 )
 
 // BusyHint is the hint for GPUs that somebody uses.
@@ -29,6 +33,25 @@ func InUse(p placement.Placement, machines []placement.Machine, share bool, hint
 		return nil
 	}
 	return exit.WithHint(errors.New(InWords(busy)), hint)
+}
+
+// Booked returns what a job books on each host, of which agents are given.
+func Booked(p placement.Placement, agents []*hosts.AgentHost) (all []reservation.Host) {
+	for i, a := range agents {
+		if claims := protocol.Claims(p.Hosts[i].Specs()); len(claims) > 0 {
+			all = append(all, reservation.Host{Agent: a, Claims: claims})
+		}
+	}
+	return all
+}
+
+// CheckBooked refuses GPUs that another job has booked. hint is what the user can do.
+func CheckBooked(ctx context.Context, p placement.Placement, agents []*hosts.AgentHost, ticket, hint string) error {
+	err := reservation.Check(ctx, Booked(p, agents), ticket)
+	if err != nil && ctx.Err() == nil {
+		err = exit.WithHint(err, hint)
+	}
+	return err
 }
 
 // InWords writes the first of the lines as one; "" if there is none.

@@ -198,7 +198,8 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err != nil {
 		return err
 	}
-	if err := s.checkBooked(ctx, placed); err != nil {
+	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
+	if err := CheckBooked(ctx, placed, s.agents(), s.spec.Ticket, scaleBusyHint); err != nil {
 		return err
 	}
 	recipe, err := provision.FromJob(ctx, s.job.chief(), s.spec, s.scratch, s.job.printer)
@@ -235,21 +236,6 @@ func (s *scaler) place() (p placement.Placement, err error) {
 		return p, errors.New("some of the new hosts would have no tasks: leave them out")
 	}
 	return p, InUse(p, machines, options.ShareGPUs, scaleBusyHint, s.job.printer)
-}
-
-// checkBooked refuses GPUs that another job has booked, before anything is sent.
-func (s *scaler) checkBooked(ctx context.Context, p placement.Placement) error {
-	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
-	var wanted []reservation.Host
-	for _, placed := range p.Hosts {
-		if claims := protocol.Claims(placed.Specs()); len(claims) > 0 {
-			wanted = append(wanted, reservation.Host{Agent: s.set.Hosts[placed.Machine].Agent(), Claims: claims})
-		}
-	}
-	if err := reservation.Check(ctx, wanted, s.spec.Ticket); err != nil {
-		return exit.WithHint(err, scaleBusyHint)
-	}
-	return nil
 }
 
 // giveAgent has the new hosts get the agent of the job.
