@@ -223,9 +223,9 @@ func (p *pruner) survey(ctx context.Context, r Record) error {
 		p.opened = append(p.opened, j)
 	}
 	err = hosts.Each(ctx, fresh, func(_ int, h *pruning) error {
-		err := p.plan(ctx, h)
-		if h.failed = err != nil; h.failed {
-			err = fmt.Errorf("prune: %w", err)
+		var err error
+		if h.plan, err = p.ask(ctx, h, nil, true); err != nil {
+			h.failed, err = true, fmt.Errorf("prune: %w", err)
 		}
 		return err
 	})
@@ -240,17 +240,11 @@ func (p *pruner) survey(ctx context.Context, r Record) error {
 	return errors.Join(errs...)
 }
 
-// plan asks a host what it would remove.
-func (p *pruner) plan(ctx context.Context, h *pruning) (err error) {
-	ctx, cancel := within(ctx, askTime)
-	defer cancel()
-	h.plan, err = p.ask(ctx, h, nil, true)
-	return err
-}
-
 // ask has a host prune, which keeps some jobs whatever it knows of them. The newest agent that
 // is there does so.
 func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
+	ctx, cancel := within(ctx, askTime)
+	defer cancel()
 	want := protocol.PruneRequest{Older: p.cfg.Older, Discard: p.cfg.Discard, Dry: dry, Keep: keep}
 	for _, binary := range h.binaries {
 		agent := &hosts.AgentHost{Host: h.Host, Binary: binary}
@@ -306,8 +300,6 @@ func (p *pruner) host(ctx context.Context, h *pruning) error {
 	}
 	all, err := h.plan, error(nil)
 	if !p.cfg.DryRun || len(keep) > 0 {
-		ctx, cancel := within(ctx, askTime)
-		defer cancel()
 		if all, err = p.ask(ctx, h, keep, p.cfg.DryRun); err != nil {
 			h.failed, err = true, h.Named(fmt.Errorf("prune: %w", err))
 		}

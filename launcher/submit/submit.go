@@ -119,80 +119,56 @@ func (cfg Config) script(s *submission.Submission) (script slurm.Submission, err
 	return script, s.Make(cfg.Environ)
 }
 
-// follow follows the job to its end.
-func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-chan os.Signal, printer *console.Printer) (int, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	i := &interrupts{cfg: cfg, submission: s, printer: printer, leave: cancel, done: make(chan struct{}), ended: make(chan struct{})}
-	go i.heed(sig)
-	code, err := jobs.Follow(ctx, s, i.query(), cfg.Shown)
-	if cfg.Finish && code == 0 && err == nil {
-		err = s.Finished(ctx)
-		code = exit.Code(err)
-	}
-	close(i.done)
-	<-i.ended
-	switch {
-	case i.code == 0:
-	case err != nil && ctx.Err() == nil: // the stop was reported
-		return i.code, nil
-	default:
-		code = i.code
-	}
-	return code, err
-}
-
-// interrupts is what signals do to a job that is followed.
-type interrupts struct {
-	cfg        Config
-	submission *submission.Submission
-	printer    *console.Printer
-	leave      context.CancelCauseFunc // ends the following
-	done       chan struct{}           // closed when nothing is followed any more
-	ended      chan struct{}           // closed when heed has returned
-	code       int                     // exit status after a signal; 0: there was none
-}
-
-func (i *interrupts) heed(sig <-chan os.Signal) {
-	defer close(i.ended)
+// follow follows the job to its end, and does what signals ask.
+func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-chan os.Signal, printer *console.Printer) (code int, err error) {
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	query := jobs.Query{Job: s.Job, Terminal: cfg.Terminal, Printer: printer}
+	ended := make(chan struct{}) // closed once code and err are those of the job
+	go func() {
+		defer close(ended)
+		code, err = jobs.Follow(ctx, s, query, cfg.Shown)
+		if cfg.Finish && code == 0 && err == nil {
+			err = s.Finished(ctx)
+			code = exit.Code(err)
+		}
+	}()
+	asked := 0             // exit status after a signal; 0: there was none
 	var stopped chan error // nil: nothing is being stopped
-	done := i.done
-	for done != nil || stopped != nil {
+	for following := ended; following != nil || stopped != nil; {
 		select {
-		case <-done:
-			done = nil
+		case <-following:
+			following = nil
 		case err := <-stopped:
 			if stopped = nil; err != nil {
-				i.printer.Error(err)
+				printer.Error(err)
 			}
 		case got := <-sig:
-			again, name := i.code != 0, "Ctrl-C"
-			i.code = 130
+			again, name := asked != 0, "Ctrl-C"
+			asked = 130
 			if n, ok := got.(syscall.Signal); ok && n != syscall.SIGINT {
-				i.code, name = 128+int(n), "signal "+n.String()
+				asked, name = 128+int(n), "signal "+n.String()
 			}
 			if again || got == syscall.SIGHUP {
-				i.leave(exit.WithCode(fmt.Errorf("job %s: left alone: plx attach %[1]s, plx stop %[1]s", i.submission.Job), i.code))
-				return
+				leave(exit.WithCode(fmt.Errorf("job %s: left alone: plx attach %[1]s, plx stop %[1]s", s.Job), asked))
+				sig, stopped = nil, nil
+				continue
 			}
-			i.printer.Printf("%s: the job is stopped, a second signal leaves it alone", name)
-			stopped = make(chan error, 1)
-			code := i.code
-			go func() { stopped <- i.stop(got, name, code) }()
+			printer.Printf("%s: the job is stopped, a second signal leaves it alone", name)
+			stop := jobs.StopConfig{Query: query, Grace: -1, Code: asked, Reason: name}
+			if got == syscall.SIGTERM {
+				stop.SaveTime = cfg.SaveTime
+			}
+			done := make(chan error, 1)
+			go func() { done <- jobs.Stop(context.Background(), stop) }()
+			stopped = done
 		}
 	}
-}
-
-// query means the job, and prints beside others.
-func (i *interrupts) query() jobs.Query {
-	return jobs.Query{Job: i.submission.Job, Terminal: i.cfg.Terminal, Printer: i.printer}
-}
-
-// stop is plx stop.
-func (i *interrupts) stop(got os.Signal, name string, code int) error {
-	cfg := jobs.StopConfig{Query: i.query(), Grace: -1, Code: code, Reason: name}
-	if got == syscall.SIGTERM {
-		cfg.SaveTime = i.cfg.SaveTime
+	switch {
+	case asked == 0:
+		return code, err
+	case err != nil && ctx.Err() == nil: // the stop was reported
+		return asked, nil
 	}
-	return jobs.Stop(context.Background(), cfg)
+	return asked, err
 }
