@@ -9,6 +9,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/submission"
 )
 
 // The line that closes a job has its duration, and the colour of how it ended.
@@ -130,7 +131,7 @@ func TestStopIsRecorded(t *testing.T) {
 	if err := s.note(t.Context(), os.ErrDeadlineExceeded); err != nil || known() != nil {
 		t.Errorf("a host was not stopped: %+v, %v", known(), err)
 	}
-	if err := s.note(t.Context(), nil); err != nil || known() == nil || !known().Stopped() || known().Code != stopCode || known().Ended.IsZero() {
+	if err := s.note(t.Context(), nil); err != nil || known() == nil || !known().Stopped() || known().Code != submission.CodeStopped || known().Ended.IsZero() {
 		t.Errorf("stopped: %+v, %v", known(), err)
 	}
 	noted := mustFind(t, "j-1")

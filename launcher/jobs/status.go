@@ -150,7 +150,7 @@ func compareTasks(a, b string) int {
 	x, err1 := cluster.ParseTask(a)
 	y, err2 := cluster.ParseTask(b)
 	if err1 != nil || err2 != nil || x.Role != y.Role {
-		return -slices.Compare([]byte(a), []byte(b)) // workers before servers
+		return strings.Compare(b, a) // workers before servers
 	}
 	return x.Index - y.Index
 }

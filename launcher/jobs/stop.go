@@ -12,12 +12,10 @@ import (
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/submission"
 	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/trainer/cluster"
 )
-
-// stopCode is the exit status of a job that plx stop ended: that of SIGTERM.
-const stopCode = 143
 
 // StopConfig tells which job to end, and how.
 type StopConfig struct {
@@ -124,7 +122,7 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 	if failed != nil {
 		return nil // it may go on there
 	}
-	return r.Finish(protocol.Verdict{Code: cmp.Or(s.cfg.Code, stopCode), Reason: s.reason()})
+	return r.Finish(protocol.Verdict{Code: cmp.Or(s.cfg.Code, submission.CodeStopped), Reason: s.reason()})
 }
 
 // stopper is one run of Stop.
@@ -195,7 +193,7 @@ func agentEnded(err error) bool {
 // ask asks an agent to stop the job, and returns after its stream has ended: with the last
 // state if the host has ended it, which it does when nothing of the job is left there.
 func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) (last *protocol.State, err error) {
-	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: s.reason(), Code: cmp.Or(s.cfg.Code, stopCode)}
+	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: s.reason(), Code: cmp.Or(s.cfg.Code, submission.CodeStopped)}
 	conn, err := a.Visit(ctx, protocol.Message{Stop: &stop})
 	if err != nil {
 		return nil, err

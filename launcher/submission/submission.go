@@ -9,7 +9,8 @@
 //
 // A submission is a file submission.json in ~/.plx/jobs/<job>. The plx that Slurm starts on the
 // first node launches a job with the same id. If Slurm requeues the script it starts plx again,
-// whose job has the id of [RunID].
+// whose job has the id of [RunID]. What lies in the folders of jobs is listed, read and written by
+// folders.go, also for the records of package jobs.
 //
 // # What it refuses to do
 //
@@ -219,7 +220,7 @@ func (s *Submission) Waiting(state slurm.State) string {
 	return fmt.Sprintf("job %s of Slurm is pending", s.Slurm)
 }
 
-// CodeStopped is the exit status of a job that was cancelled before its tasks began: that of
+// CodeStopped is the exit status of a job that was stopped, also before its tasks began: that of
 // SIGTERM.
 const CodeStopped = 143
 
