@@ -71,9 +71,11 @@ func TestDetached(t *testing.T) {
 		other := b.in(t).elsewhere()
 		before := other.jobsOf("--hosts", file)
 		b.Hosts[1].WrongHostKey()
-		if after := other.jobsOf("--hosts", file); len(before) == 0 || len(after) != len(before) {
+		res := other.want(125, "jobs", "--json", "--hosts", file)
+		if after := other.listed(res); len(before) == 0 || len(after) != len(before) {
 			t.Errorf("plx jobs lists %d jobs, %d when one host cannot be asked", len(before), len(after))
 		}
+		contains(t, res.stderr, "plx: host h2: look for jobs: ")
 	})
 }
 

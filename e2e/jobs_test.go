@@ -27,7 +27,12 @@ type jobLine struct {
 // jobsOf lists the jobs that plx knows of, by id.
 func (b *bench) jobsOf(args ...string) map[string]jobLine {
 	b.t.Helper()
-	res := b.want(0, append([]string{"jobs", "--json"}, args...)...)
+	return b.listed(b.want(0, append([]string{"jobs", "--json"}, args...)...))
+}
+
+// listed reads what plx jobs --json has printed.
+func (b *bench) listed(res result) map[string]jobLine {
+	b.t.Helper()
 	var all []jobLine
 	if err := json.Unmarshal([]byte(res.stdout), &all); err != nil {
 		b.t.Fatalf("%v\n%s", err, res.stdout)
