@@ -79,13 +79,16 @@ func launchings() (all []Launching, err error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "[0-9]*"))
-	if err != nil {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		l := Launching{path: path}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue // it is just being written
+		}
+		l := Launching{path: filepath.Join(dir, e.Name())}
+		text, err := os.ReadFile(l.path)
 		if err != nil || json.Unmarshal(text, &l) != nil {
 			continue // it has just ended
 		}
@@ -94,7 +97,7 @@ func launchings() (all []Launching, err error) {
 		} else if prepares {
 			all = append(all, l)
 		} else {
-			_ = os.Remove(path) // else the next one does
+			_ = os.Remove(l.path) // else the next one does
 		}
 	}
 	return all, nil

@@ -1,6 +1,7 @@
 package submission_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,6 +83,18 @@ func TestVariables(t *testing.T) {
 	}
 	if err := s.Make([]string{"A=1\n2"}); err == nil || exit.Code(err) != exit.CodeUsage || !strings.HasPrefix(err.Error(), "--env A: ") {
 		t.Errorf("several lines: %v", err)
+	}
+}
+
+// A home whose path looks like a pattern hides no submission.
+func TestAllInAnOddHome(t *testing.T) {
+	t.Setenv("HOME", filepath.Join(t.TempDir(), "[of] a user*")) // no pattern
+	s := submission.Submission{Job: "j"}
+	if err := errors.Join(s.Make(nil), s.Record("7", "out")); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := submission.All(); err != nil || len(all) != 1 || all[0].Slurm != "7" {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 
