@@ -74,7 +74,7 @@ var arrows = []arrow{
 	{from: "launcher/sshserver", to: []string{"launcher/ssh"}},
 	{from: "launcher/slurm", to: []string{"hostfile", "launcher/exit"}},
 	{from: "internal/bootstraptest", std: true, not: []string{"os", "os/exec"}},
-	{from: "launcher/bootstrap", to: []string{"envsync", "launcher/transport"}, not: []string{"os", "os/exec"}},
+	{from: "launcher/bootstrap", to: []string{"envsync"}, not: []string{"os", "os/exec"}},
 	{from: "launcher/via", to: []string{"envsync", "launcher/bootstrap", "launcher/exit", "launcher/ssh", "launcher/ssh/pipe"}},
 	{from: "launcher/protocol", to: []string{"trainer/cluster"}},
 	// A pure state machine: no network, no files, no programs.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 
@@ -28,7 +27,7 @@ func (s Shell) Run(ctx context.Context, command string, stdin io.Reader, stdout,
 }
 
 // Copy panics.
-func (s Shell) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
+func (s Shell) Copy(context.Context, io.Reader, string) error {
 	panic("transporttest: a Shell copies nothing")
 }
 

@@ -225,7 +225,7 @@ func testClose(t *testing.T, open func(*testing.T) transport.Transport) {
 		checkLost(t, "run across close", <-ended)
 	})
 	checkLost(t, "run after close", conn.Run(t.Context(), "true", nil, nil, nil))
-	checkLost(t, "copy after close", conn.Copy(t.Context(), bytes.NewReader(nil), 0, t.TempDir()+"/f", 0o600))
+	checkLost(t, "copy after close", conn.Copy(t.Context(), bytes.NewReader(nil), t.TempDir()+"/f"))
 }
 
 // checkLost fails unless err says, and why, that the connection is gone.

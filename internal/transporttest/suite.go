@@ -21,20 +21,18 @@ import (
 // Run runs the suite. open returns a transport of its own for each test; the
 // suite closes it.
 func Run(t *testing.T, open func(t *testing.T) transport.Transport) {
-	groups := []struct {
-		name string
-		run  func(*testing.T, func(*testing.T) transport.Transport)
-	}{
-		{"Command", testCommand},
-		{"Stream", testStream},
-		{"End", testEnd},
-		{"Copy", testCopy},
-		{"CopyFailure", testCopyFailure},
-		{"Parallel", testParallel},
-	}
-	for _, group := range groups {
-		t.Run(group.name, func(t *testing.T) { group.run(t, open) })
-	}
+	RunCommands(t, open)
+	t.Run("Copy", func(t *testing.T) { testCopy(t, open) })
+	t.Run("CopyFailure", func(t *testing.T) { testCopyFailure(t, open) })
+	t.Run("ParallelCopy", func(t *testing.T) { testParallel(t, open, 10) })
+}
+
+// RunCommands is the part of Run for a host that has no way to copy files.
+func RunCommands(t *testing.T, open func(t *testing.T) transport.Transport) {
+	t.Run("Command", func(t *testing.T) { testCommand(t, open) })
+	t.Run("Stream", func(t *testing.T) { testStream(t, open) })
+	t.Run("End", func(t *testing.T) { testEnd(t, open) })
+	t.Run("Parallel", func(t *testing.T) { testParallel(t, open, 0) })
 }
 
 // opened opens a transport that is closed with the test.

@@ -30,7 +30,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"path"
 	"regexp"
@@ -41,7 +40,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/launcher/transport"
 )
 
 //go:embed bootstrap.sh
@@ -58,9 +56,9 @@ type Config struct {
 	Strict bool
 	// Agent returns plx for a platform. Nil: what is there runs, or nothing does.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
-	// Copy writes a file on the host, through another session. Its error is a
-	// transport.ErrNoCopy if there can be no such session. Nil: there can be none.
-	Copy func(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error
+	// Copy writes a new file on the host, through another session. If it fails, plx comes through
+	// this one. Nil: there can be no other session.
+	Copy func(ctx context.Context, r io.Reader, path string) error
 	// Seeds are the hosts that plx may come from. Nil: it comes from here.
 	Seeds *Seeds
 	// Begin bounds the first answer, for which a command may have to wait. 0: [StartLimit].
@@ -322,15 +320,11 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 	if !slices.Contains(s.tools, "gzip") {
 		packed = nil
 	}
-	err = transport.ErrNoCopy
-	if s.Copy != nil && packed != nil {
-		err = s.upload(ctx, agent, packed)
-	}
 	var said answer
-	if errors.Is(err, transport.ErrNoCopy) {
-		said, err = s.poured(ctx, agent, packed)
-	} else if err == nil {
+	if s.Copy != nil && packed != nil && s.upload(ctx, agent, packed) == nil {
 		said, err = s.answer(ctx, s.limit(agent))
+	} else { // whatever is wrong with a file, as a full disk, the shell says in words
+		said, err = s.poured(ctx, agent, packed)
 	}
 	if err == nil && said.verb == "unhashed" {
 		said, err = s.readBack(ctx, agent, said)
@@ -357,18 +351,9 @@ func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte)
 	size := int64(len(packed))
 	s.tell(agent, 0, size)
 	from := &telling{r: bytes.NewReader(packed), tell: func(sent int64) { s.tell(agent, sent, size) }}
-	err := s.Copy(ctx, from, size, path.Join(s.home, envsync.BlobPath(name)), 0o600)
+	err := s.Copy(ctx, from, path.Join(s.home, envsync.BlobPath(name)))
 	if err == nil {
 		s.order("unpack")
-		return nil
-	}
-	if errors.Is(err, transport.ErrNoCopy) || ctx.Err() != nil {
-		return err
-	}
-	s.order("disk")
-	_, _ = s.look(ctx, agent, 0) // its answer comes behind the size of the disk
-	if !transport.IsLost(err) {
-		err = &Refused{Text: err.Error()}
 	}
 	return err
 }

@@ -153,6 +153,7 @@ while read -r order a b c d; do
 		tell absent
 		;;
 	take) # BYTES PROGRAM: that many bytes follow; gzip unpacks them
+		rm -f "$new.gz" # a part of it may have come by another way
 		said=$({ head -c "$a" | if [ "$b" = gzip ]; then gzip -dc; else cat; fi >"$new"; } 2>&1) || { disk; refuse "$said"; }
 		came
 		;;
@@ -170,7 +171,6 @@ while read -r order a b c d; do
 		;;
 	back) head -c "$a" "$new" ;;
 	trust) settle ;;
-	disk) disk ;;
 	esac
 done
 rm -f "$new" "$new.gz"

@@ -20,7 +20,6 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/launcher/transport"
 )
 
 // The first time plx is sent, and later never again, by whatever shell, and in whatever way it
@@ -210,16 +209,16 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 			h.nothing(t, packs, "the stream, packed")
 			h.write = nil
 			by := giving(packs)
-			by.Copy = func(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error {
+			by.Copy = func(ctx context.Context, r io.Reader, path string) error {
 				packed, err := other.Packed()
-				return firstError(err, h.copy(ctx, bytes.NewReader(packed), int64(len(packed)), path, mode))
+				return firstError(err, h.copy(ctx, bytes.NewReader(packed), path))
 			}
 			h.refuses(t, by, "send plx: its SHA-256 on the host is ", packs.Sum)
 			h.nothing(t, packs, "another file")
-			by.Copy = func(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error {
+			by.Copy = func(ctx context.Context, r io.Reader, path string) error {
 				packed, err := io.ReadAll(r)
 				packed[len(packed)/2] ^= 1
-				return firstError(err, h.copy(ctx, bytes.NewReader(packed), size, path, mode))
+				return firstError(err, h.copy(ctx, bytes.NewReader(packed), path))
 			}
 			h.refuses(t, by, "send plx: ")
 			h.nothing(t, packs, "a damaged file")
@@ -274,18 +273,18 @@ func TestPacked(t *testing.T) {
 		{"broken gzip", tools, map[string]string{"gzip": "echo broken >&2\nexit 3\n"}, errNone, 0, 0, "send plx: broken"},
 		{"broken gzip, file", tools, map[string]string{"gzip": "echo broken >&2\nexit 3\n"}, nil, 1, 0, "send plx: broken"},
 		{"file", tools, nil, nil, 1, 0, ""},
-		{"no sftp", tools, nil, fmt.Errorf("h: %w", transport.ErrNoCopy), 1, small, ""},
-		{"failure", tools, map[string]string{"df": "echo Filesystem 1024-blocks Used Available Capacity Mounted; echo /dev/sda1 100000 97952 48 98% /home\n"}, errNoRoom, 1, 0, "send plx: the home folder's file system has 0 MiB left and 1 MiB are needed: no room"},
+		{"file that fails", tools, nil, errors.New("no sftp"), 1, small, ""},
+		{"failure", tools, map[string]string{"df": "echo Filesystem 1024-blocks Used Available Capacity Mounted; echo /dev/sda1 100000 97952 48 98% /home\n", "gzip": "echo no room >&2\nexit 3\n"}, nil, 1, 0, "send plx: the home folder's file system has 0 MiB left and 1 MiB are needed: no room"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t).withPrograms(t, c.tools, c.scripts)
 			config, copies, last := giving(b), 0, int64(0)
 			if c.copy != errNone {
-				config.Copy = func(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error {
+				config.Copy = func(ctx context.Context, r io.Reader, path string) error {
 					if copies++; c.copy != nil {
-						return c.copy
+						return firstError(c.copy, os.WriteFile(path, []byte("a part"), 0o600))
 					}
-					return h.copy(ctx, r, size, path, mode)
+					return h.copy(ctx, r, path)
 				}
 			}
 			config.Progress = func(_, _ string, sent, _ int64) { last = sent }
@@ -303,7 +302,7 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-var errNone, errNoRoom = errors.New("no Copy"), errors.New("no room")
+var errNone = errors.New("no Copy")
 
 func TestFullHome(t *testing.T) {
 	b, _ := plxBlob(t, 2<<20, false)
@@ -313,7 +312,7 @@ func TestFullHome(t *testing.T) {
 	byFile := giving(b)
 	byFile.Copy = h.copy
 	var refused *Refused
-	if err := h.refuses(t, byFile, "send plx: the home folder's file system has ", "MiB left and 3 MiB are needed: ", "no space left"); !errors.As(err, &refused) {
+	if err := h.refuses(t, byFile, "send plx: the home folder's file system has ", "MiB left and 3 MiB are needed: ", "No space left on device"); !errors.As(err, &refused) {
 		t.Errorf("%v", err)
 	}
 	h.nothing(t, b, "the file")

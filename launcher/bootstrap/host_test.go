@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -219,18 +218,9 @@ func (h *host) put(t testing.TB, b envsync.Blob, content []byte, mode fs.FileMod
 }
 
 // copy is a Copy to the host.
-func (h *host) copy(_ context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error {
+func (h *host) copy(_ context.Context, r io.Reader, path string) error {
 	content, err := io.ReadAll(r)
-	if err == nil && int64(len(content)) != size {
-		err = fmt.Errorf("%d of %d bytes", len(content), size)
-	}
-	if err == nil {
-		err = os.WriteFile(path, content, mode)
-	}
-	if err != nil {
-		os.Remove(path)
-	}
-	return err
+	return firstError(err, os.WriteFile(path, content, 0o600))
 }
 
 // flipPayload damages a byte of what is sent behind an order.

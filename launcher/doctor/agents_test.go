@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"strings"
 	"testing"
@@ -33,8 +32,8 @@ func (a agentHost) Run(ctx context.Context, command string, in io.Reader, out, _
 	return a(ctx, in, out)
 }
 
-func (agentHost) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error { return nil }
-func (agentHost) Close() error                                                      { return nil }
+func (agentHost) Copy(context.Context, io.Reader, string) error { return nil }
+func (agentHost) Close() error                                  { return nil }
 
 // answers is an agent that has methods.
 func answers(methods map[protocol.Method]protocol.Handler) agentHost {

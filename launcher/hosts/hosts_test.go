@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,7 @@ import (
 type silent struct{}
 
 func (silent) Run(context.Context, string, io.Reader, io.Writer, io.Writer) error { return nil }
-func (silent) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error  { return nil }
+func (silent) Copy(context.Context, io.Reader, string) error                      { return nil }
 func (silent) Close() error                                                       { return nil }
 
 // Of 200 hosts that are wanted together as many as are allowed are dialled at

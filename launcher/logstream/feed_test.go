@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -76,7 +75,7 @@ func (s *spooler) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ 
 	return &transport.LostError{Host: "x", By: "ssh", Cause: errors.New("the host closed it")}
 }
 
-func (s *spooler) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
+func (s *spooler) Copy(context.Context, io.Reader, string) error {
 	panic("nothing is copied")
 }
 func (s *spooler) Close() error { return nil }
@@ -461,7 +460,7 @@ func (f *flooder) Run(ctx context.Context, _ string, _ io.Reader, stdout, _ io.W
 	return ctx.Err()
 }
 
-func (f *flooder) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
+func (f *flooder) Copy(context.Context, io.Reader, string) error {
 	panic("nothing is copied")
 }
 func (f *flooder) Close() error { return nil }

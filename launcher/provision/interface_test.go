@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"net/netip"
 	"strings"
 	"testing"
@@ -78,7 +77,7 @@ func (l listing) Run(ctx context.Context, script string, stdin io.Reader, stdout
 	return err
 }
 
-func (listing) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
+func (listing) Copy(context.Context, io.Reader, string) error {
 	return errors.ErrUnsupported
 }
 

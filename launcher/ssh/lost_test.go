@@ -111,7 +111,7 @@ func TestCutMidRun(t *testing.T) {
 		p.cut()
 		checkLost(t, receive(t, ended, patience.Limit, "the return after the cut"))
 		checkLost(t, client.Run(t.Context(), "true", nil, nil, nil))
-		checkLost(t, client.Copy(t.Context(), strings.NewReader(""), 0, filepath.Join(t.TempDir(), "f"), 0o600))
+		checkLost(t, client.Copy(t.Context(), strings.NewReader(""), filepath.Join(t.TempDir(), "f")))
 		again := dial(t, cfg)
 		if got := output(t, again, "echo back"); got != "back\n" {
 			t.Errorf("after dialling again: %q", got)
@@ -143,7 +143,7 @@ func TestCutMidCopy(t *testing.T) {
 			client := dial(t, cfg)
 			// Once: a Read that Copy has left behind must not cut the next connection.
 			source := &acting{act: sync.OnceFunc(p.cut), after: 1 << 20}
-			checkLost(t, client.Copy(t.Context(), source, 1<<30, filepath.Join(t.TempDir(), "f"), 0o600))
+			checkLost(t, client.Copy(t.Context(), source, filepath.Join(t.TempDir(), "f")))
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestSilentNetworkMidCopy(t *testing.T) {
 		source := &acting{act: p.freeze, after: 1 << 20}
 		ended := make(chan error, 1)
 		go func() {
-			ended <- client.Copy(context.Background(), source, 1<<30, filepath.Join(t.TempDir(), "f"), 0o600)
+			ended <- client.Copy(context.Background(), source, filepath.Join(t.TempDir(), "f"))
 		}()
 		checkLost(t, receive(t, ended, noticed, "the notice of a silent network"))
 	})
@@ -278,7 +278,7 @@ func TestNothingIsLeft(t *testing.T) {
 	defer cancel()
 	_ = client.Run(ctx, "sleep 1", nil, nil, nil) // it is cut short
 	output(t, client, "echo x")
-	if err := client.Copy(t.Context(), strings.NewReader("x"), 1, filepath.Join(t.TempDir(), "f"), 0o600); err != nil {
+	if err := client.Copy(t.Context(), strings.NewReader("x"), filepath.Join(t.TempDir(), "f")); err != nil {
 		t.Error(err)
 	}
 	if err := client.Close(); err != nil {

@@ -219,7 +219,7 @@ func TestReportS5(t *testing.T) {
 	server := startSSHD(t, "Subsystem sftp internal-sftp -d "+other)
 	client := dial(t, server.config(newHome(t, server)))
 	folder := t.TempDir()
-	if err := client.Copy(t.Context(), strings.NewReader("text"), 4, folder+"/file", 0o600); err != nil {
+	if err := client.Copy(t.Context(), strings.NewReader("text"), folder+"/file"); err != nil {
 		t.Fatal(err)
 	}
 	if got := readFile(t, folder+"/file"); got != "text" {

@@ -108,10 +108,3 @@ func TestCleanWriterBound(t *testing.T) {
 		t.Errorf("after %d bytes: %v", written, err)
 	}
 }
-
-func TestTemporaryName(t *testing.T) {
-	a, b := temporaryName("/x/y/"+strings.Repeat("n", 255)), temporaryName("f")
-	if !strings.HasPrefix(a, "/x/y/.nnn") || len(a) > len("/x/y/")+255 || strings.Contains(b, "/") || b == temporaryName("f") {
-		t.Errorf("%s, %s", a, b)
-	}
-}

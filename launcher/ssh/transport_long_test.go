@@ -27,7 +27,14 @@ func TestTransportWithNoisyStartUpFile(t *testing.T) {
 	writeFile(t, filepath.Join(server.home, ".bashrc"), "echo 'Welcome to the cluster!'; printf 'quota: 90%%' >&2; printf noeol\n", 0o600)
 	needBash(t)
 	home := newHome(t, server)
-	transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t, server.config(home)) })
+	transporttest.RunCommands(t, func(t *testing.T) transport.Transport { return dial(t, server.config(home)) })
+	file := filepath.Join(t.TempDir(), "f")
+	if err := dial(t, server.config(home)).Copy(t.Context(), strings.NewReader("x"), file); err == nil {
+		t.Error("sftp works all the same")
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("it has copied something")
+	}
 }
 
 // A start-up file that waits for input gets none of the command's, and is named.

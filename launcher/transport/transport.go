@@ -22,25 +22,20 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"net"
 	"strings"
 	"sync"
 	"time"
 )
 
-// ErrNoCopy says that files cannot be copied to the host: it has no sftp, or allows no session for
-// it now. Nothing was written.
-var ErrNoCopy = errors.New("no sftp on the host")
-
 // Transport is a connection to one host. Its methods may be called from several
 // goroutines at once. Their errors may begin with the host's name.
 type Transport interface {
 	// Run runs a POSIX shell script in the home folder.
 	Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error
-	// Copy writes size bytes to path, which is absolute, whole or not at all. Its error is
-	// ErrNoCopy if there is no way for that.
-	Copy(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error
+	// Copy writes what r has to a new file at path, which is absolute. After an error a part
+	// of the file may be there. Not every host has a way for this.
+	Copy(ctx context.Context, r io.Reader, path string) error
 	// Close ends the connection and the calls under way. It is idempotent.
 	Close() error
 }
@@ -156,8 +151,8 @@ func (c *Conn) Run(ctx context.Context, command string, stdin io.Reader, stdout,
 }
 
 // Copy implements Transport.
-func (c *Conn) Copy(ctx context.Context, from io.Reader, size int64, path string, mode fs.FileMode) error {
-	return c.use(ctx, func(conn Transport) error { return conn.Copy(ctx, from, size, path, mode) })
+func (c *Conn) Copy(ctx context.Context, r io.Reader, path string) error {
+	return c.use(ctx, func(conn Transport) error { return conn.Copy(ctx, r, path) })
 }
 
 // Close ends the connection, if there is one. It does not wait for a dial under way.
