@@ -60,11 +60,11 @@ var (
 // Client is a connection to one host. Its methods may be called from several
 // goroutines at once.
 type Client struct {
-	cfg   Config
-	conn  *timedConn
-	ssh   *gossh.Client
-	via   *Client // the jump host, which this Client closes; nil: there is no jump host
-	slots *slots
+	cfg      Config
+	conn     *timedConn
+	ssh      *gossh.Client
+	via      *Client // the jump host, which this Client closes; nil: there is no jump host
+	sessions sessions
 
 	stop    chan struct{} // closed by the first call of giveUp
 	once    sync.Once
@@ -78,8 +78,8 @@ type Client struct {
 func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {
 	c := &Client{
 		cfg: cfg, conn: conn, ssh: client, via: via,
-		slots: newSlots(cfg.Sessions),
-		stop:  make(chan struct{}),
+		sessions: sessions{ended: make(chan struct{})},
+		stop:     make(chan struct{}),
 	}
 	c.workers.start(c.watch)
 	c.workers.start(c.keepalive)

@@ -34,7 +34,7 @@ func (c *Client) Copy(ctx context.Context, r io.Reader, path string) error {
 }
 
 func (c *Client) copy(ctx context.Context, r io.Reader, path string) error {
-	s, err := c.openNow(ctx, "subsystem", "sftp")
+	s, _, err := c.tryOpen(ctx, "subsystem", "sftp")
 	if err != nil {
 		return err
 	}

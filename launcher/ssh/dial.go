@@ -61,7 +61,7 @@ type Config struct {
 	Noisy func(bytes int)
 
 	// Crowded is called when a session has to wait until another one ends: as many are open as
-	// Sessions or the server allows. It may end one. Nil: nothing is called.
+	// the server allows. It may end one. Nil: nothing is called.
 	Crowded func()
 
 	// DialTimeout bounds one attempt to connect, with handshake and authentication,
@@ -79,9 +79,6 @@ type Config struct {
 	// lost. It is at least KeepaliveEvery. 0: 20 s, so that a dead host is noticed
 	// within 30 s.
 	DeadAfter time.Duration
-	// Sessions is how many commands and copies run at once on the connection; the
-	// others wait. 0: 8, since sshd allows 10.
-	Sessions int
 
 	piped bool // the connection is no socket of plx's: its own errors say why it ended
 }
@@ -111,7 +108,6 @@ func (c *Config) validate() error {
 	c.RetryFor = cmp.Or(c.RetryFor, 30*time.Second)
 	c.KeepaliveEvery = cmp.Or(c.KeepaliveEvery, 5*time.Second)
 	c.DeadAfter = max(cmp.Or(c.DeadAfter, 20*time.Second), c.KeepaliveEvery)
-	c.Sessions = cmp.Or(c.Sessions, 8)
 	if c.Notice == nil {
 		c.Notice = func(string) {}
 	}

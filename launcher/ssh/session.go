@@ -14,67 +14,49 @@ import (
 // session is one channel that runs a command or a subsystem.
 type session struct {
 	gossh.Channel
-	client  *Client
-	exit    chan error // receives how the command ended, once: nil, an *transport.ExitError or errNoStatus
-	release sync.Once
+	client *Client
+	exit   chan error // receives how the command ended, once: nil, an *transport.ExitError or errNoStatus
+	ending sync.Once
 }
 
 var errNoStatus = errors.New("the server ended the session without an exit status")
 
-// openSession waits for a slot and starts a session: kind is "exec" with a
-// command or "subsystem" with its name. The caller must end it.
+// openSession starts a session: kind is "exec" with a command or "subsystem" with its
+// name. The caller must end it. If the server refuses it while others are open, openSession
+// waits until one of these has ended.
 func (c *Client) openSession(ctx context.Context, kind, argument string) (*session, error) {
 	var since time.Time // of refusals while no session was open
 	for {
-		if err := c.slots.acquire(ctx, c.stop, c.cfg.Crowded); err != nil {
-			return nil, c.explain(ctx, err)
+		s, freed, err := c.tryOpen(ctx, kind, argument)
+		var refused *gossh.OpenChannelError
+		if err == nil || !errors.As(err, &refused) {
+			return s, err
 		}
-		s, err := c.startWithin(ctx, kind, argument)
-		if err == nil {
-			c.opened.Store(true)
-			return s, nil
-		}
-		var rejected *gossh.OpenChannelError
-		if !errors.As(err, &rejected) {
-			c.slots.release()
-			return nil, c.explain(ctx, err)
-		}
-		if c.slots.refused() {
-			since = time.Time{} // another session ends: that is waited for
-			continue
-		}
-		if since.IsZero() {
-			since = time.Now()
-		}
-		if !c.opened.Load() || time.Since(since) > freeing {
-			return nil, fmt.Errorf("host %s: the server refuses a session (MaxSessions?): %w", c.cfg.Host, err)
+		var again <-chan time.Time
+		if freed != nil {
+			since = time.Time{}
+			if c.cfg.Crowded != nil {
+				c.cfg.Crowded()
+			}
+		} else {
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if !c.opened.Load() || time.Since(since) > freeing {
+				return nil, fmt.Errorf("host %s: the server refuses a session (MaxSessions?): %w", c.cfg.Host, refused)
+			}
+			again = time.After(freeEvery)
 		}
 		select {
-		case <-time.After(freeEvery):
-		case <-ctx.Done(): // acquire returns the reason
+		case <-freed:
+		case <-again:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		case <-c.stop:
+			return nil, c.lost()
 		}
 	}
 }
-
-// openNow is openSession that does not wait for other sessions to end.
-func (c *Client) openNow(ctx context.Context, kind, argument string) (*session, error) {
-	if !c.slots.take() {
-		return nil, errCrowded
-	}
-	s, err := c.startWithin(ctx, kind, argument)
-	if err == nil {
-		return s, nil
-	}
-	if rejected := (*gossh.OpenChannelError)(nil); errors.As(err, &rejected) {
-		c.slots.refused()
-		return nil, errCrowded
-	}
-	c.slots.release()
-	return nil, c.explain(ctx, err)
-}
-
-var errCrowded = errors.New("the server allows no more sessions")
 
 // A server counts a session for a moment after it has ended, and may refuse others:
 // the client tries again for so long, and so often.
@@ -82,6 +64,26 @@ const (
 	freeing   = 5 * time.Second
 	freeEvery = 20 * time.Millisecond
 )
+
+// tryOpen is openSession that does not wait for other sessions to end: the error of a refusal is an
+// OpenChannelError. If others are open then, freed is not nil, and is closed once one has ended.
+func (c *Client) tryOpen(ctx context.Context, kind, argument string) (s *session, freed <-chan struct{}, err error) {
+	next := c.sessions.begin()
+	s, err = c.startWithin(ctx, kind, argument)
+	if err == nil {
+		c.opened.Store(true)
+		return s, nil, nil
+	}
+	var refused *gossh.OpenChannelError
+	if !errors.As(err, &refused) {
+		c.sessions.end()
+		return nil, nil, c.explain(ctx, err)
+	}
+	if c.sessions.refused() {
+		freed = next
+	}
+	return nil, freed, fmt.Errorf("the server allows no more sessions: %w", err)
+}
 
 // startWithin starts a session and returns early when ctx or the connection
 // ends; a session that opens after that is closed at once.
@@ -153,11 +155,11 @@ func (s *session) exited(err error) {
 	}
 }
 
-// end closes the channel and gives the slot back.
+// end closes the channel.
 func (s *session) end() {
-	s.release.Do(func() {
+	s.ending.Do(func() {
 		_ = s.Close() // io.EOF when the server closed it first
-		s.client.slots.release()
+		s.client.sessions.end()
 	})
 }
 
@@ -197,75 +199,39 @@ var signalNumbers = map[string]int{
 	"XCPU": 24, "XFSZ": 25, "SYS": 31, "SYS@openssh.com": 31,
 }
 
-// slots limits the sessions open at once. The limit shrinks when the server
-// refuses a session while others are open.
-type slots struct {
-	mu      sync.Mutex
-	limit   int           // most sessions that may be open at once
-	active  int           // number of open sessions
-	changed chan struct{} // closed and replaced when a session is released
+// sessions counts those that are open, or for which the server was asked.
+type sessions struct {
+	mu    sync.Mutex
+	count int
+	ended chan struct{} // closed, and replaced, once one has ended
 }
 
-func newSlots(limit int) *slots {
-	return &slots{limit: limit, changed: make(chan struct{})}
-}
-
-// acquire waits for a slot until ctx or done ends. It calls crowded, if that is not nil, before
-// it waits.
-func (s *slots) acquire(ctx context.Context, done <-chan struct{}, crowded func()) error {
-	for {
-		s.mu.Lock()
-		if s.active < s.limit {
-			s.active++
-			s.mu.Unlock()
-			return nil
-		}
-		changed := s.changed
-		s.mu.Unlock()
-		if crowded != nil {
-			crowded()
-		}
-		select {
-		case <-changed:
-		case <-done:
-			return errClientDone
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// take is acquire that does not wait.
-func (s *slots) take() bool {
+// begin counts a session. The channel is closed once one has ended.
+func (s *sessions) begin() (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.active >= s.limit {
-		return false
-	}
-	s.active++
-	return true
+	s.count++
+	return s.ended
 }
 
-func (s *slots) release() {
+func (s *sessions) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active--
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.count--
+	close(s.ended)
+	s.ended = make(chan struct{})
 }
 
-// refused gives the slot back after the server refused the session, and reports
-// whether others are open, so that waiting for one of them makes sense. The
-// limit becomes their number.
-func (s *slots) refused() bool {
+// refused ends a session that the server has refused, and reports whether there are others, so
+// that it makes sense to wait for one of them.
+func (s *sessions) refused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active--
-	if s.active > 0 {
-		s.limit = min(s.limit, s.active)
+	s.count--
+	if s.count > 0 {
 		return true
 	}
-	close(s.changed) // who waits for this one, which was refused too, tries again
-	s.changed = make(chan struct{})
+	close(s.ended) // who waits for this one, which was refused too, tries again
+	s.ended = make(chan struct{})
 	return false
 }

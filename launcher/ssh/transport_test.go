@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/plx-run/plx/internal/transporttest"
@@ -89,7 +90,10 @@ func hintOf(err error) string {
 // The limit that a server has is learned from its refusals.
 func TestFewSessions(t *testing.T) {
 	server := startSSHD(t, "MaxSessions 2")
-	client := dial(t, server.config(newHome(t, server)))
+	cfg := server.config(newHome(t, server))
+	var crowded atomic.Bool
+	cfg.Crowded = func() { crowded.Store(true) }
+	client := dial(t, cfg)
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {
@@ -100,6 +104,9 @@ func TestFewSessions(t *testing.T) {
 		})
 	}
 	all.Wait()
+	if !crowded.Load() {
+		t.Error("nobody was told that a session waits")
+	}
 }
 
 // Beyond MaxStartups sshd drops connections; they come back later.
