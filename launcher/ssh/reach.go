@@ -37,49 +37,26 @@ func lookUp(ctx context.Context, t sshconfig.Target) (addresses []string) {
 	return addresses
 }
 
-// proxy is a ProxyCommand as a connection.
-type proxy struct {
-	*pipe.Conn
-	line string
-}
-
 // startProxy runs the ProxyCommand as ssh does: by the user's shell.
 func startProxy(t sshconfig.Target) (net.Conn, error) {
 	conn, err := pipe.Start(exec.Command(cmp.Or(os.Getenv("SHELL"), "/bin/sh"), "-c", "exec "+t.ProxyCommand), t.Address, true)
 	if err != nil {
 		return nil, fmt.Errorf("start ProxyCommand: %w", err)
 	}
-	return &proxy{conn, t.ProxyCommand}, nil
-}
-
-// Read returns at the end how the command ended.
-func (p *proxy) Read(b []byte) (int, error) {
-	n, err := p.Conn.Read(b)
-	return n, p.reason(err)
-}
-
-// Write does too: a command that ends at once breaks the pipe before anything is read.
-func (p *proxy) Write(b []byte) (int, error) {
-	n, err := p.Conn.Write(b)
-	return n, p.reason(err)
-}
-
-// reason explains the end of the pipe: how the command ended. A command that ended with 0
-// has lost its server: that may be for load.
-func (p *proxy) reason(err error) error {
-	if err == nil {
-		return nil
+	// A command that ended with 0 has lost its server: that may be for load.
+	conn.Explain = func(err error) error {
+		end := conn.End()
+		if end == nil {
+			return fmt.Errorf("ProxyCommand %q: %w", t.ProxyCommand, err)
+		}
+		text := fmt.Sprintf("ProxyCommand %q ended with %v", t.ProxyCommand, end)
+		if said := conn.Said(); said != "" {
+			text += ": " + said
+		}
+		if end.Success() {
+			return fmt.Errorf("%s: %w", text, io.EOF)
+		}
+		return errors.New(text)
 	}
-	end := p.End()
-	if end == nil {
-		return fmt.Errorf("ProxyCommand %q: %w", p.line, err)
-	}
-	text := fmt.Sprintf("ProxyCommand %q ended with %v", p.line, end)
-	if said := p.Said(); said != "" {
-		text += ": " + said
-	}
-	if end.Success() {
-		return fmt.Errorf("%s: %w", text, io.EOF)
-	}
-	return errors.New(text)
+	return conn, nil
 }

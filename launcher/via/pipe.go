@@ -33,23 +33,11 @@ func startPipe(c *Config) (*pipe, error) {
 	return &pipe{Conn: conn, line: c.line(), out: bufio.NewReaderSize(conn, 32<<10)}, nil
 }
 
-// Read implements net.Conn. At the end it says how the command ended.
-func (p *pipe) Read(b []byte) (int, error) {
-	n, err := p.out.Read(b)
-	if err != nil {
-		err = p.reason(err, "")
-	}
-	return n, err
-}
+// Read implements net.Conn.
+func (p *pipe) Read(b []byte) (int, error) { return p.out.Read(b) }
 
-// Write does too: the command may have ended before anything is read.
-func (p *pipe) Write(b []byte) (int, error) {
-	n, err := p.Conn.Write(b)
-	if err != nil {
-		err = p.reason(err, "")
-	}
-	return n, err
-}
+// Cancel ends all reads and writes, as bootstrap.Stream does.
+func (p *pipe) Cancel(error) { p.Close() } // it returns nil
 
 // String names the command in messages.
 func (p *pipe) String() string { return fmt.Sprintf("the command %q", p.line) }

@@ -125,8 +125,8 @@ func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
 		way.Act = "agent step " + way.Word
 	}
 	// A command that has ended takes nothing. What it printed before tells why.
-	_, _ = io.WriteString(p.Conn, "{\n"+way.Script()+"}\n")
-	if err := way.Run(ctx, shell{p}); err != nil {
+	_, _ = io.WriteString(p, "{\n"+way.Script()+"}\n")
+	if err := way.Run(ctx, p); err != nil {
 		return nil, p.explain(err)
 	}
 	key, err := way.Line(ctx, startLimit)
@@ -145,15 +145,9 @@ func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.Explain = func(err error) error { return p.reason(err, "") }
 	return ssh.Over(ctx, p, ssh.Config{Host: c.Host, User: "plx", Signers: []gossh.Signer{own}, HostKey: public})
 }
-
-// shell is the shell on the host before it becomes a server.
-type shell struct{ p *pipe }
-
-func (s shell) Read(b []byte) (int, error)  { return s.p.out.Read(b) }
-func (s shell) Write(b []byte) (int, error) { return s.p.Conn.Write(b) }
-func (s shell) Cancel(error)                { s.p.Close() } // it returns nil
 
 // explain says in words of --via why there is no plx on the host.
 func (p *pipe) explain(err error) error {

@@ -28,6 +28,10 @@ const (
 // Conn is a command that runs, as a connection. It has a session of its own: no terminal
 // to ask at, and Ctrl-C is for plx alone.
 type Conn struct {
+	// Explain returns why a Read or Write has failed, such as how the command has ended. Nil: its
+	// error says enough.
+	Explain func(error) error
+
 	cmd     *exec.Cmd
 	in, out *os.File
 	errs    *ending
@@ -67,10 +71,17 @@ func Start(cmd *exec.Cmd, remote string, hangUp bool) (*Conn, error) {
 }
 
 // Read implements net.Conn.
-func (c *Conn) Read(b []byte) (int, error) { return c.out.Read(b) }
+func (c *Conn) Read(b []byte) (int, error) { return c.explained(c.out.Read(b)) }
 
-// Write implements net.Conn.
-func (c *Conn) Write(b []byte) (int, error) { return c.in.Write(b) }
+// Write implements net.Conn. A command that ends at once breaks the pipe before anything is read.
+func (c *Conn) Write(b []byte) (int, error) { return c.explained(c.in.Write(b)) }
+
+func (c *Conn) explained(n int, err error) (int, error) {
+	if err != nil && c.Explain != nil {
+		err = c.Explain(err)
+	}
+	return n, err
+}
 
 // Close ends the command's input, and kills the command if it does not end. Its error is
 // nil.
