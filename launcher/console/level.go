@@ -31,8 +31,15 @@ func (l Level) Paint(text string, colour bool) string {
 	if !colour || l == Plain {
 		return text
 	}
+	return l.style().Render(text)
+}
+
+func (l Level) style() lipgloss.Style {
+	if l == Plain {
+		return renderer.NewStyle()
+	}
 	of := map[Level]lipgloss.Color{Good: "2", Doubtful: "3", Bad: "1"} // green, yellow, red
-	return renderer.NewStyle().Foreground(of[l]).Render(text)
+	return renderer.NewStyle().Foreground(of[l])
 }
 
 // bold returns the text, of one line, in bold.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/x/ansi"
 )
 
@@ -53,28 +54,16 @@ const (
 func (t *Table) lines(width int, colour bool) (lines []string) {
 	widths, gap, below := t.fit(width)
 	for i, row := range t.rows {
-		columns := make([][]string, len(widths))
-		for c := range columns {
-			columns[c] = strings.Split(ansi.Wrap(row[c], widths[c], ""), "\n")
+		var cells []string
+		for c, width := range widths {
+			cells = append(cells, t.style(i, c, colour).Width(width).MarginRight(gap).Render(row[c]))
 		}
-		height := len(slices.MaxFunc(columns, func(a, b []string) int { return len(a) - len(b) }))
-		for n := range height {
-			var line, blank string
-			for c, cell := range columns {
-				if n < len(cell) && cell[n] != "" {
-					line, blank = line+blank+t.paint(i, c, cell[n], colour), ""
-					blank = strings.Repeat(" ", max(0, widths[c]-ansi.StringWidth(cell[n])))
-				} else {
-					blank += strings.Repeat(" ", widths[c])
-				}
-				blank += strings.Repeat(" ", gap)
-			}
-			lines = append(lines, line)
-		}
+		text := lipgloss.JoinHorizontal(lipgloss.Top, cells...)
 		if last := len(row) - 1; below && i > 0 && row[last] != "" {
-			for _, line := range strings.Split(ansi.Wrap(row[last], max(leastColumn, width-indent), ""), "\n") {
-				lines = append(lines, strings.Repeat(" ", indent)+t.paint(i, last, line, colour))
-			}
+			text += "\n" + t.style(i, last, colour).Width(max(leastColumn, width-indent)).MarginLeft(indent).Render(row[last])
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			lines = append(lines, strings.TrimRight(line, " "))
 		}
 	}
 	return lines
@@ -126,15 +115,15 @@ func narrow(widths []int, over int) {
 	}
 }
 
-// paint colours text of a cell: bold in the head, else by its level.
-func (t *Table) paint(row, column int, text string, colour bool) string {
+// style is that of a cell: bold in the head, else the colour of its level.
+func (t *Table) style(row, column int, colour bool) lipgloss.Style {
 	switch {
 	case !colour:
-		return text
+		return renderer.NewStyle()
 	case row == 0:
-		return bold(text)
+		return renderer.NewStyle().Bold(true)
 	case t.Level == nil:
-		return text
+		return renderer.NewStyle()
 	}
-	return t.Level(t.rows[0][column], t.rows[row][column]).Paint(text, colour)
+	return t.Level(t.rows[0][column], t.rows[row][column]).style()
 }
