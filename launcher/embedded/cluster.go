@@ -18,8 +18,6 @@ package embedded
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -48,7 +46,7 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 	if n < 1 || n > maxHosts {
 		return nil, fmt.Errorf("embedded cluster: %d hosts, want 1 to %d", n, maxHosts)
 	}
-	key, err := newKey()
+	key, err := ssh.NewKey()
 	if err != nil {
 		return nil, fmt.Errorf("embedded cluster: make a key: %w", err)
 	}
@@ -96,14 +94,6 @@ func (c *Cluster) Close() error {
 	return nil
 }
 
-func newKey() (gossh.Signer, error) {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	return gossh.NewSignerFromKey(private)
-}
-
 const (
 	maxConns  = 256             // connections of one server, those in handshake included
 	closeWait = 2 * time.Second // for the end of what close ended
@@ -123,7 +113,7 @@ type server struct {
 
 // startServer serves on a free port of ip. Only the key allowed can log in.
 func startServer(ctx context.Context, ip string, allowed gossh.PublicKey) (*server, error) {
-	key, err := newKey()
+	key, err := ssh.NewKey()
 	if err != nil {
 		return nil, fmt.Errorf("make a host key: %w", err)
 	}

@@ -3,6 +3,8 @@ package ssh
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -259,6 +261,15 @@ func (o *offer) hint() string {
 		hint += "; it cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + bySSH
 	}
 	return hint
+}
+
+// NewKey returns a key for a connection whose two ends plx has itself.
+func NewKey() (gossh.Signer, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return gossh.NewSignerFromKey(private)
 }
 
 // loginError says that the host accepts no proof of who the user is.

@@ -30,7 +30,7 @@
 // It asks for a password by [Config].Ask only and for no passphrase, allocates no terminal,
 // and forwards no agent and no port. It sends no signal, since many servers ignore the
 // request, and does not kill processes that a command left. It knows nothing of jobs or tasks. It does not dial
-// again: package hosts does.
+// again: package transport does.
 package ssh
 
 import (

@@ -1,8 +1,6 @@
 package sshserver
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +9,8 @@ import (
 	"time"
 
 	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/plx-run/plx/launcher/ssh"
 )
 
 // mute is how long the client, which asks every 5 s, may be silent on a pipe.
@@ -20,11 +20,7 @@ const mute = time.Minute
 // minute. It first prints word and its key on a line. Who has the pipe needs no key of its
 // own.
 func ServePipe(in io.Reader, out io.Writer, word string) error {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	key, err := gossh.NewSignerFromKey(private)
+	key, err := ssh.NewKey()
 	if err != nil {
 		return err
 	}

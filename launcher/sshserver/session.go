@@ -96,11 +96,7 @@ func reply(request *gossh.Request, ok bool) {
 
 // serveFiles speaks sftp until the client closes the channel.
 func serveFiles(channel gossh.Channel) {
-	var options []sftp.ServerOption
-	if home := homeFolder(); home != "" {
-		options = append(options, sftp.WithServerWorkingDirectory(home))
-	}
-	files, err := sftp.NewServer(channel, options...)
+	files, err := sftp.NewServer(channel) // plx asks for absolute paths only
 	if err != nil {
 		return
 	}

@@ -19,8 +19,6 @@ package via
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -38,11 +36,8 @@ import (
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
-const (
-	// startLimit bounds the start of the user's command, which may have to wait for
-	// others.
-	startLimit = 30 * time.Second
-)
+// startLimit bounds the start of the user's command, which may have to wait for others.
+const startLimit = 30 * time.Second
 
 // Config tells how to reach a host.
 type Config struct {
@@ -137,11 +132,7 @@ func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the agent answers with no key: %q", key)
 	}
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	own, err := gossh.NewSignerFromKey(private)
+	own, err := ssh.NewKey()
 	if err != nil {
 		return nil, err
 	}
