@@ -293,7 +293,7 @@ func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 		default:
 			next = g.process(i, g.find(i, pid), seen)
 		}
-		if surest(next, best) < 0 {
+		if next.rank < best.rank {
 			best = next
 		}
 	}

@@ -35,7 +35,6 @@
 package hang
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -345,6 +344,3 @@ func ago(d time.Duration) string {
 	}
 	return d.Round(time.Second).String()
 }
-
-// surest orders postures: a lower rank first.
-func surest(a, b posture) int { return cmp.Compare(a.rank, b.rank) }

@@ -91,29 +91,10 @@ func describe(nodes []*node, text string) error {
 		if !ok {
 			return fmt.Errorf("scontrol show node tells nothing of node %s", n.name)
 		}
-		n.describe(all)
+		n.addr = all["NodeAddr"]
+		n.managed = strings.HasPrefix(all["Gres"], "gpu") || strings.Contains(all["Gres"], ",gpu")
 	}
 	return nil
-}
-
-func (n *node) describe(fields map[string]string) {
-	n.addr = fields["NodeAddr"]
-	n.managed = strings.HasPrefix(fields["Gres"], "gpu") || strings.Contains(fields["Gres"], ",gpu")
-}
-
-// give notes the GPUs that the job has on the node, as CUDA_VISIBLE_DEVICES tells them.
-func (n *node) give(gpus string) {
-	if gpus != "-" && gpus != "NoDevFiles" {
-		n.gpus = gpus
-	}
-}
-
-// resolve makes the node's address one that other hosts can dial. here is that of this
-// process, which may run on the node.
-func (n *node) resolve(ctx context.Context, here string) {
-	if n.addr = address(ctx, n.addr); n.addr == "" && isHere(n.name) {
-		n.addr = here
-	}
 }
 
 // mark begins the lines of the step that looks at the nodes: a site may have a prolog that
@@ -135,19 +116,23 @@ func (j *Job) look(ctx context.Context, nodes []*node) error {
 			told[words[1]] = words
 		}
 	}
-	here := ""
+	here := "" // address of this process, which may run on one of the nodes
 	for _, n := range nodes {
 		words, ok := told[n.name]
 		if !ok {
 			return fmt.Errorf("srun: a step on all nodes printed nothing on node %s", n.name)
 		}
-		n.give(words[3])
+		if gpus := words[3]; gpus != "-" && gpus != "NoDevFiles" {
+			n.gpus = gpus
+		}
 		if usable(words[2]) {
 			here = words[2]
 		}
 	}
 	for _, n := range nodes {
-		n.resolve(ctx, here)
+		if n.addr = address(ctx, n.addr); n.addr == "" && isHere(n.name) {
+			n.addr = here
+		}
 	}
 	return nil
 }
