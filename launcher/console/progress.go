@@ -332,9 +332,6 @@ func (t *Transfer) String() string {
 	return text
 }
 
-// Note prints a line about it.
-func (t *Transfer) Note(line string) { t.printer.Printf("%s", line) }
-
 // Close ends the display.
 func (t *Transfer) Close() { t.done() }
 

@@ -42,7 +42,6 @@ type Source struct {
 // Program is what the tasks run.
 type Program struct {
 	Kind    Kind
-	Named   string // as the user named it
 	Command string // what tasks execute unless the program is sent: a name on PATH, or a path in the working directory
 	Trainer bool   // it links plx's trainer, and so can use parameter servers
 	// SeesHost tells that it chooses its device by LOCAL_RANK, as programs for torchrun do,
@@ -68,7 +67,7 @@ func (s Source) Check() error {
 
 // Resolve decides what tasks run. sent is Source.Workdir as it was read; nil: there is none.
 func Resolve(ctx context.Context, s Source, sent *tree.Folder) (p Program, err error) {
-	p = Program{Named: s.Program, Command: s.Program}
+	p = Program{Command: s.Program}
 	if p.Kind, err = kindOf(s.Program); err != nil {
 		return p, err
 	}

@@ -70,7 +70,6 @@ type Placement struct {
 type Host struct {
 	Machine int    // index into the machines that Place was given
 	Tasks   []Task // the server first
-	Workers int    // number of workers among Tasks
 }
 
 // Task is one task and its device.
@@ -135,7 +134,7 @@ func Place(machines []Machine, want Options) (Placement, error) {
 
 // add gives machine i its server, and a worker for each of the slots.
 func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
-	h := Host{Machine: i, Workers: len(slots)}
+	h := Host{Machine: i}
 	if hasServer(want, m, len(slots) > 0) {
 		h.Tasks = append(h.Tasks, Task{Task: cluster.Task{Role: cluster.PS, Index: p.Servers}})
 		p.Servers++

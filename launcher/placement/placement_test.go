@@ -284,9 +284,6 @@ func contradiction(ms []Machine, p Placement, want Options) string {
 				return t.Task.String() + " does not see all: " + t.Visible
 			}
 		}
-		if h.Workers != local {
-			return "local workers"
-		}
 	}
 	if rank != p.Workers || server != p.Servers {
 		return "counts"

@@ -18,9 +18,6 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit status %d", e.Status)
 }
 
-// ExitStatus returns the status as a shell does.
-func (e *ExitError) ExitStatus() int { return e.Status }
-
 // ExitStatus returns the exit status of a command that ended by itself, else -1. A command on
 // a host exits with 127 if a program was not found.
 func ExitStatus(err error) int {

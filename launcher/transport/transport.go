@@ -83,7 +83,7 @@ func (c *Conn) get(ctx context.Context) (Transport, error) {
 	}
 	conn, err := c.dial(ctx)
 	if err != nil {
-		return nil, Unnamed(c.name, err)
+		return nil, unnamed(c.name, err)
 	}
 	return conn, c.keep(conn)
 }
@@ -129,12 +129,12 @@ func (c *Conn) use(ctx context.Context, call func(Transport) error) error {
 		c.mu.Unlock()
 		conn.Close() // it is lost: the error says nothing more
 	}
-	return Unnamed(c.name, err)
+	return unnamed(c.name, err)
 }
 
-// Unnamed removes the host's name from the beginning of a transport's error: the
+// unnamed removes the host's name from the beginning of a transport's error: the
 // caller adds it, once.
-func Unnamed(host string, err error) error {
+func unnamed(host string, err error) error {
 	if err == nil {
 		return nil
 	}

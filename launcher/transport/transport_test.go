@@ -22,7 +22,7 @@ func TestErrorsAreClassified(t *testing.T) {
 		{&LostError{Host: "h1", By: "ssh", Cause: cause}, -1, false, "ssh: cut"},
 		{&LostError{Host: "h1", Cause: cause}, -1, false, "cut"},
 	} {
-		for _, err := range []error{c.err, fmt.Errorf("read: %w", c.err), Unnamed("h1", c.err), Reworded(c.err, "other words")} {
+		for _, err := range []error{c.err, fmt.Errorf("read: %w", c.err), unnamed("h1", c.err), Reworded(c.err, "other words")} {
 			if c.err == nil {
 				err = nil
 			}
@@ -31,7 +31,7 @@ func TestErrorsAreClassified(t *testing.T) {
 			}
 		}
 	}
-	if got := Unnamed("h1", &LostError{Host: "h1", Cause: cause}).Error(); got != "connection lost: cut" {
+	if got := unnamed("h1", &LostError{Host: "h1", Cause: cause}).Error(); got != "connection lost: cut" {
 		t.Errorf("%q has the host's name", got)
 	}
 }
