@@ -61,13 +61,7 @@ var script string
 // The error tells that the host could not be asked; what is wrong with its GPUs is in the
 // Report.
 func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
-	return probe(ctx, r, "", o)
-}
-
-// probe is Probe with one more thing, which tests change: the folder that stands for the
-// host's /.
-func probe(ctx context.Context, r Runner, root string, o Options) (Report, error) {
-	answer, err := ask(ctx, r, root, o)
+	answer, err := ask(ctx, r, "", o)
 	if err != nil {
 		return Report{}, err
 	}
@@ -87,7 +81,8 @@ func (a Answer) Report() Report {
 	return read(parseSections(a.Text[:min(len(a.Text), outputLimit)], a.Mark), a.Limit)
 }
 
-// ask runs the script.
+// ask runs the script. root is the folder that stands for the host's / in tests. After an error
+// the Answer has what came before it.
 func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) {
 	limit := cmp.Or(o.ToolTime, DefaultToolTime)
 	probeLimit := Limit(o.ToolTime)
@@ -104,11 +99,12 @@ func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) 
 	settings := fmt.Sprintf("mark=%s limit=%d root=%s\n", mark, int(limit/time.Second), quote(root))
 	err := r.Run(ctx, settings+script, nil, out, errs)
 	text, done := out.result()
+	answer := Answer{mark, text, limit}
 	if !done {
-		return Answer{}, probeError(ctx, err, errs, probeLimit)
+		return answer, probeError(ctx, err, errs, probeLimit)
 	}
 	// An error after the last line is that of a run that was cut off.
-	return Answer{mark, text, limit}, nil
+	return answer, nil
 }
 
 // Limit returns how long a probe may take in which one call of nvidia-smi may take so long.

@@ -27,6 +27,12 @@ func (s shell) Run(ctx context.Context, command string, stdin io.Reader, stdout,
 	return c.Run()
 }
 
+// probe is Probe of a host whose / is the folder root.
+func probe(ctx context.Context, r Runner, root string, o Options) (Report, error) {
+	answer, err := ask(ctx, r, root, o)
+	return answer.Report(), err
+}
+
 // machine makes a folder that stands for a host's /, with the stand-in for
 // nvidia-smi answering facts. Without facts there is no nvidia-smi.
 func machine(t *testing.T, facts string) string {

@@ -166,11 +166,9 @@ func (g GPU) owns(uuid string) bool {
 func (g *GPU) add(uuid string, p Process) {
 	g.Processes = append(g.Processes, p)
 	if i := slices.IndexFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid }); i >= 0 {
-		g.MIG[i].add(p)
+		g.MIG[i].Processes = append(g.MIG[i].Processes, p)
 	}
 }
-
-func (m *MIG) add(p Process) { m.Processes = append(m.Processes, p) }
 
 // judge sets Busy by the rule of the package documentation, and Driver if the
 // GPU's own query did not give it.
