@@ -321,7 +321,7 @@ func prints(conn *protocol.Conn, call protocol.Call) {
 		var asked protocol.Survey
 		err := json.Unmarshal(call.In, &asked)
 		out, encoded := json.Marshal(protocol.Surveyed{Has: slices.Collect(maps.Keys(asked.Blobs)),
-			Facts: "os=Linux\narch=x86_64\nhome=/x\nuid=1\nfsid=0123456789abcdef0123456789abcdef\n"})
+			Facts: json.RawMessage(`{"os":"linux","arch":"amd64","fsid":"0123456789abcdef0123456789abcdef"}`)})
 		if errors.Join(err, encoded) == nil {
 			_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: call.ID, Out: out}}) // as below
 		}

@@ -2,10 +2,9 @@ package envsync
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
-	"path"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -13,59 +12,41 @@ import (
 
 // Platform is an operating system and a processor. OS and Arch are Go's names, "linux"
 // and "amd64", or uname's in lower case if Go has none.
-type Platform struct{ OS, Arch string }
+type Platform struct {
+	OS   string `json:"os"`
+	Arch string `json:"arch"`
+}
 
 func (p Platform) String() string { return p.OS + "/" + p.Arch }
 
 // Facts is what a host is.
 type Facts struct {
 	Platform
-	// Home is the absolute path of the home folder, which holds .plx. User is the
-	// login name.
-	Home, User string
-	UID        int
 	// ServerAddr is the address of the host that this connection came to, from
 	// SSH_CONNECTION; empty if SSH_CONNECTION is not set.
-	ServerAddr string
+	ServerAddr string `json:"serverAddr,omitempty"`
 	// HostName and BootID tell two names of one machine apart from two
 	// machines. A container has its machine's BootID.
-	HostName, BootID string
+	HostName string `json:"hostName"`
+	BootID   string `json:"boot,omitempty"`
 	// FileSystem is a random name kept in ~/.plx/fsid. Hosts with equal names
 	// share their home folder.
-	FileSystem string
+	FileSystem string `json:"fsid"`
 }
 
-// ReadFacts reads the lines "key=value" that Here prints. Values end
-// at the line's end, keys that are not known are left alone.
-func ReadFacts(out string) (Facts, error) {
-	values := map[string]string{}
-	for line := range strings.SplitSeq(out, "\n") {
-		if key, value, ok := strings.Cut(line, "="); ok {
-			values[key] = value
-		}
+// ReadFacts reads what Here returns on a host, which may answer anything.
+func ReadFacts(out []byte) (f Facts, err error) {
+	if err := json.Unmarshal(out, &f); err != nil {
+		return Facts{}, fmt.Errorf("the host does not tell what it is: %q: %w", short(string(out)), err)
 	}
-	f := Facts{
-		Platform: PlatformOf(values["os"], values["arch"]), Home: values["home"], User: values["user"],
-		HostName: values["hostname"], BootID: values["boot"], FileSystem: values["fsid"],
-	}
-	if words := strings.Fields(values["connection"]); len(words) == 4 {
-		f.ServerAddr, _, _ = strings.Cut(words[2], "%") // the zone is the host's own
-	}
-	uid, err := strconv.Atoi(values["uid"])
-	if err != nil || uid < 0 {
-		return Facts{}, fmt.Errorf("the host's answer has no user id: %q", short(out))
-	}
-	f.UID = uid
-	for key, value := range values {
+	for _, value := range []string{f.OS, f.Arch, f.ServerAddr, f.HostName, f.BootID} {
 		if strings.ContainsFunc(value, unicode.IsControl) {
-			return Facts{}, fmt.Errorf("the host's %s holds control characters: %q", short(key), short(value))
+			return Facts{}, fmt.Errorf("the host's answer holds control characters: %q", short(value))
 		}
 	}
 	switch {
 	case f.OS == "" || f.Arch == "":
-		return Facts{}, fmt.Errorf("the host does not tell its platform: %q", short(out))
-	case !path.IsAbs(f.Home):
-		return Facts{}, fmt.Errorf("the host's home folder is not an absolute path: HOME=%q", short(f.Home))
+		return Facts{}, fmt.Errorf("the host does not tell its platform: %q", short(string(out)))
 	case !fileSystemName().MatchString(f.FileSystem):
 		return Facts{}, fmt.Errorf("~/.plx/fsid on the host is damaged (%q): remove it", short(f.FileSystem))
 	}

@@ -3,48 +3,43 @@ package envsync
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Here returns what this host is, in the form that ReadFacts reads. It makes sure that ~/.plx is
-// the user's own and can be written, and gives its file system a name if it has none.
-func Here() (string, error) {
+// Here returns what this host is, for ReadFacts. It makes sure that ~/.plx is the user's own and can
+// be written, and gives its file system a name if it has none.
+func Here() (json.RawMessage, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	plx := filepath.Join(home, ".plx")
-	name, err := ownFolder(plx)
+	name, err := ownFolder(filepath.Join(home, ".plx"))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	boot, _ := firstLine(bootFile) // a container may hide it
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return "", err
+		return nil, err
 	}
 	text := func(field [65]byte) string { return unix.ByteSliceToString(field[:]) }
-	uid := strconv.Itoa(os.Getuid())
-	login := cmp.Or(os.Getenv("LOGNAME"), uid) // sshd sets it; passwd does not list users of a directory
-	if found, err := user.LookupId(uid); err == nil {
-		login = found.Username
+	f := Facts{Platform: PlatformOf(text(u.Sysname), text(u.Machine)), HostName: text(u.Nodename), FileSystem: name}
+	f.BootID, _ = firstLine(bootFile) // a container may hide it
+	if words := strings.Fields(os.Getenv("SSH_CONNECTION")); len(words) == 4 {
+		f.ServerAddr, _, _ = strings.Cut(words[2], "%") // the zone is the host's own
 	}
-	return fmt.Sprintf("os=%s\narch=%s\nhome=%s\nuser=%s\nuid=%s\nconnection=%s\nhostname=%s\nboot=%s\nfsid=%s\n", text(u.Sysname), text(u.Machine),
-		home, login, uid, os.Getenv("SSH_CONNECTION"), text(u.Nodename), boot, name), nil
+	return json.Marshal(f)
 }
 
 const bootFile = "/proc/sys/kernel/random/boot_id"

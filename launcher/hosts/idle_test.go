@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -39,7 +40,7 @@ type fronted struct {
 	dies  chan error                           // how an agent ends that is cut off; nil: none is
 }
 
-const factsHere = "os=Linux\narch=x86_64\nhome=/home/ann\nuser=ann\nuid=1000\nconnection=10.0.0.9 50512 10.0.0.1 22\nhostname=h1\nboot=b\nfsid=0123456789abcdef0123456789abcdef\n"
+const factsHere = `{"os":"linux","arch":"amd64","serverAddr":"10.0.0.1","hostName":"h1","boot":"b","fsid":"0123456789abcdef0123456789abcdef"}`
 
 func (f *fronted) Run(ctx context.Context, command string, stdin io.Reader, stdout, _ io.Writer) error {
 	if !strings.Contains(command, "agent start") {
@@ -76,7 +77,7 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 				return protocol.Surveyed{}, errors.New("open /home/ann/.plx/x: read-only file system")
 			}
 			delete(s.Blobs, f.lacks)
-			return protocol.Surveyed{Facts: f.facts, Has: slices.Collect(maps.Keys(s.Blobs)), Locks: "@plx-gpu-0\n"}, nil
+			return protocol.Surveyed{Facts: json.RawMessage(f.facts), Has: slices.Collect(maps.Keys(s.Blobs)), Locks: "@plx-gpu-0\n"}, nil
 		}),
 		protocol.DoProbe: protocol.Handle(func(context.Context, protocol.Probe) (protocol.GPUs, error) {
 			f.probes.Add(1)
@@ -144,7 +145,7 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 	if err := meetAll(t, h, otherBlob); err != nil {
 		t.Fatal(err)
 	}
-	if h.Facts.Home != "/home/ann" || h.Facts.ServerAddr != "10.0.0.1" || h.Report.CPUs != 12 || len(h.has) != 2 {
+	if h.Facts.HostName != "h1" || h.Facts.ServerAddr != "10.0.0.1" || h.Report.CPUs != 12 || len(h.has) != 2 {
 		t.Errorf("%+v, %+v, has %v", h.Facts, h.Report, h.has)
 	}
 	if lines := h.Locks(); lines != "@plx-gpu-0\n" {
@@ -370,8 +371,8 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 		want  string
 		begun int64
 	}{
-		"nonsense":         {&fronted{facts: "os=\x1b[31m", gpus: true}, "the host's answer has no user id", 1},
-		"another system":   {&fronted{facts: strings.Replace(factsHere, "Linux", "FreeBSD", 1), gpus: true}, "it runs freebsd/amd64, a host must run linux", 1},
+		"nonsense":         {&fronted{facts: `{"os":"\u001b[31m"}`, gpus: true}, "the host's answer holds control characters", 1},
+		"another system":   {&fronted{facts: strings.Replace(factsHere, "linux", "freebsd", 1), gpus: true}, "it runs freebsd/amd64, a host must run linux", 1},
 		"half":             {&fronted{facts: factsHere}, "probe: no list of GPUs", 1},
 		"damaged":          {&fronted{facts: factsHere, gpus: true, lacks: agentBlob.Sum}, "plx is damaged there", 2},
 		"no home to write": {&fronted{facts: "error"}, "the home folder is read-only: open /home/ann/.plx/x: read-only file system", 1},

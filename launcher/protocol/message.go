@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -61,8 +62,8 @@ type Survey struct {
 
 // Surveyed answers Survey.
 type Surveyed struct {
-	Facts string   `json:"facts,omitempty"` // for envsync.ReadFacts
-	Has   []string `json:"has,omitempty"`   // sums of the files that are there and right
+	Facts json.RawMessage `json:"facts,omitempty"` // for envsync.ReadFacts
+	Has   []string        `json:"has,omitempty"`   // sums of the files that are there and right
 	// Locks are the lines of /proc/net/unix on booked GPUs and on launches that wait for them.
 	Locks string `json:"locks,omitempty"`
 }
