@@ -19,8 +19,10 @@ type Put func(ctx context.Context, stdin io.Reader, stdout io.Writer) error
 
 // Target is one host to bring a folder to.
 type Target struct {
-	Name       string // the host's name in errors and progress
-	FileSystem string // as in envsync.Target
+	Name string // the host's name in errors and progress
+	// FileSystem is as in envsync.Facts: hosts with equal names share the home folder. Empty
+	// means that no other host shares it.
+	FileSystem string
 	Put        Put
 	Addr       string // the host's address for other targets, without a port; "": it passes nothing on to them
 }
@@ -48,16 +50,7 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &sender{ctx: ctx, folder: f, options: o, hosts: len(targets), packs: map[string]*pack{}, cancel: cancel}
-	var hosts []envsync.Target
-	for _, t := range targets {
-		hosts = append(hosts, envsync.Target{Name: t.Name, FileSystem: t.FileSystem})
-	}
-	err := envsync.Each(ctx, hosts, func(i int, _ bool) error {
-		if err := s.host(ctx, targets[i]); err != nil {
-			return fmt.Errorf("host %s: %w", targets[i].Name, err)
-		}
-		return nil
-	})
+	err := each(ctx, targets, func(t Target) error { return s.host(ctx, t) })
 	cancel(nil)
 	failed := s.close()
 	s.report()
@@ -65,6 +58,62 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 		return fmt.Errorf("%s: %w", describe(targets), s.unread)
 	}
 	return errors.Join(err, failed)
+}
+
+// maxHosts is how many hosts are worked on at once.
+const maxHosts = 64
+
+// each calls work for every target, for many at once. Of hosts that share a home it works
+// on one after the other until one has succeeded, and then on the rest at once: each of
+// those looks for itself what it has, since equal names of file systems may also come from
+// a copied disk. The error joins those of all targets, with their names.
+func each(ctx context.Context, targets []Target, work func(Target) error) error {
+	slots := make(chan struct{}, maxHosts)
+	errs := make([]error, len(targets))
+	one := func(i int) error {
+		var err error
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			err = work(targets[i])
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("host %s: %w", targets[i].Name, err)
+		}
+		return err
+	}
+	var wait sync.WaitGroup
+	for _, group := range sharing(targets) {
+		wait.Go(func() {
+			for len(group) > 0 && one(group[0]) != nil {
+				group = group[1:]
+			}
+			for _, i := range group[min(1, len(group)):] {
+				wait.Go(func() { _ = one(i) }) // errs has it
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// sharing returns the indices of targets, those with one file system together
+// and in the order of their first host.
+func sharing(targets []Target) [][]int {
+	var groups [][]int
+	byFileSystem := map[string]int{}
+	for i, t := range targets {
+		at, known := byFileSystem[t.FileSystem]
+		if !known || t.FileSystem == "" {
+			at = len(groups)
+			groups = append(groups, nil)
+			byFileSystem[t.FileSystem] = at
+		}
+		groups[at] = append(groups[at], i)
+	}
+	return groups
 }
 
 // describe names targets, the first one by its name.
