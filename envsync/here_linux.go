@@ -1,8 +1,6 @@
 package envsync
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -107,9 +105,8 @@ func Having(wanted map[string]int64) (sums []string) {
 	if err != nil {
 		return nil
 	}
-	marks := readMarks(home)
 	for sum, size := range wanted {
-		if isSum(sum) && marks.right(filepath.Join(home, BlobPath(sum)), sum, size) == nil {
+		if isSum(sum) && right(home, sum, size) == nil {
 			sums = append(sums, sum)
 		}
 	}
@@ -141,22 +138,21 @@ func Settle(file, sum string, size int64) error {
 	if err != nil {
 		return err
 	}
-	blob := filepath.Join(home, BlobPath(sum))
-	err = settleAt(home, file, blob, sum, size)
-	if errors.Is(err, os.ErrNotExist) && readMarks(home).right(blob, sum, size) == nil {
+	err = settle(home, file, sum, size)
+	if errors.Is(err, os.ErrNotExist) && right(home, sum, size) == nil {
 		return nil
 	}
 	return err
 }
 
-func settleAt(home, file, blob, sum string, size int64) error {
+func settle(home, file, sum string, size int64) error {
 	if err := makeDurable(file); err != nil {
 		return err
 	}
-	marks := readMarks(home)
-	if marks.right(blob, sum, size) == nil { // it may be running, and stays
+	if right(home, sum, size) == nil { // it may be running, and stays
 		return os.Remove(file)
 	}
+	blob := filepath.Join(home, BlobPath(sum))
 	if info, err := os.Lstat(blob); err == nil && !info.Mode().IsRegular() {
 		if err := os.RemoveAll(blob); err != nil {
 			return err
@@ -170,7 +166,7 @@ func settleAt(home, file, blob, sum string, size int64) error {
 		folder.Close()    // only read
 	}
 	if as, err := identity(blob); err == nil {
-		marks.add(sum, as)
+		note(home, sum, as)
 	}
 	return nil
 }
@@ -188,36 +184,24 @@ func makeDurable(file string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// marks are lines "SUM IDENTITY" of a file of their own for this boot of the host: of blobs that
-// were found right since. Hosts with one home have a file each: what one has cached tells nothing
-// of what the next one reads. Whatever else is in such a file, or in its place, is as good as no
-// file.
-type marks struct {
-	path  string // of the file; empty: there can be none
-	lines []byte
-}
-
-const marksLimit = 64 << 10 // bytes
-
-func readMarks(home string) *marks {
+// mark returns the file that notes a blob of this sum which was found right in this boot of the
+// host: it holds the identity that the blob had then. "": there can be none. Hosts with one home
+// have files of their own: what one has cached tells nothing of what the next one reads.
+func mark(home, sum string) string {
 	boot, err := firstLine(bootFile)
 	if err != nil || strings.Trim(boot, "0123456789abcdef-") != "" {
-		return &marks{}
+		return ""
 	}
-	m := &marks{path: filepath.Join(home, ".plx/verified", boot)}
-	if f, err := os.Open(m.path); err == nil {
-		defer f.Close()                                        // opened for reading
-		m.lines, _ = io.ReadAll(io.LimitReader(f, marksLimit)) // what cannot be read is not marked
-	}
-	return m
+	return filepath.Join(home, ".plx/verified", boot+"."+sum)
 }
 
 // recent is how long a blob's time may be behind its use.
 const recent = time.Hour
 
-// right returns an error unless the file holds the content of the sum.
-func (m *marks) right(path, sum string, size int64) error {
-	info, err := os.Lstat(path)
+// right returns an error unless the blob of a sum is in a home, and has the content of the sum.
+func right(home, sum string, size int64) error {
+	blob := filepath.Join(home, BlobPath(sum))
+	info, err := os.Lstat(blob)
 	if err != nil {
 		return err
 	}
@@ -225,19 +209,23 @@ func (m *marks) right(path, sum string, size int64) error {
 		return errors.New("it is another file")
 	}
 	if info.Mode().Perm() != 0o700 {
-		err = os.Chmod(path, 0o700)
+		err = os.Chmod(blob, 0o700)
 	}
 	if now := time.Now(); now.Sub(info.ModTime()) > recent {
-		err = errors.Join(err, os.Chtimes(path, now, now))
+		err = errors.Join(err, os.Chtimes(blob, now, now))
 	}
 	if err != nil {
 		return err
 	}
-	before, err := identity(path)
-	if err != nil || m.has(sum, before) {
+	before, err := identity(blob)
+	if err != nil {
 		return err
 	}
-	f, err := os.Open(path)
+	marked, _ := os.ReadFile(mark(home, sum)) // what cannot be read is not marked
+	if string(marked) == before {
+		return nil
+	}
+	f, err := os.Open(blob)
 	if err != nil {
 		return err
 	}
@@ -249,8 +237,15 @@ func (m *marks) right(path, sum string, size int64) error {
 	if hex.EncodeToString(hash.Sum(nil)) != sum {
 		return errors.New("it is damaged")
 	}
-	m.add(sum, before)
+	note(home, sum, before)
 	return nil
+}
+
+// note marks a blob. A mark that cannot be written, or was cut off, costs the next look a hash.
+func note(home, sum, identity string) {
+	if file := mark(home, sum); file != "" && os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+		_ = os.WriteFile(file, []byte(identity), 0o600) // see above
+	}
 }
 
 // identity is what does not stay when the content changes: inode, size and times.
@@ -259,30 +254,5 @@ func identity(path string) (string, error) {
 	if err := unix.Stat(path, &is); err != nil {
 		return "", err
 	}
-	at := func(t unix.Timespec) string {
-		return time.Unix(t.Unix()).UTC().Format("2006-01-02 15:04:05.000000000 -0700")
-	}
-	return fmt.Sprintf("%d %d %s %s", is.Ino, is.Size, at(is.Mtim), at(is.Ctim)), nil
-}
-
-func (m *marks) has(sum, identity string) bool {
-	return bytes.Contains(append([]byte("\n"), m.lines...), []byte("\n"+sum+" "+identity+"\n"))
-}
-
-// add marks a blob, the newest first. A mark that cannot be written costs the next look a hash.
-func (m *marks) add(sum, identity string) {
-	if m.path == "" || os.MkdirAll(filepath.Dir(m.path), 0o700) != nil {
-		return
-	}
-	all := []byte(sum + " " + identity + "\n")
-	for lines := bufio.NewScanner(bytes.NewReader(m.lines)); lines.Scan(); {
-		if line := lines.Bytes(); !bytes.HasPrefix(line, []byte(sum)) {
-			all = append(append(all, line...), '\n')
-		}
-	}
-	m.lines = all
-	temporary := m.path + "." + rand.Text()
-	if os.WriteFile(temporary, all, 0o600) != nil || os.Rename(temporary, m.path) != nil {
-		_ = os.Remove(temporary) // the mark is lost either way
-	}
+	return fmt.Sprint(is.Ino, is.Size, is.Mtim, is.Ctim), nil
 }

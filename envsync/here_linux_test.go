@@ -165,18 +165,14 @@ func place(t *testing.T, home string, b Blob, content []byte) string {
 }
 
 // has reports whether Having has a blob, and whether that was hashed and found right: then the
-// file of marks is another one.
+// mark was written anew.
 func has(t *testing.T, home string, b Blob) (has, hashed bool) {
 	t.Helper()
-	boot, err := firstLine(bootFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	marks := filepath.Join(home, ".plx/verified", boot)
-	before, _ := os.Stat(marks)
+	old := time.Unix(1e9, 0)
+	_ = os.Chtimes(mark(home, b.Sum), old, old) // there may be none
 	sums := Having(map[string]int64{b.Sum: b.Size, "../fsid": 33})
-	after, _ := os.Stat(marks)
-	return len(sums) == 1 && sums[0] == b.Sum, after != nil && !os.SameFile(before, after)
+	after, err := os.Stat(mark(home, b.Sum))
+	return len(sums) == 1 && sums[0] == b.Sum, err == nil && !after.ModTime().Equal(old)
 }
 
 // check compares what has returns.
@@ -195,14 +191,13 @@ func TestABlobIsHashedOnceInABoot(t *testing.T) {
 	check(t, home, b, "first", true, true)
 	check(t, home, b, "second", true, false)
 	// The marks of another boot, or of another host with this home, count for nothing and stay.
-	verified := filepath.Join(home, ".plx/verified")
 	boot, err := firstLine(bootFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := filepath.Join(verified, "0b0b0b0b-0000-4000-8000-000000000001")
-	if err := os.Rename(filepath.Join(verified, boot), other); err != nil {
-		t.Fatal(err)
+	other := filepath.Join(home, ".plx/verified", "0b0b0b0b-0000-4000-8000-000000000001."+b.Sum)
+	if own := filepath.Join(home, ".plx/verified", boot+"."+b.Sum); os.Rename(own, other) != nil {
+		t.Fatalf("there is no %s", own)
 	}
 	kept, err := os.ReadFile(other)
 	if err != nil || len(kept) == 0 {
@@ -256,13 +251,13 @@ func TestWrongContentDoesNotCount(t *testing.T) {
 // Marks that are no marks cost a hashing and nothing else.
 func TestDamagedMarks(t *testing.T) {
 	b, content := programBlob(t, 5000)
-	for name, damage := range map[string]func(marks string) error{
-		"empty":       func(marks string) error { return os.Truncate(marks, 0) },
-		"zeros":       func(marks string) error { return os.WriteFile(marks, make([]byte, 200_000), 0o600) },
-		"garbage":     func(marks string) error { return os.WriteFile(marks, []byte(b.Sum+"\n \xff*\\\n"), 0o600) },
-		"many":        func(marks string) error { return os.WriteFile(marks, bytes.Repeat([]byte("a b\n"), 100_000), 0o600) },
-		"no folder":   func(marks string) error { return os.RemoveAll(filepath.Dir(marks)) },
-		"broken link": func(marks string) error { return firstError(os.Remove(marks), os.Symlink("nothing", marks)) },
+	for name, damage := range map[string]func(mark string) error{
+		"empty":       func(mark string) error { return os.Truncate(mark, 0) },
+		"zeros":       func(mark string) error { return os.WriteFile(mark, make([]byte, 200_000), 0o600) },
+		"garbage":     func(mark string) error { return os.WriteFile(mark, []byte(b.Sum+"\n \xff*\\\n"), 0o600) },
+		"cut off":     func(mark string) error { return os.Truncate(mark, 20) },
+		"no folder":   func(mark string) error { return os.RemoveAll(filepath.Dir(mark)) },
+		"broken link": func(mark string) error { return firstError(os.Remove(mark), os.Symlink("nothing", mark)) },
 	} {
 		home := newHome(t)
 		place(t, home, b, content)
@@ -282,14 +277,13 @@ func TestDamagedMarks(t *testing.T) {
 	}
 	// Something that is no folder stays, and every time costs a hashing.
 	home := newHome(t)
-	path := place(t, home, b, content)
+	place(t, home, b, content)
 	if err := os.WriteFile(filepath.Join(home, ".plx/verified"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	check(t, home, b, "without a place for marks", true, false)
-	is, err := identity(path)
-	if err != nil || readMarks(home).has(b.Sum, is) {
-		t.Errorf("it is marked, %v", err)
+	if text, err := os.ReadFile(mark(home, b.Sum)); err == nil {
+		t.Errorf("it is marked: %q", text)
 	}
 }
 
@@ -336,7 +330,7 @@ func TestSettle(t *testing.T) {
 			}
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(home, ".plx/verified/*.*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(home, ".plx/verified/*")); len(left) != 1 {
 		t.Errorf("left over: %v", left)
 	}
 }
