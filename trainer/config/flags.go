@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -121,6 +122,10 @@ func (c *Effective) ParseCommandLine(task string) error {
 	return c.parse(flag.CommandLine, os.Args[1:], task == "" || task == cluster.Chief.String())
 }
 
+func isHelp(argument string) bool {
+	return slices.Contains([]string{"-h", "--h", "-help", "--help"}, argument)
+}
+
 func (c *Effective) parse(f *flag.FlagSet, arguments []string, help bool) error {
 	if f.Parsed() {
 		return c.Check()
@@ -129,8 +134,12 @@ func (c *Effective) parse(f *flag.FlagSet, arguments []string, help bool) error 
 		return err
 	}
 	f.Usage = func() {
-		if help {
+		switch {
+		case !help:
+		case slices.ContainsFunc(arguments, isHelp):
 			usage(f)
+		default: // a mistake, which pages of flags would push out of sight
+			fmt.Fprintf(f.Output(), "%s -h lists all flags\n", f.Name())
 		}
 	}
 	if err := f.Parse(arguments); err != nil {

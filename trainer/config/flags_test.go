@@ -122,6 +122,14 @@ func TestHelpListsFlagsApart(t *testing.T) {
 	}
 }
 
+// A mistake is not followed by pages of flags.
+func TestMistypedFlagPrintsNoPages(t *testing.T) {
+	_, _, text, err := parsed("--hiden=3")
+	if err == nil || text != "flag provided but not defined: -hiden\ntrain -h lists all flags\n" {
+		t.Errorf("%v, %q", err, text)
+	}
+}
+
 // Every worker profiles, or those that --profile-workers names. One at least must exist.
 func TestProfile(t *testing.T) {
 	c := Default()
