@@ -75,12 +75,16 @@ var counterparts = map[string]counterpart{
 	"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir DIR"}, "l": {srun, "leave it out: plx names the task before each line"},
 	"partition": {srun, allHosts}, "mpi": {srun, chosen},
 
+	"worker": {anyone, "-n N"}, "workers": {anyone, "-n N"}, "num-workers": {anyone, "-n N"}, "nworkers": {anyone, "-n N"}, "num-procs": {anyone, "-n N"},
 	"nproc": {anyone, perHost}, "gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
 }
 
 // foreign returns what the command has in place of another launcher's flag, or "". Only
 // plx launch has all equivalents.
 func foreign(ctx *cli.Context, name string) string {
+	if name == "worker" && ctx.Command.Name != "launch" && flagOf(ctx.Command, "rank") != nil {
+		return "--rank N" // one of those that there are
+	}
 	c, known := counterparts[strings.ReplaceAll(name, "_", "-")]
 	if !known {
 		return ""

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -33,6 +34,13 @@ func (l *launch) dryRun(ctx context.Context) error {
 		if err := suits(cfg, p); err != nil {
 			return err
 		}
+	}
+	var used []hostfile.Host
+	for _, h := range p.Hosts {
+		used = append(used, machines[h.Machine].Host)
+	}
+	if err := reachableAsWritten(used); err != nil {
+		return err
 	}
 	sent, err := l.sentLines(len(p.Hosts))
 	if err != nil {

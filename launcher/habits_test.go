@@ -41,3 +41,30 @@ func TestReportH4LocalhostBesideOthers(t *testing.T) {
 		}
 	}
 }
+
+// A dry run refuses what the launch would, as far as the lines tell.
+func TestReachableAsWritten(t *testing.T) {
+	for text, want := range map[string]string{
+		"localhost,h2":                  "host localhost: its data address localhost reaches this host only, and the job has others",
+		"h1,127.0.0.1: 0":               "host 127.0.0.1: its data address 127.0.0.1 reaches this host only, and the job has others",
+		"h1 addr=127.0.0.1,h2":          "host h1: its data address 127.0.0.1 reaches this host only, and the job has others",
+		"h1,h2":                         "",
+		"localhost":                     "",
+		"localhost,127.0.0.1":           "",
+		"localhost addr=192.0.2.1,h2":   "",
+		"localhost nic=eth0,h2":         "",
+		"127.0.0.2: cpu,127.0.0.3: cpu": "",
+	} {
+		used, err := hostfile.ParseLines(strings.Split(text, ","))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := reachableAsWritten(used); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -316,8 +316,37 @@ func reachable(used []*hosts.Host) error {
 	if ip, err := netip.ParseAddr(line.DataAddr); err != nil || ip.IsLoopback() { // the host is this machine
 		line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
 	}
-	return exit.Mistake(fmt.Errorf("host %s: its data address %s reaches this host only, and the job has others", inner.Name(), addr),
+	return errLoopback(addr, line)
+}
+
+// errLoopback refuses a host with a data address of the loopback interface. line is what would do.
+func errLoopback(addr string, line hostfile.Host) error {
+	return exit.Mistake(fmt.Errorf("host %s: its data address %s reaches this host only, and the job has others", line.Name, addr),
 		"write the address that the others reach: %q", line.String())
+}
+
+// reachableAsWritten is reachable for hosts that nobody has asked, as far as their lines tell.
+func reachableAsWritten(used []hostfile.Host) error {
+	inner, addr := -1, ""
+	elsewhere := false
+	for i, h := range used {
+		written := cmp.Or(h.DataAddr, h.Name)
+		ip, err := netip.ParseAddr(written)
+		switch {
+		case h.Interface != "":
+			elsewhere = true
+		case written == "localhost" || err == nil && ip.IsLoopback():
+			inner, addr = i, written
+		default:
+			elsewhere = true
+		}
+	}
+	if inner < 0 || !elsewhere {
+		return nil
+	}
+	line := used[inner].Bare()
+	line.DataAddr = "IP"
+	return errLoopback(addr, line)
 }
 
 // ownAddress returns the address of this machine from which it reaches another one, or "".
