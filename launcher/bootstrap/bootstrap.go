@@ -345,12 +345,19 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 	return said.unexpected()
 }
 
-// upload sends plx in a file through another session.
+// upload sends plx in a file through another session, unless that takes nothing for stallLimit.
 func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte) error {
 	name := "." + s.Word + ".gz"
 	size := int64(len(packed))
 	s.tell(agent, 0, size)
-	from := &telling{r: bytes.NewReader(packed), tell: func(sent int64) { s.tell(agent, sent, size) }}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stuck := time.AfterFunc(stallLimit, cancel)
+	defer stuck.Stop()
+	from := &telling{r: bytes.NewReader(packed), tell: func(sent int64) {
+		stuck.Reset(stallLimit)
+		s.tell(agent, sent, size)
+	}}
 	err := s.Copy(ctx, from, path.Join(s.home, envsync.BlobPath(name)))
 	if err == nil {
 		s.order("unpack")

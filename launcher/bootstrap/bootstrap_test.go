@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -642,6 +643,25 @@ func TestCancelWhileNothingMoves(t *testing.T) {
 			fake.Cancel(why)
 		}
 	}
+}
+
+// A file that stands still does not hold the launch up: plx comes by the order.
+func TestStuckFile(t *testing.T) {
+	b, _ := plxBlob(t, 400_000, false)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errors.New("it stands still for ever"))
+		defer cancel()
+		c := giving(b)
+		c.Copy = func(ctx context.Context, _ io.Reader, _ string) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		s := New(c)
+		host := &fake{out: strings.NewReader(strings.ReplaceAll(lacks+"WORD runs\n", "WORD", s.Word)), end: make(chan struct{})}
+		if err := s.Run(ctx, host); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // fake is a Stream that says what it has been given, and then nothing.
