@@ -168,7 +168,7 @@ func ReadManifest(r *bufio.Reader) (Manifest, error) {
 
 // Contents returns a file for each content, the first one that has it.
 func (m Manifest) Contents() (files []Entry) {
-	seen := map[Sum]bool{}
+	seen := make(map[Sum]bool, len(m.Entries))
 	for _, e := range m.Entries {
 		if e.Kind == File && !seen[e.Sum] {
 			seen[e.Sum] = true

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/plx-run/plx/envsync/tree"
 )
 
@@ -187,15 +185,8 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 
 // missing returns the files whose contents the store lacks, each content once.
 func (s *Store) missing(m tree.Manifest) (files []tree.Entry) {
-	seen := make(map[tree.Sum]bool, len(m.Entries))
-	dir := s.folder()
-	defer unix.Close(dir) // only read
-	for _, e := range m.Entries {
-		if e.Kind != tree.File || seen[e.Sum] {
-			continue
-		}
-		seen[e.Sum] = true
-		if !s.hasIn(dir, inStore(e.Sum), e.Sum, e.Size) {
+	for _, e := range m.Contents() {
+		if !s.has(e.Sum, e.Size) {
 			files = append(files, e)
 		}
 	}

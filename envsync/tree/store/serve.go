@@ -97,15 +97,6 @@ func (s *Store) tidy() {
 	}
 }
 
-// folder opens the store's folder. If that fails, no content is found in it.
-func (s *Store) folder() (fd int) {
-	_ = again(func() (err error) {
-		fd, err = unix.Open(s.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
-	return fd
-}
-
 // room refuses files that do not fit: those to store, and all of them in the
 // folder that Build makes.
 func (s *Store) room(m tree.Manifest, files []tree.Entry) error {
