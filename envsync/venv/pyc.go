@@ -2,6 +2,7 @@ package venv
 
 import (
 	"encoding/binary"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,8 +21,13 @@ func Source(compiled string) (source string, modified time.Time, size uint32, ok
 	if !found || filepath.Base(dir) != "__pycache__" {
 		return "", modified, 0, false
 	}
+	f, err := os.Open(compiled)
+	if err != nil {
+		return "", modified, 0, false
+	}
+	defer f.Close() // only read
 	head := make([]byte, header)
-	if readHead(compiled, head) != nil || binary.LittleEndian.Uint32(head[4:]) != 0 {
+	if _, err := io.ReadFull(f, head); err != nil || binary.LittleEndian.Uint32(head[4:]) != 0 {
 		return "", modified, 0, false
 	}
 	source = filepath.Join(filepath.Dir(filepath.Clean(dir)), module+".py")

@@ -1,14 +1,12 @@
 package venv
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -323,16 +321,5 @@ func cause(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return fmt.Errorf("%s: %w", e.Path, e.Err)
 	}
-	return err
-}
-
-// readHead reads the first bytes of a file.
-func readHead(file string, head []byte) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close() // only read
-	_, err = io.ReadFull(bufio.NewReaderSize(f, len(head)), head)
 	return err
 }
