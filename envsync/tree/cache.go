@@ -1,10 +1,10 @@
 package tree
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -120,10 +120,8 @@ func (c *cache) save() error {
 	if err != nil {
 		return fmt.Errorf("keep hashes: %w", err)
 	}
-	_, err = bytes.NewReader(text).WriteTo(temporary)
-	if failed := temporary.Close(); err == nil {
-		err = failed
-	}
+	_, err = temporary.Write(text)
+	err = errors.Join(err, temporary.Close())
 	if err == nil {
 		err = os.Rename(temporary.Name(), c.file)
 	}

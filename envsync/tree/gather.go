@@ -105,16 +105,3 @@ func (f *Folder) With(gathered *Folder) (*Folder, error) {
 	both.Entries, both.gathered = slices.Concat(f.Entries, gathered.Entries), gathered.gathered
 	return &both, both.order()
 }
-
-// Special names the kind of a file that is neither a plain file, a folder nor a link.
-func Special(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	case mode&fs.ModeNamedPipe != 0:
-		return "named pipe"
-	case mode&fs.ModeDevice != 0:
-		return "device"
-	}
-	return "special file"
-}

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -184,6 +185,7 @@ type walk struct {
 
 // newWalk returns a walk of the folder root. cached names the cache of its hashes.
 func newWalk(ctx context.Context, root, cached string, o Options) *walk {
+	o.Count = cmp.Or(o.Count, new(Count))
 	return &walk{ctx: ctx, root: root, options: o, excluded: map[string]string{}, followed: followed{}, gone: map[string]bool{},
 		cache: openCache(o.Cache, cached), begun: time.Now()}
 }
@@ -285,7 +287,7 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 		e.Kind = Directory
 	case mode.IsRegular():
 		e.Kind, e.Size = File, info.Size()
-		w.options.Count.addFound()
+		w.options.Count.found.Add(1)
 		if e.Size > maxScanned && !w.options.Large {
 			return largeError(e.Size)
 		}
@@ -294,10 +296,23 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("it is a %s, which cannot be sent", Special(mode))
+		return fmt.Errorf("it is a %s, which cannot be sent", special(mode))
 	}
 	w.entries, w.infos = append(w.entries, e), append(w.infos, info)
 	return nil
+}
+
+// special names the kind of a file that is neither a plain file, a folder nor a link.
+func special(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	case mode&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
 }
 
 // link returns the entry of a link.
@@ -350,7 +365,7 @@ func (w *walk) hash() error {
 				return w.lose(e.Path, err)
 			}
 			w.entries[i] = read
-			w.options.Count.addRead()
+			w.options.Count.read.Add(1)
 			return nil
 		})
 	}
@@ -388,10 +403,10 @@ func leftOut(p string) string {
 // hashFile returns the entry of a file with its hash. found is what enter has found.
 func (w *walk) hashFile(e Entry, found fs.FileInfo) (Entry, error) {
 	if known, ok := w.cache.find(e.Path, found); ok {
-		w.options.Count.addBytes(e.Size)
+		w.options.Count.bytes.Add(e.Size)
 		return e.with(known), nil
 	}
-	return readFile(e, w.followed.file(w.root, e.Path), byteCount{w.options.Count}, func(info fs.FileInfo, of content) {
+	return readFile(e, w.followed.file(w.root, e.Path), w.options.Count, func(info fs.FileInfo, of content) {
 		w.cache.keep(e.Path, info, w.begun, of)
 	})
 }

@@ -52,12 +52,18 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 	s := &sender{ctx: ctx, folder: f, options: o, hosts: len(targets), packs: map[string]*pack{}, cancel: cancel}
 	err := each(ctx, targets, func(t Target) error { return s.host(ctx, t) })
 	cancel(nil)
-	failed := s.close()
-	s.report()
+	var lost []string
+	for _, p := range s.packs {
+		lost = append(lost, p.group.Lost()...)
+		err = errors.Join(err, p.Close())
+	}
+	if len(lost) > 0 && o.Lost != nil {
+		o.Lost(lost)
+	}
 	if s.unread != nil {
 		return fmt.Errorf("%s: %w", describe(targets), s.unread)
 	}
-	return errors.Join(err, failed)
+	return err
 }
 
 // maxHosts is how many hosts are worked on at once.
@@ -283,24 +289,5 @@ func (s *sender) tell(host string, sent, total int64) {
 	defer s.mu.Unlock()
 	if s.options.Progress != nil {
 		s.options.Progress(host, "working directory", sent, total)
-	}
-}
-
-func (s *sender) close() error {
-	var errs []error
-	for _, p := range s.packs {
-		errs = append(errs, p.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// report tells what hosts could not pass on to each other.
-func (s *sender) report() {
-	var lost []string
-	for _, p := range s.packs {
-		lost = append(lost, p.group.Lost()...)
-	}
-	if len(lost) > 0 && s.options.Lost != nil {
-		s.options.Lost(lost)
 	}
 }
