@@ -3,8 +3,6 @@
 package agent
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,34 +64,21 @@ func has(ctx context.Context, of protocol.Has) error {
 	return err
 }
 
-func putProgram(ctx context.Context, from io.Reader, out io.Writer) error {
+func putProgram(ctx context.Context, in io.Reader, out io.Writer) error {
 	programs, err := jobfolder.Programs()
 	if err != nil {
 		return err
 	}
-	in := bufio.NewReader(from)
-	m, err := tree.ReadManifest(in)
-	if err != nil {
-		return err
-	}
-	if len(m.Entries) != 1 || m.Entries[0].Kind != tree.File {
-		return errors.New("want one file")
-	}
-	program := m.Entries[0]
-	sum := program.Sum.String()
-	if len(envsync.Having(map[string]int64{sum: program.Size})) > 0 {
-		_, err := out.Write(tree.NewSet(m))
-		if err == nil {
-			_, err = io.WriteString(out, tree.Answer)
+	return programs.Serve(ctx, in, out, sockets.Relay{}, func(id tree.Sum) error {
+		m, err := programs.Manifest(id)
+		if err != nil {
+			return err
 		}
-		return err
-	}
-	var again bytes.Buffer
-	if err := m.Write(&again); err != nil {
-		return err
-	}
-	return programs.Serve(ctx, io.MultiReader(&again, in), out, sockets.Relay{}, func(tree.Sum) error {
-		if err := envsync.Settle(programs.Path(program.Sum), sum, program.Size); err != nil {
+		if len(m.Entries) != 1 || m.Entries[0].Kind != tree.File {
+			return errors.New("want one file")
+		}
+		program := m.Entries[0]
+		if err := envsync.Settle(programs.Path(program.Sum), program.Sum.String(), program.Size); err != nil {
 			return fmt.Errorf("store %s: %w", program.Path, err)
 		}
 		return nil

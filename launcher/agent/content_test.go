@@ -129,7 +129,7 @@ func TestPutAndGet(t *testing.T) {
 	}
 }
 
-// A program becomes a blob, once.
+// A program becomes a blob, once: the second time none of it travels.
 func TestPutProgram(t *testing.T) {
 	h := newHost(t, 1)
 	l := h.dial("start")
@@ -138,9 +138,12 @@ func TestPutProgram(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(h.home, ".plx", "blobs"), 0o700); err != nil { // there the agent is
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := l.give(protocol.Put{Program: true}, f); err != nil {
-			t.Error(err)
+	for i := range 2 {
+		sent := false
+		told := tree.SendOptions{Progress: func(string, string, int64, int64) { sent = true }}
+		target := tree.Target{Name: "gpu01", Put: l.put(protocol.Put{Program: true})}
+		if err := tree.Send(t.Context(), []tree.Target{target}, f, told); err != nil || sent != (i == 0) {
+			t.Errorf("%v, sent it: %v", err, sent)
 		}
 		info, err := os.Stat(filepath.Join(h.home, ".plx", "blobs", program.Sum.String()))
 		if err != nil || info.Size() != program.Size || info.Mode().Perm()&0o100 == 0 {

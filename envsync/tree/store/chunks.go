@@ -186,7 +186,7 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 // missing returns the files whose contents the store lacks, each content once.
 func (s *Store) missing(m tree.Manifest) (files []tree.Entry) {
 	for _, e := range m.Contents() {
-		if !s.has(e.Sum, e.Size) {
+		if s.holder(e.Sum, e.Size) == "" {
 			files = append(files, e)
 		}
 	}

@@ -47,8 +47,8 @@ type Store struct {
 	last   atomic.Pointer[named] // manifest that was read last; nil: none was
 }
 
-// Beside returns the store, which also finds chunks in the contents that are in the folder dir
-// under the hexadecimal digits of their SHA-256.
+// Beside returns the store, which lacks none of the contents that are in the folder dir under the
+// hexadecimal digits of their SHA-256, and finds chunks in them.
 func (s *Store) Beside(dir string) *Store {
 	s.beside = dir
 	return s
