@@ -92,8 +92,13 @@ func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) 
 	out := &transcript{limit: outputLimit, mark: []byte("\n" + mark + " done\n"), complete: func() { time.AfterFunc(endGrace, cancel) }}
 	if o.Slow != nil {
 		out.tool = []byte("\n" + mark + " begin tool\n")
-		out.started = func() { time.AfterFunc(cmp.Or(o.slowAfter, SlowAfter), func() { out.unless(o.Slow) }) }
-		defer out.finish()
+		out.started = func() {
+			time.AfterFunc(cmp.Or(o.slowAfter, SlowAfter), func() {
+				if _, done := out.result(); !done && ctx.Err() == nil {
+					o.Slow()
+				}
+			})
+		}
 	}
 	errs := &transcript{limit: stderrLimit}
 	settings := fmt.Sprintf("mark=%s limit=%d root=%s\n", mark, int(limit/time.Second), quote(root))
@@ -162,23 +167,6 @@ func (t *transcript) Write(p []byte) (int, error) {
 		t.complete()
 	}
 	return len(p), nil
-}
-
-// finish counts as the end of the output.
-func (t *transcript) finish() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.done = true
-}
-
-// unless calls f unless the output has ended.
-func (t *transcript) unless(f func()) {
-	t.mu.Lock()
-	done := t.done
-	t.mu.Unlock()
-	if !done {
-		f()
-	}
 }
 
 func (t *transcript) result() (text string, done bool) {
