@@ -29,11 +29,6 @@ type Request struct {
 	Stored bool `json:"stored,omitempty"`
 }
 
-// Answer answers a Request.
-type Answer struct {
-	Ready bool `json:"ready"` // the environment is installed
-}
-
 // Folder returns the name of the folder of the installed environment, which equal
 // environments share.
 func (r Request) Folder() string {

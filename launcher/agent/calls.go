@@ -100,18 +100,18 @@ func checkName(ctx context.Context, c protocol.CheckName) (none, error) {
 	return none{}, err
 }
 
-// installVenv installs a virtual environment, if the host has its contents.
-func installVenv(ctx context.Context, want venv.Request) (venv.Answer, error) {
+// installVenv installs a virtual environment, if the host has its contents, and reports whether it
+// is there.
+func installVenv(ctx context.Context, want venv.Request) (ready bool, err error) {
 	dir, err := jobfolder.Envs()
 	if err != nil {
-		return venv.Answer{}, err
+		return false, err
 	}
 	files, err := jobfolder.Files()
 	if err != nil {
-		return venv.Answer{}, err
+		return false, err
 	}
-	ready, err := install.Environment(ctx, dir, files, want)
-	return venv.Answer{Ready: ready}, err
+	return install.Environment(ctx, dir, files, want)
 }
 
 // inJob is a method that needs no more than the folder of a job.

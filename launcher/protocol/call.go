@@ -23,7 +23,7 @@ const (
 	DoReserve    Method = "reserve"    // Reserve, Reservation
 	DoSeed       Method = "seed"       // Seed, the port as an int
 	DoHas        Method = "has"        // Has
-	DoVenv       Method = "venv"       // venv.Request, venv.Answer of package envsync/venv
+	DoVenv       Method = "venv"       // venv.Request of package envsync/venv, bool: it is installed
 	// DoPut is given a Put, and takes contents: Orders and Pieces are the two sides of Store.Serve of
 	// package envsync/tree/store. The Pieces of DoGet, which is given a Get, are a folder that was put.
 	DoPut Method = "put"

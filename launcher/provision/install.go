@@ -18,13 +18,6 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// installOn asks a host to install a virtual environment. It reports false if the host
-// needs its contents for that.
-func installOn(ctx context.Context, a *hosts.AgentHost, r venv.Request) (ready bool, err error) {
-	answer, err := hosts.Call[venv.Answer](ctx, a, installTime, protocol.DoVenv, r)
-	return answer.Ready, err
-}
-
 // installTime bounds the installation of contents that the host has: some GB are copied.
 const installTime = time.Hour
 
@@ -53,7 +46,7 @@ func lackingVenv(ctx context.Context, on []*hosts.AgentHost, r venv.Request) (la
 		if why := misfit(r.Python, a.Facts.Platform); why != "" {
 			return errors.New(why)
 		}
-		ready[i], err = installOn(ctx, a, r)
+		ready[i], err = hosts.Call[bool](ctx, a, installTime, protocol.DoVenv, r)
 		return err
 	})
 	if err != nil {
@@ -71,7 +64,7 @@ func lackingVenv(ctx context.Context, on []*hosts.AgentHost, r venv.Request) (la
 func finishVenv(ctx context.Context, on []*hosts.AgentHost, r venv.Request) error {
 	r.Stored = true
 	return hosts.Together(ctx, on, func(_ int, a *hosts.AgentHost) error {
-		_, err := installOn(ctx, a, r)
+		_, err := hosts.Call[bool](ctx, a, installTime, protocol.DoVenv, r)
 		return err
 	})
 }
