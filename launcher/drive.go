@@ -406,7 +406,9 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 			gpus++
 		}
 	}
-	if err := provision.Again(ctx, m.agent, gpus, m.drive.launch.recipe()); err != nil {
+	recipe := m.drive.launch.recipe()
+	recipe.Again = true
+	if err := recipe.Ready(ctx, []*provision.Target{{AgentHost: m.agent, GPUs: gpus}}); err != nil {
 		return nil, err
 	}
 	like, err := m.agent.DataAddr() // the one that it had

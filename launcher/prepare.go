@@ -111,21 +111,18 @@ func inSlurm(cfg Config) string {
 
 // ready gives the hosts what tasks find there.
 func (l *launch) ready(ctx context.Context) error {
-	var gpus []int
-	for _, h := range l.placed.Hosts {
-		gpus = append(gpus, h.GPUWorkers())
+	var all []*provision.Target
+	for i, a := range l.agents {
+		all = append(all, &provision.Target{AgentHost: a, GPUs: l.placed.Hosts[i].GPUWorkers()})
 	}
-	return provision.Ready(ctx, l.agents, gpus, l.recipe())
+	return l.recipe().Ready(ctx, all)
 }
 
 // recipe is what tasks find on a host.
 func (l *launch) recipe() provision.Recipe {
-	return provision.Recipe{Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: l.shared(), Printer: l.printer, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh}
-}
-
-// shared is the part of the agents' Spec by which hosts are made ready.
-func (l *launch) shared() protocol.Spec {
-	return protocol.Spec{Command: l.command(envsync.Platform{}), Env: protocol.Raws(l.cfg.environ), SetupTime: l.cfg.SetupTime, Workdir: l.workdir.ID(), Imports: l.cfg.CheckImport}
+	spec := protocol.Spec{Command: l.command(envsync.Platform{}), Env: protocol.Raws(l.cfg.environ), SetupTime: l.cfg.SetupTime, Imports: l.cfg.CheckImport,
+		PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh}
+	return provision.Recipe{Printer: l.printer, Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: spec}
 }
 
 // advise adds to the error of a host that plx doctor finds what else would fail, unless

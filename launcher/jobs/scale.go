@@ -206,11 +206,11 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err != nil {
 		return err
 	}
-	var gpus []int
-	for _, h := range placed.Hosts {
-		gpus = append(gpus, h.GPUWorkers())
+	var targets []*provision.Target
+	for i, a := range s.agents() { // each has tasks
+		targets = append(targets, &provision.Target{AgentHost: a, GPUs: placed.Hosts[i].GPUWorkers()})
 	}
-	if err := provision.Ready(ctx, s.agents(), gpus, recipe); err != nil {
+	if err := recipe.Ready(ctx, targets); err != nil {
 		return err
 	}
 	return s.start(ctx, placed, known)

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -154,29 +153,26 @@ func numbers(version string) (ns []int) {
 	return ns
 }
 
-// checkImports imports the modules of a job on all hosts, as tasks would, and returns equal
-// failures once. gpus has the number of workers with GPUs of each host.
-func checkImports(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, gpus []int, printer *console.Printer) error {
-	if len(spec.Imports) == 0 {
+// checkImports imports the modules of a job on all hosts, as tasks would.
+func (r *Recipe) checkImports(ctx context.Context, on []*Target) error {
+	if len(r.Spec.Imports) == 0 {
 		return nil
 	}
-	tally := printer.NewTally("importing "+strings.Join(spec.Imports, ", "), len(on))
-	defer tally.Stop()
 	notes := make([]string, len(on))
-	err := hosts.Together(ctx, on, func(i int, a *hosts.AgentHost) (err error) {
-		tally.Begin(a.Name())
-		defer tally.End(a.Name())
-		if spec.Workdir == "" { // the host has no folder of the job yet
+	tally := r.Printer.NewTally("importing "+strings.Join(r.Spec.Imports, ", "), len(on))
+	err := each(ctx, on, tally, func(i int, t *Target) error {
+		a := t.AgentHost
+		if r.Spec.Workdir == "" { // the host has no folder of the job yet
 			a = &hosts.AgentHost{Host: a.Host, Binary: a.Binary}
 		}
-		got, err := AskImports(ctx, a, ImportRequest{Modules: spec.Imports, Command: spec.Command, Env: spec.EnvOf(a.Resource.Env)})
+		got, err := AskImports(ctx, a, ImportRequest{Modules: r.Spec.Imports, Command: r.Spec.Command, Env: r.Spec.EnvOf(a.Resource.Env)})
 		if err == nil {
-			notes[i], err = JudgeImports(got, gpus[i], a.Report.Driver)
+			notes[i], err = JudgeImports(got, t.GPUs, a.Report.Driver)
 		}
 		return err
 	})
 	for _, note := range slices.Compact(slices.DeleteFunc(notes, func(n string) bool { return n == "" })) {
-		printer.Printf("note: %s", note)
+		r.Printer.Printf("note: %s", note)
 	}
 	if err != nil {
 		return exit.WithHint(fmt.Errorf("--check-import: %w", err), exit.Hint(err))

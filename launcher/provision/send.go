@@ -3,9 +3,11 @@ package provision
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -15,121 +17,130 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Sending is how files are sent to hosts. The zero value is useful.
-type Sending struct {
-	Bar *console.Transfer // shows the progress; nil: nothing does
-	// Printer is told if hosts cannot pass files on to each other; nil: nobody is.
-	Printer *console.Printer
-	// PortLow and PortHigh are the first and last port for that; 0 and 0: any.
-	PortLow, PortHigh int
-}
-
-// options returns the options of tree.Send for files with a name; "": that of the tree.
-func (s Sending) options(name string) tree.SendOptions {
-	o := tree.SendOptions{Low: s.PortLow, High: s.PortHigh}
-	if s.Bar != nil {
-		o.Progress = func(host, what string, sent, total int64) { s.Bar.Moved(host, cmp.Or(name, what), sent, total) }
-	}
-	if s.Printer != nil {
-		o.Lost = func(what []string) {
+// options returns the options of tree.Send for files with a name, whose progress bar shows.
+func (r *Recipe) options(bar *console.Transfer, name string) tree.SendOptions {
+	return tree.SendOptions{
+		Low: r.Spec.PortLow, High: r.Spec.PortHigh,
+		Progress: func(host, _ string, sent, total int64) { bar.Moved(host, name, sent, total) },
+		Lost: func(what []string) {
 			more := ""
 			if n := len(what) - 1; n > 0 {
 				more = fmt.Sprintf(" (and %s more)", console.Count(n, "host"))
 			}
-			s.Printer.Printf("hosts could not pass files on to each other, so this machine has sent them: %s%s", what[0], more)
-		}
+			r.Printer.Printf("hosts could not pass files on to each other, so this machine has sent them: %s%s", what[0], more)
+		},
 	}
-	return o
 }
 
-// lacking asks the agents of hosts, all at once, for a folder. It returns the hosts to which the
-// folder is to be sent.
-func lacking(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, want func(*hosts.AgentHost) protocol.Has) []*hosts.AgentHost {
-	_, size := f.Files()
-	id, limit := f.ID().String(), tree.AnswerLimit(size)
-	done := make([]bool, len(to))
-	var asked sync.WaitGroup
-	for i, a := range to {
-		asked.Go(func() {
-			w := want(a)
-			w.Manifest = id
-			_, err := hosts.Call[struct{}](ctx, a, limit, protocol.DoHas, w)
-			done[i] = err == nil
-		})
-	}
-	asked.Wait()
-	var left []*hosts.AgentHost
-	for i, a := range to {
-		if !done[i] {
-			left = append(left, a)
-		}
-	}
-	return left
-}
-
-// sendFolder brings the contents of a folder to hosts that have the agent's binary. name is
-// that of the folder for the display.
-func sendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, name string, how Sending) error {
-	var targets []tree.Target
-	for _, a := range lacking(ctx, to, f, func(*hosts.AgentHost) protocol.Has { return protocol.Has{} }) {
-		targets = append(targets, target(a, protocol.Put{}))
-	}
-	return tree.Send(ctx, targets, f, how.options(name))
-}
-
-// sendProgram brings a program to hosts that have the agent's binary, to where blobs are.
-func sendProgram(ctx context.Context, to []*hosts.AgentHost, program envsync.Blob, how Sending) error {
-	var targets []tree.Target
-	for _, a := range to {
-		if !a.Has(program) {
-			targets = append(targets, target(a, protocol.Put{Program: true}))
-		}
-	}
-	if len(targets) == 0 {
+// sendPrograms brings hosts the program of their platform, to where blobs are.
+func (r *Recipe) sendPrograms(ctx context.Context, on []*Target) error {
+	if r.Program == nil {
 		return nil
 	}
-	f, err := tree.Gather(ctx, []string{program.Path}, tree.Options{Cache: hashCache()})
-	if err == nil && f.Entries[0].Sum.String() != program.Sum {
-		err = &tree.ChangedError{Path: program.Name}
+	lacking := map[envsync.Platform][]tree.Target{}
+	for _, t := range on {
+		p := t.Facts.Platform
+		if program, sent := r.Program(p); sent && !t.Has(program) {
+			lacking[p] = append(lacking[p], target(t, protocol.Put{Program: true}))
+		}
 	}
-	if err == nil {
-		err = tree.Send(ctx, targets, f, how.options(program.Name))
+	bar := r.Printer.NewTransfer("sending")
+	var errs []error
+	for p, to := range lacking {
+		program, _ := r.Program(p)
+		f, err := tree.Gather(ctx, []string{program.Path}, tree.Options{Cache: hashCache()})
+		if err == nil && f.Entries[0].Sum.String() != program.Sum {
+			err = &tree.ChangedError{Path: program.Name}
+		}
+		if err == nil {
+			err = tree.Send(ctx, to, f, r.options(bar, program.Name))
+		}
+		errs = append(errs, err)
 	}
+	err := errors.Join(errs...)
+	bar.Sent(err)
 	return err
 }
 
-// target returns the host as one that is put files.
-func target(a *hosts.AgentHost, want protocol.Put) tree.Target {
-	addr, err := a.DataAddr()
-	if err != nil {
-		addr = "" // it passes nothing on
+// sendFolder brings the contents of a folder to hosts. inJob makes it the working directory of the
+// job there; one that a host has already stays as it is.
+func sendFolder(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o tree.SendOptions) error {
+	_, size := f.Files()
+	id, limit := f.ID().String(), tree.AnswerLimit(size)
+	has := make([]bool, len(on))
+	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // a host without an answer lacks it
+		want := protocol.Has{Manifest: id}
+		if inJob {
+			want.Job, want.Folder = t.Job, t.Folder
+		}
+		_, err := hosts.Call[struct{}](ctx, t.AgentHost, limit, protocol.DoHas, want)
+		has[i] = err == nil
+		return nil
+	})
+	var lacking []tree.Target
+	for i, t := range on {
+		var want protocol.Put
+		if inJob {
+			want.Job, want.Folder = t.Job, t.Folder
+		}
+		if !has[i] {
+			lacking = append(lacking, target(t, want))
+		}
 	}
-	return tree.Target{Name: a.Name(), FileSystem: a.Facts.FileSystem, Addr: addr, Put: func(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-		return hosts.Pipe(ctx, a, protocol.DoPut, want, stdin, stdout)
+	return tree.Send(ctx, lacking, f, o)
+}
+
+// target returns the host as one that is put files.
+func target(t *Target, want protocol.Put) tree.Target {
+	addr, _ := t.DataAddr() // one without it passes nothing on
+	return tree.Target{Name: t.Name(), FileSystem: t.Facts.FileSystem, Addr: addr, Put: func(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+		return hosts.Pipe(ctx, t.AgentHost, protocol.DoPut, want, stdin, stdout)
 	}}
 }
 
 // discardTime bounds the removal of working directories that no job will use.
 const discardTime = 10 * time.Second
 
-// sendWorkdir brings the contents of a folder to the hosts of a job, and makes the
-// working directory there. A working directory that a host has already stays as it is. After an error no host has a new one.
-func sendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, how Sending) error {
-	var targets []tree.Target
-	for _, a := range lacking(ctx, to, f, func(a *hosts.AgentHost) protocol.Has {
-		return protocol.Has{Job: a.Job, Folder: a.Folder}
-	}) {
-		targets = append(targets, target(a, protocol.Put{Job: a.Job, Folder: a.Folder}))
-	}
-	err := tree.Send(ctx, targets, f, how.options(""))
-	if err != nil {
-		discard(ctx, to)
-	}
-	return err
+// discard removes working directories of hosts on which the job is not started.
+func discard(ctx context.Context, from []*Target) {
+	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+	defer cancel()
+	_ = hosts.Each(tidy, from, func(_ int, t *Target) error { // the host may be gone; plx prune removes the rest
+		_, err := hosts.Call[struct{}](tidy, t.AgentHost, discardTime, protocol.DoDiscard, protocol.HostJob{Job: t.Job, Folder: t.Folder})
+		return err
+	})
 }
 
-// takeFolder copies the folder of a manifest from a host into dir on this machine.
+// FromJob returns the recipe of a job that runs, whose files a host of it has. They are copied to
+// dir, an empty folder of this machine, as far as they are needed.
+func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir string, printer *console.Printer) (r Recipe, err error) {
+	r = Recipe{Printer: printer, Files: &Workdir{taken: true}, Spec: spec}
+	if sum := spec.Command.Blob; sum != "" {
+		program, err := TakeBlob(ctx, from, sum, dir)
+		if err != nil {
+			return r, err
+		}
+		r.Program = func(envsync.Platform) (envsync.Blob, bool) { return program, true }
+	}
+	if v := spec.Command.Venv; v != nil && v.Request != nil { // an agent of an earlier version refuses to start without
+		if r.Venv, err = venvOf(*v, from, dir); err != nil {
+			return r, err
+		}
+	}
+	if spec.Workdir != "" {
+		r.Files.named = "the job's files"
+	}
+	if manifest := cmp.Or(spec.Workdir, spec.Copied); manifest != "" {
+		r.Files.Folder, err = takeFolder(ctx, from, manifest, filepath.Join(dir, "files"))
+	}
+	return r, err
+}
+
+// takeFolder copies the folder of a manifest from a host into dir on this machine, which it makes.
 func takeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string) (*tree.Folder, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
 	id, err := tree.ParseSum(manifest)
 	if err != nil {
 		return nil, from.Named(err)
@@ -141,4 +152,29 @@ func takeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string
 		return nil, from.Named(err)
 	}
 	return f, nil
+}
+
+// TakeBlob copies a blob from a host to the folder dir, unless it is this process's own binary.
+func TakeBlob(ctx context.Context, from *hosts.AgentHost, sum, dir string) (envsync.Blob, error) {
+	if self, err := os.Executable(); err == nil {
+		if own, err := envsync.FileBlob(self); err == nil && own.Sum == sum {
+			return own, nil
+		}
+	}
+	if !hosts.IsSafe(sum) {
+		return envsync.Blob{}, from.Named(fmt.Errorf("%q is no blob's name", sum))
+	}
+	file, err := os.OpenFile(filepath.Join(dir, sum), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
+	if err != nil {
+		return envsync.Blob{}, err
+	}
+	err = hosts.Pipe(ctx, from, protocol.DoGet, protocol.Get{Blob: sum}, nil, file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return envsync.Blob{}, from.Named(fmt.Errorf("copy %.12s, a file of the job: %w", sum, err))
+	}
+	b, err := envsync.FileBlob(file.Name())
+	if err == nil && b.Sum != sum {
+		err = from.Named(fmt.Errorf("file %.12s of the job is damaged there", sum))
+	}
+	return b, err
 }

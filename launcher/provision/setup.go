@@ -29,54 +29,37 @@ func (n *newest) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run runs --setup on hosts that a job is to start on, and imports the modules of
-// --check-import there, as tasks would. gpus has the number of workers with GPUs of each host.
-// After an error no host has a working directory of the job.
-func run(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, gpus []int, printer *console.Printer) error {
-	err := setUpAll(ctx, on, spec, printer)
-	if err == nil {
-		err = checkImports(ctx, on, spec, gpus, printer)
-	}
-	if err != nil && spec.Workdir != "" {
-		discard(ctx, on)
-	}
-	return err
-}
-
-// setUpAll runs the --setup of a job once on each host, in the working directory, with the
-// environment of spec and of the host's line. It shows the newest line that a host has
-// printed, and prints all at the end. A host that
-// has run it for the job does not run it again.
-func setUpAll(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, printer *console.Printer) error {
-	if !spec.Command.SetupDone {
+// setUp runs the --setup of a job once on each host, in the working directory, with the environment
+// of the Spec and of the host's line. It shows the newest line that a host has printed, and prints
+// all at the end. A host that has run it for the job does not run it again.
+func (r *Recipe) setUp(ctx context.Context, on []*Target) error {
+	if !r.Spec.Command.SetupDone {
 		return nil
 	}
-	tally := printer.NewTally("running --setup", len(on))
+	tally := r.Printer.NewTally("running --setup", len(on))
 	outputs := make([][]string, len(on))
-	err := hosts.Together(ctx, on, func(i int, a *hosts.AgentHost) (err error) {
-		tally.Begin(a.Name())
-		defer tally.End(a.Name())
-		outputs[i], err = setUp(ctx, a, spec, &newest{tally, a.Name()})
+	err := each(ctx, on, tally, func(i int, t *Target) (err error) {
+		outputs[i], err = runSetup(ctx, t.AgentHost, r.Spec, &newest{tally, t.Name()})
 		return err
 	})
 	if err != nil {
-		return exit.WithHint(fmt.Errorf("--setup '%s': %w", shortened(string(spec.Command.Setup)), err), exit.Hint(err))
+		return exit.WithHint(fmt.Errorf("--setup '%s': %w", shortened(string(r.Spec.Command.Setup)), err), exit.Hint(err))
 	}
 	var lines []string
-	for i, a := range on {
+	for i, t := range on {
 		for _, line := range outputs[i] {
-			lines = append(lines, fmt.Sprintf("host %s: --setup: %s", a.Name(), line))
+			lines = append(lines, fmt.Sprintf("host %s: --setup: %s", t.Name(), line))
 		}
 	}
-	printer.Lines(lines)
+	r.Printer.Lines(lines)
 	return nil
 }
 
 // shownLines is how many lines of a failed --setup an error has.
 const shownLines = 10
 
-// setUp runs the line on one host, and returns what it has printed.
-func setUp(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec, live io.Writer) ([]string, error) {
+// runSetup runs the line on one host, and returns what it has printed.
+func runSetup(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec, live io.Writer) ([]string, error) {
 	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: spec.Command, Env: spec.EnvOf(a.Resource.Env), MaxTime: spec.SetupTime,
 		Job: a.Job, Folder: a.Folder, Setup: true}, live)
 	lines := slices.Concat(textLines(stdout), textLines(stderr))
@@ -119,14 +102,4 @@ func shortened(line string) string {
 		return string(runes)
 	}
 	return string(runes[:most]) + "..."
-}
-
-// discard removes working directories of hosts on which the job is not started.
-func discard(ctx context.Context, from []*hosts.AgentHost) {
-	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
-	defer cancel()
-	_ = hosts.Each(tidy, from, func(_ int, a *hosts.AgentHost) error { // the host may be gone; plx prune removes the rest
-		_, err := hosts.Call[struct{}](tidy, a, discardTime, protocol.DoDiscard, protocol.HostJob{Job: a.Job, Folder: a.Folder})
-		return err
-	})
 }

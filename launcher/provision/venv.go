@@ -1,14 +1,18 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/venv"
 	"github.com/plx-run/plx/launcher/console"
@@ -37,7 +41,7 @@ func ReadVenv(ctx context.Context, dir, workdir string, printer *console.Printer
 	count := new(tree.Count)
 	defer watchReading(printer, "--venv "+dir, count)()
 	if v.read, err = venv.Read(ctx, dir, venv.Options{Home: os.Getenv("HOME"), Cache: hashCache(), Count: count, Workdir: realFolder(workdir)}); err != nil {
-		return v, causeOr(ctx, exit.Mistake(fmt.Errorf("--venv %s on this machine: %w", dir, err), "--venv names the folder of an environment that works here: python3 -m venv .venv makes one"))
+		return v, cmp.Or(context.Cause(ctx), exit.Mistake(fmt.Errorf("--venv %s on this machine: %w", dir, err), "--venv names the folder of an environment that works here: python3 -m venv .venv makes one"))
 	}
 	v.request = v.read.Request()
 	printer.Lines(v.notes())
@@ -126,41 +130,98 @@ func (v Venv) parts() (parts []part) {
 	return append(parts, part{"the packages", v.read.Folder})
 }
 
-// installAll is install that shows the progress.
-func (v Venv) installAll(ctx context.Context, on []*hosts.AgentHost, how Sending) error {
-	if v.read == nil && v.from == nil {
+// installTime bounds the installation of contents that the host has: some GB are copied.
+const installTime = time.Hour
+
+// installVenv installs the environment on hosts. A host gets what it lacks, and nothing if it has
+// installed the environment before. It refuses hosts that cannot run it.
+func (r *Recipe) installVenv(ctx context.Context, on []*Target) error {
+	if r.Venv.read == nil && r.Venv.from == nil {
 		return nil
 	}
-	how.Bar = how.Printer.NewTransfer("sending " + v.named)
-	err := v.install(ctx, on, how)
-	how.Bar.Sent(err)
-	if err != nil {
-		flag := "--venv "
-		if v.from != nil {
-			flag = ""
-		}
-		return causeOr(ctx, exit.WithHint(fmt.Errorf("%s%s: %w", flag, v.named, err), exit.Hint(err)))
+	bar := r.Printer.NewTransfer("sending " + r.Venv.named)
+	err := r.Venv.install(ctx, on, func(name string) tree.SendOptions { return r.options(bar, name) })
+	bar.Sent(err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if r.Venv.from == nil {
+		return exit.WithHint(fmt.Errorf("--venv %s: %w", r.Venv.named, err), exit.Hint(err))
+	}
+	return exit.WithHint(fmt.Errorf("%s: %w", r.Venv.named, err), exit.Hint(err))
 }
 
-// install installs the environment on hosts that have the agent's binary. A host gets what it
-// lacks, and nothing if it has installed the environment before.
-func (v Venv) install(ctx context.Context, on []*hosts.AgentHost, how Sending) error {
-	if v.read == nil && v.from == nil {
-		return nil
-	}
-	lacking, err := lackingVenv(ctx, on, v.request)
-	if err == nil && len(lacking) > 0 && v.read == nil {
-		err = v.take(ctx)
-	}
-	if err != nil || len(lacking) == 0 {
+func (v Venv) install(ctx context.Context, on []*Target, options func(name string) tree.SendOptions) error {
+	request, installed := v.request, make([]bool, len(on))
+	ask := func(i int, t *Target) (err error) {
+		installed[i], err = hosts.Call[bool](ctx, t.AgentHost, installTime, protocol.DoVenv, request)
 		return err
 	}
-	for _, p := range v.parts() {
-		if err := sendFolder(ctx, lacking, p.folder, p.name, how); err != nil {
+	err := each(ctx, on, nil, func(i int, t *Target) error {
+		if why := misfit(request.Python, t.Facts.Platform); why != "" {
+			return errors.New(why)
+		}
+		return ask(i, t)
+	})
+	if err != nil {
+		return exit.WithHint(err, "install the same version of Python on all hosts, or make the environment with uv's own Python, which is sent too: see docs/environment.md")
+	}
+	var lacking []*Target
+	for i, t := range on {
+		if !installed[i] {
+			lacking = append(lacking, t)
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	if v.read == nil {
+		if err := v.take(ctx); err != nil {
 			return err
 		}
 	}
-	return finishVenv(ctx, lacking, v.request)
+	for _, p := range v.parts() {
+		if err := sendFolder(ctx, lacking, p.folder, false, options(p.name)); err != nil {
+			return err
+		}
+	}
+	request.Stored = true
+	return each(ctx, lacking, nil, ask)
+}
+
+// venvOf returns the environment that a host has installed for a job. dir is an empty folder of this
+// machine for what has to be copied from there.
+func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
+	of := Venv{named: "the job's virtual environment", from: from, dir: dir}
+	if err := json.Unmarshal(v.Request, &of.request); err != nil {
+		return of, from.Named(fmt.Errorf("the job's virtual environment: %w", err))
+	}
+	if of.request.Folder() != v.Folder || of.request.BaseFolder() != v.Base {
+		return of, from.Named(errors.New("the job's virtual environment is of another version of plx: scale with the plx that launched the job"))
+	}
+	return of, nil
+}
+
+// take copies the contents of the environment from the host that has it.
+func (v *Venv) take(ctx context.Context) (err error) {
+	v.read = &venv.Venv{}
+	if v.read.Folder, err = takeFolder(ctx, v.from, v.request.Manifest, filepath.Join(v.dir, "venv")); err == nil && v.request.Base != "" {
+		v.read.Base, err = takeFolder(ctx, v.from, v.request.Base, filepath.Join(v.dir, "interpreter"))
+	}
+	return err
+}
+
+// machines are Go's names of what Python names otherwise.
+var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
+
+// misfit says why programs for one platform do not run on another, or "".
+func misfit(p venv.Python, host envsync.Platform) string {
+	system, machine, _ := strings.Cut(p.Platform, "-")
+	if i := strings.LastIndexByte(machine, '-'); i >= 0 { // macosx-14.0-arm64
+		machine = machine[i+1:]
+	}
+	if system == host.OS && cmp.Or(machines[machine], machine) == host.Arch {
+		return ""
+	}
+	return fmt.Sprintf("the environment is for %s, and this host is %s", p, host)
 }

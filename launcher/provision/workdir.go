@@ -13,7 +13,6 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/hosts"
 )
 
 // Workdir is the folder of --workdir as it was read, and what --copy adds to it. Without
@@ -37,7 +36,7 @@ func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *conso
 	count := new(tree.Count)
 	defer watchReading(printer, "--workdir "+dir, count)()
 	if w.Folder, err = tree.Scan(ctx, dir, tree.Options{Cache: hashCache(), Count: count, KeepLinks: keepLinks}); err != nil {
-		return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", dir, err),
+		return w, cmp.Or(context.Cause(ctx), exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", dir, err),
 			"--workdir names a folder of this machine, such as --workdir .; a .plxignore in it names files to leave out"))
 	}
 	if err := w.notEmpty(); err != nil {
@@ -63,7 +62,7 @@ func (w *Workdir) ReadCopies(ctx context.Context, paths []string, printer *conso
 		copies, err = w.Folder.With(copies)
 	}
 	if err != nil {
-		return causeOr(ctx, exit.Mistake(fmt.Errorf("--copy: %w", err), copyHint))
+		return cmp.Or(context.Cause(ctx), exit.Mistake(fmt.Errorf("--copy: %w", err), copyHint))
 	}
 	w.Folder, w.copies = copies, paths
 	return nil
@@ -153,14 +152,6 @@ func watchReading(printer *console.Printer, what string, count *tree.Count) (don
 	})
 }
 
-// causeOr returns the cause of ctx's end, else err.
-func causeOr(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
-}
-
 // hashCache returns the folder of this machine that keeps the hashes of files, or "".
 func hashCache() string {
 	home := os.Getenv("HOME")
@@ -215,27 +206,32 @@ func (w Workdir) what() (what, flag string) {
 	return w.named, "--workdir " + w.named
 }
 
-// sendAll brings the files to hosts, and makes the working directory there, if
-// there is one. Files may change meanwhile, and w with them.
-func (w *Workdir) sendAll(ctx context.Context, to []*hosts.AgentHost, how Sending) error {
+// sendFiles brings the files to hosts, and makes the working directory there, if there is one.
+func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
+	w := r.Files
 	if w.Folder == nil {
 		return nil
 	}
 	what, flag := w.what()
-	how.Bar = how.Printer.NewTransfer("sending " + what)
-	err := w.sendUnchanged(ctx, func(*tree.Folder) error { return w.send(ctx, to, how) }, how.Printer.Lines)
-	how.Bar.Sent(err)
+	bar := r.Printer.NewTransfer("sending " + what)
+	send := func(f *tree.Folder) error { return sendFolder(ctx, on, f, w.named != "", r.options(bar, what)) }
+	var err error
+	if r.Again {
+		err = send(w.Folder)
+	} else {
+		err = w.sendUnchanged(ctx, send, func(remarks []string) {
+			if w.named != "" {
+				discard(ctx, on) // a host may have made it of what the files were
+			}
+			r.Printer.Lines(remarks)
+		})
+	}
+	r.Spec.Workdir = w.ID()
+	bar.Sent(err)
 	if err != nil {
-		return causeOr(ctx, fmt.Errorf("%s: %w", flag, err))
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return nil
-}
-
-func (w Workdir) send(ctx context.Context, to []*hosts.AgentHost, how Sending) error {
-	if w.named == "" {
-		return sendFolder(ctx, to, w.Folder, "", how)
-	}
-	return sendWorkdir(ctx, to, w.Folder, how)
 }
 
 // rereads is how often files that have changed are read again, and lost how many more are
@@ -244,8 +240,8 @@ const rereads, lost = 3, 100
 
 // sendUnchanged has send send the folder. Files may have changed or vanished since it was
 // read: then it reads them again, and at last leaves those out that always change, but for
-// those of --copy. say is told of these.
-func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, say func([]string)) error {
+// those of --copy. Before it sends again it tells again of these.
+func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, again func(remarks []string)) error {
 	for i := 0; ; i++ {
 		err := send(w.Folder)
 		var changed *tree.ChangedError
@@ -263,6 +259,6 @@ func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) err
 		if w.Folder, err = w.Folder.Again(ctx, without); err != nil {
 			return err
 		}
-		say(w.remarks()[known:])
+		again(w.remarks()[known:])
 	}
 }
