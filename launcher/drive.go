@@ -408,14 +408,8 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	}
 	recipe := m.drive.launch.recipe()
 	recipe.Again = true
+	recipe.Like, _ = m.agent.DataAddr() // the one that it had; Ready refuses a host without one
 	if err := recipe.Ready(ctx, []*provision.Target{{AgentHost: m.agent, GPUs: gpus}}); err != nil {
-		return nil, err
-	}
-	like, err := m.agent.DataAddr() // the one that it had
-	if err != nil {
-		return nil, err
-	}
-	if err := provision.FindAddresses(ctx, []*hosts.AgentHost{m.agent}, like); err != nil {
 		return nil, err
 	}
 	done, err := m.drive.turn(ctx)

@@ -39,7 +39,7 @@ func (l *launch) dryRun(ctx context.Context) error {
 	for _, h := range p.Hosts {
 		used = append(used, machines[h.Machine].Host)
 	}
-	if err := reachableAsWritten(used); err != nil {
+	if err := provision.ReachAsWritten(used); err != nil {
 		return err
 	}
 	sent, err := l.sentLines(len(p.Hosts))
@@ -87,14 +87,11 @@ func planTable(device string, machines []placement.Machine, p placement.Placemen
 }
 
 // dataTable returns a table of the interface and the address of each host for data, as
-// lines. It is for hosts that were asked, see findAddresses.
-func dataTable(used []*hosts.Host) []string {
+// lines. It is for hosts that are ready.
+func dataTable(used []*hosts.AgentHost) []string {
 	t := console.NewTable("HOST", "INTERFACE", "DATA ADDRESS")
 	for _, h := range used {
-		addr, err := h.DataAddr()
-		if err != nil {
-			addr = "-" // its agent will report why
-		}
+		addr, _ := h.DataAddr() // a host without one is not ready
 		t.Row(h.Name(), cmp.Or(h.Resource.Interface, "as SSH"), addr)
 	}
 	return t.Lines()

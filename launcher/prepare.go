@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,7 +40,6 @@ func (l *launch) prepare(ctx context.Context) error {
 		l.place,
 		l.pack,
 		l.bookGPUs,
-		l.findAddresses,
 		l.name,
 		l.ready,
 		func(context.Context) error { return l.record().Save() },
@@ -89,7 +86,7 @@ func (l *launch) survey(ctx context.Context) (err error) {
 // pack builds what is sent.
 func (l *launch) pack(ctx context.Context) (err error) {
 	if l.artifacts, err = artifacts.Pack(ctx, l.source, l.platforms(), l.printer); err != nil {
-		return ofPlatform(err, l.used())
+		return ofPlatform(err, l.agents)
 	}
 	return nil
 }
@@ -115,7 +112,15 @@ func (l *launch) ready(ctx context.Context) error {
 	for i, a := range l.agents {
 		all = append(all, &provision.Target{AgentHost: a, GPUs: l.placed.Hosts[i].GPUWorkers()})
 	}
-	return l.recipe().Ready(ctx, all)
+	if err := l.recipe().Ready(ctx, all); err != nil {
+		return err
+	}
+	table := dataTable(l.agents)
+	if l.cfg.Verbose {
+		l.printer.Lines(table)
+	}
+	l.planned = append(l.planned, table...)
+	return nil
 }
 
 // recipe is what tasks find on a host.
@@ -153,8 +158,11 @@ func (l *launch) place(ctx context.Context) (err error) {
 	if err := suits(l.cfg, l.placed); err != nil {
 		return err
 	}
+	for _, h := range l.placed.Hosts {
+		l.agents = append(l.agents, l.set.Hosts[h.Machine].Agent())
+	}
 	var onCPU []string
-	for _, h := range l.used() {
+	for _, h := range l.agents {
 		k := h.Resource.Devices.Kind
 		if h.Report.GPUTool == gpuprobe.ToolNone && h.Report.GPUError != "" && (k == hostfile.AllGPUs || k == hostfile.Slots) {
 			onCPU = append(onCPU, fmt.Sprintf("host %s: its workers run on the CPU: %s", h.Name(), h.Report.GPUError))
@@ -183,11 +191,7 @@ func (l *launch) place(ctx context.Context) (err error) {
 	if err := jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer); err != nil {
 		return err
 	}
-	var agents []*hosts.AgentHost
-	for _, h := range l.used() {
-		agents = append(agents, h.Agent())
-	}
-	return causeOr(ctx, jobs.CheckBooked(ctx, l.placed, agents, l.ticket, jobs.BusyHint))
+	return cmp.Or(context.Cause(ctx), jobs.CheckBooked(ctx, l.placed, l.agents, l.ticket, jobs.BusyHint))
 }
 
 // foreignNotes describes what the user of a program without plx's trainer may not expect of a
@@ -248,117 +252,14 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// used returns the hosts that have tasks, in the order of the placement.
-func (l *launch) used() (used []*hosts.Host) {
-	for _, h := range l.placed.Hosts {
-		used = append(used, l.set.Hosts[h.Machine])
-	}
-	return used
-}
-
-// receivers returns the hosts that have tasks, with the agent that was sent to them.
-func (l *launch) receivers() (all []*hosts.AgentHost) {
-	for _, h := range l.used() {
-		all = append(all, &hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)})
-	}
-	return all
-}
-
 // platforms returns the platforms of the hosts that have tasks, each once.
 func (l *launch) platforms() (all []envsync.Platform) {
-	for _, h := range l.used() {
+	for _, h := range l.agents {
 		if !slices.Contains(all, h.Facts.Platform) {
 			all = append(all, h.Facts.Platform)
 		}
 	}
 	return all
-}
-
-// findAddresses finds the data addresses on the interfaces that the user chose, if any.
-func (l *launch) findAddresses(ctx context.Context) error {
-	used := l.used()
-	if !slices.ContainsFunc(used, func(h *hosts.Host) bool { return h.Resource.Interface != "" }) {
-		l.planData(used)
-		return reachable(used)
-	}
-	if err := provision.FindAddresses(ctx, l.receivers(), ""); err != nil {
-		return err
-	}
-	l.planData(used)
-	return reachable(used)
-}
-
-// reachable refuses a host whose data address is one of the loopback interface, such as
-// localhost, if the job has hosts elsewhere: these would dial themselves.
-func reachable(used []*hosts.Host) error {
-	var inner *hosts.Host
-	elsewhere := ""
-	for _, h := range used {
-		addr, _ := h.DataAddr() // a host without one is refused later
-		ip, err := netip.ParseAddr(addr)
-		switch {
-		case err != nil || h.Embedded:
-		case ip.IsLoopback():
-			inner = h
-		default:
-			elsewhere = addr
-		}
-	}
-	if inner == nil || elsewhere == "" {
-		return nil
-	}
-	addr, _ := inner.DataAddr()
-	line := inner.Resource.Bare()
-	line.DataAddr = cmp.Or(inner.Facts.ServerAddr, "IP")
-	if ip, err := netip.ParseAddr(line.DataAddr); err != nil || ip.IsLoopback() { // the host is this machine
-		line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
-	}
-	return errLoopback(addr, line)
-}
-
-// errLoopback refuses a host with a data address of the loopback interface. line is what would do.
-func errLoopback(addr string, line hostfile.Host) error {
-	return exit.Mistake(fmt.Errorf("host %s: its data address %s reaches this host only, and the job has others", line.Name, addr),
-		"write the address that the others reach: %q", line.String())
-}
-
-// reachableAsWritten is reachable for hosts that nobody has asked, as far as their lines tell.
-func reachableAsWritten(used []hostfile.Host) error {
-	inner, addr := -1, ""
-	elsewhere := false
-	for i, h := range used {
-		written := cmp.Or(h.DataAddr, h.Name)
-		ip, err := netip.ParseAddr(written)
-		switch {
-		case h.Interface != "":
-			elsewhere = true
-		case written == "localhost" || err == nil && ip.IsLoopback():
-			inner, addr = i, written
-		default:
-			elsewhere = true
-		}
-	}
-	if inner < 0 || !elsewhere {
-		return nil
-	}
-	line := used[inner].Bare()
-	line.DataAddr = "IP"
-	return errLoopback(addr, line)
-}
-
-// ownAddress returns the address of this machine from which it reaches another one, or "".
-// It sends nothing.
-func ownAddress(of string) string {
-	conn, err := net.Dial("udp", net.JoinHostPort(of, "9"))
-	if err != nil {
-		return ""
-	}
-	defer conn.Close() // nothing was sent
-	own, ok := conn.LocalAddr().(*net.UDPAddr)
-	if !ok || own.IP.IsLoopback() {
-		return ""
-	}
-	return own.IP.String()
 }
 
 // bookGPUs waits for the job's GPUs if the user wants that. After it nobody else uses them,
@@ -367,28 +268,18 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 	if l.cfg.WaitGPUs == 0 || !l.placed.Claims() {
 		return nil
 	}
-	agents := l.receivers()
 	busy := func(ctx context.Context) (string, error) {
-		if err := hosts.Each(ctx, agents, func(_ int, a *hosts.AgentHost) error { return a.Reprobe(ctx) }); err != nil {
+		if err := hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error { return a.Reprobe(ctx) }); err != nil {
 			return "", err
 		}
 		return jobs.InWords(l.placed.Busy(l.set.Machines())), nil
 	}
 	var err error
-	l.booked, err = reservation.Wait(ctx, reservation.Request{Hosts: jobs.Booked(l.placed, agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
+	l.booked, err = reservation.Wait(ctx, reservation.Request{Hosts: jobs.Booked(l.placed, l.agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, jobs.BusyHint)
 	}
 	return err
-}
-
-// planData adds to the plan over which addresses data goes.
-func (l *launch) planData(used []*hosts.Host) {
-	table := dataTable(used)
-	if l.cfg.Verbose {
-		l.printer.Lines(table)
-	}
-	l.planned = append(l.planned, table...)
 }
 
 // name gives the job its id and its secret, unless a running job has its name.
@@ -404,20 +295,20 @@ func (l *launch) name(ctx context.Context) error {
 	l.checkpoints = cmp.Or(l.checkpoints, l.job)
 	l.secret = make([]byte, cluster.SecretSize)
 	rand.Read(l.secret) // never fails
-	for _, h := range l.used() {
-		l.agents = append(l.agents, &hosts.AgentHost{Host: h, Job: l.job, Folder: h.JobFolder(), Binary: l.artifacts.AgentPath(h.Facts.Platform)})
+	for _, a := range l.agents {
+		a.Job, a.Folder = l.job, a.JobFolder()
 	}
 	return nil
 }
 
 // ofPlatform names the hosts for which there is no plx.
-func ofPlatform(err error, used []*hosts.Host) error {
+func ofPlatform(err error, agents []*hosts.AgentHost) error {
 	var of *artifacts.PlatformError
 	if !errors.As(err, &of) {
 		return err
 	}
 	var names []string
-	for _, h := range used {
+	for _, h := range agents {
 		if h.Facts.Platform == of.Platform {
 			names = append(names, h.Name())
 		}
@@ -478,19 +369,11 @@ func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
 		return nil // to be the job's id
 	}
-	return hosts.Each(ctx, l.receivers(), func(_ int, a *hosts.AgentHost) error {
+	return hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error {
 		_, err := hosts.Call[struct{}](ctx, a, hosts.AnswerTime, protocol.DoCheckName, protocol.CheckName{Name: l.checkpoints})
 		if failure := (*protocol.Failure)(nil); err != nil && !(errors.As(err, &failure) && failure.Code == protocol.CodeTaken) {
 			err = fmt.Errorf("look for jobs: %w", err)
 		}
 		return err
 	})
-}
-
-// causeOr returns the cause of ctx's end, else err.
-func causeOr(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
 }

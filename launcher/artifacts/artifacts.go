@@ -138,10 +138,6 @@ func (s *Set) Agent(p envsync.Platform) envsync.Blob { return s.agents[p] }
 // Close removes what was built on this machine.
 func (s *Set) Close() error { return os.RemoveAll(s.scratch) }
 
-// AgentPath returns the path of the agent binary on a host of platform p, relative to
-// the home.
-func (s *Set) AgentPath(p envsync.Platform) string { return envsync.BlobPath(s.agents[p].Sum) }
-
 // Program returns the program for platform p. False: it is a command of the hosts.
 func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 	b, ok := s.programs[p]

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,41 +52,23 @@ func (e *examination) askAgents(ctx context.Context) error {
 // chooseAddresses finds the data addresses of all hosts, on the interfaces that the user
 // chose if any.
 func (e *examination) chooseAddresses(ctx context.Context, with []*visit) error {
-	named := slices.ContainsFunc(with, func(v *visit) bool { return v.host.Resource.Interface != "" })
-	if err := eachVisit(ctx, with, func(_ int, v *visit) { v.choose(ctx) }); err != nil || !named {
-		return err
+	var targets []*provision.Target
+	for _, v := range with {
+		targets = append(targets, &provision.Target{AgentHost: v.agent})
 	}
-	addressed := slices.DeleteFunc(slices.Clone(with), func(v *visit) bool { return v.lost })
-	var agents []*hosts.AgentHost
-	for _, v := range addressed {
-		agents = append(agents, v.agent)
-	}
-	bounded, cancel := context.WithTimeoutCause(ctx, reportTime, errUnlisted)
-	defer cancel()
-	if err := provision.FindAddresses(bounded, agents, ""); err != nil { // hosts that do not fit each other
-		for _, v := range addressed {
-			v.lose(err)
+	_ = (&provision.Recipe{}).FindAddresses(ctx, targets) // each target has its error
+	for i, t := range targets {
+		if t.Err != nil {
+			with[i].lose(t.Err)
 		}
 	}
 	return context.Cause(ctx)
 }
 
-var errUnlisted = errors.New("its network interfaces were not listed in time")
-
-// choose finds the data address of the host as if it were alone.
-func (v *visit) choose(ctx context.Context) {
-	ctx, cancel := context.WithTimeoutCause(ctx, reportTime, errUnlisted)
-	defer cancel()
-	if err := provision.FindAddresses(ctx, []*hosts.AgentHost{v.agent}, ""); err != nil {
-		v.lose(err)
-	}
-}
-
 // lose notes why the host has no data address.
 func (v *visit) lose(err error) {
 	v.lost = true
-	text := strings.TrimPrefix(err.Error(), "host "+v.host.Name()+": ")
-	text = inBrackets().ReplaceAllString(text, "") // addresses, which differ from host to host
+	text := inBrackets().ReplaceAllString(err.Error(), "") // addresses, which differ from host to host
 	v.notes.failed(Network, exit.WithHint(errors.New(text), exit.Hint(err)), "addr=IP or nic=NAME on its line of the resource file chooses its data address")
 }
 

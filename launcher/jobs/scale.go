@@ -199,21 +199,23 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 		return err
 	}
 	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
-	if err := CheckBooked(ctx, placed, s.agents(), s.spec.Ticket, scaleBusyHint); err != nil {
+	targets := s.targets()
+	var agents []*hosts.AgentHost
+	for i, h := range placed.Hosts { // each has tasks
+		targets[i].GPUs = h.GPUWorkers()
+		agents = append(agents, targets[i].AgentHost)
+	}
+	if err := CheckBooked(ctx, placed, agents, s.spec.Ticket, scaleBusyHint); err != nil {
 		return err
 	}
 	recipe, err := provision.FromJob(ctx, s.job.chief(), s.spec, s.scratch, s.job.printer)
 	if err != nil {
 		return err
 	}
-	var targets []*provision.Target
-	for i, a := range s.agents() { // each has tasks
-		targets = append(targets, &provision.Target{AgentHost: a, GPUs: placed.Hosts[i].GPUWorkers()})
-	}
 	if err := recipe.Ready(ctx, targets); err != nil {
 		return err
 	}
-	return s.start(ctx, placed, known)
+	return s.start(ctx, targets, placed, known)
 }
 
 // place decides which tasks the new hosts run, by the options of the launch.
@@ -261,22 +263,20 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 	return nil
 }
 
-// agents returns the new hosts, with the job's agent.
-func (s *scaler) agents() (all []*hosts.AgentHost) {
+// targets returns the new hosts, with the job's agent.
+func (s *scaler) targets() (all []*provision.Target) {
 	for _, h := range s.set.Hosts {
-		all = append(all, &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary})
+		agent := &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary}
+		all = append(all, &provision.Target{AgentHost: agent})
 	}
 	return all
 }
 
 // start starts the agents of the new hosts. This process renews their leases until the
 // job's driver does.
-func (s *scaler) start(ctx context.Context, p placement.Placement, known int) error {
-	agents := s.agents() // each has tasks
-	if err := provision.FindAddresses(ctx, agents, s.spec.DataAddr); err != nil {
-		return err
-	}
-	for k, a := range agents {
+func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.Placement, known int) error {
+	for k, t := range on {
+		a := t.AgentHost
 		addr, err := a.DataAddr()
 		if err != nil {
 			return a.Named(err)

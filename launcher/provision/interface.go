@@ -5,55 +5,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// FindAddresses finds the data address of every host whose line names an interface, on
-// that interface. like is the data address of a host that belongs to the job already;
-// empty: there is none. Of an interface's addresses it takes one of a network that all
-// hosts and like have; of several, and without such a network, the one that SSH arrives
-// at, or the first IPv4 address. It takes IPv6 addresses if like or the only address of
-// another host is one.
-func FindAddresses(ctx context.Context, all []*hosts.AgentHost, like string) error {
-	found, errs := make([]addresses, len(all)), make([]error, len(all))
-	err := hosts.Each(ctx, all, func(i int, a *hosts.AgentHost) error {
-		if found[i], errs[i] = addressesOf(ctx, a); errs[i] != nil && a.Resource.Interface != "" {
-			errs[i] = fmt.Errorf("%s: %w", cmp.Or(a.InterfaceBy, "--nic"), errs[i])
+// FindAddresses finds the data address of every host: on the interface that its line names, or else
+// the one of its line or of SSH. Of an interface's addresses it takes one of a network that all
+// hosts and Like have; of several, and without such a network, the one that SSH arrives at, or the
+// first IPv4 address. It takes IPv6 addresses if Like or the only address of another host is one.
+func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
+	all := make([]addresses, len(on))
+	_ = each(ctx, on, nil, func(i int, t *Target) (err error) { // the targets have the errors
+		if all[i], err = addressesOf(ctx, t.AgentHost); err == nil && all[i].loopback && len(on) > 1 && !t.Embedded {
+			err = fmt.Errorf("network interface %s reaches this host only, and the job has others", t.Resource.Interface)
 		}
-		return nil
-	})
-	if err := cmp.Or(err, joinSome(all, errs)); err != nil {
+		if err != nil && t.Resource.Interface != "" {
+			err = fmt.Errorf("%s: %w", cmp.Or(t.InterfaceBy, "--nic"), err)
+		}
 		return err
-	}
-	six := isIPv6(like) || slices.ContainsFunc(found, func(f addresses) bool { return len(f.four) == 0 && len(f.six) > 0 })
-	network := common(found, six, like)
-	for i, a := range all {
-		f := found[i]
-		if f.loopback && len(all) > 1 && !a.Embedded {
-			return a.Named(fmt.Errorf("%s: network interface %s reaches this host only, and the job has others",
-				cmp.Or(a.InterfaceBy, "--nic"), a.Resource.Interface))
-		}
-		if a.Resource.Interface != "" {
-			a.ChosenAddr = f.choose(six, network)
+	})
+	var good []*Target
+	var found []addresses
+	for i, t := range on {
+		if t.Err == nil {
+			good, found = append(good, t), append(found, all[i])
 		}
 	}
-	return nil
+	six := isIPv6(r.Like) || slices.ContainsFunc(found, func(f addresses) bool { return len(f.four) == 0 && len(f.six) > 0 })
+	network := common(found, six, r.Like)
+	for i, t := range good {
+		if t.Resource.Interface != "" {
+			t.ChosenAddr = found[i].choose(six, network)
+		}
+	}
+	return joinSome(on)
 }
 
 // joinSome joins the errors of a few hosts and counts the others: a wrong --nic is wrong
 // on every host.
-func joinSome(all []*hosts.AgentHost, errs []error) error {
+func joinSome(on []*Target) error {
 	const most = 3
 	var named []error
-	for i, a := range all {
-		if errs[i] != nil {
-			named = append(named, a.Named(errs[i]))
+	for _, t := range on {
+		if t.Err != nil {
+			named = append(named, t.Named(t.Err))
 		}
 	}
 	if more := len(named) - most; more > 0 {
@@ -251,4 +253,81 @@ func describe(links []protocol.Interface) string {
 		texts = append(texts, fmt.Sprintf("%d without an address", others))
 	}
 	return strings.Join(texts, ", ")
+}
+
+// checkReach refuses a host whose data address is one of the loopback interface, such as
+// localhost, if the job has hosts elsewhere: these would dial themselves.
+func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
+	var inner *Target
+	elsewhere := ""
+	if ip, err := netip.ParseAddr(r.Like); err == nil && !ip.IsLoopback() {
+		elsewhere = r.Like
+	}
+	for _, t := range on {
+		addr, _ := t.DataAddr() // FindAddresses refuses a host without one
+		ip, err := netip.ParseAddr(addr)
+		switch {
+		case err != nil || t.Embedded:
+		case ip.IsLoopback():
+			inner = t
+		default:
+			elsewhere = addr
+		}
+	}
+	if inner == nil || elsewhere == "" {
+		return nil
+	}
+	addr, _ := inner.DataAddr()
+	line := inner.Resource.Bare()
+	line.DataAddr = cmp.Or(inner.Facts.ServerAddr, "IP")
+	if ip, err := netip.ParseAddr(line.DataAddr); err != nil || ip.IsLoopback() { // the host is this machine
+		line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
+	}
+	return errLoopback(addr, line)
+}
+
+// errLoopback refuses a host with a data address of the loopback interface. line is what would do.
+func errLoopback(addr string, line hostfile.Host) error {
+	return exit.Mistake(fmt.Errorf("host %s: its data address %s reaches this host only, and the job has others", line.Name, addr),
+		"write the address that the others reach: %q", line.String())
+}
+
+// ReachAsWritten refuses a host as a launch does whose data address reaches that host only, as far as
+// the lines tell: nobody has asked the hosts.
+func ReachAsWritten(used []hostfile.Host) error {
+	inner, addr := -1, ""
+	elsewhere := false
+	for i, h := range used {
+		written := cmp.Or(h.DataAddr, h.Name)
+		ip, err := netip.ParseAddr(written)
+		switch {
+		case h.Interface != "":
+			elsewhere = true
+		case written == "localhost" || err == nil && ip.IsLoopback():
+			inner, addr = i, written
+		default:
+			elsewhere = true
+		}
+	}
+	if inner < 0 || !elsewhere {
+		return nil
+	}
+	line := used[inner].Bare()
+	line.DataAddr = "IP"
+	return errLoopback(addr, line)
+}
+
+// ownAddress returns the address of this machine from which it reaches another one, or "".
+// It sends nothing.
+func ownAddress(of string) string {
+	conn, err := net.Dial("udp", net.JoinHostPort(of, "9"))
+	if err != nil {
+		return ""
+	}
+	defer conn.Close() // nothing was sent
+	own, ok := conn.LocalAddr().(*net.UDPAddr)
+	if !ok || own.IP.IsLoopback() {
+		return ""
+	}
+	return own.IP.String()
 }

@@ -112,15 +112,15 @@ func TestFindAddresses(t *testing.T) {
 			"host h2: --nic: no network interface n: the host has 1 without an address\nand 2 more hosts without a data address"},
 		{[]protocol.Interface{{Name: "x", Up: true}, six}, "", "host h0: --nic: no network interface n: the host has 1 without an address"},
 	} {
-		var all []*hosts.AgentHost
+		var all []*Target
 		for i, l := range c.links {
 			dial := func(context.Context) (transport.Transport, error) { return listing{[]protocol.Interface{l}}, nil }
 			h := hosts.NewHost(hostfile.Host{Name: "h" + string(rune('0'+i)), Interface: "n"}, dial)
 			defer h.Close() // its agent ends
-			all = append(all, &hosts.AgentHost{Host: h})
+			all = append(all, &Target{AgentHost: &hosts.AgentHost{Host: h}})
 		}
 		var got []string
-		if err := FindAddresses(t.Context(), all, c.like); err != nil {
+		if err := (&Recipe{Like: c.like}).FindAddresses(t.Context(), all); err != nil {
 			got = append(got, err.Error())
 		} else {
 			for _, a := range all {

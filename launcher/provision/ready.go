@@ -23,6 +23,8 @@ type Target struct {
 // and writes their Err. Its error has those of all hosts.
 type Recipe struct {
 	Printer *console.Printer
+	// Like is the data address of a host that the job has already; "": it has none.
+	Like string
 	// Program returns what is sent to hosts of a platform; false: they have it. Nil: all have.
 	Program func(envsync.Platform) (envsync.Blob, bool)
 	Venv    Venv
@@ -38,7 +40,7 @@ type stage func(context.Context, []*Target) error
 // them, comes back to them or continues on them. A host gets what it lacks. After an error no host
 // has a new working directory of the job.
 func (r Recipe) Ready(ctx context.Context, on []*Target) error {
-	err := inOrder(ctx, on, r.sendPrograms, r.installVenv)
+	err := inOrder(ctx, on, r.FindAddresses, r.checkReach, r.sendPrograms, r.installVenv)
 	if err != nil {
 		return err
 	}

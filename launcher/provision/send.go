@@ -92,7 +92,7 @@ func sendFolder(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o
 
 // target returns the host as one that is put files.
 func target(t *Target, want protocol.Put) tree.Target {
-	addr, _ := t.DataAddr() // one without it passes nothing on
+	addr, _ := t.DataAddr() // FindAddresses refuses a host without one
 	return tree.Target{Name: t.Name(), FileSystem: t.Facts.FileSystem, Addr: addr, Put: func(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		return hosts.Pipe(ctx, t.AgentHost, protocol.DoPut, want, stdin, stdout)
 	}}
@@ -114,7 +114,7 @@ func discard(ctx context.Context, from []*Target) {
 // FromJob returns the recipe of a job that runs, whose files a host of it has. They are copied to
 // dir, an empty folder of this machine, as far as they are needed.
 func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir string, printer *console.Printer) (r Recipe, err error) {
-	r = Recipe{Printer: printer, Files: &Workdir{taken: true}, Spec: spec}
+	r = Recipe{Printer: printer, Like: spec.DataAddr, Files: &Workdir{taken: true}, Spec: spec}
 	if sum := spec.Command.Blob; sum != "" {
 		program, err := TakeBlob(ctx, from, sum, dir)
 		if err != nil {

@@ -1,4 +1,4 @@
-package launcher
+package provision
 
 import (
 	"strings"
@@ -12,38 +12,47 @@ import (
 
 // localhost is another machine for each host.
 func TestReportH4LocalhostBesideOthers(t *testing.T) {
-	host := func(line, addr string) *hosts.Host {
+	host := func(line, addr string) *Target {
 		parsed, err := hostfile.ParseLines([]string{line})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &hosts.Host{Resource: parsed[0], Facts: envsync.Facts{ServerAddr: addr}}
+		return &Target{AgentHost: &hosts.AgentHost{Host: &hosts.Host{Resource: parsed[0], Facts: envsync.Facts{ServerAddr: addr}}}}
 	}
 	h2 := host("h2: cpu", "192.0.2.2")
+	embedded := host("e", "127.0.0.2")
+	embedded.Embedded = true
+	reachable := func(like string, on ...*Target) error { return (&Recipe{Like: like}).checkReach(t.Context(), on) }
 	for _, addr := range []string{"127.0.0.1", "::1"} {
-		err := reachable([]*hosts.Host{host("localhost: cpu*2 A=secret", addr), h2})
+		err := reachable("", host("localhost: cpu*2 A=secret", addr), h2)
 		if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "host localhost: its data address "+addr+" reaches this host only") ||
 			!strings.Contains(exit.Hint(err), `"localhost: cpu*2 addr=`) || strings.Contains(exit.Hint(err), "secret") {
 			t.Errorf("%s: %v, hint %q", addr, err, exit.Hint(err))
 		}
 	}
-	err := reachable([]*hosts.Host{host("h1: cpu addr=127.0.0.9", "192.0.2.1"), h2})
+	err := reachable("", host("h1: cpu addr=127.0.0.9", "192.0.2.1"), h2)
 	if !strings.Contains(exit.Hint(err), `"h1: cpu addr=192.0.2.1"`) {
 		t.Errorf("a host elsewhere: %v, hint %q", err, exit.Hint(err))
 	}
-	for what, used := range map[string][]*hosts.Host{
+	for what, used := range map[string][]*Target{
 		"after the hint": {host("localhost: cpu addr=192.0.2.1", "127.0.0.1"), h2}, "alone": {host("localhost", "127.0.0.1")},
 		"ports of this machine": {host("localhost:2201:", "127.0.0.1"), host("localhost:2202:", "127.0.0.1")},
-		"embedded":              {{Facts: envsync.Facts{ServerAddr: "127.0.0.2"}, Embedded: true}, h2}, "no address": {host("h3", ""), h2},
+		"embedded":              {embedded, h2}, "no address": {host("h3", ""), h2},
 	} {
-		if err := reachable(used); err != nil {
+		if err := reachable("", used...); err != nil {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// It joins a job that runs.
+	for like, refused := range map[string]bool{"192.0.2.2": true, "127.0.0.1": false, "": false} {
+		if err := reachable(like, host("localhost", "127.0.0.1")); (err != nil) != refused {
+			t.Errorf("beside %q: %v", like, err)
 		}
 	}
 }
 
 // A dry run refuses what the launch would, as far as the lines tell.
-func TestReachableAsWritten(t *testing.T) {
+func TestReachAsWritten(t *testing.T) {
 	for text, want := range map[string]string{
 		"localhost,h2":                  "host localhost: its data address localhost reaches this host only, and the job has others",
 		"h1,127.0.0.1: 0":               "host 127.0.0.1: its data address 127.0.0.1 reaches this host only, and the job has others",
@@ -60,7 +69,7 @@ func TestReachableAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := reachableAsWritten(used); err != nil {
+		if err := ReachAsWritten(used); err != nil {
 			got = err.Error()
 		}
 		if got != want {
