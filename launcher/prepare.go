@@ -77,7 +77,12 @@ func (l *launch) survey(ctx context.Context) (err error) {
 		l.printer.Printf("%s", inSlurm(l.cfg))
 	}
 	l.source = artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind, Agent: l.set.Agent}
-	if err := l.set.Survey(ctx, l.source.Likely()...); err != nil {
+	var all []*provision.Target
+	for _, h := range l.set.Hosts {
+		all = append(all, &provision.Target{AgentHost: h.Agent()})
+	}
+	recipe := provision.Recipe{Set: l.set, Printer: l.printer, Likely: l.source.Likely()}
+	if err := recipe.Survey(ctx, all); err != nil {
 		return advise(ctx, l.cfg, err)
 	}
 	return nil
@@ -127,7 +132,7 @@ func (l *launch) ready(ctx context.Context) error {
 func (l *launch) recipe() provision.Recipe {
 	spec := protocol.Spec{Command: l.command(envsync.Platform{}), Env: protocol.Raws(l.cfg.environ), SetupTime: l.cfg.SetupTime, Imports: l.cfg.CheckImport,
 		PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh}
-	return provision.Recipe{Printer: l.printer, Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: spec}
+	return provision.Recipe{Set: l.set, Printer: l.printer, Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: spec}
 }
 
 // advise adds to the error of a host that plx doctor finds what else would fail, unless
@@ -269,7 +274,7 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 		return nil
 	}
 	busy := func(ctx context.Context) (string, error) {
-		if err := hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error { return a.Reprobe(ctx) }); err != nil {
+		if err := hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error { return a.FindGPUs(ctx, nil) }); err != nil {
 			return "", err
 		}
 		return jobs.InWords(l.placed.Busy(l.set.Machines())), nil

@@ -19,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/provision"
 	"github.com/plx-run/plx/launcher/transport"
 )
 
@@ -54,20 +55,20 @@ func honest() agentHost {
 
 // agents returns an examination of hosts h1, h2, ... that have the agent.
 func agents(addr string, all ...agentHost) *examination {
-	e := &examination{printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard})}
+	e := newExamination(Config{}, &hosts.Set{}, console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard}))
 	for i, a := range all {
 		name := fmt.Sprint("h", i+1)
 		h := hosts.NewHost(hostfile.Host{Name: name, DataAddr: addr}, func(context.Context) (transport.Transport, error) { return a, nil })
-		e.visits = append(e.visits, &visit{host: h, notes: notes{host: name}, ready: true})
+		e.placed = append(e.placed, &visit{Target: &provision.Target{AgentHost: h.Agent()}, notes: notes{host: name}})
 	}
-	e.visits = append(e.visits, &visit{notes: notes{host: "unreached"}})
+	e.visits = append(e.placed[:len(all):len(all)], &visit{notes: notes{host: "unreached"}})
 	return e
 }
 
 func (e *examination) words() string {
 	var all []Finding
 	for _, v := range e.visits {
-		for _, f := range v.notes.all {
+		for _, f := range v.all {
 			f.Text = where(f.Hosts) + ": " + f.Text
 			all = append(all, f)
 		}
@@ -111,7 +112,7 @@ func TestAgentsDialEachOther(t *testing.T) {
 func TestAgentWithoutAddress(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	e := agents("", honest(), honest())
-	e.visits[1].host.Facts = envsync.Facts{ServerAddr: "192.0.2.1"} // that of a router before it
+	e.visits[1].Facts = envsync.Facts{ServerAddr: "192.0.2.1"} // that of a router before it
 	if err := e.askAgents(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -9,13 +9,9 @@
 //	}
 //	err = d.Print(cfg.Terminal)
 //
-// It works in three steps, each on all hosts at once and each bounded in time:
-//
-//   - visit.go connects, places plx as a launch does, and has it look for GPUs. If plx cannot
-//     run on a host, that is what is found there.
-//   - agents.go has the agents tell of their hosts. They open data addresses, and each dials two
-//     others.
-//   - python.go runs python3, if that is wanted.
+// It makes the hosts ready as a launch does, by the stages of package provision that leave nothing of
+// a job there, each on all hosts at once and each bounded in time. What fails on a host is what is
+// found there. agents.go has the agents tell of their hosts and dial each other.
 //
 // What the hosts answer are facts, and judge.go and compare.go make findings of them: pure
 // functions. A finding is an error if a launch fails because of it, else a warning.
@@ -31,6 +27,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -75,14 +72,28 @@ type HostFacts struct {
 	Python *provision.Imported  `json:"python,omitempty"` // nil: it was not asked, or did not answer
 }
 
+// Bounds of one host. A dial that the server refuses for load is tried again within the
+// first.
+const (
+	connectTime = 18 * time.Second
+	sendTime    = 2 * time.Minute
+)
+
 // examination is one call of Examine.
 type examination struct {
 	cfg     Config
-	printer *console.Printer
-	set     *hosts.Set
+	recipe  provision.Recipe
 	visits  []*visit // in the order of the resource file
-
+	placed  []*visit // on whose hosts plx runs
 	dialled Dialled
+}
+
+// visit is what is found on one host, and written by one goroutine at a time.
+type visit struct {
+	*provision.Target
+	notes
+	facts       *Facts               // nil: the host did not answer
+	agentReport *protocol.HostReport // nil: the agent has not answered
 }
 
 // Examine looks at all hosts. A host that fails is a finding; the error is that of the
@@ -98,23 +109,71 @@ func Examine(ctx context.Context, cfg Config) (Diagnosis, error) {
 	if cfg.Path != "" && !cfg.Python && len(cfg.CheckImport) == 0 {
 		return Diagnosis{}, exit.Mistake(errors.New("--path says where python3 is, and python3 was not asked for"), "--python, or --check-import torch")
 	}
-	e := &examination{cfg: cfg, printer: console.NewPrinter(cfg.Terminal)}
 	cfg.KeepNoise = true
-	set, err := hosts.Open(ctx, cfg.Reach, e.printer)
+	printer := console.NewPrinter(cfg.Terminal)
+	set, err := hosts.Open(ctx, cfg.Reach, printer)
 	if err != nil {
 		return Diagnosis{}, errors.Join(err, set.Close())
 	}
 	defer set.Close() // every answer has arrived
-	e.set = set
-	for _, h := range set.Hosts {
-		e.visits = append(e.visits, &visit{host: h, notes: notes{host: h.Label()}})
-	}
-	for _, step := range []func(context.Context) error{e.visitAll, e.askAgents, e.askPython} {
+	e := newExamination(cfg, set, printer)
+	for _, step := range []func(context.Context) error{e.placeAgents, e.askAgents, e.askPython} {
 		if err := step(ctx); err != nil {
 			return Diagnosis{}, err
 		}
 	}
 	return e.diagnosis(), nil
+}
+
+func newExamination(cfg Config, set *hosts.Set, printer *console.Printer) *examination {
+	e := &examination{cfg: cfg, recipe: provision.Recipe{Set: set, Printer: printer, ConnectTime: connectTime, PlaceTime: sendTime,
+		Spec: protocol.Spec{Imports: cfg.CheckImport, Command: protocol.Command{Path: protocol.Raw(cfg.Path)}}}}
+	for _, h := range set.Hosts {
+		e.visits = append(e.visits, &visit{Target: &provision.Target{AgentHost: h.Agent()}, notes: notes{host: h.Label()}})
+	}
+	return e
+}
+
+// placeAgents connects to all hosts, places plx there, and has it look for GPUs.
+func (e *examination) placeAgents(ctx context.Context) error {
+	connected := e.stage(ctx, e.visits, e.recipe.Connect, (*visit).unreached)
+	e.placed = e.stage(ctx, connected, e.recipe.Place, (*visit).unplaced)
+	for _, v := range e.stage(ctx, e.placed, e.recipe.FindGPUs, (*visit).unprobed) {
+		if v.Embedded {
+			v.Report.AddLocal()
+		}
+		m := v.machine()
+		v.judgeGPUs(m)
+		v.GPUs = gpuWorkers(m)
+	}
+	return context.Cause(ctx)
+}
+
+// stage is one of those by which a launch makes hosts ready. It notes why hosts have failed, and
+// returns the others.
+func (e *examination) stage(ctx context.Context, on []*visit, run func(context.Context, []*provision.Target) error, note func(*visit, error)) (good []*visit) {
+	var targets []*provision.Target
+	for _, v := range on {
+		targets = append(targets, v.Target)
+	}
+	_ = run(ctx, targets) // each target has its error
+	for _, v := range on {
+		if v.Err != nil {
+			note(v, v.Err)
+		} else {
+			good = append(good, v)
+		}
+	}
+	return good
+}
+
+func (v *visit) machine() placement.Machine {
+	return placement.Machine{Host: v.Resource, Report: &v.Report}
+}
+
+// known returns what is known of the host.
+func (v *visit) known() HostFacts {
+	return HostFacts{Host: v.host, ConnectMS: v.Dialled.Milliseconds(), Noise: v.Noise.Load(), Facts: v.facts, Agent: v.agentReport, Python: v.Python}
 }
 
 // diagnosis puts all findings together.
@@ -123,23 +182,22 @@ func (e *examination) diagnosis() Diagnosis {
 	all := judgeHere(len(e.visits), openFiles(), writable(os.Getenv("HOME")))
 	var labels []string
 	var machines []placement.Machine
-	for i, m := range e.set.Machines() {
-		if v := e.visits[i]; v.ready {
-			line := m.Host
-			line.Name = v.notes.host
-			machines = append(machines, placement.Machine{Host: line, Report: &v.report, ID: m.ID})
+	for i, m := range e.recipe.Set.Machines() {
+		if v := e.visits[i]; slices.Contains(e.placed, v) {
+			m.Host.Name = v.host
+			machines = append(machines, m)
 		}
 	}
 	for _, v := range e.visits {
-		if v.host.Noise.Load() > 0 && !v.notes.has(Home) { // else sshd speaks of the home
-			v.notes.add(Warning, Shell, "let start-up files such as .bashrc print only if the shell is interactive: case $- in *i*) ;; *) return ;; esac",
+		if v.Noise.Load() > 0 && !v.has(Home) { // else sshd speaks of the home
+			v.add(Warning, Shell, "let start-up files such as .bashrc print only if the shell is interactive: case $- in *i*) ;; *) return ;; esac",
 				"start-up files of the login shell print at each command, which breaks other programs")
 		}
 		if r := v.agentReport; r != nil && v.facts != nil {
-			v.notes.judgeReport(*r, site{line: v.host.Resource, root: v.facts.UID == 0, alone: len(e.visits) == 1 || v.host.Embedded})
+			v.judgeReport(*r, site{line: v.Resource, root: v.facts.UID == 0, alone: len(e.visits) == 1 || v.Embedded})
 		}
-		d.Hosts, labels = append(d.Hosts, v.known()), append(labels, v.notes.host)
-		all = append(all, v.notes.all...)
+		d.Hosts, labels = append(d.Hosts, v.known()), append(labels, v.host)
+		all = append(all, v.all...)
 	}
 	all = append(all, judgeMachines(machines)...)
 	all = mendClock(d.Hosts, append(all, compare(d.Hosts)...))

@@ -13,24 +13,28 @@ import (
 // A diagnosis has what was found on each host, by its agent, and between hosts.
 func TestDiagnosis(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
-	e := &examination{set: &hosts.Set{}, dialled: Dialled{2, 2}}
+	set := &hosts.Set{}
 	for _, name := range []string{"h1", "h2", "h3", "h4"} {
-		facts := healthy()
 		h := hosts.NewHost(hostfile.Host{Name: name}, nil)
-		e.set.Hosts = append(e.set.Hosts, h)
-		e.visits = append(e.visits, &visit{host: h, facts: &facts, ready: true, notes: notes{host: name},
-			report: gpuprobe.Report{GPUTool: gpuprobe.ToolNone, GPUs: []gpuprobe.GPU{}}})
+		h.Report = gpuprobe.Report{GPUTool: gpuprobe.ToolNone, GPUs: []gpuprobe.GPU{}}
+		set.Hosts = append(set.Hosts, h)
+	}
+	e := newExamination(Config{}, set, nil)
+	e.placed, e.dialled = e.visits, Dialled{2, 2}
+	for _, v := range e.visits {
+		facts := healthy()
+		v.facts = &facts
 	}
 	if d := e.diagnosis(); len(d.Findings) != 0 || d.Fails() || len(d.Hosts) != 4 || d.Dialled != (Dialled{2, 2}) {
 		t.Errorf("good hosts: %+v", d)
 	}
-	e.set.Hosts[0].Noise.Store(7)
-	e.set.Hosts[1].Noise.Store(7)
-	e.visits[1].notes.add(Error, Home, "make it", "the home is not there") // then sshd says so at each command
+	set.Hosts[0].Noise.Store(7)
+	set.Hosts[1].Noise.Store(7)
+	e.visits[1].add(Error, Home, "make it", "the home is not there") // then sshd says so at each command
 	e.visits[1].agentReport = &protocol.HostReport{Old: 1}
-	e.visits[2].report.GPUs = []gpuprobe.GPU{{Index: 0, Busy: true, MemoryUsedMiB: 5}}
-	e.visits[3].report.GPUs = e.visits[2].report.GPUs
-	e.visits[3].ready = false // what was not examined to the end counts for nothing
+	e.visits[2].Report.GPUs = []gpuprobe.GPU{{Index: 0, Busy: true, MemoryUsedMiB: 5}}
+	e.visits[3].Report.GPUs = e.visits[2].Report.GPUs
+	e.placed = e.visits[:3] // what was not examined to the end counts for nothing
 	d := e.diagnosis()
 	want := "error home: the home is not there\n" + "error gpus: a GPU is in use: GPU 0 by processes that the host does not show (5 MiB in use)\n" +
 		"warning shell: start-up files of the login shell print at each command, which breaks other programs\n" +

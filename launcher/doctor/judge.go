@@ -72,6 +72,9 @@ func (n *notes) unreached(err error) {
 	}
 }
 
+// unprobed adds why it is not known which GPUs the host has.
+func (n *notes) unprobed(err error) { n.failed(GPUs, err, "run nvidia-smi there by hand") }
+
 // unplaced adds why plx does not run on a host.
 func (n *notes) unplaced(err error) {
 	var refused *bootstrap.Refused

@@ -26,17 +26,20 @@ func TestStuckHosts(t *testing.T) {
 		{"connection", func(ctx context.Context) (transport.Transport, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
-		}, 18 * time.Second, "error connection: no connection within 18s"},
+		}, 18 * time.Second, "error connection: host h: no connection within 18s"},
 		{"refused", func(context.Context) (transport.Transport, error) {
 			return nil, refused{errors.New("login refused: no key")}
-		}, 0, "error login: login refused: no key"},
+		}, 0, "error login: host h: login refused: no key"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			v := &visit{host: hosts.NewHost(hostfile.Host{Name: "h"}, c.dial), notes: notes{host: "h"}}
+			set := &hosts.Set{Hosts: []*hosts.Host{hosts.NewHost(hostfile.Host{Name: "h"}, c.dial)}}
+			e := newExamination(Config{}, set, console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard}))
 			began := time.Now()
-			v.run(t.Context(), console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard}).NewTally("examining", 1))
-			got, took := words(v.notes.all), time.Since(began)
-			if !strings.HasPrefix(got, c.want) || took < c.after || took > c.after+time.Second || v.ready {
+			if err := e.placeAgents(t.Context()); err != nil {
+				t.Error(err)
+			}
+			got, took := e.words(), time.Since(began)
+			if !strings.HasPrefix(got, c.want) || took < c.after || took > c.after+time.Second || len(e.placed) > 0 {
 				t.Errorf("%s: %q after %v, want %q after %v", c.name, got, took, c.want, c.after)
 			}
 		})

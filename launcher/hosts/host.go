@@ -29,9 +29,9 @@ type Host struct {
 	Resource hostfile.Host
 	// Embedded tells that a server of this process serves the host.
 	Embedded bool
-	// Facts are written by Meet, Survey and Learn; the zero value means that none was called.
+	// Facts are written by Meet and Learn; the zero value means that none was called.
 	Facts envsync.Facts
-	// Report is written by Survey.
+	// Report is written by AgentHost.FindGPUs.
 	Report gpuprobe.Report
 
 	// Noise is how many bytes start-up files of the login shell print at each command. It
@@ -45,7 +45,7 @@ type Host struct {
 	ports [2]int // first and last on which it may give plx to others
 	plx   string // path of the plx that was placed there, relative to the home; "": none was
 
-	has   []string             // sums of blobs that the host has, as Survey found
+	has   []string             // sums of blobs that the host has, as Meet found
 	locks string               // see Locks
 	idle  atomic.Pointer[idle] // waits for the Spec of a job; nil: none does
 
@@ -111,8 +111,8 @@ func (h *Host) slow(tally *console.Tally) {
 	tally.Note(h.Name(), "nvidia-smi is slow there, --probe-timeout bounds it")
 }
 
-// hintAtSlowTools tells what makes nvidia-smi quick, if it is slow on some of the hosts.
-func (s *Set) hintAtSlowTools() {
+// HintAtSlowTools tells what makes nvidia-smi quick, if it is slow on some of the hosts.
+func (s *Set) HintAtSlowTools() {
 	var lines []string
 	for _, h := range s.Hosts {
 		if h.slowTool.Swap(false) {
@@ -192,24 +192,7 @@ func (t *tail) String() string {
 // Has reports whether the host is known to have a blob.
 func (h *Host) Has(b envsync.Blob) bool { return slices.Contains(h.has, b.Sum) }
 
-// Survey connects to every host, and writes its Facts and Report. It places plx
-// there if it is missing. Likely are blobs that the hosts will probably need besides.
-func (s *Set) Survey(ctx context.Context, likely ...envsync.Blob) error {
-	probes := s.printer.NewTally("probing", len(s.Hosts))
-	defer s.hintAtSlowTools()
-	err := Each(ctx, s.Hosts, func(_ int, h *Host) error {
-		if err := h.Dial(ctx); err != nil {
-			return err
-		}
-		probes.Begin(h.Name())
-		defer probes.End(h.Name())
-		return h.meet(ctx, likely, func(i *idle) error { return h.probeBy(ctx, i, probes) })
-	})
-	s.Placed(err)
-	return err
-}
-
-// Machines returns the hosts as Survey found them.
+// Machines returns the hosts with what was found of them.
 func (s *Set) Machines() (machines []placement.Machine) {
 	for _, h := range s.Hosts {
 		m := placement.Machine{Host: h.Resource, Report: &h.Report}

@@ -6,7 +6,7 @@
 //		return err
 //	}
 //	defer set.Close()
-//	if err := set.Survey(ctx); err != nil {
+//	if err := set.Hosts[0].Meet(ctx); err != nil {
 //		return err
 //	}
 //	conn, err := (&hosts.AgentHost{Host: set.Hosts[0], Job: job}).Start(ctx, spec)
@@ -307,7 +307,7 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 	}
 	defer set.Close() // nothing was written
 	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewTally("probing", len(set.Hosts))
-	defer set.hintAtSlowTools()
+	defer set.HintAtSlowTools()
 	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // it returns no error: the rows have them
 		row := &rows[i]
 		row.Host = h.Label()

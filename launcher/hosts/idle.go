@@ -313,9 +313,6 @@ func (h *Host) makeRoom() { h.idle.Swap(nil).close() }
 // Agent returns the host as one with the agent of the plx that was placed there.
 func (h *Host) Agent() *AgentHost { return &AgentHost{Host: h, Binary: h.plx} }
 
-// Meet writes Facts. It places plx if that is missing, whose agent then waits.
-func (h *Host) Meet(ctx context.Context) error { return h.meet(ctx, nil, nil) }
-
 // broken is the error of an agent that runs, or should, and is not as it should be.
 type broken struct{ error }
 
@@ -324,28 +321,25 @@ func (e *broken) Unwrap() error { return e.error }
 // errDamaged says that the plx of a host runs, and has not the content that it should have.
 var errDamaged = errors.New("plx is damaged there")
 
-// meet places plx, and asks it for Facts, for which of the likely blobs the host has, and for what
-// more asks. With an error nothing is written.
-func (h *Host) meet(ctx context.Context, likely []envsync.Blob, more func(*idle) error) error {
+// Meet places plx if that is missing, whose agent then waits. It writes Facts, and asks which of the
+// likely blobs the host has. With an error nothing is written.
+func (h *Host) Meet(ctx context.Context, likely ...envsync.Blob) error {
 	h.makeRoom()
 	h.has, h.locks = nil, ""
-	err := h.meetOnce(ctx, false, likely, more)
+	err := h.meetOnce(ctx, false, likely)
 	// It may be damaged: a power cut leaves zeros, or a part.
 	if of := (*broken)(nil); errors.As(err, &of) && !transport.IsLost(err) && ctx.Err() == nil {
-		err = h.meetOnce(ctx, true, likely, more)
+		err = h.meetOnce(ctx, true, likely)
 	}
 	return err
 }
 
-func (h *Host) meetOnce(ctx context.Context, strict bool, likely []envsync.Blob, more func(*idle) error) error {
+func (h *Host) meetOnce(ctx context.Context, strict bool, likely []envsync.Blob) error {
 	i, err := h.place(ctx, strict)
 	if err != nil {
 		return err
 	}
-	if err = i.survey(ctx, h, likely); err == nil && more != nil {
-		err = more(i)
-	}
-	if err != nil {
+	if err := i.survey(ctx, h, likely); err != nil {
 		i.placed(nil)
 		i.stream.Close()
 		return err
@@ -406,38 +400,19 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 	return err
 }
 
-// probeBy writes Report as the agent tells it.
-func (h *Host) probeBy(ctx context.Context, i *idle, tally *console.Tally) error {
-	asked, err := i.begin(protocol.DoProbe, protocol.Probe{ToolTime: h.probeTime})
-	if err != nil {
-		return err
-	}
-	report, err := h.found(ctx, asked, tally)
+// FindGPUs writes Report as the agent of the host tells it. The tally, which may be nil, shows that
+// nvidia-smi is slow.
+func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.Tally) error {
+	limit := gpuprobe.Limit(a.probeTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it has not listed its GPUs"))
+	defer cancel()
+	defer time.AfterFunc(gpuprobe.SlowAfter, func() { a.slow(tally) }).Stop()
+	answer, err := Call[protocol.GPUs](ctx, a, limit, protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
-	h.Report = report
+	a.Report = gpuprobe.Answer(answer).Report()
 	return nil
-}
-
-// found waits for an agent's answer about GPUs. The tally, which may be nil, shows that
-// nvidia-smi is slow.
-func (h *Host) found(ctx context.Context, asked *protocol.Pending, tally *console.Tally) (gpuprobe.Report, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, gpuprobe.Limit(h.probeTime), errors.New("it has not listed its GPUs"))
-	defer cancel()
-	defer time.AfterFunc(gpuprobe.SlowAfter, func() { h.slow(tally) }).Stop()
-	var answer protocol.GPUs
-	err := asked.Wait(ctx, &answer)
-	return gpuprobe.Answer(answer).Report(), err
-}
-
-// Reprobe writes the host's Report anew.
-func (a *AgentHost) Reprobe(ctx context.Context) error {
-	i, err := a.waiting(ctx)
-	if err != nil {
-		return err
-	}
-	return a.probeBy(ctx, i, nil)
 }
 
 // Locks returns the host's lines of /proc/net/unix on booked GPUs, as the last survey told them.

@@ -127,10 +127,13 @@ func (f *fronted) host(t *testing.T) *Host {
 	return h
 }
 
-// meetAll is what Set.Survey does with a host.
+// meetAll is what a launch asks a host before it decides where its tasks run.
 func meetAll(t *testing.T, h *Host, likely ...envsync.Blob) error {
 	t.Helper()
-	return h.meet(t.Context(), likely, func(i *idle) error { return h.probeBy(t.Context(), i, nil) })
+	if err := h.Meet(t.Context(), likely...); err != nil {
+		return err
+	}
+	return h.Agent().FindGPUs(t.Context(), nil)
 }
 
 var (
@@ -212,7 +215,7 @@ func TestOneAgentAnswersAllCalls(t *testing.T) {
 	if has(a, "here", patience.Limit) != nil || has(a, "gone", patience.Limit) == nil {
 		t.Error("wrong answers")
 	}
-	if err := a.Reprobe(t.Context()); err != nil || h.Report.CPUs != 12 {
+	if err := a.FindGPUs(t.Context(), nil); err != nil || h.Report.CPUs != 12 {
 		t.Errorf("%+v, %v", h.Report, err)
 	}
 	_, err := Call[struct{}](t.Context(), a, patience.Limit, "dance", nil)
@@ -373,7 +376,6 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 	}{
 		"nonsense":         {&fronted{facts: `{"os":"\u001b[31m"}`, gpus: true}, "the host's answer holds control characters", 1},
 		"another system":   {&fronted{facts: strings.Replace(factsHere, "linux", "freebsd", 1), gpus: true}, "it runs freebsd/amd64, a host must run linux", 1},
-		"half":             {&fronted{facts: factsHere}, "probe: no list of GPUs", 1},
 		"damaged":          {&fronted{facts: factsHere, gpus: true, lacks: agentBlob.Sum}, "plx is damaged there", 2},
 		"no home to write": {&fronted{facts: "error"}, "the home folder is read-only: open /home/ann/.plx/x: read-only file system", 1},
 	} {
@@ -382,5 +384,13 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || c.f.open.Load() != 0 || c.f.begun.Load() != c.begun || h.Waits() {
 			t.Errorf("%s: %v, %d agents wait of %d", name, err, c.f.open.Load(), c.f.begun.Load())
 		}
+	}
+	half := &fronted{facts: factsHere}
+	h := half.host(t)
+	if err := meetAll(t, h); err == nil || err.Error() != "probe: no list of GPUs" || h.Report.CPUs != 0 {
+		t.Errorf("half: %v, %+v", err, h.Report)
+	}
+	if h.Close(); half.open.Load() != 0 || half.begun.Load() != 1 {
+		t.Errorf("half: %d agents wait of %d", half.open.Load(), half.begun.Load())
 	}
 }

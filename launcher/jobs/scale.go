@@ -191,7 +191,8 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err := s.giveAgent(ctx); err != nil {
 		return err
 	}
-	if err := s.set.Survey(ctx); err != nil {
+	targets := s.targets()
+	if err := (provision.Recipe{Set: s.set, Printer: s.job.printer}).Survey(ctx, targets); err != nil {
 		return err
 	}
 	placed, err := s.place()
@@ -199,7 +200,6 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 		return err
 	}
 	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
-	targets := s.targets()
 	var agents []*hosts.AgentHost
 	for i, h := range placed.Hosts { // each has tasks
 		targets[i].GPUs = h.GPUWorkers()

@@ -18,9 +18,12 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// ImportTime bounds the imports on a host. The first import of torch reads gigabytes, maybe from
-// a file server.
-const ImportTime = 3 * time.Minute
+// importTime bounds the imports on a host. The first import of torch reads gigabytes, maybe from
+// a file server. pythonTime bounds python3 if it imports nothing.
+const (
+	importTime = 3 * time.Minute
+	pythonTime = 20 * time.Second
+)
 
 // script imports the modules that its arguments name. Its last line of output is
 // JSON, after a mark.
@@ -72,25 +75,62 @@ func ModuleNames(values []string) (names []string, err error) {
 	return names, nil
 }
 
-// ImportRequest is what to import, and how.
-type ImportRequest struct {
-	Modules []string         // none: only the version of Python is asked for
-	Command protocol.Command // how the tasks are started; AskImports sets program and arguments
-	Env     []protocol.Raw   // NAME=VALUE
+// Imports imports the modules of the Spec on hosts, as tasks would, and notes what stands in the way
+// of a job. Without modules it asks for the version of Python.
+func (r *Recipe) Imports(ctx context.Context, on []*Target) error {
+	doing := "running python3"
+	if len(r.Spec.Imports) > 0 {
+		doing = "importing " + strings.Join(r.Spec.Imports, ", ")
+	}
+	return each(ctx, on, r.Printer.NewTally(doing, len(on)), func(_ int, t *Target) error {
+		got, err := askImports(ctx, t.AgentHost, r.Spec)
+		if err != nil {
+			return err
+		}
+		t.Python = &got
+		t.Note, err = judgeImports(got, t.GPUs, t.Report.Driver)
+		return err
+	})
 }
 
-// AskImports imports modules on one host. With a working directory it is as its tasks will be.
-func AskImports(ctx context.Context, a *hosts.AgentHost, r ImportRequest) (got Imported, err error) {
-	c := r.Command
-	c.Blob, c.Base, c.Name = "", "", "python3"
-	c.Args = []protocol.Raw{"-c", script}
-	for _, m := range r.Modules {
-		c.Args = append(c.Args, protocol.Raw(m))
+// checkImports is Imports for a job that wants it.
+func (r *Recipe) checkImports(ctx context.Context, on []*Target) error {
+	if len(r.Spec.Imports) == 0 {
+		return nil
 	}
+	err := r.Imports(ctx, on)
+	var notes []string
+	for _, t := range on {
+		if t.Note != "" && !slices.Contains(notes, t.Note) {
+			notes = append(notes, t.Note)
+			r.Printer.Printf("note: %s", t.Note)
+		}
+	}
+	if err != nil {
+		return exit.WithHint(fmt.Errorf("--check-import: %w", err), exit.Hint(err))
+	}
+	return nil
+}
+
+// askImports imports modules on one host. With a working directory it is as its tasks will be.
+func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (got Imported, err error) {
+	limit, doing := importTime+pythonTime, "import "+strings.Join(spec.Imports, ", ")
+	if len(spec.Imports) == 0 {
+		limit, doing = 2*pythonTime, "python3"
+	}
+	ctx, cancel := bounded(ctx, limit, "python3 does not answer within %v")
+	defer cancel()
+	c := spec.Command
+	c.Blob, c.Base, c.Name = "", "", "python3"
+	c.Args = append([]protocol.Raw{"-c", script}, protocol.Raws(spec.Imports)...)
 	if c.SetupDone {
 		c.Setup = ""
 	}
-	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: c, Env: r.Env, MaxTime: ImportTime, Job: a.Job, Folder: a.Folder}, nil)
+	request := protocol.ExecRequest{Command: c, Env: spec.EnvOf(a.Resource.Env), MaxTime: importTime}
+	if spec.Workdir != "" { // else the host has no folder of the job yet
+		request.Job, request.Folder = a.Job, a.Folder
+	}
+	stdout, stderr, err := hosts.Ask(ctx, a, request, nil)
 	_, text, found := strings.Cut(stdout, mark)
 	if err == nil && !found {
 		err = errors.New("its output has no answer")
@@ -98,27 +138,19 @@ func AskImports(ctx context.Context, a *hosts.AgentHost, r ImportRequest) (got I
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &got)
 	}
-	if err != nil {
-		said := strings.TrimSpace(stderr)
-		last := strings.TrimPrefix(said[strings.LastIndexByte(said, '\n')+1:], "plx agent: ")
-		if last != "" {
-			err = fmt.Errorf("%s (%w)", last, err)
-		}
-		return got, fmt.Errorf("%s: %w", r.doing(), err)
+	if err == nil {
+		return got, nil
 	}
-	return got, nil
+	said := strings.TrimSpace(stderr)
+	if last := strings.TrimPrefix(said[strings.LastIndexByte(said, '\n')+1:], "plx agent: "); last != "" {
+		err = fmt.Errorf("%s (%w)", last, err)
+	}
+	return got, fmt.Errorf("%s: %w", doing, err)
 }
 
-func (r ImportRequest) doing() string {
-	if len(r.Modules) == 0 {
-		return "python3"
-	}
-	return "import " + strings.Join(r.Modules, ", ")
-}
-
-// JudgeImports returns why a host's torch cannot do the job there, or a note about it. gpus is
+// judgeImports returns why a host's torch cannot do the job there, or a note about it. gpus is
 // the number of its workers that have GPUs.
-func JudgeImports(got Imported, gpus int, driver string) (note string, err error) {
+func judgeImports(got Imported, gpus int, driver string) (note string, err error) {
 	switch {
 	case got.Error != "":
 		return "", fmt.Errorf("import %s: %s", got.Module, got.Error)
@@ -151,31 +183,4 @@ func numbers(version string) (ns []int) {
 		ns = append(ns, n)
 	}
 	return ns
-}
-
-// checkImports imports the modules of a job on all hosts, as tasks would.
-func (r *Recipe) checkImports(ctx context.Context, on []*Target) error {
-	if len(r.Spec.Imports) == 0 {
-		return nil
-	}
-	notes := make([]string, len(on))
-	tally := r.Printer.NewTally("importing "+strings.Join(r.Spec.Imports, ", "), len(on))
-	err := each(ctx, on, tally, func(i int, t *Target) error {
-		a := t.AgentHost
-		if r.Spec.Workdir == "" { // the host has no folder of the job yet
-			a = &hosts.AgentHost{Host: a.Host, Binary: a.Binary}
-		}
-		got, err := AskImports(ctx, a, ImportRequest{Modules: r.Spec.Imports, Command: r.Spec.Command, Env: r.Spec.EnvOf(a.Resource.Env)})
-		if err == nil {
-			notes[i], err = JudgeImports(got, t.GPUs, a.Report.Driver)
-		}
-		return err
-	})
-	for _, note := range slices.Compact(slices.DeleteFunc(notes, func(n string) bool { return n == "" })) {
-		r.Printer.Printf("note: %s", note)
-	}
-	if err != nil {
-		return exit.WithHint(fmt.Errorf("--check-import: %w", err), exit.Hint(err))
-	}
-	return nil
 }

@@ -27,7 +27,7 @@ func TestJudge(t *testing.T) {
 		{"later CUDA", Imported{Torch: "2.1", CUDA: "14.0"}, 1, "100", "", "torch 2.1 is built for CUDA 14.0 and finds no GPU; the driver is 100", ""},
 		{"no driver", Imported{Torch: "2.1", CUDA: "12.1"}, 1, "", "", "torch 2.1 is built for CUDA 12.1 and finds no GPU; the driver is unknown", ""},
 	} {
-		note, err := JudgeImports(c.got, c.gpus, c.driver)
+		note, err := judgeImports(c.got, c.gpus, c.driver)
 		text := ""
 		if err != nil {
 			text = err.Error()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/console"
@@ -17,12 +18,24 @@ type Target struct {
 	*hosts.AgentHost
 	GPUs int   // workers that have GPUs there
 	Err  error // why the last stage has failed there, without the host's name; nil: it has not
+
+	Dialled time.Duration // how long Connect has taken, also if it has failed
+	Python  *Imported     // what Imports has found; nil: nothing yet
+	Note    string        // of Imports: what the user may not expect there
 }
 
 // Recipe is how hosts become ready for a job. Each stage is a method: it works on all hosts at once,
 // and writes their Err. Its error has those of all hosts.
 type Recipe struct {
+	Set     *hosts.Set // that the hosts are of
 	Printer *console.Printer
+
+	// Likely are blobs that the hosts will probably need. Place asks which of them they have.
+	Likely []envsync.Blob
+	// ConnectTime and PlaceTime bound Connect and Place on each host; 0: nothing but their own
+	// bounds does.
+	ConnectTime, PlaceTime time.Duration
+
 	// Like is the data address of a host that the job has already; "": it has none.
 	Like string
 	// Program returns what is sent to hosts of a platform; false: they have it. Nil: all have.
@@ -35,6 +48,12 @@ type Recipe struct {
 
 // stage is a method of a Recipe.
 type stage func(context.Context, []*Target) error
+
+// Survey connects to hosts, places plx on those that have none, and asks it what the hosts are and
+// which GPUs they have.
+func (r Recipe) Survey(ctx context.Context, on []*Target) error {
+	return inOrder(ctx, on, r.Connect, r.Place, r.FindGPUs)
+}
 
 // Ready gives hosts that have plx all that the tasks of a job find there, whether the job starts on
 // them, comes back to them or continues on them. A host gets what it lacks. After an error no host
@@ -85,4 +104,45 @@ func each(ctx context.Context, on []*Target, tally *console.Tally, work func(int
 		errs[i] = fmt.Errorf("%s: %w", hosts.Listed(names[err.Error()]), err)
 	}
 	return errors.Join(errs...)
+}
+
+// Connect connects to hosts, and logs in there. The set shows whom it waits for.
+func (r *Recipe) Connect(ctx context.Context, on []*Target) error {
+	return each(ctx, on, nil, func(_ int, t *Target) error {
+		ctx, cancel := bounded(ctx, r.ConnectTime, "no connection within %v")
+		defer cancel()
+		began := time.Now()
+		err := t.Dial(ctx)
+		t.Dialled = time.Since(began)
+		return err
+	})
+}
+
+// Place brings plx to the hosts that have none, and has it tell what the hosts are.
+func (r *Recipe) Place(ctx context.Context, on []*Target) error {
+	err := each(ctx, on, r.Printer.NewTally("probing", len(on)), func(_ int, t *Target) error {
+		ctx, cancel := bounded(ctx, r.PlaceTime, "it was not sent within %v")
+		defer cancel()
+		err := t.Meet(ctx, r.Likely...)
+		if err == nil && t.Binary == "" {
+			t.AgentHost = t.Agent()
+		}
+		return err
+	})
+	r.Set.Placed(context.Cause(ctx)) // some hosts may have got it
+	return err
+}
+
+func bounded(ctx context.Context, limit time.Duration, late string) (context.Context, context.CancelFunc) {
+	if limit == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf(late, limit))
+}
+
+// FindGPUs has plx list the GPUs of hosts.
+func (r *Recipe) FindGPUs(ctx context.Context, on []*Target) error {
+	defer r.Set.HintAtSlowTools()
+	tally := r.Printer.NewTally("probing", len(on))
+	return each(ctx, on, tally, func(_ int, t *Target) error { return t.AgentHost.FindGPUs(ctx, tally) })
 }
