@@ -56,7 +56,7 @@ func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
 		return
 	}
 	v.agentReport = &report
-	if v.facts = factsOf(report, exchange{asked, time.Now()}); v.facts != nil {
+	if v.facts = factsOf(report, asked, time.Now()); v.facts != nil {
 		v.judge(*v.facts)
 	}
 }

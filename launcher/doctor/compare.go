@@ -11,55 +11,78 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// compare finds what shows only between hosts.
-func compare(all []HostFacts) []Finding {
-	return slices.Concat(comparePlatforms(all), compareMTU(all), comparePython(all))
-}
-
-// comparePlatforms finds hosts with other processors than most.
-func comparePlatforms(all []HostFacts) []Finding {
-	by := map[string][]string{}
-	for _, h := range all {
-		if h.Facts != nil && h.Facts.OS == "Linux" {
-			by[h.Facts.Arch] = append(by[h.Facts.Arch], h.Host)
+// compare finds what shows only between hosts. It makes one warning if hosts differ, which names the
+// hosts of all values but the most frequent one, and lists the values.
+func compare(all []HostFacts) (found []Finding) {
+	const onePython = "install the same on all hosts, or send an environment with plx launch --venv"
+	for _, c := range []struct {
+		check        Check
+		text, remedy string
+		value        func(HostFacts) string // "": not known
+	}{
+		{Platform, "the processors are not all of one kind", "an executable file runs on one kind only: launch a Go package folder, or a command that all hosts have", processor},
+		{Network, "the interfaces for data differ in their MTU", "give the interfaces of all hosts one MTU: ip link set dev NAME mtu N", mtu},
+		{Python, "python3 is not the same everywhere", onePython, pythonVersion},
+		{Python, "torch is not the same everywhere", onePython, torchVersion},
+	} {
+		by := map[string][]string{}
+		for _, h := range all {
+			if v := c.value(h); v != "" {
+				by[v] = append(by[v], h.Host)
+			}
 		}
-	}
-	return split(by, Platform, "an executable file runs on one kind only: launch a Go package folder, or a command that all hosts have",
-		func(values string) string { return "the processors are not all of one kind: " + values })
-}
-
-// compareMTU finds hosts whose packets for data are larger or smaller than those of most.
-func compareMTU(all []HostFacts) []Finding {
-	by := map[string][]string{}
-	for _, h := range all {
-		if h.Agent == nil {
+		if len(by) < 2 {
 			continue
 		}
+		values := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(len(by[b])-len(by[a]), strings.Compare(a, b)) })
+		var words, odd []string
+		for i, v := range values {
+			words = append(words, fmt.Sprintf("%s (%s)", v, console.Fold(by[v])))
+			if i > 0 {
+				odd = append(odd, by[v]...)
+			}
+		}
+		found = append(found, Finding{Level: Warning, Check: c.check, Hosts: odd, Text: bounded(c.text + ": " + strings.Join(words, ", ")), Remedy: c.remedy})
+	}
+	return found
+}
+
+func processor(h HostFacts) string {
+	if h.Facts == nil || h.Facts.OS != "Linux" {
+		return ""
+	}
+	return h.Facts.Arch
+}
+
+// mtu returns the size of packets on the interface that has the data address.
+func mtu(h HostFacts) string {
+	if h.Agent != nil {
 		for _, link := range h.Agent.Links {
 			if link.Name == h.Agent.Interface && !link.Loopback && link.MTU > 0 {
-				by[fmt.Sprint(link.MTU)] = append(by[fmt.Sprint(link.MTU)], h.Host)
+				return fmt.Sprint(link.MTU)
 			}
 		}
 	}
-	return split(by, Network, "give the interfaces of all hosts one MTU: ip link set dev NAME mtu N",
-		func(values string) string { return "the interfaces for data differ in their MTU: " + values })
+	return ""
 }
 
-// split makes one warning if hosts differ. It names the hosts of all values but the most
-// frequent one, and lists the values in its text.
-func split(by map[string][]string, check Check, remedy string, text func(values string) string) []Finding {
-	if len(by) < 2 {
-		return nil
+// pythonVersion returns the first two numbers of the version.
+func pythonVersion(h HostFacts) string {
+	if h.Python == nil {
+		return ""
 	}
-	values := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(len(by[b])-len(by[a]), strings.Compare(a, b)) })
-	var words, odd []string
-	for i, v := range values {
-		words = append(words, fmt.Sprintf("%s (%s)", v, console.Fold(by[v])))
-		if i > 0 {
-			odd = append(odd, by[v]...)
-		}
+	parts := strings.SplitN(h.Python.Python, ".", 3)
+	if len(parts) < 2 {
+		return ""
 	}
-	return []Finding{{Level: Warning, Check: check, Hosts: odd, Text: bounded(text(strings.Join(words, ", "))), Remedy: remedy}}
+	return parts[0] + "." + parts[1]
+}
+
+func torchVersion(h HostFacts) string {
+	if h.Python == nil {
+		return ""
+	}
+	return h.Python.Torch
 }
 
 // mendClock replaces the findings of all hosts' clocks by one if this machine's clock is

@@ -142,7 +142,7 @@ func (e *examination) placeAgents(ctx context.Context) error {
 		if v.Embedded {
 			v.Report.AddLocal()
 		}
-		m := v.machine()
+		m := placement.Machine{Host: v.Resource, Report: &v.Report}
 		v.judgeGPUs(m)
 		v.GPUs = gpuWorkers(m)
 	}
@@ -167,15 +167,6 @@ func (e *examination) stage(ctx context.Context, on []*visit, run func(context.C
 	return good
 }
 
-func (v *visit) machine() placement.Machine {
-	return placement.Machine{Host: v.Resource, Report: &v.Report}
-}
-
-// known returns what is known of the host.
-func (v *visit) known() HostFacts {
-	return HostFacts{Host: v.host, ConnectMS: v.Dialled.Milliseconds(), Noise: v.Noise.Load(), Facts: v.facts, Agent: v.agentReport, Python: v.Python}
-}
-
 // diagnosis puts all findings together.
 func (e *examination) diagnosis() Diagnosis {
 	d := Diagnosis{Dialled: e.dialled}
@@ -196,8 +187,8 @@ func (e *examination) diagnosis() Diagnosis {
 		if r := v.agentReport; r != nil && v.facts != nil {
 			v.judgeReport(*r, site{line: v.Resource, root: v.facts.UID == 0, alone: len(e.visits) == 1 || v.Embedded})
 		}
-		d.Hosts, labels = append(d.Hosts, v.known()), append(labels, v.host)
-		all = append(all, v.all...)
+		d.Hosts = append(d.Hosts, HostFacts{Host: v.host, ConnectMS: v.Dialled.Milliseconds(), Noise: v.Noise.Load(), Facts: v.facts, Agent: v.agentReport, Python: v.Python})
+		labels, all = append(labels, v.host), append(all, v.all...)
 	}
 	all = append(all, judgeMachines(machines)...)
 	all = mendClock(d.Hosts, append(all, compare(d.Hosts)...))

@@ -17,16 +17,14 @@ type Facts struct {
 	SkewError float64 `json:"clock_skew_error_s"`
 }
 
-// exchange tells when a host was asked for its clock, by this machine's clock.
-type exchange struct{ asked, answered time.Time }
-
-// factsOf returns the facts of a report. Nil: it has none.
-func factsOf(r protocol.HostReport, at exchange) *Facts {
+// factsOf returns the facts of a report, for which the host was asked and which it answered when this
+// machine's clock showed these times. Nil: it has none.
+func factsOf(r protocol.HostReport, asked, answered time.Time) *Facts {
 	if r.Facts == nil {
 		return nil
 	}
-	trip := max(0, at.answered.Sub(at.asked)-r.Took)
-	middle := at.asked.Add(trip / 2)
+	trip := max(0, answered.Sub(asked)-r.Took)
+	middle := asked.Add(trip / 2)
 	// Seconds and not a Duration: a clock may be centuries off.
 	now := time.Unix(0, r.Now)
 	return &Facts{HostFacts: *r.Facts, Skew: float64(now.Unix()-middle.Unix()) + float64(now.Nanosecond()-middle.Nanosecond())/1e9, SkewError: (trip / 2).Seconds()}

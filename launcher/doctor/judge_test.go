@@ -102,15 +102,15 @@ func TestUnplaced(t *testing.T) {
 // The clock of a host is compared with the middle of the time that its answer was on the way.
 func TestClock(t *testing.T) {
 	asked := time.Unix(1000, 0)
-	at := exchange{asked, asked.Add(10*time.Second + 500*time.Millisecond)}
-	f := factsOf(protocol.HostReport{Facts: &protocol.HostFacts{}, Now: asked.Add(6250 * time.Millisecond).UnixNano(), Took: 10 * time.Second}, at)
+	answered := asked.Add(10*time.Second + 500*time.Millisecond)
+	f := factsOf(protocol.HostReport{Facts: &protocol.HostFacts{}, Now: asked.Add(6250 * time.Millisecond).UnixNano(), Took: 10 * time.Second}, asked, answered)
 	if math.Abs(f.Skew-6) > 1e-9 || f.SkewError != 0.25 {
 		t.Errorf("%v s ahead, give or take %v", f.Skew, f.SkewError)
 	}
-	if f := factsOf(protocol.HostReport{Facts: &protocol.HostFacts{}, Took: time.Hour}, at); f.SkewError != 0 {
+	if f := factsOf(protocol.HostReport{Facts: &protocol.HostFacts{}, Took: time.Hour}, asked, answered); f.SkewError != 0 {
 		t.Errorf("a host that says that it took longer than it did: %+v", f)
 	}
-	if factsOf(protocol.HostReport{}, at) != nil {
+	if factsOf(protocol.HostReport{}, asked, answered) != nil {
 		t.Error("facts of a report without any")
 	}
 }

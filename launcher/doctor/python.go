@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/plx-run/plx/launcher/placement"
 )
@@ -38,32 +37,4 @@ func gpuWorkers(m placement.Machine) int {
 		return 0 // it has servers only
 	}
 	return p.Hosts[0].GPUWorkers()
-}
-
-// comparePython finds hosts with another Python or torch than most.
-func comparePython(all []HostFacts) []Finding {
-	python, torch := map[string][]string{}, map[string][]string{}
-	for _, h := range all {
-		if h.Python == nil {
-			continue
-		}
-		if minor, ok := minor(h.Python.Python); ok {
-			python[minor] = append(python[minor], h.Host)
-		}
-		if t := h.Python.Torch; t != "" {
-			torch[t] = append(torch[t], h.Host)
-		}
-	}
-	const remedy = "install the same on all hosts, or send an environment with plx launch --venv"
-	found := split(python, Python, remedy, func(values string) string { return "python3 is not the same everywhere: " + values })
-	return append(found, split(torch, Python, remedy, func(values string) string { return "torch is not the same everywhere: " + values })...)
-}
-
-// minor returns the first two numbers of a version.
-func minor(version string) (string, bool) {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return "", false
-	}
-	return parts[0] + "." + parts[1], true
 }

@@ -40,12 +40,12 @@ func TestComparePython(t *testing.T) {
 	with := func(name, python, torch string) HostFacts {
 		return HostFacts{Host: name, Python: &provision.Imported{Python: python, Torch: torch}}
 	}
-	got := words(comparePython([]HostFacts{with("h1", "3.11.2", "2.1"), with("h2", "3.11.9", "2.1"), with("h3", "3.9.1", "2.0"), with("h4", "", ""), {Host: "h5"}}))
+	got := words(compare([]HostFacts{with("h1", "3.11.2", "2.1"), with("h2", "3.11.9", "2.1"), with("h3", "3.9.1", "2.0"), with("h4", "", ""), {Host: "h5"}}))
 	want := "warning python: python3 is not the same everywhere: 3.11 (h[1-2]), 3.9 (h3)\nwarning python: torch is not the same everywhere: 2.1 (h[1-2]), 2.0 (h3)"
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := words(comparePython([]HostFacts{with("h1", "3.11.2", ""), with("h2", "3.11.9", "")})); got != "" {
+	if got := words(compare([]HostFacts{with("h1", "3.11.2", ""), with("h2", "3.11.9", "")})); got != "" {
 		t.Errorf("patches of one version: %q", got)
 	}
 }
@@ -57,7 +57,7 @@ func TestTextsAreBounded(t *testing.T) {
 	long := healthy()
 	long.User, long.Processes.Soft = strings.Repeat("x", 10000), 1
 	n.judge(long)
-	for _, f := range append(n.all, comparePython([]HostFacts{
+	for _, f := range append(n.all, compare([]HostFacts{
 		{Host: "h1", Python: &provision.Imported{Torch: strings.Repeat("x", 10000)}}, {Host: "h2", Python: &provision.Imported{Torch: "2"}}})...) {
 		if len(f.Text) > 1100 {
 			t.Errorf("%d bytes: %.80s", len(f.Text), f.Text)

@@ -44,24 +44,26 @@ func ReadVenv(ctx context.Context, dir, workdir string, printer *console.Printer
 		return v, cmp.Or(context.Cause(ctx), exit.Mistake(fmt.Errorf("--venv %s on this machine: %w", dir, err), "--venv names the folder of an environment that works here: python3 -m venv .venv makes one"))
 	}
 	v.request = v.read.Request()
-	printer.Lines(v.notes())
+	for _, note := range v.read.Notes {
+		printer.Printf("note: --venv %s: %s", v.named, note)
+	}
 	return v, nil
 }
 
-// realFolder is a folder of this machine, absolute and without links; "" if there is none.
+// realFolder is a folder of this machine, absolute and without links; "" if there is none. What is
+// wrong with it, reading it says.
 func realFolder(named string) string {
 	if named == "" {
 		return ""
 	}
 	abs, err := filepath.Abs(named)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
 	if err != nil {
 		return ""
 	}
-	real, err := filepath.EvalSymlinks(abs)
-	if err != nil {
-		return "" // reading the working directory says why
-	}
-	return real
+	return abs
 }
 
 // Importing adds to the tasks' variables where Python finds packages that were installed in
@@ -79,16 +81,6 @@ func (v Venv) Importing(environ []string) []string {
 		}
 	}
 	return append(slices.Clone(environ), value)
-}
-
-// notes are lines for the user about what hosts will miss.
-func (v Venv) notes() (lines []string) {
-	if v.read != nil {
-		for _, note := range v.read.Notes {
-			lines = append(lines, fmt.Sprintf("note: --venv %s: %s", v.named, note))
-		}
-	}
-	return lines
 }
 
 // Lines tells what is sent.

@@ -120,28 +120,19 @@ func (w Workdir) size() []string {
 // notHome refuses the user's home folder, and a folder above it, unless the user has said
 // by a .plxignore what of it is to stay here: it has keys and passwords.
 func notHome(folder string) error {
-	home, err := filepath.EvalSymlinks(os.Getenv("HOME"))
-	if err != nil {
+	home, real := realFolder(os.Getenv("HOME")), realFolder(folder)
+	if home == "" || real == "" {
 		return nil // without a home nothing is known of it
 	}
-	abs, err := filepath.Abs(folder)
-	if err != nil {
-		return nil // Scan reports what is wrong with the folder; so below
-	}
-	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+	inside, err := filepath.Rel(real, home)
+	if err != nil || !filepath.IsLocal(inside) {
 		return nil
 	}
-	inside, err := filepath.Rel(abs, home)
-	if err != nil || !filepath.IsLocal(inside) || exists(filepath.Join(abs, ".plxignore")) {
+	if _, err := os.Stat(filepath.Join(real, ".plxignore")); err == nil {
 		return nil
 	}
 	return exit.Mistake(fmt.Errorf("--workdir %s: your home folder %s is in it, with your keys and passwords", folder, home),
 		"put the job's files into a folder of their own; or write a .plxignore beside them that excludes the rest")
-}
-
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
 }
 
 // watchReading shows how far the reading of a folder is.
