@@ -394,7 +394,9 @@ func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 // Revive starts a new agent after the last one was lost. The host may have lost its
 // files too.
 func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
-	if err := m.agent.Meet(ctx); err != nil {
+	err := m.agent.Meet(ctx)
+	m.drive.launch.set.Placed(err)
+	if err != nil {
 		return nil, err
 	}
 	if err := m.agent.Reap(ctx); err != nil {

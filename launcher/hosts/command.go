@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +83,6 @@ type agents struct {
 	mu   sync.Mutex
 	made map[envsync.Platform]envsync.Blob
 	sets []*artifacts.Set
-	also []*agents // of other Sets that this one took over
 }
 
 // PlatformError says that a host can have no plx.
@@ -129,26 +127,12 @@ func (s *Set) GiveOnly(guess envsync.Blob, of func(envsync.Platform) (envsync.Bl
 	s.agents.guess, s.agents.only = guess, of
 }
 
-// with returns agents whose close closes other too. Both may be nil.
-func (a *agents) with(other *agents) *agents {
-	if a == nil || other == nil {
-		return cmp.Or(a, other)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.also = append(a.also, other)
-	return a
-}
-
 func (a *agents) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var errs []error
 	for _, set := range a.sets {
 		errs = append(errs, set.Close())
-	}
-	for _, other := range a.also {
-		errs = append(errs, other.close())
 	}
 	a.sets = nil
 	return errors.Join(errs...)

@@ -198,10 +198,12 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	return s, nil
 }
 
-// Add moves the hosts of other into s, which closes them.
+// Add moves the hosts of other, on which nothing was placed yet, into s, which closes them.
 func (s *Set) Add(other *Set) {
+	for _, h := range other.Hosts {
+		h.set = s
+	}
 	s.Hosts, s.clusters = append(s.Hosts, other.Hosts...), append(s.clusters, other.clusters...)
-	s.agents = s.agents.with(other.agents)
 }
 
 // Each calls work for every host with its index, up to FanOut at once. It returns all

@@ -1,10 +1,12 @@
 package hosts
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -126,5 +128,25 @@ func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
 		if c.full {
 			all(false)
 		}
+	}
+}
+
+// A host that joins a job gets plx as the others do: what was sent to it is shown, and the display
+// ends.
+func TestHostsThatAreAdded(t *testing.T) {
+	var said bytes.Buffer
+	s := &Set{printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: &said})}
+	other, err := Open(t.Context(), Reach{Hosts: []hostfile.Host{{Name: "h1.invalid"}}}, console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Add(other)
+	s.Hosts[0].set.moved("h1", "plx", 10, 10)
+	s.Placed(nil)
+	if !strings.HasPrefix(said.String(), "plx: sent plx (10 B) to 1 host") {
+		t.Errorf("%q", said.String())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }

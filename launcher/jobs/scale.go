@@ -199,12 +199,12 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err != nil {
 		return err
 	}
-	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
 	var agents []*hosts.AgentHost
 	for i, h := range placed.Hosts { // each has tasks
 		targets[i].GPUs = h.GPUWorkers()
 		agents = append(agents, targets[i].AgentHost)
 	}
+	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
 	if err := CheckBooked(ctx, placed, agents, s.spec.Ticket, scaleBusyHint); err != nil {
 		return err
 	}
