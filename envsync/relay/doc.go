@@ -6,7 +6,7 @@
 // The sender talks to a command on each host over the command's standard input and
 // output:
 //
-//	group := relay.NewGroup(content, len(hosts))
+//	group := relay.NewGroup(spool, len(hosts), false, 0, 0)
 //	err := group.Send(ctx, relay.Host{Name: "gpu01", Addr: "10.0.0.1"}, stdin, stdout, relay.Watch{...})
 //
 // and the command is

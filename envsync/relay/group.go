@@ -21,16 +21,9 @@ const fan = 2
 // joinTime is how long a host waits for another one from which it can take the stream.
 const joinTime = 3 * time.Second
 
-// Content is a stream that can be read several times.
-type Content interface {
-	// Copy writes the stream from byte from on. While there is nothing to write, it
-	// calls idle every few seconds, and returns its error.
-	Copy(ctx context.Context, w io.Writer, from int64, idle func() error) error
-}
-
 // Group is one stream on its way to several hosts.
 type Group struct {
-	content   Content
+	content   *Spool
 	key       Key
 	low, high int // as in Route
 
@@ -63,7 +56,7 @@ type Host struct {
 
 // NewGroup returns a Group for at most n hosts. With direct the sender sends the stream
 // to each host itself, which is quicker for a short one. low and high are as in Route.
-func NewGroup(content Content, n int, direct bool, low, high int) *Group {
+func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 	g := &Group{content: content, changed: make(chan struct{}), coming: n, direct: direct, low: low, high: high}
 	rand.Read(g.key[:]) // never fails
 	return g

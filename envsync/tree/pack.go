@@ -44,7 +44,7 @@ func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOption
 	for _, piece := range pieces {
 		p.raw += piece.Length
 	}
-	p.group = relay.NewGroup(spool, n, o.Direct || p.raw < relayed, o.Low, o.High)
+	p.group = relay.NewGroup(spool, n, p.raw < relayed, o.Low, o.High)
 	go func() { p.End(p.fill(ctx, f, pieces)) }()
 	return p, nil
 }

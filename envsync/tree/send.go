@@ -30,7 +30,6 @@ type Target struct {
 // SendOptions are how folders are sent. The zero value is useful.
 type SendOptions struct {
 	Progress envsync.Progress    // may be nil
-	Direct   bool                // hosts pass nothing on to each other
 	Low      int                 // first and last port for what hosts pass on; 0 and 0: any
 	High     int                 // see Low
 	Lost     func(what []string) // told at the end what hosts could not pass on, and this machine has sent; may be nil
