@@ -61,7 +61,7 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 // piped is a method that reads its orders, and writes its pieces, as streams.
 func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) protocol.Handler {
 	return protocol.HandleStream(func(ctx context.Context, want In, call *protocol.Answering) (none, error) {
-		return none{}, do(ctx, want, call.Reader(ctx), call)
+		return none{}, do(ctx, want, call, call)
 	})
 }
 

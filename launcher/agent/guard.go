@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -24,7 +25,7 @@ const guardEnded = unix.SIGUSR2
 
 // guard runs a command in "agent exec", and kills what that has left. So one process is left to
 // clean up if the other is killed. While it runs, the process has no other children.
-func guard(ctx context.Context, want protocol.ExecRequest, call *protocol.Answering) (done protocol.Executed, err error) {
+func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answering) (done protocol.Executed, err error) {
 	request, err := json.Marshal(want)
 	if err != nil {
 		return done, err
@@ -41,9 +42,7 @@ func guard(ctx context.Context, want protocol.ExecRequest, call *protocol.Answer
 		children.Close()
 		return done, fmt.Errorf("start the agent of a command: %w", err)
 	}
-	running, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go g.feed(running, append(request, '\n'), call.Orders())
+	go g.feed(append(request, '\n'), call)
 	var printing sync.WaitGroup
 	for i, from := range g.out {
 		printing.Go(func() { forward(call, 1+i, from) })
@@ -95,17 +94,10 @@ func startGuarded(children *process.Children, mark protocol.HostJob) (g *guarded
 }
 
 // feed writes the request and the orders, until there are no more or the call is over.
-func (g *guarded) feed(ctx context.Context, request []byte, orders <-chan []byte) {
+func (g *guarded) feed(request []byte, orders io.Reader) {
 	defer g.in.Close() // ends the command
-	for next := request; len(next) > 0; {
-		if _, err := g.in.Write(next); err != nil {
-			return // it has ended
-		}
-		select {
-		case next = <-orders:
-		case <-ctx.Done():
-			return
-		}
+	if _, err := g.in.Write(request); err == nil {
+		_, _ = io.Copy(g.in, orders) // fails once the command has ended
 	}
 }
 

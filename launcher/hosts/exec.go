@@ -28,7 +28,7 @@ func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, order
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	running, err := i.calls.Stream(protocol.DoExec, request, func(p protocol.Piece) {
+	running, err := i.calls.Begin(protocol.DoExec, request, func(p protocol.Piece) {
 		to := stdout
 		if p.Stream == 2 {
 			to = stderr

@@ -48,7 +48,7 @@ const fresh = protocol.MostSilence - 15*time.Second
 // begin sends a call.
 func (i *idle) begin(do protocol.Method, in any) (*protocol.Pending, error) {
 	i.asked.Store(int64(time.Since(began)))
-	return i.calls.Begin(do, in)
+	return i.calls.Begin(do, in, nil)
 }
 
 // idleTime bounds the greeting of an agent, and its answer to the survey, for which files may have
@@ -111,7 +111,7 @@ func (i *idle) pipe(ctx context.Context, do protocol.Method, in any, stdin io.Re
 	var writing sync.Mutex
 	var failed error
 	stopped := false
-	running, err := i.calls.Stream(do, in, func(p protocol.Piece) {
+	running, err := i.calls.Begin(do, in, func(p protocol.Piece) {
 		writing.Lock()
 		defer writing.Unlock()
 		if stopped {

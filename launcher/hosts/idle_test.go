@@ -252,7 +252,7 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 	calls := h.idle.Load().calls
 	var under []*protocol.Pending
 	for range 60 { // an agent lets 64 wait
-		p, err := calls.Begin(protocol.DoProbe, protocol.Probe{})
+		p, err := calls.Begin(protocol.DoProbe, protocol.Probe{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := calls.Begin(protocol.DoProbe, protocol.Probe{}); !errors.Is(err, protocol.ErrDetached) {
+	if _, err := calls.Begin(protocol.DoProbe, protocol.Probe{}, nil); !errors.Is(err, protocol.ErrDetached) {
 		t.Errorf("a call after it: %v", err)
 	}
 }

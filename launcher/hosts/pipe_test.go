@@ -22,7 +22,7 @@ import (
 // piped is a method that reads its orders, and writes its pieces, as streams.
 func piped(do func(ctx context.Context, in string, stdin io.Reader, stdout io.Writer) error) protocol.Handler {
 	return protocol.HandleStream(func(ctx context.Context, in string, call *protocol.Answering) (struct{}, error) {
-		return struct{}{}, do(ctx, in, call.Reader(ctx), call)
+		return struct{}{}, do(ctx, in, call, call)
 	})
 }
 

@@ -107,6 +107,7 @@ type Caller struct {
 
 	mu      sync.Mutex
 	quiet   *sync.Cond          // no call is under way any more
+	used    time.Time           // when a call was last sent or answered
 	last    uint64              // ID of the newest call
 	waiting map[uint64]*Pending // by ID
 	over    error               // why there are no more calls; nil: there may be
@@ -114,7 +115,7 @@ type Caller struct {
 
 // NewCaller returns the Caller that owns the connection until Detach.
 func NewCaller(conn *Conn) *Caller {
-	c := &Caller{conn: conn, waiting: map[uint64]*Pending{}}
+	c := &Caller{conn: conn, used: time.Now(), waiting: map[uint64]*Pending{}}
 	c.quiet = sync.NewCond(&c.mu)
 	return c
 }
@@ -129,17 +130,16 @@ type Pending struct {
 	do     Method
 	prints func(Piece) // takes what the call prints; nil: it prints nothing
 	reply  chan Reply  // closed if there is none
+	failed error       // why there is none; valid once reply is closed
 
 	ordering sync.Mutex // held while an order is sent
 	over     bool       // the call is over, so that no order is sent any more; needs ordering
 }
 
-// Begin sends a call. An error of the connection is told by the Pending.
-func (c *Caller) Begin(do Method, in any) (*Pending, error) { return c.Stream(do, in, nil) }
-
-// Stream is Begin of a method that answers with Pieces before its Reply. prints takes one after the
-// other; meanwhile no other answer arrives.
-func (c *Caller) Stream(do Method, in any, prints func(Piece)) (*Pending, error) {
+// Begin sends a call. An error of the connection is told by the Pending. prints takes the Pieces of
+// a method that answers with some before its Reply, one after the other; meanwhile no other answer
+// arrives. Nil: the method prints nothing.
+func (c *Caller) Begin(do Method, in any, prints func(Piece)) (*Pending, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, fmt.Errorf("encode the call %s: %w", do, err)
@@ -150,6 +150,7 @@ func (c *Caller) Stream(do Method, in any, prints func(Piece)) (*Pending, error)
 		c.mu.Unlock()
 		return nil, c.over
 	}
+	c.used = time.Now()
 	c.last++
 	p.id = c.last
 	c.waiting[p.id] = p
@@ -183,6 +184,7 @@ func (c *Caller) read() {
 			c.Close(err)
 			return
 		}
+		c.used = time.Now()
 		c.waiting[m.Reply.ID].reply <- *m.Reply
 		delete(c.waiting, m.Reply.ID)
 		done := len(c.waiting) == 0
@@ -228,7 +230,7 @@ func (p *Pending) Wait(ctx context.Context, out any) error {
 	}
 	switch {
 	case !ok:
-		return p.caller.why()
+		return p.failed
 	case r.Err != nil:
 		return r.Err
 	case out == nil:
@@ -240,10 +242,14 @@ func (p *Pending) Wait(ctx context.Context, out any) error {
 	return nil
 }
 
-func (c *Caller) why() error {
+// Idle returns for how long nothing was asked or answered. It is 0 while a call is under way.
+func (c *Caller) Idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.over
+	if len(c.waiting) > 0 {
+		return 0
+	}
+	return time.Since(c.used)
 }
 
 // Close ends all calls with the error, and the connection.
@@ -253,6 +259,7 @@ func (c *Caller) Close(why error) {
 		c.over = why
 	}
 	for id, p := range c.waiting {
+		p.failed = c.over
 		close(p.reply)
 		delete(c.waiting, id)
 	}
@@ -276,50 +283,19 @@ func (c *Caller) Detach() (*Conn, error) {
 	return c.conn, nil
 }
 
-// Answering is a call that the agent answers now.
+// Answering is a call that the agent answers. Its further input is read from it as one stream,
+// which ends with the connection.
 type Answering struct {
-	conn   *Conn
-	id     uint64
-	orders chan []byte
-	done   chan struct{} // closed when the call has been answered
+	conn *Conn
+	call Call
+	*io.PipeReader
+	orders *io.PipeWriter // to the PipeReader
+	untie  func() bool    // undoes that the end of the connection ends the orders
 }
-
-// Orders delivers further input. Empty data ends it.
-func (r *Answering) Orders() <-chan []byte { return r.orders }
 
 // Send sends a part of what the call produces, which can be changed afterwards.
 func (r *Answering) Send(stream int, data []byte) error {
-	return r.conn.Send(Message{Piece: &Piece{ID: r.id, Stream: stream, Data: data}})
-}
-
-// Reader returns the orders as one stream, which ends with ctx.
-func (r *Answering) Reader(ctx context.Context) io.Reader { return &ordered{ctx: ctx, from: r.orders} }
-
-type ordered struct {
-	ctx   context.Context
-	from  <-chan []byte
-	left  []byte // of an order
-	ended bool
-}
-
-func (o *ordered) Read(p []byte) (int, error) {
-	for len(o.left) == 0 && !o.ended {
-		select {
-		case o.left = <-o.from:
-			o.ended = len(o.left) == 0
-		case <-o.ctx.Done():
-			if err := context.Cause(o.ctx); err != io.EOF {
-				return 0, err
-			}
-			return 0, io.ErrUnexpectedEOF // of the connection
-		}
-	}
-	if o.ended {
-		return 0, io.EOF
-	}
-	n := copy(p, o.left)
-	o.left = o.left[n:]
-	return n, nil
+	return r.conn.Send(Message{Piece: &Piece{ID: r.call.ID, Stream: stream, Data: data}})
 }
 
 // Write sends a part of what the call produces, as its stream 1.
@@ -336,7 +312,7 @@ func (r *Answering) Write(p []byte) (int, error) {
 const mostPiece = 256 << 10
 
 // Handler answers calls of a method.
-type Handler func(ctx context.Context, in json.RawMessage, call *Answering) (out any, err error)
+type Handler func(ctx context.Context, call *Answering) (out any, err error)
 
 // Handle returns the Handler that decodes what f is given.
 func Handle[In, Out any](f func(context.Context, In) (Out, error)) Handler {
@@ -345,9 +321,9 @@ func Handle[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 
 // HandleStream is Handle of a method that answers with Pieces, or takes Orders.
 func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, error)) Handler {
-	return func(ctx context.Context, raw json.RawMessage, call *Answering) (any, error) {
+	return func(ctx context.Context, call *Answering) (any, error) {
 		var in In
-		if err := json.Unmarshal(raw, &in); err != nil {
+		if err := json.Unmarshal(call.call.In, &in); err != nil {
 			return nil, fmt.Errorf("read what is asked: %w", err)
 		}
 		return f(ctx, in, call)
@@ -366,12 +342,15 @@ const MostSilence = time.Minute
 func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &server{conn: conn, calls: make(chan *incoming, mostWaiting), running: map[uint64]*Answering{}}
+	r := &server{conn: conn, calls: make(chan *Answering, mostWaiting)}
 	end, failed := make(chan Message, 1), make(chan error, 1)
 	go func() { // ends with the connection, or with the last message that is read here
 		m, err := r.receive(ctx)
 		if err != nil {
 			failed <- err
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF // who reads orders is not to take it for their end
+			}
 			cancel(err)
 			return
 		}
@@ -398,17 +377,9 @@ const mostWaiting = 64
 
 // server answers the calls of a connection.
 type server struct {
-	conn  *Conn
-	calls chan *incoming // that wait
-
-	mu      sync.Mutex
-	running map[uint64]*Answering // calls that were not answered yet
-}
-
-// incoming is a call to be answered.
-type incoming struct {
-	Call
-	run *Answering
+	conn    *Conn
+	calls   chan *Answering // that wait
+	running sync.Map        // of *Answering, by ID: calls that were not answered yet
 }
 
 // receive passes calls and their orders on, and returns the first other message.
@@ -419,57 +390,55 @@ func (s *server) receive(ctx context.Context) (Message, error) {
 		case err != nil || m.Call == nil && m.Order == nil:
 			return m, err
 		case m.Call != nil:
-			run := &Answering{conn: s.conn, id: m.Call.ID, orders: make(chan []byte), done: make(chan struct{})}
-			s.mu.Lock()
-			s.running[run.id] = run
-			s.mu.Unlock()
+			run := &Answering{call: *m.Call, conn: s.conn}
+			run.PipeReader, run.orders = io.Pipe()
+			run.untie = context.AfterFunc(ctx, func() { run.orders.CloseWithError(context.Cause(ctx)) })
+			s.running.Store(m.Call.ID, run)
 			select {
-			case s.calls <- &incoming{*m.Call, run}:
+			case s.calls <- run:
 			default:
 				return m, fmt.Errorf("more than %d calls wait for an answer", mostWaiting)
 			}
 		default:
-			s.order(ctx, *m.Order)
+			s.order(*m.Order)
 		}
 	}
 }
 
 // order passes an order on, unless its call has ended.
-func (s *server) order(ctx context.Context, o Order) {
-	s.mu.Lock()
-	run := s.running[o.ID]
-	s.mu.Unlock()
-	if run == nil {
-		return
-	}
-	select {
-	case run.orders <- o.Data:
-	case <-run.done:
-	case <-ctx.Done():
+func (s *server) order(o Order) {
+	run, _ := s.running.Load(o.ID)
+	call, runs := run.(*Answering)
+	switch {
+	case !runs:
+	case len(o.Data) == 0:
+		call.orders.Close()
+	default:
+		_, _ = call.orders.Write(o.Data) // fails once the call has ended
 	}
 }
 
-func (s *server) answer(ctx context.Context, call *incoming, handlers map[Method]Handler) *Reply {
+func (s *server) answer(ctx context.Context, call *Answering, handlers map[Method]Handler) *Reply {
 	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.running, call.ID)
-		close(call.run.done)
+		s.running.Delete(call.call.ID)
+		call.untie()
+		call.Close() // orders that come too late are dropped
 	}()
-	handler, known := handlers[call.Do]
+	id, do := call.call.ID, call.call.Do
+	handler, known := handlers[do]
 	if !known {
-		return &Reply{ID: call.ID, Err: &Failure{Text: fmt.Sprintf("this version of plx does not know the request %q", call.Do)}}
+		return &Reply{ID: id, Err: &Failure{Text: fmt.Sprintf("this version of plx does not know the request %q", do)}}
 	}
-	out, err := handler(ctx, call.In, call.run)
+	out, err := handler(ctx, call)
 	if err == nil {
 		body, failed := json.Marshal(out)
 		if err = failed; err == nil {
-			return &Reply{ID: call.ID, Out: body}
+			return &Reply{ID: id, Out: body}
 		}
 	}
 	failure := (*Failure)(nil)
 	if !errors.As(err, &failure) {
 		failure = &Failure{Text: strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")}
 	}
-	return &Reply{ID: call.ID, Err: failure}
+	return &Reply{ID: id, Err: failure}
 }

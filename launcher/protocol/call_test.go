@@ -73,7 +73,7 @@ func TestCalls(t *testing.T) {
 	if m := <-served; m.Notice != "job" {
 		t.Errorf("%+v", m)
 	}
-	if _, err := c.Begin("double", 1); !errors.Is(err, ErrDetached) {
+	if _, err := c.Begin("double", 1, nil); !errors.Is(err, ErrDetached) {
 		t.Errorf("%v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestCalls(t *testing.T) {
 // ask makes a call, in bounded time.
 func ask(t *testing.T, c *Caller, do Method, in, out any) error {
 	t.Helper()
-	p, err := c.Begin(do, in)
+	p, err := c.Begin(do, in, nil)
 	if err != nil {
 		return err
 	}
@@ -123,11 +123,11 @@ func TestWrongAnswersEndTheCalls(t *testing.T) {
 			}
 			_ = c.answer(agent, Call{ID: 2}) // the other side may have closed already
 		}()
-		first, err := caller.Begin("x", 1)
+		first, err := caller.Begin("x", 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := caller.Begin("x", 2)
+		second, err := caller.Begin("x", 2, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestWrongAnswersEndTheCalls(t *testing.T) {
 			t.Errorf("%s: the other call: %v", name, err)
 		}
 		cancel()
-		if _, err := caller.Begin("x", 3); err == nil {
+		if _, err := caller.Begin("x", 3, nil); err == nil {
 			t.Errorf("%s: calls go on", name)
 		}
 		if _, err := caller.Detach(); err == nil {
@@ -161,7 +161,7 @@ func TestAbandonedCallEndsItsHandler(t *testing.T) {
 		served <- err
 	}()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	p, err := c.Begin("wait", 1)
+	p, err := c.Begin("wait", 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,26 +211,21 @@ func TestOrdersAndPieces(t *testing.T) {
 	c, agent := asked(t)
 	go Serve(t.Context(), agent, map[Method]Handler{
 		"echo": HandleStream(func(_ context.Context, in string, call *Answering) (string, error) {
-			for order := range call.Orders() {
-				if len(order) == 0 {
-					return in, call.Send(2, []byte("end"))
-				}
-				if err := call.Send(1, order); err != nil {
-					return "", err
-				}
+			if _, err := io.Copy(call, call.PipeReader); err != nil {
+				return "", err
 			}
-			return "", errors.New("no more orders")
+			return in, call.Send(2, []byte("end"))
 		}),
 		"double": Handle(func(_ context.Context, n int) (int, error) { return 2 * n, nil }),
 	}, patience.Limit)
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	var printed [3]string
-	p, err := c.Stream("echo", "done", func(p Piece) { printed[p.Stream] += string(p.Data) })
+	p, err := c.Begin("echo", "done", func(p Piece) { printed[p.Stream] += string(p.Data) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := c.Begin("double", 4)
+	other, err := c.Begin("double", 4, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +239,7 @@ func TestOrdersAndPieces(t *testing.T) {
 	p.Order([]byte("late"))
 	for _, q := range []*Pending{other, nil} {
 		if q == nil {
-			if q, err = c.Begin("double", 4); err != nil {
+			if q, err = c.Begin("double", 4, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -278,15 +273,14 @@ func TestOrdersAsAStream(t *testing.T) {
 		c, agent := asked(t)
 		go Serve(t.Context(), agent, map[Method]Handler{
 			"sum": HandleStream(func(ctx context.Context, _ int, call *Answering) ([]byte, error) {
-				r := call.Reader(ctx)
-				got, err := io.ReadAll(read(r))
-				if n, again := r.Read(make([]byte, 1)); n != 0 || again != io.EOF {
+				got, err := io.ReadAll(read(call))
+				if n, again := call.Read(make([]byte, 1)); n != 0 || again != io.EOF {
 					t.Errorf("%s: after the end %d, %v", name, n, again)
 				}
 				return got, err
 			}),
 		}, patience.Limit)
-		p, err := c.Stream("sum", 0, nil)
+		p, err := c.Begin("sum", 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,54 +299,48 @@ func TestOrdersAsAStream(t *testing.T) {
 	}
 }
 
-// Whoever reads orders is not kept if the caller goes, nor if his own time is over. What has come
-// before that can be read.
+// Whoever reads orders is not kept if the caller goes, nor if his own time is over. What came before
+// the caller went can be read.
 func TestStreamOfOrdersEnds(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	call := &Answering{orders: make(chan []byte, 1)}
-	r := call.Reader(ctx)
-	call.orders <- []byte("ab")
-	one := make([]byte, 1)
-	if n, err := r.Read(one); n != 1 || err != nil || one[0] != 'a' {
-		t.Errorf("%q, %v", one[:n], err)
-	}
 	over := errors.New("over")
-	cancel(over)
-	if n, err := r.Read(one); n != 1 || err != nil || one[0] != 'b' {
-		t.Errorf("%q, %v", one[:n], err)
-	}
-	if n, err := r.Read(one); n != 0 || err != over {
-		t.Errorf("%d, %v", n, err)
-	}
-
-	c, agent := asked(t)
-	begun, ended := make(chan bool), make(chan error, 1)
-	go Serve(t.Context(), agent, map[Method]Handler{
-		"read": HandleStream(func(ctx context.Context, _ int, call *Answering) (int, error) {
-			r := call.Reader(ctx)
-			if _, err := io.ReadFull(r, make([]byte, 3)); err != nil {
-				t.Error(err)
-			}
-			begun <- true
-			_, err := io.ReadAll(r)
-			ended <- err
-			return 0, err
-		}),
-	}, patience.Limit)
-	p, err := c.Stream("read", 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Order([]byte("abc"))
-	<-begun
-	c.Close(errors.New("the caller goes"))
-	select {
-	case err := <-ended:
-		if err == nil {
-			t.Error("a stream that was cut off reads as one that has ended")
+	for name, theirs := range map[string]error{"the caller goes": io.ErrUnexpectedEOF, "the time is over": over} {
+		c, agent := asked(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		begun, ended := make(chan bool), make(chan error, 1)
+		go Serve(ctx, agent, map[Method]Handler{
+			"read": HandleStream(func(ctx context.Context, _ int, call *Answering) (int, error) {
+				if _, err := io.ReadFull(call, make([]byte, 3)); err != nil {
+					t.Error(err)
+				}
+				begun <- true
+				rest, err := io.ReadAll(call)
+				if theirs != over && string(rest) != "d" {
+					t.Errorf("%s: %q", name, rest)
+				}
+				ended <- err
+				return 0, err
+			}),
+		}, patience.Limit)
+		p, err := c.Begin("read", 0, nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-	case <-time.After(patience.Limit):
-		t.Error("the reader waits on")
+		p.Order([]byte("abcd"))
+		<-begun
+		if theirs == over {
+			cancel(over)
+		} else {
+			c.Close(errors.New("the caller goes"))
+		}
+		select {
+		case err := <-ended:
+			if err != theirs {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(patience.Limit):
+			t.Errorf("%s: the reader waits on", name)
+		}
+		cancel(nil)
 	}
 }
 
@@ -367,7 +355,7 @@ func TestWriteInPieces(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 1, mostPiece - 1: 1, mostPiece: 1, mostPiece + 1: 2, 3*mostPiece + 5: 4} {
 		var got []byte
 		pieces := 0
-		p, err := c.Stream("write", n, func(p Piece) {
+		p, err := c.Begin("write", n, func(p Piece) {
 			pieces++
 			if got = append(got, p.Data...); len(p.Data) == 0 || len(p.Data) > mostPiece || p.Stream != 1 {
 				t.Errorf("a piece of %d bytes of stream %d", len(p.Data), p.Stream)
@@ -403,7 +391,7 @@ func TestNoOrderAfterWait(t *testing.T) {
 		}
 		got <- m
 	}()
-	p, err := c.Stream("x", 1, nil)
+	p, err := c.Begin("x", 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
