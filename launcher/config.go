@@ -192,7 +192,7 @@ func (c *Config) validate() error {
 		return exit.Mistake(err, envsync.EnvironmentHint)
 	}
 	if err := c.CheckVariables(); err != nil {
-		return exit.Mistake(err, hosts.VariableHint)
+		return err
 	}
 	if c.Name != "" && !jobName().MatchString(c.Name) {
 		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "--name %s", likeName(c.Name))

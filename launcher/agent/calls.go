@@ -74,9 +74,8 @@ func survey(_ context.Context, of protocol.Survey) (protocol.Surveyed, error) {
 	return protocol.Surveyed{Facts: facts, Has: envsync.Having(of.Blobs), Locks: listLocks()}, nil
 }
 
-func probe(ctx context.Context, how protocol.Probe) (protocol.GPUs, error) {
-	found, err := gpuprobe.Here(ctx, gpuprobe.Options{ToolTime: how.ToolTime})
-	return protocol.GPUs(found), err
+func probe(ctx context.Context, how protocol.Probe) (gpuprobe.Answer, error) {
+	return gpuprobe.Here(ctx, gpuprobe.Options{ToolTime: how.ToolTime})
 }
 
 // listLocks returns the lines of /proc/net/unix on locks of GPUs. Without that file there is none

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -50,7 +51,7 @@ func TestExecBeforeAJob(t *testing.T) {
 		if out[1] != "out\n" || !strings.HasPrefix(out[2], "err\n") || !strings.Contains(out[2], "left processes in the background") || string(r.Out) != `{"status":3}` {
 			t.Errorf("%q, %+v", out, r)
 		}
-		call[protocol.GPUs](l, protocol.DoProbe, protocol.Probe{ToolTime: patience.Limit}) // it starts programs itself
+		call[gpuprobe.Answer](l, protocol.DoProbe, protocol.Probe{ToolTime: patience.Limit}) // it starts programs itself
 	}
 	l.send(protocol.Message{Spec: &h.spec})
 	l.wait("State", func(m protocol.Message) bool { return m.State != nil })

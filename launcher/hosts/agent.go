@@ -18,12 +18,8 @@ import (
 )
 
 // noAgent is the exit status of the agent's commands if no agent of the job runs on the
-// host.
+// host, or none can be started.
 const noAgent = 3
-
-// nameTaken is the exit status of the agent's command "start" if a running job has the
-// name under which the new one would keep its checkpoints.
-const nameTaken = 5
 
 // NotFound is the exit status of AgentHost.Call if the agent's binary was pruned.
 const NotFound = 127
@@ -39,11 +35,9 @@ type AgentHost struct {
 	Binary string // path of the agent's binary, relative to the home
 }
 
-// cannotExecute is the exit status of a shell that may not execute a program.
-const cannotExecute = 126
-
 // notExecuted explains the error of an agent that the host may not execute.
 func notExecuted(err error) error {
+	const cannotExecute = 126 // the exit status of a shell that may not execute a program
 	if transport.ExitStatus(err) != cannotExecute {
 		return err
 	}
@@ -51,17 +45,9 @@ func notExecuted(err error) error {
 	return transport.Reworded(err, fmt.Sprintf("programs in ~/.plx cannot be executed: is the home mounted noexec? (%v); mount it without noexec, or make ~/.plx a link to a folder on another disk", err))
 }
 
-// shell returns the shell script that runs a command of the agent.
-func (a *AgentHost) shell(command string) string {
-	return fmt.Sprintf(`exec "$HOME"/%s agent %s`, a.Binary, command)
-}
-
-// JobArgs names the job in a command of the agent.
-func (a *AgentHost) JobArgs() string { return " " + a.Job + " " + a.Folder }
-
 // Logs streams "plx agent logs", which reads a logs.Request from its stdin.
 func (a *AgentHost) Logs(ctx context.Context) *Stream {
-	return a.Stream(ctx, a.shell("logs"+a.JobArgs()))
+	return a.Stream(ctx, fmt.Sprintf(`exec "$HOME"/%s agent logs %s %s`, a.Binary, a.Job, a.Folder))
 }
 
 // Start starts the agent with its spec. Its error is a driver.ErrNoAgent: to dial an
@@ -84,15 +70,15 @@ func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Co
 	return conn, nil
 }
 
-// notStarted is the error of an agent that did not start.
-type notStarted struct{ error }
+// withoutAgent is the error of a host on which no agent of the job runs.
+type withoutAgent struct{ error }
 
-func (e *notStarted) Unwrap() error        { return e.error }
-func (e *notStarted) Is(target error) bool { return target == driver.ErrNoAgent }
+func (e *withoutAgent) Unwrap() error        { return e.error }
+func (e *withoutAgent) Is(target error) bool { return target == driver.ErrNoAgent }
 
 // NotStarted marks err as that of an agent that did not start. It is a
 // driver.ErrNoAgent.
-func NotStarted(err error) error { return &notStarted{err} }
+func NotStarted(err error) error { return &withoutAgent{err} }
 
 // job names the job to the agents of its hosts.
 func (a *AgentHost) job() protocol.HostJob { return protocol.HostJob{Job: a.Job, Folder: a.Folder} }
@@ -108,9 +94,7 @@ func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
 	if err == nil {
 		return i.calls.Detach()
 	}
-	if failure := (*protocol.Failure)(nil); !errors.As(err, &failure) || !a.idle.CompareAndSwap(nil, i) {
-		i.stream.Close()
-	}
+	a.giveBack(i, err)
 	if protocol.CodeNoAgent.Is(err) {
 		err = fmt.Errorf("%w: %s", driver.ErrNoAgent, strings.TrimPrefix(err.Error(), "host "+a.Name()+": "))
 	}
@@ -150,32 +134,9 @@ func (a *AgentHost) Visit(ctx context.Context, messages ...protocol.Message) (*p
 	return conn, nil
 }
 
-// agentStream is the stream of a command of the agent.
-type agentStream struct{ *Stream }
-
-// Read returns a driver.ErrNoAgent if the command has ended because it could not start
-// an agent, or found none.
-func (s agentStream) Read(p []byte) (int, error) {
-	n, err := s.Stream.Read(p)
-	var said *ScriptError
-	if code := transport.ExitStatus(err); (code == noAgent || code == nameTaken) && errors.As(err, &said) {
-		err = &unstarted{said}
-	}
-	return n, err
-}
-
-// unstarted is what the agent's command said when it had no agent, as it said it.
-type unstarted struct{ said *ScriptError }
-
-func (e *unstarted) Unwrap() error        { return e.said }
-func (e *unstarted) Is(target error) bool { return target == driver.ErrNoAgent }
-
-func (e *unstarted) Error() string {
-	return strings.TrimPrefix(e.said.Stderr, "plx agent: ")
-}
-
 // Stream is a command on a host as a byte stream: written bytes are its stdin, its
-// stdout is read. If the command ended with an error, Read returns it at the end.
+// stdout is read. If the command ended with an error, Read returns it at the end. It is a
+// driver.ErrNoAgent if a command of the agent could not start an agent, or found none.
 type Stream struct {
 	in     *io.PipeWriter          // stdin of the command
 	out    *io.PipeReader          // stdout of the command, then its error
@@ -193,6 +154,9 @@ func (h *Host) Stream(ctx context.Context, command string) *Stream {
 	go func() {
 		defer close(s.done)
 		err := h.Script(ctx, command, inR, outW)
+		if said, ok := errors.AsType[*ScriptError](err); ok && transport.ExitStatus(err) == noAgent {
+			err = &withoutAgent{transport.Reworded(err, strings.TrimPrefix(said.Stderr, "plx agent: "))}
+		}
 		s.ended = time.Now()
 		outW.CloseWithError(err) // nil reads as io.EOF
 		inR.CloseWithError(io.ErrClosedPipe)

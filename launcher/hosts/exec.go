@@ -26,29 +26,18 @@ func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, order
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	running, err := i.calls.Begin(protocol.DoExec, request, func(p protocol.Piece) {
+	var done protocol.Executed
+	err = i.move(ctx, protocol.DoExec, request, &done, func(ctx context.Context, to *protocol.Pending) { pass(ctx, to, orders) }, func(p protocol.Piece) error {
 		to := stdout
 		if p.Stream == 2 {
 			to = stderr
 		}
 		if _, err := to.Write(p.Data); err != nil {
-			cancel(fmt.Errorf("write output: %w", err))
+			return fmt.Errorf("write output: %w", err)
 		}
+		return nil
 	})
-	if err != nil {
-		i.stream.Close()
-		return err
-	}
-	go pass(ctx, running, orders)
-	var done protocol.Executed
-	err = running.Wait(ctx, &done)
-	if failure := (*protocol.Failure)(nil); err != nil && !errors.As(err, &failure) {
-		i.stream.Close()
-	} else if i.asked.Store(int64(time.Since(began))); !a.idle.CompareAndSwap(nil, i) {
-		i.close()
-	}
+	a.giveBack(i, err)
 	switch {
 	case protocol.CodeKilled.Is(err):
 		return errAgentKilled

@@ -109,16 +109,13 @@ func (r Reach) AtHome() Reach {
 	return r
 }
 
-// VariableHint is the hint for an error of [Reach.CheckVariables] that has none of its own.
-const VariableHint = "leave the variable out of the host's line: plx sets it"
-
 // CheckVariables refuses variables of the hosts' lines that plx sets itself. An error
 // begins with file:line.
 func (r Reach) CheckVariables() error {
 	for _, h := range r.Hosts {
 		for _, e := range h.Env {
 			if err := envsync.CheckVariable(e); err != nil {
-				return fmt.Errorf("%s: %w", h.Pos, err)
+				return exit.Mistake(fmt.Errorf("%s: %w", h.Pos, err), "leave the variable out of the host's line: plx sets it")
 			}
 		}
 	}
@@ -134,7 +131,7 @@ type Set struct {
 	turns    chan struct{} // holds one element for each host that is being dialled
 	printer  *console.Printer
 	dials    *console.Tally // first connections to hosts
-	agents   *agents        // what the hosts get as plx
+	agents   *agents        // what the hosts get as plx; nil: the Set has no hosts
 	seeds    *bootstrap.Seeds
 	bar      *console.Transfer // shows that plx is sent; nil: it was not yet
 }

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -35,21 +34,10 @@ type idle struct {
 	plx    envsync.Blob                                             // what it runs, as far as that is known
 	placed func(seed func(context.Context) (bootstrap.Seed, error)) // see bootstrap.Session.Done
 	moving chan struct{}                                            // holds one element while a call moves bytes
-	busy   atomic.Int32                                             // calls under way that move bytes, or wait for their turn
-	asked  atomic.Int64                                             // when it was asked last, or answered, in nanoseconds since began
 }
-
-// began is when this process began.
-var began = time.Now()
 
 // fresh is how long after the last question an agent surely waits for the next.
 const fresh = protocol.MostSilence - 15*time.Second
-
-// begin sends a call.
-func (i *idle) begin(do protocol.Method, in any) (*protocol.Pending, error) {
-	i.asked.Store(int64(time.Since(began)))
-	return i.calls.Begin(do, in, nil)
-}
 
 // idleTime bounds the greeting of an agent, and its answer to the survey, for which files may have
 // to be hashed.
@@ -57,6 +45,12 @@ const idleTime = bootstrap.StartLimit
 
 // AnswerTime bounds the answer to a call for which the agent does little.
 const AnswerTime = 30 * time.Second
+
+// answered reports whether a call was answered, be it by an error.
+func answered(err error) bool {
+	_, failure := errors.AsType[*protocol.Failure](err)
+	return err == nil || failure
+}
 
 // Call asks the agent that waits for a job on the host, which is started if none does. After an
 // error that the agent has not answered itself, it is ended. The error of a method is a
@@ -67,10 +61,26 @@ func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do pr
 		return out, err
 	}
 	err = i.call(ctx, limit, do, in, &out)
-	if failure := (*protocol.Failure)(nil); err != nil && !errors.As(err, &failure) && a.idle.CompareAndSwap(i, nil) {
+	a.keep(i, err)
+	return out, err
+}
+
+// keep ends an agent that waits, unless it has answered.
+func (a *AgentHost) keep(i *idle, err error) {
+	if !answered(err) && a.idle.CompareAndSwap(i, nil) {
 		i.stream.Close()
 	}
-	return out, err
+}
+
+// giveBack has an agent that was the caller's alone wait again. It ends one that has not answered,
+// and one beside which another one waits by now.
+func (a *AgentHost) giveBack(i *idle, err error) {
+	switch {
+	case !answered(err):
+		i.stream.Close()
+	case !a.idle.CompareAndSwap(nil, i):
+		i.close()
+	}
 }
 
 // Pipe asks the agent that waits on the host, as Call does, for something that reads stdin and
@@ -82,53 +92,51 @@ func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin i
 		if err != nil {
 			return err
 		}
-		i.busy.Add(1)
-		var over bool
 		select {
 		case i.moving <- struct{}{}:
-			if over = i.ended() || a.idle.Load() != i; !over {
-				err = i.pipe(ctx, do, in, stdin, stdout)
-			}
-			<-i.moving
 		case <-ctx.Done():
-			err = context.Cause(ctx) // of another's agent
-			i.busy.Add(-1)
-			return err
+			return context.Cause(ctx)
 		}
-		i.busy.Add(-1)
-		if failure := (*protocol.Failure)(nil); !over && err != nil && !errors.As(err, &failure) && a.idle.CompareAndSwap(i, nil) {
-			i.stream.Close()
+		over := i.ended() || a.idle.Load() != i // who was before has ended it
+		if !over {
+			err = i.move(ctx, do, in, nil, func(_ context.Context, to *protocol.Pending) { pour(to, stdin) }, func(p protocol.Piece) error {
+				_, err := stdout.Write(p.Data)
+				return err
+			})
+			a.keep(i, err)
 		}
-		if !over { // else who was before has ended it
+		<-i.moving
+		if !over {
 			return err
 		}
 	}
 }
 
-func (i *idle) pipe(ctx context.Context, do protocol.Method, in any, stdin io.Reader, stdout io.Writer) error {
+// move does a call that gets orders from feed, until ctx ends, and prints. prints is not called any
+// more once move has returned. ctx bounds it.
+func (i *idle) move(ctx context.Context, do protocol.Method, in, out any, feed func(context.Context, *protocol.Pending), prints func(protocol.Piece) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var writing sync.Mutex
+	var printing sync.Mutex
 	var failed error
 	stopped := false
 	running, err := i.calls.Begin(do, in, func(p protocol.Piece) {
-		writing.Lock()
-		defer writing.Unlock()
+		printing.Lock()
+		defer printing.Unlock()
 		if stopped {
 			return
 		}
-		if _, err := stdout.Write(p.Data); err != nil {
+		if err := prints(p); err != nil {
 			failed, stopped = err, true
 			cancel(err)
 		}
 	})
 	if err == nil {
-		go pour(running, stdin)
-		err = running.Wait(ctx, nil)
+		go feed(ctx, running)
+		err = running.Wait(ctx, out)
 	}
-	i.asked.Store(int64(time.Since(began)))
-	writing.Lock()
-	defer writing.Unlock()
+	printing.Lock()
+	defer printing.Unlock()
 	stopped = true
 	return cmp.Or(failed, err)
 }
@@ -152,15 +160,14 @@ func pour(to *protocol.Pending, stdin io.Reader) {
 
 // call asks the agent, in bounded time.
 func (i *idle) call(ctx context.Context, limit time.Duration, do protocol.Method, in, out any) error {
-	p, err := i.begin(do, in)
+	p, err := i.calls.Begin(do, in, nil)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer to %s within %s", do, limit))
 	defer cancel()
 	err = p.Wait(ctx, out)
-	i.asked.Store(int64(time.Since(began)))
-	if failure := (*protocol.Failure)(nil); errors.As(err, &failure) {
+	if failure, ok := errors.AsType[*protocol.Failure](err); ok {
 		return exit.WithHint(err, failure.Hint)
 	}
 	return err
@@ -199,7 +206,7 @@ func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle,
 // calls, this plx is placed.
 func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	i, err := a.begin(ctx)
-	if version := (*protocol.VersionError)(nil); !errors.As(err, &version) || a.set == nil {
+	if _, other := errors.AsType[*protocol.VersionError](err); !other || a.set == nil {
 		return i, err
 	}
 	i, err = a.place(ctx, false)
@@ -258,12 +265,12 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 	greeting, cancel := context.WithTimeoutCause(ctx, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime))
 	defer cancel()
 	stop := context.AfterFunc(greeting, func() { s.Cancel(context.Cause(greeting)) })
-	conn, err := protocol.OpenCalls(agentStream{s})
+	conn, err := protocol.OpenCalls(s)
 	if !stop() {
 		err = context.Cause(greeting)
 	}
 	// An agent that knows no calls may end before its own greeting has left.
-	if said := (*ScriptError)(nil); errors.As(err, &said) && strings.Contains(said.Stderr, protocol.KnowsNoCalls) {
+	if said, ok := errors.AsType[*ScriptError](err); ok && strings.Contains(said.Stderr, protocol.KnowsNoCalls) {
 		err = &protocol.VersionError{Got: "before calls"}
 	}
 	if err != nil {
@@ -271,14 +278,12 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		way.Done(nil)
 		return nil, &broken{notExecuted(err)}
 	}
-	i := &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done, moving: make(chan struct{}, 1)}
-	i.asked.Store(int64(time.Since(began)))
-	return i, nil
+	return &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done, moving: make(chan struct{}, 1)}, nil
 }
 
 // answers reports whether the agent is there and answers what is asked of a.
 func (i *idle) answers(a *AgentHost) bool {
-	return i != nil && i.of == a.Binary && !i.ended() && (i.busy.Load() > 0 || time.Since(began)-time.Duration(i.asked.Load()) < fresh)
+	return i != nil && i.of == a.Binary && !i.ended() && i.calls.Idle() < fresh
 }
 
 // ended reports whether the agent has ended, or its connection.
@@ -328,7 +333,7 @@ func (h *Host) Meet(ctx context.Context, likely ...envsync.Blob) error {
 	h.has, h.locks = nil, ""
 	err := h.meetOnce(ctx, false, likely)
 	// It may be damaged: a power cut leaves zeros, or a part.
-	if of := (*broken)(nil); errors.As(err, &of) && !transport.IsLost(err) && ctx.Err() == nil {
+	if _, damaged := errors.AsType[*broken](err); damaged && !transport.IsLost(err) && ctx.Err() == nil {
 		err = h.meetOnce(ctx, true, likely)
 	}
 	return err
@@ -385,7 +390,7 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 	}
 	var here protocol.Surveyed
 	if err := i.call(ctx, AnswerTime, protocol.DoSurvey, want, &here); err != nil {
-		if failure := (*protocol.Failure)(nil); errors.As(err, &failure) {
+		if failure, ok := errors.AsType[*protocol.Failure](err); ok {
 			err = &protocol.Failure{Code: failure.Code, Text: bootstrap.HomeTrouble(failure.Text), Hint: failure.Hint}
 		}
 		return err
@@ -407,11 +412,11 @@ func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.Tally) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it has not listed its GPUs"))
 	defer cancel()
 	defer time.AfterFunc(gpuprobe.SlowAfter, func() { a.slow(tally) }).Stop()
-	answer, err := Call[protocol.GPUs](ctx, a, limit, protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
+	answer, err := Call[gpuprobe.Answer](ctx, a, limit, protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
-	a.Report = gpuprobe.Answer(answer).Report()
+	a.Report = answer.Report()
 	return nil
 }
 

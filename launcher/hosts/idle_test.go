@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/internal/bootstraptest"
 	"github.com/plx-run/plx/internal/patience"
@@ -79,12 +80,12 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 			delete(s.Blobs, f.lacks)
 			return protocol.Surveyed{Facts: json.RawMessage(f.facts), Has: slices.Collect(maps.Keys(s.Blobs)), Locks: "@plx-gpu-0\n"}, nil
 		}),
-		protocol.DoProbe: protocol.Handle(func(context.Context, protocol.Probe) (protocol.GPUs, error) {
+		protocol.DoProbe: protocol.Handle(func(context.Context, protocol.Probe) (gpuprobe.Answer, error) {
 			f.probes.Add(1)
 			if !f.gpus {
-				return protocol.GPUs{}, errors.New("no list of GPUs")
+				return gpuprobe.Answer{}, errors.New("no list of GPUs")
 			}
-			return protocol.GPUs{Mark: "m", Text: "\nm begin cpus\n12\n"}, nil
+			return gpuprobe.Answer{Mark: "m", Text: "\nm begin cpus\n12\n"}, nil
 		}),
 		protocol.DoHas: protocol.Handle(func(ctx context.Context, of protocol.Has) (struct{}, error) {
 			if of.Manifest == "stuck" {
@@ -277,23 +278,27 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 // A connection that was lost meanwhile is no way to start a job, nor an agent that may have ended
 // since it was asked last.
 func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
-	f := &fronted{facts: factsHere, gpus: true}
-	h := f.host(t)
-	if err := meetAll(t, h); err != nil {
-		t.Fatal(err)
-	}
-	waiting := h.idle.Load()
-	waiting.stream.Cancel(io.ErrUnexpectedEOF)
-	<-waiting.stream.Done()
-	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
-	next, err := a.waiting(t.Context())
-	if err != nil || next == waiting {
-		t.Errorf("it is used, or none in its place: %v", err)
-	}
-	next.asked.Add(-int64(fresh))
-	if last, err := a.own(t.Context(), a.begin); err != nil || last == next {
-		t.Errorf("one that was not asked for long is used, or none in its place: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := &fronted{facts: factsHere, gpus: true}
+		h := f.host(t)
+		if err := meetAll(t, h); err != nil {
+			t.Fatal(err)
+		}
+		waiting := h.idle.Load()
+		waiting.stream.Cancel(io.ErrUnexpectedEOF)
+		<-waiting.stream.Done()
+		a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
+		next, err := a.waiting(t.Context())
+		if err != nil || next == waiting {
+			t.Errorf("it is used, or none in its place: %v", err)
+		}
+		<-time.After(fresh)
+		last, err := a.own(t.Context(), a.begin)
+		if err != nil || last == next {
+			t.Errorf("one that was not asked for long is used, or none in its place: %v", err)
+		}
+		last.close()
+	})
 }
 
 // A host whose agent of the job is gone says how that ended, and goes on to answer. The connection

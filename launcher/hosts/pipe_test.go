@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -221,34 +222,35 @@ func TestPipeWhoseWriterFailsAtTheEnd(t *testing.T) {
 
 // Whoever waits for his turn is not concerned if the one before fails.
 func TestPipeAfterOneThatFails(t *testing.T) {
-	f := moving()
-	a := agentOf(f.host(t))
-	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
-	defer cancel()
-	fails := make(chan struct{})
-	first := telling(writerFunc(func([]byte) (int, error) {
-		<-fails
-		return 0, errFailing
-	}))
-	ended := make(chan error, 3)
-	go func() { ended <- Pipe(ctx, a, "stay", "hello", nil, first) }()
-	within(t, "the first piece", first.first)
-	i := a.idle.Load()
-	for range 2 {
-		go func() { ended <- says(t, a) }()
-	}
-	waitFor(t, "both wait for their turns", func() bool { return i.busy.Load() == 3 })
-	close(fails)
-	failed := 0
-	for range 3 {
-		if err := within(t, "all have ended", ended); errors.Is(err, errFailing) {
-			if failed++; failed > 1 {
-				t.Error("the error of another one's writer is told")
-			}
-		} else if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		f := moving()
+		a := agentOf(f.host(t))
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
+		defer cancel()
+		fails := make(chan struct{})
+		first := telling(writerFunc(func([]byte) (int, error) {
+			<-fails
+			return 0, errFailing
+		}))
+		ended := make(chan error, 3)
+		go func() { ended <- Pipe(ctx, a, "stay", "hello", nil, first) }()
+		within(t, "the first piece", first.first)
+		for range 2 {
+			go func() { ended <- says(t, a) }()
 		}
-	}
+		synctest.Wait() // both wait for their turns
+		close(fails)
+		failed := 0
+		for range 3 {
+			if err := within(t, "all have ended", ended); errors.Is(err, errFailing) {
+				if failed++; failed > 1 {
+					t.Error("the error of another one's writer is told")
+				}
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 type writerFunc func([]byte) (int, error)
@@ -324,35 +326,36 @@ func TestPipeWhoseTimeIsOver(t *testing.T) {
 
 // The end of ctx also ends who waits for his turn, and nothing else.
 func TestPipeThatWaitsForItsTurnTooLong(t *testing.T) {
-	f := moving()
-	a := agentOf(f.host(t))
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	in, feed := io.Pipe()
-	defer feed.Close()
-	first, one := make(chan error, 1), telling(io.Discard)
-	go func() { first <- Pipe(ctx, a, "echo", "", in, one) }()
-	go io.WriteString(feed, "hello") // comes back
-	within(t, "the first piece", one.first)
-	over := errors.New("over")
-	short, cancel := context.WithCancelCause(t.Context())
-	second := make(chan error, 1)
-	go func() { second <- Pipe(short, a, "say", "hello", nil, io.Discard) }()
-	i := a.idle.Load()
-	waitFor(t, "the other one waits", func() bool { return i.busy.Load() == 2 })
-	cancel(over)
-	select {
-	case err := <-second:
-		if !errors.Is(err, over) {
-			t.Errorf("%v", err)
+	synctest.Test(t, func(t *testing.T) {
+		f := moving()
+		a := agentOf(f.host(t))
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		in, feed := io.Pipe()
+		defer feed.Close()
+		first, one := make(chan error, 1), telling(io.Discard)
+		go func() { first <- Pipe(ctx, a, "echo", "", in, one) }()
+		go io.WriteString(feed, "hello") // comes back
+		within(t, "the first piece", one.first)
+		over := errors.New("over")
+		short, cancel := context.WithCancelCause(t.Context())
+		second := make(chan error, 1)
+		go func() { second <- Pipe(short, a, "say", "hello", nil, io.Discard) }()
+		synctest.Wait() // the other one waits
+		cancel(over)
+		select {
+		case err := <-second:
+			if !errors.Is(err, over) {
+				t.Errorf("%v", err)
+			}
+		case <-time.After(patience.Limit):
+			t.Error("it waits on")
 		}
-	case <-time.After(patience.Limit):
-		t.Error("it waits on")
-	}
-	feed.Close()
-	if err := within(t, "the end of the first", first); err != nil || f.begun.Load() != 1 {
-		t.Errorf("the first one: %v, %d agents", err, f.begun.Load())
-	}
+		feed.Close()
+		if err := within(t, "the end of the first", first); err != nil || f.begun.Load() != 1 {
+			t.Errorf("the first one: %v, %d agents", err, f.begun.Load())
+		}
+	})
 }
 
 // After Pipe nothing is written: the writer is the caller's again.
@@ -391,43 +394,45 @@ func TestPipeLeavesItsWriter(t *testing.T) {
 
 // An agent that is busy for long was not asked for long, and is not replaced, also after that.
 func TestBusyAgentIsNotReplaced(t *testing.T) {
-	f := moving()
-	h := f.host(t)
-	a := agentOf(h)
-	for _, asks := range []bool{true, false} { // there is another call meanwhile
-		in, feed := io.Pipe()
-		out, ended := telling(io.Discard), make(chan error, 1)
-		go func() { ended <- Pipe(t.Context(), a, "echo", "", in, out) }()
-		go io.WriteString(feed, "hello") // comes back
-		within(t, "the first piece", out.first)
-		i := h.idle.Load()
-		i.asked.Add(-int64(fresh))
-		if same, err := a.waiting(t.Context()); err != nil || same != i {
-			t.Errorf("it was replaced: %v", err)
-		}
-		answered := make(chan error, 1)
-		if asks {
-			go func() {
-				_, err := Call[protocol.State](t.Context(), a, patience.Limit, protocol.DoState, protocol.HostJob{})
-				answered <- err
-			}()
-		}
-		feed.Close()
-		if err := within(t, "the end", ended); err != nil {
-			t.Error(err)
-		}
-		if asks {
-			if err := within(t, "the answer", answered); !protocol.CodeForgotten.Is(err) {
+	synctest.Test(t, func(t *testing.T) {
+		f := moving()
+		h := f.host(t)
+		a := agentOf(h)
+		for _, asks := range []bool{true, false} { // there is another call meanwhile
+			in, feed := io.Pipe()
+			out, ended := telling(io.Discard), make(chan error, 1)
+			go func() { ended <- Pipe(t.Context(), a, "echo", "", in, out) }()
+			go io.WriteString(feed, "hello") // comes back
+			within(t, "the first piece", out.first)
+			i := h.idle.Load()
+			<-time.After(fresh)
+			if same, err := a.waiting(t.Context()); err != nil || same != i {
+				t.Errorf("it was replaced: %v", err)
+			}
+			answered := make(chan error, 1)
+			if asks {
+				go func() {
+					_, err := Call[protocol.State](t.Context(), a, patience.Limit, protocol.DoState, protocol.HostJob{})
+					answered <- err
+				}()
+			}
+			feed.Close()
+			if err := within(t, "the end", ended); err != nil {
 				t.Error(err)
 			}
+			if asks {
+				if err := within(t, "the answer", answered); !protocol.CodeForgotten.Is(err) {
+					t.Error(err)
+				}
+			}
+			if same, err := a.waiting(t.Context()); err != nil || same != i {
+				t.Errorf("after its end it was replaced: %v", err)
+			}
 		}
-		if same, err := a.waiting(t.Context()); err != nil || same != i {
-			t.Errorf("after its end it was replaced: %v", err)
+		if f.begun.Load() != 1 || f.cut.Load() != 0 {
+			t.Errorf("%d agents, %d of them cut off", f.begun.Load(), f.cut.Load())
 		}
-	}
-	if f.begun.Load() != 1 || f.cut.Load() != 0 {
-		t.Errorf("%d agents, %d of them cut off", f.begun.Load(), f.cut.Load())
-	}
+	})
 }
 
 // received is what a host gets after the Spec of a job.

@@ -30,10 +30,10 @@ func (r refusing) Run(_ context.Context, _ string, _ io.Reader, _, stderr io.Wri
 // What cannot change by another try is no lost connection: the driver dials no agent
 // again that has refused to start.
 func TestFinalRefusals(t *testing.T) {
-	for code, final := range map[int]bool{noAgent: true, nameTaken: true, 1: false, 137: false} {
+	for code, final := range map[int]bool{noAgent: true, 1: false, 137: false} {
 		h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return refusing{status: code}, nil })
 		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}
-		s := agentStream{a.Stream(t.Context(), a.shell("start"))}
+		s := a.Stream(t.Context(), "plx agent start")
 		_, err := protocol.Open(s)
 		if errors.Is(err, driver.ErrNoAgent) != final || final && !strings.Contains(err.Error(), ": host h1: the reason") {
 			t.Errorf("status %d: %v", code, err)

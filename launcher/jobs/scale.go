@@ -32,7 +32,7 @@ const prepareTime = 15 * time.Minute
 // fails the job continues with the hosts that it has.
 func Scale(ctx context.Context, cfg ScaleConfig) error {
 	if err := cfg.Reach.CheckVariables(); err != nil {
-		return exit.Mistake(err, hosts.VariableHint)
+		return err
 	}
 	var err error
 	if cfg.Query, err = cfg.meant(ctx, "plx scale"); err != nil {

@@ -17,7 +17,7 @@ type Method string
 // The methods, with what they are given and what they answer.
 const (
 	DoSurvey     Method = "survey"     // Survey, Surveyed
-	DoProbe      Method = "probe"      // Probe, GPUs
+	DoProbe      Method = "probe"      // Probe, Answer of package gpuprobe
 	DoCheckName  Method = "check-name" // CheckName, nothing: an error with CodeTaken if a running job has the name
 	DoInterfaces Method = "interfaces" // nothing, a list of Interface
 	DoReserve    Method = "reserve"    // Reserve, Reservation

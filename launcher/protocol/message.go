@@ -73,13 +73,6 @@ type Probe struct {
 	ToolTime time.Duration `json:"toolTime"` // how long a call of nvidia-smi may take; 0: the default
 }
 
-// GPUs is a gpuprobe.Answer, the answer to Probe.
-type GPUs struct {
-	Mark  string        `json:"mark"`
-	Text  string        `json:"text"`
-	Limit time.Duration `json:"limit"`
-}
-
 // Has asks whether the host has all files of a folder, since an earlier job had them, and to make
 // the job's working directory of them if there is one. An error says that the files are to be sent,
 // or that something is wrong which sending them tells.
