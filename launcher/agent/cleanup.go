@@ -69,7 +69,7 @@ func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.Pru
 		return answer, err
 	}
 	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-want.Older), stay: want.Keep, discard: want.Discard, dry: want.Dry}
-	if err := errors.Join(p.jobs(), p.unstarted(), p.spares(), p.blobs(), p.envs(), p.files()); err != nil {
+	if err := errors.Join(p.jobs(), p.unstarted(), p.below("spares", nil), p.blobs(), p.envs(), p.files()); err != nil {
 		answer.Failed = err.Error()
 	}
 	answer.Items = p.items
@@ -96,8 +96,7 @@ func (p *pruner) jobs() error {
 	}
 	var errs []error
 	for f, s := range all {
-		info, err := os.Stat(f.State())
-		if err != nil || !info.ModTime().Before(p.before) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.stay, f.Job()) {
+		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.stay, f.Job()) {
 			continue
 		}
 		if kept, err := p.keep(f); kept || err != nil {
@@ -117,7 +116,7 @@ func (p *pruner) unstarted() error {
 	}
 	var errs []error
 	for _, f := range all {
-		if info, err := os.Stat(string(f)); err == nil && info.ModTime().Before(p.before) && !slices.Contains(p.stay, f.Job()) {
+		if p.old(string(f)) && !slices.Contains(p.stay, f.Job()) {
 			errs = append(errs, p.folder(f))
 		}
 	}
@@ -192,7 +191,8 @@ func (p *pruner) envs() error {
 	return p.below("envs", used)
 }
 
-// below removes what is in a folder of ~/.plx, neither used nor new.
+// below removes what is in a folder of ~/.plx, neither used nor new. An earlier version of plx has
+// made the folder spares, of working directories ahead of jobs.
 func (p *pruner) below(folder string, used map[string]bool) error {
 	dir := filepath.Join(p.root, folder)
 	entries, err := os.ReadDir(dir)
@@ -201,28 +201,14 @@ func (p *pruner) below(folder string, used map[string]bool) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || used[e.Name()] || !info.ModTime().Before(p.before) {
+		path := filepath.Join(dir, e.Name())
+		if used[e.Name()] || !p.old(path) {
 			continue
 		}
 		if e.IsDir() && !p.dry {
-			install.Unprotect(filepath.Join(dir, e.Name())) // an environment is read-only
+			install.Unprotect(path) // an environment is read-only
 		}
-		errs = append(errs, p.unused(filepath.Join(dir, e.Name())))
-	}
-	return errors.Join(errs...)
-}
-
-// spares removes working directories that an earlier version of plx has made ahead.
-func (p *pruner) spares() error {
-	dir := filepath.Join(p.root, "spares")
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	errs := []error{err}
-	for _, e := range entries {
-		errs = append(errs, p.unused(filepath.Join(dir, e.Name())))
+		errs = append(errs, p.unused(path))
 	}
 	return errors.Join(errs...)
 }
@@ -274,6 +260,12 @@ func (p *pruner) unused(path string) error {
 		return os.Rename(away, path)
 	}
 	return p.remove(away, path)
+}
+
+// old reports whether a file or a folder is there, and was last changed before p.before.
+func (p *pruner) old(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.ModTime().Before(p.before)
 }
 
 // leavingMark begins the names of what is being removed.
@@ -338,7 +330,7 @@ func gc(ctx context.Context, args []string, _ streams) error {
 	if err := p.oldJobs(); err != nil {
 		return fmt.Errorf("gc: %w", err)
 	}
-	if err := errors.Join(p.spares(), p.blobs(), p.uploads(), p.envs(), p.files(), p.below("verified", nil), os.Chtimes(note.Name(), now, now)); err != nil {
+	if err := errors.Join(p.below("spares", nil), p.blobs(), p.uploads(), p.envs(), p.files(), p.below("verified", nil), os.Chtimes(note.Name(), now, now)); err != nil {
 		return fmt.Errorf("gc: %w", err)
 	}
 	return nil
@@ -394,8 +386,7 @@ func (p *pruner) oldJobs() error {
 	}
 	for f, s := range all {
 		p.spared = append(p.spared, filepath.Base(s.Binary))
-		info, err := os.Stat(f.State())
-		if err != nil || !info.ModTime().Before(p.before) || jobfolder.LifeOf(s) != jobfolder.Dead {
+		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead {
 			continue
 		}
 		if named, made, err := outputs.Unfetched(f); err == nil && named.Files+made.Files == 0 && len(s.Outputs) == 0 {

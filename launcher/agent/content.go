@@ -25,24 +25,27 @@ func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	if of.Job == "" {
-		return files.Serve(ctx, in, out, sockets.Relay{}, nil)
-	}
-	f, err := jobfolder.Of(of.Job, of.Folder)
+	build, err := workdir(ctx, of.Job, of.Folder)
 	if err != nil {
 		return err
 	}
-	return files.Serve(ctx, in, out, sockets.Relay{}, func(id tree.Sum) error { return makeWorkdir(ctx, f, id) })
+	return files.Serve(ctx, in, out, sockets.Relay{}, build)
 }
 
-func makeWorkdir(ctx context.Context, f jobfolder.Folder, id tree.Sum) error {
-	if err := f.Build(ctx, id); err != nil {
-		return errors.Join(fmt.Errorf("make the working directory: %w", err), f.Discard())
+// workdir returns what makes the working directory of a job from the files of a folder; nil if there
+// is no job.
+func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) error, err error) {
+	if job == "" {
+		return nil, nil
 	}
-	return nil
+	f, err := jobfolder.Of(job, folder)
+	return func(id tree.Sum) error {
+		if err := f.Build(ctx, id); err != nil {
+			return errors.Join(fmt.Errorf("make the working directory: %w", err), f.Discard())
+		}
+		return nil
+	}, err
 }
-
-var errLacks = errors.New("this host lacks files of it")
 
 // has does what put does with a folder whose files are all here.
 func has(ctx context.Context, of protocol.Has) error {
@@ -50,16 +53,16 @@ func has(ctx context.Context, of protocol.Has) error {
 	if err != nil {
 		return err
 	}
-	if of.Job != "" {
-		f, err := jobfolder.Of(of.Job, of.Folder)
-		if err != nil {
-			return err
-		}
-		return makeWorkdir(ctx, f, id) // looks for each file
+	build, err := workdir(ctx, of.Job, of.Folder)
+	if err != nil {
+		return err
+	}
+	if build != nil {
+		return build(id) // looks for each file
 	}
 	files, err := jobfolder.Files()
 	if err == nil && !files.Holds(id) {
-		err = errLacks
+		err = errors.New("this host lacks files of it")
 	}
 	return err
 }
