@@ -4,8 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -92,11 +90,7 @@ func listLocks() string {
 }
 
 func checkName(ctx context.Context, c protocol.CheckName) (none, error) {
-	err := claim(ctx, "", c.Name)
-	if own := (coded{}); errors.As(err, &own) && own.code == codeTaken {
-		err = &protocol.Failure{Code: protocol.CodeTaken, Text: err.Error()}
-	}
-	return none{}, err
+	return none{}, claim(ctx, "", c.Name)
 }
 
 // installVenv installs a virtual environment, if the host has its contents, and reports whether it
@@ -125,10 +119,7 @@ func inJob[Out any](do func(jobfolder.Folder) (Out, error)) func(context.Context
 }
 
 func stateOf(f jobfolder.Folder) (protocol.State, error) {
-	s, err := f.ReadState()
-	if errors.Is(err, os.ErrNotExist) {
-		return s, &protocol.Failure{Code: protocol.CodeForgotten, Text: fmt.Sprintf("nothing of job %s is left on this host", f.Job())}
-	}
+	s, err := readState(f)
 	if err != nil {
 		return s, err
 	}

@@ -240,7 +240,7 @@ func TestNoTwoJobsGetOneName(t *testing.T) {
 		case <-time.After(patience.Limit):
 			t.Fatal("neither started nor refused")
 		}
-		if <-lines[i].ended; lines[i].code != codeTaken {
+		if <-lines[i].ended; lines[i].code != codeNoAgent {
 			t.Errorf("exit status %d: %s", lines[i].code, lines[i].stderr)
 		}
 	}

@@ -28,7 +28,5 @@ package agent
 const (
 	codeFailed  = 1 // the reason is one line on standard error
 	codeUsage   = 2 // wrong arguments
-	codeNoAgent = 3 // logs, start: no agent of the job, or nothing of it, is here
-	codeLeft    = 4 // start: the agent that it relayed to still ran after its stream had ended
-	codeTaken   = 5 // start: a running job keeps its checkpoints under the name
+	codeNoAgent = 3 // start: no agent of the job is here any more, or none can be started
 )

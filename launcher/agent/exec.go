@@ -179,8 +179,12 @@ const settling = 300 * time.Millisecond
 func (e *execution) watch(terms <-chan os.Signal) {
 	lease := time.NewTimer(e.want.Lease)
 	defer lease.Stop()
-	limit, tick := newLimit(e.want.MaxTime), time.NewTicker(20*time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var limit <-chan time.Time
+	if e.want.MaxTime > 0 {
+		limit = time.After(e.want.MaxTime)
+	}
 	for {
 		select {
 		case order := <-e.orders:
@@ -208,14 +212,6 @@ func (e *execution) watch(terms <-chan os.Signal) {
 			return
 		}
 	}
-}
-
-// newLimit returns a channel that receives after the time; never if that is 0.
-func newLimit(limit time.Duration) <-chan time.Time {
-	if limit <= 0 {
-		return nil
-	}
-	return time.After(limit)
 }
 
 // over is closed when a command has ended that was not told to.

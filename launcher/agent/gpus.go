@@ -53,11 +53,16 @@ func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protoco
 // take takes the locks. cause says why others have them.
 func (b *reservation) take(ticket string) (cause string, err error) {
 	b.locks, err = gpulock.Take(b.claims, ticket)
-	held, waiting := (*gpulock.Held)(nil), (*gpulock.Waiting)(nil)
-	if errors.As(err, &held) || errors.As(err, &waiting) {
+	if others(err) {
 		return err.Error(), nil
 	}
 	return "", err
+}
+
+// others reports whether locks were not taken because others have them, or come first.
+func others(err error) bool {
+	held, waiting := (*gpulock.Held)(nil), (*gpulock.Waiting)(nil)
+	return errors.As(err, &held) || errors.As(err, &waiting)
 }
 
 // drop gives the locks up.
@@ -85,5 +90,9 @@ func (b *reservation) of(spec protocol.Spec) ([]*os.File, error) {
 		return locks, nil
 	}
 	b.leave()
-	return gpulock.Take(spec.Claims, spec.Ticket)
+	locks, err := gpulock.Take(spec.Claims, spec.Ticket)
+	if others(err) {
+		err = fmt.Errorf("%w; a launch with --wait-gpus 30m waits for it", err)
+	}
+	return locks, err
 }

@@ -19,35 +19,34 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// readState reads a job's state. A missing one has an exit status of its own,
-// because the job may have been pruned.
+// readState reads a job's state. That one is missing has a code of its own, because the job may have
+// been pruned.
 func readState(f jobfolder.Folder) (protocol.State, error) {
 	s, err := f.ReadState()
 	if errors.Is(err, os.ErrNotExist) {
-		return s, coded{codeNoAgent, fmt.Errorf("nothing of job %s is left on this host", f.Job())}
+		return s, &protocol.Failure{Code: protocol.CodeForgotten, Text: fmt.Sprintf("nothing of job %s is left on this host", f.Job())}
 	}
 	return s, err
 }
 
 // printLogs is "agent logs JOB FOLDER": it reads a logs.Request, one line of JSON,
 // and prints the output of the tasks.
-func printLogs(ctx context.Context, f jobfolder.Folder, std streams) error {
-	var req logs.Request
-	if err := readRequest(std.in, &req); err != nil {
+func printLogs(ctx context.Context, args []string, std streams) error {
+	if len(args) != 2 {
+		return usage("want a job and a folder")
+	}
+	f, err := jobfolder.Of(args[0], args[1])
+	if err != nil {
 		return err
+	}
+	var req logs.Request
+	if err := json.NewDecoder(io.LimitReader(std.in, protocol.MaxMessage)).Decode(&req); err != nil {
+		return fmt.Errorf("read the request: %w", err)
 	}
 	if _, err := readState(f); err != nil {
 		return err
 	}
 	return logs.Serve(ctx, f.Logs(), req, ended(f), std.out)
-}
-
-// readRequest reads what a command is asked for, a line of JSON.
-func readRequest(in io.Reader, request any) error {
-	if err := json.NewDecoder(io.LimitReader(in, protocol.MaxMessage)).Decode(request); err != nil {
-		return fmt.Errorf("read the request: %w", err)
-	}
-	return nil
 }
 
 // ended returns a function that reports whether the job's part on this host has
@@ -84,7 +83,7 @@ func claim(ctx context.Context, job, name string) error {
 			continue
 		}
 		if life := jobfolder.LifeOf(s); life == jobfolder.Living || life == jobfolder.Unknown && answers(ctx, f, s) {
-			return coded{codeTaken, fmt.Errorf("job %s runs here under the same name, %s: end it with plx stop %s, or launch with another --name",
+			return &protocol.Failure{Code: protocol.CodeTaken, Text: fmt.Sprintf("job %s runs here under the same name, %s: end it with plx stop %s, or launch with another --name",
 				s.Job, name, s.Job)}
 		}
 	}

@@ -51,7 +51,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 	return map[string]func(context.Context, []string, streams) error{
 		"start":      start,
 		"supervisor": supervise,
-		"logs":       ofHost(printLogs),
+		"logs":       printLogs,
 		"exec":       execute,
 		"serve":      serve,
 		"step":       step,
@@ -92,20 +92,6 @@ func supervise(_ context.Context, args []string, _ streams) error {
 		return usage("want the number of GPU locks")
 	}
 	return supervisor.Run(jobfolder.Folder(args[0]), locks)
-}
-
-// ofHost is a command that takes the names of a job and of its host's folder.
-func ofHost(run func(context.Context, jobfolder.Folder, streams) error) func(context.Context, []string, streams) error {
-	return func(ctx context.Context, args []string, std streams) error {
-		if len(args) != 2 {
-			return usage("want a job and a folder")
-		}
-		f, err := jobfolder.Of(args[0], args[1])
-		if err != nil {
-			return err
-		}
-		return run(ctx, f, std)
-	}
 }
 
 // coded is an error with an exit status of its own.

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/launcher/agent/gpulock"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/sockets"
@@ -45,43 +44,53 @@ func start(ctx context.Context, args []string, std streams) error {
 		return fmt.Errorf("receive the job's specification: %w", err)
 	}
 	if s.job != nil {
-		return s.job.visit(launcher, first)
+		return s.job.visit(std, first)
 	}
 	if first.Spec == nil {
 		return errors.New("the first message was not the job's specification")
 	}
-	spec := *first.Spec
-	locks, err := s.gpus.of(spec)
+	w, err := s.begin(ctx, launcher, *first.Spec)
 	if err != nil {
-		return final(booked(spec, err))
-	}
-	quiet := reassure(launcher)
-	f, err := prepareFolder(ctx, spec)
-	quiet()
-	if err != nil {
-		return fmt.Errorf("host %s: %w", spec.Host, err)
-	}
-	if spec.Detached {
-		_ = watchdog.EnterScope(ctx, spec.Job) // "plx doctor" tells where logind would end the job
-	}
-	w, err := watchdog.Start(f, spec, locks)
-	if err != nil {
-		return errors.Join(final(fmt.Errorf("host %s: %w", spec.Host, err)), abandon(f, spec, err))
+		return fmt.Errorf("host %s: %w", first.Spec.Host, err)
 	}
 	err = w.Run()
-	if ended := (*watchdog.Ended)(nil); errors.As(err, &ended) {
+	if _, ended := errors.AsType[*watchdog.Ended](err); ended {
 		return coded{codeNoAgent, err}
 	}
 	return err
 }
 
-// booked adds to the error of a lock what the user can do.
-func booked(spec protocol.Spec, err error) error {
-	held, waiting := (*gpulock.Held)(nil), (*gpulock.Waiting)(nil)
-	if errors.As(err, &held) || errors.As(err, &waiting) {
-		return fmt.Errorf("host %s: %w; a launch with --wait-gpus 30m waits for it", spec.Host, err)
+// begin starts the agent of a job, after it has made the job's folder on this host.
+func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec protocol.Spec) (w *watchdog.Watchdog, err error) {
+	locks, err := s.gpus.of(spec)
+	if err != nil {
+		return nil, coded{codeNoAgent, err}
 	}
-	return fmt.Errorf("host %s: %w", spec.Host, err)
+	quiet := reassure(launcher)
+	defer quiet()
+	f, err := jobfolder.Of(spec.Job, spec.Folder)
+	if err != nil {
+		return nil, err
+	}
+	if len(spec.Secret) != cluster.SecretSize {
+		return nil, fmt.Errorf("the job's secret has %d bytes, want %d", len(spec.Secret), cluster.SecretSize)
+	}
+	least, err := f.Create(spec.Secret)
+	if err != nil {
+		return nil, err
+	}
+	err = fill(ctx, f, spec, least)
+	quiet()
+	if err == nil {
+		if spec.Detached {
+			_ = watchdog.EnterScope(ctx, spec.Job) // "plx doctor" tells where logind would end the job
+		}
+		w, err = watchdog.Start(f, spec, locks)
+	}
+	if err != nil {
+		return nil, coded{codeNoAgent, errors.Join(err, abandon(f, spec, err))}
+	}
+	return w, nil
 }
 
 // reassureEvery is well under what a launcher waits for a first answer, and under the
@@ -98,16 +107,16 @@ func reassure(launcher *protocol.Conn) (quiet func()) {
 }
 
 // repeat calls f in a goroutine of its own, again and again until f returns false or stop
-// is called. stop waits for the goroutine.
+// is called. stop waits for the goroutine, and may be called again.
 func repeat(every time.Duration, f func() bool) (stop func()) {
-	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	var goroutine sync.WaitGroup
 	goroutine.Go(func() {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
-			case <-ended:
+			case <-ctx.Done():
 				return
 			case <-tick.C:
 				if !f() {
@@ -117,36 +126,9 @@ func repeat(every time.Duration, f func() bool) (stop func()) {
 		}
 	})
 	return func() {
-		close(ended)
+		cancel()
 		goroutine.Wait()
 	}
-}
-
-// prepareFolder makes the job's folder on this host and fills it.
-func prepareFolder(ctx context.Context, spec protocol.Spec) (jobfolder.Folder, error) {
-	f, err := jobfolder.Of(spec.Job, spec.Folder)
-	if err != nil {
-		return "", err
-	}
-	if len(spec.Secret) != cluster.SecretSize {
-		return "", fmt.Errorf("the job's secret has %d bytes, want %d", len(spec.Secret), cluster.SecretSize)
-	}
-	least, err := f.Create(spec.Secret)
-	if err != nil {
-		return "", err
-	}
-	if err := fill(ctx, f, spec, least); err != nil {
-		return "", errors.Join(final(err), abandon(f, spec, err))
-	}
-	return f, nil
-}
-
-// final marks the error of an agent that did not start: to try again is of no use.
-func final(err error) error {
-	if errors.As(err, &coded{}) {
-		return err
-	}
-	return coded{codeNoAgent, err}
 }
 
 // fill writes what the folder has besides the secret. least is the first generation
@@ -240,33 +222,23 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 
 // visit relays between the launcher, which has sent first, and the agent of a job until either
 // side ends. When the agent has ended, nothing of the job is left on the host.
-func (r *running) visit(launcher *protocol.Conn, first protocol.Message) error {
+func (r *running) visit(launcher streams, first protocol.Message) error {
 	if err := r.agent.Send(first); err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", r.folder.Job(), err)
 	}
 	go func() {
 		// A read of the standard input cannot be interrupted, so this goroutine ends with the
 		// process. The end of the input is passed on.
-		pump(r.agent, launcher)
+		_, _ = io.Copy(r.raw, launcher.in)
 		_ = r.raw.CloseWrite()
 	}()
-	pump(launcher, r.agent)
+	_, _ = io.Copy(launcher.out, r.raw) // who has gone is seen below, or does not read
 	_ = r.agent.Close()
 	err := waitForDeath(r.folder, r.state)
 	if s, unread := r.folder.ReadState(); err == nil && unread == nil && jobfolder.LifeOf(s) == jobfolder.Dead {
 		err = reapJob(r.folder)
 	}
 	return err
-}
-
-// pump passes messages on until either side fails.
-func pump(to, from *protocol.Conn) {
-	for {
-		m, err := from.Receive()
-		if err != nil || to.Send(m) != nil {
-			return
-		}
-	}
 }
 
 // Bounds of waiting for an agent whose stream has ended.
@@ -280,19 +252,16 @@ const (
 func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 	watchdog := func() bool { return process.Alive(state.Watchdog, state.WatchdogStart) }
 	supervisor := func() bool { return process.Alive(state.Supervisor, state.SupervisorStart) }
-	going := func() bool {
-		s, err := f.ReadState()
-		return !watchdog() || !supervisor() || err == nil && s.Phase == protocol.Over
-	}
-	for deadline := time.Now().Add(parted); !going(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			return nil
+	ending := false
+	for began := time.Now(); watchdog() || supervisor(); time.Sleep(2 * time.Millisecond) {
+		if s, err := f.ReadState(); !ending {
+			ending = !watchdog() || !supervisor() || err == nil && s.Phase == protocol.Over
 		}
-	}
-	for deadline := time.Now().Add(leave); watchdog() || supervisor(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			return coded{codeLeft, fmt.Errorf("the agent of job %s has not ended within %s: pids %d and %d",
-				f.Job(), leave, state.Watchdog, state.Supervisor)}
+		switch waited := time.Since(began); {
+		case !ending && waited > parted:
+			return nil
+		case waited > leave:
+			return fmt.Errorf("the agent of job %s has not ended within %s: pids %d and %d", f.Job(), leave, state.Watchdog, state.Supervisor)
 		}
 	}
 	return nil
