@@ -156,19 +156,22 @@ func (s *supervisor) preempted() {
 // returns after nothing of the job is left on the host but watchdog and supervisor.
 // locks is the number of GPU locks that the process has inherited.
 func Run(f jobfolder.Folder, locks int) error {
-	in := watchdog.Inherit(locks)
-	s, err := newSupervisor(f, in.Locks)
+	in, err := watchdog.Inherit(locks)
+	var s *supervisor
+	if err == nil {
+		s, err = newSupervisor(f, in.Spec, in.Locks)
+	}
 	if err == nil {
 		err = gpulock.Answer(in.Locks, s.host.spec.Job)
 	}
 	if err != nil {
-		return errors.Join(err, watchdog.Answer(err))
+		return errors.Join(err, in.Answer(err))
 	}
 	terms := watchdog.Signals()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	s.open(ctx)
-	if err := watchdog.Answer(nil); err != nil {
+	if err := in.Answer(nil); err != nil {
 		s.host.log.Printf("the watchdog is gone: %v", err) // it is noticed below
 	}
 	s.meet(in.Launcher)
@@ -179,11 +182,7 @@ func Run(f jobfolder.Folder, locks int) error {
 
 // newSupervisor makes a supervisor that serves nobody yet, and writes its first
 // state.
-func newSupervisor(f jobfolder.Folder, locks []*os.File) (*supervisor, error) {
-	spec, err := watchdog.ReceiveSpec()
-	if err != nil {
-		return nil, err
-	}
+func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*supervisor, error) {
 	h, err := newHost(f, spec, locks)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/signal"
@@ -49,7 +50,7 @@ type Watchdog struct {
 	terms      <-chan os.Signal
 	children   *process.Children
 	supervisor *process.Child
-	life       *os.File     // the supervisor reads from its other end, and so sees when this process has ended
+	life       *os.File     // the supervisor got the specification from its other end, and sees there when this process has ended
 	beats      atomic.Int64 // number of beats that the supervisor has sent
 }
 
@@ -92,7 +93,7 @@ func retire() error {
 // Run returns after no process of the job is left on the host, or only processes that cannot
 // be killed.
 func (w *Watchdog) Run() error {
-	defer w.life.Close() // nothing is written to it
+	defer w.life.Close() // nothing more is written to it
 	w.watch()
 	return w.end()
 }
@@ -113,39 +114,35 @@ func Signals() <-chan os.Signal {
 
 // start starts the supervisor and waits until it is ready.
 func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) error {
-	var pipes [4][2]*os.File // spec, readiness, life, beats: each with its end to read from and to write to
-	for i := range pipes {
-		r, to, err := os.Pipe()
-		if err != nil {
-			return err
-		}
-		pipes[i] = [2]*os.File{r, to}
+	theirs, to, err := os.Pipe() // the specification; its other end ends with this process
+	if err != nil {
+		return err
+	}
+	from, answers, err := os.Pipe() // readiness, and then beats
+	if err != nil {
+		return err
 	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
-	theirs := []*os.File{null, output, output, pipes[0][0], pipes[1][1], pipes[2][0], pipes[3][1], os.Stdin, os.Stdout}
 	attr := &syscall.ProcAttr{Dir: "/", Env: program.AgentEnvironment(os.Environ(), w.folder.Job(), w.folder.Name())}
-	for _, file := range append(theirs, locks...) {
+	for _, file := range append([]*os.File{null, output, output, theirs, answers, os.Stdin, os.Stdout}, locks...) {
 		attr.Files = append(attr.Files, file.Fd())
 	}
 	w.supervisor, err = w.children.Start(self, []string{"plx", "agent", "supervisor", string(w.folder), strconv.Itoa(len(locks))}, attr, nil)
-	for _, file := range []*os.File{null, pipes[0][0], pipes[1][1], pipes[2][0], pipes[3][1]} {
+	for _, file := range []*os.File{null, theirs, answers} {
 		file.Close() // only the supervisor may hold these: their other ends wait for the end
 	}
 	if err != nil {
 		return err
 	}
-	w.life = pipes[2][1]
-	go w.hear(pipes[3][0])
-	return w.await(spec, pipes[0][1], pipes[1][0])
+	w.life = to
+	return w.await(spec, to, from)
 }
 
 // await hands the specification over, and waits for the answer.
 func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
-	defer to.Close()   // a pipe has no data to lose
-	defer from.Close() // only read
 	deadline := time.Now().Add(starting)
 	to.SetDeadline(deadline) // pipes have deadlines
 	from.SetDeadline(deadline)
@@ -157,6 +154,8 @@ func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
 	case r.Error != "":
 		return errors.New(r.Error)
 	}
+	from.SetDeadline(time.Time{})
+	go w.hear(from)
 	return nil
 }
 
@@ -246,13 +245,11 @@ const self = "/proc/self/exe"
 
 // Descriptors that the supervisor inherits after the standard ones, in this order.
 const (
-	specFD  = 3 // delivers the Spec
-	readyFD = 4 // takes one readiness
-	lifeFD  = 5 // read end of a pipe that the watchdog holds open
-	beatFD  = 6 // write end of a pipe that the watchdog reads
-	inFD    = 7 // what the launcher sends after the Spec
-	outFD   = 8 // leads to the launcher
-	lockFD  = 9 // the first lock of a GPU
+	fromFD = 3 // delivers the Spec, and ends with the watchdog
+	toFD   = 4 // takes one readiness, and then beats
+	inFD   = 5 // what the launcher sends after the Spec
+	outFD  = 6 // leads to the launcher
+	lockFD = 7 // the first lock of a GPU
 )
 
 // readiness is the supervisor's answer to its start.
@@ -262,41 +259,46 @@ type readiness struct {
 
 // Inherited is what a supervisor inherits from its watchdog.
 type Inherited struct {
+	Spec     protocol.Spec   // of the job
 	Lost     <-chan struct{} // closed when the watchdog has ended
 	Launcher *Launcher       // that has sent the Spec
 	Locks    []*os.File      // locks of the host's GPUs, which every task inherits
-	beats    *os.File        // pipe to the watchdog; Beat writes a byte
+	watchdog *os.File        // takes one readiness, and then beats
 }
 
-// Inherit takes the descriptors over, among them a number of GPU locks. It is called once,
-// by the supervisor.
-func Inherit(locks int) *Inherited {
-	lost := make(chan struct{})
-	go func() {
-		defer close(lost)
-		_, _ = os.NewFile(lifeFD, "watchdog").Read(make([]byte, 1)) // nobody writes: it returns when the watchdog ends
-	}()
-	in := &Inherited{Lost: lost, Launcher: newLauncher(), beats: os.NewFile(beatFD, "beat")}
+// Inherit takes the descriptors over, among them a number of GPU locks, and receives the job's
+// specification. It is called once, by the supervisor. With an error only Answer can be called.
+func Inherit(locks int) (*Inherited, error) {
+	in := &Inherited{Launcher: newLauncher(), watchdog: os.NewFile(toFD, "to the watchdog")}
 	for i := range locks {
 		in.Locks = append(in.Locks, os.NewFile(uintptr(lockFD+i), "GPU lock"))
 	}
-	return in
+	from := os.NewFile(fromFD, "from the watchdog")
+	if err := json.NewDecoder(from).Decode(&in.Spec); err != nil {
+		return in, fmt.Errorf("read the job's specification: %w", err)
+	}
+	lost := make(chan struct{})
+	in.Lost = lost
+	go func() {
+		defer close(lost)
+		_, _ = io.Copy(io.Discard, from) // nothing more is written: it returns when the watchdog ends
+	}()
+	return in, nil
 }
 
 // Beat tells the watchdog that the supervisor is alive.
 func (in *Inherited) Beat() {
-	_, _ = in.beats.Write([]byte{'.'}) // Lost tells of a watchdog that has ended
+	_, _ = in.watchdog.Write([]byte{'.'}) // Lost tells of a watchdog that has ended
 }
 
 // Answer tells the watchdog why the supervisor could not start, or that it has started if err
-// is nil. It is called once.
-func Answer(err error) error {
+// is nil. It is called once, before the first Beat.
+func (in *Inherited) Answer(err error) error {
 	var r readiness
 	if err != nil {
 		r.Error = err.Error()
 	}
-	pipe := os.NewFile(readyFD, "ready")
-	return errors.Join(json.NewEncoder(pipe).Encode(r), pipe.Close())
+	return json.NewEncoder(in.watchdog).Encode(r)
 }
 
 // Launcher is the stream to and from a launcher.
@@ -315,14 +317,3 @@ func (l *Launcher) SetWriteDeadline(t time.Time) error { return l.out.SetWriteDe
 
 // Close ends both directions. The launcher still gets all that was written.
 func (l *Launcher) Close() error { return errors.Join(l.out.Close(), l.in.Close()) }
-
-// ReceiveSpec reads the job's specification from the watchdog.
-func ReceiveSpec() (protocol.Spec, error) {
-	var spec protocol.Spec
-	pipe := os.NewFile(specFD, "spec")
-	defer pipe.Close() // only read
-	if err := json.NewDecoder(pipe).Decode(&spec); err != nil {
-		return spec, fmt.Errorf("read the job's specification: %w", err)
-	}
-	return spec, nil
-}
