@@ -298,7 +298,7 @@ func ready(t *testing.T, args ...string) (*testHost, *line, map[cluster.Task]int
 
 func (l *line) renew(every time.Duration) {
 	for range time.Tick(every) {
-		if l.conn.Send(protocol.Message{Renew: &protocol.Renew{Seq: 1}}) != nil {
+		if l.conn.Send(protocol.Message{Renew: &protocol.Renew{}}) != nil {
 			return
 		}
 	}

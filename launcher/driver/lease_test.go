@@ -10,7 +10,7 @@ func TestStamper(t *testing.T) {
 	now := time.Now()
 	first := s.stamp(now)
 	second := s.stamp(now.Add(2 * time.Second))
-	if first.Clock == "" || second.Clock != first.Clock || second.Sent-first.Sent != 2*time.Second || second.Seq != first.Seq+1 {
+	if first.Clock == "" || second.Clock != first.Clock || second.Sent-first.Sent != 2*time.Second {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 	// A machine that slept for 5 s: its wall clock went on, the other did not.

@@ -47,7 +47,7 @@ func TestALyingAgentChangesNothing(t *testing.T) {
 				"worker:0": {Exit: &protocol.Exit{Task: chief, Code: 9, Started: true}}, "": nil, "worker:-1": {}}}},
 			{State: &protocol.State{Host: "h1", Phase: protocol.Running, Tasks: map[string]*protocol.TaskNow{
 				"worker:0": {Exit: &protocol.Exit{Task: chief, Code: 9, Started: true}, Failed: &failed}}}},
-			{Renewed: &protocol.Renew{Seq: 1 << 60}},
+			{Renewed: &protocol.Renew{Sent: 1 << 60}},
 			{End: &protocol.End{}}, {Drive: &protocol.Drive{}}, {Spec: &protocol.Spec{}}, {},
 		} {
 			liar.tell(m)

@@ -198,7 +198,6 @@ func (c *contact) unclear() time.Duration {
 
 // stamper is the clock that stamps renewals. Its zero value is ready.
 type stamper struct {
-	seq   int64         // number of renewals stamped so far
 	name  string        // name of the driver's present clock; "": no renewal was stamped
 	begun time.Time     // zero of the present clock
 	skew  time.Duration // wall clock minus monotonic clock since begun, at the last stamp
@@ -214,7 +213,6 @@ func (s *stamper) stamp(now time.Time) protocol.Renew {
 	if d := skew - s.skew; s.name == "" || d > suspended || d < -suspended {
 		s.name, s.begun, skew = rand.Text(), now, 0
 	}
-	s.seq++
 	s.skew = skew
-	return protocol.Renew{Seq: s.seq, Clock: s.name, Sent: now.Sub(s.begun)}
+	return protocol.Renew{Clock: s.name, Sent: now.Sub(s.begun)}
 }

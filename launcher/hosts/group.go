@@ -83,8 +83,8 @@ func renew(conn *protocol.Conn) {
 	}()
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
-	for seq := int64(1); ; seq++ {
-		if conn.Send(protocol.Message{Renew: &protocol.Renew{Seq: seq}}) != nil {
+	for {
+		if conn.Send(protocol.Message{Renew: &protocol.Renew{}}) != nil {
 			return
 		}
 		select {

@@ -9,9 +9,8 @@ import (
 // Look asks an agent what its tasks do. The driver and visitors may ask. The answer is a
 // Seen with the same ID.
 type Look struct {
-	ID      int  `json:"id"`
-	History bool `json:"history,omitempty"` // with the samples that the agent keeps
-	Waits   bool `json:"waits,omitempty"`   // with what each thread waits for
+	ID    int  `json:"id"`
+	Waits bool `json:"waits,omitempty"` // with what each thread waits for
 	// Stacks has the agent write the stacks of the tasks into the job's folder, by ways that
 	// do no harm.
 	Stacks bool `json:"stacks,omitempty"`
@@ -20,10 +19,9 @@ type Look struct {
 
 // Seen is what an agent knows of the tasks that run on its host.
 type Seen struct {
-	ID         int                        `json:"id"`                // of the Look
-	Generation int                        `json:"generation"`        // of the tasks
-	Tasks      map[cluster.Task]*Activity `json:"tasks,omitempty"`   // tasks whose process runs
-	Trouble    string                     `json:"trouble,omitempty"` // why something is missing; "": nothing is
+	ID         int                        `json:"id"`              // of the Look
+	Generation int                        `json:"generation"`      // of the tasks
+	Tasks      map[cluster.Task]*Activity `json:"tasks,omitempty"` // tasks whose process runs
 }
 
 // Activity is what one task does.
@@ -38,7 +36,6 @@ type Activity struct {
 	Still time.Duration `json:"still"`
 	Quiet time.Duration `json:"quiet"`
 
-	History   []Sample  `json:"history,omitempty"`   // oldest first
 	Processes []Process `json:"processes,omitempty"` // the task's own first; nil: Look has not asked for waits
 	Stacks    string    `json:"stacks,omitempty"`    // "": Look has not asked for the text
 	Training  *Training `json:"training,omitempty"`  // nil: the task does not use plx's trainer, or has not sent its stacks
@@ -50,16 +47,6 @@ type Activity struct {
 type Training struct {
 	Waits bool   `json:"waits,omitempty"` // in a call of the trainer that needs other tasks
 	Where string `json:"where,omitempty"` // its goroutine, if it is in no such call
-}
-
-// Sample is what a task had done at one time. The numbers count from the first sample.
-type Sample struct {
-	Ago     time.Duration `json:"ago"`               // time since the sample was taken
-	Output  int64         `json:"output,omitempty"`  // bytes of stdout and stderr
-	CPU     time.Duration `json:"cpu,omitempty"`     // processor time of all its processes
-	Network int64         `json:"network,omitempty"` // bytes that its TCP sockets have sent or received
-	Files   int64         `json:"files,omitempty"`   // bytes that its processes have read or written by system calls
-	Step    int64         `json:"step,omitempty"`    // as in Activity
 }
 
 // Process is one process of a task.
@@ -108,7 +95,6 @@ type Socket struct {
 	Peer      string        `json:"peer"`
 	Listening bool          `json:"listening,omitempty"` // it accepts connections; Unread is how many wait
 	Opening   bool          `json:"opening,omitempty"`   // the peer has not answered
-	Closed    bool          `json:"closed,omitempty"`    // the peer has closed its end
 	Unread    int64         `json:"unread,omitempty"`    // bytes that the process has not read
 	Unsent    int64         `json:"unsent,omitempty"`    // bytes that the peer has not acknowledged
 	Retries   int           `json:"retries,omitempty"`   // how often the kernel has sent the oldest of them again

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -176,19 +177,19 @@ func TestSendFromManyGoroutines(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range each {
-				if err := a.Send(Message{Renew: &Renew{Seq: int64(g*each + i)}, Notice: strings.Repeat("x", i)}); err != nil {
+				if err := a.Send(Message{Renew: &Renew{Sent: time.Duration(g*each + i)}, Notice: strings.Repeat("x", i)}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	seen := map[int64]bool{}
+	seen := map[time.Duration]bool{}
 	for range 4 * each {
 		m, err := b.Receive()
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen[m.Renew.Seq] = true
+		seen[m.Renew.Sent] = true
 	}
 	wg.Wait()
 	if len(seen) != 4*each {

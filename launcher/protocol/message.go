@@ -119,7 +119,6 @@ type Attach struct {
 // A renewal that took longer on its way than others is worth as much less. Without
 // Clock the lease counts from the moment at which the agent reads the message.
 type Renew struct {
-	Seq   int64         `json:"seq"`             // number of the renewal, for all clocks of the driver
 	Clock string        `json:"clock,omitempty"` // name of the driver's clock; "": none, the lease counts from the receipt
 	Sent  time.Duration `json:"sent,omitempty"`  // time of sending, since Clock began
 }

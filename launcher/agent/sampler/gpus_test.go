@@ -45,7 +45,7 @@ func TestGPUs(t *testing.T) {
 			if trouble != c.trouble {
 				t.Errorf("%d samples had trouble, want %d", trouble, c.trouble)
 			}
-			a := s.Activities(now, false)[task]
+			a := s.Activities(now)[task]
 			if a.Quiet < 18*time.Second || (a.Still < 6*time.Second) != c.busy {
 				t.Errorf("still for %v, quiet for %v", a.Still, a.Quiet)
 			}

@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package sampler measures what the tasks of one host do, and remembers 15 minutes of it.
+// Package sampler measures what the tasks of one host do, and tells for how long they have been still.
 //
 //	s := sampler.New(10 * time.Minute) // the hang timeout
-//	s.Take(targets, time.Now())              // every s.Every
-//	seen := s.Activities(time.Now(), false)  // how long each task has been still
+//	s.Take(targets, time.Now())       // every s.Every
+//	seen := s.Activities(time.Now())  // how long each task has been still
 //
 // # What counts as movement
 //
@@ -40,9 +40,8 @@ import (
 )
 
 const (
-	keep    = 15 * time.Minute // how far back samples go
-	chatter = 1 << 10          // bytes through sockets between two samples that are no mark
-	murmur  = 16 << 10         // bytes in system calls between two samples that are no mark
+	chatter = 1 << 10  // bytes through sockets between two samples that are no mark
+	murmur  = 16 << 10 // bytes in system calls between two samples that are no mark
 	// idle is the share of one core or of a GPU below which a task is not busy: in percent.
 	idle = 5
 )
@@ -154,13 +153,13 @@ func used(use map[string]int, gpus []string) (most int) {
 	return most
 }
 
-// Activities returns what the tasks do, by the samples. history adds the samples.
-func (s *Sampler) Activities(now time.Time, history bool) map[cluster.Task]*protocol.Activity {
+// Activities returns what the tasks do, by the samples.
+func (s *Sampler) Activities(now time.Time) map[cluster.Task]*protocol.Activity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := map[cluster.Task]*protocol.Activity{}
 	for task, one := range s.tasks {
-		all[task] = one.activity(now, history)
+		all[task] = one.activity(now)
 	}
 	return all
 }

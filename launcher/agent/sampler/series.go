@@ -14,15 +14,9 @@ type series struct {
 	generation int
 	pid        int
 	last       measure
-	samples    []sample  // of the last 15 minutes, oldest first
+	at         time.Time // of last; zero: none was taken
 	marked     time.Time // when the task last left a mark; at first the time of the first sample
 	busy       time.Time // when the task was last busy or left a mark
-}
-
-// sample is one element of a series, with sums since the first.
-type sample struct {
-	at time.Time
-	protocol.Sample
 }
 
 func newSeries(t Target, now time.Time) *series {
@@ -31,37 +25,33 @@ func newSeries(t Target, now time.Time) *series {
 
 // add takes the next measure. every is the time between two of them.
 func (s *series) add(m measure, now time.Time, every time.Duration) {
-	next := sample{at: now}
-	if n := len(s.samples); n > 0 {
-		next.Sample = s.samples[n-1].Sample
+	if !s.at.IsZero() {
 		moved := s.last.until(m)
-		next.Network += moved.Network
-		next.Files += moved.Files
-		next.CPU += moved.CPU
-		late := now.Sub(s.samples[n-1].at)
+		late := now.Sub(s.at)
 		switch {
-		case marks(moved) || late > 3*every+time.Second: // the host itself stood still
+		case moved.marks() || late > 3*every+time.Second: // the host itself stood still
 			s.marked, s.busy = now, now
-		case moved.CPU*100 >= late*idle, m.gpu >= idle:
+		case moved.cpu*100 >= late*idle, m.gpu >= idle:
 			s.busy = now
 		}
 	}
-	next.Output, next.Step = m.output, m.step
-	s.last = m
-	s.samples = append(s.samples, next)
-	for len(s.samples) > 0 && now.Sub(s.samples[0].at) > keep {
-		s.samples = s.samples[1:]
-	}
+	s.last, s.at = m, now
 }
 
-// until returns what a task has done between two measures.
-func (m measure) until(next measure) protocol.Sample {
-	return protocol.Sample{
-		Output:  next.output - m.output,
-		Step:    next.step - m.step,
-		CPU:     time.Duration(grown(m.cpu, next.cpu)) * time.Second / process.TicksPerSecond,
-		Network: int64(grown(m.net, next.net)),
-		Files:   int64(grown(m.files, next.files)),
+// motion is what a task has done between two measures.
+type motion struct {
+	output, step, network, files int64
+	cpu                          time.Duration
+}
+
+// until returns what a task has done until the next measure.
+func (m measure) until(next measure) motion {
+	return motion{
+		output:  next.output - m.output,
+		step:    next.step - m.step,
+		cpu:     time.Duration(grown(m.cpu, next.cpu)) * time.Second / process.TicksPerSecond,
+		network: int64(grown(m.net, next.net)),
+		files:   int64(grown(m.files, next.files)),
 	}
 }
 
@@ -75,20 +65,12 @@ func grown(before, now map[int]uint64) (sum uint64) {
 	return sum
 }
 
-// marks reports whether what a task has done between two samples is a mark.
-func marks(s protocol.Sample) bool {
-	return s.Output != 0 || s.Step != 0 || s.Network > chatter || s.Files > murmur
+// marks reports whether what a task has done is a mark.
+func (m motion) marks() bool {
+	return m.output != 0 || m.step != 0 || m.network > chatter || m.files > murmur
 }
 
-// activity returns what the task does. history adds the samples.
-func (s *series) activity(now time.Time, history bool) *protocol.Activity {
-	a := &protocol.Activity{PID: s.pid, Step: s.last.step, Still: now.Sub(s.busy), Quiet: now.Sub(s.marked)}
-	if !history {
-		return a
-	}
-	for _, one := range s.samples {
-		one.Ago = now.Sub(one.at)
-		a.History = append(a.History, one.Sample)
-	}
-	return a
+// activity returns what the task does.
+func (s *series) activity(now time.Time) *protocol.Activity {
+	return &protocol.Activity{PID: s.pid, Step: s.last.step, Still: now.Sub(s.busy), Quiet: now.Sub(s.marked)}
 }

@@ -37,12 +37,9 @@ func TestMovement(t *testing.T) {
 				s.add(m, at, time.Second)
 				at = at.Add(time.Second)
 			}
-			a := s.activity(at.Add(-time.Second), true)
+			a := s.activity(at.Add(-time.Second))
 			if a.Still != c.still || a.Quiet != c.quiet {
 				t.Errorf("still for %s, quiet for %s; want %s, %s", a.Still, a.Quiet, c.still, c.quiet)
-			}
-			if len(a.History) != len(c.measures) || a.History[0].Ago != 3*time.Second {
-				t.Errorf("history %+v", a.History)
 			}
 		})
 	}
@@ -54,20 +51,8 @@ func TestSuspended(t *testing.T) {
 	s := newSeries(Target{}, at)
 	s.add(measure{}, at, time.Second)
 	s.add(measure{}, at.Add(time.Hour), time.Second)
-	if a := s.activity(at.Add(time.Hour), false); a.Still != 0 || a.Quiet != 0 {
+	if a := s.activity(at.Add(time.Hour)); a.Still != 0 || a.Quiet != 0 {
 		t.Errorf("still for %s, quiet for %s after an hour without samples", a.Still, a.Quiet)
-	}
-}
-
-func TestHistoryIsBounded(t *testing.T) {
-	at := time.Unix(1000, 0)
-	s := newSeries(Target{}, at)
-	for range 2 * int(keep/time.Second) {
-		s.add(measure{}, at, time.Second)
-		at = at.Add(time.Second)
-	}
-	if n, want := len(s.samples), int(keep/time.Second)+1; n != want {
-		t.Errorf("%d samples are kept, want %d", n, want)
 	}
 }
 

@@ -77,7 +77,7 @@ func uuids(claims []protocol.Claim) (all []string) {
 // for its turn.
 func (w *watch) look(l *link, m protocol.Look) {
 	seen := protocol.Seen{ID: m.ID, Generation: w.record.Generation, Tasks: map[cluster.Task]*protocol.Activity{}}
-	measured := w.sampler.Activities(time.Now(), m.History)
+	measured := w.sampler.Activities(time.Now())
 	for _, t := range w.tasks.launched() { // one that was measured may have ended since
 		if !t.alive() {
 			continue
@@ -119,7 +119,7 @@ func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
 	}
 	processes, err := waits.Collect(roots)
 	if err != nil {
-		seen.Trouble = err.Error()
+		w.host.log.Printf("look at the processes of the tasks: %v", err)
 	}
 	processes = w.program.named(processes)
 	var stacks map[cluster.Task]located

@@ -151,7 +151,6 @@ func (h *host) golang(pid int) bool {
 func describeSocket(c sockets.Connection) protocol.Socket {
 	return protocol.Socket{Local: c.Local.String(), Peer: c.Peer.String(),
 		Listening: c.State == unix.BPF_TCP_LISTEN, Opening: c.State == unix.BPF_TCP_SYN_SENT,
-		Closed: c.State == unix.BPF_TCP_CLOSE_WAIT || c.State == unix.BPF_TCP_LAST_ACK,
 		Unread: int64(c.Unread), Unsent: int64(c.Unsent), Retries: c.Retries, Sent: c.Sent, Received: c.Received}
 }
 
