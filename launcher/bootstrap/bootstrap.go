@@ -208,7 +208,7 @@ func (s *Session) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if said.runs {
+	if said.runs() {
 		s.Plx = s.Guess
 		return nil
 	}
@@ -244,10 +244,10 @@ var fileSystemName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCo
 func (s *Session) look(ctx context.Context, agent envsync.Blob, tries int) (here bool, err error) {
 	s.order("look %d", tries)
 	said, err := s.answer(ctx, s.limit(agent))
-	if err == nil && !said.runs && said.verb != "absent" {
+	if err == nil && !said.runs() && said.verb != "absent" {
 		err = said.unexpected()
 	}
-	return said.runs, err
+	return said.runs(), err
 }
 
 // obtain brings plx to the host.
@@ -299,7 +299,7 @@ func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (
 		said, err = s.readBack(ctx, agent, said)
 	}
 	switch {
-	case err != nil || said.runs:
+	case err != nil || said.runs():
 		return nil, err
 	case said.verb == "missed" && troubleIn(said.text, fullOrReadOnly) != "": // whoever gives it
 		return nil, &Refused{Text: HomeTrouble(quote(said.text))}
@@ -337,7 +337,7 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 		return fmt.Errorf("send plx: %w", s.explain(refused, agent.Size))
 	case err != nil:
 		return fmt.Errorf("send plx: %w", err)
-	case said.runs:
+	case said.runs():
 		return nil
 	case said.verb == "wrong":
 		return fmt.Errorf("send plx: its SHA-256 on the host is %s, not %s: it was damaged on the way, or changed here while it was sent", quote(said.text), agent.Sum)
@@ -429,14 +429,11 @@ func (s *Session) readBack(ctx context.Context, agent envsync.Blob, said answer)
 		return answer{verb: "wrong", text: said.text + " bytes"}, nil
 	}
 	s.order("back %d", agent.Size)
-	ctx, cancel := context.WithTimeoutCause(ctx, s.limit(agent), errors.New("it does not send it"))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { s.stream.Cancel(context.Cause(ctx)) })
 	hash := sha256.New()
-	_, err := io.CopyN(hash, s.stream, agent.Size)
-	if !stop() {
-		err = context.Cause(ctx)
-	}
+	err := Within(ctx, s.stream, s.limit(agent), errors.New("it does not send it"), func() error {
+		_, err := io.CopyN(hash, s.stream, agent.Size)
+		return err
+	})
 	if err != nil {
 		return answer{}, fmt.Errorf("read it back: %w", err)
 	}
@@ -467,10 +464,10 @@ func (s *Session) order(format string, args ...any) {
 }
 
 // answer is a line that the script has said.
-type answer struct {
-	verb, text string
-	runs       bool // plx runs now
-}
+type answer struct{ verb, text string }
+
+// runs reports whether plx runs now.
+func (a answer) runs() bool { return a.verb == "runs" }
 
 func (a answer) unexpected() error {
 	return fmt.Errorf("the shell has answered %q, which is no answer", quote(a.verb+" "+a.text))
@@ -490,8 +487,6 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	}
 	verb, text, _ := strings.Cut(line, " ")
 	switch verb {
-	case "runs":
-		return answer{verb: verb, runs: true}, nil
 	case "echo":
 		return answer{}, ErrEcho
 	case "missing":
@@ -519,18 +514,29 @@ func (s *Session) Line(ctx context.Context, limit time.Duration) (string, error)
 	return s.lineWithin(ctx, limit, fmt.Errorf("no answer within %v", limit))
 }
 
-func (s *Session) lineWithin(ctx context.Context, limit time.Duration, late error) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { s.stream.Cancel(context.Cause(ctx)) })
-	line, last, err := s.line()
-	if !stop() {
-		err = context.Cause(ctx)
-	}
+func (s *Session) lineWithin(ctx context.Context, limit time.Duration, late error) (line string, err error) {
+	var last string
+	err = Within(ctx, s.stream, limit, late, func() (err error) {
+		line, last, err = s.line()
+		return err
+	})
 	if err != nil {
 		err = &NoAnswer{last, err}
 	}
 	return line, err
+}
+
+// Within bounds what reads or writes a stream, which is of no use after the end of the limit or of
+// ctx. late is the error of what takes longer.
+func Within(ctx context.Context, stream Stream, limit time.Duration, late error, talk func() error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { stream.Cancel(context.Cause(ctx)) })
+	err := talk()
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // noExec is the error of a host on which plx is and may not be executed.

@@ -262,13 +262,11 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		}
 		return nil, err
 	}
-	greeting, cancel := context.WithTimeoutCause(ctx, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime))
-	defer cancel()
-	stop := context.AfterFunc(greeting, func() { s.Cancel(context.Cause(greeting)) })
-	conn, err := protocol.OpenCalls(s)
-	if !stop() {
-		err = context.Cause(greeting)
-	}
+	var conn *protocol.Conn
+	err := bootstrap.Within(ctx, s, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime), func() (err error) {
+		conn, err = protocol.OpenCalls(s)
+		return err
+	})
 	// An agent that knows no calls may end before its own greeting has left.
 	if said, ok := errors.AsType[*ScriptError](err); ok && strings.Contains(said.Stderr, protocol.KnowsNoCalls) {
 		err = &protocol.VersionError{Got: "before calls"}

@@ -26,9 +26,7 @@ type Seen struct {
 
 // Activity is what one task does.
 type Activity struct {
-	PID  int   `json:"pid"`            // of the process that the agent started
-	Step int64 `json:"step,omitempty"` // highest step that the task has reported; 0: none
-
+	PID int           `json:"pid"`           // of the process that the agent started
 	Age time.Duration `json:"age,omitempty"` // since the process was started; 0: not known
 
 	// Still is how long nothing of the task has moved. Quiet is how long nothing has moved

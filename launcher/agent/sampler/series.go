@@ -72,5 +72,5 @@ func (m motion) marks() bool {
 
 // activity returns what the task does.
 func (s *series) activity(now time.Time) *protocol.Activity {
-	return &protocol.Activity{PID: s.pid, Step: s.last.step, Still: now.Sub(s.busy), Quiet: now.Sub(s.marked)}
+	return &protocol.Activity{PID: s.pid, Still: now.Sub(s.busy), Quiet: now.Sub(s.marked)}
 }
