@@ -545,8 +545,13 @@ func noExec(mount string) error {
 	if mount = quote(mount); mount != "" {
 		text = mount + " is mounted noexec"
 	}
-	// The verdict of a job shows no hint.
-	return &Refused{Text: "programs in ~/.plx cannot be executed: " + text + "; mount it without noexec, or make ~/.plx a link to a folder on another disk", noExec: true}
+	return &Refused{Text: NotExecutable(text), noExec: true}
+}
+
+// NotExecutable says that the host may not execute plx. why says or asks for what reason. The
+// verdict of a job shows no hint, so what helps is in the text.
+func NotExecutable(why string) string {
+	return "programs in ~/.plx cannot be executed: " + why + "; mount it without noexec, or make ~/.plx a link to a folder on another disk"
 }
 
 // line returns what follows the word in the next line that has it. It reads no byte beyond it.

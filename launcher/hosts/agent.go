@@ -12,6 +12,7 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/bootstrap"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
@@ -41,8 +42,7 @@ func notExecuted(err error) error {
 	if transport.ExitStatus(err) != cannotExecute {
 		return err
 	}
-	// The verdict of a job shows no hint.
-	return transport.Reworded(err, fmt.Sprintf("programs in ~/.plx cannot be executed: is the home mounted noexec? (%v); mount it without noexec, or make ~/.plx a link to a folder on another disk", err))
+	return transport.Reworded(err, bootstrap.NotExecutable(fmt.Sprintf("is the home mounted noexec? (%v)", err)))
 }
 
 // Logs streams "plx agent logs", which reads a logs.Request from its stdin.

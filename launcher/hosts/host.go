@@ -59,10 +59,8 @@ type Host struct {
 }
 
 // NewHost returns the host of a line, which dial connects to.
-func NewHost(line hostfile.Host, dial transport.Dialer) *Host { return newHost(line, dial, false) }
-
-func newHost(line hostfile.Host, dial transport.Dialer, embedded bool) *Host {
-	return &Host{Resource: line, Embedded: embedded, Conn: transport.NewConn(line.Name, dial)}
+func NewHost(line hostfile.Host, dial transport.Dialer) *Host {
+	return &Host{Resource: line, Conn: transport.NewConn(line.Name, dial)}
 }
 
 // onLine notes that the host's own line names the interface.

@@ -270,7 +270,9 @@ func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	}
 	s.clusters = append(s.clusters, c)
 	for i, cfg := range c.Configs() {
-		s.Hosts = append(s.Hosts, newHost(lines[i], s.inTurn(lines[i].Name, overSSH(cfg)), true))
+		h := NewHost(lines[i], s.inTurn(lines[i].Name, overSSH(cfg)))
+		h.Embedded = true
+		s.Hosts = append(s.Hosts, h)
 	}
 	return nil
 }
