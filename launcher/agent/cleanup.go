@@ -309,10 +309,7 @@ const (
 // gc is "agent gc": once a day it removes programs, contents of folders, virtual
 // environments that no job has used for 30 days. The
 // supervisor starts it while tasks run, if it is due. Folders of jobs stay, with all logs and outputs.
-func gc(ctx context.Context, args []string, _ streams) error {
-	if len(args) != 0 {
-		return usage("gc takes no arguments")
-	}
+func gc(ctx context.Context, _ []string, _ streams) error {
 	yield()
 	ctx, cancel := context.WithTimeout(ctx, gcTime)
 	defer cancel()

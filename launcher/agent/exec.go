@@ -26,10 +26,7 @@ import (
 // no task of a job. It reads an ExecRequest, a line of JSON, and then orders, a byte each. It ends
 // the command when its standard input ends or is silent for the lease, or when its parent ends.
 // Its exit status is that of the command.
-func execute(_ context.Context, args []string, std streams) error {
-	if len(args) != 0 {
-		return usage("exec takes no arguments")
-	}
+func execute(_ context.Context, _ []string, std streams) error {
 	terms, alone := watchdog.Signals(), make(chan os.Signal, 1)
 	signal.Notify(alone, guardEnded)
 	var want protocol.ExecRequest
@@ -267,7 +264,7 @@ func (e exited) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 const becoming = "become"
 
 // become is "agent become": see program.Become. The task's stderr gets the error.
-func become(args []string) error {
+func become(_ context.Context, args []string, _ streams) error {
 	err := program.Become(args)
 	return coded{program.ExitCode(err), err}
 }

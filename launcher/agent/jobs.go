@@ -32,9 +32,6 @@ func readState(f jobfolder.Folder) (protocol.State, error) {
 // printLogs is "agent logs JOB FOLDER": it reads a logs.Request, one line of JSON,
 // and prints the output of the tasks.
 func printLogs(ctx context.Context, args []string, std streams) error {
-	if len(args) != 2 {
-		return usage("want a job and a folder")
-	}
 	f, err := jobfolder.Of(args[0], args[1])
 	if err != nil {
 		return err

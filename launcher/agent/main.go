@@ -33,12 +33,14 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 			return fail(stderr, err)
 		}
 	}
-	s := streams{in: stdin, out: stdout, err: stderr}
-	run, ok := commands()[args[0]]
-	if !ok {
+	c, ok := commands()[args[0]]
+	switch {
+	case !ok:
 		return fail(stderr, usage(fmt.Sprintf("there is no subcommand %q", args[0])))
+	case c.args != anyArgs && len(args)-1 != c.args:
+		return fail(stderr, usage(fmt.Sprintf("%s takes %s", args[0], c.takes)))
 	}
-	return fail(stderr, run(ctx, args[1:], s))
+	return fail(stderr, c.run(ctx, args[1:], streams{in: stdin, out: stdout, err: stderr}))
 }
 
 // streams are the standard streams of a command.
@@ -47,25 +49,31 @@ type streams struct {
 	out, err io.Writer
 }
 
-func commands() map[string]func(context.Context, []string, streams) error {
-	return map[string]func(context.Context, []string, streams) error{
-		"start":      start,
-		"supervisor": supervise,
-		"logs":       printLogs,
-		"exec":       execute,
-		"serve":      serve,
-		"step":       step,
-		"gc":         gc,
-		becoming:     func(_ context.Context, args []string, _ streams) error { return become(args) },
+// command is a subcommand.
+type command struct {
+	args  int    // how many arguments it takes; anyArgs: it looks itself
+	takes string // what they are
+	run   func(context.Context, []string, streams) error
+}
+
+const anyArgs = -1
+
+func commands() map[string]command {
+	return map[string]command{
+		"start":      {0, "no arguments", start},
+		"supervisor": {2, "the path of a job's folder and a number of GPU locks", supervise},
+		"logs":       {2, "a job and a folder", printLogs},
+		"exec":       {0, "no arguments", execute},
+		"serve":      {1, "the word that begins its answer", serve},
+		"step":       {1, "the word that begins its answer", step},
+		"gc":         {0, "no arguments", gc},
+		becoming:     {anyArgs, "", become},
 	}
 }
 
 // serve is "agent serve WORD": an SSH server on its standard input and output, for a
 // launcher that reached the host by a command of the user's.
 func serve(_ context.Context, args []string, std streams) error {
-	if len(args) != 1 {
-		return usage("serve takes the word that begins its answer")
-	}
 	if cluster.InStep() {
 		heedNoTerm()
 	}
@@ -75,18 +83,12 @@ func serve(_ context.Context, args []string, std streams) error {
 // step is "agent step WORD": "agent serve WORD" in a step of Slurm, which lasts until all that
 // was started in it has ended.
 func step(_ context.Context, args []string, std streams) error {
-	if len(args) != 1 {
-		return usage("step takes the word that begins its answer")
-	}
 	return outlive(exec.Command("/proc/self/exe", "agent", "serve", args[0]), std.in, std.out, std.err)
 }
 
 // supervise is "agent supervisor FOLDER LOCKS": the path of a job's folder, and the number of GPU
 // locks that the process inherits.
 func supervise(_ context.Context, args []string, _ streams) error {
-	if len(args) != 2 {
-		return usage("want the path of a job's folder and a number of GPU locks")
-	}
 	locks, err := strconv.Atoi(args[1])
 	if err != nil || locks < 0 {
 		return usage("want the number of GPU locks")

@@ -26,10 +26,7 @@ import (
 // start is "agent start": it answers calls until it gets the Spec of a job, or is to connect to
 // one. With a Spec it starts the job's agent, and becomes its watchdog; else it relays between the
 // agent and the standard streams. A launcher that needs no agent closes the stream.
-func start(ctx context.Context, args []string, std streams) error {
-	if len(args) != 0 {
-		return usage("start takes no arguments")
-	}
+func start(ctx context.Context, _ []string, std streams) error {
 	launcher, err := protocol.OpenCalls(protocol.Duplex(std.in, std.out))
 	if err != nil {
 		return err

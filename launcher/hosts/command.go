@@ -81,8 +81,7 @@ type agents struct {
 	only func(envsync.Platform) (envsync.Blob, error)
 
 	mu   sync.Mutex
-	made map[envsync.Platform]envsync.Blob
-	sets []*artifacts.Set
+	made map[envsync.Platform]*artifacts.Set
 }
 
 // PlatformError says that a host can have no plx.
@@ -94,7 +93,7 @@ func (e *PlatformError) Error() string {
 
 func newAgents(printer *console.Printer) *agents {
 	own, _ := artifacts.Own() // without it each host tells its platform first
-	return &agents{printer: printer, guess: own, made: map[envsync.Platform]envsync.Blob{}}
+	return &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}
 }
 
 func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, error) {
@@ -106,15 +105,14 @@ func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if b, ok := a.made[p]; ok {
-		return b, nil
+	if a.made[p] == nil {
+		set, err := artifacts.Pack(ctx, artifacts.Source{}, []envsync.Platform{p}, a.printer)
+		if err != nil {
+			return envsync.Blob{}, err
+		}
+		a.made[p] = set
 	}
-	set, err := artifacts.Pack(ctx, artifacts.Source{}, []envsync.Platform{p}, a.printer)
-	if err != nil {
-		return envsync.Blob{}, err
-	}
-	a.sets, a.made[p] = append(a.sets, set), set.Agent(p)
-	return a.made[p], nil
+	return a.made[p].Agent(p), nil
 }
 
 // Agent returns plx for hosts of a platform.
@@ -131,9 +129,9 @@ func (a *agents) close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var errs []error
-	for _, set := range a.sets {
+	for _, set := range a.made {
 		errs = append(errs, set.Close())
 	}
-	a.sets = nil
+	clear(a.made)
 	return errors.Join(errs...)
 }
