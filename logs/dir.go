@@ -71,11 +71,8 @@ func (d *Dir) Chunk(host string, c Chunk) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f, err := d.open(c.Source)
-	if err == nil && c.Dropped > 0 {
-		_, err = fmt.Fprintf(f, "\n%s\n", c.missing())
-	}
 	if err == nil {
-		_, err = f.Write(c.Data)
+		_, err = f.Write(c.kept())
 	}
 	if err != nil {
 		return fmt.Errorf("log file of %s on host %s: %w", c.Source, host, err)

@@ -6,7 +6,8 @@
 // files and writes chunks to any stream. At the other end a [Reader] reads them. A [Cursor] remembers how
 // far each stream was received, so that a new connection continues at that byte.
 // A [Printer] assembles lines and prints them with a prefix of task and host, on a
-// [Display], which also shows progress. A [Dir] keeps them in files.
+// [Display], which also shows progress. A [Dir] keeps them in files, and a [File] reads on the
+// host what a Dir would keep.
 //
 //	w, err := logs.Create(dir, logs.Source{Task: "worker:3", Stream: logs.Stderr}, 1<<30)
 //	...

@@ -133,13 +133,6 @@ func (s *server) discover(anew bool) error {
 // zero, because it must not delay older bytes in a merge.
 func (s *server) add(src Source, begin []int64) error {
 	sp, err := openSpool(s.dir, src, begin, s.req)
-	// A task that writes fast may have dropped all segments that were found.
-	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < 10; tries++ {
-		var found map[Source][]int64
-		if found, err = segmentsIn(s.dir); err == nil {
-			sp, err = openSpool(s.dir, src, found[src], s.req)
-		}
-	}
 	if err != nil {
 		return fmt.Errorf("spool of %s: %w", src, err)
 	}

@@ -191,6 +191,14 @@ func (c Chunk) missing() string {
 	return fmt.Sprintf("plx: %d bytes are missing here: the oldest output was dropped (--log-limit)", c.Dropped)
 }
 
+// kept returns the bytes of c in a file: a line stands for those that were dropped.
+func (c Chunk) kept() []byte {
+	if c.Dropped > 0 {
+		return []byte("\n" + c.missing() + "\n")
+	}
+	return c.Data
+}
+
 // Take returns the part of c that was not received before, which may be empty,
 // and counts it as received. Dropped bytes count as received. The first chunk of a source may start anywhere,
 // a later one that leaves bytes out is an error, and c is not counted.

@@ -36,6 +36,14 @@ type spool struct {
 // byte.
 func openSpool(dir string, src Source, begin []int64, req Request) (*spool, error) {
 	all, err := openSegments(dir, src, begin)
+	// A task that writes fast may have dropped all segments that were found.
+	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < 10; tries++ {
+		var found map[Source][]int64
+		if found, err = segmentsIn(dir); err == nil {
+			begin = found[src]
+			all, err = openSegments(dir, src, begin)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
