@@ -119,8 +119,8 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 	}
 	r.openLive()
 	r.everywhere(ctx)
-	if code := r.interrupts.status(); code != 0 {
-		return code, r.print()
+	if code := r.interrupts.status.Load(); code != 0 {
+		return int(code), r.print()
 	}
 	return r.worst(), r.print()
 }
@@ -154,7 +154,7 @@ func (r *run) prepare(ctx context.Context) error {
 func (r *run) everywhere(ctx context.Context) {
 	r.each("running", func(res *result, tell *console.Tally) error {
 		tell.Begin(res.host.Label())
-		if r.interrupts.status() != 0 {
+		if r.interrupts.status.Load() != 0 {
 			return errors.New("interrupted before the command began")
 		}
 		return res.end(r.command(res.host.Agent(), res, tell))
@@ -186,7 +186,7 @@ func (r *run) each(doing string, work func(*result, *console.Tally) error) {
 	tell := r.printer.NewTally(doing, len(going))
 	hosts.Each(context.Background(), going, func(_ int, res *result) error { // the results have the errors
 		defer tell.End(res.host.Label())
-		res.finish(work(res, tell))
+		res.err = work(res, tell)
 		return nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,9 +20,7 @@ type interrupts struct {
 	bounded    context.Context // ends some time after all commands must have ended
 	ended      chan struct{}   // closed by close
 	goroutine  sync.WaitGroup
-
-	mu   sync.Mutex
-	code int // plx's exit status; 0: there was no signal
+	status     atomic.Int32 // plx's exit status; 0: there was no signal
 }
 
 // ending bounds how long agents take to kill a command and to report that.
@@ -44,7 +43,8 @@ func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, print
 				giveUp(errors.New("the agent did not report the end of the command; it ends when its lease runs out"))
 			case got := <-sig:
 				if n++; n == 1 {
-					code := i.take(got)
+					code := statusOf(got)
+					i.status.Store(int32(code))
 					cancel(exit.WithCode(errors.New("interrupted"), code))
 					close(i.stop)
 					printer.Printf("interrupted: ending the command on all hosts, for at most %s; again to kill it", grace)
@@ -59,22 +59,12 @@ func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, print
 	return ctx, i
 }
 
-// take notes the first signal.
-func (i *interrupts) take(sig os.Signal) int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.code = 130
+// statusOf returns plx's exit status after a signal.
+func statusOf(sig os.Signal) int {
 	if n, ok := sig.(syscall.Signal); ok {
-		i.code = 128 + int(n)
+		return 128 + int(n)
 	}
-	return i.code
-}
-
-// status returns the exit status after a signal; 0: there was none.
-func (i *interrupts) status() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.code
+	return 130
 }
 
 func (i *interrupts) close() {

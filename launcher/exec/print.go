@@ -123,7 +123,7 @@ func (r *run) printCuts() {
 // printEnds reports which commands did not exit with 0, and why others have no exit status.
 func (r *run) printEnds() {
 	for _, group := range groups(r.results, func(res *result) string {
-		if res.err == nil && res.status != 0 && r.interrupts.status() == 0 {
+		if res.err == nil && res.status != 0 && r.interrupts.status.Load() == 0 {
 			return fmt.Sprint(res.status)
 		}
 		return ""

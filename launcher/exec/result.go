@@ -13,7 +13,7 @@ import (
 type result struct {
 	host           *hosts.Host
 	status         int   // exit status of the command
-	err            error // why there is no exit status; nil: there is one
+	err            error // why there is no exit status, and nothing more is done on the host; nil: there is one
 	stdout, stderr kept
 }
 
@@ -39,9 +39,6 @@ func (r *result) end(err error) error {
 	}
 	return err
 }
-
-// finish takes the error of a step. With one the host is left out from then on.
-func (r *result) finish(err error) { r.err = err }
 
 // code returns the exit status with which the host counts.
 func (r *result) code() int {
