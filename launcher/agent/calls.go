@@ -43,8 +43,9 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 		protocol.DoVenv:    protocol.Handle(installVenv),
 		protocol.DoPut:     piped(put),
 		protocol.DoGet:     piped(get),
-		protocol.DoFetch:   piped(fetch),
-		protocol.DoOutputs: piped(sendOutputs),
+		protocol.DoFetch: protocol.HandleStream(func(_ context.Context, want protocol.FetchRequest, call *protocol.Answering) (none, error) {
+			return none{}, fetch(want, call)
+		}),
 		protocol.DoExec:    protocol.HandleStream(guard),
 		protocol.DoCheckup: protocol.Handle(s.checkup.Report),
 		protocol.DoMeet:    protocol.Handle(s.checkup.Meet),

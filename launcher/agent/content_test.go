@@ -228,13 +228,13 @@ func TestOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := h.dial("start")
-	ask := func(want protocol.OutputRequest) (string, *protocol.Failure) {
+	ask := func(want protocol.FetchRequest) (string, *protocol.Failure) {
 		if want.HostJob == (protocol.HostJob{}) {
 			want.HostJob = h.named()
 		}
-		return l.pipe(protocol.DoOutputs, want)
+		return l.pipe(protocol.DoFetch, want)
 	}
-	list, err := ask(protocol.OutputRequest{})
+	list, err := ask(protocol.FetchRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,15 +251,15 @@ func TestOutputs(t *testing.T) {
 		t.Errorf("%+v", model)
 	}
 	for offset, want := range map[int64]string{0: "weights", 2: "ights", 7: "", 100: ""} {
-		if text, err := ask(protocol.OutputRequest{Place: "worker-0", Name: "model.pt", Offset: offset}); text != want || err != nil {
+		if text, err := ask(protocol.FetchRequest{Place: "worker-0", Name: "model.pt", Offset: offset}); text != want || err != nil {
 			t.Errorf("from %d: %q, %v", offset, text, err)
 		}
 	}
 	made := protocol.Wanted{Made: true}
-	if text, err := ask(protocol.OutputRequest{Wanted: made, Place: "worker-0", Name: "log"}); text != "four" || err != nil {
+	if text, err := ask(protocol.FetchRequest{Wanted: made, Place: "worker-0", Name: "log"}); text != "four" || err != nil {
 		t.Errorf("a file that no output names: %q, %v", text, err)
 	}
-	for _, w := range []protocol.OutputRequest{{Place: "worker-0", Name: "model.pt", Offset: -1}, {Place: "worker-0", Name: "log"}, {Place: "worker-0", Name: "none.pt"},
+	for _, w := range []protocol.FetchRequest{{Place: "worker-0", Name: "model.pt", Offset: -1}, {Place: "worker-0", Name: "log"}, {Place: "worker-0", Name: "none.pt"},
 		{Wanted: made, Place: "worker-0", Name: "../secret"}, {Wanted: made, Place: "worker-0", Name: "/etc/passwd"}, {Wanted: made, Place: "worker-0", Name: "link.pt"},
 		{Wanted: made, Place: "..", Name: "state.json"}, {Wanted: made, Place: "worker-7", Name: "model.pt"}, {Wanted: made, Place: "", Name: "model.pt"},
 		{HostJob: protocol.HostJob{Job: "..", Folder: "gpu01"}}, {HostJob: protocol.HostJob{Job: h.spec.Job, Folder: "../" + h.spec.Folder}}, {HostJob: protocol.HostJob{Job: "never", Folder: "gpu01"}}} {
@@ -267,10 +267,10 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("%+v: %q, %v", w, text, err)
 		}
 	}
-	if text, err := ask(protocol.OutputRequest{Count: true}); err != nil || decode[protocol.Made](t, text) != (protocol.Made{Files: 1, Bytes: 4}) {
+	if text, err := ask(protocol.FetchRequest{Count: true}); err != nil || decode[protocol.Made](t, text) != (protocol.Made{Files: 1, Bytes: 4}) {
 		t.Errorf("the count: %q, %v", text, err)
 	}
-	if text, err := ask(protocol.OutputRequest{Fetched: []protocol.HostOutput{model}}); text != "" || err != nil {
+	if text, err := ask(protocol.FetchRequest{Fetched: []protocol.HostOutput{model}}); text != "" || err != nil {
 		t.Errorf("the note: %q, %v", text, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(string(f), "fetched.json")); err != nil || !strings.Contains(string(text), "model.pt") {

@@ -57,7 +57,7 @@ func TestFetchListsWhatIsKept(t *testing.T) {
 	h.put("other/000000000040-g0-5f3a9c1e/manifest.json", manifest)
 
 	l := h.dial("start")
-	out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Name: "mnist"})
+	out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Checkpoints: "mnist"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestFetchListsWhatIsKept(t *testing.T) {
 	if damaged := got["000000000120-g0-5f3a9c1e"]; !strings.Contains(damaged.Damage, "damaged") || damaged.Files != nil {
 		t.Errorf("%+v, want its damage and no files", damaged)
 	}
-	if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Name: "never"}); out != "" || err != nil {
+	if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Checkpoints: "never"}); out != "" || err != nil {
 		t.Errorf("of an unknown name: %q, %v", out, err)
 	}
 }
@@ -92,19 +92,19 @@ func TestFetchSendsAFile(t *testing.T) {
 	l := h.dial("start")
 	const file = "weights\x00\n"
 	for offset, want := range map[int64]string{0: file, 3: file[3:], int64(len(file) - 1): "\n", int64(len(file)): "", 1 << 40: ""} {
-		if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Name: "mnist", File: "a/ps-0.safetensors", Offset: offset}); out != want || err != nil {
+		if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Checkpoints: "mnist", Name: "a/ps-0.safetensors", Offset: offset}); out != want || err != nil {
 			t.Errorf("from %d: %q, %v", offset, out, err)
 		}
 	}
 	big := strings.Repeat("0123456789abcdef", 1<<16)
 	h.put("mnist/a/big", big)
 	for _, offset := range []int64{0, 1, 256<<10 - 1, 1<<20 - 1} {
-		if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Name: "mnist", File: "a/big", Offset: offset}); out != big[offset:] || err != nil {
+		if out, err := l.pipe(protocol.DoFetch, protocol.FetchRequest{Checkpoints: "mnist", Name: "a/big", Offset: offset}); out != big[offset:] || err != nil {
 			t.Errorf("a larger one from %d: %d bytes, %v", offset, len(out), err)
 		}
 	}
-	for _, w := range []protocol.FetchRequest{{Name: "mnist", File: "../secret"}, {Name: "mnist", File: "/etc/passwd"}, {Name: "mnist", File: "link"}, {Name: "mnist", File: "a"}, {Name: "mnist", File: "a/none"},
-		{Name: "..", File: "ckpt/secret"}, {Name: "", File: ""}, {Name: "never", File: "x"}, {Name: "mnist", File: "a/ps-0.safetensors", Offset: -1}} {
+	for _, w := range []protocol.FetchRequest{{Checkpoints: "mnist", Name: "../secret"}, {Checkpoints: "mnist", Name: "/etc/passwd"}, {Checkpoints: "mnist", Name: "link"}, {Checkpoints: "mnist", Name: "a"}, {Checkpoints: "mnist", Name: "a/none"},
+		{Checkpoints: "..", Name: "ckpt/secret"}, {Checkpoints: "", Name: ""}, {Checkpoints: "never", Name: "x"}, {Checkpoints: "mnist", Name: "a/ps-0.safetensors", Offset: -1}} {
 		if out, err := l.pipe(protocol.DoFetch, w); out != "" || err == nil || err.Text == "" {
 			t.Errorf("%+v: %q, %v", w, out, err)
 		}

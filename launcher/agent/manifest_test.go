@@ -59,7 +59,7 @@ func TestFetchListsWhatTheTrainerWrites(t *testing.T) {
 		want = append(want, protocol.CheckpointFile{Name: f.Name, Size: f.Size, Sum: f.Sum, Here: true})
 	}
 	want = append(want, protocol.CheckpointFile{Name: manifestName, Size: int64(len(manifest)), Sum: sumOf(string(manifest)), Here: true})
-	out, failed := h.dial("start").pipe(protocol.DoFetch, protocol.FetchRequest{Name: "mnist"})
+	out, failed := h.dial("start").pipe(protocol.DoFetch, protocol.FetchRequest{Checkpoints: "mnist"})
 	if failed != nil {
 		t.Fatal(failed)
 	}

@@ -165,7 +165,7 @@ func (f *fetcher) file(ctx context.Context, folder string, file keptFile, turn i
 	for try := range file.hosts {
 		s := f.from.Hosts[file.hosts[(turn+try)%len(file.hosts)]]
 		there, err := store(ctx, filepath.Join(f.from.Dir, filepath.FromSlash(name)), file.CheckpointFile, func(ctx context.Context, w io.Writer, offset int64) error {
-			return fetch(ctx, s, protocol.FetchRequest{Name: f.from.Name, File: name, Offset: offset, Size: file.Size}, &passing{w: w, f: f, name: name, sent: offset, size: file.Size})
+			return fetch(ctx, s, protocol.FetchRequest{Checkpoints: f.from.Name, Name: name, Offset: offset, Size: file.Size}, &passing{w: w, f: f, name: name, sent: offset, size: file.Size})
 		})
 		if err == nil {
 			f.took(name, file, there)
@@ -223,7 +223,7 @@ func kept(ctx context.Context, s *hosts.AgentHost, name string) ([]protocol.Host
 	defer cancel()
 	var list []protocol.HostCheckpoint
 	out := listOf(&list)
-	if err := fetch(ctx, s, protocol.FetchRequest{Name: name}, out); err != nil {
+	if err := fetch(ctx, s, protocol.FetchRequest{Checkpoints: name}, out); err != nil {
 		return nil, err
 	}
 	return list, out.end()
@@ -247,14 +247,10 @@ func listOf(list *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	}}
 }
 
-// fetch asks the host's agent for checkpoints, or for a file of one.
+// fetch asks the host's agent for what the job has made, and writes what it sends.
 func fetch(ctx context.Context, s *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
-	return ask(ctx, s, protocol.DoFetch, want, to)
-}
-
-// ask writes what a method of the agent sends.
-func ask(ctx context.Context, s *hosts.AgentHost, do protocol.Method, want any, to io.Writer) error {
-	err := hosts.Pipe(ctx, s, do, want, nil, to)
+	want.HostJob = protocol.HostJob{Job: s.Job, Folder: s.Folder}
+	err := hosts.Pipe(ctx, s, protocol.DoFetch, want, nil, to)
 	if transport.ExitStatus(err) == hosts.NotFound {
 		return errors.New("the agent of the job was pruned")
 	}

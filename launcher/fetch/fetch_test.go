@@ -361,7 +361,7 @@ func TestFetchShowsItsProgress(t *testing.T) {
 	h.checkpoint(newer, "pw")
 	screen := &screen{}
 	h.anew(0).in = func(asked []byte) { // no file is sent before the screen shows that plx waits for it
-		for strings.Contains(string(asked), `"file":`) && !strings.Contains(screen.text(), "fetching: 0%") && t.Context().Err() == nil {
+		for strings.Contains(string(asked), `"name":`) && !strings.Contains(screen.text(), "fetching: 0%") && t.Context().Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 	}

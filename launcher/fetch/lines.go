@@ -17,11 +17,11 @@ const (
 type lines[T any] struct {
 	take  func(T) error // is given each object
 	rest  []byte        // beginning of a line
-	total int           // bytes that were written
+	total int           // bytes that were written, and number of Writes
 }
 
 func (l *lines[T]) Write(p []byte) (int, error) {
-	if l.total += len(p); l.total > maxList {
+	if l.total += 1 + len(p); l.total > maxList { // an empty piece, while the host is at work, counts too
 		return 0, fmt.Errorf("the list has more than %d bytes", maxList)
 	}
 	for rest := p; ; {

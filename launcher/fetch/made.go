@@ -47,7 +47,7 @@ func count(ctx context.Context, a *hosts.AgentHost) (made protocol.Made, err err
 	}
 	defer cancel()
 	var out bytes.Buffer
-	if err := askOutputs(ctx, a, protocol.OutputRequest{Count: true}, &out); err != nil {
+	if err := fetch(ctx, a, protocol.FetchRequest{Count: true}, &out); err != nil {
 		return made, err
 	}
 	return made, json.Unmarshal(out.Bytes(), &made)

@@ -221,7 +221,7 @@ func (f *fetcher) fetchBlob(ctx context.Context, c blob, name string) error {
 		tried[s.host] = true
 		a := f.from.Hosts[s.host]
 		err := f.keep(ctx, c, name, c.size, func(ctx context.Context, w io.Writer, offset int64) error {
-			return askOutputs(ctx, a, protocol.OutputRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name, Offset: offset, Size: c.size}, &passing{w: w, f: f, name: name, sent: offset, size: c.size})
+			return fetch(ctx, a, protocol.FetchRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name, Offset: offset, Size: c.size}, &passing{w: w, f: f, name: name, sent: offset, size: c.size})
 		})
 		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
 			return err
@@ -265,7 +265,7 @@ const mostNoted = 10_000
 func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) error {
 	return hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		for some := range slices.Chunk(fetched[i], mostNoted) {
-			if err := askOutputs(ctx, a, protocol.OutputRequest{Fetched: some}, io.Discard); err != nil {
+			if err := fetch(ctx, a, protocol.FetchRequest{Fetched: some}, io.Discard); err != nil {
 				return fmt.Errorf("note what was fetched: %w", err)
 			}
 		}
@@ -291,7 +291,7 @@ func listOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.Wanted) 
 	watch := &idle{timer: time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("it was silent for %s", idleTime)) })}
 	defer watch.timer.Stop()
 	out := listOfOutputs(&list)
-	if err := askOutputs(ctx, a, protocol.OutputRequest{Wanted: want}, io.MultiWriter(watch, out)); err != nil {
+	if err := fetch(ctx, a, protocol.FetchRequest{Wanted: want}, io.MultiWriter(watch, out)); err != nil {
 		return nil, err
 	}
 	return list, out.end()
@@ -341,10 +341,4 @@ func checkOutput(o protocol.HostOutput) error {
 		return fmt.Errorf("output %s has no valid sum or size", o.Name)
 	}
 	return nil
-}
-
-// askOutputs asks the host's agent for what the job has made.
-func askOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.OutputRequest, to io.Writer) error {
-	want.HostJob = protocol.HostJob{Job: a.Job, Folder: a.Folder}
-	return ask(ctx, a, protocol.DoOutputs, want, to)
 }

@@ -26,11 +26,9 @@ const (
 	DoVenv       Method = "venv"       // venv.Request of package envsync/venv, bool: it is installed
 	// DoPut is given a Put, and takes contents: Orders and Pieces are the two sides of Store.Serve of
 	// package envsync/tree/store. The Pieces of DoGet, which is given a Get, are a folder that was put.
-	DoPut Method = "put"
-	DoGet Method = "get"
-	// DoFetch is given a FetchRequest, DoOutputs an OutputRequest; what they tell comes in Pieces.
-	DoFetch   Method = "fetch"
-	DoOutputs Method = "outputs"
+	DoPut   Method = "put"
+	DoGet   Method = "get"
+	DoFetch Method = "fetch" // FetchRequest; what it tells comes in Pieces
 	// DoExec takes an ExecRequest, and answers Executed: the command has ended, and nothing is left
 	// of what it has started. Until then its output comes in Pieces, and it takes Orders.
 	DoExec    Method = "exec"

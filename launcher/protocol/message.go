@@ -306,16 +306,6 @@ func (s Scaled) After(pause time.Duration) Scaled {
 	return s
 }
 
-// FetchRequest asks for the bytes of a file of a checkpoint, or for a HostCheckpoint per line of
-// JSON.
-type FetchRequest struct {
-	Name string `json:"name"`           // of the checkpoints: a folder under ~/.plx/ckpt
-	File string `json:"file,omitempty"` // path of a file below the folder, with slashes; empty: list the checkpoints
-	// Offset and Size bound what is sent of the file, which may have grown; Size 0: all of it.
-	Offset int64 `json:"offset,omitempty"`
-	Size   int64 `json:"size,omitempty"`
-}
-
 // Put asks an agent to take the files of a folder.
 type Put struct {
 	Program bool `json:"program,omitempty"` // the only file becomes a blob

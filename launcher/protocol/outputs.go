@@ -50,20 +50,24 @@ func (o Output) Names(file HostOutput) bool {
 	return (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Path())
 }
 
-// OutputRequest asks for what a job has made. Without a Name and without Fetched that is a
-// HostOutput per line of JSON, with empty lines while a long file is read. With a Name it is the
-// bytes of that file.
-type OutputRequest struct {
+// FetchRequest asks for what a job has made. With a Name it asks for the bytes of a file, and
+// else for a list: an object of JSON on each line, with empty pieces while a long file is read.
+// The objects are of type HostCheckpoint if Checkpoints is set, and else HostOutput.
+type FetchRequest struct {
 	HostJob
-	// Wanted are the files that are meant. An empty one stands for what --output of the
+	// Checkpoints is the name of the checkpoints that are meant: a folder under ~/.plx/ckpt. "": the
+	// outputs of the job are meant.
+	Checkpoints string `json:"checkpoints,omitempty"`
+	// Wanted are the outputs that are meant. An empty one stands for what --output of the
 	// launch names.
 	Wanted
-	Place   string       `json:"place,omitempty"`
-	Name    string       `json:"name,omitempty"`
-	Offset  int64        `json:"offset,omitempty"` // as in FetchRequest
+	Place string `json:"place,omitempty"` // as in HostOutput; "": Name is the path of a file below the folder of the checkpoints
+	Name  string `json:"name,omitempty"`
+	// Offset and Size bound what is sent of the file, which may have grown; Size 0: all of it.
+	Offset  int64        `json:"offset,omitempty"`
 	Size    int64        `json:"size,omitempty"`
-	Fetched []HostOutput `json:"fetched,omitempty"` // files that were fetched: the agent notes that, for a prune
-	Count   bool         `json:"count,omitempty"`   // one Made is the answer
+	Fetched []HostOutput `json:"fetched,omitempty"` // outputs that were fetched: the agent notes that, for a prune
+	Count   bool         `json:"count,omitempty"`   // the list is one Made
 }
 
 // Wanted chooses among the files that a job has made.

@@ -9,13 +9,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// version is a file as it was at some time.
-type version struct {
-	place, name    string
-	size, modified int64
+// version returns of a file what tells whether it is as it was.
+func version(o protocol.HostOutput) protocol.HostOutput {
+	return protocol.HostOutput{Place: o.Place, Name: o.Name, Size: o.Size, Modified: o.Modified}
 }
-
-func versionOf(o protocol.HostOutput) version { return version{o.Place, o.Name, o.Size, o.Modified} }
 
 // Unfetched counts the files in the job's own folder that the job has made and nobody has
 // fetched as they are now, also those that cannot be fetched: those that --output names, and
@@ -25,9 +22,9 @@ func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 	if err != nil {
 		return named, made, err
 	}
-	known := map[version]bool{}
+	known := map[protocol.HostOutput]bool{}
 	for _, o := range fetched {
-		known[versionOf(o)] = true
+		known[version(o)] = true
 	}
 	all, err := places(f, protocol.Wanted{Made: true})
 	for _, p := range all {
@@ -38,7 +35,7 @@ func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 			continue
 		}
 		err = p.walk(func(_ *os.Root, o protocol.HostOutput) error {
-			if o.Damage != "" && !o.Lost || known[versionOf(o)] {
+			if o.Damage != "" && !o.Lost || known[version(o)] {
 				return nil
 			}
 			count := &made

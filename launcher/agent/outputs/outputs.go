@@ -197,7 +197,7 @@ func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry)
 	if file.Type().IsRegular() && !p.isNew(file) {
 		return true, nil
 	}
-	_, sum, err := read(root, o.Path())
+	_, sum, err := read(root.Open(o.Path()))
 	return err == nil && sum == e.Sum.String(), nil
 }
 
@@ -251,8 +251,7 @@ func List(f jobfolder.Folder, want protocol.Wanted, visit func(protocol.HostOutp
 				return fmt.Errorf("more than %d files: name fewer with patterns", protocol.MaxOutputs)
 			}
 			if o.Damage == "" {
-				size, sum, err := read(root, o.Path())
-				o = o.Read(size, sum, err)
+				o = o.Read(read(root.Open(o.Path())))
 			}
 			return visit(o)
 		})
@@ -260,9 +259,8 @@ func List(f jobfolder.Folder, want protocol.Wanted, visit func(protocol.HostOutp
 	return err
 }
 
-// read returns the size of a file, and its SHA-256 in hexadecimal.
-func read(root *os.Root, name string) (size int64, sum string, err error) {
-	file, err := root.Open(name)
+// read returns the size of a file that was opened, and its SHA-256 in hexadecimal, and closes it.
+func read(file *os.File, err error) (size int64, sum string, failed error) {
 	if err != nil {
 		return 0, "", err
 	}
@@ -291,7 +289,7 @@ func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (*os.Fil
 			continue
 		}
 		var file *os.File
-		file, err = open(root, path)
+		file, err = OpenIn(root, path)
 		root.Close() // only read
 		if err == nil {
 			return file, nil
@@ -300,7 +298,8 @@ func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (*os.Fil
 	return nil, err
 }
 
-func open(root *os.Root, name string) (*os.File, error) {
+// OpenIn opens a file in a folder. It follows no link out of it, and opens no device.
+func OpenIn(root *os.Root, name string) (*os.File, error) {
 	info, err := root.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a file", name)
