@@ -20,14 +20,12 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/launcher/transport"
 )
 
 // Request tells what to fetch, and where to.
@@ -209,52 +207,6 @@ func (c *passing) Write(p []byte) (int, error) {
 	defer c.f.mu.Unlock()
 	c.f.bar.Moved("", c.name, c.sent, c.size)
 	return n, err
-}
-
-// askTime bounds one question to a host.
-const askTime = 40 * time.Second
-
-// kept asks a host which checkpoints of a name it has, within askTime.
-func kept(ctx context.Context, s *hosts.AgentHost, name string) ([]protocol.HostCheckpoint, error) {
-	ctx, cancel, err := s.WithTimeout(ctx, askTime)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	var list []protocol.HostCheckpoint
-	out := listOf(&list)
-	if err := fetch(ctx, s, protocol.FetchRequest{Checkpoints: name}, out); err != nil {
-		return nil, err
-	}
-	return list, out.end()
-}
-
-// mostKept bounds the checkpoints and the files that a host lists.
-const mostKept = 100_000
-
-// listOf returns what reads a list of checkpoints.
-func listOf(list *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
-	files := 0
-	return &lines[protocol.HostCheckpoint]{take: func(k protocol.HostCheckpoint) error {
-		if files += len(k.Files); len(*list) == mostKept || files > mostKept {
-			return fmt.Errorf("list of checkpoints: more than %d checkpoints or files", mostKept)
-		}
-		if err := checkKept(k); err != nil {
-			return fmt.Errorf("list of checkpoints: %w", err)
-		}
-		*list = append(*list, k)
-		return nil
-	}}
-}
-
-// fetch asks the host's agent for what the job has made, and writes what it sends.
-func fetch(ctx context.Context, s *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
-	want.HostJob = protocol.HostJob{Job: s.Job, Folder: s.Folder}
-	err := hosts.Pipe(ctx, s, protocol.DoFetch, want, nil, to)
-	if transport.ExitStatus(err) == hosts.NotFound {
-		return errors.New("the agent of the job was pruned")
-	}
-	return err
 }
 
 // mostRounds is how often hosts are asked. A running job makes new checkpoints and

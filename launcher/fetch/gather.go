@@ -2,17 +2,13 @@ package fetch
 
 import (
 	"cmp"
-	"fmt"
-	"io/fs"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -124,20 +120,4 @@ func stepAndGeneration(folder string) (numbers [2]uint64) {
 		numbers[i], _ = strconv.ParseUint(m[i+1], 10, 64) // a number that is too large becomes the largest
 	}
 	return numbers
-}
-
-var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$`) })
-
-// checkKept refuses names that are no path below a folder of this machine.
-func checkKept(k protocol.HostCheckpoint) error {
-	if !fs.ValidPath(k.Folder) || k.Folder[0] == '.' || len(k.Folder) > 1000 || !filepath.IsLocal(filepath.FromSlash(k.Folder)) ||
-		strings.ContainsFunc(k.Folder, unicode.IsControl) {
-		return fmt.Errorf("%.100q is no folder of a checkpoint", k.Folder)
-	}
-	for _, f := range k.Files {
-		if !plainName().MatchString(f.Name) || f.Size < 0 {
-			return fmt.Errorf("checkpoint %s: %q is no file of a checkpoint", k.Folder, f.Name)
-		}
-	}
-	return nil
 }

@@ -2,20 +2,14 @@ package fetch
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
-	"sync"
 	"time"
-	"unicode"
 
 	"golang.org/x/sync/errgroup"
 
@@ -273,9 +267,6 @@ func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) err
 	})
 }
 
-// idleTime bounds how long a host may be silent while it lists its outputs.
-const idleTime = 40 * time.Second
-
 // listOutputs asks a host which of the wanted files it has.
 func listOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.Wanted) (list []protocol.HostOutput, err error) {
 	if !a.Connected() {
@@ -295,50 +286,4 @@ func listOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.Wanted) 
 		return nil, err
 	}
 	return list, out.end()
-}
-
-// idle postpones its timer when something is written to it.
-type idle struct {
-	mu    sync.Mutex
-	timer *time.Timer
-}
-
-func (i *idle) Write(p []byte) (int, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.timer.Reset(idleTime)
-	return len(p), nil
-}
-
-// listOfOutputs returns what reads a list of outputs.
-func listOfOutputs(list *[]protocol.HostOutput) *lines[protocol.HostOutput] {
-	return &lines[protocol.HostOutput]{take: func(o protocol.HostOutput) error {
-		if len(*list) == protocol.MaxOutputs {
-			return fmt.Errorf("more than %d outputs", protocol.MaxOutputs)
-		}
-		if err := checkOutput(o); err != nil {
-			return fmt.Errorf("list of outputs: %w", err)
-		}
-		*list = append(*list, o)
-		return nil
-	}}
-}
-
-var placeName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^((worker|ps)-[0-9]{1,9}|` + protocol.SharedPlace + `|` + protocol.TelemetryPlace + `)$`)
-})
-
-// checkOutput refuses what is no path below a folder of this machine.
-func checkOutput(o protocol.HostOutput) error {
-	sum, err := hex.DecodeString(o.Sum)
-	switch {
-	case !placeName().MatchString(o.Place):
-		return fmt.Errorf("%.100q is no task", o.Place)
-	case !fs.ValidPath(o.Name) || o.Name[0] == '.' || len(o.Name) > protocol.MaxOutputName || !filepath.IsLocal(filepath.FromSlash(o.Name)) ||
-		strings.ContainsFunc(o.Name, unicode.IsControl):
-		return fmt.Errorf("%.100q is no path of an output", o.Name)
-	case o.Damage == "" && (err != nil || len(sum) != 32 || o.Size < 0):
-		return fmt.Errorf("output %s has no valid sum or size", o.Name)
-	}
-	return nil
 }
