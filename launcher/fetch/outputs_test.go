@@ -197,8 +197,8 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("needs /dev/full: ", err)
 	}
 	defer full.Close()
-	part := &part{File: full, sum: sha256.New()}
-	err = part.receive(t.Context(), protocol.CheckpointFile{Size: 7}, func(_ context.Context, w io.Writer, _ int64) error {
+	part := &part{file: full, size: 7, sum: sha256.New()}
+	err = part.receive(t.Context(), "", func(_ context.Context, w io.Writer, _ int64) error {
 		_, err := io.WriteString(w, "weights")
 		return fmt.Errorf("host h1: %w", err)
 	})

@@ -23,40 +23,38 @@ type source func(ctx context.Context, to io.Writer, offset int64) error
 // leastKept is how much of a file must have come for the next fetch to go on from there.
 const leastKept = 1 << 20
 
-// store writes the file f to path, whole or not at all; from writes its bytes. A file that
+// store writes a file to path, whole or not at all; from writes its bytes. A file that
 // is there already is not replaced: there reports that it is the same. What has come of a file when
 // its host was lost stays, under a name that begins with a dot, and the next store goes on there.
-func store(ctx context.Context, path string, f protocol.CheckpointFile, from source) (there bool, err error) {
+func store(ctx context.Context, path string, w protocol.CheckpointFile, from source) (there bool, err error) {
 	if _, err := os.Lstat(path); err == nil {
-		return true, compare(path, f)
+		return true, compare(path, w)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, ownFault{err}
 	}
-	part, err := openPart(filepath.Dir(path), f)
+	part, err := openPart(path, w)
 	if err != nil {
 		return false, ownFault{err}
 	}
-	fresh := false
 	for begun := true; begun && err == nil; { // again from its beginning if what was there is of something else
-		fresh = fresh || part.offset == 0
-		err = part.receive(ctx, f, from)
-		begun = errors.As(err, new(errSum)) && !fresh
+		err = part.receive(ctx, w.Sum, from)
+		begun = errors.As(err, new(errSum)) && !part.fresh
 		if begun {
-			fresh, err = true, nil
-			if failed := part.clear(); failed != nil {
+			err = nil
+			if failed := part.restart(); failed != nil {
 				err = ownFault{failed}
 			}
 		}
 	}
 	if err == nil {
-		if err = os.Rename(part.Name(), path); err != nil {
+		if err = os.Rename(part.file.Name(), path); err != nil {
 			err = ownFault{err}
 		}
 	}
 	if err != nil && (part.alone || part.offset < leastKept || errors.As(err, new(errSum)) || errors.As(err, new(ownFault))) {
-		_ = os.Remove(part.Name()) // the first error says more
+		_ = os.Remove(part.file.Name()) // the first error says more
 	}
-	if closed := part.Close(); err == nil && closed != nil { // gives the lock up
+	if closed := part.file.Close(); err == nil && closed != nil { // gives the lock up
 		err = ownFault{closed}
 	}
 	return false, err
@@ -64,20 +62,24 @@ func store(ctx context.Context, path string, f protocol.CheckpointFile, from sou
 
 // part is a file of which a part may be there.
 type part struct {
-	*os.File
+	file   *os.File
+	name   string    // of the whole file
+	size   int64     // of the whole file, as its host has listed it
 	offset int64     // bytes in it
 	sum    hash.Hash // of these
+	fresh  bool      // all bytes in it were received just now
 	alone  bool      // nobody will find it again
 }
 
-// openPart opens what is there of a file, or makes it. Only one process at a time writes it; another
-// one gets a file of its own.
-func openPart(dir string, f protocol.CheckpointFile) (*part, error) {
-	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+f.Sum[:32]), os.O_RDWR|os.O_CREATE, 0o600) // not the name, which may be long
+// openPart opens what is there of the file at path, or makes it. Only one process at a time writes
+// it; another one gets a file of its own.
+func openPart(path string, w protocol.CheckpointFile) (*part, error) {
+	dir := filepath.Dir(path)
+	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+w.Sum[:32]), os.O_RDWR|os.O_CREATE, 0o600) // not the name, which may be long
 	if err != nil {
 		return nil, err
 	}
-	p := &part{sum: sha256.New()}
+	p := &part{name: filepath.Base(path), size: w.Size, sum: sha256.New()}
 	if !own(file) {
 		p.alone = true
 		if err := file.Close(); err != nil {
@@ -87,9 +89,9 @@ func openPart(dir string, f protocol.CheckpointFile) (*part, error) {
 			return nil, err
 		}
 	}
-	p.File = file
-	if p.offset, err = io.Copy(p.sum, file); err == nil && p.offset > f.Size {
-		err = p.clear()
+	p.file = file
+	if p.offset, err = io.Copy(p.sum, file); err == nil && (p.offset == 0 || p.offset > w.Size) {
+		err = p.restart()
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -108,12 +110,26 @@ func own(file *os.File) bool {
 	return err == nil && gone == nil && os.SameFile(is, named)
 }
 
-// clear begins anew.
-func (p *part) clear() error {
+// restart begins anew.
+func (p *part) restart() error {
 	p.sum.Reset()
-	p.offset = 0
-	_, err := p.Seek(0, io.SeekStart)
-	return errors.Join(err, p.Truncate(0))
+	p.offset, p.fresh = 0, true
+	_, err := p.file.Seek(0, io.SeekStart)
+	return errors.Join(err, p.file.Truncate(0))
+}
+
+// Write takes no more bytes than the host has listed.
+func (p *part) Write(b []byte) (int, error) {
+	if int64(len(b)) > p.size-p.offset {
+		return 0, fmt.Errorf("%s: more than %d bytes arrived, which its host has listed", p.name, p.size)
+	}
+	n, err := p.file.Write(b)
+	p.offset += int64(n)
+	p.sum.Write(b[:n]) // never fails
+	if err != nil {
+		err = ownFault{err}
+	}
+	return n, err
 }
 
 // ownFault marks an error of this machine: to try another host does not help.
@@ -121,8 +137,8 @@ type ownFault struct{ error }
 
 func (e ownFault) Unwrap() error { return e.error }
 
-// compare returns an error unless the file at path is f.
-func compare(path string, f protocol.CheckpointFile) error {
+// compare returns an error unless the file at path is w.
+func compare(path string, w protocol.CheckpointFile) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return ownFault{err}
@@ -133,7 +149,7 @@ func compare(path string, f protocol.CheckpointFile) error {
 	if err != nil {
 		return ownFault{err}
 	}
-	if n != f.Size || hex.EncodeToString(sum.Sum(nil)) != f.Sum {
+	if n != w.Size || hex.EncodeToString(sum.Sum(nil)) != w.Sum {
 		return ownFault{fmt.Errorf("%s is there already and is another file: plx does not replace it", path)}
 	}
 	return nil
@@ -142,55 +158,22 @@ func compare(path string, f protocol.CheckpointFile) error {
 // errSum says that a file is another one than its host has listed.
 type errSum struct{ error }
 
-// receive writes the rest of f, and verifies it. A file that has grown since
+// receive writes the rest of a file, and verifies it. A file that has grown since
 // the host listed it is taken as it was then.
-func (p *part) receive(ctx context.Context, f protocol.CheckpointFile, from source) error {
-	v := &verified{file: p.File, left: f.Size - p.offset, sum: p.sum}
-	var err error
-	if v.left > 0 {
-		err = from(ctx, v, p.offset)
+func (p *part) receive(ctx context.Context, sum string, from source) error {
+	if p.offset < p.size {
+		if err := from(ctx, p, p.offset); err != nil {
+			return err
+		}
 	}
-	p.offset = f.Size - v.left
 	switch {
-	case v.failed != nil:
-		return ownFault{v.failed}
-	case err != nil && !v.grown:
-		return err
-	case v.left != 0:
-		return fmt.Errorf("%s: %d bytes arrived, want %d", f.Name, f.Size-v.left, f.Size)
-	case hex.EncodeToString(p.sum.Sum(nil)) != f.Sum:
-		return errSum{fmt.Errorf("%s: its sum is wrong: it is damaged there, or was written meanwhile: fetch again once nothing writes it", f.Name)}
+	case p.offset != p.size:
+		return fmt.Errorf("%s: %d bytes arrived, want %d", p.name, p.offset, p.size)
+	case hex.EncodeToString(p.sum.Sum(nil)) != sum:
+		return errSum{fmt.Errorf("%s: its sum is wrong: it is damaged there, or was written meanwhile: fetch again once nothing writes it", p.name)}
 	}
-	if err := p.Sync(); err != nil {
+	if err := p.file.Sync(); err != nil {
 		return ownFault{err}
 	}
 	return nil
-}
-
-// verified writes to a file, and takes no more bytes than the host has listed.
-type verified struct {
-	file   *os.File
-	sum    hash.Hash // of the bytes in the file
-	left   int64     // bytes that are still to come
-	grown  bool      // more bytes came than were listed
-	failed error     // of a write to file; nil: none has failed
-}
-
-// errGrown ends the transfer of a file after the bytes that its host listed.
-var errGrown = errors.New("all bytes that the host listed have arrived, and more")
-
-func (v *verified) Write(p []byte) (int, error) {
-	take := p[:min(int64(len(p)), v.left)]
-	n, err := v.file.Write(take)
-	v.left -= int64(n)
-	v.sum.Write(take[:n]) // never fails
-	if err != nil {
-		v.failed = err
-		return n, err
-	}
-	if len(take) < len(p) {
-		v.grown = true
-		return n, errGrown
-	}
-	return n, nil
 }
