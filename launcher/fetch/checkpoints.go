@@ -33,7 +33,7 @@ const mostRounds = 5
 // removed meanwhile.
 func (f *fetcher) run(ctx context.Context) error {
 	for n, before := 1, []string(nil); ; n++ {
-		lists, unreached := f.list(ctx)
+		lists, unreached := f.listCheckpoints(ctx)
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -61,19 +61,24 @@ func (f *fetcher) run(ctx context.Context) error {
 	}
 }
 
-// list asks every host for its checkpoints. It reports hosts that are out of reach.
-func (f *fetcher) list(ctx context.Context) (lists [][]protocol.HostCheckpoint, err error) {
+// listCheckpoints asks every host for its checkpoints. It reports hosts that are out of reach.
+func (f *fetcher) listCheckpoints(ctx context.Context) (lists [][]protocol.HostCheckpoint, err error) {
 	lists = make([][]protocol.HostCheckpoint, len(f.from.Hosts))
-	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) (err error) {
-		if lists[i], err = kept(ctx, a, f.from.Name); err != nil && ctx.Err() == nil { // else the user has left
-			f.from.Printer.Error(a.Named(fmt.Errorf("its checkpoints are not fetched: %w", err)))
+	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
+		var all []protocol.HostCheckpoint
+		if err := list(ctx, a, protocol.FetchRequest{Checkpoints: f.from.Name}, listOf(&all)); err != nil {
+			if ctx.Err() == nil { // else the user has left
+				f.from.Printer.Error(a.Named(fmt.Errorf("its checkpoints are not fetched: %w", err)))
+			}
+			return err
 		}
-		for _, k := range lists[i] {
+		for _, k := range all {
 			if k.Damage != "" {
 				f.from.Printer.Printf("host %s: checkpoint %s: its manifest is unreadable: %s", a.Name(), k.Folder, k.Damage)
 			}
 		}
-		return err
+		lists[i] = all
+		return nil
 	})
 }
 

@@ -25,7 +25,7 @@ func (f *fetcher) file(ctx context.Context, folder string, file keptFile, turn i
 	for try := range file.hosts {
 		s := f.from.Hosts[file.hosts[(turn+try)%len(file.hosts)]]
 		there, err := store(ctx, filepath.Join(f.from.Dir, filepath.FromSlash(name)), file.CheckpointFile, func(ctx context.Context, w io.Writer, offset int64) error {
-			return fetch(ctx, s, protocol.FetchRequest{Checkpoints: f.from.Name, Name: name, Offset: offset, Size: file.Size}, &passing{w: w, f: f, name: name, sent: offset, size: file.Size})
+			return ask(ctx, s, protocol.FetchRequest{Checkpoints: f.from.Name, Name: name, Offset: offset, Size: file.Size}, &passing{w: w, f: f, name: name, sent: offset, size: file.Size})
 		})
 		if err == nil {
 			f.took(name, file, there)

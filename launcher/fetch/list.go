@@ -21,21 +21,54 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// Bounds of the list of one host, in bytes.
+// ask asks the host's agent, and writes what it sends.
+func ask(ctx context.Context, a *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
+	want.HostJob = protocol.HostJob{Job: a.Job, Folder: a.Folder}
+	err := hosts.Pipe(ctx, a, protocol.DoFetch, want, nil, to)
+	if transport.ExitStatus(err) == hosts.NotFound {
+		return errors.New("the agent of the job was pruned")
+	}
+	return err
+}
+
+// idleTime bounds how long a host may be silent while it lists what it has.
+const idleTime = 40 * time.Second
+
+// list asks the host's agent for a list.
+func list[T any](ctx context.Context, a *hosts.AgentHost, want protocol.FetchRequest, to *lines[T]) error {
+	if err := a.Dial(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	to.silent = time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("it was silent for %s", idleTime)) })
+	defer to.silent.Stop()
+	if err := ask(ctx, a, want, to); err != nil {
+		return err
+	}
+	return to.end()
+}
+
+// Bounds of the list of one host.
 const (
-	maxList = 16 << 20 // all lines
-	maxLine = 8 << 20  // a line: a checkpoint with all of its files, or an output
+	maxList  = 16 << 20 // bytes of all lines
+	maxLine  = 8 << 20  // bytes of a line: a checkpoint with all of its files, or an output
+	mostKept = 100_000  // checkpoints and their files
 )
 
 // lines decodes what is written to it, an object of JSON on each line. It keeps no more
 // text than the last line.
 type lines[T any] struct {
-	take  func(T) error // is given each object
-	rest  []byte        // beginning of a line
-	total int           // bytes that were written, and number of Writes
+	take   func(T) error // is given each object
+	silent *time.Timer   // is reset by each Write; nil: there is none
+	rest   []byte        // beginning of a line
+	total  int           // bytes that were written, and number of Writes
 }
 
 func (l *lines[T]) Write(p []byte) (int, error) {
+	if l.silent != nil {
+		l.silent.Reset(idleTime)
+	}
 	if l.total += 1 + len(p); l.total > maxList { // an empty piece, while the host is at work, counts too
 		return 0, fmt.Errorf("the list has more than %d bytes", maxList)
 	}
@@ -68,80 +101,55 @@ func (l *lines[T]) line(text []byte) error {
 // end takes the last line, if it has no end.
 func (l *lines[T]) end() error { return l.line(l.rest) }
 
-// fetch asks the host's agent for what the job has made, and writes what it sends.
-func fetch(ctx context.Context, s *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
-	want.HostJob = protocol.HostJob{Job: s.Job, Folder: s.Folder}
-	err := hosts.Pipe(ctx, s, protocol.DoFetch, want, nil, to)
-	if transport.ExitStatus(err) == hosts.NotFound {
-		return errors.New("the agent of the job was pruned")
-	}
-	return err
-}
-
-// idleTime bounds how long a host may be silent while it lists its outputs.
-const idleTime = 40 * time.Second
-
-// idle postpones its timer when something is written to it.
-type idle struct {
-	mu    sync.Mutex
-	timer *time.Timer
-}
-
-func (i *idle) Write(p []byte) (int, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.timer.Reset(idleTime)
-	return len(p), nil
-}
-
-// askTime bounds one question to a host.
-const askTime = 40 * time.Second
-
-// kept asks a host which checkpoints of a name it has, within askTime.
-func kept(ctx context.Context, s *hosts.AgentHost, name string) ([]protocol.HostCheckpoint, error) {
-	ctx, cancel, err := s.WithTimeout(ctx, askTime)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	var list []protocol.HostCheckpoint
-	out := listOf(&list)
-	if err := fetch(ctx, s, protocol.FetchRequest{Checkpoints: name}, out); err != nil {
-		return nil, err
-	}
-	return list, out.end()
-}
-
-// mostKept bounds the checkpoints and the files that a host lists.
-const mostKept = 100_000
-
 // listOf returns what reads a list of checkpoints.
-func listOf(list *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
+func listOf(all *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	files := 0
 	return &lines[protocol.HostCheckpoint]{take: func(k protocol.HostCheckpoint) error {
-		if files += len(k.Files); len(*list) == mostKept || files > mostKept {
+		if files += len(k.Files); len(*all) == mostKept || files > mostKept {
 			return fmt.Errorf("list of checkpoints: more than %d checkpoints or files", mostKept)
 		}
 		if err := checkKept(k); err != nil {
 			return fmt.Errorf("list of checkpoints: %w", err)
 		}
-		*list = append(*list, k)
+		*all = append(*all, k)
 		return nil
 	}}
 }
 
 // listOfOutputs returns what reads a list of outputs.
-func listOfOutputs(list *[]protocol.HostOutput) *lines[protocol.HostOutput] {
+func listOfOutputs(all *[]protocol.HostOutput) *lines[protocol.HostOutput] {
 	return &lines[protocol.HostOutput]{take: func(o protocol.HostOutput) error {
-		if len(*list) == protocol.MaxOutputs {
+		if len(*all) == protocol.MaxOutputs {
 			return fmt.Errorf("more than %d outputs", protocol.MaxOutputs)
 		}
 		if err := checkOutput(o); err != nil {
 			return fmt.Errorf("list of outputs: %w", err)
 		}
-		*list = append(*list, o)
+		*all = append(*all, o)
 		return nil
 	}}
+}
+
+// isBelow reports whether name is the path of something below a folder of this machine, and not
+// hidden at its top.
+func isBelow(name string) bool {
+	return fs.ValidPath(name) && name[0] != '.' && len(name) <= protocol.MaxOutputName && filepath.IsLocal(filepath.FromSlash(name)) &&
+		!strings.ContainsFunc(name, unicode.IsControl)
+}
+
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$`) })
+
+// checkKept refuses a checkpoint whose names are no path below a folder of this machine.
+func checkKept(k protocol.HostCheckpoint) error {
+	if !isBelow(k.Folder) {
+		return fmt.Errorf("%.100q is no folder of a checkpoint", k.Folder)
+	}
+	for _, f := range k.Files {
+		if !plainName().MatchString(f.Name) || f.Size < 0 {
+			return fmt.Errorf("checkpoint %s: %q is no file of a checkpoint", k.Folder, f.Name)
+		}
+	}
+	return nil
 }
 
 var placeName = sync.OnceValue(func() *regexp.Regexp {
@@ -154,27 +162,10 @@ func checkOutput(o protocol.HostOutput) error {
 	switch {
 	case !placeName().MatchString(o.Place):
 		return fmt.Errorf("%.100q is no task", o.Place)
-	case !fs.ValidPath(o.Name) || o.Name[0] == '.' || len(o.Name) > protocol.MaxOutputName || !filepath.IsLocal(filepath.FromSlash(o.Name)) ||
-		strings.ContainsFunc(o.Name, unicode.IsControl):
+	case !isBelow(o.Name):
 		return fmt.Errorf("%.100q is no path of an output", o.Name)
 	case o.Damage == "" && (err != nil || len(sum) != 32 || o.Size < 0):
 		return fmt.Errorf("output %s has no valid sum or size", o.Name)
-	}
-	return nil
-}
-
-var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$`) })
-
-// checkKept refuses names that are no path below a folder of this machine.
-func checkKept(k protocol.HostCheckpoint) error {
-	if !fs.ValidPath(k.Folder) || k.Folder[0] == '.' || len(k.Folder) > 1000 || !filepath.IsLocal(filepath.FromSlash(k.Folder)) ||
-		strings.ContainsFunc(k.Folder, unicode.IsControl) {
-		return fmt.Errorf("%.100q is no folder of a checkpoint", k.Folder)
-	}
-	for _, f := range k.Files {
-		if !plainName().MatchString(f.Name) || f.Size < 0 {
-			return fmt.Errorf("checkpoint %s: %q is no file of a checkpoint", k.Folder, f.Name)
-		}
 	}
 	return nil
 }

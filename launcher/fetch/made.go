@@ -1,9 +1,7 @@
 package fetch
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -20,8 +18,16 @@ const countTime = 10 * time.Second
 // for the user, or "" if there is nothing. An error names hosts that do not answer.
 func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...protocol.Made) (line string, err error) {
 	counts := make([]protocol.Made, len(from), len(from)+len(known))
-	err = hosts.Each(ctx, from, func(i int, a *hosts.AgentHost) (err error) {
-		if counts[i], err = count(ctx, a); err != nil {
+	err = hosts.Each(ctx, from, func(i int, a *hosts.AgentHost) error {
+		ctx, cancel, err := a.WithTimeout(ctx, countTime)
+		if err == nil {
+			defer cancel()
+			err = list(ctx, a, protocol.FetchRequest{Count: true}, &lines[protocol.Made]{take: func(m protocol.Made) error {
+				counts[i] = m
+				return nil
+			}})
+		}
+		if err != nil {
 			return fmt.Errorf("what the job made is not counted: %w", err)
 		}
 		return nil
@@ -38,17 +44,4 @@ func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...pro
 		return "", err
 	}
 	return fmt.Sprintf("made %s, %s, on %s: plx fetch %s DIR", console.Count(all.Files, "file"), console.Size(all.Bytes), console.Count(on, "host"), job), err
-}
-
-func count(ctx context.Context, a *hosts.AgentHost) (made protocol.Made, err error) {
-	ctx, cancel, err := a.WithTimeout(ctx, countTime)
-	if err != nil {
-		return made, err
-	}
-	defer cancel()
-	var out bytes.Buffer
-	if err := fetch(ctx, a, protocol.FetchRequest{Count: true}, &out); err != nil {
-		return made, err
-	}
-	return made, json.Unmarshal(out.Bytes(), &made)
 }

@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,13 +38,7 @@ type blob struct {
 // fetched, and the errors of hosts and files. Unasked tells that nobody named files and that
 // the checkpoints have come: then a host that does not answer is reported and no error.
 func (f *fetcher) outputs(ctx context.Context, unasked bool) (n int, err error) {
-	lists := make([][]protocol.HostOutput, len(f.from.Hosts))
-	err = hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) (err error) {
-		if lists[i], err = listOutputs(ctx, a, f.from.Wanted); err != nil {
-			return fmt.Errorf("its outputs are not fetched: %w", err)
-		}
-		return nil
-	})
+	lists, err := f.listOutputs(ctx)
 	if unasked && err != nil && ctx.Err() == nil {
 		f.from.Printer.Error(err)
 		err = nil
@@ -215,7 +208,7 @@ func (f *fetcher) fetchBlob(ctx context.Context, c blob, name string) error {
 		tried[s.host] = true
 		a := f.from.Hosts[s.host]
 		err := f.keep(ctx, c, name, c.size, func(ctx context.Context, w io.Writer, offset int64) error {
-			return fetch(ctx, a, protocol.FetchRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name, Offset: offset, Size: c.size}, &passing{w: w, f: f, name: name, sent: offset, size: c.size})
+			return ask(ctx, a, protocol.FetchRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name, Offset: offset, Size: c.size}, &passing{w: w, f: f, name: name, sent: offset, size: c.size})
 		})
 		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
 			return err
@@ -259,7 +252,7 @@ const mostNoted = 10_000
 func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) error {
 	return hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		for some := range slices.Chunk(fetched[i], mostNoted) {
-			if err := fetch(ctx, a, protocol.FetchRequest{Fetched: some}, io.Discard); err != nil {
+			if err := ask(ctx, a, protocol.FetchRequest{Fetched: some}, io.Discard); err != nil {
 				return fmt.Errorf("note what was fetched: %w", err)
 			}
 		}
@@ -267,23 +260,19 @@ func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) err
 	})
 }
 
-// listOutputs asks a host which of the wanted files it has.
-func listOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.Wanted) (list []protocol.HostOutput, err error) {
-	if !a.Connected() {
-		if want.Patterns == nil {
-			return nil, errors.New("it was not reached") // for its checkpoints, which has been reported
+// listOutputs asks every host which of the wanted files it has.
+func (f *fetcher) listOutputs(ctx context.Context) (lists [][]protocol.HostOutput, err error) {
+	lists = make([][]protocol.HostOutput, len(f.from.Hosts))
+	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
+		var all []protocol.HostOutput
+		err := errors.New("it was not reached") // for its checkpoints, which has been reported
+		if a.Connected() || f.from.Wanted.Patterns != nil {
+			err = list(ctx, a, protocol.FetchRequest{Wanted: f.from.Wanted}, listOfOutputs(&all))
 		}
-		if err := a.Dial(ctx); err != nil {
-			return nil, err
+		if err != nil {
+			return fmt.Errorf("its outputs are not fetched: %w", err)
 		}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watch := &idle{timer: time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("it was silent for %s", idleTime)) })}
-	defer watch.timer.Stop()
-	out := listOfOutputs(&list)
-	if err := fetch(ctx, a, protocol.FetchRequest{Wanted: want}, io.MultiWriter(watch, out)); err != nil {
-		return nil, err
-	}
-	return list, out.end()
+		lists[i] = all
+		return nil
+	})
 }
