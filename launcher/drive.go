@@ -274,7 +274,7 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	for _, m := range d.members {
 		from = append(from, m.agent)
 	}
-	err := fetch.Job(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Outputs: d.launch.cfg.outputs, Dir: d.launch.cfg.Fetch, Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer})
+	err := fetch.Job(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Outputs: d.launch.cfg.outputs, Dir: d.launch.cfg.Fetch, Printer: d.launch.printer})
 	if fetch.Nothing(err) {
 		d.launch.printer.Printf("note: nothing to fetch into %s: the job has no checkpoints, and no file of it matches an --output", d.launch.cfg.Fetch)
 		return nil

@@ -1,37 +1,30 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// checkpoints fetches every checkpoint of which the hosts have all files. It reports a
-// host that is out of reach and a checkpoint that cannot be fetched. It is an error if
-// that is the newest checkpoint of its folder, or if there is no checkpoint at all.
-func checkpoints(ctx context.Context, r Request) error {
-	f := newFetcher(r)
-	defer f.bar.Close()
-	return f.run(ctx)
-}
-
 // mostRounds is how often hosts are asked. A running job makes new checkpoints and
 // removes old ones, also such that a host has just listed.
 const mostRounds = 5
 
-// run fetches what the hosts list, and asks them again if a newest checkpoint was
-// removed meanwhile.
-func (f *fetcher) run(ctx context.Context) error {
+// checkpoints fetches every checkpoint of which the hosts have all files, and asks them again if a
+// newest checkpoint was removed meanwhile. It reports a
+// host that is out of reach and a checkpoint that cannot be fetched. It is an error if
+// that is the newest checkpoint of its folder, or if there is no checkpoint at all.
+func (f *fetcher) checkpoints(ctx context.Context) error {
+	f.bar = f.from.Printer.NewTransfer("fetching")
+	defer f.bar.Close()
+	t := newTally("")
 	for n, before := 1, []string(nil); ; n++ {
 		lists, unreached := f.listCheckpoints(ctx)
 		if err := context.Cause(ctx); err != nil {
@@ -44,7 +37,7 @@ func (f *fetcher) run(ctx context.Context) error {
 		if len(all) == 0 {
 			return errNone{error: fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.from.Name, f.from.Name)}
 		}
-		r := f.round(ctx, all)
+		r := f.round(ctx, all, t)
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -56,7 +49,7 @@ func (f *fetcher) run(ctx context.Context) error {
 		for _, told := range r.older {
 			f.from.Printer.Printf("%s", told)
 		}
-		f.summarise(console.Count(r.fetched, "checkpoint"), f.from.Name, f.from.Dir)
+		f.summarise(t, console.Count(r.fetched, "checkpoint"), f.from.Name, f.from.Dir)
 		return errors.Join(r.newest...)
 	}
 }
@@ -82,26 +75,6 @@ func (f *fetcher) listCheckpoints(ctx context.Context) (lists [][]protocol.HostC
 	})
 }
 
-// checkpoint fetches the files of a checkpoint, the manifest last.
-func (f *fetcher) checkpoint(ctx context.Context, c checkpoint) error {
-	if c.missing != "" {
-		return errors.New(c.missing)
-	}
-	if err := os.MkdirAll(filepath.Join(f.from.Dir, filepath.FromSlash(c.folder)), 0o777); err != nil {
-		return ownFault{err}
-	}
-	last := len(c.files) - 1
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	for i, file := range c.files[:last] {
-		g.Go(func() error { return f.file(ctx, c.folder, file, i) })
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return f.file(ctx, c.folder, c.files[last], 0)
-}
-
 // round is the result of fetching what the hosts listed once.
 type round struct {
 	fetched int      // number of checkpoints that were fetched
@@ -111,14 +84,14 @@ type round struct {
 	gone    bool     // a newest checkpoint was not fetched, perhaps because the job removed it meanwhile
 }
 
-func (f *fetcher) round(ctx context.Context, all []checkpoint) (r round) {
-	for _, c := range all { // so that the progress bar knows the sizes of all files
-		for _, file := range c.files {
-			if c.missing == "" {
-				f.bar.Moved("", path.Join(c.folder, file.Name), 0, file.Size)
-			}
+func (f *fetcher) round(ctx context.Context, all []checkpoint, t *tally) (r round) {
+	var files []file
+	for _, c := range all {
+		if c.missing == "" {
+			files = append(files, c.files...)
 		}
 	}
+	f.expect(files)
 	folder := ""
 	for _, c := range all {
 		newest := path.Dir(c.folder) != folder
@@ -126,14 +99,14 @@ func (f *fetcher) round(ctx context.Context, all []checkpoint) (r round) {
 			folder = path.Dir(c.folder)
 			r.first = append(r.first, c.folder)
 		}
-		err := f.checkpoint(ctx, c)
+		err := f.checkpoint(ctx, c, t)
 		switch {
 		case ctx.Err() != nil:
 			return r
 		case err == nil:
 			r.fetched++
 		case isFull(err):
-			r.newest = []error{f.full(f.missing(all))}
+			r.newest = []error{f.full()}
 			return r
 		case newest:
 			r.newest = append(r.newest, fmt.Errorf("checkpoint %s, the newest: %w", c.folder, err))
@@ -143,4 +116,21 @@ func (f *fetcher) round(ctx context.Context, all []checkpoint) (r round) {
 		}
 	}
 	return r
+}
+
+// checkpoint fetches the files of a checkpoint, the manifest last. It begins with another host
+// for each file.
+func (f *fetcher) checkpoint(ctx context.Context, c checkpoint, t *tally) error {
+	if c.missing != "" {
+		return errors.New(c.missing)
+	}
+	last := len(c.files) - 1
+	for i, w := range c.files[:last] {
+		turn := i % len(w.from)
+		c.files[i].from = slices.Concat(w.from[turn:], w.from[:turn])
+	}
+	if err := cmp.Or(f.all(ctx, c.files[:last], t)...); err != nil {
+		return err
+	}
+	return f.get(ctx, c.files[last], t)
 }

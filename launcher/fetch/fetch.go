@@ -23,29 +23,21 @@ import (
 
 // Request tells what to fetch, and where to.
 type Request struct {
-	Hosts    []*hosts.AgentHost // to fetch from
-	Name     string             // of the checkpoints: a folder under ~/.plx/ckpt on the hosts
-	Outputs  []protocol.Output  // outputs that the job was launched with; nil: it has none
-	Wanted   protocol.Wanted    // which files to fetch besides Outputs; with Patterns no checkpoints
-	Dir      string             // folder of this machine to write to
-	Terminal console.Terminal
-	Printer  *console.Printer
+	Hosts   []*hosts.AgentHost // to fetch from
+	Name    string             // of the checkpoints: a folder under ~/.plx/ckpt on the hosts
+	Outputs []protocol.Output  // outputs that the job was launched with; nil: it has none
+	Wanted  protocol.Wanted    // which files to fetch besides Outputs; with Patterns no checkpoints
+	Dir     string             // folder of this machine to write to
+	Printer *console.Printer
 }
 
-// fetcher is one run of checkpoints or of outputs.
+// fetcher is one call of Job.
 type fetcher struct {
 	from Request
 	bar  *console.Transfer
 
-	mu    sync.Mutex
-	taken map[string]bool // files that are complete in Request.Dir, by path below it
-	files int             // number of taken files
-	there int             // number of taken files that an earlier fetch had left there
-	bytes int64           // size of the taken files that this run has fetched
-}
-
-func newFetcher(r Request) *fetcher {
-	return &fetcher{from: r, bar: r.Printer.NewTransfer("fetching"), taken: map[string]bool{}}
+	mu   sync.Mutex
+	left map[string]int64 // sizes of the files that are to be fetched, and have not come yet, by path below Request.Dir
 }
 
 // errNone says that there is nothing to fetch.
@@ -64,15 +56,17 @@ func Nothing(err error) bool {
 // Job fetches the checkpoints and the files of a job. It is an error if there are neither,
 // or if a file cannot be fetched; see also Nothing.
 func Job(ctx context.Context, r Request) error {
+	f := &fetcher{from: r}
 	var err error = errNone{error: errors.New("no file of the job matches")}
 	if r.Wanted.Patterns == nil {
-		err = checkpoints(ctx, r)
+		err = f.checkpoints(ctx)
 	}
-	if len(r.Outputs) == 0 && !r.Wanted.Made && r.Wanted.Patterns == nil || ctx.Err() != nil || errors.As(err, new(errFull)) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if len(r.Outputs) == 0 && !r.Wanted.Made && r.Wanted.Patterns == nil || errors.As(err, new(errFull)) {
 		return err
 	}
-	f := newFetcher(r)
-	defer f.bar.Close()
 	n, failed := f.outputs(ctx, err == nil && len(r.Outputs) == 0)
 	switch none := new(errNone); {
 	case !errors.As(err, none):

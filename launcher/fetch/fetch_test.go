@@ -161,7 +161,7 @@ func (h *homes) fetch(dir string) error {
 	h.t.Helper()
 	h.said.Reset()
 	v := console.NewPrinter(console.Terminal{Stderr: &h.said})
-	return checkpoints(h.t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Printer: v, Terminal: console.Terminal{Stderr: &h.said}})
+	return (&fetcher{from: Request{Hosts: h.agents, Name: "mnist", Dir: dir, Printer: v}}).checkpoints(h.t.Context())
 }
 
 // lose makes a host unreachable.
@@ -367,7 +367,7 @@ func TestFetchShowsItsProgress(t *testing.T) {
 	}
 	term := console.Terminal{Stderr: screen, StderrTTY: true}
 	v := console.NewPrinter(term)
-	if err := checkpoints(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: v, Terminal: term}); err != nil {
+	if err := (&fetcher{from: Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: v}}).checkpoints(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.said.WriteString(screen.text())

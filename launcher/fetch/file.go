@@ -5,79 +5,167 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
+	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
+// file is a file that hosts have. Its bytes travel once.
+type file struct {
+	size int64
+	sum  string   // SHA-256, hexadecimal
+	from []origin // who has it
+	to   []string // where it is to be: paths below Request.Dir, with slashes
+}
+
+// origin is where a file is.
+type origin struct {
+	host        int    // index into Request.Hosts
+	place, name string // as in protocol.FetchRequest
+}
+
+// tally is which files of one kind are complete in Request.Dir.
+type tally struct {
+	kind string // of a file, before its path in an error; "": the error names what the file belongs to
+
+	mu    sync.Mutex
+	done  map[string]bool // by path below it
+	there int             // number of those that an earlier fetch has left there
+	bytes int64           // that this one has fetched
+}
+
+func newTally(kind string) *tally { return &tally{kind: kind, done: map[string]bool{}} }
+
+func (t *tally) took(name string, there bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if there && !t.done[name] { // else it came in an earlier round
+		t.there++
+	}
+	t.done[name] = true
+}
+
+// summarise prints what was fetched.
+func (f *fetcher) summarise(t *tally, what, of, dir string) {
+	already := ""
+	if t.there > 0 {
+		already = fmt.Sprintf(", %d of them there already", t.there)
+	}
+	f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", what, of, dir, console.Count(len(t.done), "file"), console.Size(t.bytes), already)
+}
+
+// expect tells the progress bar the sizes of all files that are to be fetched.
+func (f *fetcher) expect(all []file) {
+	f.left = map[string]int64{}
+	for _, w := range all {
+		f.left[w.to[0]] = w.size
+		f.bar.Moved("", w.to[0], 0, w.size)
+	}
+}
+
 // atOnce is how many files are fetched at the same time.
 const atOnce = 8
 
-// file fetches a file from one of the hosts that have it. It begins with another host
-// for each turn, and tries the next host if one fails.
-func (f *fetcher) file(ctx context.Context, folder string, file keptFile, turn int) error {
-	name := path.Join(folder, file.Name)
-	var errs []error
-	for try := range file.hosts {
-		s := f.from.Hosts[file.hosts[(turn+try)%len(file.hosts)]]
-		there, err := store(ctx, filepath.Join(f.from.Dir, filepath.FromSlash(name)), file.CheckpointFile, func(ctx context.Context, w io.Writer, offset int64) error {
-			return ask(ctx, s, protocol.FetchRequest{Checkpoints: f.from.Name, Name: name, Offset: offset, Size: file.Size}, &passing{w: w, f: f, name: name, sent: offset, size: file.Size})
-		})
-		if err == nil {
-			f.took(name, file, there)
+// all fetches files, and returns the error of each.
+func (f *fetcher) all(ctx context.Context, files []file, t *tally) []error {
+	errs := make([]error, len(files))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i, w := range files {
+		g.Go(func() error {
+			if errs[i] = f.get(ctx, w, t); errs[i] != nil && t.kind != "" {
+				errs[i] = fmt.Errorf("%s %s: %w", t.kind, w.to[0], errs[i])
+			}
 			return nil
-		}
-		if errors.As(err, new(ownFault)) || ctx.Err() != nil {
+		})
+	}
+	g.Wait() // the functions return nil
+	return errs
+}
+
+// get fetches a file, and copies it to its other paths.
+func (f *fetcher) get(ctx context.Context, w file, t *tally) error {
+	if err := f.fetch(ctx, w, t); err != nil {
+		return err
+	}
+	for _, to := range w.to[1:] {
+		err := f.keep(ctx, w, to, t, func(_ context.Context, out io.Writer, offset int64) error {
+			first, err := os.Open(filepath.Join(f.from.Dir, filepath.FromSlash(w.to[0])))
+			if err != nil {
+				return ownFault{err}
+			}
+			defer first.Close() // only read
+			_, err = io.Copy(out, io.NewSectionReader(first, offset, w.size-offset))
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		errs = append(errs, s.Named(err))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.left, w.to[0])
+	return nil
+}
+
+// fetch fetches a file from one of the hosts that have it. It tries the next host if one fails.
+func (f *fetcher) fetch(ctx context.Context, w file, t *tally) error {
+	var errs []error
+	for _, o := range w.from {
+		a := f.from.Hosts[o.host]
+		err := f.keep(ctx, w, w.to[0], t, func(ctx context.Context, out io.Writer, offset int64) error {
+			want := protocol.FetchRequest{Wanted: f.from.Wanted, Place: o.place, Name: o.name, Offset: offset, Size: w.size}
+			if o.place == "" {
+				want.Checkpoints = f.from.Name
+			}
+			return ask(ctx, a, want, &passing{to: out, bar: f.bar, tally: t, file: w, sent: offset})
+		})
+		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
+			return err
+		}
+		errs = append(errs, a.Named(err))
 	}
 	return errors.Join(errs...)
 }
 
-func (f *fetcher) took(name string, file keptFile, there bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.taken[name] {
-		return // in an earlier round
+// keep writes a file below Request.Dir.
+func (f *fetcher) keep(ctx context.Context, w file, to string, t *tally, from source) error {
+	path := filepath.Join(f.from.Dir, filepath.FromSlash(to))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return ownFault{err}
 	}
-	f.taken[name] = true
-	f.files++
-	if there {
-		f.there++
-		return
+	there, err := store(ctx, path, w, from)
+	if err == nil {
+		t.took(to, there)
 	}
-	f.bytes += file.Size
+	return err
 }
 
 // passing shows on the progress bar what is written to it.
 type passing struct {
-	w          io.Writer
-	f          *fetcher
-	name       string // path of the file below Request.Dir
-	sent, size int64  // bytes that were written, and the file's size
+	to    io.Writer
+	bar   *console.Transfer
+	tally *tally
+	file  file
+	sent  int64 // bytes of the file that were written, also by earlier fetches
 }
 
-func (c *passing) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.sent += int64(n)
-	c.f.mu.Lock()
-	defer c.f.mu.Unlock()
-	c.f.bar.Moved("", c.name, c.sent, c.size)
+func (p *passing) Write(b []byte) (int, error) {
+	n, err := p.to.Write(b)
+	p.sent += int64(n)
+	p.bar.Moved("", p.file.to[0], p.sent, p.file.size)
+	p.tally.mu.Lock()
+	defer p.tally.mu.Unlock()
+	p.tally.bytes += int64(n)
 	return n, err
-}
-
-// summarise prints what was fetched.
-func (f *fetcher) summarise(what, of, dir string) {
-	already := ""
-	if f.there > 0 {
-		already = fmt.Sprintf(", %d of them there already", f.there)
-	}
-	f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", what, of, dir, console.Count(f.files, "file"), console.Size(f.bytes), already)
 }
 
 // errFull says that the disk of this machine is full.
@@ -91,41 +179,21 @@ func isFull(err error) bool {
 	return errors.As(err, new(ownFault)) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
-// full is one error for all files that the disk has no room for. missing is the size of
-// what is not fetched.
-func (f *fetcher) full(missing int64) error {
+// full is one error for all files that the disk has no room for.
+func (f *fetcher) full() error {
+	missing := int64(0)
+	for _, size := range f.left {
+		missing += size
+	}
 	err := fmt.Errorf("%s: the disk of this machine is full: %s more to fetch", f.from.Dir, console.Size(missing))
 	return errFull{exit.WithHint(err, fmt.Sprintf("make room; then plx fetch %s %s fetches the rest", f.from.Hosts[0].Job, f.from.Dir))}
 }
 
-// missing is the size of the files of checkpoints that are not fetched.
-func (f *fetcher) missing(all []checkpoint) (size int64) {
-	for _, c := range all {
-		for _, file := range c.files {
-			if c.missing == "" && !f.taken[path.Join(c.folder, file.Name)] {
-				size += file.Size
-			}
-		}
-	}
-	return size
-}
-
-// joined puts the errors of outputs together. Those of a full disk become one.
-func (f *fetcher) joined(all []blob, errs []error) error {
-	var others []error
-	missing, full := int64(0), false
-	for i, err := range errs {
-		if err != nil {
-			missing += all[i].size
-		}
-		if isFull(err) {
-			full = true
-		} else {
-			others = append(others, err)
-		}
-	}
-	if full {
-		others = append(others, f.full(missing))
+// joined puts the errors of files together. Those of a full disk become one.
+func (f *fetcher) joined(errs []error) error {
+	others := slices.DeleteFunc(slices.Clone(errs), isFull)
+	if len(others) < len(errs) {
+		others = append(others, f.full())
 	}
 	return errors.Join(others...)
 }

@@ -16,22 +16,16 @@ import (
 // checkpoint is put together from what hosts with the same manifest list.
 type checkpoint struct {
 	version
-	made    time.Time  // time from the manifest; zero: the manifest is unreadable
-	files   []keptFile // the manifest is the last
-	votes   int        // number of hosts with this manifest
-	missing string     // why the checkpoint cannot be fetched; empty: it can
+	made    time.Time // time from the manifest; zero: the manifest is unreadable
+	files   []file    // the manifest is the last
+	votes   int       // number of hosts with this manifest
+	missing string    // why the checkpoint cannot be fetched; empty: it can
 }
 
 // version is one of the checkpoints in a folder, if hosts have different manifests.
 type version struct {
 	folder   string // path below ~/.plx/ckpt/<name>, with slashes
 	manifest string // SHA-256 of the manifest; empty: the manifest is unreadable
-}
-
-// keptFile is a file of a checkpoint.
-type keptFile struct {
-	protocol.CheckpointFile
-	hosts []int // indices into Request.Hosts of the hosts that have the file
 }
 
 // gather puts together the checkpoints that hosts list, the newest of each folder first.
@@ -46,7 +40,7 @@ func gather(lists [][]protocol.HostCheckpoint) []checkpoint {
 				v.manifest = k.Files[last].Sum
 			}
 			if versions[v] == nil {
-				versions[v] = newCheckpoint(v, k)
+				versions[v] = &checkpoint{version: v, made: k.Made, files: filesOf(k)}
 			}
 			versions[v].add(host, k)
 		}
@@ -66,12 +60,11 @@ func gather(lists [][]protocol.HostCheckpoint) []checkpoint {
 	return all
 }
 
-func newCheckpoint(v version, k protocol.HostCheckpoint) *checkpoint {
-	c := &checkpoint{version: v, made: k.Made}
+func filesOf(k protocol.HostCheckpoint) (files []file) {
 	for _, f := range k.Files {
-		c.files = append(c.files, keptFile{CheckpointFile: f})
+		files = append(files, file{size: f.Size, sum: f.Sum, to: []string{path.Join(k.Folder, f.Name)}})
 	}
-	return c
+	return files
 }
 
 // add notes that a host has the manifest, and which files it has.
@@ -80,7 +73,7 @@ func (c *checkpoint) add(host int, k protocol.HostCheckpoint) {
 	c.missing = k.Damage
 	for i, f := range k.Files {
 		if i < len(c.files) && f.Here {
-			c.files[i].hosts = append(c.files[i].hosts, host)
+			c.files[i].from = append(c.files[i].from, origin{host: host, name: path.Join(k.Folder, f.Name)})
 		}
 	}
 }
@@ -89,8 +82,8 @@ func (c *checkpoint) add(host int, k protocol.HostCheckpoint) {
 func (c *checkpoint) check() {
 	var none []string
 	for _, f := range c.files {
-		if len(f.hosts) == 0 {
-			none = append(none, f.Name)
+		if len(f.from) == 0 {
+			none = append(none, path.Base(f.to[0]))
 		}
 	}
 	switch {

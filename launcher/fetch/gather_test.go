@@ -3,6 +3,7 @@ package fetch
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,7 +50,11 @@ func shown(all []checkpoint) string {
 		line := c.folder + ":"
 		for _, f := range c.files {
 			if c.missing == "" {
-				line += fmt.Sprintf(" %s%v", f.Name, f.hosts)
+				var hosts []int
+				for _, o := range f.from {
+					hosts = append(hosts, o.host)
+				}
+				line += fmt.Sprintf(" %s%v", path.Base(f.to[0]), hosts)
 			}
 		}
 		if c.missing != "" {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,7 +48,7 @@ func (h *homes) fetchJob(dir string) error {
 	h.t.Helper()
 	h.said.Reset()
 	v := console.NewPrinter(console.Terminal{Stderr: &h.said})
-	return Job(h.t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Outputs: patterns, Printer: v, Terminal: console.Terminal{Stderr: &h.said}})
+	return Job(h.t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Outputs: patterns, Printer: v})
 }
 
 func TestOutputs(t *testing.T) {
@@ -144,17 +145,6 @@ func TestPatternOfAnOddName(t *testing.T) {
 	}
 }
 
-// What an agent cannot fetch that knows no escaped names is lost too.
-func TestOldAgentsNames(t *testing.T) {
-	h := newHomes(t, 1)
-	f := &fetcher{from: Request{Hosts: h.agents, Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})}}
-	err := f.report([][]protocol.HostOutput{{{Place: "shared", Name: "caf?", Damage: "its name is too long, or no plain text"}, {Place: "shared", Name: "link", Damage: "it is a link"}}})
-	if err == nil || err.Error() != "host h1: output shared/caf? is not fetched: its name is too long, or no plain text" {
-		t.Errorf("%v", err)
-	}
-	h.says("host h1: output shared/link is not fetched: it is a link\n")
-}
-
 // Lines have a bound, and say how many files there are besides.
 func TestSome(t *testing.T) {
 	lines := []string{"host h1: a", "host h2: a", "host h1: b", "host h1: c"}
@@ -165,9 +155,10 @@ func TestSome(t *testing.T) {
 
 // Files with the same bytes are one. A sum, a size and a place alone are not enough for that,
 // and what is damaged is not fetched.
-func TestBlobs(t *testing.T) {
-	all := blobs([][]protocol.HostOutput{{{Name: "a", Sum: "x", Size: 1}, {Name: "b", Damage: "a pipe"}}, {{Name: "a", Sum: "x", Size: 2}, {Name: "a", Sum: "y", Size: 1}}, {{Name: "c", Sum: "x", Size: 1}}})
-	if len(all) != 3 || len(all[0].spots) != 2 || all[0].spots[1].host != 2 || all[1].size != 2 || all[2].sum != "y" {
+func TestEqualOutputs(t *testing.T) {
+	f := &fetcher{from: Request{Hosts: []*hosts.AgentHost{{Folder: "h1"}, {Folder: "h2"}, {Folder: "h3"}}}}
+	all := f.outputFiles([][]protocol.HostOutput{{{Name: "a", Sum: "x", Size: 1}, {Name: "b", Damage: "a pipe"}}, {{Name: "a", Sum: "x", Size: 2}, {Name: "a", Sum: "y", Size: 1}}, {{Name: "c", Sum: "x", Size: 1}}})
+	if len(all) != 3 || len(all[0].to) != 2 || len(all[0].from) != 2 || all[0].from[1].host != 2 || all[1].size != 2 || all[2].sum != "y" {
 		t.Errorf("%+v", all)
 	}
 }
@@ -205,20 +196,33 @@ func TestFullDisk(t *testing.T) {
 	if !isFull(err) || isFull(syscall.ENOSPC) {
 		t.Errorf("%v is that of this machine: %v; that of a host is: %v", err, isFull(err), isFull(syscall.ENOSPC))
 	}
-	f := &fetcher{from: Request{Dir: "saved", Hosts: []*hosts.AgentHost{{Job: "j"}}}, taken: map[string]bool{"c/w": true}}
+	f := &fetcher{from: Request{Dir: "saved", Hosts: []*hosts.AgentHost{{Job: "j"}}}, left: map[string]int64{"a": 1 << 10, "b": 2 << 10, "c": 4 << 10}}
 	other := errors.New("another error")
-	err = f.joined([]blob{{size: 1 << 10}, {size: 2 << 10}, {size: 4 << 10}, {size: 8 << 10}}, []error{err, other, err, nil})
+	err = f.joined([]error{err, other, err, nil})
 	if !errors.As(err, new(errFull)) || err.Error() != "another error\nsaved: the disk of this machine is full: 7.0 KiB more to fetch" {
 		t.Errorf("%v", err)
 	}
-	if err := f.joined([]blob{{}, {}}, []error{other, nil}); err.Error() != other.Error() {
+	if err := f.joined([]error{other, nil}); err.Error() != other.Error() {
 		t.Errorf("%v", err)
 	}
-	file := func(name string, size int64) keptFile {
-		return keptFile{CheckpointFile: protocol.CheckpointFile{Name: name, Size: size}}
+}
+
+// What is not fetched is counted, as is none of what came, of what no host has, or of an earlier round.
+func TestWhatIsLeft(t *testing.T) {
+	h := newHomes(t, 1)
+	h.ran(map[string]string{"a.pt": "weights", "b.pt": "others"})
+	h.checkpoint(older, "p")
+	h.checkpoint(newer, "pw")
+	dir := t.TempDir()
+	f := &fetcher{from: Request{Hosts: h.agents, Name: "mnist", Dir: dir, Outputs: patterns, Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})}}
+	if err := f.checkpoints(t.Context()); err != nil || len(f.left) > 0 {
+		t.Errorf("%v, %v left", err, f.left)
 	}
-	if size := f.missing([]checkpoint{{version: version{folder: "c"}, files: []keptFile{file("w", 1), file("p", 2)}}, {missing: "no host has it", files: []keptFile{file("w", 4)}}}); size != 2 {
-		t.Errorf("%d bytes are missing, want those of one file", size)
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "outputs/h1/worker-0"), 0o700), os.WriteFile(filepath.Join(dir, "outputs/h1/worker-0/a.pt"), []byte("mine"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.outputs(t.Context(), true); n != 1 || err == nil || !maps.Equal(f.left, map[string]int64{"outputs/h1/worker-0/a.pt": 7}) {
+		t.Errorf("%d, %v, %v left", n, err, f.left)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/console"
-	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // big is what a file of some MiB has in it.
@@ -183,7 +182,7 @@ func TestCheckpointGoesOn(t *testing.T) {
 // is left.
 func TestPartOfAnotherFile(t *testing.T) {
 	text, others := big[:1000], other[:1000]
-	f := protocol.CheckpointFile{Name: "w", Size: 1000, Sum: sumOf(text)}
+	f := file{size: 1000, sum: sumOf(text)}
 	for name, c := range map[string]struct {
 		part    string
 		offsets []int64 // from where the file is sent
@@ -198,7 +197,7 @@ func TestPartOfAnotherFile(t *testing.T) {
 		"more than all": {text + "x", []int64{0}},
 	} {
 		dir := t.TempDir()
-		path, part := filepath.Join(dir, "w"), filepath.Join(dir, ".plx-"+f.Sum[:32])
+		path, part := filepath.Join(dir, "w"), filepath.Join(dir, ".plx-"+f.sum[:32])
 		if err := os.WriteFile(part, []byte(c.part), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -343,7 +342,7 @@ func TestSecondFetchLeavesNothing(t *testing.T) {
 // same, end well.
 func TestManyStoresAtOnce(t *testing.T) {
 	const text = "weights"
-	f := protocol.CheckpointFile{Name: "w", Size: int64(len(text)), Sum: sumOf(text)}
+	f := file{size: int64(len(text)), sum: sumOf(text)}
 	for round := range 200 {
 		dir := t.TempDir()
 		var all sync.WaitGroup

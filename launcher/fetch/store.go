@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // source writes the bytes of a file from an offset on.
@@ -26,7 +24,7 @@ const leastKept = 1 << 20
 // store writes a file to path, whole or not at all; from writes its bytes. A file that
 // is there already is not replaced: there reports that it is the same. What has come of a file when
 // its host was lost stays, under a name that begins with a dot, and the next store goes on there.
-func store(ctx context.Context, path string, w protocol.CheckpointFile, from source) (there bool, err error) {
+func store(ctx context.Context, path string, w file, from source) (there bool, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return true, compare(path, w)
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +35,7 @@ func store(ctx context.Context, path string, w protocol.CheckpointFile, from sou
 		return false, ownFault{err}
 	}
 	for begun := true; begun && err == nil; { // again from its beginning if what was there is of something else
-		err = part.receive(ctx, w.Sum, from)
+		err = part.receive(ctx, w.sum, from)
 		begun = errors.As(err, new(errSum)) && !part.fresh
 		if begun {
 			err = nil
@@ -73,13 +71,13 @@ type part struct {
 
 // openPart opens what is there of the file at path, or makes it. Only one process at a time writes
 // it; another one gets a file of its own.
-func openPart(path string, w protocol.CheckpointFile) (*part, error) {
+func openPart(path string, w file) (*part, error) {
 	dir := filepath.Dir(path)
-	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+w.Sum[:32]), os.O_RDWR|os.O_CREATE, 0o600) // not the name, which may be long
+	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+w.sum[:32]), os.O_RDWR|os.O_CREATE, 0o600) // not the name, which may be long
 	if err != nil {
 		return nil, err
 	}
-	p := &part{name: filepath.Base(path), size: w.Size, sum: sha256.New()}
+	p := &part{name: filepath.Base(path), size: w.size, sum: sha256.New()}
 	if !own(file) {
 		p.alone = true
 		if err := file.Close(); err != nil {
@@ -90,7 +88,7 @@ func openPart(path string, w protocol.CheckpointFile) (*part, error) {
 		}
 	}
 	p.file = file
-	if p.offset, err = io.Copy(p.sum, file); err == nil && (p.offset == 0 || p.offset > w.Size) {
+	if p.offset, err = io.Copy(p.sum, file); err == nil && (p.offset == 0 || p.offset > w.size) {
 		err = p.restart()
 	}
 	if err != nil {
@@ -138,7 +136,7 @@ type ownFault struct{ error }
 func (e ownFault) Unwrap() error { return e.error }
 
 // compare returns an error unless the file at path is w.
-func compare(path string, w protocol.CheckpointFile) error {
+func compare(path string, w file) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return ownFault{err}
@@ -149,7 +147,7 @@ func compare(path string, w protocol.CheckpointFile) error {
 	if err != nil {
 		return ownFault{err}
 	}
-	if n != w.Size || hex.EncodeToString(sum.Sum(nil)) != w.Sum {
+	if n != w.size || hex.EncodeToString(sum.Sum(nil)) != w.sum {
 		return ownFault{fmt.Errorf("%s is there already and is another file: plx does not replace it", path)}
 	}
 	return nil

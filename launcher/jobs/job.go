@@ -302,7 +302,7 @@ func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
 		return exit.Mistake(err, fetch.DirHint)
 	}
 	err = fetch.Job(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Outputs: j.Outputs, Wanted: want,
-		Dir: dir, Terminal: q.Terminal, Printer: j.printer})
+		Dir: dir, Printer: j.printer})
 	if fetch.Nothing(err) && len(patterns) > 0 {
 		return exit.WithHint(fmt.Errorf("job %s: no file matches %s", j.Job, strings.Join(patterns, " ")), fmt.Sprintf("a pattern is relative to where the tasks ran, such as '*.pt' or 'runs/**'; plx fetch %s %s brings all that the job made there", j.Job, dir))
 	}

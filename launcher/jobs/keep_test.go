@@ -257,7 +257,7 @@ func (w *world) fetch(j *madeJob, some bool) {
 					return err
 				}
 			}
-			return fetch.Job(w.t.Context(), fetch.Request{Hosts: opened.agents, Name: j.id, Outputs: j.outputs, Wanted: wanted, Dir: dir, Terminal: terminal, Printer: printer})
+			return fetch.Job(w.t.Context(), fetch.Request{Hosts: opened.agents, Name: j.id, Outputs: j.outputs, Wanted: wanted, Dir: dir, Printer: printer})
 		})
 		if got := texts(w.t, dir); !maps.Equal(got, want) {
 			w.t.Errorf("%s%s: got %q, want %q", what, j.id, got, want)
