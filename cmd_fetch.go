@@ -12,12 +12,15 @@ import (
 
 func (c *command) fetchCommand() *cli.Command {
 	return &cli.Command{
-		Name: "fetch", Usage: "gather a job's checkpoints and files from its hosts, while it runs or after", ArgsUsage: "JOB DIR [PATTERN...]",
+		Name: "fetch", Usage: "gather a job's checkpoints, files and logs from its hosts, while it runs or after", ArgsUsage: "JOB DIR [PATTERN...]",
 		Description: "It gathers every checkpoint of which the hosts have all files, of all jobs with the\n" +
 			"same checkpoint name, the files that the job made or changed in its working folders,\n" +
 			"those that --output of plx launch named, summaries and timelines:\n" +
-			"DIR/outputs/HOST/TASK/... It replaces no file in DIR. With PATTERN, such as '*.pt' or\n" +
-			"'runs/**', it gathers only the files that match one, and no checkpoints.",
+			"DIR/outputs/HOST/TASK/... What the tasks printed goes to DIR/logs/worker-3.stdout and so\n" +
+			"on, and a later fetch adds what they printed since; if several hosts have logs of a task,\n" +
+			"since a restart moved it, the names end in the host: worker-3.stdout.HOST. It replaces no\n" +
+			"file in DIR. With PATTERN, such as '*.pt' or 'runs/**', it gathers only the files that\n" +
+			"match one, and neither checkpoints nor logs.",
 		Flags: reachFlags(),
 		Action: c.onJob(jobAndFolder, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			return jobs.Fetch(ctx, q, flags.Args().Get(1), flags.Args().Slice()[2:])

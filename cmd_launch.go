@@ -82,7 +82,7 @@ func launchFlags() []cli.Flag {
 			&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir resumes from checkpoints of that name"},
 			&cli.StringFlag{Name: "resume", Usage: "resume from the checkpoints of `JOB`, an id or a name"},
 			&cli.StringSliceFlag{Name: "output", Usage: "the job makes files that match `PATTERN`, relative to where the tasks run, such as '*.pt' or 'runs/**'; repeatable"},
-			&cli.StringFlag{Name: "fetch", Usage: "after the job, gather checkpoints, outputs, summaries and timelines from all hosts into `DIR` on this machine"},
+			&cli.StringFlag{Name: "fetch", Usage: "after the job, gather checkpoints, outputs, logs, summaries and timelines from all hosts into `DIR` on this machine"},
 			&cli.BoolFlag{Name: "detach", Usage: "return when all tasks have started, print the job's id"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print the plan and connect to no host"},
 			&cli.DurationFlag{Name: "checkpoint-timeout", Usage: "`TIME` to save a checkpoint before SIGTERM or a preemption ends the job, 0 for none", Value: launcher.DefaultSaveTime}),

@@ -223,6 +223,6 @@ func TestEmbeddedCheckpoints(t *testing.T) {
 		t.Errorf("~/.plx/ckpt holds %q", kept)
 	}
 	res := b.want(0, "launch", "--name", "two", "--local", "1x1", "--fetch", dir, "true")
-	contains(t, res.stderr, "note: --fetch "+dir+" brings nothing: ", "job two-", ": done", "note: nothing to fetch into "+dir)
-	contains(t, b.want(3, "launch", "--local", "1x1", "--fetch", dir, "sh", "-c", "exit 3").stderr, "note: nothing to fetch")
+	contains(t, res.stderr, "note: --fetch "+dir+" brings nothing but logs: ", "job two-", ": done", "note: nothing but logs to fetch into "+dir)
+	contains(t, b.want(3, "launch", "--local", "1x1", "--fetch", dir, "sh", "-c", "exit 3").stderr, "note: nothing but logs to fetch")
 }

@@ -86,7 +86,7 @@ type Config struct {
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.
 	Resume string
-	// Fetch is the folder of this machine for the checkpoints, after the job has
+	// Fetch is the folder of this machine for checkpoints, outputs and logs, after the job has
 	// ended. Empty: they stay on the hosts.
 	Fetch string
 	// SaveTime bounds the checkpoint that a job makes before SIGTERM or a preempted

@@ -263,7 +263,7 @@ func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) strin
 	return line
 }
 
-// fetch brings the job's checkpoints and outputs to this machine, after its logs are printed. A signal
+// fetch brings the job's checkpoints, outputs and logs to this machine, after its logs are printed. A signal
 // of the user ends it.
 func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) error {
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
@@ -276,7 +276,7 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	}
 	err := fetch.Job(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Outputs: d.launch.cfg.outputs, Dir: d.launch.cfg.Fetch, Printer: d.launch.printer})
 	if fetch.Nothing(err) {
-		d.launch.printer.Printf("note: nothing to fetch into %s: the job has no checkpoints, and no file of it matches an --output", d.launch.cfg.Fetch)
+		d.launch.printer.Printf("note: nothing but logs to fetch into %s: the job has no checkpoints, and no file of it matches an --output", d.launch.cfg.Fetch)
 		return nil
 	}
 	return err

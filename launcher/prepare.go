@@ -220,7 +220,7 @@ func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, m
 		note("note: --tls does not encrypt what the tasks of %s send each other (NCCL, Gloo, MPI): it covers plx's trainer and plx's own connections", c.Program)
 	}
 	if c.Fetch != "" && len(c.outputs) == 0 {
-		note("note: --fetch %s brings nothing: %s does not link plx's trainer, so it has no checkpoints, and no --output names files that it makes, as --output '*.pt' does", c.Fetch, c.Program)
+		note("note: --fetch %s brings nothing but logs: %s does not link plx's trainer, so it has no checkpoints, and no --output names files that it makes, as --output '*.pt' does", c.Fetch, c.Program)
 	}
 	for _, m := range machines {
 		if c.AutoServers && m.Devices.Kind == hostfile.ServerOnly {

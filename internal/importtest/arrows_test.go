@@ -54,7 +54,7 @@ var arrows = []arrow{
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
 	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/provision", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport"}},
 	{from: "launcher/provision", to: []string{"envsync", "hostfile", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
-	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
+	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport"}},
 	{from: "launcher/jobs", to: []string{
 		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
@@ -90,7 +90,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/jobfolder", to: []string{"launcher/exit", "launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/exit", "launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/gpulock", to: []string{"launcher/protocol"}},
-	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol"}},
+	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol", "logs"}},
 	{from: "launcher/agent/sockets", to: []string{"envsync/relay", "launcher/protocol", "trainer/cluster", "trainer/cluster/channel"}},
 	{from: "launcher/agent/checkup", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/protocol"}},
 	{from: "launcher/agent/sampler", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol", "trainer/cluster"}},

@@ -267,6 +267,28 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("%+v: %q, %v", w, text, err)
 		}
 	}
+	printed := protocol.FetchRequest{Place: protocol.LogsPlace, Name: "worker-0.stdout"}
+	if err := errors.Join(os.MkdirAll(f.Logs(), 0o700), os.WriteFile(filepath.Join(f.Logs(), printed.Name), []byte("a line\n"), 0o600),
+		os.WriteFile(filepath.Join(f.Logs(), "worker-0.stderr"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := ask(protocol.FetchRequest{}); err != nil || !strings.Contains(text, "{\"place\":\"logs\",\"name\":\"worker-0.stdout\",\"size\":7,\"modified\":0,\"sum\":\""+sumOf("a line\n")+"\"}\n") || strings.Contains(text, "stderr") {
+		t.Errorf("with logs: %q, %v", text, err)
+	}
+	if text, err := ask(protocol.FetchRequest{Wanted: protocol.Wanted{Patterns: []string{"none"}}}); err != nil || text != "" {
+		t.Errorf("with a pattern: %q, %v", text, err)
+	}
+	for bounds, want := range map[[2]int64]string{{0, 0}: "a line\n", {2, 0}: "line\n", {2, 4}: "li", {7, 7}: "", {100, 0}: ""} {
+		printed.Offset, printed.Size = bounds[0], bounds[1]
+		if text, err := ask(printed); text != want || err != nil {
+			t.Errorf("bytes %d of a log: %q, %v", bounds, text, err)
+		}
+	}
+	for _, name := range []string{"worker-1.stdout", "../state.json", "worker-0.stdout.index", "/etc/passwd"} {
+		if text, err := ask(protocol.FetchRequest{Place: protocol.LogsPlace, Name: name}); text != "" || err == nil {
+			t.Errorf("log %s: %q, %v", name, text, err)
+		}
+	}
 	if text, err := ask(protocol.FetchRequest{Count: true}); err != nil || decode[protocol.Made](t, text) != (protocol.Made{Files: 1, Bytes: 4}) {
 		t.Errorf("the count: %q, %v", text, err)
 	}

@@ -53,14 +53,19 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 }
 
 // copyPart writes the bytes of a file from offset to size; 0: to its end.
-func copyPart(out io.Writer, file io.ReadSeeker, offset, size int64) (err error) {
+func copyPart(out io.Writer, file io.Reader, offset, size int64) (err error) {
 	if size == 0 {
 		size = math.MaxInt64
 	}
 	if offset < 0 || size < offset {
 		return fmt.Errorf("bytes %d to %d are no part of a file", offset, size)
 	}
-	if _, err = file.Seek(offset, io.SeekStart); err == nil {
+	if seeker, ok := file.(io.Seeker); ok {
+		_, err = seeker.Seek(offset, io.SeekStart)
+	} else {
+		_, err = io.Copy(io.Discard, io.LimitReader(file, offset))
+	}
+	if err == nil {
 		_, err = io.CopyBuffer(struct{ io.Writer }{out}, io.LimitReader(file, size-offset), make([]byte, 256<<10))
 	}
 	return err

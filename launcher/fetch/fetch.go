@@ -1,12 +1,12 @@
-// Package fetch brings the checkpoints and the outputs of a job from its hosts into one
+// Package fetch brings the checkpoints, the outputs and the logs of a job from its hosts into one
 // folder of this machine.
 //
 //	err := fetch.Job(ctx, fetch.Request{Hosts: agents, Name: "mnist", Dir: "saved", Printer: p})
 //
 // Hosts keep parts of a checkpoint, and some parts twice: gather.go puts together what
-// they list. Outputs are the files that --output names, and summaries and timelines
-// (outputs.go). Each file is verified against the sum that the host lists, and no file is
-// replaced. No name that a host lists leads out of the folder, or to a name at its top
+// they list. Outputs are the files that --output names, and summaries and timelines; they and
+// the logs are in outputs.go. Each file is verified against the sum that the host lists, and no
+// file is replaced. No name that a host lists leads out of the folder, or to a name at its top
 // that begins with a dot.
 package fetch
 
@@ -26,7 +26,7 @@ type Request struct {
 	Hosts   []*hosts.AgentHost // to fetch from
 	Name    string             // of the checkpoints: a folder under ~/.plx/ckpt on the hosts
 	Outputs []protocol.Output  // outputs that the job was launched with; nil: it has none
-	Wanted  protocol.Wanted    // which files to fetch besides Outputs; with Patterns no checkpoints
+	Wanted  protocol.Wanted    // which files to fetch besides Outputs; with Patterns no checkpoints and no logs
 	Dir     string             // folder of this machine to write to
 	Printer *console.Printer
 }
@@ -54,7 +54,8 @@ func Nothing(err error) bool {
 }
 
 // Job fetches the checkpoints and the files of a job. It is an error if there are neither,
-// or if a file cannot be fetched; see also Nothing.
+// or if a file cannot be fetched; see also Nothing. The logs come too. They count as files of the
+// job only if all that it has made is wanted: otherwise an error of theirs is printed.
 func Job(ctx context.Context, r Request) error {
 	f := &fetcher{from: r}
 	var err error = errNone{error: errors.New("no file of the job matches")}
@@ -64,10 +65,10 @@ func Job(ctx context.Context, r Request) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if len(r.Outputs) == 0 && !r.Wanted.Made && r.Wanted.Patterns == nil || errors.As(err, new(errFull)) {
+	if errors.As(err, new(errFull)) {
 		return err
 	}
-	n, failed := f.outputs(ctx, err == nil && len(r.Outputs) == 0)
+	n, failed := f.outputs(ctx, err == nil)
 	switch none := new(errNone); {
 	case !errors.As(err, none):
 		return errors.Join(err, failed)

@@ -24,6 +24,7 @@ type file struct {
 	sum  string   // SHA-256, hexadecimal
 	from []origin // who has it
 	to   []string // where it is to be: paths below Request.Dir, with slashes
+	log  bool     // it may be there with fewer bytes, as it was before the tasks printed more
 }
 
 // origin is where a file is.

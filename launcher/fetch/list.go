@@ -19,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
+	"github.com/plx-run/plx/logs"
 )
 
 // ask asks the host's agent, and writes what it sends.
@@ -116,7 +117,7 @@ func listOf(all *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	}}
 }
 
-// listOfOutputs returns what reads a list of outputs.
+// listOfOutputs returns what reads a list of outputs and logs.
 func listOfOutputs(all *[]protocol.HostOutput) *lines[protocol.HostOutput] {
 	return &lines[protocol.HostOutput]{take: func(o protocol.HostOutput) error {
 		if len(*all) == protocol.MaxOutputs {
@@ -153,7 +154,7 @@ func checkKept(k protocol.HostCheckpoint) error {
 }
 
 var placeName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^((worker|ps)-[0-9]{1,9}|` + protocol.SharedPlace + `|` + protocol.TelemetryPlace + `)$`)
+	return regexp.MustCompile(`^((worker|ps)-[0-9]{1,9}|` + protocol.SharedPlace + `|` + protocol.TelemetryPlace + `|` + protocol.LogsPlace + `)$`)
 })
 
 // checkOutput refuses what is no path below a folder of this machine.
@@ -164,6 +165,8 @@ func checkOutput(o protocol.HostOutput) error {
 		return fmt.Errorf("%.100q is no task", o.Place)
 	case !isBelow(o.Name):
 		return fmt.Errorf("%.100q is no path of an output", o.Name)
+	case o.Place == protocol.LogsPlace && !logs.IsFile(o.Name):
+		return fmt.Errorf("%.100q is no log of a task", o.Name)
 	case o.Damage == "" && (err != nil || len(sum) != 32 || o.Size < 0):
 		return fmt.Errorf("output %s has no valid sum or size", o.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -14,33 +15,55 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// outputsFolder is the folder of outputs below Request.Dir. Below it is a folder of each
-// host, and there one of each task, or one of the places of package protocol.
-const outputsFolder = "outputs"
+// Folders below Request.Dir.
+const (
+	// outputsFolder has a folder of each host, and there one of each task, or one of the places of
+	// package protocol.
+	outputsFolder = "outputs"
+	logsFolder    = "logs"
+)
 
-// outputs fetches the outputs of the job, after its checkpoints. It returns how many were
-// fetched, and the errors of hosts and files. Unasked tells that nobody named files and that
-// the checkpoints have come: then a host that does not answer is reported and no error.
-func (f *fetcher) outputs(ctx context.Context, unasked bool) (n int, err error) {
+// outputs fetches the outputs and the logs of the job, after its checkpoints. It returns how many
+// outputs were fetched, and the errors of hosts and files. had tells that the checkpoints have come.
+// If nobody named files then a host that does not answer is reported and no error.
+func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 	f.bar = f.from.Printer.NewTransfer("fetching")
 	defer f.bar.Close()
 	lists, err := f.listOutputs(ctx)
-	if unasked && err != nil && ctx.Err() == nil {
+	all := f.from.Wanted.Made // the logs are among them
+	named := len(f.from.Outputs) > 0 || f.from.Wanted.Patterns != nil
+	if !named && (had || !all) && err != nil && ctx.Err() == nil {
 		f.from.Printer.Error(err)
 		err = nil
 	}
-	outputs := f.outputFiles(lists)
-	f.expect(outputs)
-	made := newTally("output")
+	outputs, logs := f.outputFiles(lists), f.logFiles(lists)
+	f.expect(slices.Concat(outputs, logs))
+	made, printed := newTally("output"), newTally("log")
 	errs := f.all(ctx, outputs, made)
+	logErrs := f.all(ctx, logs, printed)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
 	fetched := f.fetched(lists, made)
 	lost := f.report(lists)
 	f.reportEscaped(fetched)
+	job := f.from.Hosts[0].Job
 	if n = len(made.done); n > 0 {
-		f.summarise(made, console.Count(n, "output"), f.from.Hosts[0].Job, filepath.Join(f.from.Dir, outputsFolder))
+		f.summarise(made, console.Count(n, "output"), job, filepath.Join(f.from.Dir, outputsFolder))
+	}
+	if n := len(printed.done); n > 0 {
+		f.summarise(printed, console.Count(n, "log"), job, filepath.Join(f.from.Dir, logsFolder))
+	}
+	if all {
+		n, errs = n+len(printed.done), append(errs, logErrs...)
+	} else {
+		var lines []string
+		for _, err := range logErrs {
+			if err != nil {
+				lines = append(lines, err.Error())
+			}
+		}
+		f.tell(some(lines, mostTold, "not fetched besides: ", "log"))
 	}
 	return n, errors.Join(err, lost, f.joined(errs), f.note(ctx, fetched))
 }
@@ -48,6 +71,10 @@ func (f *fetcher) outputs(ctx context.Context, unasked bool) (n int, err error) 
 // listOutputs asks every host which of the wanted files it has.
 func (f *fetcher) listOutputs(ctx context.Context) (lists [][]protocol.HostOutput, err error) {
 	lists = make([][]protocol.HostOutput, len(f.from.Hosts))
+	what := "outputs"
+	if f.from.Wanted.Patterns == nil {
+		what = "outputs and logs"
+	}
 	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		var all []protocol.HostOutput
 		err := errors.New("it was not reached") // for its checkpoints, which has been reported
@@ -55,7 +82,7 @@ func (f *fetcher) listOutputs(ctx context.Context) (lists [][]protocol.HostOutpu
 			err = list(ctx, a, protocol.FetchRequest{Wanted: f.from.Wanted}, listOfOutputs(&all))
 		}
 		if err != nil {
-			return fmt.Errorf("its outputs are not fetched: %w", err)
+			return fmt.Errorf("its %s are not fetched: %w", what, err)
 		}
 		lists[i] = all
 		return nil
@@ -89,14 +116,14 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 		for _, o := range list {
 			line := fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage)
 			switch {
-			case o.Lost:
+			case o.Lost && (o.Place != protocol.LogsPlace || f.from.Wanted.Made):
 				lost = append(lost, line)
 			case o.Damage != "":
 				others = append(others, line)
 			}
 		}
 	}
-	f.tell(some(others, mostTold, "not fetched besides: "))
+	f.tell(some(others, mostTold, "not fetched besides: ", "output"))
 	patterns, flag := f.from.Outputs, "--output "
 	if f.from.Wanted.Patterns != nil {
 		patterns, flag = nil, ""
@@ -110,7 +137,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 		}
 	}
 	var errs []error
-	for _, line := range some(lost, mostTold, "not fetched besides: ") {
+	for _, line := range some(lost, mostTold, "not fetched besides: ", "output") {
 		errs = append(errs, errors.New(line))
 	}
 	return errors.Join(errs...)
@@ -126,7 +153,7 @@ func (f *fetcher) reportEscaped(fetched [][]protocol.HostOutput) {
 			}
 		}
 	}
-	f.tell(some(lines, mostNamed, "with escaped names besides: "))
+	f.tell(some(lines, mostNamed, "with escaped names besides: ", "output"))
 }
 
 func (f *fetcher) tell(lines []string) {
@@ -135,15 +162,15 @@ func (f *fetcher) tell(lines []string) {
 	}
 }
 
-// some returns at most that many of lines about outputs, and what they say of several hosts
+// some returns at most that many of lines about files of a kind, and what they say of several hosts
 // once. After rest it says how many there are besides.
-func some(lines []string, most int, rest string) []string {
+func some(lines []string, most int, rest, kind string) []string {
 	if len(lines) <= mostFolded {
 		lines = console.FoldHosts(lines)
 	}
 	shown := lines[:min(len(lines), most):min(len(lines), most)]
 	if more := len(lines) - most; more > 0 {
-		shown = append(shown, rest+console.Count(more, "output"))
+		shown = append(shown, rest+console.Count(more, kind))
 	}
 	return shown
 }
@@ -162,7 +189,7 @@ func (f *fetcher) outputFiles(lists [][]protocol.HostOutput) (all []file) {
 	at := map[key]int{}
 	for host, list := range lists {
 		for _, o := range list {
-			if o.Damage != "" {
+			if o.Damage != "" || o.Place == protocol.LogsPlace {
 				continue
 			}
 			k := key{o.Sum, o.Size}
@@ -177,6 +204,28 @@ func (f *fetcher) outputFiles(lists [][]protocol.HostOutput) (all []file) {
 				w.from = append(w.from, origin{host, o.Place, o.Name})
 			}
 		}
+	}
+	return all
+}
+
+// logFiles returns the logs. If several hosts have logs of one stream, since a restart has moved its
+// task, the name of the file of each ends in its host.
+func (f *fetcher) logFiles(lists [][]protocol.HostOutput) (all []file) {
+	streams := map[string][]file{}
+	for host, list := range lists {
+		for _, o := range list {
+			to := path.Join(logsFolder, o.Name+"."+f.from.Hosts[host].Folder)
+			known := slices.ContainsFunc(streams[o.Name], func(w file) bool { return w.to[0] == to }) // a host that came back to the job is in it twice
+			if o.Place == protocol.LogsPlace && o.Damage == "" && !known {
+				streams[o.Name] = append(streams[o.Name], file{size: o.Size, sum: o.Sum, log: true, from: []origin{{host, o.Place, o.Name}}, to: []string{to}})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(streams)) {
+		if files := streams[name]; len(files) == 1 {
+			files[0].to[0] = path.Join(logsFolder, name)
+		}
+		all = append(all, streams[name]...)
 	}
 	return all
 }

@@ -148,7 +148,7 @@ func TestPatternOfAnOddName(t *testing.T) {
 // Lines have a bound, and say how many files there are besides.
 func TestSome(t *testing.T) {
 	lines := []string{"host h1: a", "host h2: a", "host h1: b", "host h1: c"}
-	if got, want := some(lines, 2, "besides: "), []string{"hosts h[1-2]: a", "host h1: b", "besides: 1 output"}; !slices.Equal(got, want) {
+	if got, want := some(lines, 2, "besides: ", "output"), []string{"hosts h[1-2]: a", "host h1: b", "besides: 1 output"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -232,7 +232,7 @@ func TestOutputsWithAHostOutOfReach(t *testing.T) {
 	h.ran(map[string]string{"a.pt": "weights"})
 	h.lose(1)
 	dir := t.TempDir()
-	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "host h2: its outputs are not fetched: it was not reached") {
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "host h2: its outputs and logs are not fetched: it was not reached") {
 		t.Errorf("%v", err)
 	}
 	if got := tree(t, dir); !slices.Equal(got, []string{"outputs/h1/worker-0/a.pt"}) {
@@ -356,6 +356,9 @@ func TestNamesThatALiarLists(t *testing.T) {
 		if err := checkOutput(protocol.HostOutput{Place: "worker-0", Name: name, Sum: sum}); err == nil {
 			t.Errorf("output %s is accepted", quoted)
 		}
+		if err := checkOutput(protocol.HostOutput{Place: protocol.LogsPlace, Name: name, Sum: sum}); err == nil {
+			t.Errorf("log %s is accepted", quoted)
+		}
 		if err := checkOutput(protocol.HostOutput{Place: name, Name: "a", Sum: sum}); err == nil {
 			t.Errorf("outputs of %s are accepted", quoted)
 		}
@@ -369,7 +372,13 @@ func TestFilesThatALiarLists(t *testing.T) {
 	if err := errors.Join(checkOutput(good), checkKept(protocol.HostCheckpoint{Folder: "a", Files: []protocol.CheckpointFile{{Name: "a"}}})); err != nil {
 		t.Fatal(err)
 	}
+	if err := checkOutput(protocol.HostOutput{Place: protocol.LogsPlace, Name: "worker-0.stdout", Sum: sum}); err != nil {
+		t.Error(err)
+	}
 	for _, lie := range []func(*protocol.HostOutput){
+		func(o *protocol.HostOutput) { o.Place = protocol.LogsPlace },
+		func(o *protocol.HostOutput) { o.Place, o.Name = protocol.LogsPlace, "worker-0.stdout/a" },
+		func(o *protocol.HostOutput) { o.Place, o.Name = protocol.LogsPlace, "worker-0.stdout.h2" },
 		func(o *protocol.HostOutput) { o.Size = -1 },
 		func(o *protocol.HostOutput) { o.Sum = sum[2:] },
 		func(o *protocol.HostOutput) { o.Sum = "x" + sum[1:] },
@@ -394,6 +403,7 @@ func FuzzListOfOutputs(f *testing.F) {
 	f.Add([]byte(`{"place":"..","name":"a","damage":"x"}`))
 	f.Add([]byte(`{"place":"ps-0","name":"../a","damage":"x"}`))
 	f.Add([]byte(`{"place":"shared","name":".ssh/authorized_keys","damage":"x"}`))
+	f.Add([]byte(`{"place":"logs","name":"worker-0.stdout","sum":"` + strings.Repeat("00", 32) + `"}` + "\n"))
 	f.Add([]byte(`{"place":"telemetry","name":"/etc/passwd","damage":"x"}{`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var list []protocol.HostOutput

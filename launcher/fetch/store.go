@@ -22,15 +22,19 @@ type source func(ctx context.Context, to io.Writer, offset int64) error
 const leastKept = 1 << 20
 
 // store writes a file to path, whole or not at all; from writes its bytes. A file that
-// is there already is not replaced: there reports that it is the same. What has come of a file when
+// is there already is not replaced: there reports that it is the same. Only to a log that is there are
+// the bytes added that the tasks have printed since. What has come of a file when
 // its host was lost stays, under a name that begins with a dot, and the next store goes on there.
 func store(ctx context.Context, path string, w file, from source) (there bool, err error) {
-	if _, err := os.Lstat(path); err == nil {
+	before, err := os.Lstat(path)
+	grows := err == nil && w.log && before.Mode().IsRegular() && before.Size() < w.size
+	switch {
+	case err == nil && !grows:
 		return true, compare(path, w)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return false, ownFault{err}
 	}
-	part, err := openPart(path, w)
+	part, err := openPart(path, w, grows)
 	if err != nil {
 		return false, ownFault{err}
 	}
@@ -43,6 +47,9 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 				err = ownFault{failed}
 			}
 		}
+	}
+	if errors.As(err, new(errSum)) && grows {
+		err = another(path)
 	}
 	if err == nil {
 		if err = os.Rename(part.file.Name(), path); err != nil {
@@ -65,19 +72,27 @@ type part struct {
 	size   int64     // of the whole file, as its host has listed it
 	offset int64     // bytes in it
 	sum    hash.Hash // of these
-	fresh  bool      // all bytes in it were received just now
+	before string    // a file with its first bytes; "": there is none
+	fresh  bool      // all bytes in it are those of before, or were received just now
 	alone  bool      // nobody will find it again
 }
 
 // openPart opens what is there of the file at path, or makes it. Only one process at a time writes
-// it; another one gets a file of its own.
-func openPart(path string, w file) (*part, error) {
-	dir := filepath.Dir(path)
-	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+w.sum[:32]), os.O_RDWR|os.O_CREATE, 0o600) // not the name, which may be long
+// it; another one gets a file of its own. With grows the file at path has its first bytes.
+func openPart(path string, w file, grows bool) (*part, error) {
+	dir, name := filepath.Dir(path), filepath.Base(path)
+	begun := w.sum[:32] // not the name, which may be long
+	if w.log {
+		begun = name // the sum changes with each line
+	}
+	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+begun), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	p := &part{name: filepath.Base(path), size: w.size, sum: sha256.New()}
+	p := &part{name: name, size: w.size, sum: sha256.New()}
+	if grows {
+		p.before = path
+	}
 	if !own(file) {
 		p.alone = true
 		if err := file.Close(); err != nil {
@@ -108,12 +123,21 @@ func own(file *os.File) bool {
 	return err == nil && gone == nil && os.SameFile(is, named)
 }
 
-// restart begins anew.
+// restart begins anew, after the bytes of before.
 func (p *part) restart() error {
 	p.sum.Reset()
 	p.offset, p.fresh = 0, true
 	_, err := p.file.Seek(0, io.SeekStart)
-	return errors.Join(err, p.file.Truncate(0))
+	if err = errors.Join(err, p.file.Truncate(0)); err != nil || p.before == "" {
+		return err
+	}
+	file, err := os.Open(p.before)
+	if err != nil {
+		return err
+	}
+	defer file.Close() // only read
+	_, err = io.Copy(p, file)
+	return err
 }
 
 // Write takes no more bytes than the host has listed.
@@ -135,6 +159,11 @@ type ownFault struct{ error }
 
 func (e ownFault) Unwrap() error { return e.error }
 
+// another is the error of a path at which another file is.
+func another(path string) error {
+	return ownFault{fmt.Errorf("%s is there already and is another file: plx does not replace it", path)}
+}
+
 // compare returns an error unless the file at path is w.
 func compare(path string, w file) error {
 	file, err := os.Open(path)
@@ -148,7 +177,7 @@ func compare(path string, w file) error {
 		return ownFault{err}
 	}
 	if n != w.size || hex.EncodeToString(sum.Sum(nil)) != w.sum {
-		return ownFault{fmt.Errorf("%s is there already and is another file: plx does not replace it", path)}
+		return another(path)
 	}
 	return nil
 }

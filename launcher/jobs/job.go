@@ -281,8 +281,8 @@ func (j *Job) resumable(err error) error {
 	return exit.WithHint(err, resumeHint(j.Job))
 }
 
-// Fetch brings the checkpoints of a job and the files that it has made into a folder of this
-// machine, while the job runs or after. With patterns it brings only the files that match
+// Fetch brings the checkpoints of a job, the files that it has made and its logs into a folder of
+// this machine, while the job runs or after. With patterns it brings only the files that match
 // one.
 func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
 	want := protocol.Wanted{Made: len(patterns) == 0}

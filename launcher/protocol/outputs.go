@@ -45,9 +45,9 @@ func (o Output) Matches(name string) bool {
 	return doublestar.MatchUnvalidated(o.Pattern, name) || doublestar.MatchUnvalidated(o.Pattern+"/**", name)
 }
 
-// Names reports whether the pattern names the file.
+// Names reports whether the pattern names the file. It names no logs.
 func (o Output) Names(file HostOutput) bool {
-	return (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Path())
+	return file.Place != LogsPlace && (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Path())
 }
 
 // FetchRequest asks for what a job has made. With a Name it asks for the bytes of a file, and
@@ -56,10 +56,10 @@ func (o Output) Names(file HostOutput) bool {
 type FetchRequest struct {
 	HostJob
 	// Checkpoints is the name of the checkpoints that are meant: a folder under ~/.plx/ckpt. "": the
-	// outputs of the job are meant.
+	// outputs and logs of the job are meant.
 	Checkpoints string `json:"checkpoints,omitempty"`
 	// Wanted are the outputs that are meant. An empty one stands for what --output of the
-	// launch names.
+	// launch names. With patterns no logs are.
 	Wanted
 	Place string `json:"place,omitempty"` // as in HostOutput; "": Name is the path of a file below the folder of the checkpoints
 	Name  string `json:"name,omitempty"`
@@ -83,7 +83,7 @@ type Made struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// HostOutput is a file that a job has made on a host.
+// HostOutput is a file that a job has made on a host, or the log of a stream of a task.
 type HostOutput struct {
 	Place    string `json:"place"`            // whose folder the file is in: worker-3, ps-0, or one of the names below
 	Name     string `json:"name"`             // path below that folder, with slashes, as EscapeName makes it
@@ -118,6 +118,7 @@ func (o HostOutput) Read(size int64, sum string, err error) HostOutput {
 
 // Places of files that are in no task's own folder.
 const (
+	LogsPlace      = "logs"      // what tasks have printed, in files named as those of package logs
 	SharedPlace    = "shared"    // the folder that the tasks of a host share
 	TelemetryPlace = "telemetry" // folders of summaries and timelines with an absolute path
 )

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package outputs finds the files that a job has made on a host: those that the patterns of
-// "plx launch --output" name, and others in the job's own folders.
+// "plx launch --output" name, others in the job's own folders, and its logs.
 //
 //	err := outputs.List(folder, wanted, func(o protocol.HostOutput) error { ... })
 //	file, err := outputs.Open(folder, wanted, "worker-0", "model.pt")
@@ -42,6 +42,7 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
 )
 
 // place is a folder with outputs.
@@ -238,8 +239,13 @@ func kind(mode fs.FileMode) string {
 	return "a device, a pipe or a socket"
 }
 
-// List visits all files that are wanted, with their sums.
+// List visits all files that are wanted, with their sums. Without patterns these are the logs too.
 func List(f jobfolder.Folder, want protocol.Wanted, visit func(protocol.HostOutput) error) error {
+	if want.Patterns == nil {
+		if err := listLogs(f.Logs(), visit); err != nil {
+			return err
+		}
+	}
 	all, err := places(f, want)
 	n := 0
 	for _, p := range all {
@@ -259,8 +265,23 @@ func List(f jobfolder.Folder, want protocol.Wanted, visit func(protocol.HostOutp
 	return err
 }
 
+// listLogs visits the logs in a folder. A stream of a task that has printed nothing has none.
+func listLogs(dir string, visit func(protocol.HostOutput) error) error {
+	names, err := logs.Files(dir)
+	for _, name := range names {
+		if err != nil {
+			break
+		}
+		o := protocol.HostOutput{Place: protocol.LogsPlace, Name: name}
+		if o = o.Read(read(logs.OpenFile(dir, name))); o.Size > 0 || o.Damage != "" {
+			err = visit(o)
+		}
+	}
+	return err
+}
+
 // read returns the size of a file that was opened, and its SHA-256 in hexadecimal, and closes it.
-func read(file *os.File, err error) (size int64, sum string, failed error) {
+func read[F io.ReadCloser](file F, err error) (size int64, sum string, failed error) {
 	if err != nil {
 		return 0, "", err
 	}
@@ -270,8 +291,11 @@ func read(file *os.File, err error) (size int64, sum string, failed error) {
 	return size, hex.EncodeToString(h.Sum(nil)), err
 }
 
-// Open opens a file that is wanted. It follows no link out of its folder.
-func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (*os.File, error) {
+// Open opens a file that is wanted, or a log. It follows no link out of its folder.
+func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (io.ReadCloser, error) {
+	if where == protocol.LogsPlace {
+		return logs.OpenFile(f.Logs(), name)
+	}
 	all, err := places(f, want)
 	if err != nil {
 		return nil, err
