@@ -16,6 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -28,6 +29,9 @@ func main() {
 
 // run runs one command line with the given streams, and returns the exit status.
 func run(args []string, stdout, stderr *os.File) int {
+	if os.Getenv("HOME") == "" { // as in a unit of systemd
+		_ = os.Setenv("HOME", sshconfig.PasswordHome()) // without one, what needs a home says so
+	}
 	c := &command{stdout: stdout, stderr: stderr}
 	app := c.app()
 	if len(args) > 1 && args[1] == "__complete" {

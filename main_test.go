@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/cli.md")
@@ -68,6 +70,25 @@ func TestComplain(t *testing.T) {
 		(&command{stdout: out, stderr: out}).complain([]string{"plx", "probe", flag}, errors.Join(errors.New("host a: x"), errors.New("host b: y"), errors.New("host c: y")))
 		if got, err := os.ReadFile(out.Name()); err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v, want %q", flag, got, err, want)
+		}
+	}
+}
+
+// TestReportA7 runs a command where no HOME is set.
+func TestReportA7NoHome(t *testing.T) {
+	home := sshconfig.PasswordHome()
+	if home == "" {
+		t.Fatal("this user has no home")
+	}
+	for what, set := range map[string]func(){"empty": func() {}, "unset": func() { os.Unsetenv("HOME") }} {
+		t.Setenv("HOME", "")
+		set()
+		out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := run([]string{"plx", "config"}, out, out); code != 0 || os.Getenv("HOME") != home {
+			t.Errorf("%s: status %d, HOME=%q, want %q", what, code, os.Getenv("HOME"), home)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type arrow struct {
 
 // arrows: the first row that matches a package holds.
 var arrows = []arrow{
-	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/slurm", "launcher/submit", "hostfile", "gpuprobe", "logs"}},
+	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/slurm", "launcher/ssh/sshconfig", "launcher/submit", "hostfile", "gpuprobe", "logs"}},
 	// Text to hosts: no network, no probing.
 	{from: "defaults", not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},

@@ -3,6 +3,7 @@ package exec
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -133,13 +134,17 @@ func (r *run) printEnds() {
 			r.printer.Printf("hint: no shell reads the command; for one: plx exec ... -- bash -c '...'")
 		}
 	}
-	for _, group := range groups(r.results, func(res *result) string {
+	for _, alike := range groups(r.results, func(res *result) string { // so that a hint is printed once
 		if res.err != nil {
-			return res.err.Error() + "\x00" + exit.Hint(res.err)
+			return "\x00" + exit.Hint(res.err)
 		}
 		return ""
 	}) {
-		r.printer.Error(fmt.Errorf("host %s: %w", labels(group), group[0].err))
+		var errs []error
+		for _, group := range groups(alike, func(res *result) string { return res.err.Error() }) {
+			errs = append(errs, fmt.Errorf("host %s: %w", labels(group), group[0].err))
+		}
+		r.printer.Error(errors.Join(errs...))
 	}
 }
 

@@ -2,10 +2,15 @@ package exec
 
 import (
 	"bytes"
+	"fmt"
+	"io"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 )
 
@@ -60,5 +65,25 @@ func TestKept(t *testing.T) {
 	two.Write([]byte("abcdeg")) // never fails
 	if string(one.text) != "abcd" || one.cut() != 2 || string(two.text) != "abcd" || one.key() == two.key() {
 		t.Errorf("%q, %d bytes cut; %q", one.text, one.cut(), two.text)
+	}
+}
+
+// Errors of several hosts with one hint are printed above it.
+func TestHintsArePrintedOnce(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() // it was read
+	run := &run{results: answers("", "", "", ""), printer: console.NewPrinter(console.Terminal{Stderr: w})}
+	run.interrupts = &interrupts{}
+	for i, hint := range []string{"a", "b", "a", "a"} {
+		run.results[i].err = exit.WithHint(fmt.Errorf("failed %d", min(i, 2)), hint)
+	}
+	run.printEnds()
+	w.Close() // the pipe holds it all
+	want := "plx: host h1: failed 0\nplx: host h[3-4]: failed 2\nplx: hint: a\nplx: host h2: failed 1\nplx: hint: b\n"
+	if got, err := io.ReadAll(r); err != nil || string(got) != want {
+		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }

@@ -59,10 +59,12 @@ func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) (*offer, erro
 	o.judgeCertificates()
 	if len(o.keys) == 0 && len(questions(ctx, cfg, t)) == 0 {
 		defer o.close()
-		return nil, o.explain(errors.New("there is no key to log in with"))
+		return nil, o.explain(errNoKey)
 	}
 	return o, nil
 }
+
+var errNoKey = errors.New("there is no key to log in with")
 
 // certificate is a user's certificate, whose key may be in a file or in the agent.
 type certificate struct {
@@ -227,9 +229,8 @@ func (o *offer) judgeCertificates() {
 // explain adds to a refusal which keys were offered, and which could not be used.
 func (o *offer) explain(err error) error {
 	text := err.Error()
-	authFailed := strings.Contains(text, "unable to authenticate") ||
-		strings.Contains(text, "oo many authentication failures") || len(o.keys) == 0
-	if !authFailed {
+	authFailed := strings.Contains(text, "unable to authenticate") || strings.Contains(text, "oo many authentication failures")
+	if !authFailed && err != errNoKey {
 		return err
 	}
 	tried := "no key"

@@ -11,9 +11,9 @@
 // # What is believed
 //
 // Dial looks the host up in the ssh configuration (package sshconfig) and its key
-// in known_hosts. It always checks the key: it does not read StrictHostKeyChecking. It
-// refuses an unknown key unless [Config].AcceptNewHostKeys is set. It always refuses a
-// key that differs from the recorded one. "~" is [Config].Home in all of these files.
+// in known_hosts. It always checks the key, also with StrictHostKeyChecking no. It
+// refuses an unknown key unless [Config].AcceptNewHostKeys is set, or StrictHostKeyChecking is
+// accept-new. It always refuses a key that differs from the recorded one. "~" is [Config].Home in all of these files.
 //
 // # What is clean
 //
@@ -266,7 +266,7 @@ type HostKeyError struct {
 	Recorded    []string // places of other keys on record, as "file:line (type)"; empty: the host is unknown
 	Revoked     bool     // the key that the host showed is marked @revoked
 
-	scan string // command that records the host's present key; "": there is no file to record it in
+	unchecked bool // the ssh configuration wants no check
 }
 
 // Changed reports whether the key contradicts the record. False: there is no record.
@@ -283,20 +283,19 @@ func (e *HostKeyError) Error() string {
 	default:
 		fmt.Fprintf(&b, " and none is known for %s", e.Address)
 	}
+	if e.unchecked {
+		b.WriteString("; plx does not follow StrictHostKeyChecking no")
+	}
 	return b.String()
 }
 
-// Hint says how to accept an unknown key. A changed key has no hint: to accept it needs
-// more than a copied command.
+// Hint says how to accept an unknown key, in the same words for all hosts. A changed key has
+// no hint: to accept it needs more than a copied command.
 func (e *HostKeyError) Hint() string {
 	if e.Changed() {
 		return ""
 	}
-	hint := "compare the fingerprint with the host's own, then run again with --accept-new-host-keys"
-	if e.scan != "" {
-		hint += ", or: " + e.scan
-	}
-	return hint
+	return "compare each fingerprint with the host's own, then run again with --accept-new-host-keys; StrictHostKeyChecking accept-new in the ssh configuration does the same for good"
 }
 
 // RefusedBy implements the method that package transport asks for.

@@ -36,10 +36,13 @@ type hostKeys struct {
 	known      *knownDB // content of files before the handshake; nil if Config.HostKey is set
 	address    string   // host:port of its entry in known_hosts
 	algorithms []string // host key algorithms to request, in this order
+	acceptNew  bool     // an unknown key is accepted and recorded
+	unchecked  bool     // the configuration wants no check
 }
 
 func newHostKeys(cfg Config, t sshconfig.Target) (*hostKeys, error) {
-	k := &hostKeys{cfg: cfg, files: t.KnownHosts, address: joinAddress(strings.ToLower(t.HostName), t.Port)}
+	k := &hostKeys{cfg: cfg, files: t.KnownHosts, address: joinAddress(strings.ToLower(t.HostName), t.Port),
+		acceptNew: cfg.AcceptNewHostKeys || t.StrictKeys == sshconfig.AcceptNew, unchecked: t.StrictKeys == sshconfig.Unchecked}
 	if t.KeyAlias != "" {
 		k.address = joinAddress(strings.ToLower(t.KeyAlias), 22)
 	}
@@ -81,7 +84,7 @@ func (k *hostKeys) check(_ string, remote net.Addr, key gossh.PublicKey) error {
 		return k.refuse(key, []string{"the given key"}, false)
 	}
 	err := k.judge(k.known, remote, key)
-	if isUnknown(err) && k.cfg.AcceptNewHostKeys {
+	if isUnknown(err) && k.acceptNew {
 		return k.record(remote, key)
 	}
 	return err
@@ -118,14 +121,10 @@ func (k *hostKeys) recorded(db *knownDB, want []xknownhosts.KnownKey) []string {
 }
 
 func (k *hostKeys) refuse(key gossh.PublicKey, recorded []string, revoked bool) *HostKeyError {
-	refusal := &HostKeyError{
-		Host: k.cfg.Host, Address: knownhosts.Normalize(k.address),
+	return &HostKeyError{
+		Host: k.cfg.Host, Address: knownhosts.Normalize(k.address), unchecked: k.unchecked,
 		KeyType: key.Type(), Fingerprint: gossh.FingerprintSHA256(key), Recorded: recorded, Revoked: revoked,
 	}
-	if host, port, err := net.SplitHostPort(k.address); err == nil && len(k.files) > 0 {
-		refusal.scan = fmt.Sprintf("ssh-keyscan -p %s %s >> %s", port, Quote(host), Quote(k.files[0]))
-	}
-	return refusal
 }
 
 // knownDB is the content of known_hosts files.
@@ -218,6 +217,9 @@ var unrecorded = map[string]gossh.PublicKey{}
 func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	recording.Lock()
 	defer recording.Unlock()
+	if k.files[0] == os.DevNull {
+		return k.remember(key, errors.New("UserKnownHostsFile keeps none"))
+	}
 	file, err := openLocked(k.files[0])
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) {
 		return k.remember(key, err)

@@ -46,7 +46,6 @@ func TestKnownHosts(t *testing.T) {
 		{name: "revoked", file: "@revoked * " + strings.TrimPrefix(line("", server.hostKey), " ") + line(server.address(), server.hostKey), change: true},
 		// Keys are always checked, and recorded where plx is told to.
 		{name: "unknown, unchecked", config: "StrictHostKeyChecking no\n", unknown: true},
-		{name: "unknown, taken as new", config: "StrictHostKeyChecking accept-new\n", unknown: true},
 		{name: "changed, unchecked", file: line("x", other) + line(server.address(), other), config: "StrictHostKeyChecking no\n", change: true},
 	}
 	for _, c := range cases {
@@ -85,7 +84,7 @@ func TestUnknownHostHint(t *testing.T) {
 	server := startSSHD(t)
 	home := newHome(t)
 	_, err := ssh.Dial(t.Context(), server.config(home))
-	for _, want := range []string{"--accept-new-host-keys", "ssh-keyscan", knownHosts(home)} {
+	for _, want := range []string{"--accept-new-host-keys", "accept-new in"} {
 		if !strings.Contains(hintOf(err), want) {
 			t.Errorf("hint %q of %v: %q is missing", hintOf(err), err, want)
 		}
@@ -204,4 +203,62 @@ func TestHostCertificate(t *testing.T) {
 	home := newHome(t)
 	writeFile(t, knownHosts(home), "@cert-authority "+line(server.address(), authority), 0o600)
 	dial(t, server.config(home))
+}
+
+// TestReportK1 follows StrictHostKeyChecking as far as it is safe.
+func TestReportK1StrictHostKeyChecking(t *testing.T) {
+	server := startSSHD(t)
+	_, other := makeKey(nil)
+	changed := line(server.address(), other)
+	for name, c := range map[string]struct {
+		config, known string
+		fail, hint    string // in the error and in its hint; empty fail for success
+		after         string // in known_hosts, afterwards
+		notice        string
+	}{
+		"accept-new":                {config: "StrictHostKeyChecking accept-new\n", after: server.address(), notice: "recorded in"},
+		"accept-new, changed":       {config: "StrictHostKeyChecking accept-new\n", known: changed, fail: "another key is recorded", after: server.address()},
+		"accept-new, kept nowhere":  {config: "StrictHostKeyChecking accept-new\nUserKnownHostsFile /dev/null\n", notice: "accepted but not recorded"},
+		"accept-new of other hosts": {config: "Host a\nStrictHostKeyChecking accept-new\n", fail: "none is known", hint: "--accept-new-host-keys"},
+		"yes":                       {config: "StrictHostKeyChecking yes\n", fail: "none is known", hint: "--accept-new-host-keys"},
+		"no":                        {config: "StrictHostKeyChecking no\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"off":                       {config: "StrictHostKeyChecking off\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"no, kept nowhere":          {config: "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"no, changed":               {config: "StrictHostKeyChecking no\n", known: changed, fail: "does not follow StrictHostKeyChecking no", after: server.address()},
+	} {
+		for _, reader := range []string{"ssh", "plx"} {
+			t.Run(name+", read by "+reader, func(t *testing.T) {
+				home := newHome(t)
+				writeFile(t, knownHosts(home), c.known, 0o600)
+				sshConfig(t, home, c.config)
+				if reader == "plx" {
+					t.Setenv("PATH", t.TempDir()) // no ssh
+				}
+				cfg := server.config(home)
+				var told notices
+				cfg.Notice = told.add
+				client, err := ssh.Dial(t.Context(), cfg)
+				if err == nil {
+					_ = client.Close() // it was only to see
+				}
+				if c.fail == "" && err != nil || c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail)) || !strings.Contains(hintOf(err), c.hint) || strings.Contains(hintOf(err), "keyscan") {
+					t.Errorf("dial: %v, hint %q, want %q", err, hintOf(err), c.fail)
+				}
+				if got := readFile(t, knownHosts(home)); (c.after == "") != (got == "") || !strings.Contains(got, c.after) || reader == "ssh" && !strings.Contains(told.String(), c.notice) { // a process tells it once
+					t.Errorf("known_hosts %q, notices %q", got, told.String())
+				}
+			})
+		}
+	}
+}
+
+// The hint is the same for all hosts, so that it is printed once.
+func TestUnknownHostsShareTheirHint(t *testing.T) {
+	one, two := startSSHD(t), startSSHD(t)
+	home := newHome(t)
+	_, err := ssh.Dial(t.Context(), one.config(home))
+	_, other := ssh.Dial(t.Context(), two.config(home))
+	if hintOf(err) == "" || hintOf(err) != hintOf(other) {
+		t.Errorf("%q, %q", hintOf(err), hintOf(other))
+	}
 }

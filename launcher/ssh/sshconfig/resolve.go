@@ -51,6 +51,7 @@ type Target struct {
 	IdentitiesOnly bool          // offer no keys of the agent except those of the files
 	Agent          string        // path of the SSH agent's socket; empty: no agent is used
 	KnownHosts     []string      // known_hosts files; new keys are recorded in the first
+	StrictKeys     string        // StrictHostKeyChecking: AcceptNew, Unchecked, or "" for any other
 	Jumps          []Hop         // jump hosts on the way, in order
 	ProxyCommand   string        // line for the user's shell, whose input and output lead to the host; empty: none
 	Network        string        // tcp, tcp4 or tcp6
@@ -190,6 +191,7 @@ func newTarget(q Query, values settings) (Target, error) {
 	expand := newExpander(q, t)
 	t.setKeys(q, values, expand)
 	t.setKnownHosts(q, values, expand)
+	t.StrictKeys = strictness[strings.ToLower(values.first("stricthostkeychecking"))]
 	return t, t.setWay(q, values, expand)
 }
 
@@ -285,6 +287,15 @@ func (t *Target) setWay(q Query, values settings, expand expander) error {
 	return nil
 }
 
+// Values of Target.StrictKeys.
+const (
+	AcceptNew = "accept-new" // a new key is recorded
+	Unchecked = "no"         // ssh would accept any key
+)
+
+// strictness has the spellings of these values; ssh -G prints the value no as false.
+var strictness = map[string]string{"accept-new": AcceptNew, "no": Unchecked, "off": Unchecked, "false": Unchecked}
+
 // sshHome returns the home that ssh uses for ~: that of the password file.
 var sshHome = sync.OnceValue(func() string {
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
@@ -299,6 +310,15 @@ var sshHome = sync.OnceValue(func() string {
 	}
 	return ""
 })
+
+// PasswordHome returns the home of this user by the password file, or by the directory that
+// stands behind it; "": it is not known.
+func PasswordHome() string {
+	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+		return u.HomeDir
+	}
+	return sshHome()
+}
 
 // CheckName refuses names that ssh could take for an option, and names with characters
 // that no name has. what is "host" or "user".
@@ -335,7 +355,7 @@ func readSettings(q Query) (settings, error) {
 	for _, key := range []string{
 		"hostname", "user", "port", "identityfile", "proxyjump", "proxycommand", "userknownhostsfile",
 		"hostkeyalias", "identitiesonly", "identityagent", "globalknownhostsfile", "connecttimeout",
-		"certificatefile", "addressfamily", "batchmode", "passwordauthentication", "kbdinteractiveauthentication", "proxyusefdpass",
+		"certificatefile", "addressfamily", "stricthostkeychecking", "batchmode", "passwordauthentication", "kbdinteractiveauthentication", "proxyusefdpass",
 	} {
 		if values[key], err = parsed.GetAll(q.Host, key); err != nil {
 			return nil, fmt.Errorf("ssh configuration: %s: %w", key, err)
