@@ -62,7 +62,9 @@ type Config struct {
 	// Seeds are the hosts that plx may come from. Nil: it comes from here.
 	Seeds *Seeds
 	// Begin bounds the first answer, for which a command may have to wait. 0: [StartLimit].
-	Begin    time.Duration
+	Begin time.Duration
+	// Begun is called when the first answer has come. Nil: nothing is called.
+	Begun    func()
 	Progress envsync.Progress // may be nil
 }
 
@@ -75,8 +77,8 @@ type Stream interface {
 
 const (
 	// StartLimit bounds the start of a command on a host. It needs less than a second on one
-	// that works.
-	StartLimit = 25 * time.Second
+	// that works, and longer where start-up files of the login shell are slow.
+	StartLimit = 60 * time.Second
 	// answerLimit bounds an answer for which the host works little. A home on a stuck file server
 	// answers never.
 	answerLimit = 60 * time.Second
@@ -128,6 +130,7 @@ type Refused struct {
 	Text     string
 	Homeless bool // because the shell there does not know its home
 	NoHome   bool // because the home is not there
+	Limited  bool // because the shell there limits what plx needs
 	noExec   bool // because plx is there and may not be executed
 }
 
@@ -144,6 +147,7 @@ type Session struct {
 	stream Stream
 	tools  []string // programs that the host has
 	disk   string   // last line of df on the disk of the home
+	limits []string // of the shell that runs plx: address space and data, in KiB, and processes
 	home   string   // absolute path on the host
 	turn   *turn    // at getting plx, see Seeds; nil: the host had it, or nothing is known yet
 	done   bool     // Done was called
@@ -207,6 +211,9 @@ func (s *Session) run(ctx context.Context) error {
 	said, err := s.within(ctx, cmp.Or(s.Begin, StartLimit), ErrStart)
 	if err != nil {
 		return err
+	}
+	if s.Begun != nil {
+		s.Begun()
 	}
 	if said.runs() {
 		s.Plx = s.Guess
@@ -487,6 +494,8 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	}
 	verb, text, _ := strings.Cut(line, " ")
 	switch verb {
+	case "runs":
+		s.limits = strings.Fields(text)
 	case "echo":
 		return answer{}, ErrEcho
 	case "missing":
@@ -504,7 +513,7 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	case "nohome":
 		return answer{}, &Refused{Text: fmt.Sprintf("the home folder %s is not there", quote(text)), NoHome: true}
 	case "error":
-		return answer{}, &Refused{Text: HomeTrouble(quote(text))}
+		return answer{}, &Refused{Text: cmp.Or(HomeTrouble(quote(text)), "a program that plx needs was ended there, and nothing says why: does a limit of the shell (ulimit -a) end it?")}
 	}
 	return answer{verb: verb, text: text}, nil
 }
@@ -583,6 +592,31 @@ func (s *Session) line() (text, last string, err error) {
 	}
 }
 
+// Limited returns why plx has ended there before it said anything, if a limit of the shell is the
+// reason; otherwise nil. said is what it has printed.
+func (s *Session) Limited(said string) *Refused {
+	crash := strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ") || strings.Contains(said, "/runtime/")
+	threads := strings.Contains(said, "OS thread") || strings.Contains(said, "pthread_create")
+	var found []string
+	for i, limit := range s.limits {
+		n, err := strconv.ParseInt(limit, 10, 64)
+		switch {
+		case err != nil: // unlimited
+		case i == 2 && threads:
+			found = append(found, fmt.Sprintf("the number of processes to %d (ulimit -u)", n))
+		case i < 2 && !threads && (crash || strings.TrimSpace(said) == ""):
+			found = append(found, fmt.Sprintf("%s to %d MiB (ulimit %s)", []string{"the address space", "the memory for data"}[i], n>>10, []string{"-v", "-d"}[i]))
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return &Refused{Text: "plx cannot start there: the shell limits " + strings.Join(found, " and "), Limited: true}
+}
+
+// LimitHint is the hint for a host that limits what plx needs.
+const LimitHint = "raise the limit in the file that sets it: a start-up file of the login shell (such as .bashrc), or /etc/security/limits.conf"
+
 // homeTroubles are words of the C library and what they mean for a home.
 var homeTroubles = []struct{ words, plain string }{
 	{"read-only file system", "the home folder is read-only"},
@@ -591,6 +625,7 @@ var homeTroubles = []struct{ words, plain string }{
 	{"stale file handle", "the home folder's file server has lost it"},
 	{"stale nfs file handle", "the home folder's file server has lost it"},
 	{"input/output error", "the home folder's disk or file server is failing"},
+	{"file size limit exceeded", "the shell limits the size of files (ulimit -f)"},
 	{"permission denied", "the home folder may not be written"},
 	{"not a directory", "something that is no folder is in the way in ~/.plx"},
 }

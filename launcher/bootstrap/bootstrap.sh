@@ -6,6 +6,7 @@
 #	strict  "yes": hash what is there before it runs
 #	place   "no": run what is there, or nothing
 #	act     the arguments of plx
+mask=$(umask) locale=${LC_ALL-} localised=${LC_ALL+yes} # those of the login
 LC_ALL=C
 export LC_ALL
 umask 077
@@ -22,14 +23,16 @@ refuse() {
 	exit 1
 }
 
-# become: runs plx.
+# become: runs plx. It says which limits plx has then.
 become() {
 	[ -x "$f" ] || chmod 700 "$f" 2>/dev/null
 	if ! [ -x "$f" ]; then
 		tell noexec "$(df -P "$f" 2>/dev/null | sed -n '2s/.*% //p')"
 		exit 1
 	fi
-	tell runs
+	tell runs "$(ulimit -v) $(ulimit -d) $(ulimit -u 2>/dev/null || ulimit -p)"
+	umask "$mask"
+	if [ "$localised" ]; then LC_ALL=$locale; else unset LC_ALL; fi
 	exec "$HOME/$f" $act
 }
 

@@ -377,7 +377,7 @@ func TestNoExec(t *testing.T) {
 			cmd := exec.Command(shell[0], append(shell[1:], New(Config{Guess: b}).Script())...)
 			cmd.Env = []string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH")}
 			out, err := cmd.Output()
-			if !strings.HasSuffix(string(out), " runs\n") || cmd.ProcessState.ExitCode() != 126 {
+			if !strings.Contains(string(out), " runs ") || cmd.ProcessState.ExitCode() != 126 {
 				t.Errorf("%q, %v", out, err)
 			}
 			return
@@ -809,4 +809,82 @@ func TestLine(t *testing.T) {
 	if rest, err := io.ReadAll(s.stream); err != nil || string(rest) != "rest" {
 		t.Errorf("%q is left, %v", rest, err)
 	}
+}
+
+// Plx has the locale and the umask of the login, and not those of the script.
+func TestPlxHasTheLoginsLocaleAndUmask(t *testing.T) {
+	b := blobOf(t, []byte("#!/bin/sh\necho $(umask) ${LC_ALL-none}\n"))
+	for before, want := range map[string]string{
+		"umask 027; unset LC_ALL\n":                  "0027 none\n",
+		"umask 002; LC_ALL=C.UTF-8; export LC_ALL\n": "0002 C.UTF-8\n",
+		"umask 022; LC_ALL=; export LC_ALL\n":        "0022\n",
+	} {
+		h := newHost(t)
+		h.before = before
+		for range 2 { // it is sent, and is there
+			if said, _, err := h.run(t, t.Context(), giving(b)); err != nil || said != want {
+				t.Errorf("after %q: %q, %v, want %q", before, said, err, want)
+			}
+		}
+	}
+}
+
+// TestReportA2HomeOfTheShell has a HOME that start-up files have set: what comes is put there, and
+// runs there.
+func TestReportA2HomeOfTheShell(t *testing.T) {
+	b := blobOf(t, []byte("#!/bin/sh\necho $HOME $(pwd)\n"))
+	h, elsewhere := newHost(t), t.TempDir()
+	h.before = "HOME=" + elsewhere + "; export HOME\n"
+	for _, copied := range []bool{false, true} {
+		c := giving(b)
+		if copied {
+			c.Copy = h.copy
+		}
+		if said, _, err := h.run(t, t.Context(), c); err != nil || said != elsewhere+" "+elsewhere+"\n" {
+			t.Errorf("%q, %v", said, err)
+		}
+		if _, err := os.Stat(filepath.Join(elsewhere, envsync.BlobPath(b.Sum))); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(filepath.Join(elsewhere, ".plx")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Lstat(h.home + "/.plx"); err == nil {
+		t.Error("something is in the other home")
+	}
+}
+
+// TestReportA6Limits names the limit of a shell for which plx does not begin.
+func TestReportA6Limits(t *testing.T) {
+	const crash, threads = "fatal error: failed to reserve page summary memory\n\nruntime stack:", "runtime: failed to create new OS thread (have 2 already; errno=11)\nfatal error: newosproc"
+	b, _ := plxBlob(t, 1000, true)
+	shells(t, func(t *testing.T, shell []string) {
+		for _, c := range []struct{ limit, said, want string }{
+			{"ulimit -v 500000", crash, "plx cannot start there: the shell limits the address space to 488 MiB (ulimit -v)"},
+			{"ulimit -v 500000", "", "plx cannot start there: the shell limits the address space to 488 MiB (ulimit -v)"},
+			{"ulimit -d 20480", "", "plx cannot start there: the shell limits the memory for data to 20 MiB (ulimit -d)"},
+			{"ulimit -d 20480; ulimit -v 500000", crash, "plx cannot start there: the shell limits the address space to 488 MiB (ulimit -v) and the memory for data to 20 MiB (ulimit -d)"},
+			{"ulimit -u 4000 2>/dev/null || ulimit -p 4000", threads, "plx cannot start there: the shell limits the number of processes to 4000 (ulimit -u)"},
+			{"ulimit -v 500000", "plx agent: the job is known", ""},
+			{":", crash, ""},
+		} {
+			h := newHost(t)
+			h.shell, h.before = shell, c.limit+"\n"
+			s := New(Config{Host: "h", Act: "agent start", Guess: b, Agent: giving(b).Agent})
+			sh := h.start(t, s.Script())
+			if err := s.Run(t.Context(), sh); err != nil {
+				t.Fatal(err)
+			}
+			s.Done(nil)
+			refused, got := s.Limited(c.said), ""
+			if refused != nil {
+				got = refused.Text
+			}
+			if got != c.want {
+				t.Errorf("%s: %q, want %q", c.limit, got, c.want)
+			}
+			sh.close()
+		}
+	})
 }

@@ -84,6 +84,8 @@ func (n *notes) unplaced(err error) {
 	switch {
 	case errors.As(err, &refused) && refused.NoHome:
 		n.failed(Home, err, "make the folder for that user, or name another user: USER@HOST")
+	case errors.As(err, &refused) && refused.Limited:
+		n.failed(Shell, err, bootstrap.LimitHint)
 	case errors.As(err, &refused), errors.As(err, &failure):
 		n.failed(Home, err, elsewhere)
 	case errors.As(err, new(*hosts.PlatformError)):

@@ -38,8 +38,10 @@ type Host struct {
 	// is written, with Reach.KeepNoise only, when a command has run.
 	Noise atomic.Int64
 
+	startTime time.Duration // bounds the start of a command, if it is shorter than usual; 0: nothing else bounds it
 	probeTime time.Duration // how long a call of nvidia-smi may take; 0: the default
 	slowTool  atomic.Bool   // nvidia-smi was slow
+	slowShell atomic.Bool   // the login shell was slow, which the user was told
 
 	set   *Set   // nil: the host is alone, and gets no plx
 	ports [2]int // first and last on which it may give plx to others

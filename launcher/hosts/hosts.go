@@ -74,7 +74,8 @@ type Reach struct {
 	SharedHome bool
 	// ProbeTime is how long one call of nvidia-smi may take. 0: gpuprobe.DefaultToolTime.
 	ProbeTime time.Duration
-	// DialTime bounds a connection by SSH, if it is shorter than what the configuration allows.
+	// DialTime bounds a connection by SSH, and then the start of a command, if it is shorter than
+	// what else does.
 	// 0: nothing else bounds it.
 	DialTime time.Duration
 	home     bool // embedded servers on this machine stand in for the hosts; set by AtHome
@@ -140,7 +141,7 @@ type Set struct {
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	s, err := open(ctx, reach, printer)
 	for _, h := range s.Hosts {
-		h.set, h.probeTime, h.ports = s, reach.ProbeTime, [2]int{reach.PortLow, reach.PortHigh}
+		h.set, h.startTime, h.probeTime, h.ports = s, reach.DialTime, reach.ProbeTime, [2]int{reach.PortLow, reach.PortHigh}
 	}
 	return s, err
 }

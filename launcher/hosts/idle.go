@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -41,7 +42,7 @@ const fresh = protocol.MostSilence - 15*time.Second
 
 // idleTime bounds the greeting of an agent, and its answer to the survey, for which files may have
 // to be hashed.
-const idleTime = bootstrap.StartLimit
+const idleTime = 25 * time.Second
 
 // AnswerTime bounds the answer to a call for which the agent does little.
 const AnswerTime = 30 * time.Second
@@ -242,7 +243,7 @@ func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 }
 
 // ErrStuck is the error of a host on which no command runs.
-var ErrStuck = fmt.Errorf("no command ran within %v: ForceCommand of its SSH server, the login shell or the disk of the home may hang", idleTime)
+var ErrStuck = errors.New("ForceCommand of its SSH server, the login shell, its start-up files or the disk of the home may hang")
 
 // start starts an agent that waits.
 func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
@@ -250,20 +251,30 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		return nil, err
 	}
 	c.Host, c.Act = h.Name(), "agent start"
+	wait := &start{host: h, began: time.Now()}
+	c.Begin, c.Begun = bootstrap.StartLimit, wait.over
+	if h.startTime > 0 {
+		c.Begin = min(c.Begin, h.startTime)
+	}
 	way := bootstrap.New(c)
 	s := h.Stream(ctx, way.Script())
-	if err := way.Run(ctx, s); err != nil {
+	done := wait.watch(ctx, s)
+	err := way.Run(ctx, s)
+	done()
+	if err != nil {
 		s.Close()
 		switch {
+		case errors.Is(err, errReads):
+			err = exit.WithHint(errReads, "let the file end where there is no terminal, before it reads: [ -t 0 ] || return")
 		case errors.Is(err, bootstrap.ErrMissing):
 			err = &transport.ExitError{Status: NotFound}
 		case errors.Is(err, bootstrap.ErrStart):
-			err = ErrStuck
+			err = fmt.Errorf("no command ran within %v: %w", c.Begin, ErrStuck)
 		}
 		return nil, err
 	}
 	var conn *protocol.Conn
-	err := bootstrap.Within(ctx, s, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime), func() (err error) {
+	err = bootstrap.Within(ctx, s, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime), func() (err error) {
 		conn, err = protocol.OpenCalls(s)
 		return err
 	})
@@ -274,9 +285,89 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 	if err != nil {
 		s.Close()
 		way.Done(nil)
+		if refused := limited(way, err); refused != nil {
+			return nil, refused
+		}
 		return nil, &broken{notExecuted(err)}
 	}
 	return &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done, moving: make(chan struct{}, 1)}, nil
+}
+
+// start is a command that the login shell of a host is to start.
+type start struct {
+	host  *Host
+	began time.Time
+	ended atomic.Bool // it was started, or given up
+}
+
+const (
+	// slowStart is how long a start may take before the user is told what is slow.
+	slowStart = 5 * time.Second
+	// askAfter is how long a start may take before another session looks for the reason.
+	askAfter = 10 * time.Second
+	// askAgain is how much longer than that session the start may take.
+	askAgain = 2 * time.Second
+)
+
+// errReads says why no command starts.
+var errReads = errors.New("a start-up file of the login shell (such as .bashrc) reads stdin, which is the command's")
+
+// over notes that the command was started.
+func (w *start) over() {
+	took := time.Since(w.began)
+	if w.ended.Swap(true) || took < slowStart || w.host.set == nil || w.host.slowShell.Swap(true) {
+		return
+	}
+	w.host.set.printer.Printf("host %s: its login shell took %s to start a command: a start-up file (such as .bashrc) is slow there", w.host.Name(), took.Round(time.Second))
+}
+
+// watch looks for the reason if the start takes long: with stdin at its end, a start-up file that
+// reads ends. It cancels s then. The caller calls done in the end.
+func (w *start) watch(ctx context.Context, s *Stream) (done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		if !sleep(ctx, askAfter) || w.ended.Load() || w.host.Run(ctx, ":", nil, nil, nil) != nil || !sleep(ctx, askAgain) {
+			return
+		}
+		if !w.ended.Swap(true) {
+			s.Cancel(errReads)
+		}
+	})
+	return func() {
+		w.ended.Store(true)
+		cancel()
+		looking.Wait()
+	}
+}
+
+// sleep waits, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// limited returns the error of an agent that could not begin because of a limit; nil: that is not
+// why.
+func limited(way *bootstrap.Session, err error) error {
+	said, crashed := (*ScriptError)(nil), (*transport.ExitError)(nil)
+	text := ""
+	if errors.As(err, &said) {
+		text = said.Stderr
+	}
+	if !errors.As(err, &crashed) {
+		return nil
+	}
+	if refused := way.Limited(text); refused != nil {
+		return exit.WithHint(refused, bootstrap.LimitHint)
+	}
+	return nil
 }
 
 // answers reports whether the agent is there and answers what is asked of a.

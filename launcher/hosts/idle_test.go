@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"github.com/plx-run/plx/internal/bootstraptest"
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/bootstrap"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
@@ -354,7 +356,7 @@ func TestSilentHosts(t *testing.T) {
 		greets bool
 		limit  time.Duration
 		want   string
-	}{{false, idleTime, ErrStuck.Error()}, {true, AnswerTime, "no answer to state within 30s"}} {
+	}{{false, bootstrap.StartLimit, "no command ran within 1m0s: " + ErrStuck.Error()}, {true, AnswerTime, "no answer to state within 30s"}} {
 		synctest.Test(t, func(t *testing.T) {
 			h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return hanging{greets: c.greets}, nil })
 			defer h.Close()
@@ -397,5 +399,75 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 	}
 	if h.Close(); half.open.Load() != 0 || half.begun.Load() != 1 {
 		t.Errorf("half: %d agents wait of %d", half.open.Load(), half.begun.Load())
+	}
+}
+
+// shelled is a host with start-up files of the login shell.
+type shelled struct {
+	fronted
+	reads    bool          // the files read stdin until it ends
+	takes    time.Duration // how long the files take
+	sessions atomic.Int64
+}
+
+func (s *shelled) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
+	s.sessions.Add(1)
+	takes := s.takes
+	if s.reads && stdin != nil {
+		takes = time.Hour
+	}
+	if !sleep(ctx, takes) {
+		return context.Cause(ctx)
+	}
+	if command == ":" {
+		return nil
+	}
+	return s.fronted.Run(ctx, command, stdin, stdout, stderr)
+}
+
+// TestReportK4SlowStart meets hosts whose login shell is slow to start a command, or never does.
+func TestReportK4SlowStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		host     *shelled
+		limit    time.Duration // of the launch
+		want     string        // beginning of the error; "": none
+		told     string
+		took     time.Duration
+		sessions int64
+	}{
+		"quick":                 {host: &shelled{}, sessions: 1},
+		"slow":                  {host: &shelled{takes: 7 * time.Second}, told: "host h1: its login shell took 7s to start a command: a start-up file", took: 7 * time.Second, sessions: 1},
+		"slow as in the report": {host: &shelled{takes: 20 * time.Second}, told: "took 20s", took: 20 * time.Second, sessions: 2},
+		"slower":                {host: &shelled{takes: 50 * time.Second}, told: "took 50s", took: 50 * time.Second, sessions: 2},
+		"too slow":              {host: &shelled{takes: 70 * time.Second}, want: "no command ran within 1m0s: ForceCommand", took: time.Minute, sessions: 2},
+		"too slow for this":     {host: &shelled{takes: 70 * time.Second}, limit: 8 * time.Second, want: "no command ran within 8s: ForceCommand", took: 8 * time.Second, sessions: 1},
+		"reads":                 {host: &shelled{reads: true}, want: errReads.Error(), took: askAfter + askAgain, sessions: 2},
+		"is slow and reads":     {host: &shelled{reads: true, takes: 9 * time.Second}, want: errReads.Error(), took: askAfter + askAgain + 9*time.Second, sessions: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close() // it was read
+			synctest.Test(t, func(t *testing.T) {
+				c.host.facts, c.host.gpus = factsHere, true
+				h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return c.host, nil })
+				defer h.Close()
+				h.set, h.startTime = &Set{printer: console.NewPrinter(console.Terminal{Stderr: w}), agents: &agents{guess: agentBlob}}, c.limit
+				began := time.Now()
+				err := h.Meet(t.Context())
+				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+				if took := time.Since(began); took != c.took || c.host.sessions.Load() != c.sessions {
+					t.Errorf("it took %s and %d sessions", took, c.host.sessions.Load())
+				}
+			})
+			w.Close() // the pipe holds it all
+			if told, err := io.ReadAll(r); err != nil || !strings.Contains(string(told), c.told) || c.told == "" && len(told) > 0 {
+				t.Errorf("the user was told %q, %v, want %q", told, err, c.told)
+			}
+		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/pkg/sftp"
 	gossh "golang.org/x/crypto/ssh"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
@@ -65,7 +66,8 @@ type Config struct {
 	Crowded func()
 
 	// DialTimeout bounds one attempt to connect, with handshake and authentication,
-	// for each hop. 0: ConnectTimeout of the configuration, then 15 s.
+	// for each hop. 0: ConnectTimeout of the configuration, then 15 s for the way to the
+	// server and 60 s for all.
 	DialTimeout time.Duration
 	// DialAtMost bounds the same, also where DialTimeout or the configuration allows more. 0:
 	// nothing else bounds it.
@@ -220,7 +222,10 @@ func backoff(attempt int) time.Duration {
 func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, loaded bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	limit := time.AfterFunc(cfg.DialTimeout, func() { cancel(fmt.Errorf("no connection within %v", cfg.DialTimeout)) })
+	tooLate := func(limit time.Duration) error {
+		return exit.WithHint(fmt.Errorf("no connection within %v", limit), "see whether ssh "+cfg.Host+" true works, and how long it takes; ConnectTimeout of the ssh configuration allows more")
+	}
+	limit := time.AfterFunc(cfg.DialTimeout, func() { cancel(tooLate(cfg.DialTimeout)) })
 	defer limit.Stop()
 	if ask := cfg.Ask; ask != nil {
 		cfg.Ask = func(ctx context.Context, question string, echo bool, refused string) (string, error) {
@@ -229,9 +234,11 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 			return ask(ctx, question, echo, refused)
 		}
 	}
-	raw, err := connect(ctx, t, via)
+	way, arrived := context.WithTimeoutCause(ctx, min(t.Connect, cfg.DialTimeout), tooLate(min(t.Connect, cfg.DialTimeout)))
+	defer arrived()
+	raw, err := connect(way, t, via)
 	if err != nil {
-		return nil, isRefusal(ctx, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(ctx, plain(err)))
+		return nil, isRefusal(way, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(way, plain(err)))
 	}
 	return greet(ctx, cfg, t, raw, via)
 }
@@ -350,7 +357,7 @@ func resolve(ctx context.Context, cfg Config) (sshconfig.Target, error) {
 		return sshconfig.Resolve(ctx, sshconfig.Query{Host: cfg.Host, User: cfg.User, Port: cfg.Port,
 			Home: cfg.Home, ConfigFile: cfg.ConfigFile, KnownHostsFile: cfg.KnownHostsFile})
 	}
-	t := sshconfig.Target{HostName: cfg.Host, Port: cmp.Or(cfg.Port, 22), User: cfg.User, Timeout: sshconfig.DefaultTimeout, Network: "tcp"}
+	t := sshconfig.Target{HostName: cfg.Host, Port: cmp.Or(cfg.Port, 22), User: cfg.User, Connect: sshconfig.DefaultConnect, Timeout: sshconfig.DefaultTimeout, Network: "tcp"}
 	t.Address = joinAddress(t.HostName, t.Port)
 	return t, nil
 }

@@ -24,7 +24,7 @@ const (
 	drainIdle = 5 * time.Second
 	// startTime bounds the start of a command that has a stdin: a start-up file that reads
 	// would wait for ever.
-	startTime = 30 * time.Second
+	startTime = 65 * time.Second
 )
 
 // Run runs command, a script for /bin/sh of at most about 64 KiB. It returns after the

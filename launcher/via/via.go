@@ -126,6 +126,10 @@ func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
 	}
 	key, err := way.Line(ctx, startLimit)
 	if err != nil {
+		p.reason(err, "") // which waits for the end
+		if refused := way.Limited(p.Said()); refused != nil && errors.Is(err, io.EOF) {
+			return nil, exit.WithHint(refused, bootstrap.LimitHint)
+		}
 		return nil, p.explain(err)
 	}
 	public, _, _, _, err := gossh.ParseAuthorizedKey([]byte(key))

@@ -271,3 +271,33 @@ func blocked(t *testing.T) *os.File {
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return r
 }
+
+// TestReportA1UserWithoutAName reaches a host as a user that has no name, in a group that has one.
+func TestReportA1UserWithoutAName(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	home := t.TempDir()
+	for dir := home; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(home, 1000660000, 0); err != nil {
+		t.Fatal(err)
+	}
+	client := mustDial(t, "exec setpriv --reuid 1000660000 --regid 0 --clear-groups env HOST={host} HOME="+home+" {command}")
+	var out bytes.Buffer
+	if err := client.Run(t.Context(), "id -u; id -g", nil, &out, nil); err != nil || out.String() != "1000660000\n0\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// TestReportA6LimitOverVia names the limit for which plx does not start.
+func TestReportA6LimitOverVia(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	_, err := dial(t, "ulimit -v 300000; exec env HOST={host} {command}")
+	if err == nil || !strings.Contains(err.Error(), "the shell limits the address space to 292 MiB (ulimit -v)") || exit.Hint(err) == "" {
+		t.Errorf("got %v", err)
+	}
+}

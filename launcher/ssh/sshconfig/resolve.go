@@ -57,7 +57,8 @@ type Target struct {
 	Network        string        // tcp, tcp4 or tcp6
 	NoPassword     bool          // the user must not be asked for a password
 	NoInteractive  bool          // the user must not be asked the server's questions
-	Timeout        time.Duration // bounds one attempt to connect; never 0
+	Connect        time.Duration // bounds the way to the server in one attempt; never 0
+	Timeout        time.Duration // bounds one attempt, with handshake and login; never 0
 }
 
 // Hop is a jump host.
@@ -66,8 +67,12 @@ type Hop struct {
 	Port       int    // 0: that of the configuration, then 22
 }
 
-// DefaultTimeout bounds a dial unless ConnectTimeout of the configuration does.
-const DefaultTimeout = 15 * time.Second
+// What bounds an attempt unless ConnectTimeout of the configuration does. A server answers at
+// once, but it may have to ask others who the user is.
+const (
+	DefaultConnect = 15 * time.Second
+	DefaultTimeout = time.Minute
+)
 
 // resolveTimeout bounds ssh -G: it may run commands of Match exec.
 const resolveTimeout = 10 * time.Second
@@ -166,6 +171,7 @@ func newTarget(q Query, values settings) (Target, error) {
 		User:           cmp.Or(q.User, values.first("user"), localUser()),
 		Port:           cmp.Or(q.Port, 22),
 		IdentitiesOnly: values.first("identitiesonly") == "yes",
+		Connect:        DefaultConnect,
 		Timeout:        DefaultTimeout,
 		Network:        networks[values.first("addressfamily")],
 	}
@@ -186,6 +192,7 @@ func newTarget(q Query, values settings) (Target, error) {
 	}
 	if seconds, err := strconv.Atoi(values.first("connecttimeout")); err == nil && seconds > 0 {
 		t.Timeout = time.Duration(seconds) * time.Second
+		t.Connect = t.Timeout
 	}
 	t.Address = net.JoinHostPort(t.HostName, strconv.Itoa(t.Port))
 	expand := newExpander(q, t)

@@ -43,7 +43,7 @@ func TestResolve(t *testing.T) {
 	usual := []string{"H/.ssh/id_ed25519", "H/.ssh/id_ecdsa", "H/.ssh/id_rsa", "H/.ssh/id_ecdsa_sk", "H/.ssh/id_ed25519_sk"}
 	global := []string{"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"}
 	known := append([]string{"H/.ssh/known_hosts", "H/.ssh/known_hosts2"}, global...)
-	plain := Target{Address: "gpu:22", HostName: "gpu", Port: 22, User: me, Defaults: usual, Agent: "/run/agent", KnownHosts: known, Timeout: 15 * time.Second, Network: "tcp"}
+	plain := Target{Address: "gpu:22", HostName: "gpu", Port: 22, User: me, Defaults: usual, Agent: "/run/agent", KnownHosts: known, Connect: DefaultConnect, Timeout: DefaultTimeout, Network: "tcp"}
 	with := func(change func(*Target)) Target {
 		changed := plain
 		change(&changed)
@@ -86,7 +86,9 @@ func TestResolve(t *testing.T) {
 		{"known hosts by flag", "UserKnownHostsFile ~/.ssh/mine\n", Query{Host: "gpu", KnownHostsFile: "/kh"},
 			with(func(t *Target) { t.KnownHosts = append([]string{"/kh"}, global...) })},
 		{"agent", "IdentityAgent ~/sock\nConnectTimeout 3\nHostKeyAlias name\n", Query{Host: "gpu"},
-			with(func(t *Target) { t.Agent, t.Timeout, t.KeyAlias = "H/sock", 3*time.Second, "name" })},
+			with(func(t *Target) {
+				t.Agent, t.Connect, t.Timeout, t.KeyAlias = "H/sock", 3*time.Second, 3*time.Second, "name"
+			})},
 		{"certificates", "CertificateFile ~/a-cert.pub\nCertificateFile /%h\n", Query{Host: "gpu"},
 			with(func(t *Target) { t.Certificates = []string{"H/a-cert.pub", "/gpu"} })},
 		{"a command that leads to the host", "HostName 10.0.0.3\nPort 2222\nProxyCommand nc -x \"$P\" %h %p %r %n %%\n", Query{Host: "gpu", User: "bob"},
