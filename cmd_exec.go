@@ -50,6 +50,7 @@ func (c *command) exec(ctx *cli.Context) error {
 	if cfg.Reach, _, err = target(ctx); err != nil {
 		return err
 	}
+	cfg.ForwardAgent = true
 	cfg.Terminal = c.terminal(ctx)
 	signals, stop := c.signals()
 	defer stop()

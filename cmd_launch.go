@@ -217,6 +217,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
+	cfg.ForwardAgent = cfg.Setup != "" && ctx.String("workdir") != "" // else --setup is a part of each task, which get none
 	cfg.StartTimeout, cfg.MaxTime, cfg.SetupTime = ctx.Duration("start-timeout"), ctx.Duration("max-time"), ctx.Duration("setup-timeout")
 	cfg.DialTime = cfg.StartTimeout // a host that is not connected by then starts nothing in time
 	cfg.TLS = ctx.Bool("tls")

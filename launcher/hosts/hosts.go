@@ -64,6 +64,9 @@ type Reach struct {
 	Interface string
 	// AcceptNewHostKeys records the key of a host of which none is known.
 	AcceptNewHostKeys bool
+	// ForwardAgent forwards the user's SSH agent to hosts for which the ssh configuration says so.
+	// Tasks do not get it.
+	ForwardAgent bool
 	// Via is a command that reaches a host instead of SSH, see package via. Empty: SSH.
 	Via string
 	// Slurm is the job of Slurm in whose allocation the hosts are. They are reached by its
@@ -179,7 +182,7 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			s.Hosts[i].onLine(reach.Hosts[i])
 			continue
 		}
-		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys, DialAtMost: reach.DialTime,
+		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys, ForwardAgent: reach.ForwardAgent, DialAtMost: reach.DialTime,
 			Notice: func(text string) { printer.Printf("%s", text) }}
 		if asked != nil {
 			cfg.Ask = asked.answer

@@ -28,7 +28,7 @@
 // # What it refuses to do
 //
 // It asks for a password by [Config].Ask only and for no passphrase, allocates no terminal,
-// and forwards no agent and no port. It sends no signal, since many servers ignore the
+// and forwards no port, and an agent only if [Config].ForwardAgent and the ssh configuration say so. It sends no signal, since many servers ignore the
 // request, and does not kill processes that a command left. It knows nothing of jobs or tasks. It does not dial
 // again: package transport does.
 package ssh
@@ -44,8 +44,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/plx-run/plx/launcher/transport"
 	gossh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // closeWait bounds how long Close waits for what it ended to return.
@@ -63,7 +66,9 @@ type Client struct {
 	cfg      Config
 	conn     *timedConn
 	ssh      *gossh.Client
-	via      *Client // the jump host, which this Client closes; nil: there is no jump host
+	env      []string // NAME=VALUE for each command
+	forwards bool     // the user's agent is forwarded
+	via      *Client  // the jump host, which this Client closes; nil: there is no jump host
 	sessions sessions
 
 	stop    chan struct{} // closed by the first call of giveUp
@@ -75,11 +80,14 @@ type Client struct {
 	opened atomic.Bool // the server has opened a session on this connection
 }
 
-func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {
+func newClient(cfg Config, t sshconfig.Target, conn *timedConn, client *gossh.Client, via *Client) *Client {
 	c := &Client{
-		cfg: cfg, conn: conn, ssh: client, via: via,
+		cfg: cfg, conn: conn, ssh: client, via: via, env: t.Env,
 		sessions: sessions{ended: make(chan struct{})},
 		stop:     make(chan struct{}),
+	}
+	if cfg.ForwardAgent && t.ForwardAgent != "" {
+		c.forwards = agent.ForwardToRemote(client, t.ForwardAgent) == nil // it fails if it was called before
 	}
 	c.workers.start(c.watch)
 	c.workers.start(c.keepalive)

@@ -44,6 +44,9 @@ type Config struct {
 	// AcceptNewHostKeys records the key of a host that has none on record.
 	AcceptNewHostKeys bool
 
+	// ForwardAgent forwards the user's SSH agent to commands, if the configuration says so too.
+	ForwardAgent bool
+
 	// Signers and HostKey replace the configuration, the agent and known_hosts: only
 	// these keys are offered, and only this host key is accepted. Set both or none.
 	Signers []gossh.Signer
@@ -149,6 +152,7 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 	}
 	last := len(t.Jumps) - 1
 	next := cfg
+	next.ForwardAgent = false
 	next.User, next.Host, next.Port = t.Jumps[last].User, t.Jumps[last].Host, t.Jumps[last].Port
 	via, err := dialHop(ctx, next, t.Jumps[:last], depth+1)
 	if err != nil {
@@ -257,7 +261,7 @@ func greet(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, vi
 		_ = conn.Close()
 		return nil, !keyShown && isRefusal(ctx, err), causeOr(ctx, err)
 	}
-	return newClient(cfg, conn, client, via), false, nil
+	return newClient(cfg, t, conn, client, via), false, nil
 }
 
 func causeOr(ctx context.Context, err error) error {

@@ -403,3 +403,78 @@ func TestReportS9(t *testing.T) {
 		t.Errorf("without input: %q", got)
 	}
 }
+
+// TestReportK2ForwardAgent forwards the agent where both the caller and the configuration say so.
+func TestReportK2ForwardAgent(t *testing.T) {
+	key := userKey(t)
+	const list = "ssh-add -l >/dev/null 2>&1; echo $?"
+	for name, c := range map[string]struct {
+		config string // %s is the socket of the agent
+		asks   bool
+		server string
+		want   string // exit status of ssh-add -l
+		env    bool   // the agent is that of SSH_AUTH_SOCK
+	}{
+		"yes":                   {"ForwardAgent yes\n", true, "", "0\n", true},
+		"a socket":              {"ForwardAgent %s\n", true, "", "0\n", false},
+		"IdentityAgent":         {"ForwardAgent yes\nIdentityAgent %s\n", true, "", "0\n", false},
+		"no":                    {"ForwardAgent no\n", true, "", "2\n", true},
+		"not said":              {"", true, "", "2\n", true},
+		"of another host":       {"Host other\nForwardAgent yes\n", true, "", "2\n", true},
+		"not asked for":         {"ForwardAgent yes\n", false, "", "2\n", true},
+		"no agent":              {"ForwardAgent yes\n", true, "", "2\n", false},
+		"refused by the server": {"ForwardAgent yes\n", true, "AllowAgentForwarding no", "2\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := startSSHD(t, c.server)
+			home, socket := newHome(t, server), startAgent(t, key)
+			t.Setenv("SSH_AUTH_SOCK", "")
+			if c.env {
+				t.Setenv("SSH_AUTH_SOCK", socket)
+			}
+			sshConfig(t, home, strings.ReplaceAll(c.config, "%s", socket))
+			cfg := server.config(home)
+			cfg.ForwardAgent = c.asks
+			client := dial(t, cfg)
+			for range 2 {
+				if got := output(t, client, list); got != c.want {
+					t.Errorf("ssh-add -l exits with %q, want %q", got, c.want)
+				}
+			}
+		})
+	}
+}
+
+// TestReportK3SendEnv sends the variables that the configuration names, and the server decides.
+func TestReportK3SendEnv(t *testing.T) {
+	server := startSSHD(t, "AcceptEnv WANDB_* K3_*")
+	t.Setenv("WANDB_API_KEY", "secret of mine")
+	t.Setenv("K3_A", "a")
+	t.Setenv("K3_B", "it's \"$HOME\"\nb")
+	t.Setenv("NOT_ACCEPTED", "x")
+	const show = `printf '%s|%s|%s|%s|%s' "$WANDB_API_KEY" "$K3_A" "$K3_B" "$K3_C" "$NOT_ACCEPTED"`
+	for name, c := range map[string]struct{ config, want string }{
+		"none":                {"", "||||"},
+		"one":                 {"SendEnv WANDB_API_KEY\n", "secret of mine||||"},
+		"patterns":            {"SendEnv K3_? NOT_*\n", "|a|it's \"$HOME\"\nb||"},
+		"several lines":       {"SendEnv WANDB_API_KEY LANG\nSendEnv K3_A\n", "secret of mine|a|||"},
+		"one is taken back":   {"SendEnv K3_A WANDB_*\nSendEnv -K3_A\n", "secret of mine||||"},
+		"SetEnv":              {"SetEnv K3_C=c\n", "|||c|"},
+		"both, the later":     {"SendEnv K3_A\nSetEnv K3_A=set\n", "|set|||"},
+		"of another host":     {"Host other\nSendEnv K3_A\n", "||||"},
+		"no pattern of ssh's": {"SendEnv K3_[A]\n", "||||"},
+	} {
+		for _, reader := range []string{"ssh", "plx"} {
+			t.Run(name+", read by "+reader, func(t *testing.T) {
+				home := newHome(t, server)
+				sshConfig(t, home, c.config)
+				if reader == "plx" {
+					t.Setenv("PATH", t.TempDir()) // no ssh
+				}
+				if got := output(t, dial(t, server.config(home)), show); got != c.want {
+					t.Errorf("got %q, want %q", got, c.want)
+				}
+			})
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,6 +121,12 @@ func (c *Client) start(kind, argument string) (*session, error) {
 	}
 	s := &session{Channel: channel, client: c, exit: make(chan error, 1)}
 	c.workers.start(func() { s.serve(requests) })
+	if kind == "exec" {
+		if err := s.surround(c.env, c.forwards); err != nil {
+			_ = channel.Close() // the first error says more
+			return nil, fmt.Errorf("%w: %w", errClientDone, err)
+		}
+	}
 	ok, err := channel.SendRequest(kind, true, gossh.Marshal(struct{ Argument string }{argument}))
 	switch {
 	case err != nil:
@@ -132,6 +139,22 @@ func (c *Client) start(kind, argument string) (*session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// surround asks for variables and for the user's agent, which a server may refuse without a word,
+// as ssh does.
+func (s *session) surround(env []string, agent bool) error {
+	var errs []error
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		_, err := s.SendRequest("env", false, gossh.Marshal(struct{ Name, Value string }{name, value}))
+		errs = append(errs, err)
+	}
+	if agent {
+		_, err := s.SendRequest("auth-agent-req@openssh.com", false, nil)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // serve receives the exit status, until the channel is closed.

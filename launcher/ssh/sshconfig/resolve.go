@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -51,6 +52,8 @@ type Target struct {
 	IdentitiesOnly bool          // offer no keys of the agent except those of the files
 	Agent          string        // path of the SSH agent's socket; empty: no agent is used
 	KnownHosts     []string      // known_hosts files; new keys are recorded in the first
+	Env            []string      // NAME=VALUE, by SendEnv and SetEnv, for each session
+	ForwardAgent   string        // path of the socket of the agent to forward; empty: none is
 	StrictKeys     string        // StrictHostKeyChecking: AcceptNew, Unchecked, or "" for any other
 	Jumps          []Hop         // jump hosts on the way, in order
 	ProxyCommand   string        // line for the user's shell, whose input and output lead to the host; empty: none
@@ -198,6 +201,8 @@ func newTarget(q Query, values settings) (Target, error) {
 	expand := newExpander(q, t)
 	t.setKeys(q, values, expand)
 	t.setKnownHosts(q, values, expand)
+	t.Env = environment(values, os.Environ())
+	t.setForward(values.first("forwardagent"), expand)
 	t.StrictKeys = strictness[strings.ToLower(values.first("stricthostkeychecking"))]
 	return t, t.setWay(q, values, expand)
 }
@@ -249,6 +254,45 @@ func (t *Target) setKeys(q Query, values settings, expand expander) {
 	case agent != "" && agent != "SSH_AUTH_SOCK":
 		t.Agent = expand.ownPath(agent)
 	}
+}
+
+// setForward sets the agent to forward. ForwardAgent is yes, no, or a socket.
+func (t *Target) setForward(value string, expand expander) {
+	switch strings.ToLower(value) {
+	case "", "no", "false":
+	case "yes", "true":
+		t.ForwardAgent = cmp.Or(t.Agent, os.Getenv("SSH_AUTH_SOCK")) // also if IdentityAgent is none
+	default:
+		t.ForwardAgent = expand.path(value)
+	}
+}
+
+// environment returns the variables of own that SendEnv names, by patterns, and those of SetEnv.
+// The server has the last word on them.
+func environment(values settings, own []string) (env []string) {
+	var patterns []string
+	for _, line := range values["sendenv"] {
+		for _, word := range splitWords(line) {
+			if drop, is := strings.CutPrefix(word, "-"); is {
+				patterns = slices.DeleteFunc(patterns, func(p string) bool { return matches(drop, p) })
+			} else {
+				patterns = append(patterns, word)
+			}
+		}
+	}
+	for _, variable := range own {
+		name, _, _ := strings.Cut(variable, "=")
+		if slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) }) {
+			env = append(env, variable)
+		}
+	}
+	return append(env, values["setenv"]...)
+}
+
+// matches reports whether a name has a pattern with * and ?.
+func matches(pattern, name string) bool {
+	ok, err := path.Match(strings.NewReplacer(`\`, `\\`, "[", `\[`).Replace(pattern), name)
+	return ok && err == nil && name != ""
 }
 
 func (t *Target) setKnownHosts(q Query, values settings, expand expander) {
@@ -362,7 +406,7 @@ func readSettings(q Query) (settings, error) {
 	for _, key := range []string{
 		"hostname", "user", "port", "identityfile", "proxyjump", "proxycommand", "userknownhostsfile",
 		"hostkeyalias", "identitiesonly", "identityagent", "globalknownhostsfile", "connecttimeout",
-		"certificatefile", "addressfamily", "stricthostkeychecking", "batchmode", "passwordauthentication", "kbdinteractiveauthentication", "proxyusefdpass",
+		"certificatefile", "addressfamily", "stricthostkeychecking", "sendenv", "setenv", "forwardagent", "batchmode", "passwordauthentication", "kbdinteractiveauthentication", "proxyusefdpass",
 	} {
 		if values[key], err = parsed.GetAll(q.Host, key); err != nil {
 			return nil, fmt.Errorf("ssh configuration: %s: %w", key, err)
