@@ -1,11 +1,13 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +20,7 @@ import (
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/transport"
 )
@@ -124,16 +127,21 @@ func (s *Set) HintAtSlowTools() {
 
 // DataAddr returns the address that tasks of other hosts dial.
 func (h *Host) DataAddr() (string, error) {
-	switch {
-	case h.Resource.DataAddr != "":
-		return h.Resource.DataAddr, nil
-	case h.ChosenAddr != "":
-		return h.ChosenAddr, nil
-	case h.Facts.ServerAddr != "":
-		return h.Facts.ServerAddr, nil
+	addr := cmp.Or(h.Resource.DataAddr, h.ChosenAddr, h.Facts.ServerAddr)
+	if addr == "" {
+		return "", errors.New("its address is not known: no SSH server has told it by SSH_CONNECTION: add addr=IP or nic=NAME to its line in the resource file")
 	}
-	return "", errors.New("its address is not known: no SSH server has told it by SSH_CONNECTION: add addr=IP or nic=NAME to its line in the resource file")
+	if ip, err := netip.ParseAddr(addr); err == nil && ip.Is6() && ip.IsLinkLocalUnicast() {
+		line := h.Resource.Bare()
+		line.DataAddr = "IP"
+		return "", exit.Mistake(fmt.Errorf("%w: %s", ErrLinkLocal, addr), "write an address of another kind, %q, or nic=NAME for an interface that has one", line.String())
+	}
+	return addr, nil
 }
+
+// ErrLinkLocal is the error of a host whose tasks other hosts cannot dial. An interface has
+// another name on each of them.
+var ErrLinkLocal = errors.New("its address is link-local, and other hosts cannot dial it without the name of an interface of their own")
 
 // Close ends the connection.
 func (h *Host) Close() error {

@@ -77,3 +77,32 @@ func TestReachAsWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestReportA3LinkLocalAddress refuses a host before anything is sent that others could not dial.
+func TestReportA3LinkLocalAddress(t *testing.T) {
+	for _, c := range []struct{ line, told, want string }{
+		{"'[fe80::1%eth0]: cpu*2 A=secret'", "fe80::1", `addr=IP`},
+		{"h1: cpu", "fe80::fc:ff:fe00:1", `"h1: cpu addr=IP"`},
+		{"h1: cpu addr=fe80::2", "192.0.2.1", `"h1: cpu addr=IP"`},
+		{"h1: cpu addr=192.0.2.7", "fe80::1", ""},
+		{"h1: cpu", "fd00::1", ""},
+		{"h1: cpu", "169.254.1.1", ""},
+	} {
+		parsed, err := hostfile.ParseLines([]string{strings.Trim(c.line, "'")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := func(line hostfile.Host, addr string) *Target {
+			h := hosts.NewHost(line, nil)
+			h.Facts = envsync.Facts{ServerAddr: addr}
+			return &Target{AgentHost: h.Agent()}
+		}
+		h := target(parsed[0], c.told)
+		for _, used := range [][]*Target{{h}, {target(hostfile.Host{Name: "h2"}, "192.0.2.2"), h}} {
+			err := (&Recipe{}).FindAddresses(t.Context(), used)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), "link-local") || !strings.Contains(exit.Hint(err), c.want) || exit.Code(err) != exit.CodeUsage || strings.Contains(exit.Hint(err), "secret")) {
+				t.Errorf("%s: %v, hint %q", c.line, err, exit.Hint(err))
+			}
+		}
+	}
+}
