@@ -23,6 +23,7 @@ import (
 	"golang.org/x/crypto/ssh/agent"
 
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
 // The tests of this file are named after the rows of a list of reports: what ssh can do with
@@ -476,5 +477,25 @@ func TestReportK3SendEnv(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestReportK4SlowLogin names ConnectTimeout where a login takes too long, which may take longer
+// than the way to the server.
+func TestReportK4SlowLogin(t *testing.T) {
+	if sshconfig.DefaultTimeout < time.Minute || sshconfig.DefaultConnect >= sshconfig.DefaultTimeout {
+		t.Error("a login has too little time")
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() // nothing was written
+	home := t.TempDir()
+	writeFile(t, home+"/.ssh/id_ed25519", string(userKey(t)), 0o600)
+	sshConfig(t, home, "ConnectTimeout 1\n")
+	_, err = ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: silent.Addr().(*net.TCPAddr).Port, Home: home})
+	if err == nil || !strings.Contains(err.Error(), "no connection within 1s") || !strings.Contains(hintOf(err), "ConnectTimeout") {
+		t.Errorf("dial: %v, hint %q", err, hintOf(err))
 	}
 }
