@@ -13,6 +13,10 @@ import (
 type Table struct {
 	// Level tells what a cell of a column is to the user, by its colour. Nil: all are Plain.
 	Level func(column, cell string) Level
+	// Spare are columns to leave out, in this order, so that each row is one line of a
+	// terminal. The first is cut short while there is room for some of it. Nil: a row may take
+	// several lines.
+	Spare []string
 	rows  [][]string // the head, then the others; all are as long
 }
 
@@ -41,75 +45,179 @@ func (t *Table) Write(to Terminal) error {
 // Lines returns the whole table without colours.
 func (t *Table) Lines() []string { return t.lines(0, false) }
 
-const (
-	// A last column that is long and is to be narrower than leastLast stands below its
-	// rows, as far right as indent. Other columns are not made narrower than leastColumn.
-	leastLast, indent, leastColumn = 24, 4, 10
-)
+// A last column that is wider than long and is to be narrower than leastLast stands below its rows, as far
+// right as indent.
+const leastLast, long, indent = 24, 10, 4
 
-// lines returns the table with lines of at most width cells; 0 means any width.
+// lines returns the table with lines of at most width cells, unless one word is longer; 0 means
+// any width.
 func (t *Table) lines(width int, colour bool) (lines []string) {
-	widths, gap, below := t.fit(width)
+	t = t.without(width)
+	widths, gap := t.fit(width)
 	for i, row := range t.rows {
-		var cells []string
-		for c, width := range widths {
-			cells = append(cells, t.style(i, c, colour).Width(width).MarginRight(gap).Render(row[c]))
+		lines = append(lines, t.beside(i, widths, gap, colour)...)
+		if i == 0 {
+			continue
 		}
-		text := lipgloss.JoinHorizontal(lipgloss.Top, cells...)
-		if last := len(row) - 1; below && i > 0 && row[last] != "" {
-			text += "\n" + t.style(i, last, colour).Width(max(leastColumn, width-indent)).MarginLeft(indent).Render(row[last])
-		}
-		for line := range strings.SplitSeq(text, "\n") {
-			lines = append(lines, strings.TrimRight(line, " "))
+		for c := len(widths); c < len(row); c++ {
+			text := row[c]
+			if text == "" {
+				continue
+			}
+			if c < len(row)-1 {
+				text = t.rows[0][c] + " " + text
+			}
+			for _, line := range wrap(text, max(leastLast, width-indent)) {
+				lines = append(lines, strings.Repeat(" ", indent)+t.style(i, c, colour).Render(line))
+			}
 		}
 	}
 	return lines
 }
 
-// fit returns the widths of the columns, the gap between them, and whether the last one
-// stands below its rows and has no width. A last column that is long gives way first, as it has the
-// text of a reason, and the first column last, as it has names.
-func (t *Table) fit(width int) (widths []int, gap int, below bool) {
-	widths = make([]int, len(t.rows[0]))
-	for c := range widths {
-		for _, row := range t.rows {
-			widths[c] = max(widths[c], ansi.StringWidth(row[c]))
+// beside returns the lines of a row with the columns that have a width.
+func (t *Table) beside(row int, widths []int, gap int, colour bool) (lines []string) {
+	var cells [][]string
+	height := 1
+	for c, width := range widths {
+		cells = append(cells, wrap(t.rows[row][c], width))
+		height = max(height, len(cells[c]))
+	}
+	for l := range height {
+		var line strings.Builder
+		blanks := 0
+		for c, width := range widths {
+			if l < len(cells[c]) && cells[c][l] != "" {
+				text := cells[c][l]
+				line.WriteString(strings.Repeat(" ", max(0, blanks)) + t.style(row, c, colour).Render(text))
+				blanks = -ansi.StringWidth(text)
+			}
+			blanks += width + gap
 		}
+		lines = append(lines, line.String())
 	}
-	over := func(gap int) int {
-		all := gap * (len(widths) - 1)
-		for _, w := range widths {
-			all += w
-		}
-		return all - width
-	}
-	if width == 0 || over(2) <= 0 {
-		return widths, 2, false
-	}
-	if last := len(widths) - 1; over(1) > 0 && widths[last] > leastColumn {
-		if room := widths[last] - over(1); room >= leastLast {
-			widths[last] = room
-			return widths, 1, false
-		}
-		widths, below = widths[:last], true
-	}
-	if over(2) <= 0 {
-		return widths, 2, below
-	}
-	narrow(widths[1:], over(1))
-	narrow(widths[:1], over(1))
-	return widths, 1, below
+	return lines
 }
 
-// narrow takes cells from the widest of columns.
-func narrow(widths []int, over int) {
-	for ; over > 0 && len(widths) > 0; over-- {
-		widest := slices.Index(widths, slices.Max(widths))
-		if widths[widest] <= leastColumn {
+// without returns the table without the columns of Spare that have no room.
+func (t *Table) without(width int) *Table {
+	if width == 0 {
+		return t
+	}
+	for i, head := range t.Spare {
+		over := t.over(t.natural(), 1, width)
+		c := slices.Index(t.rows[0], head)
+		if over <= 0 || c < 0 {
+			break
+		}
+		room := t.natural()[c] - over
+		fewer := &Table{Level: t.Level, Spare: t.Spare}
+		for _, row := range t.rows {
+			row = slices.Clone(row)
+			if i == 0 && room >= leastLast {
+				row[c] = ansi.Truncate(row[c], room, "...")
+			} else {
+				row = slices.Delete(row, c, c+1)
+			}
+			fewer.rows = append(fewer.rows, row)
+		}
+		t = fewer
+	}
+	return t
+}
+
+// natural returns the widths of columns that need one line each.
+func (t *Table) natural() []int { return t.widths(ansi.StringWidth) }
+
+// least returns the widths of columns that break no word.
+func (t *Table) least() []int {
+	return t.widths(func(cell string) (longest int) {
+		for word := range strings.FieldsSeq(cell) {
+			longest = max(longest, ansi.StringWidth(word))
+		}
+		return longest
+	})
+}
+
+func (t *Table) widths(of func(cell string) int) []int {
+	widths := make([]int, len(t.rows[0]))
+	for c := range widths {
+		for _, row := range t.rows {
+			widths[c] = max(widths[c], of(row[c]))
+		}
+	}
+	return widths
+}
+
+// over returns by how many cells columns with gaps between them are wider than a line.
+func (t *Table) over(widths []int, gap, width int) int {
+	all := gap * (len(widths) - 1)
+	for _, w := range widths {
+		all += w
+	}
+	return all - width
+}
+
+// fit returns the widths of the columns and the gap between them. Columns without a width, the
+// last ones, stand below their rows. A last column that is long gives way first, as it has the
+// text of a reason, and the first column last, as it has names. No word is broken.
+func (t *Table) fit(width int) (widths []int, gap int) {
+	widths, least := t.natural(), t.least()
+	for {
+		if width == 0 || t.over(widths, 2, width) <= 0 {
+			return widths, 2
+		}
+		last, over := len(widths)-1, t.over(widths, 1, width)
+		if over <= 0 {
+			return widths, 1
+		}
+		if room := widths[last] - over; last == len(least)-1 && widths[last] > long {
+			if room >= max(leastLast, least[last]) {
+				widths[last] = room
+				return widths, 1
+			}
+			widths = widths[:last]
+			continue
+		}
+		narrowed := slices.Clone(widths)
+		narrow(narrowed[1:], least[1:], over)
+		narrow(narrowed[:1], least, t.over(narrowed, 1, width))
+		if t.over(narrowed, 1, width) <= 0 || last == 0 {
+			return narrowed, 1
+		}
+		widths = widths[:last]
+	}
+}
+
+// narrow takes cells from the widest of columns that are wider than their longest word.
+func narrow(widths, least []int, over int) {
+	for ; over > 0; over-- {
+		widest := -1
+		for c, w := range widths {
+			if w > least[c] && (widest < 0 || w > widths[widest]) {
+				widest = c
+			}
+		}
+		if widest < 0 {
 			return
 		}
 		widths[widest]--
 	}
+}
+
+// wrap breaks a text between words into lines of at most width cells. A longer word is a line.
+func wrap(text string, width int) (lines []string) {
+	if ansi.StringWidth(text) <= width {
+		return []string{text}
+	}
+	for word := range strings.FieldsSeq(text) {
+		if last := len(lines) - 1; last >= 0 && ansi.StringWidth(lines[last])+1+ansi.StringWidth(word) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 // style is that of a cell: bold in the head, else the colour of its level.

@@ -74,9 +74,11 @@ func TestTableFits(t *testing.T) {
 	small.Row("slow-20261128-025609-7mcq", "2026-11-28 02:56:09", "2s", "2", "2", "stopped", "143", "stopped by plx stop")
 	small.Write(Terminal{Stdout: &out, Width: 60}) // a Buffer takes everything
 	narrow := "" +
-		"JOB                 STARTED    TOOK HOSTS TASKS STATE   CODE\n" +
-		"slow-20261128-      2026-11-28 2s   2     2     stopped 143\n" +
-		"025609-7mcq         02:56:09\n" +
+		"JOB                       STARTED           TOOK HOSTS TASKS\n" +
+		"slow-20261128-025609-7mcq 2026-11-28        2s   2     2\n" +
+		"                          02:56:09\n" +
+		"    STATE stopped\n" +
+		"    CODE 143\n" +
 		"    stopped by plx stop\n"
 	if out.String() != narrow {
 		t.Errorf("got\n%swant\n%s", out.String(), narrow)
@@ -115,3 +117,30 @@ type hinted struct{}
 
 func (hinted) Error() string { return "one\ntwo" }
 func (hinted) Hint() string  { return "do this" }
+
+// Report T3: no word is broken at 60, 80 or 120 columns, and with Spare a row is one line.
+func TestTableBreaksNoWord(t *testing.T) {
+	long := NewTable("JOB", "STARTED", "TOOK", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
+	long.Row("a-name-of-forty-letters-aaaaaaaaaaaaaaaaa-20261128-025609-7mcq", "2026-11-28 02:56:09", "1h02m03s", "12", "96", "running, generation 2", "", "")
+	long.Row("x-20261128-025609-7mcq", "2026-11-28 02:56:09", "2s", "2", "2", "failed", "143", "worker:1 on h2 exited with status 3; its last lines are above")
+	for width := 20; width <= 250; width++ {
+		words := map[string]bool{}
+		for _, row := range long.rows[1:] {
+			for word := range strings.FieldsSeq(strings.Join(row, " ")) {
+				words[word] = true
+			}
+		}
+		long.Spare = nil
+		text := strings.Join(long.lines(width, false), "\n")
+		for word := range strings.FieldsSeq(text) {
+			delete(words, word)
+		}
+		if len(words) > 0 {
+			t.Fatalf("%d columns: broken: %v in\n%s", width, words, text)
+		}
+		long.Spare = []string{"REASON", "STARTED", "TASKS", "HOSTS", "TOOK", "CODE"}
+		if lines := long.lines(width, false); len(lines) != 3 && width >= 90 {
+			t.Errorf("%d columns: want a line per row:\n%s", width, strings.Join(lines, "\n"))
+		}
+	}
+}

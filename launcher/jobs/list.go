@@ -35,10 +35,32 @@ type row struct {
 	Generation int `json:"generation,omitempty"`
 }
 
+// Choice is which jobs List prints.
+type Choice struct {
+	Running bool // those that have not ended, for all that is known
+	Newest  int  // at most so many, the newest; 0: all
+}
+
+// of returns the rows of the choice. The newest stand at the end.
+func (c Choice) of(rows []row) []row {
+	if c.Running {
+		rows = slices.DeleteFunc(rows, func(r row) bool { return r.Code != nil || r.State == "lost" })
+	}
+	return rows[len(rows)-c.least(len(rows)):]
+}
+
+// least returns how many of the newest jobs are enough.
+func (c Choice) least(n int) int {
+	if c.Newest == 0 {
+		return n
+	}
+	return min(n, c.Newest)
+}
+
 // List prints the jobs that this machine launched, or that are found on the hosts of
-// the query. The oldest comes first. If hosts are out of reach it prints what the others
-// know, and returns an error.
-func List(ctx context.Context, q Query, asJSON bool) error {
+// the query, as far as they are chosen. The oldest comes first. If hosts are out of reach it
+// prints what the others know, and returns an error.
+func List(ctx context.Context, q Query, c Choice, asJSON bool) error {
 	printer := q.printer()
 	var rs []Record
 	var queued []submission.Submission
@@ -51,14 +73,23 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 	if err = cmp.Or(context.Cause(ctx), err); err != nil {
 		return err
 	}
-	rows := describe(ctx, rs, queued, printer)
+	known := len(rs) + len(queued)
+	if c.Running {
+		rs = slices.DeleteFunc(rs, func(r Record) bool { return r.Verdict != nil })
+	} else {
+		slices.SortStableFunc(rs, func(a, b Record) int { return a.Created.Compare(b.Created) })
+		rs = rs[len(rs)-c.least(len(rs)):] // the others' hosts need not be asked
+	}
+	rows := c.of(describe(ctx, rs, queued, printer))
 	if asJSON {
 		err = json.NewEncoder(q.Terminal.JSON()).Encode(rows)
 	} else if len(rows) > 0 {
-		err = printRows(q.Terminal, printer, rows)
+		err = printRows(q.Terminal, printer, rows, jobColumns...)
 	}
 	switch {
 	case len(rows) > 0 || unreached != nil:
+	case c.Running && known > 0:
+		printer.Printf("no job is running")
 	case q.OnHosts:
 		printer.Printf("there are no jobs on these hosts")
 	default:
@@ -132,10 +163,15 @@ func (r *row) took(ended time.Time) {
 	r.Seconds = max(0, ended.Sub(r.Created).Round(time.Millisecond).Seconds())
 }
 
-// printRows prints a table of jobs. Why nothing is known of one stands below it.
-func printRows(t console.Terminal, printer *console.Printer, rows []row) error {
+// jobColumns are the columns that a list of many jobs leaves out, in this order, so that each
+// job is one line of a terminal: plx status has what they tell.
+var jobColumns = []string{"REASON", "STARTED", "TASKS", "HOSTS", "TOOK", "CODE"}
+
+// printRows prints a table of jobs, without columns of spare that have no room. Why nothing is
+// known of a job stands below it.
+func printRows(t console.Terminal, printer *console.Printer, rows []row, spare ...string) error {
 	table := console.NewTable("JOB", "STARTED", "TOOK", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
-	table.Level = jobLevel
+	table.Level, table.Spare = jobLevel, spare
 	unknown := map[string][]string{} // jobs, by the reason
 	for _, r := range rows {
 		if r.Code == nil && r.Reason != "" {

@@ -135,7 +135,7 @@ func (r row) runs() bool { return r.State == "running" || r.State == "unknown" }
 func (q Query) refuse(command string, rows []row) error {
 	t := q.Terminal
 	t.Stdout, t.StdoutColour = t.Stderr, t.StderrColour // the list belongs to an error
-	if err := printRows(t, q.printer(), rows); err != nil {
+	if err := printRows(t, q.printer(), rows, jobColumns...); err != nil {
 		return err
 	}
 	running := 0

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestNoJobs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for asJSON, want := range map[bool]string{false: "", true: "[]\n"} {
 		var stdout, stderr bytes.Buffer
-		if err := List(t.Context(), Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, asJSON); err != nil {
+		if err := List(t.Context(), Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, Choice{}, asJSON); err != nil {
 			t.Fatal(err)
 		}
 		if stdout.String() != want || !strings.HasPrefix(stderr.String(), "plx: this machine has launched no jobs") {
@@ -66,6 +67,50 @@ func TestUnknownJobsAreListed(t *testing.T) {
 	for _, want := range []string{console.Good.Paint("done", true), console.Bad.Paint("failed", true), console.Doubtful.Paint("unknown", true), " running, generation 2"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%q", want, stdout.String())
+		}
+	}
+}
+
+// Report T3: on a terminal a job is one line, and plx jobs lists the running ones or the newest.
+func TestReportT3JobsAreOneLine(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for i, name := range []string{"one", "two", "three", "four"} {
+		r := Record{Job: fmt.Sprintf("%s-20261128-02560%d-7mcq", name, i), Created: time.Date(2026, 11, 28, 2, 56, i, 0, time.UTC),
+			Embedded: true, Hosts: []HostRecord{{Line: "127.0.0.2", Folder: "127.0.0.2", Binary: "none"}}}
+		r.Verdict = &protocol.Verdict{Code: 1, Reason: "worker:1 on h2 exited with status 1; its last lines are above", Ended: r.Created.Add(time.Minute)}
+		if err := r.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		Choice
+		width int
+		want  string // the jobs
+		said  string
+	}{
+		{Choice{}, 60, "one two three four", ""},
+		{Choice{}, 80, "one two three four", ""},
+		{Choice{}, 120, "one two three four", ""},
+		{Choice{Newest: 2}, 80, "three four", ""},
+		{Choice{Newest: 9}, 0, "one two three four", ""},
+		{Choice{Running: true}, 80, "", "plx: no job is running\n"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if err := List(t.Context(), Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr, Width: c.width}}, c.Choice, false); err != nil {
+			t.Fatal(err)
+		}
+		var jobs []string
+		for i, line := range strings.Split(strings.TrimSpace(stdout.String()), "\n") {
+			if i > 0 {
+				name, _, _ := strings.Cut(line, "-2026")
+				jobs = append(jobs, name)
+			}
+			if c.width > 0 && len(line) > c.width {
+				t.Errorf("%+v: %d cells: %q", c, len(line), line)
+			}
+		}
+		if got := strings.Join(jobs, " "); got != c.want || stderr.String() != c.said {
+			t.Errorf("%+v: %q, %q in\n%s", c, got, stderr.String(), stdout.String())
 		}
 	}
 }
