@@ -293,7 +293,7 @@ func (l *launch) name(ctx context.Context) error {
 		return err
 	}
 	l.created = time.Now().UTC()
-	l.job = jobs.NewID(l.cfg.Name, l.cfg.Program, l.created)
+	l.job = jobs.NewID(l.cfg.Name, entrypoint.Title(l.cfg.Program, l.cfg.Args), l.created)
 	if l.cfg.Submission != "" {
 		l.job = submission.RunID(l.cfg.Submission, l.cfg.Slurm.Restarts)
 	}

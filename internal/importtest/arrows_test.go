@@ -61,7 +61,7 @@ var arrows = []arrow{
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/submission", "launcher/transport", "launcher/provision"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
 	{from: "launcher/submission", to: []string{"launcher/exit", "launcher/slurm"}},
-	{from: "launcher/submit", to: []string{"launcher/console", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
+	{from: "launcher/submit", to: []string{"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
 		to: []string{"hostfile", "gpuprobe", "launcher/console", "launcher/exit", "launcher/protocol", "trainer/cluster"}},

@@ -53,25 +53,35 @@ func withoutScript(interpreter, arg string) bool {
 // come after it. The file is empty if there is none; a module of Python stands for
 // its file.
 func (s Source) script() (file string, others []string) {
-	interpreter := path.Base(s.Program)
-	if !interpreters().MatchString(interpreter) {
-		return "", s.Args
+	file, module, others := target(s.Program, s.Args)
+	if module != "" {
+		file = moduleFile(module)
 	}
-	for i := 0; i < len(s.Args); i++ {
-		switch arg := s.Args[i]; {
-		case strings.HasPrefix(interpreter, "py") && arg == "-m" && i+1 < len(s.Args):
-			return moduleFile(s.Args[i+1]), s.Args[i+2:]
+	return file, others
+}
+
+// target returns the file or the Python module that an interpreter is told to run, and the
+// arguments that come after it.
+func target(program string, args []string) (file, module string, others []string) {
+	interpreter := path.Base(program)
+	if !interpreters().MatchString(interpreter) {
+		return "", "", args
+	}
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case strings.HasPrefix(interpreter, "py") && arg == "-m" && i+1 < len(args):
+			return "", args[i+1], args[i+2:]
 		case withoutScript(interpreter, arg):
-			return "", s.Args[i+1:]
-		case arg == "--" && i+1 < len(s.Args):
-			return s.Args[i+1], s.Args[i+2:]
+			return "", "", args[i+1:]
+		case arg == "--" && i+1 < len(args):
+			return args[i+1], "", args[i+2:]
 		case withValue[arg]:
 			i++
 		case !strings.HasPrefix(arg, "-"):
-			return arg, s.Args[i+1:]
+			return arg, "", args[i+1:]
 		}
 	}
-	return "", nil
+	return "", "", nil
 }
 
 // moduleFile returns the file of a Python module of the present folder, or "".

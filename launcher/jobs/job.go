@@ -318,9 +318,10 @@ func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
 
 var unsafeInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9.-]`) })
 
-// NewID returns an id for a job that is launched now. name is the user's, or empty.
-func NewID(name, program string, now time.Time) string {
-	program = unsafeInName().ReplaceAllString(filepath.Base(program), "-")
-	base := cmp.Or(name, strings.Trim(program, "-."), "job")
+// NewID returns an id for a job that is launched now. name is the user's, or empty: then title
+// stands for it.
+func NewID(name, title string, now time.Time) string {
+	title = unsafeInName().ReplaceAllString(title, "-")
+	base := cmp.Or(name, strings.Trim(title, "-."), "job")
 	return fmt.Sprintf("%.40s-%s-%.4s", base, now.Format("20060102-150405"), strings.ToLower(rand.Text()))
 }

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/slurm"
@@ -60,7 +61,7 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (int, error) {
 		}
 	}
 	now := time.Now().UTC()
-	s := &submission.Submission{Job: jobs.NewID(cfg.Name, cfg.Program, now), Name: cfg.Name, Program: filepath.Base(cfg.Program), Created: now}
+	s := &submission.Submission{Job: jobs.NewID(cfg.Name, entrypoint.Title(cfg.Program, cfg.Args[min(1, len(cfg.Args)):]), now), Name: cfg.Name, Program: filepath.Base(cfg.Program), Created: now}
 	if err := cfg.submit(ctx, s); err != nil || cfg.DryRun {
 		return exit.Code(err), err
 	}
