@@ -55,7 +55,7 @@ func (n *newcomer) follow(command string) {
 	}
 	switch {
 	case command == "plx attach":
-		n.watch(command, "! plx: going on after step ", "! plx: generation 1\n")
+		n.watch(command, "! plx: going on after step ")
 	case strings.HasPrefix(command, "plx launch --name digits"):
 		n.watch(command, "worker:0 h1 | step ", "this job resumes from the checkpoints")
 	default:

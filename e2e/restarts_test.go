@@ -87,8 +87,8 @@ func failsOnce(b *bench) {
 	b.says(res, "worker:1 on h2 exited with status 3: restarting in ")
 	b.says(res, "restarted (1 of 2): generation 1 starts on 3 hosts with 3 workers")
 	b.says(res, "job", "done, after 1 restart")
-	if n := strings.Count(res.stderr, "! plx: generation 1\n"); n != 1 {
-		b.t.Errorf("the generation is announced %d times:\n%s", n, res.stderr)
+	if strings.Contains(res.stderr, "! plx: generation 1\n") { // report T4: only with -v
+		b.t.Errorf("each task announces the generation:\n%s", res.stderr)
 	}
 	b.hostsGone(0)
 }

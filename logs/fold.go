@@ -48,9 +48,6 @@ var fatal = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\[rank[0-9]+\]: ?)?\[[EF][0-9 ]|^terminate called `)
 })
 
-// generation matches the line with which a task begins again after a restart of the job.
-var generation = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^plx: generation [0-9]+$`) })
-
 // beginsMessage reports whether a line of stderr begins a message, of several lines
 // perhaps.
 func (s *stream) beginsMessage(text []byte) bool {
@@ -67,11 +64,8 @@ func (s *stream) hold(plain string, text []byte) bool {
 	if !s.p.opts.Fold || s.from.Stream != Stderr {
 		return false
 	}
-	begins, again := plain == "" && s.beginsMessage(text), generation().Match(text)
-	if again && s.p.generation == string(text) {
-		return true // of another task: it is printed once for the job
-	}
-	if !begins && !again && s.heldLines == 0 && (plain != "" || len(s.p.opts.Tasks) < 2 || time.Since(s.flooded) < foldTime || bytes.HasPrefix(text, []byte("plx: "))) {
+	begins := plain == "" && s.beginsMessage(text)
+	if !begins && s.heldLines == 0 && (plain != "" || len(s.p.opts.Tasks) < 2 || time.Since(s.flooded) < foldTime || bytes.HasPrefix(text, []byte("plx: "))) {
 		return false
 	}
 	if s.message == nil || !s.message.message {
@@ -215,12 +209,6 @@ func (p *Printer) printGroup(group []*unit) {
 // addHeld adds the lines of a unit to out if it is the first of its group.
 func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 	for i, text := range u.lines {
-		if generation().Match(text) {
-			if s.p.generation == string(text) && first {
-				continue
-			}
-			s.p.generation = string(text)
-		}
 		if first {
 			s.p.printed()
 		}

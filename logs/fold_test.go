@@ -180,21 +180,6 @@ func TestLinesAreHeldForASecond(t *testing.T) {
 	})
 }
 
-// After a restart a line of all tasks tells so, also if some of them start late.
-func TestGenerationsAreAnnouncedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFolding(t, Options{})
-		for generation := 1; generation < 3; generation++ {
-			for i := range 3 {
-				f.write(fmt.Sprint("worker:", i), Stderr, fmt.Sprintf("plx: generation %d\n", generation))
-				time.Sleep(foldTime * 3 / 4)
-			}
-		}
-		f.printer.Close() // the writers never fail
-		f.check("2 of 3 workers h1 ! plx: generation 1\n2 of 3 workers h1 ! plx: generation 2\n")
-	})
-}
-
 // Of the tasks that lost a peer one line is printed, after the traceback of the culprit.
 func TestLostPeersAreOneLine(t *testing.T) {
 	loss := func(lines []string) string {

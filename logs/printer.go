@@ -31,13 +31,12 @@ type Printer struct {
 	limit   int // length of the longest line that is written in one piece, in bytes
 	room    int // for the unfinished lines and buffers of all streams, in bytes
 
-	mu         sync.Mutex // guards all below, and every stream
-	streams    map[origin]*stream
-	memory     int         // what the streams have of room
-	lines      int         // number of lines printed so far
-	holding    []*unit     // what is held back, in the order of its first lines, see fold.go
-	generation string      // line of a task that began again, as it was printed last; "": none has
-	releasing  *time.Timer // prints them; valid while there are some
+	mu        sync.Mutex // guards all below, and every stream
+	streams   map[origin]*stream
+	memory    int         // what the streams have of room
+	lines     int         // number of lines printed so far
+	holding   []*unit     // what is held back, in the order of its first lines, see fold.go
+	releasing *time.Timer // prints them; valid while there are some
 	// unfinished are streams whose unfinished line is to be shown, by the timer showing.
 	unfinished []*stream
 	showing    *time.Timer // valid while there are some

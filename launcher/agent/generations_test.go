@@ -84,7 +84,7 @@ func TestANewAgentGoesOnInTheOldFolder(t *testing.T) {
 	if text, err := os.ReadFile(kept); err != nil || string(text) != "by the program" {
 		t.Errorf("%s: %q, %v", kept, text, err)
 	}
-	if said := h.spool("worker-0.stderr"); said != "plx: generation 1\n" {
+	if said := h.spool("worker-0.stderr"); said != cluster.VerboseMark+"generation 1\n" { // report T4: only -v and plx logs print it
 		t.Errorf("stderr %q, want a line that tells the generations apart", said)
 	}
 	l.end(h, 0)

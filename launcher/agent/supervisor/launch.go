@@ -216,7 +216,7 @@ func (r *running) connect(t *task, logFolder string, limit int64, tell func(stri
 		}
 		if stream == logs.Stderr && t.generation > 0 {
 			// A line separates generations. The task's own output reports a full disk.
-			_, _ = fmt.Fprintf(to, "plx: generation %d\n", t.generation)
+			_, _ = fmt.Fprintf(to, "%sgeneration %d\n", cluster.VerboseMark, t.generation)
 		}
 		var end *os.File
 		if r.outs[i], end, err = newOutput(source.String(), to, tell); err != nil {
