@@ -19,6 +19,7 @@ func TestOutputs(t *testing.T) {
 	file := b.ResourceFile("h1", "h2: cpu*2")
 	t.Run("each task's own", func(t *testing.T) { outputsOfTasks(b.in(t), file) })
 	t.Run("a folder that tasks share", func(t *testing.T) { outputsShared(b.in(t), file) })
+	t.Run("a job that makes none", func(t *testing.T) { outputsNone(b.in(t), file) })
 	t.Run("a folder that was sent", func(t *testing.T) { outputsOfWorkdir(b.in(t), file) })
 	t.Run("checkpoints, summaries and timelines too", func(t *testing.T) { outputsOfTrainer(b.in(t), file) })
 	t.Run("a full disk here", func(t *testing.T) { outputsOnAFullDisk(b.in(t), file) })
@@ -106,6 +107,13 @@ func outputsInterrupted(b *bench, file string) {
 	b.want(0, "fetch", "slow", dir)
 	if got := files(b.t, filepath.Join(dir, "outputs")); len(got) != 3 {
 		b.t.Errorf("got %q", got)
+	}
+}
+
+// outputsNone is a job that makes no output: plx advises no fetch, which would find none.
+func outputsNone(b *bench, file string) {
+	if res := b.want(0, "launch", "--hosts", file, "--name", "none", "--output", "*.pt", "true"); strings.Contains(res.stderr, "plx fetch") {
+		b.t.Errorf("%s", res.stderr)
 	}
 }
 

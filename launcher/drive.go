@@ -112,13 +112,14 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	d.show("waiting for the last logs")
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
 	d.show("counting what the job made")
-	made := d.made(ctx, stops)
+	made, named := d.made(ctx, stops)
 	d.show("")
 	if made != "" {
 		d.launch.printer.Printf("%s", made)
 	}
 	d.launch.report(d.record(), verdict, d.out)
-	if d.launch.cfg.Fetch == "" && len(d.launch.cfg.Output) > 0 {
+	// Files in a folder of the hosts' own are not counted.
+	if d.launch.cfg.Fetch == "" && (named > 0 || len(d.launch.cfg.Output) > 0 && d.launch.cfg.Chdir != "") {
 		d.launch.printer.Printf("hint: plx fetch %s DIR brings the outputs to this machine", d.launch.job)
 	}
 	if d.launch.cfg.Fetch != "" {
@@ -235,9 +236,9 @@ func untilSignal(ctx context.Context, stops <-chan jobstate.StopAsked, cause fun
 	return ctx, cancel
 }
 
-// made returns a line on what the job has made and nothing names, or "". A signal of the
-// user ends the count.
-func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) string {
+// made returns a line on what the job has made and nothing names, or "", and how many files an
+// --output names. A signal of the user ends the count.
+func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) (line string, named int) {
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
 		return fmt.Errorf("what the job made is not counted: %s", reason)
 	})
@@ -256,11 +257,11 @@ func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) strin
 			from = append(from, m.agent)
 		}
 	}
-	line, err := fetch.Made(ctx, d.launch.job, from, counts...)
+	line, named, err := fetch.Made(ctx, d.launch.job, from, counts...)
 	if err != nil {
 		d.launch.printer.Error(err)
 	}
-	return line
+	return line, named
 }
 
 // fetch brings the job's checkpoints, outputs and logs to this machine, after its logs are printed. A signal

@@ -15,8 +15,9 @@ const countTime = 10 * time.Second
 
 // Made counts what a job has left in its own folders on hosts, and that no output names and
 // nobody has fetched. known has the counts of hosts that need not be asked. It returns a line
-// for the user, or "" if there is nothing. An error names hosts that do not answer.
-func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...protocol.Made) (line string, err error) {
+// for the user, or "" if there is nothing, and how many files an output names. An error names hosts
+// that do not answer.
+func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...protocol.Made) (line string, named int, err error) {
 	counts := make([]protocol.Made, len(from), len(from)+len(known))
 	err = hosts.Each(ctx, from, func(i int, a *hosts.AgentHost) error {
 		ctx, cancel, err := a.WithTimeout(ctx, countTime)
@@ -36,12 +37,13 @@ func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...pro
 	for _, c := range append(counts, known...) {
 		all.Files += c.Files
 		all.Bytes += c.Bytes
+		named += c.Named
 		if c.Files > 0 {
 			on++
 		}
 	}
 	if on == 0 {
-		return "", err
+		return "", named, err
 	}
-	return fmt.Sprintf("made %s, %s, on %s: plx fetch %s DIR", console.Count(all.Files, "file"), console.Size(all.Bytes), console.Count(on, "host"), job), err
+	return fmt.Sprintf("made %s, %s, on %s: plx fetch %s DIR", console.Count(all.Files, "file"), console.Size(all.Bytes), console.Count(on, "host"), job), named, err
 }

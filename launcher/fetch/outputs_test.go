@@ -120,7 +120,7 @@ func TestOutputsWithOddNames(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, `outputs/h2/worker-0/caf\xe9.pt`)); err != nil || string(text) != "latin" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if line, err := Made(t.Context(), "j", h.agents); line != "" || err != nil {
+	if line, _, err := Made(t.Context(), "j", h.agents); line != "" || err != nil {
 		t.Errorf("left to fetch: %q, %v", line, err)
 	}
 	h.write(0, ".plx/jobs/j/h1/tasks/worker-0/runs/"+strings.Repeat(strings.Repeat("a", 200)+"/", 5)+"x", "")
@@ -426,12 +426,15 @@ func TestMade(t *testing.T) {
 	h.ran(map[string]string{"a.pt": "named", "log.txt": "four", "deep/er": "123"})
 	made := func(want string) {
 		t.Helper()
-		if line, err := Made(t.Context(), "j", h.agents); line != want || err != nil {
+		if line, _, err := Made(t.Context(), "j", h.agents); line != want || err != nil {
 			t.Errorf("%q, %v; want %q", line, err, want)
 		}
 	}
 	made("made 6 files, 21 B, on 3 hosts: plx fetch j DIR")
-	if line, err := Made(t.Context(), "j", h.agents[:1], protocol.Made{}, protocol.Made{Files: 1, Bytes: 3}); line != "made 3 files, 10 B, on 2 hosts: plx fetch j DIR" || err != nil {
+	if _, named, err := Made(t.Context(), "j", h.agents, protocol.Made{Named: 2}); named != 5 || err != nil {
+		t.Errorf("%d files that an output names, %v", named, err)
+	}
+	if line, _, err := Made(t.Context(), "j", h.agents[:1], protocol.Made{}, protocol.Made{Files: 1, Bytes: 3}); line != "made 3 files, 10 B, on 2 hosts: plx fetch j DIR" || err != nil {
 		t.Errorf("one host asked, two known: %q, %v", line, err)
 	}
 	dir := t.TempDir()
@@ -458,7 +461,7 @@ func TestMade(t *testing.T) {
 	}
 	made("")
 	h.lose(1)
-	if line, err := Made(t.Context(), "j", h.agents); line != "" || err == nil || !strings.HasPrefix(err.Error(), "host h2: what the job made is not counted: ") {
+	if line, _, err := Made(t.Context(), "j", h.agents); line != "" || err == nil || !strings.HasPrefix(err.Error(), "host h2: what the job made is not counted: ") {
 		t.Errorf("%q, %v", line, err)
 	}
 }

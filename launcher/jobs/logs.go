@@ -191,7 +191,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 
 // printMade prints a line on what the job has made, if nobody has fetched it.
 func (j *Job) printMade(ctx context.Context) {
-	line, err := fetch.Made(ctx, j.Job, j.present())
+	line, _, err := fetch.Made(ctx, j.Job, j.present())
 	if line != "" {
 		j.printer.Printf("%s", line)
 	}

@@ -81,6 +81,8 @@ type Wanted struct {
 type Made struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
+	// Named counts the same of files that an Output names.
+	Named int `json:"named,omitempty"`
 }
 
 // HostOutput is a file that a job has made on a host, or the log of a stream of a task.

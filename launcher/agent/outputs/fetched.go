@@ -47,6 +47,7 @@ func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 			return nil
 		})
 	}
+	made.Named = named.Files
 	return named, made, err
 }
 
