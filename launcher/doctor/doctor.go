@@ -75,7 +75,7 @@ type HostFacts struct {
 // Bounds of one host. A dial that the server refuses for load is tried again within the
 // first.
 const (
-	connectTime = 65 * time.Second
+	connectTime = 3 * time.Minute
 	sendTime    = 2 * time.Minute
 )
 

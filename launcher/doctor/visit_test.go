@@ -26,7 +26,7 @@ func TestStuckHosts(t *testing.T) {
 		{"connection", func(ctx context.Context) (transport.Transport, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
-		}, connectTime, "error connection: host h: no connection within 1m5s"},
+		}, connectTime, "error connection: host h: no connection within 3m0s"},
 		{"refused", func(context.Context) (transport.Transport, error) {
 			return nil, refused{errors.New("login refused: no key")}
 		}, 0, "error login: host h: login refused: no key"},

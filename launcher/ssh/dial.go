@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -68,9 +70,9 @@ type Config struct {
 	// the server allows. It may end one. Nil: nothing is called.
 	Crowded func()
 
-	// DialTimeout bounds one attempt to connect, with handshake and authentication,
-	// for each hop. 0: ConnectTimeout of the configuration, then 15 s for the way to the
-	// server and 60 s for all.
+	// DialTimeout bounds one attempt to connect, with the handshake, for each hop. The login
+	// has 2 minutes more, or as long if that is longer. 0: ConnectTimeout of the configuration,
+	// then 15 s for the way to the server and 60 s with the handshake.
 	DialTimeout time.Duration
 	// DialAtMost bounds the same, also where DialTimeout or the configuration allows more. 0:
 	// nothing else bounds it.
@@ -85,7 +87,8 @@ type Config struct {
 	// within 30 s.
 	DeadAfter time.Duration
 
-	piped bool // the connection is no socket of plx's: its own errors say why it ended
+	shown func() // called when the server has shown an accepted key, so that the login begins; may be nil
+	piped bool   // the connection is no socket of plx's: its own errors say why it ended
 }
 
 // validate refuses impossible values and fills in the defaults.
@@ -221,6 +224,10 @@ func backoff(attempt int) time.Duration {
 	return longest/4 + rand.N(longest*3/4)
 }
 
+// loginTime bounds a login, for which the server may ask others several times. Its own limit,
+// LoginGraceTime, is as long by default; ssh has none.
+const loginTime = 2 * time.Minute
+
 // dialOnce makes one attempt. loaded reports that the server ended it before it showed a
 // key, as sshd does beyond MaxStartups.
 func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, loaded bool, err error) {
@@ -229,12 +236,20 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 	tooLate := func(limit time.Duration) error {
 		return exit.WithHint(fmt.Errorf("no connection within %v", limit), "see whether ssh "+cfg.Host+" true works, and how long it takes; ConnectTimeout of the ssh configuration allows more")
 	}
-	limit := time.AfterFunc(cfg.DialTimeout, func() { cancel(tooLate(cfg.DialTimeout)) })
+	var allowed atomic.Int64
+	allowed.Store(int64(cfg.DialTimeout))
+	limit := time.AfterFunc(cfg.DialTimeout, func() { cancel(tooLate(time.Duration(allowed.Load()))) })
 	defer limit.Stop()
+	cfg.shown = sync.OnceFunc(func() {
+		login := max(cfg.DialTimeout, loginTime)
+		login = min(login, cmp.Or(cfg.DialAtMost, login))
+		allowed.Store(int64(login))
+		limit.Reset(login)
+	})
 	if ask := cfg.Ask; ask != nil {
 		cfg.Ask = func(ctx context.Context, question string, echo bool, refused string) (string, error) {
 			limit.Stop() // the user may take long
-			defer limit.Reset(cfg.DialTimeout)
+			defer func() { limit.Reset(time.Duration(allowed.Load())) }()
 			return ask(ctx, question, echo, refused)
 		}
 	}
@@ -322,7 +337,11 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 		HostKeyAlgorithms: keys.algorithms,
 		HostKeyCallback: func(name string, remote net.Addr, key gossh.PublicKey) error {
 			keyShown = true
-			return keys.check(name, remote, key)
+			err := keys.check(name, remote, key)
+			if err == nil && cfg.shown != nil {
+				cfg.shown()
+			}
+			return err
 		},
 		AuthCallback: func(now *gossh.ClientAuthContext) (gossh.AuthMethod, error) {
 			offer.allowed = now.AllowedMethods

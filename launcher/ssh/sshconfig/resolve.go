@@ -61,7 +61,7 @@ type Target struct {
 	NoPassword     bool          // the user must not be asked for a password
 	NoInteractive  bool          // the user must not be asked the server's questions
 	Connect        time.Duration // bounds the way to the server in one attempt; never 0
-	Timeout        time.Duration // bounds one attempt, with handshake and login; never 0
+	Timeout        time.Duration // bounds one attempt, with the handshake; never 0
 }
 
 // Hop is a jump host.
@@ -70,8 +70,8 @@ type Hop struct {
 	Port       int    // 0: that of the configuration, then 22
 }
 
-// What bounds an attempt unless ConnectTimeout of the configuration does. A server answers at
-// once, but it may have to ask others who the user is.
+// What bounds an attempt unless ConnectTimeout of the configuration does: the way to the server,
+// and the way with the handshake, for which a busy server may need longer.
 const (
 	DefaultConnect = 15 * time.Second
 	DefaultTimeout = time.Minute
