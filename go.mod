@@ -8,7 +8,6 @@ require (
 	github.com/charmbracelet/x/ansi v0.8.0
 	github.com/chewxy/hm v1.0.0
 	github.com/ebitengine/purego v0.11.3
-	github.com/git-pkgs/gitignore v1.1.0
 	github.com/kevinburke/ssh_config v1.6.0
 	github.com/klauspost/compress v1.20.3
 	github.com/muesli/termenv v0.16.0

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -182,7 +181,8 @@ var (
 	someWords    = []string{"a", "b", "ab", "c.txt", "b.txt", "a b", "x[1]", "#x", "!y", "data", "é", `q\r`, "-n", ":(top)z", "A"}
 	somePatterns = []string{"a", "b", "*.txt", "a/", "/a", "/b/", "a/b", "a/*", "**/b", "a/**", "a/**/b", "**", "*", "?b", "[ab]", "[!a]b", "[^a]b",
 		"x\\[1]", "\\#x", "\\!y", "a b ", "a\\ b", "data/", "*/", "/*", "**/", "a*", "*b*", "b.t?t", "[a-c].txt", "# text", "", "/a/b/", "/*/b", "b/*.txt",
-		"é", "?", "[[:alpha:]]", "**/a/**", "a**b", "***", "*/*/b", "[", "[a", "a\\", "q\\\\r", ":(top)z", "-n", "f.txt", "b0", "/**/b1", "a\t", "*a/**/", "./a", "a//b"}
+		"é", "?", "[[:alpha:]]", "**/a/**", "a**b", "***", "*/*/b", "[", "[a", "a\\", "q\\\\r", ":(top)z", "-n", "f.txt", "b0", "/**/b1", "a\t", "*a/**/", "./a", "a//b",
+		"a/**/", "/data/**/", "b/**/*", "a/a**", "a\\\\ ", "a\\  ", "a \r", "[]a]", "[a-]", "[\\]a]", "[[:alpha]", "[[:none:]]", "a[/]b", "a/[!x]", "**/a/", "a**/b", "\\a", "*\\*", "/", "a/b/", "[^]b]*"}
 )
 
 func newRandomTree(r *rand.Rand) (tree randomTree) {
@@ -253,13 +253,13 @@ func (tree randomTree) String() string {
 // What git would send of random folders with random patterns is sent.
 func TestLikeGit(t *testing.T) { compareWithGit(t, 25) }
 
-// compareWithGit compares what is sent of random trees with the list of git. Then it logs
-// where plx's own reading of patterns, which counts where git cannot be asked, differs.
+// compareWithGit compares what is sent of random trees with the list of git, and so what is
+// sent by plx's own reading of patterns, which counts where git cannot be asked.
 func compareWithGit(t *testing.T, trees int) {
 	global := filepath.Join(t.TempDir(), "ignore")
 	ownConfig(t, "[core]\nexcludesFile = "+global+"\n")
 	r := rand.New(rand.NewPCG(1, 2))
-	top, differ := t.TempDir(), map[string]int{}
+	top := t.TempDir()
 	for i := range trees {
 		tree := newRandomTree(r)
 		root := filepath.Join(top, strconv.Itoa(i))
@@ -270,22 +270,18 @@ func compareWithGit(t *testing.T, trees int) {
 		if got := files(f.Manifest); len(f.Notes()) == 0 && !slices.Equal(got, want) {
 			t.Fatalf("tree %d: sent\n%q\ngit would send\n%q\n%s", i, got, want, tree)
 		}
-		for pattern := range tree.libraryDiffers(t, root, global) {
-			differ[pattern]++
+		if differ := tree.ownDiffers(t, root, global); len(differ) > 0 {
+			t.Fatalf("tree %d, without git:\n%s\n%s", i, strings.Join(differ, "\n"), tree)
 		}
 		if err := os.RemoveAll(root); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d trees are sent as git would", trees)
-	for _, pattern := range slices.Sorted(maps.Keys(differ)) {
-		t.Logf("in %d trees the library differs: %s", differ[pattern], pattern)
-	}
 }
 
-// libraryDiffers scans without git. It returns the lines that decide about files which git
-// decides otherwise by the .gitignore files alone.
-func (tree randomTree) libraryDiffers(t *testing.T, root, global string) map[string]bool {
+// ownDiffers scans without git. It returns the files of which git decides otherwise by the
+// .gitignore files alone, with the lines that decide.
+func (tree randomTree) ownDiffers(t *testing.T, root, global string) (differ []string) {
 	t.Helper()
 	write(t, root, map[string]string{".git/info/exclude": ""})
 	write(t, filepath.Dir(global), map[string]string{filepath.Base(global): ""})
@@ -297,7 +293,6 @@ func (tree randomTree) libraryDiffers(t *testing.T, root, global string) map[str
 	os.Setenv("PATH", "")
 	f := scan(t, root)
 	os.Setenv("PATH", path)
-	differ := map[string]bool{}
 	got := files(f.Manifest)
 	for _, p := range slices.Concat(got, want) {
 		if slices.Contains(got, p) == slices.Contains(want, p) {
@@ -307,7 +302,7 @@ func (tree randomTree) libraryDiffers(t *testing.T, root, global string) map[str
 		byGit, _, _ := strings.Cut(string(said), "\t")
 		_, byGit, _ = strings.Cut(byGit, ":")
 		_, byGit, _ = strings.Cut(byGit, ":")
-		differ[fmt.Sprintf("git decides by %q, the library by %q", byGit, tree.line(f.Excluded(p)))] = true
+		differ = append(differ, fmt.Sprintf("%q: git decides by %q, plx by %q", p, byGit, tree.line(f.Excluded(p))))
 	}
 	return differ
 }
@@ -320,4 +315,38 @@ func (tree randomTree) line(at string) string {
 		return ""
 	}
 	return strings.Split(tree.files[file], "\n")[n-1]
+}
+
+// TestReportL5PatternsLikeGit: without a repository each pattern decides as git does. One
+// pattern at a time and each path by itself, so that no line hides another.
+func TestReportL5PatternsLikeGit(t *testing.T) {
+	ownConfig(t, "")
+	dir := t.TempDir()
+	git(t, dir, "init", "-q")
+	paths := []string{"foo/f", "foo/d/f", "foo/d/", "foo/", "a", "sub/a", "c/", "sub/c/", "f/c", "a ", `a\ `, "ab", "x/ab/c", "x/y/z", "b/a.txt", "[a]", "A", "é", "d/b/c", "a-b", "]", `a\`}
+	for _, p := range paths {
+		write(t, dir, map[string]string{p: "x"})
+	}
+	for _, line := range append(slices.Clone(somePatterns), "foo/**/", "foo/**", "foo/*/", "**/foo", "x/a**", "[a-z]", "[!a-z]", "sub/a/", "c/", "/c", "**/c/", "d/**/c", `a\ `, `a\\ `, "[]]", "[]-a]") {
+		write(t, dir, map[string]string{".gitignore": line + "\n"})
+		var r rules
+		if err := r.read(filepath.Join(dir, gitFile), gitFile, ""); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("git", "-C", dir, "check-ignore", "--no-index", "--stdin", "-z")
+		cmd.Stdin = strings.NewReader(strings.ReplaceAll(strings.Join(paths, "\x00")+"\x00", "/\x00", "\x00"))
+		out, _ := cmd.Output() // 1: it excludes nothing
+		want := strings.Split(string(out), "\x00")
+		for _, p := range paths {
+			got := false // as the walk: the first folder that a line excludes hides the rest
+			for i, c := range strings.TrimSuffix(p, "/") + "/" {
+				if c == '/' && !got {
+					_, got, _ = r.match(p[:i], i < len(p))
+				}
+			}
+			if got != slices.Contains(want, strings.TrimSuffix(p, "/")) {
+				t.Errorf("%q excludes %q: %v, git says %v", line, p, got, !got)
+			}
+		}
+	}
 }

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/git-pkgs/gitignore"
 )
 
 // The files of patterns. Both have git's format; a line of the second one counts
@@ -27,37 +25,29 @@ const maxPatterns = 1 << 20
 
 // rule is one line of a file of patterns.
 type rule struct {
-	matcher  *gitignore.Matcher // the pattern alone
-	includes bool               // the line begins with "!"
-	folders  bool               // the line ends with a slash: it is for folders only
-	from     string             // file and line, for messages
+	pattern
+	includes bool   // the line begins with "!"
+	folders  bool   // the line ends with a slash: it is for folders only
+	from     string // file and line, for messages
 }
 
 // newRule reads a line. False: it has no pattern.
 func newRule(line, dir, from string) (rule, bool) {
-	line = trimSpaces(strings.TrimRight(line, "\r\n"))
+	line = trimSpaces(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"))
 	if line == "" || line[0] == '#' {
 		return rule{}, false
 	}
-	pattern, includes := strings.CutPrefix(line, "!")
-	pattern, folders := strings.CutSuffix(pattern, "/")
-	if pattern == "" {
+	text, includes := strings.CutPrefix(line, "!")
+	text, folders := strings.CutSuffix(text, "/")
+	if text == "" {
 		return rule{}, false
 	}
-	if includes && (pattern[0] == '!' || pattern[0] == '#') {
-		pattern = `\` + pattern // a literal one: it is not the first on its line
-	}
-	r := rule{matcher: &gitignore.Matcher{}, includes: includes, folders: folders, from: from}
-	r.matcher.AddPatterns([]byte(pattern+"/"), dir)
-	return r, true
+	return rule{newPattern(text, dir), includes, folders, from}, true
 }
 
-// matches reports whether the pattern is for the path itself. The package takes a
-// pattern for one of all that is below, too, as it suits a positive pattern. With a
-// slash at its end a pattern matches a folder itself and all that is below, but of a
-// file only what is below a folder: the difference is the path itself.
+// matches reports whether the pattern is for the path itself.
 func (r rule) matches(p string, folder bool) bool {
-	return (folder || !r.folders) && r.matcher.MatchPath(p, true) && !r.matcher.MatchPath(p, false)
+	return (folder || !r.folders) && r.match(p)
 }
 
 // rules are lines in the order in which they were read: a later one that matches
@@ -85,12 +75,19 @@ func (r *rules) read(file, name, dir string) error {
 	return nil
 }
 
-// trimSpaces removes spaces at the end, unless a backslash stands before them.
+// trimSpaces removes spaces at the end, unless a backslash makes one a part of the pattern.
 func trimSpaces(line string) string {
-	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
-		line = line[:len(line)-1]
+	end := 0
+	for i := 0; i < len(line); i++ {
+		space := line[i] == ' '
+		if line[i] == '\\' {
+			i++
+		}
+		if !space {
+			end = i + 1
+		}
 	}
-	return line
+	return line[:min(end, len(line))]
 }
 
 func readPatterns(file string) (string, error) {
