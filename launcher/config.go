@@ -56,6 +56,7 @@ type Config struct {
 
 	outputs []protocol.Output // Output, and what the program's trainer writes; written by validate
 	environ []string          // Env and EnvFiles together, as NAME=VALUE; written by validate
+	ownVenv bool              // Venv is that of the program, and the user did not name it; written by validate
 
 	placement.Options
 	// AutoServers gives servers to programs that link plx's trainer only: read writes
@@ -142,6 +143,10 @@ func (c *Config) validate() error {
 	}
 	if err := c.source().Check(); err != nil {
 		return err
+	}
+	if c.Venv == "" {
+		c.Venv = c.source().OwnVenv()
+		c.ownVenv = c.Venv != ""
 	}
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.StartTimeout = cmp.Or(c.StartTimeout, 5*time.Minute)

@@ -129,6 +129,9 @@ func (l *launch) read(ctx context.Context) (err error) {
 	if l.program, err = entrypoint.Resolve(ctx, l.cfg.source(), l.workdir.Folder); err != nil {
 		return err
 	}
+	if l.cfg.ownVenv {
+		l.printer.Printf("note: %s is of a virtual environment, which is sent as with --venv %s", l.cfg.Program, l.cfg.Venv)
+	}
 	l.printer.Lines(l.program.Notes)
 	if err := l.workdir.ReadCopies(ctx, l.cfg.Copy, l.printer); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"context"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/envsync/tree"
@@ -62,6 +63,9 @@ func (s Source) Check() error {
 	if _, err := kindOf(s.Program); err != nil {
 		return err
 	}
+	if err := s.checkVenv(); err != nil {
+		return err
+	}
 	return s.checkMissing()
 }
 
@@ -77,20 +81,24 @@ func Resolve(ctx context.Context, s Source, sent *tree.Folder) (p Program, err e
 	if p.Kind == Local {
 		p.Kind, p.Command = s.place(sent)
 	}
+	if p.Kind == Local {
+		if p.Notes, err = s.checkInterpreter(); err != nil {
+			return p, err
+		}
+	}
 	c := s.code()
 	p.Launcher, p.Where = c.launcher()
 	p.SeesHost = p.Launcher != "" || c.choosesDevice()
-	p.Notes, err = s.checkFiles(sent)
+	notes, err := s.checkFiles(sent)
+	p.Notes = slices.Concat(p.Notes, s.noteManager(), s.noteVenv(c), notes)
 	return p, err
 }
 
 // place decides how an executable of this machine reaches the hosts, and what tasks there
 // execute.
 func (s Source) place(sent *tree.Folder) (Kind, string) {
-	dir, errDir := filepath.Abs(filepath.Dir(s.Program))
-	bin, errBin := filepath.Abs(filepath.Join(s.Venv, "bin"))
-	if s.Venv != "" && errDir == nil && errBin == nil && dir == bin {
-		return InVenv, filepath.Base(s.Program)
+	if root, command := venvOf(s.Program); root != "" && sameFolder(root, s.Venv) {
+		return InVenv, command
 	}
 	if sent != nil {
 		if p, ok := inside(sent, s.Program); ok {

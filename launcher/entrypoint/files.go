@@ -54,6 +54,9 @@ func (s Source) checkFiles(sent *tree.Folder) (notes []string, err error) {
 		}
 		others = append(others, script)
 	}
+	if err := f.checkWrapped(); err != nil {
+		return nil, err
+	}
 	if err := f.checkLine(); err != nil {
 		return nil, err
 	}
@@ -86,6 +89,18 @@ func (s Source) copies(file string) bool {
 type files struct {
 	Source
 	sent *tree.Folder // Workdir as it was read; nil: there is none
+}
+
+// checkWrapped refuses a program such as .venv/bin/python after a wrapper such as numactl: the
+// hosts have no file of that path.
+func (f files) checkWrapped() error {
+	in, before := f.inner()
+	root, command := venvOf(in.Program)
+	if before == 0 || root == "" || filepath.IsAbs(in.Program) || f.Setup != "" || f.reaches(in.Program) {
+		return nil
+	}
+	return exit.Mistake(fmt.Errorf("%s is of the virtual environment %s, and not on the hosts", in.Program, root),
+		"plx launch --venv %s %s", root, shellWords(f.Program, slices.Concat(f.Args[:before-1], []string{command}, in.Args)))
 }
 
 // checkLine refuses a line for a shell that names a script which a pattern leaves here.

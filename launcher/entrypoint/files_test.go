@@ -145,7 +145,7 @@ func TestExcludedProgram(t *testing.T) {
 // How an executable reaches the hosts, and what tasks there execute.
 func TestHowAProgramReachesTheHosts(t *testing.T) {
 	t.Chdir(t.TempDir())
-	makeFiles(t, map[string]string{"train": "#!/bin/sh\n", "src/run": "#!/bin/sh\n", "src/left": "#!/bin/sh\n", "src/.plxignore": "left\n", ".venv/bin/tool": "#!/bin/sh\n"})
+	makeFiles(t, map[string]string{"train": "#!/bin/sh\n", "src/run": "#!/bin/sh\n", "src/left": "#!/bin/sh\n", "src/.plxignore": "left\n", ".venv/bin/tool": "#!/bin/sh\n", ".venv/pyvenv.cfg": ""})
 	for _, c := range []struct {
 		src     Source
 		kind    Kind

@@ -19,9 +19,10 @@ var launchers = map[string]bool{"torchrun": true, "torch.distributed.run": true,
 
 // launcher returns the launcher that the user wants to run in each task, or "".
 func (s Source) launcher() string {
+	s, _ = s.inner()
 	name := filepath.Base(s.Program)
-	if i := slices.Index(s.Args, "-m"); python().MatchString(name) && i >= 0 && i+1 < len(s.Args) {
-		name = s.Args[i+1]
+	if python().MatchString(name) {
+		name = startedByPython(s.Args)
 	}
 	if _, is := launchers[name]; !is {
 		return ""
@@ -29,14 +30,41 @@ func (s Source) launcher() string {
 	return name
 }
 
+// startedByPython returns the name of the module or script that an interpreter runs; or "".
+func startedByPython(args []string) string {
+	for i, arg := range args {
+		module, joined := strings.CutPrefix(arg, "-m")
+		switch {
+		case joined && module != "":
+			return module
+		case joined && i+1 < len(args):
+			return args[i+1]
+		case !strings.HasPrefix(arg, "-") && (i == 0 || !withValue[args[i-1]]):
+			return filepath.Base(arg) // such as .venv/bin/torchrun
+		}
+	}
+	return ""
+}
+
 // checkLauncher refuses a launcher as the program that plx launch takes the place of.
 func (s Source) checkLauncher() error {
 	inner := s.launcher()
-	if !launchers[inner] || inner == "accelerate" && !slices.Contains(s.Args[:min(1, len(s.Args))], "launch") {
+	in, before := s.inner()
+	if !launchers[inner] || inner == "accelerate" && !slices.Contains(in.Args, "launch") {
 		return nil
 	}
+	out, flags := inner, "[FLAGS]"
+	kept := ""
+	if manager, venv := s.manager(); manager != "" {
+		out, flags = manager+", "+inner, flags+" "+venv
+	} else if before > 0 {
+		kept = shellWords(s.Program, s.Args[:before-1]) + " "
+	}
+	if root := in.OwnVenv(); root != "" && s.Venv == "" {
+		flags += " --venv " + root
+	}
 	return exit.Mistake(fmt.Errorf("%s would start processes of its own in each worker: plx starts one worker per device itself", inner),
-		"leave %s and its options out: plx launch [FLAGS] %s", inner, withoutLauncher(inner, s.Args))
+		"leave %s and its options out: plx launch %s %s%s", out, flags, kept, withoutLauncher(inner, in.Args))
 }
 
 // withoutLauncher returns the command that a launcher is told to run, as far as that can

@@ -9,12 +9,13 @@ import (
 	"sync"
 )
 
-// interpreters are programs whose first argument without a dash is a script. python are
-// names of its interpreters, pythonScript are scripts of Python in a line of a shell.
+// interpreters are programs whose first argument without a dash is a script. interpreter are
+// names of Python's, python those and scripts, pythonScript are scripts of Python in a line of a shell.
 var (
 	interpreters = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(python|pypy|perl|ruby|node|lua|julia|Rscript|php|tclsh)[0-9.]*$|^(ba|da|z|k)?sh$`)
 	})
+	interpreter  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(python|pypy)[0-9.]*$`) })
 	python       = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(python|pypy)[0-9.]*$|\.py$`) })
 	pythonScript = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\w./-]+\.py\b`) })
 )
@@ -53,6 +54,7 @@ func withoutScript(interpreter, arg string) bool {
 // come after it. The file is empty if there is none; a module of Python stands for
 // its file.
 func (s Source) script() (file string, others []string) {
+	s, _ = s.inner()
 	file, module, others := target(s.Program, s.Args)
 	if module != "" {
 		file = moduleFile(module)
@@ -97,6 +99,7 @@ func moduleFile(module string) string {
 
 // shellLine returns what a shell is given by -c.
 func (s Source) shellLine() (line string, given bool) {
+	s, _ = s.inner()
 	at := slices.Index(s.Args, "-c")
 	if at < 0 || at+1 >= len(s.Args) || !isShell(s.Program) {
 		return "", false
@@ -113,6 +116,7 @@ type code struct {
 }
 
 func (s Source) code() code {
+	s, _ = s.inner()
 	if !interpreters().MatchString(filepath.Base(s.Program)) {
 		c := code{src: s, text: s.read(s.Program), where: s.Program}
 		first, _, _ := strings.Cut(c.text, "\n")
