@@ -2,6 +2,7 @@ package venv
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,23 +18,28 @@ const maxText = 1 << 20
 
 // elsewhere describes packages whose files are not in the environment: hosts do not have
 // them. Those of workdir they have: it adds their folders to InPlace.
-func (v *Venv) elsewhere(workdir string) (notes []string) {
-	places := map[string]string{}                                                 // package by folder
+func (v *Venv) elsewhere(ctx context.Context, workdir string) (notes []string) {
+	places := map[string]string{} // package by folder
+	start, err := v.watchStart(ctx)
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("what its .pth files add to the module path is not known: %v", err))
+	}
+	notes = append(notes, v.fromStart(start, places)...)
+	slices.Sort(notes)
+	sources := maps.Clone(places)
 	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // the pattern is valid
 	for _, site := range sites {
-		v.fromPaths(site, places)
-		sources := maps.Clone(places)
 		v.fromRecords(site, places)
-		v.inPlace(workdir, sources, places)
 	}
+	v.inPlace(workdir, sources, places)
 	for _, dir := range slices.Sorted(maps.Keys(places)) {
-		notes = append(notes, fmt.Sprintf("%s is in %s, which is not sent: hosts miss it unless it is installed without -e", places[dir], dir))
+		notes = append(notes, fmt.Sprintf("%s is in %s, which is not sent: hosts miss it unless --workdir sends that folder, or it is installed without -e", places[dir], dir))
 	}
 	return notes
 }
 
-// inPlace moves what is in workdir from places to InPlace. sources are folders of .pth
-// files. Of a package without one its folder counts, or src in it.
+// inPlace moves what is in workdir from places to InPlace. sources are folders that the start
+// of the interpreter adds. Of a package without one its folder counts, or src in it.
 func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
 	if workdir == "" {
 		return
@@ -63,19 +69,6 @@ func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-// fromPaths finds folders that .pth files add to the module path.
-func (v *Venv) fromPaths(site string, places map[string]string) {
-	files, _ := filepath.Glob(filepath.Join(site, "*.pth")) // as above
-	for _, file := range files {
-		for line := range strings.Lines(readText(file)) {
-			line = strings.TrimSpace(line)
-			if filepath.IsAbs(line) && !v.has(line) {
-				places[filepath.Clean(line)] = "a folder that " + filepath.Base(file) + " adds to the module path"
-			}
-		}
-	}
 }
 
 // fromRecords finds packages that were installed in place.

@@ -81,7 +81,7 @@ func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 			return nil, fmt.Errorf("its interpreter's folder %s: %w", v.baseRoot, advised(err))
 		}
 	}
-	v.Notes = append(v.Notes, v.elsewhere(o.Workdir)...)
+	v.Notes = append(v.Notes, v.elsewhere(ctx, o.Workdir)...)
 	return v, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func environment(t *testing.T) (dir, interpreter string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "env")
 	interpreter = filepath.Join(t.TempDir(), "python3.11")
-	write(t, interpreter, "#!/bin/sh\necho '{\"implementation\":\"cpython\",\"version\":\"3.11.2\",\"platform\":\"linux-x86_64\",\"abi\":\"abi\"}'\n")
+	write(t, interpreter, "#!/bin/sh\ncase $* in *addpackage*) printf '\\nplx-added {}'; exit; esac\necho '{\"implementation\":\"cpython\",\"version\":\"3.11.2\",\"platform\":\"linux-x86_64\",\"abi\":\"abi\"}'\n")
 	write(t, filepath.Join(dir, "pyvenv.cfg"), "home = "+filepath.Dir(interpreter)+"\n")
 	write(t, filepath.Join(dir, "bin", "tool"), "#!"+dir+"/bin/python\n")
 	write(t, filepath.Join(site(dir), "module.py"), "")
@@ -119,44 +120,87 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-func TestElsewhere(t *testing.T) {
-	dir, _ := environment(t)
-	write(t, filepath.Join(site(dir), "__editable__.mine.pth"), "/home/u/mine/src\n")
-	write(t, filepath.Join(site(dir), "mine-1.0.dist-info", "direct_url.json"), `{"dir_info": {"editable": true}, "url": "file:///home/u/mine"}`)
-	write(t, filepath.Join(site(dir), "sent-1.0.dist-info", "direct_url.json"), `{"dir_info": {}, "url": "file:///home/u/sent"}`)
-	write(t, filepath.Join(site(dir), "odd-1.0.dist-info", "direct_url.json"), `{"dir_info"`)
-	write(t, filepath.Join(site(dir), "more.pth"), "# a comment\nimport x; x.y()\n"+dir+"/own\n/opt/other\n")
+// realEnvironment makes a virtual environment with the Python of this machine.
+func realEnvironment(t *testing.T) (dir, site string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "env")
+	if said, err := exec.Command("python3", "-m", "venv", "--without-pip", dir).CombinedOutput(); err != nil {
+		t.Fatalf("python3 -m venv: %v: %s", err, said)
+	}
+	sites, err := filepath.Glob(filepath.Join(dir, "lib", "python3*", "site-packages"))
+	if err != nil || len(sites) != 1 {
+		t.Fatalf("site-packages: %q, %v", sites, err)
+	}
+	return dir, sites[0]
+}
+
+// editable makes a record as pip makes it of a package that is installed in place.
+func editable(t *testing.T, site, name, dir string) {
+	t.Helper()
+	write(t, filepath.Join(site, name+"-1.0.dist-info", "direct_url.json"), `{"dir_info": {"editable": true}, "url": "file://`+dir+`"}`)
+}
+
+// TestReportV2Elsewhere: whatever a .pth file adds to the module path that is not sent is
+// named, and what Python does not add is not.
+func TestReportV2Elsewhere(t *testing.T) {
+	dir, site := realEnvironment(t)
+	top := filepath.Dir(dir)
+	for _, folder := range []string{"mine/src", "relative", "appended", "inserted", "joined", "customized", "nested", "env/own", "flat", "other/impl"} {
+		if err := os.MkdirAll(filepath.Join(top, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(site, "__editable__.mine.pth"), top+"/mine/src\n")
+	editable(t, site, "mine", top+"/mine")
+	write(t, filepath.Join(site, "sent-1.0.dist-info", "direct_url.json"), `{"dir_info": {}, "url": "file:///home/u/sent"}`)
+	write(t, filepath.Join(site, "odd-1.0.dist-info", "direct_url.json"), `{"dir_info"`)
+	write(t, filepath.Join(site, "a.pth"), "# a comment\n../../../../relative\n../../../own\n"+dir+"/own\n/no/such/folder\n")
+	write(t, filepath.Join(site, "b.pth"), "import sys; sys.path.append('"+top+"/appended')\nimport sys; sys.path.insert(0, '"+top+"/inserted')\nprint('noise')\n")
+	write(t, filepath.Join(site, "c.pth"), "import os, site, sys; sys.path += [os.path.join('"+top+"', 'joined')]; site.addsitedir('"+top+"/nested')\n")
+	write(t, filepath.Join(site, "d.pth"), "import no_such_module_here\n")
+	write(t, filepath.Join(site, "sitecustomize.py"), "import sys\nsys.path.append('"+top+"/customized')\n")
+	write(t, filepath.Join(site, "e.pth"), "import __editable___flat_finder\n")
+	write(t, filepath.Join(site, "__editable___flat_finder.py"), "MAPPING = {'flat': '"+top+"/flat/flat', 'impl': '"+top+"/other/impl_1'}\n")
+	write(t, filepath.Join(site, "f.pth"), "import _exact\n")
+	write(t, filepath.Join(site, "_exact.py"), "import sys\nclass F:\n  _redirections = {'exact': '"+top+"/exact/exact/__init__.py'}\n  find_spec = classmethod(lambda *a: None)\nsys.meta_path.append(F)\n")
+	miss := ", which is not sent: hosts miss it unless --workdir sends that folder, or it is installed without -e"
+	added := func(file, folder string) string {
+		return "a folder that " + file + " adds to the module path is in " + top + "/" + folder + miss
+	}
 	want := []string{
-		"the package mine is in /home/u/mine, which is not sent: hosts miss it unless it is installed without -e",
-		"a folder that more.pth adds to the module path is in /opt/other, which is not sent: hosts miss it unless it is installed without -e",
+		"the package impl is imported from " + top + "/other/impl_1, which has another name: hosts miss it unless it is installed without -e",
+		added("b.pth", "appended"), added("sitecustomize.py", "customized"), "the package exact is in " + top + "/exact" + miss, "the package flat is in " + top + "/flat" + miss,
+		added("b.pth", "inserted"), added("c.pth", "joined"), "the package mine is in " + top + "/mine" + miss, added("c.pth", "nested"), added("a.pth", "relative"),
 	}
 	if v := readVenv(t, dir, ""); !slices.Equal(v.Notes, want) {
-		t.Errorf("notes %q, want %q", v.Notes, want)
+		t.Errorf("notes\n%s\nwant\n%s", strings.Join(v.Notes, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// TestInPlace: what was installed in place from the folder that is sent anyway is found
-// there, as "uv sync" and "pip install -e" do it, with a .pth file and without.
-func TestInPlace(t *testing.T) {
-	dir, _ := environment(t)
-	work := t.TempDir()
-	for _, folder := range []string{"lib/src", "flat/flat", "hooked/src"} {
+// TestReportV2InPlace: what was installed in place from the folder that is sent anyway is found
+// there, as "uv sync" and "pip install -e" do it, with a .pth file of any form and without.
+func TestReportV2InPlace(t *testing.T) {
+	dir, site := realEnvironment(t)
+	work := filepath.Dir(dir)
+	for _, folder := range []string{"lib/src", "flat/flat", "hooked/src", "relative", "appended"} {
 		if err := os.MkdirAll(filepath.Join(work, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(t, filepath.Join(site(dir), "_lib.pth"), work+"/lib/src\n")
-	for _, name := range []string{"lib", "flat", "hooked"} {
-		write(t, filepath.Join(site(dir), name+"-1.0.dist-info", "direct_url.json"), `{"dir_info": {"editable": true}, "url": "file://`+work+"/"+name+`"}`)
+	write(t, filepath.Join(site, "_lib.pth"), work+"/lib/src\n../../../../relative\nimport sys; sys.path.append('"+work+"/appended')\nimport __editable___m_finder\n")
+	write(t, filepath.Join(site, "__editable___m_finder.py"), "MAPPING = {'m.n': '"+work+"/mapped/python/m/n'}\n")
+	write(t, filepath.Join(work, "mapped", "python", "m", "n", "__init__.py"), "")
+	for _, name := range []string{"lib", "flat", "hooked", "mapped"} {
+		editable(t, site, name, work+"/"+name)
 	}
 	v, err := Read(t.Context(), dir, Options{Workdir: work})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"flat", "hooked/src", "lib/src"}; !slices.Equal(v.InPlace, want) || len(v.Notes) > 0 {
+	if want := []string{"appended", "flat", "hooked/src", "lib/src", "mapped/python", "relative"}; !slices.Equal(v.InPlace, want) || len(v.Notes) > 0 {
 		t.Errorf("in place %q, want %q; notes %q", v.InPlace, want, v.Notes)
 	}
-	if v, err = Read(t.Context(), dir, Options{Workdir: t.TempDir()}); err != nil || len(v.InPlace) > 0 || len(v.Notes) != 3 {
+	if v, err = Read(t.Context(), dir, Options{Workdir: t.TempDir()}); err != nil || len(v.InPlace) > 0 || len(v.Notes) != 6 {
 		t.Errorf("another folder is sent: in place %q, notes %q, error %v", v.InPlace, v.Notes, err)
 	}
 }
