@@ -42,7 +42,7 @@ func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *conso
 	if err := w.notEmpty(); err != nil {
 		return w, err
 	}
-	printer.Lines(slices.Concat(w.remarks(), w.size()))
+	printer.Lines(slices.Concat(w.remarks(), w.size(), notFetched(w.Folder, "--workdir "+dir)))
 	return w, nil
 }
 
@@ -58,6 +58,9 @@ func (w *Workdir) ReadCopies(ctx context.Context, paths []string, printer *conso
 	count := new(tree.Count)
 	defer watchReading(printer, console.Names(paths, 0), count)()
 	copies, err := tree.Gather(ctx, paths, tree.Options{Cache: hashCache(), Count: count})
+	if err == nil {
+		printer.Lines(notFetched(copies, "--copy"))
+	}
 	if err == nil && w.Folder != nil {
 		copies, err = w.Folder.With(copies)
 	}
@@ -115,6 +118,19 @@ func (w Workdir) size() []string {
 	}
 	return []string{fmt.Sprintf("note: --workdir %s has %s, and hosts get what they lack of it; largest: %s; lines in .plxignore leave files here",
 		w.named, console.Size(size), strings.Join(largest, ", "))}
+}
+
+// notFetched returns a line on files in what a flag sends that git-lfs has not fetched.
+func notFetched(folder *tree.Folder, flag string) []string {
+	pointers := folder.Pointers()
+	if len(pointers) == 0 {
+		return nil
+	}
+	what := fmt.Sprintf("%q is a pointer of git-lfs", pointers[0])
+	if more := len(pointers) - 1; more > 0 {
+		what = fmt.Sprintf("%q and %s more are pointers of git-lfs", pointers[0], console.Count(more, "file"))
+	}
+	return []string{fmt.Sprintf("note: %s: %s, without the content: git lfs pull fetches it", flag, what)}
 }
 
 // notHome refuses the user's home folder, and a folder above it, unless the user has said

@@ -178,3 +178,27 @@ func TestHomeStaysHere(t *testing.T) {
 	}
 	read(home, false)
 }
+
+// TestReportL7NotFetched: pointers of git-lfs are named before they are sent.
+func TestReportL7NotFetched(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
+	makeFiles(t, map[string]string{"a.pt": pointer, "b.pt": "weights", "sub/c.pt": pointer})
+	var said strings.Builder
+	printer := console.NewPrinter(console.Terminal{Stderr: &said})
+	w, err := ReadWorkdir(t.Context(), ".", false, printer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `note: --workdir .: "a.pt" and 1 file more are pointers of git-lfs, without the content: git lfs pull fetches it`; !strings.Contains(said.String(), want) {
+		t.Errorf("%q, want %q", said.String(), want)
+	}
+	said.Reset()
+	w = Workdir{}
+	if err := w.ReadCopies(t.Context(), []string{"a.pt", "b.pt"}, printer); err != nil {
+		t.Fatal(err)
+	}
+	if want := `note: --copy: "a.pt" is a pointer of git-lfs, without the content: git lfs pull fetches it`; !strings.Contains(said.String(), want) {
+		t.Errorf("%q, want %q", said.String(), want)
+	}
+}
