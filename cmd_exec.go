@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -42,7 +43,7 @@ func (c *command) execCommand() *cli.Command {
 }
 
 func (c *command) exec(ctx *cli.Context) error {
-	cfg := exec.Config{Program: ctx.Args().First(), Args: ctx.Args().Tail(),
+	cfg := exec.Config{Stdin: os.Stdin, Program: ctx.Args().First(), Args: ctx.Args().Tail(),
 		Env: ctx.StringSlice("env"), EnvFiles: ctx.StringSlice("env-file"),
 		Chdir: ctx.String("chdir"), Setup: ctx.String("setup"), Path: ctx.String("path"),
 		MaxTime: ctx.Duration("max-time"), Lease: ctx.Duration("lease"), Grace: ctx.Duration("grace"), JSON: ctx.Bool("json"), Stream: ctx.Bool("stream")}

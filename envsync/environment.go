@@ -55,6 +55,47 @@ func Environment(specs, files []string, lookup func(string) (string, bool)) ([]s
 	return list, nil
 }
 
+var (
+	dollar = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$[A-Za-z_{(]`) })
+	quoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^('.*'|".*")$`) })
+)
+
+// Doubts returns lines on values that a shell would have changed, and plx does not. It names
+// the variables only: values may be secrets. What is wrong with specs and files, [Environment]
+// reports.
+func Doubts(specs, files []string) (notes []string) {
+	given, here := map[string]string{}, func(string) (string, bool) { return "", true } // this machine's values are meant as they are
+	for _, file := range files {
+		content, err := readEnvFile(file)
+		if err != nil || addLines(given, file, content, here) != nil {
+			return nil
+		}
+	}
+	for _, spec := range specs {
+		if addVariable(given, spec, here) != nil {
+			return nil
+		}
+	}
+	for _, kind := range []struct {
+		of        *regexp.Regexp
+		stays, do string
+	}{
+		{dollar(), "the $ in its value stays as it is, no variable is put in", "--setup 'export NAME=...:$NAME' takes the hosts' value, --path FOLDERS comes before their PATH"},
+		{quoted(), "the quotes are a part of its value", "leave them out if they are not meant"},
+	} {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			if kind.of.MatchString(given[name]) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			notes = append(notes, fmt.Sprintf("note: variable %s: %s; %s", strings.Join(names, ", "), kind.stays, kind.do))
+		}
+	}
+	return notes
+}
+
 func readEnvFile(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -53,6 +53,22 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// TestReportL6Doubts: a value that a shell would have changed is noted, by its name alone.
+func TestReportL6Doubts(t *testing.T) {
+	file := envFile(t, "A=\"quoted\"\nB='x'\nC=\"over\"\nSET_HERE\nM=/m:${M}\n")
+	got := Doubts([]string{"L=/opt/x:$L", "C=plain", "P=5$", "N=$(secret)", "Q=\"", "R=it's"}, []string{file})
+	want := []string{
+		"note: variable L, M, N: the $ in its value stays as it is, no variable is put in; --setup 'export NAME=...:$NAME' takes the hosts' value, --path FOLDERS comes before their PATH",
+		"note: variable A, B: the quotes are a part of its value; leave them out if they are not meant",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := Doubts([]string{"A=1", "HOME"}, nil); got != nil {
+		t.Errorf("plain values: %q", got)
+	}
+}
+
 func TestEnvironmentRefuses(t *testing.T) {
 	for spec, want := range map[string]string{
 		"":                          `--env: "" is no name of a variable`,

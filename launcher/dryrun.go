@@ -56,7 +56,7 @@ func (l *launch) dryRun(ctx context.Context) error {
 	}
 	lines = append(lines, choices(machines, p)...)
 	lines = append(lines, foreignNotes(cfg, l.program, p, machines)...)
-	if hasInput(cfg.Stdin) {
+	if console.HasInput(cfg.Stdin) {
 		lines = append(lines, stdinNote)
 	}
 	for _, line := range append(lines, sent...) {

@@ -70,7 +70,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := l.prepare(ctx); err != nil {
 		return exit.Code(err), err
 	}
-	if hasInput(cfg.Stdin) {
+	if console.HasInput(cfg.Stdin) {
 		l.printer.Printf("%s", stdinNote)
 	}
 	if cfg.Detach {
@@ -79,6 +79,9 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	d := &drive{launch: l, turns: make(chan struct{}, startsAtOnce(len(cfg.Hosts) == 0))}
 	return d.run(ctx)
 }
+
+// stdinNote is printed if something waits on standard input.
+const stdinNote = "note: standard input does not reach the tasks, theirs is empty: --copy FILE sends them a file"
 
 // launch is one run of Launch. Preparation writes the fields (prepare.go); then they
 // stay as they are.
@@ -123,6 +126,7 @@ func (l *launch) open(ctx context.Context) (err error) {
 
 // read reads and hashes what --workdir, --copy and --venv send, and decides what the tasks run.
 func (l *launch) read(ctx context.Context) (err error) {
+	l.printer.Lines(envsync.Doubts(l.cfg.Env, l.cfg.EnvFiles))
 	if l.workdir, err = provision.ReadWorkdir(ctx, l.cfg.Workdir, l.cfg.KeepLinks, l.printer); err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ import (
 type Config struct {
 	hosts.Reach
 	Terminal console.Terminal
+	Stdin    *os.File // standard input, which the command does not read: a note says so if something waits there; nil: nothing does
 
 	Program string   // a command on the hosts' PATH, or a path on the hosts
 	Args    []string // passed as they are: no shell reads them
@@ -105,6 +106,7 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 		return exit.Code(err), err
 	}
 	r := &run{cfg: cfg, request: request, printer: console.NewPrinter(cfg.Terminal)}
+	r.printer.Lines(envsync.Doubts(cfg.Env, cfg.EnvFiles))
 	ctx, r.interrupts = watch(ctx, sig, cfg.Grace, r.printer)
 	defer r.interrupts.close()
 	if r.set, err = hosts.Open(ctx, cfg.Reach, r.printer); err != nil {
@@ -117,6 +119,9 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 	if err := r.prepare(ctx); err != nil {
 		return exit.Code(err), err
 	}
+	if console.HasInput(cfg.Stdin) {
+		r.printer.Printf("%s", stdinNote)
+	}
 	r.openLive()
 	r.everywhere(ctx)
 	if code := r.interrupts.status.Load(); code != 0 {
@@ -124,6 +129,9 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 	}
 	return r.worst(), r.print()
 }
+
+// stdinNote is printed if something waits on standard input.
+const stdinNote = "note: standard input does not reach the command, its own is empty: bash -c 'LINE' runs a line of shell"
 
 // run is one call of Run.
 type run struct {

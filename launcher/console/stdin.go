@@ -1,4 +1,4 @@
-package launcher
+package console
 
 import (
 	"io"
@@ -7,12 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdinNote is printed if something waits on standard input.
-const stdinNote = "note: standard input does not reach the tasks, theirs is empty: --copy FILE sends them a file"
-
-// hasInput reports whether a file or a pipe on standard input has something to read. It
+// HasInput reports whether a file or a pipe on standard input has something to read. It
 // reads nothing.
-func hasInput(stdin *os.File) bool {
+func HasInput(stdin *os.File) bool {
 	if stdin == nil {
 		return false
 	}
