@@ -98,7 +98,7 @@ func testTorchFailure(b *bench) {
 	out := lines(res.stdout, "worker:1")
 	for generation, line := range out {
 		f := strings.Fields(line)
-		if len(f) != 7 || !strings.HasPrefix(f[0], "fails.py-") || strings.Join(f[1:6], " ") != fmt.Sprintf("%d 1 1 2 2", generation) {
+		if len(f) != 7 || !strings.HasPrefix(f[0], "fails-") || strings.Join(f[1:6], " ") != fmt.Sprintf("%d 1 1 2 2", generation) {
 			b.t.Errorf("generation %d was told %q", generation, line)
 			continue
 		}

@@ -49,6 +49,9 @@ func (t *Table) Lines() []string { return t.lines(0, false) }
 // right as indent.
 const leastLast, long, indent = 24, 10, 4
 
+// hang is how far right further lines of the first column begin.
+const hang = 2
+
 // lines returns the table with lines of at most width cells, unless one word is longer; 0 means
 // any width.
 func (t *Table) lines(width int, colour bool) (lines []string) {
@@ -80,8 +83,15 @@ func (t *Table) beside(row int, widths []int, gap int, colour bool) (lines []str
 	var cells [][]string
 	height := 1
 	for c, width := range widths {
-		cells = append(cells, wrap(t.rows[row][c], width))
-		height = max(height, len(cells[c]))
+		cell := wrap(t.rows[row][c], width)
+		if c == 0 && len(cell) > 1 { // a further line at the left edge would look like one of plx
+			cell = wrap(t.rows[row][c], width-hang)
+			for i := range cell[1:] {
+				cell[i+1] = strings.Repeat(" ", hang) + cell[i+1]
+			}
+		}
+		cells = append(cells, cell)
+		height = max(height, len(cell))
 	}
 	for l := range height {
 		var line strings.Builder

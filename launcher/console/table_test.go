@@ -144,3 +144,17 @@ func TestTableBreaksNoWord(t *testing.T) {
 		}
 	}
 }
+
+// No line of a cell begins at the left edge, where a line of plx does.
+func TestFurtherLinesHang(t *testing.T) {
+	table := NewTable("TASK", "STATE")
+	table.Row("a task that says plx: all is well", "running")
+	for _, line := range table.lines(24, false)[2:] {
+		if !strings.HasPrefix(line, "  ") {
+			t.Errorf("%q", line)
+		}
+	}
+	if got := len(table.lines(24, false)); got < 4 {
+		t.Errorf("%d lines", got)
+	}
+}
