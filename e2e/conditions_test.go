@@ -162,7 +162,7 @@ func (b *bench) says(res result, words ...string) {
 }
 
 // waited are the lines of plx about work that takes longer than 3 s.
-var waited = regexp.MustCompile(`^plx: (\w.*: \d+ of \d+ |sending.*: (nothing yet|\d+% of )|(reading|hashing|building|preparing|packing|starting|installing|importing|waiting) )`)
+var waited = regexp.MustCompile(`^plx: (\w.*: \d+ of \d+ |sending.*: (nothing yet|\d+% of )|(reading|hashing|building|preparing|packing|starting|looking|installing|importing|waiting|ending|counting|the tasks run) ?)`)
 
 // brief fails the test if a successful launch has printed more than six lines of plx's
 // own. On a slow machine those about waiting are extra.

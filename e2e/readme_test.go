@@ -18,9 +18,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the commands print into README.md")
 
-// slow are the lines about work that takes longer than 3 s, such as a build on a slow
+// slow are the lines about work that takes longer than 3 or 10 s, such as a build on a slow
 // machine. They come again every minute.
-var slow = regexp.MustCompile(`(?m)^plx: (preparing|building|connecting|probing|sending|starting agents)\b.*\n`)
+var slow = regexp.MustCompile(`(?m)^plx: (preparing|building|connecting|probing|sending|starting|reading|looking|installing|waiting|ending|counting|the tasks run)\b.*\n`)
 
 // TestREADME runs the commands of README.md in their order, for somebody with an empty home,
 // on this machine and on two hosts, with one worker on each host where README.md has two. What

@@ -8,10 +8,12 @@ import (
 	"runtime"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/driver"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -39,6 +41,7 @@ type drive struct {
 	agents *console.Tally // agents that are being started
 	away   *console.Tally // hosts that are being dialled again, or were lost
 	shown  func()         // ends the display of the present phase; nil: nothing is shown
+	phase  protocol.Phase // entered last; empty: none was
 }
 
 // startsAtOnce is how many agents are started at a time: fewer where all of them start on
@@ -65,34 +68,60 @@ func (d *drive) begin() (reached []driver.Host) {
 	}
 	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir,
 		Unread: func() { d.launch.signals.noReader(d.launch.cfg.Grace) }})
-	d.show(d.starting())
+	d.show(console.Waiting(d.launch.starting(), d.unstarted()))
 	return reached
 }
 
-// show shows what the job does until the next call; an empty text shows nothing.
-func (d *drive) show(text string) {
+// show shows what the job does until the next call.
+func (d *drive) show(text func(long time.Duration) string) {
+	d.hide()
+	d.shown = d.launch.printer.Phase(text)
+}
+
+// hide ends show.
+func (d *drive) hide() {
 	if d.shown != nil {
 		d.shown()
 		d.shown = nil
 	}
-	if text == "" {
-		return
-	}
-	d.shown = d.launch.printer.Watch(func() string {
-		if d.agents.String() != "" {
-			return "" // the tally tells more
-		}
-		return text
-	})
 }
 
 // starting describes the start of the tasks.
-func (d *drive) starting() string {
-	tasks := 0
-	for _, h := range d.launch.placed.Hosts {
-		tasks += len(h.Tasks)
+func (l *launch) starting() string {
+	return fmt.Sprintf("starting %s on %s", console.Count(len(taskNames(l.placed)), "task"), console.Count(len(l.agents), "host"))
+}
+
+// unstarted returns a function that names the hosts whose tasks have not started.
+func (d *drive) unstarted() func() []string {
+	members := slices.Clone(d.members) // others may join meanwhile
+	return func() (names []string) {
+		for _, m := range members {
+			if !m.began.Load() && !m.lost.Load() {
+				names = append(names, m.agent.Name())
+			}
+		}
+		return names
 	}
-	return fmt.Sprintf("starting %s on %s", console.Count(tasks, "task"), console.Count(len(d.launch.agents), "host"))
+}
+
+const (
+	// silence is after how long without output a terminal shows that the job runs.
+	silence = 2 * time.Second
+	// lateFirst is until when a line about the first line is printed in a pipe: once.
+	lateFirst = 30 * time.Second
+)
+
+// running describes a job that runs, while it prints nothing.
+func (d *drive) running(long time.Duration) string {
+	t := d.launch.cfg.Terminal
+	terminal, last := t.StderrTTY && !t.Dumb, d.out.Last()
+	if last.IsZero() && (terminal || long < lateFirst) {
+		return console.Waiting(fmt.Sprintf("the tasks run: waiting for the first line of %s", entrypoint.Title(d.launch.cfg.Program, d.launch.cfg.Args)), nil)(long)
+	}
+	if quiet := time.Since(last); quiet >= silence && terminal {
+		return fmt.Sprintf("the tasks run: no line for %ds", int(quiet.Seconds()))
+	}
+	return ""
 }
 
 // run runs the job to its verdict, and returns plx's exit status.
@@ -109,11 +138,11 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	})
 	d.away.Stop()
 	d.launch.signals.end()
-	d.show("waiting for the last logs")
+	d.show(console.Waiting("waiting for the last logs", nil))
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
-	d.show("counting what the job made")
+	d.show(console.Waiting("counting what the job made", nil))
 	made, named := d.made(ctx, stops)
-	d.show("")
+	d.hide()
 	if made != "" {
 		d.launch.printer.Printf("%s", made)
 	}
@@ -165,15 +194,26 @@ func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
 
 // Entered shows the phases that may take long.
 func (d *drive) Entered(phase protocol.Phase) {
+	before := d.phase
+	d.phase = phase
 	switch phase {
-	case protocol.Ready:
-		d.show("starting the tasks")
+	case protocol.Idle: // before a further generation
+		for _, m := range d.members {
+			m.began.Store(false)
+		}
+		d.show(console.Waiting("waiting to start the tasks again", nil))
+	case protocol.Ready: // begin has shown the first start
+		if before != "" && before != phase {
+			d.show(console.Waiting("starting the tasks", d.unstarted()))
+		}
+	case protocol.Running:
+		d.show(d.running)
 	case protocol.Stopping:
-		d.show("ending the tasks")
+		d.show(console.Waiting("ending the tasks", nil))
 	case protocol.Over:
-		d.show("ending the agents")
+		d.show(console.Waiting("ending the agents", nil))
 	default:
-		d.show("")
+		d.hide()
 	}
 }
 
@@ -292,6 +332,7 @@ type member struct {
 	tasks   []protocol.TaskSpec // of the host's first generation: as placed, or as plx scale asked
 	joined  bool                // plx scale has started the agent, so Dial only connects to it
 	started bool                // Dial has started the agent, so further calls only connect to it
+	began   atomic.Bool         // its tasks of the present generation have started
 	lost    atomic.Bool         // the driver has lost the agent; false again once a new one is connected
 	// made is what the job has made on the host, as the agent counted it at its end. Nil: it
 	// has not.
@@ -341,6 +382,9 @@ func (m *member) Up() {
 	m.drive.away.End(m.agent.Name())
 	m.drive.streams.Follow(m.agent, m.early.Load(), m.drive.out, m.drive.launch.cfg.Lease)
 }
+
+// Started notes that the member's tasks have started.
+func (m *member) Started() { m.began.Store(true) }
 
 // Lost notes that the member has no agent.
 func (m *member) Lost() {

@@ -23,9 +23,9 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 		group = append(group, &hosts.Start{Agent: a, Spec: spec})
 	}
 	defer group.Close()
-	done := l.printer.Watch(func() string { return "starting the tasks on " + console.Count(len(l.agents), "host") })
+	done := l.printer.Phase(console.Waiting(l.starting(), nil))
 	defer done()
-	if err := group.Start(ctx); err != nil {
+	if err := group.Start(ctx, l.printer); err != nil {
 		l.endGroup(group, err)
 		return exit.CodePlx, err
 	}

@@ -32,19 +32,25 @@ import (
 // leaves nothing on a host but files that the next launch can use.
 func (l *launch) prepare(ctx context.Context) error {
 	defer func() { l.announced() }()
-	for _, stage := range []func(context.Context) error{
-		l.open,
-		l.read,
-		l.announce,
-		l.survey,
-		l.place,
-		l.pack,
-		l.bookGPUs,
-		l.name,
-		l.ready,
-		func(context.Context) error { return l.record().Save() },
+	for _, stage := range []struct {
+		doing string // shown while the stage itself shows nothing; empty: it is over at once
+		work  func(context.Context) error
+	}{
+		{"preparing the connections", l.open},
+		{"reading what the job needs", l.read},
+		{"", l.announce},
+		{"looking at the hosts", l.survey},
+		{"", l.place},
+		{"preparing what is sent", l.pack},
+		{"waiting for GPUs", l.bookGPUs},
+		{"looking for jobs of the same name", l.name},
+		{"preparing the hosts", l.ready},
+		{"", func(context.Context) error { return l.record().Save() }},
 	} {
-		if err := stage(ctx); err != nil {
+		done := l.printer.Phase(console.Waiting(stage.doing, nil))
+		err := stage.work(ctx)
+		done()
+		if err != nil {
 			return err
 		}
 	}
@@ -374,7 +380,10 @@ func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
 		return nil // to be the job's id
 	}
+	tally := l.printer.NewTally("looking for jobs of the same name", len(l.agents))
 	return hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error {
+		tally.Begin(a.Name())
+		defer tally.End(a.Name())
 		_, err := hosts.Call[struct{}](ctx, a, hosts.AnswerTime, protocol.DoCheckName, protocol.CheckName{Name: l.checkpoints})
 		if failure := (*protocol.Failure)(nil); err != nil && !(errors.As(err, &failure) && failure.Code == protocol.CodeTaken) {
 			err = fmt.Errorf("look for jobs: %w", err)

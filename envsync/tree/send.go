@@ -30,6 +30,7 @@ type Target struct {
 // SendOptions are how folders are sent. The zero value is useful.
 type SendOptions struct {
 	Progress envsync.Progress    // may be nil
+	Left     func(bytes int64)   // counts contents that leave this machine; may be nil
 	Low      int                 // first and last port for what hosts pass on; 0 and 0: any
 	High     int                 // see Low
 	Lost     func(what []string) // told at the end what hosts could not pass on, and this machine has sent; may be nil
@@ -252,7 +253,7 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	s.tell(t.Name, 0, p.total())
 	_, size := s.folder.Files()
 	patience, silent := bound(size, "stored the files")
-	err = p.group.Send(ctx, relay.Host{Name: t.Name, Addr: t.Addr}, stdin, stdout, relay.Watch{
+	err = p.group.Send(ctx, relay.Host{Name: t.Name, Addr: t.Addr}, s.counted(stdin), stdout, relay.Watch{
 		// A command that does not end at once is not waited for.
 		Fail: func(err error) {
 			cancel(err)
@@ -289,4 +290,23 @@ func (s *sender) tell(host string, sent, total int64) {
 	if s.options.Progress != nil {
 		s.options.Progress(host, "working directory", sent, total)
 	}
+}
+
+// counted returns what tells SendOptions.Left of the bytes that are written.
+func (s *sender) counted(to io.WriteCloser) io.WriteCloser {
+	if s.options.Left == nil {
+		return to
+	}
+	return &counted{to, s.options.Left}
+}
+
+type counted struct {
+	io.WriteCloser
+	tell func(bytes int64)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.WriteCloser.Write(p)
+	c.tell(int64(n))
+	return n, err
 }

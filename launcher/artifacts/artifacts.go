@@ -147,7 +147,6 @@ func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 // agent returns plx itself for p. It takes the running binary self if that fits, else
 // the binary of the release in the same folder, else it builds one from source.
 func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
-	defer printer.Watch(func() string { return fmt.Sprintf("preparing plx as the agent for %s", p) })()
 	if b, fits := Own(); p == here && fits {
 		return b, nil
 	}
@@ -162,7 +161,7 @@ func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printe
 	}
 	hint := fmt.Sprintf("put %s of the same release into %s, or run plx from its source folder", release, folder)
 	if source := sourceFolder(); source != "" {
-		b, err := s.goBuild(ctx, source, "plx", p)
+		b, err := s.goBuild(ctx, "plx from "+source, source, "plx", p, printer)
 		if err != nil && ctx.Err() == nil {
 			err = exit.WithHint(fmt.Errorf("build the agent: %w", err), hint)
 		}
@@ -221,11 +220,7 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 		}
 		return envsync.FileBlob(program)
 	}
-	begun := time.Now() // go build tells nothing before its end: the time shows that plx lives
-	defer printer.Watch(func() string {
-		return fmt.Sprintf("building %s for %s (%.0fs)", program, p, time.Since(begun).Seconds())
-	})()
-	b, err := s.goBuild(ctx, program, packageName(program), p)
+	b, err := s.goBuild(ctx, program, program, packageName(program), p, printer)
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithCode(err, exit.CodeNotRunning)
 	}
@@ -242,8 +237,12 @@ func packageName(folder string) string {
 }
 
 // goBuild builds the package in a folder without cgo, so that the binary runs with every
-// C library.
-func (s *Set) goBuild(ctx context.Context, folder, name string, p envsync.Platform) (envsync.Blob, error) {
+// C library. It shows that it does: what is what the user calls the package.
+func (s *Set) goBuild(ctx context.Context, what, folder, name string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
+	begun := time.Now() // go build tells nothing before its end: the time shows that plx lives
+	defer printer.Watch(func() string {
+		return fmt.Sprintf("building %s for %s (%.0fs)", what, p, time.Since(begun).Seconds())
+	})()
 	out := filepath.Join(s.scratch, p.OS+"-"+p.Arch, name)
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", out, ".")
 	cmd.Dir = folder

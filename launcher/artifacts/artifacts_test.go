@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/plx-run/plx/envsync"
@@ -100,6 +101,38 @@ func TestAgentOfTheRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 		sameBlob(t, b, want)
+	}
+}
+
+// screen is a terminal. Any goroutine may write to it.
+type screen struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// Report T2: that plx is built from its source, for hosts, is shown as the build of a program is.
+func TestReportT2BuildOfPlxIsShown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
+	t.Chdir(source(t))
+	other, _ := foreign()
+	var shown screen
+	printer := console.NewPrinter(console.Terminal{Stderr: &shown, StderrTTY: true})
+	c := &Set{scratch: t.TempDir()}
+	if _, err := c.agent(t.Context(), write(t, filepath.Join(t.TempDir(), "plx"), "this platform's"), other, printer); err != nil {
+		t.Fatal(err)
+	}
+	shown.mu.Lock()
+	defer shown.mu.Unlock()
+	if got := shown.text.String(); !strings.Contains(got, "plx: building plx from ") {
+		t.Errorf("%q", got)
 	}
 }
 

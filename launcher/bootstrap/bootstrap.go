@@ -66,6 +66,8 @@ type Config struct {
 	// Begun is called when the first answer has come. Nil: nothing is called.
 	Begun    func()
 	Progress envsync.Progress // may be nil
+	// Left counts the bytes that leave this machine. It may be nil.
+	Left func(bytes int64)
 }
 
 // Stream is the shell on the host that runs the script.
@@ -361,8 +363,9 @@ func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte)
 	defer cancel()
 	stuck := time.AfterFunc(stallLimit, cancel)
 	defer stuck.Stop()
-	from := &telling{r: bytes.NewReader(packed), tell: func(sent int64) {
+	from := &telling{r: bytes.NewReader(packed), tell: func(sent, more int64) {
 		stuck.Reset(stallLimit)
+		s.leave(more)
 		s.tell(agent, sent, size)
 	}}
 	err := s.Copy(ctx, from, path.Join(s.home, envsync.BlobPath(name)))
@@ -421,6 +424,7 @@ func (s *Session) pour(ctx context.Context, agent envsync.Blob, packed []byte) e
 			return nil // the host says why it takes no more
 		}
 		sent += int64(n)
+		s.leave(int64(n))
 		s.tell(agent, sent, size)
 		stuck.Reset(stallLimit)
 		if err != nil && sent < size {
@@ -462,6 +466,12 @@ func (s *Session) tell(agent envsync.Blob, sent, total int64) {
 	}
 	if s.Progress != nil {
 		s.Progress(s.Host, agent.Name, sent, total)
+	}
+}
+
+func (s *Session) leave(bytes int64) {
+	if s.Left != nil {
+		s.Left(bytes)
 	}
 }
 
@@ -679,15 +689,15 @@ func quote(s string) string {
 // telling is a reader that tells how far it has been read.
 type telling struct {
 	r    io.Reader
-	sent int64            // number of bytes read
-	tell func(sent int64) // gets sent after every read
+	sent int64                  // number of bytes read
+	tell func(sent, more int64) // gets sent after every read, and how much it was
 }
 
 func (t *telling) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	if n > 0 {
 		t.sent += int64(n)
-		t.tell(t.sent)
+		t.tell(t.sent, int64(n))
 	}
 	return n, err
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -38,11 +39,14 @@ type Terminal struct {
 type Printer struct {
 	colour  bool // stderr shows colours
 	display *logs.Display
+
+	mu    sync.Mutex
+	works map[*work]bool // of Watch, until they are done
 }
 
 // NewPrinter returns a Printer for the stderr of t.
 func NewPrinter(t Terminal) *Printer {
-	return &Printer{colour: t.StderrColour, display: logs.NewDisplay(
+	return &Printer{colour: t.StderrColour, works: map[*work]bool{}, display: logs.NewDisplay(
 		logs.Screen{Writer: t.Stdout, Terminal: t.StdoutTTY, Dumb: t.Dumb, Colour: t.StdoutColour, Sixteen: t.Sixteen},
 		logs.Screen{Writer: t.Stderr, Terminal: t.StderrTTY, Dumb: t.Dumb, Colour: t.StderrColour, Sixteen: t.Sixteen})}
 }

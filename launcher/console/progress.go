@@ -14,25 +14,89 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// What Watch does without a terminal: it prints a line about work that takes longer
-// than patience, and another one every again.
+// What Watch and Phase do without a terminal: they print a line about work that takes longer
+// than patience or tooLong, and another one every again.
 const (
 	patience = 3 * time.Second
+	tooLong  = 10 * time.Second
 	again    = time.Minute
 	redraw   = 200 * time.Millisecond // between two looks at the text, on a terminal
+	quiet    = 500 * time.Millisecond // for which nothing else is shown until a Phase is, on a terminal
 )
+
+// work is what Watch shows.
+type work struct{ text func() string }
 
 // Watch shows text while some work lasts: if stderr is a terminal as a row that is
 // redrawn, else as a line if the work takes longer than 3 s. An empty text is not shown. Watch calls
-// text from a goroutine of its own, until the caller calls done.
+// text from goroutines of its own, until the caller calls done.
 func (p *Printer) Watch(text func() string) (done func()) {
+	w := &work{text}
+	p.mu.Lock()
+	p.works[w] = true
+	p.mu.Unlock()
+	ended := p.watch(text, patience)
+	return func() {
+		p.mu.Lock()
+		delete(p.works, w)
+		p.mu.Unlock()
+		ended()
+	}
+}
+
+// Phase shows text while a phase of a command lasts and nothing that Watch was given is shown, so
+// that no part of a command is silent. text receives how long the phase has lasted. In a pipe it is
+// a line if the phase takes longer than 10 s.
+func (p *Printer) Phase(text func(long time.Duration) string) (done func()) {
+	begun := time.Now()
+	other := begun
+	return p.watch(func() string {
+		if p.shows() {
+			other = time.Now()
+		}
+		if time.Since(other) < quiet {
+			return ""
+		}
+		return text(time.Since(begun))
+	}, tooLong)
+}
+
+// Waiting is a text for Phase: what is done, after a while for how long, and for which hosts if
+// the function, which may be nil, returns some.
+func Waiting(doing string, hosts func() []string) func(time.Duration) string {
+	return func(long time.Duration) string {
+		var on []string
+		if hosts != nil {
+			on = hosts()
+		}
+		switch seconds := int(long.Seconds()); {
+		case doing == "" || long < patience:
+			return doing
+		case len(on) > 0:
+			return fmt.Sprintf("%s: waiting for %s for %ds", doing, Fold(on), seconds)
+		default:
+			return fmt.Sprintf("%s (%ds)", doing, seconds)
+		}
+	}
+}
+
+// shows reports whether something that Watch was given has a text.
+func (p *Printer) shows() bool {
+	p.mu.Lock()
+	works := slices.Collect(maps.Keys(p.works))
+	p.mu.Unlock()
+	return slices.ContainsFunc(works, func(w *work) bool { return w.text() != "" })
+}
+
+// watch shows text, in a pipe for the first time after a while.
+func (p *Printer) watch(text func() string, first time.Duration) (done func()) {
 	ended := make(chan struct{})
 	var showing sync.WaitGroup
 	showing.Go(func() {
 		if p.display.Terminal(logs.Stderr) {
 			p.redraw(text, ended)
 		} else {
-			p.repeat(text, ended)
+			p.repeat(text, first, ended)
 		}
 	})
 	return sync.OnceFunc(func() { close(ended); showing.Wait() })
@@ -63,8 +127,8 @@ func (p *Printer) row(text string) string {
 }
 
 // repeat prints text from time to time.
-func (p *Printer) repeat(text func() string, ended <-chan struct{}) {
-	timer := time.NewTimer(patience)
+func (p *Printer) repeat(text func() string, first time.Duration, ended <-chan struct{}) {
+	timer := time.NewTimer(first)
 	defer timer.Stop()
 	for {
 		select {
@@ -194,21 +258,28 @@ func Names(names []string, more int) string {
 	return text
 }
 
-// Transfer counts bytes that are moved to or from hosts, and shows them. Its methods may
-// be called from any goroutine.
+// Transfer counts bytes that are moved to or from hosts, and shows them, in one spell or several.
+// Its methods may be called from any goroutine.
 type Transfer struct {
 	printer *Printer
 	doing   string // such as "sending"
-	done    func() // ends the display
 	bar     mpb.BarFiller
 
 	mu    sync.Mutex
-	begun time.Time           // when the first bytes had moved; zero: none have
-	start time.Time           // when the Transfer was made
-	last  time.Time           // when bytes moved last
-	files map[[2]string]moved // by host and file name
-	hosts map[string]bool     // hosts of which bytes were moved
+	done  func()          // ends the display; nil: nothing is shown
+	start time.Time       // when the present spell began
+	spent time.Duration   // by earlier spells
+	moves bool            // the present spell has files
+	begun time.Time       // when the first bytes of the present spell had moved; zero: none have
+	base  int64           // bytes that had moved by then
+	last  time.Time       // when bytes moved last
+	left  int64           // bytes that have left this machine
+	files map[file]moved  // what is moved
+	hosts map[string]bool // hosts of which bytes were moved
 }
+
+// file is a file of a Transfer, on its way to or from one host.
+type file struct{ host, part, name string }
 
 // moved is how far a file is.
 type moved struct{ bytes, total int64 }
@@ -216,9 +287,19 @@ type moved struct{ bytes, total int64 }
 // NewTransfer returns a Transfer, of which doing says what it is, such as "sending".
 // Close or Sent must be called.
 func (p *Printer) NewTransfer(doing string) *Transfer {
-	t := &Transfer{printer: p, doing: doing, start: time.Now(), bar: mpb.BarStyle().Build(), files: map[[2]string]moved{}, hosts: map[string]bool{}}
-	t.done = p.Watch(t.shown)
+	t := &Transfer{printer: p, doing: doing, bar: mpb.BarStyle().Build(), files: map[file]moved{}, hosts: map[string]bool{}}
+	t.Resume()
 	return t
+}
+
+// Resume begins the next spell, unless one lasts.
+func (t *Transfer) Resume() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.done == nil {
+		t.start, t.begun, t.moves = time.Now(), time.Time{}, false
+		t.done = t.printer.Watch(t.shown)
+	}
 }
 
 // barWidth is the width of a bar, in cells.
@@ -241,15 +322,28 @@ func (t *Transfer) shown() string {
 // Moved records how many of the total bytes of a file were moved so far. Call it with 0
 // bytes for every file as soon as its size is known. It is an envsync.Progress.
 func (t *Transfer) Moved(host, name string, bytes, total int64) {
+	t.MovedOf(name, host, name, bytes, total)
+}
+
+// MovedOf is Moved for a file of a part that has a name for the user.
+func (t *Transfer) MovedOf(part, host, name string, bytes, total int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.files[[2]string{host, name}] = moved{bytes, total}
+	before := t.sum().bytes
+	t.files[file{host, part, name}], t.moves = moved{bytes, total}, true
 	if bytes > 0 {
 		t.hosts[host], t.last = true, time.Now()
 		if t.begun.IsZero() {
-			t.begun = time.Now()
+			t.begun, t.base = time.Now(), before
 		}
 	}
+}
+
+// Left counts bytes that have left this machine.
+func (t *Transfer) Left(bytes int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left += bytes
 }
 
 // sum returns the bytes of all files.
@@ -265,18 +359,18 @@ func (t *Transfer) unfinished() []string {
 	hosts := map[string]bool{}
 	for name, f := range t.files {
 		if f.bytes < f.total {
-			hosts[name[0]] = true
+			hosts[name.host] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// names names some files, of a Transfer that has no name itself.
+// names names the parts with some files.
 func (t *Transfer) names(which func(moved) bool) string {
 	all := map[string]bool{}
 	for name, f := range t.files {
 		if which(f) {
-			all[name[1]] = true
+			all[name.part] = true
 		}
 	}
 	const most = 3
@@ -303,8 +397,12 @@ func (t *Transfer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.sum()
-	if all.total == 0 {
-		return t.doing + ": nothing yet" // the hosts are asked what they lack
+	if !t.moves {
+		text := t.doing + ": nothing yet" // the hosts are asked what they lack
+		if long := time.Since(t.start); long >= patience {
+			text += fmt.Sprintf(" (%ds)", int(long.Seconds()))
+		}
+		return text
 	}
 	doing := t.doing
 	if doing == sending {
@@ -321,8 +419,11 @@ func (t *Transfer) String() string {
 		}
 		return text
 	}
+	if still := time.Since(t.last); all.bytes == all.total && still >= patience {
+		return text + fmt.Sprintf("; the hosts check and store it (%ds)", int(still.Seconds()))
+	}
 	if long := time.Since(t.begun); !t.begun.IsZero() && long >= leastRate {
-		rate := float64(all.bytes) / long.Seconds()
+		rate := float64(all.bytes-t.base) / long.Seconds()
 		text += fmt.Sprintf(", %s/s", Size(int64(rate)))
 		if long >= patience { // before, the rate changes too much
 			left := time.Duration(float64(all.total-all.bytes) / rate * float64(time.Second))
@@ -332,20 +433,27 @@ func (t *Transfer) String() string {
 	return text
 }
 
-// Close ends the display.
-func (t *Transfer) Close() { t.done() }
+// Close ends the spell.
+func (t *Transfer) Close() {
+	t.mu.Lock()
+	done := t.done
+	if t.done = nil; done != nil {
+		t.spent += time.Since(t.start)
+	}
+	t.mu.Unlock()
+	if done != nil {
+		done() // without the lock: it waits for shown
+	}
+}
 
-// Sent ends the display. If err is nil and bytes were sent, it prints what was sent, and how
-// many bytes to all hosts together.
+// Sent ends the Transfer. If err is nil and bytes were sent, it prints what was sent, and how
+// many bytes have left this machine: hosts may have passed them on.
 func (t *Transfer) Sent(err error) {
 	t.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err == nil && len(t.hosts) > 0 {
-		name := strings.TrimSpace(strings.TrimPrefix(t.doing, sending))
-		if name == "" {
-			name = t.names(func(f moved) bool { return f.bytes > 0 })
-		}
-		t.printer.Printf("sent %s (%s) to %s in %.1fs", name, Size(t.sum().bytes), Count(len(t.hosts), "host"), time.Since(t.start).Seconds())
+	if err == nil && t.left > 0 && len(t.hosts) > 0 {
+		name := t.names(func(f moved) bool { return f.bytes > 0 })
+		t.printer.Printf("sent %s (%s) to %s in %.1fs", name, Size(t.left), Count(len(t.hosts), "host"), t.spent.Seconds())
 	}
 }

@@ -85,6 +85,42 @@ func TestProgressOnATerminal(t *testing.T) {
 	})
 }
 
+// Report T1: a phase is shown while nothing else is, with the hosts that it waits for; in a pipe
+// it is one line after 10 s.
+func TestReportT1Phase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, terminal := range []bool{true, false} {
+			var out output
+			p := NewPrinter(Terminal{Stderr: &out, StderrTTY: terminal})
+			done := p.Phase(Waiting("starting 4 tasks on 2 hosts", func() []string { return []string{"h2"} }))
+			see := func(after time.Duration, shown, piped string) {
+				t.Helper()
+				time.Sleep(after)
+				synctest.Wait()
+				got, want := out.take(), piped
+				if terminal {
+					want = shown
+				}
+				if !strings.Contains(got, want) || want == "" && strings.Contains(got, "starting") {
+					t.Errorf("terminal %t: %q, want %q", terminal, got, want)
+				}
+			}
+			see(2*time.Second-redraw/2, "plx: starting 4 tasks on 2 hosts\x1b", "")
+			see(3*time.Second, "starting 4 tasks on 2 hosts: waiting for h2 for 4s", "")
+			other := p.Watch(func() string { return "sending" })
+			time.Sleep(redraw)
+			out.take()
+			see(time.Second, "", "")
+			other()
+			see(5*time.Second, "waiting for h2 for 10s", "plx: starting 4 tasks on 2 hosts: waiting for h2 for 10s\n")
+			see(45*time.Second, "waiting for h2 for 50s", "")
+			done()
+			out.take()
+			see(again, "", "")
+		}
+	})
+}
+
 // On a terminal a Transfer has a bar.
 func TestTransferBar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -141,8 +177,21 @@ func TestTransfer(t *testing.T) {
 		if got, want := bar.String(), "sending plx and train: 61% of 100.0 MiB to 2 hosts; no byte for 3s; waiting for h2"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+		// Report T5: one line tells the bytes that have left this machine, and counts no pause.
+		bar.Left(30 << 20)
+		bar.Close()
+		time.Sleep(time.Minute)
+		bar.Resume()
+		if got := bar.String(); got != "sending: nothing yet" {
+			t.Errorf("after a pause: %q", got)
+		}
+		bar.MovedOf("packages", "h1", "a", 1<<20, 1<<20)
+		bar.MovedOf("packages", "h1", "b", 1<<20, 1<<20)
+		bar.Left(2 << 20)
+		out.take()
+		time.Sleep(time.Second)
 		bar.Sent(nil)
-		if got := out.take(); !strings.HasSuffix(got, "plx: sent plx and train (61.0 MiB) to 2 hosts in 6.0s\n") {
+		if got := out.take(); got != "plx: sent packages, plx and train (32.0 MiB) to 2 hosts in 7.0s\n" {
 			t.Errorf("%q", got)
 		}
 	})

@@ -138,6 +138,7 @@ func newExamination(cfg Config, set *hosts.Set, printer *console.Printer) *exami
 func (e *examination) placeAgents(ctx context.Context) error {
 	connected := e.stage(ctx, e.visits, e.recipe.Connect, (*visit).unreached)
 	e.placed = e.stage(ctx, connected, e.recipe.Place, (*visit).unplaced)
+	e.recipe.Set.Placed(context.Cause(ctx)) // some hosts may have got it
 	for _, v := range e.stage(ctx, e.placed, e.recipe.FindGPUs, (*visit).unprobed) {
 		if v.Embedded {
 			v.Report.AddLocal()

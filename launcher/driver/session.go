@@ -64,6 +64,9 @@ func (c *contact) receive(conn *protocol.Conn) error {
 				c.watcher.Made(*m.Made)
 			}
 		case m.Renewed == nil:
+			if m.Started != nil && c.watcher != nil {
+				c.watcher.Started()
+			}
 			c.deliver(jobstate.Heard{Host: c.index, Message: m})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -50,10 +51,15 @@ func (s *Start) start(ctx context.Context) error {
 // somebody else drives the job. Close must be called.
 type Group []*Start
 
-// Start starts all agents, up to FanOut at once. Its error joins those of all hosts; the
-// other agents have started.
-func (g Group) Start(ctx context.Context) error {
-	return Each(ctx, g, func(_ int, s *Start) error { return s.start(ctx) })
+// Start starts all agents, up to FanOut at once, and shows which it waits for. Its error joins
+// those of all hosts; the other agents have started.
+func (g Group) Start(ctx context.Context, printer *console.Printer) error {
+	tally := printer.NewTally("starting agents", len(g))
+	return Each(ctx, g, func(_ int, s *Start) error {
+		tally.Begin(s.Agent.Name())
+		defer tally.End(s.Agent.Name())
+		return s.start(ctx)
+	})
 }
 
 // attach makes this process the driver of the agent, and returns the agent's state.

@@ -226,14 +226,42 @@ func Each[H interface{ Named(error) error }](ctx context.Context, all []H, work 
 	return cmp.Or(context.Cause(ctx), errors.Join(errs...))
 }
 
-// moved shows how much of plx was sent to a host.
-func (s *Set) moved(host, name string, sent, total int64) {
+// sending returns what shows that plx is sent.
+func (s *Set) sending() *console.Transfer {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.bar == nil {
 		s.bar = s.printer.NewTransfer("sending")
 	}
+	return s.bar
+}
+
+// moved shows how much of plx was sent to a host.
+func (s *Set) moved(host, _ string, sent, total int64) {
+	s.sending().MovedOf("plx", host, "plx", sent, total)
+}
+
+// left counts bytes of plx that have left this machine.
+func (s *Set) left(bytes int64) { s.sending().Left(bytes) }
+
+// Pause ends the display of plx that is sent, until more is.
+func (s *Set) Pause() {
+	s.mu.Lock()
+	bar := s.bar
 	s.mu.Unlock()
-	s.bar.Moved(host, name, sent, total)
+	if bar != nil {
+		bar.Close()
+	}
+}
+
+// Sending returns what has shown that plx was sent, for what is sent besides. The caller calls
+// Sent.
+func (s *Set) Sending() *console.Transfer {
+	bar := s.sending()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bar = nil
+	return bar
 }
 
 // Placed tells how much of plx was sent, if any was. err is that of a host which did not get it.

@@ -234,7 +234,7 @@ func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 	if h.set == nil {
 		return nil, bootstrap.ErrMissing
 	}
-	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Guess: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.moved})
+	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Guess: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.moved, Left: h.set.left})
 	if err == nil {
 		i.of = envsync.BlobPath(i.plx.Sum)
 		h.plx = i.of

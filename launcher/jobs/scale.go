@@ -212,6 +212,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err != nil {
 		return err
 	}
+	recipe.Set = s.set
 	if err := recipe.Ready(ctx, targets); err != nil {
 		return err
 	}
@@ -289,7 +290,7 @@ func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.
 		spec.Env = s.spec.EnvOf(a.Resource.Env)
 		s.group = append(s.group, &hosts.Start{Agent: a, Spec: spec, Again: true})
 	}
-	if err := s.group.Start(ctx); err != nil {
+	if err := s.group.Start(ctx, s.job.printer); err != nil {
 		return err
 	}
 	for k, placed := range p.Hosts {

@@ -14,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -44,6 +46,8 @@ type Output struct {
 	// runs once in 32 MB of received packets, not in 4 MB.
 	ballast []byte
 
+	last atomic.Int64 // when output came last, in nanoseconds since 1970; 0: none has
+
 	mu     sync.Mutex
 	failed error // error of the first write that failed; nil: none has
 }
@@ -69,6 +73,9 @@ func (o *Output) take(from *hosts.Host, c logs.Chunk) error {
 }
 
 func (o *Output) write(host string, c logs.Chunk) error {
+	if len(c.Data) > 0 {
+		o.last.Store(time.Now().UnixNano())
+	}
 	if o.cfg.Dir != nil {
 		if err := o.cfg.Dir.Chunk(host, c); err != nil {
 			return err
@@ -80,6 +87,14 @@ func (o *Output) write(host string, c logs.Chunk) error {
 		return nil
 	}
 	return err
+}
+
+// Last returns when output of a task came last; zero: none has.
+func (o *Output) Last() time.Time {
+	if last := o.last.Load(); last != 0 {
+		return time.Unix(0, last)
+	}
+	return time.Time{}
 }
 
 // Shown reports whether the last line of a task's stderr is text, and was printed just

@@ -44,6 +44,8 @@ type Recipe struct {
 	Files   *Workdir
 	Spec    protocol.Spec // what is the same on all hosts
 	Again   bool          // the job runs already: its files are what they were when it began
+
+	bar *console.Transfer // shows what Ready sends
 }
 
 // stage is a method of a Recipe.
@@ -56,16 +58,25 @@ func (r Recipe) Survey(ctx context.Context, on []*Target) error {
 }
 
 // Ready gives hosts that have plx all that the tasks of a job find there, whether the job starts on
-// them, comes back to them or continues on them. A host gets what it lacks. After an error no host
-// has a new working directory of the job.
+// them, comes back to them or continues on them. A host gets what it lacks. It tells what was sent,
+// plx too if Place has sent it. After an error no host has a new working directory of the job.
 func (r Recipe) Ready(ctx context.Context, on []*Target) error {
-	err := inOrder(ctx, on, r.FindAddresses, r.checkReach, r.sendPrograms, r.installVenv)
-	if err != nil {
-		return err
+	r.bar = r.Set.Sending()
+	err := inOrder(ctx, on, r.FindAddresses, r.checkReach, r.sendAll)
+	if err == nil {
+		err = inOrder(ctx, on, r.setUp, r.checkImports)
 	}
-	if err = inOrder(ctx, on, r.sendFiles, r.setUp, r.checkImports); err != nil && r.Files.named != "" {
+	if err != nil && r.Files.named != "" {
 		discard(ctx, on)
 	}
+	return err
+}
+
+// sendAll sends what hosts lack.
+func (r *Recipe) sendAll(ctx context.Context, on []*Target) error {
+	r.bar.Resume()
+	err := inOrder(ctx, on, r.sendPrograms, r.installVenv, r.sendFiles)
+	r.bar.Sent(err)
 	return err
 }
 
@@ -118,7 +129,8 @@ func (r *Recipe) Connect(ctx context.Context, on []*Target) error {
 	})
 }
 
-// Place brings plx to the hosts that have none, and has it tell what the hosts are.
+// Place brings plx to the hosts that have none, and has it tell what the hosts are. Ready tells that
+// plx was sent, or else Set.Placed.
 func (r *Recipe) Place(ctx context.Context, on []*Target) error {
 	err := each(ctx, on, r.Printer.NewTally("probing", len(on)), func(_ int, t *Target) error {
 		ctx, cancel := bounded(ctx, r.PlaceTime, "it was not sent within %v")
@@ -129,7 +141,7 @@ func (r *Recipe) Place(ctx context.Context, on []*Target) error {
 		}
 		return err
 	})
-	r.Set.Placed(context.Cause(ctx)) // some hosts may have got it
+	r.Set.Pause()
 	return err
 }
 

@@ -17,11 +17,12 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// options returns the options of tree.Send for files with a name, whose progress bar shows.
-func (r *Recipe) options(bar *console.Transfer, name string) tree.SendOptions {
+// options returns the options of tree.Send for files that the user calls part. Its bar shows them
+// by name.
+func (r *Recipe) options(part, name string) tree.SendOptions {
 	return tree.SendOptions{
-		Low: r.Spec.PortLow, High: r.Spec.PortHigh,
-		Progress: func(host, _ string, sent, total int64) { bar.Moved(host, name, sent, total) },
+		Low: r.Spec.PortLow, High: r.Spec.PortHigh, Left: r.bar.Left,
+		Progress: func(host, _ string, sent, total int64) { r.bar.MovedOf(part, host, name, sent, total) },
 		Lost: func(what []string) {
 			more := ""
 			if n := len(what) - 1; n > 0 {
@@ -44,7 +45,6 @@ func (r *Recipe) sendPrograms(ctx context.Context, on []*Target) error {
 			lacking[p] = append(lacking[p], target(t, protocol.Put{Program: true}))
 		}
 	}
-	bar := r.Printer.NewTransfer("sending")
 	var errs []error
 	for p, to := range lacking {
 		program, _ := r.Program(p)
@@ -53,13 +53,11 @@ func (r *Recipe) sendPrograms(ctx context.Context, on []*Target) error {
 			err = &tree.ChangedError{Path: program.Name}
 		}
 		if err == nil {
-			err = tree.Send(ctx, to, f, r.options(bar, program.Name))
+			err = tree.Send(ctx, to, f, r.options(program.Name, program.Name))
 		}
 		errs = append(errs, err)
 	}
-	err := errors.Join(errs...)
-	bar.Sent(err)
-	return err
+	return errors.Join(errs...)
 }
 
 // sendFolder brings the contents of a folder to hosts. inJob makes it the working directory of the

@@ -131,9 +131,7 @@ func (r *Recipe) installVenv(ctx context.Context, on []*Target) error {
 	if r.Venv.read == nil && r.Venv.from == nil {
 		return nil
 	}
-	bar := r.Printer.NewTransfer("sending " + r.Venv.named)
-	err := r.Venv.install(ctx, on, func(name string) tree.SendOptions { return r.options(bar, name) })
-	bar.Sent(err)
+	err := r.Venv.install(ctx, on, r.Printer, func(name string) tree.SendOptions { return r.options(r.Venv.named, name) })
 	if err == nil {
 		return nil
 	}
@@ -143,13 +141,13 @@ func (r *Recipe) installVenv(ctx context.Context, on []*Target) error {
 	return exit.WithHint(fmt.Errorf("%s: %w", r.Venv.named, err), exit.Hint(err))
 }
 
-func (v Venv) install(ctx context.Context, on []*Target, options func(name string) tree.SendOptions) error {
+func (v Venv) install(ctx context.Context, on []*Target, printer *console.Printer, options func(name string) tree.SendOptions) error {
 	request, installed := v.request, make([]bool, len(on))
 	ask := func(i int, t *Target) (err error) {
 		installed[i], err = hosts.Call[bool](ctx, t.AgentHost, installTime, protocol.DoVenv, request)
 		return err
 	}
-	err := each(ctx, on, nil, func(i int, t *Target) error {
+	err := each(ctx, on, printer.NewTally("looking for "+v.named, len(on)), func(i int, t *Target) error {
 		if why := misfit(request.Python, t.Facts.Platform); why != "" {
 			return errors.New(why)
 		}
@@ -178,7 +176,7 @@ func (v Venv) install(ctx context.Context, on []*Target, options func(name strin
 		}
 	}
 	request.Stored = true
-	return each(ctx, lacking, nil, ask)
+	return each(ctx, lacking, printer.NewTally("installing "+v.named, len(lacking)), ask)
 }
 
 // venvOf returns the environment that a host has installed for a job. dir is an empty folder of this

@@ -220,8 +220,7 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 		return nil
 	}
 	what, flag := w.what()
-	bar := r.Printer.NewTransfer("sending " + what)
-	send := func(f *tree.Folder) error { return sendFolder(ctx, on, f, w.named != "", r.options(bar, what)) }
+	send := func(f *tree.Folder) error { return sendFolder(ctx, on, f, w.named != "", r.options(what, what)) }
 	var err error
 	if r.Again {
 		err = send(w.Folder)
@@ -234,7 +233,6 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 		})
 	}
 	r.Spec.Workdir = w.ID()
-	bar.Sent(err)
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}

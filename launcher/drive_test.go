@@ -1,0 +1,56 @@
+package launcher
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/logstream"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
+	"github.com/plx-run/plx/logs"
+)
+
+// Report T1: from the start of the tasks to the end of the job, plx shows what it waits for.
+func TestReportT1NoPhaseIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, terminal := range []bool{true, false} {
+			var stderr bytes.Buffer
+			to := console.Terminal{Stdout: &stderr, Stderr: &stderr, StderrTTY: terminal}
+			printer := console.NewPrinter(to)
+			d := &drive{launch: &launch{cfg: Config{Program: "python3", Args: []string{"train.py"}, Terminal: to}, printer: printer}}
+			for _, name := range []string{"h1", "h2"} {
+				host := hosts.NewHost(hostfile.Host{Name: name}, transport.Dialer(nil))
+				d.members = append(d.members, &member{drive: d, agent: &hosts.AgentHost{Host: host}})
+			}
+			d.agents, d.away = printer.NewTally("starting agents", 2), printer.NewTally("no connection to", 0)
+			d.out = logstream.NewOutput(logstream.Config{Printer: printer, Logs: logs.Options{}})
+			shows := func(after time.Duration, want string) {
+				t.Helper()
+				time.Sleep(after)
+				d.hide()
+				if got := stderr.String(); !strings.Contains(got, want) || want == "" && got != "" {
+					t.Errorf("terminal %t: %q, want %q", terminal, got, want)
+				}
+				stderr.Reset()
+			}
+			d.show(console.Waiting("starting 4 tasks on 2 hosts", d.unstarted()))
+			d.members[0].Started()
+			shows(11*time.Second, "starting 4 tasks on 2 hosts: waiting for h2 for 10s")
+			d.Entered(protocol.Running)
+			shows(11*time.Second, "the tasks run: waiting for the first line of train (10s)")
+			d.Entered(protocol.Stopping)
+			shows(11*time.Second, "ending the tasks (10s)")
+			d.Entered(protocol.Over)
+			shows(11*time.Second, "ending the agents (10s)")
+			d.Entered(protocol.Idle)
+			d.Entered(protocol.Ready)
+			shows(11*time.Second, "starting the tasks: waiting for h[1-2] for 10s")
+		}
+	})
+}
