@@ -142,6 +142,7 @@ func TestHostsThatAreAdded(t *testing.T) {
 	}
 	s.Add(other)
 	s.Hosts[0].set.moved("h1", "plx", 10, 10)
+	s.Hosts[0].set.left(10)
 	s.Placed(nil)
 	if !strings.HasPrefix(said.String(), "plx: sent plx (10 B) to 1 host") {
 		t.Errorf("%q", said.String())

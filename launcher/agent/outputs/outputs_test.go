@@ -367,7 +367,7 @@ func TestMade(t *testing.T) {
 			t.Errorf("unfetched: %s, want %s", got, want)
 		}
 	}
-	count("{1 5} {1 4} <nil>")
+	count("{1 5 0} {1 4 1} <nil>")
 	list := func(want protocol.Wanted) (names []string, all []protocol.HostOutput) {
 		t.Helper()
 		if err := List(f, want, func(o protocol.HostOutput) error {
@@ -400,7 +400,7 @@ func TestMade(t *testing.T) {
 	if err := Note(f, all); err != nil {
 		t.Fatal(err)
 	}
-	count("{0 0} {0 0} <nil>")
+	count("{0 0 0} {0 0 0} <nil>")
 }
 
 func writeJSON(f jobfolder.Folder, name string, what any) error {
