@@ -605,7 +605,7 @@ func (s *Session) line() (text, last string, err error) {
 // Limited returns why plx has ended there before it said anything, if a limit of the shell is the
 // reason; otherwise nil. said is what it has printed.
 func (s *Session) Limited(said string) *Refused {
-	crash := strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ") || strings.Contains(said, "/runtime/")
+	crash := strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ") || strings.Contains(said, "runtime/")
 	threads := strings.Contains(said, "OS thread") || strings.Contains(said, "pthread_create")
 	var found []string
 	for i, limit := range s.limits {
