@@ -289,7 +289,7 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("log %s: %q, %v", name, text, err)
 		}
 	}
-	if text, err := ask(protocol.FetchRequest{Count: true}); err != nil || decode[protocol.Made](t, text) != (protocol.Made{Files: 1, Bytes: 4}) {
+	if text, err := ask(protocol.FetchRequest{Count: true}); err != nil || decode[protocol.Made](t, text) != (protocol.Made{Files: 1, Bytes: 4, Named: 1}) {
 		t.Errorf("the count: %q, %v", text, err)
 	}
 	if text, err := ask(protocol.FetchRequest{Fetched: []protocol.HostOutput{model}}); text != "" || err != nil {
