@@ -46,7 +46,7 @@ func (c *command) submit(ctx *cli.Context) error {
 		return err
 	}
 	s := submit.Config{Terminal: cfg.Terminal, Name: cfg.Name, Program: cfg.Program, Words: scriptFlags(ctx), Args: ctx.Args().Slice(), Environ: environ,
-		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Timestamps: cfg.Stamps, Only: cfg.Show}}
+		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Timestamps: cfg.Stamps, NoPrefix: cfg.NoPrefix, Only: cfg.Show}}
 	for _, flag := range []string{"partition", "nodes", "gpus"} {
 		if value := ctx.String(flag); value != "" {
 			s.Options = append(s.Options, "--"+flag+"="+value)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -12,21 +13,29 @@ import (
 func (c *command) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print a job's logs, while it runs or after", ArgsUsage: "[JOB]",
-		Flags: reachFlags(jsonFlag(),
+		Flags: append(slices.DeleteFunc(reachFlags(), choosesHosts), jsonFlag(),
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "first print the plan of the launch"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the job until it ends"},
-			taskFlags()[0], taskFlags()[1], stampsFlag(),
+			taskFlags()[0], taskFlags()[1], stampsFlag(), prefixFlag(),
 			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task's stdout and of its stderr"},
 			&cli.DurationFlag{Name: "since", Usage: "only lines of the last `TIME`, such as 10m"},
-			&cli.StringFlag{Name: "grep", Usage: "only lines that match `RE`"}),
+			&cli.StringFlag{Name: "grep", Usage: "only lines that match `RE`"},
+			&cli.StringSliceFlag{Name: linesOut, Usage: "leave out lines that match `RE`; repeatable"}),
 		Action: c.logs,
 	}
 }
 
+// linesOut is the flag of plx logs that leaves lines out. Elsewhere it leaves hosts out.
+const linesOut = "exclude"
+
+// choosesHosts reports whether a flag takes a part of a resource file. plx logs has --host and
+// --task to choose what it prints.
+func choosesHosts(f cli.Flag) bool { return longName(f) == "include" || longName(f) == "exclude" }
+
 // logs reads --host as the names of the hosts to show, not of the hosts to look on.
 func (c *command) logs(ctx *cli.Context) error {
 	cfg := jobs.LogsConfig{Follow: ctx.Bool("f"), Tasks: shownTasks(ctx), Tail: ctx.Int("tail"),
-		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Plan: ctx.Bool("v"), Hosts: ctx.StringSlice("host"), Stamps: ctx.Bool("timestamps")}
+		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Plan: ctx.Bool("v"), Hosts: ctx.StringSlice("host"), Stamps: ctx.Bool("timestamps"), NoPrefix: ctx.Bool("no-prefix")}
 	if err := oneJob(ctx); err != nil {
 		return err
 	}
@@ -37,6 +46,9 @@ func (c *command) logs(ctx *cli.Context) error {
 	}
 	cfg.Terminal = c.terminal(ctx)
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
+		return err
+	}
+	if cfg.Exclude, err = patterns(ctx, linesOut); err != nil {
 		return err
 	}
 	if cfg.Since < 0 {

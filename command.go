@@ -75,7 +75,11 @@ func (c *command) terminal(ctx *cli.Context) console.Terminal {
 // query reads the first argument and the flags that name a job.
 func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
 	r, err := reach(ctx)
-	return jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: typed(ctx, "host") || typed(ctx, "hosts"), Terminal: c.terminal(ctx)}, err
+	q := jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: typed(ctx, "host") || typed(ctx, "hosts"), Terminal: c.terminal(ctx)}
+	if typed(ctx, "host") && err == nil {
+		q.Named, err = hostNames(ctx, r.Hosts)
+	}
+	return q, err
 }
 
 // onJob makes an action of work on the job that the arguments name, after a check of

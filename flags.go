@@ -57,6 +57,11 @@ func stampsFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "timestamps", Usage: "begin each line of a task with the time at which its host received it, in UTC"}
 }
 
+// prefixFlag is the flag of the same commands.
+func prefixFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "no-prefix", Usage: "print the lines of tasks without task and host before them"}
+}
+
 // taskFlags choose tasks whose output is shown.
 func taskFlags() []cli.Flag {
 	return []cli.Flag{
@@ -109,6 +114,20 @@ func reach(ctx *cli.Context) (hosts.Reach, error) {
 	}
 	r.Hosts, err = choose(ctx, r.Hosts)
 	return r, err
+}
+
+// hostNames returns the names of those hosts that --host names.
+func hostNames(ctx *cli.Context, chosen []hostfile.Host) (names []string, err error) {
+	all, err := hostfile.ParseLines(ctx.StringSlice("host"))
+	if err != nil {
+		return nil, exit.Mistake(err, lineHint)
+	}
+	for _, h := range all {
+		if slices.ContainsFunc(chosen, func(c hostfile.Host) bool { return c.Name == h.Name }) {
+			names = append(names, h.Name)
+		}
+	}
+	return names, nil
 }
 
 // choose returns those of the hosts that --include and --exclude leave.
@@ -185,9 +204,31 @@ func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 	if ctx.String(name) == "" {
 		return nil, nil
 	}
-	re, err := regexp.Compile(ctx.String(name))
+	return compiled(name, ctx.String(name))
+}
+
+// patterns reads a regular expression flag that is repeatable: a line matches if it matches one.
+func patterns(ctx *cli.Context, name string) (*regexp.Regexp, error) {
+	var all []string
+	for _, text := range ctx.StringSlice(name) {
+		if text == "" {
+			continue // as of pattern
+		}
+		if _, err := compiled(name, text); err != nil {
+			return nil, err
+		}
+		all = append(all, "(?:"+text+")")
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return compiled(name, strings.Join(all, "|"))
+}
+
+func compiled(flag, text string) (*regexp.Regexp, error) {
+	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, exit.Mistake(fmt.Errorf("--%s: %w", name, err), "for the text itself: --%s '%s'", name, regexp.QuoteMeta(ctx.String(name)))
+		return nil, exit.Mistake(fmt.Errorf("--%s: %w", flag, err), "for the text itself: --%s '%s'", flag, regexp.QuoteMeta(text))
 	}
 	return re, nil
 }

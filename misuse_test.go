@@ -135,6 +135,8 @@ var misuses = []struct{ wrong, right, then string }{
 	{"logs a b", "logs a", "job a"},
 	{"logs ''", "jobs", ""},
 	{"logs none", "jobs", ""},
+	{"logs none --exclude (", `logs none --exclude \(`, "job none"},
+	{"logs none --include h1", "logs none --exclude h1", "job none"}, // report l1
 	{"logs none --since -10m", "logs none --since 10m", "job none"},
 	{"attach --taks worker:0 none", "attach --task worker:0 none", "job none"},
 	{"logs 2026", "jobs", ""},

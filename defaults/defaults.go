@@ -35,6 +35,7 @@ type Flag struct {
 	Repeatable bool // it may have several values
 	Switch     bool // it is given without a value
 	Path       bool // its values are files of this machine: ~ is the user's home
+	Own        bool // it means something else than in other commands: only its command's table sets it
 
 	// Wrong says what is wanted in place of a wrong value, and gives one that is right; nothing
 	// of a right value.
@@ -219,7 +220,7 @@ func (d *Defaults) Of(command, flag string) *Setting {
 
 func (d *Defaults) read(command, flag string) (*Setting, error) {
 	about, variable := d.flags[command][flag], Variable(flag)
-	if text := os.Getenv(variable); text != "" && !slices.Contains(ofTasks, variable) {
+	if text := os.Getenv(variable); text != "" && !about.Own && !slices.Contains(ofTasks, variable) {
 		values := []string{text}
 		if about.Repeatable {
 			values = strings.Split(text, "\n")
@@ -230,7 +231,7 @@ func (d *Defaults) read(command, flag string) (*Setting, error) {
 	value, set := table[flag]
 	from := d.at(command, flag)
 	if !set {
-		if value, set = d.keys[flag]; !set {
+		if value, set = d.keys[flag]; !set || about.Own {
 			return nil, nil
 		}
 		if _, isTable := value.(map[string]any); isTable { // of the command with the flag's name

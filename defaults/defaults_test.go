@@ -29,7 +29,7 @@ func yesOrNo(value string) (want, right string) {
 var flags = Flags{
 	"launch": {"hosts": {Path: true}, "lease": {}, "env": {Repeatable: true}, "detach": {Switch: true, Wrong: yesOrNo},
 		"rank": {Repeatable: true, Wrong: wholeNumber}, "n": {Wrong: wholeNumber}, "fetch": {Path: true}, "copy": {Repeatable: true, Path: true}, "setup": {}},
-	"logs":  {"hosts": {Path: true}, "follow": {Switch: true, Wrong: yesOrNo}},
+	"logs":  {"hosts": {Path: true}, "follow": {Switch: true, Wrong: yesOrNo}, "env": {Own: true}, "lease": {Own: true}},
 	"fetch": {"hosts": {Path: true}},
 }
 
@@ -44,7 +44,7 @@ func file(t *testing.T, text string) string {
 
 func TestOf(t *testing.T) {
 	t.Setenv("HOME", "/home/me")
-	path := file(t, `# mine
+	path := file(t, `logs.lease = "5s" # mine
 hosts = "~/all.txt"
 logs.follow = true
 fetch = "~"
@@ -79,6 +79,8 @@ n = 2
 		"launch copy":   {[]string{"/home/me/a", "~b", "c/~"}, "$PLX_COPY"},
 		"launch setup":  {[]string{"ulimit -c 0\nexport A=1"}, "$PLX_SETUP"},
 		"launch follow": nil,
+		"logs env":      nil, // report l1: it means something else there
+		"logs lease":    {[]string{"5s"}, path + ":1"},
 	} {
 		command, name, _ := strings.Cut(flag, " ")
 		if got := d.Of(command, name); !reflect.DeepEqual(got, want) {

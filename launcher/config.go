@@ -83,6 +83,7 @@ type Config struct {
 	LogLevel     string            // PLX_LOG_LEVEL of the tasks; empty: info
 	Grep         *regexp.Regexp    // lines of output that do not match are not printed; nil: all are
 	Stamps       bool              // lines of output begin with their time
+	NoPrefix     bool              // lines of output begin without task and host
 	Show         []string          // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.

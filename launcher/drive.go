@@ -57,7 +57,7 @@ func startsAtOnce(embedded bool) int {
 func (d *drive) begin() (reached []driver.Host) {
 	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
 	d.away = d.launch.printer.NewTally("no connection to", 0)
-	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose}
+	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
 		reached = append(reached, d.add(&member{drive: d, index: i, agent: a, tasks: placed.Specs()}))

@@ -25,6 +25,7 @@ type columns struct {
 	short      map[string]string // names of hosts as they are shown
 	hosts      []string          // as in Options
 	noTasks    bool              // as in Options
+	noPrefix   bool              // as in Options
 }
 
 // maxPadding bounds how wide one name makes a column, in bytes.
@@ -32,7 +33,7 @@ const maxPadding = 32
 
 // newColumns returns the columns for the names that are known beforehand.
 func newColumns(opts Options) columns {
-	c := columns{short: shorten(opts.Hosts), hosts: opts.Hosts, noTasks: opts.NoTasks}
+	c := columns{short: shorten(opts.Hosts), hosts: opts.Hosts, noTasks: opts.NoTasks, noPrefix: opts.NoPrefix}
 	for _, name := range opts.Tasks {
 		c.task = max(c.task, min(len(name), maxPadding))
 	}
@@ -83,6 +84,9 @@ func (c columns) prefix(o origin, screen Screen) (p prefix) {
 	}
 	if screen.Colour && !screen.Terminal {
 		p.reset = ansi.ResetStyle // on a terminal each line ends it
+	}
+	if c.noPrefix {
+		return p
 	}
 	if o.Stream == Stderr {
 		p.first, p.more = []byte(task.Styled(names)+red.Styled("!")+" "), []byte(task.Styled(names)+red.Styled("+")+" ")

@@ -49,9 +49,11 @@ type Options struct {
 	// names are printed too, but not aligned.
 	Hosts, Tasks []string
 	Grep         *regexp.Regexp // print only lines whose text without colours matches; nil prints all
+	Exclude      *regexp.Regexp // leave out lines whose text without colours matches; nil: none
 	JSON         bool           // print one JSON object per line, for both streams on stdout
 	Only         []string       // patterns of path.Match for the names of tasks to print; empty: all
 	NoTasks      bool           // prefixes name the host only
+	NoPrefix     bool           // lines have no prefix
 	Timestamps   bool           // a line begins with the time of its chunk, in UTC; JSON has that anyway
 	Fold         bool           // print what several tasks write to stderr at the same time once
 	// Loss returns that of the lines of a message by which a task reports that it lost a
@@ -143,10 +145,17 @@ func (p *Printer) Shown(host, task, text string) bool {
 	return s != nil && s.at > 0 && p.lines-s.at < recent && text != "" && strings.HasSuffix(string(s.last), text)
 }
 
-// matches reports whether Grep shows a line.
+// matches reports whether Grep and Exclude show a line.
 func (p *Printer) matches(text []byte) bool {
-	return p.opts.Grep == nil || p.opts.Grep.Match(unformatted(text))
+	if !p.opts.filters() {
+		return true
+	}
+	text = unformatted(text)
+	return (p.opts.Grep == nil || p.opts.Grep.Match(text)) && (p.opts.Exclude == nil || !p.opts.Exclude.Match(text))
 }
+
+// filters reports whether some lines may be left out by their text.
+func (o Options) filters() bool { return o.Grep != nil || o.Exclude != nil }
 
 // count adds to the memory of the streams.
 func (p *Printer) count(bytes int) { p.memory += bytes }

@@ -76,7 +76,7 @@ func (s *stream) add(c Chunk) error {
 func (s *stream) plain(data []byte) []byte {
 	n := 1 + bytes.LastIndexByte(data, '\n')
 	opts := s.p.opts
-	if n == 0 || n > s.split.limit || s.from.Stream != Stdout || opts.JSON || opts.Grep != nil ||
+	if n == 0 || n > s.split.limit || s.from.Stream != Stdout || opts.JSON || opts.filters() ||
 		s.split.unfinished() || s.split.continued || bytes.IndexByte(data[:n], '\r') >= 0 {
 		return data
 	}

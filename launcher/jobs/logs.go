@@ -23,15 +23,17 @@ import (
 // LogsConfig tells which lines of which job to print.
 type LogsConfig struct {
 	Query
-	Follow bool           // go on with new lines until the job ends
-	Tasks  []string       // patterns for names, such as "worker:3" or "worker:*"; empty: all
-	Hosts  []string       // names of hosts; empty: all
-	Tail   int            // number of last lines of each stream of each task; -1: all
-	Since  time.Duration  // age of the oldest line to print; 0: any age
-	Grep   *regexp.Regexp // nil: every line
-	JSON   bool           // print each line as JSON
-	Stamps bool           // print the time before each line
-	Plan   bool           // first print the plan of the launch
+	Follow   bool           // go on with new lines until the job ends
+	Tasks    []string       // patterns for names, such as "worker:3" or "worker:*"; empty: all
+	Hosts    []string       // names of hosts; empty: all
+	Tail     int            // number of last lines of each stream of each task; -1: all
+	Since    time.Duration  // age of the oldest line to print; 0: any age
+	Grep     *regexp.Regexp // nil: every line
+	Exclude  *regexp.Regexp // lines to leave out; nil: none
+	JSON     bool           // print each line as JSON
+	Stamps   bool           // print the time before each line
+	NoPrefix bool           // print no task and host before each line
+	Plan     bool           // first print the plan of the launch
 }
 
 // Logs prints a job's logs from its hosts, while the job runs or after. With Follow it
@@ -61,7 +63,7 @@ func Logs(ctx context.Context, cfg LogsConfig) error {
 	if cfg.Since > 0 {
 		req.Since = time.Now().Add(-cfg.Since)
 	}
-	_, err = j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON, Timestamps: cfg.Stamps, Verbose: true})
+	_, err = j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, Exclude: cfg.Exclude, JSON: cfg.JSON, Timestamps: cfg.Stamps, NoPrefix: cfg.NoPrefix, Verbose: true})
 	return err
 }
 
@@ -97,9 +99,17 @@ func (j *Job) hostNames() (names []string) {
 
 // choose returns the hosts that have the named tasks, or that are named.
 func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
-	named := func(a *hosts.AgentHost) bool {
+	is := func(a *hosts.AgentHost, name string) bool {
 		label, _, _ := strings.Cut(a.Name(), ".") // as the prefix of a line may show it
-		return len(names) == 0 || slices.Contains(names, a.Name()) || slices.Contains(names, label)
+		return name == a.Name() || name == label
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(j.agents, func(a *hosts.AgentHost) bool { return is(a, name) }) {
+			return nil, notItsHost(j.Job, name, j.hostNames())
+		}
+	}
+	named := func(a *hosts.AgentHost) bool {
+		return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return is(a, name) })
 	}
 	var chosen []*hosts.AgentHost
 	for i, a := range j.agents {
@@ -113,6 +123,11 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 		return nil, exit.Mistake(fmt.Errorf("job %s has nothing on %s", j.Job, console.Fold(names)), "its hosts are %s", console.Fold(j.hostNames()))
 	}
 	return chosen, nil
+}
+
+// notItsHost is the error for a host that a job does not have.
+func notItsHost(job, name string, its []string) error {
+	return exit.Mistake(fmt.Errorf("job %s: it has no host %s", job, name), "its hosts are %s", console.Fold(its))
 }
 
 // print writes the hosts' logs, and returns the output that it has closed.

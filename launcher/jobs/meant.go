@@ -52,7 +52,7 @@ func (q Query) meant(ctx context.Context, command string) (Query, error) {
 // silent one may run another job.
 func (q Query) ask(ctx context.Context) ([]Record, error) {
 	if q.Job != "" {
-		return searchSome(ctx, q.Reach, q.printer())
+		return q.searchSome(ctx, q.printer())
 	}
 	rs, err := search(ctx, q.Reach, q.printer())
 	if err != nil && exit.Hint(err) == "" {

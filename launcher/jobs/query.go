@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -22,7 +23,10 @@ type Query struct {
 	// Reach has the hosts to look on if this machine has no record of the job.
 	Reach hosts.Reach
 	// OnHosts ignores the records of this machine.
-	OnHosts  bool
+	OnHosts bool
+	// Named are those of the hosts that the user named one by one. A named job must have them:
+	// a resource file may list more.
+	Named    []string
 	Terminal console.Terminal
 	Printer  *console.Printer // of Terminal, which others use at the same time; nil: a new one
 	exact    bool             // Job is the id of a job that is launched, and stands for no other run of its submission
@@ -77,7 +81,7 @@ func (q Query) Find(ctx context.Context, running bool, printer *console.Printer)
 	rs := q.looked
 	if rs == nil {
 		var err error
-		if rs, err = searchSome(ctx, q.Reach, printer); err != nil {
+		if rs, err = q.searchSome(ctx, printer); err != nil {
 			return Record{}, err
 		}
 	}
@@ -151,14 +155,57 @@ func matching[J any](of []J, text string, identity func(J) (id, name string)) (a
 func (r Record) identity() (id, name string) { return r.Job, r.Name }
 
 // searchSome is search, but prints the error of hosts that are out of reach if the other hosts
-// know a job.
-func searchSome(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([]Record, error) {
-	rs, err := search(ctx, reach, printer)
+// know a job. It refuses hosts that the query's job does not have.
+func (q Query) searchSome(ctx context.Context, printer *console.Printer) ([]Record, error) {
+	rs, err := search(ctx, q.Reach, printer)
+	if stranger := q.refuseHosts(rs, err == nil); stranger != nil && ctx.Err() == nil {
+		return nil, stranger
+	}
 	if err != nil && len(rs) > 0 && ctx.Err() == nil {
 		printer.Error(err)
 		err = nil
 	}
 	return rs, err
+}
+
+// refuseHosts refuses hosts that were named one by one and that the job does not have, or a
+// list of which it has none. found is what the hosts know. If not all of them have answered, it
+// needs a record of this machine.
+func (q Query) refuseHosts(found []Record, all bool) error {
+	if q.Job == "" || len(q.Reach.Hosts) == 0 {
+		return nil
+	}
+	here, err := Records()
+	if err != nil {
+		return err
+	}
+	known, _ := matching(slices.Concat(here, found), q.Job, Record.identity)
+	if recorded, _ := matching(here, q.Job, Record.identity); len(known) == 0 || !all && len(recorded) == 0 {
+		return nil
+	}
+	var its []string
+	for _, r := range known {
+		for _, h := range r.Hosts {
+			parsed, err := hostfile.ParseLines([]string{h.Line})
+			if err != nil {
+				return fmt.Errorf("record of job %s: %w", r.Job, err)
+			}
+			its = append(its, parsed[0].Name)
+		}
+	}
+	slices.Sort(its)
+	its = slices.Compact(its)
+	foreign := func(name string) bool { return !slices.Contains(its, name) }
+	var looked []string
+	for _, h := range q.Reach.Hosts {
+		looked = append(looked, h.Name)
+	}
+	if i := slices.IndexFunc(q.Named, foreign); i >= 0 {
+		return notItsHost(known[len(known)-1].Job, q.Named[i], its)
+	} else if len(slices.DeleteFunc(slices.Clone(looked), foreign)) == 0 {
+		return notItsHost(known[len(known)-1].Job, console.Fold(looked), its)
+	}
+	return nil
 }
 
 // search puts records together from what the hosts know, for a machine that did not launch the
