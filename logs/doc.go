@@ -28,8 +28,8 @@
 //
 // The package drops no line of a program below the limit, says in place how many bytes
 // were dropped at it, and keeps the order within a stream. In a pipe
-// bytes follow the prefix unchanged, but of a line that is redrawn with carriage returns
-// only the last state is printed. On a terminal the Printer removes control sequences or
+// bytes follow the prefix unchanged, but of lines that are redrawn with carriage returns and
+// movements of the cursor only the last state is printed. On a terminal the Printer removes control sequences or
 // makes them visible. Equal messages of several tasks are printed once, with their
 // number, in a live view only (fold.go). Spools, a Dir and JSON keep every byte.
 //

@@ -21,9 +21,9 @@ import (
 // 64 MiB is written in pieces; the prefix of a piece that continues a line ends in +. So
 // is an unfinished line while all of them together take more than 256 MiB.
 //
-// A line that carriage returns redraw, as progress bars do, is printed in its last
-// state. On a terminal it has a row of its own until then, and so has a line that is not
-// finished for a while.
+// Lines that a program redraws, as progress bars do with carriage returns and movements of the
+// cursor, are printed in their last state. On a terminal they have rows of their own until
+// then, and so has a line that is not finished for a while.
 type Printer struct {
 	opts    Options
 	display *Display
@@ -136,13 +136,13 @@ func (p *Printer) Close() error {
 // recent is how many lines a user sees at once, on a small terminal.
 const recent = 20
 
-// Shown reports whether the last line of a task's stderr is text, and is among the
-// newest lines that were printed.
+// Shown reports whether the last line of a task's stderr is text, colours apart, and is among
+// the newest lines that were printed.
 func (p *Printer) Shown(host, task, text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.streams[origin{host, Source{task, Stderr}}]
-	return s != nil && s.at > 0 && p.lines-s.at < recent && text != "" && strings.HasSuffix(string(s.last), text)
+	return s != nil && s.at > 0 && p.lines-s.at < recent && text != "" && strings.HasSuffix(string(unformatted(s.last)), text)
 }
 
 // matches reports whether Grep and Exclude show a line.

@@ -33,8 +33,8 @@ var scene = []struct {
 	{"gpu01", "ps:0", Stdout, "serving 14 partitions\n"},
 	{"gpu02", "worker:10", Stderr, "warning: slow disk\n"},
 	{"gpu01", "worker:0", Stdout, "ss 0.412\n\n"},
-	{"gpu02", "worker:10", Stdout, "\r 10%|#   |\r 50%|##  |\r100%|####|\n"},
-	{"gpu02", "worker:10", Stdout, "\x1b[31;1mred\x1b[0m \x1b[2J\x1b]0;title\x07 caf\u00e9 \xff\x9b2J \u202eevil\u009b\n"},
+	{"gpu02", "worker:10", Stdout, "\r 10%|#   |\r 50%|##  |\r100%|####|\n" +
+		"\x1b[31;1mred\x1b[0m \x1b[2J\x1b]0;title\x07 caf\u00e9 \xff\x9b2J \u202eevil\u009b\n"},
 	{"gpu01", "ps:0", Stderr, "dos line\r\nno newline"},
 	{"store1", "ps:1", Stdout, "\x1b[32munclosed colour\n"},
 	{"gpu01", "worker:0", Stdout, "same line\nsame line\n"},
@@ -121,13 +121,19 @@ func visible(text string) string {
 	return b.String()
 }
 
-// noise returns bytes as no well-behaved task prints them.
+// noise returns bytes as no well-behaved task prints them, without sequences for a terminal but
+// carriage returns.
 func noise(rng *rand.Rand, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
 		b[i] = byte(rng.Uint32())
 		if rng.IntN(20) == 0 {
 			b[i] = "\n\n\r\x1b"[rng.IntN(4)]
+		}
+	}
+	for i, c := range b { // which states of a line are left, the tests of cursors say
+		if (c == '\b' || c == '\x1b') && (commandOf(b[i:]).size != 0 || control().Match(b[i:])) {
+			b[i] = 'x'
 		}
 	}
 	return b

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // stream is the state of one origin. The Printer's lock guards it.
@@ -77,7 +78,7 @@ func (s *stream) plain(data []byte) []byte {
 	n := 1 + bytes.LastIndexByte(data, '\n')
 	opts := s.p.opts
 	if n == 0 || n > s.split.limit || s.from.Stream != Stdout || opts.JSON || opts.filters() ||
-		s.split.unfinished() || s.split.continued || bytes.IndexByte(data[:n], '\r') >= 0 {
+		s.split.unfinished() || s.split.continued || s.split.saved || hasCommands(data) {
 		return data
 	}
 	from := len(s.out)
@@ -124,6 +125,9 @@ func (s *stream) drop(c Chunk) error {
 
 // line adds a line to out, unless it is filtered out.
 func (s *stream) line(l line) {
+	if l.redrawn && !s.screen.Terminal && !s.screen.Colour && utf8.Valid(l.text) {
+		l.text = unformatted(l.text)
+	}
 	plain := ""
 	if rest, marked := s.marked(l); marked && !s.p.opts.Verbose {
 		return
@@ -200,12 +204,12 @@ func (s *stream) marked(l line) (rest []byte, marked bool) {
 // redrawn, or else after a while.
 func (s *stream) flush() error {
 	terminal, unfinished := s.p.display.Terminal(s.to), len(s.split.partial) > 0
-	redrawn := terminal && (s.split.redrawn || unfinished && len(s.rows) > 0)
+	redrawn := terminal && (s.split.redrawn || s.split.block != nil || unfinished && len(s.rows) > 0)
 	if !redrawn {
 		s.keepRows(0)
 	}
-	if terminal && unfinished && !redrawn {
-		s.p.showSoon(s)
+	if terminal && unfinished && !redrawn || s.split.pending() {
+		s.p.lookSoon(s)
 	}
 	err := s.p.send(s.to, s.out)
 	s.out = s.out[:0]
@@ -225,9 +229,10 @@ const maxShown = 4 << 10
 // showTime is how long a line may be unfinished before it is shown.
 const showTime = 300 * time.Millisecond
 
-// showSoon has the unfinished line of a stream shown if it is not complete in a while, such
-// as a row of dots that a program prints one by one.
-func (p *Printer) showSoon(s *stream) {
+// lookSoon has the unfinished line of a stream shown if it is not complete in a while, such
+// as a row of dots that a program prints one by one, and lines printed that are not redrawn
+// after all.
+func (p *Printer) lookSoon(s *stream) {
 	if slices.Contains(p.unfinished, s) {
 		return
 	}
@@ -238,13 +243,22 @@ func (p *Printer) showSoon(s *stream) {
 	p.showing = time.AfterFunc(showTime, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		for _, s := range p.unfinished {
-			if len(s.split.partial) > 0 {
-				s.redraw()
-			}
-		}
+		looked := p.unfinished
 		p.unfinished = nil
+		for _, s := range looked {
+			s.look()
+		}
 	})
+}
+
+func (s *stream) look() {
+	if s.split.pending() {
+		s.split.look()
+		s.flush() // a failed write is kept by send
+	}
+	if len(s.split.partial) > 0 && s.p.display.Terminal(s.to) {
+		s.redraw()
+	}
 }
 
 // redraw shows the unfinished lines in rows, so that tasks that redraw at the same time

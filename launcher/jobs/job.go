@@ -22,6 +22,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -246,9 +247,7 @@ func lastLines(v protocol.Verdict) (tail []string) {
 	if v.First == nil {
 		return nil
 	}
-	for line := range strings.Lines(v.First.Tail) {
-		line = strings.TrimRight(line, "\r\n")
-		line = line[strings.LastIndexByte(line, '\r')+1:]
+	for _, line := range logs.LastStates(v.First.Tail) {
 		if !strings.HasPrefix(line, cluster.VerboseMark) {
 			tail = append(tail, line)
 		}
