@@ -106,7 +106,7 @@ func (s *splitter) write(text []byte) {
 	s.writes()
 	s.partial = s.partial[:s.col]
 	for {
-		n := min(s.limit-len(s.partial), len(text))
+		n := min(max(0, s.limit-len(s.partial)), len(text))
 		s.partial = append(s.partial, text[:n]...)
 		s.next += int64(n)
 		text = text[n:]

@@ -1,0 +1,134 @@
+package logs
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// command is a control character or a control sequence that moves the cursor or erases.
+type command struct {
+	name byte  // final byte of a sequence that begins with ESC [, or one of those below
+	args []int // its numbers; -1: left out
+	mode bool  // it begins with ESC [ ?
+	size int   // in bytes; 0: the text is no command, -1: it may be the beginning of one
+}
+
+// Names of commands that are no sequence with ESC [.
+const (
+	carriageReturn = '\r'
+	backspace      = '\b'
+	saveCursor     = '7'
+	restoreCursor  = '8'
+	reverseIndex   = 'M' - '@' // so that it is not ESC [ M, which deletes lines
+)
+
+// maxCommand is the length of the longest command, in bytes.
+const maxCommand = 32
+
+// commandOf reads the command with which text begins.
+func commandOf(text []byte) command {
+	switch {
+	case text[0] == '\r', text[0] == '\b':
+		return command{name: text[0], size: 1}
+	case len(text) == 1:
+		return command{size: -1}
+	case text[1] == '7', text[1] == '8':
+		return command{name: text[1], size: 2}
+	case text[1] == 'M':
+		return command{name: reverseIndex, size: 2}
+	case text[1] != '[':
+		return command{}
+	}
+	c := command{size: 2}
+	if len(text) > 2 && text[2] == '?' {
+		c.mode, c.size = true, 3
+	}
+	begin := c.size
+	for ; c.size < len(text) && c.size < maxCommand; c.size++ {
+		b := text[c.size]
+		if b >= '0' && b <= '9' || b == ';' {
+			continue
+		}
+		known := strings.IndexByte("ABCDEFGHJKSTXdfsu", b) >= 0
+		if c.mode {
+			known = b == 'h' || b == 'l'
+		}
+		if !known {
+			return command{}
+		}
+		c.name, c.args = b, numbers(text[begin:c.size])
+		c.size++
+		return c
+	}
+	if c.size == len(text) {
+		c.size = -1
+		return c
+	}
+	return command{}
+}
+
+func numbers(text []byte) (all []int) {
+	for part := range bytes.SplitSeq(text, []byte(";")) {
+		n, err := strconv.Atoi(string(part))
+		if err != nil {
+			n = -1 // none, or too large for any screen
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// arg returns a number of the command, or what counts if it is left out.
+func (c command) arg(i, otherwise int) int {
+	if i >= len(c.args) || c.args[i] < 0 {
+		return otherwise
+	}
+	return c.args[i]
+}
+
+// up is how many lines the command moves the cursor up; 0: it does not.
+func (c command) up() int {
+	switch {
+	case c.mode:
+		return 0
+	case c.name == 'A', c.name == 'F':
+		return max(1, c.arg(0, 1))
+	case c.name == reverseIndex:
+		return 1
+	}
+	return 0
+}
+
+// commands are the bytes with which a command may begin.
+const commands = "\r\b\x1b"
+
+// hasCommands reports whether text may have commands: colours are none.
+func hasCommands(text []byte) bool {
+	if bytes.IndexByte(text, '\r') >= 0 || bytes.IndexByte(text, '\b') >= 0 {
+		return true
+	}
+	for {
+		i := bytes.IndexByte(text, ansi.ESC)
+		if i < 0 {
+			return false
+		}
+		if commandOf(text[i:]).size != 0 {
+			return true
+		}
+		text = text[i+1:]
+	}
+}
+
+// lastUp returns where in text the cursor moves up for the last time, -1 if it does not.
+func lastUp(text []byte) int {
+	for end := len(text); ; {
+		i := bytes.LastIndexByte(text[:end], ansi.ESC)
+		if i < 0 || commandOf(text[i:]).up() > 0 {
+			return i
+		}
+		end = i
+	}
+}
