@@ -62,7 +62,7 @@ func testInterfaceMistakes(b *bench) {
 	all := []string{"--hosts", b.ResourceFile("h1: cpu", "h2: cpu")}
 	fails(125, append(all, "--nic", "ib0"), "host h1: --nic: no network interface ib0: the host has eth0 ("+h1.Addr, "eth1 ("+h1.SecondAddr, "lo (127.0.0.1",
 		"host h2: --nic: no network interface ib0", "hint: --nic NAME")
-	fails(125, append(all, "--nic", "lo"), "host h1: --nic: network interface lo reaches this host only")
+	fails(125, append(all, "--nic", "lo"), "hosts h[1-2]: --nic: network interface lo reaches this host only")
 	fails(125, []string{"--host", "h1: cpu", "--host", "h2: cpu nic=eth1 addr=" + h2.Addr}, "host h2: --host:2: addr="+h2.Addr+" is no address of its network interface")
 	fails(2, []string{"--host", "h1: cpu", "--host", "h2: cpu RANK=1"}, "--host:2: RANK cannot be set: it differs for every task", "hint: leave it out")
 	fails(2, append(all, "--nic", "eth1@if5"), `--nic: "eth1@if5" is no name of a network interface`)
