@@ -12,7 +12,8 @@
 //	}
 //
 // The script runs nvidia-smi's CSV queries, and its log for the CUDA version. It
-// falls back to /proc/driver/nvidia. Each call of nvidia-smi may take a minute.
+// falls back to /proc/driver/nvidia. On a host without GPUs of NVIDIA's it asks AMD's amd-smi
+// or rocm-smi for JSON. Each call of a tool may take a minute.
 // A call that is stuck in the kernel and cannot be killed does not delay the
 // probe. A report distinguishes a host without a GPU, a broken tool and a tool
 // that hangs: see [Tool].

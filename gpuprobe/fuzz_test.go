@@ -27,32 +27,37 @@ func FuzzRead(f *testing.F) {
 		f.Add(string(text))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		r := read(parseSections(text, "plx-mark"), time.Second)
-		for i, g := range r.GPUs {
-			if g.Index < 0 || i > 0 && r.GPUs[i-1].Index >= g.Index {
-				t.Fatalf("index %d is out of order", g.Index)
-			}
-			if g.MemoryTotalMiB < Unknown || g.MemoryUsedMiB < Unknown || g.UtilizationPercent < Unknown {
-				t.Fatalf("negative number in %+v", g)
-			}
-		}
-		if r.GPUs == nil || r.CPUs < 0 || r.MemoryMiB < 0 {
-			t.Fatalf("unsound report %+v", r)
-		}
-		row := []Row{{Host: "h", Report: r}}
-		if err := JSON(io.Discard, row); err != nil {
-			t.Fatal(err)
-		}
-		hosts, gpus, notes := Tables(row)
-		for _, cells := range append(append(hosts, gpus...), notes) {
-			if text := strings.Join(cells, " "); strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
-				t.Fatalf("control character in the table: %q", text)
-			}
-		}
-		if _, err := json.Marshal(r.GPUs); err != nil {
-			t.Fatal(err)
-		}
+		checkSound(t, read(parseSections(text, "plx-mark"), time.Second))
 	})
+}
+
+// checkSound checks what holds of every report.
+func checkSound(t *testing.T, r Report) {
+	t.Helper()
+	for i, g := range r.GPUs {
+		if g.Index < 0 || i > 0 && r.GPUs[i-1].Index >= g.Index {
+			t.Fatalf("index %d is out of order", g.Index)
+		}
+		if g.MemoryTotalMiB < Unknown || g.MemoryUsedMiB < Unknown || g.UtilizationPercent < Unknown {
+			t.Fatalf("negative number in %+v", g)
+		}
+	}
+	if r.GPUs == nil || r.CPUs < 0 || r.MemoryMiB < 0 {
+		t.Fatalf("unsound report %+v", r)
+	}
+	row := []Row{{Host: "h", Report: r}}
+	if err := JSON(io.Discard, row); err != nil {
+		t.Fatal(err)
+	}
+	hosts, gpus, notes := Tables(row)
+	for _, cells := range append(append(hosts, gpus...), notes) {
+		if text := strings.Join(cells, " "); strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }) {
+			t.Fatalf("control character in the table: %q", text)
+		}
+	}
+	if _, err := json.Marshal(r.GPUs); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func FuzzParseGPU(f *testing.F) {

@@ -19,8 +19,8 @@ func TestAddLocal(t *testing.T) {
 		err    error
 		want   Report
 	}{
-		"no tool":       {Report{GPUs: []GPU{}, GPUTool: ToolNone}, two, nil, Report{GPUs: two, GPUTool: ToolCUDA}},
-		"a broken tool": {Report{GPUs: []GPU{}, GPUTool: ToolBroken, GPUError: broken}, two, nil, Report{GPUs: two, GPUTool: ToolCUDA, GPUError: broken}},
+		"no tool":       {Report{GPUs: []GPU{}, GPUTool: ToolNone}, two, nil, Report{GPUs: two, Vendor: NVIDIA, GPUTool: ToolCUDA}},
+		"a broken tool": {Report{GPUs: []GPU{}, GPUTool: ToolBroken, GPUError: broken}, two, nil, Report{GPUs: two, Vendor: NVIDIA, GPUTool: ToolCUDA, GPUError: broken}},
 		"nvidia-smi":    {Report{GPUs: smi, GPUTool: ToolSMI}, two, nil, Report{GPUs: smi, GPUTool: ToolSMI}},
 		"/proc":         {Report{GPUs: proc, GPUTool: ToolProc}, two, nil, Report{GPUs: proc, GPUTool: ToolProc}},
 		"no driver":     {Report{GPUs: []GPU{}, GPUTool: ToolNone}, two, errors.New("no driver"), Report{GPUs: []GPU{}, GPUTool: ToolNone}},

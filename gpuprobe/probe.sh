@@ -1,5 +1,5 @@
 # What Probe runs on a host, after a line that sets $mark (a random word),
-# $limit (seconds that nvidia-smi may take) and $root (empty; a folder that
+# $limit (seconds that one call of a tool may take) and $root (empty; a folder that
 # stands for / in tests). POSIX sh, and few other programs; no file is written.
 #
 # Lines that begin with $mark are the script's own: "begin SECTION [WORD]",
@@ -48,8 +48,9 @@ limited_script='
 limited() { sh -c "$limited_script" plx-probe "$mark" "$@"; }
 
 # owners: passes a section on, and after it prints "uid PID UID" for every
-# process named in its lines "GPU, PID, ...", and the password file's lines
-# of those users. It returns 3 if the tool was late, 0 otherwise.
+# process named in it, and the password file's lines of those users. A process is
+# named by a line "GPU, PID, ...", or in JSON by "PID1234" or "pid": 1234.
+# It returns 3 if the tool was late, 0 otherwise.
 owners() {
 	pids= count=0 verdict=0
 	while IFS= read -r line; do
@@ -58,11 +59,19 @@ owners() {
 		"$mark end late") verdict=3 && break ;;
 		"$mark end "*) break ;;
 		esac
-		rest=${line#*, } pid=
-		[ "$rest" = "$line" ] || pid=${rest%%,*}
-		case $pid in '' | *[!0-9]*) continue ;; esac
-		count=$((count + 1))
-		[ "$count" -gt 256 ] || pids="$pids $pid"
+		rest=$line
+		while [ "$count" -lt 256 ]; do
+			case $rest in
+			*'"PID'[0-9]*) rest=${rest#*'"PID'} ;;
+			*'"pid": '[0-9]*) rest=${rest#*'"pid": '} ;;
+			*'"pid":'[0-9]*) rest=${rest#*'"pid":'} ;;
+			'GPU-'*', '* | 'MIG-'*', '*) rest=${rest#*, } ;;
+			*) break ;;
+			esac
+			pid=${rest%%[!0-9]*}
+			[ -n "$pid" ] || continue
+			count=$((count + 1)) pids="$pids $pid"
+		done
 	done
 	uids=
 	say begin owners
@@ -87,14 +96,18 @@ owners() {
 
 # pass: passes a section on and returns what it says about the tool: 3 late,
 # 4 a field that this driver does not know, 6 if that is compute_cap, 5 a GPU in
-# MIG mode, 0 otherwise.
+# MIG mode, 7 that it failed otherwise, 0 that it did not.
 pass() {
 	verdict=0
 	while IFS= read -r line; do
 		printf '%s\n' "$line"
 		case $line in
 		"$mark end late") return 3 ;;
-		"$mark end "*) return "$verdict" ;;
+		"$mark end 0") return "$verdict" ;;
+		"$mark end "*)
+			[ "$verdict" != 0 ] || verdict=7
+			return "$verdict"
+			;;
 		*'"compute_cap" is not a valid field'*) verdict=6 ;;
 		*'not a valid field'*) verdict=4 ;;
 		*', Enabled,'*) verdict=5 ;;
@@ -102,18 +115,25 @@ pass() {
 	done
 }
 
+# find_tool NAME FOLDER...: sets tool, or returns 1.
 find_tool() {
-	found=
-	[ -n "$root" ] || found=$(command -v nvidia-smi 2>/dev/null)
-	for tool in $found \
-		/usr/bin/nvidia-smi /usr/local/nvidia/bin/nvidia-smi /usr/local/cuda/bin/nvidia-smi \
-		/opt/bin/nvidia-smi /run/nvidia/driver/usr/bin/nvidia-smi /usr/lib/wsl/lib/nvidia-smi \
-		/run/current-system/sw/bin/nvidia-smi; do
-		tool=$root$tool
+	name=$1 tool=
+	shift
+	[ -n "$root" ] || tool=$(command -v "$name" 2>/dev/null)
+	[ -f "$tool" ] && [ -x "$tool" ] && return 0
+	for folder in "$@"; do
+		tool=$root$folder/$name
 		[ -f "$tool" ] && [ -x "$tool" ] && return 0
 	done
 	return 1
 }
+
+find_nvidia() {
+	find_tool nvidia-smi /usr/bin /usr/local/nvidia/bin /usr/local/cuda/bin \
+		/opt/bin /run/nvidia/driver/usr/bin /usr/lib/wsl/lib /run/current-system/sw/bin
+}
+
+find_amd() { find_tool "$1" /usr/bin /usr/local/bin /opt/rocm/bin /opt/rocm-[0-9]*/bin /run/current-system/sw/bin; }
 
 # query SECTION FIELDS. The name comes last in FIELDS: only it may hold commas.
 query() {
@@ -121,7 +141,8 @@ query() {
 	limited "$limit" "$tool" --query-gpu="$2" --format=csv,noheader,nounits | pass
 }
 
-ask_tool() {
+# ask_nvidia sets answered if its tool can list GPUs.
+ask_nvidia() {
 	fields=index,uuid,pci.bus_id,driver_version,memory.total,memory.used,utilization.gpu,compute_mode
 	query gpus "$fields,mig.mode.current,compute_cap,name"
 	verdict=$?
@@ -133,7 +154,10 @@ ask_tool() {
 		query gpus-without-mig "$fields,name"
 		verdict=$?
 	fi
-	[ "$verdict" != 3 ] || return 0
+	case $verdict in
+	0 | 5) answered=yes ;;
+	3) return 0 ;;
+	esac
 	if [ "$verdict" = 5 ]; then
 		say begin list
 		limited "$limit" "$tool" -L | pass
@@ -144,6 +168,35 @@ ask_tool() {
 	[ $? != 3 ] || return 0
 	say begin version # the shortest answer whose head has the driver's CUDA version
 	limited "$limit" "$tool" -q -d COMPUTE
+}
+
+# ask_amd asks AMD's newer tool, and the older one if there is none or it fails.
+ask_amd() {
+	if find_amd amd-smi; then
+		say begin amd-list
+		if limited "$limit" "$tool" list --json | pass; then
+			say begin amd-static
+			limited "$limit" "$tool" static --json | pass
+			[ $? != 3 ] || return 0
+			say begin amd-metric
+			limited "$limit" "$tool" metric --mem-usage --usage --json | pass
+			[ $? != 3 ] || return 0
+			say begin amd-apps
+			limited "$limit" "$tool" process --json | owners
+			return 0
+		fi
+	fi
+	find_amd rocm-smi || return 0
+	say begin rocm
+	limited "$limit" "$tool" --showid --showproductname --showuniqueid --showmeminfo vram \
+		--showuse --showbus --showpids --json | owners
+	say begin kfd-memory # "PID GPU BYTES": the tool does not tell which GPUs a process uses
+	for file in "$root"/sys/class/kfd/kfd/proc/*/vram_*; do
+		bytes=
+		read -r bytes 2>/dev/null <"$file"
+		folder=${file%/*}
+		[ -z "$bytes" ] || printf '%s %s %s\n' "${folder##*/}" "${file##*/vram_}" "$bytes"
+	done 2>/dev/null
 }
 
 pci_devices() {
@@ -198,6 +251,8 @@ say begin cpu-model
 line 'model name' /proc/cpuinfo
 say begin visible
 printf '%s\n' "$CUDA_VISIBLE_DEVICES"
+say begin rocr-visible
+printf '%s\n' "$ROCR_VISIBLE_DEVICES"
 say begin blas
 blas
 say begin pci
@@ -210,9 +265,22 @@ for file in "$root"/proc/driver/nvidia/gpus/*/information; do
 	say begin information "${folder##*/}"
 	cat "$file"
 done
-if find_tool; then
+answered=
+if find_nvidia; then
 	say begin tool
 	printf '%s\n' "$tool"
-	ask_tool
+	ask_nvidia
+fi
+if [ -e "$root/dev/kfd" ]; then
+	say begin kfd
+	printf '/dev/kfd\n'
+	say begin amdgpu
+	line '' /sys/module/amdgpu/version
+fi
+if [ -z "$answered" ]; then
+	ask_amd
+elif find_amd amd-smi || find_amd rocm-smi; then
+	say begin amd-beside
+	printf '%s\n' "$tool"
 fi
 say 'done'

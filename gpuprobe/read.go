@@ -17,13 +17,10 @@ func read(all sections, limit time.Duration) Report {
 	_, model, _ := strings.Cut(all.first("cpu-model"), ":")
 	r := Report{
 		CPUs: max(0, amount(all.first("cpus"))), MemoryMiB: max(0, amount(strings.TrimSpace(memory))) / 1024,
-		Visible: all.first("visible"),
-		Driver:  procDriver(all.first("driver")), CPUModel: strings.TrimSpace(model), Arch: machine[0], Kernel: machine[1],
+		CPUModel: strings.TrimSpace(model), Arch: machine[0], Kernel: machine[1],
 	}
 	r.BLAS, r.BLASPath = blasChoice(all.find("blas").lines)
-	readGPUs(&r, all, limit)
-	readProcesses(&r, all, limit)
-	r.CUDA = cudaVersion(all.find("version").lines)
+	r = readVendors(r, all, limit)
 	for i := range r.GPUs {
 		g := &r.GPUs[i]
 		g.judge(r.Driver)
@@ -33,6 +30,35 @@ func read(all sections, limit time.Duration) Report {
 		r.GPUs = []GPU{}
 	}
 	return r
+}
+
+// readVendors adds the GPUs of the first vendor of which the host has any, or may have any. If it
+// has none, what is wrong counts.
+func readVendors(host Report, all sections, limit time.Duration) (r Report) {
+	for i, f := range vendors() {
+		one := host
+		one.Vendor = f.vendor
+		f.read(&one, all, limit)
+		switch {
+		case len(one.GPUs) > 0 || one.GPUTool == ToolBroken || one.GPUTool == ToolHung:
+			return one
+		case i == 0 || r.GPUTool == ToolNone && one.GPUTool != ToolNone, r.GPUError == "" && one.GPUError != "":
+			r = one
+		}
+	}
+	r.Vendor = ""
+	return r
+}
+
+// readNVIDIA fills in the GPUs of NVIDIA.
+func readNVIDIA(r *Report, all sections, limit time.Duration) {
+	r.Visible, r.Driver = all.first("visible"), procDriver(all.first("driver"))
+	readGPUs(r, all, limit)
+	readProcesses(r, all, limit)
+	r.CUDA = cudaVersion(all.find("version").lines)
+	if other := all.first("amd-beside"); other != "" && len(r.GPUs) > 0 && r.GPUError == "" {
+		r.GPUError = fmt.Sprintf("it has GPUs of NVIDIA, which are used, and AMD's tool %s, which is not asked", other)
+	}
 }
 
 // readGPUs fills in the list of GPUs and where it comes from.

@@ -22,6 +22,9 @@ type Tool string
 const (
 	// ToolSMI: nvidia-smi answered. The list of GPUs may be empty.
 	ToolSMI Tool = "nvidia-smi"
+	// ToolROCm and ToolAMD: AMD's rocm-smi or amd-smi answered.
+	ToolROCm Tool = "rocm-smi"
+	ToolAMD  Tool = "amd-smi"
 	// ToolProc: there is no nvidia-smi, the GPUs are those of
 	// /proc/driver/nvidia.
 	ToolProc Tool = "proc"
@@ -30,10 +33,10 @@ const (
 	// ToolCUDA: on this machine only the CUDA driver answered; see
 	// [Report.AddLocal].
 	ToolCUDA Tool = "cuda"
-	// ToolBroken: nvidia-smi failed; GPUError says how. The GPUs are those of
+	// ToolBroken: the vendor's tool failed; GPUError says how. The GPUs are those of
 	// /proc/driver/nvidia, if any.
 	ToolBroken Tool = "broken"
-	// ToolHung: nvidia-smi did not answer in its time. The GPUs are
+	// ToolHung: the vendor's tool did not answer in its time. The GPUs are
 	// those of /proc/driver/nvidia, if any.
 	ToolHung Tool = "hung"
 )
@@ -47,20 +50,22 @@ type Report struct {
 	MemoryMiB int `json:"memory_mib"`
 	// GPUs is in index order. It is never nil after Probe.
 	GPUs []GPU `json:"gpus"`
+	// Vendor made the GPUs. It is empty without a GPU.
+	Vendor Vendor `json:"gpu_vendor,omitempty"`
 	// GPUTool is the source of GPUs, or says why there is none.
 	GPUTool Tool `json:"gpu_tool"`
 	// GPUError describes what is wrong with the tool, the driver or the list of
 	// processes; empty means nothing. GPUs may be complete even if it is set.
 	GPUError string `json:"gpu_error"`
-	// Driver is the version of the NVIDIA driver, such as "535.129.03"; empty if
+	// Driver is the version of the GPUs' driver, such as "535.129.03" of NVIDIA's; empty if
 	// unknown.
 	Driver string `json:"driver"`
 	// CUDA is the newest CUDA version that the driver supports, such as "12.4";
 	// empty if unknown. nvidia-smi reports it since driver 410.
 	CUDA string `json:"cuda_version"`
-	// Visible is the CUDA_VISIBLE_DEVICES that the host's own environment sets; empty if it
+	// Visible is what the host's own environment sets as the vendor's Variable; empty if it
 	// sets none.
-	Visible string `json:"cuda_visible_devices,omitempty"`
+	Visible string `json:"visible_devices,omitempty"`
 	// BLAS is the file name of the best BLAS library of the host, such as
 	// "libopenblas.so.0", and BLASPath its path. Both are empty without one.
 	BLAS     string `json:"blas"`
@@ -71,20 +76,21 @@ type Report struct {
 	Kernel   string `json:"kernel"`
 }
 
-// GPU is one device as nvidia-smi numbers them, which is by PCI bus address
-// and so equal to CUDA's numbers under CUDA_DEVICE_ORDER=PCI_BUS_ID.
+// GPU is one device as the vendor's tool numbers them. nvidia-smi does it by PCI bus address,
+// so the numbers are equal to CUDA's under CUDA_DEVICE_ORDER=PCI_BUS_ID.
 type GPU struct {
 	Index              int       `json:"index"`
+	RuntimeID          string    `json:"runtime_id,omitempty"` // number that programs know it by; empty: Index
 	UUID               string    `json:"uuid"`
 	Name               string    `json:"name"`
-	MemoryTotalMiB     int       `json:"memory_total_mib"`    // Unknown if nvidia-smi does not report it
-	MemoryUsedMiB      int       `json:"memory_used_mib"`     // Unknown if nvidia-smi does not report it
-	UtilizationPercent int       `json:"utilization_percent"` // Unknown if nvidia-smi does not report it
+	MemoryTotalMiB     int       `json:"memory_total_mib"`    // Unknown if the tool does not report it
+	MemoryUsedMiB      int       `json:"memory_used_mib"`     // Unknown if the tool does not report it
+	UtilizationPercent int       `json:"utilization_percent"` // Unknown if the tool does not report it
 	Busy               bool      `json:"busy"`                // in use, by the rule in the package documentation
 	Driver             string    `json:"driver"`
 	PCIBusID           string    `json:"pci_bus_id"`
-	ComputeCapability  string    `json:"compute_capability"`     // such as "9.0"; empty if unknown, as before driver 510
-	ComputeMode        string    `json:"compute_mode,omitempty"` // as nvidia-smi reports it; empty if it does not
+	ComputeCapability  string    `json:"compute_capability"`     // such as "9.0", or "gfx942" of AMD's; empty if unknown, as before driver 510
+	ComputeMode        string    `json:"compute_mode,omitempty"` // as the tool reports it; empty if it does not
 	Processes          []Process `json:"processes"`              // the GPU's compute processes
 	// MIG lists the devices into which the GPU is divided. A GPU in MIG mode
 	// cannot be used as a whole.
@@ -102,7 +108,7 @@ type Process struct {
 	PID       int    `json:"pid"`
 	Name      string `json:"name"`
 	User      string `json:"user,omitempty"`
-	MemoryMiB int    `json:"memory_mib"` // memory of the GPU; Unknown if nvidia-smi does not report it
+	MemoryMiB int    `json:"memory_mib"` // memory of the GPU; Unknown if the tool does not report it
 }
 
 // MIG is one of the devices into which a GPU is divided.
@@ -152,11 +158,11 @@ func (r *Report) AddLocal() { r.addLocal(Local) }
 
 func (r *Report) addLocal(local func() ([]GPU, error)) {
 	if len(r.GPUs) > 0 {
-		return // nvidia-smi reports more, and also devices that CUDA_VISIBLE_DEVICES hides
+		return // a tool reports more, and also devices that CUDA_VISIBLE_DEVICES hides
 	}
 	gpus, err := local()
 	if err != nil || len(gpus) == 0 {
 		return // most machines have no driver: no fault
 	}
-	r.GPUs, r.GPUTool = gpus, ToolCUDA
+	r.GPUs, r.GPUTool, r.Vendor = gpus, ToolCUDA, NVIDIA
 }
