@@ -59,6 +59,7 @@ var (
 	uuidShape = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 	})
+	amdShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{1,16}$`) }) // GPUs of AMD have 16 digits
 	oldShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^gpu-([0-9a-f-]+)(/[0-9]{1,3}/[0-9]{1,3})?$`) })
 )
 
@@ -73,15 +74,17 @@ func parseUUID(word string) (ID, error) {
 		}
 	}
 	const whole = "00000000-0000-0000-0000-000000000000"
-	if start == "" || len(start) > len(whole) || !uuidShape().MatchString(start+whole[len(start):]) {
+	switch {
+	case kind == "GPU-" && amdShape().MatchString(start):
+	case start == "" || len(start) > len(whole) || !uuidShape().MatchString(start+whole[len(start):]):
 		return "", badUUID(word)
 	}
 	return ID(kind + kept), nil
 }
 
 func badUUID(word string) error {
-	return hinted("nvidia-smi -L prints the UUIDs of a host, and so does plx probe",
-		"bad UUID %s, expected one such as GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d or MIG-feb88891, whole or its start", quoted(word))
+	return hinted("plx probe prints the UUIDs of a host",
+		"bad UUID %s, expected one such as GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d, GPU-9c1d2e3f4a5b6c7d or MIG-feb88891, whole or its start", quoted(word))
 }
 
 // parseIDs reads ids and ranges of indices with commas between them and no space.

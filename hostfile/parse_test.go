@@ -137,10 +137,10 @@ func TestMistakes(t *testing.T) {
 		{"gpu01: 0 1", "expected a comma", ""},
 		{"gpu01: 0,99999999999999999999999", "is too large", ""},
 		// UUIDs.
-		{"gpu01: GPU-", `bad UUID "GPU-"`, "nvidia-smi -L"},
+		{"gpu01: GPU-", `bad UUID "GPU-"`, "plx probe prints the UUIDs"},
 		{"gpu01: MIG-GPU-", `bad UUID "MIG-GPU-"`, ""},
 		{"gpu01: GPU-xyz", `bad UUID "GPU-xyz"`, ""},
-		{"gpu01: GPU-02ba5a4d8", `bad UUID "GPU-02ba5a4d8"`, ""},
+		{"gpu01: GPU-02ba5a4d8cb4f0a52", `bad UUID "GPU-02ba5a4d8cb4f0a52"`, ""},
 		{"gpu01: GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d0", "bad UUID", ""},
 		{"gpu01: GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d/7/0", "bad UUID", ""},
 		{"gpu01: MIG-GPU-932bfb2c/7/0", "bad UUID", ""},
