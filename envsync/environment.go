@@ -155,6 +155,8 @@ func addVariable(values map[string]string, spec string, lookup func(string) (str
 // and what to do instead. Names that begin with PLX_ are reserved too, but for settings.
 var reserved = map[string]struct{ why, hint string }{
 	"CUDA_VISIBLE_DEVICES": {"it follows the devices of the resource file", "write the GPU ids after the host, such as gpu01: 0,1"},
+	"ROCR_VISIBLE_DEVICES": {"it follows the devices of the resource file", "write the GPU ids after the host, such as gpu01: 0,1"},
+	"HIP_VISIBLE_DEVICES":  {"it follows the devices of the resource file", "write the GPU ids after the host, such as gpu01: 0,1"},
 	"CUDA_DEVICE_ORDER":    {"device ids of the resource file count by PCI bus", leaveOut},
 	"MASTER_ADDR":          {"plx chooses the address", "--nic NAME chooses the interface, addr=IP in the resource file the address"},
 	"MASTER_PORT":          {"plx holds the port", "--port-range LOW-HIGH bounds the ports"},

@@ -3,7 +3,10 @@ package launcher
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/placement"
 )
 
@@ -22,9 +25,9 @@ func trainerDevice(args []string, foreign bool) string {
 // It is empty for a server, which computes on no device, and "-" for a worker that
 // lacks the GPU it demands.
 func computesOn(choice string, m placement.Machine, t placement.Task) string {
-	hasGPU, known := t.GivenGPU()
+	hasGPU, known := trainedOn(t)
 	switch {
-	case choice == "cpu" && t.Device != "":
+	case t.Device != "" && (choice == "cpu" || choice == "auto" && known && !hasGPU):
 		return "cpu"
 	case choice == "gpu" && known && !hasGPU:
 		return "-"
@@ -38,12 +41,39 @@ func computesOn(choice string, m placement.Machine, t placement.Task) string {
 	return t.Device
 }
 
-// deviceNotes reports workers whose devices plx's trainer will refuse.
+// trainedOn is GivenGPU for GPUs on which plx's trainer computes.
+func trainedOn(t placement.Task) (hasGPU, known bool) {
+	hasGPU, known = t.GivenGPU()
+	return hasGPU && t.Vendor.Trained(), known
+}
+
+// deviceNotes reports workers whose devices plx's trainer leaves alone or will refuse.
 func deviceNotes(choice string, machines []placement.Machine, p placement.Placement) []string {
+	return append(untrained(choice, machines, p), mixed(choice, machines, p)...)
+}
+
+// untrained reports GPUs on which plx's trainer does not compute.
+func untrained(choice string, machines []placement.Machine, p placement.Placement) []string {
+	var names []string
+	var vendor gpuprobe.Vendor
+	for _, h := range p.Hosts {
+		for _, t := range h.Tasks {
+			if t.Visible != "" && !t.Vendor.Trained() && !slices.Contains(names, machines[h.Machine].Name) {
+				names, vendor = append(names, machines[h.Machine].Name), t.Vendor
+			}
+		}
+	}
+	if choice != "auto" || len(names) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("note: host %s: plx's trainer does not compute on GPUs of %s: the workers there compute on the CPU", console.Fold(names), vendor)}
+}
+
+func mixed(choice string, machines []placement.Machine, p placement.Placement) []string {
 	first := map[bool]string{} // a worker without a GPU, and one with a GPU
 	for _, h := range p.Hosts {
 		for _, t := range h.Tasks {
-			hasGPU, known := t.GivenGPU()
+			hasGPU, known := trainedOn(t)
 			if known && first[hasGPU] == "" {
 				first[hasGPU] = fmt.Sprintf("%s on %s", t.Task, machines[h.Machine].Name)
 			}
@@ -51,7 +81,7 @@ func deviceNotes(choice string, machines []placement.Machine, p placement.Placem
 	}
 	switch without, with := first[false], first[true]; {
 	case choice == "gpu" && without != "":
-		return []string{fmt.Sprintf("note: %s has no gpu and will fail: the program's --device gpu demands one for every worker", without)}
+		return []string{fmt.Sprintf("note: %s has no gpu that plx's trainer can use and will fail: the program's --device gpu demands one for every worker", without)}
 	case choice == "auto" && without != "" && with != "":
 		return []string{fmt.Sprintf("note: %s computes on a gpu and %s on the cpu, which plx's trainer refuses: give every worker a gpu, or the program --device cpu", with, without)}
 	}

@@ -15,6 +15,7 @@ import (
 // which the trainer will refuse. That of another program does not.
 func TestComputesOn(t *testing.T) {
 	probed := &gpuprobe.Report{GPUTool: gpuprobe.ToolSMI, GPUs: []gpuprobe.GPU{{Index: 0, Name: "Tesla V100"}, {Index: 1}}}
+	amd := &gpuprobe.Report{GPUTool: gpuprobe.ToolROCm, Vendor: gpuprobe.AMD, GPUs: probed.GPUs}
 	for _, c := range []struct {
 		hosts, args string
 		report      *gpuprobe.Report
@@ -27,11 +28,16 @@ func TestComputesOn(t *testing.T) {
 		{"a: 0,1", "--device cpu", probed, false, []string{"", "cpu", "cpu"}, ""},
 		{"a: 0,1", "-x --device=gpu -device=cpu", probed, false, []string{"", "cpu", "cpu"}, ""},
 		{"a: cpu", "--device auto", probed, false, []string{"", "cpu"}, ""},
-		{"a: cpu", "--device gpu", probed, false, []string{"", "-"}, "worker:0 on a has no gpu"},
+		{"a: cpu", "--device gpu", probed, false, []string{"", "-"}, "worker:0 on a has no gpu that plx's trainer can use"},
 		{"b: cpu\na: 0", "", probed, false, []string{"", "cpu", "", "gpu 0 (Tesla V100)"}, "worker:1 on a computes on a gpu and worker:0 on b on the cpu"},
 		{"b: cpu\na: 0", "--device cpu", probed, false, []string{"", "cpu", "", "cpu"}, ""},
 		{"b: cpu\na", "", nil, false, []string{"", "cpu", "", "each GPU found there"}, ""},
 		{"b: cpu\na: 0", "", probed, true, nil, ""},
+		// Report a4: GPUs of AMD.
+		{"a: 0", "", amd, false, []string{"", "cpu"}, "note: host a: plx's trainer does not compute on GPUs of AMD: the workers there compute on the CPU"},
+		{"a: 0", "--device gpu", amd, false, []string{"", "-"}, "worker:0 on a has no gpu that plx's trainer can use"},
+		{"a: 0", "--device cpu", amd, false, []string{"", "cpu"}, ""},
+		{"a: 0", "", amd, true, nil, ""},
 	} {
 		t.Run(fmt.Sprint(c.hosts, " ", c.args), func(t *testing.T) {
 			hosts, err := hostfile.ParseLines(strings.Split(c.hosts, "\n"))

@@ -68,7 +68,7 @@ func (l *launch) dryRun(ctx context.Context) error {
 // planTable returns a table of the tasks and their devices, as lines. device is what
 // trainerDevice returns.
 func planTable(device string, machines []placement.Machine, p placement.Placement) []string {
-	head := []string{"TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES"}
+	head := []string{"TASK", "HOST", "DEVICE", "SEES GPUS"}
 	if device != "" {
 		head = append(head, "COMPUTES ON")
 	}

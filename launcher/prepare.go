@@ -252,8 +252,8 @@ func overruled(p placement.Placement, machines []placement.Machine) (lines []str
 			}
 		}
 		if want := strings.Split(m.Report.Visible, ","); !sameSet(given, want) {
-			lines = append(lines, fmt.Sprintf("note: host %s: its environment sets CUDA_VISIBLE_DEVICES=%s, which does not count here: its tasks get %s; to keep the host's choice, write %s: %s",
-				m.Name, m.Report.Visible, strings.Join(given, ","), m.Name, m.Report.Visible))
+			lines = append(lines, fmt.Sprintf("note: host %s: its environment sets %s=%s, which does not count here: its tasks get %s; to keep the host's choice, write %s: %s",
+				m.Name, m.Report.Vendor.Variable(), m.Report.Visible, strings.Join(given, ","), m.Name, m.Report.Visible))
 		}
 	}
 	return lines

@@ -80,7 +80,7 @@ func (p process) prepare(contract cluster.Contract, launched bool, tell func(clu
 		if err != nil {
 			return nil, err
 		}
-		g, err := device.Open(p.config.Device, p.getenv("CUDA_VISIBLE_DEVICES"), contract.LocalRank, launched)
+		g, err := device.Open(p.config.Device, p.getenv("CUDA_VISIBLE_DEVICES"), p.getenv("PLX_GPU_VENDOR"), contract.LocalRank, launched)
 		if err != nil {
 			return nil, err
 		}

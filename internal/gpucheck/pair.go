@@ -72,7 +72,7 @@ func (f *folder) workers(ctx context.Context, program string, flags []string) (a
 		running.Go(func() {
 			own, cmd := c, exec.CommandContext(ctx, program, flags...)
 			own.Task, own.LocalRank = cluster.Task{Role: cluster.Worker, Index: i}, i
-			own.Foreign.Devices = visible()
+			own.Foreign.Visible = []string{"CUDA_VISIBLE_DEVICES=" + visible()}
 			cmd.Env, cmd.ExtraFiles = own.Environ(), []*os.File{files[i]}
 			all[i] = f.execute(ctx, cmd)
 		})

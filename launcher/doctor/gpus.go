@@ -13,16 +13,12 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 )
 
-// driverRemedy is for an nvidia-smi that fails. A driver that was updated under a running
-// kernel is the usual cause.
-const driverRemedy = "reboot the host or load the driver again: it and its library must be of one version"
-
 // judgeGPUs adds what is wrong with the GPUs of one host.
 func (n *notes) judgeGPUs(m placement.Machine) {
 	if err := alone(m); err != nil {
 		remedy := "correct the line in the resource file; plx probe shows the GPUs"
 		if t := m.Report.GPUTool; t == gpuprobe.ToolBroken || t == gpuprobe.ToolHung {
-			remedy = driverRemedy
+			remedy = m.Report.Vendor.Remedy()
 		}
 		n.failed(GPUs, err, remedy)
 		return
@@ -30,7 +26,7 @@ func (n *notes) judgeGPUs(m placement.Machine) {
 	if m.Report.GPUError == "" || m.Devices.Kind == hostfile.ServerOnly || m.Devices.Kind == hostfile.CPUs {
 		return
 	}
-	n.add(Warning, GPUs, driverRemedy, "%s", m.Report.GPUError)
+	n.add(Warning, GPUs, m.Report.Vendor.Remedy(), "%s", m.Report.GPUError)
 }
 
 // alone places a job on one host alone. The error leaves the host's name out.

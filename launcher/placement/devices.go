@@ -69,8 +69,16 @@ func (m Machine) GPU(t Task) (gpuprobe.Device, bool) {
 	return all[i], true
 }
 
-// visible returns the CUDA_VISIBLE_DEVICES of the slots: their UUIDs if the line names one
-// of them so, for CUDA does not take both kinds at once.
+// vendor returns whose GPUs the machine has; empty: none, or it is not known.
+func (m Machine) vendor() gpuprobe.Vendor {
+	if m.Report == nil {
+		return ""
+	}
+	return m.Report.Vendor
+}
+
+// visible returns the ids by which programs see the GPUs of the slots: their UUIDs if the line
+// names one of them so, for CUDA does not take both kinds at once.
 func visible(slots []slot) string {
 	byUUID := slices.ContainsFunc(slots, func(s slot) bool {
 		_, index := s.id.Index()
@@ -83,7 +91,7 @@ func visible(slots []slot) string {
 		case byUUID && s.probed:
 			ids = append(ids, s.device.UUID())
 		default:
-			ids = append(ids, string(s.id))
+			ids = append(ids, cmp.Or(s.device.GPU.RuntimeID, string(s.id)))
 		}
 	}
 	return strings.Join(ids, ",")

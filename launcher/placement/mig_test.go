@@ -106,3 +106,41 @@ func TestMIGClaimsAndUse(t *testing.T) {
 		t.Errorf("notes: %q", got)
 	}
 }
+
+// TestReportA4 gives GPUs of AMD's by index, by UUID and to all workers of a host, under the
+// numbers that AMD's runtime has for them.
+func TestReportA4(t *testing.T) {
+	report := &gpuprobe.Report{Vendor: gpuprobe.AMD, GPUTool: gpuprobe.ToolROCm, GPUs: []gpuprobe.GPU{
+		{Index: 0, UUID: "GPU-9c1d2e3f4a5b6c7d", RuntimeID: "1"},
+		{Index: 1, UUID: "GPU-1122334455667788", RuntimeID: "0"},
+		{Index: 2, PCIBusID: "0000:c6:00.0"},
+	}}
+	for _, c := range []struct {
+		line    string
+		host    bool
+		want    string
+		claimed string
+	}{
+		{"h: 0", false, "gpu 0 ROCR_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0 CUDA_VISIBLE_DEVICES=0 PLX_GPU_VENDOR=AMD", "GPU-9c1d2e3f4a5b6c7d"},
+		{"h: GPU-1122", false, "gpu 1 ROCR_VISIBLE_DEVICES=GPU-1122334455667788 HIP_VISIBLE_DEVICES=0 CUDA_VISIBLE_DEVICES=0 PLX_GPU_VENDOR=AMD", "GPU-1122334455667788"},
+		{"h exclude=0,1", false, "gpu 2 ROCR_VISIBLE_DEVICES=2 HIP_VISIBLE_DEVICES=0 CUDA_VISIBLE_DEVICES=0 PLX_GPU_VENDOR=AMD", "0000:c6:00.0"},
+		{"h exclude=2", true, "gpu 0 ROCR_VISIBLE_DEVICES=1,0 HIP_VISIBLE_DEVICES=0,1 CUDA_VISIBLE_DEVICES=0,1 PLX_GPU_VENDOR=AMD", "GPU-9c1d2e3f4a5b6c7d"},
+		{"h: cpu", false, "cpu CUDA_VISIBLE_DEVICES= ROCR_VISIBLE_DEVICES= HIP_VISIBLE_DEVICES=", ""},
+	} {
+		lines, err := hostfile.ParseLines([]string{c.line})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Place([]Machine{{Host: lines[0], Report: report}}, Options{NoServers: true, VisibleHost: c.host})
+		if err != nil {
+			t.Fatalf("%s: %v", c.line, err)
+		}
+		first, claimed := p.Hosts[0].Specs()[0], ""
+		if len(first.Claims) > 0 {
+			claimed = first.Claims[0].Device
+		}
+		if got := p.Hosts[0].Tasks[0].Device + " " + strings.Join(first.Variables(), " "); got != c.want || claimed != c.claimed {
+			t.Errorf("%s: %s, books %q", c.line, got, claimed)
+		}
+	}
+}

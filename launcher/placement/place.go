@@ -75,9 +75,10 @@ type Host struct {
 // Task is one task and its device.
 type Task struct {
 	Task      cluster.Task
-	Device    string // for the user: "gpu 3", "gpu 3:0" for a MIG device, "cpu"; empty for a server
-	Visible   string // CUDA_VISIBLE_DEVICES of the task; empty: it sees no GPU
-	LocalRank int    // rank of a worker among those of its host, from 0; 0 for a server
+	Device    string          // for the user: "gpu 3", "gpu 3:0" for a MIG device, "cpu"; empty for a server
+	Visible   string          // ids of the GPUs that the task sees, as their vendor's Variable takes them; empty: it sees none
+	Vendor    gpuprobe.Vendor // of these GPUs; empty: not known
+	LocalRank int             // rank of a worker among those of its host, from 0; 0 for a server
 
 	Claims []protocol.Claim // what the job books for the task; nil without a GPU, or in a dry run
 }
@@ -95,7 +96,7 @@ func (h Host) GPUWorkers() (n int) {
 // Specs returns the host's tasks as its agent is told of them.
 func (h Host) Specs() (specs []protocol.TaskSpec) {
 	for _, t := range h.Tasks {
-		specs = append(specs, protocol.TaskSpec{Task: t.Task, Devices: t.Visible, LocalRank: t.LocalRank, Claims: t.Claims})
+		specs = append(specs, protocol.TaskSpec{Task: t.Task, Devices: t.Visible, Visible: t.Vendor.Visible(t.Visible), LocalRank: t.LocalRank, Claims: t.Claims})
 	}
 	return specs
 }
@@ -142,7 +143,7 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	all := visible(slots)
 	divided := slices.ContainsFunc(slots, func(s slot) bool { return s.device.MIG != nil })
 	for rank, s := range slots {
-		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), Visible: visible([]slot{s}), LocalRank: rank, Claims: claims(s, want.ShareGPUs)}
+		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), Visible: visible([]slot{s}), Vendor: m.vendor(), LocalRank: rank, Claims: claims(s, want.ShareGPUs)}
 		if want.VisibleHost && !divided { // CUDA shows a process one MIG device
 			t.Visible = all
 		}

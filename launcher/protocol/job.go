@@ -121,9 +121,18 @@ type Venv struct {
 // TaskSpec is one task of the host.
 type TaskSpec struct {
 	Task      cluster.Task `json:"task"`
-	Devices   string       `json:"devices"`          // CUDA_VISIBLE_DEVICES; "" hides every GPU
-	LocalRank int          `json:"localRank"`        // rank of a worker among those of its host, from 0; 0 for a server
-	Claims    []Claim      `json:"claims,omitempty"` // devices that the job books for the task
+	Devices   string       `json:"devices"`           // ids of the GPUs that it sees, with commas between them; "": none
+	Visible   []string     `json:"visible,omitempty"` // variables that show it these alone; nil: CUDA_VISIBLE_DEVICES does
+	LocalRank int          `json:"localRank"`         // rank of a worker among those of its host, from 0; 0 for a server
+	Claims    []Claim      `json:"claims,omitempty"`  // devices that the job books for the task
+}
+
+// Variables returns the variables, NAME=VALUE, that show the task its GPUs.
+func (t TaskSpec) Variables() []string {
+	if t.Visible == nil {
+		return []string{"CUDA_VISIBLE_DEVICES=" + t.Devices}
+	}
+	return t.Visible
 }
 
 // Claim is a device that a job books on a host.

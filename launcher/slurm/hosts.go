@@ -20,7 +20,7 @@ type node struct {
 	tasks   int    // that the user asked for; 0: none were named
 	addr    string // by which Slurm reaches the node, a name or an IP address
 	managed bool   // Slurm hands out the node's GPUs
-	gpus    string // value of CUDA_VISIBLE_DEVICES in a step; empty: no GPU
+	gpus    string // value of CUDA_VISIBLE_DEVICES or AMD's ROCR_VISIBLE_DEVICES in a step; empty: no GPU
 }
 
 // Known returns the hosts as far as they are known without a connection to one: which GPUs
@@ -105,7 +105,7 @@ const mark = "plx-node"
 // others reach this one.
 func (j *Job) look(ctx context.Context, nodes []*node) error {
 	all := fmt.Sprintf("%d", len(nodes))
-	script := `echo "` + mark + ` $SLURMD_NODENAME ${SLURM_LAUNCH_NODE_IPADDR:--} ${CUDA_VISIBLE_DEVICES:--} ."`
+	script := `echo "` + mark + ` $SLURMD_NODENAME ${SLURM_LAUNCH_NODE_IPADDR:--} ${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:--}} ."`
 	out, err := ask(ctx, "srun", append(stepFlags(j.ID), "--nodes="+all, "--ntasks="+all, "--ntasks-per-node=1", "/bin/sh", "-c", script)...)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,14 +37,14 @@ type Contract struct {
 
 // Foreign is what programs written for other launchers read.
 type Foreign struct {
-	MasterAddr string // MASTER_ADDR: the chief's host
-	MasterPort int    // MASTER_PORT: a port that is reserved there
-	Cluster    Spec   // addresses for TF_CONFIG; the ports are reserved, not open
-	GroupRank  int    // index of the worker's host among the hosts with workers
-	Interface  string // network interface that carries the data address; empty means that none is known
-	Prefix     bool   // names of other interfaces begin with Interface too
-	Devices    string // CUDA_VISIBLE_DEVICES; empty hides every GPU
-	Threads    int    // OMP_NUM_THREADS; 0 means not set
+	MasterAddr string   // MASTER_ADDR: the chief's host
+	MasterPort int      // MASTER_PORT: a port that is reserved there
+	Cluster    Spec     // addresses for TF_CONFIG; the ports are reserved, not open
+	GroupRank  int      // index of the worker's host among the hosts with workers
+	Interface  string   // network interface that carries the data address; empty means that none is known
+	Prefix     bool     // names of other interfaces begin with Interface too
+	Visible    []string // variables, NAME=VALUE, that show the task its GPUs and hide others
+	Threads    int      // OMP_NUM_THREADS; 0 means not set
 
 	Groups      int    // GROUP_WORLD_SIZE: number of hosts with workers
 	Restarts    int    // TORCHELASTIC_RESTART_COUNT: number of restarts so far
@@ -107,11 +108,7 @@ func (c Contract) Environ() []string {
 // PyTorch, TF_CONFIG for TensorFlow, and their like.
 func (c Contract) foreign() []string {
 	f := c.Foreign
-	env := []string{
-		"CUDA_VISIBLE_DEVICES=" + f.Devices,
-		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
-		"TF_CONFIG=" + c.tfConfig(),
-	}
+	env := append(slices.Clone(f.Visible), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "TF_CONFIG="+c.tfConfig())
 	if c.Task.Role != Worker {
 		return env
 	}

@@ -17,7 +17,7 @@ func contract() Contract {
 		ListenFD: 3, ControlFD: 4, SecretFile: "/home/a b/secret", LogLevel: "debug", Dir: "/home/a b/worker_3",
 		Checkpoints: "/home/a b/ckpt/mlp",
 		Foreign: Foreign{
-			MasterAddr: "10.0.0.1", MasterPort: 41000, GroupRank: 1, Interface: "eth0", Devices: "5", Threads: 8,
+			MasterAddr: "10.0.0.1", MasterPort: 41000, GroupRank: 1, Interface: "eth0", Visible: []string{"CUDA_VISIBLE_DEVICES=5"}, Threads: 8,
 			Groups: 2, Restarts: 1, MaxRestarts: 3, ErrorFile: "/home/a b/error.json",
 			Cluster: Spec{PS: []string{"10.0.0.1:11", "10.0.0.2:11"}, Worker: []string{"10.0.0.1:12", "10.0.0.1:13", "[fd00::4]:12", "[fd00::4]:13"}},
 		},
@@ -69,7 +69,7 @@ func TestInterfaceThatIsAPrefix(t *testing.T) {
 
 func TestAServerHasNoRank(t *testing.T) {
 	c := contract()
-	c.Task, c.Foreign.Devices = Task{PS, 1}, ""
+	c.Task, c.Foreign.Visible = Task{PS, 1}, []string{"CUDA_VISIBLE_DEVICES="}
 	got := variables(t, c)
 	for _, name := range []string{
 		"PLX_RANK", "PLX_WORLD_SIZE", "PLX_LOCAL_RANK", "PLX_LOCAL_WORLD_SIZE", "PLX_FIRST_WORLD_SIZE",

@@ -26,6 +26,17 @@ var ErrNone = config.HintError{
 	Help: "give each worker a gpu in the resource file (plx probe lists them), or train with --device cpu",
 }
 
+// Vendor made the GPUs on which plx's trainer computes.
+const Vendor = "NVIDIA"
+
+// otherVendor says that a worker was given a GPU on which plx's trainer does not compute.
+func otherVendor(vendor string) error {
+	return config.HintError{
+		Text: fmt.Sprintf("--device gpu: the worker was given a gpu of %s, and plx's trainer computes on those of %s only", vendor, Vendor),
+		Help: "train with --device cpu, or on hosts with gpus of " + Vendor,
+	}
+}
+
 // Error is an error of a worker's GPU.
 type Error struct {
 	Prefix string // says which GPU, if Err does not; empty means nothing to say
@@ -70,14 +81,18 @@ func Failed(err error) bool {
 // Open opens the GPU of a worker. It returns nil if the worker computes on the
 // CPU. visible is CUDA_VISIBLE_DEVICES: the worker's GPU, or those of all workers of
 // the host; empty if the launcher gave it none. A program without a launcher takes a
-// GPU that nobody gave it only if the user asks for one.
-func Open(choice, visible string, localRank int, launched bool) (*gpu.Device, error) {
+// GPU that nobody gave it only if the user asks for one. vendor made the GPUs that it was
+// given; empty counts as Vendor.
+func Open(choice, visible, vendor string, localRank int, launched bool) (*gpu.Device, error) {
 	if strings.HasPrefix(visible, "-") || visible == "NoDevFiles" { // how users and Slurm hide all GPUs
 		visible = ""
 	}
+	other := visible != "" && vendor != "" && vendor != Vendor
 	switch {
-	case choice == "cpu", choice == "auto" && visible == "":
+	case choice == "cpu", choice == "auto" && (visible == "" || other):
 		return nil, nil
+	case other:
+		return nil, otherVendor(vendor)
 	case visible == "" && launched:
 		return nil, ErrNone
 	}

@@ -11,15 +11,26 @@ import (
 func TestHiddenGPU(t *testing.T) {
 	t.Setenv("PLX_CUDA", "libabsent.so.7")
 	for _, visible := range []string{"", "-1", "NoDevFiles"} {
-		if g, err := Open("auto", visible, 0, true); g != nil || err != nil {
+		if g, err := Open("auto", visible, "", 0, true); g != nil || err != nil {
 			t.Errorf("%q: %v, %v", visible, g, err)
 		}
-		if _, err := Open("gpu", visible, 0, true); err != ErrNone {
+		if _, err := Open("gpu", visible, "", 0, true); err != ErrNone {
 			t.Errorf("%q: %v, want %v", visible, err, ErrNone)
 		}
 	}
-	if _, err := Open("auto", "0", 0, true); !Failed(err) || !strings.Contains(err.Error(), "was given gpu 0 and cannot use it: ") {
+	if _, err := Open("auto", "0", Vendor, 0, true); !Failed(err) || !strings.Contains(err.Error(), "was given gpu 0 and cannot use it: ") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestReportA4 leaves a GPU of another vendor alone, or refuses to train without one.
+func TestReportA4(t *testing.T) {
+	t.Setenv("PLX_CUDA", "libabsent.so.7")
+	if g, err := Open("auto", "0", "AMD", 0, true); g != nil || err != nil {
+		t.Errorf("auto: %v, %v", g, err)
+	}
+	if _, err := Open("gpu", "0", "AMD", 0, true); err == nil || !strings.Contains(err.Error(), "was given a gpu of AMD") {
+		t.Errorf("gpu: %v", err)
 	}
 }
 

@@ -170,7 +170,7 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 		SecretFile: l.folder.Secret(), TLS: l.spec.TLS, LogLevel: l.spec.LogLevel, Dir: dir,
 		Foreign: cluster.Foreign{
 			Cluster: l.start.Addresses.Foreign(), GroupRank: l.layout.GroupRank,
-			Devices: l.task.Devices, Threads: cores,
+			Visible: l.task.Variables(), Threads: cores,
 			Groups: l.start.Groups, Restarts: l.start.Restarts, MaxRestarts: l.start.MaxRestarts,
 			ErrorFile: l.folder.ErrorFile(l.task.Task, l.task.generation),
 		},
