@@ -88,7 +88,7 @@ func (r *Recipe) Imports(ctx context.Context, on []*Target) error {
 			return err
 		}
 		t.Python = &got
-		t.Note, err = judgeImports(got, t.GPUs, t.Report.Driver)
+		t.Note, err = judgeImports(got, t.GPUs, t.Report.Driver, t.Report.Vendor.Torch())
 		return err
 	})
 }
@@ -149,8 +149,8 @@ func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (go
 }
 
 // judgeImports returns why a host's torch cannot do the job there, or a note about it. gpus is
-// the number of its workers that have GPUs.
-func judgeImports(got Imported, gpus int, driver string) (note string, err error) {
+// the number of its workers that have GPUs, and built what torch must be built for there.
+func judgeImports(got Imported, gpus int, driver, built string) (note string, err error) {
 	switch {
 	case got.Error != "":
 		return "", fmt.Errorf("import %s: %s", got.Module, got.Error)
@@ -158,6 +158,9 @@ func judgeImports(got Imported, gpus int, driver string) (note string, err error
 		return "", nil
 	case got.CUDA == "":
 		return fmt.Sprintf("torch %s is built for CPUs only, and workers have GPUs", got.Torch), nil
+	case built != "CUDA":
+		err = fmt.Errorf("torch %s is built for CUDA %s, and the GPUs there need one for %s", got.Torch, got.CUDA, built)
+		return "", exit.WithHint(err, "install a torch for "+built+" into the environment")
 	}
 	err = fmt.Errorf("torch %s is built for CUDA %s and finds no GPU; the driver is %s", got.Torch, got.CUDA, cmp.Or(driver, "unknown"))
 	if least := leastDriver(got.CUDA); driver != "" && older(driver, least) {
