@@ -93,7 +93,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol", "logs"}},
 	{from: "launcher/agent/sockets", to: []string{"envsync/relay", "launcher/protocol", "trainer/cluster", "trainer/cluster/channel"}},
 	{from: "launcher/agent/checkup", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/protocol"}},
-	{from: "launcher/agent/sampler", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/sampler", to: []string{"gpuprobe", "launcher/agent/process", "launcher/agent/sockets", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/waits", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol"}},
 	{from: "launcher/agent/watchdog", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/program", "launcher/protocol"}},
 	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/outputs", "launcher/agent/process",

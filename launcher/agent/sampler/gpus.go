@@ -6,17 +6,12 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/plx-run/plx/gpuprobe"
 )
 
-// ask prints a line "UUID, PERCENT" for each GPU of the host. The folders are those in
-// which gpuprobe looks too.
-const ask = `PATH=$PATH:/usr/bin:/usr/local/nvidia/bin:/usr/local/cuda/bin:/opt/bin:/run/nvidia/driver/usr/bin:/usr/lib/wsl/lib:/run/current-system/sw/bin
-exec nvidia-smi --query-gpu=uuid,utilization.gpu --format=csv,noheader,nounits`
-
-// gpuUse asks nvidia-smi how much each GPU is used: percent by UUID. It gives up after
+// gpuUse asks the GPUs' tool how much each is used: percent by what a job books. It gives up after
 // limit, and leaves a tool behind that SIGKILL does not end: a driver may hold it.
 func gpuUse(limit time.Duration) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -27,7 +22,7 @@ func gpuUse(limit time.Duration) (map[string]int, error) {
 	answers := make(chan answer, 1)
 	go func() {
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", ask)
+		cmd := exec.CommandContext(ctx, "/bin/sh", "-c", gpuprobe.UseScript())
 		cmd.WaitDelay = limit
 		out, err := cmd.Output()
 		answers <- answer{out, err}
@@ -35,23 +30,10 @@ func gpuUse(limit time.Duration) (map[string]int, error) {
 	select {
 	case a := <-answers:
 		if a.err != nil {
-			return nil, fmt.Errorf("ask nvidia-smi for the use of GPUs: %w", a.err)
+			return nil, fmt.Errorf("ask for the use of GPUs: %w", a.err)
 		}
-		return parseUse(string(a.out)), nil
+		return gpuprobe.ParseUse(string(a.out)), nil
 	case <-time.After(limit):
-		return nil, fmt.Errorf("ask nvidia-smi for the use of GPUs: no answer within %v", limit)
+		return nil, fmt.Errorf("ask for the use of GPUs: no answer within %v", limit)
 	}
-}
-
-// parseUse reads lines "UUID, PERCENT". It leaves out those without a number, as of a GPU
-// in MIG mode.
-func parseUse(text string) map[string]int {
-	use := map[string]int{}
-	for line := range strings.Lines(text) {
-		uuid, percent, _ := strings.Cut(strings.TrimSpace(line), ", ")
-		if n, err := strconv.Atoi(percent); err == nil {
-			use[uuid] = n
-		}
-	}
-	return use
 }

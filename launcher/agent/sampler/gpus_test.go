@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,11 +21,13 @@ func TestGPUs(t *testing.T) {
 		busy    bool
 		trouble int // samples with an error
 	}{
-		"used":        {`echo "GPU-other, 0"; echo "GPU-mine, 37"`, true, 0},
-		"idle":        {`echo "GPU-mine, 0"; echo "GPU-other, 100"`, false, 0},
-		"not told":    {`echo "GPU-mine, [N/A]"`, false, 0},
-		"broken":      {`echo "no driver"; exit 9`, false, 1},
-		"never tells": {`exec sleep 600`, false, 1},
+		"used":     {`echo "GPU-other, 0"; echo "GPU-mine, 37"`, true, 0},
+		"idle":     {`echo "GPU-mine, 0"; echo "GPU-other, 100"`, false, 0},
+		"not told": {`echo "GPU-mine, [N/A]"`, false, 0},
+		"broken":   {`echo "no driver"; exit 9`, false, 1},
+		// Report a4: AMD's tool answers beside an nvidia-smi that finds nothing.
+		"used, of AMD's": {`exec rocm-smi`, true, 0},
+		"never tells":    {`exec sleep 600`, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -32,13 +35,19 @@ func TestGPUs(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte("#!/bin/sh\necho x >>"+asked+"\n"+c.tool+"\n"), 0o755); err != nil {
 				t.Fatal(err)
 			}
+			rocm := "#!/bin/sh\n" + `[ $# != 0 ] && echo '{"card0": {"Unique ID": "0x9", "GPU use (%)": "37"}}'` + "\n"
+			if strings.Contains(c.tool, "rocm-smi") {
+				if err := os.WriteFile(filepath.Join(folder, "rocm-smi"), []byte(rocm), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
 			t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 			task, pid := cluster.Task{Role: cluster.Worker}, sleeper(t)
 			s, now := New(8*time.Second), time.Unix(1000, 0)
 			trouble := 0
 			for range 20 {
 				now = now.Add(time.Second)
-				if err := s.Take([]Target{{Task: task, PID: pid, GPUs: []string{"GPU-mine"}}}, now); err != nil {
+				if err := s.Take([]Target{{Task: task, PID: pid, GPUs: []string{"GPU-mine", "GPU-0000000000000009"}}}, now); err != nil {
 					trouble++
 				}
 			}

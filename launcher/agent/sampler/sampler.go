@@ -17,7 +17,7 @@
 // Chatter and murmur exist because a task that waits is not silent: libraries exchange
 // keepalives, and runtimes wake themselves through pipes.
 //
-// nvidia-smi costs a second of processor time or more. So it is asked about the GPUs of a
+// The tool, such as nvidia-smi, costs a second of processor time or more. So it is asked about the GPUs of a
 // task only when the task has been still for half of the hang timeout.
 //
 // The package decides nothing. It reads /proc and asks the kernel for sockets. It does
@@ -61,7 +61,7 @@ type Target struct {
 	PID        int      // of the process that the agent started
 	Output     int64    // bytes of stdout and stderr so far
 	Step       int64    // highest step that the task has reported; 0: none
-	GPUs       []string // UUIDs of those that the job books for the task
+	GPUs       []string // UUIDs or bus addresses of those that the job books for the task
 }
 
 // Sampler measures tasks. Any goroutine may call its methods.
