@@ -87,7 +87,7 @@ func (row Row) state() (state, why string) {
 	case r.GPUTool == ToolProc:
 		return "ok, but", "no nvidia-smi: GPUs from /proc/driver/nvidia"
 	}
-	return "ok", ""
+	return "ok", row.Report.Note
 }
 
 func gpuCells(host string, g GPU) []string {

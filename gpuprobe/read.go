@@ -46,7 +46,9 @@ func readVendors(host Report, all sections, limit time.Duration) (r Report) {
 			r = one
 		}
 	}
-	r.Vendor = ""
+	if r.GPUError == "" {
+		r.Vendor = ""
+	}
 	return r
 }
 
@@ -56,8 +58,8 @@ func readNVIDIA(r *Report, all sections, limit time.Duration) {
 	readGPUs(r, all, limit)
 	readProcesses(r, all, limit)
 	r.CUDA = cudaVersion(all.find("version").lines)
-	if other := all.first("amd-beside"); other != "" && len(r.GPUs) > 0 && r.GPUError == "" {
-		r.GPUError = fmt.Sprintf("it has GPUs of NVIDIA, which are used, and AMD's tool %s, which is not asked", other)
+	if other := all.first("amd-beside"); other != "" && len(r.GPUs) > 0 {
+		r.Note = fmt.Sprintf("it has GPUs of NVIDIA, which are used, and AMD's tool %s, which is not asked", other)
 	}
 }
 

@@ -50,13 +50,15 @@ type Report struct {
 	MemoryMiB int `json:"memory_mib"`
 	// GPUs is in index order. It is never nil after Probe.
 	GPUs []GPU `json:"gpus"`
-	// Vendor made the GPUs. It is empty without a GPU.
+	// Vendor made the GPUs, or that of which GPUError tells. It is empty without either.
 	Vendor Vendor `json:"gpu_vendor,omitempty"`
 	// GPUTool is the source of GPUs, or says why there is none.
 	GPUTool Tool `json:"gpu_tool"`
 	// GPUError describes what is wrong with the tool, the driver or the list of
 	// processes; empty means nothing. GPUs may be complete even if it is set.
 	GPUError string `json:"gpu_error"`
+	// Note tells what the user may not expect although nothing is wrong; empty means nothing.
+	Note string `json:"gpu_note,omitempty"`
 	// Driver is the version of the GPUs' driver, such as "535.129.03" of NVIDIA's; empty if
 	// unknown.
 	Driver string `json:"driver"`

@@ -51,7 +51,7 @@ var vendors = sync.OnceValue(func() []vendorFacts {
 		// want the two to be equal.
 		vendor: AMD, read: readAMD, variable: "ROCR_VISIBLE_DEVICES", renumbered: []string{"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}, torch: "ROCm",
 		use: "rocm-smi --showuniqueid --showbus --showuse --json", parseUse: parseROCmUse,
-		remedy: "run rocm-smi or amd-smi there by hand, and look whether the driver amdgpu is loaded and the user may open /dev/kfd",
+		remedy: "see what rocm-smi or amd-smi prints there, and look whether the driver amdgpu is loaded and the user may open /dev/kfd",
 	}}
 })
 
