@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/plx-run/plx/internal/executable"
@@ -69,4 +70,33 @@ echo 'export CUDA_VISIBLE_DEVICES=1' >$HOME/.bashrc`)
 	contains(t, res.stdout, "sees 0", "sees 1")
 	contains(t, res.stderr, "host h1: nvidia-smi is slow there: persistence mode makes it quick (sudo nvidia-smi -pm 1)",
 		"waiting for h1 for", "host h1: its environment sets CUDA_VISIBLE_DEVICES=1, which does not count here: its tasks get 0,1; to keep the host's choice, write h1: 1")
+}
+
+// TestReportA4 gives GPUs of AMD's to workers of any program: those that a stand-in for
+// rocm-smi lists.
+func TestReportA4(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 1})
+	inside(t, b.Hosts[0], `cat >/usr/local/bin/rocm-smi <<'END'
+#!/bin/sh
+cat <<'JSON'
+{"card0": {"Card Series": "AMD Instinct MI210", "Unique ID": "0x9c1d2e3f4a5b6c7d", "GPU use (%)": "99", "VRAM Total Memory (B)": "68702699520", "VRAM Total Used Memory (B)": "21474836480", "PCI Bus": "0000:C1:00.0"}, "card1": {"Card Series": "AMD Instinct MI210", "Unique ID": "0x1122334455667788", "GPU use (%)": "0", "VRAM Total Memory (B)": "68702699520", "VRAM Total Used Memory (B)": "10485760", "PCI Bus": "0000:C6:00.0"}, "system": {"PID1": "python3, 1, 21000000000, 0, unknown"}}
+JSON
+END
+chmod 755 /usr/local/bin/rocm-smi`)
+	contains(t, b.want(0, "probe", "--host", "h1").stdout, "2, 1 free", "AMD Instinct MI210", "20480/65520", "GPU-1122334455667788")
+	see := []string{"sh", "-c", "echo sees $ROCR_VISIBLE_DEVICES $HIP_VISIBLE_DEVICES $CUDA_VISIBLE_DEVICES."}
+	launch := func(code int, args ...string) result {
+		return b.want(code, append(append([]string{"launch"}, args...), see...)...)
+	}
+	contains(t, launch(125, "--host", "h1").stderr, "GPUs are in use: host h1: GPU 0 by python3 of root (pid 1, 20027 MiB)")
+	contains(t, launch(0, "--host", "h1", "--exclude", "h1:0").stdout, "sees 1 0 0.")
+	contains(t, launch(0, "--host", "h1: GPU-1122").stdout, "sees GPU-1122334455667788 0 0.")
+	contains(t, launch(0, "--host", "h1", "--share-gpus", "--visible", "host").stdout, "sees 0,1 0,1 0,1.")
+	contains(t, launch(0, "--host", "h1: cpu").stdout, "sees .")
+	r := b.start(brief(b.ResourceFile("h1: 1"), b.script("task", patient))...)
+	r.up("worker:0")
+	contains(t, launch(125, "--host", "h1: 1").stderr, "gpu 1: GPU GPU-1122334455667788 is booked by job task-")
+	r.signal(syscall.SIGTERM)
+	r.wait()
 }
