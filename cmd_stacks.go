@@ -11,12 +11,14 @@ import (
 func (c *command) stacksCommand() *cli.Command {
 	return &cli.Command{
 		Name: "stacks", Usage: "print where each task of a running job is, without harm to it", ArgsUsage: "[RUNNING-JOB]",
-		Description: "Of each process it prints what its threads wait for, by the kernel's view; of Python\n" +
-			"the stacks of its threads, and of plx's trainer those of its goroutines. Of a job that\n" +
+		Description: "Tasks whose programs are at the same line are one line of the output: the function that\n" +
+			"is called there, the file and the number of the line. Of a program that is not written\n" +
+			"in Python and does not use plx's trainer it has what its processes wait for. Of a job that\n" +
 			"was ended because it hung it prints what was written before: see docs/hangs.md.",
-		Flags: reachFlags(),
-		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, _ *cli.Context) error {
-			return jobs.Stacks(ctx, q)
+		Flags: reachFlags(
+			&cli.BoolFlag{Name: "full", Usage: "print of each task what its threads wait for, by the kernel's view, and the stacks of Python and of plx's trainer"}),
+		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
+			return jobs.Stacks(ctx, q, flags.Bool("full"))
 		}),
 	}
 }

@@ -35,7 +35,10 @@ func TestHang(t *testing.T) {
 			t.Errorf("plx status of a running job: %s", running.stdout)
 		}
 	}
-	stacks := b.want(0, "stacks", "pair").stdout
+	if places := b.want(0, "stacks", "pair").stdout; !regexp.MustCompile(`^rank 0 on h1: \w+ \(pair\.py:\d+\)\nrank 1 on h2: time\.sleep \(pair\.py:\d+\)\n$`).MatchString(places) {
+		t.Errorf("plx stacks: %s", places)
+	}
+	stacks := b.want(0, "stacks", "--full", "pair").stdout
 	for _, text := range []string{"host h1:", "worker:1, ", "first thread: read", "socket ", "Python, process", `", line `} {
 		if !strings.Contains(stacks, text) {
 			t.Errorf("plx stacks has no %q:\n%s", text, stacks)
@@ -43,7 +46,7 @@ func TestHang(t *testing.T) {
 	}
 	put(t, quiet, "", 0o644)
 	res := r.want(124)
-	for _, text := range []string{"nothing has moved for ", verdict, "plx:   pair.py (pid ", "worker:0 on h1: waits for worker:1\n", ": hung: nothing moved for "} {
+	for _, text := range []string{"nothing has moved for ", verdict, "plx:   pair.py (pid ", "plx: rank 0 on h1: readinto (pair.py:", "plx: rank 1 on h2: time.sleep (pair.py:", ": hung: nothing moved for "} {
 		if !strings.Contains(res.stderr, text) {
 			t.Errorf("no %q in\n%s", text, res.stderr)
 		}
@@ -55,7 +58,8 @@ func TestHang(t *testing.T) {
 		}
 	}
 	b.hostsGone(0)
-	if kept := b.want(0, "stacks", "pair").stdout; !strings.Contains(kept, `", line `) {
+	contains(t, b.want(0, "stacks", "pair").stdout, "rank 0 on h1: readinto (pair.py:", "rank 1 on h2: time.sleep (pair.py:")
+	if kept := b.want(0, "stacks", "--full", "pair").stdout; !strings.Contains(kept, `", line `) {
 		t.Errorf("plx stacks of the ended job: %s", kept)
 	}
 	if jobs := b.want(0, "jobs"); !strings.Contains(jobs.stdout, "hung") {

@@ -28,7 +28,7 @@ func TestLookingHarmsNoTorch(t *testing.T) {
 			r.up("worker:0", "worker:1")
 			seen := 0
 			for range 20 {
-				if stacks := b.want(0, "stacks", state).stdout; strings.Count(stacks, "states.py\", line ") >= 2 {
+				if stacks := b.want(0, "stacks", "--full", state).stdout; strings.Count(stacks, "states.py\", line ") >= 2 {
 					seen++
 				}
 			}
@@ -55,7 +55,7 @@ func TestLookingHarmsNoGo(t *testing.T) {
 			r := b.start("launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", "steps", "--ps", "none", stuck, name, "--late", "-1", "--steps", "500", "sleeps")
 			r.awaitLine("worker:0", "step 5")
 			for i := range 20 {
-				if stacks := b.want(0, "stacks", "steps").stdout; strings.Count(stacks, want) < 2 {
+				if stacks := b.want(0, "stacks", "--full", "steps").stdout; strings.Count(stacks, want) < 2 {
 					t.Errorf("look %d shows\n%s", i, stacks)
 				}
 			}

@@ -530,11 +530,12 @@ func TestStrangersRecords(t *testing.T) {
 	}
 	harmless(t, "plx status on a terminal", onTerminal(b, 0, nil, "status", job), true)
 	stacks := filepath.Join(filepath.Dir(states[0]), "stacks")
-	if err := errors.Join(os.MkdirAll(stacks, 0o700), os.WriteFile(filepath.Join(stacks, "x.txt"), []byte(hostile), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(stacks, 0o700), os.WriteFile(filepath.Join(stacks, "x.txt"), []byte("worker:0, 2026-11-30T18:00:00Z\n  at "+hostile), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	seen := b.want(0, "stacks", job).stdout
-	harmlessBytes(t, "plx stacks", seen, false)
+	harmlessBytes(t, "plx stacks", b.want(0, "stacks", job).stdout, false)
+	seen := b.want(0, "stacks", "--full", job).stdout
+	harmlessBytes(t, "plx stacks --full", seen, false)
 	contains(t, seen, "BEGIN", "END")
 	b.quoted(true, "__complete", "logs", "")
 

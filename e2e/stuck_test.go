@@ -19,11 +19,11 @@ func TestStuckTraining(t *testing.T) {
 	res := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", "stuck", "--grace", "1s", "--ps", "none",
 		"--hang-timeout", "5s", "--on-hang", "restart", "--max-restarts", "1", stuck, "--arch", "allreduce", "--once", "--steps", "8", "deadlock")
 	const culprit = "culprit: worker:1 on h2: it does not take part in the step that the others wait for: goroutine 1 [sync.Mutex.Lock]: main.go:"
-	contains(t, res.stderr, "nothing has moved for ", "worker:0 on h1: waits for worker:1\n", culprit, ": restarting in 1s (attempt 1 of 1)\n", "restarted (1 of 1): generation 1 starts on ")
+	contains(t, res.stderr, "nothing has moved for ", "plx: rank 0 on h1: trainer.(*Session).Step (main.go:", "plx: rank 1 on h2: sync.(*Mutex).Lock (main.go:", culprit, ": restarting in 1s (attempt 1 of 1)\n", "restarted (1 of 1): generation 1 starts on ")
 	contains(t, res.stdout, "step 4\n", "step 7\n")
 	b.hostsGone(0)
 	contains(t, b.want(0, "status", "stuck").stderr, culprit, "hung: nothing moved for ", ": restarting in 1s (attempt 1 of 1)")
-	contains(t, b.want(0, "stacks", "stuck").stdout, "host h2:", "worker:1, ", "main.deadlock(", "Goroutines:\n")
+	contains(t, b.want(0, "stacks", "--full", "stuck").stdout, "host h2:", "worker:1, ", "main.deadlock(", "Goroutines:\n")
 }
 
 // TestStuckGo hangs a program in Go that knows nothing of plx, while another goroutine lives. plx
@@ -34,7 +34,7 @@ func TestStuckGo(t *testing.T) {
 	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/testhosts/cmd/stuck")
 	res := b.want(124, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu", "h3: cpu"), "--grace", "2s", "--ps", "none",
 		"--hang-timeout", "5s", "--on-hang", "stop", stuck, "--plain", "deadlock")
-	contains(t, res.stderr, "culprit: worker:2 on h3: stuck (pid ", "worker:1 on h2: waits for worker:0\n")
+	contains(t, res.stderr, "culprit: worker:2 on h3: stuck (pid ", "rank 1 on h2: waits for worker:0\n")
 	b.hostsGone(0)
 	// While the job runs, lines that several tasks print at a time are printed once.
 	contains(t, b.want(0, "logs", "--task", "worker:2").stderr, "worker:2 h3 ! SIGQUIT: quit\n", "worker:2 h3 ! main.deadlock()\n")

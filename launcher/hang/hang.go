@@ -90,13 +90,28 @@ func explain(tasks []Task, after time.Duration) protocol.Hang {
 		verdict.Culprit, verdict.Host = tasks[culprit].Name.String(), tasks[culprit].Host
 		verdict.Stack, verdict.File = stack(tasks[culprit].Seen, why)
 	}
-	for i, t := range tasks {
-		if i == culprit || len(verdict.Waits) == maxLines {
-			continue
-		}
-		verdict.Waits = append(verdict.Waits, fmt.Sprintf("%s: %s", t, g.describe(i)))
-	}
+	verdict.Waits = Groups(g.doing(culprit))
+	verdict.Waits = verdict.Waits[:min(len(verdict.Waits), maxLines)]
 	return verdict
+}
+
+// doing says what each task does: where its program is, or else what it waits for. Of the
+// culprit the verdict says that.
+func (g *graph) doing(culprit int) (all []Doing) {
+	for i, t := range g.tasks {
+		d := Doing{Task: t.Name, Host: t.Host}
+		if t.Exit == nil && t.Seen != nil {
+			d.What = clean(strings.Join(t.Seen.Places, "; "))
+		}
+		switch {
+		case d.What == "" && i == culprit:
+			continue
+		case d.What == "":
+			d.What = g.describe(i)
+		}
+		all = append(all, d)
+	}
+	return all
 }
 
 // maxStack bounds the lines of a stack in a verdict.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -20,9 +21,10 @@ import (
 // stacksTime bounds the question for stacks to one host.
 const stacksTime = time.Minute
 
-// Stacks prints where every task of a running job is. Of a job that has ended it prints
-// what was written before the job was stopped because it hung.
-func Stacks(ctx context.Context, q Query) error {
+// Stacks prints where the tasks of a running job are, those that do the same in one line, or
+// with full all that is known of each. Of a job that has ended it prints what was written
+// before the job was stopped because it hung.
+func Stacks(ctx context.Context, q Query, full bool) error {
 	j, err := q.open(ctx, false)
 	if err != nil {
 		return err
@@ -43,23 +45,42 @@ func Stacks(ctx context.Context, q Query) error {
 		}
 		return nil
 	})
-	printed := false
+	found := slices.ContainsFunc(texts, func(text string) bool { return text != "" })
+	switch {
+	case err == nil && !found && ended:
+		return exit.WithHint(fmt.Errorf("job %s has ended, and no stacks were written", j.Job), "plx stacks works while a job runs; a job that ends because it hung leaves its stacks")
+	case err == nil && !found:
+		return errors.New("job " + j.Job + ": no task runs")
+	case !full:
+		return errors.Join(err, printPlaces(q.Terminal, present, texts))
+	}
 	for i, text := range texts {
-		if text == "" {
-			continue
+		if text != "" {
+			err = errors.Join(err, printStacks(q.Terminal, present[i].Name(), text))
 		}
-		printed = true
-		if err := printStacks(q.Terminal, present[i].Name(), text); err != nil {
+	}
+	return err
+}
+
+// printPlaces prints where tasks are by the stacks of their hosts, the last of each task.
+func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string) error {
+	last := map[cluster.Task]time.Time{}
+	doing := map[cluster.Task]hang.Doing{}
+	for i, text := range texts {
+		for _, h := range protocol.StacksHeads(text) {
+			if _, known := last[h.Task]; known && h.Time.Before(last[h.Task]) {
+				continue
+			}
+			what := cmp.Or(strings.Join(h.Places, "; "), "not known")
+			last[h.Task], doing[h.Task] = h.Time, hang.Doing{Task: h.Task, Host: present[i].Name(), What: what}
+		}
+	}
+	for _, line := range hang.Groups(slices.Collect(maps.Values(doing))) {
+		if err := t.Print("%s", line); err != nil {
 			return err
 		}
 	}
-	if err == nil && !printed && ended {
-		return exit.WithHint(fmt.Errorf("job %s has ended, and no stacks were written", j.Job), "plx stacks works while a job runs; a job that ends because it hung leaves its stacks")
-	}
-	if err == nil && !printed {
-		return errors.New("job " + j.Job + ": no task runs")
-	}
-	return err
+	return nil
 }
 
 // askStacks asks a running agent.

@@ -38,6 +38,7 @@ type Activity struct {
 	Stacks    string    `json:"stacks,omitempty"`    // "": Look has not asked for the text
 	Training  *Training `json:"training,omitempty"`  // nil: the task does not use plx's trainer, or has not sent its stacks
 	Excerpt   []string  `json:"excerpt,omitempty"`   // lines of the stacks that tell a user most; nil: there are none
+	Places    []string  `json:"places,omitempty"`    // where the program is, equal for tasks that do the same; nil: it is not written in Python or for plx's trainer
 	File      string    `json:"file,omitempty"`      // on the host, where the stacks were written; "": they were not
 }
 
@@ -119,7 +120,7 @@ type Hang struct {
 	Culprit string        `json:"culprit,omitempty"` // task for which the others wait, such as "worker:2"; "": none could be named
 	Host    string        `json:"host,omitempty"`    // name of its host
 	Why     string        `json:"why"`               // what it does, or why no task could be named
-	Waits   []string      `json:"waits,omitempty"`   // what each task does, one line a task
+	Waits   []string      `json:"waits,omitempty"`   // what the tasks do, one line for those that do the same
 	Stack   []string      `json:"stack,omitempty"`   // lines of the culprit's stacks that tell a user most; nil: none are known
 	File    string        `json:"file,omitempty"`    // on the culprit's host, where its stacks were written; "": they were not
 }

@@ -91,13 +91,19 @@ func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map
 	timeout := time.Now().Add(inquiryTime)
 	for _, s := range all {
 		text := s.stacks(processes[s.pid], folder.PythonFile(s.task, s.generation), timeout)
-		text = w.program.in(text[:min(len(text), maxStacks)])
+		text = text[:min(len(text), maxStacks)]
+		places := w.program.at(waits.Places(text))
+		head := protocol.StacksHead{Task: s.task, Time: time.Now(), Places: places}
+		if len(places) == 0 {
+			head.Places = waits.KernelPlaces(processes[s.pid])
+		}
+		text = head.String() + "\n" + w.program.in(text)
 		file := folder.File(s.task, s.generation)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			w.host.log.Printf("stacks of %s: %v", s.task, err)
 			file = ""
 		}
-		texts[s.task] = located{text, file}
+		texts[s.task] = located{text, file, places}
 	}
 	return texts
 }
@@ -106,7 +112,6 @@ func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map
 // of its goroutines if it uses plx's trainer, and those of its Python processes.
 func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout time.Time) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, %s\n\n", s.task, time.Now().Format(time.RFC3339))
 	for _, p := range processes {
 		text.WriteString(waits.Describe(p))
 	}
@@ -166,4 +171,14 @@ func (p sent) in(text string) string {
 	}
 	path := regexp.MustCompile(`/[^"\n]*/blobs/` + regexp.QuoteMeta(p.Blob))
 	return path.ReplaceAllLiteralString(text, p.base())
+}
+
+// at gives the program the user's name in places.
+func (p sent) at(places []string) []string {
+	for i := range places {
+		if p.base() != "" {
+			places[i] = strings.ReplaceAll(places[i], p.Blob, p.base())
+		}
+	}
+	return places
 }

@@ -141,13 +141,14 @@ func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
 
 // located are the stacks of a task.
 type located struct {
-	text string
-	file string // where they were written; "": they were not
+	text   string
+	file   string   // where they were written; "": they were not
+	places []string // where the task is, see waits.Places
 }
 
 // in adds the stacks to what a task does: all, or an excerpt.
 func (l located) in(a protocol.Activity, all bool) protocol.Activity {
-	a.File, a.Training = l.file, waits.Training(l.text)
+	a.File, a.Training, a.Places = l.file, waits.Training(l.text), l.places
 	if all {
 		a.Stacks = l.text[:min(len(l.text), toldStacks)]
 	} else {

@@ -3,9 +3,12 @@
 package waits
 
 import (
+	"cmp"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -48,7 +51,15 @@ func ofProgram(function string) bool {
 // user most: where the main threads of its Python processes are, and those goroutines that
 // are in functions of the program. It returns nil if there are no such stacks.
 func Excerpt(text string) []string {
-	lines := append(goroutines(text), pythons(text)...)
+	lines := goroutines(text)
+	for _, p := range pythons(text) {
+		lines = append(lines, fmt.Sprintf("%s (pid %d): %s", p.name, p.pid, chain(p.upToModule())))
+	}
+	return bounded(lines)
+}
+
+// bounded cuts lines to what an excerpt may have.
+func bounded(lines []string) []string {
 	for i, line := range lines {
 		if len(line) > maxWidth {
 			lines[i] = strings.ToValidUTF8(line[:maxWidth], "") + " ..."
@@ -57,32 +68,59 @@ func Excerpt(text string) []string {
 	return lines[:min(len(lines), maxExcerpt)]
 }
 
-// pythons returns a line for each Python process, with the innermost calls first.
-func pythons(text string) (lines []string) {
-	who, calls := "", []string(nil)
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		if m := pythonHead().FindStringSubmatch(line); m != nil {
-			who, calls = m[2]+" (pid "+m[1]+")", nil
-			continue
+// frame is a call in a stack.
+type frame struct {
+	function string
+	file     string
+	line     string
+}
+
+func (c frame) String() string { return place(c.file, c.line) + " in " + c.function }
+
+// python is the main thread of a Python process.
+type python struct {
+	name  string
+	pid   int
+	calls []frame // the innermost first
+}
+
+// module is the function of Python in which a program begins. Of the threads only the main
+// one has it.
+const module = "<module>"
+
+// upToModule are the calls of the module that was imported last.
+func (p python) upToModule() []frame {
+	return p.calls[:1+slices.IndexFunc(p.calls, func(c frame) bool { return c.function == module })]
+}
+
+// pythons returns the main thread of each Python process.
+func pythons(text string) (all []python) {
+	var p python
+	for block := range strings.SplitSeq(text, "\n\n") {
+		p.calls = nil
+		for line := range strings.Lines(block) {
+			line = strings.TrimRight(line, "\n")
+			if m := pythonHead().FindStringSubmatch(line); m != nil {
+				pid, _ := strconv.Atoi(m[1]) // a number that is too large is that of no process
+				p = python{name: m[2], pid: pid}
+			} else if m := pythonFrame().FindStringSubmatch(line); m != nil {
+				p.calls = append(p.calls, frame{function: m[3], file: m[1], line: m[2]})
+			} else if strings.Contains(line, "most recent call first") {
+				p.calls = nil // another thread begins
+			}
 		}
-		m := pythonFrame().FindStringSubmatch(line)
-		if m == nil {
-			calls = nil // another thread begins
-			continue
-		}
-		calls = append(calls, place(m[1], m[2])+" in "+m[3])
-		if m[3] == "<module>" && who != "" { // only the main thread begins in a module
-			lines = append(lines, who+": "+chain(calls))
-			who = ""
+		if p.name != "" && slices.ContainsFunc(p.calls, func(c frame) bool { return c.function == module }) {
+			all = append(all, p)
+			p = python{}
 		}
 	}
-	return lines
+	return all
 }
 
 // goroutine is one goroutine in functions of the program.
 type goroutine struct {
 	line  string // number, state, and the calls of the program
+	at    string // its place, see Places
 	main  bool   // of the program it is in main.main alone
 	waits bool   // it is in a call of plx's trainer that waits for other tasks
 }
@@ -125,24 +163,26 @@ func ofGo(text string) (all []goroutine) {
 	for block := range strings.SplitSeq(text, "\n\n") {
 		head, rest, _ := strings.Cut(block, "\n")
 		m := goHead().FindStringSubmatch(head)
-		calls, waits := programCalls(rest)
+		calls, called, waits := programCalls(rest)
 		if m == nil || len(calls) == 0 {
 			continue
 		}
-		all = append(all, goroutine{line: m[1] + " [" + m[2] + "]: " + chain(calls), waits: waits,
-			main: len(calls) == 1 && strings.HasSuffix(calls[0], " in main.main")})
+		state, _, _ := strings.Cut(m[2], ", ") // without the time
+		all = append(all, goroutine{line: m[1] + " [" + m[2] + "]: " + chain(calls), at: cmp.Or(called, state) + at(calls[0]), waits: waits,
+			main: len(calls) == 1 && calls[0].function == "main.main"})
 	}
 	return all
 }
 
 // programCalls returns the calls of a goroutine that are the program's own, the innermost
-// first. waits reports whether the innermost has called the trainer.
-func programCalls(block string) (calls []string, waits bool) {
+// first. called is the function outside of the program that the innermost has called; "":
+// none. waits reports whether it is one of the trainer that waits for other tasks.
+func programCalls(block string) (calls []frame, called string, waits bool) {
 	name := ""
 	for line := range strings.Lines(block) {
 		line = strings.TrimRight(line, "\n")
 		if m := goPlace().FindStringSubmatch(line); m != nil && name != "" {
-			calls = append(calls, place(m[1], m[2])+" in "+name)
+			calls = append(calls, frame{function: name, file: m[1], line: m[2]})
 		}
 		name = ""
 		i := strings.LastIndex(line, "(")
@@ -151,14 +191,20 @@ func programCalls(block string) (calls []string, waits bool) {
 		}
 		if ofProgram(line) {
 			name = path.Base(line[:i])
+		} else if len(calls) == 0 {
+			called = path.Base(line[:i])
 		}
 		waits = waits || len(calls) == 0 && slices.ContainsFunc(trainerCalls, func(s string) bool { return strings.HasPrefix(line, s) })
 	}
-	return calls, waits
+	return calls, called, waits
 }
 
-func chain(calls []string) string {
-	return strings.Join(calls[:min(len(calls), maxFrames)], ", called from ")
+func chain(calls []frame) string {
+	var words []string
+	for _, c := range calls[:min(len(calls), maxFrames)] {
+		words = append(words, c.String())
+	}
+	return strings.Join(words, ", called from ")
 }
 
 func place(file, line string) string { return path.Base(file) + ":" + line }

@@ -1,0 +1,77 @@
+package hang
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Doing is what a task does, in one line.
+type Doing struct {
+	Task cluster.Task
+	Host string
+	What string
+}
+
+// own is what tells tasks apart that do the same: pids, and for how long they have done it.
+var own = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(` \(pid [0-9]+\)| for ([0-9]+(\.[0-9]+)?(h|ms|m|s|µs))+`)
+})
+
+// Groups returns a line for those tasks that do the same, in the order of their first ones,
+// workers first: "ranks 0-2,4: all_reduce (train.py:41)". A task that is alone has its host.
+func Groups(all []Doing) (lines []string) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Doing) int {
+		return cmp.Or(strings.Compare(string(b.Task.Role), string(a.Task.Role)), a.Task.Index-b.Task.Index)
+	})
+	groups := map[string][]Doing{}
+	var order []string
+	for _, d := range all {
+		key := string(d.Task.Role) + " " + own().ReplaceAllString(d.What, "")
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], d)
+	}
+	for _, key := range order {
+		group := groups[key]
+		if first := group[0]; len(group) == 1 {
+			lines = append(lines, fmt.Sprintf("%s %d on %s: %s", noun(first.Task.Role, ""), first.Task.Index, first.Host, first.What))
+			continue
+		}
+		role, what, _ := strings.Cut(key, " ")
+		lines = append(lines, fmt.Sprintf("%s %s: %s", noun(cluster.Role(role), "s"), indices(group), what))
+	}
+	return lines
+}
+
+// noun is the word for tasks of a role, as programs call them.
+func noun(r cluster.Role, plural string) string {
+	if r == cluster.Worker {
+		return "rank" + plural
+	}
+	return "server" + plural
+}
+
+// indices writes those of tasks in rising order as 0-2,4.
+func indices(all []Doing) string {
+	var words []string
+	for i := 0; i < len(all); {
+		last := i
+		for last+1 < len(all) && all[last+1].Task.Index == all[last].Task.Index+1 {
+			last++
+		}
+		word := fmt.Sprint(all[i].Task.Index)
+		if last > i {
+			word = fmt.Sprintf("%s-%d", word, all[last].Task.Index)
+		}
+		words, i = append(words, word), last+1
+	}
+	return strings.Join(words, ",")
+}
