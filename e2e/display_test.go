@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,11 +12,12 @@ import (
 func TestDisplay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
+	end := filepath.Join(b.shared(), "end")
 	job := b.detach("--host", "h1", "--ps", "none", "--name", "shown", b.script("s", `printf 'DEBUG a\n\033[?25l\r\033[2Ka 0\nb 0'
 for i in 1 2 3 4 5; do printf '\r\033[2K\033[1A\033[2Ka %d\nb %d' $i $i; done
-printf '\n\033[?25hafter\n'; until [ -e `+b.shared()+`/end ]; do sleep 0.05; done`))
+printf '\n\033[?25hafter\n'; until [ -e `+end+` ]; do sleep 0.05; done`))
 	t.Run("report l1, hosts", func(t *testing.T) { otherHosts(b.in(t), job) })
-	put(t, b.shared()+"/end", "", 0o644)
+	put(t, end, "", 0o644)
 	b.want(0, "attach", job)
 	t.Run("report l1, lines", func(t *testing.T) {
 		sameText(t, "a 5\nb 5\nafter\n", b.in(t).want(0, "logs", "--exclude", "^DEBUG", "--no-prefix", "shown").stdout)
@@ -30,7 +32,7 @@ printf '\n\033[?25hafter\n'; until [ -e `+b.shared()+`/end ]; do sleep 0.05; don
 		args := []string{"exec", "--host", "h1", "bash", "-s"}
 		cmd := exec.Command(b.plx, args...)
 		cmd.Env, cmd.Dir, cmd.Stdin = append(environ(), "HOME="+b.home), t.TempDir(), strings.NewReader("hostname\n")
-		contains(t, b.begin(cmd, args).want(0).stderr, "plx: note: standard input does not reach the hosts")
+		contains(t, b.begin(cmd, args).want(0).stderr, "plx: note: standard input does not reach the command")
 	})
 	b.hostsGone(0)
 }

@@ -44,10 +44,10 @@ func TestPlaces(t *testing.T) {
 	}{
 		"a function behind a decorator":     {reduce, []string{"all_reduce (train.py:3)"}},
 		"a function that is not Python":     {python(frame(train, 4, "main"), end), []string{"time.sleep (train.py:4)"}},
-		"an operator":               {python(frame(torch+"module.py", 7, "_call_impl"), frame(train, 5, "main"), end), []string{"_call_impl (train.py:5)"}},
+		"an operator":                       {python(frame(torch+"module.py", 7, "_call_impl"), frame(train, 5, "main"), end), []string{"_call_impl (train.py:5)"}},
 		"a line without a call":             {python(frame(torch+"dataloader.py", 7, "_try_get"), frame(torch+"dataloader.py", 9, "__next__"), frame(train, 6, "main"), end), []string{"__next__ (train.py:6)"}},
 		"a line without any call":           {python(frame(train, 7, "main"), end), []string{"main (train.py:7)"}},
-		"two functions":   {python(frame(train, 5, "main"), end), []string{"model or next (train.py:5)"}},
+		"two functions":                     {python(frame(train, 5, "main"), end), []string{"model or next (train.py:5)"}},
 		"a line that is not there":          {python(frame(train, 70, "main"), end), []string{"main (train.py:70)"}},
 		"a file that is not there":          {python(frame(torch+"c10d.py", 1, "barrier"), frame("/nowhere/at.py", 3, "main"), end), []string{"barrier (at.py:3)"}},
 		"a folder":                          {python(frame(dir, 3, "main"), end), []string{"main (" + filepath.Base(dir) + ":3)"}},
