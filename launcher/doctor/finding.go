@@ -27,6 +27,7 @@ const (
 	Platform   Check = "platform"
 	Home       Check = "home"
 	Tmp        Check = "tmp"
+	Shm        Check = "shm"    // memory that processes share, /dev/shm
 	Limits     Check = "limits" // of open files and processes
 	Clock      Check = "clock"
 	GPUs       Check = "gpus" // and their driver
@@ -38,7 +39,7 @@ const (
 	Python     Check = "python"
 )
 
-var order = []Check{Connection, HostKey, Login, Shell, Platform, Home, Tmp, Limits, Clock, GPUs, Machine, Agent, Processes, Leftovers, Network, Python}
+var order = []Check{Connection, HostKey, Login, Shell, Platform, Home, Tmp, Shm, Limits, Clock, GPUs, Machine, Agent, Processes, Leftovers, Network, Python}
 
 // Finding is one thing that is wrong, on one host or on several.
 type Finding struct {

@@ -101,6 +101,7 @@ func (n *notes) unplaced(err error) {
 func (n *notes) judge(f Facts) {
 	n.judgeHome(f.Home)
 	n.judgeTmp(f.Tmp)
+	n.judgeShm(f.Shm)
 	n.judgeLimits(f)
 	if math.Abs(f.Skew) > goodSkew+f.SkewError && f.SkewError >= 0 {
 		way := "ahead of"
@@ -133,6 +134,26 @@ func (n *notes) judgeTmp(f protocol.Folder) {
 		}
 		n.judgeRoom(Tmp, f.Path, f, room{0, goodTmpKiB, 0, goodInodes}, "free space in "+f.Path)
 	}
+}
+
+// enlargeShm gives processes more room to share memory.
+const enlargeShm = "as root mount -o remount,size=8G /dev/shm (size= in /etc/fstab keeps it), for a container --shm-size=8g or --ipc=host"
+
+// judgeShm makes warnings only: plx needs no shared memory, many programs do.
+func (n *notes) judgeShm(f protocol.Folder) {
+	remedy := enlargeShm
+	fault, text := protocol.OfShm(f)
+	switch fault {
+	case protocol.ShmGood:
+		return
+	case protocol.ShmMissing:
+		remedy = "as root mkdir -p /dev/shm && mount -t tmpfs -o mode=1777 tmpfs /dev/shm"
+	case protocol.ShmUnwritable:
+		remedy = "as root mount -o remount,rw,mode=1777 /dev/shm"
+	case protocol.ShmFull:
+		remedy = "remove files there that no program has open any more (lsof +D /dev/shm); or enlarge it: " + enlargeShm
+	}
+	n.add(Warning, Shm, remedy, "%s, and data loaders of PyTorch and NCCL share memory there", text)
 }
 
 // room is what a folder's file system must have left, else it is an error, and what it

@@ -21,7 +21,8 @@ func healthy() Facts {
 	f := Facts{HostFacts: protocol.HostFacts{OS: "Linux", Arch: "x86_64", Kernel: "6.1.0", HostName: "gpu01", UID: 1000, User: "alice",
 		OpenFiles: protocol.Limit{Soft: 1 << 20, Hard: 1 << 20}, Processes: protocol.Limit{Soft: 63000, Hard: 63000},
 		Home: protocol.Folder{Path: "/home/alice/.plx", FreeKiB: 90_000_000, FreeInodes: 999_999, Mount: "/home"},
-		Tmp:  protocol.Folder{Path: "/tmp", FreeKiB: 90_000_000, FreeInodes: 999_999, Mount: "/tmp"}}}
+		Tmp:  protocol.Folder{Path: "/tmp", FreeKiB: 90_000_000, FreeInodes: 999_999, Mount: "/tmp"},
+		Shm:  protocol.Folder{Path: "/dev/shm", SizeKiB: 33_000_000, FreeKiB: 33_000_000, FreeInodes: 999_999, Mount: "/dev/shm"}}}
 	return f
 }
 
@@ -30,6 +31,7 @@ func TestJudge(t *testing.T) {
 	files := func(soft, hard int64) func(*Facts) {
 		return func(f *Facts) { f.OpenFiles = protocol.Limit{Soft: soft, Hard: hard} }
 	}
+	const sharers = ", and data loaders of PyTorch and NCCL share memory there"
 	for _, c := range []struct {
 		change func(*Facts)
 		want   string
@@ -45,6 +47,10 @@ func TestJudge(t *testing.T) {
 		{func(f *Facts) { f.Tmp.NoExec = true }, "warning tmp: programs in /tmp cannot be executed (noexec?), and torch compiles kernels there"},
 		{func(f *Facts) { f.Tmp.FreeKiB = 0 }, "warning tmp: the disk of /tmp has 0 MiB left (/tmp)"},
 		{func(f *Facts) { f.Tmp.FreeInodes = 0 }, "warning tmp: the disk of /tmp has room for 0 more files (inodes)"},
+		{func(f *Facts) { f.Shm.SizeKiB, f.Shm.FreeKiB = 65536, 65000 }, "warning shm: /dev/shm is small (64 MiB, 63 MiB left)" + sharers},
+		{func(f *Facts) { f.Shm.FreeKiB = 0 }, "warning shm: /dev/shm is full (31 GiB, 0 left)" + sharers},
+		{func(f *Facts) { f.Shm.Missing = true }, "warning shm: /dev/shm is not there" + sharers},
+		{func(f *Facts) { f.Shm.Unwritable = "permission denied" }, "warning shm: /dev/shm cannot be written: permission denied" + sharers},
 		{files(64, 127), "error limits: a process may open 127 files at most (ulimit -Hn)"},
 		{files(64, 128), "warning limits: a process may open 128 files at most (ulimit -Hn)"},
 		{files(1023, 1024), "warning limits: a process may open 1023 files (ulimit -n), which loaders of data may use up"},

@@ -45,6 +45,7 @@ type HostFacts struct {
 	UID       int    `json:"uid"`
 	Home      Folder `json:"home"` // ~/.plx
 	Tmp       Folder `json:"tmp"`
+	Shm       Folder `json:"shm"`        // /dev/shm
 	OpenFiles Limit  `json:"open_files"` // of what a login starts
 	Processes Limit  `json:"processes"`  // of the user
 }
@@ -59,6 +60,7 @@ type Folder struct {
 	Unwritable string `json:"unwritable,omitempty"` // why no file could be written; "": one could
 	NoExec     bool   `json:"noexec,omitempty"`     // a program there cannot be executed
 	Mount      string `json:"mount,omitempty"`      // where the file system is mounted
+	SizeKiB    int64  `json:"size_kib"`             // of the file system; NotKnown also if it has no limit, as FreeKiB then
 	FreeKiB    int64  `json:"free_kib"`
 	FreeInodes int64  `json:"free_inodes"` // NotKnown also for file systems that do not count them
 }

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -29,7 +28,7 @@ func TestFacts(t *testing.T) {
 	if f.OS != "Linux" || f.Arch != said[3] || f.User != said[2] || f.UID != os.Getuid() || f.OpenFiles != limitOf(said[0]+" "+said[1]) || f.OpenFiles.Soft <= 0 || f.Processes.Hard <= 0 {
 		t.Errorf("%+v, want %q", f, said)
 	}
-	if f.Home.Path != home+"/.plx" || f.Home.Missing || f.Home.Unwritable != "" || f.Home.FreeKiB <= 0 || f.Tmp.Path != "/tmp" || f.Tmp.Mount == "" {
+	if f.Home.Path != home+"/.plx" || f.Home.Missing || f.Home.Unwritable != "" || f.Home.FreeKiB <= 0 || f.Tmp.Path != "/tmp" || f.Tmp.Mount == "" || f.Shm.Path != "/dev/shm" || f.Shm.SizeKiB < f.Shm.FreeKiB {
 		t.Errorf("%+v", f)
 	}
 	if left, err := os.ReadDir(filepath.Join(home, ".plx")); err != nil || len(left) > 0 {
@@ -45,43 +44,5 @@ func TestLimitOf(t *testing.T) {
 		if got := limitOf(text); got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
-	}
-}
-
-// What is wrong with a folder is told in words.
-func TestFolder(t *testing.T) {
-	if f := folder(filepath.Join(t.TempDir(), "none")); !f.Missing || f.FreeKiB != protocol.NotKnown {
-		t.Errorf("%+v", f)
-	}
-	mount := func(options string, flags uintptr) string {
-		dir := t.TempDir()
-		if err := syscall.Mount("plx-test", dir, "tmpfs", flags, options); err != nil {
-			t.Skipf("needs root, to mount a file system: %v", err)
-		}
-		t.Cleanup(func() {
-			if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
-		})
-		return dir
-	}
-	if dir := mount("size=64k", syscall.MS_NOEXEC); true {
-		if f := folder(dir); !f.NoExec || f.Mount != dir || f.FreeKiB != 64 || f.Unwritable != "" || f.FreeInodes <= 0 {
-			t.Errorf("%+v", f)
-		}
-		fill, err := os.Create(filepath.Join(dir, "fill"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = fill.Write(make([]byte, 1<<20)) // as much as there is room for
-		if err := fill.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if f := folder(dir); f.Unwritable != "no space left on device" || f.FreeKiB != 0 {
-			t.Errorf("full: %+v", f)
-		}
-	}
-	if f := folder(mount("", syscall.MS_RDONLY)); f.Unwritable != "read-only file system" {
-		t.Errorf("read-only: %+v", f)
 	}
 }
