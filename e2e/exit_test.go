@@ -32,6 +32,9 @@ func TestExitStatus(t *testing.T) {
 		{"the host runs out of memory", `[ "$PLX_RANK" = 0 ] && { echo oom_kill 99 >vmstat; mount --bind vmstat /proc/vmstat; kill -9 $$; }` + noisy, 137, []string{
 			`job \S+ \(\S+\): worker:0 on h1 was ended by signal 9 \(killed\): perhaps for want of memory: while it ran, the host's kernel killed \d+ processes for that.*`,
 			`hint: plx exec --host h1 -- free -h .*`}},
+		{"/dev/shm is full", `[ "$PLX_RANK" = 0 ] && { mount -t tmpfs -o size=8m tmpfs /dev/shm; head -c 9000000 /dev/zero >/dev/shm/x; kill -7 $$; }` + noisy, 135, []string{
+			`job \S+ \(\S+\): worker:0 on h1 was ended by signal 7 \(bus error\): /dev/shm is full \(8 MiB, 0 left\).*`,
+			`hint: plx exec --host h1 -- sh -c 'df -h /dev/shm; .*`}},
 		{"a server fails", `[ "$PLX_ROLE" = ps ] && exit 7` + noisy, 7, []string{`job \S+ \(\S+\): ps:[01] on h[12] exited with status 7`}},
 		{"a server ends early", `[ "$PLX_ROLE" = ps ] && exit 0; sleep 0.3`, 0, []string{`job \S+ \(\S+\): done`}},
 	} {

@@ -81,7 +81,7 @@ func TestATalkativeAgent(t *testing.T) {
 		if grown := heap() - before; grown > 2<<20 {
 			t.Errorf("%d KiB more after 3 MiB of notices", grown>>10)
 		}
-		liar.exit(protocol.Exit{Task: task("worker:1"), Code: 9, Started: true, Cause: long, Tail: long, OOM: long})
+		liar.exit(protocol.Exit{Task: task("worker:1"), Code: 9, Started: true, Cause: long, Tail: long, OOM: long, Shm: long})
 		j.wait(9, "worker:1 on h2 exited with status 9")
 		j.noError()
 		if ends, _ := honest.heard(isEnd); len(ends) == 0 || ends[0].End.Verdict.Host != "h2" || len(ends[0].End.Verdict.Notices) == 0 {

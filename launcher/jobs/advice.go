@@ -13,12 +13,20 @@ var advices = []struct{ shows, hint string }{
 	{"invalid device ordinal", "--visible host shows a worker all GPUs of its host, to choose by LOCAL_RANK; with --visible own its GPU is cuda:0"},
 	{"required: --local_rank", localRankHint}, // as argparse names a flag that is missing
 	{"required: --local-rank", localRankHint},
+	{"insufficient shared memory (shm)", containerShmHint}, // of PyTorch's data loaders
+	{"killed by signal: Bus error", containerShmHint},
 	{"ModuleNotFoundError: No module named ", "a host's Python may lack it: --venv DIR sends an environment of this machine with its modules, --check-import MODULE looks on all hosts before the start"},
 }
+
+const containerShmHint = "a container has a /dev/shm of its own, often of 64 MiB: --shm-size=8g or --ipc=host; fewer workers of data loaders (num_workers) need less"
 
 const localRankHint = `plx sets the variable LOCAL_RANK. For a flag: bash -c 'exec python3 train.py --local_rank="$LOCAL_RANK"'`
 
 const memoryHint = "plx exec --host %s -- free -h shows its memory, sudo dmesg there which process was killed; fewer workers on the host (--workers-per-host N) or smaller batches need less"
+
+const shmHint = "plx exec --host %s -- sh -c 'df -h /dev/shm; ls -l /dev/shm' shows its room and who uses it. As root: mount -o remount,size=8G,mode=1777 /dev/shm; for a container --shm-size=8g or --ipc=host; fewer workers of data loaders (num_workers) need less"
+
+const busHint = "memory that was mapped from a file was not there: the file was cut off, or its file system is full (plx exec --host %s -- df -h). A container has a /dev/shm of its own: --shm-size=8g or --ipc=host"
 
 const killedHint = "somebody, or a limit of a batch system or container, killed it: the kernel counted no kill for want of memory on that host. plx exec --host %s -- sudo dmesg shows its last messages"
 
@@ -34,6 +42,12 @@ func advice(v protocol.Verdict, tail []string) string {
 	}
 	if v.First != nil && v.First.Signal == int(syscall.SIGKILL) && !v.First.Told && v.First.Cause == "" {
 		return fmt.Sprintf(killedHint, v.Host)
+	}
+	if v.First != nil && v.First.Shm != "" {
+		return fmt.Sprintf(shmHint, v.Host)
+	}
+	if v.First != nil && v.First.Code == 128+int(syscall.SIGBUS) && !v.First.Told {
+		return fmt.Sprintf(busHint, v.Host)
 	}
 	if strings.HasSuffix(v.Reason, "; python3 is there") {
 		return "many hosts have no python: name python3"

@@ -16,7 +16,7 @@ import (
 func ended(word string) (status, *Job) {
 	record := Record{Job: "j-1", Hosts: []HostRecord{{Tasks: []string{"worker:0", "worker:1"}}}}
 	v := protocol.Verdict{Code: 124, Reason: "hung: " + word, Culprit: "worker:1", Host: "h2" + word, Victims: []string{"worker:3 on h4" + word}, Notices: []string{"a notice" + word},
-		First: &protocol.Exit{Task: cluster.Task{Role: cluster.Worker, Index: 1}, Code: 137, Signal: 9, Tail: "first\nlast" + word + "\n", OOM: "the log" + word},
+		First: &protocol.Exit{Task: cluster.Task{Role: cluster.Worker, Index: 1}, Code: 137, Signal: 9, Tail: "first\nlast" + word + "\n", OOM: "the log" + word, Shm: "full" + word},
 		Ends: []protocol.TaskEnd{{Task: "worker:1", Host: "h2" + word, Part: protocol.Culprit, Code: 137, Signal: 9, Cause: "why" + word},
 			{Task: "worker:0", Host: "h1", Part: protocol.Unknown}}, MoreEnds: 3,
 		Hang: &protocol.Hang{After: time.Minute, Culprit: "worker:1" + word, Host: "h2" + word, Why: word, Waits: []string{"worker:0 waits" + word}, Stack: []string{word}, File: "/a/stacks/worker-1.0.txt" + word}}

@@ -251,7 +251,7 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	var late []string // victims that ended after the job was told to
 	for task, h := range v.generation.hostOf {
 		e, ended := v.generation.exits[task]
-		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: cmp.Or(e.Cause, e.OOM)}
+		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: causes(cmp.Or(e.Cause, e.OOM), e.Shm)}
 		lost := e.LostPeer
 		if i := fs.of(task); i >= 0 {
 			lost = cmp.Or(fs.all[i].exit.LostPeer, lost)

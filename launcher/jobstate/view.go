@@ -3,6 +3,8 @@ package jobstate
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -91,9 +93,9 @@ func (v view) fault(h int, e protocol.Exit) string {
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)
 	case e.Signal != 0:
-		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(cmp.Or(e.Cause, ofMemory(e)))
+		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(causes(cmp.Or(e.Cause, ofMemory(e)), e.Shm))
 	case e.Code != 0:
-		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(cmp.Or(e.Cause, ofMemory(e)))
+		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(causes(cmp.Or(e.Cause, ofMemory(e)), e.Shm))
 	case e.Native && !e.Finished:
 		return who + " exited with status 0 before its work was finished"
 	}
@@ -110,6 +112,11 @@ func ofMemory(e protocol.Exit) string {
 		return ""
 	}
 	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", protocol.Count(int(e.OOMKills), "process"))
+}
+
+// causes joins what the program and the host have said.
+func causes(all ...string) string {
+	return strings.Join(slices.DeleteFunc(all, func(cause string) bool { return cause == "" }), "; ")
 }
 
 func because(cause string) string {

@@ -335,7 +335,7 @@ type TaskEnd struct {
 	Part   Part   `json:"part"`
 	Code   int    `json:"code"`             // exit status, 128 + Signal after a signal; 0 too if Part is Unknown
 	Signal int    `json:"signal,omitempty"` // signal that ended the task; 0: none
-	Cause  string `json:"cause,omitempty"`  // as in Exit, or what shows that memory ran out
+	Cause  string `json:"cause,omitempty"`  // as in Exit, or what shows that memory ran out, and what is wrong with /dev/shm
 }
 
 // StoppedBy begins the Reason of a job that somebody stopped. How follows: "Ctrl-C", "plx

@@ -197,6 +197,7 @@ type Exit struct {
 	Tail       string       `json:"tail,omitempty"`     // last lines of the task's stderr, a few KiB
 	OOMKills   int64        `json:"oomKills,omitempty"` // processes that the host's kernel killed for want of memory while the task ran; 0: none, or plx killed the task
 	OOM        string       `json:"oom,omitempty"`      // what shows that the task is one of them; "": nothing does
+	Shm        string       `json:"shm,omitempty"`      // what is wrong with /dev/shm, if the task's end looks like want of shared memory; "": nothing, or it does not
 	Time       time.Time    `json:"time"`               // when the agent noted the end, by the host's clock
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -43,6 +44,12 @@ func (ts *tasks) follow(t *task) {
 		deadline := time.Now().Add(drain)
 		read := make(chan complaint, 1)
 		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
+		seen := make(chan protocol.Folder, 1)
+		if t.child.Status().ExitStatus() != 0 { // before others that end give up what they have there
+			ts.loop.background(func() { seen <- process.Look(protocol.Shm) })
+		} else {
+			seen <- protocol.Folder{}
+		}
 		within(time.Until(deadline), heard)
 		quiet := within(time.Until(deadline), t.outs[0].done)
 		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
@@ -51,7 +58,12 @@ func (ts *tasks) follow(t *task) {
 		case why = <-read:
 		case <-time.After(drain): // the file system hangs
 		}
-		ts.loop.do(func() { ts.exited(t, quiet, why) })
+		var shm protocol.Folder
+		select {
+		case shm = <-seen:
+		case <-time.After(drain): // as above
+		}
+		ts.loop.do(func() { ts.exited(t, quiet, why, shm) })
 	})
 }
 
@@ -66,8 +78,8 @@ func (ts *tasks) reaped(t *task) {
 
 // exited reports the end of a task. It is called when all output was read, or, with
 // quiet false, after drain.
-func (ts *tasks) exited(t *task, quiet bool, why complaint) {
-	exit := t.end(ts.killed, why)
+func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder) {
+	exit := t.end(ts.killed, why, shm)
 	ts.record.changed = true
 	ts.checkpoint.ended(t)
 	if !quiet {
@@ -78,8 +90,8 @@ func (ts *tasks) exited(t *task, quiet bool, why complaint) {
 
 // end records the end of the task. killed is the cause if the task had to be killed
 // and nobody said why. why is the program's own account, which counts if the program
-// failed by itself.
-func (t *task) end(killed string, why complaint) *protocol.Exit {
+// failed by itself. shm is what /dev/shm was like at its end.
+func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.Exit {
 	t.closeSockets()
 	t.control.Close() // whatever holds the other end, the task is gone
 	e := &protocol.Exit{
@@ -110,6 +122,9 @@ func (t *task) end(killed string, why complaint) *protocol.Exit {
 	}
 	if e.Code == 128+int(unix.SIGKILL) && !t.killing && !t.told {
 		e.OOMKills, e.OOM = t.memory.Killed(t.child.PID)
+	}
+	if e.Code != 0 && !t.killing && !t.told {
+		e.Shm = lackOfShm(e.Code, t.outs[1], shm)
 	}
 	t.exit = e
 	close(t.over)

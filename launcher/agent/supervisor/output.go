@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,7 @@ type output struct {
 	gap     int64 // bytes dropped since the last one that the spool took; 0: the spool has no gap at its end
 
 	mu   sync.Mutex
-	tail []byte // the last bytes of the stream, at most tailSize
+	tail []byte // the last bytes of the stream, at most twice tailKept
 	seen crash  // what the stream tells of a crash
 }
 
@@ -76,16 +77,29 @@ func (o *output) remember(p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen.read(p)
-	p = p[max(0, len(p)-tailSize):]
-	extra := max(0, len(o.tail)+len(p)-tailSize)
-	o.tail = append(append(o.tail[:0], o.tail[extra:]...), p...)
+	o.tail = append(o.tail, p[max(0, len(p)-tailKept):]...)
+	if len(o.tail) > 2*tailKept { // not before, so that each byte is moved once at most
+		o.tail = append(o.tail[:0], o.tail[len(o.tail)-tailKept:]...)
+	}
 }
+
+// tailKept is how many of the last bytes of a stream are kept, at least. A sign that a program
+// has survived for longer says nothing about its end.
+const tailKept = 32 << 10
 
 // crashed returns why the Go runtime has ended the program, in one line; "": it has not.
 func (o *output) crashed() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.seen.found
+}
+
+// says reports whether the last bytes of the stream have one of some texts.
+func (o *output) says(texts [][]byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	end := o.tail[max(0, len(o.tail)-tailKept):]
+	return slices.ContainsFunc(texts, func(text []byte) bool { return bytes.Contains(end, text) })
 }
 
 // drop counts bytes that the spool did not take. It tells the user once.
@@ -102,7 +116,7 @@ func (o *output) drop(n int, err error) {
 func (o *output) lastLines() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	tail := o.tail
+	tail := o.tail[max(0, len(o.tail)-tailSize):]
 	if len(tail) == tailSize {
 		if i := bytes.IndexByte(tail[:len(tail)-1], '\n'); i >= 0 {
 			tail = tail[i+1:]
