@@ -30,18 +30,19 @@ type offer struct {
 	tokens    []string // key files of FIDO tokens that the agent does not have
 	certs     []*certificate
 	allowed   []string // methods that the server took last; nil: it was not asked
+	asks      bool     // the user can be asked, such as for a password
 	agent     net.Conn // connection to the SSH agent, open while its keys sign; nil: no agent
 }
 
 // newOffer collects keys: those of the configuration, then the agent's, then the usual
 // files. The order matters, since a server ends the connection after about six keys.
-func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) (*offer, error) {
-	o := &offer{}
+func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) *offer {
+	o := &offer{asks: len(questions(ctx, cfg, t)) > 0}
 	if len(cfg.Signers) > 0 {
 		for _, key := range cfg.Signers {
 			o.add(key, "given key")
 		}
-		return o, nil
+		return o
 	}
 	agentKeys := o.askAgent(ctx, t.Agent)
 	o.readCertificates(t)
@@ -57,11 +58,7 @@ func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) (*offer, erro
 		o.addFile(path, agentKeys, false)
 	}
 	o.judgeCertificates()
-	if len(o.keys) == 0 && len(questions(ctx, cfg, t)) == 0 {
-		defer o.close()
-		return nil, o.explain(errNoKey)
-	}
-	return o, nil
+	return o
 }
 
 var errNoKey = errors.New("there is no key to log in with")
@@ -226,12 +223,15 @@ func (o *offer) judgeCertificates() {
 	}
 }
 
-// explain adds to a refusal which keys were offered, and which could not be used.
+// explain adds to a refused login which keys were offered, and which could not be used. Other
+// errors, such as those of a handshake that came to no login, it returns as they are.
 func (o *offer) explain(err error) error {
 	text := err.Error()
-	authFailed := strings.Contains(text, "unable to authenticate") || strings.Contains(text, "oo many authentication failures")
-	if !authFailed && err != errNoKey {
+	if !strings.Contains(text, "unable to authenticate") && !strings.Contains(text, "oo many authentication failures") {
 		return err
+	}
+	if len(o.keys) == 0 && !o.asks {
+		err = errNoKey
 	}
 	tried := "no key"
 	if len(o.sources) > 0 {
@@ -258,8 +258,14 @@ func (o *offer) hint() string {
 		return "a server takes about 6 keys: name the right one with IdentityFile in the ssh configuration"
 	}
 	hint := "plx logs in by key: put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
+	if len(o.allowed) > 0 && !slices.Contains(o.allowed, "publickey") {
+		hint = "the server takes no key, or not a key alone: on a terminal plx asks for what it wants"
+		if o.asks {
+			hint = "the server takes no key, or not a key alone, and refused what was answered"
+		}
+	}
 	if slices.Contains(o.allowed, "gssapi-with-mic") {
-		hint += "; it cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + bySSH
+		hint += "; plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + bySSH
 	}
 	return hint
 }

@@ -1,11 +1,9 @@
 package ssh_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -208,30 +206,4 @@ func TestLoginByCertificate(t *testing.T) {
 	writeFile(t, knownHosts(home), line(server.address(), server.hostKey), 0o600)
 	t.Setenv("SSH_AUTH_SOCK", "")
 	dial(t, server.config(home))
-}
-
-// A handshake that fails before the login is none that a key would mend.
-func TestHandshakeThatFailsBeforeTheLogin(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() // nothing was written
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Write([]byte("SSH-2.0-x\r\nnot ssh at all, and longer than a packet's head\r\n")) // the client may be gone
-			_ = conn.Close()                                                                              // as above
-		}
-	}()
-	home := t.TempDir()
-	t.Setenv("SSH_AUTH_SOCK", "")
-	ask := func(context.Context, string, bool, string) (string, error) { return "", errors.New("nobody is there") }
-	_, err = ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, Home: home, Ask: ask, RetryFor: 1})
-	if err == nil || strings.Contains(err.Error(), "login refused") || strings.Contains(hintOf(err), "ssh-copy-id") {
-		t.Errorf("dial: %v, hint %q", err, hintOf(err))
-	}
 }

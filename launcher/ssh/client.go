@@ -47,6 +47,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	"github.com/plx-run/plx/launcher/transport"
 )
@@ -57,7 +58,6 @@ const closeWait = 2 * time.Second
 var (
 	errClientDone   = errors.New("the connection has ended")
 	errClosedByHost = errors.New("the host closed it")
-	errSilent       = errors.New("nothing came from the host within the deadline")
 )
 
 // Client is a connection to one host. Its methods may be called from several
@@ -144,7 +144,7 @@ func (c *Client) keepalive() {
 		case <-ticker.C:
 		}
 		if c.conn.silence() >= c.cfg.DeadAfter {
-			c.giveUp(errSilent)
+			c.giveUp(fmt.Errorf("nothing came from the host for %v", c.cfg.DeadAfter))
 			return
 		}
 		select {
@@ -191,20 +191,52 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// timedConn bounds every write, and remembers when the last byte arrived.
+// timedConn bounds every write, and remembers when the last byte arrived, and the first ones.
 type timedConn struct {
 	net.Conn
 	writeTimeout time.Duration
 	lastRead     atomic.Int64 // when the last byte arrived, in nanoseconds since start
 	start        time.Time
+
+	mu    sync.Mutex
+	first []byte // the first bytes that arrived, at most maxFirst
 }
+
+// maxFirst bounds what is kept of a server's greeting, in bytes.
+const maxFirst = 256
 
 func (c *timedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.lastRead.Store(int64(time.Since(c.start)))
+		c.mu.Lock()
+		c.first = append(c.first, p[:min(n, maxFirst-len(c.first))]...)
+		c.mu.Unlock()
 	}
 	return n, err
+}
+
+// atGreeting adds to the error of a handshake that came to no key of the server what the server
+// has said until then. late tells that the time was over.
+func (c *timedConn) atGreeting(host string, err error, late bool) error {
+	c.mu.Lock()
+	said := strings.TrimSpace(string(c.first))
+	c.mu.Unlock()
+	line, _, _ := strings.Cut(said, "\n")
+	switch {
+	case said == "":
+		err = fmt.Errorf("%w: the server has said nothing", err)
+	case !strings.HasPrefix(said, "SSH-") && !strings.Contains(said, "\nSSH-"):
+		err = fmt.Errorf("%w: instead of an SSH greeting the server says %.80q", err, strings.TrimSpace(line))
+	case late || isDrop(err):
+		err = fmt.Errorf("%w: the server has greeted, and said nothing more", err)
+	default:
+		return err
+	}
+	if exit.Hint(err) == "" {
+		err = exit.WithHint(err, "see whether ssh "+host+" true works, and that sshd listens on that port")
+	}
+	return err
 }
 
 func (c *timedConn) Write(p []byte) (int, error) {

@@ -274,7 +274,19 @@ func greet(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, vi
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, !keyShown && isRefusal(ctx, err), causeOr(ctx, err)
+		loaded := !keyShown && isRefusal(ctx, err)
+		late := ctx.Err() != nil
+		if !errors.Is(err, errNoAgent) {
+			err = causeOr(ctx, err)
+		}
+		switch {
+		case cfg.piped || errors.Is(err, errNoAgent):
+		case !keyShown:
+			err = conn.atGreeting(cfg.Host, err, late)
+		case late:
+			err = fmt.Errorf("%w: the server has shown its key, and the login has not ended", err)
+		}
+		return nil, loaded, err
 	}
 	return newClient(cfg, t, conn, client, via), false, nil
 }
@@ -319,17 +331,20 @@ func connect(ctx context.Context, t sshconfig.Target, via *Client) (net.Conn, er
 	return nil, err
 }
 
+// errNoAgent is why there was no time left for the host.
+var errNoAgent = errors.New("the SSH agent has not answered")
+
 // handshake authenticates both sides. keyShown reports that the host showed its key.
 func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Conn) (client *gossh.Client, keyShown bool, err error) {
 	keys, err := newHostKeys(cfg, t)
 	if err != nil {
 		return nil, true, err
 	}
-	offer, err := newOffer(ctx, cfg, t)
-	if err != nil {
-		return nil, true, err
-	}
+	offer := newOffer(ctx, cfg, t)
 	defer offer.close()
+	if ctx.Err() != nil && offer.agent != nil {
+		return nil, true, fmt.Errorf("%w: %w", context.Cause(ctx), errNoAgent)
+	}
 	config := &gossh.ClientConfig{
 		Config:            algorithms(),
 		User:              t.User,
@@ -350,7 +365,10 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 	}
 	inner, channels, requests, err := gossh.NewClientConn(conn, keys.address, config)
 	if err != nil {
-		return nil, keyShown, offer.explain(explainAlgorithms(err))
+		if keyShown { // there is no login before
+			err = offer.explain(err)
+		}
+		return nil, keyShown, explainAlgorithms(err)
 	}
 	if weak := weakOf(inner); len(weak) > 0 {
 		cfg.Notice(fmt.Sprintf("warning: host %s: its SSH server agreed to nothing better than %s, which is not secure: update it", cfg.Host, strings.Join(weak, ", ")))

@@ -1,0 +1,207 @@
+package ssh_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
+)
+
+// serving is a server that does the same with each connection, and then closes it. It returns
+// its port.
+func serving(t *testing.T, serve func(net.Conn)) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() }) // nothing was written
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				serve(conn)
+				_ = conn.Close() // the client may be gone
+			}()
+		}
+	}()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// disconnect is the packet by which a server ends a connection that is not encrypted yet.
+func disconnect(text string) []byte {
+	message := gossh.Marshal(struct {
+		Reason         uint32 `sshtype:"1"`
+		Text, Language string
+	}{2, text, ""})
+	return packet(message)
+}
+
+// packet is a message as it is sent before anything is encrypted.
+func packet(message []byte) []byte {
+	padding := 16 - (len(message)+5)%8
+	length := len(message) + 1 + padding
+	return append([]byte{0, 0, byte(length >> 8), byte(length), byte(padding)}, append(message, make([]byte, padding)...)...)
+}
+
+// A handshake that fails before the login says what the server did, within which limit, and
+// has no hint that a key would help, whether the user has one or not.
+func TestHandshakeThatFailsBeforeTheLogin(t *testing.T) {
+	says := func(text string) func(net.Conn) {
+		return func(conn net.Conn) {
+			_, _ = io.WriteString(conn, text)    // the client may be gone
+			_ = conn.(*net.TCPConn).CloseWrite() // as above
+			_, _ = io.Copy(io.Discard, conn)     // until the client has read all: to close before would lose it
+		}
+	}
+	stalls := func(text string) func(net.Conn) {
+		return func(conn net.Conn) {
+			_, _ = io.WriteString(conn, text) // the client may be gone
+			_, _ = io.Copy(io.Discard, conn)  // until the client gives up
+		}
+	}
+	const version = "SSH-2.0-x\r\n"
+	for _, c := range []struct {
+		name  string
+		serve func(net.Conn)
+		want  string
+	}{
+		{"closes", says(""), "EOF: the server has said nothing"},
+		{"stalls", stalls(""), "no connection within 1s: the server has said nothing"},
+		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n"), `instead of an SSH greeting the server says "HTTP/1.1 400 Bad Request"`},
+		{"speaks without end", func(conn net.Conn) {
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(conn, strings.Repeat("x", 1000))
+			}
+		}, `overflow reading version string: instead of an SSH greeting the server says "xxx`},
+		{"refuses this machine", says("Not allowed at this time\r\n"), `EOF: instead of an SSH greeting the server says "Not allowed at this time"`},
+		{"stalls in its greeting", stalls("220 smtp.example.com"), `no connection within 1s: instead of an SSH greeting the server says "220 smtp.example.com"`},
+		{"closes after the version", says(version), "EOF: the server has greeted, and said nothing more"},
+		{"closes after a line and the version", says("welcome\r\n" + version), "EOF: the server has greeted, and said nothing more"},
+		{"stalls after the version", stalls(version), "no connection within 1s: the server has greeted, and said nothing more"},
+		{"garbage after the version", says(version + "not ssh at all, and longer than a packet's head\r\n"), "invalid packet length"},
+		{"ends it with words of a login", says(version + string(disconnect("unable to authenticate: too many authentication failures"))), "unable to authenticate"},
+		{"no common algorithm", says(version + string(kexInit())), "its SSH server offers nothing for the key exchange that plx implements: none@example.com"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			port := serving(t, c.serve)
+			for _, key := range []bool{true, false} {
+				home := t.TempDir()
+				sshConfig(t, home, "ConnectTimeout 1\nIdentityAgent none\n")
+				if key {
+					writeFile(t, home+"/.ssh/id_ed25519", string(userKey(t)), 0o600)
+				}
+				ask := func(context.Context, string, bool, string) (string, error) { return "", errors.New("nobody is there") }
+				for _, asks := range []func(context.Context, string, bool, string) (string, error){nil, ask} {
+					_, err := ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, Ask: asks, RetryFor: 1})
+					if err == nil {
+						t.Fatal("it connects")
+					}
+					text, hint := err.Error(), hintOf(err)
+					by, cure := transport.RefusedBy(err)
+					if !strings.HasPrefix(text, "host 127.0.0.1: ") || !strings.Contains(text, c.want) || strings.Contains(text, "login refused") {
+						t.Errorf("key %v: %s, want %q", key, text, c.want)
+					}
+					if strings.Contains(hint+cure, "ssh-copy-id") || by != "" {
+						t.Errorf("key %v: %s; hint %q, refused by %q, cure %q", key, text, hint, by, cure)
+					}
+				}
+			}
+		})
+	}
+}
+
+// An agent that waits for its user is not taken for a silent host.
+func TestAgentThatDoesNotAnswer(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent")
+	listener, err := net.Listen("unix", socket) // the kernel accepts, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() // nothing was written
+	port := serving(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	home := t.TempDir()
+	sshConfig(t, home, "ConnectTimeout 1\nIdentityAgent "+socket+"\n")
+	_, err = ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, RetryFor: 1})
+	if want := "host 127.0.0.1: no connection within 1s: the SSH agent has not answered"; err == nil || err.Error() != want || strings.Contains(hintOf(err), "ssh-copy-id") {
+		t.Errorf("%v, hint %q, want %s", err, hintOf(err), want)
+	}
+}
+
+// A login that does not end within its limit is told apart from a silent host.
+func TestLoginThatDoesNotEnd(t *testing.T) {
+	server := &gossh.ServerConfig{PublicKeyCallback: func(gossh.ConnMetadata, gossh.PublicKey) (*gossh.Permissions, error) {
+		select {} // for ever: the connection ends by its other side
+	}}
+	signer, err := gossh.ParsePrivateKey(userKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.AddHostKey(signer)
+	port := serving(t, func(conn net.Conn) { _, _, _, _ = gossh.NewServerConn(conn, server) })
+	home := t.TempDir()
+	writeFile(t, home+"/.ssh/id_ed25519", string(userKey(t)), 0o600)
+	sshConfig(t, home, "IdentityAgent none\n")
+	_, err = ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, AcceptNewHostKeys: true, RetryFor: 1, DialAtMost: time.Second})
+	if err == nil || !strings.Contains(err.Error(), "no connection within 1s: the server has shown its key, and the login has not ended") || strings.Contains(hintOf(err), "ssh-copy-id") {
+		t.Errorf("%v, hint %q", err, hintOf(err))
+	}
+}
+
+// kexInit is the packet with the algorithms of a server, of which plx has none.
+func kexInit() []byte {
+	none := []string{"none@example.com"}
+	message := gossh.Marshal(struct {
+		Cookie                        [16]byte `sshtype:"20"`
+		Kex, HostKeys                 []string
+		CiphersIn, CiphersOut         []string
+		MACsIn, MACsOut               []string
+		CompressionIn, CompressionOut []string
+		LanguagesIn, LanguagesOut     []string
+		FirstKexFollows               bool
+		Reserved                      uint32
+	}{Kex: none, HostKeys: none, CiphersIn: none, CiphersOut: none, MACsIn: none, MACsOut: none, CompressionIn: none, CompressionOut: none})
+	return packet(message)
+}
+
+// A server that lets a user in without any proof needs no key.
+func TestLoginWithoutProof(t *testing.T) {
+	signer, err := gossh.ParsePrivateKey(userKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &gossh.ServerConfig{NoClientAuth: true}
+	config.AddHostKey(signer)
+	port := serving(t, func(conn net.Conn) {
+		_, channels, requests, err := gossh.NewServerConn(conn, config)
+		if err != nil {
+			return
+		}
+		go gossh.DiscardRequests(requests)
+		for c := range channels {
+			_ = c.Reject(gossh.Prohibited, "") // the client may be gone
+		}
+	})
+	home := t.TempDir()
+	sshConfig(t, home, "IdentityAgent none\n")
+	client, err := ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, AcceptNewHostKeys: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}
