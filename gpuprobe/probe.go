@@ -86,7 +86,7 @@ func (a Answer) Report() Report {
 func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) {
 	limit := cmp.Or(o.ToolTime, DefaultToolTime)
 	probeLimit := Limit(o.ToolTime)
-	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, probeLimit, fmt.Errorf("no answer within %v", probeLimit))
 	defer cancel()
 	mark := "plx-" + rand.Text()
 	out := &transcript{limit: outputLimit, mark: []byte("\n" + mark + " done\n"), complete: func() { time.AfterFunc(endGrace, cancel) }}
@@ -106,7 +106,7 @@ func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) 
 	text, done := out.result()
 	answer := Answer{mark, text, limit}
 	if !done {
-		return answer, probeError(ctx, err, errs, probeLimit)
+		return answer, probeError(ctx, err, errs)
 	}
 	// An error after the last line is that of a run that was cut off.
 	return answer, nil
@@ -118,7 +118,7 @@ func Limit(toolTime time.Duration) time.Duration {
 }
 
 // probeError says why the script did not reach its last line.
-func probeError(ctx context.Context, err error, stderr *transcript, limit time.Duration) error {
+func probeError(ctx context.Context, err error, stderr *transcript) error {
 	said, _ := stderr.result()
 	words := clean(strings.Join(strings.Fields(said), " "))
 	switch {
@@ -129,8 +129,8 @@ func probeError(ctx context.Context, err error, stderr *transcript, limit time.D
 	case words != "" && ctx.Err() == nil:
 		err = fmt.Errorf("%w: %s", err, words)
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("probe: no answer within %v: %w", limit, err)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err is what that did to the script
+		err = context.Cause(ctx)
 	}
 	return fmt.Errorf("probe: %w", err)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -54,7 +55,7 @@ print("\nplx-added " + json.dumps({"dirs": dirs, "mapped": dict((n, str(p)) for 
 
 // watchStart starts the environment's interpreter.
 func (v *Venv) watchStart(ctx context.Context) (a added, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("it has not answered within %s", askTime))
 	defer cancel()
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, v.python(), "-E", "-s", "-S", "-c", addedScript)

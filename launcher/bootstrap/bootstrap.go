@@ -441,7 +441,8 @@ func (s *Session) readBack(ctx context.Context, agent envsync.Blob, said answer)
 	}
 	s.order("back %d", agent.Size)
 	hash := sha256.New()
-	err := Within(ctx, s.stream, s.limit(agent), errors.New("it does not send it"), func() error {
+	limit := s.limit(agent)
+	err := Within(ctx, s.stream, limit, fmt.Errorf("it has not come within %v", limit), func() error {
 		_, err := io.CopyN(hash, s.stream, agent.Size)
 		return err
 	})

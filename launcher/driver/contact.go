@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -107,12 +108,12 @@ func (c *contact) settle(err error, clear time.Time) {
 }
 
 // outcome is why the agent was not seen to end. It is nil if the agent was, or was
-// lost so long ago that nothing is left of it.
-func (c *contact) outcome() error {
+// lost so long ago that nothing is left of it. waited is how long its end was awaited.
+func (c *contact) outcome(waited time.Duration) error {
 	select {
 	case <-c.over:
 	default:
-		return errors.New("no answer in time")
+		return fmt.Errorf("no answer within %v", waited)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,8 +156,10 @@ const mostSilence = 20 * time.Second
 // mute is how long a connection may carry nothing before it is replaced.
 func (h liveness) mute() time.Duration { return min(mostSilence, h.patience()*2/3) }
 
-// errNoConnection is the cause of an attempt to connect that took too long.
-var errNoConnection = errors.New("no connection in time")
+// withinTime bounds an attempt to connect.
+func withinTime(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no connection within %v", limit.Round(time.Second)))
+}
 
 // live dials the agent, serves the connection, and dials again whenever it is lost.
 // It returns nil when the agent has ended, and an error when the agent is lost: not
@@ -210,9 +213,14 @@ func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 		defer done()
 		c.waited()
 	}
-	dialling, cancel := context.WithTimeoutCause(ctx, max(c.heard().left(), time.Second), errNoConnection)
+	dialling, cancel := withinTime(ctx, max(c.heard().left(), time.Second))
 	defer cancel()
-	return c.host.Agent.Dial(dialling)
+	conn, err := c.host.Agent.Dial(dialling)
+	if end, _ := dialling.Deadline(); errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(end) {
+		<-dialling.Done() // the socket has the same deadline, and may be first
+		err = context.Cause(dialling)
+	}
+	return conn, err
 }
 
 // waited notes that only now an agent that has never answered is dialled.
@@ -301,7 +309,7 @@ func (c *contact) revive(ctx context.Context) *protocol.Conn {
 // attempt tries once to start a new agent. It does not give up as soon as the job
 // ends: an agent that was half started would live until its lease is over.
 func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, reviving, errNoConnection)
+	ctx, cancel := withinTime(ctx, reviving)
 	defer cancel()
 	stop := context.AfterFunc(c.finished, func() { time.AfterFunc(lastAttempt, cancel) })
 	defer stop()

@@ -244,7 +244,8 @@ const endMargin = 15 * time.Second
 // then nothing of the job is left on their hosts.
 func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 	d.sendEnd()
-	limit := time.After(max(d.grace+endMargin, d.opts.Lease))
+	most := max(d.grace+endMargin, d.opts.Lease)
+	limit := time.After(most)
 	for _, c := range d.contacts {
 		for waiting := true; waiting; {
 			select {
@@ -260,13 +261,13 @@ func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 					d.sendEnd()
 				}
 			case <-limit:
-				return *d.verdict, d.unended()
+				return *d.verdict, d.unended(most)
 			case <-ctx.Done():
 				return *d.verdict, ctx.Err()
 			}
 		}
 	}
-	return *d.verdict, d.unended()
+	return *d.verdict, d.unended(most)
 }
 
 func (d *driver) sendEnd() {
@@ -290,10 +291,10 @@ func (e *UnendedError) Error() string {
 func (e *UnendedError) Unwrap() error { return e.Cause }
 
 // unended names the hosts where something of the job may be left.
-func (d *driver) unended() error {
+func (d *driver) unended(waited time.Duration) error {
 	var errs []error
 	for i, c := range d.contacts {
-		switch err := c.outcome(); {
+		switch err := c.outcome(waited); {
 		case err != nil && d.left[i]:
 			d.opts.Observer.Noted(fmt.Sprintf("host %s, which has left the job, was not seen to end: %v", c.host.Name, err))
 		case err != nil:

@@ -303,7 +303,9 @@ func TestAnAgentThatDoesNotEnd(t *testing.T) {
 		finish(time.Minute, a, b)
 		j.wait(0, "done")
 		j.within(time.Minute+lease, time.Minute+lease+time.Second)
-		j.errorNames("h2")
+		if j.errorNames("h2"); !strings.Contains(j.err.Error(), "no answer within "+lease.String()) {
+			t.Errorf("%v does not say how long was waited", j.err)
+		}
 	})
 }
 

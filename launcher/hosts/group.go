@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
@@ -110,7 +111,7 @@ func (g Group) End(v protocol.Verdict, limit time.Duration) error {
 			s.Conn.Send(protocol.Message{End: &protocol.End{Verdict: v}}) // if it fails the lease ends the agent
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not ended within %v", limit))
 	defer cancel()
 	return Each(context.Background(), g, func(_ int, s *Start) error { // an error of ctx gets its host's name
 		if s.Conn == nil && !s.Again {

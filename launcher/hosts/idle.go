@@ -498,7 +498,7 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 // nvidia-smi is slow.
 func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.Tally) error {
 	limit := gpuprobe.Limit(a.probeTime)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it has not listed its GPUs"))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not listed its GPUs within %v", limit))
 	defer cancel()
 	defer time.AfterFunc(gpuprobe.SlowAfter, func() { a.slow(tally) }).Stop()
 	answer, err := Call[gpuprobe.Answer](ctx, a, limit, protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})

@@ -153,7 +153,7 @@ func (l Launching) stop(ctx context.Context) (job string, err error) {
 	if err := syscall.Kill(l.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return "", fmt.Errorf("stop the launch of %s, process %d: %w", l.label(), l.PID, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, launchEnds, errors.New("it does not end"))
+	ctx, cancel := context.WithTimeoutCause(ctx, launchEnds, fmt.Errorf("it has not ended within %v", launchEnds))
 	defer cancel()
 	for {
 		prepares, err := l.prepares()

@@ -90,7 +90,7 @@ func (s *scaler) interrupted() string {
 }
 
 func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) {
-	preparing, cancel := context.WithTimeout(ctx, prepareTime)
+	preparing, cancel := context.WithTimeoutCause(ctx, prepareTime, fmt.Errorf("not ready within %v", prepareTime))
 	defer cancel()
 	layout, err := s.ask(preparing, protocol.Scale{ID: rand.Text()})
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if err := s.prepare(preparing, fresh, len(layout.Hosts)); err != nil {
 		return answer, errors.Join(err, s.endGroup(err))
 	}
-	ctx, cancel = context.WithTimeout(ctx, s.patience())
+	ctx, cancel = context.WithTimeoutCause(ctx, s.patience(), fmt.Errorf("not scaled within %v", s.patience()))
 	defer cancel()
 	answer, err = s.ask(ctx, protocol.Scale{ID: rand.Text(), Known: len(layout.Hosts), Join: s.join, Leave: leave, SaveTime: s.cfg.SaveTime})
 	s.asked = answer.Cause == ""

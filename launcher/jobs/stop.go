@@ -176,7 +176,7 @@ func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) (last *protocol.
 		case last != nil || errors.Is(err, driver.ErrNoAgent):
 			return last, nil // the host has looked for what is left
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("it did not end in time: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("it did not end: %w", context.Cause(ctx))
 		case err == nil:
 			return nil, a.Reap(ctx) // whatever ended the connection
 		case try == tries || !agentEnded(err):

@@ -40,7 +40,7 @@ func (c *Client) copy(ctx context.Context, r io.Reader, path string) error {
 	}
 	defer s.end() // ends the goroutines of the sftp client too
 	sent := make(chan error, 2)
-	late := time.AfterFunc(sftpStart, func() { sent <- errors.New("the host's sftp does not start") })
+	late := time.AfterFunc(sftpStart, func() { sent <- fmt.Errorf("the host's sftp has not started within %v", sftpStart) })
 	defer late.Stop()
 	c.workers.start(func() {
 		remote, err := sftp.NewClientPipe(s, s, sftp.UseConcurrentWrites(true))

@@ -21,6 +21,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -173,6 +174,6 @@ func (c *Conn) WithTimeout(ctx context.Context, limit time.Duration) (context.Co
 	if err := c.Dial(ctx); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	return ctx, cancel, nil
 }

@@ -1,9 +1,11 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 )
 
 // What an error means does not depend on what callers have put around it.
@@ -33,5 +35,24 @@ func TestErrorsAreClassified(t *testing.T) {
 	}
 	if got := unnamed("h1", &LostError{Host: "h1", Cause: cause}).Error(); got != "connection lost: cut" {
 		t.Errorf("%q has the host's name", got)
+	}
+}
+
+type open struct{ Transport }
+
+func (open) Close() error { return nil }
+
+// The end of a time says how long it was.
+func TestTimeoutNamesItsLimit(t *testing.T) {
+	c := NewConn("h1", func(context.Context) (Transport, error) { return open{}, nil })
+	defer c.Close() // it is none
+	ctx, cancel, err := c.WithTimeout(t.Context(), time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cancel()
+	<-ctx.Done()
+	if err := context.Cause(ctx); err.Error() != "no answer within 1ms" {
+		t.Errorf("%v", err)
 	}
 }

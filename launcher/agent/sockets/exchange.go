@@ -30,12 +30,16 @@ const (
 // large as they get. It returns within 12 s. connected tells that the peer has answered
 // and has proved the secret.
 func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected bool, err error) {
-	dialling, cancel := context.WithTimeoutCause(ctx, exchangeDial, errors.New("no answer"))
+	late := fmt.Errorf("no answer within %v", exchangeDial)
+	dialling, cancel := context.WithTimeoutCause(ctx, exchangeDial, late)
 	defer cancel()
 	conn, err := id.Dial(dialling, peer)
 	if err != nil {
-		if dialling.Err() != nil {
+		switch {
+		case dialling.Err() != nil:
 			err = context.Cause(dialling)
+		case errors.Is(err, os.ErrDeadlineExceeded): // the socket has the same deadline, and was first
+			err = late
 		}
 		return false, err
 	}

@@ -3,6 +3,7 @@
 package sockets
 
 import (
+	"cmp"
 	"context"
 	crypto "crypto/rand"
 	"errors"
@@ -108,7 +109,10 @@ func untilReached(dial func(context.Context) (net.Conn, error)) error {
 		case isClosed(err):
 			patience = crowdTime
 		}
-		if time.Since(began) >= patience {
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded): // of a socket, by ctx or by the proof
+			return fmt.Errorf("no answer within %v: %w", reachTime, err)
+		case time.Since(began) >= patience:
 			return err
 		}
 		time.Sleep(dialPause + rand.N(dialPause))
@@ -131,12 +135,15 @@ func Open(ctx context.Context, raw net.Conn) (*protocol.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	raw.SetDeadline(time.Now().Add(Greeting)) // a closed one fails at its first use
 	conn, err := protocol.Open(raw)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = cmp.Or(context.Cause(ctx), fmt.Errorf("no greeting within %v", Greeting))
+	}
 	if err != nil {
 		stop()
 		return nil, err
 	}
 	if !stop() {
-		return nil, errors.Join(ctx.Err(), conn.Close())
+		return nil, errors.Join(context.Cause(ctx), conn.Close())
 	}
 	return conn, raw.SetDeadline(time.Time{})
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +27,7 @@ func TestReachAsksAgain(t *testing.T) {
 		{[]error{refused, refused, nil}, nil, 3},
 		{[]error{refused, unix.ECONNREFUSED, nil}, unix.ECONNREFUSED, 2},
 		{[]error{crowded, io.EOF, nil}, nil, 3},
-		{[]error{context.DeadlineExceeded, nil}, context.DeadlineExceeded, 1},
+		{[]error{os.ErrDeadlineExceeded, nil}, os.ErrDeadlineExceeded, 1},
 	} {
 		asked := 0
 		err := untilReached(func(context.Context) (net.Conn, error) {
@@ -36,6 +38,9 @@ func TestReachAsksAgain(t *testing.T) {
 		})
 		if !errors.Is(err, c.want) || asked != c.asks {
 			t.Errorf("%v: %v after %d, want %v after %d", c.errs, err, asked, c.want, c.asks)
+		}
+		if errors.Is(c.want, os.ErrDeadlineExceeded) && !strings.HasPrefix(err.Error(), "no answer within 10s: ") {
+			t.Errorf("%v does not say how long was waited", err)
 		}
 	}
 }

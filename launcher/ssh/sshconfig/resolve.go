@@ -109,7 +109,7 @@ func (s settings) first(key string) string {
 
 // askSSH returns what ssh -G prints.
 func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, resolveTimeout, fmt.Errorf("no answer within %v: does a command of Match exec hang?", resolveTimeout))
 	defer cancel()
 	args := []string{"-G"}
 	if q.ConfigFile != filepath.Join(sshHome(), ".ssh", "config") {
@@ -132,6 +132,9 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
+	if ctx.Err() != nil { // err says that it was killed
+		return nil, fmt.Errorf("read ssh configuration %s: %s -G: %w", q.ConfigFile, binary, context.Cause(ctx))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read ssh configuration %s: %s -G: %w: %s", q.ConfigFile, binary, err, strings.TrimSpace(stderr.String()))
 	}

@@ -1,6 +1,8 @@
 package sshconfig
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,4 +232,18 @@ func FuzzSettings(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Of an ssh that was killed because the time was over the error says so, and not how.
+func TestSSHThatHangs(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "ssh")
+	if err := os.WriteFile(binary, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	late := errors.New("no connection within 1s")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
+	defer cancel()
+	if _, err := askSSH(ctx, binary, Query{Host: "gpu", Home: t.TempDir()}); !errors.Is(err, late) || strings.Contains(err.Error(), "signal") {
+		t.Errorf("%v, want %v", err, late)
+	}
 }
