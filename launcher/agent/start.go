@@ -48,7 +48,7 @@ func start(ctx context.Context, _ []string, std streams) error {
 	}
 	w, err := s.begin(ctx, launcher, *first.Spec)
 	if err != nil {
-		return fmt.Errorf("host %s: %w", first.Spec.Host, err)
+		return err // the launcher names the host
 	}
 	err = w.Run()
 	if _, ended := errors.AsType[*watchdog.Ended](err); ended {

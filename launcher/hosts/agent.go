@@ -96,7 +96,7 @@ func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
 	}
 	a.giveBack(i, err)
 	if protocol.CodeNoAgent.Is(err) {
-		err = fmt.Errorf("%w: %s", driver.ErrNoAgent, strings.TrimPrefix(err.Error(), "host "+a.Name()+": "))
+		err = fmt.Errorf("%w: %s", driver.ErrNoAgent, transport.Unnamed(a.Name(), err))
 	}
 	return nil, err
 }

@@ -78,8 +78,10 @@ func (h *Host) onLine(line hostfile.Host) {
 // Name returns the host's name.
 func (h *Host) Name() string { return h.Resource.Name }
 
-// Named puts the host's name before an error.
-func (h *Host) Named(err error) error { return fmt.Errorf("host %s: %w", h.Name(), err) }
+// Named puts the host's name before an error, which may name it already.
+func (h *Host) Named(err error) error {
+	return fmt.Errorf("host %s: %w", h.Name(), transport.Unnamed(h.Name(), err))
+}
 
 // Label returns the host's name, with the port if the resource file gives one.
 func (h *Host) Label() string {

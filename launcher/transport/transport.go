@@ -84,7 +84,7 @@ func (c *Conn) get(ctx context.Context) (Transport, error) {
 	}
 	conn, err := c.dial(ctx)
 	if err != nil {
-		return nil, unnamed(c.name, err)
+		return nil, Unnamed(c.name, err)
 	}
 	return conn, c.keep(conn)
 }
@@ -130,20 +130,21 @@ func (c *Conn) use(ctx context.Context, call func(Transport) error) error {
 		c.mu.Unlock()
 		conn.Close() // it is lost: the error says nothing more
 	}
-	return unnamed(c.name, err)
+	return Unnamed(c.name, err)
 }
 
-// unnamed removes the host's name from the beginning of a transport's error: the
-// caller adds it, once.
-func unnamed(host string, err error) error {
+// Unnamed removes the host's name from an error, wherever a layer below has put it: the caller
+// adds it, once.
+func Unnamed(host string, err error) error {
 	if err == nil {
 		return nil
 	}
-	text, named := strings.CutPrefix(err.Error(), "host "+host+": ")
-	if !named {
+	name, text := "host "+host+": ", err.Error()
+	bare := strings.ReplaceAll(strings.TrimPrefix(text, name), ": "+name, ": ")
+	if bare == text {
 		return err
 	}
-	return Reworded(err, text)
+	return Reworded(err, bare)
 }
 
 // Run implements Transport.

@@ -24,7 +24,7 @@ func TestErrorsAreClassified(t *testing.T) {
 		{&LostError{Host: "h1", By: "ssh", Cause: cause}, -1, false, "ssh: cut"},
 		{&LostError{Host: "h1", Cause: cause}, -1, false, "cut"},
 	} {
-		for _, err := range []error{c.err, fmt.Errorf("read: %w", c.err), unnamed("h1", c.err), Reworded(c.err, "other words")} {
+		for _, err := range []error{c.err, fmt.Errorf("read: %w", c.err), Unnamed("h1", c.err), Reworded(c.err, "other words")} {
 			if c.err == nil {
 				err = nil
 			}
@@ -33,7 +33,7 @@ func TestErrorsAreClassified(t *testing.T) {
 			}
 		}
 	}
-	if got := unnamed("h1", &LostError{Host: "h1", Cause: cause}).Error(); got != "connection lost: cut" {
+	if got := Unnamed("h1", &LostError{Host: "h1", Cause: cause}).Error(); got != "connection lost: cut" {
 		t.Errorf("%q has the host's name", got)
 	}
 }
@@ -54,5 +54,25 @@ func TestTimeoutNamesItsLimit(t *testing.T) {
 	<-ctx.Done()
 	if err := context.Cause(ctx); err.Error() != "no answer within 1ms" {
 		t.Errorf("%v", err)
+	}
+}
+
+// The host that an error names goes, at each place where a layer may have put it. Other hosts stay,
+// and so do the lines of other errors that are joined to it.
+func TestUnnamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"host h1: cut":                        "cut",
+		"logs: host h1: log of worker:0: cut": "logs: log of worker:0: cut",
+		"host h1: start: host h1: cut":        "start: cut",
+		"host h1: a\nhost h1: b":              "a\nhost h1: b",
+		"through jump host: host h2: cut":     "through jump host: host h2: cut",
+		"host h10: cut":                       "host h10: cut",
+		"cannot reach host h1: cut":           "cannot reach host h1: cut",
+		"cut":                                 "cut",
+	} {
+		err := &LostError{Host: "h1", Cause: errors.New("cut")}
+		if got := Unnamed("h1", Reworded(err, text)); got.Error() != want || !errors.Is(got, err) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }
