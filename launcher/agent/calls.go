@@ -22,6 +22,7 @@ type none = struct{}
 
 // session is what an agent without a job keeps from one call to the next.
 type session struct {
+	use     *jobfolder.Use
 	gpus    reservation
 	seed    seed
 	checkup checkup.Agent
@@ -50,7 +51,12 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 		protocol.DoCheckup: protocol.Handle(s.checkup.Report),
 		protocol.DoMeet:    protocol.Handle(s.checkup.Meet),
 		protocol.DoDiscard: protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, f.Discard() })),
-		protocol.DoPrune:   protocol.Handle(prune),
+		protocol.DoPrune: protocol.Handle(func(ctx context.Context, want protocol.PruneRequest) (protocol.PruneAnswer, error) {
+			if want.All {
+				return pruneAll(ctx, want, s.use)
+			}
+			return prune(ctx, want)
+		}),
 		protocol.DoReap:    protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, reapJob(f) })),
 		protocol.DoState:   protocol.Handle(inJob(stateOf)),
 		protocol.DoConnect: protocol.Handle(s.connect),

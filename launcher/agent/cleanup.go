@@ -268,8 +268,7 @@ func (p *pruner) old(path string) bool {
 	return err == nil && info.ModTime().Before(p.before)
 }
 
-// leavingMark begins the names of what is being removed.
-const leavingMark = ".leaving-"
+const leavingMark = jobfolder.LeavingMark
 
 // remove removes path, unless nothing is to be removed, and notes its size under the name
 // that it had.

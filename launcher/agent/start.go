@@ -27,11 +27,15 @@ import (
 // one. With a Spec it starts the job's agent, and becomes its watchdog; else it relays between the
 // agent and the standard streams. A launcher that needs no agent closes the stream.
 func start(ctx context.Context, _ []string, std streams) error {
+	use, err := jobfolder.Enter()
+	if err != nil {
+		return err
+	}
 	launcher, err := protocol.OpenCalls(protocol.Duplex(std.in, std.out))
 	if err != nil {
 		return err
 	}
-	s := &session{}
+	s := &session{use: use}
 	first, err := protocol.Serve(ctx, launcher, s.methods(), protocol.MostSilence)
 	s.seed.close()
 	if err == io.EOF || errors.Is(err, protocol.ErrSilent) && s.gpus.queue == nil {

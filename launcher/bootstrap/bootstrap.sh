@@ -102,18 +102,26 @@ if [ "$place" = no ]; then
 	exit 127
 fi
 
-for folder in .plx .plx/blobs; do
-	# Another launch may make it at any moment: what is in the way is looked for only
-	# once making it has failed.
-	if [ -d "$folder" ] || mkdir -p "$folder" 2>/dev/null || [ -d "$folder" ]; then
-		continue
-	elif [ -e "$folder" ]; then
-		refuse "plx: $HOME/$folder is not a folder: remove or rename it, then plx makes its own"
-	elif [ -L "$folder" ]; then
-		refuse "plx: $HOME/$folder is a link to a folder that is not there: make that folder, or remove the link"
-	fi
-	said=$(mkdir -p "$folder" 2>&1) || refuse "$said"
-done
+# folders: makes those that plx needs.
+folders() {
+	for folder in .plx .plx/blobs; do
+		# Another launch may make it at any moment: what is in the way is looked for only
+		# once making it has failed.
+		if [ -d "$folder" ] || mkdir -p "$folder" 2>/dev/null || [ -d "$folder" ]; then
+			continue
+		elif [ -e "$folder" ]; then
+			refuse "plx: $HOME/$folder is not a folder: remove or rename it, then plx makes its own"
+		elif [ -L "$folder" ]; then
+			refuse "plx: $HOME/$folder is a link to a folder that is not there: make that folder, or remove the link"
+		fi
+		said=$(mkdir -p "$folder" 2>&1) || refuse "$said"
+	done
+}
+
+# A file under the name of what comes keeps "plx prune --all" from removing the folders, which it may have
+# done just now. If it cannot be made, what is wrong is said below.
+folders
+{ printf '' >"$new"; } 2>/dev/null || { folders && { printf '' >"$new"; } 2>/dev/null; }
 [ -O .plx ] || refuse "plx: $HOME/.plx is not owned by this user: rename it, then plx makes its own"
 said=$(chmod 700 .plx .plx/blobs 2>&1) || refuse "$said"
 
@@ -152,7 +160,7 @@ while read -r order a b c d; do
 			sleep 1
 			ls .plx/blobs >/dev/null
 		done
-		! right || become
+		! right || { rm -f "$new" && become; }
 		tell absent
 		;;
 	take) # BYTES PROGRAM: that many bytes follow; gzip unpacks them

@@ -154,10 +154,20 @@ type PruneRequest struct {
 	Discard bool          `json:"discard"` // also files that a job made and nobody has fetched
 	Dry     bool          `json:"dry"`     // only tell what would be removed
 	Keep    []string      `json:"keep"`    // ids of jobs that are kept, whatever they have made on this host
+
+	// All asks for all of ~/.plx. Discard then means checkpoints too. If something is kept, plx and
+	// what the kept jobs use stay with it.
+	All bool `json:"all,omitempty"`
+	// Forgotten are ids of jobs whose records go too, with All, if they were launched from this home.
+	Forgotten []string `json:"forgotten,omitempty"`
 }
 
 // PruneAnswer is what was removed, and what was kept because nobody has fetched it.
 type PruneAnswer struct {
 	Items  []Pruned `json:"items"`
 	Failed string   `json:"failed,omitempty"` // why that is not all; "": it is
+
+	Busy string `json:"busy,omitempty"` // with All: what uses ~/.plx, so that nothing was removed; "": nothing does
+	// Left is a folder below ~/.plx, of which something could not be removed while the agent runs.
+	Left string `json:"left,omitempty"`
 }

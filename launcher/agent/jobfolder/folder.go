@@ -21,6 +21,7 @@
 //	~/.plx/files/programs/            programs on their way to blobs, and lists of their chunks
 //	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
+//	~/.plx/lock                       held by each agent, which "plx prune --all" respects, see [Use]
 //	~/.plx/tidied                     when "agent gc" was last run, by its time of change; named as earlier versions know it
 //
 // Several machines can share a home folder, so a state names the machine whose

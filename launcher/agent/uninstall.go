@@ -1,0 +1,261 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/envsync/venv/install"
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// pruneAll is prune with All: it removes all of ~/.plx, unless something uses it. If something is
+// kept, it removes what prune does, of any age.
+func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Use) (answer protocol.PruneAnswer, err error) {
+	dir, err := jobfolder.Root()
+	if err != nil {
+		return answer, err
+	}
+	p := &pruner{ctx: ctx, root: dir, before: time.Now(), stay: want.Keep, discard: want.Discard, dry: want.Dry}
+	if answer.Busy, err = p.runs(); err != nil || answer.Busy != "" {
+		return answer, err
+	}
+	if !want.Dry {
+		if answer.Busy = p.prepares(use); answer.Busy != "" {
+			return answer, nil
+		}
+		defer use.Share()
+	}
+	kept, err := p.keepsakes(want.Forgotten)
+	if err != nil {
+		return answer, err
+	}
+	jobs, unread, err := p.keepsJobs()
+	if err != nil {
+		return answer, err
+	}
+	kept = append(kept, unread...)
+	if len(kept)+jobs > 0 {
+		p.items, p.before = kept, time.Now()
+		err = errors.Join(p.jobs(), p.unstarted(), p.below("spares", nil), p.blobs(), p.uploads(), p.envs(), p.files())
+	} else {
+		answer.Left, answer.Busy, err = p.all()
+	}
+	if err != nil {
+		answer.Failed = err.Error()
+	}
+	answer.Items = p.items
+	return answer, nil
+}
+
+// runs says which job runs, or may; "": none does. Of jobs of dead agents it notes that they are over:
+// another host with this home cannot tell.
+func (p *pruner) runs() (string, error) {
+	all, err := jobfolder.States()
+	if err != nil {
+		return "", err
+	}
+	var busy []string
+	for f, s := range all {
+		switch jobfolder.LifeOf(s) {
+		case jobfolder.Living:
+			busy = append(busy, "job "+f.Job()+" runs")
+		case jobfolder.Unknown:
+			busy = append(busy, fmt.Sprintf("job %s may run on %s, which has the same home", f.Job(), jobfolder.HostOf(s.Machine)))
+		case jobfolder.Dead:
+			if s.Phase != protocol.Over {
+				err = errors.Join(err, f.WriteState(jobfolder.Settled(s)))
+			}
+		}
+	}
+	slices.Sort(busy)
+	return strings.Join(slices.Compact(busy), ", "), err
+}
+
+const (
+	// comes is how recently an upload was written that is under way.
+	comes     = time.Minute
+	beingSent = "plx is just being sent there"
+)
+
+// coming reports whether plx is being sent to a folder of blobs.
+func coming(blobs string) bool {
+	entries, _ := os.ReadDir(blobs) // without a folder nothing comes
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		info, err := e.Info()
+		return err == nil && e.Name()[0] == '.' && time.Since(info.ModTime()) < comes
+	})
+}
+
+// prepares says what uses ~/.plx beside jobs. If nothing does, nothing will until the process ends or
+// shares use again.
+func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
+	if !use.Alone() {
+		return "another plx works there, such as a launch or plx exec"
+	}
+	defer func() {
+		if busy != "" {
+			use.Share()
+		}
+	}()
+	if coming(filepath.Join(p.root, "blobs")) {
+		return beingSent
+	}
+	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the pattern is valid
+	for _, file := range launches {
+		f, err := os.Open(file)
+		if err != nil {
+			continue // it has just ended
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		f.Close() // only read; releases the lock
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return "a launch is being prepared there, by process " + filepath.Base(file)
+		}
+	}
+	return ""
+}
+
+// keepsakes lists what is no job's folder and stays: checkpoints, unless they are discarded, and
+// records of jobs that were launched from this home and are not forgotten.
+func (p *pruner) keepsakes(forgotten []string) (kept []protocol.Pruned, err error) {
+	records, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	for _, record := range records {
+		job := filepath.Base(filepath.Dir(record))
+		if !slices.Contains(forgotten, job) {
+			kept = append(kept, protocol.Pruned{Path: "jobs/" + job + "/" + filepath.Base(record), Outputs: 1})
+		}
+	}
+	names, err := os.ReadDir(filepath.Join(p.root, "ckpt"))
+	if p.discard || errors.Is(err, fs.ErrNotExist) {
+		return kept, nil
+	}
+	for _, name := range names {
+		item := protocol.Pruned{Path: "ckpt/" + name.Name()}
+		walked := filepath.WalkDir(filepath.Join(p.root, item.Path), func(_ string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			info, err := e.Info()
+			if err == nil {
+				item.Outputs, item.Bytes = item.Outputs+1, item.Bytes+info.Size()
+			}
+			return err
+		})
+		if err = errors.Join(err, walked); item.Outputs > 0 {
+			kept = append(kept, item)
+		}
+	}
+	return kept, err
+}
+
+// literal is the root as a pattern.
+func (p *pruner) literal() string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(p.root)
+}
+
+// keepsJobs counts the folders of jobs that stay, as the launcher wants it or for what they have made. It
+// lists those whose state cannot be read.
+func (p *pruner) keepsJobs() (n int, unread []protocol.Pruned, err error) {
+	states, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*", "state.json"))
+	for _, state := range states {
+		f := jobfolder.Folder(filepath.Dir(state))
+		if _, damaged := f.ReadState(); damaged != nil && !p.discard {
+			unread = append(unread, protocol.Pruned{Path: "jobs/" + f.Job() + "/" + f.Name(), Outputs: 1, Job: f.Job(), Folder: f.Name(), Unchecked: strings.ToValidUTF8(damaged.Error(), "?")})
+			continue
+		}
+		kept, failed := p.keep(f)
+		if err = errors.Join(err, failed); kept || slices.Contains(p.stay, f.Job()) {
+			n++
+		}
+	}
+	return n, unread, err
+}
+
+// all removes all of ~/.plx. First everything gets another place at once, the lock last: who comes
+// then finds a host without plx, and makes ~/.plx again. left is a folder that remains below ~/.plx, since it
+// has something that cannot be removed, such as this executable on a network file system. busy is as in
+// the answer.
+func (p *pruner) all() (left, busy string, err error) {
+	entries, err := os.ReadDir(p.root)
+	if err != nil {
+		return "", "", err
+	}
+	if p.dry {
+		for _, e := range entries {
+			err = errors.Join(err, p.each(p.root, e))
+		}
+		return "", "", err
+	}
+	away, err := os.MkdirTemp(p.root, jobfolder.LeavingMark+"*")
+	if err != nil {
+		return "", "", err
+	}
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return turn(a) - turn(b) })
+	for _, e := range entries {
+		from, to := filepath.Join(p.root, e.Name()), filepath.Join(away, e.Name())
+		if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return filepath.Base(away), "", err
+		}
+		if turn(e) == first && coming(to) { // it began to come just now
+			return "", beingSent, errors.Join(os.Rename(to, from), os.Remove(away))
+		}
+	}
+	for _, e := range entries {
+		err = errors.Join(err, p.each(away, e))
+	}
+	if err = errors.Join(err, os.Remove(away)); err != nil {
+		return filepath.Base(away), "", err
+	}
+	if info, err := os.Lstat(p.root); err == nil && info.IsDir() { // a link is the user's
+		_ = os.Remove(p.root) // fails if another launch uses it by now
+	}
+	return "", "", nil
+}
+
+// first is the turn of the programs, by which a launch begins.
+const first = -1
+
+// turn orders what is removed from ~/.plx.
+func turn(e fs.DirEntry) int {
+	switch e.Name() {
+	case "blobs":
+		return first
+	case jobfolder.LockName:
+		return 1
+	}
+	return 0
+}
+
+// each removes an entry of ~/.plx, which is in a folder now, and those of jobs one by one.
+func (p *pruner) each(in string, e fs.DirEntry) error {
+	path := filepath.Join(in, e.Name())
+	if e.IsDir() && !p.dry {
+		install.Unprotect(path) // environments are read-only
+	}
+	if e.Name() != "jobs" {
+		return p.remove(path, filepath.Join(p.root, e.Name()))
+	}
+	jobs, err := os.ReadDir(path)
+	for _, job := range jobs {
+		err = errors.Join(err, p.remove(filepath.Join(path, job.Name()), filepath.Join(p.root, "jobs", job.Name())))
+	}
+	if !p.dry {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
