@@ -148,6 +148,7 @@ var misuses = []struct{ wrong, right, then string }{
 	{"jobs x", "jobs", ""},
 	{"probe resources.txt --exclude x", "probe --hosts resources.txt --exclude x", "unknown host x"},
 	{"prune x", "prune", ""},
+	{"prune --all --older 1h", "prune --older 1h", ""},
 	{"completion", "completion bash", ""},
 	{"man", "man DIR", ""},
 	{"config x", "config", ""},

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -86,5 +87,63 @@ func TestPruneKeepsWholeJobs(t *testing.T) {
 	if exists(filepath.Join(b.Hosts[0].HomeDir, ".plx/jobs", job)) || exists(filepath.Join(b.Hosts[1].HomeDir, ".plx/jobs", job)) {
 		t.Error("plx prune kept a job whose files were fetched")
 	}
+	b.hostsGone(0)
+}
+
+// TestPruneAll removes all of plx from two hosts and from this machine: not from a host where a job of
+// another machine runs or a command of it, and no files that nobody has fetched unless they are not
+// wanted. The next launch finds hosts without plx.
+func TestPruneAll(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	file, hold := b.ResourceFile(), b.holder("hold")
+	b.want(0, "launch", "--hosts", file, "--name", "made", b.script("make", "echo data >model.pt"))
+	made, other := b.id("made"), b.elsewhere()
+	model := func(h *testhosts.Host, task string) string {
+		return filepath.Join(h.HomeDir, ".plx/jobs", made, h.Name, "tasks", task, "model.pt")
+	}
+	running := other.detach("--host", "h1", hold.path)
+	res := b.want(125, "prune", "--all", "--outputs", "--host", "h1")
+	contains(t, res.stderr, "plx: host h1: nothing is removed: job "+running+" runs\n", "plx: hint: plx stop JOB ends a job; then plx prune --all again\n")
+	if !exists(model(b.Hosts[0], "worker-0")) {
+		t.Error("a host was pruned on which a job runs")
+	}
+	other.want(0, "stop", running)
+	works := other.start("exec", "--host", "h1", "--", "sleep", "1003")
+	b.process(b.Hosts[0], "sleep", "1003")
+	res = b.want(125, "prune", "--all")
+	contains(t, res.stderr, "plx: host h1: nothing is removed: another plx works there", "plx: kept job "+made+": ")
+	if err := works.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	<-works.done
+	b.gone(patience.Limit, b.Hosts...)
+
+	res = b.want(0, "prune", "--all", "--host", "h1", "--host", "h2")
+	contains(t, res.stderr, "plx: kept job "+made+": 2 files, 10 B, on 2 hosts, not fetched\n", "plx: hint: plx fetch JOB DIR brings them to this machine; plx prune --all --outputs removes them\n")
+	if exists(filepath.Join(b.Hosts[0].HomeDir, ".plx/jobs", running)) || !exists(model(b.Hosts[0], "worker-0")) || !exists(model(b.Hosts[1], "worker-1")) {
+		t.Error("the other job is there, or what nobody has fetched is not")
+	}
+	b.want(0, "fetch", made, t.TempDir())
+	for _, h := range b.Hosts {
+		put(t, filepath.Join(h.HomeDir, ".plx/ckpt/made/0/part"), "state", 0o600)
+	}
+	res = b.want(0, "prune", "--all", "--hosts", file)
+	contains(t, res.stderr, "plx: kept checkpoints of made: 2 files, 10 B, on 2 hosts\n")
+	res = b.want(0, "prune", "--all", "--outputs", "--hosts", file, "--dry-run")
+	contains(t, res.stderr, "plx: nothing was removed: plx prune --all without --dry-run removes ")
+	contains(t, res.stdout, "checkpoints", "programs")
+	if !exists(filepath.Join(b.Hosts[0].HomeDir, ".plx/ckpt/made/0/part")) {
+		t.Error("--dry-run has removed a checkpoint")
+	}
+	res = b.want(0, "prune", "--all", "--outputs", "--hosts", file)
+	contains(t, res.stderr, "plx: host h1: removed all of plx, ", "plx: host h2: removed all of plx, ")
+	for _, home := range []string{b.Hosts[0].HomeDir, b.Hosts[1].HomeDir, b.home} {
+		if exists(filepath.Join(home, ".plx")) {
+			t.Errorf("%s has %q", home, files(t, filepath.Join(home, ".plx")))
+		}
+	}
+	res = b.want(0, "launch", "--hosts", file, b.script("again", "echo again"))
+	contains(t, res.stdout, "again")
 	b.hostsGone(0)
 }

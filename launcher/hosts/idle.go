@@ -404,6 +404,9 @@ func (s *Set) Release() {
 // makeRoom ends an agent that waits for a job: the host allows no more sessions.
 func (h *Host) makeRoom() { h.idle.Swap(nil).close() }
 
+// Release ends the agent that waits on the host, if one does.
+func (h *Host) Release() { h.makeRoom() }
+
 // Agent returns the host as one with the agent of the plx that was placed there.
 func (h *Host) Agent() *AgentHost { return &AgentHost{Host: h, Binary: h.plx} }
 

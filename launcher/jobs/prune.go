@@ -1,29 +1,33 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
-	"github.com/plx-run/plx/launcher/transport"
 )
 
 // PruneConfig tells what to remove.
 type PruneConfig struct {
 	Query
 	Older time.Duration // only what was last changed longer ago than this is removed
-	// Discard also removes files that jobs made and nobody has fetched. Otherwise their jobs
-	// are kept.
+	// Discard also removes files that jobs made and nobody has fetched, and with All checkpoints.
+	// Otherwise their jobs are kept.
 	Discard bool
 	DryRun  bool // only print what would be removed
+	// All removes all of plx, also from the hosts of Query.Reach, unless something uses it there.
+	// Then Older is 0.
+	All bool
+
+	answerTime time.Duration // bounds what a host is asked, with the connection to it; 0: askTime
 }
 
 // Prune removes what jobs left that have ended and are older than the given age: their
@@ -33,6 +37,8 @@ type PruneConfig struct {
 // A job goes as a whole or not at all, so that what is left of it can be fetched: Prune asks
 // all hosts first. It keeps jobs of which one host has files that nobody has fetched, or
 // cannot tell.
+//
+// Hosts are asked at the same time, and so are they pruned, each in bounded time.
 func Prune(ctx context.Context, cfg PruneConfig) error {
 	return prune(ctx, cfg, open)
 }
@@ -41,12 +47,16 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 type opener func(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error)
 
 func prune(ctx context.Context, cfg PruneConfig, open opener) error {
+	p := &pruner{open: open, answerTime: cmp.Or(cfg.answerTime, askTime), printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
+		inUse: map[string]bool{}, unchecked: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{}, table: console.NewTable("HOST", "WHAT", "SIZE")}
+	return p.run(ctx)
+}
+
+func (p *pruner) run(ctx context.Context) error {
 	rs, err := Records()
 	if err != nil {
 		return err
 	}
-	p := &pruner{open: open, printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
-		inUse: map[string]bool{}, unchecked: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{}, table: console.NewTable("HOST", "WHAT", "SIZE")}
 	defer p.close()
 	for _, r := range slices.Backward(rs) {
 		for _, h := range r.Hosts {
@@ -55,33 +65,94 @@ func prune(ctx context.Context, cfg PruneConfig, open opener) error {
 			}
 		}
 	}
-	var old []Record
-	var errs []error
-	for _, r := range rs {
-		if time.Since(r.Created) < cfg.Older || r.runs(ctx, p.printer, r.dialling(p.printer)) || time.Since(r.last()) < cfg.Older {
-			p.inUse[r.Job] = true
-			continue
+	old := p.old(ctx, rs)
+	errs := []error{p.find(ctx, old)}
+	if p.cfg.All {
+		errs = append(errs, p.findMore(ctx))
+	}
+	errs = append(errs, p.survey(ctx))
+	for _, r := range old {
+		if p.failed(r.Job) {
+			p.unchecked[r.Job] = true
 		}
-		old = append(old, r)
-		errs = append(errs, p.survey(ctx, r))
 	}
-	for _, h := range p.hosts {
-		errs = append(errs, p.host(ctx, h))
+	if p.cfg.All {
+		errs = append(errs, p.removeAll(ctx, old))
+	} else {
+		errs = append(errs, p.removeOld(ctx), p.forget(old), p.submissions(ctx))
 	}
+	p.reportKept()
+	if p.cfg.DryRun {
+		errs = append(errs, p.table.Write(p.cfg.Terminal))
+		p.printer.Printf("nothing was removed: %s without --dry-run removes %s", p.command(), console.Size(p.bytes))
+	}
+	return errors.Join(errs...)
+}
+
+// command is the command line, for hints.
+func (p *pruner) command() string {
+	if p.cfg.All {
+		return "plx prune --all"
+	}
+	return "plx prune"
+}
+
+// old returns the records of jobs that have ended and are old enough. It asks the chiefs' hosts of the
+// others at the same time. With All every job is: its hosts tell whether it runs.
+func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
+	if p.cfg.All {
+		return rs
+	}
+	runs, of := make([]bool, len(rs)), map[string][]int{}
+	for i, r := range rs {
+		if runs[i] = time.Since(r.Created) < p.cfg.Older; !runs[i] {
+			chief := r.Via + " " + r.Hosts[r.Chief].Line
+			of[chief] = append(of[chief], i)
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(hosts.FanOut)
+	for _, mine := range of {
+		g.Go(func() error {
+			var down error // why the host does not answer: it is asked once
+			for _, i := range mine {
+				ask := rs[i].dialling(p.printer)
+				runs[i] = rs[i].runs(ctx, p.printer, func(ctx context.Context) (state protocol.State, err error) {
+					if down != nil {
+						return state, down
+					}
+					if state, err = ask(ctx); err != nil && !errors.Is(err, hosts.ErrForgotten) {
+						down = err
+					}
+					return state, err
+				})
+			}
+			return nil
+		})
+	}
+	g.Wait() // the functions return nil
+	for i, r := range rs {
+		if runs[i] || time.Since(r.last()) < p.cfg.Older {
+			p.inUse[r.Job] = true
+		} else {
+			old = append(old, r)
+		}
+	}
+	return old
+}
+
+// forget removes the records of jobs of which nothing is left.
+func (p *pruner) forget(old []Record) error {
+	var errs []error
 	for _, r := range old {
 		switch {
 		case p.stays(r.Job) || p.failed(r.Job):
-		case cfg.DryRun:
+		case p.cfg.DryRun:
+			p.forgotten = append(p.forgotten, r.Job)
 			p.table.Row(here, "record of job "+r.Job, "")
 		default:
 			errs = append(errs, r.Forget())
 		}
-	}
-	errs = append(errs, p.submissions(ctx))
-	p.reportKept()
-	if cfg.DryRun {
-		errs = append(errs, p.table.Write(cfg.Terminal))
-		p.printer.Printf("nothing was removed: plx prune without --dry-run removes %s", console.Size(p.bytes))
 	}
 	return errors.Join(errs...)
 }
@@ -110,6 +181,7 @@ func (p *pruner) submissions(ctx context.Context) error {
 		switch {
 		case err != nil || !state.Over():
 		case p.cfg.DryRun:
+			p.forgotten = append(p.forgotten, s.Job)
 			p.table.Row(here, "record of job "+s.Job, "")
 		default:
 			err = s.Unmake()
@@ -121,20 +193,22 @@ func (p *pruner) submissions(ctx context.Context) error {
 
 // pruner is one run of Prune.
 type pruner struct {
-	open      opener
-	printer   *console.Printer
-	cfg       PruneConfig
-	binaries  map[string][]string // of the agents of each host, by the host's line, the newest first: it knows most of outputs
-	opened    []*Job
-	hosts     []*pruning            // each once
-	known     map[string]*pruning   // the same, by how they are reached
-	of        map[string][]*pruning // hosts of the old jobs, by id
-	inUse     map[string]bool       // ids of jobs that run or are young
-	unchecked map[string]bool       // ids of jobs of which not all hosts can tell what is left
-	listed    map[string]bool       // what --dry-run has listed, by file system and path: hosts that share a home list the same
-	kept      map[string]*kept      // jobs with files that nobody has fetched, by id
-	table     *console.Table        // what would be removed
-	bytes     int64                 // its size on all hosts
+	open       opener
+	printer    *console.Printer
+	cfg        PruneConfig
+	binaries   map[string][]string // of the agents of each host, by the host's line, the newest first: it knows most of outputs
+	sets       []*hosts.Set
+	answerTime time.Duration         // bounds what a host is asked, and the connection to it
+	hosts      []*pruning            // each once
+	known      map[string]*pruning   // the same, by how they are reached
+	of         map[string][]*pruning // hosts of the old jobs, by id
+	inUse      map[string]bool       // ids of jobs that run or are young
+	unchecked  map[string]bool       // ids of jobs of which not all hosts can tell what is left
+	listed     map[string]bool       // what --dry-run has listed, by file system and path: hosts that share a home list the same
+	kept       map[string]*kept      // jobs with files that nobody has fetched, by id
+	table      *console.Table        // what would be removed
+	bytes      int64                 // its size on all hosts
+	forgotten  []string              // ids of jobs whose records --dry-run has listed
 }
 
 // pruning is a host to prune.
@@ -142,12 +216,15 @@ type pruning struct {
 	*hosts.AgentHost
 	binaries []string
 	plan     []protocol.Pruned // what would be removed if no other host had a say
+	done     []protocol.Pruned // what was removed, or would be
 	failed   bool              // it was not asked or not pruned, which was reported
+	busy     string            // with All: what uses plx there, so that nothing is removed; "": nothing does
+	here     bool              // with All: it is this machine, whose records go last
 }
 
 func (p *pruner) close() {
-	for _, j := range p.opened {
-		j.close()
+	for _, set := range p.sets {
+		set.Close() // every answer has arrived
 	}
 }
 
@@ -159,224 +236,4 @@ func (p *pruner) stays(job string) bool {
 // failed reports whether a host of the job was not pruned.
 func (p *pruner) failed(job string) bool {
 	return p.unchecked[job] || slices.ContainsFunc(p.of[job], func(h *pruning) bool { return h.failed })
-}
-
-// kept is what a job has made and nobody has fetched.
-type kept struct {
-	on    map[string]bool // hosts' folders with such files
-	files int
-	bytes int64
-}
-
-// keep notes that a host keeps files of a job. Hosts that share a home all list them.
-func (p *pruner) keep(item protocol.Pruned) {
-	k := p.kept[item.Job]
-	if k == nil {
-		k = &kept{on: map[string]bool{}}
-		p.kept[item.Job] = k
-	}
-	if !k.on[item.Folder] {
-		k.on[item.Folder] = true
-		k.files += item.Outputs
-		k.bytes += item.Bytes
-	}
-}
-
-// reportKept prints a line for each job that is kept.
-func (p *pruner) reportKept() {
-	for _, job := range slices.Sorted(maps.Keys(p.kept)) {
-		k := p.kept[job]
-		p.printer.Printf("kept job %s: %s, %s, on %s, not fetched", job, console.Count(k.files, "file"), console.Size(k.bytes), console.Count(len(k.on), "host"))
-	}
-	unchecked := slices.DeleteFunc(slices.Sorted(maps.Keys(p.unchecked)), func(job string) bool { return p.kept[job] != nil })
-	if p.cfg.Discard {
-		unchecked = nil
-	}
-	if len(unchecked) > 0 {
-		p.printer.Printf("kept, because not all of their hosts can tell what was fetched: %s", strings.Join(unchecked, ", "))
-	}
-	if len(p.kept)+len(unchecked) > 0 {
-		p.printer.Printf("hint: plx fetch JOB DIR brings them to this machine; plx prune --outputs removes them")
-	}
-}
-
-// survey asks the hosts of a job what they would remove, each host once.
-func (p *pruner) survey(ctx context.Context, r Record) error {
-	j, err := p.open(ctx, r, p.printer, hosts.Reach{})
-	if err != nil {
-		p.unchecked[r.Job] = true
-		return err
-	}
-	var fresh []*pruning
-	for i, a := range j.agents {
-		way := r.Via + " " + a.Resource.String()
-		h := p.known[way]
-		if h == nil {
-			h = &pruning{AgentHost: &hosts.AgentHost{Host: a.Host}, binaries: p.binaries[r.Hosts[i].Line]}
-			fresh, p.known[way] = append(fresh, h), h
-		}
-		p.of[r.Job] = append(p.of[r.Job], h)
-	}
-	if len(fresh) == 0 {
-		j.close()
-	} else {
-		p.opened = append(p.opened, j)
-	}
-	err = hosts.Each(ctx, fresh, func(_ int, h *pruning) error {
-		var err error
-		if h.plan, err = p.ask(ctx, h, nil, true); err != nil {
-			h.failed, err = true, fmt.Errorf("prune: %w", err)
-		}
-		return err
-	})
-	errs := []error{err}
-	for _, h := range fresh {
-		errs = append(errs, p.keepAll(h, h.plan))
-	}
-	p.hosts = append(p.hosts, fresh...)
-	if p.failed(r.Job) {
-		p.unchecked[r.Job] = true
-	}
-	return errors.Join(errs...)
-}
-
-// ask has a host prune, which keeps some jobs whatever it knows of them. The newest agent that
-// is there does so.
-func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
-	ctx, cancel := within(ctx, askTime)
-	defer cancel()
-	want := protocol.PruneRequest{Older: p.cfg.Older, Discard: p.cfg.Discard, Dry: dry, Keep: keep}
-	for _, binary := range h.binaries {
-		agent := &hosts.AgentHost{Host: h.Host, Binary: binary}
-		answer, err := hosts.Call[protocol.PruneAnswer](ctx, agent, askTime, protocol.DoPrune, want)
-		if transport.ExitStatus(err) == hosts.NotFound {
-			continue // it was pruned
-		}
-		if err == nil && answer.Failed != "" {
-			err = errors.New(answer.Failed)
-		}
-		if err == nil && p.cfg.DryRun {
-			err = agent.Learn(ctx) // hosts that share a home are shown once
-		}
-		return answer.Items, err
-	}
-	return nil, nil
-}
-
-// keepAll takes note of the jobs that a host keeps. It returns an error for those of which
-// the host cannot tell what they have made.
-func (p *pruner) keepAll(h *pruning, items []protocol.Pruned) error {
-	var errs []error
-	for _, item := range items {
-		switch {
-		case item.Unchecked != "":
-			if !p.unchecked[item.Job] {
-				errs = append(errs, h.Named(fmt.Errorf("what job %s made is not known: %s", item.Job, item.Unchecked)))
-			}
-			p.unchecked[item.Job] = true
-		case item.Outputs > 0:
-			p.keep(item)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// host prunes a host, but for the jobs that stay.
-func (p *pruner) host(ctx context.Context, h *pruning) error {
-	var keep []string
-	goes := false
-	for _, item := range h.plan {
-		job, isJob := strings.CutPrefix(kindOf(item.Path), "job ")
-		switch {
-		case item.Outputs > 0:
-		case isJob && p.stays(job):
-			keep = append(keep, job)
-		default:
-			goes = true
-		}
-	}
-	if h.failed || !goes {
-		return nil
-	}
-	all, err := h.plan, error(nil)
-	if !p.cfg.DryRun || len(keep) > 0 {
-		if all, err = p.ask(ctx, h, keep, p.cfg.DryRun); err != nil {
-			h.failed, err = true, h.Named(fmt.Errorf("prune: %w", err))
-		}
-		err = errors.Join(err, p.keepAll(h, all))
-	}
-	p.report(h, all)
-	return err
-}
-
-// report prints what a host has removed, or would remove.
-func (p *pruner) report(h *pruning, all []protocol.Pruned) {
-	var items []protocol.Pruned
-	for _, item := range all {
-		at := h.Facts.FileSystem + " " + item.Path
-		if item.Outputs > 0 || p.cfg.DryRun && p.listed[at] {
-			continue
-		}
-		p.listed[at] = true
-		items = append(items, item)
-	}
-	if len(items) == 0 {
-		return
-	}
-	host := h.Name()
-	if h.Embedded {
-		host = here // the hosts of an embedded cluster have one home
-	}
-	freed := p.add(host, items)
-	p.bytes += freed
-	if !p.cfg.DryRun {
-		p.printer.Printf("host %s: removed %s, %s", host, console.Count(len(items), "old item"), console.Size(freed))
-	}
-}
-
-// here is this machine, as a host in the table.
-const here = "here"
-
-// add adds rows for the items of a host to the table, those of one kind in one row, and
-// returns their size.
-func (p *pruner) add(host string, items []protocol.Pruned) (all int64) {
-	bytes, number := map[string]int64{}, map[string]int{}
-	var kinds []string
-	for _, item := range items {
-		kind := kindOf(item.Path)
-		if number[kind]++; number[kind] == 1 {
-			kinds = append(kinds, kind)
-		}
-		bytes[kind] += item.Bytes
-		all += item.Bytes
-	}
-	for _, kind := range kinds {
-		what := kind
-		if n := number[kind]; n > 1 && !strings.HasPrefix(kind, "job ") {
-			what = fmt.Sprintf("%s (%d)", kind, n)
-		}
-		p.table.Row(host, what, console.Size(bytes[kind]))
-	}
-	if len(kinds) > 1 {
-		p.table.Row(host, "all", console.Size(all))
-	}
-	return all
-}
-
-// kindOf says what lies at a path relative to ~/.plx on a host.
-func kindOf(path string) string {
-	folder, rest, _ := strings.Cut(path, "/")
-	switch job, _, _ := strings.Cut(rest, "/"); folder {
-	case "jobs":
-		return "job " + job
-	case "blobs":
-		return "programs"
-	case "envs":
-		return "virtual environments"
-	case "spares":
-		return "working directories of an earlier plx"
-	case "files":
-		return "files of working directories"
-	}
-	return path
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -176,6 +177,51 @@ func TestPruneAsksHostsByTheirWay(t *testing.T) {
 	}
 }
 
+// A host that gives no answer is named with the limit, and no other host waits for it: it connects only
+// after all others were asked, in jobs that are younger.
+func TestPruneDoesNotWaitForAHostThatStalls(t *testing.T) {
+	home := hosted(t, `echo '{"path":"blobs/x","bytes":1}'`)
+	const hostsBesides = 5
+	asked := make(chan string, hostsBesides)
+	for i := range hostsBesides + 1 {
+		name := fmt.Sprint("h", i)
+		r := Record{Job: "j" + name, Created: time.Now().Add(-time.Duration(9-i) * time.Hour), Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: name, Folder: name, Binary: blob}}}
+		if err := r.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(_ context.Context, r Record, printer *console.Printer, _ hosts.Reach) (*Job, error) {
+		h := hosts.NewHost(hostfile.Host{Name: r.Hosts[0].Line}, func(ctx context.Context) (transport.Transport, error) {
+			if r.Hosts[0].Line == "h0" {
+				for range hostsBesides {
+					select {
+					case <-asked:
+					case <-ctx.Done():
+						t.Error("other hosts wait for h0")
+						return nil, context.Cause(ctx)
+					}
+				}
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			asked <- r.Job
+			return transporttest.Shell(home), nil
+		})
+		return &Job{Record: r, printer: printer, set: &hosts.Set{Hosts: []*hosts.Host{h}}, agents: []*hosts.AgentHost{{Host: h}}}, nil
+	}
+	var said bytes.Buffer
+	err := prune(t.Context(), PruneConfig{Older: time.Hour, answerTime: 5 * time.Second, Query: Query{Terminal: console.Terminal{Stdout: io.Discard, Stderr: &said}}}, open)
+	if err == nil || err.Error() != "host h0: prune: no answer within 5s" {
+		t.Errorf("%v", err)
+	}
+	if n := strings.Count(said.String(), "removed 1 old item, 1 B\n"); n != hostsBesides || !strings.Contains(said.String(), "can tell what was fetched: jh0\n") {
+		t.Errorf("%d hosts were pruned, said %q", n, said.String())
+	}
+	if rs, err := Records(); err != nil || len(rs) != 1 || rs[0].Job != "jh0" {
+		t.Errorf("left %v, %v", rs, err)
+	}
+}
+
 // A job whose hosts are not known stays, whatever it has made.
 func TestPruneKeepsAJobWithoutHosts(t *testing.T) {
 	hosted(t, "exit 5")
@@ -294,7 +340,7 @@ func TestKeptOnce(t *testing.T) {
 	}
 	p := &pruner{kept: map[string]*kept{}}
 	for _, folder := range []string{"h1", "h2", "h1"} {
-		p.keep(protocol.Pruned{Job: "j", Folder: folder, Outputs: 2, Bytes: 5})
+		p.keep(protocol.Pruned{Job: "j", Folder: folder, Outputs: 2, Bytes: 5}, "")
 	}
 	if k := p.kept["j"]; k.files != 4 || k.bytes != 10 || len(k.on) != 2 {
 		t.Errorf("kept %+v, want what is in two folders", k)

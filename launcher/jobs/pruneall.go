@@ -1,0 +1,234 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/launcher/transport"
+)
+
+// placeTime bounds sending plx to a host that has another version of it.
+const placeTime = 5 * time.Minute
+
+// findMore notes the hosts that the user names, where plx may be without a job, and this machine.
+func (p *pruner) findMore(ctx context.Context) error {
+	var errs []error
+	add := func(reach hosts.Reach, here bool) {
+		set, err := hosts.Open(ctx, reach, p.printer)
+		p.sets, errs = append(p.sets, set), append(errs, err)
+		for _, host := range set.Hosts {
+			h, _ := p.note(reach.Via, host)
+			h.here = h.here || here
+		}
+	}
+	if len(p.cfg.Reach.Hosts) > 0 {
+		add(p.cfg.Reach, false)
+	}
+	root, err := home()
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	if _, err := os.Stat(root); err == nil && runtime.GOOS == "linux" {
+		add(hosts.Reach{LocalHosts: 1, LocalWorkers: 1}, true)
+	}
+	return errors.Join(errs...)
+}
+
+// home returns ~/.plx of this machine.
+func home() (string, error) {
+	jobs, err := submission.Root()
+	return filepath.Dir(jobs), err
+}
+
+// askAll has a host remove all of plx, or what it can if something is kept. A host without ~/.plx has
+// nothing to remove. After a removal no agent waits there: it would keep another host with that home from it.
+func (p *pruner) askAll(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
+	if !dry {
+		defer h.Release()
+	}
+	asking, cancel := within(ctx, p.answerTime)
+	defer cancel()
+	if err := h.Run(asking, `[ -e "$HOME/.plx" ]`, nil, nil, nil); err != nil {
+		if transport.ExitStatus(err) == 1 {
+			err = nil
+		}
+		return nil, err
+	}
+	placing, cancel := within(ctx, placeTime)
+	defer cancel()
+	if err := h.Meet(placing); err != nil {
+		return nil, err
+	}
+	limit := p.limit(dry)
+	removing, cancel := within(ctx, limit)
+	defer cancel()
+	answer, err := hosts.Call[protocol.PruneAnswer](removing, h.Agent(), limit, protocol.DoPrune,
+		protocol.PruneRequest{Discard: p.cfg.Discard, Dry: dry, Keep: keep, All: true, Forgotten: p.forgotten})
+	h.busy = answer.Busy
+	if err == nil && answer.Left != "" {
+		h.Release()
+		answer.Failed = removeRest(removing, h, answer)
+	}
+	if err == nil && answer.Failed != "" {
+		err = errors.New(answer.Failed)
+	}
+	return answer.Items, err
+}
+
+// removeRest removes what could not be removed while the agent ran, such as its program on a network file
+// system. It returns what failed.
+func removeRest(ctx context.Context, h *pruning, answer protocol.PruneAnswer) string {
+	name, marked := strings.CutPrefix(answer.Left, ".")
+	if !marked || !hosts.IsSafe(name) {
+		return answer.Failed
+	}
+	script := fmt.Sprintf(`cd "$HOME" && rm -rf .plx/.%s && { [ -L .plx ] || rmdir .plx 2>/dev/null || :; }`, name)
+	if err := h.Script(ctx, script, nil, nil); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// removeAll removes all of plx: of each home once, and the home of this machine last, since it has the
+// records of the jobs that are kept elsewhere.
+func (p *pruner) removeAll(ctx context.Context, old []Record) error {
+	for _, set := range p.sets {
+		set.Placed(nil) // what failed has its error
+		set.Release()   // who removes plx has to be alone there
+	}
+	busy := p.busy(p.hosts)
+	leads, last := p.leads()
+	errs := []error{busy, p.remove(ctx, leads), p.forget(old), p.submissions(ctx)}
+	if last != nil {
+		errs = append(errs, p.remove(ctx, []*pruning{last}))
+	}
+	if runtime.GOOS != "linux" && errors.Join(errs...) == nil {
+		errs = append(errs, p.removeHere())
+	}
+	err := errors.Join(errs...)
+	if err == nil && !p.cfg.DryRun && len(p.kept) == 0 {
+		p.printer.Printf("what is yours stays: defaults (plx config), host keys in ~/.ssh, and this program")
+	}
+	return err
+}
+
+// busy notes the jobs of hosts on which something uses plx, and returns an error that names each home's
+// first.
+func (p *pruner) busy(all []*pruning) error {
+	homes := map[string]bool{}
+	var errs []error
+	for _, h := range all {
+		if h.busy == "" {
+			continue
+		}
+		for job, on := range p.of {
+			if slices.Contains(on, h) {
+				p.inUse[job] = true
+			}
+		}
+		if !homes[h.Facts.FileSystem] {
+			homes[h.Facts.FileSystem] = true
+			err := fmt.Errorf("nothing is removed: %s", h.busy)
+			if h.Embedded {
+				err = fmt.Errorf("this machine: %w", err)
+			} else {
+				err = h.Named(err)
+			}
+			errs = append(errs, exit.WithHint(err, "plx stop JOB ends a job; then plx prune --all again"))
+		}
+		h.failed = true
+	}
+	return errors.Join(errs...)
+}
+
+// leads returns one host for each home from which all is to be removed, and the one for the home of
+// this machine, if there is any.
+func (p *pruner) leads() (leads []*pruning, here *pruning) {
+	spoilt, own := map[string]bool{}, ""
+	for _, h := range p.hosts {
+		spoilt[h.Facts.FileSystem] = spoilt[h.Facts.FileSystem] || h.busy != ""
+		if h.here {
+			own = h.Facts.FileSystem
+		}
+	}
+	for _, h := range p.hosts {
+		switch home := h.Facts.FileSystem; {
+		case h.failed || home == "" || spoilt[home]:
+			continue
+		case home != own:
+			leads = append(leads, h)
+		case here == nil || h.here:
+			here = h
+			continue
+		default:
+			continue
+		}
+		spoilt[h.Facts.FileSystem] = true // one is enough
+	}
+	return leads, here
+}
+
+// remove removes all of plx from hosts, but for the jobs that stay.
+func (p *pruner) remove(ctx context.Context, all []*pruning) error {
+	var keep []string
+	for job := range p.of {
+		if p.stays(job) {
+			keep = append(keep, job)
+		}
+	}
+	errs := []error{p.each(ctx, all, func(ctx context.Context, h *pruning) (err error) {
+		h.done, err = p.ask(ctx, h, keep, p.cfg.DryRun)
+		return err
+	}), p.busy(all)}
+	for _, h := range all {
+		errs = append(errs, p.keepAll(h, h.done))
+		for _, item := range h.done {
+			if isRecord(item) && !h.here {
+				p.keep(item, h.Facts.FileSystem)
+			}
+		}
+		p.report(h, h.done)
+	}
+	return errors.Join(errs...)
+}
+
+// isRecord reports whether a host has kept a record of a job that was launched there.
+func isRecord(item protocol.Pruned) bool {
+	return item.Job == "" && strings.HasPrefix(item.Path, "jobs/") && path.Ext(item.Path) == ".json"
+}
+
+// removeHere removes ~/.plx of a machine that is no host, on which no agent runs.
+func (p *pruner) removeHere() error {
+	root, err := home()
+	if err != nil {
+		return err
+	}
+	rs, err := submission.Folders()
+	if err != nil || len(rs) > 0 {
+		return err // it has records that are kept
+	}
+	if p.cfg.DryRun {
+		p.table.Row(here, root, "")
+		return nil
+	}
+	begun, err := launchings()
+	if err == nil && len(begun) > 0 {
+		err = fmt.Errorf("%s is not removed: %s is being launched", root, begun[0].label())
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(root)
+}

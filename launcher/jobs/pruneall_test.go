@@ -1,0 +1,65 @@
+//go:build linux
+
+package jobs
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// All of plx goes from this machine, whose agent is this program, but for the record of a job whose host
+// cannot be asked. Nothing goes while a launch is being prepared.
+func TestPruneAll(t *testing.T) {
+	for name, x := range map[string]struct {
+		prepare func(t *testing.T)
+		dry     bool
+		stays   string // below ~/.plx; "": all goes
+		fails   string
+		says    string
+	}{
+		"all":     {func(*testing.T) {}, false, "", "", "plx: host here: removed all of plx, "},
+		"dry run": {func(*testing.T) {}, true, "jobs/j/job.json", "", "plx: nothing was removed: plx prune --all without --dry-run removes "},
+		"a launch": {func(t *testing.T) {
+			done, err := Announce("next", "train.py")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(done)
+		}, false, "launching", "this machine: nothing is removed: a launch is being prepared there, by process ", ""},
+		"out of reach": {func(t *testing.T) {
+			r := Record{Job: "far", Created: time.Now(), Way: Way{Via: "false {host}"}, Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "h1", Folder: "h1", Binary: blob}}}
+			if err := r.Save(); err != nil {
+				t.Fatal(err)
+			}
+		}, false, "jobs/far/job.json", "host h1: prune: ", "plx: kept, because not all of their hosts can tell what was fetched: far\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			t.Setenv("HOME", home)
+			save(t, "j", time.Minute, &protocol.Verdict{})
+			x.prepare(t)
+			var stdout, stderr bytes.Buffer
+			err := Prune(t.Context(), PruneConfig{Query: Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, All: true, DryRun: x.dry})
+			if (err == nil) != (x.fails == "") || err != nil && !strings.HasPrefix(err.Error(), x.fails) || !strings.Contains(stderr.String(), x.says) {
+				t.Errorf("%v, said %q, want %q and %q", err, stderr.String(), x.fails, x.says)
+			}
+			if x.dry && !strings.Contains(stdout.String(), "record of job j") {
+				t.Errorf("listed %q", stdout.String())
+			}
+			_, gone := os.Stat(filepath.Join(home, ".plx", x.stays))
+			if (gone == nil) != (x.stays != "") {
+				t.Errorf("%q: %v", x.stays, gone)
+			}
+			if _, err := os.Stat(filepath.Join(home, ".plx/jobs/j")); x.stays != "" && x.fails != "" && name != "a launch" && err == nil {
+				t.Error("the record of a job whose host was pruned is there")
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
+)
+
+// removeTime bounds the removal on one host: there may be much on a slow disk. Before it the host has
+// answered within askTime.
+const removeTime = 10 * time.Minute
+
+// find opens the jobs and notes their hosts, each once. It connects to none.
+func (p *pruner) find(ctx context.Context, old []Record) error {
+	var errs []error
+	for _, r := range old {
+		j, err := p.open(ctx, r, p.printer, hosts.Reach{AcceptNewHostKeys: p.cfg.Reach.AcceptNewHostKeys})
+		if err != nil {
+			p.unchecked[r.Job] = true
+			errs = append(errs, err)
+			continue
+		}
+		fresh := false
+		for i, a := range j.agents {
+			h, is := p.note(r.Via, a.Host)
+			if is {
+				fresh, h.binaries = true, p.binaries[r.Hosts[i].Line]
+			}
+			p.of[r.Job] = append(p.of[r.Job], h)
+		}
+		if fresh {
+			p.sets = append(p.sets, j.set)
+		} else {
+			j.close()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// note returns the host to prune by how it is reached, and whether it is a new one.
+func (p *pruner) note(via string, host *hosts.Host) (h *pruning, fresh bool) {
+	way := via + " " + host.Resource.String()
+	h, known := p.known[way]
+	if !known {
+		h = &pruning{AgentHost: &hosts.AgentHost{Host: host}}
+		p.hosts, p.known[way] = append(p.hosts, h), h
+	}
+	return h, !known
+}
+
+// survey asks all hosts what they would remove.
+func (p *pruner) survey(ctx context.Context) error {
+	errs := []error{p.each(ctx, p.hosts, func(ctx context.Context, h *pruning) (err error) {
+		h.plan, err = p.ask(ctx, h, nil, true)
+		return err
+	})}
+	for _, h := range p.hosts {
+		errs = append(errs, p.keepAll(h, h.plan))
+	}
+	return errors.Join(errs...)
+}
+
+// each works on hosts, several at once. One that fails is noted as failed.
+func (p *pruner) each(ctx context.Context, all []*pruning, work func(context.Context, *pruning) error) error {
+	return hosts.Each(ctx, all, func(_ int, h *pruning) error {
+		err := work(ctx, h)
+		if err != nil {
+			h.failed, err = true, fmt.Errorf("prune: %w", err)
+		}
+		return err
+	})
+}
+
+// ask has a host prune, which keeps some jobs whatever it knows of them. The newest agent that
+// is there does so.
+func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
+	if p.cfg.All {
+		return p.askAll(ctx, h, keep, dry)
+	}
+	limit := p.limit(dry)
+	ctx, cancel := within(ctx, limit)
+	defer cancel()
+	want := protocol.PruneRequest{Older: p.cfg.Older, Discard: p.cfg.Discard, Dry: dry, Keep: keep}
+	for _, binary := range h.binaries {
+		agent := &hosts.AgentHost{Host: h.Host, Binary: binary}
+		answer, err := hosts.Call[protocol.PruneAnswer](ctx, agent, limit, protocol.DoPrune, want)
+		if transport.ExitStatus(err) == hosts.NotFound {
+			continue // it was pruned
+		}
+		if err == nil && answer.Failed != "" {
+			err = errors.New(answer.Failed)
+		}
+		if err == nil && p.cfg.DryRun {
+			err = agent.Learn(ctx) // hosts that share a home are shown once
+		}
+		return answer.Items, err
+	}
+	return nil, nil
+}
+
+// limit bounds what a host does.
+func (p *pruner) limit(dry bool) time.Duration {
+	if dry {
+		return p.answerTime
+	}
+	return removeTime
+}
+
+// keepAll takes note of the jobs that a host keeps. It returns an error for those of which
+// the host cannot tell what they have made.
+func (p *pruner) keepAll(h *pruning, items []protocol.Pruned) error {
+	var errs []error
+	for _, item := range items {
+		switch {
+		case item.Unchecked != "":
+			if !p.unchecked[item.Job] {
+				errs = append(errs, h.Named(fmt.Errorf("what job %s made is not known: %s", item.Job, item.Unchecked)))
+			}
+			p.unchecked[item.Job] = true
+		case item.Outputs > 0 && !isRecord(item):
+			p.keep(item, h.Facts.FileSystem)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeOld prunes all hosts, but for the jobs that stay.
+func (p *pruner) removeOld(ctx context.Context) error {
+	var goes []*pruning
+	keep := map[*pruning][]string{}
+	for _, h := range p.hosts {
+		if h.failed {
+			continue
+		}
+		any := false
+		for _, item := range h.plan {
+			job, isJob := strings.CutPrefix(kindOf(item.Path), "job ")
+			switch {
+			case item.Outputs > 0:
+			case isJob && p.stays(job):
+				keep[h] = append(keep[h], job)
+			default:
+				any = true
+			}
+		}
+		if any {
+			goes = append(goes, h)
+		}
+	}
+	errs := []error{p.each(ctx, goes, func(ctx context.Context, h *pruning) (err error) {
+		if h.done = h.plan; !p.cfg.DryRun || len(keep[h]) > 0 {
+			h.done, err = p.ask(ctx, h, keep[h], p.cfg.DryRun)
+		}
+		return err
+	})}
+	for _, h := range goes {
+		errs = append(errs, p.keepAll(h, h.done))
+		p.report(h, h.done)
+	}
+	return errors.Join(errs...)
+}
