@@ -56,8 +56,8 @@ type Config struct {
 	Strict bool
 	// Agent returns plx for a platform. Nil: what is there runs, or nothing does.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
-	// Copy writes a new file on the host, through another session. If it fails, plx comes through
-	// this one. Nil: there can be no other session.
+	// Copy writes a new file on the host, through another session. If it fails, or the host has no
+	// room to unpack the file, plx comes through this one. Nil: there can be no other session.
 	Copy func(ctx context.Context, r io.Reader, path string) error
 	// Seeds are the hosts that plx may come from. Nil: it comes from here.
 	Seeds *Seeds
@@ -329,10 +329,11 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 	if !slices.Contains(s.tools, "gzip") {
 		packed = nil
 	}
-	var said answer
+	said := answer{verb: "missed"}
 	if s.Copy != nil && packed != nil && s.upload(ctx, agent, packed) == nil {
 		said, err = s.answer(ctx, s.limit(agent))
-	} else { // whatever is wrong with a file, as a full disk, the shell says in words
+	}
+	if err == nil && said.verb == "missed" { // whatever is wrong with a file, as a full disk, the shell says in words
 		said, err = s.poured(ctx, agent, packed)
 	}
 	if err == nil && said.verb == "unhashed" {

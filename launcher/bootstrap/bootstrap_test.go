@@ -221,9 +221,11 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 				packed[len(packed)/2] ^= 1
 				return firstError(err, h.copy(ctx, bytes.NewReader(packed), path))
 			}
-			h.refuses(t, by, "send plx: ")
-			h.nothing(t, packs, "a damaged file")
+			h.must(t, by, true) // by the order
 			for _, b := range []envsync.Blob{b, packs} {
+				if err := os.RemoveAll(h.path(b)); err != nil {
+					t.Fatal(err)
+				}
 				h.must(t, giving(b), true)
 				h.must(t, giving(b), false)
 			}
@@ -332,6 +334,24 @@ func TestFullHome(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	h.nothing(t, b, "full")
+}
+
+// TestTightHome has room for plx, and not for a packed file beside it: plx comes by the order.
+func TestTightHome(t *testing.T) {
+	b, _ := plxBlob(t, 4<<20, false)
+	shells(t, func(t *testing.T, shell []string) {
+		h := smallHome(t, 0, "5m")
+		h.shell = shell
+		c, copied := giving(b), false
+		c.Copy = func(ctx context.Context, r io.Reader, path string) error {
+			copied = true
+			return h.copy(ctx, r, path)
+		}
+		h.must(t, c, true)
+		if !copied {
+			t.Error("no file was sent")
+		}
+	})
 }
 
 // shells are those that may be a host's /bin/sh.
