@@ -16,6 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/limits"
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	"github.com/plx-run/plx/logs"
 )
@@ -50,6 +51,14 @@ func run(args []string, stdout, stderr *os.File) int {
 	}
 	c.complain(args, blamed(app, err))
 	return exit.Code(err)
+}
+
+// begin is what comes before a command that works on hosts.
+func begin(ctx *cli.Context) error {
+	if err := limits.Check(); err != nil {
+		return exit.WithHint(fmt.Errorf("cannot start: %w", err), "raise the limit in this shell, or in the file that sets it")
+	}
+	return setDefaults(ctx)
 }
 
 // complain prints an error, a line for each host, and then the hint. The flags may not have
@@ -96,7 +105,7 @@ func (c *command) app() *cli.App {
 		sub.OnUsageError, sub.HideHelpCommand = wrongUse, true
 	}
 	for _, sub := range work {
-		sub.Before = setDefaults
+		sub.Before = begin
 	}
 	return app
 }

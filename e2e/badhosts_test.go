@@ -40,6 +40,12 @@ func TestBadHosts(t *testing.T) {
 		return func(h *testhosts.Host) { inside(t, h, line) }
 	}
 	date := `printf '#!/bin/sh\nexec /bin/date --date="+1 day" "$@"\n' >/usr/local/bin/date; chmod 755 /usr/local/bin/date`
+	// The limit of processes does not hold for root.
+	limited := `chown 64123 $HOME; chmod 755 $HOME; cat >$HOME/.bashrc <<'EOF'
+[ $EUID = 0 ] || return
+exec setpriv --reuid=64123 --regid=64123 --clear-groups bash -c "ulimit -u 5; $BASH_EXECUTION_STRING"
+EOF
+`
 	cases := []badHost{
 		{name: "filtered", spoil: shell("ip link set eth0 down"), code: 125, says: []string{"no route to host"}},
 		{name: "silent", spoil: func(h *testhosts.Host) { h.Freeze() }, limit: "6s", code: 125, says: []string{"no connection within 6s"}},
@@ -55,6 +61,9 @@ func TestBadHosts(t *testing.T) {
 		{name: "no forwarding", sshd: "-o DisableForwarding=yes"},
 		{name: "forced command", sshd: "-o ForceCommand='sleep 1000'", code: 125, says: []string{"ForceCommand"}},
 		{name: "megabytes", spoil: shell(`echo 'yes | head -c 5000000' >$HOME/.bashrc`), code: 125, says: []string{"1 MiB"}},
+		{name: "limited memory", spoil: shell(`echo 'ulimit -v 500000' >$HOME/.bashrc`), code: 125, says: []string{"plx cannot start there", "the address space to 488 MiB (ulimit -v)"}},
+		{name: "limited files", spoil: shell(`echo 'ulimit -n 20' >$HOME/.bashrc`), code: 125, says: []string{"plx cannot start there", "the number of open files to 20 (ulimit -n)"}},
+		{name: "limited processes", spoil: shell(limited), code: 125, says: []string{"plx cannot start there", "the number of processes to 5 (ulimit -u)"}},
 		{name: "clock a day off", spoil: shell(date)},
 	}
 	b := newBench(t, testhosts.Options{Hosts: len(cases)})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/supervisor"
+	"github.com/plx-run/plx/launcher/limits"
 	"github.com/plx-run/plx/launcher/sshserver"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -27,6 +28,12 @@ import (
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		return fail(stderr, usage("a subcommand is missing"))
+	}
+	switch args[0] {
+	case "start", "serve", "step": // what a login shell runs, and no task
+		if err := limits.Check(); err != nil {
+			return fail(stderr, err)
+		}
 	}
 	if args[0] != becoming { // a task inherits its socket, its control channel and the GPU locks
 		if err := closeOnExec(); err != nil {

@@ -149,7 +149,8 @@ type Session struct {
 	stream Stream
 	tools  []string // programs that the host has
 	disk   string   // last line of df on the disk of the home
-	limits []string // of the shell that runs plx: address space and data, in KiB, and processes
+	most   string   // processes that the shell of a script that has failed may have; "": it has not
+	limits []string // of the shell that runs plx: address space and data, in KiB, processes, open files
 	home   string   // absolute path on the host
 	turn   *turn    // at getting plx, see Seeds; nil: the host had it, or nothing is known yet
 	done   bool     // Done was called
@@ -341,7 +342,7 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 	}
 	var refused *Refused
 	switch {
-	case errors.As(err, &refused) && refused.noExec:
+	case errors.As(err, &refused) && (refused.noExec || refused.Limited):
 		return refused
 	case errors.As(err, &refused):
 		return fmt.Errorf("send plx: %w", s.explain(refused, agent.Size))
@@ -518,6 +519,12 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 		}
 		s.disk = cmp.Or(text, "?")
 		return s.answer(ctx, limit)
+	case "processes":
+		if s.most != "" {
+			break
+		}
+		s.most = cmp.Or(text, "?")
+		return s.answer(ctx, limit)
 	case "homeless":
 		return answer{}, &Refused{Text: fmt.Sprintf("the shell there has no home: HOME=%q", quote(text)), Homeless: true}
 	case "noexec":
@@ -525,6 +532,9 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	case "nohome":
 		return answer{}, &Refused{Text: fmt.Sprintf("the home folder %s is not there", quote(text)), NoHome: true}
 	case "error":
+		if n, err := strconv.Atoi(s.most); err == nil && (noProcess(text) || text == "" && n < fewProcesses) {
+			return answer{}, &Refused{Text: fmt.Sprintf("plx cannot start there: "+OfLimits+"the number of processes to %d (ulimit -u)", n), Limited: true}
+		}
 		return answer{}, &Refused{Text: cmp.Or(HomeTrouble(quote(text)), "a program that plx needs was ended there, and nothing says why: does a limit of the shell (ulimit -a) end it?")}
 	}
 	return answer{verb: verb, text: text}, nil
@@ -604,26 +614,45 @@ func (s *Session) line() (text, last string, err error) {
 	}
 }
 
-// Limited returns why plx has ended there before it said anything, if a limit of the shell is the
-// reason; otherwise nil. said is what it has printed.
+// fewProcesses are too few for plx with certainty.
+const fewProcesses = 16
+
+// OfLimits begins what an agent says for which the shell there limits too much.
+const OfLimits = "the shell limits "
+
+// Limited returns why plx has ended there before it began, if a limit of the shell is the reason;
+// otherwise nil. said is what it has printed: what is wrong, or the stacks that Go prints.
 func (s *Session) Limited(said string) *Refused {
-	crash := strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ") || strings.Contains(said, "runtime/")
+	if _, why, told := strings.Cut(said, "plx agent: "+OfLimits); told {
+		why, _, _ = strings.Cut(why, "\n")
+		return &Refused{Text: "plx cannot start there: " + OfLimits + quote(why), Limited: true}
+	}
+	crash := strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ") || strings.Contains(said, "runtime/") || strings.Contains(said, "Segmentation fault")
 	threads := strings.Contains(said, "OS thread") || strings.Contains(said, "pthread_create")
+	files := strings.Contains(said, "failed with 24") || strings.Contains(said, "too many open files") // EMFILE
 	var found []string
 	for i, limit := range s.limits {
 		n, err := strconv.ParseInt(limit, 10, 64)
 		switch {
 		case err != nil: // unlimited
-		case i == 2 && threads:
+		case i == 2 && (threads || crash && n < fewProcesses):
 			found = append(found, fmt.Sprintf("the number of processes to %d (ulimit -u)", n))
-		case i < 2 && !threads && (crash || strings.TrimSpace(said) == ""):
+		case i == 3 && files:
+			found = append(found, fmt.Sprintf("the number of open files to %d (ulimit -n)", n))
+		case i < 2 && !threads && !files && (crash || strings.TrimSpace(said) == ""):
 			found = append(found, fmt.Sprintf("%s to %d MiB (ulimit %s)", []string{"the address space", "the memory for data"}[i], n>>10, []string{"-v", "-d"}[i]))
 		}
 	}
 	if len(found) == 0 {
 		return nil
 	}
-	return &Refused{Text: "plx cannot start there: the shell limits " + strings.Join(found, " and "), Limited: true}
+	return &Refused{Text: "plx cannot start there: " + OfLimits + strings.Join(found, " and "), Limited: true}
+}
+
+// noProcess reports whether a shell says that it could start no process.
+func noProcess(said string) bool {
+	said = strings.ToLower(said)
+	return strings.Contains(said, "fork") && (strings.Contains(said, "cannot fork") || strings.Contains(said, "resource temporarily unavailable"))
 }
 
 // LimitHint is the hint for a host that limits what plx needs.

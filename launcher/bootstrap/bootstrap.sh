@@ -18,6 +18,9 @@ tell() { printf '%s %s\n' "$say" "$*"; }
 # refuse TEXT: says why plx does not run here, and ends.
 refuse() {
 	rm -f "$mine" "$new" "$new.gz" 2>/dev/null
+	# A shell that may start no process runs what is built into it.
+	printf '%s processes ' "$say"
+	ulimit -u 2>/dev/null || ulimit -p 2>/dev/null || echo
 	set -f # what follows is split into words, and so loses its line feeds
 	tell error $*
 	exit 1
@@ -30,7 +33,7 @@ become() {
 		tell noexec "$(df -P "$f" 2>/dev/null | sed -n '2s/.*% //p')"
 		exit 1
 	fi
-	tell runs "$(ulimit -v) $(ulimit -d) $(ulimit -u 2>/dev/null || ulimit -p)"
+	tell runs "$(ulimit -v) $(ulimit -d) $(ulimit -u 2>/dev/null || ulimit -p) $(ulimit -n)"
 	umask "$mask"
 	if [ "$localised" ]; then LC_ALL=$locale; else unset LC_ALL; fi
 	exec "$HOME/$f" $act

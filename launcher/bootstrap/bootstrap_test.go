@@ -436,6 +436,24 @@ func TestHomeTrouble(t *testing.T) {
 	}
 }
 
+// A shell that may start no process says so, and plx how many it may have.
+func TestNoProcess(t *testing.T) {
+	b, _ := plxBlob(t, 1000, true)
+	for _, said := range []string{"sh: fork: retry: Resource temporarily unavailable sh: fork: Resource temporarily unavailable", "sh: 135: Cannot fork"} {
+		for limit, want := range map[string]string{
+			"77":        "plx cannot start there: the shell limits the number of processes to 77 (ulimit -u)",
+			"unlimited": said,
+		} {
+			h := newHost(t)
+			h.before = "ulimit() { echo " + limit + "; }\nmkdir() { echo '" + said + "' >&2; return 1; }\n"
+			var refused *Refused
+			if err := h.refuses(t, giving(b)); !errors.As(err, &refused) || refused.Text != want || refused.Limited != (limit == "77") {
+				t.Errorf("%s: %v, want %s", limit, err, want)
+			}
+		}
+	}
+}
+
 // What is in the way is named, in one line that says what to do.
 func TestWhatIsInTheWayIsNamed(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
@@ -878,6 +896,7 @@ func TestReportA2HomeOfTheShell(t *testing.T) {
 // TestReportA6Limits names the limit of a shell for which plx does not begin.
 func TestReportA6Limits(t *testing.T) {
 	const crash, threads = "fatal error: failed to reserve page summary memory\n\nruntime stack:", "runtime: failed to create new OS thread (have 2 already; errno=11)\nfatal error: newosproc"
+	const files = "runtime: eventfd failed with 24\nfatal error: runtime: eventfd failed"
 	b, _ := plxBlob(t, 1000, true)
 	shells(t, func(t *testing.T, shell []string) {
 		for _, c := range []struct{ limit, said, want string }{
@@ -886,6 +905,9 @@ func TestReportA6Limits(t *testing.T) {
 			{"ulimit -d 20480", "", "plx cannot start there: the shell limits the memory for data to 20 MiB (ulimit -d)"},
 			{"ulimit -d 20480; ulimit -v 500000", crash, "plx cannot start there: the shell limits the address space to 488 MiB (ulimit -v) and the memory for data to 20 MiB (ulimit -d)"},
 			{"ulimit -u 4000 2>/dev/null || ulimit -p 4000", threads, "plx cannot start there: the shell limits the number of processes to 4000 (ulimit -u)"},
+			{"ulimit -n 20; ulimit -v 500000", files, "plx cannot start there: the shell limits the number of open files to 20 (ulimit -n)"},
+			{"ulimit -d 20480", "Segmentation fault", "plx cannot start there: the shell limits the memory for data to 20 MiB (ulimit -d)"},
+			{":", "Welcome\nplx agent: the shell limits the number of processes to 9 (ulimit -u), of which more\n", "plx cannot start there: the shell limits the number of processes to 9 (ulimit -u), of which more"},
 			{"ulimit -v 500000", "plx agent: the job is known", ""},
 			{":", crash, ""},
 		} {

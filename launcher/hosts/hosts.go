@@ -160,6 +160,9 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 		}
 		return s, s.embed(ctx, reach.Lines())
 	}
+	if err := enoughFiles(distantFiles, len(reach.Hosts)); err != nil {
+		return s, err
+	}
 	if reach.home {
 		return s, s.embed(ctx, reach.Lines())
 	}
@@ -293,7 +296,7 @@ func (s *Set) Close() error {
 
 // embed starts an embedded server for each line, and adds the hosts.
 func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
-	if err := enoughFiles(len(lines)); err != nil {
+	if err := enoughFiles(embeddedFiles, len(lines)); err != nil {
 		return err
 	}
 	c, err := embedded.Start(ctx, len(lines))
@@ -309,25 +312,31 @@ func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	return nil
 }
 
-// What an embedded cluster needs of open files: 97 were open with 8 hosts and 361 with 32.
-const (
-	filesAnyhow  = 64
-	filesPerHost = 12
+// files are what hosts need of open files.
+type files struct {
+	anyhow, each int
+	format       string // of the error
+	hint         string
+}
+
+// Of an embedded cluster 97 were open with 8 hosts and 361 with 32. A connection is one file.
+var (
+	embeddedFiles = files{64, 12, "an embedded cluster of %d hosts opens %d files, and the limit of this process is %d (ulimit -Hn)", "a smaller --local HOSTSxWORKERS, or a higher ulimit -n"}
+	distantFiles  = files{24, 1, "connections to %d hosts take %d files at least, and the limit of this process is %d (ulimit -Hn)", "fewer hosts, or a higher ulimit -n"}
 )
 
-// enoughFiles refuses more embedded hosts than this process may open files for. The Go
-// runtime has raised the soft limit to the hard one.
-func enoughFiles(hosts int) error {
+// enoughFiles refuses more hosts than this process may open files for. The Go runtime has
+// raised the soft limit to the hard one.
+func enoughFiles(f files, hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return nil // then the limit, if there is one, shows later
 	}
-	need := uint64(filesAnyhow + filesPerHost*hosts)
+	need := uint64(f.anyhow + f.each*hosts)
 	if uint64(limit.Max) >= need {
 		return nil
 	}
-	return exit.Mistake(fmt.Errorf("an embedded cluster of %d hosts opens %d files, and the limit of this process is %d (ulimit -Hn)", hosts, need, limit.Max),
-		"a smaller --local HOSTSxWORKERS, or a higher ulimit -n")
+	return exit.Mistake(fmt.Errorf(f.format, hosts, need, limit.Max), "%s", f.hint)
 }
 
 // Probe looks at every host, in file order, and starts nothing. The row of a host that

@@ -263,7 +263,10 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 	done()
 	if err != nil {
 		s.Close()
+		var refused *bootstrap.Refused
 		switch {
+		case errors.As(err, &refused) && refused.Limited:
+			err = exit.WithHint(err, bootstrap.LimitHint)
 		case errors.Is(err, errReads):
 			err = exit.WithHint(errReads, "let the file end where there is no terminal, before it reads: [ -t 0 ] || return")
 		case errors.Is(err, bootstrap.ErrMissing):

@@ -146,13 +146,15 @@ func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
 
 // explain says in words of --via why there is no plx on the host.
 func (p *pipe) explain(err error) error {
-	var homeless *bootstrap.Refused
+	var refused *bootstrap.Refused
 	var silent *bootstrap.NoAnswer
 	switch {
 	case errors.Is(err, bootstrap.ErrEcho):
 		return exit.WithHint(fmt.Errorf("%s sends back what it is sent, as a terminal does", p), "let it run without a terminal: docker exec -i instead of -it, ssh -T")
-	case errors.As(err, &homeless) && homeless.Homeless:
+	case errors.As(err, &refused) && refused.Homeless:
 		return exit.WithHint(err, "set HOME in the command of --via: env HOME=/root")
+	case errors.As(err, &refused) && refused.Limited:
+		return exit.WithHint(err, bootstrap.LimitHint)
 	case errors.Is(err, bootstrap.ErrStart):
 		errors.As(err, &silent)
 		return p.silent(silent.Last)
