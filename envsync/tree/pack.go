@@ -36,14 +36,19 @@ const relayed = 4 << 20
 
 // newPack begins to pack pieces of f for n hosts at most. It must be closed.
 func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOptions) (*pack, error) {
-	spool, err := relay.NewSpool("")
-	if err != nil {
-		return nil, fmt.Errorf("pack files here: %w", err)
-	}
-	p := &pack{Spool: spool}
+	p := &pack{}
 	for _, piece := range pieces {
 		p.raw += piece.Length
 	}
+	dir := ""
+	if o.Spool != nil {
+		dir = o.Spool(p.raw)
+	}
+	spool, err := relay.NewSpool(dir)
+	if err != nil {
+		return nil, fmt.Errorf("pack files here: %w", err)
+	}
+	p.Spool = spool
 	p.group = relay.NewGroup(spool, n, p.raw < relayed, o.Low, o.High)
 	go func() { p.End(p.fill(ctx, f, pieces)) }()
 	return p, nil

@@ -29,11 +29,12 @@ type Target struct {
 
 // SendOptions are how folders are sent. The zero value is useful.
 type SendOptions struct {
-	Progress envsync.Progress    // may be nil
-	Left     func(bytes int64)   // counts contents that leave this machine; may be nil
-	Low      int                 // first and last port for what hosts pass on; 0 and 0: any
-	High     int                 // see Low
-	Lost     func(what []string) // told at the end what hosts could not pass on, and this machine has sent; may be nil
+	Progress envsync.Progress        // may be nil
+	Left     func(bytes int64)       // counts contents that leave this machine; may be nil
+	Low      int                     // first and last port for what hosts pass on; 0 and 0: any
+	High     int                     // see Low
+	Spool    func(size int64) string // returns the folder for a file of about size bytes; nil: that for temporary files
+	Lost     func(what []string)     // told at the end what hosts could not pass on, and this machine has sent; may be nil
 }
 
 // Answer is what Serve writes at its end.

@@ -30,6 +30,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/scratch"
 )
 
 // here is the platform of this process.
@@ -85,17 +86,13 @@ type Set struct {
 	source   Source
 	agents   map[envsync.Platform]envsync.Blob // plx itself, by platform of the hosts
 	programs map[envsync.Platform]envsync.Blob // the user's program, by platform; empty if it is a command of the hosts
-	scratch  string                            // temporary folder of what was built; Close removes it
+	folder   *scratch.Folder                   // of what was built; Close removes it; nil: nothing was
 }
 
 // Pack makes the Set of a launch for the given platforms. It builds what is not there
 // yet. The printer shows what takes long.
 func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer *console.Printer) (s *Set, err error) {
-	scratch, err := os.MkdirTemp("", "plx-build-")
-	if err != nil {
-		return nil, err
-	}
-	s = &Set{source: src, agents: map[envsync.Platform]envsync.Blob{}, programs: map[envsync.Platform]envsync.Blob{}, scratch: scratch}
+	s = &Set{source: src, agents: map[envsync.Platform]envsync.Blob{}, programs: map[envsync.Platform]envsync.Blob{}}
 	defer func() {
 		if err != nil {
 			s.Close() // the first error says more
@@ -136,7 +133,7 @@ func (e *PlatformError) Unwrap() error { return e.error }
 func (s *Set) Agent(p envsync.Platform) envsync.Blob { return s.agents[p] }
 
 // Close removes what was built on this machine.
-func (s *Set) Close() error { return os.RemoveAll(s.scratch) }
+func (s *Set) Close() error { return s.folder.Remove() }
 
 // Program returns the program for platform p. False: it is a command of the hosts.
 func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
@@ -243,10 +240,21 @@ func (s *Set) goBuild(ctx context.Context, what, folder, name string, p envsync.
 	defer printer.Watch(func() string {
 		return fmt.Sprintf("building %s for %s (%.0fs)", what, p, time.Since(begun).Seconds())
 	})()
-	out := filepath.Join(s.scratch, p.OS+"-"+p.Arch, name)
+	if s.folder == nil {
+		made, err := scratch.New()
+		if err != nil {
+			return envsync.Blob{}, err
+		}
+		s.folder = made
+	}
+	out := filepath.Join(s.folder.Path, p.OS+"-"+p.Arch, name)
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", out, ".")
+	s.folder.Hold(cmd)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
+	if os.Getenv("GOTMPDIR") == "" { // so that nothing of it stays either, if both are killed
+		cmd.Env = append(cmd.Env, "GOTMPDIR="+s.folder.Path)
+	}
 	said, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return envsync.Blob{}, context.Cause(ctx)

@@ -18,6 +18,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/scratch"
 )
 
 // foreign is a platform other than this machine's, and the machine that its
@@ -91,7 +92,7 @@ func wantError(t *testing.T, err error, code int, words ...string) {
 // where the source is at hand.
 func TestAgentOfTheRelease(t *testing.T) {
 	t.Chdir(source(t))
-	folder, c := t.TempDir(), &Set{scratch: t.TempDir()}
+	folder, c := t.TempDir(), &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	self := write(t, filepath.Join(folder, "plx"), "this platform's")
 	other, _ := foreign()
 	for _, p := range []envsync.Platform{other, raspberry} {
@@ -125,7 +126,7 @@ func TestReportT2BuildOfPlxIsShown(t *testing.T) {
 	other, _ := foreign()
 	var shown screen
 	printer := console.NewPrinter(console.Terminal{Stderr: &shown, StderrTTY: true})
-	c := &Set{scratch: t.TempDir()}
+	c := &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	if _, err := c.agent(t.Context(), write(t, filepath.Join(t.TempDir(), "plx"), "this platform's"), other, printer); err != nil {
 		t.Fatal(err)
 	}
@@ -196,14 +197,14 @@ func TestAgentFromSource(t *testing.T) {
 	}
 	other, machine := foreign()
 	dir := source(t)
-	c := &Set{scratch: t.TempDir()}
+	c := &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	self := write(t, filepath.Join(t.TempDir(), "plx"), "this platform's")
 	t.Chdir(filepath.Join(dir, "tool"))
 	b, err := c.agent(t.Context(), self, other, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	built := filepath.Join(c.scratch, "linux-"+other.Arch, "plx")
+	built := filepath.Join(c.folder.Path, "linux-"+other.Arch, "plx")
 	sameBlob(t, b, built)
 	if got := machineOf(t, built); got != machine {
 		t.Errorf("the agent for %s is for %s", other, got)
@@ -222,7 +223,7 @@ func TestNoAgent(t *testing.T) {
 	write(t, filepath.Join(elsewhere, "go.mod"), "module example.org/other\n")
 	write(t, filepath.Join(elsewhere, "main.go"), "package main\n\nfunc main() {}\n")
 	self := write(t, filepath.Join(t.TempDir(), "plx"), "this platform's")
-	c := &Set{scratch: t.TempDir()}
+	c := &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	for _, dir := range []string{t.TempDir(), elsewhere} {
 		t.Chdir(dir)
 		for _, p := range []envsync.Platform{other, raspberry} {
@@ -236,13 +237,13 @@ func TestNoAgent(t *testing.T) {
 // is, and a user's mistake in either has the status of a shell.
 func TestProgramForAnotherPlatform(t *testing.T) {
 	other, machine := foreign()
-	dir, c, v := source(t), &Set{scratch: t.TempDir()}, console.NewPrinter(console.Terminal{Stderr: io.Discard})
+	dir, c, v := source(t), &Set{folder: &scratch.Folder{Path: t.TempDir()}}, console.NewPrinter(console.Terminal{Stderr: io.Discard})
 	tool := filepath.Join(dir, "tool")
 	b, err := c.program(t.Context(), Source{Program: tool, Kind: entrypoint.GoPackage}, other, v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	built := filepath.Join(c.scratch, "linux-"+other.Arch, "tool")
+	built := filepath.Join(c.folder.Path, "linux-"+other.Arch, "tool")
 	sameBlob(t, b, built)
 	if got := machineOf(t, built); got != machine || b.Name != "tool" {
 		t.Errorf("program %s for %s is for %s", b.Name, other, got)
@@ -306,7 +307,7 @@ func (c canceller) Write(p []byte) (int, error) {
 // An interrupted build is neither a program that is wrong nor an agent that is
 // missing.
 func TestBuildInterrupted(t *testing.T) {
-	dir, c := source(t), &Set{scratch: t.TempDir()}
+	dir, c := source(t), &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	t.Chdir(dir)
 	other, _ := foreign()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -320,7 +321,7 @@ func TestBuildInterrupted(t *testing.T) {
 
 // Without Go a package folder cannot be built, and the user is told what else to launch.
 func TestBuildWithoutGo(t *testing.T) {
-	dir, c := source(t), &Set{scratch: t.TempDir()}
+	dir, c := source(t), &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	t.Setenv("PATH", t.TempDir())
 	_, err := c.program(t.Context(), Source{Program: filepath.Join(dir, "tool"), Kind: entrypoint.GoPackage}, here, quiet)
 	wantError(t, err, 126)

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/scratch"
 	"github.com/plx-run/plx/launcher/submission"
 )
 
 // Launching is a launch that has no job yet: it connects to hosts, waits for GPUs or
 // sends files. It is a file ~/.plx/launching/<pid> of the launching machine, which the
-// launcher keeps locked as long as it prepares.
+// launcher keeps locked as long as it prepares. One without a lock is a dead launch's.
 type Launching struct {
 	PID     int       `json:"pid"`
 	Host    string    `json:"host"`           // name of the launching machine
@@ -50,26 +51,45 @@ func Announce(name, program string) (done func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, ".new-*")
+	Tidy()
+	l := Launching{PID: os.Getpid(), Host: host, Name: name, Program: program, Begun: time.Now()}
+	f, err := l.create(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := Launching{PID: os.Getpid(), Host: host, Name: name, Program: program, Begun: time.Now()}
-	path := filepath.Join(dir, strconv.Itoa(l.PID))
-	// Locked before others can see it: a file without a lock is a dead launch's.
-	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-		err = json.NewEncoder(f).Encode(l)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := json.NewEncoder(f).Encode(l); err != nil {
 		return nil, errors.Join(err, os.Remove(f.Name()), f.Close())
 	}
 	return func() {
-		_ = os.Remove(path) // a file that stays is without a lock
-		_ = f.Close()       // releases the lock
+		_ = os.Remove(f.Name()) // a file that stays is without a lock
+		_ = f.Close()           // releases the lock
 	}, nil
+}
+
+// create makes an empty file of the launch, which it locks. Of machines that share the home, two
+// may have processes of one number.
+func (l Launching) create(dir string) (*os.File, error) {
+	path := filepath.Join(dir, strconv.Itoa(l.PID))
+	for n := range 20 {
+		if n >= 10 { // in the tries before, somebody may just have looked whether it is dead
+			path = filepath.Join(dir, fmt.Sprintf("%d.%d", l.PID, n))
+		}
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if scratch.Lock(f, path) { // else it is another one's, or was taken for a dead one's in this moment
+			return f, f.Truncate(0)
+		}
+		f.Close() // nothing was written
+	}
+	return nil, fmt.Errorf("%s belongs to another launch", path)
+}
+
+// Tidy removes what launches have left on this machine that were killed.
+func Tidy() {
+	scratch.Tidy()
+	_, _ = launchings() // what cannot be removed stays
 }
 
 // launchings returns the launches of this home that have no job yet. It removes what dead
@@ -84,20 +104,18 @@ func launchings() (all []Launching, err error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err != nil {
-			continue // it is just being written
-		}
 		l := Launching{path: filepath.Join(dir, e.Name())}
-		text, err := os.ReadFile(l.path)
-		if err != nil || json.Unmarshal(text, &l) != nil {
-			continue // it has just ended
-		}
-		if prepares, err := l.prepares(); err != nil {
+		prepares, err := l.prepares()
+		if err != nil {
 			return nil, err
-		} else if prepares {
-			all = append(all, l)
-		} else {
+		}
+		if !prepares {
 			_ = os.Remove(l.path) // else the next one does
+			continue
+		}
+		text, err := os.ReadFile(l.path)
+		if err == nil && json.Unmarshal(text, &l) == nil { // else it has just begun, or ended
+			all = append(all, l)
 		}
 	}
 	return all, nil

@@ -6,10 +6,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/launcher/scratch"
 )
 
 // A launch is found as long as it prepares, and what a dead one has left is removed.
@@ -27,12 +30,18 @@ func TestLaunchings(t *testing.T) {
 	if err := os.WriteFile(dead, []byte(`{"pid":1,"name":"name"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	begun := filepath.Join(dir, "2") // its launch has died before it wrote
+	if err := os.WriteFile(begun, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	all, err := launchings()
 	if err != nil || len(all) != 1 || all[0].PID != os.Getpid() || all[0].label() != "name" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what a dead launch has left: %v", err)
+	for _, path := range []string{dead, begun} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("what a dead launch has left: %v", err)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, filepath.Base(all[0].path))); err != nil {
 		t.Errorf("a launch that lives: %v", err)
@@ -40,6 +49,45 @@ func TestLaunchings(t *testing.T) {
 	done()
 	if all, err := launchings(); len(all) > 0 || err != nil {
 		t.Errorf("after its end: %+v, %v", all, err)
+	}
+}
+
+// The next launch removes what a dead one has left, and has a record beside that of another machine
+// whose process has the same number.
+func TestAnnounce(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	dir, err := launchingFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dead, other := filepath.Join(dir, "1"), filepath.Join(dir, strconv.Itoa(os.Getpid()))
+	if err := os.WriteFile(dead, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if !scratch.Lock(f, other) {
+		t.Fatal("no lock")
+	}
+	done, err := Announce("name", "train")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what a dead launch has left: %v", err)
+	}
+	if all, err := launchings(); err != nil || len(all) != 1 || all[0].label() != "name" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	done()
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v, want that of the other machine", left, err)
 	}
 }
 

@@ -53,6 +53,9 @@ func prune(ctx context.Context, cfg PruneConfig, open opener) error {
 }
 
 func (p *pruner) run(ctx context.Context) error {
+	if !p.cfg.DryRun {
+		Tidy()
+	}
 	rs, err := Records()
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/provision"
 	"github.com/plx-run/plx/launcher/reservation"
+	"github.com/plx-run/plx/launcher/scratch"
 )
 
 // ScaleConfig tells with which hosts a running job is to continue.
@@ -77,7 +77,7 @@ type scaler struct {
 	set     *hosts.Set         // the new hosts; nil: none are needed
 	group   hosts.Group        // agents of the new hosts
 	join    []protocol.Joining // the new hosts, as the driver is told of them
-	scratch string             // temporary folder of files copied from a host; empty: none were copied
+	scratch *scratch.Folder    // files copied from a host; nil: none were copied
 	asked   bool               // the driver was asked and has not refused: the job may use the new hosts
 }
 
@@ -174,9 +174,7 @@ func (s *scaler) close() {
 	if s.set != nil {
 		s.set.Close() // nothing was written
 	}
-	if s.scratch != "" {
-		os.RemoveAll(s.scratch) // the system clears its temporary folder
-	}
+	_ = s.scratch.Remove() // else the next launch does
 }
 
 // prepare starts an agent of the job on every new host. It copies the job's files from a
@@ -208,7 +206,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err := CheckBooked(ctx, placed, agents, s.spec.Ticket, scaleBusyHint); err != nil {
 		return err
 	}
-	recipe, err := provision.FromJob(ctx, s.job.chief(), s.spec, s.scratch, s.job.printer)
+	recipe, err := provision.FromJob(ctx, s.job.chief(), s.spec, s.scratch.Path, s.job.printer)
 	if err != nil {
 		return err
 	}
@@ -248,10 +246,10 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 		return from.Named(err)
 	}
 	var err error
-	if s.scratch, err = os.MkdirTemp("", "plx-scale-"); err != nil {
+	if s.scratch, err = scratch.New(); err != nil {
 		return err
 	}
-	agent, err := provision.TakeBlob(ctx, from, path.Base(from.Binary), s.scratch)
+	agent, err := provision.TakeBlob(ctx, from, path.Base(from.Binary), s.scratch.Path)
 	if err != nil {
 		return err
 	}

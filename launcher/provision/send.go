@@ -15,13 +15,14 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/scratch"
 )
 
 // options returns the options of tree.Send for files that the user calls part. Its bar shows them
 // by name.
 func (r *Recipe) options(part, name string) tree.SendOptions {
 	return tree.SendOptions{
-		Low: r.Spec.PortLow, High: r.Spec.PortHigh, Left: r.bar.Left,
+		Low: r.Spec.PortLow, High: r.Spec.PortHigh, Left: r.bar.Left, Spool: scratch.Place,
 		Progress: func(host, _ string, sent, total int64) { r.bar.MovedOf(part, host, name, sent, total) },
 		Lost: func(what []string) {
 			more := ""

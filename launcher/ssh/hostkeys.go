@@ -18,6 +18,7 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/launcher/scratch"
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
@@ -158,11 +159,11 @@ func openKnown(files []string) (*knownDB, error) {
 // openCleaned reads copies of the files in which all lines but keys are empty. So the line
 // numbers stay the same.
 func openCleaned(files []string) (*knownDB, error) {
-	folder, err := os.MkdirTemp("", "plx-known-hosts-")
+	folder, err := scratch.New()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // a copy of public keys does no harm
+	defer func() { _ = folder.Remove() }() // a copy of public keys does no harm
 	known := &knownDB{names: map[string]string{}}
 	var copies []string
 	for i, file := range files {
@@ -170,7 +171,7 @@ func openCleaned(files []string) (*knownDB, error) {
 		if err != nil {
 			return nil, err
 		}
-		copied := fmt.Sprintf("%s/%d", folder, i)
+		copied := fmt.Sprintf("%s/%d", folder.Path, i)
 		if err := os.WriteFile(copied, cleanKnown(data), 0o600); err != nil {
 			return nil, err
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/kevinburke/ssh_config"
 
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/scratch"
 )
 
 // Query is a host as the user names it. Host, Home and ConfigFile are required.
@@ -113,11 +114,18 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 	defer cancel()
 	args := []string{"-G"}
 	if q.ConfigFile != filepath.Join(sshHome(), ".ssh", "config") {
-		file, err := bothFiles(q.ConfigFile)
+		folder, err := scratch.New()
 		if err != nil {
 			return nil, fmt.Errorf("read ssh configuration: %w", err)
 		}
-		defer func() { _ = os.Remove(file) }() // a short file in the folder for temporary ones
+		file := filepath.Join(folder.Path, "config")
+		// With -F, ssh reads neither file by itself. It may read the new one twice, so that a pipe
+		// is of no use.
+		both := fmt.Sprintf("Include %q\nInclude %q\n", q.ConfigFile, systemFile)
+		if err := os.WriteFile(file, []byte(both), 0o600); err != nil {
+			return nil, errors.Join(fmt.Errorf("read ssh configuration: %w", err), folder.Remove())
+		}
+		defer func() { _ = folder.Remove() }() // a short file
 		args = append(args, "-F", file)
 	}
 	if q.Port != 0 {
@@ -143,21 +151,6 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 
 // systemFile is the configuration of all users.
 var systemFile = "/etc/ssh/ssh_config"
-
-// bothFiles writes a configuration that includes the user's and the system's, and returns
-// its path. With -F, ssh reads neither by itself. It may read the file twice, so that a
-// pipe is of no use.
-func bothFiles(user string) (string, error) {
-	file, err := os.CreateTemp("", "plx-ssh-config-")
-	if err != nil {
-		return "", err
-	}
-	_, err = fmt.Fprintf(file, "Include %q\nInclude %q\n", user, systemFile)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(file.Name()))
-	}
-	return file.Name(), nil
-}
 
 // parseSettings reads the output of ssh -G.
 func parseSettings(out []byte) settings {
