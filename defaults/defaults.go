@@ -28,6 +28,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/plx-run/plx/internal/bounded"
 )
 
 // Flag is what defaults must know of a flag of the command line.
@@ -128,7 +130,7 @@ func Read(path string, flags Flags) (*Defaults, error) {
 
 // readFile reads keys and where they are.
 func (d *Defaults) readFile() error {
-	text, err := os.ReadFile(d.path)
+	text, err := bounded.ReadFile(d.path, bounded.Words)
 	if errors.Is(err, fs.ErrNotExist) && os.Getenv("PLX_CONFIG") == "" {
 		return nil
 	}

@@ -2,13 +2,15 @@ package envsync
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/plx-run/plx/internal/bounded"
 )
 
 // EnvironmentHint is the hint for an error of [Environment] that has none of its own.
@@ -97,14 +99,10 @@ func Doubts(specs, files []string) (notes []string) {
 }
 
 func readEnvFile(file string) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, fmt.Errorf("--env-file %s: %w", file, rootCause(err))
+	content, err := bounded.ReadFile(file, maxEnvFile)
+	if errors.Is(err, bounded.ErrTooLarge) {
+		return nil, fmt.Errorf("--env-file %s: it has more than %d MiB: is it a file of variables?", file, maxEnvFile>>20)
 	}
-	if info.Size() > maxEnvFile {
-		return nil, fmt.Errorf("--env-file %s: it has %d MiB: is it a file of variables?", file, info.Size()>>20)
-	}
-	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--env-file %s: %w", file, rootCause(err))
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/internal/bounded"
 )
 
 // Here returns what this host is, for ReadFacts. It makes sure that ~/.plx is the user's own and can
@@ -86,7 +88,7 @@ func ownFolder(plx string) (string, error) {
 
 // firstLine returns a file's first line, which is not empty.
 func firstLine(path string) (string, error) {
-	text, err := os.ReadFile(path)
+	text, err := bounded.ReadFile(path, bounded.Words)
 	if err != nil {
 		return "", err
 	}

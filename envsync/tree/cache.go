@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/plx-run/plx/internal/bounded"
 )
 
 // settled is how long ago a file must have changed for its hash to be kept. A file
@@ -64,10 +66,7 @@ func openCache(dir, root string) *cache {
 	}
 	name := sha256.Sum256([]byte(root))
 	c.file = filepath.Join(dir, hex.EncodeToString(name[:16]))
-	if info, err := os.Stat(c.file); err != nil || !info.Mode().IsRegular() || info.Size() > maxCache {
-		return c
-	}
-	if text, err := os.ReadFile(c.file); err != nil || json.Unmarshal(text, &c.before) != nil {
+	if text, err := bounded.ReadFile(c.file, maxCache); err != nil || json.Unmarshal(text, &c.before) != nil {
 		c.before = map[string]cached{}
 	}
 	return c

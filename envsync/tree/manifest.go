@@ -69,7 +69,7 @@ const (
 	maxEntries  = 1 << 20
 	maxFile     = 1 << 42 // bytes of one file
 	maxName     = 4096    // bytes of a path or of a link's target
-	maxManifest = 1 << 28 // bytes of an encoded manifest
+	MaxManifest = 1 << 28 // bytes of an encoded manifest
 )
 
 // magic begins an encoded manifest, and names the version of its format.
@@ -122,7 +122,7 @@ func (m Manifest) Files() (n int, size int64) {
 // Decode reads what Encode wrote. It refuses a manifest with which Build would
 // leave its folder, or that Encode would write otherwise.
 func Decode(b []byte) (m Manifest, err error) {
-	if len(b) > maxManifest || !bytes.HasPrefix(b, []byte(magic)) {
+	if len(b) > MaxManifest || !bytes.HasPrefix(b, []byte(magic)) {
 		return m, errors.New("it is no list of files of this version of plx")
 	}
 	d := decoder{rest: b[len(magic):]}
@@ -153,7 +153,7 @@ func (m Manifest) Write(w io.Writer) error {
 // ReadManifest reads what Write wrote, and nothing after it.
 func ReadManifest(r *bufio.Reader) (Manifest, error) {
 	size, err := binary.ReadUvarint(r)
-	if err == nil && size > maxManifest {
+	if err == nil && size > MaxManifest {
 		err = fmt.Errorf("it has %d bytes", size)
 	}
 	var text bytes.Buffer // grows with what arrives
@@ -211,7 +211,7 @@ func (d *decoder) entry() (e Entry) {
 
 // chunks reads the chunks of a file.
 func (d *decoder) chunks(e *Entry) {
-	n := d.number(maxManifest / uint64(chunkSize))
+	n := d.number(MaxManifest / uint64(chunkSize))
 	if e.Chunks = Chunks(d.take(int(n) * chunkSize)); d.err != nil {
 		return
 	}

@@ -27,13 +27,13 @@ type arrow struct {
 var arrows = []arrow{
 	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/limits", "launcher/slurm", "launcher/ssh/sshconfig", "launcher/submit", "hostfile", "gpuprobe", "logs"}},
 	// Text to hosts: no network, no probing.
-	{from: "defaults", not: []string{"net", "os/exec"}},
+	{from: "defaults", to: []string{"internal/bounded"}, not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
-	{from: "envsync"},
+	{from: "envsync", to: []string{"internal/bounded"}},
 	{from: "envsync/relay", std: true, not: []string{"os/exec"}},
-	{from: "envsync/tree", to: []string{"envsync", "envsync/relay"}},
-	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree"}},
+	{from: "envsync/tree", to: []string{"envsync", "envsync/relay", "internal/bounded"}},
+	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree", "internal/bounded"}},
 	{from: "envsync/venv", to: []string{"envsync/tree"}},
 	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
 	{from: "logs"},
@@ -59,15 +59,15 @@ var arrows = []arrow{
 	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport"}},
 	{from: "launcher/jobs", to: []string{
-		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
+		"internal/bounded", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
-	{from: "launcher/submission", to: []string{"launcher/exit", "launcher/slurm"}},
+	{from: "launcher/submission", to: []string{"internal/bounded", "launcher/exit", "launcher/slurm"}},
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
 		to: []string{"hostfile", "gpuprobe", "launcher/console", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
-	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/scratch", "launcher/ssh/pipe", "launcher/ssh/sshconfig", "launcher/transport"}},
+	{from: "launcher/ssh", to: []string{"internal/bounded", "launcher/exit", "launcher/scratch", "launcher/ssh/pipe", "launcher/ssh/sshconfig", "launcher/transport"}},
 	{from: "launcher/ssh/pipe"},
 	{from: "launcher/ssh/sshconfig", to: []string{"launcher/exit", "launcher/scratch"}},
 	{from: "launcher/transport", std: true, not: []string{"os", "os/exec"}},
@@ -89,7 +89,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/process", to: []string{"launcher/protocol", "trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
-	{from: "launcher/agent/jobfolder", to: []string{"launcher/exit", "launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
+	{from: "launcher/agent/jobfolder", to: []string{"internal/bounded", "launcher/exit", "launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/exit", "launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/gpulock", to: []string{"launcher/protocol"}},
 	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol", "logs"}},
@@ -101,7 +101,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/outputs", "launcher/agent/process",
 		"launcher/agent/program", "launcher/agent/sampler", "launcher/agent/sockets", "launcher/agent/waits", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
 		"logs", "trainer/cluster"}},
-	{from: "launcher/agent", to: []string{"envsync", "gpuprobe", "envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/limits", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"internal/bounded", "envsync", "gpuprobe", "envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/limits", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
 	// Pure parts of the trainer: each can be understood alone.
@@ -215,6 +215,8 @@ var arrows = []arrow{
 	{from: "internal/chaos/workload", to: []string{"internal/chaos/ledger", "trainer/..."}},
 	{from: "internal/chaos", to: []string{"internal/chaos/ledger", "internal/measured", "internal/testhosts"}},
 	{from: "internal/netcut", std: true},
+	// How files are read and written, wherever that is.
+	{from: "internal/bounded", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
 	// A program of plx's trainer that hangs.
 	{from: "internal/testhosts/cmd/stuck", to: []string{"trainer"}},

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/internal/bounded"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -93,7 +94,7 @@ const answerTime = 10 * time.Second
 // answers reports whether the agent of another machine that shares this home runs.
 // If so, it proves the secret in its folder, which it deletes when it ends.
 func answers(ctx context.Context, f jobfolder.Folder, s protocol.State) bool {
-	text, err := os.ReadFile(f.Secret())
+	text, err := bounded.ReadFile(f.Secret(), bounded.Words)
 	if err != nil {
 		return false
 	}

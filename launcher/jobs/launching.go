@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/internal/bounded"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/scratch"
 	"github.com/plx-run/plx/launcher/submission"
@@ -113,7 +114,7 @@ func launchings() (all []Launching, err error) {
 			_ = os.Remove(l.path) // else the next one does
 			continue
 		}
-		text, err := os.ReadFile(l.path)
+		text, err := bounded.ReadFile(l.path, bounded.Words)
 		if err == nil && json.Unmarshal(text, &l) == nil { // else it has just begun, or ended
 			all = append(all, l)
 		}

@@ -18,6 +18,7 @@ import (
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/internal/bounded"
 	"github.com/plx-run/plx/launcher/scratch"
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
@@ -167,7 +168,7 @@ func openCleaned(files []string) (*knownDB, error) {
 	known := &knownDB{names: map[string]string{}}
 	var copies []string
 	for i, file := range files {
-		data, err := os.ReadFile(file)
+		data, err := bounded.ReadFile(file, bounded.Record)
 		if err != nil {
 			return nil, err
 		}

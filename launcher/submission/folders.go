@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/plx-run/plx/internal/bounded"
 )
 
 // Root returns ~/.plx/jobs.
@@ -40,7 +42,7 @@ func Read(job, name string, content any) error {
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(jobs, job, name))
+	text, err := bounded.ReadFile(filepath.Join(jobs, job, name), bounded.Record)
 	if err != nil {
 		return err
 	}

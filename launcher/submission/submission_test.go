@@ -48,6 +48,19 @@ func submitted(t *testing.T, environ ...string) *submission.Submission {
 	return s
 }
 
+// A record that has grown to 1 GiB is refused by its size.
+func TestRecordsAreBounded(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	root, err := submission.Root()
+	path := filepath.Join(root, "j", "job.json")
+	if err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<30)); err != nil {
+		t.Fatal(err)
+	}
+	if err := submission.Read("j", "job.json", new(any)); err == nil || !strings.Contains(err.Error(), path+" has more than 67108864 bytes") {
+		t.Error(err)
+	}
+}
+
 // The variables of the tasks can be read by the user alone, until Slurm's job is over.
 func TestVariables(t *testing.T) {
 	s := submitted(t, "A=1", "TOKEN=x y")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -212,7 +213,12 @@ func (c Contract) Listener() (net.Listener, error) {
 
 // Secret reads the job's secret, SecretSize bytes in hex.
 func (c Contract) Secret() ([]byte, error) {
-	text, err := os.ReadFile(c.SecretFile)
+	f, err := os.Open(c.SecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("read job secret: %w", err)
+	}
+	defer f.Close()                                                // only read
+	text, err := io.ReadAll(io.LimitReader(f, 2*SecretSize+1<<10)) // more than that is no secret
 	if err != nil {
 		return nil, fmt.Errorf("read job secret: %w", err)
 	}

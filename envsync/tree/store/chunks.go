@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/internal/bounded"
 )
 
 // A large file travels in chunks. The store keeps contents whole, and beside them, in the
@@ -93,7 +94,7 @@ func (s *Store) find(wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place
 		if err != nil {
 			continue
 		}
-		if text, err := os.ReadFile(s.list(content)); err == nil {
+		if text, err := bounded.ReadFile(s.list(content), maxLists); err == nil {
 			s.findIn(content, tree.Chunks(text), wanted, here)
 		}
 	}

@@ -38,6 +38,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/internal/bounded"
 )
 
 // Store is the folder of the contents.
@@ -213,7 +214,7 @@ func (s *Store) Manifest(id tree.Sum) (m tree.Manifest, err error) {
 	if last := s.last.Load(); last != nil && last.id == id {
 		return last.Manifest, nil
 	}
-	text, err := os.ReadFile(s.Path(id))
+	text, err := bounded.ReadFile(s.Path(id), tree.MaxManifest)
 	if err != nil {
 		return tree.Manifest{}, fmt.Errorf("read the list of files: %w", err)
 	}

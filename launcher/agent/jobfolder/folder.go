@@ -43,6 +43,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/tree/store"
+	"github.com/plx-run/plx/internal/bounded"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -353,7 +354,7 @@ func words(name string, leaving []Folder) (map[string]bool, error) {
 		if slices.Contains(leaving, Folder(filepath.Dir(file))) {
 			continue
 		}
-		text, err := os.ReadFile(file)
+		text, err := bounded.ReadFile(file, bounded.Words)
 		if err != nil {
 			return nil, fmt.Errorf("read which %s a job uses: %w", name, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/internal/bounded"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -129,7 +130,7 @@ func (f Folder) WriteFetched(all []protocol.HostOutput) error {
 
 // readJSON reads a file of the folder. A file that is missing leaves to as it is.
 func (f Folder) readJSON(name string, to any) error {
-	text, err := os.ReadFile(filepath.Join(string(f), name))
+	text, err := bounded.ReadFile(filepath.Join(string(f), name), bounded.Record)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

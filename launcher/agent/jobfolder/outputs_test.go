@@ -9,7 +9,36 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/plx-run/plx/internal/bounded"
 )
+
+// A record that has grown to 1 GiB is refused by its size.
+func TestRecordsAreBounded(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	f, err := Of("j", "h1")
+	if err == nil {
+		err = os.MkdirAll(string(f), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, read := range map[string]func() error{
+		"state.json":   func() error { _, err := f.ReadState(); return err },
+		setupName:      func() error { _, _, err := f.ReadSetup(); return err },
+		"fetched.json": func() error { _, err := f.Fetched(); return err },
+		"places.json":  func() error { _, err := f.Places(); return err },
+		blobsName:      func() error { _, err := UsedBlobs(nil); return err },
+	} {
+		path := filepath.Join(string(f), name)
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<30)); err != nil {
+			t.Fatal(err)
+		}
+		if err := read(); !errors.Is(err, bounded.ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 // A job's own folders are known by today's spelling of HOME, whatever it was when the tasks
 // ran, and each once.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/internal/bounded"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -21,7 +22,7 @@ import (
 // ReadState reads state.json.
 func (f Folder) ReadState() (protocol.State, error) {
 	var s protocol.State
-	text, err := os.ReadFile(f.State())
+	text, err := bounded.ReadFile(f.State(), bounded.Record)
 	if err != nil {
 		return s, fmt.Errorf("read the agent's state: %w", err)
 	}

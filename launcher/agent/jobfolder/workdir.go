@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/internal/bounded"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -80,7 +81,7 @@ const setupName = "setup.json"
 
 // ReadSetup returns what --setup has changed. done is false if it was not run yet.
 func (f Folder) ReadSetup() (s Setup, done bool, err error) {
-	text, err := os.ReadFile(filepath.Join(string(f), setupName))
+	text, err := bounded.ReadFile(filepath.Join(string(f), setupName), bounded.Record)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
