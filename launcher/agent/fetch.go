@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"time"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
@@ -31,8 +32,9 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 	if err != nil {
 		return err
 	}
-	if _, err := readState(f); err != nil {
-		return err
+	_, unread := readState(f)
+	if unread != nil && !errors.Is(unread, jobfolder.ErrDamaged) {
+		return unread
 	}
 	lines := json.NewEncoder(to)
 	switch {
@@ -48,6 +50,13 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 	case want.Count:
 		_, made, err := outputs.Unfetched(f)
 		return errors.Join(err, lines.Encode(made))
+	}
+	if unread != nil {
+		state := protocol.HostOutput{Place: protocol.SharedPlace, Name: filepath.Base(f.State()),
+			Damage: unread.Error() + ": what --output has named is not known here"}
+		if err := lines.Encode(state); err != nil {
+			return err
+		}
 	}
 	return outputs.List(f, want.Wanted, func(o protocol.HostOutput) error { return lines.Encode(o) })
 }

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -41,10 +42,11 @@ func printLogs(ctx context.Context, args []string, std streams) error {
 	if err := json.NewDecoder(io.LimitReader(std.in, protocol.MaxMessage)).Decode(&req); err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	if _, err := readState(f); err != nil {
-		return err
+	_, unread := readState(f)
+	if unread != nil && !errors.Is(unread, jobfolder.ErrDamaged) {
+		return unread
 	}
-	return logs.Serve(ctx, f.Logs(), req, ended(f), std.out)
+	return cmp.Or(logs.Serve(ctx, f.Logs(), req, ended(f), std.out), unread)
 }
 
 // ended returns a function that reports whether the job's part on this host has
@@ -59,7 +61,7 @@ func ended(f jobfolder.Folder) func() bool {
 		}
 		looked = time.Now()
 		s, err := f.ReadState()
-		over = errors.Is(err, os.ErrNotExist) || err == nil && jobfolder.Settled(s).Phase == protocol.Over
+		over = errors.Is(err, os.ErrNotExist) || err == nil && jobfolder.Settled(s).Phase == protocol.Over || f.Deserted()
 		return over
 	}
 }

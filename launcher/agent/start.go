@@ -181,8 +181,11 @@ var errNoAgent = errors.New("no agent")
 // dialJob connects to the agent of a job.
 func dialJob(ctx context.Context, f jobfolder.Folder) (*running, error) {
 	state, err := f.ReadState()
-	if errors.Is(err, os.ErrNotExist) || err == nil && state.Socket == "" {
+	if errors.Is(err, os.ErrNotExist) || err == nil && state.Socket == "" || f.Deserted() {
 		return nil, errNoAgent
+	}
+	if errors.Is(err, jobfolder.ErrDamaged) {
+		return nil, fmt.Errorf("%w: an agent that runs writes it within %s: try again then", err, jobfolder.AliveEvery)
 	}
 	if err != nil {
 		return nil, err
@@ -215,7 +218,11 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 		return none{}, fmt.Errorf("end what the agent left: %w", err)
 	}
 	how := "the cause is not known"
-	if state, err := f.ReadState(); err == nil && jobfolder.Settled(state).Verdict != nil {
+	state, err := f.ReadState()
+	if errors.Is(err, jobfolder.ErrDamaged) {
+		how = err.Error()
+	}
+	if err == nil && jobfolder.Settled(state).Verdict != nil {
 		how = strings.TrimPrefix(jobfolder.Settled(state).Verdict.Reason, "host "+state.Host+": ")
 	}
 	return none{}, &protocol.Failure{Code: protocol.CodeNoAgent, Text: how}

@@ -19,17 +19,29 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// ReadState reads state.json.
-func (f Folder) ReadState() (protocol.State, error) {
-	var s protocol.State
+// ErrDamaged says that state.json is not what an agent has written.
+var ErrDamaged = errors.New("the agent's state is damaged")
+
+// ReadState reads state.json. The error may be an ErrDamaged: what is beside it is there all the same.
+func (f Folder) ReadState() (s protocol.State, err error) {
 	text, err := bounded.ReadFile(f.State(), bounded.Record)
-	if err != nil {
+	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
 		return s, fmt.Errorf("read the agent's state: %w", err)
 	}
-	if err := json.Unmarshal(text, &s); err != nil {
-		return s, fmt.Errorf("read the agent's state: %s: %w", f.State(), err)
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		return protocol.State{}, fmt.Errorf("%w: %s: %w", ErrDamaged, f.State(), err)
 	}
 	return s, nil
+}
+
+// Deserted reports whether state.json is damaged and no agent runs that would write it again.
+func (f Folder) Deserted() bool {
+	_, err := f.ReadState()
+	info, gone := os.Stat(f.State())
+	return errors.Is(err, ErrDamaged) && gone == nil && time.Since(info.ModTime()).Abs() > aliveLimit
 }
 
 // WriteState replaces state.json.

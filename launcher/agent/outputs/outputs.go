@@ -62,7 +62,7 @@ type place struct {
 // each.
 func places(f jobfolder.Folder, want protocol.Wanted) ([]place, error) {
 	s, err := f.ReadState()
-	if err != nil {
+	if err != nil && !errors.Is(err, jobfolder.ErrDamaged) {
 		return nil, err
 	}
 	if want.Patterns != nil {
