@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,6 +72,7 @@ print(text, open("download").read(), os.readlink("link.json"), sorted(n for n in
 		t.Errorf("the second job printed %q, want %q", got, want)
 	}
 	b.hostsGone(0)
+	t.Run("decay", func(t *testing.T) { workdirDecays(b.in(t), file) })
 	t.Run("full disk", func(t *testing.T) { workdirOnFullDisk(b.in(t), file) })
 }
 
@@ -104,4 +107,52 @@ func workdirOnFullDisk(b *bench, file string) {
 			b.t.Errorf("left in %s: %v: %s", c.folder, err, out)
 		}
 	}
+}
+
+// workdirDecays changes bytes of what a host keeps, and leaves the times as they were. The next launch
+// has the right ones, and names what it has mended.
+func workdirDecays(b *bench, file string) {
+	b.dir = b.t.TempDir()
+	const content = "these bytes are right\n"
+	put(b.t, filepath.Join(b.dir, "data.txt"), content, 0o644)
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
+	kept := filepath.Join(b.Hosts[1].HomeDir, ".plx/files", sum[:2], sum[2:])
+	decay := func() {
+		b.t.Helper()
+		before, err := os.Stat(kept)
+		if err == nil {
+			err = errors.Join(os.WriteFile(kept, []byte(strings.Replace(content, "right", "wrong", 1)), 0o600), os.Chtimes(kept, before.ModTime(), before.ModTime()))
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	launch := func(code int, flags ...string) result {
+		b.t.Helper()
+		res := b.want(code, append(append([]string{"launch", "--hosts", file, "--workers-per-host", "1"}, flags...), "cat", "data.txt")...)
+		if got := res.stdout; code == 0 && strings.Count(got, strings.TrimSpace(content)) != 2 {
+			b.t.Errorf("the tasks printed %q", got)
+		}
+		return res
+	}
+	mended := func(res result) {
+		b.t.Helper()
+		if n := strings.Count(res.stderr, "and removed there: data.txt; plx sends them again"); n != 1 || !strings.Contains(res.stderr, "host h2: files that it keeps were damaged in ") {
+			b.t.Errorf("it has told %d times what it has mended: %s", n, res.stderr)
+		}
+	}
+	launch(0, "--workdir", ".")
+	decay()
+	mended(launch(0, "--workdir", "."))
+	decay()
+	put(b.t, filepath.Join(b.dir, "more.txt"), "a file that the hosts lack", 0o644)
+	mended(launch(0, "--workdir", "."))
+	if res := launch(0, "--workdir", "."); strings.Contains(res.stderr, "damaged") {
+		b.t.Errorf("nothing was damaged: %s", res.stderr)
+	}
+	// What --copy sends is put into the tasks' folders by the agent, when no launcher sends any more.
+	decay()
+	contains(b.t, launch(125, "--copy", "data.txt").stderr, "removed there: data.txt: launch again")
+	launch(0, "--copy", "data.txt")
+	b.hostsGone(0)
 }

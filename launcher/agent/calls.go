@@ -111,7 +111,8 @@ func installVenv(ctx context.Context, want venv.Request) (ready bool, err error)
 	if err != nil {
 		return false, err
 	}
-	return install.Environment(ctx, dir, files, want)
+	ready, err = install.Environment(ctx, dir, files, want)
+	return ready, mendable(err)
 }
 
 // inJob is a method that needs no more than the folder of a job.

@@ -29,7 +29,7 @@ func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	return files.Serve(ctx, in, out, sockets.Relay{}, build)
+	return mendable(files.Serve(ctx, in, out, sockets.Relay{}, build))
 }
 
 // workdir returns what makes the working directory of a job from the files of a folder; nil if there
@@ -47,6 +47,14 @@ func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) erro
 	}, err
 }
 
+// mendable returns an error as the launcher is told it, which sends again what was damaged.
+func mendable(err error) error {
+	if damaged := (*tree.DamagedError)(nil); errors.As(err, &damaged) {
+		return &protocol.Failure{Code: protocol.CodeDamaged, Text: damaged.Error()}
+	}
+	return err
+}
+
 // has does what put does with a folder whose files are all here.
 func has(ctx context.Context, of protocol.Has) error {
 	id, err := tree.ParseSum(of.Manifest)
@@ -58,7 +66,7 @@ func has(ctx context.Context, of protocol.Has) error {
 		return err
 	}
 	if build != nil {
-		return build(id) // looks for each file
+		return mendable(build(id)) // looks for each file
 	}
 	files, err := jobfolder.Files()
 	if err == nil && !files.Holds(id) {

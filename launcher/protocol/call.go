@@ -86,6 +86,7 @@ const (
 	CodeTaken     Code = "name-taken" // a running job keeps its checkpoints under the name
 	CodeNoAgent   Code = "no-agent"   // no agent of the job runs on the host; the text is how it ended
 	CodeForgotten Code = "forgotten"  // nothing of the job is left on the host
+	CodeDamaged   Code = "damaged"    // files that the host keeps were wrong, and are to be sent again
 	CodeKilled    Code = "killed"     // the process that ran a command was killed; nothing of the command is left
 )
 

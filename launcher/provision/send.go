@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -62,8 +65,8 @@ func (r *Recipe) sendPrograms(ctx context.Context, on []*Target) error {
 }
 
 // sendFolder brings the contents of a folder to hosts. inJob makes it the working directory of the
-// job there; one that a host has already stays as it is.
-func sendFolder(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o tree.SendOptions) error {
+// job there; one that a host has already stays as it is. What was damaged on a host it sends again.
+func (r *Recipe) sendFolder(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o tree.SendOptions) error {
 	_, size := f.Files()
 	id, limit := f.ID().String(), tree.AnswerLimit(size)
 	has := make([]bool, len(on))
@@ -73,20 +76,66 @@ func sendFolder(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o
 			want.Job, want.Folder = t.Job, t.Folder
 		}
 		_, err := hosts.Call[struct{}](ctx, t.AgentHost, limit, protocol.DoHas, want)
+		r.mend(t, err)
 		has[i] = err == nil
 		return nil
 	})
-	var lacking []tree.Target
+	var lacking []*Target
 	for i, t := range on {
-		var want protocol.Put
+		if !has[i] {
+			lacking = append(lacking, t)
+		}
+	}
+	damaged, err := sendOnce(ctx, lacking, f, inJob, o)
+	if len(damaged) > 0 && ctx.Err() == nil {
+		for t, err := range damaged {
+			r.mend(t, err)
+		}
+		_, err = sendOnce(ctx, slices.Collect(maps.Keys(damaged)), f, inJob, o)
+	}
+	return err
+}
+
+// sendOnce has hosts look for the contents of a folder, and sends what they lack. If it fails on no
+// host but those on which contents were damaged, it returns these with their errors.
+func sendOnce(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o tree.SendOptions) (damaged map[*Target]error, err error) {
+	var mu sync.Mutex // guards what follows
+	failed := map[*Target]error{}
+	others := false
+	var to []tree.Target
+	for _, t := range on {
+		want := protocol.Put{}
 		if inJob {
 			want.Job, want.Folder = t.Job, t.Folder
 		}
-		if !has[i] {
-			lacking = append(lacking, target(t, want))
+		one := target(t, want)
+		put := one.Put
+		one.Put = func(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+			err := put(ctx, stdin, stdout)
+			mu.Lock()
+			defer mu.Unlock()
+			if protocol.CodeDamaged.Is(err) {
+				failed[t] = err
+			} else if err != nil {
+				others = true
+			}
+			return err
 		}
+		to = append(to, one)
 	}
-	return tree.Send(ctx, lacking, f, o)
+	if err = tree.Send(ctx, to, f, o); err == nil || others {
+		return nil, err
+	}
+	return failed, err
+}
+
+// mend tells that what a host keeps was damaged. It reports whether err says so, and nothing else.
+func (r *Recipe) mend(t *Target, err error) bool {
+	damaged := protocol.CodeDamaged.Is(err)
+	if damaged {
+		r.Printer.Printf("host %s: files that it keeps were %s; plx sends them again", t.Name(), err)
+	}
+	return damaged
 }
 
 // target returns the host as one that is put files.

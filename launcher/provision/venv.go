@@ -131,7 +131,7 @@ func (r *Recipe) installVenv(ctx context.Context, on []*Target) error {
 	if r.Venv.read == nil && r.Venv.from == nil {
 		return nil
 	}
-	err := r.Venv.install(ctx, on, r.Printer, func(name string) tree.SendOptions { return r.options(r.Venv.named, name) })
+	err := r.Venv.install(ctx, on, r)
 	if err == nil {
 		return nil
 	}
@@ -141,13 +141,13 @@ func (r *Recipe) installVenv(ctx context.Context, on []*Target) error {
 	return exit.WithHint(fmt.Errorf("%s: %w", r.Venv.named, err), exit.Hint(err))
 }
 
-func (v Venv) install(ctx context.Context, on []*Target, printer *console.Printer, options func(name string) tree.SendOptions) error {
+func (v Venv) install(ctx context.Context, on []*Target, r *Recipe) error {
 	request, installed := v.request, make([]bool, len(on))
 	ask := func(i int, t *Target) (err error) {
 		installed[i], err = hosts.Call[bool](ctx, t.AgentHost, installTime, protocol.DoVenv, request)
 		return err
 	}
-	err := each(ctx, on, printer.NewTally("looking for "+v.named, len(on)), func(i int, t *Target) error {
+	err := each(ctx, on, r.Printer.NewTally("looking for "+v.named, len(on)), func(i int, t *Target) error {
 		if why := misfit(request.Python, t.Facts.Platform); why != "" {
 			return errors.New(why)
 		}
@@ -170,13 +170,23 @@ func (v Venv) install(ctx context.Context, on []*Target, printer *console.Printe
 			return err
 		}
 	}
+	request.Stored = true
+	err = v.fill(ctx, lacking, r, ask)
+	failed := slices.DeleteFunc(lacking, func(t *Target) bool { return t.Err == nil })
+	if len(failed) == 0 || slices.ContainsFunc(failed, func(t *Target) bool { return !r.mend(t, t.Err) }) || ctx.Err() != nil {
+		return err
+	}
+	return v.fill(ctx, failed, r, ask)
+}
+
+// fill sends hosts what they lack, and has them install it.
+func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *Target) error) error {
 	for _, p := range v.parts() {
-		if err := sendFolder(ctx, lacking, p.folder, false, options(p.name)); err != nil {
+		if err := r.sendFolder(ctx, on, p.folder, false, r.options(v.named, p.name)); err != nil {
 			return err
 		}
 	}
-	request.Stored = true
-	return each(ctx, lacking, printer.NewTally("installing "+v.named, len(lacking)), ask)
+	return each(ctx, on, r.Printer.NewTally("installing "+v.named, len(on)), ask)
 }
 
 // venvOf returns the environment that a host has installed for a job. dir is an empty folder of this

@@ -220,7 +220,7 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 		return nil
 	}
 	what, flag := w.what()
-	send := func(f *tree.Folder) error { return sendFolder(ctx, on, f, w.named != "", r.options(what, what)) }
+	send := func(f *tree.Folder) error { return r.sendFolder(ctx, on, f, w.named != "", r.options(what, what)) }
 	var err error
 	if r.Again {
 		err = send(w.Folder)

@@ -172,9 +172,13 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	}
 	end()
 	err := s.put(io.MultiReader(parts...), e.Sum, e.Size)
-	if errors.Is(err, errDamaged) {
-		for content := range files { // one of their lists is wrong: all travels the next time
+	if errors.Is(err, errDamaged) && len(files) > 0 {
+		err = &tree.DamagedError{Dir: s.dir, Files: []string{e.Path}}
+		for content, f := range files { // one of them is wrong, or its list: all travels the next time
 			err = errors.Join(err, os.Remove(s.list(content)))
+			if f.Name() == s.Path(content) && !right(f.Name(), content) {
+				err = errors.Join(err, s.discard(content, nil))
+			}
 		}
 	}
 	if err == nil {

@@ -12,9 +12,12 @@
 //
 // A power cut may leave a file with its size and another content, and to flush
 // thousands of files takes long. So the store flushes nothing. A file that was
-// written or hashed since this host was booted is trusted; every other one is
-// hashed before it is used. The inode's change time tells which it is. The time of
-// modification is a fixed one, so that a file that somebody wrote to is hashed too.
+// written or hashed since this host was booted is taken to be there; every other one is
+// hashed first. The inode's change time tells which it is. The time of modification is
+// one of 1980, so that a file that somebody wrote to is hashed too.
+//
+// These times do not tell all: a disk decays, and a program can set times back. So Build hashes
+// what it copies. What it clones is not read, and is hashed once a day.
 package store
 
 import (
@@ -64,8 +67,21 @@ type named struct {
 // Open returns the store in the folder dir, which need not exist.
 func Open(dir string) *Store { return &Store{dir: dir} }
 
-// stamp is the time of modification of every content that was found right.
+// stamp is the first time of modification of contents that were found right. Each day since 1970 on
+// which a content was found right is one second more.
 var stamp = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// stampOf is the time of modification of a content that was found right at t.
+func stampOf(t time.Time) time.Time { return stamp.Add(time.Duration(dayOf(t)) * time.Second) }
+
+func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
+
+// foundRight is the last day on which a content with a time of modification was found right; false:
+// somebody has written to it. Earlier versions of plx wrote the day 0.
+func foundRight(modified time.Time) (day int64, ok bool) {
+	day = modified.Unix() - stamp.Unix()
+	return day, 0 <= day && day <= dayOf(time.Now())+1 // clocks of hosts that share a home differ
+}
 
 // fresh is the age from which a use of a content renews its change time, by which
 // Prune knows what is in use.
@@ -80,7 +96,7 @@ func (s *Store) Path(sum tree.Sum) string {
 // incoming is the folder of files that are being written.
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
 
-// has reports whether the store has a content, and that it is right.
+// has reports whether the store has a content, and that it is right as far as its times tell.
 func (s *Store) has(sum tree.Sum, size int64) bool {
 	file := s.Path(sum)
 	var info unix.Stat_t
@@ -88,17 +104,27 @@ func (s *Store) has(sum tree.Sum, size int64) bool {
 	if err != nil || info.Mode&unix.S_IFMT != unix.S_IFREG || info.Size != size {
 		return false
 	}
-	changed := time.Unix(info.Ctim.Unix())
-	now := time.Now()
-	trusted := time.Unix(info.Mtim.Unix()).Equal(stamp) && changed.After(bootTime()) && !changed.After(now.Add(time.Minute))
-	if trusted && now.Sub(changed) < fresh {
+	trusted, inUse := look(&info)
+	if trusted && inUse {
 		return true
 	}
-	if !trusted && !right(file, sum) {
-		return false
+	modified := time.Unix(info.Mtim.Unix())
+	if !trusted {
+		if !right(file, sum) {
+			return false
+		}
+		modified = stampOf(time.Now())
 	}
-	_ = os.Chtimes(file, stamp, stamp) // if the file system cannot, the content is hashed at its next use too
+	_ = os.Chtimes(file, modified, modified) // if the file system cannot, the content is hashed at its next use too
 	return true
+}
+
+// look reports whether a content was written or hashed since this host was booted, and whether Prune
+// sees that it is in use.
+func look(info *unix.Stat_t) (trusted, inUse bool) {
+	_, stamped := foundRight(time.Unix(info.Mtim.Unix()))
+	changed, now := time.Unix(info.Ctim.Unix()), time.Now()
+	return stamped && changed.After(bootTime()) && !changed.After(now.Add(time.Minute)), now.Sub(changed) < fresh
 }
 
 // right hashes a content.
@@ -158,7 +184,8 @@ func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 	if tree.Sum(hash.Sum(nil)) != sum {
 		return errDamaged
 	}
-	if err := os.Chtimes(temporary, stamp, stamp); err != nil {
+	found := stampOf(time.Now())
+	if err := os.Chtimes(temporary, found, found); err != nil {
 		return cause(err)
 	}
 	return s.settle(temporary, sum)
@@ -189,7 +216,8 @@ func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 		err = failed
 	}
 	if err == nil {
-		err = os.Chtimes(file, stamp, stamp)
+		found := stampOf(time.Now())
+		err = os.Chtimes(file, found, found)
 	}
 	if err != nil {
 		return errors.Join(cause(err), os.Remove(file))

@@ -10,11 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
 )
@@ -223,7 +226,7 @@ func TestDamagedStore(t *testing.T) {
 		"of an earlier boot": func(file string) error {
 			// The times of a file that was written before the boot cannot be made
 			// here, but an untrusted time takes the same way.
-			return errors.Join(os.WriteFile(file, []byte("print(7)\n"), 0o600), os.Chtimes(file, time.Time{}, stamp.Add(time.Second)))
+			return errors.Join(os.WriteFile(file, []byte("print(7)\n"), 0o600), os.Chtimes(file, time.Time{}, stamp.Add(-time.Second)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,6 +248,128 @@ func TestDamagedStore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// keeping changes a file in the store, and keeps its time of modification, as a program may that
+// writes to it by another name.
+func keeping(t *testing.T, file string, change func(file string) error) {
+	t.Helper()
+	before, err := os.Stat(file)
+	if err == nil {
+		err = errors.Join(change(file), os.Chtimes(file, before.ModTime(), before.ModTime()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flip changes one byte of a file.
+func flip(file string) error {
+	content, err := os.ReadFile(file)
+	if err == nil {
+		content[len(content)/2] ^= 1
+		err = os.WriteFile(file, content, 0o600)
+	}
+	return err
+}
+
+// Contents of which the times tell nothing wrong are hashed as they are used: what is wrong is named
+// and removed, and the next Send brings it. All is found at once.
+func TestDecayedStore(t *testing.T) {
+	f := scan(t, project(t))
+	for name, damage := range map[string]func(file string) error{
+		"a byte":    flip,
+		"cut off":   func(file string) error { return os.Truncate(file, 3) },
+		"no file":   func(file string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) },
+		"a link":    func(file string) error { return errors.Join(os.Remove(file), os.Symlink("/etc/hostname", file)) },
+		"no access": func(file string) error { return os.Chmod(file, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "no access" && os.Geteuid() == 0 {
+				return // root reads it, and it is right
+			}
+			h := newHost(t)
+			send(t, f, h)
+			var want []string
+			for _, path := range []string{"big", "run.sh"} {
+				entry, _ := f.Find(path)
+				if name == "a link" {
+					if err := damage(h.Path(entry.Sum)); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					keeping(t, h.Path(entry.Sum), damage)
+				}
+				want = append(want, path)
+			}
+			dir := filepath.Join(t.TempDir(), "work")
+			var damaged *tree.DamagedError
+			if err := h.Build(t.Context(), f.ID(), dir, nil); !errors.As(err, &damaged) || !slices.Equal(damaged.Files, want) || damaged.Dir != h.dir {
+				t.Fatalf("%v, want damaged %q", err, want)
+			}
+			if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) > 0 {
+				t.Errorf("left after the failure: %v, %v", left, err)
+			}
+			send(t, f, h)
+			back := scan(t, h.build(f))
+			for _, path := range want {
+				got, _ := back.Find(path)
+				if sent, _ := f.Find(path); got.Sum != sent.Sum {
+					t.Errorf("%s is not right after it was sent again", path)
+				}
+			}
+		})
+	}
+}
+
+// What is cloned is not read. So it is hashed on the first use of a day.
+func TestClonesAreHashedOnceADay(t *testing.T) {
+	f, h := scan(t, project(t)), newHost(t)
+	send(t, f, h)
+	made := clone
+	t.Cleanup(func() { clone = made })
+	clone = func(to, from int) error { // as if this file system could
+		var info unix.Stat_t
+		if err := unix.Fstat(from, &info); err != nil {
+			return err
+		}
+		content := make([]byte, info.Size)
+		if _, err := unix.Pread(from, content, 0); err != nil {
+			return err
+		}
+		return writeAll(to, content)
+	}
+	entry, _ := f.Find("big")
+	keeping(t, h.Path(entry.Sum), flip)
+	h.build(f) // it was found right today
+	today := stampOf(time.Now())
+	yesterday := today.Add(-time.Second)
+	if err := os.Chtimes(h.Path(entry.Sum), yesterday, yesterday); err != nil {
+		t.Fatal(err)
+	}
+	var damaged *tree.DamagedError
+	if err := h.Build(t.Context(), f.ID(), filepath.Join(t.TempDir(), "work"), nil); !errors.As(err, &damaged) {
+		t.Fatalf("on the next day: %v", err)
+	}
+	send(t, f, h)
+	if err := os.Chtimes(h.Path(entry.Sum), yesterday, yesterday); err != nil {
+		t.Fatal(err)
+	}
+	h.build(f)
+	if info, err := os.Stat(h.Path(entry.Sum)); err != nil || !info.ModTime().Equal(today) {
+		t.Errorf("found right today, and its time is %v, %v", info.ModTime(), err)
+	}
+}
+
+// A list of files of which a byte has changed is sent again.
+func TestDecayedManifest(t *testing.T) {
+	f, h := scan(t, project(t)), newHost(t)
+	send(t, f, h)
+	keeping(t, h.Path(f.ID()), flip)
+	h.Store = Open(h.dir) // which has read no list yet
+	send(t, f, h)
+	h.Store = Open(h.dir)
+	h.build(f)
 }
 
 // What is cut off or damaged on the way leaves nothing half written, and the next

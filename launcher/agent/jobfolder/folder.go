@@ -256,7 +256,11 @@ func furnish(ctx context.Context, dir, manifest string) error {
 	if err != nil {
 		return err
 	}
-	return files.Build(ctx, id, dir, nil)
+	err = files.Build(ctx, id, dir, nil)
+	if errors.As(err, new(*tree.DamagedError)) {
+		err = fmt.Errorf("%w: launch again, then they are sent", err)
+	}
+	return err
 }
 
 // RecordBlobs writes down which blobs the job uses, this executable among them,
