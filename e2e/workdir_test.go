@@ -154,5 +154,17 @@ func workdirDecays(b *bench, file string) {
 	decay()
 	contains(b.t, launch(125, "--copy", "data.txt").stderr, "removed there: data.txt: launch again")
 	launch(0, "--copy", "data.txt")
+
+	const program = "#!/bin/sh\necho the program is right\n"
+	put(b.t, filepath.Join(b.dir, "prog.sh"), program, 0o755)
+	b.want(0, "launch", "--hosts", file, "./prog.sh")
+	kept = filepath.Join(b.Hosts[1].HomeDir, ".plx/blobs", fmt.Sprintf("%x", sha256.Sum256([]byte(program))))
+	if err := os.WriteFile(kept, []byte(strings.Replace(program, "right", "wrong", 1)), 0o700); err != nil {
+		b.t.Fatal(err)
+	}
+	res := b.want(0, "launch", "--hosts", file, "--workers-per-host", "1", "./prog.sh")
+	if strings.Count(res.stdout, "the program is right") != 2 || strings.Count(res.stderr, "host h2: prog.sh is damaged in ~/.plx/blobs there; it is sent again") != 1 {
+		b.t.Errorf("with a damaged program: %s%s", res.stdout, res.stderr)
+	}
 	b.hostsGone(0)
 }

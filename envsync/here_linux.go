@@ -99,20 +99,26 @@ func firstLine(path string) (string, error) {
 	return line, nil
 }
 
-// Having returns which of the blobs, of which it gets sums and sizes, are on this host and right,
-// that is with the content that they had when they were hashed last in this boot of the host, or
-// hashed now. It notes that they were used.
-func Having(wanted map[string]int64) (sums []string) {
+// Having returns which of the blobs, of which it gets sums and sizes, are on this host and right, and
+// which are damaged. One whose times and size are those that it had when it was hashed last, in this
+// boot of the host, is hashed once a day. It notes that they were used.
+func Having(wanted map[string]int64) (sums, damaged []string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	for sum, size := range wanted {
-		if isSum(sum) && right(home, sum, size) == nil {
+		if !isSum(sum) {
+			continue
+		}
+		switch err := right(home, sum, size); {
+		case err == nil:
 			sums = append(sums, sum)
+		case errors.Is(err, errDamaged):
+			damaged = append(damaged, sum)
 		}
 	}
-	return sums
+	return sums, damaged
 }
 
 // OpenBlob opens the blob of a sum on this host, for reading.
@@ -197,8 +203,12 @@ func mark(home, sum string) string {
 	return filepath.Join(home, ".plx/verified", boot+"."+sum)
 }
 
-// recent is how long a blob's time may be behind its use.
-const recent = time.Hour
+const (
+	recent  = time.Hour      // how long a blob's time may be behind its use
+	trusted = 24 * time.Hour // how long a blob that was hashed is right if its times say so
+)
+
+var errDamaged = errors.New("it is damaged")
 
 // right returns an error unless the blob of a sum is in a home, and has the content of the sum.
 func right(home, sum string, size int64) error {
@@ -208,7 +218,7 @@ func right(home, sum string, size int64) error {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() != size {
-		return errors.New("it is another file")
+		return fmt.Errorf("it is another file: %w", errDamaged)
 	}
 	if info.Mode().Perm() != 0o700 {
 		err = os.Chmod(blob, 0o700)
@@ -223,8 +233,7 @@ func right(home, sum string, size int64) error {
 	if err != nil {
 		return err
 	}
-	marked, _ := os.ReadFile(mark(home, sum)) // what cannot be read is not marked
-	if string(marked) == before {
+	if marked(home, sum) == before {
 		return nil
 	}
 	f, err := os.Open(blob)
@@ -234,13 +243,25 @@ func right(home, sum string, size int64) error {
 	defer f.Close() // opened for reading
 	hash := sha256.New()
 	if _, err := io.Copy(hash, f); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if hex.EncodeToString(hash.Sum(nil)) != sum {
-		return errors.New("it is damaged")
+		return errDamaged
 	}
 	note(home, sum, before)
 	return nil
+}
+
+// marked returns what the mark of a blob holds; "": there is none, or it is a day old. A disk decays,
+// and keeps the times of what has.
+func marked(home, sum string) string {
+	file := mark(home, sum)
+	info, err := os.Lstat(file)
+	if err != nil || time.Since(info.ModTime()).Abs() > trusted {
+		return ""
+	}
+	text, _ := bounded.ReadFile(file, bounded.Words) // what cannot be read is not marked
+	return string(text)
 }
 
 // note marks a blob. A mark that cannot be written, or was cut off, costs the next look a hash.

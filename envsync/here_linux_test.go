@@ -168,9 +168,9 @@ func place(t *testing.T, home string, b Blob, content []byte) string {
 // mark was written anew.
 func has(t *testing.T, home string, b Blob) (has, hashed bool) {
 	t.Helper()
-	old := time.Unix(1e9, 0)
+	old := time.Now().Add(-time.Hour)
 	_ = os.Chtimes(mark(home, b.Sum), old, old) // there may be none
-	sums := Having(map[string]int64{b.Sum: b.Size, "../fsid": 33})
+	sums, _ := Having(map[string]int64{b.Sum: b.Size, "../fsid": 33})
 	after, err := os.Stat(mark(home, b.Sum))
 	return len(sums) == 1 && sums[0] == b.Sum, err == nil && !after.ModTime().Equal(old)
 }
@@ -218,6 +218,36 @@ func TestABlobIsHashedOnceInABoot(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o700 || time.Since(info.ModTime()) > time.Hour {
 		t.Errorf("a used file is %v, %v", info, err)
 	}
+}
+
+// A disk decays: a content changes, and its times do not. So a blob is hashed again after a day.
+func TestABlobIsHashedOnceADay(t *testing.T) {
+	home := newHome(t)
+	b, content := programBlob(t, 50_000)
+	path := place(t, home, b, content)
+	check(t, home, b, "first", true, true)
+	content[30_000] ^= 1
+	if err := os.WriteFile(path, content, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := identity(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note(home, b.Sum, kept) // as if the times were still those of the right content
+	check(t, home, b, "within the day", true, false)
+	old := time.Now().Add(-trusted - time.Minute)
+	if err := os.Chtimes(mark(home, b.Sum), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if sums, damaged := Having(map[string]int64{b.Sum: b.Size}); len(sums) != 0 || len(damaged) != 1 {
+		t.Errorf("after a day there are %q, damaged are %q", sums, damaged)
+	}
+	content[30_000] ^= 1
+	if err := os.WriteFile(path, content, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check(t, home, b, "mended", true, true)
 }
 
 // What a power cut, or anybody's hand, makes of a blob is found out.

@@ -76,7 +76,8 @@ func survey(_ context.Context, of protocol.Survey) (protocol.Surveyed, error) {
 	if err != nil {
 		return protocol.Surveyed{}, err
 	}
-	return protocol.Surveyed{Facts: facts, Has: envsync.Having(of.Blobs), Locks: listLocks()}, nil
+	has, damaged := envsync.Having(of.Blobs)
+	return protocol.Surveyed{Facts: facts, Has: has, Damaged: damaged, Locks: listLocks()}, nil
 }
 
 func probe(ctx context.Context, how protocol.Probe) (gpuprobe.Answer, error) {

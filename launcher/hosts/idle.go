@@ -429,9 +429,19 @@ func (h *Host) Meet(ctx context.Context, likely ...envsync.Blob) error {
 	err := h.meetOnce(ctx, false, likely)
 	// It may be damaged: a power cut leaves zeros, or a part.
 	if _, damaged := errors.AsType[*broken](err); damaged && !transport.IsLost(err) && ctx.Err() == nil {
+		if errors.Is(err, errDamaged) {
+			h.mend("plx")
+		}
 		err = h.meetOnce(ctx, true, likely)
 	}
 	return err
+}
+
+// mend tells that a file of the host is wrong, and is sent again if it is needed.
+func (h *Host) mend(what string) {
+	if h.set != nil {
+		h.set.printer.Printf("host %s: %s is damaged in ~/.plx/blobs there; it is sent again", h.Name(), what)
+	}
 }
 
 func (h *Host) meetOnce(ctx context.Context, strict bool, likely []envsync.Blob) error {
@@ -492,6 +502,11 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 	}
 	if !slices.Contains(here.Has, i.plx.Sum) {
 		return &broken{errDamaged}
+	}
+	for _, b := range likely {
+		if slices.Contains(here.Damaged, b.Sum) {
+			h.mend(b.Name)
+		}
 	}
 	facts, err := factsOf(here)
 	if err == nil {

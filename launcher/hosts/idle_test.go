@@ -38,6 +38,9 @@ type fronted struct {
 	specs  atomic.Int64 // jobs that agents were given
 	cut    atomic.Int64 // agents whose session was closed before they ended
 
+	damaged []string        // hashes of blobs that it says are damaged
+	said    strings.Builder // what plx has printed
+
 	pipes map[protocol.Method]protocol.Handler // further methods
 	job   func(*protocol.Conn)                 // goes on with the connection of a job; nil: the agent ends
 	dies  chan error                           // how an agent ends that is cut off; nil: none is
@@ -80,7 +83,7 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 				return protocol.Surveyed{}, errors.New("open /home/ann/.plx/x: read-only file system")
 			}
 			delete(s.Blobs, f.lacks)
-			return protocol.Surveyed{Facts: json.RawMessage(f.facts), Has: slices.Collect(maps.Keys(s.Blobs)), Locks: "@plx-gpu-0\n"}, nil
+			return protocol.Surveyed{Facts: json.RawMessage(f.facts), Has: slices.Collect(maps.Keys(s.Blobs)), Damaged: f.damaged, Locks: "@plx-gpu-0\n"}, nil
 		}),
 		protocol.DoProbe: protocol.Handle(func(context.Context, protocol.Probe) (gpuprobe.Answer, error) {
 			f.probes.Add(1)
@@ -125,7 +128,7 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 
 func (f *fronted) host(t *testing.T) *Host {
 	h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return f, nil })
-	h.set = &Set{agents: &agents{guess: agentBlob}, seeds: bootstrap.NewSeeds(nil)}
+	h.set = &Set{printer: console.NewPrinter(console.Terminal{Stderr: &f.said}), agents: &agents{guess: agentBlob}, seeds: bootstrap.NewSeeds(nil)}
 	t.Cleanup(func() { h.Close() })
 	return h
 }
@@ -399,6 +402,21 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 	}
 	if h.Close(); half.open.Load() != 0 || half.begun.Load() != 1 {
 		t.Errorf("half: %d agents wait of %d", half.open.Load(), half.begun.Load())
+	}
+}
+
+// What is damaged on a host is named, and does not count as there.
+func TestDamagedBlobsAreNamed(t *testing.T) {
+	program := envsync.Blob{Name: "train", Sum: otherBlob.Sum, Size: otherBlob.Size}
+	f := &fronted{facts: factsHere, gpus: true, lacks: program.Sum, damaged: []string{program.Sum}}
+	h := f.host(t)
+	const want = "plx: host h1: train is damaged in ~/.plx/blobs there; it is sent again\n"
+	if err := meetAll(t, h, program); err != nil || h.Has(program) || f.said.String() != want {
+		t.Errorf("%v, has it %t, said %q", err, h.Has(program), f.said.String())
+	}
+	f = &fronted{facts: factsHere, gpus: true, lacks: agentBlob.Sum}
+	if err := meetAll(t, f.host(t)); err == nil || strings.Count(f.said.String(), "host h1: plx is damaged in ~/.plx/blobs there") != 1 {
+		t.Errorf("%v, said %q", err, f.said.String())
 	}
 }
 

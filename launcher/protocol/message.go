@@ -64,6 +64,8 @@ type Survey struct {
 type Surveyed struct {
 	Facts json.RawMessage `json:"facts,omitempty"` // for envsync.ReadFacts
 	Has   []string        `json:"has,omitempty"`   // sums of the files that are there and right
+	// Damaged are sums of the files that are there and not right.
+	Damaged []string `json:"damaged,omitempty"`
 	// Locks are the lines of /proc/net/unix on booked GPUs and on launches that wait for them.
 	Locks string `json:"locks,omitempty"`
 }
