@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/plx-run/plx/internal/holes"
 )
 
 // maxWindow is the most memory that decompression takes, in bytes.
@@ -68,9 +70,9 @@ func takeFile(r io.Reader, e Entry, file string) error {
 	if err != nil {
 		return err
 	}
-	hash := sha256.New()
-	_, err = io.CopyN(io.MultiWriter(to, hash), r, e.Size)
-	if err = errors.Join(err, to.Close()); err == nil && Sum(hash.Sum(nil)) != e.Sum {
+	hash, w := sha256.New(), holes.NewWriter(to, 0)
+	_, err = io.CopyN(io.MultiWriter(w, hash), r, e.Size)
+	if err = errors.Join(err, w.Flush(), to.Close()); err == nil && Sum(hash.Sum(nil)) != e.Sum {
 		err = errors.New("it was damaged on the way")
 	}
 	return err

@@ -32,8 +32,8 @@ var arrows = []arrow{
 	{from: "gpuprobe"},
 	{from: "envsync", to: []string{"internal/bounded"}},
 	{from: "envsync/relay", std: true, not: []string{"os/exec"}},
-	{from: "envsync/tree", to: []string{"envsync", "envsync/relay", "internal/bounded"}},
-	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree", "internal/bounded"}},
+	{from: "envsync/tree", to: []string{"envsync", "envsync/relay", "internal/bounded", "internal/holes"}},
+	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree", "internal/bounded", "internal/holes"}},
 	{from: "envsync/venv", to: []string{"envsync/tree"}},
 	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
 	{from: "logs"},
@@ -56,7 +56,7 @@ var arrows = []arrow{
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
 	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/provision", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport"}},
 	{from: "launcher/provision", to: []string{"envsync", "hostfile", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/scratch", "launcher/transport"}},
-	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
+	{from: "launcher/fetch", to: []string{"internal/holes", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport"}},
 	{from: "launcher/jobs", to: []string{
 		"internal/bounded", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
@@ -217,6 +217,7 @@ var arrows = []arrow{
 	{from: "internal/netcut", std: true},
 	// How files are read and written, wherever that is.
 	{from: "internal/bounded", std: true, not: []string{"net", "os/exec"}},
+	{from: "internal/holes", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
 	// A program of plx's trainer that hangs.
 	{from: "internal/testhosts/cmd/stuck", to: []string{"trainer"}},

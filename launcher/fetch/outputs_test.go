@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/plx-run/plx/internal/holes"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -188,7 +189,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("needs /dev/full: ", err)
 	}
 	defer full.Close()
-	part := &part{file: full, size: 7, sum: sha256.New()}
+	part := &part{file: full, writer: holes.NewWriter(full, 0), size: 7, sum: sha256.New()}
 	err = part.receive(t.Context(), "", func(_ context.Context, w io.Writer, _ int64) error {
 		_, err := io.WriteString(w, "weights")
 		return fmt.Errorf("host h1: %w", err)

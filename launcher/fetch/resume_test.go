@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -213,6 +214,40 @@ func TestPartOfAnotherFile(t *testing.T) {
 		if got := tree(t, dir); !slices.Equal(got, []string{"w"}) {
 			t.Errorf("%s: left %q", name, got)
 		}
+	}
+}
+
+// Zeros of a file take no room here, also if its host is lost among them: the next fetch goes on there.
+func TestZerosTakeNoRoom(t *testing.T) {
+	const mega = 1 << 20
+	text := make([]byte, 64*mega)
+	copy(text[8*mega:9*mega], big)
+	f := file{size: int64(len(text)), sum: sumOf(string(text))}
+	path := filepath.Join(t.TempDir(), "w")
+	fetch := func(to int64, failed error) (from int64, err error) {
+		_, err = store(t.Context(), path, f, func(_ context.Context, out io.Writer, offset int64) error {
+			from = offset
+			_, err := out.Write(text[offset:to])
+			return errors.Join(err, failed)
+		})
+		return from, err
+	}
+	if _, err := fetch(20*mega, errCable); !errors.Is(err, errCable) {
+		t.Errorf("a host that is lost: %v", err)
+	}
+	if from, err := fetch(f.size, nil); err != nil || from != 20*mega {
+		t.Errorf("it goes on at %d, %v", from, err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(got, text) {
+		t.Errorf("%d bytes, or others, %v", len(got), err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if room := info.Sys().(*syscall.Stat_t).Blocks * 512; room > 2*mega {
+		t.Errorf("the file takes %d bytes of the disk", room)
 	}
 }
 

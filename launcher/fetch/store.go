@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/internal/holes"
 )
 
 // source writes the bytes of a file from an offset on.
@@ -56,6 +58,7 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 			err = ownFault{err}
 		}
 	}
+	_ = part.writer.Flush() // else the next store gets some zeros again
 	if err != nil && (part.alone || part.offset < leastKept || errors.As(err, new(errSum)) || errors.As(err, new(ownFault))) {
 		_ = os.Remove(part.file.Name()) // the first error says more
 	}
@@ -68,13 +71,14 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 // part is a file of which a part may be there.
 type part struct {
 	file   *os.File
-	name   string    // of the whole file
-	size   int64     // of the whole file, as its host has listed it
-	offset int64     // bytes in it
-	sum    hash.Hash // of these
-	before string    // a file with its first bytes; "": there is none
-	fresh  bool      // all bytes in it are those of before, or were received just now
-	alone  bool      // nobody will find it again
+	writer *holes.Writer // of file
+	name   string        // of the whole file
+	size   int64         // of the whole file, as its host has listed it
+	offset int64         // bytes in it
+	sum    hash.Hash     // of these
+	before string        // a file with its first bytes; "": there is none
+	fresh  bool          // all bytes in it are those of before, or were received just now
+	alone  bool          // nobody will find it again
 }
 
 // openPart opens what is there of the file at path, or makes it. Only one process at a time writes
@@ -103,7 +107,9 @@ func openPart(path string, w file, grows bool) (*part, error) {
 		}
 	}
 	p.file = file
-	if p.offset, err = io.Copy(p.sum, file); err == nil && (p.offset == 0 || p.offset > w.size) {
+	p.offset, err = io.Copy(p.sum, file)
+	p.writer = holes.NewWriter(file, p.offset)
+	if err == nil && (p.offset == 0 || p.offset > w.size) {
 		err = p.restart()
 	}
 	if err != nil {
@@ -128,6 +134,7 @@ func (p *part) restart() error {
 	p.sum.Reset()
 	p.offset, p.fresh = 0, true
 	_, err := p.file.Seek(0, io.SeekStart)
+	p.writer = holes.NewWriter(p.file, 0)
 	if err = errors.Join(err, p.file.Truncate(0)); err != nil || p.before == "" {
 		return err
 	}
@@ -145,7 +152,7 @@ func (p *part) Write(b []byte) (int, error) {
 	if int64(len(b)) > p.size-p.offset {
 		return 0, fmt.Errorf("%s: more than %d bytes arrived, which its host has listed", p.name, p.size)
 	}
-	n, err := p.file.Write(b)
+	n, err := p.writer.Write(b)
 	p.offset += int64(n)
 	p.sum.Write(b[:n]) // never fails
 	if err != nil {
@@ -199,7 +206,7 @@ func (p *part) receive(ctx context.Context, sum string, from source) error {
 	case hex.EncodeToString(p.sum.Sum(nil)) != sum:
 		return errSum{fmt.Errorf("%s: its sum is wrong: it is damaged there, or was written meanwhile: fetch again once nothing writes it", p.name)}
 	}
-	if err := p.file.Sync(); err != nil {
+	if err := errors.Join(p.writer.Flush(), p.file.Sync()); err != nil {
 		return ownFault{err}
 	}
 	return nil

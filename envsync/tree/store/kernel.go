@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/internal/holes"
 )
 
 // The functions here call the kernel without package os, which adds ten calls for
@@ -57,7 +58,7 @@ type readError struct{ error }
 func copyAll(to, from int, size int64, cloned bool) (sum tree.Sum, err error) {
 	block := blocks.Get().(*[small]byte)
 	defer blocks.Put(block)
-	hash := sha256.New()
+	hash, w := sha256.New(), holes.NewWriter(descriptor(to), 0)
 	for size > 0 {
 		n := 0
 		err := again(func() (err error) { n, err = unix.Read(from, block[:min(size, small)]); return err })
@@ -68,12 +69,25 @@ func copyAll(to, from int, size int64, cloned bool) (sum tree.Sum, err error) {
 			return sum, &readError{err}
 		}
 		if !cloned {
-			if err := writeAll(to, block[:n]); err != nil {
+			if _, err := w.Write(block[:n]); err != nil {
 				return sum, err
 			}
 		}
 		hash.Write(block[:n]) // never fails
 		size -= int64(n)
 	}
-	return tree.Sum(hash.Sum(nil)), nil
+	return tree.Sum(hash.Sum(nil)), w.Flush()
+}
+
+// descriptor is an open file.
+type descriptor int
+
+func (d descriptor) Write(p []byte) (int, error) { return len(p), writeAll(int(d), p) }
+
+func (d descriptor) Seek(offset int64, whence int) (int64, error) {
+	return unix.Seek(int(d), offset, whence)
+}
+
+func (d descriptor) Truncate(size int64) error {
+	return again(func() error { return unix.Ftruncate(int(d), size) })
 }

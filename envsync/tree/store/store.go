@@ -42,6 +42,7 @@ import (
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/internal/bounded"
+	"github.com/plx-run/plx/internal/holes"
 )
 
 // Store is the folder of the contents.
@@ -173,8 +174,10 @@ func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 			err = errors.Join(err, os.Remove(temporary))
 		}
 	}()
-	hash := sha256.New()
-	_, err = io.CopyN(io.MultiWriter(f, hash), r, size)
+	hash, w := sha256.New(), holes.NewWriter(f, 0)
+	if _, err = io.CopyN(io.MultiWriter(w, hash), r, size); err == nil {
+		err = w.Flush()
+	}
 	if failed := f.Close(); err == nil {
 		err = failed
 	}

@@ -361,6 +361,41 @@ func TestClonesAreHashedOnceADay(t *testing.T) {
 	}
 }
 
+// Zeros of a file hardly travel, and take room neither in the store nor in the folder that is made of it.
+func TestZerosTakeNoRoom(t *testing.T) {
+	dir, h := t.TempDir(), newHost(t)
+	const mega = 1 << 20
+	data := filepath.Join(dir, "data")
+	write(t, data, string(large(10, mega)))
+	if err := os.Truncate(data, 64*mega); err != nil {
+		t.Fatal(err)
+	}
+	f := scan(t, dir)
+	send(t, f, h)
+	if got := h.got.Load(); got > 2*mega {
+		t.Errorf("%d bytes have travelled", got)
+	}
+	entry, _ := f.Find("data")
+	work, taken := h.build(f), t.TempDir()
+	other, err := h.take(f.ID(), taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := scan(t, work); got.ID() != f.ID() || other.ID() != f.ID() {
+		t.Error("the folder has another content")
+	}
+	copies, err := filepath.Glob(filepath.Join(taken, "*"))
+	if err != nil || len(copies) != 1 {
+		t.Fatalf("taken are %q, %v", copies, err)
+	}
+	for _, file := range []string{h.Path(entry.Sum), filepath.Join(work, "data"), copies[0]} {
+		var info unix.Stat_t
+		if err := unix.Stat(file, &info); err != nil || info.Size != 64*mega || info.Blocks*512 > 2*mega {
+			t.Errorf("%s has %d bytes, of which %d take room: %v", file, info.Size, info.Blocks*512, err)
+		}
+	}
+}
+
 // A list of files of which a byte has changed is sent again.
 func TestDecayedManifest(t *testing.T) {
 	f, h := scan(t, project(t)), newHost(t)
