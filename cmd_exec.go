@@ -30,7 +30,7 @@ func (c *command) execCommand() *cli.Command {
 			"130 after Ctrl-C, 2 for wrong flags.",
 		Flags: targetFlags(jsonFlag(),
 			&cli.BoolFlag{Name: "stream", Usage: "print each line at once, after the name of its host"},
-			&cli.StringSliceFlag{Name: "env", Usage: "give the command `NAME[=VALUE]`; repeatable"},
+			&cli.StringSliceFlag{Name: "env", Usage: "give the command `NAME[=VALUE]`; repeatable. Other users of this machine see a VALUE in its list of processes: NAME alone, and --env-file, show none"},
 			&cli.StringSliceFlag{Name: "env-file", Usage: "give the command the variables of `FILE`; repeatable"},
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the home"},
 			&cli.StringFlag{Name: "setup", Usage: "shell `COMMAND` to run before the command, such as 'source venv/bin/activate'"},

@@ -67,7 +67,7 @@ func launchFlags() []cli.Flag {
 			&cli.StringFlag{Name: "venv", Usage: "run in a copy of the Python virtual environment `DIR` of this machine, one on each host"},
 			&cli.StringSliceFlag{Name: "check-import", Usage: "import `MODULES` (torch,numpy) with python3 on each host before tasks start; of torch, compare its CUDA with the driver"},
 			&cli.StringSliceFlag{Name: "copy", Usage: "send `FILE-OR-FOLDER` into the tasks' working folders; repeatable"},
-			&cli.StringSliceFlag{Name: "env", Usage: "give tasks `NAME[=VALUE]`; repeatable"},
+			&cli.StringSliceFlag{Name: "env", Usage: "give tasks `NAME[=VALUE]`; repeatable. Other users of this machine see a VALUE in its list of processes: NAME alone, and --env-file, show none"},
 			&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`, NAME=VALUE or NAME on each line; repeatable"},
 			&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
