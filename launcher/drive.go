@@ -68,14 +68,14 @@ func (d *drive) begin() (reached []driver.Host) {
 	}
 	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir,
 		Unread: func() { d.launch.signals.noReader(d.launch.cfg.Grace) }})
-	d.show(console.Waiting(d.launch.starting(), d.unstarted()))
+	d.show(console.Waiting(d.launch.starting(), d.those(unstarted)))
 	return reached
 }
 
 // show shows what the job does until the next call.
-func (d *drive) show(text func(long time.Duration) string) {
+func (d *drive) show(phase console.Phase) {
 	d.hide()
-	d.shown = d.launch.printer.Phase(text)
+	d.shown = d.launch.printer.Phase(phase)
 }
 
 // hide ends show.
@@ -91,18 +91,23 @@ func (l *launch) starting() string {
 	return fmt.Sprintf("starting %s on %s", console.Count(len(taskNames(l.placed)), "task"), console.Count(len(l.agents), "host"))
 }
 
-// unstarted returns a function that names the hosts whose tasks have not started.
-func (d *drive) unstarted() func() []string {
+// those returns a function that names the hosts that are not lost and of which held is true.
+func (d *drive) those(held func(*member) bool) func() []string {
 	members := slices.Clone(d.members) // others may join meanwhile
 	return func() (names []string) {
 		for _, m := range members {
-			if !m.began.Load() && !m.lost.Load() {
+			if !m.lost.Load() && held(m) {
 				names = append(names, m.agent.Name())
 			}
 		}
 		return names
 	}
 }
+
+// What a job waits for its hosts for.
+func unstarted(m *member) bool { return !m.began.Load() }
+func runs(m *member) bool      { return m.running.Load() > 0 }
+func unended(m *member) bool   { return m.made.Load() == nil }
 
 const (
 	// silence is after how long without output a terminal shows that the job runs.
@@ -116,7 +121,7 @@ func (d *drive) running(long time.Duration) string {
 	t := d.launch.cfg.Terminal
 	terminal, last := t.StderrTTY && !t.Dumb, d.out.Last()
 	if last.IsZero() && (terminal || long < lateFirst) {
-		return console.Waiting(fmt.Sprintf("the tasks run: waiting for the first line of %s", entrypoint.Title(d.launch.cfg.Program, d.launch.cfg.Args)), nil)(long)
+		return console.Waiting(fmt.Sprintf("the tasks run: waiting for the first line of %s", entrypoint.Title(d.launch.cfg.Program, d.launch.cfg.Args)), nil).Text(long)
 	}
 	if quiet := time.Since(last); quiet >= silence && terminal {
 		return fmt.Sprintf("the tasks run: no line for %ds", int(quiet.Seconds()))
@@ -138,9 +143,9 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	})
 	d.away.Stop()
 	d.launch.signals.end()
-	d.show(console.Waiting("waiting for the last logs", nil))
+	d.show(console.Waiting("waiting for the last logs", d.streams.Waiting))
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
-	d.show(console.Waiting("counting what the job made", nil))
+	d.show(console.Waiting("counting what the job made", d.those(unended)))
 	made, named := d.made(ctx, stops)
 	d.hide()
 	if made != "" {
@@ -204,14 +209,14 @@ func (d *drive) Entered(phase protocol.Phase) {
 		d.show(console.Waiting("waiting to start the tasks again", nil))
 	case protocol.Ready: // begin has shown the first start
 		if before != "" && before != phase {
-			d.show(console.Waiting("starting the tasks", d.unstarted()))
+			d.show(console.Waiting("starting the tasks", d.those(unstarted)))
 		}
 	case protocol.Running:
-		d.show(d.running)
+		d.show(console.Phase{Text: d.running})
 	case protocol.Stopping:
-		d.show(console.Waiting("ending the tasks", nil))
+		d.show(console.Waiting("ending the tasks", d.those(runs)))
 	case protocol.Over:
-		d.show(console.Waiting("ending the agents", nil))
+		d.show(console.Waiting("ending the agents", d.those(unended)))
 	default:
 		d.hide()
 	}
@@ -333,6 +338,7 @@ type member struct {
 	joined  bool                // plx scale has started the agent, so Dial only connects to it
 	started bool                // Dial has started the agent, so further calls only connect to it
 	began   atomic.Bool         // its tasks of the present generation have started
+	running atomic.Int32        // number of its tasks that run
 	lost    atomic.Bool         // the driver has lost the agent; false again once a new one is connected
 	// made is what the job has made on the host, as the agent counted it at its end. Nil: it
 	// has not.
@@ -384,7 +390,13 @@ func (m *member) Up() {
 }
 
 // Started notes that the member's tasks have started.
-func (m *member) Started() { m.began.Store(true) }
+func (m *member) Started(tasks int) {
+	m.running.Store(int32(tasks))
+	m.began.Store(true)
+}
+
+// Exited notes that a task of the member has ended.
+func (m *member) Exited() { m.running.Add(-1) }
 
 // Lost notes that the member has no agent.
 func (m *member) Lost() {

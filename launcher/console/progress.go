@@ -17,7 +17,7 @@ import (
 // What Watch and Phase do without a terminal: they print a line about work that takes longer
 // than patience or tooLong, and another one every again.
 const (
-	patience = 3 * time.Second
+	patience = 2 * time.Second
 	tooLong  = 10 * time.Second
 	again    = time.Minute
 	redraw   = 200 * time.Millisecond // between two looks at the text, on a terminal
@@ -28,7 +28,7 @@ const (
 type work struct{ text func() string }
 
 // Watch shows text while some work lasts: if stderr is a terminal as a row that is
-// redrawn, else as a line if the work takes longer than 3 s. An empty text is not shown. Watch calls
+// redrawn, else as a line if the work takes longer than 2 s. An empty text is not shown. Watch calls
 // text from goroutines of its own, until the caller calls done.
 func (p *Printer) Watch(text func() string) (done func()) {
 	w := &work{text}
@@ -44,10 +44,20 @@ func (p *Printer) Watch(text func() string) (done func()) {
 	}
 }
 
-// Phase shows text while a phase of a command lasts and nothing that Watch was given is shown, so
-// that no part of a command is silent. text receives how long the phase has lasted. In a pipe it is
-// a line if the phase takes longer than 10 s.
-func (p *Printer) Phase(text func(long time.Duration) string) (done func()) {
+// Phase is what a phase of a command shows.
+type Phase struct {
+	Text  func(long time.Duration) string // receives how long the phase has lasted
+	Hosts bool                            // Text names the hosts that it waits for
+}
+
+// Phase shows a phase of a command while it lasts and nothing that Watch was given is shown, so
+// that no part of a command is silent. In a pipe it is a line if the phase takes longer than 2 s
+// and has hosts to name, or longer than 10 s.
+func (p *Printer) Phase(phase Phase) (done func()) {
+	first := tooLong
+	if phase.Hosts {
+		first = patience
+	}
 	begun := time.Now()
 	other := begun
 	return p.watch(func() string {
@@ -57,14 +67,14 @@ func (p *Printer) Phase(text func(long time.Duration) string) (done func()) {
 		if time.Since(other) < quiet {
 			return ""
 		}
-		return text(time.Since(begun))
-	}, tooLong)
+		return phase.Text(time.Since(begun))
+	}, first)
 }
 
-// Waiting is a text for Phase: what is done, after a while for how long, and for which hosts if
+// Waiting is a Phase that says what is done, after a while for how long, and for which hosts if
 // the function, which may be nil, returns some.
-func Waiting(doing string, hosts func() []string) func(time.Duration) string {
-	return func(long time.Duration) string {
+func Waiting(doing string, hosts func() []string) Phase {
+	text := func(long time.Duration) string {
 		var on []string
 		if hosts != nil {
 			on = hosts()
@@ -78,6 +88,7 @@ func Waiting(doing string, hosts func() []string) func(time.Duration) string {
 			return fmt.Sprintf("%s (%ds)", doing, seconds)
 		}
 	}
+	return Phase{Text: text, Hosts: hosts != nil}
 }
 
 // shows reports whether something that Watch was given has a text.

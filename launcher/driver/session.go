@@ -65,7 +65,10 @@ func (c *contact) receive(conn *protocol.Conn) error {
 			}
 		case m.Renewed == nil:
 			if m.Started != nil && c.watcher != nil {
-				c.watcher.Started()
+				c.watcher.Started(len(m.Started.PIDs))
+			}
+			if m.Exited != nil && c.watcher != nil {
+				c.watcher.Exited()
 			}
 			c.deliver(jobstate.Heard{Host: c.index, Message: m})
 		}

@@ -116,6 +116,20 @@ type hostError struct {
 	Err   error
 }
 
+// Waiting returns the names of the hosts that have not sent all of their logs.
+func (g *Streams) Waiting() (names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.all {
+		select {
+		case <-s.done:
+		default:
+			names = append(names, s.agent.Name())
+		}
+	}
+	return names
+}
+
 // Wait is called after the verdict. It waits until every host has sent all of its logs.
 // It gives up a host that is silent, at once if it is among the lost ones, and all
 // hosts after a message from stops.

@@ -22,7 +22,8 @@ import (
 // first IPv4 address. It takes IPv6 addresses if Like or the only address of another host is one.
 func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 	all := make([]addresses, len(on))
-	_ = each(ctx, on, nil, func(i int, t *Target) (err error) { // the targets have the errors
+	tally := r.Printer.NewTally("looking for data addresses", len(on))
+	_ = each(ctx, on, tally, func(i int, t *Target) (err error) { // the targets have the errors
 		if all[i], err = addressesOf(ctx, t.AgentHost); err == nil && all[i].loopback && len(on) > 1 && !t.Embedded {
 			err = fmt.Errorf("network interface %s reaches this host only, and the job has others", t.Resource.Interface)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// In a pipe, a --setup that takes longer than 3 s shows the newest line of a host.
+// In a pipe, a --setup that takes longer than 2 s shows the newest line of a host.
 func TestSetupShowsItsNewestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
@@ -24,7 +24,7 @@ func TestSetupShowsItsNewestLine(t *testing.T) {
 		}
 		time.Sleep(4 * time.Second)
 		tally.End("h1")
-		if want := "plx: running --setup: 0 of 1 host; waiting for h1 for 3s; h1: 9%\n"; said.String() != want {
+		if want := "plx: running --setup: 0 of 1 host; waiting for h1 for 2s; h1: 9%\n"; said.String() != want {
 			t.Errorf("%q, want %q", said.String(), want)
 		}
 		if text := kept.String(); !strings.HasPrefix(text, "Collecting torch\n") {
