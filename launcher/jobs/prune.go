@@ -28,6 +28,7 @@ type PruneConfig struct {
 	All bool
 
 	answerTime time.Duration // bounds what a host is asked, with the connection to it; 0: askTime
+	connect    connector     // nil: hosts.Open
 }
 
 // Prune removes what jobs left that have ended and are older than the given age: their
@@ -46,7 +47,13 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 // opener opens a job with its hosts.
 type opener func(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error)
 
+// connector opens hosts.
+type connector func(ctx context.Context, reach hosts.Reach, printer *console.Printer) (*hosts.Set, error)
+
 func prune(ctx context.Context, cfg PruneConfig, open opener) error {
+	if cfg.connect == nil {
+		cfg.connect = hosts.Open
+	}
 	p := &pruner{open: open, answerTime: cmp.Or(cfg.answerTime, askTime), printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
 		inUse: map[string]bool{}, unchecked: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{}, table: console.NewTable("HOST", "WHAT", "SIZE")}
 	return p.run(ctx)

@@ -26,7 +26,7 @@ const placeTime = 5 * time.Minute
 func (p *pruner) findMore(ctx context.Context) error {
 	var errs []error
 	add := func(reach hosts.Reach, here bool) {
-		set, err := hosts.Open(ctx, reach, p.printer)
+		set, err := p.cfg.connect(ctx, reach, p.printer)
 		p.sets, errs = append(p.sets, set), append(errs, err)
 		for _, host := range set.Hosts {
 			h, _ := p.note(reach.Via, host)
@@ -118,7 +118,7 @@ func (p *pruner) removeAll(ctx context.Context, old []Record) error {
 		errs = append(errs, p.removeHere())
 	}
 	err := errors.Join(errs...)
-	if err == nil && !p.cfg.DryRun && len(p.kept) == 0 {
+	if err == nil && !p.cfg.DryRun && len(p.kept)+len(p.unchecked) == 0 {
 		p.printer.Printf("what is yours stays: defaults (plx config), host keys in ~/.ssh, and this program")
 	}
 	return err

@@ -4,15 +4,32 @@ package jobs
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
+
+// own has hosts get this program as plx.
+func own(t *testing.T, set *hosts.Set) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plx, err := envsync.FileBlob(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.GiveOnly(plx, func(envsync.Platform) (envsync.Blob, error) { return plx, nil })
+}
 
 // All of plx goes from this machine, whose agent is this program, but for the record of a job whose host
 // cannot be asked. Nothing goes while a launch is being prepared.
@@ -46,7 +63,19 @@ func TestPruneAll(t *testing.T) {
 			save(t, "j", time.Minute, &protocol.Verdict{})
 			x.prepare(t)
 			var stdout, stderr bytes.Buffer
-			err := Prune(t.Context(), PruneConfig{Query: Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, All: true, DryRun: x.dry})
+			cfg := PruneConfig{Query: Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, All: true, DryRun: x.dry}
+			cfg.connect = func(ctx context.Context, reach hosts.Reach, printer *console.Printer) (*hosts.Set, error) {
+				set, err := hosts.Open(ctx, reach, printer)
+				own(t, set)
+				return set, err
+			}
+			err := prune(t.Context(), cfg, func(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error) {
+				j, err := open(ctx, r, printer, like)
+				if err == nil {
+					own(t, j.set)
+				}
+				return j, err
+			})
 			if (err == nil) != (x.fails == "") || err != nil && !strings.HasPrefix(err.Error(), x.fails) || !strings.Contains(stderr.String(), x.says) {
 				t.Errorf("%v, said %q, want %q and %q", err, stderr.String(), x.fails, x.says)
 			}
