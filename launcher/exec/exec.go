@@ -194,7 +194,7 @@ func (r *run) each(doing string, work func(*result, *console.Tally) error) {
 	tell := r.printer.NewTally(doing, len(going))
 	hosts.Each(context.Background(), going, func(_ int, res *result) error { // the results have the errors
 		defer tell.End(res.host.Label())
-		res.err = work(res, tell)
+		res.err = transport.Unnamed(res.host.Name(), work(res, tell)) // what prints it names the host
 		return nil
 	})
 }

@@ -87,3 +87,18 @@ func TestHintsArePrintedOnce(t *testing.T) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }
+
+// The same error of several hosts is printed once, and each host is named once, also one that its error
+// names.
+func TestHostsAreNamedOnce(t *testing.T) {
+	var said bytes.Buffer
+	run := &run{results: answers("", "", ""), printer: console.NewPrinter(console.Terminal{Stderr: &said})}
+	run.interrupts = &interrupts{}
+	run.each("running", func(res *result, _ *console.Tally) error {
+		return fmt.Errorf("run: host %s: cut", res.host.Name())
+	})
+	run.printEnds()
+	if want := "plx: host h[1-3]: run: cut\n"; said.String() != want {
+		t.Errorf("%q, want %q", said.String(), want)
+	}
+}
