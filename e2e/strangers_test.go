@@ -234,7 +234,7 @@ func TestStrangersBeforeTheKey(t *testing.T) {
 	}
 	b.quoted(true, "probe", "--host", "kex", "--json")
 	b.quoted(true, "exec", "--host", "kex", "--json", "true")
-	b.quoted(false, "exec", "--host", "version", "true")
+	b.quoted(true, "exec", "--host", "version", "true")
 }
 
 // session is what a stranger's server does with a command: it returns the exit status.
