@@ -140,8 +140,14 @@ func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Req
 		j.set.Release()
 	}
 	out := logstream.NewOutput(logstream.Config{Printer: j.printer, Logs: opts})
-	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease))
+	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease), hasVerdict)
 	return out, errors.Join(err, out.Close())
+}
+
+// hasVerdict reports whether a host knows how its job has ended.
+func hasVerdict(ctx context.Context, a *hosts.AgentHost) bool {
+	state, err := a.State(ctx)
+	return err == nil && state.Verdict != nil
 }
 
 // attachLines is how many lines of each stream Attach prints that are already there.

@@ -132,7 +132,7 @@ func show(t *testing.T, req logs.Request, agents ...*hosts.AgentHost) (string, e
 		opts.Hosts = append(opts.Hosts, a.Name())
 	}
 	o := NewOutput(Config{Printer: console.NewPrinter(term), Logs: opts})
-	err := errors.Join(Print(t.Context(), agents, req, o, 30*time.Second), o.Close())
+	err := errors.Join(Print(t.Context(), agents, req, o, 30*time.Second, nil), o.Close())
 	return out.String(), err
 }
 
@@ -230,6 +230,35 @@ func TestLogsOfHostsThatAreAway(t *testing.T) {
 	}
 	if n < 2 || !strings.HasPrefix(err.Error(), "out of reach for ") || !strings.HasSuffix(err.Error(), ": connect: EOF") || exit.Hint(err) == "" {
 		t.Errorf("%d chunks, %v", n, err)
+	}
+}
+
+// A host that was restarted while it was followed is not waited for as long as its lease, once
+// another one knows how the job has ended.
+func TestFollowedHostIsLostAtTheEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	for _, known := range []bool{true, false} {
+		t.Run(fmt.Sprint("the end is known ", known), func(t *testing.T) {
+			t.Parallel()
+			good, lost := newSpooler(t, whole, 10, "worker:0"), newSpooler(t, func(int) int { return 50_000 }, 2000, "worker:1")
+			lost.stuck = true
+			asked, begun := 0, time.Now()
+			over := func(_ context.Context, a *hosts.AgentHost) bool {
+				asked++
+				return known && a.Name() == "h1"
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience+10*time.Second)
+			defer cancel()
+			var out bytes.Buffer
+			o := NewOutput(Config{Printer: console.NewPrinter(console.Terminal{Stdout: &out, Stderr: &out}), Logs: logs.Options{Hosts: []string{"h1", "h2"}}})
+			err := Print(ctx, []*hosts.AgentHost{good.agent("h1", 0), lost.agent("h2", 0)}, logs.Request{TailLines: -1, Follow: true}, o, time.Hour, over)
+			early := time.Since(begun) < patience+5*time.Second
+			if asked != 1 || early != known || err == nil || known && err.Error() != "host h2: logs: the last lines may be missing" {
+				t.Errorf("after %v, %d questions: %v", time.Since(begun), asked, err)
+			}
+		})
 	}
 }
 

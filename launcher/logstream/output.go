@@ -2,7 +2,7 @@
 // job runs and after.
 //
 //	out := logstream.NewOutput(logstream.Config{Printer: p})
-//	err := logstream.Print(ctx, agents, logs.Request{TailLines: -1}, out, lease)
+//	err := logstream.Print(ctx, agents, logs.Request{TailLines: -1}, out, lease, nil)
 //	err = errors.Join(err, out.Close())
 //
 // feed.go reads one host over as many connections as it takes: a new one continues at

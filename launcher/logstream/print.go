@@ -15,13 +15,15 @@ import (
 
 // Print writes the hosts' logs to out until their end. Without Follow it merges them in
 // the order of time. A host that was connected may be away for its lease, since its
-// tasks live as long, and then for a moment more.
-func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, lease time.Duration) error {
-	show := merge
+// tasks live as long, and then for a moment more. With Follow, over, which may be nil, is asked when a host has sent
+// all of its logs; once it says that the job has ended, hosts that are silent are given up.
+func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, lease time.Duration, over func(context.Context, *hosts.AgentHost) bool) error {
+	var errs []error
 	if req.Follow {
-		show = followAll
+		errs = followAll(ctx, agents, req, out, lease+patience, over)
+	} else {
+		errs = merge(ctx, agents, req, out, lease+patience)
 	}
-	errs := show(ctx, agents, req, out, lease+patience)
 	for i, err := range errs {
 		if errors.Is(err, errOutput) {
 			errs[i] = nil // Output.Close returns it
@@ -32,16 +34,48 @@ func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 	return errors.Join(errs...)
 }
 
-// followAll writes chunks as they come, and returns the error of each host.
-func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, patience time.Duration) []error {
-	errs := make([]error, len(agents))
-	var wg sync.WaitGroup
+// followAll writes chunks as they come, and returns the error of each host. away is how long a
+// host may be away.
+func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, away time.Duration, over func(context.Context, *hosts.AgentHost) bool) []error {
+	ended := make(chan struct{})
+	end := sync.OnceFunc(func() { close(ended) })
+	streams := make([]*stream, len(agents))
 	for i, a := range agents {
-		wg.Go(func() { errs[i] = follow(ctx, a, req, nil, out, &liveness{}, patience) })
+		ctx, cancel := context.WithCancelCause(ctx)
+		s := &stream{agent: a, cancel: cancel, done: make(chan struct{})}
+		streams[i] = s
+		go func() {
+			defer close(s.done)
+			defer cancel(nil)
+			if s.err = follow(ctx, a, req, nil, out, &s.heard, away); s.err == nil && over != nil && over(ctx, a) {
+				end()
+			}
+		}()
 	}
-	wg.Wait()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	errs := make([]error, len(agents))
+	var verdict time.Time // when the end of the job was known; zero: it is not
+	for i, s := range streams {
+		for waiting := true; waiting; {
+			select {
+			case <-s.done:
+				waiting = false
+			case <-ended:
+				verdict, ended = time.Now(), nil
+			case <-tick.C:
+				if !verdict.IsZero() && min(time.Since(verdict), s.heard.silence()) > patience {
+					s.stop(errLastLines)
+				}
+			}
+		}
+		errs[i] = s.err
+	}
 	return errs
 }
+
+// errLastLines is why a host is given up after the verdict.
+var errLastLines = errors.New("the last lines may be missing")
 
 // merge writes chunks in the order of time, and returns the error of each host.
 func merge(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, patience time.Duration) []error {
@@ -148,7 +182,7 @@ func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.Sto
 				}
 			case <-tick.C:
 				if s.heard.silence() > patience && (lost[s.agent] || time.Since(verdict) > patience) {
-					s.stop(errors.New("the last lines may be missing"))
+					s.stop(errLastLines)
 				}
 			}
 		}
