@@ -23,7 +23,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -33,7 +36,7 @@ type Process struct {
 	PID     int
 	Parent  int    // pid of the parent
 	Session int    // pid of the leader of the process's session
-	Start   uint64 // clock ticks from the start of the machine to that of the process
+	Start   uint64 // clock ticks from the start of the machine to that of the process, by the host's own clock
 	Zombie  bool   // the process has ended and was not reaped
 	Name    string // the kernel's name for the program, at most 15 bytes
 	Ticks   uint64 // processor time in clock ticks, with that of children that were reaped
@@ -65,7 +68,35 @@ func Alive(pid int, start uint64) bool {
 		return false
 	}
 	p, err := Read(pid)
-	return err == nil && p.Start == start && !p.Zombie
+	// Offsets of time namespaces are no whole numbers of ticks.
+	return err == nil && p.Start+1 >= start && p.Start <= start+1 && !p.Zombie
+}
+
+// bootOffset is by how many clock ticks the time namespace of this process, such as that of a
+// container, shows start times later than the host's own clock does.
+var bootOffset = sync.OnceValue(func() int64 {
+	text, err := os.ReadFile("/proc/self/timens_offsets")
+	if err != nil {
+		return 0 // a kernel without time namespaces
+	}
+	return parseOffset(string(text))
+})
+
+// parseOffset returns the offset of the clock since the boot in /proc/self/timens_offsets, in
+// clock ticks.
+func parseOffset(text string) int64 {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line) // name, seconds, nanoseconds
+		if len(fields) != 3 || fields[0] != "boottime" && fields[0] != strconv.Itoa(unix.CLOCK_BOOTTIME) {
+			continue
+		}
+		seconds, err1 := strconv.ParseInt(fields[1], 10, 64)
+		nanoseconds, err2 := strconv.ParseInt(fields[2], 10, 64)
+		if err1 == nil && err2 == nil {
+			return seconds*TicksPerSecond + nanoseconds/(1e9/TicksPerSecond)
+		}
+	}
+	return 0
 }
 
 // parseStat reads the fields that follow the program's name. The name stands
@@ -97,6 +128,7 @@ func parseStat(pid int, text []byte) (Process, error) {
 		}
 		ticks += n
 	}
+	start = uint64(int64(start) - bootOffset())
 	return Process{PID: pid, Parent: parent, Session: session, Start: start, Zombie: zombie, Name: string(text[begin+1 : end]), Ticks: ticks}, nil
 }
 

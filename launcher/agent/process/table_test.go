@@ -5,7 +5,10 @@ package process
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -31,6 +34,44 @@ func TestParseStat(t *testing.T) {
 	own, err := Read(os.Getpid())
 	if err != nil || own.Parent != os.Getppid() || own.Start == 0 || own.Zombie {
 		t.Errorf("this process: %+v, %v", own, err)
+	}
+}
+
+// TestTimeNamespace reads the start time of this process in a time namespace of its own: it is the
+// same.
+func TestTimeNamespace(t *testing.T) {
+	own, err := Read(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of := os.Getenv("PLX_TEST_START_OF"); of != "" {
+		pid, _ := strconv.Atoi(of)
+		seen, err := Read(pid)
+		fmt.Println("seen", seen.Start, err, Alive(pid, seen.Start), bootOffset())
+		return
+	}
+	cmd := exec.Command("unshare", "--time", "--boottime", "123456", "--fork", os.Args[0], "-test.run", "^TestTimeNamespace$")
+	cmd.Env = append(os.Environ(), fmt.Sprint("PLX_TEST_START_OF=", os.Getpid()))
+	text, err := cmd.CombinedOutput()
+	if err != nil && os.Getenv("CI") != "true" {
+		t.Skipf("no time namespace: %v\n%s", err, text)
+	}
+	if want := fmt.Sprintf("seen %d <nil> true %d", own.Start, 123456*TicksPerSecond); !strings.Contains(string(text), want) {
+		t.Errorf("%v, %s, want %s", err, text, want)
+	}
+}
+
+func TestParseOffset(t *testing.T) {
+	for text, want := range map[string]int64{
+		"monotonic           0         0\nboottime            0         0\n": 0,
+		"monotonic 5 0\nboottime 7 250000000\n":                              725,
+		"1 5 0\n7 -7 0\n":                                                    -700,
+		"boottime x 0\n":                                                     0,
+		"":                                                                   0,
+	} {
+		if got := parseOffset(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
 	}
 }
 
