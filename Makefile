@@ -18,7 +18,7 @@ RACE := $(shell command -v $${CC:-gcc} >/dev/null && echo -race)
 CHECK = CGO_ENABLED=$(if $(RACE),1,0) GOFLAGS="$$(go env GOFLAGS) $(RACE)"
 quick: RACE :=
 
-.PHONY: build quick test test-long mutate tools check format compile vet staticcheck errors cuda unit clean bench bench-check bench-sparse bench-partitions fault-grid release-check picture kernels gpu-check
+.PHONY: build quick test test-long mutate tools check format compile vet staticcheck errors cuda unit clean bench bench-check bench-sparse bench-partitions fault-grid vulnerabilities release-check picture kernels gpu-check
 
 # The program, static, as it is released.
 build:
@@ -39,6 +39,10 @@ test: tools format compile vet
 test-long:
 	@$(STAGE) tools scripts/install-test-tools long
 	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
+
+# Known vulnerabilities in what plx calls, of Go's own library too, by the list at vuln.go.dev.
+vulnerabilities:
+	@$(STAGE) vulnerabilities go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 # Whether the tests of a package bite: fifty mutants of it, chosen by the commit, each
 # with its tests: make mutate PKG=./hostfile ARGS="-n 20". Minutes.
