@@ -68,12 +68,27 @@ func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.Pru
 	if err != nil {
 		return answer, err
 	}
+	defer alone(ctx, dir)()
 	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-want.Older), stay: want.Keep, discard: want.Discard, dry: want.Dry}
 	if err := errors.Join(p.jobs(), p.unstarted(), p.below("spares", nil), p.blobs(), p.envs(), p.files()); err != nil {
 		answer.Failed = err.Error()
 	}
 	answer.Items = p.items
 	return answer, nil
+}
+
+// alone waits until no other prune is at work in a folder, and returns what lets the next one
+// begin. Hosts that share a home are pruned at the same time: what one removes, another cannot
+// judge. A file system without locks lets all in, as does the end of ctx.
+func alone(ctx context.Context, dir string) (done func()) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return func() {} // who reads the folder says it
+	}
+	for unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return func() { _ = f.Close() } // it is only read
 }
 
 type pruner struct {

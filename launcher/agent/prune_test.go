@@ -5,10 +5,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,6 +84,36 @@ func TestPruneKeepsUnfetchedOutputs(t *testing.T) {
 }
 
 // A job stays under another spelling of HOME, if it is not known what was fetched, and if the
+// Hosts that share a home prune it at the same time: none takes what another one is removing for a
+// job of which nobody can tell what it made.
+func TestPruneAtTheSameTime(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for i := range 40 {
+		fetched(t, left(t, fmt.Sprint("job", i)))
+	}
+	answers := make([]protocol.PruneAnswer, 8)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() { answers[i], _ = prune(t.Context(), protocol.PruneRequest{Older: time.Hour}) })
+	}
+	all.Wait()
+	removed := 0
+	for _, answer := range answers {
+		for _, item := range answer.Items {
+			if item.Unchecked != "" || item.Outputs > 0 {
+				t.Errorf("%+v", item)
+			}
+			removed++
+		}
+		if answer.Failed != "" {
+			t.Error(answer.Failed)
+		}
+	}
+	if removed != 40 {
+		t.Errorf("%d folders were removed", removed)
+	}
+}
+
 // launcher asks for it: another host has its files.
 func TestPruneKeepsJobs(t *testing.T) {
 	real := t.TempDir()
