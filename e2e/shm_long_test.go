@@ -22,9 +22,9 @@ for at in range(0, size, 4096):
     memory[at] = 1
 `
 
-// TestSharedMemory has hosts whose /dev/shm is small, full of another's files, missing and
+// TestReportA5 has hosts whose /dev/shm is small, full of another's files, missing and
 // read-only: plx doctor warns, and the verdict of a job that a bus error ends names the cause.
-func TestSharedMemory(t *testing.T) {
+func TestReportA5(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 5})
 	const mount = "umount /dev/shm; mount -t tmpfs -o mode=1777"
