@@ -21,10 +21,11 @@ func TestStatesOfOtherMachines(t *testing.T) {
 		want Life
 	}{
 		"here":           {func(*protocol.State) {}, Living},
-		"pid used again": {func(s *protocol.State) { s.SupervisorStart++ }, Dead},
-		"shared home":    {func(s *protocol.State) { s.Machine = "other " + rest }, Unknown},
-		"over, shared":   {func(s *protocol.State) { s.Machine = "other " + rest; s.Phase = protocol.Over }, Dead},
-		"restarted":      {func(s *protocol.State) { s.Machine = name + " 1234 pid:[1]" }, Dead},
+		"pid used again": {func(s *protocol.State) { s.SupervisorStart += 2 }, Dead},
+		"a time that another time namespace has rounded": {func(s *protocol.State) { s.SupervisorStart++ }, Living},
+		"shared home":  {func(s *protocol.State) { s.Machine = "other " + rest }, Unknown},
+		"over, shared": {func(s *protocol.State) { s.Machine = "other " + rest; s.Phase = protocol.Over }, Dead},
+		"restarted":    {func(s *protocol.State) { s.Machine = name + " 1234 pid:[1]" }, Dead},
 		"a container that restarted": {func(s *protocol.State) {
 			s.Machine, s.Alive = name+" "+boot(Machine())+" pid:[1]", time.Now().Add(-aliveLimit-time.Second)
 		}, Dead},
