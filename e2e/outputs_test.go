@@ -72,7 +72,7 @@ func outputsOnAFullDisk(b *bench, file string) {
 			b.t.Errorf("umount: %v: %s", err, out)
 		}
 	})
-	b.want(0, "launch", "--hosts", file, "--name", "full", "--output", "*.pt", b.script("job", "{ echo $RANK; head -c 60000 /dev/zero; } >model.pt"))
+	b.want(0, "launch", "--hosts", file, "--name", "full", "--output", "*.pt", b.script("job", "{ echo $RANK; head -c 60000 /dev/urandom; } >model.pt"))
 	res := b.want(125, "fetch", "full", dir)
 	if n := strings.Count(res.stderr, "of this machine"); n != 1 || strings.Contains(res.stderr, "no space left") {
 		b.t.Errorf("%d lines on a full disk, want one:\n%s", n, res.stderr)
