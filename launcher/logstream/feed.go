@@ -174,12 +174,13 @@ func (f *feed) hopeless(err error) bool {
 	return status >= 0 && status < killed || f.kills > maxKills || errors.Is(err, logs.ErrMalformed)
 }
 
-// away adds a hint to the error of a host that cannot be reached.
+// away adds to the hints of a host that cannot be reached how its logs come later.
 func (f *feed) away(err error) error {
-	if exit.Hint(err) != "" {
-		return err
+	later := fmt.Sprintf("when the host can be reached again, plx logs %s --host %s prints all that it keeps", f.agent.Job, f.agent.Name())
+	if hint := exit.Hint(err); hint != "" {
+		later = hint + "; " + later
 	}
-	return exit.WithHint(err, fmt.Sprintf("when the host can be reached again, plx logs %s --host %s prints all that it keeps", f.agent.Job, f.agent.Name()))
+	return exit.WithHint(err, later)
 }
 
 // write writes a chunk, for which the host is not to blame if that takes long.

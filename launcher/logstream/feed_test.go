@@ -40,7 +40,7 @@ func (s *spooler) agent(name string, port int) *hosts.AgentHost {
 	dial := func(context.Context) (transport.Transport, error) {
 		if s.away.Load() {
 			s.tries.Add(1)
-			return nil, fmt.Errorf("host %s: connect: %w", name, io.EOF)
+			return nil, exit.WithHint(fmt.Errorf("host %s: connect: %w", name, io.EOF), "see whether ssh "+name+" true works")
 		}
 		return s, nil
 	}
@@ -217,7 +217,7 @@ func TestLogsOfHostsThatAreAway(t *testing.T) {
 	if strings.Count(text, "\n") != 10 || err == nil || err.Error() != "host h2: logs: connect: EOF" || bad.tries.Load() != 1 {
 		t.Errorf("%v, after %d attempts:\n%s", err, bad.tries.Load(), text)
 	}
-	if hint := exit.Hint(err); !strings.Contains(hint, "plx logs j-1 --host h2") {
+	if hint := exit.Hint(err); !strings.Contains(hint, "ssh h2 true") || !strings.Contains(hint, "plx logs j-1 --host h2") {
 		t.Errorf("hint %q", hint)
 	}
 	lost := newSpooler(t, func(int) int { return 50_000 }, 2000, "worker:1")
