@@ -237,7 +237,7 @@ func packageName(folder string) string {
 // C library. It shows that it does: what is what the user calls the package.
 func (s *Set) goBuild(ctx context.Context, what, folder, name string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	begun := time.Now() // go build tells nothing before its end: the time shows that plx lives
-	defer printer.Watch(func() string {
+	defer printer.Here(func() string {
 		return fmt.Sprintf("building %s for %s (%.0fs)", what, p, time.Since(begun).Seconds())
 	})()
 	if s.folder == nil {

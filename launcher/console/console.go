@@ -14,6 +14,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -42,6 +43,8 @@ type Printer struct {
 
 	mu    sync.Mutex
 	works map[*work]bool // of Watch, until they are done
+	here  int            // how many of Here last
+	free  time.Time      // when the last one of Here ended; zero: there was none
 }
 
 // NewPrinter returns a Printer for the stderr of t.

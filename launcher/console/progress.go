@@ -44,6 +44,29 @@ func (p *Printer) Watch(text func() string) (done func()) {
 	}
 }
 
+// Here is Watch for work of this machine, such as a build, which hosts wait for: until its end no
+// Tally says that it waits for them.
+func (p *Printer) Here(text func() string) (done func()) {
+	p.mu.Lock()
+	p.here++
+	p.mu.Unlock()
+	ended := p.Watch(text)
+	return sync.OnceFunc(func() {
+		ended()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.here--
+		p.free = time.Now()
+	})
+}
+
+// busy reports whether work of Here lasts, and else when the last of it ended.
+func (p *Printer) busy() (busy bool, free time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.here > 0, p.free
+}
+
 // Phase is what a phase of a command shows.
 type Phase struct {
 	Text  func(long time.Duration) string // receives how long the phase has lasted
@@ -148,8 +171,10 @@ func (p *Printer) repeat(text func() string, first time.Duration, ended <-chan s
 		case <-timer.C:
 			if line := text(); line != "" {
 				p.Printf("%s", line)
+				timer.Reset(again)
+			} else {
+				timer.Reset(first)
 			}
-			timer.Reset(again)
 		}
 	}
 }
@@ -235,11 +260,18 @@ func (t *Tally) Stop() {
 }
 
 // String describes the work. It names the hosts after a while. It is empty if no host is
-// waited for.
+// waited for, and while all wait for this machine.
 func (t *Tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	long := time.Since(t.since)
+	busy, since := t.printer.busy()
+	if busy {
+		return ""
+	}
+	if since.Before(t.since) {
+		since = t.since
+	}
+	long := time.Since(since)
 	waiting := fmt.Sprintf("%s for %ds", Fold(t.waiting), int(long.Seconds()))
 	switch {
 	case len(t.waiting) == 0:

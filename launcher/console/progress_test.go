@@ -62,6 +62,28 @@ func TestProgressInAPipe(t *testing.T) {
 	})
 }
 
+// While this machine builds what hosts wait for, no host is blamed.
+func TestHostsThatWaitForABuild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+		p := NewPrinter(Terminal{Stderr: &out})
+		tally := p.NewTally("probing", 2)
+		tally.Begin("h1")
+		tally.Begin("h2")
+		built := p.Here(func() string { return "building x" })
+		time.Sleep(30 * time.Second)
+		if got := out.take(); got != "plx: building x\n" {
+			t.Errorf("during the build: %q", got)
+		}
+		built()
+		time.Sleep(patience + time.Second)
+		if got, want := out.take(), "plx: probing: 0 of 2 hosts; waiting for h[1-2] for 2s\n"; got != want {
+			t.Errorf("3s after it: %q, want %q", got, want)
+		}
+		tally.Stop()
+	})
+}
+
 // On a terminal, a row shows work at once, below the lines of others, and is erased at
 // its end.
 func TestProgressOnATerminal(t *testing.T) {
