@@ -12,7 +12,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/jobs"
-	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // command is one invocation.
@@ -66,9 +66,9 @@ func (c *command) terminal(ctx *cli.Context) console.Terminal {
 	if t.StdoutTTY {
 		t.Width, _, _ = term.GetSize(int(c.stdout.Fd())) // 0 if it is not known
 	}
-	t.Dumb, t.Sixteen = os.Getenv("TERM") == "dumb", logs.Sixteen(os.Environ())
-	t.StdoutColour = logs.UseColour(mode, t.StdoutTTY, os.Getenv)
-	t.StderrColour = logs.UseColour(mode, t.StderrTTY, os.Getenv)
+	t.Dumb, t.Sixteen = os.Getenv("TERM") == "dumb", style.Sixteen(os.Environ())
+	t.StdoutColour = style.UseColour(mode, t.StdoutTTY, os.Getenv)
+	t.StderrColour = style.UseColour(mode, t.StderrTTY, os.Getenv)
 	return t
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/limits"
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/logs/style"
 )
 
 func main() {
@@ -72,7 +73,7 @@ func (c *command) complain(args []string, err error) {
 			mode = strings.TrimPrefix(value, "=")
 		}
 	}
-	colour := logs.UseColour(mode, term.IsTerminal(int(c.stderr.Fd())), os.Getenv)
+	colour := style.UseColour(mode, term.IsTerminal(int(c.stderr.Fd())), os.Getenv)
 	console.NewPrinter(console.Terminal{Stdout: c.stdout, Stderr: c.stderr, StderrColour: colour}).Error(err)
 }
 

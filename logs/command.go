@@ -102,9 +102,6 @@ func (c command) up() int {
 	return 0
 }
 
-// commands are the bytes with which a command may begin.
-const commands = "\r\b\x1b"
-
 // hasCommands reports whether text may have commands: colours are none.
 func hasCommands(text []byte) bool {
 	if bytes.IndexByte(text, '\r') >= 0 || bytes.IndexByte(text, '\b') >= 0 {

@@ -19,6 +19,9 @@ var control = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\a\x1b]*(\a|\x1b\\)|[ -/]+[0-~]|[0-OQ-WYZ\\\x60-~])`)
 })
 
+// commands are the bytes with which a command may begin.
+const commands = "\r\b\x1b"
+
 // sgr is a control sequence that only sets colours and weight. Parameters from <
 // to ? are private: not SGR, whatever the final byte. At most 64 bytes pass.
 var sgr = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[[0-;]{0,61}m$`) })

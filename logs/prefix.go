@@ -7,8 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/x/ansi"
+
+
+	"github.com/plx-run/plx/logs/style"
 )
 
 // prefix is what stands before the text of a line: task, host and a bar. For stderr the
@@ -78,9 +81,9 @@ func (c columns) prefix(o origin, screen Screen) (p prefix) {
 	if !c.noTasks {
 		names = fmt.Sprintf("%-*s %s", c.task, Escape(o.Task), names)
 	}
-	task, red := ansi.Style{}, ansi.Style{}
+	task, problem := style.None, style.None
 	if screen.Colour {
-		task, red = c.style(o, screen), red.Bold().ForegroundColor(ansi.Red)
+		task, problem = c.style(o, screen), style.Problem
 	}
 	if screen.Colour && !screen.Terminal {
 		p.reset = ansi.ResetStyle // on a terminal each line ends it
@@ -89,64 +92,29 @@ func (c columns) prefix(o origin, screen Screen) (p prefix) {
 		return p
 	}
 	if o.Stream == Stderr {
-		p.first, p.more = []byte(task.Styled(names)+red.Styled("!")+" "), []byte(task.Styled(names)+red.Styled("+")+" ")
+		p.first, p.more = []byte(task.Render(names)+problem.Render("!")+" "), []byte(task.Render(names)+problem.Render("+")+" ")
 		return p
 	}
-	p.first, p.more = []byte(task.Styled(names+"|")+" "), []byte(task.Styled(names+"+")+" ")
+	p.first, p.more = []byte(task.Render(names+"|")+" "), []byte(task.Render(names+"+")+" ")
 	return p
 }
 
 // style returns the colour of an origin: by the index of its task, or of its host, so that
 // neighbours differ, and one task is the same in every command. What stands for several
 // tasks has none.
-func (c columns) style(o origin, screen Screen) (s ansi.Style) {
-	if o.server() {
-		s = s.Faint()
-	}
+func (c columns) style(o origin, screen Screen) lipgloss.Style {
 	index := slices.Index(c.hosts, o.host)
 	if !c.noTasks {
 		_, number, _ := strings.Cut(o.Task, ":")
 		n, err := strconv.Atoi(number)
 		if index = n; err != nil {
-			return s
+			index = -1
 		}
 	}
-	switch {
-	case index < 0:
-		return s
-	case screen.Sixteen:
-		return s.ForegroundColor(sixteen[index%len(sixteen)])
-	}
-	return s.ForegroundColor(palette[index%len(palette)])
-}
-
-// UseColour decides from --color (always, never, auto or empty) and the
-// environment whether an output is coloured. A mode given by hand comes before
-// NO_COLOR; an unknown mode counts as auto.
-func UseColour(mode string, terminal bool, getenv func(string) string) bool {
-	switch mode {
-	case "always":
-		return true
-	case "never":
-		return false
-	}
-	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+	return style.Task(index, screen.Sixteen).Faint(o.server())
 }
 
 // server reports whether the task is a parameter server.
 func (s Source) server() bool {
 	return s.Task == "ps" || strings.HasPrefix(s.Task, "ps:")
 }
-
-// Sixteen reports whether a terminal with this environment (os.Environ) has 16 colours
-// only, and not 256.
-func Sixteen(environ []string) bool { return colorprofile.Env(environ) < colorprofile.ANSI256 }
-
-// palette holds colours of the 256-colour cube that stand out, at 3:1 or more, on dark
-// and on light backgrounds. Two that follow each other, and the last and the first, are as
-// far apart as can be. No red: that marks stderr.
-var palette = [...]ansi.ExtendedColor{33, 200, 136, 31, 134, 130, 29, 129, 96, 28, 162, 101}
-
-// sixteen is the palette of terminals with 16 colours. What these look like is up to the
-// user.
-var sixteen = [...]ansi.BasicColor{ansi.Cyan, ansi.Magenta, ansi.Green, ansi.BrightBlue, ansi.Yellow}

@@ -25,7 +25,7 @@ type arrow struct {
 
 // arrows: the first row that matches a package holds.
 var arrows = []arrow{
-	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/limits", "launcher/slurm", "launcher/ssh/sshconfig", "launcher/submit", "hostfile", "gpuprobe", "logs"}},
+	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/limits", "launcher/slurm", "launcher/ssh/sshconfig", "launcher/submit", "hostfile", "gpuprobe", "logs", "logs/style"}},
 	// Text to hosts: no network, no probing.
 	{from: "defaults", to: []string{"internal/bounded"}, not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
@@ -36,7 +36,8 @@ var arrows = []arrow{
 	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree", "internal/bounded", "internal/holes"}},
 	{from: "envsync/venv", to: []string{"envsync/tree"}},
 	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
-	{from: "logs"},
+	{from: "logs", to: []string{"logs/style"}},
+	{from: "logs/style"},
 
 	{from: "launcher", to: []string{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
@@ -44,23 +45,23 @@ var arrows = []arrow{
 		"launcher/hosts", "launcher/provision", "launcher/fetch", "launcher/jobs", "launcher/logstream",
 		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission", "launcher/transport"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
-	{from: "launcher/console", to: []string{"launcher/exit", "launcher/protocol", "logs"}},
+	{from: "launcher/console", to: []string{"launcher/exit", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/entrypoint", to: []string{"envsync/tree", "launcher/exit", "trainer/cluster"}, not: []string{"net"}},
 	{from: "launcher/scratch"},
 	{from: "launcher/limits"},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/scratch"}},
 	{from: "launcher/hosts", to: []string{
 		"hostfile", "gpuprobe", "envsync", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded", "launcher/artifacts", "launcher/slurm", "launcher/transport", "launcher/via",
-		"launcher/driver", "launcher/protocol"}},
+		"launcher/driver", "launcher/protocol", "logs/style"}},
 	{from: "launcher/reservation", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
-	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport"}},
-	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/provision", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport"}},
+	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs/style"}},
+	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/provision", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport", "logs/style"}},
 	{from: "launcher/provision", to: []string{"envsync", "hostfile", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/scratch", "launcher/transport"}},
 	{from: "launcher/fetch", to: []string{"internal/holes", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport"}},
 	{from: "launcher/jobs", to: []string{
 		"internal/bounded", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
-		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision"}},
+		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
 	{from: "launcher/submission", to: []string{"internal/bounded", "launcher/exit", "launcher/slurm"}},
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},

@@ -69,6 +69,51 @@ func TestOnlyTheConsoleWritesToTheTerminal(t *testing.T) {
 	}
 }
 
+// sequences is the one file with literals of escape sequences. What is drawn uses package ansi
+// and the styles of logs/style.
+const sequences = "logs/escape.go"
+
+// Literals of escape sequences live in one file.
+func TestSequencesInOneFile(t *testing.T) {
+	found := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path) // path begins with root
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "internal" || strings.HasPrefix(name, ".") && name != "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			literal, is := n.(*ast.BasicLit)
+			if !is || literal.Kind != token.STRING && literal.Kind != token.CHAR {
+				return true
+			}
+			for _, esc := range []string{`\x1b`, `\x1B`, `\033`, `\u001b`, "\x1b"} {
+				switch {
+				case !strings.Contains(literal.Value, esc):
+				case name == sequences:
+					found++
+				default:
+					t.Errorf("%s: %s belongs into %s", files.Position(literal.Pos()), literal.Value, sequences)
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d in %s, %v", found, sequences, err)
+	}
+}
+
 // output reports whether an expression is an output of plx: a field of a console.Terminal, of
 // package main's command or of the library's App, or that of the process.
 func output(file *ast.File, s *ast.SelectorExpr) bool {

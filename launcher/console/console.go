@@ -19,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // Terminal describes plx's two outputs.
@@ -60,10 +61,10 @@ func (p *Printer) Display() *logs.Display { return p.display }
 
 // Printf prints one line. It ignores errors: there is no other place to report
 // that stderr is gone.
-func (p *Printer) Printf(format string, args ...any) { p.Report(Plain, format, args...) }
+func (p *Printer) Printf(format string, args ...any) { p.Report(style.Plain, format, args...) }
 
 // Report prints one line about what is good or bad.
-func (p *Printer) Report(level Level, format string, args ...any) {
+func (p *Printer) Report(level style.Level, format string, args ...any) {
 	p.print(p.lines(level, fmt.Sprintf(format, args...)))
 }
 
@@ -73,7 +74,7 @@ func (p *Printer) print(lines []string) {
 }
 
 // lines returns the lines of a text behind the prefix.
-func (p *Printer) lines(level Level, text string) []string {
+func (p *Printer) lines(level style.Level, text string) []string {
 	lines := visible(text)
 	for i, line := range lines {
 		lines[i] = p.prefix() + level.Paint(line, p.colour)
@@ -85,7 +86,7 @@ func (p *Printer) lines(level Level, text string) []string {
 func (p *Printer) prefix() string {
 	const name = "plx:"
 	if p.colour {
-		return bold(name) + " "
+		return style.Name.Render(name) + " "
 	}
 	return name + " "
 }
@@ -101,10 +102,10 @@ func (p *Printer) Lines(lines []string) {
 func (p *Printer) Error(err error) {
 	var lines []string
 	for _, text := range FoldHosts(separate(err)) {
-		lines = append(lines, p.lines(Bad, text)...)
+		lines = append(lines, p.lines(style.Bad, text)...)
 	}
 	if hint := exit.Hint(err); hint != "" {
-		lines = append(lines, p.lines(Plain, "hint: "+hint)...)
+		lines = append(lines, p.lines(style.Plain, "hint: "+hint)...)
 	}
 	p.print(lines)
 }

@@ -8,9 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
-
 	"github.com/plx-run/plx/logs"
 )
 
@@ -306,7 +303,6 @@ func Names(names []string, more int) string {
 type Transfer struct {
 	printer *Printer
 	doing   string // such as "sending"
-	bar     mpb.BarFiller
 
 	mu    sync.Mutex
 	done  func()          // ends the display; nil: nothing is shown
@@ -330,7 +326,7 @@ type moved struct{ bytes, total int64 }
 // NewTransfer returns a Transfer, of which doing says what it is, such as "sending".
 // Close or Sent must be called.
 func (p *Printer) NewTransfer(doing string) *Transfer {
-	t := &Transfer{printer: p, doing: doing, bar: mpb.BarStyle().Build(), files: map[file]moved{}, hosts: map[string]bool{}}
+	t := &Transfer{printer: p, doing: doing, files: map[file]moved{}, hosts: map[string]bool{}}
 	t.Resume()
 	return t
 }
@@ -346,7 +342,17 @@ func (t *Transfer) Resume() {
 }
 
 // barWidth is the width of a bar, in cells.
-const barWidth = 22
+const barWidth = 20
+
+// bar draws how much has moved, such as "[====>---------------]".
+func (m moved) bar() string {
+	filled := min(barWidth, int(barWidth*m.bytes/m.total))
+	tip := ""
+	if 0 < filled && filled < barWidth {
+		tip = ">"
+	}
+	return "[" + strings.Repeat("=", filled-len(tip)) + tip + strings.Repeat("-", barWidth-filled) + "]"
+}
 
 // shown is String, on a terminal behind a bar.
 func (t *Transfer) shown() string {
@@ -357,9 +363,7 @@ func (t *Transfer) shown() string {
 	if all.total == 0 || !t.printer.display.Terminal(logs.Stderr) {
 		return text
 	}
-	var bar strings.Builder
-	t.bar.Fill(&bar, decor.Statistics{AvailableWidth: barWidth, Total: all.total, Current: all.bytes, Completed: all.bytes == all.total}) // a Builder takes everything
-	return bar.String() + " " + text
+	return all.bar() + " " + text
 }
 
 // Moved records how many of the total bytes of a file were moved so far. Call it with 0

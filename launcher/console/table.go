@@ -7,12 +7,14 @@ import (
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/plx-run/plx/logs/style"
 )
 
 // Table is a table without lines, as ps(1) writes one. A cell of several lines becomes one.
 type Table struct {
-	// Level tells what a cell of a column is to the user, by its colour. Nil: all are Plain.
-	Level func(column, cell string) Level
+	// Level tells what a cell of a column is to the user, by its colour. Nil: all are style.Plain.
+	Level func(column, cell string) style.Level
 	// Spare are columns to leave out, in this order, so that each row is one line of a
 	// terminal. The first is cut short while there is room for some of it. Nil: a row may take
 	// several lines.
@@ -230,15 +232,15 @@ func wrap(text string, width int) (lines []string) {
 	return lines
 }
 
-// style is that of a cell: bold in the head, else the colour of its level.
+// style is that of a cell: that of the head, else of its level.
 func (t *Table) style(row, column int, colour bool) lipgloss.Style {
 	switch {
 	case !colour:
-		return renderer.NewStyle()
+		return style.None
 	case row == 0:
-		return renderer.NewStyle().Bold(true)
+		return style.Head
 	case t.Level == nil:
-		return renderer.NewStyle()
+		return style.None
 	}
-	return t.Level(t.rows[0][column], t.rows[row][column]).style()
+	return t.Level(t.rows[0][column], t.rows[row][column]).Style()
 }

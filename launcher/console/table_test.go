@@ -7,16 +7,18 @@ import (
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/plx-run/plx/logs/style"
 )
 
 // jobsTable is like that of plx jobs.
 func jobsTable() *Table {
 	t := NewTable("JOB", "STARTED", "STATE", "CODE", "REASON")
-	t.Level = func(column, cell string) Level {
+	t.Level = func(column, cell string) style.Level {
 		if column == "STATE" {
-			return Bad
+			return style.Bad
 		}
-		return Plain
+		return style.Plain
 	}
 	t.Row("train-20261123-143722-7vsz", "2026-11-23 14:37:22", "failed", "3", "worker:1 on h2 exited with status 3; its last lines are above")
 	t.Row("x", "2026-11-23 14:37:23", "done", "0", "done")
@@ -64,7 +66,7 @@ func TestTableFits(t *testing.T) {
 			if whole := strings.Contains(plain, "train-20261123-143722-7vsz"); !whole && width >= 80 {
 				t.Errorf("%d cells: the id is not whole:\n%s", width, plain)
 			}
-			if red := strings.Contains(out.String(), Bad.Paint("failed", true)); red != colour {
+			if red := strings.Contains(out.String(), style.Bad.Paint("failed", true)); red != colour {
 				t.Errorf("%d cells, colour %v:\n%q", width, colour, out.String())
 			}
 		}
@@ -102,11 +104,11 @@ func TestColoursOfNotices(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out, StderrColour: colour})
 		p.Error(hinted{})
-		p.Report(Good, "job %s: done", "a")
+		p.Report(style.Good, "job %s: done", "a")
 		p.Printf("a notice")
 		before := p.prefix()
 		want := fmt.Sprintf("%[1]s%[2]s\n%[1]s%[3]s\n%[1]shint: do this\n%[1]s%[4]s\n%[1]sa notice\n", before,
-			Bad.Paint("one", colour), Bad.Paint("  two", colour), Good.Paint("job a: done", colour))
+			style.Bad.Paint("one", colour), style.Bad.Paint("  two", colour), style.Good.Paint("job a: done", colour))
 		if got := out.take(); got != want || colour != strings.Contains(got, "\x1b[31mone") {
 			t.Errorf("colour %v: %q, want %q", colour, got, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // All that plx itself prints passes through visible or oneLine, on stderr and on stdout, and
@@ -38,11 +39,11 @@ func oneLine(text string) string {
 
 // Print writes a text to stdout, as a result of a command.
 func (t Terminal) Print(format string, args ...any) error {
-	return t.Marked(Plain, "", fmt.Sprintf(format, args...))
+	return t.Marked(style.Plain, "", fmt.Sprintf(format, args...))
 }
 
 // Marked writes a word in the colour of the level to stdout, and a text behind it.
-func (t Terminal) Marked(level Level, word, text string) error {
+func (t Terminal) Marked(level style.Level, word, text string) error {
 	_, err := fmt.Fprintf(t.Stdout, "%s%s\n", level.Paint(logs.Escape(word), t.StdoutColour), strings.Join(visible(text), "\n"))
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // hostile is a text of a stranger with every byte and every mark that a terminal obeys, and
@@ -51,7 +52,7 @@ func TestStrangers(t *testing.T) {
 	text := hostile()
 	for way, show := range map[string]func(Terminal, *Printer) error{
 		"Printf": func(_ Terminal, p *Printer) error { p.Printf("host h1: %s", text); return nil },
-		"Report": func(_ Terminal, p *Printer) error { p.Report(Bad, "host h1: %s", text); return nil },
+		"Report": func(_ Terminal, p *Printer) error { p.Report(style.Bad, "host h1: %s", text); return nil },
 		"Lines":  func(_ Terminal, p *Printer) error { p.Lines([]string{"host h1: " + text, "host h2: x"}); return nil },
 		"Error":  func(_ Terminal, p *Printer) error { p.Error(errors.New(text)); return nil },
 		"joined": func(_ Terminal, p *Printer) error {
@@ -62,12 +63,12 @@ func TestStrangers(t *testing.T) {
 		"question": func(_ Terminal, p *Printer) error { p.print([]string{p.question(text)}); return nil },
 		"row":      func(_ Terminal, p *Printer) error { p.print([]string{p.row(text)}); return nil },
 		"Print":    func(to Terminal, _ *Printer) error { return to.Print("host h1: %s", text) },
-		"Marked":   func(to Terminal, _ *Printer) error { return to.Marked(Bad, text, text) },
+		"Marked":   func(to Terminal, _ *Printer) error { return to.Marked(style.Bad, text, text) },
 		"Text":     func(to Terminal, _ *Printer) error { return to.Text("#" + strings.ReplaceAll(text, "\n", "\n#")) },
 		"JSON":     func(to Terminal, _ *Printer) error { return json.NewEncoder(to.JSON()).Encode(text) },
 		"Table": func(to Terminal, _ *Printer) error {
 			table := NewTable("A", "B")
-			table.Level = func(string, string) Level { return Bad }
+			table.Level = func(string, string) style.Level { return style.Bad }
 			table.Row(text, "b"+text)
 			return table.Write(to)
 		},

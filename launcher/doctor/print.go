@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // JSON writes the diagnosis as one object.
@@ -46,7 +47,7 @@ func where(hosts []string) string {
 	return "hosts " + console.Fold(hosts)
 }
 
-var levels = map[Level]console.Level{Error: console.Bad, Warning: console.Doubtful}
+var levels = map[Level]style.Level{Error: style.Bad, Warning: style.Doubtful}
 
 // summary counts findings, and the hosts without one.
 func (d Diagnosis) summary() string {

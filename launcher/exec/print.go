@@ -9,12 +9,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/charmbracelet/lipgloss"
-	"github.com/muesli/termenv"
-
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // print prints the results: outputs to stdout, what hosts wrote to stderr to stderr, and
@@ -101,13 +99,10 @@ func (p printer) header(group []*result) string {
 		name += fmt.Sprintf(" (%d)", len(group))
 	}
 	rule := strings.Repeat("-", 15)
-	r := lipgloss.NewRenderer(p.w)
-	r.SetColorProfile(termenv.Ascii)
-	if p.colour {
-		r.SetColorProfile(termenv.ANSI)
+	if !p.colour {
+		return rule + "\n" + name + "\n" + rule
 	}
-	style := r.NewStyle().Bold(true).Foreground(lipgloss.Color("6"))
-	return style.Render(rule) + "\n" + style.Render(name) + "\n" + style.Render(rule)
+	return style.Heading.Render(rule) + "\n" + style.Heading.Render(name) + "\n" + style.Heading.Render(rule)
 }
 
 // printCuts reports outputs that were too large to keep.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // PrintProbed prints the hosts and their GPUs as tables, and below them why a host is not
@@ -41,14 +42,14 @@ func probed(cells [][]string) *console.Table {
 }
 
 // probedLevel is Good for a host or a GPU that a job may use, and Bad for one that it cannot.
-func probedLevel(column, cell string) console.Level {
+func probedLevel(column, cell string) style.Level {
 	switch {
 	case column != "STATE" && column != "USED BY":
-		return console.Plain
+		return style.Plain
 	case cell == "ok" || cell == "free":
-		return console.Good
+		return style.Good
 	case cell == "failed" || cell == "lacks GPUs" || strings.HasPrefix(cell, "unusable"):
-		return console.Bad
+		return style.Bad
 	}
-	return console.Doubtful
+	return style.Doubtful
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/launcher/submission"
 	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/logs/style"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -200,7 +201,7 @@ func PrintVerdict(printer *console.Printer, r *Record, v protocol.Verdict, out *
 		took = fmt.Sprintf(" (%s)", duration(long))
 	}
 	if v.Code == 0 {
-		printer.Report(console.Good, "job %s%s: %s", job, took, reason)
+		printer.Report(style.Good, "job %s%s: %s", job, took, reason)
 		return
 	}
 	where := ""
@@ -217,9 +218,9 @@ func PrintVerdict(printer *console.Printer, r *Record, v protocol.Verdict, out *
 	if len(v.Victims) > 0 {
 		printer.Printf("failed because of it: %s", console.Names(v.Victims, v.MoreVictims))
 	}
-	level := console.Bad
+	level := style.Bad
 	if v.Stopped() {
-		level = console.Doubtful
+		level = style.Doubtful
 	}
 	printer.Report(level, "job %s%s: %s%s", job, took, reason, where)
 	if v.Hang != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // row is one job of the list.
@@ -192,24 +193,24 @@ func printRows(t console.Terminal, printer *console.Printer, rows []row, spare .
 	}
 	err := table.Write(t)
 	for _, why := range slices.Sorted(maps.Keys(unknown)) {
-		printer.Report(console.Bad, "job %s: %s", console.Names(unknown[why], 0), why)
+		printer.Report(style.Bad, "job %s: %s", console.Names(unknown[why], 0), why)
 	}
 	return err
 }
 
 // jobLevel colours the state of a job.
-func jobLevel(column, cell string) console.Level {
+func jobLevel(column, cell string) style.Level {
 	if column != "STATE" {
-		return console.Plain
+		return style.Plain
 	}
 	state, _, _ := strings.Cut(cell, ",")
 	switch state {
 	case "done":
-		return console.Good
+		return style.Good
 	case "failed", "hung", "lost":
-		return console.Bad
+		return style.Bad
 	case "stopped", "unknown":
-		return console.Doubtful
+		return style.Doubtful
 	}
-	return console.Plain
+	return style.Plain
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/logs/style"
 )
 
 // The line that closes a job has its duration, and the colour of how it ended.
@@ -18,13 +19,13 @@ func TestClosingLine(t *testing.T) {
 	begun := time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		v     protocol.Verdict
-		level console.Level
+		level style.Level
 		want  string
 	}{
-		{protocol.Verdict{Reason: "done", Ended: begun.Add(2340 * time.Millisecond)}, console.Good, "job j-1 (2.3s): done"},
-		{protocol.Verdict{Code: 3, Reason: "worker:1 failed", Ended: begun.Add(90*time.Minute + 400*time.Millisecond)}, console.Bad, "job j-1 (1h30m0s): worker:1 failed"},
-		{protocol.Verdict{Code: 143, Reason: protocol.StoppedBy + "plx stop", Ended: begun.Add(-time.Second)}, console.Doubtful, "job j-1: stopped by plx stop"},
-		{protocol.Verdict{Reason: "done"}, console.Good, "job j-1: done"},
+		{protocol.Verdict{Reason: "done", Ended: begun.Add(2340 * time.Millisecond)}, style.Good, "job j-1 (2.3s): done"},
+		{protocol.Verdict{Code: 3, Reason: "worker:1 failed", Ended: begun.Add(90*time.Minute + 400*time.Millisecond)}, style.Bad, "job j-1 (1h30m0s): worker:1 failed"},
+		{protocol.Verdict{Code: 143, Reason: protocol.StoppedBy + "plx stop", Ended: begun.Add(-time.Second)}, style.Doubtful, "job j-1: stopped by plx stop"},
+		{protocol.Verdict{Reason: "done"}, style.Good, "job j-1: done"},
 	} {
 		for _, colour := range []bool{false, true} {
 			var said bytes.Buffer
@@ -64,7 +65,7 @@ func TestUnknownJobsAreListed(t *testing.T) {
 	if got, want := stderr.String(), "plx: job a, c: host h1: no route\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for _, want := range []string{console.Good.Paint("done", true), console.Bad.Paint("failed", true), console.Doubtful.Paint("unknown", true), " running, generation 2"} {
+	for _, want := range []string{style.Good.Paint("done", true), style.Bad.Paint("failed", true), style.Doubtful.Paint("unknown", true), " running, generation 2"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%q", want, stdout.String())
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs/style"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -180,18 +181,18 @@ func (s status) print(t console.Terminal, j *Job) error {
 }
 
 // taskLevel colours what a task does, and the part that it had in a failure.
-func taskLevel(column, cell string) console.Level {
+func taskLevel(column, cell string) style.Level {
 	switch {
 	case column == "STATE" && (cell == moves || cell == notNeeded || cell == exited(0)):
-		return console.Good
+		return style.Good
 	case column == "STATE" && strings.HasPrefix(cell, exited("")):
-		return console.Bad
+		return style.Bad
 	case column == "STATE", column == "PART" && (cell == string(protocol.Victim) || cell == string(protocol.Unknown)):
-		return console.Doubtful
+		return style.Doubtful
 	case column == "PART" && (cell == string(protocol.Culprit) || cell == string(protocol.Failed)):
-		return console.Bad
+		return style.Bad
 	}
-	return console.Plain
+	return style.Plain
 }
 
 // printEnds prints how each task of a job that failed has ended.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs/style"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -65,7 +66,7 @@ func TestServerThatIsNotNeeded(t *testing.T) {
 			t.Errorf("%s: %q, want %q", now.task, got, want)
 		}
 	}
-	if taskLevel("STATE", notNeeded) != console.Good {
+	if taskLevel("STATE", notNeeded) != style.Good {
 		t.Error("it looks like a failure")
 	}
 }
