@@ -86,6 +86,8 @@ var arrows = []arrow{
 		not: []string{"net", "os", "os/exec"}},
 	// Pure: what tasks wait for in, the culprit out.
 	{from: "launcher/hang", std: true, to: []string{"launcher/protocol", "trainer/cluster"}, not: []string{"net", "os", "os/exec"}},
+	// Pure: lines of output in, values out.
+	{from: "launcher/metrics", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/driver", to: []string{"launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/process", to: []string{"launcher/protocol", "trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.

@@ -1,0 +1,49 @@
+package metrics
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Pattern is a user's way to find a value in a line.
+type Pattern struct {
+	name   string
+	regexp *regexp.Regexp // has one group
+}
+
+// maxPattern bounds the text of a pattern, in bytes.
+const maxPattern = 1 << 10
+
+// ParsePattern reads NAME=REGEXP, the value of --metric. The group of the regular
+// expression matches the number.
+func ParsePattern(text string) (Pattern, error) {
+	name, source, found := strings.Cut(text, "=")
+	switch {
+	case !found || source == "":
+		return Pattern{}, fmt.Errorf("metric %q: want NAME=REGEXP, such as 'loss=LOSS ([0-9.]+)'", text)
+	case !validName(name):
+		return Pattern{}, fmt.Errorf("metric %q: bad name %q: want a letter, then at most %d letters, digits and any of _ - / . @", text, name, maxName-1)
+	case len(source) > maxPattern:
+		return Pattern{}, fmt.Errorf("metric %s: its pattern has %d bytes, at most %d are allowed", name, len(source), maxPattern)
+	}
+	compiled, err := regexp.Compile(source)
+	if err != nil {
+		return Pattern{}, fmt.Errorf("metric %s: %w", name, err)
+	}
+	if n := compiled.NumSubexp(); n != 1 {
+		return Pattern{}, fmt.Errorf("metric %s: the pattern %s has %d groups, want one, around the number: such as 'LOSS ([0-9.]+)'; (?:...) groups without capturing", name, source, n)
+	}
+	return Pattern{name: name, regexp: compiled}, nil
+}
+
+// find sets the pattern's value if the line has it.
+func (p Pattern) find(line []byte, s *Sample) {
+	found := p.regexp.FindSubmatch(line)
+	if found == nil {
+		return
+	}
+	if n, end := number(found[1], 0); end > 0 && end == len(found[1]) {
+		s.set(p.name, n)
+	}
+}
