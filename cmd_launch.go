@@ -73,7 +73,7 @@ func launchFlags() []cli.Flag {
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
 			&cli.StringFlag{Name: "setup", Usage: "shell `COMMAND` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
 		group("Output", append([]cli.Flag{
-			verboseFlag(), stampsFlag(), prefixFlag(),
+			verboseFlag(), stampsFlag(), prefixFlag(), statusFlag(),
 			&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
 			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `DIR` on this machine"},
 			&cli.StringFlag{Name: "log-limit", Value: "1GiB", Usage: "a host keeps the newest `SIZE` of a task's output, such as 500MiB; 0 or none: all of it"},

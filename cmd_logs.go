@@ -16,7 +16,7 @@ func (c *command) logsCommand() *cli.Command {
 		Flags: append(slices.DeleteFunc(reachFlags(), choosesHosts), jsonFlag(),
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "first print the plan of the launch"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the job until it ends"},
-			taskFlags()[0], taskFlags()[1], stampsFlag(), prefixFlag(),
+			taskFlags()[0], taskFlags()[1], stampsFlag(), prefixFlag(), statusFlag(),
 			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task's stdout and of its stderr"},
 			&cli.DurationFlag{Name: "since", Usage: "only lines of the last `TIME`, such as 10m"},
 			&cli.StringFlag{Name: "grep", Usage: "only lines that match `RE`"},

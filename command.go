@@ -69,6 +69,7 @@ func (c *command) terminal(ctx *cli.Context) console.Terminal {
 	t.Dumb, t.Sixteen = os.Getenv("TERM") == "dumb", style.Sixteen(os.Environ())
 	t.StdoutColour = style.UseColour(mode, t.StdoutTTY, os.Getenv)
 	t.StderrColour = style.UseColour(mode, t.StderrTTY, os.Getenv)
+	t.NoStatus = ctx.Bool("no-status")
 	return t
 }
 

@@ -62,6 +62,11 @@ func prefixFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "no-prefix", Usage: "print the lines of tasks without task and host before them"}
 }
 
+// statusFlag is the flag of commands that follow a job.
+func statusFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "no-status", Usage: "keep no line at the bottom of the terminal that says what the job does"}
+}
+
 // taskFlags choose tasks whose output is shown.
 func taskFlags() []cli.Flag {
 	return []cli.Flag{

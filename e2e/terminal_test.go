@@ -201,7 +201,7 @@ func testTerminal(b *bench) {
 	b.plx = fatter(b) // something to send: the hosts have plx already
 	script := b.script("s", `printf 'plain\n\033]0;title\007\033[2Jhidden?\033[31mred\033[0m\n\302\233bell\007 \033Pq\033\\end\n'
 printf 'one\rtwo\rthree\nupper\nlower\n'; for i in 1 2; do printf '\033[A\033[K'; done; echo again; echo problem >&2`)
-	text := onTerminal(b, 0, nil, "launch", "--host", "h1", "--ps", "none", script)
+	text := onTerminal(b, 0, nil, "launch", "--no-status", "--host", "h1", "--ps", "none", script)
 	for _, bad := range []string{"\x1b]", "\x1b[2J", "\x07", "\x1bP", "\xc2\x9b", "\x1b[A"} {
 		tasks := text[strings.Index(text, "plain"):]
 		if strings.Contains(tasks, bad) {
@@ -257,41 +257,4 @@ func testTypedInterrupt(b *bench) {
 	}, "launch", "--host", "h1", "--ps", "none", "--grace", "6s", script)
 	contains(b.t, rendered(text), "| interrupted", "| asked", "stopped by Ctrl-C")
 	b.hostsGone(0)
-}
-
-// rendered is what stays on a terminal that understands carriage return,
-// newline, "erase line" and colours, and is wide enough for every line.
-func rendered(text string) string {
-	text = regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(text, "")
-	erase := regexp.MustCompile(`^\x1b\[([02]?)K`)
-	var screen strings.Builder
-	var line []rune
-	at := 0
-	for len(text) > 0 {
-		if m := erase.FindStringSubmatch(text); m != nil {
-			if m[1] == "2" {
-				line = []rune(strings.Repeat(" ", at))
-			} else {
-				line = line[:min(at, len(line))]
-			}
-			text = text[len(m[0]):]
-			continue
-		}
-		r := []rune(text[:min(4, len(text))])[0]
-		text = text[len(string(r)):]
-		switch r {
-		case '\n':
-			screen.WriteString(strings.TrimRight(string(line), " ") + "\n")
-			line = nil
-		case '\r':
-			at = 0
-		default:
-			for len(line) <= at {
-				line = append(line, ' ')
-			}
-			line[at] = r
-			at++
-		}
-	}
-	return screen.String() + string(line)
 }

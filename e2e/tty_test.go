@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -98,4 +100,48 @@ func (b *bench) spawn(cmd *exec.Cmd, stderr *watched) *running {
 		<-r.done
 	})
 	return r
+}
+
+// rendered is what stays on a terminal that understands carriage return, the erasing of a line
+// and movements up, if no line is too long for it.
+func rendered(text string) string {
+	text = regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(text, "")
+	sequence := regexp.MustCompile(`^\x1b\[([0-9]*)([KA])`)
+	lines, y, x := [][]rune{nil}, 0, 0
+	for len(text) > 0 {
+		if m := sequence.FindStringSubmatch(text); m != nil {
+			switch {
+			case m[2] == "A":
+				up, _ := strconv.Atoi(m[1]) // 0: one
+				y = max(0, y-max(1, up))
+			case m[1] == "2":
+				lines[y] = nil
+			default:
+				lines[y] = lines[y][:min(x, len(lines[y]))]
+			}
+			text = text[len(m[0]):]
+			continue
+		}
+		r := []rune(text[:min(4, len(text))])[0]
+		text = text[len(string(r)):]
+		switch r {
+		case '\n':
+			if y++; y == len(lines) {
+				lines = append(lines, nil)
+			}
+		case '\r':
+			x = 0
+		default:
+			for len(lines[y]) <= x {
+				lines[y] = append(lines[y], ' ')
+			}
+			lines[y][x] = r
+			x++
+		}
+	}
+	var screen []string
+	for _, line := range lines {
+		screen = append(screen, strings.TrimRight(string(line), " "))
+	}
+	return strings.Join(screen, "\n")
 }

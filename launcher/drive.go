@@ -19,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/jobstate"
+	"github.com/plx-run/plx/launcher/live"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/provision"
@@ -42,6 +43,7 @@ type drive struct {
 	away   *console.Tally // hosts that are being dialled again, or were lost
 	shown  func()         // ends the display of the present phase; nil: nothing is shown
 	phase  protocol.Phase // entered last; empty: none was
+	line   *live.Line     // the status line
 }
 
 // startsAtOnce is how many agents are started at a time: fewer where all of them start on
@@ -55,6 +57,7 @@ func startsAtOnce(embedded bool) int {
 
 // begin makes a member of each host, and opens the output of the logs.
 func (d *drive) begin() (reached []driver.Host) {
+	d.line = live.New()
 	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
 	d.away = d.launch.printer.NewTally("no connection to", 0)
 	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose}
@@ -66,7 +69,7 @@ func (d *drive) begin() (reached []driver.Host) {
 			opts.Tasks = append(opts.Tasks, t.Task.String())
 		}
 	}
-	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir,
+	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir, Line: d.line,
 		Unread: func() { d.launch.signals.noReader(d.launch.cfg.Grace) }})
 	d.show(console.Waiting(d.launch.starting(), d.those(unstarted)))
 	return reached
@@ -123,7 +126,7 @@ func (d *drive) running(long time.Duration) string {
 	if last.IsZero() && (terminal || long < lateFirst) {
 		return console.Waiting(fmt.Sprintf("the tasks run: waiting for the first line of %s", entrypoint.Title(d.launch.cfg.Program, d.launch.cfg.Args)), nil).Text(long)
 	}
-	if quiet := time.Since(last); quiet >= silence && terminal {
+	if quiet := time.Since(last); quiet >= silence && terminal && !d.launch.printer.ShowsStatus() {
 		return fmt.Sprintf("the tasks run: no line for %ds", int(quiet.Seconds()))
 	}
 	return ""
@@ -132,6 +135,7 @@ func (d *drive) running(long time.Duration) string {
 // run runs the job to its verdict, and returns plx's exit status.
 func (d *drive) run(ctx context.Context) (int, error) {
 	reached := d.begin()
+	defer d.launch.printer.Status(d.line.Parts)()
 	d.launch.signals.expect(d.launch.saving())
 	stops := d.launch.signals.listen()
 	if cause := context.Cause(ctx); cause != nil {
@@ -201,10 +205,13 @@ func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
 func (d *drive) Entered(phase protocol.Phase) {
 	before := d.phase
 	d.phase = phase
+	d.line.Update(func(s *live.State) { s.Doing = doing[phase] })
 	switch phase {
 	case protocol.Idle: // before a further generation
 		for _, m := range d.members {
+			m.placed.Store(0)
 			m.began.Store(false)
+			m.count()
 		}
 		d.show(console.Waiting("waiting to start the tasks again", nil))
 	case protocol.Ready: // begin has shown the first start
@@ -222,11 +229,18 @@ func (d *drive) Entered(phase protocol.Phase) {
 	}
 }
 
+// doing is what the status line says of a phase. The others have no status line.
+var doing = map[protocol.Phase]string{protocol.Running: "running", protocol.Stopping: "ending"}
+
 // Noted prints a line of the driver's.
-func (d *drive) Noted(line string) { d.launch.printer.Printf("%s", line) }
+func (d *drive) Noted(line string) {
+	d.line.Update(func(s *live.State) { s.Warnings++ })
+	d.launch.printer.Printf("%s", line)
+}
 
 // Laid records where the tasks of a new generation run.
-func (d *drive) Laid(_ int, layout []protocol.HostPlan) {
+func (d *drive) Laid(generation int, layout []protocol.HostPlan) {
+	d.line.Update(func(s *live.State) { s.Restarts = generation })
 	d.layout = layout
 	if err := d.record().Save(); err != nil {
 		d.launch.printer.Error(err)
@@ -339,6 +353,7 @@ type member struct {
 	started bool                // Dial has started the agent, so further calls only connect to it
 	began   atomic.Bool         // its tasks of the present generation have started
 	running atomic.Int32        // number of its tasks that run
+	placed  atomic.Int32        // number of its tasks of the present generation
 	lost    atomic.Bool         // the driver has lost the agent; false again once a new one is connected
 	// made is what the job has made on the host, as the agent counted it at its end. Nil: it
 	// has not.
@@ -393,14 +408,29 @@ func (m *member) Up() {
 func (m *member) Started(tasks int) {
 	m.running.Store(int32(tasks))
 	m.began.Store(true)
+	m.placed.Store(int32(tasks))
+	m.count()
+}
+
+// count tells the status line how many of the member's tasks run.
+func (m *member) count() {
+	running := int(m.running.Load())
+	if m.lost.Load() {
+		running = 0
+	}
+	m.drive.line.Tasks(m.index, running, int(m.placed.Load()))
 }
 
 // Exited notes that a task of the member has ended.
-func (m *member) Exited() { m.running.Add(-1) }
+func (m *member) Exited() {
+	m.running.Add(-1)
+	m.count()
+}
 
 // Lost notes that the member has no agent.
 func (m *member) Lost() {
 	m.lost.Store(true)
+	m.count()
 	m.drive.away.Begin(m.agent.Name())
 }
 

@@ -91,8 +91,11 @@ func (d *Display) Alone(f func()) {
 	f()
 }
 
-// Bottom is the order of rows that stand below those of tasks.
-const Bottom = math.MaxInt
+// Orders of rows that stand below those of tasks. The one of Status is always shown.
+const (
+	Bottom = math.MaxInt - 1
+	Status = math.MaxInt
+)
 
 // Row adds a row, below those of the same order or a lower one. Remove must be called.
 func (d *Display) Row(order int) *Row {
@@ -190,17 +193,28 @@ func (d *Display) draw(b []byte, now bool) []byte {
 	return b
 }
 
-// texts returns the rows to show, at most limit. It needs d.mu.
+// texts returns the rows to show, at most limit beside that of Status. It needs d.mu.
 func (d *Display) texts(limit int) (texts []string) {
+	var status []string
 	for _, r := range d.rows {
-		if r.text != "" {
+		switch {
+		case r.text == "":
+		case r.order == Status:
+			status = append(status, r.text)
+		default:
 			texts = append(texts, r.text)
 		}
 	}
 	if more := len(texts) - limit; more > 0 {
 		texts = append(texts[:limit-1], fmt.Sprintf("... and %d more", more+1))
 	}
-	return texts
+	return append(texts, status...)
+}
+
+// Width returns the width of the terminal with the rows, in cells.
+func (d *Display) Width() int {
+	width, _ := d.size()
+	return width
 }
 
 // size returns the width and height of the terminal in cells.

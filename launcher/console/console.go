@@ -34,12 +34,14 @@ type Terminal struct {
 	// StdoutColour and StderrColour tell whether to write colours.
 	StdoutColour, StderrColour bool
 	Sixteen                    bool // a terminal has 16 colours only
+	NoStatus                   bool // the user wants no status line
 }
 
 // Printer writes plx's notices to stderr, each line behind the prefix. Its
 // methods may be called from several goroutines at once.
 type Printer struct {
 	colour  bool // stderr shows colours
+	status  bool // stderr shows a status line
 	display *logs.Display
 
 	mu    sync.Mutex
@@ -50,7 +52,7 @@ type Printer struct {
 
 // NewPrinter returns a Printer for the stderr of t.
 func NewPrinter(t Terminal) *Printer {
-	return &Printer{colour: t.StderrColour, works: map[*work]bool{}, display: logs.NewDisplay(
+	return &Printer{colour: t.StderrColour, status: t.StderrTTY && !t.Dumb && !t.NoStatus, works: map[*work]bool{}, display: logs.NewDisplay(
 		logs.Screen{Writer: t.Stdout, Terminal: t.StdoutTTY, Dumb: t.Dumb, Colour: t.StdoutColour, Sixteen: t.Sixteen},
 		logs.Screen{Writer: t.Stderr, Terminal: t.StderrTTY, Dumb: t.Dumb, Colour: t.StderrColour, Sixteen: t.Sixteen})}
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/plx-run/plx/logs"
 )
 
@@ -125,7 +127,7 @@ func (p *Printer) watch(text func() string, first time.Duration) (done func()) {
 	var showing sync.WaitGroup
 	showing.Go(func() {
 		if p.display.Terminal(logs.Stderr) {
-			p.redraw(text, ended)
+			p.redraw(logs.Bottom, func() string { return p.row(text()) }, ended)
 		} else {
 			p.repeat(text, first, ended)
 		}
@@ -133,14 +135,51 @@ func (p *Printer) watch(text func() string, first time.Duration) (done func()) {
 	return sync.OnceFunc(func() { close(ended); showing.Wait() })
 }
 
+// Status keeps a row at the bottom of a terminal until done is called. The texts are the parts
+// of the row, the most important one first; they are one line each, harmless on a terminal, and
+// may have colours if colour is set. Parts without room are left out, and without parts there is no
+// row. In a pipe nothing is shown.
+func (p *Printer) Status(parts func(colour bool) []string) (done func()) {
+	if !p.ShowsStatus() {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		p.redraw(logs.Status, func() string { return p.fit(parts(p.colour), p.display.Width()-1) }, ended)
+	})
+	return sync.OnceFunc(func() { close(ended); showing.Wait() })
+}
+
+// ShowsStatus reports whether Status shows anything.
+func (p *Printer) ShowsStatus() bool { return p.status }
+
+// fit joins as many of the parts as have room in so many cells.
+func (p *Printer) fit(parts []string, width int) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	line := p.prefix()
+	for i, part := range parts {
+		if i > 0 {
+			part = " | " + part
+		}
+		if i > 0 && ansi.StringWidth(line)+ansi.StringWidth(part) > width {
+			break
+		}
+		line += part
+	}
+	return line
+}
+
 // redraw shows text in a row.
-func (p *Printer) redraw(text func() string, ended <-chan struct{}) {
-	row := p.display.Row(logs.Bottom)
+func (p *Printer) redraw(order int, text func() string, ended <-chan struct{}) {
+	row := p.display.Row(order)
 	defer row.Remove()
 	tick := time.NewTicker(redraw)
 	defer tick.Stop()
 	for {
-		row.Set(p.row(text()))
+		row.Set(text())
 		select {
 		case <-ended:
 			return
@@ -257,12 +296,12 @@ func (t *Tally) Stop() {
 }
 
 // String describes the work. It names the hosts after a while. It is empty if no host is
-// waited for, and while all wait for this machine.
+// waited for, and while all wait for this machine or did just now.
 func (t *Tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	busy, since := t.printer.busy()
-	if busy {
+	if busy || since.After(t.since) && time.Since(since) < patience {
 		return ""
 	}
 	if since.Before(t.since) {

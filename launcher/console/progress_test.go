@@ -218,3 +218,48 @@ func TestTransfer(t *testing.T) {
 		}
 	})
 }
+
+// The status line stands below everything, with as many parts as have room, and is gone in a
+// pipe, on a dumb terminal, without parts, and if the user wants none.
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parts := []string{"running 5s", "step 12/100", "loss 0.31"}
+		status := func(bool) []string { return parts }
+		var out output
+		p := NewPrinter(Terminal{Stderr: &out, StderrTTY: true})
+		for range 20 { // more than there is room for
+			defer p.Watch(func() string { return "sending" })()
+		}
+		done := p.Status(status)
+		time.Sleep(2 * redraw)
+		if got := out.take(); !strings.HasSuffix(got, "\nplx: running 5s | step 12/100 | loss 0.31\x1b[K") {
+			t.Errorf("%q", got)
+		}
+		parts = nil
+		time.Sleep(2 * redraw)
+		if got := out.take(); strings.Contains(got, "running") || got == "" {
+			t.Errorf("without parts: %q", got)
+		}
+		parts = []string{"running 6s"}
+		time.Sleep(2 * redraw)
+		done()
+		out.take()
+		time.Sleep(2 * redraw)
+		if got := out.take(); got != "" {
+			t.Errorf("at its end: %q", got)
+		}
+		for width, want := range map[int]string{80: "plx: running 6s | step 12/100 | loss 0.31", 40: "plx: running 6s | step 12/100", 20: "plx: running 6s", 1: "plx: running 6s"} {
+			if got := p.fit([]string{"running 6s", "step 12/100", "loss 0.31"}, width); got != want {
+				t.Errorf("%d cells: %q, want %q", width, got, want)
+			}
+		}
+		for name, to := range map[string]Terminal{"pipe": {}, "dumb": {StderrTTY: true, Dumb: true}, "--no-status": {StderrTTY: true, NoStatus: true}} {
+			to.Stderr = &out
+			defer NewPrinter(to).Status(status)()
+			time.Sleep(2 * redraw)
+			if got := out.take(); got != "" {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	})
+}

@@ -136,10 +136,14 @@ func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Req
 		opts.Hosts = append(opts.Hosts, a.Name())
 	}
 	opts.Tasks = j.tasks()
+	cfg := logstream.Config{Printer: j.printer, Logs: opts}
 	if req.Follow {
 		j.set.Release()
+		line, done := j.status(ctx, agents)
+		defer done()
+		cfg.Line = line
 	}
-	out := logstream.NewOutput(logstream.Config{Printer: j.printer, Logs: opts})
+	out := logstream.NewOutput(cfg)
 	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease), hasVerdict)
 	return out, errors.Join(err, out.Close())
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/live"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -30,6 +31,7 @@ type Config struct {
 	Printer *console.Printer // its display shows the lines
 	Logs    logs.Options     // NewOutput sets the mark of verbose lines
 	Dir     *logs.Dir        // takes the bytes of each stream in a file of its own; nil: no files
+	Line    *live.Line       // learns what the tasks report; nil: nobody asks
 	// Unread is called once if the reader of the terminal's outputs is gone. Dir goes
 	// on to be written. Nil: that is an error.
 	Unread func()
@@ -75,6 +77,9 @@ func (o *Output) take(from *hosts.Host, c logs.Chunk) error {
 func (o *Output) write(host string, c logs.Chunk) error {
 	if len(c.Data) > 0 {
 		o.last.Store(time.Now().UnixNano())
+		if o.cfg.Line != nil && o.cfg.Printer.ShowsStatus() {
+			o.cfg.Line.Chunk(host, c)
+		}
 	}
 	if o.cfg.Dir != nil {
 		if err := o.cfg.Dir.Chunk(host, c); err != nil {

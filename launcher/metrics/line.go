@@ -20,7 +20,7 @@ func Line(line []byte, patterns []Pattern) Sample {
 	if bytes.IndexByte(line, '\r') >= 0 { // a redrawn line counts as it was drawn last
 		line = line[bytes.LastIndexByte(line, '\r')+1:]
 	}
-	if bytes.IndexByte(line, '\x1b') >= 0 {
+	if bytes.IndexByte(line, esc) >= 0 {
 		line = plain(line)
 	}
 	s := scan{text: line}
@@ -31,11 +31,14 @@ func Line(line []byte, patterns []Pattern) Sample {
 	return s.found
 }
 
+// esc begins a control sequence.
+const esc = 27
+
 // plain returns a line without its control sequences.
 func plain(line []byte) []byte {
 	out := make([]byte, 0, len(line))
 	for i := 0; i < len(line); i++ {
-		if line[i] != '\x1b' || i+1 == len(line) {
+		if line[i] != esc || i+1 == len(line) {
 			out = append(out, line[i])
 			continue
 		}
