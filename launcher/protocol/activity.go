@@ -15,6 +15,7 @@ type Look struct {
 	// do no harm.
 	Stacks bool `json:"stacks,omitempty"`
 	Tell   bool `json:"tell,omitempty"` // with the text of the stacks; without it, with an excerpt
+	Host   bool `json:"host,omitempty"` // with how much of the host is used
 }
 
 // Seen is what an agent knows of the tasks that run on its host.
@@ -22,6 +23,7 @@ type Seen struct {
 	ID         int                        `json:"id"`              // of the Look
 	Generation int                        `json:"generation"`      // of the tasks
 	Tasks      map[cluster.Task]*Activity `json:"tasks,omitempty"` // tasks whose process runs
+	Host       *HostUse                   `json:"host,omitempty"`  // nil: Look has not asked for it, or an agent of an earlier plx cannot tell
 }
 
 // Activity is what one task does.
