@@ -20,43 +20,8 @@ import (
 	"github.com/plx-run/plx/envsync/venv/install"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/outputs"
-	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
 )
-
-// reapTime bounds a reap.
-const reapTime = 10 * time.Second
-
-// reapJob kills the processes that are marked with the job and the host's folder, and their
-// descendants, and the job's watchdog, which is not marked. Of a dead agent it records that it is
-// dead, and deletes the secret. It is for jobs of which watchdog and supervisor may both be dead.
-func reapJob(f jobfolder.Folder) error {
-	before, _ := f.ReadState() // without one, the watchdog ends with its supervisor
-	left, err := process.Sweep(func() ([]process.Process, error) {
-		all, err := process.OfJob(f.Job(), f.Name())
-		if w, gone := process.Read(before.Watchdog); gone == nil && w.Start == before.WatchdogStart && before.Machine == jobfolder.Machine() {
-			all = append(all, w)
-		}
-		return all, err
-	}, reapTime)
-	if err != nil {
-		return fmt.Errorf("reap job %s: %w", f.Job(), err)
-	}
-	if len(left) > 0 {
-		err = fmt.Errorf("reap job %s: processes %v did not end when killed", f.Job(), left)
-	}
-	s, unread := f.ReadState()
-	if unread != nil || jobfolder.LifeOf(s) != jobfolder.Dead {
-		return err
-	}
-	err = errors.Join(err, f.RemoveSecret())
-	if s.Phase != protocol.Over {
-		s = jobfolder.Settled(s)
-		s.Unkillable = left
-		err = errors.Join(err, f.WriteState(s))
-	}
-	return err
-}
 
 // prune removes folders of jobs that are over and what no job uses. It keeps jobs with files
 // that they made and nobody has fetched, and those of which it cannot tell.
@@ -112,6 +77,10 @@ func (p *pruner) jobs() error {
 	var errs []error
 	for f, s := range all {
 		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.stay, f.Job()) {
+			continue
+		}
+		if left := jobfolder.Left(s); s.Phase != protocol.Over && left != "" { // without the folder nobody could tell
+			errs = append(errs, fmt.Errorf("job %s is kept: %s", f.Job(), left))
 			continue
 		}
 		if kept, err := p.keep(f); kept || err != nil {

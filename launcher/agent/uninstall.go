@@ -74,7 +74,12 @@ func (p *pruner) runs() (string, error) {
 		case jobfolder.Unknown:
 			busy = append(busy, fmt.Sprintf("job %s may run on %s, which has the same home", f.Job(), jobfolder.HostOf(s.Machine)))
 		case jobfolder.Dead:
-			if s.Phase != protocol.Over {
+			if s.Phase == protocol.Over {
+				continue
+			}
+			if left := jobfolder.Left(s); left != "" {
+				busy = append(busy, fmt.Sprintf("job %s: %s", f.Job(), left))
+			} else {
 				err = errors.Join(err, f.WriteState(jobfolder.Settled(s)))
 			}
 		}

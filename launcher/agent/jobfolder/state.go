@@ -3,11 +3,13 @@
 package jobfolder
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -173,10 +175,36 @@ func boot(machine string) string {
 }
 
 // Settled returns the state as it is now: the job part of an agent that is dead
-// and recorded no verdict is over.
+// and recorded no verdict is over. The verdict names the processes that may be left.
 func Settled(s protocol.State) protocol.State {
 	if s.Phase == protocol.Over || LifeOf(s) != Dead {
 		return s
 	}
-	return Ended(s, "the agent is gone: it was killed or the host was restarted")
+	reason := "the agent is gone: it was killed or the host was restarted"
+	if s.Machine == Machine() && s.Supervisor != 0 {
+		reason += "; " + cmp.Or(Left(s), "a process that has left its session and cleared its environment may still run there: ps -fu $USER lists all")
+	}
+	return Ended(s, reason)
+}
+
+// mostLeft is how many processes Left names.
+const mostLeft = 20
+
+// Left names the processes that a job of a dead agent may have left on this machine although its
+// mark is not in their environment, and says how to end them. "": none is known.
+func Left(s protocol.State) string {
+	f, err := Of(s.Job, s.Folder)
+	if err != nil || s.Machine != Machine() {
+		return ""
+	}
+	found, _ := process.Using(string(f)) // what cannot be listed cannot be named
+	var names, pids []string
+	for _, p := range found[:min(len(found), mostLeft)] {
+		names, pids = append(names, fmt.Sprintf("%d (%s)", p.PID, p.Name)), append(pids, strconv.Itoa(p.PID))
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("processes without its mark use its folder, and may be left of it: %s; if they are, end them: kill -9 %s",
+		strings.Join(names, ", "), strings.Join(pids, " "))
 }

@@ -9,8 +9,8 @@
 //
 // A process is named by its pid and start time, because the kernel reuses pids. A
 // process that was found in a listing is signalled through a pidfd, so that no other
-// process gets the signal. The package signals only descendants of this process and
-// processes that are marked with a job. It never selects processes by program name.
+// process gets the signal. The package signals only descendants of this process,
+// processes that are marked with a job, and those of a scope that plx has made. It never selects processes by program name.
 //
 // The package knows nothing of tasks, leases or the network.
 package process

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// Scope is the name of the scope that a process with a pid enters under a name.
+func Scope(name string, pid int) string { return fmt.Sprintf("plx-%s-%d.scope", name, pid) }
+
 // entering bounds the move into a scope.
 const entering = 2 * time.Second
 
@@ -27,7 +30,7 @@ func EnterScope(ctx context.Context, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, entering)
 	defer cancel()
 	pid := strconv.Itoa(os.Getpid())
-	unit := fmt.Sprintf("plx-%s-%s.scope", name, pid)
+	unit := Scope(name, os.Getpid())
 	const systemd = "org.freedesktop.systemd1"
 	// The call that systemd-run --user --scope --collect makes for itself, see the page
 	// org.freedesktop.systemd1 of systemd's manual.
