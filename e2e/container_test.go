@@ -25,39 +25,12 @@ func TestContainerRestarts(t *testing.T) {
 	h1 := b.Hosts[0]
 	job := b.detach("--hosts", b.ResourceFile(), "--ps", "none", "--name", "gone", "sleep", "1000")
 	h1.RestartContainer()
-	states, err := filepath.Glob(filepath.Join(h1.HomeDir, ".plx", "jobs", job, "*", "state.json"))
-	if err != nil || len(states) != 1 {
-		t.Fatalf("%v, %v", states, err)
-	}
-	rewrite := func(edit func(state map[string]any)) {
-		t.Helper()
-		text, err := os.ReadFile(states[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		var state map[string]any
-		if err := json.Unmarshal(text, &state); err != nil {
-			t.Fatal(err)
-		}
-		if state["alive"] == nil {
-			t.Fatalf("the agent has not written that it lives: %s", text)
-		}
-		edit(state)
-		if text, err = json.Marshal(state); err != nil {
-			t.Fatal(err)
-		}
-		if err := executable.Write(states[0], text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rewrite(func(state map[string]any) { // the kernel may give the new process table the number of the old one
-		machine, _, _ := strings.Cut(state["machine"].(string), " pid:")
-		state["machine"], state["alive"] = machine+" pid:[1]", time.Now()
-	})
+	path := b.statePath(h1, job)
+	b.otherTable(path)
 	if got := b.jobsOf()[job]; got.State != "running" {
 		t.Errorf("as long as the agent may live, plx jobs says %q", got.State)
 	}
-	rewrite(func(state map[string]any) { state["alive"] = time.Now().Add(-3 * time.Minute) })
+	b.rewrite(path, func(state map[string]any) { state["alive"] = time.Now().Add(-3 * time.Minute) })
 	if got := b.jobsOf()[job]; got.State != "failed" {
 		t.Errorf("plx jobs says %q", got.State)
 	}
@@ -65,8 +38,74 @@ func TestContainerRestarts(t *testing.T) {
 	b.says(res, "job", "host h1: the agent is gone: it was killed or the host was restarted")
 	b.says(b.want(0, "stop", job), "had ended already")
 	b.want(0, "prune", "--hosts", b.ResourceFile(), "--older", "0s")
-	if exists(states[0]) {
+	if exists(path) {
 		t.Error("plx prune keeps the job")
 	}
 	b.hostsGone(patience.Limit)
+}
+
+// TestAttachOfARestartedHost restarts a host, which does not drive the job, as a container. Nobody
+// knows for two minutes whether its agent still writes logs. plx attach and plx logs -f do not wait
+// for them when the job has ended.
+func TestAttachOfARestartedHost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	job := b.detach("--hosts", b.ResourceFile(), "--ps", "none", "--lease", lease.String(), b.script("up", "echo up; exec sleep 300"))
+	attached, followed := b.start("attach", job), b.start("logs", "-f", job)
+	for _, r := range []*running{attached, followed} {
+		r.awaitLine("worker:1", "up")
+	}
+	b.Hosts[1].RestartContainer()
+	b.otherTable(b.statePath(b.Hosts[1], job))
+	restarted := time.Now()
+	res := attached.want(125)
+	b.took("until plx attach ended", restarted, lease+15*time.Second)
+	b.says(res, "job", "host h2: ")
+	b.says(res, "host h2: logs: the last lines may be missing")
+	followed.want(125)
+	b.took("until plx logs -f ended", restarted, lease+15*time.Second)
+	b.hostsGone(patience.Limit) // the reader of the logs there notices it by its next sign of life
+}
+
+// statePath is the file of the agent's state on a host.
+func (b *bench) statePath(h *testhosts.Host, job string) string {
+	b.t.Helper()
+	states, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", "jobs", job, "*", "state.json"))
+	if err != nil || len(states) != 1 {
+		b.t.Fatalf("%v, %v", states, err)
+	}
+	return states[0]
+}
+
+// rewrite changes the state that an agent has left.
+func (b *bench) rewrite(path string, edit func(state map[string]any)) {
+	b.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var state map[string]any
+	if err := json.Unmarshal(text, &state); err != nil {
+		b.t.Fatal(err)
+	}
+	if state["alive"] == nil {
+		b.t.Fatalf("the agent has not written that it lives: %s", text)
+	}
+	edit(state)
+	if text, err = json.Marshal(state); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := executable.Write(path, text, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// otherTable has an agent's state name a process table that is not its host's: the kernel may give
+// that of a restarted container the number of the one before.
+func (b *bench) otherTable(path string) {
+	b.t.Helper()
+	b.rewrite(path, func(state map[string]any) {
+		machine, _, _ := strings.Cut(state["machine"].(string), " pid:")
+		state["machine"], state["alive"] = machine+" pid:[1]", time.Now()
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/logstream"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/logs"
 )
@@ -144,14 +145,8 @@ func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Req
 		cfg.Line = line
 	}
 	out := logstream.NewOutput(cfg)
-	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease), hasVerdict)
+	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease), func(ctx context.Context, a *hosts.AgentHost) (protocol.State, error) { return a.State(ctx) })
 	return out, errors.Join(err, out.Close())
-}
-
-// hasVerdict reports whether a host knows how its job has ended.
-func hasVerdict(ctx context.Context, a *hosts.AgentHost) bool {
-	state, err := a.State(ctx)
-	return err == nil && state.Verdict != nil
 }
 
 // attachLines is how many lines of each stream Attach prints that are already there.
@@ -196,14 +191,14 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	req := logs.Request{TailLines: lines, Follow: true}
 	shown.Fold = !shown.Verbose
 	out, err := j.print(ctx, j.present(), req, shown)
+	state, unknown := j.chief().State(ctx)
 	if err != nil {
-		if !j.Restarts || ctx.Err() != nil {
+		if !j.Restarts && state.Verdict == nil || ctx.Err() != nil {
 			return exit.Code(err), err
 		}
-		j.printer.Error(err) // the job may have continued without the host
+		j.printer.Error(err) // the job may have continued without the host, or ended
 	}
-	state, err := j.chief().State(ctx)
-	if err != nil {
+	if err := unknown; err != nil {
 		return exit.CodePlx, j.resumable(j.chief().Named(err))
 	}
 	if state.Verdict == nil {

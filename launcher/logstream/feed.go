@@ -188,6 +188,7 @@ func (f *feed) write(out *Output, c logs.Chunk) error {
 	f.heard.deaf.Store(true)
 	err := out.take(f.agent.Host, c)
 	f.heard.note()
+	f.heard.news.Store(time.Now().UnixNano())
 	f.heard.deaf.Store(false)
 	return err
 }
@@ -218,6 +219,7 @@ func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Ea
 // liveness remembers when a host was last there. Its zero value: never.
 type liveness struct {
 	at   atomic.Int64 // in Unix nanoseconds; 0: never
+	news atomic.Int64 // when it last sent logs, in Unix nanoseconds; 0: never
 	deaf atomic.Bool  // what was heard is being written, which may wait for a slow reader of plx
 }
 
@@ -231,6 +233,14 @@ func (h *liveness) silence() time.Duration {
 		return 0
 	}
 	return time.Since(time.Unix(0, h.at.Load()))
+}
+
+// idle returns how long the host has sent no logs although this machine was reading.
+func (h *liveness) idle() time.Duration {
+	if h.deaf.Load() {
+		return 0
+	}
+	return time.Since(time.Unix(0, h.news.Load()))
 }
 
 // until notes that the host was there at t, if it was heard before.

@@ -21,6 +21,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
 )
@@ -32,6 +33,7 @@ type spooler struct {
 	limit func(try int) int // of the connection's bytes; -1: none
 	ends  error             // instead of a loss
 	stuck bool              // instead of a loss, and without a byte from then on
+	lives bool              // the logs do not end: it sends signs of life
 	away  atomic.Bool       // no further connection
 	tries atomic.Int64
 }
@@ -62,7 +64,7 @@ func (s *spooler) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ 
 	if s.stuck && try > 1 {
 		cut.left = 0
 	}
-	err = logs.Serve(ctx, s.dir, req, func() bool { return true }, cut)
+	err = logs.Serve(ctx, s.dir, req, func() bool { return !s.lives }, cut)
 	switch {
 	case !cut.cut:
 		return err
@@ -234,28 +236,42 @@ func TestLogsOfHostsThatAreAway(t *testing.T) {
 }
 
 // A host that was restarted while it was followed is not waited for as long as its lease, once
-// another one knows how the job has ended.
+// another one knows how the job has ended: if it is silent, or if the job is over and it only says that it is there.
 func TestFollowedHostIsLostAtTheEnd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	for _, known := range []bool{true, false} {
-		t.Run(fmt.Sprint("the end is known ", known), func(t *testing.T) {
+	verdict := protocol.State{Verdict: &protocol.Verdict{}}
+	over := verdict
+	over.JobPhase = protocol.Over
+	for name, x := range map[string]struct {
+		state protocol.State
+		lives bool
+		early bool
+	}{
+		"silent, a verdict":   {verdict, false, true},
+		"silent, no verdict":  {protocol.State{JobPhase: protocol.Running}, false, false},
+		"it lives, over":      {over, true, true},
+		"it lives, a verdict": {verdict, true, false}, // of a host that the job may have gone on without
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			good, lost := newSpooler(t, whole, 10, "worker:0"), newSpooler(t, func(int) int { return 50_000 }, 2000, "worker:1")
-			lost.stuck = true
+			if lost.stuck, lost.lives = true, x.lives; x.lives {
+				lost.limit = whole
+			}
 			asked, begun := 0, time.Now()
-			over := func(_ context.Context, a *hosts.AgentHost) bool {
+			state := func(_ context.Context, a *hosts.AgentHost) (protocol.State, error) {
 				asked++
-				return known && a.Name() == "h1"
+				return x.state, nil
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience+10*time.Second)
 			defer cancel()
 			var out bytes.Buffer
 			o := NewOutput(Config{Printer: console.NewPrinter(console.Terminal{Stdout: &out, Stderr: &out}), Logs: logs.Options{Hosts: []string{"h1", "h2"}}})
-			err := Print(ctx, []*hosts.AgentHost{good.agent("h1", 0), lost.agent("h2", 0)}, logs.Request{TailLines: -1, Follow: true}, o, time.Hour, over)
+			err := Print(ctx, []*hosts.AgentHost{good.agent("h1", 0), lost.agent("h2", 0)}, logs.Request{TailLines: -1, Follow: true}, o, time.Hour, state)
 			early := time.Since(begun) < patience+5*time.Second
-			if asked != 1 || early != known || err == nil || known && err.Error() != "host h2: logs: the last lines may be missing" {
+			if asked != 1 || early != x.early || err == nil || x.early && err.Error() != "host h2: logs: the last lines may be missing" {
 				t.Errorf("after %v, %d questions: %v", time.Since(begun), asked, err)
 			}
 		})

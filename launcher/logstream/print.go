@@ -10,17 +10,19 @@ import (
 
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobstate"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
 )
 
 // Print writes the hosts' logs to out until their end. Without Follow it merges them in
 // the order of time. A host that was connected may be away for its lease, since its
-// tasks live as long, and then for a moment more. With Follow, over, which may be nil, is asked when a host has sent
-// all of its logs; once it says that the job has ended, hosts that are silent are given up.
-func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, lease time.Duration, over func(context.Context, *hosts.AgentHost) bool) error {
+// tasks live as long, and then for a moment more. With Follow, Print asks state, which may be nil, for the state of
+// each host that has sent all of its logs. Once a host has a verdict, Print gives up hosts that are silent; once
+// the agent that drives the job says that the job is over, also those that send no more logs.
+func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, lease time.Duration, state asker) error {
 	var errs []error
 	if req.Follow {
-		errs = followAll(ctx, agents, req, out, lease+patience, over)
+		errs = followAll(ctx, agents, req, out, lease+patience, state)
 	} else {
 		errs = merge(ctx, agents, req, out, lease+patience)
 	}
@@ -34,11 +36,13 @@ func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 	return errors.Join(errs...)
 }
 
+// asker asks a host for the state of its part of the job.
+type asker func(context.Context, *hosts.AgentHost) (protocol.State, error)
+
 // followAll writes chunks as they come, and returns the error of each host. away is how long a
 // host may be away.
-func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, away time.Duration, over func(context.Context, *hosts.AgentHost) bool) []error {
-	ended := make(chan struct{})
-	end := sync.OnceFunc(func() { close(ended) })
+func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, away time.Duration, state asker) []error {
+	ended := make(chan bool, len(agents)) // whether the job is over, of each host that has a verdict
 	streams := make([]*stream, len(agents))
 	for i, a := range agents {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -47,8 +51,11 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 		go func() {
 			defer close(s.done)
 			defer cancel(nil)
-			if s.err = follow(ctx, a, req, nil, out, &s.heard, away); s.err == nil && over != nil && over(ctx, a) {
-				end()
+			if s.err = follow(ctx, a, req, nil, out, &s.heard, away); s.err != nil || state == nil {
+				return
+			}
+			if now, err := state(ctx, a); err == nil && now.Verdict != nil {
+				ended <- now.JobPhase == protocol.Over
 			}
 		}()
 	}
@@ -56,15 +63,23 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 	defer tick.Stop()
 	errs := make([]error, len(agents))
 	var verdict time.Time // when the end of the job was known; zero: it is not
+	over := false         // no host writes logs any more
 	for i, s := range streams {
 		for waiting := true; waiting; {
 			select {
 			case <-s.done:
 				waiting = false
-			case <-ended:
-				verdict, ended = time.Now(), nil
+			case sure := <-ended:
+				if verdict.IsZero() || sure {
+					verdict = time.Now()
+				}
+				over = over || sure
 			case <-tick.C:
-				if !verdict.IsZero() && min(time.Since(verdict), s.heard.silence()) > patience {
+				quiet := s.heard.silence()
+				if over { // a restarted host may be there and not know that its agent is gone
+					quiet = s.heard.idle()
+				}
+				if !verdict.IsZero() && min(time.Since(verdict), quiet) > patience {
 					s.stop(errLastLines)
 				}
 			}
