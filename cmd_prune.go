@@ -16,7 +16,8 @@ func (c *command) pruneCommand() *cli.Command {
 		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
 		Description: "A job is kept, and named, if it made files in its working folders on the hosts that\n" +
 			"nobody has fetched: see plx fetch. So is one of which not all hosts can be asked.\n" +
-			"Checkpoints are never removed without --all.\n\n" +
+			"Checkpoints are never removed without --all. --hosts and --host add hosts of jobs that were\n" +
+			"launched from elsewhere.\n\n" +
 			"--all uninstalls plx: it removes all of ~/.plx, here, on the hosts of jobs launched from\n" +
 			"here, and on those of --hosts and --host, to which plx exec or plx doctor may have brought\n" +
 			"it. Where a job or another plx runs it removes nothing, names the host, and fails.\n" +
@@ -34,6 +35,8 @@ func (c *command) pruneCommand() *cli.Command {
 					return exit.Mistake(errors.New("--all removes what is of any age, so --older has no meaning with it"), "leave one of them out")
 				}
 				cfg.Older = 0
+			} else if !typed(flags, "hosts") && !typed(flags, "host") {
+				cfg.Reach.Hosts = nil // of the user's defaults: they may have nothing to do with jobs
 			}
 			return jobs.Prune(ctx, cfg)
 		}),

@@ -34,6 +34,9 @@ func (t *Table) Row(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
+// Rows returns the number of rows without the head.
+func (t *Table) Rows() int { return len(t.rows) - 1 }
+
 // Write writes the table to the terminal's stdout, no wider than that.
 func (t *Table) Write(to Terminal) error {
 	for _, line := range t.lines(to.Width, to.StdoutColour) {

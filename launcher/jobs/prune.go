@@ -23,8 +23,7 @@ type PruneConfig struct {
 	// Otherwise their jobs are kept.
 	Discard bool
 	DryRun  bool // only print what would be removed
-	// All removes all of plx, also from the hosts of Query.Reach, unless something uses it there.
-	// Then Older is 0.
+	// All removes all of plx, unless something uses it. Then Older is 0.
 	All bool
 
 	answerTime time.Duration // bounds what a host is asked, with the connection to it; 0: askTime
@@ -32,7 +31,7 @@ type PruneConfig struct {
 }
 
 // Prune removes what jobs left that have ended and are older than the given age: their
-// records here, and their files and unused blobs on their hosts. With DryRun it prints a
+// records here, and their files and unused blobs on their hosts and those of cfg.Reach. With DryRun it prints a
 // table of these on standard output and removes nothing.
 //
 // A job goes as a whole or not at all, so that what is left of it can be fetched: Prune asks
@@ -76,11 +75,10 @@ func (p *pruner) run(ctx context.Context) error {
 		}
 	}
 	old := p.old(ctx, rs)
-	errs := []error{p.find(ctx, old)}
-	if p.cfg.All {
-		errs = append(errs, p.findMore(ctx))
+	errs := []error{p.find(ctx, old), p.findMore(ctx), p.survey(ctx)}
+	for _, set := range p.sets {
+		set.Placed(nil) // what failed has its error
 	}
-	errs = append(errs, p.survey(ctx))
 	for _, r := range old {
 		if p.failed(r.Job) {
 			p.unchecked[r.Job] = true
@@ -92,9 +90,13 @@ func (p *pruner) run(ctx context.Context) error {
 		errs = append(errs, p.removeOld(ctx), p.forget(old), p.submissions(ctx))
 	}
 	p.reportKept()
-	if p.cfg.DryRun {
+	switch {
+	case !p.cfg.DryRun:
+	case p.table.Rows() > 0:
 		errs = append(errs, p.table.Write(p.cfg.Terminal))
 		p.printer.Printf("nothing was removed: %s without --dry-run removes %s", p.command(), console.Size(p.bytes))
+	case errors.Join(errs...) == nil:
+		p.printer.Printf("nothing to remove")
 	}
 	return errors.Join(errs...)
 }

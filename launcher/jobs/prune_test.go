@@ -92,6 +92,7 @@ func TestPruneKeepsRecords(t *testing.T) {
 		"discarded":     {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{Discard: true}, false, []string{prune + "_--dry-run_--outputs", prune + "_--outputs"}, ""},
 		"dry run":       {`echo '{"path":"jobs/j/h","bytes":1}'`, ended, PruneConfig{DryRun: true}, true, []string{prune + "_--dry-run"}, "record of job j"},
 		"nothing":       {"", ended, PruneConfig{}, false, []string{prune + "_--dry-run"}, ""},
+		"runs, dry run": {`echo '{"job":"j"}'`, nil, PruneConfig{DryRun: true}, true, []string{"agent_state_j_127.0.0.2"}, "nothing to remove"},
 		"fails":         {"exit 5", ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "kept, because not all of their hosts can tell what was fetched: j\n"},
 		"fails at last": {`echo '{"path":"blobs/x"}'; exit 5`, ended, PruneConfig{}, true, []string{prune + "_--dry-run"}, "can tell what was fetched: j\n"},
 		"fails later":   {`case $* in *dry*) echo '{"path":"jobs/j/h"}';; *) exit 5; esac`, ended, PruneConfig{}, true, []string{prune, prune + "_--dry-run"}, ""},

@@ -22,7 +22,8 @@ import (
 // placeTime bounds sending plx to a host that has another version of it.
 const placeTime = 5 * time.Minute
 
-// findMore notes the hosts that the user names, where plx may be without a job, and this machine.
+// findMore notes the hosts that the user names, where plx may be without a job of this machine, and with
+// All this machine.
 func (p *pruner) findMore(ctx context.Context) error {
 	var errs []error
 	add := func(reach hosts.Reach, here bool) {
@@ -35,6 +36,9 @@ func (p *pruner) findMore(ctx context.Context) error {
 	}
 	if len(p.cfg.Reach.Hosts) > 0 {
 		add(p.cfg.Reach, false)
+	}
+	if !p.cfg.All {
+		return errors.Join(errs...)
 	}
 	root, err := home()
 	if err != nil {
@@ -58,17 +62,7 @@ func (p *pruner) askAll(ctx context.Context, h *pruning, keep []string, dry bool
 	if !dry {
 		defer h.Release()
 	}
-	asking, cancel := within(ctx, p.answerTime)
-	defer cancel()
-	if err := h.Run(asking, `[ -e "$HOME/.plx" ]`, nil, nil, nil); err != nil {
-		if transport.ExitStatus(err) == 1 {
-			err = nil
-		}
-		return nil, err
-	}
-	placing, cancel := within(ctx, placeTime)
-	defer cancel()
-	if err := h.Meet(placing); err != nil {
+	if there, err := p.meet(ctx, h); !there || err != nil {
 		return nil, err
 	}
 	limit := p.limit(dry)
@@ -85,6 +79,21 @@ func (p *pruner) askAll(ctx context.Context, h *pruning, keep []string, dry bool
 		err = errors.New(answer.Failed)
 	}
 	return answer.Items, err
+}
+
+// meet has an agent of this plx wait on a host. there: the host has ~/.plx; without it none waits.
+func (p *pruner) meet(ctx context.Context, h *pruning) (there bool, err error) {
+	asking, cancel := within(ctx, p.answerTime)
+	defer cancel()
+	if err := h.Run(asking, `[ -e "$HOME/.plx" ]`, nil, nil, nil); err != nil {
+		if transport.ExitStatus(err) == 1 {
+			err = nil
+		}
+		return false, err
+	}
+	placing, cancel := within(ctx, placeTime)
+	defer cancel()
+	return true, h.Meet(placing)
 }
 
 // removeRest removes what could not be removed while the agent ran, such as its program on a network file
@@ -105,8 +114,7 @@ func removeRest(ctx context.Context, h *pruning, answer protocol.PruneAnswer) st
 // records of the jobs that are kept elsewhere.
 func (p *pruner) removeAll(ctx context.Context, old []Record) error {
 	for _, set := range p.sets {
-		set.Placed(nil) // what failed has its error
-		set.Release()   // who removes plx has to be alone there
+		set.Release() // who removes plx has to be alone there
 	}
 	busy := p.busy(p.hosts)
 	leads, last := p.leads()

@@ -5,6 +5,7 @@ package jobs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -88,6 +90,50 @@ func TestPruneAll(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(home, ".plx/jobs/j")); x.stays != "" && x.fails != "" && name != "a launch" && err == nil {
 				t.Error("the record of a job whose host was pruned is there")
+			}
+		})
+	}
+}
+
+// A host that is named is pruned although no job was launched there from here. One without plx gets none.
+func TestPruneNamedHosts(t *testing.T) {
+	for name, x := range map[string]struct {
+		job, named, dry bool
+		says            string
+	}{
+		"named":       {true, true, false, "host here: removed 1 old item"},
+		"not named":   {true, false, false, ""},
+		"dry run":     {true, true, true, "nothing was removed: plx prune without --dry-run removes "},
+		"without plx": {false, true, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := t.TempDir()
+			t.Setenv("HOME", home)
+			folder := filepath.Join(home, ".plx/jobs/j/h")
+			if x.job {
+				long := time.Now().Add(-2 * time.Hour)
+				state := filepath.Join(folder, "state.json")
+				if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(state, []byte(`{"job":"j","folder":"h","phase":"over"}`), 0o600), os.Chtimes(state, long, long)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var stdout, stderr bytes.Buffer
+			cfg := PruneConfig{Query: Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, Older: time.Hour, DryRun: x.dry}
+			if x.named {
+				cfg.Reach.Hosts = []hostfile.Host{{Name: "h1"}}
+			}
+			cfg.connect = func(ctx context.Context, reach hosts.Reach, printer *console.Printer) (*hosts.Set, error) {
+				set, err := hosts.Open(ctx, hosts.Reach{LocalHosts: 1, LocalWorkers: 1}, printer)
+				own(t, set)
+				return set, err
+			}
+			err := Prune(t.Context(), cfg)
+			_, gone := os.Stat(folder)
+			if err != nil || !strings.Contains(stderr.String(), x.says) || (gone != nil) != (!x.job || x.named && !x.dry) {
+				t.Errorf("%v, %v, said %q", err, gone, stderr.String())
+			}
+			if _, err := os.Stat(filepath.Join(home, ".plx", "blobs")); !x.job && err == nil {
+				t.Error("plx was sent there")
 			}
 		})
 	}

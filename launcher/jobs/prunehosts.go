@@ -78,16 +78,23 @@ func (p *pruner) each(ctx context.Context, all []*pruning, work func(context.Con
 }
 
 // ask has a host prune, which keeps some jobs whatever it knows of them. The newest agent that
-// is there does so.
+// is there does so, and on a host without a job of this machine this plx.
 func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
 	if p.cfg.All {
 		return p.askAll(ctx, h, keep, dry)
+	}
+	binaries := h.binaries
+	if len(binaries) == 0 {
+		if there, err := p.meet(ctx, h); !there || err != nil {
+			return nil, err
+		}
+		binaries = []string{h.Agent().Binary}
 	}
 	limit := p.limit(dry)
 	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	want := protocol.PruneRequest{Older: p.cfg.Older, Discard: p.cfg.Discard, Dry: dry, Keep: keep}
-	for _, binary := range h.binaries {
+	for _, binary := range binaries {
 		agent := &hosts.AgentHost{Host: h.Host, Binary: binary}
 		answer, err := hosts.Call[protocol.PruneAnswer](ctx, agent, limit, protocol.DoPrune, want)
 		if transport.ExitStatus(err) == hosts.NotFound {
