@@ -16,7 +16,8 @@ func configCommand() *cli.Command {
 		Name: "config", Usage: "show the value of every flag, and where it was set",
 		Description: "A variable PLX_NAME sets the flag --name of every command that has it, such as\n" +
 			"PLX_HOSTS=resources.txt or PLX_START_TIMEOUT=10m; a flag that may be repeated takes a value\n" +
-			"on each line. --rank has none, because tasks get a PLX_RANK of their own.\n\n" +
+			"on each line. --rank has none, because tasks get a PLX_RANK of their own,\n" +
+			"and --all of plx prune has neither a variable nor a key.\n\n" +
 			"$XDG_CONFIG_HOME/plx/config.toml, normally ~/.config/plx/config.toml, or the file that\n" +
 			"$PLX_CONFIG names, sets them too, for all commands or for one:\n\n" +
 			"   hosts = \"~/resources.txt\"\n\n" +

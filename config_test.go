@@ -108,6 +108,8 @@ func TestWrongDefaults(t *testing.T) {
 		"[launch]\non-hang = \"kill\"":  `:2: on-hang = "kill": want report, stop or restart` + "\nplx: hint: on-hang = \"report\"",
 		"[launch]\nport-range = \"99\"": `:2: --port-range 99: want LOW-HIGH`,
 		"[launch]\ngrep = \"(\"":        `:2: --grep: `,
+		"[prune]\nall = true":           ":2: --all of plx prune works on the command line only\nplx: hint: remove it there",
+		"all = true":                    ":1: --all of plx prune works on the command line only\nplx: hint: remove it there",
 		"color = ":                      ":1: ",
 	} {
 		path := configured(t, text)
@@ -148,6 +150,7 @@ func TestWrongVariables(t *testing.T) {
 		"PLX_LEASE=60":        `$PLX_LEASE: "60": want a time with its unit, such as 90s, 5m or 1h` + "\nplx: hint: PLX_LEASE=60s",
 		"PLX_COLOR=red":       `$PLX_COLOR: "red": want auto, always or never` + "\nplx: hint: PLX_COLOR=auto",
 		"PLX_PORT_RANGE=99":   "$PLX_PORT_RANGE: --port-range 99: want LOW-HIGH",
+		"PLX_ALL=1":           "$PLX_ALL: --all of plx prune works on the command line only\nplx: hint: unset PLX_ALL",
 		"PLX_VERSION=3":       "",
 		"PLX_DATA=/data":      "",
 	} {

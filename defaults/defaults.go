@@ -38,6 +38,7 @@ type Flag struct {
 	Switch     bool // it is given without a value
 	Path       bool // its values are files of this machine: ~ is the user's home
 	Own        bool // it means something else than in other commands: only its command's table sets it
+	Typed      bool // only the command line sets it
 
 	// Wrong says what is wanted in place of a wrong value, and gives one that is right; nothing
 	// of a right value.
@@ -222,6 +223,9 @@ func (d *Defaults) Of(command, flag string) *Setting {
 
 func (d *Defaults) read(command, flag string) (*Setting, error) {
 	about, variable := d.flags[command][flag], Variable(flag)
+	if about.Typed {
+		return nil, d.checkTyped(command, flag)
+	}
 	if text := os.Getenv(variable); text != "" && !about.Own && !slices.Contains(ofTasks, variable) {
 		values := []string{text}
 		if about.Repeatable {
@@ -246,6 +250,22 @@ func (d *Defaults) read(command, flag string) (*Setting, error) {
 		return nil, &Mistake{Where: from, Text: fmt.Sprintf("%s: %v", flag, err)}
 	}
 	return about.setting(values, from, flag+" = ")
+}
+
+// checkTyped returns a *Mistake if anything but the command line sets a flag.
+func (d *Defaults) checkTyped(command, flag string) error {
+	m := &Mistake{Text: fmt.Sprintf("--%s of plx %s works on the command line only", flag, command), advice: "remove it there"}
+	table, _ := d.keys[command].(map[string]any)
+	if os.Getenv(Variable(flag)) != "" {
+		m.Where, m.advice = "$"+Variable(flag), "unset "+Variable(flag)
+	} else if _, set := table[flag]; set {
+		m.Where = d.at(command, flag)
+	} else if _, set := d.keys[flag]; set {
+		m.Where = d.at(flag)
+	} else {
+		return nil
+	}
+	return m
 }
 
 // setting checks values. name is how the user writes what is before one.
