@@ -107,10 +107,15 @@ func (f *finder) look(n ast.Node) bool {
 }
 
 // assignment drops one that declares nothing. What it read is still read, so that the
-// compiler finds no variable that is not used.
+// compiler finds no variable that is not used. If it assigns to blanks alone, nothing would
+// change: that is dropped with what it calls.
 func (f *finder) assignment(n *ast.AssignStmt) {
 	f.swap(n.TokPos, n.Tok)
 	if n.Tok == token.DEFINE {
+		return
+	}
+	if !slices.ContainsFunc(n.Lhs, func(to ast.Expr) bool { return f.of(to) != "_" }) {
+		f.drop(n)
 		return
 	}
 	blanks := slices.Repeat([]string{"_"}, len(n.Lhs))

@@ -25,6 +25,8 @@ func f(a, b int) (n [3]int, err error) {
 	}
 	x := a << 2
 	fmt.Println(x)
+	_, _ = g(), h
+	_, a = g(), h
 	return n, err
 }
 `
@@ -45,7 +47,9 @@ func f(a, b int) (n [3]int, err error) {
 		"13: `2` -> `3`",
 		"13: `<<` -> `>>`",
 		"14: `fmt.Println(x)` -> ``",
-		"15: `err` -> `nil`",
+		"15: `_, _ = g(), h` -> ``",
+		"16: `_, a = g(), h` -> `_, _ = g(), h`",
+		"17: `err` -> `nil`",
 		"6: `!done` -> `done`",
 		"6: `<` -> `<=`",
 		"6: `<` -> `>=`",
@@ -61,8 +65,10 @@ func f(a, b int) (n [3]int, err error) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if changed := string(all[0].apply()); strings.Count(changed, "\n") != strings.Count(text, "\n") || changed == text {
-		t.Errorf("the first one is\n%s", changed)
+	for _, m := range all {
+		if changed := string(m.apply()); strings.Count(changed, "\n") != strings.Count(text, "\n") || changed == text {
+			t.Errorf("%v is\n%s", m, changed)
+		}
 	}
 }
 
