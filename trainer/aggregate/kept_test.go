@@ -1,7 +1,9 @@
 package aggregate
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +55,57 @@ func TestBadPartsAreRefused(t *testing.T) {
 		if err := k.Check(&d, c.variable); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v", name, err)
 		}
+	}
+}
+
+// A piece is restored by parts in any order, of which the highest number of updates holds.
+// A part that is refused counts as missing, and none is taken after Close.
+func TestRestoreByParts(t *testing.T) {
+	at := func(offset, count int, updates uint64, fill byte) Kept {
+		return Kept{Offset: offset, Count: count, Updates: updates, Values: slices.Repeat([]byte{fill}, 4*count), Slots: [][]byte{make([]byte, 4*count)}}
+	}
+	for name, c := range map[string]struct {
+		parts   []Kept
+		refused bool // the last part
+		missing string
+	}{
+		"whole":        {parts: []Kept{at(0, 10, 7, 1)}},
+		"out of order": {parts: []Kept{at(4, 6, 5, 1), at(2, 2, 7, 1), at(0, 2, 6, 1)}},
+		"overlapping":  {parts: []Kept{at(0, 9, 7, 1), at(1, 9, 6, 1), at(2, 2, 5, 1)}},
+		"nothing":      {missing: "[0, 10) is missing"},
+		"no start":     {parts: []Kept{at(1, 9, 7, 1)}, missing: "[0, 1) is missing"},
+		"no end":       {parts: []Kept{at(0, 9, 7, 1)}, missing: "[9, 10) is missing"},
+		"a gap":        {parts: []Kept{at(5, 5, 7, 1), at(0, 4, 7, 1)}, missing: "[4, 5) is missing"},
+		"a bad part":   {parts: []Kept{at(0, 9, 7, 1), at(9, 2, 7, 1)}, refused: true, missing: "[9, 10) is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, _, _ := halves()
+			d.VirtualWorkers, d.Workers, d.Holders = 1, []layout.Range{{Lo: 0, Hi: 1}}, []cluster.Task{{Role: cluster.PS}}
+			d.Pieces = []layout.Piece{{Variable: 0, Count: 10}}
+			shards, err := New(&d, d.Holders[0], nobody{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := shards.Restore()[0]
+			for i, part := range c.parts {
+				if err := r.Put(part); (err != nil) != (c.refused && i == len(c.parts)-1) {
+					t.Errorf("part %d: %v", i, err)
+				}
+			}
+			if err := r.Close(); c.missing == "" && err != nil || c.missing != "" && (err == nil || err.Error() != c.missing) {
+				t.Errorf("got %v, want %q", err, c.missing)
+			}
+			if err := r.Put(at(0, 10, 9, 2)); err == nil || !r.Closed() {
+				t.Errorf("a part after the end: %v", err)
+			}
+			if c.missing != "" {
+				return
+			}
+			shard := shards.At(r.Piece())
+			if !bytes.Equal(shard.Value(-1), slices.Repeat([]byte{1}, 40)) || shard.Updates() != 7 {
+				t.Errorf("values %v after %d updates, want those of the parts, after 7", shard.Value(-1), shard.Updates())
+			}
+		})
 	}
 }
 
