@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +32,18 @@ func TestKeyAliasHasNoPort(t *testing.T) {
 		if err != nil || k.address != c.want {
 			t.Errorf("%+v: %q, %v, want %q", c.target, k.address, err, c.want)
 		}
+	}
+}
+
+// A key that a full disk does not take is not reported as recorded.
+func TestFullDiskOfKnownHosts(t *testing.T) {
+	file, err := os.OpenFile("/dev/full", os.O_RDWR|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := appendLine(file, "gpu01 ssh-ed25519 AAAA"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, want %v", err, syscall.ENOSPC)
 	}
 }
 

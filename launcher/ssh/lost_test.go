@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -54,6 +55,63 @@ func onBothServers(t *testing.T, test func(t *testing.T, p *proxy, cfg ssh.Confi
 		p := startProxy(t, net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
 		test(t, p, quick(cfg, p))
 	})
+}
+
+// heldWriter holds its first Write until it is released.
+type heldWriter struct {
+	begun, release chan struct{}
+	writes         atomic.Int32
+}
+
+func (w *heldWriter) Write(p []byte) (int, error) {
+	if w.writes.Add(1) == 1 {
+		close(w.begun)
+		<-w.release
+	}
+	return len(p), nil
+}
+
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
+// Run returns although a writer blocks. What has come meanwhile is not written afterwards.
+func TestNothingIsWrittenAfterRun(t *testing.T) {
+	cluster, err := embedded.Start(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Close() }) // always nil
+	for stream, command := range map[string]string{
+		"stdout": "head -c 200000 /dev/zero; echo done >&2; exec cat",
+		"stderr": "head -c 200000 /dev/zero >&2; echo done; exec cat",
+	} {
+		t.Run(stream, func(t *testing.T) {
+			client := dial(t, cluster.Configs()[0])
+			ctx, cancel := context.WithCancel(t.Context())
+			held := &heldWriter{begun: make(chan struct{}), release: make(chan struct{})}
+			var stdout, stderr io.Writer = held, writerFunc(func() {
+				<-held.begun
+				cancel() // at least 100 kB wait for the held writer
+			})
+			if stream == "stderr" {
+				stdout, stderr = stderr, stdout
+			}
+			stdin, writer := io.Pipe()
+			defer writer.Close()
+			if err := client.Run(ctx, command, stdin, stdout, stderr); !errors.Is(err, context.Canceled) {
+				t.Errorf("run: %v", err)
+			}
+			close(held.release)
+			_ = client.Close() // waits for all that could write
+			if n := held.writes.Load(); n != 1 {
+				t.Errorf("%d writes, of which %d began after Run had returned", n, n-1)
+			}
+		})
+	}
 }
 
 // waiting runs a command that has said that it started, and ends with its

@@ -75,6 +75,33 @@ func TestLoginShells(t *testing.T) {
 	}
 }
 
+// What no shell can be told is refused before it is sent.
+func TestCommandsThatCannotBeSent(t *testing.T) {
+	longest := strings.Repeat("a", maxCommand)
+	for {
+		line, err := wrap(longest, "plx-sentinel")
+		if err == nil {
+			if len(line) != maxCommand {
+				t.Errorf("the longest line has %d bytes, want %d", len(line), maxCommand)
+			}
+			break
+		}
+		longest = longest[1:]
+	}
+	for script, want := range map[string]string{
+		"\x00":         "the command has a NUL byte",
+		"\x00true":     "the command has a NUL byte",
+		"true\x00":     "the command has a NUL byte",
+		longest + "a":  "the command is too long: 65537 bytes as sent, 65536 at most",
+		longest + "'":  "the command is too long: 65541 bytes as sent, 65536 at most",
+		longest + "\n": "the command is too long: 65541 bytes as sent, 65536 at most",
+	} {
+		if _, err := wrap(script, "plx-sentinel"); err == nil || err.Error() != want {
+			t.Errorf("%.10q, %d bytes: got %v, want %q", script, len(script), err, want)
+		}
+	}
+}
+
 // TestCleanWriter cuts a stream at random places.
 func TestCleanWriter(t *testing.T) {
 	const sentinel = "plx-sentinel"

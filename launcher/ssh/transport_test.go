@@ -161,3 +161,16 @@ func TestJumpHosts(t *testing.T) {
 		}
 	})
 }
+
+// A server whose sftp cannot be started is an error of the copy alone.
+func TestServerWithoutSFTP(t *testing.T) {
+	server := startSSHD(t, "Subsystem sftp /bin/false")
+	client := dial(t, server.config(newHome(t, server)))
+	err := client.Copy(t.Context(), strings.NewReader("text"), t.TempDir()+"/file")
+	if err == nil || !strings.Contains(err.Error(), "start sftp: ") || transport.IsLost(err) {
+		t.Errorf("copy: %v", err)
+	}
+	if got := output(t, client, "echo fine"); got != "fine\n" {
+		t.Errorf("got %q after the copy", got)
+	}
+}
