@@ -205,3 +205,40 @@ func (h *host) content(list string) string {
 	}
 	return h.Path(sum)
 }
+
+// A content that is beside the store need not travel, if it is right.
+func TestBeside(t *testing.T) {
+	f := scan(t, project(t))
+	entry, _ := f.Find("big")
+	content := strings.Repeat("0123456789abcdef", 1<<16)
+	for name, c := range map[string]struct {
+		damage func(file string) error
+		want   bool
+	}{
+		"right":        {func(string) error { return nil }, true},
+		"a byte":       {flip, false},
+		"cut off":      {func(file string) error { return os.Truncate(file, 3) }, false},
+		"goes on":      {func(file string) error { return os.Truncate(file, 1<<21) }, false},
+		"no file":      {func(file string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) }, false},
+		"a link to it": {func(file string) error { return errors.Join(os.Rename(file, file+".of"), os.Symlink(file+".of", file)) }, false},
+		"removed":      {os.Remove, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, beside := newHost(t), t.TempDir()
+			file := filepath.Join(beside, entry.Sum.String())
+			write(t, file, content)
+			if err := c.damage(file); err != nil {
+				t.Fatal(err)
+			}
+			h.Store = h.Beside(beside)
+			if got := h.holder(entry.Sum, entry.Size); (got == file) != c.want || !c.want && got != "" {
+				t.Errorf("the content is in %q", got)
+			}
+			send(t, f, h)
+			_, err := os.Stat(h.Path(entry.Sum))
+			if travelled := err == nil; travelled == c.want || !h.Holds(f.ID()) {
+				t.Errorf("it has travelled: %v; the store holds all: %v", travelled, h.Holds(f.ID()))
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -98,5 +99,29 @@ func TestServeFailsAsFinishDoes(t *testing.T) {
 func TestStreamThatGoesOn(t *testing.T) {
 	if err := newHost(t).storeAll(t.Context(), strings.NewReader("x"), &lacks{}); err == nil || !strings.Contains(err.Error(), "longer than the files") {
 		t.Errorf("%v, want that the stream is too long", err)
+	}
+}
+
+// Files that do not fit are refused before they travel. The largest is named.
+func TestFilesThatDoNotFit(t *testing.T) {
+	h := newHost(t)
+	var m tree.Manifest // 2 PiB, in files as large as they may be
+	for i := range 512 {
+		m.Entries = append(m.Entries, tree.Entry{Path: fmt.Sprintf("part%03d", i), Kind: tree.File, Mode: 0o644, Size: 1<<42 - 1, Sum: tree.Sum{1, byte(i), byte(i >> 8)}})
+	}
+	m.Entries[100].Size++
+	var in, out bytes.Buffer
+	if err := m.Write(&in); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Serve(t.Context(), &in, &out, nil, nil); err == nil || !strings.Contains(err.Error(), "MiB left") || !strings.Contains(err.Error(), "the largest is part100") {
+		t.Errorf("%v, want that the files do not fit", err)
+	}
+	if out.Len() > 0 {
+		t.Errorf("the host asks for %q of what does not fit", out.String())
+	}
+	small := []tree.Entry{{Path: "small", Kind: tree.File, Size: 9}}
+	if err := h.room(tree.Manifest{Entries: small}, small); err != nil {
+		t.Errorf("a small file: %v", err)
 	}
 }

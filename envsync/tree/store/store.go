@@ -146,18 +146,23 @@ func changeTime(info fs.FileInfo) time.Time {
 	return time.Unix(s.Ctim.Unix())
 }
 
-// bootTime returns when this host was booted. If that is not known it is far in the
-// future, so that nothing is trusted.
+// bootTime returns when this host was booted.
 var bootTime = sync.OnceValue(func() time.Time {
 	text, _ := os.ReadFile("/proc/stat") // unread, it has no line to find
-	for line := range strings.Lines(string(text)) {
+	return bootTimeIn(string(text))
+})
+
+// bootTimeIn finds the time in the text of /proc/stat. If it is not there it is far in the
+// future, so that nothing is trusted.
+func bootTimeIn(text string) time.Time {
+	for line := range strings.Lines(text) {
 		seconds, found := strings.CutPrefix(line, "btime ")
 		if n, err := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64); found && err == nil {
 			return time.Unix(n+1, 0)
 		}
 	}
 	return time.Unix(1<<40, 0)
-})
+}
 
 var errDamaged = errors.New("it was damaged on the way")
 

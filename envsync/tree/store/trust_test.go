@@ -1,0 +1,41 @@
+//go:build linux
+
+package store
+
+import (
+	"testing"
+	"time"
+)
+
+// If it is not known when the host was booted, every content is hashed.
+func TestBootTime(t *testing.T) {
+	if got := bootTimeIn("cpu  1 2\nintr 3 4\nbtime 1700000000\nprocesses 5\n"); got.Unix() != 1700000001 {
+		t.Errorf("booted at %s, want the end of that second", got)
+	}
+	for _, text := range []string{"", "cpu  1 2\n", "btime soon\n"} {
+		if got := bootTimeIn(text); time.Until(got) < 24*365*time.Hour {
+			t.Errorf("%q: booted at %s, which is not far in the future", text, got)
+		}
+	}
+	if now := time.Now(); bootTime().After(now.Add(time.Second)) || now.Sub(bootTime()) > 10*365*24*time.Hour {
+		t.Errorf("this host was booted at %s", bootTime())
+	}
+}
+
+// A content is taken to be right if its time is one of 1980, and of no day to come: that of
+// tomorrow is that of a host whose clock is ahead.
+func TestFoundRight(t *testing.T) {
+	now := time.Now()
+	const day = 24 * time.Hour
+	for modified, want := range map[time.Time]bool{
+		stamp: true, stampOf(now): true, stampOf(now.Add(-100 * day)): true, stampOf(now.Add(day)): true,
+		stamp.Add(-time.Second): false, stampOf(now.Add(3 * day)): false, now: false, {}: false,
+	} {
+		if _, ok := foundRight(modified); ok != want {
+			t.Errorf("%s: %v, want %v", modified, ok, want)
+		}
+	}
+	if got, _ := foundRight(stampOf(now.Add(-100 * day))); got != dayOf(now)-100 {
+		t.Errorf("found right on day %d, want %d", got, dayOf(now)-100)
+	}
+}
