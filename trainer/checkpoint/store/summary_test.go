@@ -23,3 +23,17 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
+
+// A message names the host of a task. A task that runs alone has no address.
+func TestHostsInMessages(t *testing.T) {
+	var spec cluster.Spec
+	spec.Set(ps(0), "gpu03:4711")
+	c := Config{Cluster: spec}
+	if got := []string{c.name(ps(0)), c.name(worker(0))}; got[0] != "ps:0 on gpu03" || got[1] != "worker:0 on this host" {
+		t.Errorf("tasks are named %q", got)
+	}
+	c.Host = func(cluster.Task) string { return "rack7" }
+	if got := c.name(ps(0)); got != "ps:0 on rack7" {
+		t.Errorf("with names of hosts it is %q", got)
+	}
+}
