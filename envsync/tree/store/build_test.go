@@ -36,3 +36,22 @@ func TestBuildNeedsTheParent(t *testing.T) {
 		t.Errorf("left after the failure: %v, %v", left, err)
 	}
 }
+
+// A content that gets shorter while it is copied is damaged: the copy comes to an end.
+func TestCopyOfAContentThatShrinks(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "from"), "short")
+	from, err := os.Open(filepath.Join(dir, "from"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close() // only read
+	to, err := os.Create(filepath.Join(dir, "to"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close() // nobody needs what is in it
+	if _, err := copyAll(int(to.Fd()), int(from.Fd()), 10, false); !errors.As(err, new(*readError)) {
+		t.Errorf("%v, want that the content cannot be read", err)
+	}
+}

@@ -84,6 +84,30 @@ func TestChunksWithAGap(t *testing.T) {
 	}
 }
 
+// Each chunk counts, if it is the only one of its content too. Lists are read from the newest
+// on, so that old ones, of which there may be more than are read, hide no new one.
+func TestOneChunkIsFound(t *testing.T) {
+	dir, h := t.TempDir(), newHost(t)
+	content := large(11, 2<<20)
+	write(t, filepath.Join(dir, "data"), string(content))
+	f := scan(t, dir)
+	send(t, f, h)
+	old := filepath.Join(h.lists(), strings.Repeat("0", 64)) // the first of the folder
+	write(t, old, "")
+	if err := errors.Join(os.Truncate(old, maxLists), os.Chtimes(old, stamp, stamp)); err != nil {
+		t.Fatal(err)
+	}
+	e, _ := f.Find("data")
+	for _, n := range e.Chunks.All() {
+		const one = 20
+		e.Chunks, e.Size, e.Sum = e.Chunks[:one], n, sha256.Sum256(content[:n])
+		break
+	}
+	if l := h.lacking(tree.Manifest{Entries: []tree.Entry{e}}); l.travels() || len(l.here) != 1 {
+		t.Errorf("lacks %+v, want a file of one chunk that is here", l)
+	}
+}
+
 // Contents with chunks may have vanished or be damaged, and so may their lists.
 func TestChunksOfDamagedContents(t *testing.T) {
 	before := large(3, 4<<20)
@@ -162,6 +186,9 @@ func TestWrongListOfChunks(t *testing.T) {
 		t.Errorf("%v, want the damage", err)
 	}
 	h.noLeftovers()
+	if _, err := os.Stat(h.content(list)); err != nil {
+		t.Errorf("the content of the list, which is right, is gone: %v", err)
+	}
 	send(t, f, h)
 	h.build(f)
 }

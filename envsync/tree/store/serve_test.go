@@ -5,8 +5,10 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -114,8 +116,13 @@ func TestFilesThatDoNotFit(t *testing.T) {
 	if err := m.Write(&in); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Serve(t.Context(), &in, &out, nil, nil); err == nil || !strings.Contains(err.Error(), "MiB left") || !strings.Contains(err.Error(), "the largest is part100") {
-		t.Errorf("%v, want that the files do not fit", err)
+	text := fmt.Sprint(h.Serve(t.Context(), &in, &out, nil, nil))
+	if !strings.Contains(text, "the largest is part100") {
+		t.Errorf("%s, want that the files do not fit", text)
+	}
+	var free, need uint64
+	if _, err := fmt.Sscanf(text[max(0, strings.Index(text, " has ")):], " has %d MiB left, and the files need %d MiB", &free, &need); err != nil || free > need || need != 1<<32 {
+		t.Errorf("%q: want less than 2^32 MiB, which the files and their copies in the folder need: %v", text, err)
 	}
 	if out.Len() > 0 {
 		t.Errorf("the host asks for %q of what does not fit", out.String())
@@ -124,4 +131,21 @@ func TestFilesThatDoNotFit(t *testing.T) {
 	if err := h.room(tree.Manifest{Entries: small}, small); err != nil {
 		t.Errorf("a small file: %v", err)
 	}
+}
+
+// A stream that ends early, wherever it does, is no stream of other contents, and nothing of it
+// is kept.
+func TestStreamThatEndsEarly(t *testing.T) {
+	h := newHost(t)
+	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.receive(t.Context(), strings.NewReader(""), &lacks{}); !errors.Is(err, io.EOF) {
+		t.Errorf("before its first byte: %v", err)
+	}
+	content := strings.Repeat("x", 100)
+	if err := h.Store.put(strings.NewReader(content[:60]), sha256.Sum256([]byte(content)), 100); !errors.Is(err, io.EOF) {
+		t.Errorf("within a file: %v, want its end", err)
+	}
+	h.noLeftovers()
 }

@@ -88,7 +88,7 @@ func project(t *testing.T) string {
 	if err := os.Symlink("../train.py", filepath.Join(dir, "pkg", "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "hollow"), 0o555); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "hollow"), 0o500); err != nil {
 		t.Fatal(err)
 	}
 	return dir
