@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/plx-run/plx/trainer/executor/compile"
@@ -110,6 +111,48 @@ func TestSliceWithStep(t *testing.T) {
 		}
 		if sum != 0 {
 			t.Errorf("%+v: %v is lost on the way back", c, -sum)
+		}
+	}
+}
+
+// A scalar is its own sum and maximum.
+func TestReductionOfAScalar(t *testing.T) {
+	for _, sum := range []bool{false, true} {
+		out := &cell[float64]{make([]float64, 1)}
+		newReduction(nil, nil, sum, out, &cell[float64]{[]float64{-3}})()
+		if out.data[0] != -3 {
+			t.Errorf("sum %v: got %v, want -3", sum, out.data[0])
+		}
+	}
+}
+
+// Every order of dimensions puts each element where it belongs, and writes nothing behind
+// the result.
+func TestPermuting(t *testing.T) {
+	for _, shape := range [][]int{{2, 3, 4}, {3, 1, 2}, {17, 2, 33}, {1, 5, 4}} {
+		n := shape[0] * shape[1] * shape[2]
+		in := make([]float64, n)
+		for i := range in {
+			in[i] = float64(i)
+		}
+		for _, axes := range [][]int{{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+			if slices.IsSorted(slices.DeleteFunc(slices.Clone(axes), func(x int) bool { return shape[x] == 1 })) {
+				continue // keeps the order, so it is an alias and no transposition
+			}
+			memory := slices.Repeat([]float64{-1}, n+64)
+			newPermuting(shape, axes, &cell[float64]{memory[:n:n]}, &cell[float64]{in})()
+			for i, got := range memory {
+				want := -1.0
+				if i < n {
+					to := []int{shape[axes[0]], shape[axes[1]], shape[axes[2]]}
+					var index [3]int
+					index[axes[0]], index[axes[1]], index[axes[2]] = i/(to[1]*to[2]), i/to[2]%to[1], i%to[2]
+					want = in[(index[0]*shape[1]+index[1])*shape[2]+index[2]]
+				}
+				if got != want {
+					t.Fatalf("%v in the order %v: element %d is %v, want %v", shape, axes, i, got, want)
+				}
+			}
 		}
 	}
 }

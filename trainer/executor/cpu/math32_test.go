@@ -9,8 +9,11 @@ import (
 // ulps is how far got is from want in units in the last place of want's
 // float32.
 func ulps(got float32, want float64) float64 {
-	if math.IsNaN(want) && got != got {
-		return 0
+	if math.IsNaN(want) || got != got {
+		if math.IsNaN(want) && got != got {
+			return 0
+		}
+		return math.Inf(1)
 	}
 	near := float32(want)
 	if math.IsInf(float64(near), 0) || math.IsInf(float64(got), 0) {
