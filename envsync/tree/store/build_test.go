@@ -3,11 +3,16 @@
 package store
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
 )
@@ -53,5 +58,87 @@ func TestCopyOfAContentThatShrinks(t *testing.T) {
 	defer to.Close() // nobody needs what is in it
 	if _, err := copyAll(int(to.Fd()), int(from.Fd()), 10, false); !errors.As(err, new(*readError)) {
 		t.Errorf("%v, want that the content cannot be read", err)
+	}
+}
+
+// Nothing is added to a folder that is not whole.
+func TestBuildFinishesWholeFolders(t *testing.T) {
+	h, f := newHost(t), scan(t, project(t))
+	send(t, f, h)
+	entry, _ := f.Find("big")
+	keeping(t, h.Path(entry.Sum), flip)
+	dir, finished := filepath.Join(t.TempDir(), "work"), 0
+	finish := func(string) error { finished++; return nil }
+	if err := h.Build(t.Context(), f.ID(), dir, finish); !errors.As(err, new(*tree.DamagedError)) || finished > 0 {
+		t.Errorf("%v, and finished %d times", err, finished)
+	}
+	send(t, f, h)
+	if err := h.Build(t.Context(), f.ID(), dir, finish); err != nil || finished != 1 {
+		t.Errorf("%v, and finished %d times", err, finished)
+	}
+}
+
+// limited calls f with files that accept no more than some bytes, as if the disk was full.
+func limited(t *testing.T, most uint64, f func()) {
+	t.Helper()
+	var usual unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &usual); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: most, Max: usual.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &usual); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	f()
+}
+
+// If a disk takes only a part of a file, nothing of it stays, and no content counts as damaged.
+func TestFullDisk(t *testing.T) {
+	h, f := newHost(t), scan(t, project(t))
+	send(t, f, h)
+	big, _ := f.Find("big")
+	content := large(12, 100<<10)
+	sum := tree.Sum(sha256.Sum256(content))
+	dir := filepath.Join(t.TempDir(), "work")
+	if err := os.Mkdir(filepath.Dir(h.Path(sum)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func() error{
+		"a small file": func() error { return h.putSmall(content, sum) },
+		"a large file": func() error { return h.Store.put(bytes.NewReader(content), sum, int64(len(content))) },
+		"a folder":     func() error { return h.Build(t.Context(), f.ID(), dir, nil) },
+	} {
+		var err error
+		limited(t, 64<<10, func() { err = write() })
+		if !errors.Is(err, unix.EFBIG) || errors.As(err, new(*tree.DamagedError)) {
+			t.Errorf("%s: %v, want that it is too large", name, err)
+		}
+	}
+	h.noLeftovers()
+	if _, err := os.Lstat(h.Path(sum)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the store has a part of a content: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) > 0 {
+		t.Errorf("left after the failure: %v, %v", left, err)
+	}
+	if !h.has(big.Sum, big.Size) {
+		t.Error("a right content is gone")
+	}
+}
+
+// A content that is not where it was written gets no name.
+func TestSettleNeedsTheFile(t *testing.T) {
+	h := newHost(t)
+	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.settle(filepath.Join(h.incoming(), "none"), tree.Sum{1}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v, want that there is no such file", err)
 	}
 }

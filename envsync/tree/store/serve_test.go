@@ -140,6 +140,9 @@ func TestStreamThatEndsEarly(t *testing.T) {
 	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if err := h.Serve(t.Context(), strings.NewReader("x"), new(bytes.Buffer), nil, nil); err == nil {
+		t.Error("a list of files that is cut off is one")
+	}
 	if err := h.receive(t.Context(), strings.NewReader(""), &lacks{}); !errors.Is(err, io.EOF) {
 		t.Errorf("before its first byte: %v", err)
 	}
