@@ -25,7 +25,9 @@
 // float32, under the same names. The name of a metric begins with "metrics/". The
 // event file alone holds histograms and the graph of the model.
 //
-// The package writes no images. It reads neither file.
+// ReadEvents reads the scalars of event files, whoever has written them.
+//
+// The package writes no images. It reads no files of JSON lines.
 package summary
 
 import (
