@@ -1,0 +1,183 @@
+package metrics
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// A History is encoded as
+//
+//	"plxm" and the version, one byte
+//	the newest values: their number, then name and value of each
+//	the series: their number, then of each its name, stride, filled, the number of its points, and
+//	of each point: step and milliseconds since 1970, both less those of the point before;
+//	1 and the values Min, Max and Last, or 0 and the value that is all three
+//	CRC-32C of all that, four bytes
+//
+// Numbers are varints, values eight bytes, both little-endian. A name follows its length.
+const encodingHead = "plxm\x01"
+
+// MaxEncoded bounds the encoding of a History, in bytes.
+const MaxEncoded = 8 << 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// AppendBinary appends the encoding of the history to b. It returns no error.
+func (h *History) AppendBinary(b []byte) ([]byte, error) {
+	start := len(b)
+	b = append(b, encodingHead...)
+	b = binary.AppendUvarint(b, uint64(len(h.newest)))
+	for _, name := range slices.Sorted(maps.Keys(h.newest)) {
+		b = appendValue(appendName(b, name), h.newest[name])
+	}
+	b = binary.AppendUvarint(b, uint64(len(h.series)))
+	for _, name := range h.names() {
+		b = h.series[name].append(appendName(b, name))
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
+}
+
+func appendName(b []byte, name string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
+}
+
+func appendValue(b []byte, n Number) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))
+}
+
+func (s *series) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(s.stride))
+	b = binary.AppendUvarint(b, uint64(s.filled))
+	b = binary.AppendUvarint(b, uint64(len(s.points)))
+	var step, at int64
+	for _, p := range s.points {
+		b = binary.AppendVarint(b, p.Step-step)
+		b = binary.AppendVarint(b, p.Time.UnixMilli()-at)
+		step, at = p.Step, p.Time.UnixMilli()
+		if sameBits(p.Min, p.Last) && sameBits(p.Max, p.Last) {
+			b = append(b, 0)
+		} else {
+			b = appendValue(appendValue(append(b, 1), p.Min), p.Max)
+		}
+		b = appendValue(b, p.Last)
+	}
+	return b
+}
+
+func sameBits(a, b Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
+
+// UnmarshalBinary replaces the history by one that AppendBinary has encoded. After an error
+// the history is as before.
+func (h *History) UnmarshalBinary(b []byte) error {
+	decoded, err := decode(b)
+	if err != nil {
+		return fmt.Errorf("history of metrics: %w", err)
+	}
+	*h = decoded
+	return nil
+}
+
+func decode(b []byte) (h History, err error) {
+	const least = len(encodingHead) + crc32.Size
+	switch {
+	case len(b) > MaxEncoded:
+		return h, fmt.Errorf("%d bytes, at most %d are allowed", len(b), MaxEncoded)
+	case len(b) < least || string(b[:4]) != encodingHead[:4]:
+		return h, errors.New("it is none, or empty")
+	case b[4] != encodingHead[4]:
+		return h, fmt.Errorf("it has version %d, this plx reads %d", b[4], encodingHead[4])
+	}
+	content, sum := b[:len(b)-crc32.Size], binary.LittleEndian.Uint32(b[len(b)-crc32.Size:])
+	if crc32.Checksum(content, castagnoli) != sum {
+		return h, errors.New("its checksum is wrong")
+	}
+	d := decoder{b: content[len(encodingHead):]}
+	h = History{newest: map[string]Number{}, series: map[string]*series{}}
+	for range d.count(maxNames + 4) {
+		name := d.name()
+		h.newest[name] = d.value()
+	}
+	for range d.count(maxNames) {
+		name := d.name()
+		h.series[name] = d.series()
+	}
+	if d.bad || len(d.b) > 0 {
+		return History{}, errors.New("its content is malformed")
+	}
+	return h, nil
+}
+
+// decoder reads an encoding. Once it is bad, everything that it returns is zero.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+// count reads a number of at most limit.
+func (d *decoder) count(limit uint64) int64 {
+	v, n := binary.Uvarint(d.b)
+	if d.bad = d.bad || n <= 0 || v > limit; d.bad {
+		return 0
+	}
+	d.b = d.b[n:]
+	return int64(v)
+}
+
+func (d *decoder) name() string {
+	b := d.take(int(d.count(maxName)))
+	d.bad = d.bad || !validName(string(b))
+	return string(b)
+}
+
+func (d *decoder) value() Number {
+	b := d.take(8)
+	if d.bad {
+		return 0
+	}
+	return Number(math.Float64frombits(binary.LittleEndian.Uint64(b)))
+}
+
+func (d *decoder) take(n int) []byte {
+	if d.bad = d.bad || n > len(d.b); d.bad {
+		return nil
+	}
+	b := d.b[:n]
+	d.b = d.b[n:]
+	return b
+}
+
+// delta reads a signed number.
+func (d *decoder) delta() int64 {
+	v, n := binary.Varint(d.b)
+	if d.bad = d.bad || n <= 0; d.bad {
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) series() *series {
+	s := &series{stride: d.count(1 << 40), filled: d.count(1 << 40)}
+	n := d.count(maxPoints)
+	d.bad = d.bad || n == 0 || s.stride == 0 || s.filled == 0 || s.filled > s.stride
+	var step, at int64
+	for i := int64(0); i < n && !d.bad; i++ {
+		step, at = step+d.delta(), at+d.delta()
+		p := Point{Step: step, Time: time.UnixMilli(at)}
+		spread := d.count(1) == 1
+		if spread {
+			p.Min, p.Max = d.value(), d.value()
+		}
+		if p.Last = d.value(); !spread {
+			p.Min, p.Max = p.Last, p.Last
+		}
+		s.points = append(s.points, p)
+	}
+	return s
+}
