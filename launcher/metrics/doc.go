@@ -8,8 +8,8 @@
 //
 // Line knows names with a value beside them, progress bars (tqdm, Keras, Rich), dicts of
 // Python and objects of JSON. In plain text only names that have a word of training in
-// them count, so that ports, sizes, dates and versions are no metrics. A History keeps what
-// was found in bounded memory.
+// them count, so that ports, sizes, dates and versions are no metrics. A Watcher applies it to
+// a stream at bounded cost, and a History keeps what was found in bounded memory.
 //
 // # What it refuses
 //
