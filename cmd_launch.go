@@ -23,6 +23,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -77,6 +78,7 @@ func launchFlags() []cli.Flag {
 			&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
 			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `DIR` on this machine"},
 			&cli.StringFlag{Name: "log-limit", Value: "1GiB", Usage: "a host keeps the newest `SIZE` of a task's output, such as 500MiB; 0 or none: all of it"},
+			&cli.StringSliceFlag{Name: "metric", Usage: "plx status shows the number in lines that match, as `NAME=REGEXP` with one group, such as 'loss=LOSS ([0-9.]+)'; repeatable. loss: 0.31, JSON, tqdm, Keras and others are known without it"},
 		}, taskFlags()...)...),
 		group("Job and checkpoints",
 			&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir resumes from checkpoints of that name"},
@@ -199,6 +201,10 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.Show, cfg.Stamps, cfg.NoPrefix = shownTasks(ctx), ctx.Bool("timestamps"), ctx.Bool("no-prefix")
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return cfg, err
+	}
+	cfg.Metrics = ctx.StringSlice("metric")
+	if _, err = metrics.ParsePatterns(cfg.Metrics); err != nil {
+		return cfg, exit.Mistake(fmt.Errorf("--metric: %w", err), "--metric 'loss=LOSS ([0-9.]+)'")
 	}
 	if err := notEmpty(ctx, "ps", "name", "resume", "fetch", "workdir", "venv"); err != nil {
 		return cfg, err

@@ -56,6 +56,7 @@ var misuses = []struct{ wrong, right, then string }{
 	{"launch --dry-run -n -1 ./train", "launch --dry-run -n 0 ./train", ""},
 	{"launch --dry-run --workers-per-host 99999999999 ./train", "launch --dry-run --workers-per-host 2 ./train", ""},
 	{"launch --dry-run --log-limit 1KiB ./train", "launch --dry-run --log-limit 1MiB ./train", ""},
+	{"launch --dry-run --metric loss=LOSS ./train", "launch --dry-run --metric 'loss=LOSS ([0-9.]+)' ./train", ""},
 	{"launch --dry-run --log-limit much ./train", "launch --dry-run --log-limit 1GiB ./train", ""},
 	{"launch --dry-run --max-time -1s ./train", "launch --dry-run --max-time 0 ./train", ""},
 	{"launch --dry-run --local 2 ./train", "launch --dry-run --local 2x1 ./train", ""},

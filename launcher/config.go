@@ -80,6 +80,7 @@ type Config struct {
 	Grace        time.Duration     // between telling a task to end and killing it; 0: it is killed at once
 	LogDir       string            // folder of this machine for a file per stream of each task; empty: none
 	LogLimit     int64             // size of the output of a task that its host keeps, in bytes; 0: all of it
+	Metrics      []string          // patterns of values in the output of tasks, as metrics.ParsePatterns reads them; empty: plx's own alone
 	LogLevel     string            // PLX_LOG_LEVEL of the tasks; empty: info
 	Grep         *regexp.Regexp    // lines of output that do not match are not printed; nil: all are
 	Stamps       bool              // lines of output begin with their time

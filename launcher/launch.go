@@ -162,7 +162,7 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 	own := a.Resource.Env
 	return protocol.Spec{
 		Job: l.job, Name: l.cfg.Name, Checkpoints: l.checkpoints, Host: a.Name(), HostIndex: i, Folder: a.Folder,
-		Command: l.command(a.Facts.Platform), Env: protocol.Raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, LogLimit: l.cfg.LogLimit, Secret: l.secret, TLS: l.cfg.TLS,
+		Command: l.command(a.Facts.Platform), Env: protocol.Raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, LogLimit: l.cfg.LogLimit, Metrics: l.cfg.Metrics, Secret: l.secret, TLS: l.cfg.TLS,
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Hang: l.cfg.Hang.Timeout, Detached: l.cfg.Detach, Logs: !l.cfg.Detach, SaveTime: l.cfg.SaveTime,

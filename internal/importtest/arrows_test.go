@@ -25,7 +25,7 @@ type arrow struct {
 
 // arrows: the first row that matches a package holds.
 var arrows = []arrow{
-	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/limits", "launcher/slurm", "launcher/ssh/sshconfig", "launcher/submit", "hostfile", "gpuprobe", "logs", "logs/style"}},
+	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/limits", "launcher/slurm", "launcher/ssh/sshconfig", "launcher/submit", "hostfile", "gpuprobe", "logs", "logs/style", "launcher/metrics"}},
 	// Text to hosts: no network, no probing.
 	{from: "defaults", to: []string{"internal/bounded"}, not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
@@ -80,7 +80,7 @@ var arrows = []arrow{
 	{from: "internal/bootstraptest", std: true, not: []string{"os", "os/exec"}},
 	{from: "launcher/bootstrap", to: []string{"envsync"}, not: []string{"os", "os/exec"}},
 	{from: "launcher/via", to: []string{"envsync", "launcher/bootstrap", "launcher/exit", "launcher/ssh", "launcher/ssh/pipe"}},
-	{from: "launcher/protocol", to: []string{"trainer/cluster"}},
+	{from: "launcher/protocol", to: []string{"launcher/metrics", "trainer/cluster"}},
 	// A pure state machine: no network, no files, no programs.
 	{from: "launcher/jobstate", std: true,
 		to:  []string{"launcher/exit", "launcher/hang", "launcher/protocol", "trainer/cluster"},
@@ -103,7 +103,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/waits", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol"}},
 	{from: "launcher/agent/watchdog", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/program", "launcher/protocol"}},
 	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/outputs", "launcher/agent/process",
-		"launcher/agent/program", "launcher/agent/sampler", "launcher/agent/sockets", "launcher/agent/waits", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
+		"launcher/agent/program", "launcher/agent/sampler", "launcher/agent/sockets", "launcher/agent/waits", "launcher/agent/watchdog", "launcher/driver", "launcher/metrics", "launcher/protocol",
 		"logs", "trainer/cluster"}},
 	{from: "launcher/agent", to: []string{"internal/bounded", "envsync", "gpuprobe", "envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/limits", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
 

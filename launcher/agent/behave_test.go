@@ -34,6 +34,13 @@ func behave(how string, args []string) int {
 	case "wait":
 		fmt.Println("ready")
 		return hang()
+	case "say": // prints args, and the last of them to stderr
+		for _, a := range args[:len(args)-1] {
+			fmt.Println(a)
+		}
+		fmt.Fprint(os.Stderr, args[len(args)-1])
+		fmt.Println("ready")
+		return hang()
 	case "stubborn": // ignores SIGTERM, and so does a daemon that it leaves
 		signal.Ignore(unix.SIGTERM, unix.SIGHUP)
 		if err := daemon("hidden"); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs/style"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -39,8 +40,11 @@ type taskStatus struct {
 	Age   float64 `json:"age,omitempty"`  // seconds since the task's process was started; 0: not known
 	Still float64 `json:"still"`          // seconds for which nothing of the task has moved
 	Quiet float64 `json:"quiet"`          // seconds for which nothing has moved but processor time
-	Code  *int    `json:"code,omitempty"` // exit status; nil: the task runs
-	idle  bool    // a parameter server that no worker needs, see idleServer
+	// Metrics are the newest values that the task has reported, by name. Nil: none, or its
+	// agent is of an older plx.
+	Metrics map[string]metrics.Number `json:"metrics,omitempty"`
+	Code    *int                      `json:"code,omitempty"` // exit status; nil: the task runs
+	idle    bool                      // a parameter server that no worker needs, see idleServer
 }
 
 // Status prints how a job ended, or what the tasks of a running job do.
@@ -95,7 +99,7 @@ func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
 
 // look asks one agent.
 func look(ctx context.Context, a *hosts.AgentHost) ([]taskStatus, error) {
-	state, seen, err := ask(ctx, a, protocol.Look{})
+	state, seen, err := ask(ctx, a, protocol.Look{Metrics: true})
 	if err != nil {
 		return nil, fmt.Errorf("ask what its tasks do: %w", err)
 	}
@@ -109,6 +113,7 @@ func look(ctx context.Context, a *hosts.AgentHost) ([]taskStatus, error) {
 		if task, err := cluster.ParseTask(name); err == nil && seen.Tasks[task] != nil {
 			a := seen.Tasks[task]
 			t.Age, t.Still, t.Quiet = a.Age.Seconds(), a.Still.Seconds(), a.Quiet.Seconds()
+			t.Metrics = a.Metrics
 		}
 		all = append(all, t)
 	}

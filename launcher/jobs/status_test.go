@@ -3,11 +3,13 @@ package jobs
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs/style"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -68,6 +70,16 @@ func TestServerThatIsNotNeeded(t *testing.T) {
 	}
 	if taskLevel("STATE", notNeeded) != style.Good {
 		t.Error("it looks like a failure")
+	}
+}
+
+// What a program prints may be NaN, which JSON cannot write as a number. An agent of an older
+// plx tells no metrics.
+func TestStatusHasMetrics(t *testing.T) {
+	text, err := json.Marshal([]taskStatus{{Metrics: map[string]metrics.Number{"loss": metrics.Number(math.NaN()), "step": 3}}, {}})
+	want := `[{"task":"","host":"","still":0,"quiet":0,"metrics":{"loss":"NaN","step":3}},{"task":"","host":"","still":0,"quiet":0}]`
+	if err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
 	}
 }
 

@@ -1,9 +1,9 @@
 // Package metrics finds the values that a training reports, such as its loss, without a
 // change of the program: in the lines that it prints.
 //
-//	pattern, err := metrics.ParsePattern("loss=LOSS ([0-9.]+)") // --metric
+//	patterns, err := metrics.ParsePatterns([]string{"loss=LOSS ([0-9.]+)"}) // --metric
 //	...
-//	sample := metrics.Line([]byte("step 100 | loss 0.31"), []metrics.Pattern{pattern})
+//	sample := metrics.Line([]byte("step 100 | loss 0.31"), patterns)
 //	// step 100, loss 0.31
 //
 // Line knows names with a value beside them, progress bars (tqdm, Keras, Rich), dicts of

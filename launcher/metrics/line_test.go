@@ -124,13 +124,13 @@ func TestPatterns(t *testing.T) {
 		"loss=LOSS ([0-9.+)":    "metric loss: error parsing regexp: missing closing ]",
 		"loss=(" + strings.Repeat("a", maxPattern) + ")": "at most 1024 are allowed",
 	} {
-		if _, err := ParsePattern(source); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parsePattern(source); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, want %s", source, err, want)
 		}
 	}
 	var patterns []Pattern
 	for _, source := range []string{`loss=LOSS ([-0-9.a-z]+)`, `top=(?:best|top)=(\S+)`} {
-		p, err := ParsePattern(source)
+		p, err := parsePattern(source)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func FuzzLine(f *testing.F) {
 		"{'loss': '0.31', 'a': tensor(2., device='cuda:0'), 'b': [1, {'c': 2}]}", "\x1b[1mstep\x1b[0m 1,200 loss: -inf 3 ms/step", "[1/2] loss tensor(1)"} {
 		f.Add([]byte(line))
 	}
-	pattern, err := ParsePattern("x=x([0-9]+)")
+	pattern, err := parsePattern("x=x([0-9]+)")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -15,9 +15,8 @@ type Pattern struct {
 // maxPattern bounds the text of a pattern, in bytes.
 const maxPattern = 1 << 10
 
-// ParsePattern reads NAME=REGEXP, the value of --metric. The group of the regular
-// expression matches the number.
-func ParsePattern(text string) (Pattern, error) {
+// parsePattern reads NAME=REGEXP.
+func parsePattern(text string) (Pattern, error) {
 	name, source, found := strings.Cut(text, "=")
 	switch {
 	case !found || source == "":
@@ -35,6 +34,25 @@ func ParsePattern(text string) (Pattern, error) {
 		return Pattern{}, fmt.Errorf("metric %s: the pattern %s has %d groups, want one, around the number: such as 'LOSS ([0-9.]+)'; (?:...) groups without capturing", name, source, n)
 	}
 	return Pattern{name: name, regexp: compiled}, nil
+}
+
+// maxPatterns bounds the patterns of a job.
+const maxPatterns = 16
+
+// ParsePatterns reads the patterns of a job, each NAME=REGEXP: the values of --metric. The
+// group of a regular expression matches the number.
+func ParsePatterns(texts []string) (all []Pattern, err error) {
+	if len(texts) > maxPatterns {
+		return nil, fmt.Errorf("%d patterns of metrics, at most %d are allowed", len(texts), maxPatterns)
+	}
+	for _, text := range texts {
+		p, err := parsePattern(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 // find sets the pattern's value if the line has it.

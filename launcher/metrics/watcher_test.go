@@ -40,7 +40,7 @@ func TestWatcherSeesEveryLine(t *testing.T) {
 // at most a period old.
 func TestWatcherIsBounded(t *testing.T) {
 	const lines, perRead = 100_000, 10
-	pattern, err := ParsePattern("mine=mine ([0-9]+)")
+	pattern, err := parsePattern("mine=mine ([0-9]+)")
 	if err != nil {
 		t.Fatal(err)
 	}

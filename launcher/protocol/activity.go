@@ -3,6 +3,7 @@ package protocol
 import (
 	"time"
 
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -11,6 +12,9 @@ import (
 type Look struct {
 	ID    int  `json:"id"`
 	Waits bool `json:"waits,omitempty"` // with what each thread waits for
+	// Metrics asks for the newest values that the tasks have reported. An agent of an older
+	// plx sends none.
+	Metrics bool `json:"metrics,omitempty"`
 	// Stacks has the agent write the stacks of the tasks into the job's folder, by ways that
 	// do no harm.
 	Stacks bool `json:"stacks,omitempty"`
@@ -35,6 +39,10 @@ type Activity struct {
 	// but processor time. Quiet is never less than Still.
 	Still time.Duration `json:"still"`
 	Quiet time.Duration `json:"quiet"`
+
+	// Metrics are the newest values that the task has reported in this generation, by name. Nil:
+	// there are none, or Look has not asked for them.
+	Metrics map[string]metrics.Number `json:"metrics,omitempty"`
 
 	Processes []Process `json:"processes,omitempty"` // the task's own first; nil: Look has not asked for waits
 	Stacks    string    `json:"stacks,omitempty"`    // "": Look has not asked for the text

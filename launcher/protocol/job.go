@@ -23,15 +23,16 @@ type Spec struct {
 	// this one's checkpoints.
 	Checkpoints string `json:"checkpoints"`
 
-	Command  Command `json:"command"`
-	Env      []Raw   `json:"env"`                // the user's NAME=VALUE, any bytes but NUL; of equal names the last counts
-	OwnEnv   int     `json:"ownEnv,omitempty"`   // number of elements at the end of Env that the host's line sets
-	Copied   string  `json:"copied,omitempty"`   // content hash of the manifest of what each task's folder begins with; "": it is empty, or there is Workdir
-	Workdir  string  `json:"workdir,omitempty"`  // content hash of the manifest of the folder that the host's tasks run in; "": each has its own
-	LogLevel string  `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
-	LogLimit int64   `json:"logLimit,omitempty"` // bytes of disk that the output of a task may take; 0: no limit
-	Secret   []byte  `json:"secret"`             // by which the job's agents and tasks authenticate each other
-	TLS      bool    `json:"tls,omitempty"`      // agents and plx's trainer encrypt what leaves a host
+	Command  Command  `json:"command"`
+	Env      []Raw    `json:"env"`                // the user's NAME=VALUE, any bytes but NUL; of equal names the last counts
+	OwnEnv   int      `json:"ownEnv,omitempty"`   // number of elements at the end of Env that the host's line sets
+	Copied   string   `json:"copied,omitempty"`   // content hash of the manifest of what each task's folder begins with; "": it is empty, or there is Workdir
+	Workdir  string   `json:"workdir,omitempty"`  // content hash of the manifest of the folder that the host's tasks run in; "": each has its own
+	LogLevel string   `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
+	LogLimit int64    `json:"logLimit,omitempty"` // bytes of disk that the output of a task may take; 0: no limit
+	Metrics  []string `json:"metrics,omitempty"`  // the user's NAME=REGEXP for values in the output of tasks, as metrics.ParsePatterns reads them
+	Secret   []byte   `json:"secret"`             // by which the job's agents and tasks authenticate each other
+	TLS      bool     `json:"tls,omitempty"`      // agents and plx's trainer encrypt what leaves a host
 
 	Outputs []Output `json:"outputs,omitempty"` // files that the job makes
 

@@ -74,7 +74,7 @@ func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Tas
 			break
 		}
 		var t *task
-		if t, err = newTask(spec, m.Generation, g.host.place, g.used); err == nil {
+		if t, err = newTask(spec, m.Generation, g.host.place, g.used, g.host.patterns); err == nil {
 			tasks[spec.Task] = t
 			answer.Open[spec.Task], answer.Reserved[spec.Task] = t.open.Addr, t.reserved.Addr
 		}

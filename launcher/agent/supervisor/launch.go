@@ -219,7 +219,7 @@ func (r *running) connect(t *task, logFolder string, limit int64, tell func(stri
 			_, _ = fmt.Fprintf(to, "%sgeneration %d\n", cluster.VerboseMark, t.generation)
 		}
 		var end *os.File
-		if r.outs[i], end, err = newOutput(source.String(), to, tell); err != nil {
+		if r.outs[i], end, err = newOutput(source.String(), to, tell, func(p []byte) { t.reported.output(i, p) }); err != nil {
 			to.Close() // nothing was written to it
 			return theirs, err
 		}

@@ -21,6 +21,7 @@ type output struct {
 	pipe *os.File       // read end; the task has the other end
 	to   io.WriteCloser // the spool: the stream's log file on the host
 	tell func(string)   // takes a line for the user
+	look func([]byte)   // looks for metrics in what has been written to the spool, and does not keep it
 	done chan struct{}  // closed when the stream has ended, or close was called
 	read atomic.Int64   // bytes that the task has written
 
@@ -34,13 +35,13 @@ type output struct {
 }
 
 // newOutput returns an output and the end of its pipe that the task inherits, which
-// the caller closes. A goroutine of the output calls tell.
-func newOutput(name string, to io.WriteCloser, tell func(string)) (*output, *os.File, error) {
+// the caller closes. A goroutine of the output calls tell and look.
+func newOutput(name string, to io.WriteCloser, tell func(string), look func([]byte)) (*output, *os.File, error) {
 	pipe, end, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("pipe for %s: %w", name, err)
 	}
-	return &output{name: name, to: to, pipe: pipe, tell: tell, done: make(chan struct{})}, end, nil
+	return &output{name: name, to: to, pipe: pipe, tell: tell, look: look, done: make(chan struct{})}, end, nil
 }
 
 // run reads until every writer has closed its end, or close is called.
@@ -51,6 +52,7 @@ func (o *output) run() {
 		n, err := o.pipe.Read(buf)
 		o.read.Add(int64(n))
 		o.keep(buf[:n])
+		o.look(buf[:n])
 		if err != nil {
 			return // the end, or closed
 		}

@@ -33,7 +33,7 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 	disk := &fullDisk{room: 4}
 	var mu sync.Mutex
 	var told []string
-	o, task, err := newOutput("worker:0 stdout", disk, func(s string) { mu.Lock(); defer mu.Unlock(); told = append(told, s) })
+	o, task, err := newOutput("worker:0 stdout", disk, func(s string) { mu.Lock(); defer mu.Unlock(); told = append(told, s) }, func([]byte) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 }
 
 func TestCloseEndsAReadThatGoesOn(t *testing.T) {
-	o, task, err := newOutput("worker:0 stdout", &fullDisk{room: 100}, func(string) {})
+	o, task, err := newOutput("worker:0 stdout", &fullDisk{room: 100}, func(string) {}, func([]byte) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // stderrOf is the stderr of a task that wrote these pieces.
 func stderrOf(t *testing.T, pieces ...string) *output {
 	t.Helper()
-	o, end, err := newOutput("worker:0 stderr", &fullDisk{}, func(string) {})
+	o, end, err := newOutput("worker:0 stderr", &fullDisk{}, func(string) {}, func([]byte) {})
 	if err != nil {
 		t.Fatal(err)
 	}

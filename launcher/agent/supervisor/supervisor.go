@@ -42,6 +42,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -274,8 +275,9 @@ type host struct {
 	login    []string   // environment of the user's login that started the agent, as NAME=VALUE
 	cores    []int      // cores that this process may use, and the tasks share
 	children *process.Children
-	place    sockets.Place    // address and ports for the host's sockets
-	identity sockets.Identity // what this agent proves to agents of other hosts
+	patterns []metrics.Pattern // the user's, for values in the output of the tasks
+	place    sockets.Place     // address and ports for the host's sockets
+	identity sockets.Identity  // what this agent proves to agents of other hosts
 	log      *log.Logger
 }
 
@@ -288,11 +290,15 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 	if n := program.StepCores(); n > 0 && n < len(cores) {
 		cores, spec.Bind = cores[:n], false // Slurm counts the job's cores, and does not keep it to certain ones
 	}
+	patterns, err := metrics.ParsePatterns(spec.Metrics)
+	if err != nil {
+		return nil, err
+	}
 	children, err := process.NewChildren()
 	if err != nil {
 		return nil, err
 	}
-	return &host{spec: spec, folder: f, locks: locks, login: program.LoginOf(os.Environ()), cores: cores, children: children,
+	return &host{spec: spec, folder: f, locks: locks, login: program.LoginOf(os.Environ()), cores: cores, children: children, patterns: patterns,
 		place:    sockets.Place{Addr: spec.DataAddr, Low: spec.PortLow, High: spec.PortHigh},
 		identity: sockets.Identity{Secret: spec.Secret, HostIndex: spec.HostIndex, TLS: spec.TLS},
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/sockets"
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -22,10 +23,11 @@ type task struct {
 	open, reserved *sockets.Socket // open: the task listens on it; reserved: for a program that does not use plx's trainer
 	*running                       // the process and its streams; nil until it is started
 
-	report report         // what the task has said on its control channel
-	reaped bool           // the process has ended; its output may still arrive. Implies running != nil
-	exit   *protocol.Exit // how the task ended; nil until its output was read too. Implies running == nil or reaped
-	over   chan struct{}  // closed when exit is set; never closed if the task could not be started
+	report   report         // what the task has said on its control channel
+	reported *reported      // what it reports of its training
+	reaped   bool           // the process has ended; its output may still arrive. Implies running != nil
+	exit     *protocol.Exit // how the task ended; nil until its output was read too. Implies running == nil or reaped
+	over     chan struct{}  // closed when exit is set; never closed if the task could not be started
 
 	inquiry *inquiry // the last question for stacks; nil: none was asked
 	golang  bool     // the task's program is written in Go, as far as one has looked
@@ -39,8 +41,8 @@ type task struct {
 
 // newTask opens the sockets of a task. used are addresses that were reserved before: what
 // an earlier generation left on another host may still connect to them.
-func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used map[string]bool) (*task, error) {
-	t := &task{TaskSpec: spec, generation: generation, over: make(chan struct{}), memory: process.ReadMemory()}
+func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used map[string]bool, patterns []metrics.Pattern) (*task, error) {
+	t := &task{TaskSpec: spec, generation: generation, reported: newReported(patterns), over: make(chan struct{}), memory: process.ReadMemory()}
 	var err error
 	if t.open, err = place.Open(true); err == nil {
 		t.reserved, err = place.Reserve(used)
@@ -88,6 +90,7 @@ func (t *task) said(m cluster.ControlMessage) protocol.Message {
 // hear notes a message of the task.
 func (t *task) hear(m cluster.ControlMessage) {
 	t.report.hear(m)
+	t.reported.step(t.report.step)
 	if m.Kind != cluster.Hello {
 		return
 	}

@@ -86,12 +86,15 @@ func (w *watch) look(l *link, m protocol.Look) {
 		switch a := measured[t.Task]; {
 		case a != nil && a.PID == t.child.PID:
 			one = *a
-		case m.Tell: // it has just started, and the user asks for its stacks alone
+		case m.Tell || m.Metrics: // it has just started, and the user asks for what does not need a measurement
 			one.PID = t.child.PID
 		default:
 			continue
 		}
 		one.Age = time.Since(t.since)
+		if m.Metrics {
+			one.Metrics = t.reported.newest()
+		}
 		seen.Tasks[t.Task] = &one
 	}
 	if !m.Waits && !m.Stacks {
