@@ -93,7 +93,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/process", to: []string{"launcher/protocol", "trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
-	{from: "launcher/agent/jobfolder", to: []string{"internal/bounded", "launcher/exit", "launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
+	{from: "launcher/agent/jobfolder", to: []string{"internal/bounded", "launcher/exit", "launcher/agent/process", "launcher/metrics", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/exit", "launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/gpulock", to: []string{"launcher/protocol"}},
 	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol", "logs"}},

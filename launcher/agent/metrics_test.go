@@ -4,6 +4,9 @@ package agent
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,4 +52,38 @@ func TestMetricsOfATask(t *testing.T) {
 		t.Errorf("seen %+v, and nobody has asked for metrics", a)
 	}
 	l.end(h, time.Second)
+}
+
+// What a task has reported in all generations is kept with the job. The newest values are those
+// of the last generation. A file that is damaged is replaced.
+func TestMetricsAreKeptWithTheJob(t *testing.T) {
+	h := newHost(t, 1, "say", "step 3 | loss 0.5", "step 4 | loss 0.25, acc 0.5", "")
+	l, _ := h.launch()
+	l.reports(`{"acc":0.5,"loss":0.25,"step":4}`)
+	points := func() int {
+		t.Helper()
+		history, err := h.folder().ReadMetrics(worker(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(history.Points("loss"))
+	}
+	if p := l.ask(1, h.spec.Tasks); p.Error != "" {
+		t.Fatalf("prepare: %s", p.Error)
+	}
+	if n := points(); n != 2 {
+		t.Errorf("%d points of the loss after a generation, want 2", n)
+	}
+	l.run(1)
+	l.reports(`{"acc":0.5,"loss":0.25,"step":4}`)
+	if err := os.WriteFile(filepath.Join(string(h.folder()), "metrics", "worker-0"), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.folder().ReadMetrics(worker(0)); err == nil || !strings.Contains(err.Error(), "read the metrics of worker:0: history of metrics: ") {
+		t.Errorf("a damaged file: %v", err)
+	}
+	l.end(h, time.Second)
+	if n := points(); n != 4 {
+		t.Errorf("%d points of the loss after two generations, want 4", n)
+	}
 }

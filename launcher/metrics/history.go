@@ -35,7 +35,10 @@ type History struct {
 // Add adds what a task has reported.
 func (h *History) Add(at time.Time, s Sample) {
 	if h.newest == nil {
-		h.newest, h.series = map[string]Number{}, map[string]*series{}
+		h.newest = map[string]Number{}
+	}
+	if h.series == nil {
+		h.series = map[string]*series{}
 	}
 	for _, v := range s {
 		if isProgress(v.Name) {
@@ -53,6 +56,9 @@ func (h *History) Add(at time.Time, s Sample) {
 		}
 	}
 }
+
+// Restart forgets the newest values, but no point: a later generation of the task begins.
+func (h *History) Restart() { h.newest = nil }
 
 // of returns the series of a name, nil if it has none.
 func (h *History) of(name string) *series {

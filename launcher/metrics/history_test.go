@@ -101,6 +101,12 @@ func TestHistoryOfARestart(t *testing.T) {
 		if err := h.UnmarshalBinary(b); err != nil {
 			t.Fatal(err)
 		}
+		if h.Newest()[Step] != 30 {
+			t.Errorf("newest values %v", h.Newest())
+		}
+		if h.Restart(); len(h.Newest()) != 0 {
+			t.Errorf("newest values after a restart: %v", h.Newest())
+		}
 	}
 	var steps []int64
 	for _, p := range h.Points("loss") {

@@ -12,6 +12,7 @@
 //	                     setup.json   what --setup has changed for them, until the agent ends
 //	                     logs/        the output of the tasks
 //	                     tasks/       their working folders
+//	                     metrics/     what they have reported of their training, in all generations
 //	                     errors/      what tasks write about their failures
 //	                     places.json  where tasks have run
 //	                     begun.json   since when, for each place

@@ -58,6 +58,15 @@ func (g *generation) prepare(m protocol.Prepare) {
 	})
 }
 
+// reported returns what a task has reported in earlier generations.
+func (g *generation) reported(t cluster.Task) *reported {
+	history, err := g.host.folder.ReadMetrics(t)
+	if err != nil {
+		g.host.log.Print(err) // the next save replaces it
+	}
+	return newReported(history, g.host.patterns)
+}
+
 // openSockets makes the tasks of a generation, each with its folder and two ports,
 // unless there is an obstacle, err.
 func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Task]*task, *protocol.Prepared) {
@@ -74,7 +83,7 @@ func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Tas
 			break
 		}
 		var t *task
-		if t, err = newTask(spec, m.Generation, g.host.place, g.used, g.host.patterns); err == nil {
+		if t, err = newTask(spec, m.Generation, g.host.place, g.used, g.reported(spec.Task)); err == nil {
 			tasks[spec.Task] = t
 			answer.Open[spec.Task], answer.Reserved[spec.Task] = t.open.Addr, t.reserved.Addr
 		}

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/metrics"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // reported is what a task reports of its training: in its output, or on its control channel
@@ -15,14 +17,25 @@ type reported struct {
 	mu      sync.Mutex
 	history metrics.History
 	streams [2]*metrics.Watcher // stdout, then stderr
+	changed bool                // the history has values that were not saved
+
+	saving sync.Mutex // held while the history is saved
 }
 
-func newReported(patterns []metrics.Pattern) *reported {
-	r := &reported{}
+// newReported begins a generation of a task, after a history of earlier ones.
+func newReported(history metrics.History, patterns []metrics.Pattern) *reported {
+	r := &reported{history: history}
+	r.history.Restart()
 	for i := range r.streams {
-		r.streams[i] = metrics.NewWatcher(patterns, r.history.Add)
+		r.streams[i] = metrics.NewWatcher(patterns, r.add)
 	}
 	return r
+}
+
+// add adds a sample to the history. The caller holds mu.
+func (r *reported) add(at time.Time, s metrics.Sample) {
+	r.history.Add(at, s)
+	r.changed = true
 }
 
 // output takes the next bytes of a stream.
@@ -37,7 +50,7 @@ func (r *reported) step(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n > 0 {
-		r.history.Add(time.Now(), metrics.Sample{{Name: metrics.Step, Number: metrics.Number(n)}})
+		r.add(time.Now(), metrics.Sample{{Name: metrics.Step, Number: metrics.Number(n)}})
 	}
 }
 
@@ -45,8 +58,55 @@ func (r *reported) step(n int64) {
 func (r *reported) newest() map[string]metrics.Number {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.flush()
+	return r.history.Newest()
+}
+
+// flush looks at what the watchers have left. The caller holds mu.
+func (r *reported) flush() {
 	for _, s := range r.streams {
 		s.Flush(time.Now())
 	}
-	return r.history.Newest()
+}
+
+// save writes the history to the job's folder, if it has changed.
+func (r *reported) save(f jobfolder.Folder, t cluster.Task) error {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	r.mu.Lock()
+	r.flush()
+	changed := r.changed
+	r.changed = false
+	var encoded []byte
+	if changed {
+		encoded, _ = r.history.AppendBinary(nil) // it returns no error
+	}
+	r.mu.Unlock()
+	if !changed {
+		return nil
+	}
+	return f.WriteMetrics(t, encoded)
+}
+
+// saveMetricsEvery is how often what tasks report is saved while they run.
+const saveMetricsEvery = 30 * time.Second
+
+// saveMetrics saves what the tasks report until the loop ends. A disk that hangs stops only
+// this.
+func (w *watch) saveMetrics() {
+	for !within(saveMetricsEvery, w.loop.quit) {
+		var started []*task
+		w.onLoop(func() { started = w.tasks.launched() })
+		w.host.saveMetrics(started)
+	}
+}
+
+// saveMetrics saves what tasks have reported. What fails is only logged: a job goes on
+// without its metrics.
+func (h *host) saveMetrics(started []*task) {
+	for _, t := range started {
+		if err := t.reported.save(h.folder, t.Task); err != nil {
+			h.log.Print(err)
+		}
+	}
 }

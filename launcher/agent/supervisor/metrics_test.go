@@ -11,7 +11,7 @@ import (
 
 // The steps of a task of plx's trainer come from its control channel, beside what it prints.
 func TestMetricsOfANativeTask(t *testing.T) {
-	one := &task{reported: newReported(nil)}
+	one := &task{reported: newReported(metrics.History{}, nil)}
 	one.hear(cluster.ControlMessage{Kind: cluster.Heartbeat})
 	if got := one.reported.newest(); len(got) != 0 {
 		t.Errorf("before the first step: %v", got)

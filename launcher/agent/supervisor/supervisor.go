@@ -177,6 +177,7 @@ func Run(f jobfolder.Folder, locks int) error {
 	}
 	s.meet(in.Launcher)
 	s.loop.background(s.watch.run)
+	s.loop.background(s.watch.saveMetrics)
 	s.run(in, terms)
 	return s.leave()
 }

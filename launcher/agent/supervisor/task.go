@@ -11,7 +11,6 @@ import (
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/sockets"
-	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -41,8 +40,8 @@ type task struct {
 
 // newTask opens the sockets of a task. used are addresses that were reserved before: what
 // an earlier generation left on another host may still connect to them.
-func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used map[string]bool, patterns []metrics.Pattern) (*task, error) {
-	t := &task{TaskSpec: spec, generation: generation, reported: newReported(patterns), over: make(chan struct{}), memory: process.ReadMemory()}
+func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used map[string]bool, reported *reported) (*task, error) {
+	t := &task{TaskSpec: spec, generation: generation, reported: reported, over: make(chan struct{}), memory: process.ReadMemory()}
 	var err error
 	if t.open, err = place.Open(true); err == nil {
 		t.reserved, err = place.Reserve(used)
