@@ -21,6 +21,7 @@ import (
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/live"
 	"github.com/plx-run/plx/launcher/logstream"
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/provision"
 	"github.com/plx-run/plx/launcher/transport"
@@ -57,7 +58,8 @@ func startsAtOnce(embedded bool) int {
 
 // begin makes a member of each host, and opens the output of the logs.
 func (d *drive) begin() (reached []driver.Host) {
-	d.line = live.New()
+	patterns, _ := metrics.ParsePatterns(d.launch.cfg.Metrics) // the command has refused wrong ones
+	d.line = live.New(patterns)
 	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
 	d.away = d.launch.printer.NewTally("no connection to", 0)
 	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose}
@@ -69,10 +71,18 @@ func (d *drive) begin() (reached []driver.Host) {
 			opts.Tasks = append(opts.Tasks, t.Task.String())
 		}
 	}
-	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir, Line: d.line,
+	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir, Line: d.reports(),
 		Unread: func() { d.launch.signals.noReader(d.launch.cfg.Grace) }})
 	d.show(console.Waiting(d.launch.starting(), d.those(unstarted)))
 	return reached
+}
+
+// reports is what learns of the logs what the tasks report; nil if nobody sees it.
+func (d *drive) reports() *live.Line {
+	if d.launch.printer.ShowsStatus() {
+		return d.line
+	}
+	return nil
 }
 
 // show shows what the job does until the next call.

@@ -24,7 +24,7 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 			var stderr bytes.Buffer
 			to := console.Terminal{Stdout: &stderr, Stderr: &stderr, StderrTTY: terminal}
 			printer := console.NewPrinter(to)
-			d := &drive{line: live.New(), launch: &launch{cfg: Config{Program: "python3", Args: []string{"train.py"}, Terminal: to}, printer: printer}}
+			d := &drive{line: live.New(nil), launch: &launch{cfg: Config{Program: "python3", Args: []string{"train.py"}, Terminal: to}, printer: printer}}
 			for _, name := range []string{"h1", "h2"} {
 				host := hosts.NewHost(hostfile.Host{Name: name}, transport.Dialer(nil))
 				d.members = append(d.members, &member{drive: d, agent: &hosts.AgentHost{Host: host}})

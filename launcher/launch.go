@@ -213,7 +213,7 @@ func (l *launch) chief() int {
 func (l *launch) record() *jobs.Record {
 	r := &jobs.Record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
 		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Way: jobs.Way{Via: l.cfg.Via, Slurm: l.cfg.Slurm}, Launcher: os.Getpid(), Grace: l.cfg.Grace, Lease: l.cfg.Lease,
-		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args), Outputs: l.cfg.outputs, Chief: l.chief(), Plan: l.planned}
+		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args), Outputs: l.cfg.outputs, Metrics: l.cfg.Metrics, Chief: l.chief(), Plan: l.planned}
 	for i, a := range l.agents {
 		r.Hosts = append(r.Hosts, hostRecord(a, l.placed.Hosts[i].Specs()))
 	}

@@ -44,7 +44,7 @@ var arrows = []arrow{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
 		"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/reservation",
 		"launcher/hosts", "launcher/provision", "launcher/fetch", "launcher/jobs", "launcher/logstream",
-		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission", "launcher/transport", "launcher/live"}},
+		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission", "launcher/transport", "launcher/live", "launcher/metrics"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
 	{from: "launcher/console", to: []string{"launcher/exit", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/entrypoint", to: []string{"envsync/tree", "launcher/exit", "trainer/cluster"}, not: []string{"net"}},

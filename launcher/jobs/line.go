@@ -20,7 +20,7 @@ func (j *Job) status(ctx context.Context, agents []*hosts.AgentHost) (line *live
 	if !j.printer.ShowsStatus() {
 		return nil, func() {}
 	}
-	line = live.New()
+	line = j.newLine()
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -41,6 +41,14 @@ func (j *Job) status(ctx context.Context, agents []*hosts.AgentHost) (line *live
 		hide()
 		asking.Wait()
 	}
+}
+
+// newLine returns a line for the job, which knows the user's patterns.
+func (j *Job) newLine() *live.Line {
+	patterns, _ := metrics.ParsePatterns(j.Metrics) // of a damaged record: the others count
+	line := live.New(patterns)
+	line.Update(func(s *live.State) { s.Since = j.Created })
+	return line
 }
 
 // askAll has the line say what runs on the hosts. A host that gives no answer stays as it was:

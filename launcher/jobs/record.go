@@ -65,6 +65,8 @@ type Record struct {
 
 	Outputs []protocol.Output `json:"outputs,omitempty"` // files that the job makes
 
+	Metrics []string `json:"metrics,omitempty"` // the user's patterns for values in the output, as in protocol.Spec
+
 	Plan []string `json:"plan,omitempty"` // where the tasks were to run at the launch, as lines of a table
 
 	found bool // read from the hosts, not from job.json: maybe incomplete, and never saved

@@ -1,7 +1,7 @@
 // Package live says in one line what a job does now: its state, the tasks that run, and what a
 // training reports, with the newest values of its tasks.
 //
-//	line := live.New()
+//	line := live.New(nil)
 //	defer printer.Status(line.Parts)()
 //	line.Update(func(s *live.State) { s.Doing = "running" })
 //	line.Tasks(0, 4, 4)
@@ -11,6 +11,7 @@ package live
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -26,7 +27,8 @@ import (
 
 // State is what plx itself knows of the job.
 type State struct {
-	Doing    string // such as "running"
+	Doing    string    // such as "running"
+	Since    time.Time // when the job began; zero: when its first task was seen to run
 	Restarts int
 	Warnings int       // lines about the job that plx has printed meanwhile
 	Last     time.Time // when a task wrote a line last; zero: none has
@@ -34,12 +36,18 @@ type State struct {
 
 // Line is the line of one job. Any goroutine may use it.
 type Line struct {
+	patterns []metrics.Pattern
+
 	mu      sync.Mutex
 	state   State
 	begun   time.Time          // when the first task ran; zero: none has
 	hosts   map[int]running    // by index of the host
 	streams map[string]*stream // by host, task and stream
 	tasks   map[string]*newest
+
+	lead     string          // the first task that has reported a loss; "": none has
+	losses   metrics.History // of lead
+	lossName string          // the name of these losses
 }
 
 // running is how many tasks of a host run, of how many.
@@ -47,14 +55,49 @@ type running struct{ now, of int }
 
 // newest is what a task has reported last.
 type newest struct {
-	at      time.Time
+	at      time.Time // when it came
 	sample  metrics.Sample
 	windows window
 }
 
-// New returns a Line without a state.
-func New() *Line {
-	return &Line{hosts: map[int]running{}, streams: map[string]*stream{}, tasks: map[string]*newest{}}
+// Task is what a task has reported.
+type Task struct {
+	Step, Rate float64 // Rate is in steps a second; 0: not known
+	Line       string  // the last line that it wrote, as it wrote it: at most maxShown bytes of its end
+	written    time.Time
+}
+
+// Task returns what a task has reported.
+func (l *Line) Task(name string) (t Task) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.tasks[name]; n != nil {
+		step, _ := n.sample.Get(metrics.Step)
+		t.Step = float64(step)
+		t.Rate, _ = n.rate(time.Now())
+	}
+	for _, s := range l.streams {
+		if s.task == name && s.time.After(t.written) {
+			t.Line, t.written = s.last(), s.time
+		}
+	}
+	return t
+}
+
+// Losses returns the losses that the line showed, the oldest first: of a long training those of
+// every second, fourth or eighth report.
+func (l *Line) Losses() (values []float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.losses.Points(l.lossName) {
+		values = append(values, float64(p.Last))
+	}
+	return values
+}
+
+// New returns a Line without a state. Patterns are the user's, for values in the output.
+func New(patterns []metrics.Pattern) *Line {
+	return &Line{patterns: patterns, hosts: map[int]running{}, streams: map[string]*stream{}, tasks: map[string]*newest{}}
 }
 
 // Update changes the state.
@@ -77,7 +120,8 @@ func (l *Line) Tasks(host, now, of int) {
 // Bounds of what is kept: names come from hosts and programs.
 const (
 	maxTasks  = 10_000
-	maxValues = 64 // of a task
+	maxValues = 64  // of a task
+	maxShown  = 512 // bytes of a line
 )
 
 // Report takes what a task has reported. Values that the sample lacks stay as they were.
@@ -87,20 +131,17 @@ func (l *Line) Report(task string, s metrics.Sample, at time.Time) {
 	l.report(task, s, at)
 }
 
-// report is Report. It needs l.mu.
-func (l *Line) report(task string, s metrics.Sample, at time.Time) {
-	if len(s) == 0 {
-		return
-	}
+// report is Report; written is when the task wrote that, by the clock of its host. It needs l.mu.
+func (l *Line) report(task string, s metrics.Sample, written time.Time) {
 	n := l.tasks[task]
 	if n == nil {
-		if len(l.tasks) == maxTasks {
+		if len(s) == 0 || len(l.tasks) == maxTasks {
 			return
 		}
 		n = &newest{}
 		l.tasks[task] = n
 	}
-	n.at = at
+	n.at = time.Now()
 	for _, v := range s {
 		if i := slices.IndexFunc(n.sample, func(old metrics.Value) bool { return old.Name == v.Name }); i >= 0 {
 			n.sample[i] = v
@@ -109,8 +150,34 @@ func (l *Line) report(task string, s metrics.Sample, at time.Time) {
 		}
 	}
 	if step, ok := s.Get(metrics.Step); ok {
-		n.windows.add(at, float64(step))
+		n.windows.add(written, float64(step))
 	}
+	if v, ok := loss(s); ok && task == l.leader() {
+		if l.lossName == "" {
+			l.lossName = v.Name
+		}
+		l.losses.Add(written, metrics.Sample{v})
+	}
+}
+
+// leader returns the first task with a loss. It needs l.mu.
+func (l *Line) leader() string {
+	if l.lead == "" {
+		for _, name := range l.names() {
+			if _, ok := loss(l.tasks[name].sample); ok {
+				l.lead = name
+				break
+			}
+		}
+	}
+	return l.lead
+}
+
+// names returns the tasks in order. It needs l.mu.
+func (l *Line) names() []string {
+	names := slices.Collect(maps.Keys(l.tasks))
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // worker:2 before worker:10
+	return names
 }
 
 // quiet is how long no task writes a line before the line says so.
@@ -124,8 +191,8 @@ func (l *Line) Parts(colour bool) []string {
 	if s.Doing == "" {
 		return nil
 	}
-	for _, stream := range l.streams {
-		l.look(stream, now) // what came after the last look of a burst
+	for _, s := range l.streams {
+		s.watcher.Flush(s.time)
 	}
 	var all running
 	for _, host := range l.hosts {
@@ -136,8 +203,11 @@ func (l *Line) Parts(colour bool) []string {
 		level = style.Doubtful
 	}
 	parts := []string{level.Paint(logs.Escape(s.Doing), colour)}
-	if !l.begun.IsZero() {
-		parts[0] += " " + short(now.Sub(l.begun))
+	if s.Since.IsZero() {
+		s.Since = l.begun
+	}
+	if !s.Since.IsZero() {
+		parts[0] += " " + Short(max(0, now.Sub(s.Since)))
 	}
 	add := func(level style.Level, format string, args ...any) {
 		parts = append(parts, level.Paint(logs.Escape(fmt.Sprintf(format, args...)), colour))
@@ -149,7 +219,7 @@ func (l *Line) Parts(colour bool) []string {
 		add(style.Plain, "%s", text)
 	}
 	if !s.Last.IsZero() && now.Sub(s.Last) >= quiet {
-		add(style.Doubtful, "no line for %s", short(now.Sub(s.Last)))
+		add(style.Doubtful, "no line for %s", Short(now.Sub(s.Last)))
 	}
 	if s.Restarts > 0 {
 		add(style.Doubtful, "%s", protocol.Count(s.Restarts, "restart"))
@@ -166,11 +236,7 @@ func (l *Line) Parts(colour bool) []string {
 // training returns what the tasks report: the position of the one that is furthest, and the
 // values of the first task that has them.
 func (l *Line) training(now time.Time) (parts []string) {
-	names := make([]string, 0, len(l.tasks))
-	for name := range l.tasks {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // worker:2 before worker:10
+	names := l.names()
 	if len(names) == 0 {
 		return nil
 	}
@@ -199,13 +265,17 @@ func (l *Line) training(now time.Time) (parts []string) {
 	if hasStep {
 		parts = append(parts, "step "+of(step, steps, hasSteps && steps >= step))
 	}
-	for _, name := range names {
-		if v, ok := loss(l.tasks[name].sample); ok {
-			parts = append(parts, v.Name+" "+Number(v.Number))
-			break
+	if lead := l.leader(); lead != "" {
+		v, _ := loss(l.tasks[lead].sample)
+		parts = append(parts, v.Name+" "+Number(v.Number))
+	}
+	for _, p := range l.patterns { // the user has named them
+		shown := p.Name() == l.lossName || slices.Contains([]string{metrics.Step, metrics.Steps, metrics.Epoch, metrics.Epochs, metrics.Rate}, p.Name())
+		if v, ok := get(p.Name()); ok && !shown {
+			parts = append(parts, p.Name()+" "+Number(v))
 		}
 	}
-	rate, hasRate := furthest.windows.rate(now)
+	rate, hasRate := furthest.rate(now)
 	if !hasRate {
 		var reported metrics.Number
 		if reported, hasRate = furthest.sample.Get(metrics.Rate); hasRate {
@@ -216,7 +286,7 @@ func (l *Line) training(now time.Time) (parts []string) {
 		parts = append(parts, Number(metrics.Number(rate))+" steps/s")
 		last := !hasEpochs || epoch >= epochs
 		if hasStep && hasSteps && steps > step && last {
-			parts = append(parts, short(time.Duration(float64(steps-step)/rate*float64(time.Second)))+" left")
+			parts = append(parts, Short(time.Duration(float64(steps-step)/rate*float64(time.Second)))+" left")
 		}
 	}
 	return parts
@@ -252,8 +322,8 @@ func Number(n metrics.Number) string {
 	return strconv.FormatFloat(f, 'g', 4, 64)
 }
 
-// short formats a time in its two largest units: "45s", "2m10s", "3h05m", "2d4h".
-func short(d time.Duration) string {
+// Short formats a time in its two largest units: "45s", "2m10s", "3h05m", "2d4h".
+func Short(d time.Duration) string {
 	switch s := int64(d.Seconds()); {
 	case d > 1000*24*time.Hour || d < 0:
 		return "?"
@@ -280,6 +350,14 @@ const (
 	tooLate = 3                // a window whose last step is older than so many spans has no rate
 )
 
+// rate returns the task's steps per second. False: they are not known.
+func (n *newest) rate(now time.Time) (float64, bool) {
+	if now.Sub(n.at) > tooLate*span {
+		return 0, false
+	}
+	return n.windows.rate()
+}
+
 // add adds a step. A step that is lower than the last one begins again.
 func (w *window) add(at time.Time, step float64) {
 	n := len(w.step)
@@ -297,9 +375,9 @@ func (w *window) add(at time.Time, step float64) {
 }
 
 // rate returns the steps per second over the window. False: they are not known.
-func (w *window) rate(now time.Time) (float64, bool) {
+func (w *window) rate() (float64, bool) {
 	n := len(w.at)
-	if n < 2 || now.Sub(w.at[n-1]) > tooLate*span || w.step[n-1] == w.step[0] {
+	if n < 2 || w.step[n-1] == w.step[0] {
 		return 0, false
 	}
 	took := w.at[n-1].Sub(w.at[0]).Seconds()

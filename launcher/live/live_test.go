@@ -13,7 +13,7 @@ import (
 )
 
 func chunk(task, text string) logs.Chunk {
-	return logs.Chunk{Source: logs.Source{Task: task}, Data: []byte(text)}
+	return logs.Chunk{Source: logs.Source{Task: task}, Data: []byte(text), Time: time.Now()}
 }
 
 func (l *Line) text() string { return strings.Join(l.Parts(false), " | ") }
@@ -21,7 +21,7 @@ func (l *Line) text() string { return strings.Join(l.Parts(false), " | ") }
 // A training says where it is, what it has reached, how fast it is and how long it takes.
 func TestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New()
+		l := New(nil)
 		if parts := l.Parts(false); parts != nil {
 			t.Errorf("before the job runs: %q", parts)
 		}
@@ -52,10 +52,24 @@ func TestLine(t *testing.T) {
 	})
 }
 
+// A value that the user has named is shown.
+func TestPatterns(t *testing.T) {
+	patterns, err := metrics.ParsePatterns([]string{"cost=COST ([0-9.]+)", "loss=LOSS ([0-9.]+)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := New(patterns)
+	l.Update(func(s *State) { s.Doing = "running" })
+	l.Chunk("h1", chunk("worker:0", "COST 7 LOSS 3\n"))
+	if got := l.text(); got != "running | loss 3 | cost 7" {
+		t.Errorf("%q", got)
+	}
+}
+
 // What a program writes steers nothing: it is a number behind a name.
 func TestStrangersValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New()
+		l := New(nil)
 		l.Update(func(s *State) { s.Doing = "run\x1b[2J" })
 		l.Report("worker:0", metrics.Sample{{Name: "loss\x1b[31m\n", Number: metrics.Number(math.Inf(1))}, {Name: metrics.Step, Number: 1e300}, {Name: metrics.Steps, Number: -1}, {Name: metrics.Rate, Number: 1e-300}}, time.Now())
 		if got := l.text(); strings.ContainsAny(got, "\x1b\n") || !strings.Contains(got, "+Inf") {
@@ -64,26 +78,29 @@ func TestStrangersValues(t *testing.T) {
 	})
 }
 
-// Of a flood of lines only the newest of each look are looked at, and the last one counts.
+// Of a flood of lines the last one counts, and a line without an end is looked at too, as a
+// progress bar has none.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New()
+		l := New(nil)
 		l.Update(func(s *State) { s.Doing = "running" })
 		for i := range 100_000 {
 			l.Chunk("h1", chunk("worker:0", fmt.Sprintf("step %d\n", i)))
-			for _, s := range l.streams {
-				if n := len(s.text); n > maxText {
-					t.Fatalf("%d bytes are kept", n)
-				}
+		}
+		if got := l.text(); got != "running | step 99999" {
+			t.Errorf("%q", got)
+		}
+		l.Chunk("h1", chunk("worker:0", strings.Repeat("x", 100_000)+"\nstep 7"))
+		if got := l.text(); got != "running | step 7" {
+			t.Errorf("%q", got)
+		}
+		if got := l.Task("worker:0").Line; got != "step 7" {
+			t.Errorf("last line %q", got)
+		}
+		for _, s := range l.streams {
+			if n := len(s.tail); n > maxShown {
+				t.Errorf("%d bytes are kept", n)
 			}
-		}
-		l.Chunk("h1", chunk("worker:0", strings.Repeat("x", 3*maxText)+"\nstep 7")) // has no end: it may be 70
-		if got := l.text(); got != "running | step 0" { // of the first line
-			t.Errorf("%q", got)
-		}
-		l.Chunk("h1", chunk("worker:0", "77\nstep 8"))
-		if got := l.text(); got != "running | step 777" {
-			t.Errorf("%q", got)
 		}
 	})
 }
@@ -93,7 +110,7 @@ func TestShort(t *testing.T) {
 		0: "0s", 59 * time.Second: "59s", 61 * time.Second: "1m01s", 3*time.Hour + 5*time.Minute: "3h05m",
 		53 * time.Hour: "2d5h", math.MaxInt64: "?", -1: "?",
 	} {
-		if got := short(d); got != want {
+		if got := Short(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}
 	}

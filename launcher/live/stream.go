@@ -8,56 +8,36 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// stream is what a stream of a task has written since the last look at it.
+// stream is a stream of a task.
 type stream struct {
-	task string
-	text []byte    // the newest bytes, at most maxText
-	next time.Time // when it is looked at again
+	task    string
+	watcher *metrics.Watcher // reports to the Line, under its lock
+	time    time.Time        // when the host received the newest bytes
+	tail    []byte           // these, at most maxShown
 }
-
-// A task may write 100,000 lines a second. Of these the newest of each look count.
-const (
-	lookEvery = 50 * time.Millisecond
-	maxLines  = 8        // at which a look looks
-	maxText   = 16 << 10 // in bytes
-)
 
 // Chunk takes a part of a task's output.
 func (l *Line) Chunk(host string, c logs.Chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	l.state.Last = now
+	l.state.Last = time.Now()
 	from := host + "/" + c.Source.String()
 	s := l.streams[from]
 	if s == nil {
 		if len(l.streams) == maxTasks {
 			return
 		}
-		s = &stream{task: c.Task}
+		s = &stream{task: c.Task, watcher: metrics.NewWatcher(l.patterns, func(at time.Time, found metrics.Sample) { l.report(c.Task, found, at) })}
 		l.streams[from] = s
 	}
-	data := c.Data[max(0, len(c.Data)-maxText):]
-	s.text = append(s.text[min(len(s.text), max(0, len(s.text)+len(data)-maxText)):], data...)
-	if !now.Before(s.next) {
-		s.next = now.Add(lookEvery)
-		l.look(s, now)
-	}
+	s.time = c.Time
+	s.watcher.Add(c.Time, c.Data)
+	data := c.Data[max(0, len(c.Data)-maxShown):]
+	s.tail = append(s.tail[min(len(s.tail), max(0, len(s.tail)+len(data)-maxShown)):], data...)
 }
 
-// look takes the values of the newest lines of a stream. It keeps what has no end yet.
-func (l *Line) look(s *stream, now time.Time) {
-	end := 1 + bytes.LastIndexAny(s.text, "\r\n")
-	lines := s.text[:end]
-	begin := len(lines)
-	for range maxLines {
-		begin = 1 + bytes.LastIndexAny(lines[:max(0, begin-1)], "\r\n")
-		if begin == 0 {
-			break
-		}
-	}
-	for line := range bytes.FieldsFuncSeq(lines[begin:], func(r rune) bool { return r == '\n' || r == '\r' }) {
-		l.report(s.task, metrics.Line(line, nil), now)
-	}
-	s.text = append(s.text[:0], s.text[end:]...)
+// last returns the last line that is not empty, as far as tail has it.
+func (s *stream) last() string {
+	text := bytes.TrimRight(s.tail, "\r\n\t ")
+	return string(text[1+bytes.LastIndexAny(text, "\r\n"):])
 }

@@ -77,7 +77,7 @@ func (o *Output) take(from *hosts.Host, c logs.Chunk) error {
 func (o *Output) write(host string, c logs.Chunk) error {
 	if len(c.Data) > 0 {
 		o.last.Store(time.Now().UnixNano())
-		if o.cfg.Line != nil && o.cfg.Printer.ShowsStatus() {
+		if o.cfg.Line != nil {
 			o.cfg.Line.Chunk(host, c)
 		}
 	}

@@ -12,6 +12,9 @@ type Pattern struct {
 	regexp *regexp.Regexp // has one group
 }
 
+// Name is the name of the value.
+func (p Pattern) Name() string { return p.name }
+
 // maxPattern bounds the text of a pattern, in bytes.
 const maxPattern = 1 << 10
 
