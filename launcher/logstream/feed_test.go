@@ -238,9 +238,6 @@ func TestLogsOfHostsThatAreAway(t *testing.T) {
 // A host that was restarted while it was followed is not waited for as long as its lease, once
 // another one knows how the job has ended: if it is silent, or if the job is over and it only says that it is there.
 func TestFollowedHostIsLostAtTheEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	verdict := protocol.State{Verdict: &protocol.Verdict{}}
 	over := verdict
 	over.JobPhase = protocol.Over
@@ -255,25 +252,26 @@ func TestFollowedHostIsLostAtTheEnd(t *testing.T) {
 		"it lives, a verdict": {verdict, true, false}, // of a host that the job may have gone on without
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			good, lost := newSpooler(t, whole, 10, "worker:0"), newSpooler(t, func(int) int { return 50_000 }, 2000, "worker:1")
-			if lost.stuck, lost.lives = true, x.lives; x.lives {
-				lost.limit = whole
-			}
-			asked, begun := 0, time.Now()
-			state := func(_ context.Context, a *hosts.AgentHost) (protocol.State, error) {
-				asked++
-				return x.state, nil
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience+10*time.Second)
-			defer cancel()
-			var out bytes.Buffer
-			o := NewOutput(Config{Printer: console.NewPrinter(console.Terminal{Stdout: &out, Stderr: &out}), Logs: logs.Options{Hosts: []string{"h1", "h2"}}})
-			err := Print(ctx, []*hosts.AgentHost{good.agent("h1", 0), lost.agent("h2", 0)}, logs.Request{TailLines: -1, Follow: true}, o, time.Hour, state)
-			early := time.Since(begun) < patience+5*time.Second
-			if asked != 1 || early != x.early || err == nil || x.early && err.Error() != "host h2: logs: the last lines may be missing" {
-				t.Errorf("after %v, %d questions: %v", time.Since(begun), asked, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				good, lost := newSpooler(t, whole, 10, "worker:0"), newSpooler(t, func(int) int { return 50_000 }, 2000, "worker:1")
+				if lost.stuck, lost.lives = true, x.lives; x.lives {
+					lost.limit = whole
+				}
+				asked, begun := 0, time.Now()
+				state := func(_ context.Context, a *hosts.AgentHost) (protocol.State, error) {
+					asked++
+					return x.state, nil
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience+10*time.Second)
+				defer cancel()
+				var out bytes.Buffer
+				o := NewOutput(Config{Printer: console.NewPrinter(console.Terminal{Stdout: &out, Stderr: &out}), Logs: logs.Options{Hosts: []string{"h1", "h2"}}})
+				err := Print(ctx, []*hosts.AgentHost{good.agent("h1", 0), lost.agent("h2", 0)}, logs.Request{TailLines: -1, Follow: true}, o, time.Hour, state)
+				early := time.Since(begun) < patience+5*time.Second
+				if asked != 1 || early != x.early || err == nil || x.early && err.Error() != "host h2: logs: the last lines may be missing" {
+					t.Errorf("after %v, %d questions: %v", time.Since(begun), asked, err)
+				}
+			})
 		})
 	}
 }
