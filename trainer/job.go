@@ -42,7 +42,8 @@ type host struct {
 
 // progress is how far this worker has come. The task reports it to the agent.
 type progress struct {
-	steps atomic.Int64 // number of steps that this worker has made
+	steps atomic.Int64            // number of steps that this worker has made
+	loss  atomic.Pointer[float64] // of the last of them; nil: not known
 	once  sync.Once
 	begun chan struct{} // closed after the first step of this process
 }

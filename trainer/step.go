@@ -139,6 +139,10 @@ func (s *Session) result(outcome client.Outcome) Result {
 // for, and runs what comes after each.
 func (s *Session) advance(ctx context.Context, result Result, outcome client.Outcome, t telemetry.Timing) error {
 	s.step = int(s.client.Step())
+	if !result.Late {
+		loss := result.Loss
+		s.job.progress.loss.Store(&loss)
+	}
 	s.job.progress.took(s.step)
 	if outcome.Dropped > 0 {
 		s.late++

@@ -42,6 +42,7 @@ type ControlMessage struct {
 	Version int         `json:"version,omitempty"` // in a Hello: the task's ControlVersion; 0 in others
 	Step    int64       `json:"step,omitempty"`    // steps made; in an answer to Checkpoint, steps saved; 0 means none
 	From    int64       `json:"from,omitempty"`    // number of steps made before the task's generation began
+	Loss    string      `json:"loss,omitempty"`    // with Step: the loss of the last step, such as 0.31 or NaN; empty: not known
 	Cause   string      `json:"cause,omitempty"`   // why the task fails or has no checkpoint; empty if it does neither
 	Peer    string      `json:"peer,omitempty"`    // the task that it blames, as "worker:1 on gpu02"; empty means none
 

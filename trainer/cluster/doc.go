@@ -20,7 +20,7 @@
 // send a heartbeat every few seconds: the agent kills a task that is silent for too
 // long. A program that never says hello is foreign; only its exit status counts.
 //
-// Heartbeat, failed and finished name the last step that the task has made, and the
+// Heartbeat, failed and finished name the last step that the task has made, its loss, and the
 // step after which its generation began. A generation is one start of all tasks; each
 // restart begins another.
 //

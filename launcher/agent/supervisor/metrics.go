@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ type reported struct {
 	mu      sync.Mutex
 	history metrics.History
 	streams [2]*metrics.Watcher // stdout, then stderr
+	heard   int64               // the step of the task's last message; 0: none
 	changed bool                // the history has values that were not saved
 
 	saving sync.Mutex // held while the history is saved
@@ -45,12 +47,20 @@ func (r *reported) output(stream int, p []byte) {
 	r.streams[stream].Add(time.Now(), p)
 }
 
-// step takes the step of a task of plx's trainer; 0: it has made none.
-func (r *reported) step(n int64) {
+// hear takes a message of a task of plx's trainer.
+func (r *reported) hear(m cluster.ControlMessage) {
+	if m.Step <= 0 || m.Kind == cluster.Checkpoint {
+		return
+	}
+	sample := metrics.Sample{{Name: metrics.Step, Number: metrics.Number(m.Step)}}
+	if loss, err := strconv.ParseFloat(m.Loss, 64); err == nil {
+		sample = append(sample, metrics.Value{Name: "loss", Number: metrics.Number(loss)})
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n > 0 {
-		r.add(time.Now(), metrics.Sample{{Name: metrics.Step, Number: metrics.Number(n)}})
+	if m.Step != r.heard { // else it is a heartbeat within a long step
+		r.heard = m.Step
+		r.add(time.Now(), sample)
 	}
 }
 

@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"math"
 	"testing"
 
 	"github.com/plx-run/plx/launcher/metrics"
@@ -16,10 +17,20 @@ func TestMetricsOfANativeTask(t *testing.T) {
 	if got := one.reported.newest(); len(got) != 0 {
 		t.Errorf("before the first step: %v", got)
 	}
-	one.reported.output(0, []byte("loss 0.5\n"))
-	one.hear(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 7})
+	one.reported.output(0, []byte("accuracy 0.5\n"))
+	for range 2 {
+		one.hear(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 7, Loss: "0.25"})
+	}
 	got := one.reported.newest()
-	if len(got) != 2 || got[metrics.Step] != 7 || got["loss"] != 0.5 {
-		t.Errorf("%v, want step 7 and loss 0.5", got)
+	if len(got) != 3 || got[metrics.Step] != 7 || got["loss"] != 0.25 || got["accuracy"] != 0.5 {
+		t.Errorf("%v, want step 7, loss 0.25 and accuracy 0.5", got)
+	}
+	one.hear(cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 6})
+	one.hear(cluster.ControlMessage{Kind: cluster.Finished, Step: 8, Loss: "NaN"})
+	if got = one.reported.newest(); got[metrics.Step] != 8 || !math.IsNaN(float64(got["loss"])) {
+		t.Errorf("%v, want step 8 and NaN", got)
+	}
+	if n := len(one.reported.history.Points("loss")); n != 2 {
+		t.Errorf("%d points of the loss, want 2: a step was reported twice", n)
 	}
 }

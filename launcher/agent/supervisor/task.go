@@ -89,7 +89,7 @@ func (t *task) said(m cluster.ControlMessage) protocol.Message {
 // hear notes a message of the task.
 func (t *task) hear(m cluster.ControlMessage) {
 	t.report.hear(m)
-	t.reported.step(t.report.step)
+	t.reported.hear(m)
 	if m.Kind != cluster.Hello {
 		return
 	}
