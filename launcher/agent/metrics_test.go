@@ -3,7 +3,10 @@
 package agent
 
 import (
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/summary"
 )
 
 // reports asks until worker:0 has reported as many values as want has, and compares them.
@@ -85,5 +89,37 @@ func TestMetricsAreKeptWithTheJob(t *testing.T) {
 	l.end(h, time.Second)
 	if n := points(); n != 4 {
 		t.Errorf("%d points of the loss after two generations, want 4", n)
+	}
+}
+
+// Event files that a process of the task has open are read, whoever writes them. A damaged one
+// costs what follows the damage.
+func TestMetricsOfEventFiles(t *testing.T) {
+	dir := t.TempDir()
+	w, err := summary.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := summary.Scalars{Step: 7, Loss: 0.5, GradientNorm: math.NaN(), Metrics: map[string]float64{"Top 1": 0.25}}
+	if err := errors.Join(w.Step(report), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "events.*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("event files %v, %v", found, err)
+	}
+	content, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, l, _ := ready(t, "events", hex.EncodeToString(append(content, "no record, but damage"...)), "host")
+	l.reports(`{"communication_ms":0,"compute_ms":0,"learning_rate":0,"loss":0.5,"metrics/top_1":0.25,"samples_per_second":0,"step":7,"wait_ms":0}`)
+	l.end(h, time.Second)
+	history, err := h.folder().ReadMetrics(worker(0))
+	if err != nil || len(history.Points("loss")) != 1 {
+		t.Errorf("points of the loss %v, %v", history.Points("loss"), err)
+	}
+	if text, err := os.ReadFile(h.folder().Log()); err != nil || strings.Count(string(text), "event file: record at byte") != 1 {
+		t.Errorf("the agent's log does not name the damage once: %v: %s", err, text)
 	}
 }

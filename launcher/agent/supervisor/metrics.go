@@ -3,17 +3,19 @@
 package supervisor
 
 import (
+	"errors"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// reported is what a task reports of its training: in its output, or on its control channel
-// if it uses plx's trainer. Any goroutine may use it.
+// reported is what a task reports of its training: in its output, in event files of
+// TensorBoard, or on its control channel if it uses plx's trainer. Any goroutine may use it.
 type reported struct {
 	mu      sync.Mutex
 	history metrics.History
@@ -21,12 +23,15 @@ type reported struct {
 	heard   int64               // the step of the task's last message; 0: none
 	changed bool                // the history has values that were not saved
 
-	saving sync.Mutex // held while the history is saved
+	stepped bool // lines or messages of the task have named a step
+
+	saving sync.Mutex            // held while event files are read and the history is saved
+	events map[string]*eventFile // by path; saving guards it
 }
 
 // newReported begins a generation of a task, after a history of earlier ones.
 func newReported(history metrics.History, patterns []metrics.Pattern) *reported {
-	r := &reported{history: history}
+	r := &reported{history: history, events: map[string]*eventFile{}}
 	r.history.Restart()
 	for i := range r.streams {
 		r.streams[i] = metrics.NewWatcher(patterns, r.add)
@@ -37,7 +42,8 @@ func newReported(history metrics.History, patterns []metrics.Pattern) *reported 
 // add adds a sample to the history. The caller holds mu.
 func (r *reported) add(at time.Time, s metrics.Sample) {
 	r.history.Add(at, s)
-	r.changed = true
+	_, stepped := s.Get(metrics.Step)
+	r.changed, r.stepped = true, r.stepped || stepped
 }
 
 // output takes the next bytes of a stream.
@@ -83,6 +89,7 @@ func (r *reported) flush() {
 func (r *reported) save(f jobfolder.Folder, t cluster.Task) error {
 	r.saving.Lock()
 	defer r.saving.Unlock()
+	failed := r.readEvents()
 	r.mu.Lock()
 	r.flush()
 	changed := r.changed
@@ -93,20 +100,36 @@ func (r *reported) save(f jobfolder.Folder, t cluster.Task) error {
 	}
 	r.mu.Unlock()
 	if !changed {
-		return nil
+		return failed
 	}
-	return f.WriteMetrics(t, encoded)
+	return errors.Join(failed, f.WriteMetrics(t, encoded))
 }
 
-// saveMetricsEvery is how often what tasks report is saved while they run.
-const saveMetricsEvery = 30 * time.Second
+// What tasks report is saved, and their event files are read, first after a second and then
+// every 10 seconds.
+const (
+	saveMetricsFirst = time.Second
+	saveMetricsEvery = 10 * time.Second
+)
 
 // saveMetrics saves what the tasks report until the loop ends. A disk that hangs stops only
 // this.
 func (w *watch) saveMetrics() {
-	for !within(saveMetricsEvery, w.loop.quit) {
+	for pause := saveMetricsFirst; !within(pause, w.loop.quit); pause = saveMetricsEvery {
 		var started []*task
-		w.onLoop(func() { started = w.tasks.launched() })
+		var roots []int
+		w.onLoop(func() {
+			for _, t := range w.tasks.launched() {
+				started, roots = append(started, t), append(roots, t.child.PID)
+			}
+		})
+		trees, err := process.Trees(roots)
+		if err != nil {
+			w.host.log.Printf("find event files: %v", err)
+		}
+		for i, t := range started {
+			t.reported.follow(trees[roots[i]])
+		}
 		w.host.saveMetrics(started)
 	}
 }

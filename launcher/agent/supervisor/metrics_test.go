@@ -8,6 +8,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/summary"
 )
 
 // The steps of a task of plx's trainer come from its control channel, beside what it prints.
@@ -32,5 +33,19 @@ func TestMetricsOfANativeTask(t *testing.T) {
 	}
 	if n := len(one.reported.history.Points("loss")); n != 2 {
 		t.Errorf("%d points of the loss, want 2: a step was reported twice", n)
+	}
+}
+
+// Keras counts epochs as the steps of some scalars: the steps that the program prints count.
+func TestStepsOfEvents(t *testing.T) {
+	r := newReported(metrics.History{}, nil)
+	r.event(summary.Event{Step: 3, Tag: "epoch_loss", Value: 0.5})
+	if got := r.newest(); got[metrics.Step] != 3 || got["epoch_loss"] != 0.5 {
+		t.Errorf("%v, want the step of the event", got)
+	}
+	r.output(0, []byte("step 100\n"))
+	r.event(summary.Event{Step: 4, Tag: "epoch_loss", Value: 0.25})
+	if got := r.newest(); got[metrics.Step] != 100 || got["epoch_loss"] != 0.25 {
+		t.Errorf("%v, want the step of the line", got)
 	}
 }

@@ -12,6 +12,7 @@
 //	record      the state of this host's part: state.json, and what visitors see
 //	sessions    connections of the driver and of visitors
 //	tasks, task the tasks of the present generation, one of them
+//	reported    what a task reports of its training
 //	checkpoint  what the chief was asked to save, and its answer
 //	generation  prepares the tasks of a generation and starts them
 //	shutdown    ends the host's part: the lease, the kill, the verdict

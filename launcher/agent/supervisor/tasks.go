@@ -210,7 +210,13 @@ func (ts *tasks) clear(whose string, done func(error)) {
 			closing = errors.Join(closing, t.outs[0].close(deadline), t.outs[1].close(deadline))
 		}
 		saved := make(chan struct{})
-		ts.loop.background(func() { defer close(saved); ts.host.saveMetrics(started) })
+		ts.loop.background(func() {
+			defer close(saved)
+			ts.host.saveMetrics(started)
+			for _, t := range started {
+				t.reported.closeEvents()
+			}
+		})
 		within(drain, saved) // the disk may hang
 		ts.loop.do(func() {
 			ts.unkillable(whose, left, err)
