@@ -38,6 +38,7 @@ type Recorder struct {
 	limit int         // most events that are kept
 
 	mu      sync.Mutex
+	since   time.Time // when recording was switched on last
 	events  []event
 	dropped int // number of events beyond limit
 }
@@ -57,11 +58,18 @@ func (e event) instant() bool { return e.end.IsZero() }
 func New(limit int) *Recorder { return &Recorder{limit: limit} }
 
 // Record switches recording on or off. The recorder keeps an event if it is on
-// when the event arrives; a span arrives when it has ended.
+// when the event arrives; a span arrives when it has ended. One that began before
+// recording was switched on, such as a transfer of the step before, is not kept.
 func (r *Recorder) Record(on bool) {
-	if r != nil {
-		r.on.Store(on)
+	if r == nil {
+		return
 	}
+	if on && !r.on.Load() {
+		r.mu.Lock()
+		r.since = time.Now()
+		r.mu.Unlock()
+	}
+	r.on.Store(on)
 }
 
 // Enabled reports whether the recorder keeps events now. It costs one atomic
@@ -104,6 +112,9 @@ func (r *Recorder) Dropped() int {
 func (r *Recorder) add(e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !e.instant() && e.start.Before(r.since) {
+		return
+	}
 	if len(r.events) >= r.limit {
 		r.dropped++
 		return

@@ -79,7 +79,27 @@ func (v viewed) tracks() map[int]string {
 func recording(limit int) *Recorder {
 	r := New(limit)
 	r.Record(true)
+	r.since = time.Time{} // the tests' times are of another year
 	return r
+}
+
+// A span that began before the recording does not belong to it; nor does one of a pause.
+func TestSpansOfBefore(t *testing.T) {
+	r := New(10)
+	before := time.Now()
+	r.Record(true)
+	r.Span("lane", "early", before, time.Now())
+	r.Record(true) // the next step is recorded too
+	begun := time.Now()
+	r.Record(true)
+	r.Span("lane", "kept", begun, time.Now())
+	r.Record(false)
+	paused := time.Now()
+	r.Record(true)
+	r.Span("lane", "of the pause", paused, time.Now())
+	if events, dropped := r.taken(); len(events) != 1 || events[0].name != "kept" || dropped != 0 {
+		t.Errorf("%+v, %d dropped", events, dropped)
+	}
 }
 
 var start = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
