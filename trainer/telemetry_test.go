@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,7 +118,7 @@ func readTimeline(t *testing.T, dir string, rank int) []traced {
 // The timeline of every worker has the steps that were asked for and no
 // other, and shows that gradients travel while others are still computed.
 func TestTimelineShowsTheOverlap(t *testing.T) {
-	const first, end, steps = 2, 6, 8
+	const first, end, steps = 2, 42, 44 // on a busy machine few steps overlap
 	dir := t.TempDir()
 	tj := newTestJob(t, 2, 0, Arch("allreduce"), flags(func(c *config.Config) {
 		c.ProfileSteps, c.ProfileDir, c.BucketBytes = fmt.Sprintf("%d:%d", first, end), dir, 1<<10
@@ -146,7 +147,11 @@ func TestTimelineShowsTheOverlap(t *testing.T) {
 				t.Errorf("worker:%d: %+v is not of a step that was asked for", rank, e)
 			}
 		}
-		if fmt.Sprint(seen) != "[step 2 step 3 step 4 step 5]" {
+		var want []string
+		for step := first; step < end; step++ {
+			want = append(want, fmt.Sprint("step ", step))
+		}
+		if !slices.Equal(seen, want) {
 			t.Errorf("worker:%d: steps %v", rank, seen)
 		}
 		overlaps += countOverlaps(t, events)
