@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,8 +224,9 @@ func TestTransfer(t *testing.T) {
 // pipe, on a dumb terminal, without parts, and if the user wants none.
 func TestStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		parts := []string{"running 5s", "step 12/100", "loss 0.31"}
-		status := func(bool) []string { return parts }
+		var parts atomic.Pointer[[]string]
+		parts.Store(&[]string{"running 5s", "step 12/100", "loss 0.31"})
+		status := func(bool) []string { return *parts.Load() }
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out, StderrTTY: true})
 		for range 20 { // more than there is room for
@@ -235,12 +237,12 @@ func TestStatus(t *testing.T) {
 		if got := out.take(); !strings.HasSuffix(got, "\nplx: running 5s | step 12/100 | loss 0.31\x1b[K") {
 			t.Errorf("%q", got)
 		}
-		parts = nil
+		parts.Store(new([]string))
 		time.Sleep(2 * redraw)
 		if got := out.take(); strings.Contains(got, "running") || got == "" {
 			t.Errorf("without parts: %q", got)
 		}
-		parts = []string{"running 6s"}
+		parts.Store(&[]string{"running 6s"})
 		time.Sleep(2 * redraw)
 		done()
 		out.take()
