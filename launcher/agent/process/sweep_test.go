@@ -66,4 +66,5 @@ func TestSweepListsAgainAfterKilling(t *testing.T) {
 	if left, err := children.Clear(patience.Limit); err != nil || len(left) > 0 || !third.Over() {
 		t.Errorf("cleared: left %v, over %v: %v", left, third.Over(), err)
 	}
+	children.Close()
 }
