@@ -1,8 +1,6 @@
 package gpuprobe
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,10 +29,10 @@ type vendorFacts struct {
 	renumbered []string
 	trained    bool   // plx's trainer computes on them
 	torch      string // what PyTorch is built for to compute on them
-	// use is a shell command that prints how much each GPU is used, for parseUse, which returns
-	// per cent by UUID or bus address. It fails if there is no GPU.
+	// use are shell commands, the first word of which is the vendor's tool. They print how much
+	// each GPU is used, for parseUse, and fail if there is no GPU.
 	use      string
-	parseUse func(text string) map[string]int
+	parseUse func(text string) []Use
 	remedy   string
 }
 
@@ -43,14 +41,17 @@ type vendorFacts struct {
 var vendors = sync.OnceValue(func() []vendorFacts {
 	return []vendorFacts{{
 		vendor: NVIDIA, read: readNVIDIA, variable: "CUDA_VISIBLE_DEVICES", trained: true, torch: "CUDA",
-		use: "nvidia-smi --query-gpu=uuid,utilization.gpu --format=csv,noheader,nounits", parseUse: parseNVIDIAUse,
+		// The first fields are those that parseGPU does not know. Without a list of processes the rest counts.
+		use: "nvidia-smi --query-gpu=temperature.gpu,power.draw,index,uuid,pci.bus_id,driver_version,memory.total,memory.used,utilization.gpu,compute_mode,name " +
+			"--format=csv,noheader,nounits && { nvidia-smi --query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name --format=csv,noheader,nounits || :; }",
+		parseUse: parseNVIDIAUse,
 		// A driver that was updated under a running kernel is the usual cause.
 		remedy: "reboot the host or load the driver again: it and its library must be of one version",
 	}, {
 		// HIP obeys CUDA_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES is not set, and some programs
 		// want the two to be equal.
 		vendor: AMD, read: readAMD, variable: "ROCR_VISIBLE_DEVICES", renumbered: []string{"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}, torch: "ROCm",
-		use: "rocm-smi --showuniqueid --showbus --showuse --json", parseUse: parseROCmUse,
+		use: "rocm-smi --showproductname --showuniqueid --showmeminfo vram --showuse --showbus --showpids --showtemp --showpower --json", parseUse: parseROCmUse,
 		remedy: "see what rocm-smi or amd-smi prints there, and look whether the driver amdgpu is loaded and the user may open /dev/kfd",
 	}}
 })
@@ -68,51 +69,6 @@ func (v Vendor) Trained() bool { return v.facts().trained }
 
 // Torch is what PyTorch must be built for to compute on the vendor's GPUs.
 func (v Vendor) Torch() string { return v.facts().torch }
-
-// UseScript is a shell script that prints how much each GPU of the host is used, for ParseUse.
-// It is quick: it asks one tool. The folders are those in which probe.sh looks too.
-func UseScript() string {
-	var commands []string
-	for _, f := range vendors() {
-		commands = append(commands, f.use)
-	}
-	return "PATH=$PATH:/usr/bin:/usr/local/bin:/usr/local/nvidia/bin:/usr/local/cuda/bin:/opt/bin:/run/nvidia/driver/usr/bin:/usr/lib/wsl/lib:/opt/rocm/bin:/run/current-system/sw/bin\n" +
-		strings.Join(commands, " ||\n") + "\n"
-}
-
-// ParseUse returns how much GPUs are used, in per cent by UUID or, without one, by bus address.
-// It leaves out those of which this is not known, as in MIG mode.
-func ParseUse(text string) map[string]int {
-	use := map[string]int{}
-	for _, f := range vendors() {
-		maps.Copy(use, f.parseUse(text))
-	}
-	return use
-}
-
-// parseNVIDIAUse reads lines "UUID, PERCENT".
-func parseNVIDIAUse(text string) map[string]int {
-	use := map[string]int{}
-	for line := range strings.Lines(text) {
-		uuid, percent, _ := strings.Cut(strings.TrimSpace(line), ", ")
-		if n, err := strconv.Atoi(percent); err == nil {
-			use[uuid] = n
-		}
-	}
-	return use
-}
-
-// parseROCmUse reads the JSON of rocm-smi.
-func parseROCmUse(text string) map[string]int {
-	use := map[string]int{}
-	gpus, _ := readROCmSMI(sections{{name: "rocm", lines: strings.Split(text, "\n")}})
-	for _, g := range gpus {
-		if id := cmp.Or(g.UUID, g.PCIBusID); id != "" && g.UtilizationPercent != Unknown {
-			use[id] = g.UtilizationPercent
-		}
-	}
-	return use
-}
 
 // Remedy says what helps if the vendor's tool fails.
 func (v Vendor) Remedy() string { return v.facts().remedy }

@@ -32,7 +32,11 @@ func gpuUse(limit time.Duration) (map[string]int, error) {
 		if a.err != nil {
 			return nil, fmt.Errorf("ask for the use of GPUs: %w", a.err)
 		}
-		return gpuprobe.ParseUse(string(a.out)), nil
+		use := map[string]int{}
+		for _, u := range gpuprobe.ParseUse(string(a.out)) {
+			use[u.ID()] = u.UtilizationPercent
+		}
+		return use, nil
 	case <-time.After(limit):
 		return nil, fmt.Errorf("ask for the use of GPUs: no answer within %v", limit)
 	}

@@ -21,9 +21,9 @@ func TestGPUs(t *testing.T) {
 		busy    bool
 		trouble int // samples with an error
 	}{
-		"used":     {`echo "GPU-other, 0"; echo "GPU-mine, 37"`, true, 0},
-		"idle":     {`echo "GPU-mine, 0"; echo "GPU-other, 100"`, false, 0},
-		"not told": {`echo "GPU-mine, [N/A]"`, false, 0},
+		"used":     {`echo "$P 0, GPU-other, $M 0, D, n"; echo "$P 1, GPU-mine, $M 37, D, n"`, true, 0},
+		"idle":     {`echo "$P 0, GPU-mine, $M 0, D, n"; echo "$P 1, GPU-other, $M 100, D, n"`, false, 0},
+		"not told": {`echo "$P 0, GPU-mine, $M [N/A], D, n"`, false, 0},
 		"broken":   {`echo "no driver"; exit 9`, false, 1},
 		// Report a4: AMD's tool answers beside an nvidia-smi that finds nothing.
 		"used, of AMD's": {`exec rocm-smi`, true, 0},
@@ -32,7 +32,7 @@ func TestGPUs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			asked := filepath.Join(folder, "asked")
-			if err := os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte("#!/bin/sh\necho x >>"+asked+"\n"+c.tool+"\n"), 0o755); err != nil {
+			if err := os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte("#!/bin/sh\nP='50, 90.5,' M='00000000:01:00.0, 570.1, 100, 1,'\ncase $1 in *apps*) exit;; esac\necho x >>"+asked+"\n"+c.tool+"\n"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			rocm := "#!/bin/sh\n" + `[ $# != 0 ] && echo '{"card0": {"Unique ID": "0x9", "GPU use (%)": "37"}}'` + "\n"
