@@ -38,5 +38,13 @@ type GPUUse struct {
 // Bounds of a HostUse.
 const (
 	MaxSamples  = 180
+	MaxGPUs     = 64
 	SampleEvery = 5 * time.Second // so that MaxSamples are 15 minutes
 )
+
+// Bounded returns u without what exceeds the bounds: an agent of another version may tell more.
+func (u HostUse) Bounded() HostUse {
+	u.Samples = u.Samples[max(0, len(u.Samples)-MaxSamples):]
+	u.GPUs = u.GPUs[:min(len(u.GPUs), MaxGPUs)]
+	return u
+}

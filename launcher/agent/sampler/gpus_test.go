@@ -43,7 +43,7 @@ func TestGPUs(t *testing.T) {
 			}
 			t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 			task, pid := cluster.Task{Role: cluster.Worker}, sleeper(t)
-			s, now := New(8*time.Second), time.Unix(1000, 0)
+			s, now := New(8*time.Second, NewHost(nil)), time.Unix(1000, 0)
 			trouble := 0
 			for range 20 {
 				now = now.Add(time.Second)
@@ -68,7 +68,7 @@ func TestGPUs(t *testing.T) {
 func TestGPUsOfTasksThatMove(t *testing.T) {
 	pid := sleeper(t)
 	t.Setenv("PATH", "/nowhere")
-	s, now := New(8*time.Second), time.Unix(1000, 0)
+	s, now := New(8*time.Second, NewHost(nil)), time.Unix(1000, 0)
 	for step := range int64(20) {
 		if err := s.Take([]Target{{PID: pid, Step: step, GPUs: []string{"GPU-mine"}}}, now); err != nil {
 			t.Fatalf("nvidia-smi was asked although the task moves: %v", err)

@@ -1,10 +1,12 @@
 //go:build linux
 
-// Package sampler measures what the tasks of one host do, and tells for how long they have been still.
+// Package sampler measures what the tasks of one host do, and tells for how long they have been still. It
+// measures how much of the host is used, too.
 //
-//	s := sampler.New(10 * time.Minute) // the hang timeout
-//	s.Take(targets, time.Now())       // every s.Every
-//	seen := s.Activities(time.Now())  // how long each task has been still
+//	host := sampler.NewHost(nil)             // how much of the host is used
+//	s := sampler.New(10 * time.Minute, host) // the hang timeout
+//	s.Take(targets, time.Now())              // every s.Every
+//	seen := s.Activities(time.Now())         // how long each task has been still
 //
 // # What counts as movement
 //
@@ -18,7 +20,8 @@
 // keepalives, and runtimes wake themselves through pipes.
 //
 // The tool, such as nvidia-smi, costs a second of processor time or more. So it is asked about the GPUs of a
-// task only when the task has been still for half of the hang timeout.
+// task only when the task has been still for half of the hang timeout. For how much of the host is used it is
+// asked only while somebody wants to know, and for less than one hundredth of the time.
 //
 // The package decides nothing. It reads /proc and asks the kernel for sockets. It does
 // not read the memory of a task.
@@ -67,15 +70,16 @@ type Target struct {
 // Sampler measures tasks. Any goroutine may call its methods.
 type Sampler struct {
 	every time.Duration
+	host  *Host
 	ask   time.Duration // how long a task is still before its GPUs are asked for; 0: they are not
 
 	mu    sync.Mutex
 	tasks map[cluster.Task]*series
 }
 
-// New returns a Sampler for a hang timeout; 0 is none.
-func New(timeout time.Duration) *Sampler {
-	return &Sampler{every: every(timeout), ask: timeout / 2, tasks: map[cluster.Task]*series{}}
+// New returns a Sampler for a hang timeout; 0 is none. It asks for the GPUs of host.
+func New(timeout time.Duration, host *Host) *Sampler {
+	return &Sampler{every: every(timeout), host: host, ask: timeout / 2, tasks: map[cluster.Task]*series{}}
 }
 
 // Every is the time between two samples.
@@ -122,17 +126,22 @@ func (s *Sampler) Take(targets []Target, now time.Time) error {
 	return errors.Join(err, gpuErr)
 }
 
-// gpus returns how much GPUs are used, by UUID: nil if all tasks with GPUs have moved. After
-// a failure it does not ask again.
+// gpus returns how many per cent GPUs are used, by what a job books: nil if all tasks with GPUs have
+// moved. After a failure it does not ask again.
 func (s *Sampler) gpus(targets []Target, now time.Time) (map[string]int, error) {
 	if s.ask == 0 || !s.waiting(targets, now) {
 		return nil, nil
 	}
-	use, err := gpuUse(2 * s.every) // the next sample must not be too late, see series.add
-	if err != nil {
+	a := s.host.gpus.ask(2 * s.every) // the next sample must not be too late, see series.add
+	if a.err != nil {
 		s.ask = 0
+		return nil, a.err
 	}
-	return use, err
+	use := map[string]int{}
+	for i, id := range a.ids {
+		use[id] = a.gpus[i].Percent
+	}
+	return use, nil
 }
 
 // waiting reports whether a task with GPUs has been still for so long that they are asked for.

@@ -25,7 +25,7 @@ type watch struct {
 }
 
 func newWatch(p *parts, ts *tasks) *watch {
-	return &watch{parts: p, tasks: ts, sampler: sampler.New(p.host.spec.Hang), program: sent(p.host.spec.Command), turn: make(chan struct{}, 1)}
+	return &watch{parts: p, tasks: ts, sampler: sampler.New(p.host.spec.Hang, sampler.NewHost(p.host.children.Shell)), program: sent(p.host.spec.Command), turn: make(chan struct{}, 1)}
 }
 
 // run measures the tasks until the loop ends.
