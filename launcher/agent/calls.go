@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/venv"
@@ -14,6 +16,7 @@ import (
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/launcher/agent/checkup"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/sampler"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -26,6 +29,7 @@ type session struct {
 	gpus    reservation
 	seed    seed
 	checkup checkup.Agent
+	usage   hostUse
 	job     *running // that the next message goes to; nil: none
 }
 
@@ -34,6 +38,7 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 	return map[protocol.Method]protocol.Handler{
 		protocol.DoSurvey:    protocol.Handle(survey),
 		protocol.DoProbe:     protocol.Handle(probe),
+		protocol.DoUse:       protocol.Handle(s.usage.answer),
 		protocol.DoCheckName: protocol.Handle(checkName),
 		protocol.DoInterfaces: protocol.Handle(func(context.Context, none) ([]protocol.Interface, error) {
 			return sockets.Links()
@@ -82,6 +87,31 @@ func survey(_ context.Context, of protocol.Survey) (protocol.Surveyed, error) {
 
 func probe(ctx context.Context, how protocol.Probe) (gpuprobe.Answer, error) {
 	return gpuprobe.Here(ctx, gpuprobe.Options{ToolTime: how.ToolTime})
+}
+
+// hostUse is how much of the host is used, from the first call on.
+type hostUse struct {
+	host    *sampler.Host // nil: nobody has asked
+	quit    chan struct{} // closed at the end
+	running sync.WaitGroup
+}
+
+func (u *hostUse) answer(context.Context, none) (protocol.HostUse, error) {
+	if u.host == nil {
+		u.host, u.quit = sampler.NewHost(nil), make(chan struct{})
+		u.running.Go(func() { u.host.Run(u.quit) })
+		time.Sleep(sampler.Soonest) // for a first sample
+	}
+	return u.host.Use(nil), nil
+}
+
+// close ends what measures the host.
+func (u *hostUse) close() {
+	if u.host != nil {
+		close(u.quit)
+		u.host.Close()
+		u.running.Wait()
+	}
 }
 
 // listLocks returns the lines of /proc/net/unix on locks of GPUs. Without that file there is none

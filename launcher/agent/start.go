@@ -38,6 +38,7 @@ func start(ctx context.Context, _ []string, std streams) error {
 	s := &session{use: use}
 	first, err := protocol.Serve(ctx, launcher, s.methods(), protocol.MostSilence)
 	s.seed.close()
+	s.usage.close()
 	if err == io.EOF || errors.Is(err, protocol.ErrSilent) && s.gpus.queue == nil {
 		return nil
 	}

@@ -18,6 +18,7 @@ type Method string
 const (
 	DoSurvey     Method = "survey"     // Survey, Surveyed
 	DoProbe      Method = "probe"      // Probe, Answer of package gpuprobe
+	DoUse        Method = "use"        // nothing, HostUse: samples since the first call
 	DoCheckName  Method = "check-name" // CheckName, nothing: an error with CodeTaken if a running job has the name
 	DoInterfaces Method = "interfaces" // nothing, a list of Interface
 	DoReserve    Method = "reserve"    // Reserve, Reservation

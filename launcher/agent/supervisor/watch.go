@@ -4,6 +4,8 @@ package supervisor
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/plx-run/plx/launcher/agent/sampler"
@@ -18,6 +20,7 @@ type watch struct {
 	*parts
 	tasks    *tasks
 	sampler  *sampler.Sampler
+	usage    *sampler.Host // how much of the host is used
 	program  sent          // the program that plx sent, if it did
 	failing  string        // what could not be measured last; "": nothing. Only run uses it.
 	turn     chan struct{} // full while an answer is made: one at a time
@@ -25,11 +28,13 @@ type watch struct {
 }
 
 func newWatch(p *parts, ts *tasks) *watch {
-	return &watch{parts: p, tasks: ts, sampler: sampler.New(p.host.spec.Hang, sampler.NewHost(p.host.children.Shell)), program: sent(p.host.spec.Command), turn: make(chan struct{}, 1)}
+	usage := sampler.NewHost(p.host.children.Shell)
+	return &watch{parts: p, tasks: ts, sampler: sampler.New(p.host.spec.Hang, usage), usage: usage, program: sent(p.host.spec.Command), turn: make(chan struct{}, 1)}
 }
 
-// run measures the tasks until the loop ends.
+// run measures the tasks and the host until the loop ends.
 func (w *watch) run() {
+	w.loop.background(func() { w.usage.Run(w.loop.quit) })
 	for !within(w.sampler.Every(), w.loop.quit) {
 		var targets []sampler.Target
 		if !w.onLoop(func() { targets = w.targets() }) {
@@ -73,6 +78,24 @@ func uuids(claims []protocol.Claim) (all []string) {
 	return all
 }
 
+// booked names the tasks for which the job books each GPU.
+func (w *watch) booked() map[string]string {
+	tasks := map[string][]string{}
+	for _, t := range w.tasks.all {
+		for _, id := range uuids(t.Claims) {
+			tasks[id] = append(tasks[id], t.Task.String())
+		}
+	}
+	all := map[string]string{}
+	for id, names := range tasks {
+		all[id] = slices.Min(names)
+		if more := len(names) - 1; more > 0 {
+			all[id] += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	return all
+}
+
 // look answers on a link what the tasks do. A link that asks while an answer is made waits
 // for its turn.
 func (w *watch) look(l *link, m protocol.Look) {
@@ -97,10 +120,11 @@ func (w *watch) look(l *link, m protocol.Look) {
 		}
 		seen.Tasks[t.Task] = &one
 	}
-	if !m.Waits && !m.Stacks {
+	if !m.Waits && !m.Stacks && !m.Host {
 		l.send(protocol.Message{Seen: &seen})
 		return
 	}
+	booked := w.booked()
 	w.loop.background(func() {
 		select {
 		case w.turn <- struct{}{}:
@@ -108,7 +132,14 @@ func (w *watch) look(l *link, m protocol.Look) {
 		case <-w.loop.quit:
 			return
 		}
-		answer := w.complete(seen, m)
+		answer := seen
+		if m.Waits || m.Stacks {
+			answer = w.complete(seen, m)
+		}
+		if m.Host {
+			use := w.usage.Use(booked)
+			answer.Host = &use
+		}
 		w.loop.do(func() { l.send(protocol.Message{Seen: &answer}) })
 	})
 }
