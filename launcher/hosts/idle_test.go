@@ -43,6 +43,7 @@ type fronted struct {
 
 	pipes map[protocol.Method]protocol.Handler // further methods
 	job   func(*protocol.Conn)                 // goes on with the connection of a job; nil: the agent ends
+	visit func(*protocol.Conn)                 // goes on with the connection of a visitor; nil: the agent says hello and ends
 	dies  chan error                           // how an agent ends that is cut off; nil: none is
 }
 
@@ -120,6 +121,8 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 		if f.job != nil {
 			f.job(conn)
 		}
+	case asked.Attach != nil && f.visit != nil:
+		f.visit(conn)
 	case asked.Attach != nil:
 		return conn.Send(protocol.Message{Notice: "hello"})
 	}

@@ -129,26 +129,13 @@ func idleServer(name string, e protocol.Exit) bool {
 }
 
 // ask asks an agent as a visitor. It returns the agent's state too.
-func ask(ctx context.Context, a *hosts.AgentHost, m protocol.Look) (state protocol.State, seen protocol.Seen, err error) {
-	conn, err := a.Visit(ctx, protocol.Message{Look: &m})
+func ask(ctx context.Context, a *hosts.AgentHost, m protocol.Look) (protocol.State, protocol.Seen, error) {
+	v, err := a.Visitor(ctx)
 	if err != nil {
-		return state, seen, err
+		return protocol.State{}, protocol.Seen{}, err
 	}
-	defer conn.Close() // every answer has arrived
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	for {
-		answer, err := conn.Receive()
-		switch {
-		case ctx.Err() != nil:
-			return state, seen, context.Cause(ctx)
-		case err != nil:
-			return state, seen, err
-		case answer.State != nil:
-			state = *answer.State
-		case answer.Seen != nil:
-			return state, *answer.Seen, nil
-		}
-	}
+	defer v.Close() // every answer has arrived
+	return v.Look(ctx, m)
 }
 
 // compareTasks orders tasks by role and index.
