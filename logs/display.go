@@ -62,8 +62,32 @@ func NewDisplay(stdout, stderr Screen) *Display {
 	return d
 }
 
+// Divert has w take all lines from now on, made harmless for a terminal, with colours if the
+// terminal of the rows has them; no rows are shown. Its end is when restore is called. No row may
+// exist.
+func (d *Display) Divert(w io.Writer) (restore func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.outputs
+	for i := range d.outputs {
+		d.outputs[i] = Screen{Writer: w, Terminal: true, Dumb: true, Colour: before[d.base].Colour, Sixteen: before[d.base].Sixteen}
+	}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.outputs = before
+	}
+}
+
 // Terminal reports whether an output is a terminal that can show rows.
-func (d *Display) Terminal(to Stream) bool { return d.outputs[to].Terminal && !d.outputs[to].Dumb }
+func (d *Display) Terminal(to Stream) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.canMove(to)
+}
+
+// canMove is Terminal. It needs d.mu.
+func (d *Display) canMove(to Stream) bool { return d.outputs[to].Terminal && !d.outputs[to].Dumb }
 
 // Write writes whole lines.
 func (d *Display) Write(to Stream, lines []byte) error {
@@ -73,7 +97,7 @@ func (d *Display) Write(to Stream, lines []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := d.outputs[to]
-	if !d.Terminal(to) || d.drawn == 0 && len(d.rows) == 0 {
+	if !d.canMove(to) || d.drawn == 0 && len(d.rows) == 0 {
 		_, err := out.Write(lines)
 		return err
 	}
@@ -140,7 +164,7 @@ func (d *Display) remove(r *Row) {
 // refresh draws the rows again, if now is false not more often than redrawEvery. It
 // needs d.mu.
 func (d *Display) refresh(now bool) {
-	if !d.Terminal(d.base) || !now && time.Since(d.last) < redrawEvery {
+	if !d.canMove(d.base) || !now && time.Since(d.last) < redrawEvery {
 		d.later()
 		return
 	}
@@ -149,7 +173,7 @@ func (d *Display) refresh(now bool) {
 
 // later has the rows drawn in a moment. It needs d.mu.
 func (d *Display) later() {
-	if d.timer != nil || !d.Terminal(d.base) {
+	if d.timer != nil || !d.canMove(d.base) {
 		return
 	}
 	d.timer = time.AfterFunc(redrawEvery, func() {
