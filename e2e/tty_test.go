@@ -102,11 +102,12 @@ func (b *bench) spawn(cmd *exec.Cmd, stderr *watched) *running {
 	return r
 }
 
-// rendered is what stays on a terminal that understands carriage return, the erasing of a line
-// and movements up, if no line is too long for it.
+// rendered is what stays on a terminal that understands carriage return, the erasing of a line or
+// of all below, and movements up and to the first cell, if no line is too long for it.
 func rendered(text string) string {
 	text = regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(text, "")
-	sequence := regexp.MustCompile(`^\x1b\[([0-9]*)([KA])`)
+	text = regexp.MustCompile(`\x1b\[\?[0-9;]*[a-z]`).ReplaceAllString(text, "") // modes
+	sequence := regexp.MustCompile(`^\x1b\[([0-9]*);?([KAHJ])`)
 	lines, y, x := [][]rune{nil}, 0, 0
 	for len(text) > 0 {
 		if m := sequence.FindStringSubmatch(text); m != nil {
@@ -114,6 +115,13 @@ func rendered(text string) string {
 			case m[2] == "A":
 				up, _ := strconv.Atoi(m[1]) // 0: one
 				y = max(0, y-max(1, up))
+			case m[2] == "H":
+				row, _ := strconv.Atoi(m[1]) // 0: the first
+				for x, y = 0, max(0, row-1); len(lines) <= y; {
+					lines = append(lines, nil)
+				}
+			case m[2] == "J":
+				lines = lines[:y+1]
 			case m[1] == "2":
 				lines[y] = nil
 			default:

@@ -16,6 +16,7 @@ import (
 var raw = map[string]string{
 	"launcher/exec/print.go": "outputs of programs, which logs.Safe makes harmless on a terminal",
 	"launcher/jobs/meant.go": "a table on stderr, by the console",
+	"launcher/jobs/top.go":   "the full-screen view, which makes all texts harmless",
 	"main.go":                "words that a shell completes, each through logs.Escape; the help",
 	"command.go":             "what the terminal is",
 	"cmd_completion.go":      "scripts of plx itself",

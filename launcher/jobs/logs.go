@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/live"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/slurm"
@@ -64,7 +65,7 @@ func Logs(ctx context.Context, cfg LogsConfig) error {
 	if cfg.Since > 0 {
 		req.Since = time.Now().Add(-cfg.Since)
 	}
-	_, err = j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, Exclude: cfg.Exclude, JSON: cfg.JSON, Timestamps: cfg.Stamps, NoPrefix: cfg.NoPrefix, Verbose: true})
+	_, err = j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, Exclude: cfg.Exclude, JSON: cfg.JSON, Timestamps: cfg.Stamps, NoPrefix: cfg.NoPrefix, Verbose: true}, nil)
 	return err
 }
 
@@ -131,8 +132,9 @@ func notItsHost(job, name string, its []string) error {
 	return exit.Mistake(fmt.Errorf("job %s: it has no host %s", job, name), "its hosts are %s", console.Fold(its))
 }
 
-// print writes the hosts' logs, and returns the output that it has closed.
-func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options) (*logstream.Output, error) {
+// print writes the hosts' logs, and returns the output that it has closed. line learns what the
+// tasks report; if it is nil and the logs are followed, a status line is shown.
+func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options, line *live.Line) (*logstream.Output, error) {
 	for _, a := range agents {
 		opts.Hosts = append(opts.Hosts, a.Name())
 	}
@@ -140,10 +142,13 @@ func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Req
 	cfg := logstream.Config{Printer: j.printer, Logs: opts}
 	if req.Follow {
 		j.set.Release()
-		line, done := j.status(ctx, agents)
-		defer done()
-		cfg.Line = line
+		if line == nil {
+			var done func()
+			line, done = j.status(ctx, agents)
+			defer done()
+		}
 	}
+	cfg.Line = line
 	out := logstream.NewOutput(cfg)
 	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease), func(ctx context.Context, a *hosts.AgentHost) (protocol.State, error) { return a.State(ctx) })
 	return out, errors.Join(err, out.Close())
@@ -190,7 +195,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	}
 	req := logs.Request{TailLines: lines, Follow: true}
 	shown.Fold = !shown.Verbose
-	out, err := j.print(ctx, j.present(), req, shown)
+	out, err := j.print(ctx, j.present(), req, shown, nil)
 	state, unknown := j.chief().State(ctx)
 	if err != nil {
 		if !j.Restarts && state.Verdict == nil || ctx.Err() != nil {

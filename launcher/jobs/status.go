@@ -103,7 +103,11 @@ func look(ctx context.Context, a *hosts.AgentHost) ([]taskStatus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask what its tasks do: %w", err)
 	}
-	var all []taskStatus
+	return statuses(a, state, seen), nil
+}
+
+// statuses returns the tasks of a host by its answer.
+func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all []taskStatus) {
 	for name, now := range state.Tasks {
 		t := taskStatus{Task: name, Host: a.Name(), PID: now.PID, Step: now.Step}
 		if now.Exit != nil {
@@ -118,7 +122,7 @@ func look(ctx context.Context, a *hosts.AgentHost) ([]taskStatus, error) {
 		all = append(all, t)
 	}
 	slices.SortFunc(all, func(a, b taskStatus) int { return compareTasks(a.Task, b.Task) })
-	return all, nil
+	return all
 }
 
 // idleServer reports whether a task is a parameter server of plx's trainer that has ended well

@@ -1,0 +1,287 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/live"
+	"github.com/plx-run/plx/launcher/metrics"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/top"
+	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+const (
+	// lookEvery is how often Top asks the hosts.
+	lookEvery = protocol.SampleEvery
+	// topLines is how many lines of each stream Top has of before.
+	topLines = 100
+)
+
+// Top shows a job on the whole terminal until the user leaves it. To leave it does not end the
+// job, nor does the end of the job leave it. keys is where the user types.
+func Top(ctx context.Context, q Query, keys io.Reader) error {
+	if err := canDraw(q.Terminal); err != nil {
+		return err
+	}
+	q.Printer = q.printer()
+	j, err := q.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	agents := j.present()
+	err = hosts.Each(ctx, agents, func(_ int, a *hosts.AgentHost) error { // before the view: it may ask for a password
+		ctx, cancel := within(ctx, askTime)
+		defer cancel()
+		_, err := a.State(ctx)
+		return err
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		j.printer.Error(err)
+	}
+	line := j.newLine()
+	return show(ctx, j.printer, top.Config{Title: cmp.Or(j.Name, j.Job), Line: line, Colour: q.Terminal.StdoutColour}, keys, q.Terminal.Stdout,
+		func(ctx context.Context, view *top.View) { j.feed(ctx, agents, line, view) },
+		func(ctx context.Context, view *top.View) { j.lookOn(ctx, agents, line, view) })
+}
+
+// feed writes the logs of a job into the view, and then how it ended.
+func (j *Job) feed(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
+	_, err := j.print(ctx, agents, logs.Request{TailLines: topLines, Follow: true}, logs.Options{Verbose: true}, line)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		j.printer.Error(err)
+	}
+	asking, cancel := within(ctx, askTime)
+	defer cancel()
+	switch state, err := j.chief().State(asking); {
+	case err != nil:
+		view.End(j.chief().Named(err).Error())
+	case state.Verdict != nil:
+		view.End(state.Verdict.Reason)
+	default:
+		view.End("ended without a verdict")
+	}
+}
+
+// lookOn asks the hosts again and again until ctx ends.
+func (j *Job) lookOn(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
+	visits := make([]*hosts.Visitor, len(agents)) // nil: there is no connection
+	defer func() {
+		for _, v := range visits {
+			if v != nil {
+				v.Close() // every answer has arrived
+			}
+		}
+	}()
+	again(ctx, func() {
+		shown, tasks := lookAt(ctx, agents, visits, line)
+		view.Set(shown, tasks)
+	})
+}
+
+// again calls look every lookEvery until ctx ends.
+func again(ctx context.Context, look func()) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		look()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// lookAt asks all hosts of a job once. It connects to those that have no visit.
+func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, line *live.Line) (shown []top.Host, tasks []top.Task) {
+	ctx, cancel := within(ctx, lookTime)
+	defer cancel()
+	shown = make([]top.Host, len(agents))
+	found := make([][]top.Task, len(agents))
+	generations := make([]int, len(agents))
+	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // the view has the error
+		shown[i].Name = a.Name()
+		state, seen, err := visit(ctx, a, &visits[i])
+		if err != nil {
+			shown[i].Trouble = firstLine(err)
+			return err
+		}
+		shown[i].Use, generations[i] = seen.Host, state.Generation
+		running := 0
+		for _, t := range statuses(a, state, seen) {
+			text := stateOf(t)
+			one := top.Task{Name: t.Task, Host: t.Host, State: text, Level: taskLevel("STATE", text), Age: time.Duration(t.Age * float64(time.Second))}
+			if task, err := cluster.ParseTask(t.Task); err == nil && seen.Tasks[task] != nil {
+				one.Waits = waiting(seen.Tasks[task].Processes)
+			}
+			if t.Code == nil && t.PID > 0 {
+				running++
+			}
+			line.Report(t.Task, sampleOf(t.Metrics), time.Now())
+			found[i] = append(found[i], one)
+		}
+		line.Tasks(i, running, len(state.Tasks))
+		return nil
+	})
+	line.Update(func(s *live.State) { s.Doing, s.Restarts = "running", slices.Max(generations) })
+	for _, of := range found {
+		tasks = append(tasks, of...)
+	}
+	slices.SortFunc(tasks, func(a, b top.Task) int { return compareTasks(a.Name, b.Name) })
+	return shown, tasks
+}
+
+// visit asks an agent, over a new connection if v is nil. After an error it is nil.
+func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor) (state protocol.State, seen protocol.Seen, err error) {
+	if *v == nil {
+		fresh, err := a.Visitor(ctx)
+		if err != nil {
+			return state, seen, err
+		}
+		*v = fresh
+	}
+	if state, seen, err = (*v).Look(ctx, protocol.Look{Waits: true, Host: true, Metrics: true}); err != nil {
+		(*v).Close() // err counts
+		*v = nil
+	}
+	return state, seen, err
+}
+
+// TopHosts shows hosts without a job, as Top does.
+func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
+	if err := canDraw(q.Terminal); err != nil {
+		return err
+	}
+	printer := q.printer()
+	set, err := hosts.Open(ctx, q.Reach, printer)
+	defer set.Close() // nothing of the user's was written
+	if err != nil {
+		return err
+	}
+	met := make([]bool, len(set.Hosts))
+	err = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // before the view: it may ask for a password
+		err := h.Meet(ctx)
+		met[i] = err == nil
+		return err
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil && !slices.Contains(met, true) {
+		return err
+	}
+	if err != nil {
+		printer.Error(err)
+	}
+	return show(ctx, printer, top.Config{Title: console.Count(len(set.Hosts), "host"), Colour: q.Terminal.StdoutColour}, keys, q.Terminal.Stdout, func(ctx context.Context, view *top.View) {
+		again(ctx, func() {
+			ctx, cancel := within(ctx, lookTime)
+			defer cancel()
+			shown := make([]top.Host, len(set.Hosts))
+			_ = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // the view has the error
+				shown[i].Name = h.Name()
+				var err error
+				if !met[i] {
+					err = h.Meet(ctx)
+					met[i] = err == nil
+				}
+				var use protocol.HostUse
+				if err == nil {
+					use, err = h.Agent().Use(ctx)
+				}
+				if err != nil {
+					met[i], shown[i].Trouble = false, firstLine(err)
+					return err
+				}
+				shown[i].Use = &use
+				return nil
+			})
+			view.Set(shown, nil)
+		})
+	})
+}
+
+// canDraw refuses outputs that are no terminal.
+func canDraw(t console.Terminal) error {
+	if t.StdoutTTY && !t.Dumb {
+		return nil
+	}
+	return exit.Mistake(errors.New("plx top needs a terminal that it can draw on"), "plx status --json and plx logs -f tell programs the same")
+}
+
+// show shows a view until the user leaves it, while the feeds work. What the printer prints
+// meanwhile are lines of the view.
+func show(ctx context.Context, printer *console.Printer, cfg top.Config, keys io.Reader, out io.Writer, feeds ...func(context.Context, *top.View)) error {
+	view := top.New(cfg)
+	defer printer.Display().Divert(view)()
+	viewed, leave := context.WithCancel(ctx)
+	var working sync.WaitGroup
+	for _, feed := range feeds {
+		working.Go(func() { feed(viewed, view) })
+	}
+	err := view.Run(ctx, keys, out)
+	leave()
+	working.Wait()
+	return err
+}
+
+// sampleOf returns values that an agent has found: also those that a program wrote to no log that
+// is shown, and steps of plx's trainer.
+func sampleOf(values map[string]metrics.Number) (s metrics.Sample) {
+	for name, n := range values {
+		s = append(s, metrics.Value{Name: name, Number: n})
+	}
+	return s
+}
+
+// firstLine is the first line of an error.
+func firstLine(err error) string {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return first
+}
+
+// waiting says what the first thread of a task waits for; of a process that waits for its child,
+// what that one does.
+func waiting(processes []protocol.Process) string {
+	for i := len(processes) - 1; i >= 0; i-- {
+		threads := processes[i].Threads
+		if len(threads) == 0 || threads[0].Wait == protocol.OnChild && i > 0 {
+			continue
+		}
+		switch t := threads[0]; t.Wait {
+		case protocol.Runs:
+			return "it computes"
+		case protocol.Sleeps:
+			return "it sleeps"
+		case protocol.OnRead, protocol.OnPoll, protocol.OnWrite:
+			if t.What != "" {
+				return "it waits for " + t.What
+			}
+			return fmt.Sprintf("it waits for a pipe or socket (%s)", t.Wait)
+		case protocol.InKernel:
+			return fmt.Sprintf("it waits in the kernel (%s)", t.Where)
+		default:
+			return fmt.Sprintf("it waits: %s", t.Wait)
+		}
+	}
+	return ""
+}
