@@ -332,11 +332,10 @@ func (m *model) curve(height int) (lines []string) {
 	if len(values) < 2 {
 		return nil
 	}
-	low, high := slices.Min(values), slices.Max(values)
-	left := max(len(number(low)), len(number(high))) + 1
-	width := max(1, m.width-left-1)
-	columns := squeeze(values, width)
-	head := fmt.Sprintf("LOSS  %s, least %s", number(values[len(values)-1]), number(low))
+	const left = 10 // cells of a number
+	columns := squeeze(values, max(1, m.width-left-1))
+	low, high := slices.Min(columns), slices.Max(columns)
+	head := fmt.Sprintf("LOSS  %s, least %s", number(values[len(values)-1]), number(slices.Min(values)))
 	lines = []string{m.title(head)}
 	span := max(high-low, math.SmallestNonzeroFloat64)
 	rows := height - 1

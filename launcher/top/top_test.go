@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/plx-run/plx/launcher/live"
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/logs/style"
@@ -195,5 +196,19 @@ func TestStraggler(t *testing.T) {
 		if slow, ratio := straggler(tasks); slow != c.slow || ratio != c.ratio {
 			t.Errorf("%v: %d, %.2f", c.rates, slow, ratio)
 		}
+	}
+}
+
+// The curve reaches its first row and its last one, also if each column is the mean of several losses.
+func TestCurveIsHigh(t *testing.T) {
+	line := live.New(nil)
+	for i := range 200 {
+		line.Report("worker:0", metrics.Sample{{Name: "loss", Number: metrics.Number(2.0 / float64(i+1))}}, time.Now().Add(time.Duration(i)*time.Second))
+	}
+	m := newModel(New(Config{Line: line}))
+	m.width = 60
+	curve := m.curve(5)
+	if len(curve) != 5 || curve[0] != "LOSS  0.01, least 0.01" || !strings.Contains(curve[1], "█") || !strings.HasSuffix(curve[4], "▁") {
+		t.Errorf("\n%s", strings.Join(curve, "\n"))
 	}
 }
