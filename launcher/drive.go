@@ -363,7 +363,7 @@ type member struct {
 	started bool                // Dial has started the agent, so further calls only connect to it
 	began   atomic.Bool         // its tasks of the present generation have started
 	running atomic.Int32        // number of its tasks that run
-	placed  atomic.Int32        // number of its tasks of the present generation
+	placed  atomic.Int32        // number of its tasks of the present generation that are not done
 	lost    atomic.Bool         // the driver has lost the agent; false again once a new one is connected
 	// made is what the job has made on the host, as the agent counted it at its end. Nil: it
 	// has not.
@@ -431,9 +431,12 @@ func (m *member) count() {
 	m.drive.line.Tasks(m.index, running, int(m.placed.Load()))
 }
 
-// Exited notes that a task of the member has ended.
-func (m *member) Exited() {
+// Exited notes that a task of the member has ended. One that is done is not missing.
+func (m *member) Exited(code int) {
 	m.running.Add(-1)
+	if code == 0 {
+		m.placed.Add(-1)
+	}
 	m.count()
 }
 

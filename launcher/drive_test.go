@@ -51,8 +51,8 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 			shows(11*time.Second, "the tasks run: waiting for the first line of train (10s)")
 			d.Entered(protocol.Stopping)
 			shows(11*time.Second, "ending the tasks: waiting for h[1-2] for 10s")
-			d.members[0].Exited()
-			d.members[0].Exited()
+			d.members[0].Exited(0)
+			d.members[0].Exited(0)
 			d.Entered(protocol.Stopping)
 			shows(11*time.Second, "ending the tasks: waiting for h2 for 10s")
 			d.members[0].Made(protocol.Made{})
@@ -63,4 +63,21 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 			shows(11*time.Second, "starting the tasks: waiting for h[1-2] for 10s")
 		}
 	})
+}
+
+// A task that is done is not missing, one that has failed is.
+func TestDoneTasksAreNotMissing(t *testing.T) {
+	d := &drive{line: live.New(nil)}
+	d.line.Update(func(s *live.State) { s.Doing = "running" })
+	m := &member{drive: d}
+	m.Started(3)
+	for _, c := range []struct {
+		code int
+		want string
+	}{{0, "2 tasks"}, {1, "1 of 2 tasks"}} {
+		m.Exited(c.code)
+		if parts := d.line.Parts(false); len(parts) != 2 || parts[1] != c.want {
+			t.Errorf("after exit status %d: %q, want %s", c.code, parts, c.want)
+		}
+	}
 }

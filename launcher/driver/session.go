@@ -68,7 +68,7 @@ func (c *contact) receive(conn *protocol.Conn) error {
 				c.watcher.Started(len(m.Started.PIDs))
 			}
 			if m.Exited != nil && c.watcher != nil {
-				c.watcher.Exited()
+				c.watcher.Exited(m.Exited.Code)
 			}
 			c.deliver(jobstate.Heard{Host: c.index, Message: m})
 		}

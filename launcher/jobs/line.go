@@ -62,8 +62,11 @@ func askAll(ctx context.Context, agents []*hosts.AgentHost, line *live.Line) {
 		if err != nil {
 			return err
 		}
-		now := 0
+		now, of := 0, 0
 		for name, task := range state.Tasks {
+			if task.Exit == nil || task.Exit.Code != 0 { // one that is done is not missing
+				of++
+			}
 			if task.PID > 0 && task.Exit == nil {
 				now++
 			}
@@ -71,7 +74,7 @@ func askAll(ctx context.Context, agents []*hosts.AgentHost, line *live.Line) {
 				line.Report(name, metrics.Sample{{Name: metrics.Step, Number: metrics.Number(task.Step)}}, time.Now())
 			}
 		}
-		line.Tasks(i, now, len(state.Tasks))
+		line.Tasks(i, now, of)
 		restarts[i] = state.Generation
 		return nil
 	})

@@ -126,7 +126,7 @@ func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visi
 			return err
 		}
 		shown[i].Use, generations[i] = seen.Host, state.Generation
-		running := 0
+		running, of := 0, 0
 		for _, t := range statuses(a, state, seen) {
 			text := stateOf(t)
 			one := top.Task{Name: t.Task, Host: t.Host, State: text, Level: taskLevel("STATE", text), Age: time.Duration(t.Age * float64(time.Second))}
@@ -136,10 +136,13 @@ func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visi
 			if t.Code == nil && t.PID > 0 {
 				running++
 			}
+			if t.Code == nil || *t.Code != 0 { // one that is done is not missing
+				of++
+			}
 			line.Report(t.Task, sampleOf(t.Metrics), time.Now())
 			found[i] = append(found[i], one)
 		}
-		line.Tasks(i, running, len(state.Tasks))
+		line.Tasks(i, running, of)
 		return nil
 	})
 	line.Update(func(s *live.State) { s.Doing, s.Restarts = "running", slices.Max(generations) })

@@ -107,7 +107,7 @@ func (l *Line) Update(change func(*State)) {
 	change(&l.state)
 }
 
-// Tasks tells how many tasks of a host run, of how many.
+// Tasks tells how many tasks of a host run, of how many that are not done.
 func (l *Line) Tasks(host, now, of int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
