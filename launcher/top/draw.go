@@ -151,6 +151,9 @@ func (m *model) hosts() (lines []string) {
 		for _, g := range h.Use.GPUs {
 			lines = append(lines, m.gpu(g))
 		}
+		if h.Use.Trouble != "" {
+			lines = append(lines, "    "+m.paint(style.Doubtful, logs.Escape(h.Use.Trouble)))
+		}
 	}
 	return lines
 }

@@ -36,6 +36,7 @@ func training(colour bool) (*View, *model) {
 		use.Samples = append(use.Samples, protocol.Sample{CPU: float32(i%5) * 0.9, Memory: 4 << 30, Received: 1 << 20, Sent: 300, GPU: -1})
 	}
 	busy := *use
+	use.Trouble = "nvidia-smi: timed out"
 	busy.GPUs = []protocol.GPUUse{{Index: 0, Name: "NVIDIA H100", Percent: 97, MemoryUsed: 60 << 30, MemoryTotal: 80 << 30, Temperature: 65, Power: 412, Owner: "worker:0"}}
 	v.Set([]Host{{Name: "h1", Use: &busy}, {Name: "h2", Use: use}, {Name: "h3", Trouble: "connect: no route to host"}, {Name: "h4"}},
 		[]Task{{Name: "worker:0", Host: "h1", State: "moves", Level: style.Good, Age: time.Minute}, {Name: "worker:1", Host: "h2", State: "moves", Level: style.Good}, {Name: "worker:2", Host: "h2", State: "moves", Waits: "it computes"}})
@@ -88,7 +89,7 @@ func TestWidths(t *testing.T) {
 			}
 			if width >= 60 && height == 50 {
 				want = append(want, "h1    cpu  90%", "mem  25%", "in 1.0M out 300B", "gpu 0", "97%", "60.0/80 GiB", "65 C", "412 W", "worker:0",
-					"h3   connect: no route to host", "h4   not known", "slowest: worker:2 on h2, 2.0 times the median", "* worker:2", "LOSS  0.0333, least 0.0333", "█", "▁")
+					"    nvidia-smi: timed out", "h3   connect: no route to host", "h4   not known", "slowest: worker:2 on h2, 2.0 times the median", "* worker:2", "LOSS  0.0333, least 0.0333", "█", "▁")
 			}
 			if width >= 100 && height == 50 {
 				want = append(want, "loss 0.0333 | 4 steps/s | 2m46s left", "median step; it computes", "step 118 (2/s)  step 118/900 loss: 0.0333")
@@ -150,7 +151,7 @@ func TestKeys(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	v, m := training(true)
 	bad := "x\x1b[2J\x1b]0;t\a\n\r\u202e"
-	v.Set([]Host{{Name: bad, Use: &protocol.HostUse{GPUs: []protocol.GPUUse{{Name: bad, Owner: bad, Percent: 1 << 40, Power: -3}}, Samples: []protocol.Sample{{CPU: -5, Memory: -1, Received: -1}, {CPU: 1e30}}}}, {Name: bad, Trouble: bad}},
+	v.Set([]Host{{Name: bad, Use: &protocol.HostUse{Trouble: bad, GPUs: []protocol.GPUUse{{Name: bad, Owner: bad, Percent: 1 << 40, Power: -3}}, Samples: []protocol.Sample{{CPU: -5, Memory: -1, Received: -1}, {CPU: 1e30}}}}, {Name: bad, Trouble: bad}},
 		[]Task{{Name: bad, Host: bad, State: bad, Waits: bad}})
 	m.now.Line.Chunk("h", logs.Chunk{Source: logs.Source{Task: bad}, Data: []byte("step 1 " + bad + "\nloss: 1e999\n")})
 	for _, keys := range [][]string{nil, {"1"}, {"2"}} {
