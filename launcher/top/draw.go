@@ -177,10 +177,10 @@ func (m *model) host(u protocol.HostUse, width int) string {
 	line := m.paint(level(share), cpu)
 	if graph >= 5 {
 		var values []float64
-		for _, s := range u.Samples[max(0, len(u.Samples)-graph):] {
+		for _, s := range u.Samples {
 			values = append(values, float64(s.CPU)/cpus)
 		}
-		line += " " + spark(values, graph)
+		line += " " + spark(squeeze(values, graph), graph)
 	}
 	return line + memory + net + load
 }
@@ -237,10 +237,9 @@ func rate(n int64) string {
 // sparks are the heights of a sparkline.
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// spark draws values from 0 to 1, the newest one at the right end.
+// spark draws at most width values from 0 to 1, the newest one at the right end.
 func spark(values []float64, width int) string {
-	values = values[max(0, len(values)-width):]
-	line := strings.Repeat(" ", width-len(values))
+	line := strings.Repeat(" ", max(0, width-len(values)))
 	for _, v := range values {
 		i := int(v * float64(len(sparks)))
 		line += string(sparks[min(max(0, i), len(sparks)-1)])

@@ -213,3 +213,14 @@ func TestCurveIsHigh(t *testing.T) {
 		t.Errorf("\n%s", strings.Join(curve, "\n"))
 	}
 }
+
+// The use of a host is drawn over all that it has kept, which is more than a terminal has columns.
+func TestUseOfAllSamples(t *testing.T) {
+	use := protocol.HostUse{CPUs: 2}
+	for i := range protocol.MaxSamples {
+		use.Samples = append(use.Samples, protocol.Sample{CPU: []float32{2, 0}[min(1, i/9)]})
+	}
+	if line := newModel(New(Config{})).host(use, 100); !strings.Contains(line, " ██▆▁") {
+		t.Errorf("%q", line)
+	}
+}
