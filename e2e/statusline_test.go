@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"io"
 	"path/filepath"
 	"regexp"
@@ -18,15 +19,15 @@ func TestStatusLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	end := filepath.Join(b.shared(), "end")
-	script := b.script("s", `echo begin; for i in 1 2 3; do echo "step $i/40 loss: 0.5$i"; sleep 0.3; done
+	script := b.script("s", `echo begin; echo COST is 7.5; for i in 1 2 3; do echo "step $i/40 loss: 0.5$i"; sleep 0.3; done
 printf 'half a '; sleep 0.5; echo line
 for i in 10 20 30; do printf '\r 50%%|## | %d/40 [00:10<00:12, 4.50it/s, loss=0.4]' $i; sleep 0.2; done; echo
 until [ -e `+end+` ]; do sleep 0.05; done; echo "step 40/40 loss: nan"; echo end`)
-	launch := []string{"launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", "--name", "shown", script}
+	launch := []string{"launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", "--name", "shown", "--metric", "cost=COST is ([0-9.]+)", script}
 
 	begun := time.Now()
 	text := onTerminal(b, 0, func(seen string, _ io.Writer) bool {
-		if !strings.Contains(plain(seen), "step 30/40 | loss 0.4") {
+		if !strings.Contains(plain(seen), "step 30/40 | loss 0.4 | cost 7.5") {
 			return false
 		}
 		t.Run("attach and logs -f", func(t *testing.T) {
@@ -42,6 +43,18 @@ until [ -e `+end+` ]; do sleep 0.05; done; echo "step 40/40 loss: nan"; echo end
 				onTerminal(b, 130, leave, args...)
 			}
 		})
+		var status struct {
+			TaskStatus []struct{ Metrics map[string]float64 }
+		}
+		text := b.want(0, "status", "--json", "shown").stdout
+		if err := json.Unmarshal([]byte(text), &status); err != nil || len(status.TaskStatus) != 2 {
+			t.Errorf("%v: %s", err, text)
+		}
+		for _, task := range status.TaskStatus {
+			if m := task.Metrics; m["loss"] != 0.4 || m["step"] != 30 || m["steps"] != 40 || m["cost"] != 7.5 {
+				t.Errorf("metrics %v", m)
+			}
+		}
 		put(t, end, "", 0o644)
 		return true
 	}, launch...)

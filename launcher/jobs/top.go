@@ -132,6 +132,7 @@ func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visi
 			one := top.Task{Name: t.Task, Host: t.Host, State: text, Level: taskLevel("STATE", text), Age: time.Duration(t.Age * float64(time.Second))}
 			if task, err := cluster.ParseTask(t.Task); err == nil && seen.Tasks[task] != nil {
 				one.Waits = waiting(seen.Tasks[task].Processes)
+				one.Computes = one.Waits == computes
 			}
 			if t.Code == nil && t.PID > 0 {
 				running++
@@ -262,6 +263,9 @@ func firstLine(err error) string {
 	return first
 }
 
+// computes is what waiting says of a task that waits for nothing.
+const computes = "it computes"
+
 // waiting says what the first thread of a task waits for; of a process that waits for its child,
 // what that one does.
 func waiting(processes []protocol.Process) string {
@@ -272,7 +276,7 @@ func waiting(processes []protocol.Process) string {
 		}
 		switch t := threads[0]; t.Wait {
 		case protocol.Runs:
-			return "it computes"
+			return computes
 		case protocol.Sleeps:
 			return "it sleeps"
 		case protocol.OnRead, protocol.OnPoll, protocol.OnWrite:

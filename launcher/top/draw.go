@@ -264,6 +264,9 @@ func (m *model) tasks() (lines []string) {
 		if t.Waits != "" {
 			head += "; " + t.Waits
 		}
+	} else if slow = awaited(m.now.tasks, m.now.busy); slow >= 0 {
+		t := m.now.tasks[slow]
+		head = fmt.Sprintf("TASKS  awaited: %s on %s computes in %.0f%% of the looks, the others wait", t.Name, t.Host, 100*m.now.busy[t.Name])
 	}
 	lines = []string{m.title(logs.Escape(head))}
 	name, host := 8, 4
@@ -318,6 +321,25 @@ func straggler(tasks []live.Task) (slowest int, ratio float64) {
 		return -1, 0
 	}
 	return slowest, ratio
+}
+
+// awaited returns the one task that computes while the others wait: where all make each step
+// together, that one holds them up. -1: there is none.
+func awaited(tasks []Task, busy map[string]float64) (found int) {
+	const most, least = 0.7, 0.3 // of the looks
+	found = -1
+	for i, t := range tasks {
+		switch share := busy[t.Name]; {
+		case share > least && (share < most || found >= 0):
+			return -1
+		case share >= most:
+			found = i
+		}
+	}
+	if len(tasks) < 2 {
+		return -1
+	}
+	return found
 }
 
 // curve draws the loss in so many lines, with a head; nil if there are too few values.

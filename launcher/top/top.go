@@ -45,6 +45,7 @@ type Task struct {
 	Level      style.Level
 	Age        time.Duration // 0: not known
 	Waits      string        // what it waits for; "": not known
+	Computes   bool          // it waits for nothing
 }
 
 // View is the view. Any goroutine may call its methods; Run may be called once.
@@ -54,9 +55,10 @@ type View struct {
 	mu    sync.Mutex
 	hosts []Host
 	tasks []Task
-	lines []string // of the log, the newest one last
-	rest  string   // a line without its end
-	over  string   // how the job ended; "": it runs
+	busy  map[string]float64 // in which share of the newest looks a task computed, by task
+	lines []string           // of the log, the newest one last
+	rest  string             // a line without its end
+	over  string             // how the job ended; "": it runs
 }
 
 // maxLines is how many lines of the log are kept, maxRest how long an unfinished one may be.
@@ -73,7 +75,23 @@ func (v *View) Set(hosts []Host, tasks []Task) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.hosts, v.tasks = hosts, tasks
+	busy := make(map[string]float64, len(tasks))
+	for _, t := range tasks {
+		now := 0.0
+		if t.Computes {
+			now = 1
+		}
+		before, known := v.busy[t.Name]
+		if !known {
+			before = now
+		}
+		busy[t.Name] = before + (now-before)*newest
+	}
+	v.busy = busy
 }
+
+// newest is the weight of the newest look in View.busy: about ten looks count.
+const newest = 0.2
 
 // End says how the job has ended. The view stays.
 func (v *View) End(how string) {
@@ -101,6 +119,7 @@ type snapshot struct {
 	Config
 	hosts []Host
 	tasks []Task
+	busy  map[string]float64
 	lines []string
 	over  string
 }
@@ -109,7 +128,7 @@ func (v *View) snapshot() snapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	// Elements are never written again, so the slices may be shared.
-	return snapshot{v.cfg, v.hosts, v.tasks, append([]string(nil), v.lines...), v.over}
+	return snapshot{v.cfg, v.hosts, v.tasks, v.busy, append([]string(nil), v.lines...), v.over}
 }
 
 // Run shows the view on a terminal until the user leaves it or ctx ends.

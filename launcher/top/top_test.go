@@ -224,3 +224,42 @@ func TestUseOfAllSamples(t *testing.T) {
 		t.Errorf("%q", line)
 	}
 }
+
+// Where all tasks make each step together, the one that computes while the others wait is named.
+func TestAwaited(t *testing.T) {
+	line := live.New(nil)
+	line.Update(func(s *live.State) { s.Doing = "running" })
+	v := New(Config{Title: "train", Line: line})
+	m := newModel(v)
+	head := func(computing ...bool) string {
+		var tasks []Task
+		for i, c := range computing {
+			tasks = append(tasks, Task{Name: fmt.Sprint("worker:", i), Host: "h1", State: "moves", Computes: c})
+		}
+		for range 20 {
+			v.Set(nil, tasks)
+		}
+		for line := range strings.Lines(m.size(100, 24)) {
+			if strings.HasPrefix(line, "TASKS") {
+				return strings.TrimSpace(line)
+			}
+		}
+		return ""
+	}
+	for want, computing := range map[string][]bool{
+		"TASKS  awaited: worker:1 on h1 computes in 100% of the looks, the others wait": {false, true, false},
+		"TASKS": {true, true, false},
+	} {
+		if got := head(computing...); got != want {
+			t.Errorf("%v: %q, want %q", computing, got, want)
+		}
+	}
+	if got := head(true); got != "TASKS" {
+		t.Errorf("alone: %q", got)
+	}
+	head(false, true, false)
+	v.Set(nil, []Task{{Name: "worker:0", Computes: true}, {Name: "worker:1"}, {Name: "worker:2"}}) // one look is no sign
+	if m.size(100, 24); awaited(m.now.tasks, m.now.busy) != 1 {
+		t.Errorf("after one look: %v", m.now.busy)
+	}
+}
