@@ -118,10 +118,10 @@ fault-grid: tools
 release-check: tools
 	go test -tags long -v -timeout 30m -run '^TestRelease$$' ./e2e
 
-# docs/terminal.svg, the picture in README.md, from a new run on two test hosts: a minute, as
-# root, with tmux.
+# The pictures in README.md and docs/watch.md, from new runs on two test hosts: 5 minutes, as root,
+# with tmux. With ARGS one of them: make picture ARGS=top
 picture: tools
-	go run ./internal/picture
+	go run ./internal/picture $(ARGS)
 
 # A folder that checks and measures plx on a machine with a GPU: build/gpu-check. It
 # needs no GPU to be built. With ARGS another folder: make gpu-check ARGS=/tmp/gpu-check

@@ -1,31 +1,29 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-// The size of the terminal in characters.
-const columns, rows = 88, 40
+// limit bounds a scene.
+const limit = 3 * time.Minute
 
-// limit bounds the whole session.
-const limit = "3m"
+//go:embed folds.py
+var folds string
 
-// session is what is typed. README.md has these commands too, but for the mistake at the end.
-var session = []string{
-	"plx probe --hosts resources.txt",
-	"plx launch --hosts resources.txt --workdir examples/torch python3 train.py",
-	"plx launch --hosts resources.txt python3 -c 'import nonsense'",
-}
-
-// record runs the session on test hosts and writes what the screen shows at its end.
-func record(path string) (err error) {
+// record runs the scene on test hosts and writes what the screen shows at its end. What still
+// runs then ends with the hosts.
+func (s scene) record(path string) (err error) {
 	cluster, err := testhosts.Open(testhosts.Options{Hosts: 2}, testhosts.ReportTo(os.Stderr))
 	if err != nil {
 		return err
@@ -35,45 +33,60 @@ func record(path string) (err error) {
 	if err := prepare(folder, bin); err != nil {
 		return err
 	}
-	screen, script := filepath.Join(cluster.Home, "screen"), filepath.Join(cluster.Home, "session.sh")
-	if err := os.WriteFile(script, []byte(shellScript(screen)), 0o644); err != nil {
+	script := filepath.Join(cluster.Home, "session.sh")
+	if err := os.WriteFile(script, []byte(s.shellScript()), 0o644); err != nil {
 		return err
 	}
-	// The server is of this run alone: it ends with its only session.
-	tmux := []string{"-S", filepath.Join(cluster.Home, "tmux"), "-f", "/dev/null"}
-	begin := exec.Command("tmux", append(tmux, "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows), "bash", script)...)
-	begin.Dir = folder
-	begin.Env = append(os.Environ(), "HOME="+cluster.Home, "PATH="+bin+":"+os.Getenv("PATH"), "PLX_HOSTS=", "NO_COLOR=", "TERM=xterm-256color")
-	if out, err := begin.CombinedOutput(); err != nil {
+	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		return err
+	}
+	words := strings.Fields(string(caches))
+	// The server is of this scene alone.
+	tmux := func(args ...string) *exec.Cmd {
+		cmd := exec.Command("tmux", append([]string{"-S", filepath.Join(cluster.Home, "tmux"), "-f", "/dev/null"}, args...)...)
+		cmd.Dir = folder
+		cmd.Env = append(os.Environ(), "HOME="+cluster.Home, "PATH="+bin+":"+os.Getenv("PATH"), "GOCACHE="+words[0], "GOMODCACHE="+words[1],
+			"PLX_HOSTS=", "NO_COLOR=", "TERM=xterm-256color")
+		return cmd
+	}
+	if out, err := tmux("new-session", "-d", "-x", fmt.Sprint(s.columns), "-y", fmt.Sprint(s.rows), "bash", script).CombinedOutput(); err != nil {
 		return fmt.Errorf("tmux: %w\n%s", err, out)
 	}
-	out, err := exec.Command("timeout", append([]string{limit, "tmux"}, append(tmux, "wait-for", "shown")...)...).CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("the session did not end within %s: %w\n%s", limit, err, out)
-	}
-	if out, failed := exec.Command("tmux", append(tmux, "kill-server")...).CombinedOutput(); failed != nil {
+	text, err := s.await(func() ([]byte, error) { return tmux("capture-pane", "-e", "-p").Output() })
+	if out, failed := tmux("kill-server").CombinedOutput(); failed != nil {
 		err = errors.Join(err, fmt.Errorf("tmux kill-server: %w\n%s", failed, out))
 	}
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(screen)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(strings.TrimRight(string(text), "\n")+"\n"), 0o644)
+	return os.WriteFile(path, []byte(strings.TrimRight(text, "\n")+"\n"), 0o644)
 }
 
-// shellScript shows each command of the session as if it was typed, runs it, and keeps the
-// screen in a file.
-func shellScript(screen string) string {
+// await returns the screen as soon as it shows what the scene waits for.
+func (s scene) await(capture func() ([]byte, error)) (string, error) {
+	for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
+		text, err := capture()
+		if err != nil {
+			return "", fmt.Errorf("tmux capture-pane: %w", err)
+		}
+		if s.until.MatchString(ansi.Strip(string(text))) {
+			return string(text), nil
+		}
+		if time.Since(begun) > limit {
+			return "", fmt.Errorf("the screen did not match %s within %s:\n%s", s.until, limit, text)
+		}
+	}
+}
+
+// shellScript shows each command of the scene as if it was typed, and runs it.
+func (s scene) shellScript() string {
 	lines := []string{"export TERM=screen-256color"}
-	for _, command := range session {
+	for _, command := range s.commands {
 		quoted := "'" + strings.ReplaceAll(command, "'", `'\''`) + "'"
 		lines = append(lines, `printf '\033[1m$ %s\033[0m\n' `+quoted, command)
 	}
-	lines = append(lines, "tmux capture-pane -e -p >"+screen, "tmux wait-for -S shown", "read -r", "")
-	return strings.Join(lines, "\n")
+	return strings.Join(append(lines, `printf '\033[1m$\033[0m '`, "read -r", ""), "\n")
 }
 
 // prepare clones this repository into folder, without what is not committed, and builds plx in
@@ -82,6 +95,7 @@ func prepare(folder, bin string) error {
 	for _, words := range [][]string{
 		{"git", "clone", "--quiet", ".", folder},
 		{"go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(bin, "plx"), "."},
+		{"mkdir", filepath.Join(folder, "folds")},
 	} {
 		cmd := exec.Command(words[0], words[1:]...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -89,5 +103,7 @@ func prepare(folder, bin string) error {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(words, " "), err, out)
 		}
 	}
-	return os.WriteFile(filepath.Join(folder, "resources.txt"), []byte("h1: cpu*2\nh2: cpu*2\n"), 0o644)
+	return errors.Join(
+		os.WriteFile(filepath.Join(folder, "folds", "train.py"), []byte(folds), 0o644),
+		os.WriteFile(filepath.Join(folder, "resources.txt"), []byte("h1: cpu*2\nh2: cpu*2\n"), 0o644))
 }

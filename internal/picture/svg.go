@@ -42,17 +42,17 @@ var sequence = regexp.MustCompile(`\x1b\[([0-9;]*)m`)
 
 // paint draws a screen: lines of text in which sequences set the style. Other control
 // sequences are refused.
-func paint(screen string) (string, error) {
+func (c scene) paint(screen string) (string, error) {
 	lines := strings.Split(strings.TrimRight(screen, "\n"), "\n")
-	width, height := 2*margin+charWidth*columns, 2*margin+lineHeight*len(lines)
+	width, height := 2*margin+charWidth*float64(c.columns), 2*margin+lineHeight*len(lines)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" role="img" aria-label="A terminal with commands of plx and what they print">`+"\n", width, height, width, height)
-	b.WriteString("<!-- drawn by internal/picture from terminal.ansi -->\n")
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" role="img" aria-label="%s">`+"\n", width, height, width, height, c.shows)
+	fmt.Fprintf(&b, "<!-- drawn by internal/picture from %s.ansi -->\n", c.name)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="8" fill="%s"/>`+"\n", background)
 	fmt.Fprintf(&b, `<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="13" fill="%s" xml:space="preserve">`+"\n", foreground)
 	var s style
 	for i, line := range lines {
-		if err := s.paintLine(&b, line, margin+lineHeight*i+13); err != nil {
+		if err := s.paintLine(&b, line, margin+lineHeight*i); err != nil {
 			return "", fmt.Errorf("line %d: %w", i+1, err)
 		}
 	}
@@ -61,7 +61,7 @@ func paint(screen string) (string, error) {
 }
 
 // paintLine draws each piece of a line that looks the same. A piece has its column and its
-// width, so that columns stay in line with any font.
+// width, so that columns stay in line with any font. Bars fill their cells whatever the font has.
 func (s *style) paintLine(b *strings.Builder, line string, y int) error {
 	column := 0
 	for line != "" {
@@ -74,8 +74,12 @@ func (s *style) paintLine(b *strings.Builder, line string, y int) error {
 			return fmt.Errorf("control sequence in %q is not known", text)
 		}
 		n := utf8.RuneCountInString(text)
+		text, bars := bars(text, margin+charWidth*float64(column), y)
+		if bars != "" {
+			fmt.Fprintf(b, `<path d="%s"%s/>`+"\n", bars, s.attributes())
+		}
 		if strings.TrimSpace(text) != "" {
-			fmt.Fprintf(b, `<text x="%.1f" y="%d" textLength="%.1f"%s>`, margin+charWidth*float64(column), y, charWidth*float64(n), s.attributes())
+			fmt.Fprintf(b, `<text x="%.1f" y="%d" textLength="%.1f"%s>`, margin+charWidth*float64(column), y+13, charWidth*float64(n), s.attributes())
 			_ = xml.EscapeText(b, []byte(text)) // a strings.Builder takes everything
 			b.WriteString("</text>\n")
 		}
@@ -87,6 +91,19 @@ func (s *style) paintLine(b *strings.Builder, line string, y int) error {
 		}
 	}
 	return nil
+}
+
+// bars returns the text with spaces for ▁ to █, and the path of these from x, y on.
+func bars(text string, x float64, y int) (rest, path string) {
+	runes := []rune(text)
+	for i, r := range runes {
+		if r >= '▁' && r <= '█' {
+			height := lineHeight * float64(r-'▁'+1) / 8
+			path += fmt.Sprintf("M%.1f %dv-%gh%gv%gz", x+charWidth*float64(i), y+lineHeight, height, charWidth, height)
+			runes[i] = ' '
+		}
+	}
+	return string(runes), path
 }
 
 // set changes the style as a sequence's parameters say.
