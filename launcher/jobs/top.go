@@ -254,6 +254,7 @@ func sampleOf(values map[string]metrics.Number) (s metrics.Sample) {
 	for name, n := range values {
 		s = append(s, metrics.Value{Name: name, Number: n})
 	}
+	slices.SortFunc(s, func(a, b metrics.Value) int { return cmp.Compare(a.Name, b.Name) }) // the same loss at each start
 	return s
 }
 

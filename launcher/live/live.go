@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -293,17 +294,22 @@ func (l *Line) training(now time.Time) (parts []string) {
 }
 
 // loss returns the value that a training is judged by: that of the name "loss", or of the first
-// one that has the word in it.
+// one that has the word in it, of data that is trained on before other data.
 func loss(s metrics.Sample) (metrics.Value, bool) {
-	i := slices.IndexFunc(s, func(v metrics.Value) bool { return v.Name == "loss" })
-	if i < 0 {
-		i = slices.IndexFunc(s, func(v metrics.Value) bool { return strings.Contains(v.Name, "loss") })
+	for _, is := range []func(string) bool{
+		func(name string) bool { return name == "loss" },
+		func(name string) bool { return strings.Contains(name, "loss") && !heldOut.MatchString(name) },
+		func(name string) bool { return strings.Contains(name, "loss") },
+	} {
+		if i := slices.IndexFunc(s, func(v metrics.Value) bool { return is(v.Name) }); i >= 0 {
+			return s[i], true
+		}
 	}
-	if i < 0 {
-		return metrics.Value{}, false
-	}
-	return s[i], true
+	return metrics.Value{}, false
 }
+
+// heldOut matches names of values on data that is not trained on.
+var heldOut = regexp.MustCompile("val|test|dev")
 
 // of is a position, with the end if that is known.
 func of(at, end metrics.Number, known bool) string {

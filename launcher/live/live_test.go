@@ -115,3 +115,21 @@ func TestShort(t *testing.T) {
 		}
 	}
 }
+
+// The loss is that of the training, in whatever order a task's values come.
+func TestLossOfTraining(t *testing.T) {
+	for want, names := range map[string][]string{
+		"loss": {"val_loss", "train_loss", "loss"}, "train_loss": {"test_loss", "train_loss"}, "eval_loss": {"step", "eval_loss", "val_loss"},
+	} {
+		l := New(nil)
+		l.Update(func(s *State) { s.Doing = "running" })
+		var s metrics.Sample
+		for _, name := range names {
+			s = append(s, metrics.Value{Name: name, Number: 7})
+		}
+		l.Report("worker:0", s, time.Now())
+		if got := l.text(); !strings.Contains(got+" ", "| "+want+" 7") {
+			t.Errorf("%v: %q, want %s", names, got, want)
+		}
+	}
+}
