@@ -129,7 +129,7 @@ func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visi
 		running, of := 0, 0
 		for _, t := range statuses(a, state, seen) {
 			text := stateOf(t)
-			one := top.Task{Name: t.Task, Host: t.Host, State: text, Level: taskLevel("STATE", text), Age: time.Duration(t.Age * float64(time.Second))}
+			one := top.Task{Name: t.Task, Host: t.Host, State: text, Level: taskLevel("STATE", text), Ended: t.Code != nil, Age: time.Duration(t.Age * float64(time.Second))}
 			if task, err := cluster.ParseTask(t.Task); err == nil && seen.Tasks[task] != nil {
 				one.Waits = waiting(seen.Tasks[task].Processes)
 				one.Computes = one.Waits == computes

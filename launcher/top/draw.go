@@ -254,7 +254,9 @@ func (m *model) tasks() (lines []string) {
 	}
 	reported := make([]live.Task, len(m.now.tasks))
 	for i, t := range m.now.tasks {
-		reported[i] = m.now.Line.Task(t.Name)
+		if reported[i] = m.now.Line.Task(t.Name); t.Ended {
+			reported[i].Rate = 0
+		}
 	}
 	slow, ratio := straggler(reported)
 	head := "TASKS"
@@ -300,7 +302,7 @@ func (m *model) tasks() (lines []string) {
 // straggler returns the task whose steps take longest, and by how much they take longer than the
 // median's; -1 if no two rates are known, or all are alike.
 func straggler(tasks []live.Task) (slowest int, ratio float64) {
-	const alike = 1.1
+	const alike = 1.25 // steps that agents tell are up to 5 s old
 	var took []float64
 	slowest = -1
 	for i, t := range tasks {

@@ -46,6 +46,7 @@ type Task struct {
 	Age        time.Duration // 0: not known
 	Waits      string        // what it waits for; "": not known
 	Computes   bool          // it waits for nothing
+	Ended      bool
 }
 
 // View is the view. Any goroutine may call its methods; Run may be called once.
