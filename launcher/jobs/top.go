@@ -177,10 +177,10 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	}
 	printer := q.printer()
 	set, err := hosts.Open(ctx, q.Reach, printer)
-	defer set.Close() // nothing of the user's was written
 	if err != nil {
-		return err
+		return errors.Join(err, set.Close())
 	}
+	defer set.Close() // nothing of the user's was written
 	met := make([]bool, len(set.Hosts))
 	err = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // before the view: it may ask for a password
 		err := h.Meet(ctx)

@@ -41,7 +41,7 @@ func TestPalette(t *testing.T) {
 	if len(palette) != 12 {
 		t.Errorf("%d colours", len(palette))
 	}
-	backgrounds := map[string]color.Color{"black": ansi.TrueColor(0), "dark grey": ansi.TrueColor(0x1e1e1e), "white": ansi.TrueColor(0xffffff), "cream": ansi.TrueColor(0xfdf6e3)}
+	backgrounds := map[string]color.Color{"black": rgb(0), "dark grey": rgb(0x1e1e1e), "white": rgb(0xffffff), "cream": rgb(0xfdf6e3)}
 	for i := range palette {
 		c := extended(t, i)
 		for name, b := range backgrounds {
@@ -58,19 +58,23 @@ func TestPalette(t *testing.T) {
 				t.Errorf("colours %d and %d differ by %.0f", c, other, d)
 			}
 		}
-		if d := difference(c, ansi.TrueColor(0xcd0000)); d < 40 {
+		if d := difference(c, rgb(0xcd0000)); d < 40 {
 			t.Errorf("colour %d and the red of stderr differ by %.0f", c, d)
 		}
 	}
 }
 
 // extended returns a colour of the palette.
-func extended(t *testing.T, i int) ansi.ExtendedColor {
+func extended(t *testing.T, i int) ansi.IndexedColor {
 	n, err := strconv.ParseUint(string(palette[i]), 10, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ansi.ExtendedColor(n)
+	return ansi.IndexedColor(n)
+}
+
+func rgb(hex uint32) color.Color {
+	return color.RGBA{uint8(hex >> 16), uint8(hex >> 8), uint8(hex), 0xff}
 }
 
 func contrast(a, b color.Color) float64 {
