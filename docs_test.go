@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,26 +13,18 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Every plx command in a block of README.md and docs, also one that no
-// test runs, is a command of plx with flags that it has.
+// Every plx command in a block of a page, also one that no test runs, is a command of plx
+// with flags that it has.
 func TestCommandsOfPagesExist(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	block := regexp.MustCompile("(?ms)^```(?:sh|text)\n(.*?)^```$")
 	typed := regexp.MustCompile(`^(?:\$ )?plx (.*)`)
 	version := regexp.MustCompile(`^plx v[0-9]`) // what plx version prints
 	count := 0
-	for _, page := range append(pages, "README.md") {
+	for _, page := range pagesHere(t) {
 		if page == filepath.Join("docs", "cli.md") { // help, and no command lines
 			continue
 		}
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, found := range block.FindAllStringSubmatch(string(text), -1) {
+		for _, found := range block.FindAllStringSubmatch(readAll(t, page), -1) {
 			for line := range strings.Lines(found[1]) {
 				if command := typed.FindStringSubmatch(strings.TrimSpace(line)); command != nil && !version.MatchString(line) {
 					count++
@@ -90,19 +83,112 @@ func splitWords(line string) (words []string) {
 	return words
 }
 
-// Every test that a page of promises names, and every Example that a page of plx's trainer
-// names, exists, in the package that the page names.
+// Every path that a page names exists, written from the root of the repository, and every
+// link leads to a file.
+func TestPathsOfPagesExist(t *testing.T) {
+	elsewhere := regexp.MustCompile(`^(docs/gpu-check\.json|logs/worker-3\.std(out|err))$`) // of a GPU's owner, and of a job
+	folders := foldersHere(t)
+	count := 0
+	for _, page := range pagesHere(t) {
+		for _, path := range pathsOf(page, readAll(t, page), folders) {
+			if elsewhere.MatchString(path) {
+				continue
+			}
+			count++
+			if found, err := filepath.Glob(path); err != nil || len(found) == 0 {
+				t.Errorf("%s: no %s in the repository: write a path from its root", page, path)
+			}
+		}
+	}
+	if count < 700 {
+		t.Errorf("the pages name %d paths, want 700 at least", count)
+	}
+}
+
+// pathsOf returns the targets of a page's links, the names in its tree of the repository, and
+// the words that look like paths: they begin with a folder of the root, end in .go, or are
+// the end of a folder's path.
+func pathsOf(page, text string, folders []string) (paths []string) {
+	link := regexp.MustCompile(`\[[^\]]*\]\(([^)\s#:]+)(?:#[^)\s]*)?\)`)
+	text = link.ReplaceAllStringFunc(text, func(found string) string {
+		paths = append(paths, path.Join(path.Dir(page), link.FindStringSubmatch(found)[1]))
+		return ""
+	})
+	ofTest := regexp.MustCompile(`\.(Test|Fuzz|Benchmark|Example)[A-Z]\w*$`)
+	for _, word := range regexp.MustCompile("[^\\s`()\\[\\]|,;\"'=]+").FindAllString(text, -1) {
+		word = ofTest.ReplaceAllString(strings.TrimRight(strings.TrimPrefix(word, "./"), "./:?"), "")
+		top, _, inside := strings.Cut(word, "/")
+		if strings.HasSuffix(word, ".go") || inside && slices.ContainsFunc(folders, func(folder string) bool {
+			return folder == top || strings.HasSuffix(folder, "/"+word)
+		}) {
+			paths = append(paths, word)
+		}
+	}
+	return append(paths, namesInTree(text)...)
+}
+
+// namesInTree returns the paths of the tree in ARCHITECTURE.md. What a folder holds stands in
+// the lines below it, two columns further right.
+func namesInTree(text string) (paths []string) {
+	_, tree, _ := strings.Cut(text, "\n## The tree\n\n```\n")
+	tree, _, _ = strings.Cut(tree, "```\n")
+	var above []string // the folders around a line
+	for line := range strings.Lines(tree) {
+		entry := strings.TrimLeft(line, " ")
+		names, _, _ := strings.Cut(entry, "  ")
+		list := strings.Split(names, ", ")
+		above = above[:min((len(line)-len(entry))/2, len(above))]
+		first := path.Join(append(slices.Clone(above), list[0])...)
+		for _, name := range list {
+			paths = append(paths, path.Join(path.Dir(first), path.Base(name)))
+		}
+		if strings.HasSuffix(list[0], ".go") {
+			list[0] = "." // what stands below is beside it
+		}
+		above = append(above, list[0])
+	}
+	return paths
+}
+
+// foldersHere returns the folders of the repository, without those that git ignores.
+func foldersHere(t *testing.T) (folders []string) {
+	t.Helper()
+	ignored := readAll(t, ".gitignore")
+	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil || !entry.IsDir() || path == ".":
+			return err
+		case path == ".git" || strings.Contains(ignored, "\n/"+filepath.ToSlash(path)+"/\n"):
+			return filepath.SkipDir
+		}
+		folders = append(folders, filepath.ToSlash(path))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folders
+}
+
+// pagesHere returns the pages of docs, and those of the root but for the changelog, which
+// names what was.
+func pagesHere(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pages, "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+}
+
+// Every test and every Example that a page names exists, in the package that the page names.
 func TestTestsOfPagesExist(t *testing.T) {
 	exists := testsHere(t)
 	named := regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz|Benchmark|Example)[A-Z][A-Za-z0-9_]*)`(?: \\(([a-z]+(?:/[a-z0-9]+)+)\\)| of package `([a-z0-9/]+)`)?")
 	count, examples := 0, map[string]bool{}
 	trained := []string{"docs/hooks.md", "docs/sparse.md", "docs/trainer.md", "docs/data.md", "docs/models.md"}
-	for _, page := range append(trained, "docs/reliability.md", "docs/security.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+	for _, page := range pagesHere(t) {
+		for _, m := range named.FindAllStringSubmatch(readAll(t, page), -1) {
 			count++
 			examples[page] = examples[page] || strings.HasPrefix(m[2], "Example")
 			if in := exists[m[2]]; len(in) == 0 || m[1]+m[3]+m[4] != "" && !slices.Contains(in, m[1]+m[3]+m[4]) {
