@@ -7,10 +7,38 @@ import (
 	"github.com/plx-run/plx/trainer/hooks"
 )
 
-// Hook holds functions of the program that are called at moments of a training.
+// Hook holds functions of the program that are called at moments of a training. Each
+// function may be nil. [hooks.Hook] says more of each field.
+//
+//   - Name string: names the hook in errors; each hook of a job has another name
+//   - ChiefOnly bool: only the chief calls the functions; every worker gives the hook nevertheless
+//   - EverySteps int: call Before, After and Gradient in steps 0, EverySteps, 2*EverySteps and
+//     so on; 0: in every step
+//   - Every time.Duration: call them in the first step, and again once so long has passed; at
+//     most one of EverySteps and Every is set
+//   - Begin func(context.Context) error: before the worker's first step
+//   - Before func(context.Context, int) error: before a step, whose number it gets
+//   - After func(context.Context, Result) error: after a step
+//   - Checkpoint func(context.Context, int) error: on the chief, when a checkpoint is written;
+//     it gets the number of steps in it
+//   - End func(context.Context, int) error: after the last step and checkpoint of a program
+//     that ended well; it gets the number of steps
+//   - Gradient func(context.Context, Gradient) error: for each variable and virtual worker of
+//     this worker, when the gradient is complete and before it is sent; it may change the values
+//
+// Begin, Before, After and Checkpoint may return [ErrDone] to stop the training. Another error
+// ends the task.
 type Hook = hooks.Hook
 
-// Gradient is what a hook sees of the gradient of one variable.
+// Gradient is what a hook sees of the gradient of one variable, as one virtual worker has
+// computed it from its part of the batch.
+//
+//   - Variable string: name of the variable
+//   - Step int: number of the step, counted from 0
+//   - VirtualWorker int: number of the virtual worker, counted over all workers
+//   - Shape []int: of the variable; of an embedding: number of rows in Rows, width
+//   - Rows []int64: rows of an embedding that were used, ascending; nil for other variables
+//   - Values any: elements in row-major order, a []float32 or []float64, until the hook returns
 type Gradient = hooks.Gradient
 
 // hooked takes a step with the program's hooks around it. They run without the session's

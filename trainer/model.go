@@ -58,6 +58,10 @@ type Model struct {
 // State is a variable that is not trained but follows a value of the graph:
 // after a step it is Momentum times itself plus the rest times the average of
 // Batch over all virtual workers.
+//
+//   - Variable *gorgonia.Node: with a name and a first value
+//   - Batch *gorgonia.Node: of the same type and shape
+//   - Momentum float64: in [0, 1)
 type State = replica.State
 
 // LossKind is what the loss of a batch is. It decides how gradients of several
@@ -214,6 +218,18 @@ func (m Model) describe() (graph.Graph, error) {
 type Feed map[string]tensor.Tensor
 
 // Result is what a step or an evaluation gives.
+//
+//   - Step int: number of the step, counted from 0
+//   - Loss float64: loss of the whole batch, of all workers together, before the step's update;
+//     of an evaluation: of the feed
+//   - Metrics map[string]float64: the model's, by name, averaged as the loss of a Mean model is
+//   - Norm float64: global norm of the gradient before clipping, with ClipNorm or MeasureNorm
+//     of [Config]; otherwise NaN
+//   - Rate float64: learning rate of the step
+//   - Late bool: the step was over before this worker was ready, and its feed had no effect
+//     (--sync backup:B)
+//   - Fetches map[string][]gorgonia.Value: the model's, by name, one value per virtual worker
+//     of this worker; they belong to the caller
 type Result = replica.Result
 
 // Embedding is a table of rows that a model looks up by index. No worker holds
