@@ -69,6 +69,7 @@ compile:
 
 vet:
 	@$(CHECK) $(STAGE) vet go vet -tags long ./...
+	@$(CHECK) $(STAGE) "tag failpoint" go vet -tags failpoint ./trainer/wire ./trainer/cluster/channel ./trainer/checkpoint
 
 staticcheck:
 	@GOGC=400 $(CHECK) $(STAGE) staticcheck go tool staticcheck -tags long ./...

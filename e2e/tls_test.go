@@ -72,7 +72,7 @@ func TestTLSOfForeignPrograms(t *testing.T) {
 func TestChangedOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
-	program := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
+	program := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp", "-tags=failpoint")
 	res := b.run("launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--ps=h1", "--setup", `export PLX_FAILPOINTS="channel.change=error@5"`,
 		program, "--niters=2000")
 	if res.code == 0 {

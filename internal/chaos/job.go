@@ -55,7 +55,7 @@ func openLab(s *settings, r *Results, stderr io.Writer) (l *lab, err error) {
 		return l, err
 	}
 	l.workload = filepath.Join(l.dir, "workload")
-	if err := build(l.root, "./internal/chaos/workload", l.workload); err != nil {
+	if err := build(l.root, "./internal/chaos/workload", l.workload, "-tags=failpoint"); err != nil {
 		return l, err
 	}
 	if l.plx == "" {
@@ -76,8 +76,8 @@ func openLab(s *settings, r *Results, stderr io.Writer) (l *lab, err error) {
 	return l, nil
 }
 
-func build(root, pkg, program string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, pkg)
+func build(root, pkg, program string, flags ...string) error {
+	cmd := exec.Command("go", slices.Concat([]string{"build", "-trimpath", "-o", program}, flags, []string{pkg})...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w: %s", pkg, err, out)

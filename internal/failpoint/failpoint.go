@@ -3,7 +3,7 @@
 //
 // Code names the places where it can fail:
 //
-//	if err := failpoint.Here("checkpoint.rename"); err != nil {
+//	if err := fault("checkpoint.rename"); err != nil {
 //		return err
 //	}
 //
@@ -19,7 +19,7 @@
 // once, in whichever process.
 //
 //	error    Here returns an error
-//	short    Here returns ErrShort, and the caller writes half of what it has
+//	short    Here returns io.ErrShortWrite, and the caller writes half of what it has
 //	exit     the process exits with status 0
 //	kill     the process sends itself SIGKILL
 //
@@ -30,21 +30,21 @@
 // exits with status 2: no test may pass because a fault was misspelt. Without the
 // variable Here is one comparison.
 //
-// Users get nothing here: no part of this package is what plx promises.
+// Only a program that is built with the tag failpoint can fail so: nothing of this package
+// is in what users get. A package with places calls a variable that does nothing, and which a
+// file with that tag sets to Here.
 package failpoint
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 )
-
-// ErrShort asks the caller to write half of what it has and then to fail.
-var ErrShort = errors.New("half a write")
 
 const variable = "PLX_FAILPOINTS"
 
@@ -103,7 +103,7 @@ func (f *fault) due() bool {
 // actions do what an entry asks for. Those that return give the error of Here.
 var actions = map[string]func() error{
 	"error": func() error { return errors.New("an error") },
-	"short": func() error { return ErrShort },
+	"short": func() error { return io.ErrShortWrite },
 	"exit":  func() error { os.Exit(0); return nil },
 	"kill":  kill,
 }

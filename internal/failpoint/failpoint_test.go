@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,7 +81,7 @@ func TestErrors(t *testing.T) {
 		t.Error(err)
 	}
 	p.checkSaid(t,
-		"1 failpoint file.write: an error\n2 failpoint file.write: half a write\n3 failpoint file.write: an error\n",
+		"1 failpoint file.write: an error\n2 failpoint file.write: short write\n3 failpoint file.write: an error\n",
 		"failpoint file.write: error\nfailpoint file.write: short\nfailpoint file.write: error\n")
 }
 
@@ -155,10 +156,10 @@ func TestFilesAreAwaited(t *testing.T) {
 	if err := create(t, filepath.Dir(file), "now").Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.hit("a"); !errors.Is(err, ErrShort) {
+	if err := f.hit("a"); !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("when the file is there: %v", err)
 	}
-	if err := f.hit("a"); err == nil || errors.Is(err, ErrShort) {
+	if err := f.hit("a"); err == nil || errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("the third hit: %v", err)
 	}
 	if err := f.hit("a"); err != nil {

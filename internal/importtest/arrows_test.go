@@ -118,14 +118,14 @@ var arrows = []arrow{
 	{from: "trainer/autotune/cost", std: true, not: []string{"net", "os"}},
 	{from: "trainer/safetensors", std: true, not: []string{"net", "os"}},
 	{from: "trainer/graph"},
-	{from: "trainer/wire", to: []string{"internal/failpoint"}},
+	{from: "trainer/wire", std: true},
 	{from: "trainer/blas"},
 	{from: "trainer/optimizer", std: true, to: []string{"trainer/wire"}, not: []string{"net"}},
 	{from: "trainer/sparse", std: true, to: []string{"trainer/optimizer", "trainer/random", "trainer/wire"}, not: []string{"net"}},
 	// Checkpoints on disk: who holds what elsewhere is for others to ask.
-	{from: "trainer/checkpoint", std: true, to: []string{"internal/failpoint", "trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
+	{from: "trainer/checkpoint", std: true, to: []string{"trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
 	// What runs between tasks: peers below, the two protocols above it.
-	{from: "trainer/cluster/channel", std: true, to: []string{"internal/failpoint", "trainer/cluster"}},
+	{from: "trainer/cluster/channel", std: true, to: []string{"trainer/cluster"}},
 	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/cluster/channel", "trainer/wire"}},
 	{from: "trainer/collective", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire"}},
 	// Who waits for whom, and who holds what: no network.
@@ -149,7 +149,7 @@ var arrows = []arrow{
 	{from: "trainer/checkpoint/choose", std: true, to: []string{"trainer/checkpoint", "trainer/cluster"}, not: []string{"net", "os"}},
 	{from: "trainer/checkpoint/tensors", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/safetensors"}, not: []string{"net", "os"}},
 	{from: "trainer/checkpoint/transfer", to: []string{"trainer/checkpoint", "trainer/cluster", "trainer/lifetime", "trainer/peers", "trainer/safetensors", "trainer/wire"}},
-	{from: "trainer/checkpoint/store", to: []string{"internal/failpoint", "trainer/checkpoint", "trainer/checkpoint/choose",
+	{from: "trainer/checkpoint/store", to: []string{"trainer/checkpoint", "trainer/checkpoint/choose",
 		"trainer/checkpoint/tensors", "trainer/checkpoint/transfer", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/lifetime",
 		"trainer/peers", "trainer/safetensors", "trainer/wire"}},
 	// When a checkpoint is made: the store writes it.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,18 +22,18 @@ var (
 	startDir, _  = os.Getwd() // without one the go tool complains
 )
 
-var builds sync.Map // package to func() (string, error)
+var builds sync.Map // flags and package to func() (string, error)
 
 // Binary builds a Go package, named as for go build in the test's own folder,
 // without cgo, and returns the program's path. It builds once per process, and links
 // only what no process has linked; the path is one that hosts see too, and holds nothing
-// but this very build. With -short it skips the test.
-func Binary(tb testing.TB, pkg string) string {
+// but this very build. With -short it skips the test. Flags are those of go build.
+func Binary(tb testing.TB, pkg string, flags ...string) string {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("builds ", pkg)
 	}
-	once, _ := builds.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return build(pkg) }))
+	once, _ := builds.LoadOrStore(strings.Join(append(flags, pkg), " "), sync.OnceValues(func() (string, error) { return build(pkg, flags...) }))
 	path, err := once.(func() (string, error))()
 	if err != nil {
 		tb.Fatal(err)
@@ -40,7 +41,7 @@ func Binary(tb testing.TB, pkg string) string {
 	return path
 }
 
-func build(pkg string) (string, error) {
+func build(pkg string, flags ...string) (string, error) {
 	root, err := binDir()
 	if err != nil {
 		return "", err
@@ -57,7 +58,7 @@ func build(pkg string) (string, error) {
 	}
 	program := filepath.Join(dir, path.Base(name))
 	// go build would link each time; go run takes what it has linked before from the build cache.
-	if _, err := goTool("run", "-buildvcs=false", "-exec=cp", pkg, program); err != nil {
+	if _, err := goTool(slices.Concat([]string{"run", "-buildvcs=false", "-exec=cp"}, flags, []string{pkg, program})...); err != nil {
 		return "", err
 	}
 	return keep(root, program)

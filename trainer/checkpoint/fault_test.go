@@ -3,14 +3,13 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/plx-run/plx/internal/failpoint"
 )
 
 // crash ends what runs right where it is: nothing is cleaned up.
@@ -56,7 +55,7 @@ func TestFaultsEverywhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	for what, err := range map[string]error{"a full disk": syscall.ENOSPC, "half a write": failpoint.ErrShort, "a crash": nil} {
+	for what, err := range map[string]error{"a full disk": syscall.ENOSPC, "half a write": io.ErrShortWrite, "a crash": nil} {
 		seen := map[string]bool{}
 		for n := 1; ; n++ {
 			x := &fault{n: n, what: err}

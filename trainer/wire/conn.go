@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/plx-run/plx/internal/failpoint"
 )
 
 // ErrSilent is the error after a peer has sent nothing, not even a heartbeat,
@@ -78,12 +76,15 @@ func (c *Conn) SetSilence(d time.Duration) {
 // SetEpoch sets the epoch of all frames that are sent from now on.
 func (c *Conn) SetEpoch(epoch uint32) { c.epoch.Store(epoch) }
 
+// fault is called at named places. A build with the tag failpoint, and tests, set it.
+var fault = func(place string) error { return nil }
+
 // Send writes frames one after the other and does not copy their payloads. The
 // payloads must not change until it returns.
 func (c *Conn) Send(frames ...Frame) error {
 	c.write.Lock()
 	defer c.write.Unlock()
-	if err := failpoint.Here("wire.send"); err != nil {
+	if err := fault("wire.send"); err != nil {
 		return c.tear(frames, err)
 	}
 	return c.send(frames)
@@ -102,7 +103,7 @@ func (c *Conn) send(frames []Frame) error {
 		h.Epoch = cmp.Or(epoch, h.Epoch)
 		at := c.headers[i*HeaderSize : (i+1)*HeaderSize : (i+1)*HeaderSize]
 		h.put(at)
-		if h.Length > 0 && failpoint.Here("wire.corrupt") != nil {
+		if h.Length > 0 && fault("wire.corrupt") != nil {
 			flip(at)
 		}
 		c.iovec = append(c.iovec, at)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/plx-run/plx/internal/failpoint"
 	"github.com/plx-run/plx/internal/patience"
 )
 
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	fault = failpoint.Here
 	c := NewConn(conn, 3, patience.Limit)
 	for step := range 3 {
 		fmt.Println(c.Send(Frame{Header: Header{Kind: Push, Step: uint64(step)}, Payload: make([]byte, 100)}))

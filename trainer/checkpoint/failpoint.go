@@ -1,0 +1,7 @@
+//go:build failpoint
+
+package checkpoint
+
+import "github.com/plx-run/plx/internal/failpoint"
+
+func init() { hook = failpoint.Here }

@@ -1,0 +1,7 @@
+//go:build failpoint
+
+package wire
+
+import "github.com/plx-run/plx/internal/failpoint"
+
+func init() { fault = failpoint.Here }
