@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/plx-run/plx/internal/atomicfile"
 	"github.com/plx-run/plx/internal/bounded"
 )
 
@@ -115,17 +115,7 @@ func (c *cache) save() error {
 	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
 		return fmt.Errorf("keep hashes: %w", err)
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(c.file), ".new-*")
-	if err != nil {
-		return fmt.Errorf("keep hashes: %w", err)
-	}
-	_, err = temporary.Write(text)
-	err = errors.Join(err, temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), c.file)
-	}
-	if err != nil {
-		os.Remove(temporary.Name()) // the first error says more
+	if err := atomicfile.WriteFile(c.file, text, 0o600); err != nil {
 		return fmt.Errorf("keep hashes: %w", err)
 	}
 	return nil

@@ -32,7 +32,7 @@ var arrows = []arrow{
 	{from: "gpuprobe"},
 	{from: "envsync", to: []string{"internal/bounded"}},
 	{from: "envsync/relay", std: true, not: []string{"os/exec"}},
-	{from: "envsync/tree", to: []string{"envsync", "envsync/relay", "internal/bounded", "internal/holes"}},
+	{from: "envsync/tree", to: []string{"envsync", "envsync/relay", "internal/atomicfile", "internal/bounded", "internal/holes"}},
 	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree", "internal/bounded", "internal/holes"}},
 	{from: "envsync/venv", to: []string{"envsync/tree"}},
 	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
@@ -65,7 +65,7 @@ var arrows = []arrow{
 		"internal/bounded", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/top"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
-	{from: "launcher/submission", to: []string{"internal/bounded", "launcher/exit", "launcher/slurm"}},
+	{from: "launcher/submission", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/slurm"}},
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
@@ -94,7 +94,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/process", to: []string{"launcher/protocol", "trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
-	{from: "launcher/agent/jobfolder", to: []string{"internal/bounded", "launcher/exit", "launcher/agent/process", "launcher/metrics", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
+	{from: "launcher/agent/jobfolder", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/agent/process", "launcher/metrics", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/exit", "launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/gpulock", to: []string{"launcher/protocol"}},
 	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol", "logs"}},
@@ -112,12 +112,12 @@ var arrows = []arrow{
 	// Pure parts of the trainer: each can be understood alone.
 	{from: "trainer/random", std: true, not: []string{"net", "os"}},
 	{from: "trainer/data", std: true, to: []string{"trainer/random"}},
-	{from: "trainer/timeline", std: true},
+	{from: "trainer/timeline", std: true, to: []string{"internal/atomicfile"}},
 	{from: "trainer/summary", std: true},
 	{from: "trainer/autotune/partition", std: true, not: []string{"net", "os"}},
 	{from: "trainer/autotune/cost", std: true, not: []string{"net", "os"}},
 	{from: "trainer/safetensors", std: true, not: []string{"net", "os"}},
-	{from: "trainer/graph"},
+	{from: "trainer/graph", to: []string{"internal/atomicfile"}},
 	{from: "trainer/wire", std: true},
 	{from: "trainer/blas"},
 	{from: "trainer/optimizer", std: true, to: []string{"trainer/wire"}, not: []string{"net"}},
@@ -221,6 +221,7 @@ var arrows = []arrow{
 	{from: "internal/chaos", to: []string{"internal/chaos/ledger", "internal/measured", "internal/testhosts"}},
 	{from: "internal/netcut", std: true},
 	// How files are read and written, wherever that is.
+	{from: "internal/atomicfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/bounded", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/holes", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},

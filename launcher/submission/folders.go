@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/plx-run/plx/internal/atomicfile"
 	"github.com/plx-run/plx/internal/bounded"
 )
 
@@ -63,9 +64,5 @@ func Write(job, name string, content any) error {
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return err
 	}
-	temporary := filepath.Join(own, fmt.Sprintf(".%s.%d", name, os.Getpid()))
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, filepath.Join(own, name))
+	return atomicfile.WriteFile(filepath.Join(own, name), append(text, '\n'), 0o600)
 }

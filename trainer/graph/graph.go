@@ -14,7 +14,6 @@ package graph
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +22,8 @@ import (
 	"unicode/utf8"
 
 	"gorgonia.org/gorgonia"
+
+	"github.com/plx-run/plx/internal/atomicfile"
 )
 
 // Graph is a directed graph of operations.
@@ -95,28 +96,14 @@ func (g Graph) Save(path string) error {
 }
 
 func save(path string, write func(io.Writer) error) error {
-	if err := replace(path, write); err != nil {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = atomicfile.Write(path, 0o644, write)
+	}
+	if err != nil {
 		return fmt.Errorf("graph: write %s: %w", path, err)
 	}
 	return nil
-}
-
-func replace(path string, write func(io.Writer) error) error {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	if err = errors.Join(write(f), f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name()) // the first error says more
-	}
-	return err
 }
 
 // WriteDOT writes the graph in the language DOT. A label has the vertex's name,

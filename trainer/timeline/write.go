@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/plx-run/plx/internal/atomicfile"
 )
 
 // Process describes the process of a timeline.
@@ -26,28 +27,14 @@ type Process struct {
 // Save writes the timeline to a file. It writes under a temporary name first,
 // so that path is never half a file. It creates the folder if necessary.
 func (r *Recorder) Save(path string, p Process) error {
-	if err := r.save(path, p); err != nil {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = atomicfile.Write(path, 0o644, func(w io.Writer) error { return r.Write(w, p) })
+	}
+	if err != nil {
 		return fmt.Errorf("timeline: write %s: %w", path, err)
 	}
 	return nil
-}
-
-func (r *Recorder) save(path string, p Process) error {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	if err = errors.Join(r.Write(f, p), f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name()) // the first error says more
-	}
-	return err
 }
 
 // Write writes the timeline in the JSON object form of the trace event format.

@@ -44,6 +44,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/tree/store"
+	"github.com/plx-run/plx/internal/atomicfile"
 	"github.com/plx-run/plx/internal/bounded"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -189,24 +190,8 @@ func (f Folder) Create(secret []byte) (least int, err error) {
 	return least, nil
 }
 
-// replace writes a file that only its owner can read. Other processes see the
-// old content or the whole new one.
-func replace(path string, content []byte) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(temporary.Name()) // the first error says more
-		}
-	}()
-	_, err = temporary.Write(content)
-	if err := errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
-}
+// replace writes a file that only its owner can read.
+func replace(path string, content []byte) error { return atomicfile.WriteFile(path, content, 0o600) }
 
 // Files returns the store of the contents of folders.
 func Files() (*store.Store, error) {
