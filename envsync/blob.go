@@ -2,8 +2,6 @@ package envsync
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/plx-run/plx/internal/digest"
 )
 
 // Progress is told of every piece that was handed to a host's connection, or that a host
@@ -51,11 +51,9 @@ func FileBlob(path string) (Blob, error) {
 		return Blob{}, fmt.Errorf("read %s: it is not a regular file", path)
 	}
 	b := Blob{Name: filepath.Base(path), Path: path}
-	hash := sha256.New()
-	if b.Size, err = io.Copy(hash, f); err != nil {
+	if b.Size, b.Sum, err = digest.Of(f); err != nil {
 		return Blob{}, fmt.Errorf("read %s: %w", path, rootCause(err))
 	}
-	b.Sum = hex.EncodeToString(hash.Sum(nil))
 	b.pack = sync.OnceValues(b.compress)
 	return b, nil
 }

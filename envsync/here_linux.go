@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/internal/bounded"
+	"github.com/plx-run/plx/internal/digest"
 )
 
 // Here returns what this host is, for ReadFacts. It makes sure that ~/.plx is the user's own and can
@@ -241,11 +241,11 @@ func right(home, sum string, size int64) error {
 		return err
 	}
 	defer f.Close() // opened for reading
-	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
+	_, got, err := digest.Of(f)
+	if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	if hex.EncodeToString(hash.Sum(nil)) != sum {
+	if got != sum {
 		return errDamaged
 	}
 	note(home, sum, before)

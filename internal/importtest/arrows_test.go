@@ -30,10 +30,10 @@ var arrows = []arrow{
 	{from: "defaults", to: []string{"internal/bounded"}, not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
-	{from: "envsync", to: []string{"internal/bounded"}},
+	{from: "envsync", to: []string{"internal/bounded", "internal/digest"}},
 	{from: "envsync/relay", std: true, not: []string{"os/exec"}},
 	{from: "envsync/tree", to: []string{"envsync", "envsync/relay", "internal/atomicfile", "internal/bounded", "internal/holes"}},
-	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree", "internal/bounded", "internal/holes"}},
+	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree", "internal/bounded", "internal/digest", "internal/holes"}},
 	{from: "envsync/venv", to: []string{"envsync/tree"}},
 	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
 	{from: "logs", to: []string{"logs/style"}},
@@ -59,7 +59,7 @@ var arrows = []arrow{
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs/style"}},
 	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/provision", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport", "logs/style"}},
 	{from: "launcher/provision", to: []string{"envsync", "hostfile", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/scratch", "launcher/transport"}},
-	{from: "launcher/fetch", to: []string{"internal/holes", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
+	{from: "launcher/fetch", to: []string{"internal/digest", "internal/holes", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport", "launcher/live"}},
 	{from: "launcher/jobs", to: []string{
 		"internal/bounded", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
@@ -97,7 +97,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/jobfolder", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/agent/process", "launcher/metrics", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/exit", "launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/gpulock", to: []string{"launcher/protocol"}},
-	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol", "logs"}},
+	{from: "launcher/agent/outputs", to: []string{"internal/digest", "envsync/tree", "launcher/agent/jobfolder", "launcher/protocol", "logs"}},
 	{from: "launcher/agent/sockets", to: []string{"envsync/relay", "launcher/protocol", "trainer/cluster", "trainer/cluster/channel"}},
 	{from: "launcher/agent/checkup", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/protocol"}},
 	{from: "launcher/agent/sampler", to: []string{"gpuprobe", "launcher/agent/process", "launcher/agent/sockets", "launcher/protocol", "trainer/cluster"}},
@@ -123,7 +123,7 @@ var arrows = []arrow{
 	{from: "trainer/optimizer", std: true, to: []string{"trainer/wire"}, not: []string{"net"}},
 	{from: "trainer/sparse", std: true, to: []string{"trainer/optimizer", "trainer/random", "trainer/wire"}, not: []string{"net"}},
 	// Checkpoints on disk: who holds what elsewhere is for others to ask.
-	{from: "trainer/checkpoint", std: true, to: []string{"trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
+	{from: "trainer/checkpoint", std: true, to: []string{"internal/digest", "trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
 	// What runs between tasks: peers below, the two protocols above it.
 	{from: "trainer/cluster/channel", std: true, to: []string{"trainer/cluster"}},
 	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/cluster/channel", "trainer/wire"}},
@@ -223,6 +223,7 @@ var arrows = []arrow{
 	// How files are read and written, wherever that is.
 	{from: "internal/atomicfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/bounded", std: true, not: []string{"net", "os/exec"}},
+	{from: "internal/digest", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/holes", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
 	// A program of plx's trainer that hangs.

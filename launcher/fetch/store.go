@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/internal/digest"
 	"github.com/plx-run/plx/internal/holes"
 )
 
@@ -178,12 +179,11 @@ func compare(path string, w file) error {
 		return ownFault{err}
 	}
 	defer file.Close() // only read
-	sum := sha256.New()
-	n, err := io.Copy(sum, file)
+	n, sum, err := digest.Of(file)
 	if err != nil {
 		return ownFault{err}
 	}
-	if n != w.size || hex.EncodeToString(sum.Sum(nil)) != w.sum {
+	if n != w.size || sum != w.sum {
 		return another(path)
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/plx-run/plx/internal/digest"
 )
 
 // Folder is where one or several tasks keep checkpoints. Goroutines, processes
@@ -114,13 +116,14 @@ func (f *Folder) verify(id string, file File) error {
 	if info.Size() != file.Size {
 		return fmt.Errorf("it has %d bytes, not %d", info.Size(), file.Size)
 	}
-	hash := sha256.New()
-	if n, err := io.Copy(hash, content); err != nil {
+	n, sum, err := digest.Of(content)
+	if err != nil {
 		return err
-	} else if n != file.Size {
+	}
+	if n != file.Size {
 		return fmt.Errorf("it had %d bytes and then %d: it is being changed", file.Size, n)
 	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); sum != file.Sum {
+	if sum != file.Sum {
 		return fmt.Errorf("its SHA-256 is %s, not %s: it was damaged", sum, file.Sum)
 	}
 	return nil

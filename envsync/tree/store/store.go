@@ -42,6 +42,7 @@ import (
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/internal/bounded"
+	"github.com/plx-run/plx/internal/digest"
 	"github.com/plx-run/plx/internal/holes"
 )
 
@@ -135,9 +136,8 @@ func right(file string, sum tree.Sum) bool {
 		return false
 	}
 	defer f.Close() // only read
-	hash := sha256.New()
-	_, err = io.Copy(hash, f)
-	return err == nil && tree.Sum(hash.Sum(nil)) == sum
+	_, got, err := digest.Of(f)
+	return err == nil && got == sum.String()
 }
 
 // changeTime returns when a file's inode was last changed.

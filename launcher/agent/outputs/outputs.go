@@ -23,8 +23,6 @@
 package outputs
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +38,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/internal/digest"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
@@ -286,9 +285,7 @@ func read[F io.ReadCloser](file F, err error) (size int64, sum string, failed er
 		return 0, "", err
 	}
 	defer file.Close() // only read
-	h := sha256.New()
-	size, err = io.Copy(h, file)
-	return size, hex.EncodeToString(h.Sum(nil)), err
+	return digest.Of(file)
 }
 
 // Open opens a file that is wanted, or a log. It follows no link out of its folder.
