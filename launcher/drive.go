@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/entrypoint"
@@ -101,7 +102,7 @@ func (d *drive) hide() {
 
 // starting describes the start of the tasks.
 func (l *launch) starting() string {
-	return fmt.Sprintf("starting %s on %s", console.Count(len(taskNames(l.placed)), "task"), console.Count(len(l.agents), "host"))
+	return fmt.Sprintf("starting %s on %s", plural.Count(len(taskNames(l.placed)), "task"), plural.Count(len(l.agents), "host"))
 }
 
 // those returns a function that names the hosts that are not lost and of which held is true.

@@ -14,6 +14,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
@@ -109,12 +110,12 @@ func embeddedLine(cfg Config) string {
 		why = ""
 	}
 	return fmt.Sprintf("%sembedded cluster of %s x %s (--local %dx%d)", why,
-		console.Count(cfg.LocalHosts, "host"), console.Count(cfg.LocalWorkers, "worker"), cfg.LocalHosts, cfg.LocalWorkers)
+		plural.Count(cfg.LocalHosts, "host"), plural.Count(cfg.LocalWorkers, "worker"), cfg.LocalHosts, cfg.LocalWorkers)
 }
 
 // inSlurm says that the hosts are those of an allocation.
 func inSlurm(cfg Config) string {
-	return fmt.Sprintf("in job %s of Slurm, with %s (--no-slurm leaves it out)", cfg.Slurm.ID, console.Count(len(cfg.Hosts), "host"))
+	return fmt.Sprintf("in job %s of Slurm, with %s (--no-slurm leaves it out)", cfg.Slurm.ID, plural.Count(len(cfg.Hosts), "host"))
 }
 
 // ready gives the hosts what tasks find there.
@@ -153,7 +154,7 @@ func advise(ctx context.Context, cfg Config, err error) error {
 // suits refuses more --min-workers than the job has, and tasks to show that it has not.
 func suits(c Config, p placement.Placement) error {
 	if least := c.Restarts.MinWorkers; least > p.Workers {
-		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, console.Count(p.Workers, "worker")), "--min-workers %d, or less", p.Workers)
+		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, plural.Count(p.Workers, "worker")), "--min-workers %d, or less", p.Workers)
 	}
 	_, err := jobs.ChooseTasks(taskNames(p), c.Show)
 	return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/checkpoint/carriage"
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
@@ -104,7 +105,7 @@ func (s *saving) last(ctx context.Context, step int) error {
 	}
 	if sum := s.network.store.Summary(); s.saver != nil && sum.Saved+sum.Failed > 0 {
 		s.network.log.Logf(slog.LevelInfo, "%s of %s made, %d failed; steps held for %v at most, %v in all",
-			count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
+			plural.Count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
 	}
 	if s.late > 1 {
 		s.network.log.Logf(slog.LevelWarn, "%d checkpoints were not made at their steps, because another was still being written", s.late)

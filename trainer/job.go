@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/executor/gpu"
@@ -141,7 +142,7 @@ func (j *Job) tolerates(workers int) error {
 	}
 	virtual, err := c.CountVirtual(workers, j.contract.FirstWorldSize)
 	if err == nil && virtual != j.virtual {
-		err = fmt.Errorf("%s, and it trains with %s: launch it with --virtual-workers %d", count(workers, "worker"), count(j.virtual, "virtual worker"), virtual)
+		err = fmt.Errorf("%s, and it trains with %s: launch it with --virtual-workers %d", plural.Count(workers, "worker"), plural.Count(j.virtual, "virtual worker"), virtual)
 	}
 	return err
 }

@@ -88,13 +88,6 @@ func parseLevel(s string) (slog.Level, error) {
 	return slog.Level((n - 20) * 2 / 5), nil // 10 apart there, 4 apart here
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 func size(bytes int) string {
 	switch {
 	case bytes < 10<<10:

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/hooks"
@@ -123,14 +124,14 @@ func (s *Session) conclude(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped > 0 {
-		s.job.Logf(cluster.VerboseLevel, "came too late for %s: %s dropped", count(s.late, "step"), count(s.dropped, "row"))
+		s.job.Logf(cluster.VerboseLevel, "came too late for %s: %s dropped", plural.Count(s.late, "step"), plural.Count(s.dropped, "row"))
 	}
 	s.worker.tuner.Close()
 	sent, received := 0, 0 // with shard holders, and with workers that this one serves as one
 	for _, c := range s.client.Traffic() {
 		sent, received = sent+int(c.Sent), received+int(c.Received)
 	}
-	s.job.Logf(slog.LevelDebug, "%s: sent %s, received %s", count(s.step, "step"), size(sent), size(received))
+	s.job.Logf(slog.LevelDebug, "%s: sent %s, received %s", plural.Count(s.step, "step"), size(sent), size(received))
 	if !s.training.config.Digest || !s.job.IsChief() {
 		return nil
 	}

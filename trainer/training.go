@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/autotune"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
@@ -349,12 +350,12 @@ func (t *training) report(log *printer, servers int, library string) {
 	for _, v := range d.Variables {
 		total += v.Bytes()
 	}
-	workers := count(len(d.Workers), "worker")
+	workers := plural.Count(len(d.Workers), "worker")
 	if d.VirtualWorkers != len(d.Workers) {
 		workers += fmt.Sprintf(" for %d virtual ones", d.VirtualWorkers)
 	}
 	log.Logf(cluster.VerboseLevel, "%s, %s%s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
-		workers, arch, why, d.Sync, d.Batch, count(t.rows, "row"), count(len(d.Variables), "variable"),
+		workers, arch, why, d.Sync, d.Batch, plural.Count(t.rows, "row"), plural.Count(len(d.Variables), "variable"),
 		size(total), d.Optimizer.Rule, t.model.LossKind, library+t.updated)
 	if t.config.Digest && !d.Sync.InStep() {
 		log.Logf(slog.LevelWarn, "--digest with --sync %s: workers do not wait for each other, so each run has other weights and another digest", d.Sync)
@@ -367,7 +368,7 @@ func (t *training) report(log *printer, servers int, library string) {
 		log.Logf(level, "%s", t.residence(i, v, servers))
 	}
 	if more := len(d.Variables) - maxReported; more > 0 {
-		log.Logf(cluster.VerboseLevel, "and %s, which PLX_LOG_LEVEL=debug lists", count(more, "more variable"))
+		log.Logf(cluster.VerboseLevel, "and %s, which PLX_LOG_LEVEL=debug lists", plural.Count(more, "more variable"))
 	}
 }
 

@@ -38,16 +38,16 @@ var arrows = []arrow{
 	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
 	{from: "logs", to: []string{"logs/style"}},
 	{from: "logs/style"},
-	{from: "launcher/top", to: []string{"launcher/live", "launcher/protocol", "logs", "logs/style"}},
-	{from: "launcher/live", to: []string{"launcher/metrics", "launcher/protocol", "logs", "logs/style"}},
+	{from: "launcher/top", to: []string{"internal/plural", "launcher/live", "launcher/protocol", "logs", "logs/style"}},
+	{from: "launcher/live", to: []string{"internal/plural", "launcher/metrics", "logs", "logs/style"}},
 
 	{from: "launcher", to: []string{
-		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
+		"internal/plural", "hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
 		"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/reservation",
 		"launcher/hosts", "launcher/provision", "launcher/fetch", "launcher/jobs", "launcher/logstream",
 		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission", "launcher/transport", "launcher/live", "launcher/metrics"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
-	{from: "launcher/console", to: []string{"launcher/exit", "launcher/protocol", "logs", "logs/style"}},
+	{from: "launcher/console", to: []string{"internal/plural", "launcher/exit", "logs", "logs/style"}},
 	{from: "launcher/entrypoint", to: []string{"envsync/tree", "launcher/exit", "trainer/cluster"}, not: []string{"net"}},
 	{from: "launcher/scratch"},
 	{from: "launcher/limits"},
@@ -57,19 +57,19 @@ var arrows = []arrow{
 		"launcher/driver", "launcher/protocol", "logs/style"}},
 	{from: "launcher/reservation", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs/style"}},
-	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/provision", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport", "logs/style"}},
-	{from: "launcher/provision", to: []string{"envsync", "hostfile", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/scratch", "launcher/transport"}},
-	{from: "launcher/fetch", to: []string{"internal/digest", "internal/holes", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
+	{from: "launcher/doctor", to: []string{"internal/plural", "envsync", "gpuprobe", "hostfile", "launcher/bootstrap", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/provision", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/transport", "logs/style"}},
+	{from: "launcher/provision", to: []string{"internal/plural", "envsync", "hostfile", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/scratch", "launcher/transport"}},
+	{from: "launcher/fetch", to: []string{"internal/plural", "internal/digest", "internal/holes", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport", "launcher/live"}},
 	{from: "launcher/jobs", to: []string{
-		"internal/bounded", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
+		"internal/plural", "internal/bounded", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/top"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
 	{from: "launcher/submission", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/slurm"}},
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
-		to: []string{"hostfile", "gpuprobe", "launcher/console", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
+		to: []string{"internal/plural", "hostfile", "gpuprobe", "launcher/console", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/ssh", to: []string{"internal/bounded", "launcher/exit", "launcher/scratch", "launcher/ssh/pipe", "launcher/ssh/sshconfig", "launcher/transport"}},
 	{from: "launcher/ssh/pipe"},
 	{from: "launcher/ssh/sshconfig", to: []string{"launcher/exit", "launcher/scratch"}},
@@ -84,14 +84,14 @@ var arrows = []arrow{
 	{from: "launcher/protocol", to: []string{"launcher/metrics", "trainer/cluster"}},
 	// A pure state machine: no network, no files, no programs.
 	{from: "launcher/jobstate", std: true,
-		to:  []string{"launcher/exit", "launcher/hang", "launcher/protocol", "trainer/cluster"},
+		to:  []string{"internal/plural", "launcher/exit", "launcher/hang", "launcher/protocol", "trainer/cluster"},
 		not: []string{"net", "os", "os/exec"}},
 	// Pure: what tasks wait for in, the culprit out.
 	{from: "launcher/hang", std: true, to: []string{"launcher/protocol", "trainer/cluster"}, not: []string{"net", "os", "os/exec"}},
 	// Pure: lines of output in, values out.
 	{from: "launcher/metrics", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/driver", to: []string{"launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
-	{from: "launcher/agent/process", to: []string{"launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/process", to: []string{"internal/plural", "launcher/protocol", "trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
 	{from: "launcher/agent/jobfolder", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/agent/process", "launcher/metrics", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
@@ -115,7 +115,7 @@ var arrows = []arrow{
 	{from: "trainer/timeline", std: true, to: []string{"internal/atomicfile"}},
 	{from: "trainer/summary", std: true},
 	{from: "trainer/autotune/partition", std: true, not: []string{"net", "os"}},
-	{from: "trainer/autotune/cost", std: true, not: []string{"net", "os"}},
+	{from: "trainer/autotune/cost", std: true, to: []string{"internal/plural"}, not: []string{"net", "os"}},
 	{from: "trainer/safetensors", std: true, not: []string{"net", "os"}},
 	{from: "trainer/graph", to: []string{"internal/atomicfile"}},
 	{from: "trainer/wire", std: true},
@@ -149,17 +149,17 @@ var arrows = []arrow{
 	{from: "trainer/checkpoint/choose", std: true, to: []string{"trainer/checkpoint", "trainer/cluster"}, not: []string{"net", "os"}},
 	{from: "trainer/checkpoint/tensors", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/safetensors"}, not: []string{"net", "os"}},
 	{from: "trainer/checkpoint/transfer", to: []string{"trainer/checkpoint", "trainer/cluster", "trainer/lifetime", "trainer/peers", "trainer/safetensors", "trainer/wire"}},
-	{from: "trainer/checkpoint/store", to: []string{"trainer/checkpoint", "trainer/checkpoint/choose",
+	{from: "trainer/checkpoint/store", to: []string{"internal/plural", "trainer/checkpoint", "trainer/checkpoint/choose",
 		"trainer/checkpoint/tensors", "trainer/checkpoint/transfer", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/lifetime",
 		"trainer/peers", "trainer/safetensors", "trainer/wire"}},
 	// When a checkpoint is made: the store writes it.
 	{from: "trainer/checkpoint/saver", std: true, to: []string{"trainer/checkpoint/store", "trainer/cluster", "trainer/exchange/client"}, not: []string{"net", "os"}},
 	// State that a model carries from step to step, on its way to the store.
-	{from: "trainer/checkpoint/carriage", to: []string{"trainer/checkpoint/store", "trainer/checkpoint/tensors", "trainer/replica"}, not: []string{"net", "os"}},
+	{from: "trainer/checkpoint/carriage", to: []string{"internal/plural", "trainer/checkpoint/store", "trainer/checkpoint/tensors", "trainer/replica"}, not: []string{"net", "os"}},
 	// When functions of the program are called: it sends nothing.
 	{from: "trainer/hooks", std: true, to: []string{"trainer/layout", "trainer/replica", "trainer/wire"}, not: []string{"net", "os"}},
 	// What program and user choose, without a model.
-	{from: "trainer/config", std: true, to: []string{"trainer/cluster", "trainer/hooks", "trainer/policy", "trainer/timeline"}, not: []string{"net"}},
+	{from: "trainer/config", std: true, to: []string{"internal/plural", "trainer/cluster", "trainer/hooks", "trainer/policy", "trainer/timeline"}, not: []string{"net"}},
 	{from: "trainer/telemetry", std: true, to: []string{"trainer/cluster", "trainer/config", "trainer/graph", "trainer/layout", "trainer/summary", "trainer/timeline", "trainer/wire"}, not: []string{"net"}},
 	// A graph in, a graph out: nothing is computed.
 	{from: "trainer/growth", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/nn/ops"}},
@@ -202,7 +202,7 @@ var arrows = []arrow{
 		"trainer/operation", "trainer/random"}},
 	// Models layer by layer: it knows the trainer, which does not know it.
 	{from: "trainer/nn", to: []string{"trainer", "trainer/layout", "trainer/nn/ops"}},
-	{from: "trainer", to: []string{"trainer/..."}},
+	{from: "trainer", to: []string{"internal/plural", "trainer/..."}},
 	{from: "examples/compare", to: []string{"examples/internal/flags", "internal/bench/lines"}},
 	{from: "examples/...", to: []string{"trainer/...", "examples/internal/corrupt", "examples/internal/flags"}},
 
@@ -225,6 +225,7 @@ var arrows = []arrow{
 	{from: "internal/bounded", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/digest", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/holes", std: true, not: []string{"net", "os", "os/exec"}},
+	{from: "internal/plural", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
 	// A program of plx's trainer that hangs.
 	{from: "internal/testhosts/cmd/stuck", to: []string{"trainer"}},

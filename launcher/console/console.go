@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/logs/style"
 )
@@ -124,6 +123,3 @@ func Size(n int64) string {
 	}
 	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[exp])
 }
-
-// Count formats a number of things, such as "1 host" or "3 hosts".
-func Count(n int, what string) string { return protocol.Count(n, what) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -315,9 +316,9 @@ func (t *Tally) String() string {
 	case t.total == 0:
 		return t.doing + " " + waiting
 	case long < patience:
-		return fmt.Sprintf("%s: %d of %s", t.doing, len(t.ended), Count(t.total, "host"))
+		return fmt.Sprintf("%s: %d of %s", t.doing, len(t.ended), plural.Count(t.total, "host"))
 	}
-	text := fmt.Sprintf("%s: %d of %s; waiting for %s", t.doing, len(t.ended), Count(t.total, "host"), waiting)
+	text := fmt.Sprintf("%s: %d of %s; waiting for %s", t.doing, len(t.ended), plural.Count(t.total, "host"), waiting)
 	if note := t.notes[t.waiting[0]]; note != "" {
 		text += fmt.Sprintf("; %s: %s", t.waiting[0], note)
 	}
@@ -496,7 +497,7 @@ func (t *Transfer) String() string {
 	}
 	text := fmt.Sprintf("%s: %d%% of %s", doing, 100*all.bytes/all.total, Size(all.total))
 	if len(t.hosts) > 0 && strings.HasPrefix(t.doing, sending) {
-		text += " to " + Count(len(t.hosts), "host")
+		text += " to " + plural.Count(len(t.hosts), "host")
 	}
 	if still := time.Since(t.last); !t.begun.IsZero() && still >= patience && all.bytes < all.total {
 		text += fmt.Sprintf("; no byte for %ds", int(still.Seconds()))
@@ -540,6 +541,6 @@ func (t *Transfer) Sent(err error) {
 	defer t.mu.Unlock()
 	if err == nil && t.left > 0 && len(t.hosts) > 0 {
 		name := t.names(func(f moved) bool { return f.bytes > 0 })
-		t.printer.Printf("sent %s (%s) to %s in %.1fs", name, Size(t.left), Count(len(t.hosts), "host"), t.spent.Seconds())
+		t.printer.Printf("sent %s (%s) to %s in %.1fs", name, Size(t.left), plural.Count(len(t.hosts), "host"), t.spent.Seconds())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/logs/style"
 )
@@ -59,14 +60,14 @@ func (d Diagnosis) summary() string {
 			touched[h] = true
 		}
 	}
-	hosts := console.Count(len(d.Hosts), "host")
+	hosts := plural.Count(len(d.Hosts), "host")
 	if len(d.Findings) == 0 {
 		return hosts + ", nothing found"
 	}
 	var words []string
 	for _, l := range []Level{Error, Warning} {
 		if count[l] > 0 {
-			words = append(words, console.Count(count[l], string(l)))
+			words = append(words, plural.Count(count[l], string(l)))
 		}
 	}
 	text := hosts + ": " + strings.Join(words, ", ")

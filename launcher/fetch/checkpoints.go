@@ -8,7 +8,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -49,7 +49,7 @@ func (f *fetcher) checkpoints(ctx context.Context) error {
 		for _, told := range r.older {
 			f.from.Printer.Printf("%s", told)
 		}
-		f.summarise(t, console.Count(r.fetched, "checkpoint"), f.from.Name, f.from.Dir)
+		f.summarise(t, plural.Count(r.fetched, "checkpoint"), f.from.Name, f.from.Dir)
 		return errors.Join(r.newest...)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -60,7 +61,7 @@ func (f *fetcher) summarise(t *tally, what, of, dir string) {
 	if t.there > 0 {
 		already = fmt.Sprintf(", %d of them there already", t.there)
 	}
-	f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", what, of, dir, console.Count(len(t.done), "file"), console.Size(t.bytes), already)
+	f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", what, of, dir, plural.Count(len(t.done), "file"), console.Size(t.bytes), already)
 }
 
 // expect tells the progress bar the sizes of all files that are to be fetched.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -45,5 +46,5 @@ func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...pro
 	if on == 0 {
 		return "", named, err
 	}
-	return fmt.Sprintf("made %s, %s, on %s: plx fetch %s DIR", console.Count(all.Files, "file"), console.Size(all.Bytes), console.Count(on, "host"), job), named, err
+	return fmt.Sprintf("made %s, %s, on %s: plx fetch %s DIR", plural.Count(all.Files, "file"), console.Size(all.Bytes), plural.Count(on, "host"), job), named, err
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -49,10 +50,10 @@ func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 	f.reportEscaped(fetched)
 	job := f.from.Hosts[0].Job
 	if n = len(made.done); n > 0 {
-		f.summarise(made, console.Count(n, "output"), job, filepath.Join(f.from.Dir, outputsFolder))
+		f.summarise(made, plural.Count(n, "output"), job, filepath.Join(f.from.Dir, outputsFolder))
 	}
 	if n := len(printed.done); n > 0 {
-		f.summarise(printed, console.Count(n, "log"), job, filepath.Join(f.from.Dir, logsFolder))
+		f.summarise(printed, plural.Count(n, "log"), job, filepath.Join(f.from.Dir, logsFolder))
 	}
 	if all {
 		n, errs = n+len(printed.done), append(errs, logErrs...)
@@ -170,7 +171,7 @@ func some(lines []string, most int, rest, kind string) []string {
 	}
 	shown := lines[:min(len(lines), most):min(len(lines), most)]
 	if more := len(lines) - most; more > 0 {
-		shown = append(shown, rest+console.Count(more, kind))
+		shown = append(shown, rest+plural.Count(more, kind))
 	}
 	return shown
 }

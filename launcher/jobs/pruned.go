@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -40,14 +41,14 @@ func (p *pruner) reportKept() {
 	fetchable := 0
 	for _, what := range slices.Sorted(maps.Keys(p.kept)) {
 		k := p.kept[what]
-		size := console.Count(k.files, "file") + ", " + console.Size(k.bytes) + ", on " + console.Count(len(k.on), "host")
+		size := plural.Count(k.files, "file") + ", " + console.Size(k.bytes) + ", on " + plural.Count(len(k.on), "host")
 		name, checkpoints := strings.CutPrefix(what, "ckpt/")
 		record, recorded := strings.CutPrefix(path.Dir(what), "jobs/")
 		switch {
 		case checkpoints:
 			p.printer.Printf("kept checkpoints of %s: %s", name, size)
 		case recorded:
-			p.printer.Printf("kept the record of job %s, on %s", record, console.Count(len(k.on), "host"))
+			p.printer.Printf("kept the record of job %s, on %s", record, plural.Count(len(k.on), "host"))
 			continue
 		default:
 			p.printer.Printf("kept job %s: %s, not fetched", what, size)
@@ -87,7 +88,7 @@ func (p *pruner) report(h *pruning, all []protocol.Pruned) {
 	freed := p.add(host, items)
 	p.bytes += freed
 	if !p.cfg.DryRun {
-		what := console.Count(len(items), "old item")
+		what := plural.Count(len(items), "old item")
 		if p.cfg.All && len(items) == len(all) {
 			what = "all of plx"
 		}

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -84,7 +84,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 		}
 		return err
 	}
-	stopped := fmt.Sprintf("job %s: stopped on %s", j.Job, console.Count(len(j.present()), "host"))
+	stopped := fmt.Sprintf("job %s: stopped on %s", j.Job, plural.Count(len(j.present()), "host"))
 	switch {
 	case ended:
 		j.printer.Printf("job %s: had ended already%s", j.Job, ending(verdict))

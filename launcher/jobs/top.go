@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -196,7 +197,7 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	if err != nil {
 		printer.Error(err)
 	}
-	return show(ctx, printer, top.Config{Title: console.Count(len(set.Hosts), "host"), Colour: q.Terminal.StdoutColour}, keys, q.Terminal.Stdout, func(ctx context.Context, view *top.View) {
+	return show(ctx, printer, top.Config{Title: plural.Count(len(set.Hosts), "host"), Colour: q.Terminal.StdoutColour}, keys, q.Terminal.Stdout, func(ctx context.Context, view *top.View) {
 		again(ctx, func() {
 			ctx, cancel := within(ctx, lookTime)
 			defer cancel()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -135,7 +136,7 @@ func (p *progress) resumed(v view, from int64) []Command {
 	}
 	text := fmt.Sprintf("generation %d resumes after step %d", v.generation.number, from)
 	if lost := p.reached - from; lost > 0 {
-		text += fmt.Sprintf("; at least %s will be recomputed", protocol.Count(int(lost), "step"))
+		text += fmt.Sprintf("; at least %s will be recomputed", plural.Count(int(lost), "step"))
 	}
 	return notice("%s", text)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -204,7 +205,7 @@ func (all hosts) where(generation int) string {
 			without = append(without, h.name())
 		}
 	}
-	text := fmt.Sprintf("generation %d starts on %s with %s", generation, protocol.Count(used, "host"), protocol.Count(workers, "worker"))
+	text := fmt.Sprintf("generation %d starts on %s with %s", generation, plural.Count(used, "host"), plural.Count(workers, "worker"))
 	if len(without) > 0 {
 		text += ", without " + strings.Join(without, ", ")
 	}

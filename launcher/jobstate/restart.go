@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -78,7 +79,7 @@ func (r *restart) exhausted(v view, f failure) string {
 	case r.made >= limits.Max:
 		return fmt.Sprintf("%d of at most %d restarts were made (--max-restarts)", r.made, limits.Max)
 	case limits.PerHour > 0 && r.recent >= limits.PerHour:
-		return fmt.Sprintf("%s within an hour, the most allowed (--restarts-per-hour)", protocol.Count(r.recent, "restart"))
+		return fmt.Sprintf("%s within an hour, the most allowed (--restarts-per-hour)", plural.Count(r.recent, "restart"))
 	}
 	return ""
 }
@@ -147,7 +148,7 @@ func (r *restart) done() string {
 	if r.made == 0 {
 		return "done"
 	}
-	return "done, after " + protocol.Count(r.made, "restart")
+	return "done, after " + plural.Count(r.made, "restart")
 }
 
 const (

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -260,7 +261,7 @@ func lacking(v view, s protocol.Scale) string {
 	case workers == 0:
 		return "no worker would be left"
 	case workers < least:
-		return fmt.Sprintf("%s would be left, at least %d are needed (--min-workers)", protocol.Count(workers, "worker"), least)
+		return fmt.Sprintf("%s would be left, at least %d are needed (--min-workers)", plural.Count(workers, "worker"), least)
 	case servers == 0 && serversNow > 0:
 		return "no server would be left"
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -154,5 +154,5 @@ func (t *tolerance) fewer(v view) string {
 	if len(t.without) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", without %d of %s", len(t.without), protocol.Count(v.generation.workers, "worker"))
+	return fmt.Sprintf(", without %d of %s", len(t.without), plural.Count(v.generation.workers, "worker"))
 }

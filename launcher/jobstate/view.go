@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -76,7 +77,7 @@ func (v view) unended(h int) (n int) {
 func (v view) notEnded() (commands []Command) {
 	for i, h := range v.hosts {
 		if n := v.unended(i); h.told && !h.gone && n > 0 {
-			commands = append(commands, notice("host %s: told %s to end, and no end was reported", h.name(), protocol.Count(n, "task"))...)
+			commands = append(commands, notice("host %s: told %s to end, and no end was reported", h.name(), plural.Count(n, "task"))...)
 		}
 	}
 	return commands
@@ -111,7 +112,7 @@ func ofMemory(e protocol.Exit) string {
 	case e.OOMKills <= 0:
 		return ""
 	}
-	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", protocol.Count(int(e.OOMKills), "process"))
+	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", plural.Count(int(e.OOMKills), "process"))
 }
 
 // causes joins what the program and the host have said.
@@ -209,7 +210,7 @@ func (v view) follow(a hang.Advice) (commands []Command, d decision) {
 	if a.Hang == nil {
 		return commands, nil
 	}
-	commands = append(commands, notice("nothing has moved for %s: %s", a.Hang.After, protocol.Count(len(v.generation.hostOf), "task"))...)
+	commands = append(commands, notice("nothing has moved for %s: %s", a.Hang.After, plural.Count(len(v.generation.hostOf), "task"))...)
 	for _, line := range a.Hang.Waits {
 		commands = append(commands, Note{Text: line})
 	}

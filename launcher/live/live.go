@@ -20,8 +20,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/metrics"
-	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/logs/style"
 )
@@ -214,7 +214,7 @@ func (l *Line) Parts(colour bool) []string {
 		parts = append(parts, level.Paint(logs.Escape(fmt.Sprintf(format, args...)), colour))
 	}
 	if all.now < all.of {
-		add(style.Doubtful, "%d of %s", all.now, protocol.Count(all.of, "task"))
+		add(style.Doubtful, "%d of %s", all.now, plural.Count(all.of, "task"))
 	}
 	for _, text := range l.training(now) {
 		add(style.Plain, "%s", text)
@@ -223,13 +223,13 @@ func (l *Line) Parts(colour bool) []string {
 		add(style.Doubtful, "no line for %s", Short(now.Sub(s.Last)))
 	}
 	if s.Restarts > 0 {
-		add(style.Doubtful, "%s", protocol.Count(s.Restarts, "restart"))
+		add(style.Doubtful, "%s", plural.Count(s.Restarts, "restart"))
 	}
 	if s.Warnings > 0 {
-		add(style.Doubtful, "%s", protocol.Count(s.Warnings, "warning"))
+		add(style.Doubtful, "%s", plural.Count(s.Warnings, "warning"))
 	}
 	if all.now > 0 && all.now >= all.of {
-		add(style.Plain, "%s", protocol.Count(all.of, "task"))
+		add(style.Plain, "%s", plural.Count(all.of, "task"))
 	}
 	return parts
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/internal/plural"
 )
 
 // slot is room for one worker.
@@ -217,7 +217,7 @@ func (m Machine) Unmet() error {
 	case d.Kind == hostfile.AllGPUs && err != nil:
 		return fmt.Errorf("%w, so it cannot be excluded", m.wrong(err))
 	case d.Kind == hostfile.Slots && found > 0 && found < d.Count:
-		return m.wrong(fmt.Errorf("slots=%d, but it has %s", d.Count, protocol.Count(found, "GPU")))
+		return m.wrong(fmt.Errorf("slots=%d, but it has %s", d.Count, plural.Count(found, "GPU")))
 	}
 	return nil
 }

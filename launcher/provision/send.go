@@ -15,6 +15,7 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -30,7 +31,7 @@ func (r *Recipe) options(part, name string) tree.SendOptions {
 		Lost: func(what []string) {
 			more := ""
 			if n := len(what) - 1; n > 0 {
-				more = fmt.Sprintf(" (and %s more)", console.Count(n, "host"))
+				more = fmt.Sprintf(" (and %s more)", plural.Count(n, "host"))
 			}
 			r.Printer.Printf("hosts could not pass files on to each other, so this machine has sent them: %s%s", what[0], more)
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/venv"
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -90,7 +91,7 @@ func (v Venv) Lines(on int) (lines []string) {
 	}
 	for _, p := range v.parts() {
 		n, size := p.folder.Files()
-		lines = append(lines, fmt.Sprintf("send: %s of %s: %s, at most %s", p.name, v.named, console.Count(n, "file"), ToHosts(size, on)))
+		lines = append(lines, fmt.Sprintf("send: %s of %s: %s, at most %s", p.name, v.named, plural.Count(n, "file"), ToHosts(size, on)))
 	}
 	return lines
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 )
@@ -128,7 +129,7 @@ func notFetched(folder *tree.Folder, flag string) []string {
 	}
 	what := fmt.Sprintf("%q is a pointer of git-lfs", pointers[0])
 	if more := len(pointers) - 1; more > 0 {
-		what = fmt.Sprintf("%q and %s more are pointers of git-lfs", pointers[0], console.Count(more, "file"))
+		what = fmt.Sprintf("%q and %s more are pointers of git-lfs", pointers[0], plural.Count(more, "file"))
 	}
 	return []string{fmt.Sprintf("note: %s: %s, without the content: git lfs pull fetches it", flag, what)}
 }
@@ -155,7 +156,7 @@ func notHome(folder string) error {
 func watchReading(printer *console.Printer, what string, count *tree.Count) (done func()) {
 	return printer.Watch(func() string {
 		found, read, bytes := count.Now()
-		return fmt.Sprintf("reading %s: %d of %s, %s", what, read, console.Count(int(found), "file"), console.Size(bytes))
+		return fmt.Sprintf("reading %s: %d of %s, %s", what, read, plural.Count(int(found), "file"), console.Size(bytes))
 	})
 }
 
@@ -189,7 +190,7 @@ func (w Workdir) Copied() string {
 func (w Workdir) Lines(on int) (lines []string) {
 	if w.named != "" {
 		n, size := w.Folder.Files()
-		lines = append(lines, fmt.Sprintf("send: %s as the tasks' working directory: %s, at most %s", w.named, console.Count(n, "file"), ToHosts(size, on)))
+		lines = append(lines, fmt.Sprintf("send: %s as the tasks' working directory: %s, at most %s", w.named, plural.Count(n, "file"), ToHosts(size, on)))
 	}
 	for _, file := range w.copies {
 		lines = append(lines, "send: "+file+" into each task's folder")
@@ -199,7 +200,7 @@ func (w Workdir) Lines(on int) (lines []string) {
 
 // ToHosts writes how many bytes travel if all hosts lack something of a size.
 func ToHosts(size int64, on int) string {
-	return fmt.Sprintf("%s to %s", console.Size(int64(on)*size), console.Count(on, "host"))
+	return fmt.Sprintf("%s to %s", console.Size(int64(on)*size), plural.Count(on, "host"))
 }
 
 // what says what is sent, as the user named it.

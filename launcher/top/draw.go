@@ -8,6 +8,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/live"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
@@ -413,7 +414,7 @@ func (m *model) logs(room int) (lines []string) {
 	}
 	head := "LOG"
 	if m.paused != nil {
-		head += fmt.Sprintf("  paused, %s came meanwhile", protocol.Count(max(0, len(m.now.lines)-len(m.paused)), "line"))
+		head += fmt.Sprintf("  paused, %s came meanwhile", plural.Count(max(0, len(m.now.lines)-len(m.paused)), "line"))
 	}
 	if m.filter != nil {
 		head += "  only " + logs.Escape(strings.TrimPrefix(m.filter.String(), "(?i)"))

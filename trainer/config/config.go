@@ -21,6 +21,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/hooks"
 	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/timeline"
@@ -145,7 +146,7 @@ func (c *Effective) checkProfile(workers int) error {
 	if c.ProfileSteps == "" {
 		return nil
 	}
-	return HintError{fmt.Sprintf("--profile-workers %s: the job has %s", c.ProfileWorkers, count(workers)), "the first worker is 0"}
+	return HintError{fmt.Sprintf("--profile-workers %s: the job has %s", c.ProfileWorkers, plural.Count(workers, "worker")), "the first worker is 0"}
 }
 
 func (c *Effective) checkNames() error {
@@ -228,7 +229,7 @@ const mostVirtual = 1 << 16
 func (c *Effective) CountVirtual(workers, first int) (int, error) {
 	if c.VirtualWorkers > mostVirtual || c.Replicas > mostVirtual || c.Accumulate > mostVirtual || workers*c.Replicas*c.Accumulate > mostVirtual {
 		return 0, fmt.Errorf("--virtual-workers %d, --replicas %d, --accumulate %d with %s: at most %d virtual workers are possible",
-			c.VirtualWorkers, c.Replicas, c.Accumulate, count(workers), mostVirtual)
+			c.VirtualWorkers, c.Replicas, c.Accumulate, plural.Count(workers, "worker"), mostVirtual)
 	}
 	each := c.Replicas * c.Accumulate
 	if c.VirtualWorkers == 0 {
@@ -237,7 +238,7 @@ func (c *Effective) CountVirtual(workers, first int) (int, error) {
 	if each > 1 && c.VirtualWorkers != workers*each {
 		return 0, HintError{
 			Text: fmt.Sprintf("--virtual-workers %d, but %s times --replicas %d times --accumulate %d make %d: leave one of them out",
-				c.VirtualWorkers, count(workers), c.Replicas, c.Accumulate, workers*each),
+				c.VirtualWorkers, plural.Count(workers, "worker"), c.Replicas, c.Accumulate, workers*each),
 			Help: "if the program sets one, switch it off: --virtual-workers 0, --replicas 1 or --accumulate 1",
 		}
 	}
@@ -340,12 +341,5 @@ func serverless(workers int, loose, chosen bool) error {
 	if chosen {
 		hint += " --arch allreduce"
 	}
-	return HintError{count(workers) + " and no server to keep the variables on", hint}
-}
-
-func count(workers int) string {
-	if workers == 1 {
-		return "1 worker"
-	}
-	return fmt.Sprintf("%d workers", workers)
+	return HintError{plural.Count(workers, "worker") + " and no server to keep the variables on", hint}
 }

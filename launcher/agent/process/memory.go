@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/internal/plural"
 )
 
 // Memory is what the kernel had counted of processes that it killed for want of memory
@@ -44,7 +44,7 @@ func (m Memory) Killed(pid int) (kills int64, proof string) {
 		return kills, line
 	}
 	if n := m.group.kills() - m.kills; n > 0 {
-		return kills, fmt.Sprintf("the kernel killed %s of its control group %s%s", protocol.Count(int(n), "process"), m.group.name, m.group.limit())
+		return kills, fmt.Sprintf("the kernel killed %s of its control group %s%s", plural.Count(int(n), "process"), m.group.name, m.group.limit())
 	}
 	return kills, ""
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+
+	"github.com/plx-run/plx/internal/plural"
 )
 
 // Report is what a training sent in some steps.
@@ -33,8 +35,8 @@ func (r Report) Lines() []string {
 	host, most, mean := all.busiest(hosts)
 	fmt.Fprintf(t, "total\t%s\t\t%s\tbusiest: %s\t\n", size(total), size(most), clean(host, 40))
 	t.Flush() // a strings.Builder never fails
-	lines := []string{fmt.Sprintf("bytes per step at the busiest link, measured over %s: %s, %s, %s", number(r.Steps, "step"),
-		number(len(r.Cluster.Workers), "worker"), number(len(r.Cluster.Servers), "server"), number(len(hosts), "host"))}
+	lines := []string{fmt.Sprintf("bytes per step at the busiest link, measured over %s: %s, %s, %s", plural.Count(r.Steps, "step"),
+		plural.Count(len(r.Cluster.Workers), "worker"), plural.Count(len(r.Cluster.Servers), "server"), plural.Count(len(hosts), "host"))}
 	for line := range strings.Lines(text.String()) {
 		lines = append(lines, strings.TrimRight(line, " \n"))
 	}
@@ -208,13 +210,6 @@ func size(bytes float64) string {
 		return fmt.Sprintf("%.1f %s", bytes, units[unit])
 	}
 	return fmt.Sprintf("%.2f %s", bytes, units[unit])
-}
-
-func number(n int, of string) string {
-	if n == 1 {
-		return "1 " + of
-	}
-	return fmt.Sprintf("%d %ss", n, of)
 }
 
 // clean makes a name fit for a terminal and for so many letters; of one that

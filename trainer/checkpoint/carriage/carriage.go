@@ -23,6 +23,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/checkpoint/store"
 	"github.com/plx-run/plx/trainer/checkpoint/tensors"
 	"github.com/plx-run/plx/trainer/replica"
@@ -60,7 +61,7 @@ func New(config Config) (*Carriage, error) {
 	for _, input := range config.Inputs {
 		shape := input.Shape().Clone()
 		if len(shape) == 0 || shape[0] != config.Rows {
-			return nil, fmt.Errorf("carried %q: shape %v: want %s first, one for each row of the batch", input.Name(), shape, count(config.Rows))
+			return nil, fmt.Errorf("carried %q: shape %v: want %s first, one for each row of the batch", input.Name(), shape, plural.Count(config.Rows, "row"))
 		}
 		shape[0] = config.To - config.From
 		state := carried{name: input.Name(), state: tensor.New(tensor.Of(input.Dtype()), tensor.WithShape(shape...))}
@@ -72,13 +73,6 @@ func New(config Config) (*Carriage, error) {
 	}
 	slices.SortFunc(c.states, func(a, b carried) int { return cmp.Compare(a.name, b.name) })
 	return c, nil
-}
-
-func count(rows int) string {
-	if rows == 1 {
-		return "1 row"
-	}
-	return fmt.Sprintf("%d rows", rows)
 }
 
 // Restore fills the states from the checkpoint that training resumes from. It returns the

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/checkpoint/tensors"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -320,14 +321,7 @@ func (s *save) line(m *checkpoint.Manifest, host func(cluster.Task) string) stri
 		}
 	}
 	return fmt.Sprintf("checkpoint of step %d: %s in %s on %s, steps held for %s, written in %s", m.Step, size(bytesIn(m)),
-		count(len(m.Files), "file"), count(len(hosts), "host"), brief(s.held), brief(time.Since(s.began)))
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+		plural.Count(len(m.Files), "file"), plural.Count(len(hosts), "host"), brief(s.held), brief(time.Since(s.began)))
 }
 
 // size is bytes in words.

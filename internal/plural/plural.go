@@ -1,4 +1,5 @@
-package protocol
+// Package plural counts things for users.
+package plural
 
 import (
 	"fmt"
