@@ -49,7 +49,7 @@ var arrows = []arrow{
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
 	{from: "launcher/console", to: []string{"internal/plural", "launcher/exit", "logs", "logs/style"}},
 	{from: "launcher/entrypoint", to: []string{"envsync/tree", "launcher/exit", "trainer/cluster"}, not: []string{"net"}},
-	{from: "launcher/scratch"},
+	{from: "launcher/scratch", to: []string{"internal/filelock"}},
 	{from: "launcher/limits"},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/scratch"}},
 	{from: "launcher/hosts", to: []string{
@@ -62,7 +62,7 @@ var arrows = []arrow{
 	{from: "launcher/fetch", to: []string{"internal/plural", "internal/digest", "internal/holes", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol", "launcher/transport", "logs"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport", "launcher/live"}},
 	{from: "launcher/jobs", to: []string{
-		"internal/plural", "internal/bounded", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
+		"internal/plural", "internal/bounded", "internal/filelock", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/top"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
 	{from: "launcher/submission", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/slurm"}},
@@ -106,7 +106,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/outputs", "launcher/agent/process",
 		"launcher/agent/program", "launcher/agent/sampler", "launcher/agent/sockets", "launcher/agent/waits", "launcher/agent/watchdog", "launcher/driver", "launcher/metrics", "launcher/protocol",
 		"logs", "trainer/cluster", "trainer/summary"}},
-	{from: "launcher/agent", to: []string{"internal/bounded", "envsync", "gpuprobe", "envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/limits", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"internal/bounded", "internal/filelock", "envsync", "gpuprobe", "envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/limits", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
 	// Pure parts of the trainer: each can be understood alone.
@@ -224,6 +224,7 @@ var arrows = []arrow{
 	{from: "internal/atomicfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/bounded", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/digest", std: true, not: []string{"net", "os", "os/exec"}},
+	{from: "internal/filelock", not: []string{"net", "os/exec"}},
 	{from: "internal/holes", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/plural", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},

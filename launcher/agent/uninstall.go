@@ -13,9 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/plx-run/plx/envsync/venv/install"
+	"github.com/plx-run/plx/internal/filelock"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -119,13 +118,7 @@ func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
 	}
 	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the pattern is valid
 	for _, file := range launches {
-		f, err := os.Open(file)
-		if err != nil {
-			continue // it has just ended
-		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-		f.Close() // only read; releases the lock
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		if locked, _ := filelock.Locked(file); locked { // an error: it has just ended, or there are no locks
 			return "a launch is being prepared there, by process " + filepath.Base(file)
 		}
 	}

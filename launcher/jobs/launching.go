@@ -11,9 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/plx-run/plx/internal/bounded"
+	"github.com/plx-run/plx/internal/filelock"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/scratch"
 	"github.com/plx-run/plx/launcher/submission"
@@ -79,7 +78,7 @@ func (l Launching) create(dir string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if scratch.Lock(f, path) { // else it is another one's, or was taken for a dead one's in this moment
+		if filelock.Lock(f, path) { // else it is another one's, or was taken for a dead one's in this moment
 			return f, f.Truncate(0)
 		}
 		f.Close() // nothing was written
@@ -106,7 +105,7 @@ func launchings() (all []Launching, err error) {
 	}
 	for _, e := range entries {
 		l := Launching{path: filepath.Join(dir, e.Name())}
-		prepares, err := l.prepares()
+		prepares, err := filelock.Locked(l.path)
 		if err != nil {
 			return nil, err
 		}
@@ -120,23 +119,6 @@ func launchings() (all []Launching, err error) {
 		}
 	}
 	return all, nil
-}
-
-// prepares reports whether the launcher lives and has no job yet.
-func (l Launching) prepares() (bool, error) {
-	f, err := os.Open(l.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close() // releases the lock
-	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return true, nil
-	}
-	return false, err
 }
 
 // label names the launch to the user.
@@ -175,7 +157,7 @@ func (l Launching) stop(ctx context.Context) (job string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, launchEnds, fmt.Errorf("it has not ended within %v", launchEnds))
 	defer cancel()
 	for {
-		prepares, err := l.prepares()
+		prepares, err := filelock.Locked(l.path)
 		if err != nil {
 			return "", err
 		}

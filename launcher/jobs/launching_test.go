@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/launcher/scratch"
+	"github.com/plx-run/plx/internal/filelock"
 )
 
 // A launch is found as long as it prepares, and what a dead one has left is removed.
@@ -72,7 +72,7 @@ func TestAnnounce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if !scratch.Lock(f, other) {
+	if !filelock.Lock(f, other) {
 		t.Fatal("no lock")
 	}
 	done, err := Announce("name", "train")

@@ -23,6 +23,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/internal/filelock"
 )
 
 // Folder is a temporary folder.
@@ -47,7 +49,7 @@ func New() (*Folder, error) {
 			return nil, fmt.Errorf("make a temporary folder: %w", err)
 		}
 		lock, err := os.Open(path)
-		if err == nil && Lock(lock, path) {
+		if err == nil && filelock.Lock(lock, path) {
 			return &Folder{path, lock}, nil
 		}
 		if err == nil {
@@ -72,17 +74,6 @@ func (f *Folder) Remove() error {
 	err := os.RemoveAll(f.Path)
 	f.lock.Close() // only read
 	return err
-}
-
-// Lock locks an open file or folder for this process until it is closed. False: another process
-// has it, or path leads to it no more.
-func Lock(f *os.File, path string) bool {
-	if errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
-		return false
-	}
-	mine, err := f.Stat()
-	there, gone := os.Lstat(path)
-	return err == nil && gone == nil && os.SameFile(mine, there)
 }
 
 // Tidy removes folders whose processes have ended without doing that, as after kill -9. What it
