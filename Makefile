@@ -38,7 +38,7 @@ test: tools format compile vet
 # make test-long ARGS="-run ^fuzz$$" runs some.
 test-long:
 	@$(STAGE) tools scripts/install-test-tools long
-	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
+	@$(STAGE) "long tests" go run ./internal/test/ci/longtests $(ARGS)
 
 # Known vulnerabilities in what plx calls, of Go's own library too, by the list at vuln.go.dev.
 vulnerabilities:
@@ -47,12 +47,13 @@ vulnerabilities:
 # Whether the tests of a package bite: fifty mutants of it, chosen by the commit, each
 # with its tests: make mutate PKG=./hostfile ARGS="-n 20". Minutes.
 mutate:
-	@CGO_ENABLED=0 go run ./internal/ci/mutate $(ARGS) $(PKG)
+	@CGO_ENABLED=0 go run ./internal/test/ci/mutate $(ARGS) $(PKG)
 
 # The quick loop: what needs neither root nor seconds. Results of packages that have
 # not changed are reused.
 quick: format vet
 	@CGO_ENABLED=0 $(STAGE) "tests -short" go test -short -vet=off ./...
+	@CGO_ENABLED=0 $(STAGE) "tests -short, tools" go test -C internal/tools -short -vet=off ./...
 
 tools:
 	@$(STAGE) tools scripts/install-test-tools
@@ -66,13 +67,16 @@ format:
 # each release, of which .github/workflows/release.yml makes one for each push, and at night.
 compile:
 	@CGO_ENABLED=0 $(STAGE) compile go build ./...
+	@CGO_ENABLED=0 $(STAGE) "compile tools" go build -C internal/tools ./...
 
 vet:
 	@$(CHECK) $(STAGE) vet go vet -tags long ./...
+	@$(CHECK) $(STAGE) "vet tools" go vet -C internal/tools -tags long ./...
 	@$(CHECK) $(STAGE) "tag failpoint" go vet -tags failpoint ./trainer/wire ./trainer/cluster/channel ./trainer/checkpoint
 
 staticcheck:
 	@GOGC=400 $(CHECK) $(STAGE) staticcheck go tool staticcheck -tags long ./...
+	@cd internal/tools && $(CHECK) ../../$(STAGE) "staticcheck tools" $$(cd ../.. && go tool -n staticcheck) -tags long ./...
 
 # No error is dropped without a word.
 errors:
@@ -89,31 +93,33 @@ kernels:
 # The tests, with the race detector where there is a C compiler for it. With
 # CI=true a skipped test is a failed one. A test that fails is repeated once, alone.
 unit:
-	@$(STAGE) tests go run ./internal/ci/runtests
+	@go build -o build/runtests ./internal/test/ci/runtests
+	@$(STAGE) tests build/runtests
+	@cd internal/tools && ../../$(STAGE) "tests of tools" ../../build/runtests
 
 # Half an hour on a quiet machine, as root: plx beside what one would use instead, in
 # turns. A part of it: make bench BENCH=logs
 bench: tools
 	@scripts/install-bench-peers
-	go run ./internal/bench/suite -part "$(BENCH)" $(ARGS)
+	scripts/tool bench/suite -part "$(BENCH)" $(ARGS)
 
 # The same with three rounds, compared with what is recorded.
 bench-check: tools
 	@scripts/install-bench-peers
-	go run ./internal/bench/suite -check -rounds 3 -part "$(BENCH)" $(ARGS)
+	scripts/tool bench/suite -check -rounds 3 -part "$(BENCH)" $(ARGS)
 
 # About two hours on a quiet machine, as root: what docs/benchmarks.md shows. With ARGS
 # less or more of it is measured: make bench-sparse ARGS="--hosts 4 --rounds 1"
 bench-sparse: tools
-	go run ./internal/bench/sparse $(ARGS)
+	scripts/tool bench/sparse $(ARGS)
 
 bench-partitions: tools
-	go run ./internal/bench/sparse partitions $(ARGS)
+	scripts/tool bench/sparse partitions $(ARGS)
 
 # About an hour, as root: every fault on every victim, the table of
 # docs/reliability.md. With ARGS some cells: make fault-grid ARGS="--run ps/worker/"
 fault-grid: tools
-	go run ./internal/chaos $(ARGS)
+	go run ./internal/test/chaos $(ARGS)
 
 # What a release holds, built and installed on a test host, from which it launches: minutes, as root.
 release-check: tools
@@ -122,7 +128,7 @@ release-check: tools
 # The pictures in README.md and docs/watch.md, from new runs on two test hosts: 5 minutes, as root,
 # with tmux. With ARGS one of them: make picture ARGS=top
 picture: tools
-	go run ./internal/picture $(ARGS)
+	scripts/tool picture $(ARGS)
 
 # A folder that checks and measures plx on a machine with a GPU: build/gpu-check. It
 # needs no GPU to be built. With ARGS another folder: make gpu-check ARGS=/tmp/gpu-check

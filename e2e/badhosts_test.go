@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // badHost is a host with one fault, and what a launch on it must say.

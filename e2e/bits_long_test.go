@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // The promise: the same bits for any number of workers, on one host or four,

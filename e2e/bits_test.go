@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 var digestLine = regexp.MustCompile(`digest step=\d+ sha256=[0-9a-f]{64}`)

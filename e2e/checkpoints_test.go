@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// at5 and at7 are the checkpoints of internal/testhosts/cmd/saver: every worker
+// at5 and at7 are the checkpoints of internal/test/testhosts/cmd/saver: every worker
 // writes its part of the first when it starts, and the chief the whole of the
 // second when it is asked.
 const (
@@ -27,7 +27,7 @@ const (
 
 func (b *bench) saver() string {
 	b.t.Helper()
-	return testhosts.Binary(b.t, "github.com/plx-run/plx/internal/testhosts/cmd/saver")
+	return testhosts.Binary(b.t, "github.com/plx-run/plx/internal/test/testhosts/cmd/saver")
 }
 
 // whole checks that a folder holds exactly these checkpoints, each with all

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // seated are the tasks on the hosts of TestSixCommands, in the order of its

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // Programs for faults to meet. Each prints "up" once it is ready.

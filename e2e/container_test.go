@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestContainerRestarts restarts the host of a detached job as a container: it keeps its

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // crashes is a job of which rank 2 fails, and the others report what Gloo and NCCL report

@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // detach launches a job and checks that its id stands on stdout alone.

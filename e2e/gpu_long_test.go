@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/cudatest"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/cudatest"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // largeGPUPrograms take the stand-in for a GPU a while.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/cudatest"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/cudatest"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // gpuPrograms are examples that take the stand-in for a GPU a moment.

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // A GPU that is named by UUID stays the same when the machine renumbers its GPUs. MIG devices

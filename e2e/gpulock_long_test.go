@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // Of launches that want the same GPUs at the same moment, tasks of no two run at once: each

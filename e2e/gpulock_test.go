@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // A job books its GPUs on every host until its processes are gone, however they end.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestGuide runs every command of docs/guide.md in its order, as one user does.

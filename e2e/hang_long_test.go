@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // hangTime is the hang timeout of planted hangs.

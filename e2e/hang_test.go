@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestHang launches a program that knows nothing of plx. One of its two tasks sleeps and

@@ -24,8 +24,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
@@ -37,7 +37,7 @@ import (
 func TestHostilePeers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
-	program := testhosts.Binary(t, "github.com/plx-run/plx/internal/chaos/workload")
+	program := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/chaos/workload")
 	over := filepath.Join(b.shared(), "over")
 	flags := []string{"--steps=60", "--digest", "--seed=3", "--virtual-workers=2", "--peer-timeout=1m"}
 	want := b.digest(nil, program, append(flags, "--pace=1ms")...)

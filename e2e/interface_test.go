@@ -5,7 +5,7 @@ package e2e
 import (
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // Every host has two networks. The user chooses the one for data, sets variables for

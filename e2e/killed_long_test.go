@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestKilledLaunch kills launches with SIGKILL as soon as there is what each makes on this

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestStubbornTasks has tasks that want to stay after each way a job ends.

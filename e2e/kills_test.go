@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestLauncherKilled kills two launchers at once, of which one has tasks that

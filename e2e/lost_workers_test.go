@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // training is a job whose steps take 150 ms until finish is called: what a test does
@@ -32,7 +32,7 @@ func (b *bench) paced(flags ...string) (command []string, finish func()) {
 }
 
 func workload(t testing.TB) string {
-	return testhosts.Binary(t, "github.com/plx-run/plx/internal/chaos/workload")
+	return testhosts.Binary(t, "github.com/plx-run/plx/internal/test/chaos/workload")
 }
 
 // bearing launches a training on three hosts, of which the third has a worker

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // manyTime bounds each wait for hundreds of hosts on a machine that is busy.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 func TestOptions(t *testing.T) {

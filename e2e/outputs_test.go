@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 func TestOutputs(t *testing.T) {

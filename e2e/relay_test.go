@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestWorkdirTravelsOnce counts what leaves the launching machine for a folder that five

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // A release is made from this source. Its Debian package is installed on a machine that

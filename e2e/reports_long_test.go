@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // The tests of this file are named after the rows of a list of reports. Other tests of the

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestARestartGoesOnFromACheckpoint takes the power of one of three hosts in the

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // mapper writes as many MiB through memory that it maps from a file of /dev/shm, as data

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
-	"github.com/plx-run/plx/internal/testslurm"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
+	"github.com/plx-run/plx/internal/test/testslurm"
 )
 
 // holds is a program that runs until the test says how worker:1 ends. Its folder is in the

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/testslurm"
+	"github.com/plx-run/plx/internal/test/testslurm"
 )
 
 // submit starts plx launch --slurm on the login node, in its home.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
-	"github.com/plx-run/plx/internal/testslurm"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
+	"github.com/plx-run/plx/internal/test/testslurm"
 )
 
 // slurmBench is a cluster of Slurm, and plx on its login node.

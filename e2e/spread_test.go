@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestFirstLaunchSendsLittle counts what leaves the launching machine: plx itself goes to two

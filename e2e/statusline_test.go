@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestStatusLine: on a terminal, a row below the lines of the tasks says what the job does. It

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // TestStopBeforeTheJob stops launches that still connect to a host, whose --via

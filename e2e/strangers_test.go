@@ -26,9 +26,9 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/plx-run/plx/internal/bootstraptest"
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/bootstraptest"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // stuck are hangs of worker:2 in programs written in Go, and what plx says of each. The last
 // argument is the cause.
 var stuck = []struct {
 	flags []string // of plx launch
-	args  []string // of internal/testhosts/cmd/stuck
+	args  []string // of internal/test/testhosts/cmd/stuck
 	who   string
 	why   string
 }{
@@ -39,7 +39,7 @@ var stuck = []struct {
 // plx's trainer and without. The log has the table of docs/reliability.md.
 func TestPlantedGoHangs(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3})
-	program := testhosts.Binary(t, "github.com/plx-run/plx/internal/testhosts/cmd/stuck")
+	program := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/stuck")
 	named, late := 0, 0
 	for _, s := range stuck {
 		t.Run(strings.Join(s.args, " "), func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 func TestOutput(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestTop: plx top shows a detached job on the whole terminal, also from a second machine, and

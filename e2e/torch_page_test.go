@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestTorchPage runs every command of docs/torch.md and its further pages, with the example as train.py. All

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // needTorch skips a test where there is no PyTorch; in CI that is a failure. With

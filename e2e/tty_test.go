@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // onTerminal runs plx on a terminal of its own and returns what arrived

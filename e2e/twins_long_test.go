@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // The scripts of docs/pytorch-twins.md run alone and on two processes of torchrun. Where

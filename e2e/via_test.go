@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // enter writes the command of --via: it stands in for kubectl exec and docker exec, and enters

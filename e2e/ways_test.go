@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // ways are the ways to reach hosts. Each opens a bench of two hosts, and returns the flags

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
 // TestWorkdir sends a folder to two hosts whose tasks run in it.

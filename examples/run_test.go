@@ -16,8 +16,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/testhosts"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 

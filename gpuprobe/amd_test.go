@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // amdMachine makes a host of a folder: with /dev/kfd, and tools of AMD's that answer with files

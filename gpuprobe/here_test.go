@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/test/executable"
 )
 
 // The script asks the nvidia-smi of this host, and looks for libraries where a program would.

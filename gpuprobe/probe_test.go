@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // shell is a Runner that runs the script here.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // A recording is a file of testdata/recorded: facts for the stand-in, and calls of

@@ -2,7 +2,7 @@
 # Vets and builds gpuprobe with the build tag cuda, and the second binding of NVIDIA's
 # driver for training, device/cgocuda. It checks that the binaries start on a machine
 # without an NVIDIA driver, and that they find the driver's functions when there is one:
-# for gpuprobe a stand-in of two devices, for the binding that of internal/cudatest, on
+# for gpuprobe a stand-in of two devices, for the binding that of internal/test/cudatest, on
 # which it passes the suite of both bindings.
 #
 #   scripts/check-cuda.sh [OUTPUT]

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/cudatest"
+	"github.com/plx-run/plx/internal/test/cudatest"
 	"github.com/plx-run/plx/trainer/blas"
 	"github.com/plx-run/plx/trainer/executor/device/cuda"
 	"github.com/plx-run/plx/trainer/executor/gpu"

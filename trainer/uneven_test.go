@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // Workers that do not wait for each other may end in any order: the last

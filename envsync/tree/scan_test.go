@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/test/executable"
 )
 
 // What cannot be sent is refused by name, before anything is sent.

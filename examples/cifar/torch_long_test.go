@@ -7,7 +7,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/plx-run/plx/internal/torchtwin"
+	"github.com/plx-run/plx/internal/test/torchtwin"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/data"
 	"github.com/plx-run/plx/trainer/nn"

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/plx-run/plx/internal/modeltest"
+	"github.com/plx-run/plx/internal/test/modeltest"
 	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"

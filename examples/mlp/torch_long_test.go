@@ -6,7 +6,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/plx-run/plx/internal/torchtwin"
+	"github.com/plx-run/plx/internal/test/torchtwin"
 	"github.com/plx-run/plx/trainer"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/plx-run/plx/internal/modeltest"
+	"github.com/plx-run/plx/internal/test/modeltest"
 	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/gpuprobe"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
 )

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/protocol"

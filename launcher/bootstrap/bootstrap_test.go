@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/internal/executable"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/executable"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // The first time plx is sent, and later never again, by whatever shell, and in whatever way it

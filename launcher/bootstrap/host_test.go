@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/test/executable"
 )
 
 // host is one whose home is a folder here.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // giver gives a plx on loopback ports, as the agents of hosts do.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/internal/bootstraptest"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/bootstraptest"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/launcher/agent/checkup"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"

@@ -19,7 +19,7 @@ import (
 
 	gossh "golang.org/x/crypto/ssh"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/ssh"
 	"github.com/plx-run/plx/launcher/transport"

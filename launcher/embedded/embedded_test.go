@@ -3,7 +3,7 @@ package embedded_test
 import (
 	"testing"
 
-	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/internal/test/transporttest"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/ssh"
 	"github.com/plx-run/plx/launcher/transport"

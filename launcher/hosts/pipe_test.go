@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 )

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/internal/test/transporttest"
 	"github.com/plx-run/plx/launcher/agent"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/console"

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/internal/test/transporttest"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/test/executable"
 	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/launcher/submission"
 )

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/internal/bootstraptest"
+	"github.com/plx-run/plx/internal/test/bootstraptest"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"

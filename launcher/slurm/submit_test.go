@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/test/executable"
 	"github.com/plx-run/plx/launcher/exit"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	gossh "golang.org/x/crypto/ssh"
 
-	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/internal/test/transporttest"
 	"github.com/plx-run/plx/launcher/transport"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/internal/test/transporttest"
 	"github.com/plx-run/plx/launcher/ssh"
 	"github.com/plx-run/plx/launcher/transport"
 )

@@ -5,7 +5,7 @@
 //	defer conn.Close()
 //	err := conn.Run(ctx, "uname -s", nil, os.Stdout, os.Stderr)
 //
-// A way to reach hosts is one package that passes the suite of internal/transporttest.
+// A way to reach hosts is one package that passes the suite of internal/test/transporttest.
 //
 // # Errors
 //

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/internal/test/patience"
+	"github.com/plx-run/plx/internal/test/transporttest"
 	"github.com/plx-run/plx/launcher/agent"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/ssh"

@@ -2,6 +2,6 @@
 
 package checkpoint
 
-import "github.com/plx-run/plx/internal/failpoint"
+import "github.com/plx-run/plx/internal/test/failpoint"
 
 func init() { hook = failpoint.Here }

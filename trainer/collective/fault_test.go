@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/netcut"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/netcut"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"

@@ -3,7 +3,7 @@ package executor
 import (
 	"testing"
 
-	"github.com/plx-run/plx/internal/cudatest"
+	"github.com/plx-run/plx/internal/test/cudatest"
 	"github.com/plx-run/plx/trainer/executor/gpu"
 	"github.com/plx-run/plx/trainer/nn/ops"
 	"gorgonia.org/gorgonia"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/modeltest"
+	"github.com/plx-run/plx/internal/test/modeltest"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"

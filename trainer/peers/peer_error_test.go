@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/wire"
 )

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plx-run/plx/internal/failpoint"
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/failpoint"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // senderVariable makes the test binary a program that sends frames to an

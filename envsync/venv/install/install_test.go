@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/test/executable"
 )
 
 func write(t *testing.T, file, text string) {

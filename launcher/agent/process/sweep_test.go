@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // fake is a process that nothing can be sent to: its start time is in the future.

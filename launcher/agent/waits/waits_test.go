@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 

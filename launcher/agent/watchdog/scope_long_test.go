@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // TestMain lets the test binary enter a scope and print its control groups.

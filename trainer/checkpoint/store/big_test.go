@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/statetwin"
+	"github.com/plx-run/plx/internal/test/statetwin"
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/transition"

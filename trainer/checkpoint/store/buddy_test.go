@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/statetwin"
+	"github.com/plx-run/plx/internal/test/statetwin"
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/plx-run/plx/internal/statetwin"
+	"github.com/plx-run/plx/internal/test/statetwin"
 	"github.com/plx-run/plx/trainer/checkpoint/tensors"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/transition"

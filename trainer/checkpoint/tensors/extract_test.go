@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/statetwin"
+	"github.com/plx-run/plx/internal/test/statetwin"
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/layout"

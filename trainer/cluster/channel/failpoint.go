@@ -2,6 +2,6 @@
 
 package channel
 
-import "github.com/plx-run/plx/internal/failpoint"
+import "github.com/plx-run/plx/internal/test/failpoint"
 
 func init() { fault = failpoint.Here }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/exchange/transition"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/internal/test/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/policy"

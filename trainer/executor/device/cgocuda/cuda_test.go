@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/cudatest"
-	"github.com/plx-run/plx/internal/devicetest"
+	"github.com/plx-run/plx/internal/test/cudatest"
+	"github.com/plx-run/plx/internal/test/devicetest"
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 

@@ -1,5 +1,5 @@
 // Package cgocuda opens NVIDIA's driver through gorgonia.org/cu. It is the second
-// binding of the driver beside package cuda: both pass internal/devicetest, so a
+// binding of the driver beside package cuda: both pass internal/test/devicetest, so a
 // mistake in the layout of a call shows as a difference between them.
 //
 //	CGO_ENABLED=1 go test -tags cuda ./trainer/executor/device/cgocuda

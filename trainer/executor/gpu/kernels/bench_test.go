@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/cudatest"
+	"github.com/plx-run/plx/internal/test/cudatest"
 	"github.com/plx-run/plx/trainer/executor/device"
 	"github.com/plx-run/plx/trainer/executor/device/cuda"
 	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"

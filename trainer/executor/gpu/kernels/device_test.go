@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/plx-run/plx/internal/cudatest"
+	"github.com/plx-run/plx/internal/test/cudatest"
 	"github.com/plx-run/plx/trainer/executor/device"
 	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/cudatest"
+	"github.com/plx-run/plx/internal/test/cudatest"
 	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 

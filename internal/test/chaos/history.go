@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/plx-run/plx/internal/test/chaos/ledger"
+)
+
+// story is what plx printed of a job's generations.
+type story struct {
+	lost    map[int][]int // by generation: workers that it went on without
+	held    map[int]bool  // generations that plx scale ended after a checkpoint at which all workers stood still
+	told    map[int]loss  // by generation: what plx printed of its resumption; no entry: nothing
+	resumed [][2]int      // pairs: step after which a chief resumed, generation of the checkpoint; in any order
+}
+
+// tell reads what was printed.
+func tell(lines []line) story {
+	s := story{lost: map[int][]int{}, held: map[int]bool{}, told: map[int]loss{}}
+	generation := 0
+	for _, l := range lines {
+		if found := originLine.FindStringSubmatch(l.text); found != nil {
+			s.resumed = append(s.resumed, [2]int{number(found[1]), number(found[2])})
+		}
+		if !own(l.text) {
+			continue
+		}
+		if found := startLine.FindStringSubmatch(l.text); found != nil {
+			generation = number(found[1])
+		}
+		if found := savedLine.FindStringSubmatch(l.text); found != nil {
+			s.held[number(found[1])] = true
+		}
+		if found := withoutLine.FindStringSubmatch(l.text); found != nil {
+			for _, task := range taskName.FindAllStringSubmatch(found[1]+found[2], -1) {
+				s.lost[generation] = append(s.lost[generation], number(task[1]))
+			}
+		}
+		if g, told, ok := lossOf(l.text); ok {
+			s.told[g] = told
+		}
+	}
+	return s
+}
+
+type key struct{ generation, worker int }
+
+// book is what one worker noted in one generation.
+type book struct {
+	from, next        int          // the first step; the step after the last one that was begun
+	begun, made, late map[int]bool // steps that were begun; that counted; that came too late to count
+}
+
+// untold reports whether a step was begun and its worker was told nothing.
+func (b *book) untold(step int) bool { return b.begun[step] && !b.made[step] && !b.late[step] }
+
+// note takes an entry, and reports whether it may come now. Only in backup a
+// worker skips steps, or comes too late for one.
+func (b *book) note(e ledger.Entry, backup bool) bool {
+	switch {
+	case e.Kind == ledger.Begun && (e.Step == b.next || backup && e.Step > b.next):
+		b.begun[e.Step], b.next = true, e.Step+1
+	case e.Kind == ledger.Made && b.untold(e.Step):
+		b.made[e.Step] = true
+	case e.Kind == ledger.Late && b.untold(e.Step) && backup:
+		b.late[e.Step] = true
+	default:
+		return false
+	}
+	return true
+}
+
+// open counts the steps of which the worker was told nothing.
+func (b *book) open() (n int) {
+	for step := range b.begun {
+		if b.untold(step) {
+			n++
+		}
+	}
+	return n
+}
+
+// keys are those of all books, in order.
+func (a *account) keys() []key {
+	return slices.SortedFunc(maps.Keys(a.books), func(x, y key) int {
+		return cmp.Or(cmp.Compare(x.generation, y.generation), cmp.Compare(x.worker, y.worker))
+	})
+}
+
+// sort puts entries into books.
+func (a *account) sort() error {
+	a.books, a.workers, a.last = map[key]*book{}, map[int]int{}, 0
+	var errs []error
+	for _, e := range a.entries {
+		a.last = max(a.last, e.Generation)
+		if !a.take(e) {
+			errs = append(errs, fmt.Errorf("worker:%d in generation %d: step %d is %s out of turn", e.Worker, e.Generation, e.Step, e.Kind))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// take puts an entry into its book, and reports whether it may come there.
+func (a *account) take(e ledger.Entry) bool {
+	k := key{e.Generation, e.Worker}
+	b := a.books[k]
+	switch {
+	case e.Kind == ledger.Joined && b == nil:
+		a.books[k] = &book{from: e.Step, next: e.Step, begun: map[int]bool{}, made: map[int]bool{}, late: map[int]bool{}}
+		known := a.workers[e.Generation]
+		a.workers[e.Generation] = e.Workers
+		return known == 0 || known == e.Workers
+	case b == nil:
+		return false
+	}
+	return b.note(e, a.mode == "backup") && (e.Kind != ledger.Begun || len(e.Seen) == a.workers[e.Generation])
+}
+
+// trace finds out from whose checkpoint each generation resumed, and so which of
+// them are in effect.
+func (a *account) trace() error {
+	a.origin, a.next = map[int]int{}, map[int]int{}
+	var errs []error
+	for g := range a.last + 1 {
+		errs = append(errs, a.trail(g))
+	}
+	if a.books[key{a.last, 0}] == nil {
+		return errors.Join(append(errs, fmt.Errorf("the chief has noted nothing in generation %d, the last", a.last))...)
+	}
+	for g := a.last; ; g = a.origin[g] {
+		errs = append(errs, a.together(g))
+		made := a.origin[g]
+		if made < 0 {
+			return errors.Join(append(errs, a.alike())...)
+		}
+		a.next[made] = g
+	}
+}
+
+// trail finds out where a generation comes from: its chief noted the step with
+// which it joined.
+func (a *account) trail(g int) error {
+	a.origin[g] = -1
+	chief := a.books[key{g, 0}]
+	if chief == nil || chief.from == 0 {
+		return nil // it ended before it began, or starts from the first step
+	}
+	for _, r := range a.resumed {
+		if r[0] == chief.from && r[1] < g {
+			a.origin[g] = max(a.origin[g], r[1])
+		}
+	}
+	if a.origin[g] < 0 {
+		return fmt.Errorf("generation %d begins with step %d, and no chief has said from which checkpoint", g, chief.from)
+	}
+	return nil
+}
+
+// together fails for a worker of a generation in effect that was never there, and
+// for one that begins with a step of its own if all resume after the chief's.
+func (a *account) together(g int) error {
+	var errs []error
+	chief := a.books[key{g, 0}]
+	for w := range a.workers[g] {
+		switch b := a.books[key{g, w}]; {
+		case b == nil:
+			errs = append(errs, fmt.Errorf("worker:%d has noted nothing in generation %d, which is in effect", w, g))
+		case chief != nil && b.from != chief.from && !a.apart(g):
+			errs = append(errs, fmt.Errorf("worker:%d in generation %d begins with step %d, the chief with %d", w, g, b.from, chief.from))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// alike fails for a generation in vain that resumed from the same checkpoint as the
+// one in effect, with another step of some worker's.
+func (a *account) alike() error {
+	var errs []error
+	for _, k := range a.keys() {
+		b := a.books[k]
+		g, effective := a.next[a.origin[k.generation]]
+		if !effective || g == k.generation || a.apart(g) != a.apart(k.generation) || a.books[key{g, 0}].from != a.books[key{k.generation, 0}].from {
+			continue
+		}
+		if other := a.books[key{g, k.worker}]; other != nil && other.from != b.from {
+			errs = append(errs, fmt.Errorf("worker:%d begins with step %d in generation %d and with %d in %d, from the same checkpoint", k.worker, b.from, k.generation, other.from, g))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// apart reports whether each worker of a generation begins with a step of its own:
+// as many workers made the checkpoint, at different steps.
+func (a *account) apart(g int) bool {
+	return a.mode != "backup" && a.workers[a.origin[g]] == a.workers[g]
+}

@@ -1,0 +1,116 @@
+package testhosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/plx-run/plx/internal/test/patience"
+)
+
+// Processes returns the host's whole process table, read from outside so that
+// the reading itself is not in it; nothing when the power is off.
+func (h *Host) Processes() ([]Process, error) {
+	return h.processes(func(string) bool { return true })
+}
+
+// processes returns the processes whose names are meant.
+func (h *Host) processes(meant func(name string) bool) ([]Process, error) {
+	h.mu.Lock()
+	b := h.boot
+	h.mu.Unlock()
+	if b == nil {
+		return nil, nil
+	}
+	all, err := b.table.read(meant)
+	if err != nil {
+		return nil, fmt.Errorf("process table of %s: %w", h.Name, err)
+	}
+	return all, nil
+}
+
+// Strays are the processes that are not the SSH server's: what runs on the
+// host for somebody, or was left behind.
+func (h *Host) Strays() ([]Process, error) {
+	return h.processes(func(name string) bool { return !isServer(name) })
+}
+
+func isServer(name string) bool { return strings.HasPrefix(name, "sshd") || name == "sftp-server" }
+
+// AwaitIdle waits until the host has no strays, or says which are left when
+// ctx ends.
+func (h *Host) AwaitIdle(ctx context.Context) error {
+	for {
+		strays, err := h.Strays()
+		if err != nil || len(strays) == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("host %s: processes are left: %v", h.Name, strays)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Freeze stops all processes of the host. The kernel still acknowledges what
+// arrives.
+func (h *Host) Freeze() {
+	h.cluster.report.Helper()
+	asked := map[int]bool{}
+	h.cluster.check("freeze "+h.Name, h.signalUntil(syscall.SIGSTOP, func(p Process) bool {
+		if p.State == 'D' { // as one in vfork whose child was stopped before its exec: it stops before it does anything else
+			waits := asked[p.PID]
+			asked[p.PID] = true
+			return waits
+		}
+		return p.State == 'T' || p.State == 'Z'
+	}))
+}
+
+// Thaw continues all processes, also those that were stopped before Freeze. It first
+// continues every process, stopped or not: one in vfork is not stopped yet, and
+// SIGCONT takes back the SIGSTOP that waits for it.
+func (h *Host) Thaw() {
+	h.cluster.report.Helper()
+	frozen, err := h.Processes()
+	h.cluster.check("thaw "+h.Name, err)
+	for _, p := range frozen {
+		if err := p.Signal(syscall.SIGCONT); !errors.Is(err, os.ErrProcessDone) {
+			h.cluster.check("thaw "+h.Name, err)
+		}
+	}
+	h.cluster.check("thaw "+h.Name, h.signalUntil(syscall.SIGCONT, func(p Process) bool {
+		return p.State != 'T'
+	}))
+}
+
+// signalUntil repeats, because processes that run may start others meanwhile.
+func (h *Host) signalUntil(s syscall.Signal, done func(Process) bool) error {
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(2 * time.Millisecond) {
+		all, err := h.Processes()
+		if err != nil {
+			return err
+		}
+		left := 0
+		for _, p := range all {
+			if done(p) {
+				continue
+			}
+			left++
+			if err := p.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return err
+			}
+		}
+		if left == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes do not follow %v", left, s)
+		}
+	}
+}

@@ -1,0 +1,382 @@
+// Package testslurm gives tests a real Slurm cluster over test hosts.
+//
+//	cluster := testslurm.Start(t, testslurm.Options{Nodes: 2, CPUs: 4})
+//	out, err := cluster.Command(ctx, "sbatch", "job.sh").Output()
+//
+// The first host is the login node, and runs slurmctld and munged. Every other host is a
+// node and runs slurmd. All share a home, as on most clusters. The programs are those of
+// Debian's package slurm-wlm.
+//
+// Jobs of the partition urgent preempt those of main, the default: Slurm requeues these.
+//
+// It differs from a cluster as it should be in two things: no job is kept to its cores and
+// devices, and all users are root. Processes are tracked by control groups, which need the
+// freezer of cgroup v1.
+package testslurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/test/testhosts"
+)
+
+// Options describes a cluster. Only Nodes must be set.
+type Options struct {
+	Nodes int // number of nodes beside the login node
+	CPUs  int // of each node, as Slurm counts them; 0: 4
+	GPUs  int // fake ones of each node; 0: Slurm manages none
+}
+
+// Cluster is a Slurm cluster.
+type Cluster struct {
+	*testhosts.Cluster
+	Login *testhosts.Host
+	Nodes []*testhosts.Host
+	// Home is the folder of this machine that is the home on every host.
+	Home string
+
+	tb      testing.TB
+	options Options
+	dir     string // state, logs and configuration; the same path on this machine and on the hosts
+}
+
+// HomeThere is the path of the home on the hosts.
+func (c *Cluster) HomeThere() string {
+	c.tb.Helper()
+	root, err := user.LookupId("0")
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return root.HomeDir
+}
+
+// limit bounds the start of a daemon, and each change of a node's state.
+const limit = time.Minute
+
+// Start brings a cluster up and has tb take it down at its end.
+func Start(tb testing.TB, o Options) *Cluster {
+	tb.Helper()
+	if o.CPUs == 0 {
+		o.CPUs = 4
+	}
+	gpus := []int{0}
+	for range o.Nodes {
+		gpus = append(gpus, o.GPUs)
+	}
+	require(tb)
+	tb.Cleanup(func() { // after the hosts have ended
+		if out, err := exec.Command("sh", "-ec", ungroup, "sh", tb.TempDir()).CombinedOutput(); err != nil {
+			tb.Errorf("testslurm: remove control groups: %v: %s", err, out)
+		}
+	})
+	hosts := testhosts.Start(tb, testhosts.Options{Hosts: o.Nodes + 1, GPUs: gpus, SharedHome: true})
+	c := &Cluster{Cluster: hosts, Login: hosts.Hosts[0], Nodes: hosts.Hosts[1:], Home: hosts.Hosts[0].HomeDir, tb: tb, options: o}
+	if err := c.open(); err != nil {
+		c.logDaemons()
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			c.logDaemons()
+		}
+	})
+	return c
+}
+
+// require skips a test that cannot have Slurm here; in CI that is a failure.
+func require(tb testing.TB) {
+	tb.Helper()
+	for _, name := range []string{"/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/sbin/munged", "srun", "salloc"} {
+		if _, err := exec.LookPath(name); err != nil {
+			if os.Getenv("CI") == "true" {
+				tb.Fatal(err)
+			}
+			tb.Skip("testslurm: ", err)
+		}
+	}
+}
+
+// open writes the configuration and starts the daemons.
+func (c *Cluster) open() (err error) {
+	// The hosts have a /tmp of their own, and the machine's /var/tmp.
+	if c.dir, err = os.MkdirTemp("/var/tmp", "plx-slurm-"); err != nil {
+		return err
+	}
+	c.tb.Cleanup(func() { os.RemoveAll(c.dir) }) // what is left is in /var/tmp
+	if err := c.configure(); err != nil {
+		return err
+	}
+	if err := c.daemon(c.Login, "/usr/sbin/munged", "--foreground", "--force", "--key-file="+c.path("munge.key"), "--socket="+c.path("munge.socket"),
+		"--pid-file="+c.path("munge.pid"), "--log-file="+c.path("munged.log"), "--seed-file="+c.path("munge.seed")); err != nil {
+		return err
+	}
+	if err := await(func() error { _, err := os.Stat(c.path("munge.socket")); return err }); err != nil {
+		return err
+	}
+	if err := c.daemon(c.Login, "/usr/sbin/slurmctld", "-D", "-i", "-f", c.path("slurm.conf")); err != nil {
+		return err
+	}
+	for _, h := range c.Nodes {
+		if err := c.startSlurmd(h); err != nil {
+			return err
+		}
+	}
+	return c.AwaitState("idle", c.Nodes...)
+}
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
+
+// configure writes slurm.conf and what belongs to it.
+func (c *Cluster) configure() error {
+	nodes, gres := "", ""
+	for i, h := range c.Nodes {
+		line := fmt.Sprintf("NodeName=%s NodeAddr=%s CPUs=%d RealMemory=1000", h.Name, h.Addr, c.options.CPUs)
+		if n := c.options.GPUs; n > 0 {
+			line += fmt.Sprintf(" Gres=gpu:%d", n)
+			gres += fmt.Sprintf("NodeName=%s Name=gpu File=/dev/tty[%d-%d]\n", c.Nodes[i].Name, 0, n-1)
+		}
+		nodes += line + "\n"
+	}
+	text := fmt.Sprintf(`ClusterName=plx
+SlurmctldHost=%[1]s(%[2]s)
+SlurmUser=root
+AuthInfo=socket=%[3]s/munge.socket
+StateSaveLocation=%[3]s/state
+SlurmdSpoolDir=%[3]s/spool-%%n
+SlurmctldPidFile=%[3]s/slurmctld.pid
+SlurmdPidFile=%[3]s/slurmd-%%n.pid
+SlurmctldLogFile=%[3]s/slurmctld.log
+SlurmdLogFile=%[3]s/slurmd-%%n.log
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
+MinJobAge=300
+ReturnToService=2
+SlurmdTimeout=10
+KillWait=30
+OverTimeLimit=0
+JobRequeue=1
+GresTypes=gpu
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+%[4]sPartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
+`, c.Login.Name, c.Login.Addr, c.dir, nodes)
+	for name, text := range map[string]string{
+		"slurm.conf":  text,
+		"gres.conf":   gres,
+		"cgroup.conf": "CgroupPlugin=cgroup/v1\n",
+		"munge.key":   strings.Repeat("a key of tests ", 8),
+	} {
+		if err := os.WriteFile(c.path(name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return os.Mkdir(c.path("state"), 0o700)
+}
+
+// daemon starts a program that runs until its host has no power any more.
+func (c *Cluster) daemon(h *testhosts.Host, name string, args ...string) error {
+	cmd := h.Command(context.Background(), name, args...)
+	log, err := os.OpenFile(c.path(filepath.Base(name)+"-"+h.Name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the daemon has its own
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s on %s: %w", name, h.Name, err)
+	}
+	go cmd.Wait() // it is killed
+	return nil
+}
+
+// groups gives a host control groups of its own below one of the machine's: slurmd wants to
+// see the root of a hierarchy, and makes the folder slurm_HOST there.
+const groups = `[ -e /sys/fs/cgroup/freezer ] && exit
+mkdir /run/freezer
+mount -t cgroup -o freezer cgroup /run/freezer
+mkdir -p /run/freezer/$1/slurm_$2
+mount -t tmpfs tmpfs /sys/fs/cgroup
+cd /sys/fs/cgroup
+mkdir freezer freezer/slurm_$2
+echo >freezer/release_agent
+mount --bind /run/freezer/$1/slurm_$2 freezer/slurm_$2
+for file in cgroup.procs tasks notify_on_release cgroup.clone_children; do
+	touch freezer/$file
+	mount --bind /run/freezer/$1/$file freezer/$file
+done
+cd /
+umount --lazy /run/freezer`
+
+// ungroup removes the control groups of clusters whose folder is gone, of this one and of
+// tests that were killed.
+const ungroup = `mount -t cgroup -o freezer cgroup "$1"
+for group in "$1"/plx-slurm-*; do
+	name=${group##*/}
+	if [ -d "$group" ] && [ ! -e "/var/tmp/${name%-*}" ]; then find "$group" -depth -type d -exec rmdir {} +; fi
+done
+umount "$1"`
+
+// startSlurmd starts slurmd.
+func (c *Cluster) startSlurmd(h *testhosts.Host) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if out, err := h.Command(ctx, "sh", "-ec", groups, "sh", c.group(h), h.Name).CombinedOutput(); err != nil {
+		return fmt.Errorf("give %s control groups: %w: %s", h.Name, err, out)
+	}
+	return c.daemon(h, "/usr/sbin/slurmd", "-D", "-N", h.Name, "-f", c.path("slurm.conf"))
+}
+
+// group is the name of the machine's control group for a host.
+func (c *Cluster) group(h *testhosts.Host) string { return filepath.Base(c.dir) + "-" + h.Name }
+
+// Command returns a command that runs on the login node.
+func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := c.Login.Command(ctx, name, args...)
+	cmd.Env = append(cmd.Env, "SLURM_CONF="+c.path("slurm.conf"))
+	return cmd
+}
+
+// Run runs a command on the login node and returns what it prints, without the end of its
+// last line. It fails the test if the command fails.
+func (c *Cluster) Run(name string, args ...string) string {
+	c.tb.Helper()
+	out, err := c.output(name, args...)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return out
+}
+
+func (c *Cluster) output(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	out, err := c.Command(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %q: %w: %s", name, args, err, out)
+	}
+	return strings.TrimRight(string(out), "\n"), nil
+}
+
+// AwaitState waits until sinfo tells the state of nodes: idle, alloc, drain, down.
+func (c *Cluster) AwaitState(state string, nodes ...*testhosts.Host) error {
+	var names []string
+	for _, h := range nodes {
+		names = append(names, h.Name)
+	}
+	return await(func() error {
+		out, err := c.output("sinfo", "--noheader", "--Node", "--format=%t", "--nodes="+strings.Join(names, ","))
+		if err == nil && strings.Trim(strings.ReplaceAll(out+"\n", state+"\n", ""), "\n") != "" {
+			err = fmt.Errorf("nodes %s are %q, not %s", strings.Join(names, ","), strings.Fields(out), state)
+		}
+		return err
+	})
+}
+
+// AwaitJob waits until squeue tells the state of a job, such as RUNNING or PENDING.
+func (c *Cluster) AwaitJob(id, state string) {
+	c.tb.Helper()
+	err := await(func() error {
+		out, err := c.output("squeue", "--noheader", "--states=all", "--jobs="+id, "--format=%T")
+		if err == nil && strings.TrimSpace(out) != state {
+			err = fmt.Errorf("job %s is %q, not %s", id, out, state)
+		}
+		return err
+	})
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+// KillSlurmd kills the daemon of a node, and leaves what it has started.
+func (c *Cluster) KillSlurmd(h *testhosts.Host) {
+	c.tb.Helper()
+	all, err := h.Strays()
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	for _, p := range all {
+		if p.Name == "slurmd" {
+			if err := p.Signal(syscall.SIGKILL); err != nil {
+				c.tb.Fatal(err)
+			}
+		}
+	}
+}
+
+// StartSlurmd starts the daemon of a node again.
+func (c *Cluster) StartSlurmd(h *testhosts.Host) {
+	c.tb.Helper()
+	if err := c.startSlurmd(h); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+// AwaitIdle waits until no host runs anything but Slurm's daemons: no step of a job either.
+func (c *Cluster) AwaitIdle(within time.Duration) error {
+	var last error
+	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
+		last = nil
+		for _, h := range c.Hosts {
+			last = errors.Join(last, c.idle(h))
+		}
+		if last == nil || time.Now().After(end) {
+			return last
+		}
+	}
+}
+
+func (c *Cluster) idle(h *testhosts.Host) error {
+	all, err := h.Strays()
+	if err != nil {
+		return err
+	}
+	var left []testhosts.Process
+	for _, p := range all {
+		if !slices.Contains([]string{"slurmd", "slurmctld", "slurmscriptd", "munged"}, p.Name) {
+			left = append(left, p)
+		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("host %s: processes are left: %v", h.Name, left)
+	}
+	return nil
+}
+
+// await tries until check returns nil, or returns its error after the limit.
+func await(check func() error) error {
+	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		err := check()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// logDaemons shows the end of what the daemons wrote.
+func (c *Cluster) logDaemons() {
+	const most = 3000
+	files, _ := filepath.Glob(c.path("*.out")) // the pattern is valid
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil {
+			c.tb.Logf("%s:\n%s", filepath.Base(file), text[max(0, len(text)-most):])
+		}
+	}
+}

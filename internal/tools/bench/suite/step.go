@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A model is trained by an example of plx, and by torch_step.py beside it.
+type model struct {
+	name  string
+	batch int      // of all workers together
+	steps int      // the last one that is timed
+	every int      // steps between two lines, the first of which ends the warm-up
+	plx   []string // flags of the example
+	peer  []string // flags of torch_step.py
+	goals [3]float64
+}
+
+// workers are the numbers of workers that train a model, by the index of a goal.
+var workers = [3]int{1, 2, 4}
+
+// models have steps for a few seconds. The examples print a line after every so many steps; mlp
+// computes the loss of 1,000 test samples for each line: once in the 800 steps that are timed.
+var models = []model{
+	{name: "mlp", batch: 64, steps: 1600, every: 800, plx: []string{"--niters=1601", "--report-every=800"}, goals: [3]float64{0.6, 0.5, 0.35}},
+	{name: "cifar", batch: 32, steps: 160, every: 10, plx: []string{"--steps=161"}, goals: [3]float64{1, 1, 1}},
+	{name: "lm", batch: 32, steps: 300, every: 50, plx: []string{"--steps=301", "--every=50"}, peer: []string{"--sparse"}, goals: [3]float64{1, 1, 1}},
+}
+
+// cores are the kernels of OpenBLAS that both programs are given, and what the table calls them.
+var cores = []struct{ name, value string }{{"OpenBLAS as it comes", ""}, {"AVX2 kernels (Haswell)", "Haswell"}}
+
+// steps are the steps of trainings, alone and by several workers of this machine.
+func steps(ctx context.Context, b *bench) (all []line, err error) {
+	script, err := filepath.Abs("internal/tools/bench/suite/torch_step.py")
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range models {
+		program := filepath.Join(b.scratch, m.name)
+		build := command(ctx, "go", "build", "-trimpath", "-o", program, "./examples/"+m.name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if err := said(build); err != nil {
+			return nil, err
+		}
+		plx := append([]string{program, fmt.Sprint("--batch-size=", m.batch)}, m.plx...)
+		peer := append([]string{"/usr/bin/python3", script, m.name, fmt.Sprint("--batch-size=", m.batch), fmt.Sprint("--steps=", m.steps+1),
+			fmt.Sprint("--every=", m.every)}, m.peer...)
+		for i, n := range workers {
+			for _, core := range cores {
+				goal := m.goals[i]
+				if core.value != "" && i == 0 && m.name == "mlp" {
+					goal = 0.65
+				}
+				all = append(all, line{
+					name: fmt.Sprintf("a step of %s, workers: %d, %s", m.name, n, core.name), goal: goal, unit: milliseconds,
+					plx:  way{name: "plx", measures: b.step(m, n, core.value, plx)},
+					peer: way{name: "PyTorch", measures: b.step(m, n, core.value, peer)},
+				})
+			}
+		}
+	}
+	return all, nil
+}
+
+// step launches a training by so many workers of this machine, and returns the time of a step
+// after the warm-up.
+func (b *bench) step(m model, workers int, core string, program []string) func(context.Context) (time.Duration, error) {
+	args := []string{"launch", "--local", fmt.Sprint("1x", workers), "--ps", "none", "--env", "OPENBLAS_NUM_THREADS=1", "--env", "OMP_NUM_THREADS=1"}
+	if core != "" {
+		args = append(args, "--env", "OPENBLAS_CORETYPE="+core)
+	}
+	return func(ctx context.Context) (time.Duration, error) {
+		cmd := command(ctx, b.plx, append(args, program...)...)
+		cmd.Dir = b.scratch
+		for _, v := range os.Environ() {
+			if !strings.HasPrefix(v, "OPENBLAS_") { // which would choose kernels for both
+				cmd.Env = append(cmd.Env, v)
+			}
+		}
+		cmd.Env = append(cmd.Env, "HOME="+b.scratch)
+		return timed(cmd, m.every, m.steps)
+	}
+}
+
+var stepLine = regexp.MustCompile(`\bstep (\d+) \|`)
+
+// timed runs a training and returns the time of one of its steps, between the lines that it prints
+// after two of them.
+func timed(cmd *exec.Cmd, first, last int) (time.Duration, error) {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	var begun time.Time
+	var took time.Duration
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		found := stepLine.FindStringSubmatch(lines.Text())
+		if found == nil {
+			continue
+		}
+		switch step, _ := strconv.Atoi(found[1]); { // digits
+		case step == first:
+			begun = time.Now()
+		case step == last && !begun.IsZero():
+			took = time.Since(begun)
+		}
+	}
+	if err := errors.Join(lines.Err(), cmd.Wait()); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, &complaint)
+	}
+	if took == 0 {
+		return 0, fmt.Errorf("%s printed no lines for the steps %d and %d", cmd.Args, first, last)
+	}
+	return took / time.Duration(last-first), nil
+}

@@ -1,0 +1,219 @@
+// Command compare shows the effect of a slow worker on each synchronisation
+// mode. It launches examples/mlp once per mode, on given hosts or on an
+// embedded cluster, and plots the test loss against steps and against time:
+//
+//	scripts/tool compare --out docs
+//
+// The modes are those of the PALLAS group's guide to parallel training, and
+// also bounded staleness and backup workers.
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/plx-run/plx/internal/tools/bench/lines"
+)
+
+// settings are the program's flags.
+type settings struct {
+	plx, hosts, modes, out string
+	workers, steps, every  int
+	slowBy                 time.Duration
+	rate                   float64
+}
+
+// atLeast wants least or more of a flag.
+func atLeast(name string, value, least int) error {
+	if value < least {
+		return fmt.Errorf("--%s is %d: want at least %d", name, value, least)
+	}
+	return nil
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.plx, "plx", "", "the plx `program` (default: built from this source)")
+	flag.StringVar(&s.hosts, "hosts", "", "resource `file`; its last worker is the slow one (default an embedded cluster)")
+	flag.StringVar(&s.modes, "modes", "sync,async,ssp:3,group:2,backup:1", "`modes` to compare")
+	flag.IntVar(&s.workers, "workers", 4, "`workers` of the embedded cluster, or of --hosts")
+	flag.IntVar(&s.steps, "steps", 300, "`steps` of every worker")
+	flag.IntVar(&s.every, "every", 10, "`steps` between two points")
+	flag.DurationVar(&s.slowBy, "slow-by", 50*time.Millisecond, "`time` that the slow worker wastes in each step")
+	flag.Float64Var(&s.rate, "learning-rate", 0.1, "`rate` of the first step")
+	flag.StringVar(&s.out, "out", ".", "`folder` for the plots")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := s.run(ctx, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "compare: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run measures every mode and writes table and plots.
+func (s *settings) run(ctx context.Context, table io.Writer) error {
+	err := cmp.Or(atLeast("workers", s.workers, 2), atLeast("every", s.every, 1), atLeast("steps", s.steps, s.every+1))
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "plx-compare-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder) // a folder that remains does no harm
+	mlp := filepath.Join(folder, "mlp")
+	if err := build(ctx, mlp, "./examples/mlp"); err != nil {
+		return err
+	}
+	if s.plx == "" {
+		s.plx = filepath.Join(folder, "plx")
+		if err := build(ctx, s.plx, "."); err != nil {
+			return err
+		}
+	}
+	var curves []curve
+	for mode := range strings.SplitSeq(s.modes, ",") {
+		c, err := s.measure(ctx, mlp, mode)
+		if err != nil {
+			return fmt.Errorf("%s: %w", mode, err)
+		}
+		curves = append(curves, c)
+	}
+	if err := s.tabulate(table, curves); err != nil {
+		return err
+	}
+	return s.plot(curves)
+}
+
+func build(ctx context.Context, to, folder string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, folder)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", folder, err, out)
+	}
+	return nil
+}
+
+// measure launches one mode and reads what its chief prints.
+func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error) {
+	args := []string{"launch", "--color", "never", "--local", "1x" + strconv.Itoa(s.workers)}
+	if s.hosts != "" {
+		args = []string{"launch", "--color", "never", "--hosts", s.hosts}
+	}
+	args = append(args, mlp, "--arch=ps", "--sync="+mode, "--niters="+strconv.Itoa(s.steps),
+		"--report-every="+strconv.Itoa(s.every), "--learning-rate="+strconv.FormatFloat(s.rate, 'g', -1, 64),
+		"--slow-worker="+strconv.Itoa(s.workers-1), "--slow-by="+s.slowBy.String())
+	cmd := exec.CommandContext(ctx, s.plx, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // plx ends the processes that it has started
+	cmd.WaitDelay = time.Minute
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return curve{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return curve{}, err
+	}
+	c, err := follow(mode, out)
+	if waited := cmd.Wait(); waited != nil {
+		return c, fmt.Errorf("%s %s: %w", s.plx, strings.Join(args, " "), waited)
+	}
+	return c, err
+}
+
+// curve is a run of one mode: the test loss by the chief's step, and by the
+// seconds since the chief's first line.
+type curve struct {
+	mode                 string
+	steps, seconds, loss []float64
+	ended                time.Duration // when all workers had ended
+}
+
+// line is what the chief prints.
+var line = regexp.MustCompile(`step (\d+) \| train_loss [^|]* \| test_loss ([0-9]+\.[0-9]+|NaN|\+Inf) `)
+
+// follow reads a chief's lines as they arrive.
+func follow(mode string, out io.Reader) (curve, error) {
+	c := curve{mode: mode}
+	var begin time.Time
+	scanner := bufio.NewScanner(out)
+	for scanner.Scan() {
+		found := line.FindStringSubmatch(scanner.Text())
+		if found == nil {
+			continue
+		}
+		step, _ := strconv.ParseFloat(found[1], 64) // it has digits alone
+		loss, _ := strconv.ParseFloat(found[2], 64)
+		if begin.IsZero() {
+			begin = time.Now()
+		}
+		c.steps, c.loss = append(c.steps, step), append(c.loss, loss)
+		c.seconds = append(c.seconds, time.Since(begin).Seconds())
+	}
+	if !begin.IsZero() {
+		c.ended = time.Since(begin)
+	}
+	if err := scanner.Err(); err != nil {
+		return c, err
+	}
+	if len(c.steps) < 2 {
+		return c, errors.New("the chief printed too little to draw a curve")
+	}
+	return c, nil
+}
+
+// until returns the seconds until the test loss first was at most bound.
+func (c curve) until(bound float64) (seconds float64, ok bool) {
+	for i, loss := range c.loss {
+		if loss <= bound {
+			return c.seconds[i], true
+		}
+	}
+	return 0, false
+}
+
+// tabulate writes a Markdown table. Its bound is the largest last loss of all
+// modes, which every mode has reached.
+func (s *settings) tabulate(w io.Writer, curves []curve) error {
+	bound := 0.0
+	for _, c := range curves {
+		bound = max(bound, c.loss[len(c.loss)-1])
+	}
+	_, err := fmt.Fprintf(w, "| mode | chief's steps at the last point | last test loss | seconds | until loss %.3f |\n|---|---|---|---|---|\n", bound)
+	for _, c := range curves {
+		last := len(c.steps) - 1
+		seconds, _ := c.until(bound) // every mode reaches the bound
+		if err == nil {
+			_, err = fmt.Fprintf(w, "| %s | %.0f | %.4f | %.1f | %.1f s |\n", c.mode, c.steps[last]+1, c.loss[last], c.ended.Seconds(), seconds)
+		}
+	}
+	return err
+}
+
+// plot writes the two plots.
+func (s *settings) plot(curves []curve) error {
+	title := fmt.Sprintf("%d workers, the last one slower by %v a step", s.workers, s.slowBy)
+	steps, seconds := lines.New(title, "the chief's step", "test loss"), lines.New(title, "seconds", "test loss")
+	for _, c := range curves {
+		steps.Add(c.mode, c.steps, c.loss)
+		seconds.Add(c.mode, c.seconds, c.loss)
+	}
+	return errors.Join(
+		steps.SaveSVG(filepath.Join(s.out, "synchronisation-steps.svg")),
+		seconds.SaveSVG(filepath.Join(s.out, "synchronisation-time.svg")))
+}

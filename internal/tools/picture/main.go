@@ -1,0 +1,59 @@
+// Picture makes the pictures of terminals in README.md and docs/watch.md:
+//
+//	make picture                        # runs plx on test hosts, keeps the screens, draws them
+//	scripts/tool picture top       # only docs/top.svg
+//	scripts/tool picture -draw     # runs nothing, only draws docs/*.ansi again
+//
+// The pictures are of real runs: for each scene a shell in tmux runs commands on two hosts of
+// package testhosts. docs/NAME.ansi is what the screen showed, with its colours. The runs need
+// root, tmux and python3-torch. To draw needs none of them.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+func main() {
+	draw := flag.Bool("draw", false, "draw docs/*.ansi, and run nothing")
+	flag.Parse()
+	if err := run(*draw, "docs", flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "picture:", err)
+		os.Exit(1)
+	}
+}
+
+// run makes the pictures of these names, of no name all.
+func run(draw bool, folder string, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(scenes, func(s scene) bool { return s.name == name }) {
+			return fmt.Errorf("no picture has the name %q", name)
+		}
+	}
+	for _, s := range scenes {
+		if len(names) > 0 && !slices.Contains(names, s.name) {
+			continue
+		}
+		screen := filepath.Join(folder, s.name+".ansi")
+		if !draw {
+			if err := s.record(screen); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+		text, err := os.ReadFile(screen)
+		if err != nil {
+			return err
+		}
+		picture, err := s.paint(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", screen, err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, s.name+".svg"), []byte(picture), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
