@@ -101,20 +101,20 @@ unit:
 # turns. A part of it: make bench BENCH=logs
 bench: tools
 	@scripts/install-bench-peers
-	scripts/tool bench/suite -part "$(BENCH)" $(ARGS)
+	scripts/tool internal/tools/bench/suite -part "$(BENCH)" $(ARGS)
 
 # The same with three rounds, compared with what is recorded.
 bench-check: tools
 	@scripts/install-bench-peers
-	scripts/tool bench/suite -check -rounds 3 -part "$(BENCH)" $(ARGS)
+	scripts/tool internal/tools/bench/suite -check -rounds 3 -part "$(BENCH)" $(ARGS)
 
 # About two hours on a quiet machine, as root: what docs/benchmarks.md shows. With ARGS
 # less or more of it is measured: make bench-sparse ARGS="--hosts 4 --rounds 1"
 bench-sparse: tools
-	scripts/tool bench/sparse $(ARGS)
+	scripts/tool internal/tools/bench/sparse $(ARGS)
 
 bench-partitions: tools
-	scripts/tool bench/sparse partitions $(ARGS)
+	scripts/tool internal/tools/bench/sparse partitions $(ARGS)
 
 # About an hour, as root: every fault on every victim, the table of
 # docs/reliability.md. With ARGS some cells: make fault-grid ARGS="--run ps/worker/"
@@ -128,7 +128,7 @@ release-check: tools
 # The pictures in README.md and docs/watch.md, from new runs on two test hosts: 5 minutes, as root,
 # with tmux. With ARGS one of them: make picture ARGS=top
 picture: tools
-	scripts/tool picture $(ARGS)
+	scripts/tool internal/tools/picture $(ARGS)
 
 # A folder that checks and measures plx on a machine with a GPU: build/gpu-check. It
 # needs no GPU to be built. With ARGS another folder: make gpu-check ARGS=/tmp/gpu-check

@@ -2,7 +2,7 @@
 // mode. It launches examples/mlp once per mode, on given hosts or on an
 // embedded cluster, and plots the test loss against steps and against time:
 //
-//	scripts/tool compare --out docs
+//	scripts/tool internal/tools/compare --out docs
 //
 // The modes are those of the PALLAS group's guide to parallel training, and
 // also bounded staleness and backup workers.

@@ -1,8 +1,8 @@
 // Picture makes the pictures of terminals in README.md and docs/watch.md:
 //
 //	make picture                        # runs plx on test hosts, keeps the screens, draws them
-//	scripts/tool picture top       # only docs/top.svg
-//	scripts/tool picture -draw     # runs nothing, only draws docs/*.ansi again
+//	scripts/tool internal/tools/picture top       # only docs/top.svg
+//	scripts/tool internal/tools/picture -draw     # runs nothing, only draws docs/*.ansi again
 //
 // The pictures are of real runs: for each scene a shell in tmux runs commands on two hosts of
 // package testhosts. docs/NAME.ansi is what the screen showed, with its colours. The runs need

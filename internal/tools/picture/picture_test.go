@@ -19,7 +19,7 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 		if read(t, "../../../docs/"+s.name+".svg") != want {
-			t.Errorf("docs/%s.svg is another picture: run scripts/tool picture -draw", s.name)
+			t.Errorf("docs/%s.svg is another picture: run scripts/tool internal/tools/picture -draw", s.name)
 		}
 		if !s.until.MatchString(ansi.Strip(screen)) {
 			t.Errorf("%s: %s does not match\n%s", s.name, s.until, ansi.Strip(screen))

@@ -7,8 +7,8 @@
 //
 //	make bench-sparse                                  # two hours: docs/benchmarks.md and docs/benchmarks/
 //	make bench-partitions                              # every number of partitions, and what the search chose
-//	scripts/tool bench/sparse --quick --out DIR   # a minute: does it work?
-//	scripts/tool bench/sparse --render            # write tables and plots from the samples again
+//	scripts/tool internal/tools/bench/sparse --quick --out DIR   # a minute: does it work?
+//	scripts/tool internal/tools/bench/sparse --render            # write tables and plots from the samples again
 //
 // It needs root, Linux, and the packages that scripts/install-test-tools names.
 // It refuses to be kind: every sample is kept, a run that fails is shown as
