@@ -39,12 +39,12 @@ func machine() []string {
 	return []string{"-march=native"}
 }
 
-// root is the module's folder: tests run below it.
+// root is the folder of plx's module: tests run below it, also those of the tools' module.
 func root(t testing.TB) string {
 	t.Helper()
 	at, err := os.Getwd()
 	for err == nil {
-		if _, missing := os.Stat(filepath.Join(at, "go.mod")); missing == nil {
+		if _, missing := os.Stat(filepath.Join(at, library)); missing == nil {
 			return at
 		}
 		if at == filepath.Dir(at) {
@@ -52,7 +52,7 @@ func root(t testing.TB) string {
 		}
 		at = filepath.Dir(at)
 	}
-	t.Fatalf("there is no go.mod above this test: %v", err)
+	t.Fatalf("there is no %s above this test: %v", library, err)
 	return ""
 }
 
