@@ -7,7 +7,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 #ifndef __CUDA__
-#include "host.cuh" // the same words for g++: see internal/test/cudatest
+#include "host.cuh" // the same words for g++: see internal/cudatest
 #else
 // Kernels have names without C++ decoration.
 #define KERNEL(threads) extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void
