@@ -72,12 +72,18 @@ func (b bench) memory(n int) (at uint64, pinned []byte) {
 // finish waits for a stream's work and gives the stream back.
 func (b bench) finish(s device.Stream) {
 	b.Helper()
+	b.await(s)
+	b.must(s.Close())
+}
+
+// await waits for a stream's work.
+func (b bench) await(s device.Stream) {
+	b.Helper()
 	e, err := b.NewEvent()
 	b.must(err)
 	b.must(s.Record(e))
 	b.must(device.Await(e, time.Minute))
 	b.must(e.Close())
-	b.must(s.Close())
 }
 
 func (b bench) kernel(module, name string) device.Kernel {
