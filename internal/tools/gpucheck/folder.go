@@ -91,7 +91,7 @@ func (f *folder) exec(ctx context.Context, stdin io.Reader, path string, args ..
 }
 
 func (f *folder) execute(ctx context.Context, cmd *exec.Cmd) ended {
-	cmd.Dir, cmd.Env = f.temp, append(environment(), cmd.Env...)
+	cmd.Dir, cmd.Env = f.temp, append(append(environment(), "PLX_EXAMPLES="+filepath.Join(f.temp, "examples")), cmd.Env...)
 	out, all := &tail{most: 1 << 20}, &tail{most: 4 << 10}
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, all), all
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -61,7 +61,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	if want := 4 + len(moves(true)) + len(sizes(true)); len(r.Parts) != len(parts) || len(r.Figures) != want {
+	if want := len(moves(true)) + len(sizes(true)); len(r.Parts) != len(parts) || len(r.Figures) != want {
 		t.Errorf("%d parts of %d, %d figures of %d", len(r.Parts), len(parts), len(r.Figures), want)
 	}
 	if left, err := filepath.Glob(filepath.Join(built, "unpacked-*")); err != nil || len(left) > 0 {

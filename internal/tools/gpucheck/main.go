@@ -108,7 +108,7 @@ func piece(w io.Writer, what string, quick bool) error {
 	case "moves":
 		return each(lines, b, moves(quick), measureMove)
 	}
-	return plant(b, what, quick)
+	return usage(fmt.Sprintf("%q is no piece of a run", what))
 }
 
 // each measures all work.

@@ -28,17 +28,20 @@ const whole = 5*time.Minute - 3*time.Second
 // limits fit into 5 minutes.
 var parts = []part{
 	{"nvidia-smi and gpuprobe", 20 * time.Second, probe},
-	{"binding without cgo", 15 * time.Second, tests("cuda.test", "")},
-	{"binding with cgo", 15 * time.Second, tests("cgocuda.test", "")},
-	{"kernels against the CPU", 40 * time.Second, tests("kernels.test", "")},
-	{"models against the CPU", 30 * time.Second, tests("executor.test", "^TestGPU(Zoo|Model)$")},
-	{"faults", 15 * time.Second, faults},
-	{"example linear", 10 * time.Second, example("linear")},
-	{"example mlp", 15 * time.Second, example("mlp")},
-	{"example mnist", 20 * time.Second, example("mnist")},
-	{"example cifar", 30 * time.Second, example("cifar")},
+	{"binding without cgo", 15 * time.Second, tests("cuda.test", "-test.skip=^TestFault")},
+	{"binding with cgo", 15 * time.Second, tests("cgocuda.test", "-test.run=")},
+	{"kernels against the CPU", 40 * time.Second, tests("kernels.test", "-test.run=")},
+	{"models against the CPU", 30 * time.Second, tests("executor.test", "-test.run=^TestGPU(Zoo|Model)$")},
+	{"fault: illegal address", 4 * time.Second, tests("cuda.test", "-test.run=^TestFaultIllegalAddress$")},
+	{"a new process after it", 4 * time.Second, tests("cuda.test", "-test.run=^TestSuite$/^launch$")},
+	{"fault: endless work", 6 * time.Second, tests("cuda.test", "-test.run=^TestFaultEndlessWork$")},
+	{"a new process after that", 4 * time.Second, tests("cuda.test", "-test.run=^TestSuite$/^launch$")},
+	{"example linear", 10 * time.Second, tests("examples.test", "-test.run=^TestGPU$/^linear$")},
+	{"example mlp", 15 * time.Second, tests("examples.test", "-test.run=^TestGPU$/^mlp$")},
+	{"example mnist", 20 * time.Second, tests("examples.test", "-test.run=^TestGPU$/^mnist$")},
+	{"example cifar", 30 * time.Second, tests("examples.test", "-test.run=^TestGPU$/^cifar$")},
 	{"copies and launches", 10 * time.Second, figures("moves")},
-	{"products and convolutions", 35 * time.Second, figures("sizes")},
+	{"products and convolutions", 30 * time.Second, figures("sizes")},
 	{"PyTorch", 30 * time.Second, torch},
 }
 
@@ -123,10 +126,17 @@ func (e ended) failed(what string) error {
 func tests(name, which string) func(context.Context, *folder, *record) (string, error) {
 	return func(ctx context.Context, f *folder, _ *record) (string, error) {
 		path, err := f.program(name)
+		if err == nil && name == "examples.test" {
+			_, err = f.program("examples") // that the test runs
+		}
 		if err != nil {
 			return "", err
 		}
-		e := f.exec(ctx, nil, path, "-test.v", "-test.run="+which)
+		args := []string{"-test.v", which}
+		if f.quick {
+			args = append(args, "-test.short")
+		}
+		e := f.exec(ctx, nil, path, args...)
 		if err := e.failed(name); err != nil {
 			return "", err
 		}
@@ -151,21 +161,6 @@ func counted(out string) (string, error) {
 		text += fmt.Sprintf(", %d skipped", n)
 	}
 	return text, nil
-}
-
-// faults plants each fault in a process of its own, and wants the GPU to work after
-// it.
-func faults(ctx context.Context, f *folder, _ *record) (string, error) {
-	planted := []string{"illegal address", "endless work"}
-	for _, what := range planted {
-		if err := f.exec(ctx, nil, f.own, f.args(what)...).failed(what); err != nil {
-			return "", err
-		}
-		if err := f.exec(ctx, nil, f.own, f.args("none")...).failed("a new process after " + what); err != nil {
-			return "", err
-		}
-	}
-	return strings.Join(planted, ", ") + ": noticed, and a new process computes", nil
 }
 
 // figures measures in a process of its own. What it measured before a failure is

@@ -127,6 +127,3 @@ func (r *record) addTorch(lines string) (n int, err error) {
 
 // answered keeps what nvidia-smi said.
 func (r *record) answered(text string) { r.Answers = text }
-
-// figure adds a figure.
-func (r *record) figure(f figure) { r.Figures = append(r.Figures, f) }

@@ -125,7 +125,7 @@ func TestOutcomes(t *testing.T) {
 		{part{"good", time.Minute, sh("exit 0")}, outcome{Status: passed, Text: "done"}},
 		{part{"bad", time.Minute, sh("echo words; exit 3")}, outcome{Status: failed, Text: "sh: exit status 3", Output: "words\n"}},
 		{part{"late", 100 * time.Millisecond, sh("echo words; sleep 600 & sleep 600")}, outcome{Status: failed, Text: "sh: it did not end within 0s", Output: "words\n"}},
-		{part{"gone", time.Minute, tests("missing.test", "")}, outcome{Status: absent, Text: "the folder was built without missing.test: not checked"}},
+		{part{"gone", time.Minute, tests("missing.test", "-test.run=")}, outcome{Status: absent, Text: "the folder was built without missing.test: not checked"}},
 		{part{"wrong", time.Minute, func(context.Context, *folder, *record) (string, error) { return "", errors.New("two\nlines") }},
 			outcome{Status: failed, Text: "two lines"}},
 	} {
@@ -157,32 +157,5 @@ func TestCounted(t *testing.T) {
 	}
 	if _, err := counted("testing: warning: no tests to run\nPASS\n"); err == nil {
 		t.Error("a program without tests passes")
-	}
-}
-
-// Losses that differ early, or much, fail an example.
-func TestCompareLosses(t *testing.T) {
-	steps := func(change func(all []step)) []step {
-		all := make([]step, 20)
-		for i := range all {
-			all[i].Loss = 3 / float64(i+1)
-		}
-		change(all)
-		return all
-	}
-	same := func([]step) {}
-	for want, change := range map[string]func([]step){
-		"":                                 func(all []step) { all[0].Loss += 5e-4; all[10].Loss = 9 },
-		"the loss of step 5":               func(all []step) { all[5].Loss += 3e-4 },
-		"the loss of step 0":               func(all []step) { all[0].Loss = all[0].Loss / 0 },
-		"mean loss of the last quarter is": func(all []step) { all[19].Loss++ },
-	} {
-		err := compareLosses(steps(change), steps(same))
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("want %q: %v", want, err)
-		}
-	}
-	if err := compareLosses(steps(same), steps(same)[:6]); err == nil {
-		t.Error("different numbers of steps pass")
 	}
 }
