@@ -6,6 +6,10 @@
 //	./run.sh -quick          the same with small sizes, for a first look
 //	./run.sh -out FOLDER     where gpu-check.json and gpu-check.md are written
 //
+// The parts are tests and benchmarks of plx, built by go test -c. What they print, their
+// verdicts and what they measured, becomes the record. torch.py measures the same with
+// PyTorch, where python3 has it.
+//
 // Each part runs in processes of its own and for a bounded time, because a fault of
 // a GPU ends all work of its process, and a stuck GPU never answers. A failed part
 // leaves the others as they are. The exit status is 0 if all parts passed, 1 if one

@@ -1,16 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/trainer/executor/device/cuda"
+	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
 // version is set by scripts/make-gpu-check.
@@ -22,105 +28,120 @@ const (
 	exitUsage  = 2 // or no GPU
 )
 
+// whole bounds a run.
+const whole = 5*time.Minute - 3*time.Second
+
 func main() {
 	quick := flag.Bool("quick", false, "small sizes: a first look, or a stand-in for a GPU")
 	out := flag.String("out", ".", "`folder` for gpu-check.json and gpu-check.md")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := start(ctx, *quick, *out, flag.Args())
-	switch {
-	case err == nil:
+	ctx, cancel := context.WithTimeout(ctx, whole)
+	defer cancel()
+	var err error
+	switch info, missing := os.Stat(*out); {
+	case flag.NArg() == 1 && flag.Arg(0) == "gpu": // a process of a run
+		err = tellGPU()
+	case flag.NArg() > 0:
+		err = usage(fmt.Sprintf("%q is unknown: the program takes the flags -quick and -out", flag.Arg(0)))
+	case missing != nil || !info.IsDir():
+		err = usage(fmt.Sprintf("-out %s: there is no such folder: make it first", *out))
+	default:
+		err = checkAll(ctx, *quick, *out)
+	}
+	if err == nil {
 		return
-	case errors.Is(err, errFailed):
-		os.Exit(exitFailed)
 	}
 	fmt.Fprintf(os.Stderr, "gpu-check: %v\n", err)
-	if errors.As(err, new(*noGPU)) || errors.As(err, new(usage)) {
+	if errors.As(err, new(usage)) {
 		os.Exit(exitUsage)
 	}
 	os.Exit(exitFailed)
 }
 
-// usage is a mistake of the command line.
+// usage is a mistake of the command line, or that there is no GPU.
 type usage string
 
 func (u usage) Error() string { return string(u) }
 
-// errFailed is the verdict of a run that has reported its failed parts.
-var errFailed = errors.New("a part has failed")
-
-// start runs all parts, or as a child process one piece of one.
-func start(ctx context.Context, quick bool, out string, args []string) error {
-	switch {
-	case len(args) == 0:
-		return runAll(ctx, quick, out)
-	case len(args) == 2 && args[0] == "piece":
-		return piece(os.Stdout, args[1], quick)
+// tellGPU prints which GPU a process opens.
+func tellGPU() error {
+	gpu, err := cuda.Open(0)
+	if err != nil {
+		return err
 	}
-	return usage(fmt.Sprintf("%q is unknown: the program takes the flags -quick and -out", args[0]))
+	info, err := gpu.Info()
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(info)
 }
 
-// runAll runs all parts and writes the record.
-func runAll(ctx context.Context, quick bool, out string) error {
-	if info, err := os.Stat(out); err != nil || !info.IsDir() {
-		return usage(fmt.Sprintf("-out %s: there is no such folder: make it first", out))
-	}
-	program, err := os.Executable()
+// checkAll runs all parts one after the other, and writes the record.
+func checkAll(ctx context.Context, quick bool, out string) (err error) {
+	own, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	f, err := openFolder(program, quick)
+	f, err := openFolder(filepath.Dir(own), quick)
 	if err != nil {
 		return err
 	}
-	r, err := f.run(ctx, os.Stdout)
-	if err := errors.Join(err, f.close()); err != nil {
-		return err
+	defer func() { err = errors.Join(err, os.RemoveAll(f.temp)) }()
+	r := &record{Format: 2, Plx: version, Kernels: kernels.Hash(), Begin: time.Now().UTC().Truncate(time.Second), Quick: quick}
+	said, errs, err := f.exec(ctx, 10*time.Second, own, "gpu")
+	if err != nil {
+		return usage("there is no GPU to check: " + strings.TrimPrefix(cmp.Or(oneLine(errs), err.Error()), "gpu-check: "))
+	}
+	if err := json.Unmarshal([]byte(said), &r.GPU); err != nil {
+		return fmt.Errorf("read %q: %w", said, err)
+	}
+	fmt.Printf("checking %s\n", r.GPU.Name)
+	add := func(c check) {
+		r.Checks = append(r.Checks, c)
+		fmt.Printf("%-28s %s in %.0f s: %s\n%s", c.Name, c.Status, c.Seconds, c.Text, c.Output)
+	}
+	add(r.probe(ctx))
+	for _, p := range parts {
+		add(f.check(ctx, p, r.names()))
 	}
 	if err := r.save(out); err != nil {
 		return err
 	}
 	fmt.Printf("the record is in %s\n", filepath.Join(out, "gpu-check.json"))
-	if !r.ok() {
-		return errFailed
-	}
-	return nil
-}
-
-// piece does what needs a process of its own. It prints a line of JSON for each
-// figure, at once, so that a later failure leaves it.
-func piece(w io.Writer, what string, quick bool) error {
-	b, err := openBench(quick)
-	if err != nil {
-		return err
-	}
-	lines := json.NewEncoder(w)
-	switch what {
-	case "gpu":
-		info, err := b.gpu.Info()
-		if err != nil {
-			return err
-		}
-		return lines.Encode(info)
-	case "sizes":
-		return each(lines, b, sizes(quick), measureSize)
-	case "moves":
-		return each(lines, b, moves(quick), measureMove)
-	}
-	return usage(fmt.Sprintf("%q is no piece of a run", what))
-}
-
-// each measures all work.
-func each(lines *json.Encoder, b *bench, all []work, measure func(*bench, work) figure) error {
-	for _, w := range all {
-		f := measure(b, w)
-		if b.err == nil {
-			b.do(func() error { return lines.Encode(f) })
-		}
-		if b.clear(); b.err != nil {
-			return fmt.Errorf("%s: %w", w.What, b.err)
+	for _, c := range r.Checks {
+		if c.Status == failed {
+			return errors.New("a part has failed")
 		}
 	}
 	return nil
 }
+
+// probe keeps nvidia-smi's answers, and wants gpuprobe to find a GPU in them.
+func (r *record) probe(ctx context.Context) check {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	c, begin := check{Name: "nvidia-smi and gpuprobe", Status: failed}, time.Now()
+	answer, err := gpuprobe.Here(ctx, gpuprobe.Options{})
+	r.Answers = answer.Text
+	report := answer.Report()
+	switch {
+	case err != nil:
+		c.Text = oneLine(err.Error())
+	case report.GPUTool == gpuprobe.ToolNone:
+		c.Status, c.Text = absent, "this machine has no nvidia-smi"
+	case report.GPUError != "" || len(report.GPUs) == 0:
+		c.Text = oneLine(fmt.Sprintf("gpuprobe found %d GPUs: %s", len(report.GPUs), report.GPUError))
+	default:
+		c.Status, c.Text = passed, fmt.Sprintf("%d GPUs, driver %s", len(report.GPUs), report.Driver)
+		for _, g := range report.GPUs {
+			c.Text += fmt.Sprintf("; %d: %s, %d MiB, %s", g.Index, g.Name, g.MemoryTotalMiB, g.UsedBy())
+		}
+	}
+	c.Seconds = time.Since(begin).Seconds()
+	return c
+}
+
+// oneLine is a text in one line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

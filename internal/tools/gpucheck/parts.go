@@ -1,177 +1,165 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
 	"context"
-	"encoding/json"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
-
-	"github.com/plx-run/plx/trainer/executor/device"
-	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// part is a part of the check. do returns one line about what it found. An error
-// fails the part; with errAbsent the part counts as absent.
+// part is a program that checks something, most of them tests of plx.
 type part struct {
-	name  string
-	limit time.Duration
-	do    func(ctx context.Context, f *folder, r *record) (text string, err error)
+	name    string
+	limit   time.Duration
+	program string // of the folder, or python
+	args    []string
 }
 
-// whole bounds a run.
-const whole = 5*time.Minute - 3*time.Second
+//go:embed torch.py
+var torchScript string
+
+const (
+	torchPart    = "PyTorch"
+	python       = "python3"
+	statusAbsent = 77 // of torch.py: there is no PyTorch, or no GPU for it
+)
 
 // parts are all parts, in an order in which what matters most comes first. Their
 // limits fit into 5 minutes.
 var parts = []part{
-	{"nvidia-smi and gpuprobe", 20 * time.Second, probe},
-	{"binding without cgo", 15 * time.Second, tests("cuda.test", "-test.skip=^TestFault")},
-	{"binding with cgo", 15 * time.Second, tests("cgocuda.test", "-test.run=")},
-	{"kernels against the CPU", 40 * time.Second, tests("kernels.test", "-test.run=")},
-	{"models against the CPU", 30 * time.Second, tests("executor.test", "-test.run=^TestGPU(Zoo|Model)$")},
-	{"fault: illegal address", 4 * time.Second, tests("cuda.test", "-test.run=^TestFaultIllegalAddress$")},
-	{"a new process after it", 4 * time.Second, tests("cuda.test", "-test.run=^TestSuite$/^launch$")},
-	{"fault: endless work", 6 * time.Second, tests("cuda.test", "-test.run=^TestFaultEndlessWork$")},
-	{"a new process after that", 4 * time.Second, tests("cuda.test", "-test.run=^TestSuite$/^launch$")},
-	{"example linear", 10 * time.Second, tests("examples.test", "-test.run=^TestGPU$/^linear$")},
-	{"example mlp", 15 * time.Second, tests("examples.test", "-test.run=^TestGPU$/^mlp$")},
-	{"example mnist", 20 * time.Second, tests("examples.test", "-test.run=^TestGPU$/^mnist$")},
-	{"example cifar", 30 * time.Second, tests("examples.test", "-test.run=^TestGPU$/^cifar$")},
-	{"copies and launches", 10 * time.Second, figures("moves")},
-	{"products and convolutions", 30 * time.Second, figures("sizes")},
-	{"PyTorch", 30 * time.Second, torch},
+	{"binding without cgo", 15 * time.Second, "cuda.test", []string{"-test.skip=^TestFault"}},
+	{"binding with cgo", 15 * time.Second, "cgocuda.test", nil},
+	{"kernels against the CPU", 40 * time.Second, "kernels.test", nil},
+	{"models against the CPU", 30 * time.Second, "executor.test", []string{"-test.run=^TestGPU(Zoo|Model)$"}},
+	{"fault: illegal address", 4 * time.Second, "cuda.test", []string{"-test.run=^TestFaultIllegalAddress$"}},
+	{"a new process after it", 4 * time.Second, "cuda.test", []string{"-test.run=^TestSuite$/^launch$"}},
+	{"fault: endless work", 6 * time.Second, "cuda.test", []string{"-test.run=^TestFaultEndlessWork$"}},
+	{"a new process after that", 4 * time.Second, "cuda.test", []string{"-test.run=^TestSuite$/^launch$"}},
+	{"example linear", 10 * time.Second, "examples.test", []string{"-test.run=^TestGPU$/^linear$"}},
+	{"example mlp", 15 * time.Second, "examples.test", []string{"-test.run=^TestGPU$/^mlp$"}},
+	{"example mnist", 20 * time.Second, "examples.test", []string{"-test.run=^TestGPU$/^mnist$"}},
+	{"example cifar", 30 * time.Second, "examples.test", []string{"-test.run=^TestGPU$/^cifar$"}},
+	{"copies and launches", 10 * time.Second, "kernels.test", []string{"-test.run=^$", "-test.bench=^BenchmarkMove$"}},
+	{"products and convolutions", 30 * time.Second, "kernels.test", []string{"-test.run=^$", "-test.bench=^Benchmark(Product|Convolution)$"}},
+	{torchPart, 30 * time.Second, python, []string{"-c", torchScript}},
 }
 
-// noGPU says why there is nothing to check.
-type noGPU struct{ err string }
-
-func (e *noGPU) Error() string { return "there is no GPU to check: " + e.err }
-
-// run runs all parts one after the other, and prints a line for each.
-func (f *folder) run(ctx context.Context, w io.Writer) (*record, error) {
-	ctx, cancel := context.WithTimeout(ctx, whole)
-	defer cancel()
-	r := &record{Format: 1, Plx: version, Kernels: kernels.Hash(), Begin: time.Now().UTC().Truncate(time.Second), Quick: f.quick}
-	if err := f.gpu(ctx, &r.GPU); err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(w, "checking %s\n", r.GPU.Name) // the record has it too
-	for _, p := range parts {
-		o := f.one(ctx, p, r)
-		r.Parts = append(r.Parts, o)
-		fmt.Fprintf(w, "%-28s %s in %.0f s: %s\n%s", p.name, o.Status, o.Seconds, o.Text, o.Output) // the record has it too
-	}
-	return r, nil
+// folder is what make gpu-check has built: this program, and others packed as NAME.gz.
+type folder struct {
+	path  string
+	temp  string // for unpacked programs and what they write
+	quick bool
 }
 
-// gpu asks a process which GPU it opens.
-func (f *folder) gpu(ctx context.Context, info *device.Info) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	e := f.exec(ctx, nil, f.own, f.args("gpu")...)
-	if e.err != nil {
-		said := strings.TrimPrefix(strings.Join(strings.Fields(e.all), " "), "gpu-check: ")
-		if said == "" {
-			said = e.err.Error()
-		}
-		return &noGPU{said}
+func openFolder(path string, quick bool) (*folder, error) {
+	temp, err := os.MkdirTemp(path, "unpacked-")
+	if err != nil { // the folder may be on a medium that is only read
+		temp, err = os.MkdirTemp("", "gpu-check-")
 	}
-	return json.Unmarshal([]byte(e.out), info)
+	return &folder{path, temp, quick}, err
 }
 
-// args are those of this program for a piece.
-func (f *folder) args(what string) []string {
-	if f.quick {
-		return []string{"-quick", "piece", what}
+// check runs a part. measured are the names of the figures that PyTorch measures too.
+func (f *folder) check(ctx context.Context, p part, measured []string) check {
+	c, begin := check{Name: p.name, Status: failed}, time.Now()
+	path, err := f.program(p.program)
+	if err == nil && p.program == "examples.test" {
+		_, err = f.program("examples") // that the test runs
 	}
-	return []string{"piece", what}
-}
-
-// one runs a part.
-func (f *folder) one(ctx context.Context, p part, r *record) outcome {
-	ctx, cancel := context.WithTimeout(ctx, p.limit)
-	defer cancel()
-	begin, o := time.Now(), outcome{Part: p.name, Status: passed}
-	text, err := p.do(ctx, f, r)
-	var bad *failure
-	switch {
-	case errors.Is(err, errAbsent):
-		o.Status, text = absent, err.Error()
-	case errors.As(err, &bad):
-		o.Status, text, o.Output = failed, bad.text, bad.output
-	case err != nil:
-		o.Status, text = failed, err.Error()
+	if errors.Is(err, errAbsent) || errors.Is(err, exec.ErrNotFound) {
+		c.Status, c.Text = absent, oneLine(err.Error())
+		return c
 	}
-	o.Text, o.Seconds = strings.Join(strings.Fields(text), " "), time.Since(begin).Seconds()
-	return o
-}
-
-// failure is a process that failed.
-type failure struct{ text, output string }
-
-func (e *failure) Error() string { return e.text }
-
-// failed is the failure of a process, nil if it did not fail.
-func (e ended) failed(what string) error {
-	if e.err == nil {
-		return nil
-	}
-	return &failure{fmt.Sprintf("%s: %v", what, e.err), e.all}
-}
-
-// tests runs the tests of a packed program.
-func tests(name, which string) func(context.Context, *folder, *record) (string, error) {
-	return func(ctx context.Context, f *folder, _ *record) (string, error) {
-		path, err := f.program(name)
-		if err == nil && name == "examples.test" {
-			_, err = f.program("examples") // that the test runs
-		}
-		if err != nil {
-			return "", err
-		}
-		args := []string{"-test.v", which}
+	args := slices.Concat(p.args, measured)
+	if p.program != python {
+		args = slices.Concat(p.args, []string{"-test.v", "-test.benchtime=100ms"})
 		if f.quick {
-			args = append(args, "-test.short")
+			args = slices.Concat(p.args, []string{"-test.v", "-test.benchtime=1x", "-test.short"})
 		}
-		e := f.exec(ctx, nil, path, args...)
-		if err := e.failed(name); err != nil {
-			return "", err
-		}
-		return counted(e.out)
 	}
+	var out, errs string
+	if err == nil {
+		out, errs, err = f.exec(ctx, p.limit, path, args...)
+	}
+	c.Seconds = time.Since(begin).Seconds()
+	count := c.read(out)
+	var status *exec.ExitError
+	switch {
+	case p.program == python && errors.As(err, &status) && status.ExitCode() == statusAbsent:
+		c.Status, c.Text = absent, oneLine(errs)
+	case err != nil:
+		c.Text, c.Output = oneLine(err.Error()), end(out+errs, 4<<10)
+	case count["PASS"]+len(c.Figures) == 0:
+		c.Text = "nothing was checked"
+	case p.program == python:
+		version, _, _ := strings.Cut(out, "\n")
+		c.Status, c.Text = passed, fmt.Sprintf("%s, %d figures", oneLine(version), len(c.Figures))
+	default:
+		c.Status, c.Text = passed, fmt.Sprintf("%d tests passed, %d skipped, %d figures", count["PASS"], count["SKIP"], len(c.Figures))
+	}
+	return c
 }
 
-// counted counts the tests in what a test program with -test.v prints.
-func counted(out string) (string, error) {
-	count := map[string]int{}
-	for line := range strings.Lines(out) {
-		if verdict, ok := strings.CutPrefix(strings.TrimSpace(line), "--- "); ok {
-			verdict, _, _ = strings.Cut(verdict, ":")
-			count[verdict]++
-		}
+// errAbsent says that the folder lacks what a part needs.
+var errAbsent = errors.New("not checked")
+
+// program unpacks a program and returns its path.
+func (f *folder) program(name string) (string, error) {
+	if name == python {
+		return exec.LookPath(name)
 	}
-	if count["PASS"] == 0 {
-		return "", errors.New("no test has run")
+	path := filepath.Join(f.temp, name)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	}
-	text := fmt.Sprintf("%d tests passed", count["PASS"])
-	if n := count["SKIP"]; n > 0 {
-		text += fmt.Sprintf(", %d skipped", n)
+	packed, err := os.Open(filepath.Join(f.path, name+".gz"))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("the folder was built without %s: %w", name, errAbsent)
+	} else if err != nil {
+		return "", err
 	}
-	return text, nil
+	defer packed.Close() // it was only read
+	plain, err := gzip.NewReader(packed)
+	if err != nil {
+		return "", fmt.Errorf("unpack %s: %w", packed.Name(), err)
+	}
+	text, err := io.ReadAll(plain)
+	if err != nil {
+		return "", fmt.Errorf("unpack %s: %w", packed.Name(), err)
+	}
+	return path, os.WriteFile(path, text, 0o755)
 }
 
-// figures measures in a process of its own. What it measured before a failure is
-// kept.
-func figures(what string) func(context.Context, *folder, *record) (string, error) {
-	return func(ctx context.Context, f *folder, r *record) (string, error) {
-		e := f.exec(ctx, nil, f.own, f.args(what)...)
-		n, err := r.add(e.out)
-		if err := errors.Join(e.failed(what), err); err != nil {
-			return "", err
-		}
-		return fmt.Sprintf("%d measured", n), nil
+// exec runs a process with what it starts, with one GPU, for a limited time.
+func (f *folder) exec(ctx context.Context, limit time.Duration, path string, args ...string) (out, errs string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	visible, _, _ := strings.Cut(os.Getenv("CUDA_VISIBLE_DEVICES"), ",")
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES="+cmp.Or(visible, "0"),
+		"PLX_TEST_GPU=1", "PLX_EXAMPLES="+filepath.Join(f.temp, "examples"))
+	var stdout, stderr bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = f.temp, &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second // a process that the kernel holds
+	err = cmd.Run()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("it did not end within %v", limit)
 	}
+	return stdout.String(), stderr.String(), err
 }
+
+// end is the end of a text.
+func end(text string, most int) string { return text[max(0, len(text)-most):] }

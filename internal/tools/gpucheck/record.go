@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,25 +15,24 @@ import (
 
 // record is what a run has found: the file gpu-check.json.
 type record struct {
-	Format  int         `json:"format"` // 1
+	Format  int         `json:"format"` // 2
 	Plx     string      `json:"plx"`    // version of the source
 	Kernels string      `json:"kernels"`
 	Begin   time.Time   `json:"begin"`
 	Quick   bool        `json:"quick"` // small sizes: the times say nothing
 	GPU     device.Info `json:"gpu"`
-	Torch   string      `json:"torch"`   // version; empty if PyTorch was not measured
-	Parts   []outcome   `json:"parts"`   // in their order
-	Figures []figure    `json:"figures"` // in the order of measurement
+	Checks  []check     `json:"checks"`  // in their order
 	Answers string      `json:"answers"` // what nvidia-smi said to gpuprobe's script
 }
 
-// outcome is how a part ended.
-type outcome struct {
-	Part    string  `json:"part"`
-	Status  status  `json:"status"`
-	Seconds float64 `json:"seconds"`
-	Text    string  `json:"text"`             // one line
-	Output  string  `json:"output,omitempty"` // the end of a failed part's output
+// check is how a part ended.
+type check struct {
+	Name    string   `json:"name"`
+	Status  status   `json:"status"`
+	Seconds float64  `json:"seconds"`
+	Text    string   `json:"text"` // one line
+	Figures []figure `json:"figures,omitempty"`
+	Output  string   `json:"output,omitempty"` // the end of a failed part's output
 }
 
 type status string
@@ -45,24 +43,46 @@ const (
 	absent status = "absent" // this machine or this folder lacks what the part needs
 )
 
-// largestRecord bounds what is read of a record.
-const largestRecord = 16 << 20
+// perOperation is the unit of a benchmark's time, in nanoseconds.
+const perOperation = "ns/op"
 
-// read reads a record.
-func readRecord(path string) (*record, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// figure is what a benchmark has measured: numbers by their units, such as ns/op.
+type figure struct {
+	Name  string             `json:"name"`
+	Units map[string]float64 `json:"units"`
+}
+
+var (
+	figureLine  = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?[ \t]+\d+[ \t]+(\S.*)$`)
+	verdictLine = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): `)
+)
+
+// read takes the figures out of what a test program prints, and counts its tests.
+func (c *check) read(out string) (verdicts map[string]int) {
+	for _, found := range figureLine.FindAllStringSubmatch(out, -1) {
+		f, words := figure{found[1], map[string]float64{}}, strings.Fields(found[2])
+		for i := 1; i < len(words); i += 2 {
+			if x, err := strconv.ParseFloat(words[i-1], 64); err == nil { // else another program's words
+				f.Units[words[i]] = x
+			}
+		}
+		c.Figures = append(c.Figures, f)
 	}
-	defer f.Close() // it was only read
-	r := &record{}
-	if err := json.NewDecoder(io.LimitReader(f, largestRecord)).Decode(r); err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+	verdicts = map[string]int{}
+	for _, found := range verdictLine.FindAllStringSubmatch(out, -1) {
+		verdicts[found[1]]++
 	}
-	if r.Format != 1 {
-		return nil, fmt.Errorf("read %s: format %d is unknown to this version: use the gpucheck that wrote it", path, r.Format)
+	return verdicts
+}
+
+// names are those of all figures.
+func (r *record) names() (all []string) {
+	for _, c := range r.Checks {
+		for _, f := range c.Figures {
+			all = append(all, f.Name)
+		}
 	}
-	return r, nil
+	return all
 }
 
 // save writes gpu-check.json and gpu-check.md into a folder.
@@ -77,53 +97,48 @@ func (r *record) save(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "gpu-check.md"), []byte(r.markdown()), 0o644)
 }
 
-// ok reports whether no part failed.
-func (r *record) ok() bool {
-	for _, o := range r.Parts {
-		if o.Status == failed {
-			return false
-		}
+// markdown is the record as one table, after two lines that say where it is from.
+func (r *record) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, compute capability %d.%d, %.1f GiB, driver for CUDA %s. %s, plx %s, kernels %.12s.\n", cell(r.GPU.Name),
+		r.GPU.Major, r.GPU.Minor, float64(r.GPU.Total)/(1<<30), r.GPU.CUDA(), r.Begin.UTC().Format("2006-01-02"), cell(r.Plx), r.Kernels)
+	if r.Quick {
+		b.WriteString("Measured with -quick: the times say nothing about the GPU.\n")
 	}
-	return true
-}
-
-// add adds the figures in lines of JSON.
-func (r *record) add(lines string) (n int, err error) {
-	for d := json.NewDecoder(bytes.NewBufferString(lines)); ; n++ {
-		var got figure
-		if err := d.Decode(&got); errors.Is(err, io.EOF) {
-			return n, nil
-		} else if err != nil {
-			return n, fmt.Errorf("read the figures: %w", err)
-		}
-		r.Figures = append(r.Figures, got)
-	}
-}
-
-// addTorch adds PyTorch's times, and its version, to the figures.
-func (r *record) addTorch(lines string) (n int, err error) {
-	for d := json.NewDecoder(strings.NewReader(lines)); ; {
-		var got struct {
-			Version string  `json:"version"`
-			What    string  `json:"what"`
-			Ms      float64 `json:"ms"`
-		}
-		if err := d.Decode(&got); errors.Is(err, io.EOF) {
-			return n, nil
-		} else if err != nil {
-			return n, fmt.Errorf("read PyTorch's times: %w", err)
-		}
-		if got.Version != "" {
-			r.Torch = got.Version
-		}
-		for i, f := range r.Figures {
-			if f.What == got.What {
-				r.Figures[i] = f.beside(got.Ms)
-				n++
+	b.WriteString("\n| what | plx | PyTorch | plx / PyTorch |\n|---|---|---|---|\n")
+	torch := map[string]float64{} // nanoseconds
+	for _, c := range r.Checks {
+		fmt.Fprintf(&b, "| %s | **%s**, %.0f s: %s | | |\n", cell(c.Name), c.Status, c.Seconds, cell(c.Text))
+		for _, f := range c.Figures {
+			if c.Name == torchPart {
+				torch[f.Name] = f.Units[perOperation]
 			}
 		}
 	}
+	for _, c := range r.Checks {
+		if c.Name == torchPart {
+			continue
+		}
+		for _, f := range c.Figures {
+			ns, beside := f.Units[perOperation], " | "
+			if other := torch[f.Name]; other > 0 {
+				beside = fmt.Sprintf("%.4g µs | %.2f", other/1000, ns/other)
+			}
+			fmt.Fprintf(&b, "| %s | %.4g µs%s | %s |\n", cell(f.Name), ns/1000, f.speed(), beside)
+		}
+	}
+	return b.String()
 }
 
-// answered keeps what nvidia-smi said.
-func (r *record) answered(text string) { r.Answers = text }
+// speed is the work of a time, if it was measured.
+func (f figure) speed() string {
+	for _, unit := range []string{"GFLOP/s", "GB/s"} {
+		if x, ok := f.Units[unit]; ok {
+			return fmt.Sprintf(", %.4g %s", x, unit)
+		}
+	}
+	return ""
+}
+
+// cell makes one cell of text.
+func cell(text string) string { return strings.ReplaceAll(oneLine(text), "|", `\|`) }

@@ -1,8 +1,7 @@
-"""Measures PyTorch's times for the work that the first argument lists as JSON, and
-for steps of plx's examples. It prints one line of JSON for each. Exit status 77:
-there is no PyTorch, or no GPU for it."""
+"""Measures PyTorch's times for the benchmarks of plx that the arguments name. It prints
+its version, and a line for each as Go's benchmarks do. Exit status 77: there is no
+PyTorch, or no GPU for it."""
 
-import json
 import sys
 import time
 
@@ -43,69 +42,58 @@ def seconds(put):
         n *= 2
 
 
-def say(what, spent):
-    print(json.dumps({"what": what, "ms": spent * 1000}), flush=True)
+def noise(*shape, dtype=torch.float32):
+    return torch.randn(*shape, device=gpu, dtype=dtype)
 
 
-def noise(*shape, double=False):
-    return torch.randn(*shape, device=gpu, dtype=torch.float64 if double else torch.float32)
-
-
-def product(w):
-    p, double = w["product"], w["double"]
+def product(kind, count, m, n, k):
+    dtype, left, right = kind.split(",")
+    dtype = getattr(torch, dtype)
 
     def operand(rows, columns, transposed):
         if transposed:
-            return noise(p["Count"], columns, rows, double=double).transpose(1, 2)
-        return noise(p["Count"], rows, columns, double=double)
+            return noise(count, columns, rows, dtype=dtype).transpose(1, 2)
+        return noise(count, rows, columns, dtype=dtype)
 
-    a, b = operand(p["M"], p["K"], p["TransA"]), operand(p["K"], p["N"], p["TransB"])
-    if p["Count"] == 1:
+    a, b = operand(m, k, left == "transposed=true"), operand(k, n, right == "true")
+    if count == 1:
         a, b = a[0], b[0]
     out = torch.matmul(a, b)
     return seconds(lambda: torch.matmul(a, b, out=out))
 
 
-def convolution(w):
-    v, kind = w["window"], w["kind"]
-    x = noise(v["Batch"], v["Channels"], v["Height"], v["Width"])
-    f = noise(w["filters"], v["Channels"], v["KernelHeight"], v["KernelWidth"])
-    y = F.conv2d(x, f, stride=v["Stride"], padding=v["Pad"])
-    if kind == "convolution":
-        return seconds(lambda: F.conv2d(x, f, stride=v["Stride"], padding=v["Pad"]))
+def convolution(kind, batch, channels, side, filters):
+    x, f = noise(batch, channels, side, side), noise(filters, channels, 3, 3)
+    y = F.conv2d(x, f, padding=1)
+    if kind == "forward":
+        return seconds(lambda: F.conv2d(x, f, padding=1))
     dy = torch.randn_like(y)
-    two = [v["Stride"]] * 2, [v["Pad"]] * 2
-    mask = [kind == "gradient of images", kind == "gradient of filters", False]
-    return seconds(lambda: torch.ops.aten.convolution_backward(dy, x, f, None, two[0], two[1], [1, 1], False, [0, 0], 1, mask))
+    mask = [kind == "images", kind == "filters", False]
+    return seconds(lambda: torch.ops.aten.convolution_backward(dy, x, f, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask))
 
 
-def copy(w):
-    n = w["n"]
-    on_gpu = torch.zeros(n, dtype=torch.uint8, device=gpu)
-    if w["kind"] == "copy within the GPU":
-        other = torch.zeros_like(on_gpu)
-        return seconds(lambda: on_gpu.copy_(other))
-    host = torch.zeros(n, dtype=torch.uint8).pin_memory()
-    if w["kind"] == "copy to the GPU":
-        return seconds(lambda: on_gpu.copy_(host, non_blocking=True))
-    return seconds(lambda: host.copy_(on_gpu, non_blocking=True))
-
-
-def addition(w):
-    a, b, out = noise(w["n"]), noise(w["n"]), noise(w["n"])
-    return seconds(lambda: torch.add(a, b, out=out))
-
-
-def launch(w):
+def move(kind, n):
+    if kind == "addition":
+        a, b, out = noise(n), noise(n), noise(n)
+        return seconds(lambda: torch.add(a, b, out=out))
+    if kind in ("in", "out", "within"):
+        on_gpu = torch.zeros(n, dtype=torch.uint8, device=gpu)
+        if kind == "within":
+            other = torch.zeros_like(on_gpu)
+            return seconds(lambda: on_gpu.copy_(other))
+        host = torch.zeros(n, dtype=torch.uint8).pin_memory()
+        if kind == "in":
+            return seconds(lambda: on_gpu.copy_(host, non_blocking=True))
+        return seconds(lambda: host.copy_(on_gpu, non_blocking=True))
     x, y = noise(1), noise(1)
-    if w["kind"] == "launch and wait":
+    if kind == "launch_and_wait":
 
         def put():
             y.copy_(x)
             torch.cuda.synchronize()
 
         return seconds(put)
-    if w["kind"] == "launch":
+    if kind == "launch":
         return seconds(lambda: y.mul_(1.0))
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -113,9 +101,9 @@ def launch(w):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(w["n"]):
+        for _ in range(n):
             y.mul_(1.0)
-    return seconds(graph.replay) / w["n"]
+    return seconds(graph.replay)
 
 
 def linear():
@@ -169,15 +157,14 @@ def step(make):
     return sorted(times[50:])[25]
 
 
-def main():
-    print(json.dumps({"version": torch.__version__}), flush=True)
-    for name, make in ("linear", linear), ("mlp", mlp), ("mnist", mnist), ("cifar", cifar):
-        say("step of " + name, step(make))
-    kinds = {"product": product, "convolution": convolution, "gradient of images": convolution, "gradient of filters": convolution,
-             "copy to the GPU": copy, "copy from the GPU": copy, "copy within the GPU": copy, "addition": addition,
-             "launch": launch, "launch and wait": launch, "replayed launch": launch}
-    for w in json.loads(sys.argv[1]):
-        say(w["what"], kinds[w["kind"]](w))
+def measured(name):
+    what, kind, *sizes = name.split("/")
+    if what == "Step":
+        return step({"linear": linear, "mlp": mlp, "mnist": mnist, "cifar": cifar}[kind])
+    work = {"Product": product, "Convolution": convolution, "Move": move}[what]
+    return work(kind, *map(int, sizes[0].split("x")))
 
 
-main()
+print("PyTorch", torch.__version__, flush=True)
+for name in sys.argv[1:]:
+    print(f"Benchmark{name} 1 {measured(name) * 1e9:.0f} ns/op", flush=True)
