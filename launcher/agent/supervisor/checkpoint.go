@@ -76,11 +76,6 @@ func (c *checkpoint) answered(t *task, m cluster.ControlMessage) {
 	c.sessions.tell(t.said(m))
 }
 
-// ended answers for a task that has ended without an answer.
-func (c *checkpoint) ended(t *task) {
-	c.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: c.request, Cause: fmt.Sprintf("%s ended before it had saved", t.Task)})
-}
-
 // refuse answers for a chief that cannot.
 func (c *checkpoint) refuse(m protocol.Checkpoint, cause string) {
 	c.sessions.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: c.record.Generation,

@@ -40,7 +40,12 @@ func (ts *tasks) follow(t *task) {
 	})
 	ts.loop.background(func() {
 		<-t.child.Done()
-		ts.loop.do(func() { ts.reaped(t) })
+		ts.loop.do(func() {
+			t.reaped = true
+			if t.told && !ts.record.ending() { // it alone was told to end; at the end of all tasks shutdown kills what is left
+				ts.kill(t)
+			}
+		})
 		deadline := time.Now().Add(drain)
 		read := make(chan complaint, 1)
 		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
@@ -67,21 +72,13 @@ func (ts *tasks) follow(t *task) {
 	})
 }
 
-// reaped takes the end of a task's process. If the task alone was told to end, what
-// it has left is killed; at the end of all tasks shutdown does that.
-func (ts *tasks) reaped(t *task) {
-	t.reaped = true
-	if t.told && !ts.record.ending() {
-		ts.kill(t)
-	}
-}
-
 // exited reports the end of a task. It is called when all output was read, or, with
 // quiet false, after drain.
 func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder) {
 	exit := t.end(ts.killed, why, shm)
 	ts.record.changed = true
-	ts.checkpoint.ended(t)
+	ts.checkpoint.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: ts.checkpoint.request,
+		Cause: fmt.Sprintf("%s ended before it had saved", t.Task)}) // unless it has answered itself
 	if !quiet {
 		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}

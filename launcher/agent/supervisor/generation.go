@@ -136,7 +136,11 @@ func (g *generation) start(m protocol.Start) {
 		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
 		return
 	}
-	g.sessions.tell(g.tasks.started())
+	pids := map[cluster.Task]int{} // a task that could not be started has an Exit
+	for _, t := range g.tasks.launched() {
+		pids[t.Task] = t.child.PID
+	}
+	g.sessions.tell(protocol.Message{Started: &protocol.Started{Generation: m.Generation, PIDs: pids}})
 }
 
 // gcAfter is how long tasks have run when the host starts it. Jobs that end sooner are

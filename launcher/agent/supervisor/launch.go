@@ -82,7 +82,11 @@ func (l launch) run() (*running, error) {
 				// kills it if both are.
 				Pdeathsig: syscall.SIGKILL,
 			}}
-		err = command.Run(func() error { return r.start(l.children, command, attr, cores) })
+		err = command.Run(func() (err error) {
+			r.since = time.Now()
+			r.child, err = l.children.Start(command.Path, command.Argv, attr, cores)
+			return err
+		})
 	}
 	if err != nil {
 		r.disconnect()
@@ -231,13 +235,6 @@ func (r *running) connect(t *task, logFolder string, limit int64, tell func(stri
 	}
 	r.control = control
 	return append(theirs, end), nil
-}
-
-// start starts the process.
-func (r *running) start(children *process.Children, c program.Command, attr *syscall.ProcAttr, cores []int) (err error) {
-	r.since = time.Now()
-	r.child, err = children.Start(c.Path, c.Argv, attr, cores)
-	return err
 }
 
 // send queues a message to the process. It reports false if the process does not

@@ -15,8 +15,6 @@ type loop struct {
 	work  sync.WaitGroup // background goroutines
 }
 
-func newLoop() *loop { return &loop{calls: make(chan func()), quit: make(chan struct{})} }
-
 // do makes the loop run f. It returns when f has begun, or after the loop has
 // ended. The loop itself must not call it.
 func (l *loop) do(f func()) {

@@ -56,16 +56,6 @@ func (r *record) due(now time.Time) bool {
 	return r.changed || r.stepped && now.Sub(r.shown) >= showEvery
 }
 
-// publish writes a snapshot to state.json, unless only steps have changed and it
-// was written lately. The caller shows it to visitors.
-func (r *record) publish(snapshot protocol.State, now time.Time) {
-	if r.changed || now.Sub(r.saved) >= saveEvery {
-		r.saver.save(snapshot)
-		r.saved = now
-	}
-	r.changed, r.stepped, r.shown = false, false, now
-}
-
 // saver writes states in the background, so that a file system that hangs delays
 // neither lease nor tasks. A newer state replaces one that waits.
 type saver struct {

@@ -30,8 +30,6 @@ type sessions struct {
 	visitors map[*link]bool // connected visitors
 }
 
-func newSessions(log *log.Logger) *sessions { return &sessions{log: log, visitors: map[*link]bool{}} }
-
 // tell sends a message to the driver. Without one it is dropped; State repeats the
 // fact to the next driver.
 func (s *sessions) tell(m protocol.Message) {

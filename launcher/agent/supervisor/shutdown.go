@@ -95,20 +95,6 @@ func (s *shutdown) renew(m protocol.Renew) {
 	}
 }
 
-// watchdogLost ends everything at once: if this process were killed now, nobody
-// would kill the tasks.
-func (s *shutdown) watchdogLost() {
-	if !s.clearing {
-		s.endHere("the agent's watchdog was killed", 0, "the agent's watchdog was killed")
-	}
-}
-
-// terminated ends this host's part because the host asks for it, as when it shuts
-// down.
-func (s *shutdown) terminated(sig os.Signal) {
-	s.endHere(fmt.Sprintf("the agent was told to end: %v", sig), min(s.host.spec.Grace, 5*time.Second), "the host told the agent to end")
-}
-
 // endHere ends this host's part and tells the driver, which has not asked for it,
 // why.
 func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {

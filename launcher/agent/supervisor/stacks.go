@@ -3,7 +3,6 @@
 package supervisor
 
 import (
-	"debug/buildinfo"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,12 +74,6 @@ func (w *watch) subjects() (all []subject) {
 		}
 	}
 	return all
-}
-
-// golang reports whether the program is written in Go.
-func (s subject) golang() bool {
-	_, err := buildinfo.ReadFile(fmt.Sprintf("/proc/%d/exe", s.pid))
-	return err == nil
 }
 
 // collect writes the stacks of tasks into the job's folder, and returns them. processes

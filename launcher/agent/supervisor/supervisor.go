@@ -29,6 +29,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"net"
 	"os"
@@ -41,6 +42,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/lease"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
+	"github.com/plx-run/plx/launcher/agent/sampler"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
 	"github.com/plx-run/plx/launcher/metrics"
@@ -89,12 +91,15 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 			f()
 		case <-lost:
 			lost = nil
-			s.shutdown.watchdogLost()
+			if !s.shutdown.clearing { // if this process were killed now, nobody would kill the tasks
+				const killed = "the agent's watchdog was killed"
+				s.shutdown.endHere(killed, 0, killed)
+			}
 		case sig := <-terms:
 			if sig == unix.SIGUSR1 || cluster.InStep() { // the host is to be taken away
 				s.preempted()
-			} else {
-				s.shutdown.terminated(sig)
+			} else { // as when the host shuts down
+				s.shutdown.endHere(fmt.Sprintf("the agent was told to end: %v", sig), min(s.host.spec.Grace, 5*time.Second), "the host told the agent to end")
 			}
 		case <-tick.C:
 			s.shutdown.checkLease()
@@ -126,7 +131,11 @@ func (s *supervisor) publish() {
 		return
 	}
 	state := s.snapshot()
-	s.record.publish(state, now)
+	if r := s.record; r.changed || now.Sub(r.saved) >= saveEvery { // steps alone are not written at once
+		r.saver.save(state)
+		r.saved = now
+	}
+	s.record.changed, s.record.stepped, s.record.shown = false, false, now
 	state.Laid = nil // it can be long, and who needs it reads the file
 	s.sessions.show(protocol.Message{State: &state})
 }
@@ -199,13 +208,17 @@ func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*s
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{host: h, loop: newLoop(), record: &record{State: state, saver: newSaver(f)}, sessions: newSessions(h.log)}
+	p := &parts{host: h, record: &record{State: state, saver: newSaver(f)},
+		loop:     &loop{calls: make(chan func()), quit: make(chan struct{})},
+		sessions: &sessions{log: h.log, visitors: map[*link]bool{}}}
 	s := &supervisor{parts: p, local: local, data: data, checkpoint: &checkpoint{parts: p}}
 	s.tasks = &tasks{parts: p, checkpoint: s.checkpoint, killed: "killed: it did not end in time"}
 	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData, used: map[string]bool{}}
 	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, uptime)}
 	s.driving = &driving{parts: p, shutdown: s.shutdown}
-	s.watch = newWatch(p, s.tasks)
+	usage := sampler.NewHost(h.children.Shell)
+	s.watch = &watch{parts: p, tasks: s.tasks, sampler: sampler.New(spec.Hang, usage), usage: usage,
+		program: sent(spec.Command), turn: make(chan struct{}, 1)}
 	s.starter = &starter{parts: p}
 	return s, nil
 }

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/process"
-	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -75,12 +74,6 @@ func (t *task) now() *protocol.TaskNow {
 	return &now
 }
 
-// refused records that the task could not be started.
-func (t *task) refused(err error) {
-	t.closeSockets()
-	t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), Told: t.told, Cause: err.Error(), Time: time.Now()}
-}
-
 // said is the message that passes m on to the driver.
 func (t *task) said(m cluster.ControlMessage) protocol.Message {
 	return protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: m}}
@@ -117,7 +110,10 @@ func (t *task) tellToEnd(grace time.Duration, interrupt bool) {
 	first := !t.told
 	t.told = true
 	if !t.report.native && interrupt {
-		t.interrupt()
+		if t.alive() && !t.termed && !t.interrupted { // once
+			t.interrupted = true
+			t.child.SignalGroup(unix.SIGINT, unix.SIGCONT)
+		}
 		t.term.set(grace / 2)
 		return
 	}
@@ -134,29 +130,12 @@ func (t *task) tellToEnd(grace time.Duration, interrupt bool) {
 // sendStop tells the task to end. A task that does not read it gets a signal later.
 func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}) }
 
-// interrupt sends SIGINT, once.
-func (t *task) interrupt() {
-	if t.alive() && !t.termed && !t.interrupted {
-		t.interrupted = true
-		t.child.SignalGroup(unix.SIGINT, unix.SIGCONT)
-	}
-}
-
 // terminate sends SIGTERM, once: many programs take a second one to mean "at once". So does
 // plx's trainer after a SIGINT, which it got before it had said what it is.
 func (t *task) terminate() {
 	if t.alive() && !t.termed && !(t.interrupted && t.report.native) {
 		t.termed = true
 		t.child.SignalGroup(unix.SIGTERM, unix.SIGCONT)
-	}
-}
-
-// quit makes a Go program print its stacks and end. Only its first process gets the signal:
-// other programs would dump core.
-func (t *task) quit() {
-	if t.alive() && !t.termed {
-		t.termed = true
-		t.child.Signal(unix.SIGQUIT)
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -52,16 +55,6 @@ func (ts *tasks) now() map[string]*protocol.TaskNow {
 	return all
 }
 
-// started is the message that all tasks of the generation were started, or have an
-// Exit.
-func (ts *tasks) started() protocol.Message {
-	pids := map[cluster.Task]int{}
-	for _, t := range ts.launched() {
-		pids[t.Task] = t.child.PID
-	}
-	return protocol.Message{Started: &protocol.Started{Generation: ts.record.Generation, PIDs: pids}}
-}
-
 // start starts the tasks of layout. A task that cannot be started has an Exit at
 // once.
 func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
@@ -70,7 +63,8 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 		t := ts.all[spec.Task]
 		r, err := launch{host: ts.host, task: t, layout: layout, start: m, tell: tell}.run()
 		if err != nil {
-			t.refused(err)
+			t.closeSockets()
+			t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), Told: t.told, Cause: err.Error(), Time: time.Now()}
 			ts.sessions.tell(protocol.Message{Exited: t.exit})
 			continue
 		}
@@ -139,8 +133,9 @@ func (ts *tasks) stop(m protocol.Stop) {
 		if t == nil || !t.alive() {
 			continue
 		}
-		if m.Quit && t.golang && !t.report.native {
-			t.quit()
+		if m.Quit && t.golang && !t.report.native && !t.termed {
+			t.termed = true
+			t.child.Signal(unix.SIGQUIT) // it prints its stacks; only the first process: other programs would dump core
 		}
 		t.tellToEnd(m.Grace, m.Interrupt)
 		t.kill.set(m.Grace)

@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"cmp"
+	"debug/buildinfo"
 	"fmt"
 	"slices"
 	"time"
@@ -25,11 +26,6 @@ type watch struct {
 	failing  string        // what could not be measured last; "": nothing. Only run uses it.
 	turn     chan struct{} // full while an answer is made: one at a time
 	requests int           // number of questions for stacks so far; only the loop uses it
-}
-
-func newWatch(p *parts, ts *tasks) *watch {
-	usage := sampler.NewHost(p.host.children.Shell)
-	return &watch{parts: p, tasks: ts, sampler: sampler.New(p.host.spec.Hang, usage), usage: usage, program: sent(p.host.spec.Command), turn: make(chan struct{}, 1)}
 }
 
 // run measures the tasks and the host until the loop ends.
@@ -201,7 +197,8 @@ func (w *watch) stacks(processes map[int][]protocol.Process) map[cluster.Task]lo
 	w.onLoop(func() {
 		for _, s := range all {
 			if t := w.tasks.all[s.task]; t != nil && t.generation == s.generation {
-				t.golang = s.golang()
+				_, err := buildinfo.ReadFile(fmt.Sprintf("/proc/%d/exe", s.pid))
+				t.golang = err == nil
 			}
 		}
 	})
