@@ -39,7 +39,9 @@ func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protoco
 		b.drop()
 	case protocol.ReserveTake:
 		if b.locks == nil {
-			a.Cause, err = b.take(ask.Ticket)
+			if b.locks, err = gpulock.Take(b.claims, ask.Ticket); others(err) {
+				a.Cause, err = err.Error(), nil
+			}
 		}
 	default:
 		return a, fmt.Errorf("unknown question %q", ask.Ask)
@@ -48,15 +50,6 @@ func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protoco
 		a.Ahead, err = b.queue.Ahead()
 	}
 	return a, err
-}
-
-// take takes the locks. cause says why others have them.
-func (b *reservation) take(ticket string) (cause string, err error) {
-	b.locks, err = gpulock.Take(b.claims, ticket)
-	if others(err) {
-		return err.Error(), nil
-	}
-	return "", err
 }
 
 // others reports whether locks were not taken because others have them, or come first.

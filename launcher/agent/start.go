@@ -68,7 +68,11 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 	if err != nil {
 		return nil, coded{codeNoAgent, err}
 	}
-	quiet := reassure(launcher)
+	// A renewal that the launcher did not ask for tells it now and then that the agent is still
+	// being started: large files take a while to be unpacked.
+	quiet := repeat(reassureEvery, func() bool { // if it fails, what is read next fails too
+		return launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) == nil
+	})
 	defer quiet()
 	f, err := jobfolder.Of(spec.Job, spec.Folder)
 	if err != nil {
@@ -98,15 +102,6 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 // reassureEvery is well under what a launcher waits for a first answer, and under the
 // shortest lease.
 const reassureEvery = time.Second
-
-// reassure tells the launcher now and then, by a renewal that it did not ask for, that
-// the agent is still being started: large files take a while to be unpacked. It does so
-// until quiet is called.
-func reassure(launcher *protocol.Conn) (quiet func()) {
-	return repeat(reassureEvery, func() bool { // if it fails, what is read next fails too
-		return launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) == nil
-	})
-}
 
 // repeat calls f in a goroutine of its own, again and again until f returns false or stop
 // is called. stop waits for the goroutine, and may be called again.

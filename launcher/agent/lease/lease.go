@@ -60,17 +60,13 @@ func (l *Lease) Renew(sender string, sent time.Duration) {
 // the agent. Killing takes time, so it is before the end of the lease.
 func (l *Lease) killed() time.Duration { return l.length - min(2*time.Second, l.length/5) }
 
-// told is the age of the lease at which tasks are told to end. If a whole grace
-// does not fit before killed, tasks still get a tenth of the length.
-func (l *Lease) told() time.Duration {
-	return min(l.length-l.grace, l.killed()-min(l.grace, l.length/10))
-}
-
 // Left reports whether tasks are to be told to end (over), and how much time
 // they then have until they are killed.
 func (l *Lease) Left() (grace time.Duration, over bool) {
 	age := l.clock() - l.begun
-	if l.length <= 0 || age < l.told() {
+	// If a whole grace does not fit before killed, tasks still get a tenth of the length.
+	told := min(l.length-l.grace, l.killed()-min(l.grace, l.length/10))
+	if l.length <= 0 || age < told {
 		return 0, false
 	}
 	return max(l.killed()-age, 0), true

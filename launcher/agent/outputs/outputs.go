@@ -216,8 +216,10 @@ func (p place) look(root *os.Root, name string) protocol.HostOutput {
 		o.Damage = "it is a link that leads out of the folder, or to nothing"
 	case err != nil:
 		return o.Damaged(err)
+	case info.IsDir():
+		o.Damage = "it is not a file, but a link to a folder"
 	case !info.Mode().IsRegular():
-		o.Damage = "it is not a file, but " + kind(info.Mode())
+		o.Damage = "it is not a file, but a device, a pipe or a socket"
 	case o.Path() != name:
 		return o.Damaged(fmt.Errorf("its name is longer than %d bytes", protocol.MaxOutputName))
 	default:
@@ -229,13 +231,6 @@ func (p place) look(root *os.Root, name string) protocol.HostOutput {
 func isLink(root *os.Root, name string) bool {
 	info, err := root.Lstat(name)
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
-}
-
-func kind(mode fs.FileMode) string {
-	if mode.IsDir() {
-		return "a link to a folder"
-	}
-	return "a device, a pipe or a socket"
 }
 
 // List visits all files that are wanted, with their sums. Without patterns these are the logs too.

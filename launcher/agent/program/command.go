@@ -195,18 +195,12 @@ func find(name, path, dir string) (string, error) {
 		return "", denied
 	}
 	there := ""
-	if _, err := find3(name, path, dir); err == nil {
-		there = "; python3 is there"
+	if name == "python" { // which many hosts do not have
+		if _, err := find("python3", path, dir); err == nil {
+			there = "; python3 is there"
+		}
 	}
 	return "", unstartedf(exit.CodeNotFound, "%s: not found on PATH %s%s", name, path, there)
-}
-
-// find3 finds python3 in the place of python, which many hosts do not have.
-func find3(name, path, dir string) (string, error) {
-	if name != "python" {
-		return "", unstartedf(exit.CodeNotFound, "%s has no other name", name)
-	}
-	return find("python3", path, dir)
 }
 
 func absolute(path, dir string) string {

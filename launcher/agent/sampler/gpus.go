@@ -57,13 +57,6 @@ const (
 // errNoTool says that the host has no tool for GPUs, which is not a fault.
 var errNoTool = errors.New("the host has no nvidia-smi or rocm-smi")
 
-func newGPUs(shell Shell) *gpus {
-	if shell == nil {
-		shell = execute
-	}
-	return &gpus{shell: shell}
-}
-
 // pause is how long after an answer the tool can be asked again, so that its cost stays small.
 func (a answer) pause() time.Duration { return max(share*a.took, protocol.SampleEvery) }
 

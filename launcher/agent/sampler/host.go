@@ -26,7 +26,10 @@ type Host struct {
 // NewHost returns a Host that has not taken a sample. It asks the tool of the GPUs by shell; nil stands for
 // os/exec, which a process with process.Children must not use.
 func NewHost(shell Shell) *Host {
-	h := &Host{gpus: newGPUs(shell), at: time.Now(), use: protocol.HostUse{Every: protocol.SampleEvery}}
+	if shell == nil {
+		shell = execute
+	}
+	h := &Host{gpus: &gpus{shell: shell}, at: time.Now(), use: protocol.HostUse{Every: protocol.SampleEvery}}
 	h.last, h.err = readCounters()
 	h.note()
 	return h

@@ -108,7 +108,9 @@ func (s *Sampler) Take(targets []Target, now time.Time) error {
 	use, gpuErr := s.gpus(targets, now)
 	for _, t := range targets {
 		m := measured[t.Task]
-		m.gpu = used(use, t.GPUs)
+		for _, uuid := range t.GPUs {
+			m.gpu = max(m.gpu, use[uuid])
+		}
 		measured[t.Task] = m
 	}
 	s.mu.Lock()
@@ -152,14 +154,6 @@ func (s *Sampler) waiting(targets []Target, now time.Time) bool {
 		one := s.tasks[t.Task]
 		return len(t.GPUs) > 0 && one != nil && now.Sub(one.busy) >= s.ask
 	})
-}
-
-// used is the highest use of a task's GPUs.
-func used(use map[string]int, gpus []string) (most int) {
-	for _, uuid := range gpus {
-		most = max(most, use[uuid])
-	}
-	return most
 }
 
 // Activities returns what the tasks do, by the samples.

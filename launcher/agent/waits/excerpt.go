@@ -53,7 +53,8 @@ func ofProgram(function string) bool {
 func Excerpt(text string) []string {
 	lines := goroutines(text)
 	for _, p := range pythons(text) {
-		lines = append(lines, fmt.Sprintf("%s (pid %d): %s", p.name, p.pid, chain(p.upToModule())))
+		imported := slices.IndexFunc(p.calls, func(c frame) bool { return c.function == module }) // last
+		lines = append(lines, fmt.Sprintf("%s (pid %d): %s", p.name, p.pid, chain(p.calls[:1+imported])))
 	}
 	return bounded(lines)
 }
@@ -87,11 +88,6 @@ type python struct {
 // module is the function of Python in which a program begins. Of the threads only the main
 // one has it.
 const module = "<module>"
-
-// upToModule are the calls of the module that was imported last.
-func (p python) upToModule() []frame {
-	return p.calls[:1+slices.IndexFunc(p.calls, func(c frame) bool { return c.function == module })]
-}
 
 // pythons returns the main thread of each Python process.
 func pythons(text string) (all []python) {

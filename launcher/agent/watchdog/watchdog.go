@@ -269,7 +269,11 @@ type Inherited struct {
 // Inherit takes the descriptors over, among them a number of GPU locks, and receives the job's
 // specification. It is called once, by the supervisor. With an error only Answer can be called.
 func Inherit(locks int) (*Inherited, error) {
-	in := &Inherited{Launcher: newLauncher(), watchdog: os.NewFile(toFD, "to the watchdog")}
+	for _, fd := range []int{inFD, outFD} {
+		_ = unix.SetNonblock(fd, true) // else writing has no deadline, and a read does not end when the file is closed
+	}
+	in := &Inherited{Launcher: &Launcher{os.NewFile(inFD, "from the launcher"), os.NewFile(outFD, "to the launcher")},
+		watchdog: os.NewFile(toFD, "to the watchdog")}
 	for i := range locks {
 		in.Locks = append(in.Locks, os.NewFile(uintptr(lockFD+i), "GPU lock"))
 	}
@@ -303,13 +307,6 @@ func (in *Inherited) Answer(err error) error {
 
 // Launcher is the stream to and from a launcher.
 type Launcher struct{ in, out *os.File }
-
-func newLauncher() *Launcher {
-	for _, fd := range []int{inFD, outFD} {
-		_ = unix.SetNonblock(fd, true) // else writing has no deadline, and a read does not end when the file is closed
-	}
-	return &Launcher{os.NewFile(inFD, "from the launcher"), os.NewFile(outFD, "to the launcher")}
-}
 
 func (l *Launcher) Read(p []byte) (int, error)         { return l.in.Read(p) }
 func (l *Launcher) Write(p []byte) (int, error)        { return l.out.Write(p) }
