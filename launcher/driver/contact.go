@@ -39,16 +39,6 @@ type contact struct {
 	clear    time.Time // from when on nothing runs of an agent that was lost; zero: none was lost
 }
 
-func newContact(index int, host Host, lease time.Duration, revives bool, deliver func(jobstate.Event)) *contact {
-	c := &contact{index: index, host: host, lease: lease, deliver: deliver, over: make(chan struct{})}
-	c.finished, c.conclude = context.WithCancel(context.Background())
-	c.watcher, _ = host.Agent.(Watcher)
-	if revives {
-		c.reviver, _ = host.Agent.(Reviver)
-	}
-	return c
-}
-
 // run keeps one agent after the other connected, until the job is over or no agent
 // is to be had any more.
 func (c *contact) run(ctx context.Context) {

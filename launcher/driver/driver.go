@@ -142,7 +142,12 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 
 // contact begins to look after a host.
 func (d *driver) contact(index int, h Host) {
-	c := newContact(index, h, d.opts.Lease, d.plan.Restarts.Max > 0, d.deliver)
+	c := &contact{index: index, host: h, lease: d.opts.Lease, deliver: d.deliver, over: make(chan struct{})}
+	c.finished, c.conclude = context.WithCancel(context.Background())
+	c.watcher, _ = h.Agent.(Watcher)
+	if d.plan.Restarts.Max > 0 {
+		c.reviver, _ = h.Agent.(Reviver)
+	}
 	d.contacts = append(d.contacts, c)
 	d.running.Go(func() { c.run(d.done) })
 }

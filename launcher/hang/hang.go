@@ -103,11 +103,14 @@ func (g *graph) doing(culprit int) (all []Doing) {
 		if t.Exit == nil && t.Seen != nil {
 			d.What = clean(strings.Join(t.Seen.Places, "; "))
 		}
-		switch {
-		case d.What == "" && i == culprit:
+		switch p := g.postures[i]; {
+		case d.What != "":
+		case i == culprit:
 			continue
-		case d.What == "":
-			d.What = g.describe(i)
+		case p.rank == waiting && len(p.on) > 0:
+			d.What = "waits for " + g.names(p.on)
+		default:
+			d.What = p.why
 		}
 		all = append(all, d)
 	}
@@ -128,15 +131,6 @@ func stack(seen *protocol.Activity, why string) (lines []string, file string) {
 		}
 	}
 	return lines, clean(seen.File)
-}
-
-// describe says what a task does, in one line.
-func (g *graph) describe(i int) string {
-	p := g.postures[i]
-	if p.rank == waiting && len(p.on) > 0 {
-		return "waits for " + g.names(p.on)
-	}
-	return p.why
 }
 
 // names lists tasks, the first few of many.

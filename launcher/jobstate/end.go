@@ -23,8 +23,8 @@ func (m *Machine) fail(f failure) {
 	switch {
 	case m.stage == stopping || m.stage == regrouping:
 		return // the job itself ends its tasks
-	case m.tolerance.isWithout(f):
-		return
+	case f.task != nil && m.tolerance.without[*f.task]:
+		return // it was taken out before
 	case m.stage == finishing:
 		m.do(notice("%s, after all workers were done", f.reason))
 		return
@@ -56,16 +56,6 @@ func (m *Machine) tolerate(f failure, sure bool) bool {
 		m.proceed()
 	}
 	return tolerated
-}
-
-// endDoubt tolerates the failures that were in doubt, where it can: no task that the
-// job needs has failed meanwhile.
-func (m *Machine) endDoubt() {
-	for _, f := range m.tolerance.endDoubt() {
-		if !m.tolerate(f, true) {
-			m.fail(f)
-		}
-	}
 }
 
 // judge chooses who is to blame and ends the generation. If all workers have
@@ -169,7 +159,7 @@ func (m *Machine) endIfAllGone() {
 	if m.busy.finds(len(m.hosts), func(h int) bool { return m.hosts[h].told && !m.hosts[h].gone && v.unended(h) > 0 }) {
 		return
 	}
-	if m.stage == settling && !m.failures.hearsay() { // there, others are still to be heard
+	if m.stage == settling && !m.failures.all[0].hearsay { // after hearsay the failed host may still be heard
 		m.judge()
 	}
 	if m.stage == stopping || m.stage == finishing && !m.tolerance.unclear(m.view()) {

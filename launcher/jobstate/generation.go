@@ -40,16 +40,6 @@ func (g generation) runs(h int, t cluster.Task) bool {
 	return known && of == h
 }
 
-// record notes the end of a task of host h. It reports false for the end of
-// another generation's task and for one that it knows.
-func (g generation) record(h int, e protocol.Exit) bool {
-	if _, seen := g.exits[e.Task]; seen || !g.runs(h, e.Task) || e.Generation != g.number {
-		return false
-	}
-	g.exits[e.Task] = e
-	return true
-}
-
 func (g generation) ended(t cluster.Task) bool {
 	_, ended := g.exits[t]
 	return ended
@@ -146,7 +136,3 @@ func (p *progress) end() {
 	p.chief, p.reached = false, max(p.reached, p.held)
 	p.held, p.heldBefore = 0, cmp.Or(p.held, p.heldBefore)
 }
-
-// heldAt is the step after which the job was held and since which the chief has
-// made none; 0: there is none.
-func (p *progress) heldAt() int64 { return cmp.Or(p.held, p.heldBefore) }

@@ -42,7 +42,8 @@ func (m *Machine) lost(e Lost) {
 	}
 	ended := m.view().unended(e.Host) == 0 && h.answered >= starting
 	idle := !h.in || m.generation.number > 0 && len(h.tasks) == 0
-	h.lose(e)
+	h.gone, h.silent, h.in, h.leaving = true, e.Cause, false, false
+	h.answers, h.clearing = e.Answers, e.Clear > 0
 	m.do(timer(clearTimer(e.Host), e.Clear))
 	switch reason := fmt.Sprintf("host %s: %s", h.name(), e.Cause); {
 	case idle:
@@ -84,9 +85,10 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 // exited takes the end of a task, once.
 func (m *Machine) exited(h int, e protocol.Exit) {
 	v := m.view()
-	if !m.generation.record(h, e) {
+	if m.generation.ended(e.Task) || !m.generation.runs(h, e.Task) || e.Generation != m.generation.number {
 		return
 	}
+	m.generation.exits[e.Task] = e
 	if e.Told && (v.beforeStop() || m.stage == settling) {
 		m.hosts[h].leaving = true
 	}

@@ -78,17 +78,6 @@ func (h *host) fallSilent(cause string) []Command {
 	return nil
 }
 
-// lose notes that the agent is lost.
-func (h *host) lose(e Lost) {
-	h.gone, h.silent, h.in, h.leaving = true, e.Cause, false, false
-	h.answers, h.clearing = e.Answers, e.Clear > 0
-}
-
-// lay begins a generation with the tasks of the host.
-func (h *host) lay(tasks []protocol.TaskSpec, groupRank int) {
-	h.tasks, h.groupRank, h.in, h.answered, h.told = tasks, groupRank, !h.gone && h.place == member, gathering, false
-}
-
 // reachable reports whether there is a connection to the agent, or is to be the
 // first one.
 func (h *host) reachable() bool { return !h.gone && h.silent == "" }
@@ -103,7 +92,8 @@ type hosts []*host
 func (all hosts) lay() {
 	groups := 0
 	for i, tasks := range renumber(all, all.available) {
-		all[i].lay(tasks, groups)
+		h := all[i]
+		h.tasks, h.groupRank, h.in, h.answered, h.told = tasks, groups, !h.gone && h.place == member, gathering, false
 		if protocol.Workers(tasks) > 0 {
 			groups++
 		}

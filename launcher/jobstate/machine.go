@@ -1,6 +1,7 @@
 package jobstate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,7 +84,8 @@ func (m *Machine) Step(e Event) []Command {
 	case StopAsked:
 		m.stopAsked(e)
 	case Suspended:
-		m.suspendedFor(e)
+		m.suspended = max(m.suspended, e.For) // its consequences are heard later
+		m.do(timer(suspendedTimer, 2*m.plan.Lease+time.Minute))
 	case Elapsed:
 		m.elapsed(e.Timer)
 	}
@@ -101,7 +103,7 @@ func (m *Machine) view() view {
 	return view{
 		plan: m.plan, stage: m.stage, hosts: m.hosts, generation: m.generation,
 		restarts: m.restart.made, coming: m.restart.coming, scaling: m.scale.underWay(), saving: m.save.wanted, expired: m.expired,
-		suspended: m.suspended, launched: m.start.launched, stepped: m.progress.stepped, held: m.progress.heldAt(),
+		suspended: m.suspended, launched: m.start.launched, stepped: m.progress.stepped, held: cmp.Or(m.progress.held, m.progress.heldBefore),
 	}
 }
 
@@ -140,7 +142,11 @@ func (m *Machine) elapsed(t Timer) {
 	case t == settleTimer && m.stage == settling:
 		m.judge()
 	case t == doubtTimer && (m.stage == starting || m.stage == running):
-		m.endDoubt()
+		for _, f := range m.tolerance.endDoubt() { // no task that the job needs has failed meanwhile
+			if !m.tolerate(f, true) {
+				m.fail(f)
+			}
+		}
 	case t == hangTimer && m.stage == running:
 		m.decide(v.follow(m.watch.Next(v.watched())))
 	case t == saveTimer:
@@ -241,13 +247,13 @@ func (m *Machine) request(h int) {
 // goBack returns to the old hosts if new ones have failed, and reports whether it
 // does. The failure is in the verdict.
 func (m *Machine) goBack() bool {
-	if !m.scale.canGoBack(m.view()) {
+	if m.scale.phase != moved || m.save.wanted || m.expired {
 		return false
 	}
-	commands, notice := m.scale.goBack(m.verdict.Reason)
-	m.do(commands)
+	why := m.verdict.Reason
+	m.do(m.scale.end(protocol.Scaled{Cause: why + "; the job returns to its old hosts"}))
 	m.hosts.move(m.scale.ask.Leave, m.scale.joined)
-	m.restart.follow(notice)
+	m.restart.follow(fmt.Sprintf("not scaled: %s: back to the old hosts, after step %d", why, m.scale.step))
 	return true
 }
 
@@ -284,9 +290,9 @@ func (m *Machine) decide(commands []Command, d decision) {
 	case hung:
 		switch {
 		case d.plan.Action == protocol.HangStop:
-			m.endWith(d.verdict())
+			m.endWith(protocol.Verdict{Code: exit.CodeTimeout, Reason: hang.Reason(d.hang), Culprit: d.hang.Culprit, Host: d.hang.Host, Hang: &d.hang})
 		case d.plan.Action == protocol.HangRestart:
-			m.fail(d.failure())
+			m.fail(failure{host: d.host, culprit: d.hang.Culprit, exit: protocol.Exit{Code: exit.CodeTimeout}, reason: hang.Reason(d.hang), hang: &d.hang})
 		}
 	case stopNow:
 		m.stopAsked(d.ask)

@@ -59,12 +59,9 @@ func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 	if why := unfit(v, ask); why != "" {
 		return answer(protocol.Scaled{ID: ask.ID, Cause: why})
 	}
-	return s.begin(v, h, ask)
-}
-
-func (s *scale) begin(v view, by int, ask protocol.Scale) (commands []Command) {
 	s.begun++
-	s.phase, s.ask, s.by, s.joined, s.stepped, s.workers = connecting, ask, by, nil, false, v.generation.workers
+	s.phase, s.ask, s.by, s.joined, s.stepped, s.workers = connecting, ask, h, nil, false, v.generation.workers
+	var commands []Command
 	for k, j := range ask.Join {
 		i := len(v.hosts) + k
 		s.joined = append(s.joined, i)
@@ -77,7 +74,9 @@ func (s *scale) begin(v view, by int, ask protocol.Scale) (commands []Command) {
 func (s *scale) goOn(v view) []Command {
 	switch {
 	case s.phase == moved && s.stepped && v.stage == running:
-		return s.done(v)
+		commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.everybody(),
+			From: s.workers, To: v.generation.workers, Step: s.step})
+		return append(commands, s.release(v)...)
 	case s.phase != connecting || v.stage != running:
 		return nil
 	}
@@ -131,16 +130,6 @@ func (s *scale) move(v view) []Command {
 	return timer(scaleTimer, v.plan.StartTimeout+s.ask.SaveTime)
 }
 
-// canGoBack reports whether the job can go back to the hosts that it had.
-func (s *scale) canGoBack(v view) bool { return s.phase == moved && !v.saving && !v.expired }
-
-// goBack returns to the old hosts because the new ones have failed. It returns the
-// notice of that too.
-func (s *scale) goBack(why string) (commands []Command, notice string) {
-	return s.end(protocol.Scaled{Cause: why + "; the job returns to its old hosts"}),
-		fmt.Sprintf("not scaled: %s: back to the old hosts, after step %d", why, s.step)
-}
-
 // release ends the agents of hosts that no generation has use for any more.
 func (s *scale) release(v view) (commands []Command) {
 	if s.underWay() {
@@ -152,13 +141,6 @@ func (s *scale) release(v view) (commands []Command) {
 		}
 	}
 	return commands
-}
-
-// done ends a change that has come to its end.
-func (s *scale) done(v view) []Command {
-	commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.everybody(),
-		From: s.workers, To: v.generation.workers, Step: s.step})
-	return append(commands, s.release(v)...)
 }
 
 // giveUp ends a change of which nothing has been changed yet. A change that is

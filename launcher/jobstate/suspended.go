@@ -8,12 +8,6 @@ import (
 // suspendedTimer ends when hosts that were lost because the driver did not run have been found lost.
 const suspendedTimer Timer = "suspended"
 
-// suspendedFor takes a time for which the driver did not run. Its consequences are heard later.
-func (m *Machine) suspendedFor(e Suspended) {
-	m.suspended = max(m.suspended, e.For)
-	m.do(timer(suspendedTimer, 2*m.plan.Lease+time.Minute))
-}
-
 // excuse returns the failure to blame instead of f if the driver did not run for a while:
 // hosts end their tasks when they do not hear the driver for a lease, and are no culprits. A
 // task that failed by itself stays the culprit.

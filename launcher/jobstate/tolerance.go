@@ -34,7 +34,11 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	case v.stage == settling:
 		return nil, false // it goes with what is being settled
 	}
-	return t.suspend(v, f), true
+	first := len(t.doubt.all) == 0
+	if t.doubt.add(f); !first {
+		return nil, true
+	}
+	return timer(doubtTimer, v.plan.Settle), true
 }
 
 // dispensable returns the workers that a failure takes with it, if the job can do
@@ -70,15 +74,6 @@ func blamesNeeded(v view, f failure) bool {
 	return known && (peer.Role != cluster.Worker || peer.IsChief())
 }
 
-// suspend keeps a failure in doubt for Plan.Settle.
-func (t *tolerance) suspend(v view, f failure) []Command {
-	first := len(t.doubt.all) == 0
-	if t.doubt.add(f); !first {
-		return nil
-	}
-	return timer(doubtTimer, v.plan.Settle)
-}
-
 // endDoubt returns the failures that were in doubt.
 func (t *tolerance) endDoubt() []failure {
 	doubt := t.doubt.all
@@ -107,9 +102,6 @@ func (t *tolerance) goOnWithout(f failure, workers []cluster.Task) []Command {
 	}
 	return notice("%s; the job goes on without %s", f.reason, who)
 }
-
-// isWithout reports whether a failure is of a worker that was taken out before.
-func (t *tolerance) isWithout(f failure) bool { return f.task != nil && t.without[*f.task] }
 
 // done reports whether every worker that was not taken out has ended without a
 // fault.

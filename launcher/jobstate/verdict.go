@@ -72,10 +72,6 @@ func (fs *failures) of(t cluster.Task) int {
 	return -1
 }
 
-// hearsay reports whether the first failure is one that another host reports: then
-// the failed host may still be heard.
-func (fs *failures) hearsay() bool { return fs.all[0].hearsay }
-
 // verdict returns the culprit and the verdict on it. more is added to the reason.
 func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 	culprit, victims := fs.blame(v)

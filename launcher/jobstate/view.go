@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/internal/plural"
-	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -48,7 +47,7 @@ type view struct {
 
 	launched bool  // tasks were started, in this generation or an earlier one
 	stepped  bool  // a task has made a step, in this generation or an earlier one
-	held     int64 // step after which the chief held the job for plx scale, see progress.heldAt; 0: it does not hold
+	held     int64 // step after which the chief held the job for plx scale, since which the chief has made none; 0: there is none
 }
 
 func (v view) name(h int) string { return v.hosts[h].name() }
@@ -162,16 +161,6 @@ type (
 	// regroup: the next generation cannot begin.
 	abandon struct{ why string }
 )
-
-// verdict is that of a job which is stopped because it hangs.
-func (d hung) verdict() protocol.Verdict {
-	return protocol.Verdict{Code: exit.CodeTimeout, Reason: hang.Reason(d.hang), Culprit: d.hang.Culprit, Host: d.hang.Host, Hang: &d.hang}
-}
-
-// failure is that of a job which restarts because it hangs.
-func (d hung) failure() failure {
-	return failure{host: d.host, culprit: d.hang.Culprit, exit: protocol.Exit{Code: exit.CodeTimeout}, reason: hang.Reason(d.hang), hang: &d.hang}
-}
 
 // watched returns the tasks of the generation, for the watch over hangs.
 func (v view) watched() (all []hang.Task) {
