@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -48,15 +47,6 @@ type drive struct {
 	line   *live.Line     // the status line
 }
 
-// startsAtOnce is how many agents are started at a time: fewer where all of them start on
-// this machine.
-func startsAtOnce(embedded bool) int {
-	if embedded {
-		return min(hosts.FanOut, 4*runtime.NumCPU())
-	}
-	return hosts.FanOut
-}
-
 // begin makes a member of each host, and opens the output of the logs.
 func (d *drive) begin() (reached []driver.Host) {
 	patterns, _ := metrics.ParsePatterns(d.launch.cfg.Metrics) // the command has refused wrong ones
@@ -72,18 +62,16 @@ func (d *drive) begin() (reached []driver.Host) {
 			opts.Tasks = append(opts.Tasks, t.Task.String())
 		}
 	}
-	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir, Line: d.reports(),
-		Unread: func() { d.launch.signals.noReader(d.launch.cfg.Grace) }})
+	line := d.line
+	if !d.launch.printer.ShowsStatus() {
+		line = nil // nobody sees what the tasks report
+	}
+	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir, Line: line,
+		Unread: func() { // as in "plx launch ... | head"
+			d.launch.signals.ask(jobstate.StopAsked{Reason: "stopped because its output is no longer read", Code: codePipe, Grace: d.launch.cfg.Grace})
+		}})
 	d.show(console.Waiting(d.launch.starting(), d.those(unstarted)))
 	return reached
-}
-
-// reports is what learns of the logs what the tasks report; nil if nobody sees it.
-func (d *drive) reports() *live.Line {
-	if d.launch.printer.ShowsStatus() {
-		return d.line
-	}
-	return nil
 }
 
 // show shows what the job does until the next call.

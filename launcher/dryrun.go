@@ -11,7 +11,6 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
-	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/provision"
 )
@@ -82,17 +81,6 @@ func planTable(device string, machines []placement.Machine, p placement.Placemen
 			}
 			t.Row(row...)
 		}
-	}
-	return t.Lines()
-}
-
-// dataTable returns a table of the interface and the address of each host for data, as
-// lines. It is for hosts that are ready.
-func dataTable(used []*hosts.AgentHost) []string {
-	t := console.NewTable("HOST", "INTERFACE", "DATA ADDRESS")
-	for _, h := range used {
-		addr, _ := h.DataAddr() // a host without one is not ready
-		t.Row(h.Name(), cmp.Or(h.Resource.Interface, "as SSH"), addr)
 	}
 	return t.Lines()
 }

@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +61,11 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		err := l.dryRun(ctx)
 		return exit.Code(err), err
 	}
-	ctx, l.signals = watch(ctx, sig, cfg.ending(), l.printer)
+	ending := patience{grace: cfg.Grace, save: cfg.SaveTime}
+	if cfg.Detach {
+		ending.save = 0 // this process sees only the start
+	}
+	ctx, l.signals = watch(ctx, sig, ending, l.printer)
 	defer l.signals.close()
 	defer func() {
 		if err := l.close(); err != nil {
@@ -76,7 +81,11 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if cfg.Detach {
 		return l.handOver(ctx)
 	}
-	d := &drive{launch: l, turns: make(chan struct{}, startsAtOnce(len(cfg.Hosts) == 0))}
+	turns := hosts.FanOut
+	if len(cfg.Hosts) == 0 { // all agents start on this machine
+		turns = min(turns, 4*runtime.NumCPU())
+	}
+	d := &drive{launch: l, turns: make(chan struct{}, turns)}
 	return d.run(ctx)
 }
 

@@ -90,14 +90,23 @@ func (l *launch) survey(ctx context.Context) (err error) {
 	}
 	recipe := provision.Recipe{Set: l.set, Printer: l.printer, Likely: l.source.Likely()}
 	if err := recipe.Survey(ctx, all); err != nil {
-		return advise(ctx, l.cfg, err)
+		if exit.Hint(err) != "" || len(l.cfg.Hosts) == 0 || ctx.Err() != nil {
+			return err
+		}
+		return exit.WithHint(err, "plx doctor with the same --hosts finds what else would fail, on all hosts")
 	}
 	return nil
 }
 
 // pack builds what is sent.
 func (l *launch) pack(ctx context.Context) (err error) {
-	if l.artifacts, err = artifacts.Pack(ctx, l.source, l.platforms(), l.printer); err != nil {
+	var platforms []envsync.Platform // of the hosts that have tasks, each once
+	for _, h := range l.agents {
+		if !slices.Contains(platforms, h.Facts.Platform) {
+			platforms = append(platforms, h.Facts.Platform)
+		}
+	}
+	if l.artifacts, err = artifacts.Pack(ctx, l.source, platforms, l.printer); err != nil {
 		return ofPlatform(err, l.agents)
 	}
 	return nil
@@ -127,11 +136,16 @@ func (l *launch) ready(ctx context.Context) error {
 	if err := l.recipe().Ready(ctx, all); err != nil {
 		return err
 	}
-	table := dataTable(l.agents)
-	if l.cfg.Verbose {
-		l.printer.Lines(table)
+	table := console.NewTable("HOST", "INTERFACE", "DATA ADDRESS")
+	for _, h := range l.agents {
+		addr, _ := h.DataAddr() // a host without one is not ready
+		table.Row(h.Name(), cmp.Or(h.Resource.Interface, "as SSH"), addr)
 	}
-	l.planned = append(l.planned, table...)
+	lines := table.Lines()
+	if l.cfg.Verbose {
+		l.printer.Lines(lines)
+	}
+	l.planned = append(l.planned, lines...)
 	return nil
 }
 
@@ -140,15 +154,6 @@ func (l *launch) recipe() provision.Recipe {
 	spec := protocol.Spec{Command: l.command(envsync.Platform{}), Env: protocol.Raws(l.cfg.environ), SetupTime: l.cfg.SetupTime, Imports: l.cfg.CheckImport,
 		PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh}
 	return provision.Recipe{Set: l.set, Printer: l.printer, Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: spec}
-}
-
-// advise adds to the error of a host that plx doctor finds what else would fail, unless
-// there is better advice.
-func advise(ctx context.Context, cfg Config, err error) error {
-	if exit.Hint(err) != "" || len(cfg.Hosts) == 0 || ctx.Err() != nil {
-		return err
-	}
-	return exit.WithHint(err, "plx doctor with the same --hosts finds what else would fail, on all hosts")
 }
 
 // suits refuses more --min-workers than the job has, and tasks to show that it has not.
@@ -262,16 +267,6 @@ func overruled(p placement.Placement, machines []placement.Machine) (lines []str
 
 func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
-}
-
-// platforms returns the platforms of the hosts that have tasks, each once.
-func (l *launch) platforms() (all []envsync.Platform) {
-	for _, h := range l.agents {
-		if !slices.Contains(all, h.Facts.Platform) {
-			all = append(all, h.Facts.Platform)
-		}
-	}
-	return all
 }
 
 // bookGPUs waits for the job's GPUs if the user wants that. After it nobody else uses them,

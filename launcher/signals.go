@@ -54,13 +54,6 @@ type patience struct {
 	save  time.Duration // bounds the checkpoint before the end after SIGTERM; 0: none is made
 }
 
-func (c Config) ending() patience {
-	if c.Detach { // this process sees only the start
-		return patience{grace: c.Grace}
-	}
-	return patience{grace: c.Grace, save: c.SaveTime}
-}
-
 // watch returns a context that ends at the first signal before listen is called. Its
 // cause has the exit status.
 func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *console.Printer) (context.Context, *signals) {
@@ -119,12 +112,6 @@ func (s *signals) announceSave(p patience) string {
 
 // codePipe is the exit status of a program that SIGPIPE ended.
 const codePipe = 128 + int(syscall.SIGPIPE)
-
-// noReader ends a job because the reader of its output is gone, as in
-// "plx launch ... | head".
-func (s *signals) noReader(grace time.Duration) {
-	s.ask(jobstate.StopAsked{Reason: "stopped because its output is no longer read", Code: codePipe, Grace: grace})
-}
 
 func (s *signals) ask(stop jobstate.StopAsked) {
 	select {

@@ -217,20 +217,15 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 		}
 		return envsync.FileBlob(program)
 	}
-	b, err := s.goBuild(ctx, program, program, packageName(program), p, printer)
+	name := "program"
+	if abs, err := filepath.Abs(program); err == nil {
+		name = filepath.Base(abs) // as go build names it
+	}
+	b, err := s.goBuild(ctx, program, program, name, p, printer)
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithCode(err, exit.CodeNotRunning)
 	}
 	return b, err
-}
-
-// packageName returns the name that go build gives the program.
-func packageName(folder string) string {
-	abs, err := filepath.Abs(folder)
-	if err != nil {
-		return "program"
-	}
-	return filepath.Base(abs)
 }
 
 // goBuild builds the package in a folder without cgo, so that the binary runs with every

@@ -528,7 +528,11 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	case "homeless":
 		return answer{}, &Refused{Text: fmt.Sprintf("the shell there has no home: HOME=%q", quote(text)), Homeless: true}
 	case "noexec":
-		return answer{}, noExec(text)
+		why := "is the home mounted noexec?"
+		if mount := quote(text); mount != "" {
+			why = mount + " is mounted noexec"
+		}
+		return answer{}, &Refused{Text: NotExecutable(why), noExec: true}
 	case "nohome":
 		return answer{}, &Refused{Text: fmt.Sprintf("the home folder %s is not there", quote(text)), NoHome: true}
 	case "error":
@@ -568,15 +572,6 @@ func Within(ctx context.Context, stream Stream, limit time.Duration, late error,
 		err = context.Cause(ctx)
 	}
 	return err
-}
-
-// noExec is the error of a host on which plx is and may not be executed.
-func noExec(mount string) error {
-	text := "is the home mounted noexec?"
-	if mount = quote(mount); mount != "" {
-		text = mount + " is mounted noexec"
-	}
-	return &Refused{Text: NotExecutable(text), noExec: true}
 }
 
 // NotExecutable says that the host may not execute plx. why says or asks for what reason. The

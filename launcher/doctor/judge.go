@@ -163,7 +163,8 @@ type room struct{ leastKiB, goodKiB, leastInodes, goodInodes int64 }
 // judgeRoom adds what is wrong with the room on a file system.
 func (n *notes) judgeRoom(check Check, name string, f protocol.Folder, r room, remedy string) {
 	if free := f.FreeKiB; free != protocol.NotKnown && free < r.goodKiB {
-		n.add(worse(free < r.leastKiB), check, remedy, "the disk of %s has %s left (%s)", name, mebibytes(free), f.Mount)
+		// Rounded, so that the same is said of hosts that are about equally full.
+		n.add(worse(free < r.leastKiB), check, remedy, "the disk of %s has %d MiB left (%s)", name, free>>10, f.Mount)
 	}
 	if free := f.FreeInodes; free != protocol.NotKnown && free < r.goodInodes {
 		n.add(worse(free < r.leastInodes), check, "remove files: each takes an inode", "the disk of %s has room for %d more files (inodes)", name, free)
@@ -177,9 +178,6 @@ func worse(is bool) Level {
 	}
 	return Warning
 }
-
-// mebibytes rounds, so that the same is said of hosts that are about equally full.
-func mebibytes(kib int64) string { return fmt.Sprintf("%d MiB", kib>>10) }
 
 func (n *notes) judgeLimits(f Facts) {
 	const remedy = "raise it in /etc/security/limits.conf, or for a login without PAM in the unit of sshd"

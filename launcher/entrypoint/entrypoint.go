@@ -18,10 +18,8 @@ package entrypoint
 
 import (
 	"context"
-	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/plx-run/plx/envsync/tree"
 )
@@ -122,10 +120,4 @@ func inside(folder *tree.Folder, file string) (string, bool) {
 	}
 	p, err := filepath.Rel(folder.Root(), filepath.Join(parent, filepath.Base(abs)))
 	return filepath.ToSlash(p), err == nil && filepath.IsLocal(p)
-}
-
-// firstOf returns the first element of a relative path.
-func firstOf(file string) string {
-	first, _, _ := strings.Cut(path.Clean(filepath.ToSlash(file)), "/")
-	return first
 }

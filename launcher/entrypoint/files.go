@@ -81,7 +81,7 @@ func movesAway(setup string) bool {
 
 // copies reports whether --copy sends a relative path.
 func (s Source) copies(file string) bool {
-	first := firstOf(file)
+	first, _, _ := strings.Cut(path.Clean(filepath.ToSlash(file)), "/")
 	return slices.ContainsFunc(s.Copy, func(copied string) bool { return filepath.Base(copied) == first })
 }
 

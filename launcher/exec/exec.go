@@ -122,12 +122,21 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 	if console.HasInput(cfg.Stdin) {
 		r.printer.Printf("%s", stdinNote)
 	}
-	r.openLive()
+	if cfg.Stream {
+		var names []string
+		for _, h := range r.set.Hosts {
+			names = append(names, h.Label())
+		}
+		r.live = logs.NewPrinter(r.printer.Display(), logs.Options{Hosts: names, NoTasks: true})
+	}
 	r.everywhere(ctx)
 	if code := r.interrupts.status.Load(); code != 0 {
 		return int(code), r.print()
 	}
-	return r.worst(), r.print()
+	for _, res := range r.results {
+		code = max(code, res.code())
+	}
+	return code, r.print()
 }
 
 // stdinNote is printed if something waits on standard input.
@@ -165,7 +174,12 @@ func (r *run) everywhere(ctx context.Context) {
 		if r.interrupts.status.Load() != 0 {
 			return errors.New("interrupted before the command began")
 		}
-		return res.end(r.command(res.host.Agent(), res, tell))
+		err := r.command(res.host.Agent(), res, tell)
+		if status := transport.ExitStatus(err); status > 0 {
+			res.status = status
+			return nil
+		}
+		return err
 	})
 }
 
@@ -197,12 +211,4 @@ func (r *run) each(doing string, work func(*result, *console.Tally) error) {
 		res.err = transport.Unnamed(res.host.Name(), work(res, tell)) // what prints it names the host
 		return nil
 	})
-}
-
-// worst returns the largest exit status of all hosts.
-func (r *run) worst() (code int) {
-	for _, res := range r.results {
-		code = max(code, res.code())
-	}
-	return code
 }

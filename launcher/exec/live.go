@@ -18,18 +18,6 @@ func (r *run) outputs(res *result, tell *console.Tally) (stdout, stderr io.Write
 	return io.MultiWriter(&res.stdout, newest), io.MultiWriter(&res.stderr, newest)
 }
 
-// openLive makes the printer of Config.Stream.
-func (r *run) openLive() {
-	if !r.cfg.Stream {
-		return
-	}
-	var names []string
-	for _, h := range r.set.Hosts {
-		names = append(names, h.Label())
-	}
-	r.live = logs.NewPrinter(r.printer.Display(), logs.Options{Hosts: names, NoTasks: true})
-}
-
 // liveStream prints one stream of a host.
 type liveStream struct {
 	to     *logs.Printer

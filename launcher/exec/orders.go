@@ -43,7 +43,10 @@ func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, print
 				giveUp(errors.New("the agent did not report the end of the command; it ends when its lease runs out"))
 			case got := <-sig:
 				if n++; n == 1 {
-					code := statusOf(got)
+					code := 130
+					if n, ok := got.(syscall.Signal); ok {
+						code = 128 + int(n)
+					}
 					i.status.Store(int32(code))
 					cancel(exit.WithCode(errors.New("interrupted"), code))
 					close(i.stop)
@@ -57,14 +60,6 @@ func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, print
 		}
 	})
 	return ctx, i
-}
-
-// statusOf returns plx's exit status after a signal.
-func statusOf(sig os.Signal) int {
-	if n, ok := sig.(syscall.Signal); ok {
-		return 128 + int(n)
-	}
-	return 130
 }
 
 func (i *interrupts) close() {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
-	"github.com/plx-run/plx/launcher/transport"
 )
 
 // result is what a host answers.
@@ -30,15 +29,6 @@ func newResult(h *hosts.Host, n int) *result {
 
 // Named puts the host's name before an error.
 func (r *result) Named(err error) error { return r.host.Named(err) }
-
-// end takes the error of the command. It returns it if that is no exit status.
-func (r *result) end(err error) error {
-	if status := transport.ExitStatus(err); status > 0 {
-		r.status = status
-		return nil
-	}
-	return err
-}
 
 // code returns the exit status with which the host counts.
 func (r *result) code() int {

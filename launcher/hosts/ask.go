@@ -3,8 +3,6 @@ package hosts
 import (
 	"context"
 	"errors"
-
-	"github.com/plx-run/plx/launcher/console"
 )
 
 // questions are what hosts ask at the login. The user is asked once for all hosts. Answers
@@ -14,14 +12,6 @@ type questions struct {
 	answers map[string]string
 	stopped error // why the user is asked nothing more; nil: nothing has happened
 	ask     func(ctx context.Context, question string, echo bool) (string, error)
-}
-
-// newQuestions returns nil if there is no terminal.
-func newQuestions(printer *console.Printer) *questions {
-	if !printer.CanAsk() {
-		return nil
-	}
-	return &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: printer.Ask}
 }
 
 // answer returns the user's answer. Another one than refused that is known already counts.

@@ -91,11 +91,6 @@ func (e *PlatformError) Error() string {
 	return fmt.Sprintf("it runs %s, a host must run linux", e.Platform)
 }
 
-func newAgents(printer *console.Printer) *agents {
-	own, _ := artifacts.Own() // without it each host tells its platform first
-	return &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}
-}
-
 func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, error) {
 	if p.OS != "linux" {
 		return envsync.Blob{}, &PlatformError{p}

@@ -155,7 +155,14 @@ func (h *Host) Close() error {
 // stderr.
 func (h *Host) Script(ctx context.Context, script string, stdin io.Reader, stdout io.Writer) error {
 	stderr := &tail{limit: 4 << 10}
-	return explain(h.Run(ctx, script, stdin, stdout, stderr), stderr)
+	err := h.Run(ctx, script, stdin, stdout, stderr)
+	if why := transport.WhyLost(err); why != "" {
+		return transport.Reworded(err, why)
+	}
+	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
+		return &ScriptError{text, err}
+	}
+	return err
 }
 
 // ScriptError is the error of a script that wrote to stderr.
@@ -166,17 +173,6 @@ type ScriptError struct {
 
 func (e *ScriptError) Error() string { return fmt.Sprintf("%s (%v)", e.Stderr, e.Err) }
 func (e *ScriptError) Unwrap() error { return e.Err }
-
-// explain adds what a script wrote on stderr to its error.
-func explain(err error, stderr *tail) error {
-	if why := transport.WhyLost(err); why != "" {
-		return transport.Reworded(err, why)
-	}
-	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
-		return &ScriptError{text, err}
-	}
-	return err
-}
 
 // tail keeps the last bytes written to it.
 type tail struct {

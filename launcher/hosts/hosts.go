@@ -38,6 +38,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/bootstrap"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/embedded"
@@ -150,7 +151,9 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 }
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, agents: newAgents(printer), dials: printer.NewTally("connecting", len(reach.Lines()))}
+	own, _ := artifacts.Own() // without it each host tells its platform first
+	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines())),
+		agents: &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}}
 	s.seeds = bootstrap.NewSeeds(func(why string) {
 		printer.Printf("hosts could not give plx to each other, so this machine has sent it: %s", why)
 	})
@@ -172,7 +175,10 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	if reach.Via != "" {
 		return s, s.overCommand(ctx, reach, via.Config{Command: reach.Via})
 	}
-	asked := newQuestions(printer)
+	var asked *questions // nil: there is no terminal
+	if printer.CanAsk() {
+		asked = &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: printer.Ask}
+	}
 	for i, line := range reach.Lines() {
 		if strings.Contains(line.Name, "/") {
 			return s, exit.Mistake(fmt.Errorf("host %s: no host of SSH has a slash in its name", line.Name), "write the name alone; only a command of --via takes such names")

@@ -25,7 +25,7 @@ func (q Query) meant(ctx context.Context, command string) (Query, error) {
 	var c candidates
 	var err error
 	if !q.OnHosts {
-		if c, err = q.local(); err != nil || q.Job != "" && c.count() == 1 {
+		if c, err = q.local(); err != nil || q.Job != "" && len(c.jobs)+len(c.queued)+len(c.starting) == 1 {
 			return q, err
 		}
 	}
@@ -97,8 +97,6 @@ func (q Query) named(rs []Record) []Record {
 	all, _ := matching(rs, q.Job, Record.identity)
 	return all
 }
-
-func (c candidates) count() int { return len(c.jobs) + len(c.queued) + len(c.starting) }
 
 // newJob is the age up to which a job of which its hosts know nothing may still start there.
 const newJob = 5 * time.Minute

@@ -189,7 +189,11 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err := s.giveAgent(ctx); err != nil {
 		return err
 	}
-	targets := s.targets()
+	var targets []*provision.Target
+	for _, h := range s.set.Hosts {
+		agent := &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary}
+		targets = append(targets, &provision.Target{AgentHost: agent})
+	}
 	if err := (provision.Recipe{Set: s.set, Printer: s.job.printer}).Survey(ctx, targets); err != nil {
 		return err
 	}
@@ -260,15 +264,6 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 		return agent, nil
 	})
 	return nil
-}
-
-// targets returns the new hosts, with the job's agent.
-func (s *scaler) targets() (all []*provision.Target) {
-	for _, h := range s.set.Hosts {
-		agent := &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary}
-		all = append(all, &provision.Target{AgentHost: agent})
-	}
-	return all
 }
 
 // start starts the agents of the new hosts. This process renews their leases until the

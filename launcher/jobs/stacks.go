@@ -87,15 +87,11 @@ func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string)
 func askStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	_, seen, err := ask(ctx, a, protocol.Look{Stacks: true, Tell: true})
 	var text strings.Builder
-	for _, name := range sortedTasks(seen.Tasks) {
+	workersFirst := func(a, b cluster.Task) int { return compareTasks(a.String(), b.String()) }
+	for _, name := range slices.SortedFunc(maps.Keys(seen.Tasks), workersFirst) {
 		fmt.Fprintf(&text, "%s\n", seen.Tasks[name].Stacks)
 	}
 	return text.String(), err
-}
-
-// sortedTasks returns the names of tasks, workers first.
-func sortedTasks(all map[cluster.Task]*protocol.Activity) []cluster.Task {
-	return slices.SortedFunc(maps.Keys(all), func(a, b cluster.Task) int { return compareTasks(a.String(), b.String()) })
 }
 
 // maxKept bounds what is read of the stacks that one host keeps, in bytes.

@@ -85,7 +85,12 @@ func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
 	present := j.present()
 	found, failed := make([][]taskStatus, len(present)), make([]error, len(present))
 	_ = hosts.Each(ctx, present, func(i int, a *hosts.AgentHost) error { // failed has the errors
-		found[i], failed[i] = look(ctx, a)
+		state, seen, err := ask(ctx, a, protocol.Look{Metrics: true})
+		if err != nil {
+			failed[i] = fmt.Errorf("ask what its tasks do: %w", err)
+			return nil
+		}
+		found[i] = statuses(a, state, seen)
 		return nil
 	})
 	for i, err := range failed {
@@ -95,15 +100,6 @@ func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
 		all = append(all, found[i]...)
 	}
 	return all, unheard
-}
-
-// look asks one agent.
-func look(ctx context.Context, a *hosts.AgentHost) ([]taskStatus, error) {
-	state, seen, err := ask(ctx, a, protocol.Look{Metrics: true})
-	if err != nil {
-		return nil, fmt.Errorf("ask what its tasks do: %w", err)
-	}
-	return statuses(a, state, seen), nil
 }
 
 // statuses returns the tasks of a host by its answer.

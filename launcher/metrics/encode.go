@@ -37,7 +37,7 @@ func (h *History) AppendBinary(b []byte) ([]byte, error) {
 		b = appendValue(appendName(b, name), h.newest[name])
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.series)))
-	for _, name := range h.names() {
+	for _, name := range slices.Sorted(maps.Keys(h.series)) {
 		b = h.series[name].append(appendName(b, name))
 	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"maps"
-	"slices"
 	"time"
 )
 
@@ -88,9 +87,6 @@ func (h *History) Points(name string) []Point {
 	}
 	return nil
 }
-
-// names returns the names that have points, sorted.
-func (h *History) names() []string { return slices.Sorted(maps.Keys(h.series)) }
 
 // series are the points of a name. All but the last stand for stride values.
 type series struct {

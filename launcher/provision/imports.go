@@ -163,7 +163,7 @@ func judgeImports(got Imported, gpus int, driver, built string) (note string, er
 		return "", exit.WithHint(err, "install a torch for "+built+" into the environment")
 	}
 	err = fmt.Errorf("torch %s is built for CUDA %s and finds no GPU; the driver is %s", got.Torch, got.CUDA, cmp.Or(driver, "unknown"))
-	if least := leastDriver(got.CUDA); driver != "" && older(driver, least) {
+	if least := leastDriver(got.CUDA); driver != "" && slices.Compare(numbers(driver), numbers(least)) < 0 {
 		err = fmt.Errorf("torch %s is built for CUDA %s, which needs NVIDIA driver %s or later, and the driver is %s", got.Torch, got.CUDA, least, driver)
 		return "", exit.WithHint(err, "install a torch for an older CUDA into the environment, or a later driver on the host")
 	}
@@ -176,9 +176,6 @@ func leastDriver(cuda string) string {
 	major, _, _ := strings.Cut(cuda, ".")
 	return map[string]string{"10": "410.48", "11": "450.80.02", "12": "525.60.13", "13": "580"}[major]
 }
-
-// older compares versions of drivers.
-func older(a, b string) bool { return slices.Compare(numbers(a), numbers(b)) < 0 }
 
 func numbers(version string) (ns []int) {
 	for part := range strings.SplitSeq(version, ".") {

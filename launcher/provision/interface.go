@@ -39,7 +39,8 @@ func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 			good, found = append(good, t), append(found, all[i])
 		}
 	}
-	six := isIPv6(r.Like) || slices.ContainsFunc(found, func(f addresses) bool { return len(f.four) == 0 && len(f.six) > 0 })
+	like, _ := netip.ParseAddr(r.Like) // what is no address is of no family
+	six := like.Unmap().Is6() || slices.ContainsFunc(found, func(f addresses) bool { return len(f.four) == 0 && len(f.six) > 0 })
 	network := common(found, six, r.Like)
 	for i, t := range good {
 		if t.Resource.Interface != "" {
@@ -124,11 +125,6 @@ func (a *addresses) add(p netip.Prefix) {
 	if within(*to, netip.PrefixFrom(p.Addr(), p.Addr().BitLen())) < 0 {
 		*to = append(*to, p)
 	}
-}
-
-func isIPv6(text string) bool {
-	ip, err := netip.ParseAddr(text)
-	return err == nil && ip.Unmap().Is6()
 }
 
 // addressesOf asks the host if its line names an interface. Otherwise the host has the

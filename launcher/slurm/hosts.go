@@ -3,7 +3,6 @@ package slurm
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/netip"
@@ -223,13 +222,4 @@ func (n *node) line() string {
 		return fmt.Sprintf("%s slots=%d", n.name, n.tasks)
 	}
 	return n.name
-}
-
-// digest is a short text that differs between lists of words.
-func digest(words []string) string {
-	h := sha256.New()
-	for _, w := range words {
-		fmt.Fprintf(h, "%d %s ", len(w), w)
-	}
-	return fmt.Sprintf("%x", h.Sum(nil))[:8]
 }

@@ -17,6 +17,7 @@ package slurm
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -88,7 +89,11 @@ func (j *Job) Name(words []string) string {
 	if !j.Batch {
 		return ""
 	}
-	return fmt.Sprintf("slurm-%s-%s", j.ID, digest(words))
+	h := sha256.New()
+	for _, w := range words {
+		fmt.Fprintf(h, "%d %s ", len(w), w)
+	}
+	return fmt.Sprintf("slurm-%s-%x", j.ID, h.Sum(nil)[:4])
 }
 
 const (

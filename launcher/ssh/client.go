@@ -164,7 +164,11 @@ func (c *Client) keepalive() {
 func (c *Client) lost() error {
 	select {
 	case <-c.stop:
-		return &transport.LostError{Host: c.cfg.Host, By: c.cfg.by(), Cause: c.cause}
+		by := "ssh"
+		if c.cfg.piped {
+			by = ""
+		}
+		return &transport.LostError{Host: c.cfg.Host, By: by, Cause: c.cause}
 	default:
 		return nil
 	}

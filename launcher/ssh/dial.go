@@ -402,11 +402,3 @@ func resolve(ctx context.Context, cfg Config) (sshconfig.Target, error) {
 	t.Address = joinAddress(t.HostName, t.Port)
 	return t, nil
 }
-
-// by names what carries the connection, for errors.
-func (c *Config) by() string {
-	if c.piped {
-		return ""
-	}
-	return "ssh"
-}

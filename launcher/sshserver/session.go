@@ -108,7 +108,10 @@ func serveFiles(channel gossh.Channel) {
 // closed. It never kills the process.
 func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, requests <-chan *gossh.Request, command string) {
 	cmd := exec.Command("/bin/sh", "-c", command)
-	cmd.Dir = homeFolder()
+	home := os.Getenv("HOME")
+	if info, err := os.Stat(home); err == nil && info.IsDir() {
+		cmd.Dir = home
+	}
 	if _, tcp := conn.RemoteAddr().(*net.TCPAddr); tcp {
 		cmd.Env = append(os.Environ(), "SSH_CONNECTION="+connection(conn))
 	}
@@ -185,14 +188,6 @@ func report(channel gossh.Channel, state *os.ProcessState) {
 		return
 	}
 	_, _ = channel.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{uint32(state.ExitCode())}))
-}
-
-func homeFolder() string {
-	home := os.Getenv("HOME")
-	if info, err := os.Stat(home); err != nil || !info.IsDir() {
-		return ""
-	}
-	return home
 }
 
 // connection is the value of SSH_CONNECTION: client, its port, server, its port.

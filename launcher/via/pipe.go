@@ -52,11 +52,6 @@ func (p *pipe) reason(err error, printed string) error {
 	return p.quote(fmt.Errorf("%s ended with %v", p, end), printed)
 }
 
-// silent says that no answer came.
-func (p *pipe) silent(printed string) error {
-	return p.quote(fmt.Errorf("%s gave no shell within %v", p, startLimit), printed)
-}
-
 // quote adds what the command printed last, first of all on stderr.
 func (p *pipe) quote(err error, printed string) error {
 	if said := cmp.Or(p.Said(), printed); said != "" {

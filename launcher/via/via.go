@@ -157,7 +157,7 @@ func (p *pipe) explain(err error) error {
 		return exit.WithHint(err, bootstrap.LimitHint)
 	case errors.Is(err, bootstrap.ErrStart):
 		errors.As(err, &silent)
-		return p.silent(silent.Last)
+		return p.quote(fmt.Errorf("%s gave no shell within %v", p, startLimit), silent.Last)
 	case errors.Is(err, bootstrap.ErrNoise):
 		return exit.WithHint(fmt.Errorf("%s printed more than 1 MiB and does not seem to run a shell", p), tryHint)
 	case errors.As(err, &silent):
