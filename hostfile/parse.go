@@ -57,10 +57,15 @@ func ParseFile(path string) ([]Host, error) {
 		hosts, err = Parse(f, path)
 	}
 	var failed *fs.PathError
-	if errors.As(err, &failed) {
-		return nil, unreadable(path, failed)
+	if !errors.As(err, &failed) {
+		return hosts, err
 	}
-	return hosts, err
+	// The operating system's own error names the path once more.
+	m := &mistake{text: fmt.Sprintf("read resource file %s: %v", path, failed.Err), cause: failed}
+	if errors.Is(failed, fs.ErrNotExist) {
+		m.hint = "check the path; to name hosts without a file, give --host LINE"
+	}
+	return nil, m
 }
 
 // ParseLines reads the values of --host. The first has the position "--host:1".
@@ -191,16 +196,6 @@ func wrong(format string, args ...any) error {
 
 func hinted(hint, format string, args ...any) error {
 	return &mistake{text: fmt.Sprintf(format, args...), hint: hint}
-}
-
-// unreadable returns the error of a resource file that cannot be opened or read.
-// The operating system's own names the path once more.
-func unreadable(path string, failed *fs.PathError) error {
-	m := &mistake{text: fmt.Sprintf("read resource file %s: %v", path, failed.Err), cause: failed}
-	if errors.Is(failed, fs.ErrNotExist) {
-		m.hint = "check the path; to name hosts without a file, give --host LINE"
-	}
-	return m
 }
 
 // quoted returns text for an error message: in quotes, with visible control
