@@ -50,16 +50,13 @@ func (g GPU) Unplaced() (all []Process) {
 	return all
 }
 
-// divided reports whether the GPU is in MIG mode, in which no program can use it as a whole.
-func (g GPU) divided() bool { return g.MIGMode || len(g.MIG) > 0 }
-
 // unusable returns why no program can be given the device; nil if one can.
 func (d Device) unusable() error {
 	g := d.GPU
 	switch {
 	case g.Fault != "":
 		return fmt.Errorf("GPU %d cannot be used: %s", g.Index, g.Fault)
-	case d.MIG != nil || !g.divided():
+	case d.MIG != nil || !g.MIGMode && len(g.MIG) == 0:
 		return nil
 	case len(g.MIG) == 0:
 		return fmt.Errorf("GPU %d is in MIG mode and has no MIG devices: make some with nvidia-smi mig, or leave the GPU out", g.Index)

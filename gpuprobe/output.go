@@ -72,22 +72,16 @@ func (all sections) first(name string) string {
 // UTF-8, at most some 300 bytes.
 func clean(s string) string {
 	const limit = 300
-	s = strings.TrimSpace(printable(s))
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "") + "..."
-	}
-	return s
-}
-
-// printable replaces every control character and every byte that is not UTF-8
-// by a space.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
+	s = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, s)
+	}, s))
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "..."
+	}
+	return s
 }
 
 // maxIndex is the largest index of a GPU; a line with a larger one is no GPU.
