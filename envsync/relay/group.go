@@ -144,9 +144,15 @@ func (m *member) take(ctx context.Context, line string) error {
 	case word == "at":
 		m.watch.At(n)
 	case word == "port" && m.opening && n <= 65535:
-		m.opened(int(n))
+		m.opening = false
+		if n > 0 { // other hosts can take the stream from this one
+			m.self = &node{addr: net.JoinHostPort(m.addr, strconv.FormatInt(n, 10))}
+		}
+		m.g.opened(m.self)
 	case word == "lost" && m.from != nil && !m.sent:
-		m.g.note(fmt.Sprintf("%s could not take files from %s: %s", m.name, m.from.addr, why))
+		lost := fmt.Sprintf("%s could not take files from %s: %s", m.name, m.from.addr, why)
+		// Where one host cannot reach another, further hosts are not made to try.
+		m.g.change(func() { m.g.lost, m.g.direct = append(m.g.lost, lost), true })
 		m.g.change(m.from.leave)
 		m.from = nil
 		m.stream(ctx, n)
@@ -169,15 +175,6 @@ func (m *member) stream(ctx context.Context, from int64) {
 			m.watch.Fail(err)
 		}
 	})
-}
-
-// opened notes that other hosts can take the stream from this one.
-func (m *member) opened(port int) {
-	m.opening = false
-	if port > 0 {
-		m.self = &node{addr: net.JoinHostPort(m.addr, strconv.Itoa(port))}
-	}
-	m.g.opened(m.self)
 }
 
 // finish waits until no other host takes the stream from this one.
@@ -216,14 +213,6 @@ func (g *Group) opened(n *node) {
 		if n != nil {
 			g.nodes = append(g.nodes, n)
 		}
-	})
-}
-
-// note remembers what was lost. Where one host cannot reach another, further hosts are
-// not made to try.
-func (g *Group) note(text string) {
-	g.change(func() {
-		g.lost, g.direct = append(g.lost, text), true
 	})
 }
 
