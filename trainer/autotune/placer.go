@@ -137,7 +137,8 @@ func (p placer) pieces(d division, counts [][]float64, steps int) []layout.Piece
 		bounds := partition.Cut(v.Shape[0], parts, (crowding*v.Shape[0]+parts-1)/parts, often)
 		for at, often := range partition.Loads(bounds, often) {
 			cut = append(cut, layout.Piece{Variable: first + i, Offset: bounds[at], Count: bounds[at+1] - bounds[at]})
-			loads = append(loads, often*rowBytes(v)/float64(steps))
+			row := float64(2 * v.UnitBytes()) // a worker pulls it and sends its gradient
+			loads = append(loads, often*row/float64(steps))
 		}
 	}
 	p.assign(d, cut, loads, base)
@@ -203,7 +204,3 @@ func (p placer) denseLoad(piece layout.Piece) float64 {
 	}
 	return float64(2 * contributors * piece.Count * p.declared.Variables[piece.Variable].Dtype.Size())
 }
-
-// rowBytes is what the holder of a row sends and receives if a worker pulls it
-// and sends its gradient.
-func rowBytes(v layout.Variable) float64 { return float64(2 * v.UnitBytes()) }

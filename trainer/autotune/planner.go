@@ -51,13 +51,6 @@ func newPlanner(c *Config) *planner {
 	return p
 }
 
-// took notes the time of a step.
-func (p *planner) took(t time.Duration) {
-	if !p.settled {
-		p.times = append(p.times, t)
-	}
-}
-
 // decide returns the plan after so many steps.
 func (p *planner) decide(ctx context.Context, steps int, sum totals) (next plan, err error) {
 	window := steps - p.steps

@@ -46,15 +46,10 @@ func newStatistics(c *Config) *statistics {
 		variables: len(d.Variables), holders: len(d.Holders),
 		touched: make([]float64, len(c.Least)), filled: make([]float64, len(d.Variables)),
 	}
-	for i := range c.Least {
-		s.counts = append(s.counts, partition.NewHistogram(c.table(i).Shape[0]))
+	for _, table := range d.Variables[len(d.Variables)-len(c.Least):] {
+		s.counts = append(s.counts, partition.NewHistogram(table.Shape[0]))
 	}
 	return s
-}
-
-func (s *statistics) pulled(table int, rows []int64) {
-	s.counts[table].Add(rows)
-	s.touched[table] += float64(len(rows))
 }
 
 // fills notes how much of a dense variable's gradient is not zero.
@@ -118,11 +113,6 @@ func (s *statistics) exchanged(volumes []client.Volume) []float64 {
 // mostListed is how many variables the report lists, the largest; the others
 // share a line.
 const mostListed = 20
-
-// table is the i-th table.
-func (c *Config) table(i int) layout.Variable {
-	return c.Declaration.Variables[len(c.Declaration.Variables)-len(c.Least)+i]
-}
 
 // touched is the mean number of rows of each table that one worker touched in a
 // step.

@@ -112,7 +112,8 @@ func (t *Tuner) Meets(steps int) bool { return t != nil && steps == t.meet }
 // Pulled counts the rows of a table that a step has pulled.
 func (t *Tuner) Pulled(table int, rows []int64) {
 	if t != nil && t.meet > 0 {
-		t.statistics.pulled(table, rows)
+		t.statistics.counts[table].Add(rows)
+		t.statistics.touched[table] += float64(len(rows))
 	}
 }
 
@@ -131,8 +132,8 @@ func (t *Tuner) After(ctx context.Context, steps int, took time.Duration) (moved
 	if t == nil {
 		return nil, nil
 	}
-	if t.planner != nil {
-		t.planner.took(took)
+	if t.planner != nil && !t.planner.settled {
+		t.planner.times = append(t.planner.times, took)
 	}
 	if steps != t.meet {
 		return nil, nil
