@@ -162,7 +162,10 @@ func (b *builder) addOnce(key string, v *Value) *Value {
 }
 
 func (b *builder) add(v *Value) *Value {
-	v.enter(len(b.values))
+	v.id, v.Root = len(b.values), v
+	if v.Op.Kind == Alias {
+		v.Root = v.Inputs[0].Root
+	}
 	b.values = append(b.values, v)
 	return v
 }

@@ -101,14 +101,6 @@ func (v *Value) computed() bool {
 // isGradient reports whether the value lies in the caller's memory for a gradient.
 func (v *Value) isGradient() bool { return v.Place.Area == InGradients }
 
-// enter makes the value a part of the graph, with a number of its own.
-func (v *Value) enter(id int) {
-	v.id, v.Root = id, v
-	if v.Op.Kind == Alias {
-		v.Root = v.Inputs[0].Root
-	}
-}
-
 // put places the memory of a root.
 func (v *Value) put(area Area, index int) { v.Place = Place{area, index} }
 
@@ -202,18 +194,6 @@ func (o Op) mergeable() bool { return o.Kind != Other || o.plain != "" }
 // along returns the operation along other axes.
 func (o Op) along(axes ...int) Op {
 	o.Axes = axes
-	return o
-}
-
-// turned returns the product with operands that are transposed once more.
-func (o Op) turned(a, b bool) Op {
-	o.TransA, o.TransB = o.TransA != a, o.TransB != b
-	return o
-}
-
-// strided returns the operation with operands that are read by strides.
-func (o Op) strided(a, b []int) Op {
-	o.Strides = [2][]int{a, b}
 	return o
 }
 

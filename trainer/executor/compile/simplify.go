@@ -37,7 +37,8 @@ func (v *Value) simplify() error {
 	case Softmax, SoftmaxGradient:
 		v.Op = v.Op.along(v.Op.softmaxAxis(v.Shape))
 	case MatMul:
-		v.Op = v.Op.turned(v.foldTranspose(0), v.foldTranspose(1))
+		v.Op.TransA = v.foldTranspose(0) != v.Op.TransA
+		v.Op.TransB = v.foldTranspose(1) != v.Op.TransB
 	case Sum, Max, Repeat, Slice, SliceGradient, Concat:
 		if v.Inputs[0].Size() == v.Size() && (len(v.Inputs) == 1 || v.Op.Kind == Repeat) {
 			v.Op, v.Inputs = Op{Kind: Alias}, v.Inputs[:1]
@@ -87,7 +88,7 @@ func (v *Value) spread() {
 		return
 	}
 	v.Inputs = []*Value{a, b}
-	v.Op = v.Op.strided(sa, sb)
+	v.Op.Strides = [2][]int{sa, sb}
 }
 
 // joinTanhGradient computes (1 - y*y) * g in one instruction. Gorgonia makes
