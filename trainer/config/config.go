@@ -53,7 +53,10 @@ func (c Effective) With(configs ...Config) Effective {
 			}
 		}
 	}
-	c.obey()
+	flags := c.flags()
+	for _, g := range c.given { // the flags of the command line win
+		flags.Set(g.name, g.value) // it is what the flag's value had printed
+	}
 	return c
 }
 

@@ -63,14 +63,6 @@ func (negated) IsBoolFlag() bool { return true }
 // given is a flag that the user has given.
 type given struct{ name, value string }
 
-// obey gives the flags of the command line their values again.
-func (c *Effective) obey() {
-	f := c.flags()
-	for _, g := range c.given {
-		f.Set(g.name, g.value) // it is what the flag's value had printed
-	}
-}
-
 // flags is a set of the trainer's flags alone.
 func (c *Effective) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("", flag.ContinueOnError)
