@@ -122,7 +122,8 @@ func (r *Runner) Before(ctx context.Context, step int) error {
 
 // decide decides whether the functions are called in a step that begins now.
 func (h *scheduled) decide(step, previous int, now time.Time) {
-	h.due = h.own && (h.onStep(step, previous) || h.onTime(now))
+	onTime := h.Every > 0 && (h.called.IsZero() || now.Sub(h.called) >= h.Every)
+	h.due = h.own && (h.onStep(step, previous) || onTime)
 	if h.due {
 		h.called = now
 	}
@@ -133,10 +134,6 @@ func (h *scheduled) decide(step, previous int, now time.Time) {
 func (h *scheduled) onStep(step, previous int) bool {
 	n := max(h.EverySteps, 1)
 	return h.Every == 0 && (step%n == 0 || previous >= 0 && step/n > previous/n)
-}
-
-func (h *scheduled) onTime(now time.Time) bool {
-	return h.Every > 0 && (h.called.IsZero() || now.Sub(h.called) >= h.Every)
 }
 
 // After ends a step.
