@@ -237,20 +237,16 @@ func (f *Folder) put(id, name string, fill func(io.Writer) error) (int64, string
 		err = closed
 	}
 	if err == nil {
-		err = f.rename(file.Name(), filepath.Join(folder, name))
+		err = f.hook("checkpoint.rename")
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), filepath.Join(folder, name))
 	}
 	if err != nil {
 		os.Remove(file.Name()) // the first error says more
 		return 0, "", err
 	}
 	return s.size, hex.EncodeToString(s.hash.Sum(nil)), f.syncFolder(folder)
-}
-
-func (f *Folder) rename(from, to string) error {
-	if err := f.hook("checkpoint.rename"); err != nil {
-		return err
-	}
-	return os.Rename(from, to)
 }
 
 // syncFolder flushes a folder: names that were made or removed stay so.

@@ -132,7 +132,7 @@ func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) (
 	for _, list := range readers {
 		reading.Go(func() {
 			for _, c := range list {
-				c.verify(ctx, folders, id)
+				c.err = folders.Verify(ctx, c.by, id, c.file)
 			}
 		})
 	}
@@ -146,8 +146,4 @@ func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) (
 		holders[c.file.Name] = append(holders[c.file.Name], c.tasks...)
 	}
 	return holders, faults
-}
-
-func (c *copyOf) verify(ctx context.Context, folders Folders, id string) {
-	c.err = folders.Verify(ctx, c.by, id, c.file)
 }
