@@ -63,7 +63,10 @@ func (f *Folder) gather(ctx context.Context, p string, o Options) error {
 		err = w.hash()
 	}
 	if err != nil {
-		return withoutHint(err)
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+			refused.root = "" // no advice to exclude files: no file of patterns counts
+		}
+		return err
 	}
 	for gone := range w.gone {
 		return &ChangedError{gone}
@@ -77,14 +80,6 @@ func (f *Folder) gather(ctx context.Context, p string, o Options) error {
 		f.Entries = append(f.Entries, e)
 	}
 	return nil
-}
-
-// withoutHint removes the advice to exclude files: no file of patterns counts.
-func withoutHint(err error) error {
-	if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-		refused.root = ""
-	}
-	return err
 }
 
 // Gathered reports whether a path is of what Gather has read.

@@ -158,11 +158,3 @@ func (r *repository) start() (err error) {
 	r.asked, r.out = cmd, bufio.NewReader(out)
 	return nil
 }
-
-// close ends the command that answers.
-func (r *repository) close() {
-	if r != nil && r.asked != nil {
-		r.in.Close()       // what it read was answered
-		_ = r.asked.Wait() // it says with 1 that the last path was not excluded
-	}
-}

@@ -45,11 +45,6 @@ func newRule(line, dir, from string) (rule, bool) {
 	return rule{newPattern(text, dir), includes, folders, from}, true
 }
 
-// matches reports whether the pattern is for the path itself.
-func (r rule) matches(p string, folder bool) bool {
-	return (folder || !r.folders) && r.match(p)
-}
-
 // rules are lines in the order in which they were read: a later one that matches
 // counts more. Every folder's lines are for that folder only, so those of its
 // siblings do no harm.
@@ -110,7 +105,7 @@ func readPatterns(file string) (string, error) {
 // path.
 func (r rules) match(p string, folder bool) (from string, excludes, decided bool) {
 	for _, one := range slices.Backward(r) {
-		if one.matches(p, folder) {
+		if (folder || !one.folders) && one.match(p) {
 			return one.from, !one.includes, true
 		}
 	}
@@ -168,7 +163,10 @@ func (g *ignore) open(ctx context.Context, dir, p string) *repository {
 
 func (g *ignore) close() {
 	for _, r := range g.opened {
-		r.close()
+		if r != nil && r.asked != nil {
+			r.in.Close()       // what it read was answered
+			_ = r.asked.Wait() // it says with 1 that the last path was not excluded
+		}
 	}
 }
 
@@ -237,7 +235,11 @@ func (g *ignore) enter(ctx context.Context, dir, p string) error {
 // machine.
 func (g *ignore) excluded(abs, p string, folder bool) (string, error) {
 	in := path.Join(g.base, p)
-	r := g.repository(path.Dir(p))
+	parent := path.Dir(p)
+	if parent == "." {
+		parent = ""
+	}
+	r := g.of[parent] // nil: git is not asked there
 	if from, excludes, decided := g.plx.match(in, folder); decided {
 		if !folder || excludes {
 			return choose(excludes, from), nil
@@ -255,14 +257,6 @@ func (g *ignore) excluded(abs, p string, folder bool) (string, error) {
 	}
 	from, excludes, decided := g.git.match(in, folder)
 	return choose(decided && excludes, from), nil
-}
-
-// repository returns the one that a folder of the walk is in, if git is asked there.
-func (g *ignore) repository(folder string) *repository {
-	if folder == "." {
-		folder = ""
-	}
-	return g.of[folder]
 }
 
 // readmit notes that .plxignore sends a folder. If git excludes it, git excludes all that

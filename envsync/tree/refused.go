@@ -101,7 +101,3 @@ func quote(text string) string {
 	}
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
-
-func largeError(size int64) error {
-	return fmt.Errorf("it has %.1f GiB, and a file may have %d GiB: put it where the hosts can read it", float64(size)/(1<<30), maxScanned>>30)
-}

@@ -251,12 +251,6 @@ func (w *walk) refuse(p string, why error) error {
 	return nil
 }
 
-// allRefused is the error that names what cannot be sent.
-func (w *walk) allRefused() error {
-	slices.SortFunc(w.refused, func(a, b refused) int { return strings.Compare(a.path, b.path) })
-	return &RefusedError{root: w.root, all: w.refused}
-}
-
 // leaves returns why an entry stays behind, or "".
 func (w *walk) leaves(p string, found fs.DirEntry) (why string, err error) {
 	if w.ignore != nil {
@@ -289,7 +283,7 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 		e.Kind, e.Size = File, info.Size()
 		w.options.Count.found.Add(1)
 		if e.Size > maxScanned && !w.options.Large {
-			return largeError(e.Size)
+			return fmt.Errorf("it has %.1f GiB, and a file may have %d GiB: put it where the hosts can read it", float64(e.Size)/(1<<30), maxScanned>>30)
 		}
 	case mode&fs.ModeSymlink != 0:
 		if e, err = w.link(p); err != nil {
@@ -374,7 +368,8 @@ func (w *walk) hash() error {
 	}
 	w.entries = slices.DeleteFunc(w.entries, func(e Entry) bool { return w.gone[e.Path] })
 	if len(w.refused) > 0 {
-		return w.allRefused()
+		slices.SortFunc(w.refused, func(a, b refused) int { return strings.Compare(a.path, b.path) })
+		return &RefusedError{root: w.root, all: w.refused}
 	}
 	_ = w.cache.save() // the next Scan hashes again
 	return nil

@@ -252,9 +252,13 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 		return err
 	}
 	s.tell(t.Name, 0, p.total())
+	to := stdin
+	if s.options.Left != nil {
+		to = &counted{stdin, s.options.Left}
+	}
 	_, size := s.folder.Files()
 	patience, silent := bound(size, "stored the files")
-	err = p.group.Send(ctx, relay.Host{Name: t.Name, Addr: t.Addr}, s.counted(stdin), stdout, relay.Watch{
+	err = p.group.Send(ctx, relay.Host{Name: t.Name, Addr: t.Addr}, to, stdout, relay.Watch{
 		// A command that does not end at once is not waited for.
 		Fail: func(err error) {
 			cancel(err)
@@ -291,14 +295,6 @@ func (s *sender) tell(host string, sent, total int64) {
 	if s.options.Progress != nil {
 		s.options.Progress(host, "working directory", sent, total)
 	}
-}
-
-// counted returns what tells SendOptions.Left of the bytes that are written.
-func (s *sender) counted(to io.WriteCloser) io.WriteCloser {
-	if s.options.Left == nil {
-		return to
-	}
-	return &counted{to, s.options.Left}
 }
 
 type counted struct {
