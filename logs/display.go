@@ -149,10 +149,7 @@ func (r *Row) Set(text string) {
 
 // Remove removes the row. It may be called again.
 func (r *Row) Remove() {
-	r.display.remove(r)
-}
-
-func (d *Display) remove(r *Row) {
+	d := r.display
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if i := slices.Index(d.rows, r); i >= 0 {

@@ -70,7 +70,10 @@ func (s *stream) hold(plain string, text []byte) bool {
 	}
 	if s.message == nil || !s.message.message {
 		s.message = &unit{from: s, message: begins, begun: time.Now()}
-		s.p.holds(s.message)
+		s.p.holding = append(s.p.holding, s.message)
+		if len(s.p.holding) == 1 {
+			s.p.releaseAfter(foldTime)
+		}
 	}
 	u := s.message
 	u.lines, u.times, u.key = append(u.lines, append([]byte(plain), text...)), append(u.times, s.time), ""
@@ -80,14 +83,6 @@ func (s *stream) hold(plain string, text []byte) bool {
 		s.p.release(true)
 	}
 	return true
-}
-
-// holds notes that a unit is held back, and has it printed in a moment.
-func (p *Printer) holds(u *unit) {
-	p.holding = append(p.holding, u)
-	if len(p.holding) == 1 {
-		p.releaseAfter(foldTime)
-	}
 }
 
 func (p *Printer) releaseAfter(d time.Duration) {

@@ -110,10 +110,5 @@ func (c columns) style(o origin, screen Screen) lipgloss.Style {
 			index = -1
 		}
 	}
-	return style.Task(index, screen.Sixteen).Faint(o.server())
-}
-
-// server reports whether the task is a parameter server.
-func (s Source) server() bool {
-	return s.Task == "ps" || strings.HasPrefix(s.Task, "ps:")
+	return style.Task(index, screen.Sixteen).Faint(o.Task == "ps" || strings.HasPrefix(o.Task, "ps:")) // parameter servers are faint
 }

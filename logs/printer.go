@@ -157,9 +157,6 @@ func (p *Printer) matches(text []byte) bool {
 // filters reports whether some lines may be left out by their text.
 func (o Options) filters() bool { return o.Grep != nil || o.Exclude != nil }
 
-// count adds to the memory of the streams.
-func (p *Printer) count(bytes int) { p.memory += bytes }
-
 // printed counts a line.
 func (p *Printer) printed() { p.lines++ }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 )
 
@@ -118,7 +119,7 @@ func (s *server) discover(anew bool) error {
 	for src, begin := range found {
 		if sp := s.spools[src]; sp != nil {
 			sp.found(begin)
-		} else if s.req.wants(src) {
+		} else if len(s.req.Tasks) == 0 || slices.Contains(s.req.Tasks, src.Task) {
 			if err := s.add(src, begin); err != nil {
 				return err
 			}

@@ -149,11 +149,6 @@ func (r Request) whole() Request {
 	return r
 }
 
-// wants reports whether r requests src.
-func (r Request) wants(src Source) bool {
-	return len(r.Tasks) == 0 || slices.Contains(r.Tasks, src.Task)
-}
-
 // from returns the offset at which r continues src, if r continues anything.
 func (r Request) from(src Source) (int64, bool) {
 	for _, p := range r.From {

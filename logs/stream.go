@@ -104,7 +104,7 @@ func (s *stream) plain(data []byte) []byte {
 // measure counts the stream's memory among that of all streams.
 func (s *stream) measure() {
 	now := s.split.size() + cap(s.out)
-	s.p.count(now - s.memory)
+	s.p.memory += now - s.memory
 	s.memory = now
 }
 
