@@ -290,7 +290,12 @@ func (s *Saver) Conclude(ctx context.Context, step int) error {
 			return err
 		}
 	}
-	s.finish(result{step, store.Wait(ctx)})
+	last := result{step, store.Wait(ctx)}
+	s.mu.Lock()
+	asked := s.asked
+	s.asked, s.over = nil, &last // who asks from now on gets the last checkpoint too
+	s.mu.Unlock()
+	s.tell(asked, nil, last.step, last.err)
 	s.telling.Wait()
 	return nil
 }
@@ -343,12 +348,3 @@ const meanwhile = time.Minute
 
 // overdue reports whether it is time for the next of these.
 func (s *Saver) overdue() bool { return s.config.Steps > 0 && time.Since(s.last) >= meanwhile }
-
-// finish answers who has asked and who will: nothing is left to be saved.
-func (s *Saver) finish(last result) {
-	s.mu.Lock()
-	asked := s.asked
-	s.asked, s.over = nil, &last
-	s.mu.Unlock()
-	s.tell(asked, nil, last.step, last.err)
-}

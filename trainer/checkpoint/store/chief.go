@@ -242,7 +242,8 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 		return err
 	}
 	c.mu.Lock()
-	groups, err := c.roster.here(), s.seal()
+	s.sealing = s.err == nil // from here on nobody may give the save up
+	groups, err := c.roster.here(), s.err
 	c.mu.Unlock()
 	if err != nil {
 		return err

@@ -101,12 +101,6 @@ func (s *save) giveUp(err error) bool {
 	return true
 }
 
-// seal begins the writing of manifests, unless the save has failed.
-func (s *save) seal() error {
-	s.sealing = s.err == nil
-	return s.err
-}
-
 // complete reports whether all sources are reported and copied, or the save has failed.
 func (s *save) complete() bool {
 	select {
