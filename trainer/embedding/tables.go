@@ -95,7 +95,10 @@ func (t *Tables) Pull(ctx context.Context, r *replica.Replica, feed Feed, vws in
 // Load gives the lookups of a replica the rows of one virtual worker.
 func (t *Tables) Load(r *replica.Replica, vw int) {
 	for _, of := range t.tables {
-		of.load(r, vw)
+		rows := of.rows[vw*of.positions*of.bytes:]
+		for _, p := range r.Places(of.at) {
+			rows = rows[copy(p.Rows, rows):]
+		}
 	}
 }
 
@@ -103,7 +106,9 @@ func (t *Tables) Load(r *replica.Replica, vw int) {
 // computed it: rows of a table and their sums. Different virtual workers may do
 // this at the same time. The slices are valid until the next step.
 func (t *Tables) Gradient(r *replica.Replica, table, vw int) (index []int64, sums []byte) {
-	return t.tables[table].gradient(r, vw)
+	of := t.tables[table]
+	index = of.now.index[vw*of.positions : (vw+1)*of.positions]
+	return of.combiners[vw].combine(index, r.TableGradient(of.at), of.Width)
 }
 
 // Pulled are the rows of a table that the present step has, each once.
@@ -232,11 +237,6 @@ func (r *request) set(index []int64, bytes int) (spare []int64) {
 	return spare
 }
 
-// spread copies rows to positions, as words of 4 bytes whatever their type.
-func (r *request) spread(bytes int, into []byte) {
-	r.lookup.Gather(wire.Floats[float32](r.rows), bytes/4, wire.Floats[float32](into))
-}
-
 // combiner adds the gradients of equal rows.
 type combiner interface {
 	combine(index []int64, gradient []byte, width int) (rows []int64, sums []byte)
@@ -276,7 +276,8 @@ func (t *table) take() { t.now, t.ahead = t.ahead, t.now }
 // spread gives every position its row.
 func (t *table) spread() {
 	t.rows = room(t.rows, len(t.now.index)*t.bytes)
-	t.now.spread(t.bytes, t.rows)
+	// The rows are copied as words of 4 bytes, whatever their type.
+	t.now.lookup.Gather(wire.Floats[float32](t.now.rows), t.bytes/4, wire.Floats[float32](t.rows))
 }
 
 // read brings the indices of a checked feed in the order of positions.
@@ -308,18 +309,6 @@ func (t *table) combiner() combiner {
 		return &combinerOf[float64]{}
 	}
 	return &combinerOf[float32]{}
-}
-
-func (t *table) load(r *replica.Replica, vw int) {
-	rows := t.rows[vw*t.positions*t.bytes:]
-	for _, p := range r.Places(t.at) {
-		rows = rows[copy(p.Rows, rows):]
-	}
-}
-
-func (t *table) gradient(r *replica.Replica, vw int) ([]int64, []byte) {
-	index := t.now.index[vw*t.positions : (vw+1)*t.positions]
-	return t.combiners[vw].combine(index, r.TableGradient(t.at), t.Width)
 }
 
 // check reads what a feed gives for a lookup: indices of rows, or the fewest that may
