@@ -65,10 +65,6 @@ func (s Scalars) record() record {
 	return r
 }
 
-func (e Evaluation) record() record {
-	return record{step: e.Step, fixed: []scalar{{"loss", e.Loss}}, metrics: scalars(e.Metrics)}
-}
-
 // scalars sorts metrics by name. Both formats require UTF-8.
 func scalars(metrics map[string]float64) (all []scalar) {
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {

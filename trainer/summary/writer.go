@@ -122,7 +122,9 @@ func inName(host string) string {
 func (w *Writer) Step(s Scalars) error { return w.write(s.record()) }
 
 // Evaluation writes the report of an evaluation.
-func (w *Writer) Evaluation(e Evaluation) error { return w.write(e.record()) }
+func (w *Writer) Evaluation(e Evaluation) error {
+	return w.write(record{step: e.Step, fixed: []scalar{{"loss", e.Loss}}, metrics: scalars(e.Metrics)})
+}
 
 // writable returns why nothing can be written any more. The caller holds mu.
 func (w *Writer) writable(what string) error {
