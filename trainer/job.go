@@ -221,5 +221,10 @@ func (j *Job) CheckParameters(ctx context.Context) error {
 	if s == nil {
 		return errors.New("check parameters: the job has no session: call Parallelize first")
 	}
-	return s.compare(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mode := s.training.declared.Sync; !mode.InStep() {
+		return fmt.Errorf("check parameters: with --sync %s workers do not have the same variables at the same time", mode)
+	}
+	return s.variables.compare(ctx, j.network.group, s.step)
 }

@@ -96,16 +96,6 @@ func (s *Session) Values(ctx context.Context) (map[string]*tensor.Dense, error) 
 	return s.variables.all(ctx)
 }
 
-// compare compares the variables of all workers.
-func (s *Session) compare(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if mode := s.training.declared.Sync; !mode.InStep() {
-		return fmt.Errorf("check parameters: with --sync %s workers do not have the same variables at the same time", mode)
-	}
-	return s.variables.compare(ctx, s.job.network.group, s.step)
-}
-
 // failure is the error that broke the session, or nil.
 func (s *Session) failure() error {
 	s.mu.Lock()

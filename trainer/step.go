@@ -42,7 +42,7 @@ func (s *Session) admits(feed Feed) (Feed, error) {
 		return nil, ErrDone
 	}
 	feed = s.worker.carriage.Complete(feed, 0)
-	if err := s.worker.checkStep(feed); err != nil {
+	if err := s.worker.check(s.worker.group.First(), feed, s.worker.own.Len()); err != nil {
 		return nil, fmt.Errorf("step %d: %w", s.step, err)
 	}
 	return feed, nil
@@ -97,8 +97,13 @@ func (s *Session) train(ctx context.Context, feed Feed) (Result, error) {
 		return Result{}, err
 	}
 	t.End = time.Now()
-	result := s.result(outcome)
-	result.Rate, result.Fetches = rate, fetches
+	result := Result{
+		Step: s.step, Loss: outcome.Loss, Norm: outcome.Norm, Late: outcome.Late, Rate: rate, Fetches: fetches,
+		Metrics: s.training.group.First().Named(outcome.Metrics),
+	}
+	if !s.training.declared.Norms() {
+		result.Norm = math.NaN()
+	}
 	if !result.Late && !replica.Finite(result.Loss) {
 		return Result{}, replica.NotFiniteError(fmt.Sprintf("the loss of the whole batch is %v", result.Loss))
 	}
@@ -123,16 +128,6 @@ func (s *Session) finish(ctx context.Context, sums [][]float64) (client.Outcome,
 		s.saving.carriage.SaveBefore(s.step)
 	}
 	return outcome, err
-}
-
-// result is what the program gets to know of a step.
-func (s *Session) result(outcome client.Outcome) Result {
-	result := Result{Step: s.step, Loss: outcome.Loss, Norm: outcome.Norm, Late: outcome.Late}
-	if !s.training.declared.Norms() {
-		result.Norm = math.NaN()
-	}
-	result.Metrics = s.training.group.First().Named(outcome.Metrics)
-	return result
 }
 
 // advance counts a step that was taken, or one that this worker came too late

@@ -40,9 +40,6 @@ func (w *worker) check(one *replica.Replica, feed Feed, vws int) error {
 	return w.tables.Check(one, feed, vws)
 }
 
-// checkStep refuses a feed that does not fit a step.
-func (w *worker) checkStep(feed Feed) error { return w.check(w.group.First(), feed, w.own.Len()) }
-
 // pull gets the rows of tables for a step.
 func (w *worker) pull(ctx context.Context, feed Feed) error {
 	if err := w.tables.Fetch(ctx, feed); err != nil {
@@ -98,7 +95,7 @@ func (w *worker) computeOne(ctx context.Context, one *replica.Replica, index, st
 		one.SetGradient(i, w.client.Gradient(virtual, i))
 	}
 	hooked := w.hooks.Gradients(ctx, step, virtual)
-	guard := one.Guard(w.who(virtual), w.config.CheckNumerics)
+	guard := one.Guard(fmt.Sprintf("virtual worker %d of %s", virtual, w.name), w.config.CheckNumerics)
 	ready := func(i int) {
 		w.telemetry.Ready(index, one.NameOf, i)
 		if vw == 0 && i < variables {
@@ -125,11 +122,6 @@ func (w *worker) computeOne(ctx context.Context, one *replica.Replica, index, st
 		return nil, err
 	}
 	return sums, w.contributeRest(one, vw, hooked)
-}
-
-// who names a virtual worker, for errors.
-func (w *worker) who(virtual int) string {
-	return fmt.Sprintf("virtual worker %d of %s", virtual, w.name)
 }
 
 // contributeRest sends states and gradients of rows.
