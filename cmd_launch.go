@@ -114,9 +114,16 @@ func (c *command) launch(ctx *cli.Context) error {
 	} else if submit {
 		return c.submit(ctx)
 	}
-	cfg, err := c.launchConfig(ctx)
+	r, job, err := target(ctx)
 	if err != nil {
 		return err
+	}
+	cfg, err := c.settings(ctx, r)
+	if err != nil {
+		return err
+	}
+	if job != nil {
+		inSlurm(job, &cfg)
 	}
 	if err := lateHosts(ctx, cfg); err != nil {
 		return err
@@ -167,17 +174,6 @@ func warnOfFlags(cfg launcher.Config) {
 var ownFlags = []string{"--hosts", "--host", "--ps", "--detach", "--local", "--dry-run", "--fetch", "--max-restarts",
 	"--min-workers", "--wait-host", "--workers-per-host", "--checkpoint-timeout"}
 
-func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error) {
-	r, job, err := target(ctx)
-	if err != nil {
-		return cfg, err
-	}
-	if cfg, err = c.settings(ctx, r); err == nil && job != nil {
-		inSlurm(job, &cfg)
-	}
-	return cfg, err
-}
-
 // settings reads the flags that do not say which hosts are meant.
 func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config, err error) {
 	cfg.Reach, cfg.Stdin = r, os.Stdin
@@ -206,8 +202,10 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if _, err = metrics.ParsePatterns(cfg.Metrics); err != nil {
 		return cfg, exit.Mistake(fmt.Errorf("--metric: %w", err), "--metric 'loss=LOSS ([0-9.]+)'")
 	}
-	if err := notEmpty(ctx, "ps", "name", "resume", "fetch", "workdir", "venv"); err != nil {
-		return cfg, err
+	for _, name := range []string{"ps", "name", "resume", "fetch", "workdir", "venv"} {
+		if ctx.IsSet(name) && ctx.String(name) == "" {
+			return cfg, empty(name)
+		}
 	}
 	placeConfig(ctx, &cfg)
 	cfg.Hang = launcher.HangPlan{Timeout: ctx.Duration("hang-timeout"), Action: ctx.String("on-hang")}

@@ -23,7 +23,11 @@ func manCommand() *cli.Command {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			for name, page := range manPages(ctx.App) {
+			pages := map[string]string{"plx.1": overview(ctx.App)} // in Markdown
+			for _, c := range ctx.App.VisibleCommands() {
+				pages["plx-"+c.Name+".1"] = manPage(c)
+			}
+			for name, page := range pages {
 				if err := os.WriteFile(filepath.Join(dir, name), md2man.Render([]byte(page)), 0o644); err != nil {
 					return err
 				}

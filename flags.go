@@ -269,16 +269,6 @@ func numbers(text, sign string) (a, b int, ok bool) {
 	return a, b, err1 == nil && err2 == nil
 }
 
-// notEmpty refuses flags with an empty name.
-func notEmpty(ctx *cli.Context, names ...string) error {
-	for _, name := range names {
-		if ctx.IsSet(name) && ctx.String(name) == "" {
-			return empty(name)
-		}
-	}
-	return nil
-}
-
 // empty is the error for a flag whose value is an empty name.
 func empty(flag string) error {
 	return exit.Mistake(fmt.Errorf("--%s: the name is empty", flag), "an unset shell variable? leave --%s out, or name something", flag)

@@ -97,21 +97,16 @@ func standard(f cli.DocGenerationFlag) string {
 	if !f.TakesValue() || slices.Contains([]string{"0", "0s", "-1"}, value) {
 		return ""
 	}
-	return shortTime(value)
+	for _, zero := range []string{"m0s", "h0m"} { // 5m0s is written as 5m
+		if strings.HasSuffix(value, zero) {
+			value = value[:len(value)-2]
+		}
+	}
+	return value
 }
 
 // dashed is how a flag is written on the command line.
 func dashed(name string) string { return strings.Repeat("-", min(len(name), 2)) + name }
-
-// shortTime writes 5m0s as 5m.
-func shortTime(text string) string {
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
-}
 
 // entry is left, and right from the column on, on as many lines as it takes.
 func entry(left, right string, column int) string {

@@ -7,15 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// manPages are the pages of plx and of its commands in Markdown, by their names.
-func manPages(app *cli.App) map[string]string {
-	pages := map[string]string{"plx.1": overview(app)}
-	for _, c := range app.VisibleCommands() {
-		pages["plx-"+c.Name+".1"] = manPage(c)
-	}
-	return pages
-}
-
 func overview(app *cli.App) string {
 	var page strings.Builder
 	fmt.Fprintf(&page, "%% plx 1\n\n# NAME\n\nplx - %s\n\n# SYNOPSIS\n\n**plx** COMMAND [FLAGS] [ARGUMENTS]\n\n# COMMANDS\n", app.Usage)
