@@ -12,7 +12,6 @@ type line struct {
 	name   string
 	goal   float64                                    // the largest ratio that is wanted
 	over   bool                                       // goal is seconds, by which plx may exceed the peer
-	unit   string                                     // of the times in the table; empty: seconds
 	has    func(ctx context.Context) error            // is not timed; runs once in a round, before all ways; nil: nothing
 	before func(ctx context.Context, round int) error // is not timed; runs before each way; nil: nothing
 	plx    way
@@ -38,47 +37,31 @@ func (w way) time(ctx context.Context) (time.Duration, error) {
 	return time.Since(begun), err
 }
 
-// milliseconds is the unit of short times.
-const milliseconds = "ms"
-
-// Sample is one round of a line, in seconds.
-type Sample struct {
-	Plx    float64 `json:"plx"`
-	Beyond float64 `json:"beyond,omitempty"` // not counted of Plx
-	Peer   float64 `json:"peer"`
-}
-
-// ratio is below 1 where plx is faster.
-func (s Sample) ratio() float64 { return (s.Plx - s.Beyond) / s.Peer }
-
-// more is the time that plx takes beyond the other program's.
-func (s Sample) more() float64 { return s.Plx - s.Beyond - s.Peer }
-
-// sample times the ways, in an order that the round chooses.
-func (l line) sample(ctx context.Context, round int) (s Sample, err error) {
+// times are those of the ways, in seconds, in an order that the round chooses.
+func (l line) times(ctx context.Context, round int) (plx, beyond, peer float64, err error) {
 	if l.has != nil {
 		if err := l.has(ctx); err != nil {
-			return s, err
+			return 0, 0, 0, err
 		}
 	}
 	ways := []way{l.peer, l.beyond, l.plx}
-	into := []*float64{&s.Peer, &s.Beyond, &s.Plx}
+	into := []*float64{&peer, &beyond, &plx}
 	for i := range ways {
 		k := (i + round) % len(ways)
-		if ways[k].run == nil && ways[k].measures == nil {
+		if ways[k].name == "" {
 			continue
 		}
 		if l.before != nil {
 			if err := l.before(ctx, round); err != nil {
-				return s, err
+				return 0, 0, 0, err
 			}
 		}
 		syscall.Sync() // nobody pays for what the others wrote
 		took, err := ways[k].time(ctx)
 		if err != nil {
-			return s, fmt.Errorf("%s: %w", ways[k].name, err)
+			return 0, 0, 0, fmt.Errorf("%s: %w", ways[k].name, err)
 		}
 		*into[k] = took.Seconds()
 	}
-	return s, nil
+	return plx, beyond, peer, nil
 }

@@ -1,7 +1,7 @@
 // Suite measures plx beside the programs that one would use instead, all on the same
 // test hosts and in turns:
 //
-//	make bench                      # docs/benchmarks.md and docs/benchmarks/suite.json
+//	make bench                      # docs/benchmarks.md and docs/benchmarks/suite.txt
 //	make bench BENCH=logs           # one part
 //	make bench-check                # fewer rounds; fails if a ratio is worse than recorded
 //
@@ -22,8 +22,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/plx-run/plx/internal/test/measured"
+	"golang.org/x/perf/benchfmt"
+
 	"github.com/plx-run/plx/internal/test/testhosts"
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
 // settings are what the flags say.
@@ -76,18 +78,14 @@ func run(ctx context.Context, s settings) error {
 	if s.part != "" && !slices.Contains(partNames(), s.part) {
 		return fmt.Errorf("no part %q: there are %s", s.part, strings.Join(partNames(), ", "))
 	}
-	root, err := measured.Root()
-	if err != nil {
+	file := filepath.Join(s.out, "benchmarks", "suite.txt")
+	recorded, err := measured.Load(file)
+	if err != nil && (s.check || !errors.Is(err, os.ErrNotExist)) {
 		return err
 	}
-	recorded := Results{}
-	file := filepath.Join(s.out, "benchmarks", "suite.json")
-	if err := measured.Load(file, &recorded); err != nil && (s.check || !errors.Is(err, os.ErrNotExist)) {
-		return err
-	}
-	machine := measured.Describe(root, strings.TrimSpace("make bench BENCH="+s.part))
-	if err := machine.Complete(); err != nil {
-		return err
+	facts := measured.Facts(strings.TrimSpace("make bench BENCH=" + s.part))
+	if slices.ContainsFunc(facts, func(f benchfmt.Config) bool { return f.Key == "commit" && string(f.Value) == "unknown" }) {
+		return errors.New("git does not know the commit: run it in a clone of plx, not in a copy of its files")
 	}
 	scratch, err := os.MkdirTemp("", "plx-bench-")
 	if err != nil {
@@ -95,35 +93,35 @@ func run(ctx context.Context, s settings) error {
 	}
 	defer os.RemoveAll(scratch) // the system clears its temporary folder
 	plx := filepath.Join(scratch, "plx")
-	build := command(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", plx, ".")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w: %s", err, out)
+	if err := measured.Build(ctx, plx, ".", "-ldflags", "-s -w"); err != nil {
+		return err
 	}
-	now := Results{}
+	var now measured.Samples
+	before := recorded
 	for _, p := range parts {
 		if s.part != "" && s.part != p.name {
 			continue
 		}
-		samples, err := p.measure(ctx, s.rounds, bench{plx: plx, scratch: scratch})
+		samples, err := p.measure(ctx, s.rounds, facts, bench{plx: plx, scratch: scratch})
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		now.Parts = append(now.Parts, Part{Name: p.name, Machine: machine, Lines: samples})
+		now, recorded = append(now, samples...), replace(recorded, samples)
 	}
 	if s.check {
-		return recorded.check(now)
+		path := filepath.Join(scratch, "now.txt")
+		recorded, _ := filepath.Abs(file) // that of a folder that is there
+		return errors.Join(now.Save(path), compare(ctx, recorded, path), check(before, now))
 	}
-	recorded.replace(now)
-	if err := measured.Save(file, recorded); err != nil {
+	if err := recorded.Save(file); err != nil {
 		return err
 	}
-	return measured.Insert(filepath.Join(s.out, "benchmarks.md"), "Benchmarks", "suite", recorded.table())
+	return measured.Insert(filepath.Join(s.out, "benchmarks.md"), "suite", table(recorded))
 }
 
-// measure starts the hosts of a part and measures its lines, all in every round.
-func (p part) measure(ctx context.Context, rounds int, with bench) (all []Line, err error) {
+// measure starts the hosts of a part and measures its lines, all in every round. The samples
+// of a line are one after the other.
+func (p part) measure(ctx context.Context, rounds int, facts []benchfmt.Config, with bench) (all measured.Samples, err error) {
 	if p.hosts > 0 {
 		if with.cluster, err = testhosts.Open(testhosts.Options{Hosts: p.hosts, Rate: p.rate}, testhosts.ReportTo(os.Stderr)); err != nil {
 			return nil, err
@@ -134,20 +132,19 @@ func (p part) measure(ctx context.Context, rounds int, with bench) (all []Line, 
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range lines {
-		all = append(all, Line{Name: l.name, Peer: l.peer.name, Goal: l.goal, Over: l.over, Unit: l.unit})
-	}
+	samples := make([]measured.Samples, len(lines))
 	for round := range rounds {
 		for i, l := range lines {
-			s, err := l.sample(ctx, round)
+			plx, beyond, peer, err := l.times(ctx, round)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", l.name, err)
 			}
-			fmt.Fprintf(os.Stderr, "%s, %s, round %d of %d: %+v\n", p.name, l.name, round+1, rounds, s)
-			all[i].Samples = append(all[i].Samples, s)
+			s := l.sample(p.name, facts, plx, beyond, peer)
+			fmt.Fprintf(os.Stderr, "%s, %s, round %d of %d: %v\n", p.name, l.name, round+1, rounds, s.Values)
+			samples[i] = append(samples[i], s)
 		}
 	}
-	return all, nil
+	return slices.Concat(samples...), nil
 }
 
 // command returns a command that is ended with ctx.

@@ -1,63 +1,81 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
-	"github.com/plx-run/plx/internal/test/measured"
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// Results are all samples.
-type Results struct {
-	Parts []Part `json:"parts"`
-}
+// What counts of a round: the time of plx over the other program's, or beyond it.
+const (
+	ratio = "ratio"
+	more  = "more-sec"
+)
 
-// Part is what one run measured of a subject.
-type Part struct {
-	Name    string           `json:"name"`
-	Machine measured.Machine `json:"machine"`
-	Lines   []Line           `json:"lines"`
-}
-
-// Line is a row of the table with its samples, one for each round.
-type Line struct {
-	Name string  `json:"name"`
-	Peer string  `json:"peer"`
-	Goal float64 `json:"goal"` // the largest figure that is wanted
-	// Over: the line's figures are seconds by which plx exceeds the peer. Else they are ratios.
-	Over    bool     `json:"over,omitempty"`
-	Unit    string   `json:"unit,omitempty"` // of the times in the table; empty: seconds
-	Samples []Sample `json:"samples"`
-}
-
-// replace puts parts in the place of those that have their names.
-func (r *Results) replace(now Results) {
-	for _, p := range now.Parts {
-		if i := slices.IndexFunc(r.Parts, func(q Part) bool { return q.Name == p.Name }); i >= 0 {
-			r.Parts[i] = p
-		} else {
-			r.Parts = append(r.Parts, p)
-		}
+// sample is one round of a line, in seconds; beyond is not counted of plx.
+func (l line) sample(part string, facts []benchfmt.Config, plx, beyond, peer float64) *benchfmt.Result {
+	unit, figure := ratio, (plx-beyond)/peer
+	if l.over {
+		unit, figure = more, plx-beyond-peer
 	}
+	values := []benchfmt.Value{{Value: plx, Unit: "plx-sec"}, {Value: beyond, Unit: "launch-sec"}, {Value: peer, Unit: "peer-sec"}, {Value: figure, Unit: unit}, {Value: l.goal, Unit: "goal"}}
+	return &benchfmt.Result{
+		Config: append(slices.Clone(facts), measured.Fact("peer", l.peer.name)), Iters: 1,
+		Name:   []byte(title(part) + "/" + strings.ReplaceAll(l.name, " ", "_")),
+		Values: slices.DeleteFunc(values, func(v benchfmt.Value) bool { return v.Unit == "launch-sec" && v.Value == 0 })}
+}
+
+// title is a part's name as that of a benchmark, with a capital letter.
+func title(part string) string { return strings.ToUpper(part[:1]) + part[1:] }
+
+// replace returns samples with all of a part in the place of the former ones.
+func replace(all, now measured.Samples) measured.Samples {
+	part := string(now[0].Name.Base())
+	other := func(r *benchfmt.Result) bool { return string(r.Name.Base()) != part }
+	i := slices.IndexFunc(all, func(r *benchfmt.Result) bool { return !other(r) })
+	if i < 0 {
+		i = len(all)
+	}
+	rest := slices.DeleteFunc(slices.Clone(all[i:]), func(r *benchfmt.Result) bool { return !other(r) })
+	return slices.Concat(all[:i], now, rest)
+}
+
+// lines are samples by their lines.
+func lines(all measured.Samples) (each []measured.Samples) {
+	for i, r := range all {
+		if i == 0 || string(r.Name) != string(all[i-1].Name) {
+			each = append(each, nil)
+		}
+		each[len(each)-1] = append(each[len(each)-1], r)
+	}
+	return each
+}
+
+// figures are what counts of all rounds, and a format that shows one.
+func figures(l measured.Samples) (measured.Values, string) {
+	if all := l.Of(more); all != nil {
+		return all, "%+.2f s"
+	}
+	return l.Of(ratio), "%.2f"
 }
 
 // check returns an error that names the lines that are slower than they were, by more
 // than the noise: their median is above the recorded one by more than the wider of both
-// ranges of ratios.
-func (r *Results) check(now Results) error {
+// ranges.
+func check(recorded, now measured.Samples) error {
 	var worse []string
-	for _, p := range now.Parts {
-		for _, l := range p.Lines {
-			old, found := r.line(p.Name, l.Name)
-			if !found {
-				continue
-			}
-			was, is := old.figures(), l.figures()
-			noise := max(was[len(was)-1]-was[0], is[len(is)-1]-is[0])
-			fmt.Printf("%s, %s: %.2f of %s, recorded %.2f, noise %.2f\n", p.Name, l.Name, median(is), l.Peer, median(was), noise)
-			if median(is) > median(was)+noise {
-				worse = append(worse, p.Name+", "+l.Name)
+	for _, l := range lines(now) {
+		for _, old := range lines(recorded) {
+			was, _ := figures(old)
+			is, _ := figures(l)
+			if string(old[0].Name) == string(l[0].Name) && is.Median() > was.Median()+max(was[len(was)-1]-was[0], is[len(is)-1]-is[0]) {
+				worse = append(worse, string(l[0].Name))
 			}
 		}
 	}
@@ -67,78 +85,50 @@ func (r *Results) check(now Results) error {
 	return nil
 }
 
-func (r *Results) line(part, name string) (Line, bool) {
-	for _, p := range r.Parts {
-		for _, l := range p.Lines {
-			if p.Name == part && l.Name == name && len(l.Samples) > 0 {
-				return l, true
-			}
+// table has medians of times and figures, and the least and the most figure.
+func table(all measured.Samples) string {
+	rows := [][]string{{"part", "", "plx", "other program", "its time", "ratio, or more than it", "least to most", "goal"}}
+	parts := [][]string{{"part", "date, commit", "machine", "rounds"}}
+	for _, l := range lines(all) {
+		figures, format := figures(l)
+		part, name, _ := strings.Cut(strings.ReplaceAll(string(l[0].Name), "_", " "), "/")
+		part = strings.ToLower(part)
+		goal, met, own := l.Median("goal"), "met", measured.Values(nil)
+		if figures.Median() > goal {
+			met = "**not met**"
+		}
+		for _, r := range l {
+			plx, _ := r.Value("plx-sec")
+			launch, _ := r.Value("launch-sec")
+			own = append(own, plx-launch)
+		}
+		slices.Sort(own)
+		plx := seconds(own.Median())
+		if l.Of("launch-sec") != nil {
+			plx += " (" + seconds(l.Median("plx-sec")) + " with the launch)"
+		}
+		fact := l[0].GetConfig
+		rows = append(rows, []string{part, name, plx, fact("peer"), seconds(l.Median("peer-sec")), fmt.Sprintf(format, figures.Median()),
+			figures.Range(format), fmt.Sprintf(format, goal) + ", " + met})
+		if parts[len(parts)-1][0] != part {
+			parts = append(parts, []string{part, fact("date") + ", " + fact("commit"), fmt.Sprintf("%s, %s cores, load before %s; %s, %s, %s",
+				fact("cpu"), fact("cores"), fact("load"), fact("system"), fact("kernel"), fact("go")), fmt.Sprint(len(l))})
 		}
 	}
-	return Line{}, false
+	return measured.Table(rows...) + "\n" + measured.Table(parts...)
 }
 
-// figures are what counts of all rounds, sorted.
-func (l Line) figures() []float64 {
-	if l.Over {
-		return l.sorted(Sample.more)
-	}
-	return l.sorted(Sample.ratio)
-}
-
-// time is a time of the line, which is in seconds.
-func (l Line) time(s float64) string {
-	if l.Unit == milliseconds {
+// seconds shows a short time in milliseconds.
+func seconds(s float64) string {
+	if s < 0.1 {
 		return fmt.Sprintf("%.2f ms", s*1000)
 	}
 	return fmt.Sprintf("%.2f s", s)
 }
 
-// shown is a figure of the line.
-func (l Line) shown(v float64) string {
-	if l.Over {
-		return fmt.Sprintf("%+.2f s", v)
-	}
-	return fmt.Sprintf("%.2f", v)
-}
-
-func (l Line) sorted(of func(Sample) float64) (all []float64) {
-	for _, s := range l.Samples {
-		all = append(all, of(s))
-	}
-	slices.Sort(all)
-	return all
-}
-
-// median of sorted numbers.
-func median(all []float64) float64 {
-	n := len(all)
-	return (all[(n-1)/2] + all[n/2]) / 2
-}
-
-// table writes medians of times and figures, and the least and the most figure.
-func (r Results) table() string {
-	var t strings.Builder
-	t.WriteString("| part | | plx | other program | its time | ratio, or more than it | least to most | goal |\n|---|---|---|---|---|---|---|---|\n")
-	for _, p := range r.Parts {
-		for _, l := range p.Lines {
-			all, met := l.figures(), "met"
-			if median(all) > l.Goal {
-				met = "**not met**"
-			}
-			own := l.time(median(l.sorted(func(s Sample) float64 { return s.Plx - s.Beyond })))
-			if whole := median(l.sorted(func(s Sample) float64 { return s.Plx })); l.Samples[0].Beyond > 0 {
-				own += " (" + l.time(whole) + " with the launch)"
-			}
-			fmt.Fprintf(&t, "| %s | %s | %s | %s | %s | %s | %s to %s | %s, %s |\n", p.Name, l.Name, own, l.Peer,
-				l.time(median(l.sorted(func(s Sample) float64 { return s.Peer }))), l.shown(median(all)), l.shown(all[0]), l.shown(all[len(all)-1]), l.shown(l.Goal), met)
-		}
-	}
-	t.WriteString("\n| part | date, commit | machine | rounds |\n|---|---|---|---|\n")
-	for _, p := range r.Parts {
-		m := p.Machine
-		fmt.Fprintf(&t, "| %s | %s, %s | %s, %d cores, load before %s; %s, %s, %s | %d |\n", p.Name, m.Date, m.Commit, m.Processor, m.Cores, m.Load,
-			m.System, m.Kernel, m.Go, len(p.Lines[0].Samples))
-	}
-	return t.String()
+// compare prints benchstat's table of what is recorded and of what is measured now.
+func compare(ctx context.Context, recorded, now string) error {
+	cmd := command(ctx, "go", "-C", "internal/tools", "tool", "benchstat", "-table", "", "-filter", ".unit:("+ratio+" OR "+more+")", "recorded="+recorded, "now="+now)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
 }

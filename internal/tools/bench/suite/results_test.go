@@ -1,67 +1,75 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/internal/test/measured"
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
 // results has one line whose rounds have these ratios.
-func results(ratios ...float64) *Results {
-	l := Line{Name: "hostname", Peer: "pdsh", Goal: 1}
+func results(part string, over bool, ratios ...float64) (all measured.Samples) {
+	l := line{name: "host name", goal: 1, over: over, peer: way{name: "pdsh"}}
 	for _, r := range ratios {
-		l.Samples = append(l.Samples, Sample{Plx: 1 + 2*r, Beyond: 1, Peer: 2})
+		all = append(all, l.sample(part, measured.Facts("make it"), 1+2*r, 1, 2))
 	}
-	return &Results{Parts: []Part{{Name: "launch", Machine: measured.Machine{Commit: "abc"}, Lines: []Line{l}}}}
+	return all
 }
 
 func TestCheck(t *testing.T) {
-	recorded := results(1.0, 1.1, 1.2)
+	recorded := append(results("logs", false, 5), results("launch", false, 1.0, 1.1, 1.2)...)
 	for _, c := range []struct {
-		now   *Results
+		now   measured.Samples
 		worse bool
 	}{
-		{results(1.1, 1.1, 1.1), false},
-		{results(1.3, 1.3, 1.3), false}, // within the noise that was recorded
-		{results(1.31, 1.31, 1.31), true},
-		{results(1.1, 1.5, 1.7), false}, // within its own noise
-		{results(1.7, 1.8, 1.9), true},
-		{&Results{Parts: []Part{{Name: "new", Lines: results(9).Parts[0].Lines}}}, false},
+		{results("launch", false, 1.1, 1.1, 1.1), false},
+		{results("launch", false, 1.3, 1.3, 1.3), false}, // within the noise that was recorded
+		{results("launch", false, 1.31, 1.31, 1.31), true},
+		{results("launch", false, 1.1, 1.5, 1.7), false}, // within its own noise
+		{results("launch", false, 1.7, 1.8, 1.9), true},
+		{results("new", false, 9), false},
 	} {
-		if err := recorded.check(*c.now); (err != nil) != c.worse || err != nil && !strings.Contains(err.Error(), "launch, hostname") {
+		if err := check(recorded, c.now); (err != nil) != c.worse || err != nil && !strings.Contains(err.Error(), "Launch/host_name") {
 			t.Errorf("%+v: %v", c.now, err)
 		}
 	}
 }
 
 func TestTable(t *testing.T) {
-	r := results(1.2, 1.0, 1.1)
-	other := results(0.5)
-	other.Parts[0].Name = "logs"
-	r.replace(*other)
-	r.replace(*results(1.4, 0.8, 0.9))
-	over := results(1.2, 1.0, 1.1)
-	over.Parts[0].Name, over.Parts[0].Lines[0].Over = "sync", true
-	r.replace(*over)
-	step := results(0.5)
-	step.Parts[0].Name, step.Parts[0].Lines[0].Unit = "step", milliseconds
-	r.replace(*step)
-	table := r.table()
+	all := results("launch", false, 1.2, 1.0, 1.1)
+	for _, part := range []measured.Samples{results("logs", false, 0.5), results("launch", false, 1.4, 0.8, 0.9), results("sync", true, 1.2, 1.0, 1.1)} {
+		all = replace(all, part)
+	}
+	got := table(all)
 	for _, row := range []string{
-		"| launch | hostname | 1.80 s (2.80 s with the launch) | pdsh | 2.00 s | 0.90 | 0.80 to 1.40 | 1.00, met |\n",
-		"| logs | hostname | 1.00 s (2.00 s with the launch) | pdsh | 2.00 s | 0.50 | 0.50 to 0.50 | 1.00, met |\n",
-		"| sync | hostname | 2.20 s (3.20 s with the launch) | pdsh | 2.00 s | +0.20 s | +0.00 s to +0.40 s | +1.00 s, met |\n",
-		"| step | hostname | 1000.00 ms (2000.00 ms with the launch) | pdsh | 2000.00 ms | 0.50 | 0.50 to 0.50 | 1.00, met |\n",
+		"| launch | host name | 1.80 s (2.80 s with the launch) | pdsh | 2.00 s | 0.90 | 0.80 to 1.40 | 1.00, met |\n",
+		"| logs | host name | 1.00 s (2.00 s with the launch) | pdsh | 2.00 s | 0.50 | 0.50 to 0.50 | 1.00, met |\n",
+		"| sync | host name | 2.20 s (3.20 s with the launch) | pdsh | 2.00 s | +0.20 s | +0.00 s to +0.40 s | +1.00 s, met |\n",
 	} {
-		if !strings.Contains(table, row) {
-			t.Errorf("no %q in\n%s", row, table)
+		if !strings.Contains(got, row) {
+			t.Errorf("no %q in\n%s", row, got)
 		}
 	}
-	if again := results(1.2); !strings.Contains(again.table(), "1.00, **not met**") {
-		t.Error(again.table())
+	if again := table(results("logs", false, 1.2)); !strings.Contains(again, "1.00, **not met**") {
+		t.Error(again)
+	}
+}
+
+// The page shows what is recorded.
+func TestPage(t *testing.T) {
+	all, err := measured.Load("../../../../docs/benchmarks/suite.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "<!-- suite: begin -->\n" + table(all) + "<!-- suite: end -->\n"; !strings.Contains(string(page), want) {
+		t.Errorf("docs/benchmarks.md does not have\n%s", want)
 	}
 }
 

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
 // A model is trained by an example of plx, and by torch_step.py beside it.
@@ -47,9 +47,7 @@ func steps(ctx context.Context, b *bench) (all []line, err error) {
 	}
 	for _, m := range models {
 		program := filepath.Join(b.scratch, m.name)
-		build := command(ctx, "go", "build", "-trimpath", "-o", program, "./examples/"+m.name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if err := said(build); err != nil {
+		if err := measured.Build(ctx, program, "./examples/"+m.name); err != nil {
 			return nil, err
 		}
 		plx := append([]string{program, fmt.Sprint("--batch-size=", m.batch)}, m.plx...)
@@ -62,7 +60,7 @@ func steps(ctx context.Context, b *bench) (all []line, err error) {
 					goal = 0.65
 				}
 				all = append(all, line{
-					name: fmt.Sprintf("a step of %s, workers: %d, %s", m.name, n, core.name), goal: goal, unit: milliseconds,
+					name: fmt.Sprintf("a step of %s, workers: %d, %s", m.name, n, core.name), goal: goal,
 					plx:  way{name: "plx", measures: b.step(m, n, core.value, plx)},
 					peer: way{name: "PyTorch", measures: b.step(m, n, core.value, peer)},
 				})
@@ -97,32 +95,21 @@ var stepLine = regexp.MustCompile(`\bstep (\d+) \|`)
 // timed runs a training and returns the time of one of its steps, between the lines that it prints
 // after two of them.
 func timed(cmd *exec.Cmd, first, last int) (time.Duration, error) {
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	var complaint strings.Builder
-	cmd.Stderr = &complaint
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
 	var begun time.Time
 	var took time.Duration
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		found := stepLine.FindStringSubmatch(lines.Text())
-		if found == nil {
-			continue
+	err := measured.Follow(cmd, func(line string) (bool, error) {
+		if found := stepLine.FindStringSubmatch(line); found != nil {
+			switch step, _ := strconv.Atoi(found[1]); { // digits
+			case step == first:
+				begun = time.Now()
+			case step == last && !begun.IsZero():
+				took = time.Since(begun)
+			}
 		}
-		switch step, _ := strconv.Atoi(found[1]); { // digits
-		case step == first:
-			begun = time.Now()
-		case step == last && !begun.IsZero():
-			took = time.Since(begun)
-		}
-	}
-	if err := errors.Join(lines.Err(), cmd.Wait()); err != nil {
-		return 0, fmt.Errorf("%w: %s", err, &complaint)
+		return false, nil
+	})
+	if err != nil {
+		return 0, err
 	}
 	if took == 0 {
 		return 0, fmt.Errorf("%s printed no lines for the steps %d and %d", cmd.Args, first, last)
