@@ -32,7 +32,7 @@ func Facts(command string) []benchfmt.Config {
 		Fact("cpu", field("/proc/cpuinfo", "model name", ":")),
 		Fact("cores", strconv.Itoa(runtime.NumCPU())),
 		Fact("memory", field("/proc/meminfo", "MemTotal", ":")),
-		Fact("load", strings.Join(load[:min(3, len(load))], " ")), // before the first run: other programs' share
+		Fact("load-before", strings.Join(load[:min(3, len(load))], " ")), // before the first run: other programs' share
 		Fact("system", strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`)),
 		Fact("kernel", Said("uname", "-sr")),
 		Fact("go", runtime.Version()),

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -13,9 +12,11 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
+
 	"github.com/plx-run/plx/internal/test/executable"
-	"github.com/plx-run/plx/internal/test/measured"
 	"github.com/plx-run/plx/internal/test/testhosts"
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
 //go:embed ddp_lm.py
@@ -24,39 +25,35 @@ var ddp []byte
 // bench is the hosts and the programs that run on them.
 type bench struct {
 	*settings
-	results     *Results
-	tried       []system
 	cluster     *testhosts.Cluster
 	files       map[int]string // resource file of so many hosts
-	known       map[string]bool
-	plx, lm     string
+	rows        Rows
+	facts       []benchfmt.Config
+	samples     measured.Samples
+	failed      []error // of runs
 	python, dir string
 	stderr      io.Writer
 }
 
-// openBench builds the programs and starts the hosts. The caller closes it.
-func openBench(s *settings, r *Results, stderr io.Writer) (b *bench, err error) {
-	b = &bench{settings: s, results: r, plx: s.plx, lm: s.lm, files: map[int]string{}, stderr: stderr}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.close())
-		}
-	}()
-	if b.tried, err = s.systems(); err != nil {
-		return b, err
+// measure measures everything, round by round, and keeps the samples after each run. The
+// runs that failed are named apart.
+func (s *settings) measure(ctx context.Context, command string, stderr io.Writer) (samples measured.Samples, failed, err error) {
+	b := &bench{settings: s, files: map[int]string{}, facts: measured.Facts(command), stderr: stderr}
+	systems, err := s.systems()
+	if err != nil {
+		return nil, nil, err
 	}
 	if b.dir, err = os.MkdirTemp("", "plx-bench-"); err != nil {
-		return b, err
+		return nil, nil, err
 	}
-	if err := b.build(); err != nil {
-		return b, err
-	}
-	if err := b.ask(); err != nil {
-		return b, err
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	if err := errors.Join(b.build(ctx), b.describe(systems)); err != nil {
+		return nil, nil, err
 	}
 	if b.cluster, err = testhosts.Open(testhosts.Options{Hosts: max(2, slices.Max(s.hosts))}, testhosts.ReportTo(stderr)); err != nil {
-		return b, err
+		return nil, nil, err
 	}
+	defer func() { err = errors.Join(err, b.cluster.Close()) }()
 	for _, n := range s.hosts {
 		var lines []string
 		for _, h := range b.cluster.Hosts[:n] {
@@ -64,122 +61,91 @@ func openBench(s *settings, r *Results, stderr io.Writer) (b *bench, err error) 
 		}
 		b.files[n] = b.cluster.ResourceFile(lines...)
 	}
-	for _, h := range b.cluster.Hosts[:2] {
-		if err := installTool(h); err != nil {
-			return b, err
-		}
-	}
-	return b, nil
-}
-
-// build makes the programs that are not given.
-func (b *bench) build() error {
-	for _, p := range []struct {
-		to  *string
-		pkg string
-	}{{&b.plx, "."}, {&b.lm, "./examples/lm"}} {
-		if *p.to != "" {
-			continue
-		}
-		*p.to = filepath.Join(b.dir, "plx")
-		if p.pkg != "." {
-			*p.to = filepath.Join(b.dir, filepath.Base(p.pkg))
-		}
-		cmd := exec.Command("go", "build", "-trimpath", "-o", *p.to, p.pkg)
-		cmd.Dir, cmd.Env = b.root, append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w: %s", p.pkg, err, out)
-		}
-	}
-	b.python = filepath.Join(b.dir, "ddp_lm.py")
-	if b.logs != "" {
-		if err := os.MkdirAll(b.logs, 0o755); err != nil {
-			return err
-		}
-	}
-	return executable.Write(b.python, ddp, 0o755)
-}
-
-// ask learns which flags lm has, and whether PyTorch is there.
-func (b *bench) ask() error {
-	help, _ := exec.Command(b.lm, "--help").CombinedOutput() // its status is that of a mistake
-	b.known = flagsOf(string(help))
-	for _, needed := range []string{"dense", "every", "arch"} {
-		if !b.known[needed] {
-			return fmt.Errorf("%s has no flag --%s: %.300s", b.lm, needed, help)
-		}
-	}
-	for _, x := range b.tried {
-		_, no := x.granted(b.known)
-		for _, wish := range no {
-			fmt.Fprintf(b.stderr, "%s: left out %s, which this plx does not have\n", x.name, wish)
-			b.results.LeftOut = append(b.results.LeftOut, x.name+" "+wish)
-		}
-		if x.torch {
-			if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
-				return fmt.Errorf("needs Debian's python3-torch: %w: %s", err, bytes.TrimSpace(out))
+	for round := range s.rounds {
+		for _, rate := range s.rates {
+			for _, h := range b.cluster.Hosts {
+				h.Shape(rate)
 			}
-		}
-	}
-	for _, needed := range []string{"partitions", "search-partitions"} {
-		if b.mode == partitioning && !b.known[needed] {
-			return fmt.Errorf("this plx has no --%s", needed)
-		}
-	}
-	return nil
-}
-
-// all measures everything, round by round, and keeps the samples after each
-// run.
-func (b *bench) all(ctx context.Context) error {
-	for round := 1; round <= b.rounds; round++ {
-		for _, rate := range b.rates {
-			if err := b.shape(ctx, rate, round); err != nil {
-				return err
+			if round == 0 {
+				if err := b.link(ctx, rate); err != nil {
+					return nil, nil, fmt.Errorf("measure the links: %w", err)
+				}
 			}
-			for _, hosts := range b.hosts {
-				for _, x := range b.tried {
+			for _, hosts := range s.hosts {
+				for _, x := range systems {
 					if err := b.one(ctx, x, hosts, rate, round); err != nil {
-						return err
+						return nil, nil, err
 					}
 				}
 			}
 		}
 	}
-	return nil
+	return b.samples, errors.Join(b.failed...), nil
 }
 
-// shape limits all links, and the first time measures them.
-func (b *bench) shape(ctx context.Context, rate string, round int) error {
-	for _, h := range b.cluster.Hosts {
-		h.Shape(rate)
+// build makes the programs that are not given.
+func (b *bench) build(ctx context.Context) error {
+	var errs []error
+	if b.plx == "" {
+		b.plx = filepath.Join(b.dir, "plx")
+		errs = append(errs, measured.Build(ctx, b.plx, "."))
 	}
-	if round > 1 {
-		return nil
+	if b.lm == "" {
+		b.lm = filepath.Join(b.dir, "lm")
+		errs = append(errs, measured.Build(ctx, b.lm, "./examples/lm"))
 	}
-	raw, err := measureRaw(ctx, b.cluster.Hosts[0], b.cluster.Hosts[1], rate, b.raw)
-	if err != nil {
-		return fmt.Errorf("measure the links: %w", err)
+	if b.logs != "" {
+		errs = append(errs, os.MkdirAll(b.logs, 0o755))
 	}
-	b.results.Raw = append(b.results.Raw, raw)
-	fmt.Fprintf(b.stderr, "links of %s: TCP carries %s one way, %s and %s both ways at once; %s are left by the headers\n",
-		rate, megabytes(raw.One), megabytes(raw.There), megabytes(raw.Back), megabytes(raw.Net))
-	return nil
+	b.python = filepath.Join(b.dir, "ddp_lm.py")
+	return errors.Join(append(errs, executable.Write(b.python, ddp, 0o755))...)
 }
 
-func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round int) error {
-	r := b.measure(ctx, x, hosts, rate, round)
-	if err := ctx.Err(); err != nil {
+// describe adds to the facts what is trained, and with what.
+func (b *bench) describe(systems []system) (err error) {
+	if b.rows, err = countRows(b.model); err != nil {
 		return err
 	}
-	b.results.Runs = append(b.results.Runs, r)
-	where := fmt.Sprintf("round %d, %s, %s, %s", round, rate, counted(hosts), x.name)
-	if r.Failed != "" {
-		fmt.Fprintf(b.stderr, "%s: failed: %s\n", where, r.Failed)
-	} else {
-		fmt.Fprintf(b.stderr, "%s: %.0f words/s, %.4g ms a step, %d steps from %d, %.2f MB a step on the busiest link, %.1f cores busy\n",
-			where, r.Words, r.StepMillis(), len(r.Millis), r.First, r.Link/1e6, r.Cores)
+	if slices.ContainsFunc(systems, func(x system) bool { return x.torch }) {
+		if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
+			return fmt.Errorf("needs Debian's python3-torch: %w: %s", err, out)
+		}
 	}
+	version := func(pkg string) string { return measured.Said("dpkg-query", "-W", "-f", "${Version}", pkg) }
+	m := b.model
+	_, _, dense, all := m.sizes()
+	b.facts = append(b.facts,
+		measured.Fact("pytorch", version("python3-torch")), measured.Fact("openblas", version("libopenblas0-pthread")),
+		measured.Fact("model", fmt.Sprintf("two tables of %d rows of %d and %d elements, LSTM of %d cells: %.1f MB, %.1f MB of them dense",
+			m.Vocabulary, m.Width, m.Width+1, m.Hidden, all/1e6, dense/1e6)),
+		measured.Fact("worker-step", fmt.Sprintf("%d rows of text of %d words, %d samples", m.Batch, m.Length, m.Samples)),
+		measured.Fact("rows", fmt.Sprintf("a worker's step touches %.0f of the words' table and %.0f of the softmax's, %.2f %% of all: %.2f MB",
+			b.rows.Words, b.rows.Classes, 100*b.rows.Part, m.pushed(b.rows)/1e6)))
+	return nil
+}
+
+// one measures a system once.
+func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round int) error {
+	name := fmt.Sprintf("LM/system=%s/hosts=%d/rate=%s", x.key, hosts, rate)
+	r, err := b.follow(ctx, x, hosts, fmt.Sprintf("%s-%dhosts-%s-round%d.log", rate, hosts, x.key, round+1))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	sample := &benchfmt.Result{Config: slices.Clone(b.facts), Name: []byte(name), Iters: max(1, len(r.window.millis))}
+	if err != nil {
+		b.failed = append(b.failed, fmt.Errorf("%s, round %d: %w", name, round+1, err))
+		sample.Values = []benchfmt.Value{{Value: 1, Unit: "failed"}}
+		fmt.Fprintln(b.stderr, b.failed[len(b.failed)-1])
+	} else {
+		bits, _ := testhosts.ParseRate(rate) // as in parse
+		sample.Values = append(r.values(), x.formula(b.model, b.rows, float64(hosts), r.homes).values(netRate(bits))...)
+		if r.choice > 0 {
+			sample.Values = append(sample.Values, benchfmt.Value{Value: float64(r.choice), Unit: "P"})
+			sample.Config = append(sample.Config, measured.Fact("said", r.said))
+		}
+		fmt.Fprintf(b.stderr, "%s, round %d: %d steps from %d: %v\n", name, round+1, len(r.window.millis), r.window.begin, sample.Values)
+	}
+	b.samples = append(b.samples, sample)
 	idle, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for _, h := range b.cluster.Hosts[:hosts] {
@@ -187,22 +153,5 @@ func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round
 			return err
 		}
 	}
-	return measured.Save(b.file(), b.results)
-}
-
-func (b *bench) close() error {
-	var err error
-	if b.cluster != nil {
-		err = b.cluster.Close()
-	}
-	return errors.Join(err, os.RemoveAll(b.dir))
-}
-
-func megabytes(perSecond float64) string { return fmt.Sprintf("%.1f MB/s", perSecond/1e6) }
-
-func counted(hosts int) string {
-	if hosts == 1 {
-		return "1 host"
-	}
-	return fmt.Sprintf("%d hosts", hosts)
+	return b.samples.Save(b.file())
 }

@@ -1,5 +1,7 @@
 package main
 
+import "golang.org/x/perf/benchfmt"
+
 // demand is what a step asks of the links, in bytes.
 type demand struct {
 	direction float64 // through the busiest direction of the busiest link
@@ -91,16 +93,23 @@ func (m modelSettings) variables(r Rows) map[string]float64 {
 	return all
 }
 
-// allowed is the shortest time of a step, in seconds, by what it asks of the
-// links and by the time of computing: what is not in series hides behind the
-// backward pass, which is two thirds of computing.
-func (d demand) allowed(bytesPerSecond, computing float64) (link, step float64) {
+// values are what is recorded of it, for links that carry so many bytes a second.
+func (d demand) values(bytesPerSecond float64) []benchfmt.Value {
+	link := d.direction
 	if d.series > 0 {
-		link = d.series / bytesPerSecond
-		return link, computing + link
+		link = d.series
 	}
-	link = d.direction / bytesPerSecond
-	return link, computing/3 + max(computing*2/3, link)
+	return []benchfmt.Value{{Value: d.direction, Unit: "formula-B/op"}, {Value: link / bytesPerSecond, Unit: "formula-sec/op"}}
+}
+
+// allowed is the shortest time of a step by the times of its link and of computing:
+// what is not in series hides behind the backward pass, which is two thirds of
+// computing.
+func allowed(link, computing float64, series bool) float64 {
+	if series {
+		return computing + link
+	}
+	return computing/3 + max(computing*2/3, link)
 }
 
 // computing is the time of a step on n hosts without a network, in seconds:

@@ -36,15 +36,16 @@ func TestDemands(t *testing.T) {
 
 func TestAllowed(t *testing.T) {
 	for _, c := range []struct {
-		d                          demand
-		computing, wantLink, wants float64
+		d                    demand
+		wantLink, wantedStep float64
 	}{
-		{demand{direction: 200}, 3, 2, 3},              // behind the backward pass
-		{demand{direction: 500}, 3, 5, 6},              // longer than that
-		{demand{direction: 100, series: 400}, 3, 4, 7}, // never at the same time
+		{demand{direction: 200}, 2, 3},              // behind the backward pass
+		{demand{direction: 500}, 5, 6},              // longer than that
+		{demand{direction: 100, series: 400}, 4, 7}, // never at the same time
 	} {
-		if link, step := c.d.allowed(100, c.computing); math.Abs(link-c.wantLink) > 1e-9 || math.Abs(step-c.wants) > 1e-9 {
-			t.Errorf("%+v: link %v, step %v, want %v and %v", c.d, link, step, c.wantLink, c.wants)
+		link := c.d.values(100)[1].Value
+		if step := allowed(link, 3, c.d.series > 0); math.Abs(link-c.wantLink) > 1e-9 || math.Abs(step-c.wantedStep) > 1e-9 {
+			t.Errorf("%+v: link %v, step %v, want %v and %v", c.d, link, step, c.wantLink, c.wantedStep)
 		}
 	}
 }

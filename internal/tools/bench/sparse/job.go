@@ -1,192 +1,130 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
+
 	"github.com/plx-run/plx/internal/test/testhosts"
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// Run is one run of one system.
-type Run struct {
-	System string    `json:"system"`
-	Hosts  int       `json:"hosts"`
-	Rate   string    `json:"rate"`
-	Round  int       `json:"round"`
-	Began  string    `json:"began"`
-	First  int       `json:"first"`  // number of the first step that counts
-	Millis []float64 `json:"millis"` // of each step that counts
-	Words  float64   `json:"words"`  // per second, over all of them
-	Cores  float64   `json:"cores"`  // busy ones of the machine meanwhile
-	Link   float64   `json:"link"`   // bytes per step, busiest direction of the busiest link
-	Homes  homes     `json:"homes,omitempty"`
-	Choice int       `json:"choice,omitempty"`
-	Said   []string  `json:"said,omitempty"` // about variables that move
-	Failed string    `json:"failed,omitempty"`
-}
-
-// StepMillis is the mean time of a step.
-func (r Run) StepMillis() float64 {
-	sum := 0.0
-	for _, ms := range r.Millis {
-		sum += ms
-	}
-	return sum / float64(len(r.Millis))
+// runOf is one run of a system: it reads what the job prints and measures it.
+type runOf struct {
+	words         int // of a step
+	hosts         []*testhosts.Host
+	window        window
+	settle        int // steps behind a move
+	before, after look
+	homes         homes
+	choice        int    // of a number of partitions
+	said          string // about it
 }
 
 // homes are the servers of variables that live whole on one, by their names.
 type homes map[string]string
 
-// follower reads what a job prints and measures it.
-type follower struct {
-	run    *Run
-	words  int // of a step
-	hosts  []*testhosts.Host
-	window window
-	settle int // steps behind a move
-	before look
-	after  look
-	last   []string // lines, for a failure
-	log    io.Writer
-}
-
 // look is the machine at one moment.
 type look struct {
-	cpu      cpu
-	from, to []uint64 // bytes by link
+	cpu  cpu
+	at   time.Time
+	link [][2]uint64 // bytes from each host and to it
 }
 
-func (f *follower) look() (l look, err error) {
+func (r *runOf) look() (l look, err error) {
 	if l.cpu, err = readCPU(); err != nil {
 		return l, err
 	}
-	for _, h := range f.hosts {
+	l.at = time.Now()
+	for _, h := range r.hosts {
 		from, to, err := h.Traffic()
 		if err != nil {
 			return l, err
 		}
-		l.from, l.to = append(l.from, from), append(l.to, to)
+		l.link = append(l.link, [2]uint64{from, to})
 	}
 	return l, nil
 }
 
-// follow reads to the end of what counts; done is false where the job has
-// ended before.
-func (f *follower) follow(out io.Reader) (done bool, err error) {
-	scanner := bufio.NewScanner(out)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		line := scanner.Text()
-		fmt.Fprintln(f.log, line) // a log that cannot be written is no reason to stop
-		if done, err := f.line(line, time.Now()); done || err != nil {
-			return done, err
-		}
+// line reads what is printed, and says whether all that counts is there.
+func (r *runOf) line(line string, now time.Time) (done bool, err error) {
+	if r.window.finished {
+		return true, nil
 	}
-	return false, scanner.Err()
-}
-
-func (f *follower) line(line string, now time.Time) (done bool, err error) {
 	number, words, ok := readStep(line)
 	if !ok {
-		if f.last = append(f.last, line); len(f.last) > 12 {
-			f.last = f.last[1:]
-		}
 		if found := homeLine.FindStringSubmatch(line); found != nil {
-			f.run.addHome(found[1], found[2])
+			r.homes[found[1]] = found[2]
 		} else if moveLine.MatchString(line) {
-			f.run.Said = append(f.run.Said, line)
-			f.window.disturbed(f.settle)
+			r.window.disturbed(r.settle)
 			if found := choiceLine.FindStringSubmatch(line); found != nil {
-				_, err = fmt.Sscan(found[1], &f.run.Choice)
+				_, r.said, _ = strings.Cut(line, "plx: ")
+				_, err = fmt.Sscan(found[1], &r.choice)
 			}
 		}
 		return false, err
 	}
-	opens := f.window.step(number, 1000*float64(f.words)/words, now)
+	opens := r.window.step(number, 1000*float64(r.words)/words, now)
 	if opens {
-		f.before, err = f.look()
+		r.before, err = r.look()
 	}
-	if f.window.finished {
-		f.after, err = f.look()
+	if r.window.finished {
+		r.after, err = r.look()
 	}
-	return f.window.finished, err
+	return r.window.finished, err
 }
 
-// tell fills the run.
-func (f *follower) tell() { f.run.fill(&f.window, f.before, f.after, f.words) }
-
-func (r *Run) addHome(variable, home string) {
-	if r.Homes == nil {
-		r.Homes = homes{}
+// values are those of the steps that count, and of what the machine did meanwhile.
+func (r *runOf) values() []benchfmt.Value {
+	sum, link := 0.0, 0.0
+	for _, ms := range r.window.millis {
+		sum += ms / 1000
 	}
-	r.Homes[variable] = home
-}
-
-// fill records the steps of a window, in each of which words were trained, and
-// what the machine did from one look to the other.
-func (r *Run) fill(w *window, before, after look, words int) {
-	r.First, r.Millis = w.begin, w.millis
-	sum := 0.0
-	for i, ms := range r.Millis {
-		sum += ms
-		r.Millis[i] = math.Round(ms*100) / 100
-	}
-	steps := float64(len(r.Millis))
-	r.Words = 1000 * steps * float64(words) / sum
-	r.Cores = after.cpu.busyCores(before.cpu)
+	step := sum / float64(len(r.window.millis))
 	// Lines come late by what waits in the links: a rate knows nothing of that.
-	perStep := sum / steps / 1000 / after.cpu.at.Sub(before.cpu.at).Seconds()
-	for i := range before.from {
-		busiest := max(after.from[i]-before.from[i], after.to[i]-before.to[i])
-		r.Link = max(r.Link, math.Round(float64(busiest)*perStep))
+	perStep := step / r.after.at.Sub(r.before.at).Seconds()
+	for i, before := range r.before.link { // the busiest direction of the busiest link
+		after := r.after.link[i]
+		link = max(link, math.Round(float64(max(after[0]-before[0], after[1]-before[1]))*perStep))
 	}
+	return []benchfmt.Value{{Value: step, Unit: "sec/op"}, {Value: float64(r.words) / step, Unit: "words/s"},
+		{Value: link, Unit: "link-B/op"}, {Value: r.after.cpu.busyCores(r.before.cpu), Unit: "cores"}}
 }
 
-// measure runs a system until it has been measured, and stops it.
-func (b *bench) measure(ctx context.Context, x system, hosts int, rate string, round int) Run {
-	r := Run{System: x.key, Hosts: hosts, Rate: rate, Round: round, Began: time.Now().UTC().Format(time.RFC3339)}
-	if err := b.follow(ctx, x, &r); err != nil {
-		r.Failed = err.Error()
-	}
-	return r
-}
-
-func (b *bench) follow(ctx context.Context, x system, r *Run) error {
+// follow runs a system until it has been measured, and stops it.
+func (b *bench) follow(ctx context.Context, x system, hosts int, logName string) (r *runOf, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
-	log, err := b.openLog(r)
-	if err != nil {
-		return err
+	r = &runOf{words: hosts * b.model.Batch * b.model.Length, hosts: b.cluster.Hosts[:hosts], window: b.windowOf(x), settle: min(b.settle, 20), homes: homes{}}
+	log := io.Discard
+	if b.logs != "" {
+		file, err := os.Create(filepath.Join(b.logs, logName))
+		if err != nil {
+			return r, err
+		}
+		defer file.Close() // for a reader only
+		log = file
 	}
-	defer log.Close() // for a reader only
-	cmd := b.command(ctx, x, r.Hosts)
-	out, in, err := os.Pipe()
-	if err != nil {
-		return err
+	last := ""
+	err = measured.Follow(b.command(ctx, x, hosts), func(line string) (bool, error) {
+		last = line
+		fmt.Fprintln(log, line) // a log that cannot be written is no reason to stop
+		return r.line(line, time.Now())
+	})
+	if err == nil && !r.window.finished {
+		err = fmt.Errorf("it ended too early: %s", last)
 	}
-	defer out.Close() // only read
-	cmd.Stdout, cmd.Stderr = in, in
-	if err := errors.Join(cmd.Start(), in.Close()); err != nil {
-		return err
-	}
-	f := &follower{run: r, words: b.model.words(r.Hosts), hosts: b.cluster.Hosts[:r.Hosts], window: b.windowOf(x), settle: min(b.settle, 20), log: log}
-	done, failed := f.follow(out)
-	ended := b.stop(cmd, out, log)
-	if !done || failed != nil {
-		return errors.Join(failed, ctx.Err(), fmt.Errorf("it ended too early: %v: %s", ended, strings.Join(f.last, " / ")))
-	}
-	f.tell()
-	return nil
+	return r, err
 }
 
 // windowOf: what places its variables first is given its steps however long
@@ -213,8 +151,7 @@ func (b *bench) command(ctx context.Context, x system, hosts int) *exec.Cmd {
 		program = b.python
 		args = append(args, "--env", "OMP_NUM_THREADS=1", "--env", "OPENBLAS_NUM_THREADS=1", "--env", "GLOO_SOCKET_IFNAME=eth0")
 	}
-	args = append(append(args, program), x.arguments(b.model, hosts, b.known)...)
-	cmd := exec.CommandContext(ctx, b.plx, args...)
+	cmd := exec.CommandContext(ctx, b.plx, append(append(args, program), x.arguments(b.model, hosts)...)...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "HOME=") || strings.HasPrefix(v, "PLX_")
 	}), "HOME="+b.cluster.Home)
@@ -223,31 +160,38 @@ func (b *bench) command(ctx context.Context, x system, hosts int) *exec.Cmd {
 	return cmd
 }
 
-// stop ends a job as Ctrl-C does. It reads on meanwhile, or plx could not
-// write.
-func (b *bench) stop(cmd *exec.Cmd, out io.Reader, log io.Writer) error {
-	rest := make(chan struct{})
-	go func() {
-		defer close(rest)
-		_, _ = io.Copy(log, out) // as in follow
-	}()
-	_ = cmd.Process.Signal(os.Interrupt) // it may have ended by itself
-	late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-	defer late.Stop()
-	err := cmd.Wait()
-	<-rest
-	return err
-}
+// cpu is what the machine's cores have done since it started, in ticks.
+type cpu struct{ busy, all float64 }
 
-// openLog is a file for what a run prints, where that is wanted.
-func (b *bench) openLog(r *Run) (io.WriteCloser, error) {
-	if b.logs == "" {
-		return nowhere{io.Discard}, nil
+// readCPU reads the first line of /proc/stat, see proc(5): idle is the fourth
+// number, waiting for a disk the fifth. What guests use is in user and nice.
+func readCPU() (c cpu, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return c, err
 	}
-	name := fmt.Sprintf("%s-%dhosts-%s-round%d.log", r.Rate, r.Hosts, r.System, r.Round)
-	return os.Create(filepath.Join(b.logs, name))
+	return parseCPU(string(text))
 }
 
-type nowhere struct{ io.Writer }
+func parseCPU(text string) (c cpu, err error) {
+	var n [8]float64
+	if _, err := fmt.Sscanf(text, "cpu %f %f %f %f %f %f %f %f", &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7]); err != nil {
+		return c, fmt.Errorf("/proc/stat begins with %.80q: %w", text, err)
+	}
+	for i, ticks := range n {
+		c.all += ticks
+		if i != 3 && i != 4 {
+			c.busy += ticks
+		}
+	}
+	return c, nil
+}
 
-func (nowhere) Close() error { return nil }
+// busyCores is how many cores were busy on the average since an earlier look,
+// with the kernel's work for packets, and with what other programs did.
+func (c cpu) busyCores(before cpu) float64 {
+	if c.all <= before.all {
+		return 0
+	}
+	return (c.busy - before.busy) / (c.all - before.all) * float64(runtime.NumCPU())
+}

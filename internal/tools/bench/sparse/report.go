@@ -1,228 +1,282 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/plx-run/plx/internal/tools/bench/lines"
+	"github.com/plx-run/plx/internal/test/testhosts"
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
+// report is what the samples of a mode say.
+type report struct {
+	mode string
+	all  measured.Samples
+}
+
 // markdown is what was measured, for a reader.
-func (r *Results) markdown() string {
+func (r report) markdown() string {
 	var b strings.Builder
-	r.circumstances(&b)
-	for _, rate := range r.rates() {
-		raw := r.raw(rate)
-		fmt.Fprintf(&b, "\n### Links of %s\n\nRaw TCP between two hosts: %s one way; %s and %s with both ways busy, which keeps %.2f cores busy. Headers leave %s.\n\n",
-			rate, megabytes(raw.One), megabytes(raw.There), megabytes(raw.Back), raw.Cores, megabytes(raw.Net))
-		if r.Mode == partitioning {
-			r.partitionTable(&b, rate)
+	rows, last := [][]string{{"", ""}}, r.all[len(r.all)-1]
+	for _, fact := range r.all[0].Config {
+		value := string(fact.Value)
+		if fact.Key == "command" {
+			value = "`" + value + "`"
+		}
+		rows = append(rows, []string{fact.Key, value})
+	}
+	rounds := 0
+	for _, s := range r.all {
+		if string(s.Name) == string(last.Name) {
+			rounds++
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n**The %s cores carry all hosts**, their workers, servers and network: where nearly all of them are busy, they and not the links are the limit.\n",
+		measured.Table(append(rows, []string{"rounds", fmt.Sprint(rounds)})...), last.GetConfig("cores"))
+	for _, rate := range r.all.Parts("rate") {
+		link := r.all[:slices.Index(r.names(), "Link/rate="+rate)+1]
+		link = link[max(0, len(link)-1):]
+		bits, _ := testhosts.ParseRate(rate) // as in parse
+		megabytes := func(unit string) string { return fmt.Sprintf("%.1f MB/s", link.Median(unit)/1e6) }
+		fmt.Fprintf(&b, "\n### Links of %s\n\nRaw TCP between two hosts: %s one way; %s and %s with both ways busy, which keeps %.2f cores busy. Headers leave %.1f MB/s.\n\n",
+			rate, megabytes("one-B/s"), megabytes("there-B/s"), megabytes("back-B/s"), link.Median("cores"), netRate(bits)/1e6)
+		if r.mode == partitioning {
+			r.partitions(&b, rate)
 			continue
 		}
-		r.wordsTable(&b, rate)
-		r.goals(&b, rate)
-		fmt.Fprintf(&b, "\n![words per second over hosts](benchmarks/%s)\n\n", r.picture(rate))
-		r.detailTable(&b, rate)
+		fmt.Fprintf(&b, "Words per second, medians; then how many times as many plx hybrid has.\n\n%s\n![words per second over hosts](benchmarks/%s)\n\n%s",
+			r.words(rate), r.picture(rate), r.details(rate))
 	}
 	return b.String()
 }
 
-func (r *Results) circumstances(b *strings.Builder) {
-	m, x := r.Machine, r.Model
-	word, class, dense, all := x.sizes()
-	fmt.Fprintf(b, "\n| | |\n|---|---|\n")
-	rounds := 0
-	for _, run := range r.Runs {
-		rounds = max(rounds, run.Round)
-	}
-	for _, row := range [][2]string{
-		{"date, commit", m.Date + ", " + m.Commit},
-		{"machine", fmt.Sprintf("%s, %d cores, %s, load before %s", m.Processor, m.Cores, m.Memory, m.Load)},
-		{"system", fmt.Sprintf("%s, %s, %s, python3-torch %s, OpenBLAS %s", m.System, m.Kernel, m.Go, m.PyTorch, m.OpenBLAS)},
-		{"command", "`" + m.Command + "`"},
-		{"model", fmt.Sprintf("two tables of %d rows of %d and %d elements, LSTM of %d cells: %.1f MB, %.1f MB of them dense",
-			x.Vocabulary, x.Width, x.Width+1, x.Hidden, all/1e6, dense/1e6)},
-		{"a worker's step", fmt.Sprintf("%d rows of text of %d words, %d samples", x.Batch, x.Length, x.Samples)},
-		{"rows it touches", fmt.Sprintf("%.0f of the words' table and %.0f of the softmax's, %.2f %% of all: %.2f MB",
-			r.Rows.Words, r.Rows.Classes, 100*r.Rows.Part, (r.Rows.Words*word+r.Rows.Classes*class)/1e6)},
-		{"rounds", fmt.Sprint(rounds)},
-	} {
-		fmt.Fprintf(b, "| %s | %s |\n", row[0], row[1])
-	}
-	fmt.Fprintf(b, "\n**The %d cores carry all hosts**, their workers, servers and network: where nearly all of them are busy, they and not the links are the limit.\n", m.Cores)
-	if len(r.LeftOut) > 0 {
-		fmt.Fprintf(b, "\nFlags that this plx did not have and that were left out: %s.\n", strings.Join(r.LeftOut, "; "))
-	}
-}
-
-// measuredSystems are those of the compared ones that have runs.
-func (r *Results) measuredSystems() (all []system) {
-	for _, x := range compared {
-		if slices.Contains(r.keys(), x.key) {
-			all = append(all, x)
-		}
+func (r report) names() (all []string) {
+	for _, s := range r.all {
+		all = append(all, string(s.Name))
 	}
 	return all
 }
 
-// best is the system that the others are compared with.
-const best = "hybrid"
-
-// wordsTable has a row for each number of hosts: words per second, and ratios.
-func (r *Results) wordsTable(b *strings.Builder, rate string) {
-	systems := r.measuredSystems()
-	head, line := "| hosts |", "|---|"
-	for _, x := range systems {
-		head, line = head+" "+x.name+" |", line+"---|"
-	}
-	for _, x := range systems {
-		if x.key != best {
-			head, line = head+" hybrid / "+strings.TrimPrefix(x.name, "plx ")+" |", line+"---|"
-		}
-	}
-	fmt.Fprintf(b, "Words per second, medians; then how many times as many plx hybrid has.\n\n%s\n%s\n", head, line)
-	for _, hosts := range r.hosts() {
-		fmt.Fprintf(b, "| %d |", hosts)
-		for _, x := range systems {
-			fmt.Fprintf(b, " %s |", shown(r.cell(x.key, hosts, rate)))
-		}
-		for _, x := range systems {
-			if x.key != best {
-				fmt.Fprintf(b, " %s |", r.ratioText(x, hosts, rate))
-			}
-		}
-		fmt.Fprintln(b)
-	}
+// systems are those of the compared ones that have runs.
+func (r report) systems() []system {
+	keys := r.all.Parts("system")
+	return slices.DeleteFunc(slices.Clone(compared), func(x system) bool { return !slices.Contains(keys, x.key) })
 }
 
-func shown(c cell) string {
+// numbers are the values of a key that are numbers, ascending.
+func (r report) numbers(key string) (all []int) {
+	for _, part := range r.all.Parts(key) {
+		if n, err := strconv.Atoi(part); err == nil {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// cell is all rounds of one system on so many hosts at one rate. What failed has no words.
+func (r report) cell(key string, hosts int, rate string) measured.Samples {
+	return r.all.Pick("system="+key, fmt.Sprintf("hosts=%d", hosts), "rate="+rate)
+}
+
+func shown(cell measured.Samples, unit, format string, scale float64) string {
 	switch {
-	case c.measured():
-		return fmt.Sprintf("%.0f", median(c.words))
-	case c.failed > 0:
+	case cell.Of(unit) != nil:
+		return fmt.Sprintf(format, cell.Median(unit)*scale)
+	case cell != nil && unit == "words/s":
 		return "failed"
 	}
 	return "-"
 }
 
-// ratio is the best system's words over another's; 0 where one of them has
-// none.
-func (r *Results) ratio(key string, hosts int, rate string) float64 {
-	top, other := r.cell(best, hosts, rate), r.cell(key, hosts, rate)
-	if !top.measured() || !other.measured() {
-		return 0
+// fair is what a baseline must reach of its formula for a ratio over it to count.
+const fair = 0.8
+
+// judge compares a system's step with its formula: the part of it for which the link
+// must be busy, and the time that the formula allows over the measured one. They are 0
+// for one host, and where nothing was measured. Computing counts by the system's run on
+// one host; without one it counts as nothing.
+func (r report) judge(x system, hosts int, rate string) (link, of float64) {
+	c, alone := r.cell(x.key, hosts, rate), r.cell(x.key, 1, rate)
+	step, busy := c.Median("sec/op"), c.Median("formula-sec/op")
+	if hosts < 2 || step == 0 {
+		return 0, 0
 	}
-	return median(top.words) / median(other.words)
+	cores, _ := strconv.Atoi(r.all[0].GetConfig("cores")) // it has digits alone
+	return busy / step, allowed(busy, computing(alone.Median("sec/op"), alone.Median("cores"), hosts, max(1, cores)), x.series) / step
 }
 
-func (r *Results) ratioText(x system, hosts int, rate string) string {
-	ratio := r.ratio(x.key, hosts, rate)
-	switch {
-	case ratio == 0:
-		return "-"
-	case r.judge(x, hosts, rate).void():
-		return fmt.Sprintf("%.2f (void)", ratio)
-	}
-	return fmt.Sprintf("%.2f", ratio)
-}
+func void(of float64) bool { return of > 0 && of < fair }
 
-// goals compares with what is wanted, on the largest number of hosts and
-// half of it.
-func (r *Results) goals(b *strings.Builder, rate string) {
-	fmt.Fprintln(b)
-	for _, goal := range []struct {
-		key, name string
-		least     float64
-	}{{"allreduce", "all-reduce of dense gradients", 6.02}, {"ps", "a plain parameter server", 2.8}, {"torch-dense", "PyTorch with dense gradients", 1}, {"torch-sparse", "PyTorch with sparse gradients", 1}} {
-		i := slices.IndexFunc(compared, func(x system) bool { return x.key == goal.key })
-		var said, ratios []string
-		before, grows := 0.0, true
-		for _, hosts := range slices.Sorted(slices.Values(r.hosts())) {
-			ratio := r.ratio(goal.key, hosts, rate)
-			if hosts == 1 || ratio == 0 {
+// words has a row for each number of hosts: words per second, and ratios.
+func (r report) words(rate string) string {
+	systems := r.systems()
+	rows := [][]string{{"hosts"}}
+	wanted := append([]string{"wanted from 4 hosts on"}, make([]string, len(systems))...)
+	for _, x := range systems {
+		rows[0] = append(rows[0], x.name)
+	}
+	others := slices.DeleteFunc(slices.Clone(systems), func(x system) bool { return x.key == best })
+	for _, x := range others {
+		rows[0] = append(rows[0], "hybrid / "+strings.TrimPrefix(x.name, "plx "))
+		wanted = append(wanted, fmt.Sprintf("%.2f", x.wanted))
+	}
+	for _, hosts := range r.numbers("hosts") {
+		row := []string{fmt.Sprint(hosts)}
+		for _, x := range systems {
+			row = append(row, shown(r.cell(x.key, hosts, rate), "words/s", "%.0f", 1))
+		}
+		for _, x := range others {
+			top, other := r.cell(best, hosts, rate).Median("words/s"), r.cell(x.key, hosts, rate).Median("words/s")
+			if top == 0 || other == 0 {
+				row = append(row, "-")
 				continue
 			}
-			grows, before = grows && ratio > before, ratio
-			ratios = append(ratios, fmt.Sprintf("%.2f", ratio))
-			if hosts < 4 {
-				continue
+			text := fmt.Sprintf("%.2f", top/other)
+			if hosts >= 4 && top/other < x.wanted {
+				text += ", **missed**"
 			}
-			verdict := "reached"
-			if ratio < goal.least {
-				verdict = "**missed**"
+			if _, of := r.judge(x, hosts, rate); void(of) {
+				text += " (void)"
 			}
-			if r.judge(compared[i], hosts, rate).void() {
-				verdict += ", but void"
-			}
-			said = append(said, fmt.Sprintf("%s on %d hosts", verdict, hosts))
+			row = append(row, text)
 		}
-		if len(said) == 0 {
-			continue
-		}
-		growth := "grows with the hosts"
-		if !grows {
-			growth = "does not always grow with the hosts"
-		}
-		fmt.Fprintf(b, "- Over %s, wanted %v times: %s. From two hosts on the ratio %s: %s.\n", goal.name, goal.least, strings.Join(said, ", "), growth, strings.Join(ratios, ", "))
+		rows = append(rows, row)
 	}
+	return measured.Table(append(rows, wanted)...)
 }
 
-// detailTable has a row for each system and number of hosts.
-func (r *Results) detailTable(b *strings.Builder, rate string) {
-	fmt.Fprintf(b, "| hosts | system | words/s | ms a step | MB a step | MB by formula | link's part | of what the formula allows | cores busy of %d | runs |\n", r.Machine.Cores)
-	fmt.Fprintf(b, "|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, hosts := range r.hosts() {
-		for _, x := range r.measuredSystems() {
+// details has a row for each system and number of hosts.
+func (r report) details(rate string) string {
+	rows := [][]string{{"hosts", "system", "words/s", "ms a step", "MB a step", "MB by formula", "link's part", "of what the formula allows",
+		"cores busy of " + r.all[0].GetConfig("cores"), "runs"}}
+	for _, hosts := range r.numbers("hosts") {
+		for _, x := range r.systems() {
 			c := r.cell(x.key, hosts, rate)
-			if c.runs == 0 {
+			if c == nil {
 				continue
 			}
-			if !c.measured() {
-				fmt.Fprintf(b, "| %d | %s | failed | - | - | - | - | - | - | %d |\n", hosts, x.name, c.runs)
-				continue
+			words, runs := "failed", fmt.Sprint(len(c))
+			if all := c.Of("words/s"); all != nil {
+				words = all.Range("%.0f")
 			}
-			v := r.judge(x, hosts, rate)
-			link, of := "-", "-"
-			if hosts > 1 {
-				link, of = fmt.Sprintf("%.2f", v.link), fmt.Sprintf("%.2f", v.formula)
-				if v.void() && x.key != best {
+			if failed := len(c.Of("failed")); failed > 0 {
+				runs += fmt.Sprintf(", %d failed", failed)
+			}
+			part, of := "-", "-"
+			if link, share := r.judge(x, hosts, rate); share > 0 {
+				if part, of = fmt.Sprintf("%.2f", link), fmt.Sprintf("%.2f", share); void(share) && x.key != best {
 					of += ": void"
 				}
 			}
-			runs := fmt.Sprint(c.runs)
-			if c.failed > 0 {
-				runs += fmt.Sprintf(", %d failed", c.failed)
-			}
-			fmt.Fprintf(b, "| %d | %s | %.0f to %.0f | %.4g | %.2f | %.2f | %s | %s | %.2f | %s |\n", hosts, x.name,
-				c.words[0], c.words[len(c.words)-1], c.millis, c.link/1e6, v.demand.direction/1e6, link, of, c.cores, runs)
+			rows = append(rows, []string{fmt.Sprint(hosts), x.name, words, shown(c, "sec/op", "%.4g", 1000), shown(c, "link-B/op", "%.2f", 1e-6),
+				shown(c, "formula-B/op", "%.2f", 1e-6), part, of, shown(c, "cores", "%.2f", 1), runs})
 		}
 	}
+	return measured.Table(rows...)
 }
 
-func (r *Results) picture(rate string) string { return r.Mode + "-" + rate + ".svg" }
+// near is how much slower than the best number of partitions the search's choice may be.
+const near = 0.10
 
-// plots draws words per second over hosts, a picture for each rate.
-func (r *Results) plots(folder string) error {
-	if r.Mode == partitioning {
-		return r.partitionPlots(folder)
+// partitions compares the search with every number of partitions.
+func (r report) partitions(b *strings.Builder, rate string) {
+	for _, hosts := range r.numbers("hosts") {
+		rows := [][]string{{"partitions", "ms a step", "words/s", "cores busy of " + r.all[0].GetConfig("cores")}}
+		row := func(name string, c measured.Samples) {
+			words := shown(c, "words/s", "%.0f", 1)
+			if all := c.Of("words/s"); all != nil {
+				words = all.Range("%.0f")
+			}
+			rows = append(rows, []string{name, shown(c, "sec/op", "%.4g", 1000), words, shown(c, "cores", "%.2f", 1)})
+		}
+		for _, p := range r.numbers("system") {
+			row(fmt.Sprint(p), r.cell(fmt.Sprint(p), hosts, rate))
+		}
+		row("the search's", r.cell(searching, hosts, rate))
+		fmt.Fprintf(b, "%d hosts:\n\n%s\n%s\n\n", hosts, measured.Table(rows...), r.verdict(hosts, rate))
 	}
-	for _, rate := range r.rates() {
-		p := lines.New("Links of "+rate, "hosts", "words per second")
-		p.LogY()
-		for _, x := range r.measuredSystems() {
-			var xs, ys []float64
-			for _, hosts := range slices.Sorted(slices.Values(r.hosts())) {
-				if c := r.cell(x.key, hosts, rate); c.measured() {
-					xs, ys = append(xs, float64(hosts)), append(ys, median(c.words))
+	fmt.Fprintf(b, "![time of a step over partitions](benchmarks/%s)\n", r.picture(rate))
+}
+
+// verdict compares what the search chose, and how fast the training was with it, with
+// the best number of partitions.
+func (r report) verdict(hosts int, rate string) string {
+	step := func(p int) float64 { return r.cell(fmt.Sprint(p), hosts, rate).Median("sec/op") }
+	tried := slices.DeleteFunc(r.numbers("system"), func(p int) bool { return step(p) == 0 })
+	found := r.cell(searching, hosts, rate)
+	if own := found.Median("sec/op"); own > 0 && len(tried) > 0 {
+		best := slices.MinFunc(tried, func(a, b int) int { return int(1e9 * (step(a) - step(b))) })
+		excess := own/step(best) - 1
+		var chosen []string
+		worst := -1.0
+		for _, s := range found {
+			if p, told := s.Value("P"); told {
+				chosen = append(chosen, fmt.Sprintf("P = %.0f", p))
+				if slices.Contains(tried, int(p)) {
+					worst = max(worst, step(int(p))/step(best)-1)
 				}
 			}
-			p.Add(x.name, xs, ys)
 		}
-		if err := p.SaveSVG(filepath.Join(folder, r.picture(rate))); err != nil {
-			return err
+		text := fmt.Sprintf("The best is P = %d; the search chose %s. Behind it a step takes %+.1f %% against the best",
+			best, cmp.Or(strings.Join(chosen, ", "), "nothing that it told"), 100*excess)
+		if worst >= 0 {
+			text += fmt.Sprintf(", and with that number from the start %+.1f %%", 100*worst)
+			excess = worst
 		}
+		if excess > near {
+			text += fmt.Sprintf(": **not within %.0f %%**.", 100*near)
+		} else {
+			text += fmt.Sprintf(": within %.0f %%.", 100*near)
+		}
+		for _, s := range found {
+			if said := s.GetConfig("said"); said != "" {
+				text += " `" + said + "`"
+			}
+		}
+		return text
 	}
-	return nil
+	return "The search cannot be compared: a run is missing."
+}
+
+func (r report) picture(rate string) string { return r.mode + "-" + rate + ".svg" }
+
+// plots draws a picture for each rate: words per second over hosts, or the time of a
+// step over partitions.
+func (r report) plots(folder string) (err error) {
+	for _, rate := range r.all.Parts("rate") {
+		var lines []any
+		draw := func(name string, over []int, unit string, scale float64, cell func(int) measured.Samples) {
+			var xs, ys []float64
+			for _, x := range over {
+				if c := cell(x); c.Of(unit) != nil {
+					xs, ys = append(xs, float64(x)), append(ys, scale*c.Median(unit))
+				}
+			}
+			if xs != nil {
+				lines = append(lines, name, measured.Points(xs, ys))
+			}
+		}
+		x, y := "hosts", "words per second"
+		if r.mode == partitioning {
+			x, y = "partitions", "ms a step"
+			for _, hosts := range r.numbers("hosts") {
+				draw(fmt.Sprintf("%d hosts", hosts), r.numbers("system"), "sec/op", 1000, func(p int) measured.Samples { return r.cell(fmt.Sprint(p), hosts, rate) })
+				found := r.cell(searching, hosts, rate)
+				if chosen := found.Of("P"); chosen != nil {
+					draw(fmt.Sprintf("search, %d", hosts), []int{int(chosen[0])}, "sec/op", 1000, func(int) measured.Samples { return found })
+				}
+			}
+		}
+		for _, x := range r.systems() {
+			draw(x.name, r.numbers("hosts"), "words/s", 1, func(hosts int) measured.Samples { return r.cell(x.key, hosts, rate) })
+		}
+		err = errors.Join(err, measured.Draw(filepath.Join(folder, r.picture(rate)), "Links of "+rate, x, y, r.mode == comparing, lines...))
+	}
+	return err
 }

@@ -1,36 +1,49 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/test/measured"
+	"golang.org/x/perf/benchfmt"
+
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// made are results of three systems on one, two and four hosts; the plain
-// server is slower than its formula allows on four.
-func made() *Results {
-	r := &Results{Mode: comparing, Model: small, Rows: Rows{Words: 8, Classes: 30, Part: 0.019}, Machine: Machine{Machine: measured.Machine{Cores: 2, Date: "2026-01-02"}},
-		Raw: []Raw{{Rate: "1mbit", Net: 100_000, One: 99_000}}}
-	for _, round := range []int{1, 2, 3} {
-		for hosts, millis := range map[int][3]float64{1: {10, 100, 10}, 2: {50, 1000, 40}, 4: {900, 1500, 60}} {
-			for i, key := range []string{"ps", "allreduce", "hybrid"} {
-				ms := millis[i] * (1 + 0.01*float64(round))
-				r.Runs = append(r.Runs, Run{System: key, Hosts: hosts, Rate: "1mbit", Round: round, Millis: []float64{ms, ms}, Words: 1e4 * float64(hosts) / ms, Cores: 1})
-			}
-		}
+// sample is a round of a system; without milliseconds it failed.
+func sample(key string, hosts int, millis, link float64) *benchfmt.Result {
+	r := &benchfmt.Result{Config: []benchfmt.Config{measured.Fact("cores", "2")}, Name: fmt.Appendf(nil, "LM/system=%s/hosts=%d/rate=1mbit", key, hosts), Iters: 2,
+		Values: []benchfmt.Value{{Value: millis / 1000, Unit: "sec/op"}, {Value: 1e4 * float64(hosts) / millis, Unit: "words/s"}, {Value: 1, Unit: "cores"}, {Value: link, Unit: "formula-sec/op"}}}
+	if millis == 0 {
+		r.Values = []benchfmt.Value{{Value: 1, Unit: "failed"}}
 	}
 	return r
 }
 
+// made are three systems on one, two and four hosts; the all-reduce is slower than its
+// formula allows on four.
+func made() (all measured.Samples) {
+	for _, round := range []float64{1, 2, 3} {
+		for _, at := range []struct {
+			hosts  int
+			millis [3]float64
+		}{{1, [3]float64{10, 100, 10}}, {2, [3]float64{50, 1000, 40}}, {4, [3]float64{100, 1500, 60}}} {
+			for i, key := range []string{"ps", "allreduce", "hybrid"} {
+				all = append(all, sample(key, at.hosts, at.millis[i]*(1+0.01*round), 0.08*float64(at.hosts)))
+			}
+		}
+	}
+	return all
+}
+
 func TestMarkdown(t *testing.T) {
-	text := made().markdown()
+	text := report{comparing, made()}.markdown()
 	for _, want := range []string{
 		"| hosts | plx plain PS | plx all-reduce | plx hybrid | hybrid / plain PS | hybrid / all-reduce |",
-		"| 1 | 980 | 98 | 980 | 1.00 | 10.00 |",
-		"15.00 (void) |", "reached on 4 hosts", "reached, but void on 4 hosts", "![words per second over hosts](benchmarks/sparse-1mbit.svg)",
+		"| 1 | 980 | 98 | 980 | 1.00 | 10.00 |", "1.67, **missed** | 25.00 (void) |", "| wanted from 4 hosts on | | | | 2.80 | 6.02 |",
+		"| 4 | plx all-reduce | 26 to 26 | 1530 | - | - | 0.21 | 0.25: void | 1.00 | 3 |", "![words per second over hosts](benchmarks/sparse-1mbit.svg)",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -61,98 +74,81 @@ func wellFormed(t *testing.T, text string) {
 
 // A run that failed is said to have failed, and leaves the others standing.
 func TestFailures(t *testing.T) {
-	r := made()
-	if err := r.failures(); err != nil {
-		t.Error(err)
-	}
-	for i := range r.Runs {
-		if run := &r.Runs[i]; run.System == "ps" && (run.Hosts == 2 || run.Hosts == 4 && run.Round == 1) {
-			*run = Run{System: run.System, Hosts: run.Hosts, Rate: run.Rate, Round: run.Round, Failed: "it broke"}
+	all := made()
+	for i, s := range all {
+		if hosts := measured.Part(s, "hosts"); measured.Part(s, "system") == "ps" && (hosts == "2" || hosts == "4" && i < 9) {
+			all[i] = sample("ps", int(hosts[0]-'0'), 0, 0)
 		}
 	}
-	text := r.markdown()
-	for _, want := range []string{"| 2 | failed |", "3, 1 failed"} {
+	text := report{comparing, all}.markdown()
+	for _, want := range []string{"| 2 | failed |", "3, 1 failed", "| 2 | plx plain PS | failed | - | - | - | - | - | - | 3, 3 failed |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 	wellFormed(t, text)
-	if err := r.failures(); err == nil || strings.Count(err.Error(), "it broke") != 4 {
-		t.Errorf("four runs failed: %v", err)
-	}
 }
 
 func TestPartitions(t *testing.T) {
-	r := &Results{Mode: partitioning, Model: small, Machine: Machine{Machine: measured.Machine{Cores: 2}}}
-	for key, millis := range map[string]float64{"1": 100, "2": 60, "4": 50, "8": 55, searching: 52} {
-		r.Runs = append(r.Runs, Run{System: key, Hosts: 8, Rate: "1gbit", Round: 1, Millis: []float64{millis}, Words: 1})
+	found := sample(searching, 8, 52, 0)
+	r := report{partitioning, measured.Samples{sample("1", 8, 100, 0), sample("2", 8, 60, 0), sample("4", 8, 50, 0), sample("8", 8, 55, 0), found}}
+	choose := func(p float64) string {
+		found.Values = append(found.Values[:4:4], benchfmt.Value{Value: p, Unit: "P"})
+		text := r.markdown()
+		wellFormed(t, text)
+		return text
 	}
-	i := len(r.Runs) - 1
-	for ; r.Runs[i].System != searching; i-- {
-	}
-	r.Runs[i].Choice, r.Runs[i].Said = 4, []string{"worker:0 h1 ! plx: choice P = 4: the fastest of 5"}
-	text := r.markdown()
+	found.Config = append(found.Config, measured.Fact("said", "choice P = 4: the fastest of 5"))
+	text := choose(4)
 	for _, want := range []string{"The best is P = 4; the search chose P = 4.", "+4.0 % against the best, and with that number from the start +0.0 %: within 10 %", "`choice P = 4: the fastest of 5`"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	wellFormed(t, text)
-	r.Runs[i].Choice = 2
-	if text := r.markdown(); !strings.Contains(text, "from the start +20.0 %: **not within 10 %**") {
+	if text := choose(2); !strings.Contains(text, "from the start +20.0 %: **not within 10 %**") {
 		t.Error(text)
 	}
-	r.Runs[i].Choice, r.Runs[i].Millis[0] = 16, 56 // which was not tried
-	if text := r.markdown(); !strings.Contains(text, "**not within 10 %**") {
+	found.Values[0].Value = 0.056
+	if text := choose(16); !strings.Contains(text, "**not within 10 %**") { // which was not tried
 		t.Error(text)
 	}
 }
 
-// What is written is read again, and only the document's part is changed.
-func TestWrite(t *testing.T) {
-	s := &settings{out: t.TempDir(), mode: comparing}
-	page := filepath.Join(s.out, "benchmarks.md")
-	if err := os.WriteFile(page, []byte("before\n<!-- sparse: begin -->\nold\n<!-- sparse: end -->\nafter\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	r := made()
-	if err := measured.Save(s.file(), r); err != nil {
-		t.Fatal(err)
-	}
-	r = &Results{}
-	if err := measured.Load(s.file(), r); err != nil {
-		t.Fatal(err)
-	}
-	var printed strings.Builder
-	if err := r.write(s, &printed); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(page)
+// The page shows what is recorded, and the pictures have a line for each system.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "before\n<!-- sparse: begin -->\n" + printed.String() + "<!-- sparse: end -->\nafter\n"; string(text) != want {
-		t.Errorf("got %s\nwant %s", text, want)
-	}
-	picture, err := os.ReadFile(filepath.Join(s.out, "benchmarks", "sparse-1mbit.svg"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"plx plain PS", "plx all-reduce", "plx hybrid"} {
-		if !strings.Contains(string(picture), ">"+name+"<") {
-			t.Errorf("the picture has no line %q", name)
+	out := t.TempDir()
+	for mode, lines := range map[string][]string{comparing: {"plx plain PS", "PyTorch sparse", "plx hybrid"}, partitioning: {"8 hosts", "search, 8"}} {
+		s, err := parse([]string{"--out", "../../../../docs"}, t.Output())
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-}
-
-func TestFlagsOf(t *testing.T) {
-	known := flagsOf("usage: lm [flags]\n  -every steps\n    \tsteps -from one\n  --arch x\n\nflags of plx:\n  -search-partitions\n    \ty\n")
-	if len(known) != 3 || !known["every"] || !known["arch"] || !known["search-partitions"] {
-		t.Errorf("got %v", known)
-	}
-	x := system{wishes: []string{"--search-partitions=false", "--prefetch=false"}}
-	if yes, no := x.granted(known); len(yes) != 1 || len(no) != 1 || no[0] != "--prefetch=false" {
-		t.Errorf("granted %v, not %v", yes, no)
+		s.mode = mode
+		all, err := measured.Load(s.file())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := report{mode, all}
+		part := r.markdown()
+		if want := "<!-- " + mode + ": begin -->\n" + part + "<!-- " + mode + ": end -->\n"; !strings.Contains(string(page), want) {
+			t.Errorf("docs/benchmarks.md does not have\n%s", want)
+		}
+		wellFormed(t, part)
+		if err := r.plots(out); err != nil {
+			t.Fatal(err)
+		}
+		picture, err := os.ReadFile(filepath.Join(out, r.picture("100mbit")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range lines {
+			if !strings.Contains(string(picture), ">"+name+"<") {
+				t.Errorf("the picture has no line %q", name)
+			}
+		}
 	}
 }
 
@@ -171,5 +167,8 @@ func TestParse(t *testing.T) {
 		if _, err := parse(args, t.Output()); err == nil {
 			t.Errorf("%q is taken", args)
 		}
+	}
+	if got := command([]string{partitioning, "--logs", "x", "--rounds", "1"}); got != `make bench-partitions ARGS="--rounds 1"` {
+		t.Error(got)
 	}
 }

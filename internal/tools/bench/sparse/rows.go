@@ -10,9 +10,9 @@ import (
 // average: those of the words it reads, and those of the words that follow them
 // together with its samples.
 type Rows struct {
-	Words   float64 `json:"words"`
-	Classes float64 `json:"classes"`
-	Part    float64 `json:"part"` // of all rows of both
+	Words   float64
+	Classes float64
+	Part    float64 // of all rows of both
 }
 
 // countRows makes a worker's text and samples as examples/lm does when it has

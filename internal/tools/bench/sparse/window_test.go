@@ -80,8 +80,8 @@ func TestReadStep(t *testing.T) {
 }
 
 // What is said of variables is kept, and choice and homes are found in it.
-func TestFollowerLine(t *testing.T) {
-	f := follower{run: &Run{}, window: window{warm: 5, patience: 100}, settle: 3}
+func TestRunLine(t *testing.T) {
+	f := runOf{homes: homes{}, window: window{warm: 5, patience: 100}, settle: 3}
 	for _, line := range []string{
 		`worker:0 h1 ! plx: variable "words" [100 8]: sparse, 3 KiB, on ps:1`,
 		`worker:0 h1 ! plx: variable "classes" [100 9]: sparse, 3 KiB, on ps:0 1 KiB, ps:1 2 KiB`,
@@ -94,7 +94,7 @@ func TestFollowerLine(t *testing.T) {
 			t.Fatalf("%q: %v, %v", line, done, err)
 		}
 	}
-	if r := f.run; len(r.Said) != 2 || r.Choice != 4 || len(r.Homes) != 1 || r.Homes["words"] != "ps:1" {
-		t.Errorf("got %+v", r)
+	if f.said != "choice P = 4: the fastest of 3" || f.choice != 4 || len(f.homes) != 1 || f.homes["words"] != "ps:1" {
+		t.Errorf("got %+v", f)
 	}
 }

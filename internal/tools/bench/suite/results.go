@@ -112,7 +112,7 @@ func table(all measured.Samples) string {
 			figures.Range(format), fmt.Sprintf(format, goal) + ", " + met})
 		if parts[len(parts)-1][0] != part {
 			parts = append(parts, []string{part, fact("date") + ", " + fact("commit"), fmt.Sprintf("%s, %s cores, load before %s; %s, %s, %s",
-				fact("cpu"), fact("cores"), fact("load"), fact("system"), fact("kernel"), fact("go")), fmt.Sprint(len(l))})
+				fact("cpu"), fact("cores"), fact("load-before"), fact("system"), fact("kernel"), fact("go")), fmt.Sprint(len(l))})
 		}
 	}
 	return measured.Table(rows...) + "\n" + measured.Table(parts...)
