@@ -9,7 +9,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -21,12 +20,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/plx-run/plx/internal/tools/bench/lines"
+	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
 // settings are the program's flags.
@@ -66,7 +66,7 @@ func main() {
 }
 
 // run measures every mode and writes table and plots.
-func (s *settings) run(ctx context.Context, table io.Writer) error {
+func (s *settings) run(ctx context.Context, stdout io.Writer) error {
 	err := cmp.Or(atLeast("workers", s.workers, 2), atLeast("every", s.every, 1), atLeast("steps", s.steps, s.every+1))
 	if err != nil {
 		return err
@@ -77,12 +77,12 @@ func (s *settings) run(ctx context.Context, table io.Writer) error {
 	}
 	defer os.RemoveAll(folder) // a folder that remains does no harm
 	mlp := filepath.Join(folder, "mlp")
-	if err := build(ctx, mlp, "./examples/mlp"); err != nil {
+	if err := measured.Build(ctx, mlp, "./examples/mlp"); err != nil {
 		return err
 	}
 	if s.plx == "" {
 		s.plx = filepath.Join(folder, "plx")
-		if err := build(ctx, s.plx, "."); err != nil {
+		if err := measured.Build(ctx, s.plx, "."); err != nil {
 			return err
 		}
 	}
@@ -94,19 +94,8 @@ func (s *settings) run(ctx context.Context, table io.Writer) error {
 		}
 		curves = append(curves, c)
 	}
-	if err := s.tabulate(table, curves); err != nil {
-		return err
-	}
-	return s.plot(curves)
-}
-
-func build(ctx context.Context, to, folder string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, folder)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", folder, err, out)
-	}
-	return nil
+	_, err = io.WriteString(stdout, table(curves))
+	return errors.Join(err, s.plot(curves))
 }
 
 // measure launches one mode and reads what its chief prints.
@@ -122,18 +111,7 @@ func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // plx ends the processes that it has started
 	cmd.WaitDelay = time.Minute
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return curve{}, err
-	}
-	if err := cmd.Start(); err != nil {
-		return curve{}, err
-	}
-	c, err := follow(mode, out)
-	if waited := cmd.Wait(); waited != nil {
-		return c, fmt.Errorf("%s %s: %w", s.plx, strings.Join(args, " "), waited)
-	}
-	return c, err
+	return follow(mode, cmd)
 }
 
 // curve is a run of one mode: the test loss by the chief's step, and by the
@@ -148,72 +126,66 @@ type curve struct {
 var line = regexp.MustCompile(`step (\d+) \| train_loss [^|]* \| test_loss ([0-9]+\.[0-9]+|NaN|\+Inf) `)
 
 // follow reads a chief's lines as they arrive.
-func follow(mode string, out io.Reader) (curve, error) {
+func follow(mode string, cmd *exec.Cmd) (curve, error) {
 	c := curve{mode: mode}
 	var begin time.Time
-	scanner := bufio.NewScanner(out)
-	for scanner.Scan() {
-		found := line.FindStringSubmatch(scanner.Text())
+	err := measured.Follow(cmd, func(text string) (bool, error) {
+		found := line.FindStringSubmatch(text)
 		if found == nil {
-			continue
+			return false, nil
 		}
 		step, _ := strconv.ParseFloat(found[1], 64) // it has digits alone
 		loss, _ := strconv.ParseFloat(found[2], 64)
 		if begin.IsZero() {
 			begin = time.Now()
 		}
-		c.steps, c.loss = append(c.steps, step), append(c.loss, loss)
-		c.seconds = append(c.seconds, time.Since(begin).Seconds())
-	}
-	if !begin.IsZero() {
-		c.ended = time.Since(begin)
-	}
-	if err := scanner.Err(); err != nil {
-		return c, err
+		c.steps, c.loss, c.seconds = append(c.steps, step), append(c.loss, loss), append(c.seconds, time.Since(begin).Seconds())
+		return false, nil
+	})
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 	}
 	if len(c.steps) < 2 {
 		return c, errors.New("the chief printed too little to draw a curve")
 	}
+	c.ended = time.Since(begin)
 	return c, nil
 }
 
 // until returns the seconds until the test loss first was at most bound.
 func (c curve) until(bound float64) (seconds float64, ok bool) {
-	for i, loss := range c.loss {
-		if loss <= bound {
-			return c.seconds[i], true
-		}
+	if i := slices.IndexFunc(c.loss, func(loss float64) bool { return loss <= bound }); i >= 0 {
+		return c.seconds[i], true
 	}
 	return 0, false
 }
 
-// tabulate writes a Markdown table. Its bound is the largest last loss of all
-// modes, which every mode has reached.
-func (s *settings) tabulate(w io.Writer, curves []curve) error {
+// table is one of Markdown. Its bound is the largest last loss of all modes, which every
+// mode has reached.
+func table(curves []curve) string {
 	bound := 0.0
 	for _, c := range curves {
 		bound = max(bound, c.loss[len(c.loss)-1])
 	}
-	_, err := fmt.Fprintf(w, "| mode | chief's steps at the last point | last test loss | seconds | until loss %.3f |\n|---|---|---|---|---|\n", bound)
+	rows := [][]string{{"mode", "chief's steps at the last point", "last test loss", "seconds", fmt.Sprintf("until loss %.3f", bound)}}
 	for _, c := range curves {
 		last := len(c.steps) - 1
 		seconds, _ := c.until(bound) // every mode reaches the bound
-		if err == nil {
-			_, err = fmt.Fprintf(w, "| %s | %.0f | %.4f | %.1f | %.1f s |\n", c.mode, c.steps[last]+1, c.loss[last], c.ended.Seconds(), seconds)
-		}
+		rows = append(rows, []string{c.mode, fmt.Sprintf("%.0f", c.steps[last]+1), fmt.Sprintf("%.4f", c.loss[last]),
+			fmt.Sprintf("%.1f", c.ended.Seconds()), fmt.Sprintf("%.1f s", seconds)})
 	}
-	return err
+	return measured.Table(rows...)
 }
 
 // plot writes the two plots.
 func (s *settings) plot(curves []curve) error {
 	title := fmt.Sprintf("%d workers, the last one slower by %v a step", s.workers, s.slowBy)
-	steps, seconds := lines.New(title, "the chief's step", "test loss"), lines.New(title, "seconds", "test loss")
+	var steps, seconds []any
 	for _, c := range curves {
-		steps.Add(c.mode, c.steps, c.loss)
-		seconds.Add(c.mode, c.seconds, c.loss)
+		steps = append(steps, c.mode, measured.Points(c.steps, c.loss))
+		seconds = append(seconds, c.mode, measured.Points(c.seconds, c.loss))
 	}
 	return errors.Join(
-		steps.SaveSVG(filepath.Join(s.out, "synchronisation-steps.svg")),
-		seconds.SaveSVG(filepath.Join(s.out, "synchronisation-time.svg")))
+		measured.Draw(filepath.Join(s.out, "synchronisation-steps.svg"), title, "the chief's step", "test loss", false, steps...),
+		measured.Draw(filepath.Join(s.out, "synchronisation-time.svg"), title, "seconds", "test loss", false, seconds...))
 }
