@@ -47,7 +47,7 @@ func (b *bench) link(ctx context.Context, rate string) error {
 		return err
 	}
 	r := &benchfmt.Result{Config: b.facts, Name: []byte("Link/rate=" + rate), Iters: 1, Values: []benchfmt.Value{{Value: one, Unit: "one-B/s"},
-		{Value: there, Unit: "there-B/s"}, {Value: back, Unit: "back-B/s"}, {Value: after.busyCores(before), Unit: "cores"}}}
+		{Value: there, Unit: "there-B/s"}, {Value: back, Unit: "back-B/s"}, {Value: after.busyCores(before), Unit: "link-cores"}}}
 	fmt.Fprintf(b.stderr, "%s: %v\n", r.Name, r.Values)
 	b.samples = append(b.samples, r)
 	return nil

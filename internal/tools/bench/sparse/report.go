@@ -30,21 +30,15 @@ func (r report) markdown() string {
 		}
 		rows = append(rows, []string{fact.Key, value})
 	}
-	rounds := 0
-	for _, s := range r.all {
-		if string(s.Name) == string(last.Name) {
-			rounds++
-		}
-	}
+	rounds := len(r.all.Pick(strings.Split(string(last.Name), "/")[1:]...))
 	fmt.Fprintf(&b, "\n%s\n**The %s cores carry all hosts**, their workers, servers and network: where nearly all of them are busy, they and not the links are the limit.\n",
 		measured.Table(append(rows, []string{"rounds", fmt.Sprint(rounds)})...), last.GetConfig("cores"))
 	for _, rate := range r.all.Parts("rate") {
-		link := r.all[:slices.Index(r.names(), "Link/rate="+rate)+1]
-		link = link[max(0, len(link)-1):]
+		link := r.all.Pick("rate=" + rate)
 		bits, _ := testhosts.ParseRate(rate) // as in parse
 		megabytes := func(unit string) string { return fmt.Sprintf("%.1f MB/s", link.Median(unit)/1e6) }
 		fmt.Fprintf(&b, "\n### Links of %s\n\nRaw TCP between two hosts: %s one way; %s and %s with both ways busy, which keeps %.2f cores busy. Headers leave %.1f MB/s.\n\n",
-			rate, megabytes("one-B/s"), megabytes("there-B/s"), megabytes("back-B/s"), link.Median("cores"), netRate(bits)/1e6)
+			rate, megabytes("one-B/s"), megabytes("there-B/s"), megabytes("back-B/s"), link.Median("link-cores"), netRate(bits)/1e6)
 		if r.mode == partitioning {
 			r.partitions(&b, rate)
 			continue
@@ -53,13 +47,6 @@ func (r report) markdown() string {
 			r.words(rate), r.picture(rate), r.details(rate))
 	}
 	return b.String()
-}
-
-func (r report) names() (all []string) {
-	for _, s := range r.all {
-		all = append(all, string(s.Name))
-	}
-	return all
 }
 
 // systems are those of the compared ones that have runs.
