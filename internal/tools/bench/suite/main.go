@@ -109,9 +109,7 @@ func run(ctx context.Context, s settings) error {
 		now, recorded = append(now, samples...), replace(recorded, samples)
 	}
 	if s.check {
-		path := filepath.Join(scratch, "now.txt")
-		recorded, _ := filepath.Abs(file) // that of a folder that is there
-		return errors.Join(now.Save(path), compare(ctx, recorded, path), check(before, now))
+		return errors.Join(compare(ctx, scratch, before, now), check(before, now))
 	}
 	if err := recorded.Save(file); err != nil {
 		return err

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -126,9 +128,17 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%.2f s", s)
 }
 
-// compare prints benchstat's table of what is recorded and of what is measured now.
-func compare(ctx context.Context, recorded, now string) error {
-	cmd := command(ctx, "go", "-C", "internal/tools", "tool", "benchstat", "-table", "", "-filter", ".unit:("+ratio+" OR "+more+")", "recorded="+recorded, "now="+now)
+// compare prints benchstat's table of what is recorded of the lines that were measured,
+// and of what was measured now.
+func compare(ctx context.Context, scratch string, recorded, now measured.Samples) error {
+	recorded = slices.DeleteFunc(slices.Clone(recorded), func(r *benchfmt.Result) bool {
+		return !slices.ContainsFunc(now, func(n *benchfmt.Result) bool { return string(n.Name) == string(r.Name) })
+	})
+	was, is := filepath.Join(scratch, "recorded.txt"), filepath.Join(scratch, "now.txt")
+	if err := errors.Join(recorded.Save(was), now.Save(is)); err != nil {
+		return err
+	}
+	cmd := command(ctx, "go", "-C", "internal/tools", "tool", "benchstat", "-table", "", "-filter", ".unit:("+ratio+" OR "+more+")", "recorded="+was, "now="+is)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
