@@ -60,6 +60,9 @@ func TestInsert(t *testing.T) {
 
 func TestDraw(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.svg")
+	if err := Draw(path, "nothing was measured", "x", "y", true); err != nil {
+		t.Fatal(err)
+	}
 	if err := Draw(path, "a title", "steps", "loss", true, "first", Points([]float64{1, 2, 3}, []float64{1, 10, 1000}), "second", Points([]float64{2}, []float64{5})); err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func Draw(path, title, x, y string, log bool, lines ...any) error {
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Color, a.Tick.Color, a.Label.TextStyle.Color, a.Tick.Label.Color = grey, grey, grey, grey
 	}
-	if log {
+	if log && len(lines) > 0 { // without points the axis would have zero in it
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
 	if err := plotutil.AddLinePoints(p, lines...); err != nil {
