@@ -123,6 +123,11 @@ func brief(t time.Duration) time.Duration { return t.Round(10 * time.Microsecond
 // restore makes training begin with the checkpoint that the chief chooses, if
 // there is one.
 func (t *training) restore(ctx context.Context, n *network) error {
+	if n.source != nil {
+		m := n.source.Manifest()
+		t.declared.First, t.declared.Checkpoint = m.Step, m.ID
+		return m.Fits(t.checkpointed(), m.Optimizer) // nothing is trained
+	}
 	if n.store == nil {
 		return nil
 	}
@@ -160,7 +165,10 @@ func (t *training) restore(ctx context.Context, n *network) error {
 // resumes from has it.
 func (t *training) carries(ctx context.Context, n *network) (*carriage.Carriage, error) {
 	from, to := t.feeds()
-	c := carriage.Config{Store: n.store, InStep: t.declared.Sync.InStep(), Checkpoint: t.declared.Checkpoint, From: from, To: to, Rows: t.rows}
+	c := carriage.Config{Store: n.store, InStep: t.declared.Sync.InStep(), From: from, To: to, Rows: t.rows}
+	if n.source == nil { // an evaluation begins with zeros
+		c.Checkpoint = t.declared.Checkpoint
+	}
 	for name := range t.model.Carried {
 		c.Inputs = append(c.Inputs, t.model.nodes().Input(name))
 	}

@@ -39,6 +39,8 @@ import "github.com/plx-run/plx/trainer/config"
 //     hybrid, or ps if Sync needs it
 //   - Sync string: "sync", "async", "ssp:K", "group:G" or "backup:B"; empty: sync
 //   - ParallelReplicas int: replicas that a worker computes side by side; 0: as the cores allow
+//   - InitFrom string: checkpoint or safetensors file on the chief's host that variables of the
+//     same name, type and shape begin with; empty: none
 //   - Digest bool: the chief prints a hash of all variables at the end
 //   - StopAtStep int: steps after which training ends; 0: the program ends it
 //   - CheckParameters int: steps between two comparisons of all workers' variables; 0: none

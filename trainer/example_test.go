@@ -273,6 +273,44 @@ func ExampleSession_Evaluate() {
 	// Output: loss 1.375 after 0 steps
 }
 
+// A checkpoint is evaluated without the training that made it. The folder is that of
+// --ckpt-dir, or what plx fetch has brought of it.
+func ExampleOpenCheckpoint() {
+	dir, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	err = trainer.Alone(ctx, func(ctx context.Context, job *trainer.Job) error {
+		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5})
+		if err != nil {
+			return err
+		}
+		for _, err := range session.Train(ctx, 40, func(step int) (trainer.Feed, error) { return batch(step, 0, 5), nil }) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}, trainer.Config{CheckpointDir: dir})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	c, err := trainer.OpenCheckpoint(ctx, dir, line)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	result, err := c.Evaluate(ctx, batch(0, 0, 20))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("loss %.3f after %d steps\n", result.Loss, c.Step())
+	// Output: loss 0.000 after 40 steps
+}
+
 // A bare graph with Gorgonia's own operations. plx computes the dropout by its own, so an
 // evaluation drops nothing. The model only looks up rows of "table", so the variable
 // becomes a table: rows that a step does not look up stay as they are. With NoFindSparse

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/autotune/cost"
 	"github.com/plx-run/plx/trainer/checkpoint/store"
+	"github.com/plx-run/plx/trainer/checkpoint/weights"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/collective"
 	"github.com/plx-run/plx/trainer/exchange/transition"
@@ -31,6 +32,7 @@ type network struct {
 	listener *peers.Listener   // gets other tasks' connections; nil means that no task is to connect
 	group    *collective.Group // collectives among all workers
 	store    *store.Store      // nil means that there are no checkpoints
+	source   *weights.Source   // the checkpoint of a model that is evaluated and not trained; nil otherwise
 }
 
 // newNetwork reads the job's secret. It connects to nobody.
@@ -113,7 +115,10 @@ func (n *network) leaveStore(ctx context.Context) {
 // checkpoints is where this task's shards are saved to and restored from; nil:
 // there is no store.
 func (n *network) checkpoints() transition.Checkpoints {
-	if n.store == nil {
+	switch {
+	case n.source != nil:
+		return n.source
+	case n.store == nil:
 		return nil
 	}
 	return n.store

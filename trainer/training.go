@@ -145,6 +145,9 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 	}
 	defer j.log.waiting(func() string { return "Parallelize" })()
 	memory := t.group.Memory()
+	if err := t.initFrom(ctx, memory, j.IsChief(), j.log); err != nil {
+		return nil, err
+	}
 	kept, where, err := resident.Keep(t.group, &t.declared, resident.Choice{
 		Everything: t.config.CheckNumerics, Hooked: t.hooks.HaveGradients(), Never: j.host.updates,
 	})

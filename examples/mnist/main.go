@@ -26,6 +26,7 @@ var (
 	batch   = flag.Int("batch-size", 96, "`images` of one step, for all workers together")
 	steps   = flag.Int("steps", 500, "`steps` to take")
 	rate    = flag.Float64("learning-rate", 0.02, "`rate` of Adagrad")
+	trained = flag.String("evaluate", "", "train nothing: say how well the checkpoint in this `folder` reads the images")
 )
 
 func main() { trainer.Main(train) }
@@ -63,6 +64,9 @@ func train(ctx context.Context, job *trainer.Job) error {
 	if err == nil && dataset.Len() < *batch {
 		err = fmt.Errorf("--batch-size is %d: there are %d images", *batch, dataset.Len())
 	}
+	if err == nil && *trained != "" {
+		return evaluate(ctx, job, dataset)
+	}
 	if err != nil {
 		return err
 	}
@@ -74,11 +78,7 @@ func train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
-	feed := shard.Feed(func(images []data.Image) (trainer.Feed, error) {
-		x, y, err := data.Scale{}.Batch(images, pixels, classes)
-		return trainer.Feed{"x": nn.Batch(x, pixels), "y": nn.Batch(y, classes)}, err
-	})
-	for r, err := range session.Train(ctx, *steps, feed) {
+	for r, err := range session.Train(ctx, *steps, shard.Feed(feed)) {
 		if err != nil {
 			return err
 		}
@@ -87,4 +87,31 @@ func train(ctx context.Context, job *trainer.Job) error {
 		}
 	}
 	return nil
+}
+
+func feed(images []data.Image) (trainer.Feed, error) {
+	x, y, err := data.Scale{}.Batch(images, pixels, classes)
+	return trainer.Feed{"x": nn.Batch(x, pixels), "y": nn.Batch(y, classes)}, err
+}
+
+// evaluate reads all images with the values of a checkpoint.
+func evaluate(ctx context.Context, job *trainer.Job, images data.Dataset[data.Image]) error {
+	c, err := trainer.OpenCheckpoint(ctx, *trained, nn.Build(job.Seed(), model(pixels, hidden)))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	all := make([]data.Image, images.Len())
+	for i := range all {
+		if all[i], err = images.At(i); err != nil {
+			return err
+		}
+	}
+	fed, err := feed(all)
+	if err != nil {
+		return err
+	}
+	r, err := c.Evaluate(ctx, fed)
+	fmt.Printf("checkpoint of step %d | %d images | accuracy %.3f\n", c.Step(), len(all), r.Metrics["accuracy"])
+	return err
 }

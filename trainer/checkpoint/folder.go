@@ -41,6 +41,22 @@ func OpenFolder(dir string) (*Folder, error) {
 	return f, nil
 }
 
+// Split returns the folder of checkpoints that path names, and the ID of the only one that is
+// meant if path is a checkpoint's own folder; empty: any of them.
+func Split(path string) (dir, id string) {
+	whole, err := filepath.Abs(path)
+	if err != nil {
+		return path, ""
+	}
+	if _, err := parseID(filepath.Base(whole)); err != nil {
+		return path, ""
+	}
+	if _, err := os.Lstat(filepath.Join(whole, manifestName)); err != nil {
+		return path, ""
+	}
+	return filepath.Dir(whole), filepath.Base(whole)
+}
+
 // makeFolders makes path and the folders above it, and flushes them.
 func (f *Folder) makeFolders(path string) error {
 	info, err := os.Stat(path)

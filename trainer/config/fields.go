@@ -82,6 +82,10 @@ type Config struct {
 	// as the host's cores allow. Flag --parallel-replicas.
 	ParallelReplicas int
 
+	// InitFrom is a folder of checkpoints, or a file of tensors, on the chief's host: variables
+	// of the same name, type and shape begin with its values. Empty: all begin as the
+	// program makes them. Flag --init-from.
+	InitFrom string
 	// Digest has the chief print a hash of all variables at the end. First values that
 	// differ from build to build are refused, as with VirtualWorkers. Flag --digest.
 	Digest bool

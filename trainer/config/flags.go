@@ -37,6 +37,7 @@ func (c *Effective) define(f *flag.FlagSet) {
 	f.StringVar(&c.SummaryDir, "summary-dir", c.SummaryDir, "the chief writes TensorBoard event files and JSON lines to `folder`")
 	f.IntVar(&c.SummaryEverySteps, "summary-every-steps", c.SummaryEverySteps, "write a summary every `N` steps, and after the last one")
 	f.StringVar(&c.ExportGraph, "export-graph", c.ExportGraph, "the chief writes the model's graph to `file`: DOT, JSON, or both if its name ends in neither")
+	f.StringVar(&c.InitFrom, "init-from", c.InitFrom, "begin with the values of a checkpoint or safetensors file at `path` on the chief's host, for the variables of the same name, type and shape")
 	f.StringVar(&c.CheckpointDir, "ckpt-dir", c.CheckpointDir, "`folder` on every host for checkpoints, below ~/.plx/ckpt/<job name> unless it is absolute; training resumes from the newest one there")
 	f.IntVar(&c.CheckpointEverySteps, "ckpt-every-steps", c.CheckpointEverySteps, "make a checkpoint every `N` steps, and not by time")
 	f.IntVar(&c.CheckpointEverySecs, "ckpt-every-secs", c.CheckpointEverySecs, "make a checkpoint every `N` seconds, after the step under way (default 600, unless --ckpt-every-steps is given)")

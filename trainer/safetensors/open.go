@@ -110,6 +110,9 @@ func (f *File) arrange(tensors []placed, length int64) error {
 // Metadata returns a copy of the file's metadata, or nil if it has none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
+// Names returns the names of all tensors, sorted.
+func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
+
 // Tensor describes the tensor of that name. It returns false if there is none.
 func (f *File) Tensor(name string) (Info, bool) {
 	t, ok := f.tensors[name]

@@ -150,6 +150,9 @@ var arrows = []arrow{
 	{from: "trainer/checkpoint/store", to: []string{"internal/plural", "trainer/checkpoint", "trainer/checkpoint/choose",
 		"trainer/checkpoint/tensors", "trainer/checkpoint/transfer", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/lifetime",
 		"trainer/peers", "trainer/safetensors", "trainer/wire"}},
+	// The values of a checkpoint without the job that made it.
+	{from: "trainer/checkpoint/weights", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/checkpoint/choose", "trainer/checkpoint/tensors",
+		"trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/safetensors"}, not: []string{"net", "os/exec"}},
 	// When a checkpoint is made: the store writes it.
 	{from: "trainer/checkpoint/saver", std: true, to: []string{"trainer/checkpoint/store", "trainer/cluster", "trainer/exchange/client"}, not: []string{"net", "os"}},
 	// State that a model carries from step to step, on its way to the store.

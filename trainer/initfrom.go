@@ -1,0 +1,85 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/internal/plural"
+	"github.com/plx-run/plx/trainer/checkpoint"
+	"github.com/plx-run/plx/trainer/checkpoint/weights"
+	"github.com/plx-run/plx/trainer/config"
+	"gorgonia.org/tensor"
+)
+
+// initFrom gives variables the values that a checkpoint has of them, by name. memory are those
+// that every worker holds whole. Only the chief reads: the others begin with what it has. A
+// training that resumes has its own values.
+func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, log *printer) error {
+	path := t.config.InitFrom
+	if path == "" || !chief || t.declared.Checkpoint != "" {
+		return nil
+	}
+	source, err := weights.Open(ctx, path, log.Logf)
+	if err != nil {
+		return fmt.Errorf("--init-from %w", err)
+	}
+	defer source.Close()
+	unused := map[string]checkpoint.Variable{}
+	for _, v := range source.Variables() {
+		unused[v.Name] = v
+	}
+	read := 0
+	var own []string // what begins as the program makes it, and why
+	for i, v := range t.checkpointed() {
+		saved, found := unused[v.Name]
+		switch {
+		case !found:
+			own = append(own, fmt.Sprintf("%q (not there)", v.Name))
+			continue
+		case i >= len(memory) || saved.Sparse:
+			own = append(own, fmt.Sprintf("%q (a table)", v.Name))
+		case saved.Dtype != v.Dtype || !slices.Equal(saved.Shape, v.Shape):
+			own = append(own, fmt.Sprintf("%q (there %s of shape %v, here %s of shape %v)", v.Name, saved.Dtype, tensor.Shape(saved.Shape), v.Dtype, tensor.Shape(v.Shape)))
+		default:
+			values, err := source.Read(ctx, v.Name)
+			if err != nil {
+				return fmt.Errorf("--init-from %s: %w", path, err)
+			}
+			copy(memory[i], values)
+			read++
+		}
+		delete(unused, v.Name)
+	}
+	if read == 0 {
+		return config.HintError{
+			Text: fmt.Sprintf("--init-from %s: %s has no variable of this program: %s", path, source, some(own)),
+			Help: "variables are found by their names: name those of the program as they are there",
+		}
+	}
+	log.Logf(slog.LevelInfo, "%s of %d begin with the values of %s", plural.Count(read, "variable"), len(t.declared.Variables), source)
+	if len(own) > 0 {
+		log.Logf(slog.LevelInfo, "as the program makes them begin %s", some(own))
+	}
+	if len(unused) > 0 {
+		var names []string
+		for _, v := range source.Variables() {
+			if _, left := unused[v.Name]; left {
+				names = append(names, fmt.Sprintf("%q", v.Name))
+			}
+		}
+		log.Logf(slog.LevelInfo, "not used of it: %s", some(names))
+	}
+	return nil
+}
+
+// some joins the first of a list, and counts the others.
+func some(all []string) string {
+	const most = 20
+	if more := len(all) - most; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(all[:most], ", "), more)
+	}
+	return strings.Join(all, ", ")
+}
