@@ -21,6 +21,7 @@ type saving struct {
 	network  *network
 	client   *client.Client
 	carriage *carriage.Carriage
+	notes    notes
 	saver    *saver.Saver // decides when checkpoints are made; nil on all workers but the chief, and without checkpoints
 	late     int          // number of checkpoints that were not made at their step
 	restored bool         // this worker reads no more of the checkpoint that training resumes from
@@ -29,6 +30,7 @@ type saving struct {
 func newSaving(t *training, n *network, c *client.Client, carried *carriage.Carriage) *saving {
 	d := &t.declared
 	s := &saving{training: t, network: n, client: c, restored: d.Checkpoint == "", carriage: carried}
+	s.notes.restore(t.resumed)
 	if n.store == nil || !n.contract.Task.IsChief() {
 		return s
 	}
@@ -75,6 +77,7 @@ func (s *saving) describe(cut []uint64) store.Expected {
 	if cut != nil {
 		e.Manifest.Step = cut[0] // the chief's
 	}
+	s.notes.write(&e.Manifest)
 	for _, p := range d.Pieces { // the tasks that hold something now
 		if task := d.Holders[p.Holder]; !slices.Contains(e.Holders, task) {
 			e.Holders = append(e.Holders, task)
@@ -125,6 +128,7 @@ func brief(t time.Duration) time.Duration { return t.Round(10 * time.Microsecond
 func (t *training) restore(ctx context.Context, n *network) error {
 	if n.source != nil {
 		m := n.source.Manifest()
+		t.resumed = m
 		t.declared.First, t.declared.Checkpoint = m.Step, m.ID
 		return m.Fits(t.checkpointed(), m.Optimizer) // nothing is trained
 	}
@@ -142,6 +146,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 	if err != nil || m == nil {
 		return err
 	}
+	t.resumed = m
 	d.First, d.Checkpoint = m.Step, m.ID // shard holders read it when they get the declaration
 	if d.Sync.Cuts() && len(m.Cut) == len(d.Groups()) {
 		d.Cut = m.Cut

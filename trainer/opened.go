@@ -31,8 +31,8 @@ type Checkpoint struct {
 //	defer c.Close()
 //	result, err := c.Evaluate(ctx, trainer.Feed{"x": images, "y": labels})
 //
-// path is a folder of checkpoints, of which the newest good one counts, or the folder of one
-// checkpoint. All files must lie there, as plx fetch leaves them. build makes the model that
+// path is a folder of checkpoints, of which the newest good one counts, DIR/best for the one in
+// DIR with the highest score, see [Session.SaveIfBest], or the folder of one checkpoint. All files must lie there, as plx fetch leaves them. build makes the model that
 // was trained: variables with other names, shapes or types are refused. The optimiser, and
 // the number of workers, servers and virtual workers do not matter. Of configs, Device counts,
 // and GlobalBatch, the rows of the first graph that is built, by default those of a virtual
@@ -87,6 +87,9 @@ func (c *Checkpoint) ID() string { return c.source.Manifest().ID }
 
 // Step is the number of steps that the values have seen.
 func (c *Checkpoint) Step() int { return int(c.source.Manifest().Step) }
+
+// Noted returns what the training had noted under a name, see [Session.Note].
+func (c *Checkpoint) Noted(name string) (float64, bool) { return c.session.Noted(name) }
 
 // Evaluate computes loss, metrics and fetches, as [Session.Evaluate] does. A model whose
 // loss needs labels is fed some also if only fetches are wanted.

@@ -30,6 +30,7 @@ type Session struct {
 
 	mu      sync.Mutex
 	step    int   // number of steps that the variables have seen
+	unsaved bool  // a step was taken since it was last looked whether a checkpoint is due
 	late    int   // number of steps that this worker began and was too late for
 	dropped int   // number of rows that this worker was fed for those steps
 	ended   bool  // all workers ended together, so no further step is possible

@@ -66,6 +66,9 @@ func (s *Session) take(ctx context.Context, feed Feed) (Result, error) {
 
 // train takes one step.
 func (s *Session) train(ctx context.Context, feed Feed) (Result, error) {
+	if err := s.saveDue(ctx); err != nil {
+		return Result{}, err
+	}
 	s.telemetry.Before(s.step)
 	s.saving.before()
 	t := telemetry.Timing{Begin: time.Now()}
@@ -108,6 +111,16 @@ func (s *Session) train(ctx context.Context, feed Feed) (Result, error) {
 		return Result{}, replica.NotFiniteError(fmt.Sprintf("the loss of the whole batch is %v", result.Loss))
 	}
 	return result, s.advance(ctx, result, outcome, t)
+}
+
+// saveDue makes the checkpoint that is due after the steps so far. It is made right before the
+// next step, so that it has what the program learned in between, see [Session.Note].
+func (s *Session) saveDue(ctx context.Context) error {
+	if !s.unsaved {
+		return nil
+	}
+	s.unsaved = false
+	return s.saving.saver.After(ctx, s.step)
 }
 
 // catchUp waits, before the first step, for workers that may not fall further
@@ -176,7 +189,8 @@ func (s *Session) together(ctx context.Context, took time.Duration) error {
 	if moved != nil {
 		s.training.declared.Pieces = moved
 	}
-	return s.saving.saver.After(ctx, s.step)
+	s.unsaved = true
+	return nil
 }
 
 // join takes part in the steps of the others, with nothing of its own, until
@@ -205,6 +219,9 @@ func (s *Session) joinSteps(ctx context.Context) error {
 		absent = append(absent, vw)
 	}
 	for {
+		if err := s.saveDue(ctx); err != nil {
+			return err
+		}
 		begin := time.Now()
 		if err := s.client.Begin(0, absent...); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/trainer/autotune"
+	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/embedding"
@@ -193,15 +194,16 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 type training struct {
 	config    *config.Effective
 	optimizer Optimizer
-	hooks     *hooks.Runner      // nil without hooks
-	rows      int                // rows of the global batch that one virtual worker takes
-	own       layout.Range       // this worker's virtual workers
-	model     Model              // nodes of the graph that was built first
-	group     *replica.Group     // this worker's replicas
-	made      rewrite.Made       // what became of the graph that the program built
-	frozen    gorgonia.Nodes     // leaves that the program may have forgotten to list
-	declared  layout.Declaration // the declaration, as far as it is made
-	updated   string             // where variables are updated, for the start line; empty without a GPU
+	hooks     *hooks.Runner        // nil without hooks
+	rows      int                  // rows of the global batch that one virtual worker takes
+	own       layout.Range         // this worker's virtual workers
+	model     Model                // nodes of the graph that was built first
+	group     *replica.Group       // this worker's replicas
+	made      rewrite.Made         // what became of the graph that the program built
+	frozen    gorgonia.Nodes       // leaves that the program may have forgotten to list
+	declared  layout.Declaration   // the declaration, as far as it is made
+	resumed   *checkpoint.Manifest // the checkpoint that training goes on from; nil: it begins anew
+	updated   string               // where variables are updated, for the start line; empty without a GPU
 }
 
 // build builds n graphs on the same variables, for a GPU or, if on is nil, the CPU.

@@ -38,6 +38,8 @@ func (m *Manifest) check() error {
 		return fmt.Errorf("%d virtual workers and batch %d: want 1 to %d, and not negative", m.VirtualWorkers, m.Batch, maxVirtualWorkers)
 	case !utf8.ValidString(m.Job) || !utf8.ValidString(m.Model):
 		return errors.New("job and model: want UTF-8")
+	case m.IsBest && m.Best == nil:
+		return errors.New("it is the best one and has no score")
 	}
 	if year := m.Time.UTC().Year(); year < 1 || year > 9999 {
 		return fmt.Errorf("time in the year %d: want 1 to 9999", year)

@@ -130,7 +130,7 @@ func readManifest(folder string) (*Manifest, error) {
 	return m, err
 }
 
-// Retain removes all but the newest keep finished checkpoints, and unfinished
+// Retain removes all but the newest keep finished checkpoints and the best one, and unfinished
 // and damaged ones older than the newest finished one. It returns the names of
 // those that it has removed. It does not touch checkpoints newer than the newest
 // finished one, nor the checkpoint busy; empty: none. Several tasks that share
@@ -193,7 +193,7 @@ func expired(all []sight, keep int, busy string) []string {
 	kept := map[string]bool{busy: true}
 	byTime := slices.SortedStableFunc(slices.Values(finished), func(a, b sight) int { return b.time().Compare(a.time()) })
 	keep = min(keep, len(finished))
-	for _, s := range slices.Concat(finished[:keep], byTime[:keep]) {
+	for _, s := range slices.Concat(finished[:keep], byTime[:keep], highest(finished)) {
 		kept[s.ID] = true
 	}
 	last := slices.MaxFunc(finished, func(a, b sight) int { return a.changed.Compare(b.changed) }).changed
@@ -204,6 +204,30 @@ func expired(all []sight, keep int, busy string) []string {
 		}
 	}
 	return ids
+}
+
+// Best returns the ID of the checkpoint with the highest score.
+func (f *Folder) Best() (id string, err error) {
+	all, err := f.look()
+	if err != nil {
+		return "", err
+	}
+	best := highest(slices.DeleteFunc(all, func(s sight) bool { return !s.finished() }))
+	if best == nil {
+		return "", fmt.Errorf("checkpoint folder %s: no checkpoint in it has a score: the program gives it with Session.SaveIfBest", f.dir)
+	}
+	return best[0].ID, nil
+}
+
+// highest is the checkpoint with the highest score, of several the newest; none if the program
+// gives no scores.
+func highest(finished []sight) (one []sight) {
+	for _, s := range finished {
+		if s.Manifest.IsBest && (one == nil || *s.Manifest.Best > *one[0].Manifest.Best) {
+			one = []sight{s}
+		}
+	}
+	return one
 }
 
 // finished reports whether this folder shows nothing wrong with the checkpoint.

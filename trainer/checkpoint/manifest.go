@@ -43,6 +43,12 @@ type Manifest struct {
 	Files     []File             `json:"files"`
 	Parts     []Part             `json:"parts"`
 	Carried   []Carried          `json:"carried,omitempty"`
+	// Notes are numbers of the program's own, by name.
+	Notes map[string]float64 `json:"notes,omitempty"`
+	// Best is the highest score that the program has given to a state of the training so
+	// far; nil: none. IsBest: this checkpoint has that state.
+	Best   *float64 `json:"best,omitempty"`
+	IsBest bool     `json:"is_best,omitempty"`
 }
 
 // Variable is a trained tensor.

@@ -100,6 +100,13 @@ func (s *Saver) wanted() bool {
 	return len(s.asked) > 0
 }
 
+// urgent reports whether somebody wants a checkpoint of this very step.
+func (s *Saver) urgent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.asked, func(r Request) bool { return r.Exact })
+}
+
 // After makes a checkpoint if one is due after so many steps, and holds the chief
 // if a request wants that.
 func (s *Saver) After(ctx context.Context, step int) error {
@@ -109,6 +116,9 @@ func (s *Saver) After(ctx context.Context, step int) error {
 	c := &s.config
 	s.due = s.due || s.wanted() || c.Steps > 0 && step/c.Steps > max(s.at, 0)/c.Steps ||
 		c.Period > 0 && time.Since(s.last) >= c.Period
+	if s.due && s.urgent() {
+		c.Store.Wait(ctx) // a failed save is reported by itself
+	}
 	if s.due && !c.Store.Busy() {
 		if err := s.save(ctx, step); err != nil {
 			return err
@@ -188,6 +198,7 @@ func (s *Saver) Wait() {
 // Request is somebody's wish for a checkpoint.
 type Request struct {
 	Number  int            // number of the request; a later request has a higher one
+	Exact   bool           // the checkpoint is of the steps so far, also if an earlier one must be waited for
 	Hold    bool           // the chief takes no step after the checkpoint until Resume
 	Workers int            // with Hold: number of workers that will resume from the checkpoint
 	Leaving []cluster.Task // with Hold: tasks that will have left when the job resumes
@@ -285,7 +296,7 @@ func (s *Saver) Conclude(ctx context.Context, step int) error {
 		}
 		store.Wait(ctx) // a failed save is reported by itself
 	}
-	if s.at != step || !s.config.InStep {
+	if s.at != step || !s.config.InStep || s.urgent() {
 		if err := s.save(ctx, step); err != nil {
 			return err
 		}

@@ -20,8 +20,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/plx-run/plx/trainer/aggregate"
@@ -43,8 +45,8 @@ type Source struct {
 	open     []*os.File
 }
 
-// Open opens the newest good checkpoint of a folder, a checkpoint by its own folder, or a
-// file in the safetensors format. logf gets a warning about each checkpoint that is not
+// Open opens the newest good checkpoint of a folder, by DIR/best the one with the highest score
+// in DIR, a checkpoint by its own folder, or a file in the safetensors format. logf gets a warning about each checkpoint that is not
 // used.
 func Open(ctx context.Context, path string, logf func(slog.Level, string, ...any)) (*Source, error) {
 	s, err := open(ctx, path, logf)
@@ -56,6 +58,11 @@ func Open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 
 func open(ctx context.Context, path string, logf func(slog.Level, string, ...any)) (*Source, error) {
 	info, err := os.Stat(path)
+	best := errors.Is(err, fs.ErrNotExist) && filepath.Base(path) == "best"
+	if best {
+		path = filepath.Dir(path)
+		info, err = os.Stat(path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +80,11 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 	folder, err := checkpoint.OpenFolder(dir)
 	if err != nil {
 		return nil, err
+	}
+	if best {
+		if only, err = folder.Best(); err != nil {
+			return nil, err
+		}
 	}
 	chosen, err := choose.Newest(ctx, here{folder, only}, func(*checkpoint.Manifest) error { return nil },
 		func(level slog.Level, format string, args ...any) {
