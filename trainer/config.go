@@ -12,9 +12,10 @@ import "github.com/plx-run/plx/trainer/config"
 // Zero means a field's default. Each flag of the trainer has a field and wins over it.
 // [config.Config] says more of each field, and names its flag.
 //
-// These have no flags. Each program must set GlobalBatch:
+// These have no flags. Each program must set GlobalBatch or ShardBatch:
 //
 //   - GlobalBatch int: rows that all workers together take in a step
+//   - ShardBatch int: rows that each virtual worker takes in a step, in place of GlobalBatch
 //   - ClipNorm float64: largest global norm of a step's gradient; 0: gradients are not clipped
 //   - MeasureNorm bool: each step reports the gradient's global norm, see [Result]
 //   - AtEndOfData Ending: what the others do when the data of one worker ends; 0: [WaitForAll]

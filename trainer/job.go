@@ -98,6 +98,10 @@ func (j *Job) NumReplicasPerWorker() int { return j.part(j.WorkerID()).Len() }
 // shards, see [Shard].
 func (j *Job) NumShards() int { return j.virtual }
 
+// EvenBatch is the smallest batch of at least so many rows of which all virtual workers take
+// the same number: for a program that runs on any number of workers.
+func (j *Job) EvenBatch(rows int) int { return (max(rows, 1) + j.virtual - 1) / j.virtual * j.virtual }
+
 // ShardID is this worker's first virtual worker, and the shard of the data that
 // belongs to it. NumReplicasPerWorker consecutive ones are this worker's.
 func (j *Job) ShardID() int { return j.part(j.WorkerID()).Lo }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/data"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -322,5 +323,36 @@ func TestShardNodesAreChecked(t *testing.T) {
 	one := tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(1))
 	if _, err := r.Step(t.Context(), Feed{"x": one, "shard": one}); err == nil || !strings.Contains(err.Error(), `the model has no input "shard"`) {
 		t.Errorf("a program feeds it: %v", err)
+	}
+}
+
+// A batch for each virtual worker is a global batch of so many for all, and any number of rows
+// has a next one that all can share.
+func TestShardBatch(t *testing.T) {
+	for workers, want := range map[int]int{1: 5, 3: 15} {
+		tj := newTestJob(t, workers, 0)
+		for _, err := range tj.all(func(j *Job) error {
+			s, err := j.Parallelize(t.Context(), smallCNN(1), SGD(0.1), flags(func(c *config.Config) { c.ShardBatch = 5 }))
+			if err != nil {
+				return err
+			}
+			if from, to := s.Rows(); from != 5*j.WorkerID() || to != from+5 || s.training.config.GlobalBatch != want {
+				t.Errorf("%s of %d: rows %d to %d of %d", j.contract.Task, workers, from, to, s.training.config.GlobalBatch)
+			}
+			return nil
+		}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	j := soloJob(io.Discard, VirtualWorkers(7))
+	for rows, want := range map[int]int{-1: 7, 0: 7, 1: 7, 7: 7, 8: 14, 64: 70} {
+		if got := j.EvenBatch(rows); got != want {
+			t.Errorf("an even batch of %d rows has %d, want %d", rows, got, want)
+		}
+	}
+	if _, err := j.Parallelize(t.Context(), smallCNN(1), SGD(0.1), flags(func(c *config.Config) { c.ShardBatch, c.GlobalBatch = 5, 35 })); err == nil {
+		t.Error("two batches are not refused")
 	}
 }

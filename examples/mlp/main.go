@@ -33,6 +33,11 @@ func main() {
 
 // train is one worker's part of the training.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "batch-size" })
+	if !given {
+		s.batchSize = job.EvenBatch(s.batchSize)
+	}
 	if err := s.check(); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.BoolVar(&s.header, "header", false, "the first line of a CSV file has names")
 	f.BoolVar(&s.skip, "skip-corrupt", false, "skip corrupt rows of CSV files, and count them")
 	f.IntVar(&s.trainSize, "train-size", 10000, "training `samples`; the test has a tenth as many more")
-	f.IntVar(&s.batchSize, "batch-size", 64, "`samples` of one step, for all workers together")
+	f.IntVar(&s.batchSize, "batch-size", 64, "`samples` of one step, for all workers together; if it is not given, the next number that they can share")
 	f.Float64Var(&s.learningRate, "learning-rate", 0.1, "`rate` of the first step; it falls linearly to 0.3 of that")
 	f.StringVar(&s.optimizer, "optimizer", "sgd", "`rule` of update: sgd, momentum, adagrad or adam")
 	f.Float64Var(&s.clipNorm, "clip-norm", 0, "scale gradients down to this global `norm` (default not)")

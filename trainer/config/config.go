@@ -176,8 +176,10 @@ func (c *Effective) checkNames() error {
 // checkProgram refuses values that only a program can set.
 func (c *Effective) checkProgram() error {
 	switch {
-	case c.GlobalBatch < 0:
-		return fmt.Errorf("global batch of %d rows: want at least 1", c.GlobalBatch)
+	case c.GlobalBatch < 0 || c.ShardBatch < 0:
+		return fmt.Errorf("global batch of %d rows, shard batch of %d: want at least 1", c.GlobalBatch, c.ShardBatch)
+	case c.GlobalBatch > 0 && c.ShardBatch > 0:
+		return fmt.Errorf("global batch of %d rows and shard batch of %d: give one of them", c.GlobalBatch, c.ShardBatch)
 	case !(c.ClipNorm >= 0):
 		return fmt.Errorf("clip norm %v: want at least 0", c.ClipNorm)
 	case c.AtEndOfData < WaitForAll || c.AtEndOfData > EndTogether:
@@ -254,10 +256,14 @@ func (c *Effective) CountVirtual(workers, first int) (int, error) {
 	return c.VirtualWorkers, nil
 }
 
-// Rows is how many rows of the global batch each of so many virtual workers takes.
+// Rows is how many rows of the global batch each of so many virtual workers takes. It sets
+// GlobalBatch if ShardBatch says what it is.
 func (c *Effective) Rows(virtual int) (int, error) {
+	if c.ShardBatch > 0 {
+		c.GlobalBatch = c.ShardBatch * virtual
+	}
 	if c.GlobalBatch == 0 {
-		return 0, HintError{"the batch size is not known", "give trainer.Config{GlobalBatch: rows} to Parallelize"}
+		return 0, HintError{"the batch size is not known", "give trainer.Config{GlobalBatch: rows} to Parallelize, or ShardBatch"}
 	}
 	return Rows(c.GlobalBatch, virtual)
 }

@@ -18,8 +18,12 @@ type Config struct {
 	// flags: a program that lets its user choose has a flag of its own.
 
 	// GlobalBatch is the number of rows that all workers together take in a step. Each
-	// program must set it. The number of virtual workers must divide it.
+	// program must set it, or ShardBatch. The number of virtual workers must divide it, see
+	// Job.EvenBatch.
 	GlobalBatch int
+	// ShardBatch is the number of rows that each virtual worker takes in a step, so that
+	// GlobalBatch follows from the number of workers. 0: GlobalBatch counts.
+	ShardBatch int
 	// ClipNorm is the largest global norm of a step's gradient: the root of the sum of
 	// all squares over all variables. A larger gradient is scaled down to it (Pascanu et
 	// al. 2013). 0: gradients are not clipped.
