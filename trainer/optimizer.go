@@ -16,6 +16,30 @@ type Optimizer struct {
 	Schedule func(step int) float64
 	// Settings are the rule's own numbers, see package optimizer.
 	Settings optimizer.Settings
+	// Groups says, by a variable's name, how it is treated otherwise than the rest. Every
+	// worker must say the same. nil: all are treated alike.
+	Groups func(variable string) Group
+}
+
+// Group is how an optimiser treats some of the variables.
+type Group struct {
+	RateFactor float64 // multiplies the learning rate; 0 means 1
+	NoDecay    bool    // neither decay reaches them
+}
+
+// WithGroups returns o with variables of which some are treated otherwise, such as a tenth of
+// the rate for all but a new last layer, and no decay of biases:
+//
+//	trainer.Adam(0.001).WithDecoupledDecay(0.01).WithGroups(func(variable string) trainer.Group {
+//		g := trainer.Group{NoDecay: strings.HasSuffix(variable, ".b")}
+//		if !strings.HasPrefix(variable, "head") {
+//			g.RateFactor = 0.1
+//		}
+//		return g
+//	})
+func (o Optimizer) WithGroups(of func(variable string) Group) Optimizer {
+	o.Groups = of
+	return o
 }
 
 // WithSchedule returns o with another rate for every step:

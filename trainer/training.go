@@ -256,6 +256,13 @@ func (t *training) declare() (err error) {
 	if d.Variables, err = t.model.declared(t.config.CombineRows); err != nil {
 		return err
 	}
+	for i, v := range d.Variables {
+		if t.optimizer.Groups == nil || v.IsStatistic() {
+			continue
+		}
+		g := t.optimizer.Groups(v.Name)
+		d.Variables[i].RateFactor, d.Variables[i].NoDecay = g.RateFactor, g.NoDecay
+	}
 	if d.Model, err = t.model.digest(); err != nil {
 		return fmt.Errorf("describe the model: %w", err)
 	}

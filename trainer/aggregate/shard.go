@@ -14,15 +14,16 @@ import (
 // used by one step at a time; different groups may use a shard side by side.
 type Shard struct {
 	layout.Piece
-	rowBytes int        // bytes of a row of a sparse variable; 0 for a dense variable
-	given    bool       // the chief has the first values of the rows
-	rowMoved int        // bytes of a row and its optimiser state, as a row moves; 0 for a dense variable
-	divides  bool       // the sum is divided by the number of virtual workers in it
-	measured bool       // the sum counts in the global norm
-	isLoss   bool       // the shard holds the step's loss and metrics, not a variable
-	lossSum  bool       // the loss is the sum of the virtual workers' losses, not the mean
-	sums     []groupSum // by group
-	home     Home       // has the values; nil means that state has them. Set before the first step
+	rowBytes int                        // bytes of a row of a sparse variable; 0 for a dense variable
+	given    bool                       // the chief has the first values of the rows
+	rowMoved int                        // bytes of a row and its optimiser state, as a row moves; 0 for a dense variable
+	divides  bool                       // the sum is divided by the number of virtual workers in it
+	measured bool                       // the sum counts in the global norm
+	isLoss   bool                       // the shard holds the step's loss and metrics, not a variable
+	rate     func(rate float64) float64 // the variable's learning rate, of that of a step
+	lossSum  bool                       // the loss is the sum of the virtual workers' losses, not the mean
+	sums     []groupSum                 // by group
+	home     Home                       // has the values; nil means that state has them. Set before the first step
 
 	mu      sync.RWMutex // guards the rest
 	state   state
@@ -44,7 +45,7 @@ type groupSum struct {
 
 func newShard(d *layout.Declaration, plans []*layout.Plan, p layout.Piece, memory []byte) (*Shard, error) {
 	v := d.Variable(p.Variable)
-	s := &Shard{Piece: p, measured: d.HasGradient(p), isLoss: p.Variable == d.LossIndex(), lossSum: d.Sum, uneven: d.Checkpoint != ""}
+	s := &Shard{Piece: p, measured: d.HasGradient(p), isLoss: p.Variable == d.LossIndex(), lossSum: d.Sum, uneven: d.Checkpoint != "", rate: v.Rate}
 	if s.divides = d.Divides(v); v.Sparse != nil {
 		s.divides = v.Sparse.Average
 		s.rowBytes, s.given = v.UnitBytes(), v.Sparse.First.Given()
@@ -121,7 +122,7 @@ func (s *Shard) apply(group int, rate, scale float64) error {
 	t, took := s.sums[group].take()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.state.apply(t, optimizer.Step{Number: s.updates, Rate: rate, Scale: scale})
+	err := s.state.apply(t, optimizer.Step{Number: s.updates, Rate: s.rate(rate), Scale: scale})
 	if t != nil || s.rowBytes > 0 && took {
 		s.updates++
 	}

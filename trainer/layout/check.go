@@ -265,6 +265,8 @@ func (v Variable) difference(i int, o Variable) string {
 		return fmt.Sprintf("variable %q is %s, not %s", v.Name, o.density(), v.density())
 	case !reflect.DeepEqual(v.Sparse, o.Sparse):
 		return fmt.Sprintf("variable %q has rows %+v, not %+v", v.Name, *o.Sparse, *v.Sparse)
+	case v.RateFactor != o.RateFactor || v.NoDecay != o.NoDecay:
+		return fmt.Sprintf("variable %q has %v times the rate (no decay: %t), not %v times (%t)", v.Name, o.Rate(1), o.NoDecay, v.Rate(1), v.NoDecay)
 	case v.Update != o.Update || v.Momentum != o.Momentum:
 		return fmt.Sprintf("variable %q is updated by %q with momentum %v, not %q with %v", v.Name, o.Update, o.Momentum, v.Update, v.Momentum)
 	}

@@ -139,7 +139,11 @@ func (d *Declaration) Rule(v Variable) optimizer.Settings {
 	if v.IsStatistic() {
 		return v.statistic()
 	}
-	return d.Optimizer
+	s := d.Optimizer
+	if v.NoDecay {
+		s.Decay = 0
+	}
+	return s
 }
 
 // Divides reports whether holders divide the sum of a dense variable by the
@@ -267,6 +271,18 @@ type Variable struct {
 	// and take no part in norm, clipping and decay.
 	Update   optimizer.Rule `json:"update,omitempty"`
 	Momentum float64        `json:"momentum,omitempty"`
+	// RateFactor multiplies the learning rate of this variable; 0 means 1. NoDecay keeps it
+	// from the decay of the optimiser.
+	RateFactor float64 `json:"rate_factor,omitempty"`
+	NoDecay    bool    `json:"no_decay,omitempty"`
+}
+
+// Rate is the learning rate of the variable where that of the step is rate.
+func (v Variable) Rate(rate float64) float64 {
+	if v.RateFactor == 0 {
+		return rate
+	}
+	return rate * v.RateFactor
 }
 
 // Sparse says how the rows of a variable begin and how their gradients from
@@ -365,6 +381,9 @@ func (v Variable) check() error {
 		if err := v.statistic().Check(); err != nil {
 			return fmt.Errorf("variable %q: %w", v.Name, err)
 		}
+	}
+	if !(v.RateFactor >= 0) || math.IsInf(v.RateFactor, 0) {
+		return fmt.Errorf("variable %q: %v times the learning rate: want more than 0", v.Name, v.RateFactor)
 	}
 	if v.Sparse == nil {
 		return nil

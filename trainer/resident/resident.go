@@ -27,8 +27,9 @@ import (
 // Variables are on the GPU of a worker that trains alone. The methods of nil are for
 // variables that the CPU updates.
 type Variables struct {
-	gpu  *gpu.Resident
-	held []*aggregate.Shard
+	gpu       *gpu.Resident
+	held      []*aggregate.Shard
+	variables []layout.Variable
 }
 
 // Choice is what decides, besides the training, who updates the variables.
@@ -69,7 +70,7 @@ func Keep(g *replica.Group, d *layout.Declaration, c Choice) (v *Variables, wher
 	if err != nil {
 		return nil, "", fmt.Errorf("keep the variables on the gpu: %w", err)
 	}
-	return &Variables{gpu: r}, ", updates on the gpu", nil
+	return &Variables{gpu: r, variables: d.Variables}, ", updates on the gpu", nil
 }
 
 // leaves says why gradients must leave the GPU; "": they need not.
@@ -140,7 +141,7 @@ func (v *Variables) Run(one *replica.Replica, call operation.Call, rate float64,
 		return one.Run(call, ready)
 	}
 	for _, s := range v.held {
-		v.gpu.Update(s.Variable, optimizer.Step{Number: s.Updates(), Rate: rate, Scale: 1})
+		v.gpu.Update(s.Variable, optimizer.Step{Number: s.Updates(), Rate: v.variables[s.Variable].Rate(rate), Scale: 1})
 	}
 	sums, err := one.Run(call, nil)
 	if err != nil {
