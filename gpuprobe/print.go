@@ -63,7 +63,7 @@ func gpuCount(r Report) string {
 	if len(r.GPUs) == 0 {
 		return "-"
 	}
-	if r.GPUTool == ToolProc || r.GPUTool == ToolCUDA || r.GPUTool == ToolBroken || r.GPUTool == ToolHung { // who uses them is not known
+	if r.GPUTool == ToolProc || r.GPUTool == ToolBroken || r.GPUTool == ToolHung { // who uses them is not known
 		return strconv.Itoa(len(r.GPUs))
 	}
 	count := 0

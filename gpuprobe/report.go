@@ -30,9 +30,6 @@ const (
 	ToolProc Tool = "proc"
 	// ToolNone: neither is there. The host has no GPU that a program could use.
 	ToolNone Tool = "none"
-	// ToolCUDA: on this machine only the CUDA driver answered; see
-	// [Report.AddLocal].
-	ToolCUDA Tool = "cuda"
 	// ToolBroken: the vendor's tool failed; GPUError says how. The GPUs are those of
 	// /proc/driver/nvidia, if any.
 	ToolBroken Tool = "broken"
@@ -151,20 +148,4 @@ func known(n int) *int {
 		return nil
 	}
 	return &n
-}
-
-// AddLocal adds the devices that the CUDA driver reports to a report about this
-// machine, if the report has none yet. Without the build tag cuda it does
-// nothing.
-func (r *Report) AddLocal() { r.addLocal(Local) }
-
-func (r *Report) addLocal(local func() ([]GPU, error)) {
-	if len(r.GPUs) > 0 {
-		return // a tool reports more, and also devices that CUDA_VISIBLE_DEVICES hides
-	}
-	gpus, err := local()
-	if err != nil || len(gpus) == 0 {
-		return // most machines have no driver: no fault
-	}
-	r.GPUs, r.GPUTool, r.Vendor = gpus, ToolCUDA, NVIDIA
 }

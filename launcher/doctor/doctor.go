@@ -140,9 +140,6 @@ func (e *examination) placeAgents(ctx context.Context) error {
 	e.placed = e.stage(ctx, connected, e.recipe.Place, (*visit).unplaced)
 	e.recipe.Set.Placed(context.Cause(ctx)) // some hosts may have got it
 	for _, v := range e.stage(ctx, e.placed, e.recipe.FindGPUs, (*visit).unprobed) {
-		if v.Embedded {
-			v.Report.AddLocal()
-		}
 		m := placement.Machine{Host: v.Resource, Report: &v.Report}
 		v.judgeGPUs(m)
 		v.GPUs = gpuWorkers(m)

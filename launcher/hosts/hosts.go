@@ -368,9 +368,6 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 			row.Err = h.Named(row.Err)
 			return nil
 		}
-		if h.Embedded {
-			row.Report.AddLocal()
-		}
 		row.Unmet = placement.Machine{Host: h.Resource, Report: &row.Report}.Unmet()
 		return nil
 	})

@@ -2,11 +2,10 @@
  * compiled and tested on machines without CUDA: what gorgonia.org/cu v0.9.6 and
  * package cgocuda name, and no more. It was written for plx from their calls.
  *
- * It is for compiling and for stand-ins of the driver only. What gpuprobe and
- * cgocuda call is as in the driver; of the rest the names and types are, but not
+ * It is for compiling and for stand-ins of the driver only. What
+ * cgocuda calls is as in the driver; of the rest the names and types are, but not
  * the numbers of constants, and not the symbols of functions that have several
- * versions. A plx for use is built with NVIDIA's header: scripts/check-cuda.sh
- * says how.
+ * versions.
  */
 #ifndef PLX_STAND_IN_CUDA_H
 #define PLX_STAND_IN_CUDA_H
@@ -18,8 +17,7 @@
 
 #define CUDA_VERSION 0
 
-/* The functions of gpuprobe's and cgocuda's whose symbols have a version. */
-#define cuDeviceTotalMem cuDeviceTotalMem_v2
+/* The functions of cgocuda's whose symbols have a version. */
 #define cuEventDestroy cuEventDestroy_v2
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemFree cuMemFree_v2
