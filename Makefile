@@ -84,7 +84,7 @@ errors:
 
 # What needs cgo: the devices of this machine as the CUDA driver tells them.
 cuda:
-	@$(STAGE) "tag cuda" scripts/check-cuda.sh
+	@$(STAGE) "tag cuda" scripts/check-cu.sh
 
 # The PTX of the GPU kernels from their CUDA C, with Debian's clang-14.
 kernels:

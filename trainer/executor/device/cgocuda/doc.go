@@ -8,7 +8,7 @@
 // programs always use package cuda: Gorgonia has code of its own behind the same tag,
 // which needs cuDNN 8 and does not compile. The linker looks for libcuda. If it finds
 // an empty libcuda.a, the test also starts on a host without the driver;
-// scripts/check-cuda.sh does that.
+// scripts/check-cu.sh does that.
 //
 // Package cu does what it can. This package calls the driver itself, through cgo,
 // for what cu lacks: pinned memory, graphs, names of errors, and launches with a

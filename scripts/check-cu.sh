@@ -3,12 +3,12 @@
 # build tag cuda. It checks that its test starts on a machine without the driver, and
 # passes the suite of both bindings on the stand-in of internal/test/cudatest.
 #
-#   scripts/check-cuda.sh
+#   scripts/check-cu.sh
 #
 # It needs Linux, Go and a C compiler with readelf. No GPU, no driver and no
 # nvcc are needed. It takes the header cuda.h of CUDA 11 or 12 where that is
 # installed, in /usr/include, /usr/local/cuda/include or the folder that
-# CUDA_HOME names, and else the stand-in of gpuprobe/testdata/cuda, which serves
+# CUDA_HOME names, and else the stand-in of trainer/executor/device/cgocuda/testdata, which serves
 # for compiling only. Debian's package nvidia-cuda-dev (section non-free) has
 # the header, and is 774 MB to fetch.
 #
@@ -16,11 +16,11 @@
 # missing, which it names. 1: something failed. 3: a thing is missing and must not be.
 set -eu
 cd "$(dirname "$0")/.."
-standin=$PWD/gpuprobe/testdata/cuda
+standin=$PWD/trainer/executor/device/cgocuda/testdata
 
 missing() {
 	if [ "${CI:-}" = true ]; then
-		echo "check-cuda: not checked: $1" >&2
+		echo "check-cu: not checked: $1" >&2
 		exit 3
 	fi
 	echo "skipped: the build tag cuda: $1"
@@ -39,9 +39,9 @@ for folder in ${CUDA_HOME:+"$CUDA_HOME/include"} /usr/local/cuda/include /usr/in
 	fi
 done
 if [ "$include" != "$standin" ]; then
-	echo "check-cuda: $include/cuda.h, CUDA $(sed -n 's/^#define CUDA_VERSION //p' "$include/cuda.h")"
+	echo "check-cu: $include/cuda.h, CUDA $(sed -n 's/^#define CUDA_VERSION //p' "$include/cuda.h")"
 else
-	echo "check-cuda: no cuda.h of NVIDIA's here; compiled with the stand-in of gpuprobe/testdata/cuda"
+	echo "check-cu: no cuda.h of NVIDIA's here; compiled with the stand-in of trainer/executor/device/cgocuda/testdata"
 fi
 
 work=$(mktemp -d)
@@ -53,20 +53,20 @@ trap 'rm -rf "$work"' EXIT
 headers=$(cat "$include/cuda.h" "$standin"/*.h | cksum | cut -d ' ' -f 1)
 export CGO_ENABLED=1
 export CGO_CFLAGS="-I$include -O2 -DPLX_HEADERS=$headers"
-export CGO_LDFLAGS="-L$standin -Wl,-z,lazy"
+export CGO_LDFLAGS="-L$standin/.. -Wl,-z,lazy"
 
 binding=./trainer/executor/device/cgocuda
 go vet -tags cuda "$binding"
 go test -tags cuda -c -o "$work/" "$binding"
 readelf -d "$work/cgocuda.test" >"$work/needs"
 if grep -q 'NEEDED.*libcuda' "$work/needs"; then
-	echo "check-cuda: cgocuda.test needs libcuda to start" >&2
+	echo "check-cu: cgocuda.test needs libcuda to start" >&2
 	exit 1
 fi
 (cd "$binding" && "$work/cgocuda.test" -test.v -test.run '^TestBinding$') >"$work/said" || { cat "$work/said" && exit 1; }
 if ! grep -q '^--- PASS: TestBinding ' "$work/said" || grep -q -- '--- SKIP:' "$work/said"; then
 	cat "$work/said"
-	echo "check-cuda: the binding's suite was not run, or not all of it" >&2
+	echo "check-cu: the binding's suite was not run, or not all of it" >&2
 	exit 1
 fi
-echo "check-cuda: ok"
+echo "check-cu: ok"
