@@ -18,7 +18,7 @@ RACE := $(shell command -v $${CC:-gcc} >/dev/null && echo -race)
 CHECK = CGO_ENABLED=$(if $(RACE),1,0) GOFLAGS="$$(go env GOFLAGS) $(RACE)"
 quick: RACE :=
 
-.PHONY: build quick test test-long mutate tools check format compile vet staticcheck errors cuda unit clean bench bench-check bench-sparse bench-partitions fault-grid vulnerabilities release-check picture kernels gpu-check
+.PHONY: build quick test test-long mutate tools check format compile vet staticcheck errors cu unit clean bench bench-check bench-sparse bench-partitions fault-grid vulnerabilities release-check picture kernels gpu-check
 
 # The program, static, as it is released.
 build:
@@ -29,7 +29,7 @@ build:
 # The checks take the processor time that the tests leave idle, about a quarter. What both
 # need is compiled before.
 test: tools format compile vet
-	@nice $(MAKE) --no-print-directory staticcheck errors cuda & checks=$$!; \
+	@nice $(MAKE) --no-print-directory staticcheck errors cu & checks=$$!; \
 	tests=0; $(MAKE) --no-print-directory unit || tests=$$?; \
 	wait $$checks && exit $$tests
 
@@ -58,7 +58,7 @@ quick: format vet
 tools:
 	@$(STAGE) tools scripts/install-test-tools
 
-check: format compile vet staticcheck errors cuda
+check: format compile vet staticcheck errors cu
 
 format:
 	@$(STAGE) format scripts/check-format
@@ -82,9 +82,9 @@ staticcheck:
 errors:
 	@$(CHECK) $(STAGE) errors scripts/check-errors
 
-# What needs cgo: the devices of this machine as the CUDA driver tells them.
-cuda:
-	@$(STAGE) "tag cuda" scripts/check-cu.sh
+# What needs cgo: programs that open GPUs through gorgonia.org/cu.
+cu:
+	@$(STAGE) "tag cu" scripts/check-cu.sh
 
 # The PTX of the GPU kernels from their CUDA C, with Debian's clang-14.
 kernels:

@@ -16,8 +16,11 @@ func (h host) describe(planned int) string {
 		return h.library
 	}
 	g, info := h.device, h.device.Info
-	text := fmt.Sprintf("gpu %s (compute capability %d.%d, driver for CUDA %s), %s of its memory", info.Name, info.Major, info.Minor,
-		info.CUDA(), size(planned))
+	driver := "driver for CUDA " + info.CUDA()
+	if info.Through != "" {
+		driver += " through " + info.Through
+	}
+	text := fmt.Sprintf("gpu %s (compute capability %d.%d, %s), %s of its memory", info.Name, info.Major, info.Minor, driver, size(planned))
 	if free, err := g.Available(); err == nil {
 		text += fmt.Sprintf(", %s left", size(int(free)))
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/executor/device"
-	"github.com/plx-run/plx/trainer/executor/device/cuda"
 	"github.com/plx-run/plx/trainer/executor/gpu"
 )
 
@@ -107,7 +106,7 @@ func Open(choice, visible, vendor string, localRank int, launched bool) (*gpu.De
 }
 
 func open(index int) (*gpu.Device, error) {
-	g, err := cuda.Open(index)
+	g, err := openDriver(index)
 	if err != nil {
 		return nil, err
 	}

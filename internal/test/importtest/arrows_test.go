@@ -168,7 +168,7 @@ var arrows = []arrow{
 	// What a worker computes with: graphs, and rows of tables for them.
 	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/gpu", "trainer/executor/memory", "trainer/executor/vertex", "trainer/operation", "trainer/wire"}},
 	// The GPU that a worker was given, and the variables that stay on it.
-	{from: "trainer/device", std: true, to: []string{"trainer/config", "trainer/executor/device", "trainer/executor/device/cuda", "trainer/executor/gpu"}, not: []string{"net"}},
+	{from: "trainer/device", std: true, to: []string{"trainer/config", "trainer/executor/device", "trainer/executor/device/cgocuda", "trainer/executor/device/cuda", "trainer/executor/gpu"}, not: []string{"net"}},
 	{from: "trainer/resident", to: []string{"trainer/aggregate", "trainer/executor/gpu", "trainer/layout", "trainer/operation", "trainer/optimizer", "trainer/replica"}},
 	{from: "trainer/embedding", to: []string{"trainer/exchange/client", "trainer/exchange/message", "trainer/replica", "trainer/sparse", "trainer/wire"}},
 	// Where rows are to be: decided here, moved by the exchange.
@@ -310,7 +310,8 @@ func TestArrows(t *testing.T) {
 	if len(packages) == 0 {
 		t.Fatal("no packages found")
 	}
-	for _, p := range packages {
+	opening := list(t, "-tags=cu", "./trainer/device", "./trainer/executor/device/...") // with cgo from other files
+	for _, p := range append(packages, opening...) {
 		for _, wrong := range check(p) {
 			t.Error(wrong)
 		}

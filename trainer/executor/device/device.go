@@ -1,6 +1,6 @@
 // Package device is what the executor needs of a GPU, in 20 calls: memory, streams,
 // modules and events. Two packages implement it by NVIDIA's driver: cuda without cgo,
-// for every program, and cgocuda with the build tag cuda, to compare with.
+// and cgocuda for programs that are built with the tag cu.
 //
 //	gpu, err := cuda.Open(0)
 //	p, err := gpu.Alloc(1 << 20)
@@ -37,6 +37,7 @@ type Kernel uintptr
 type Info struct {
 	Name         string
 	Major, Minor int    // compute capability
+	Through      string `json:",omitempty"` // the Go package that calls the driver, if plx does not by itself
 	Driver       int    // newest CUDA version that the driver knows: 12040 for 12.4
 	Total        uint64 // bytes of memory
 	Free         uint64 // bytes of memory that no process has allocated

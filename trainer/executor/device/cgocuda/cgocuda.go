@@ -1,14 +1,15 @@
-//go:build cuda && linux
+//go:build cu && linux
 
 package cgocuda
 
 // gorgonia.org/cu calls cuInit while the program starts, and ends the program if
 // that fails. The linker prefers the cuInit below, which does nothing. The other
 // symbols stay open until plx_open has loaded the library for all to see. The loader
-// binds each at its first call.
+// binds each at its first call. Package cu's -lcuda finds the empty libcuda.a beside this
+// file, so that a program does not need the library to start.
 
 /*
-#cgo LDFLAGS: -ldl -Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files
+#cgo LDFLAGS: -L${SRCDIR} -ldl -Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>
@@ -177,7 +178,7 @@ func (g *gpu) open(index int) (err error) {
 			return err
 		}
 	}
-	info.Driver = cu.Version()
+	info.Driver, info.Through = cu.Version(), "gorgonia.org/cu"
 	return nil
 }
 

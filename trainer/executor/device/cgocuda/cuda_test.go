@@ -1,4 +1,4 @@
-//go:build cuda && linux
+//go:build cu && linux
 
 package cgocuda
 

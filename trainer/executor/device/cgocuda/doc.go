@@ -1,14 +1,17 @@
 // Package cgocuda opens NVIDIA's driver through gorgonia.org/cu. It is the second
 // binding of the driver beside package cuda: both pass internal/test/devicetest, so a
-// mistake in the layout of a call shows as a difference between them.
+// mistake in the layout of a call shows as a difference between them. A program that is
+// built with cgo and the tag cu opens its GPU here, every other one by package cuda.
 //
-//	CGO_ENABLED=1 go test -tags cuda ./trainer/executor/device/cgocuda
+//	CGO_ENABLED=1 CGO_LDFLAGS=-Wl,-z,lazy go build -tags cu ./examples/mlp
 //
-// It needs the build tag cuda, cgo and the header cuda.h of CUDA 11 or 12. Training
-// programs always use package cuda: Gorgonia has code of its own behind the same tag,
-// which needs cuDNN 8 and does not compile. The linker looks for libcuda. If it finds
-// an empty libcuda.a, the test also starts on a host without the driver;
-// scripts/check-cu.sh does that.
+// It needs the header cuda.h of CUDA 11.4 to 12. It has a tag of its own because
+// Gorgonia has code behind the tag cuda, which needs cuDNN 8 and does not compile.
+//
+// A program starts on a host without the driver too: its linker finds the empty
+// libcuda.a, and leaves the driver's functions open until their first call. Without
+// -z lazy some linkers want them when the program starts. They do not report other
+// functions of C that are missing either.
 //
 // Package cu does what it can. This package calls the driver itself, through cgo,
 // for what cu lacks: pinned memory, graphs, names of errors, and launches with a

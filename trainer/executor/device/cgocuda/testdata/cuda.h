@@ -1,4 +1,4 @@
-/* A stand-in for the header of the CUDA driver, so that the build tag cuda is
+/* A stand-in for the header of the CUDA driver, so that the build tag cu is
  * compiled and tested on machines without CUDA: what gorgonia.org/cu v0.9.6 and
  * package cgocuda name, and no more. It was written for plx from their calls.
  *

@@ -1,0 +1,11 @@
+//go:build !(cu && cgo && linux)
+
+package device
+
+import (
+	"github.com/plx-run/plx/trainer/executor/device"
+	"github.com/plx-run/plx/trainer/executor/device/cuda"
+)
+
+// openDriver opens a GPU by NVIDIA's driver: here without cgo.
+func openDriver(index int) (device.GPU, error) { return cuda.Open(index) }
