@@ -94,8 +94,9 @@ kernels:
 # CI=true a skipped test is a failed one. A test that fails is repeated once, alone.
 unit:
 	@go build -o build/runtests ./internal/test/ci/runtests
-	@$(STAGE) tests build/runtests
-	@cd internal/tools && ../../$(STAGE) "tests of tools" ../../build/runtests
+	@test -n "$(RACE)" || { echo "skipped: the race detector, which needs a C compiler"; test "$${CI:-}" != true; }
+	@$(STAGE) tests build/runtests $(RACE) ./...
+	@cd internal/tools && ../../$(STAGE) "tests of tools" ../../build/runtests $(RACE) ./...
 
 # Half an hour on a quiet machine, as root: plx beside what one would use instead, in
 # turns. A part of it: make bench BENCH=logs

@@ -2,53 +2,38 @@ package main
 
 import (
 	"os"
-	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// As go test -exec does, a test of the meter starts this program to enter a group.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == enterArg {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
-// A package's group counts what its processes take, and nothing else.
-func TestMeterCountsProcesses(t *testing.T) {
+// A package's group counts what the processes of its tests take, and nothing is left of it.
+func TestProcessesAreCounted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: control groups")
 	}
-	m := newMeter()
-	defer m.remove()
-	if m.root == "" {
-		t.Fatal("no group can be made")
+	testModule(t)
+	c, err := newCosts()
+	if err != nil || c.groups == "" || c.module != "example.org/m" {
+		t.Fatalf("%+v, %v", c, err)
 	}
-	dir := t.TempDir()
-	run := func(line string) time.Duration {
-		cmd := exec.Command(os.Args[0], enterArg, m.root, "/bin/sh", "-c", line)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		took, err := usage(groupOf(m.root, dir))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return took
+	if _, err := test(append(slices.Clone(goFlags), append(c.flags(), "./busy")...), c); err != nil {
+		t.Error(err)
 	}
-	idle := run("true")
-	if busy := run("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"); busy < idle+10*time.Millisecond {
-		t.Errorf("%v before and %v after a loop", idle, busy)
+	if busy := c.packages["example.org/m/busy"]; busy == nil || busy.tests["TestShell"] < 10*time.Millisecond || busy.total < busy.tests["TestShell"] {
+		t.Errorf("%+v", busy)
+	}
+	if c.remove(); usage(c.groups) >= 0 {
+		t.Errorf("%s is left", c.groups)
 	}
 }
 
 // The time between two events of a package goes to the tests that ran, in equal shares.
 func TestCostsAreShared(t *testing.T) {
+	t.Chdir(t.TempDir())
 	spent := time.Duration(0)
-	c := newCosts(func(string) time.Duration { return spent })
+	c := &costs{groups: "some", usage: func(string) time.Duration { return spent }, packages: map[string]*cost{}}
 	for _, s := range []struct {
 		after        time.Duration
 		action, test string
@@ -71,19 +56,17 @@ func TestCostsAreShared(t *testing.T) {
 		spent += s.after * time.Second
 		c.take(event{Package: "p", Action: s.action, Test: s.test})
 	}
-	p := c.packages["p"]
-	if p.total != 21*time.Second || p.tests["TestA"] != 9*time.Second || p.tests["TestB"] != 7*time.Second || p.tests[""] != 5*time.Second {
-		t.Errorf("in all %v, by test %v", p.total, p.tests)
-	}
 	var out strings.Builder
-	if err := c.check(&out, false); err != nil || strings.Count(out.String(), "dear: p Test") != 2 {
-		t.Errorf("%v, printed %q", err, out.String())
+	if err := c.tell(&out, nil); err != nil || strings.Count(out.String(), "dear: p Test") != 2 || !strings.Contains(out.String(), "21.0 s  p\n") {
+		t.Errorf("%v, printed %q", err, &out)
 	}
-	if err := c.check(&out, true); err == nil || !strings.Contains(err.Error(), "p TestA took 9.0 ") {
+	if table, err := os.ReadFile("build/test-costs.tsv"); err != nil || string(table) != "9.00\tp\tTestA\n7.00\tp\tTestB\n5.00\tp\t-\n" {
+		t.Errorf("%v, wrote %q", err, table)
+	}
+	if err := c.tell(&out, []string{"-parallel=1"}); err == nil || !strings.Contains(err.Error(), "p TestA took 9.0 ") {
 		t.Errorf("each alone: %v", err)
 	}
-	c.print(&out)
-	if !strings.Contains(out.String(), "21.0 s  p ") {
-		t.Errorf("printed %q", out.String())
+	if err := c.tell(&out, []string{"-parallel=1", "-tags=long"}); err != nil {
+		t.Errorf("long tests: %v", err)
 	}
 }

@@ -15,8 +15,7 @@ import (
 type event struct {
 	Time        time.Time
 	Action      string
-	Package     string
-	ImportPath  string // of a build event
+	Package     string // "" of a build
 	Test        string
 	Output      string
 	FailedBuild string // of a package that failed: what could not be built
@@ -24,23 +23,10 @@ type event struct {
 
 // outcome is what the tests did.
 type outcome struct {
-	passed  int // top-level tests
-	skipped []skip
-	failed  []failure
-	broken  []string // packages that failed for no failed test of theirs, and why
-}
-
-// skip is a test that did not run.
-type skip struct {
-	test   string // package and name
-	reason string
-}
-
-func (s skip) String() string {
-	if s.reason == "" {
-		return s.test
-	}
-	return s.test + ": " + s.reason
+	passed  int       // top-level tests
+	skipped []string  // tests, and why
+	failed  []failure // top-level tests
+	broken  []string  // packages that failed for no failed test of theirs, and why
 }
 
 // failure is a top-level test that failed, itself or in its subtests.
@@ -49,29 +35,45 @@ type failure struct {
 	final     string // why it may not be repeated; "" if it may
 }
 
+// final says why a failed run stays one. It is "" if its failures may be repeated.
+func (o outcome) final() string {
+	for _, f := range o.failed {
+		if f.final != "" {
+			return f.pkg + " " + f.test + ": " + f.final
+		}
+	}
+	switch {
+	case len(o.broken) > 0:
+		return o.broken[0]
+	case len(o.failed) == 0:
+		return "no test failed"
+	case len(o.failed) > mostRepeated:
+		return fmt.Sprintf("%d tests failed, more than %d", len(o.failed), mostRepeated)
+	}
+	return ""
+}
+
 // finals are what makes a failure final, by what the test printed: no busy machine is
 // an excuse for it.
-var finals = []struct {
-	why  string
-	said *regexp.Regexp
-}{
-	{"a data race", regexp.MustCompile(`WARNING: DATA RACE|race detected during execution|Found \d+ data race`)},
-	{"a crash", regexp.MustCompile(`(?m)^\s*(panic: |fatal error: )`)},
-	{"a process is left over", regexp.MustCompile(`processes are left|are left over|is left over`)},
-	{"other bits", regexp.MustCompile(`want\s+(digest|sha256)|(other|different) bits|bits are others`)},
+var finals = map[string]*regexp.Regexp{
+	"a data race":            regexp.MustCompile(`WARNING: DATA RACE|race detected during execution|Found \d+ data race`),
+	"a crash":                regexp.MustCompile(`(?m)^\s*(panic: |fatal error: )`),
+	"a process is left over": regexp.MustCompile(`processes are left|are left over|is left over`),
+	"other bits":             regexp.MustCompile(`want\s+(digest|sha256)|(other|different) bits|bits are others`),
 }
 
 // aboutBits are the names of tests about equal bits, which fail at random only if the
 // bits are random.
 var aboutBits = regexp.MustCompile(`Bits|Digest|ThatOfOneProcess`)
 
-func finality(test, printed string) string {
+// finality says why a failed test, or a package without the name of one, may not be repeated.
+func finality(test string, printed []byte) string {
 	if aboutBits.MatchString(test) {
 		return "a test about equal bits"
 	}
-	for _, f := range finals {
-		if f.said.MatchString(printed) {
-			return f.why
+	for why, said := range finals {
+		if said.Match(printed) {
+			return why
 		}
 	}
 	return ""
@@ -80,16 +82,14 @@ func finality(test, printed string) string {
 // reader puts the report of go test together.
 type reader struct {
 	outcome
-	costs   *costs
 	out     io.Writer
-	printed map[string]*strings.Builder // by package and test, until the end of the package
-	failing map[string]bool             // package and top-level test
+	printed map[string][]byte // by package and test, until its end
 }
 
-// report reads the events of go test and writes what go test would write
-// without -json: the output of tests that failed, and of packages.
-func report(events io.Reader, out io.Writer, costs *costs) (outcome, error) {
-	r := reader{costs: costs, out: out, printed: map[string]*strings.Builder{}, failing: map[string]bool{}}
+// report reads the events of go test and writes what go test would write without -json:
+// the output of tests that failed, and of packages. It shows each event to also.
+func report(events io.Reader, out io.Writer, also func(event)) (outcome, error) {
+	r := reader{out: out, printed: map[string][]byte{}}
 	for stream := json.NewDecoder(events); ; {
 		var e event
 		if err := stream.Decode(&e); errors.Is(err, io.EOF) {
@@ -98,111 +98,88 @@ func report(events io.Reader, out io.Writer, costs *costs) (outcome, error) {
 			return r.outcome, fmt.Errorf("read the report of go test: %w", err)
 		}
 		r.take(e)
-		costs.take(e)
+		also(e)
 	}
 	// Tests without an end were running when their program crashed.
 	for _, rest := range r.printed {
-		fmt.Fprint(out, rest)
+		fmt.Fprintf(out, "%s", rest)
 	}
 	return r.outcome, nil
 }
 
 func (r *reader) take(e event) {
-	test := e.Package + "." + e.Test
-	switch {
-	case e.Action == "output" || e.Action == "build-output":
-		if e.Test == "" && !isNoise(e.Output) {
+	name := e.Package + "." + e.Test
+	printed := r.printed[name]
+	switch e.Action {
+	case "output", "build-output":
+		// The rest is what go test prints for a package only with -v or -json.
+		if e.Test == "" && e.Output != "PASS\n" && !strings.Contains(e.Output, "[no test files]") {
 			fmt.Fprint(r.out, e.Output)
 		}
-		if r.printed[test] == nil {
-			r.printed[test] = &strings.Builder{}
+		if e.Package != "" {
+			r.printed[name] = append(printed, e.Output...)
 		}
-		r.printed[test].WriteString(e.Output)
-	case e.Test == "" && e.Action == "fail":
-		r.packageFailed(e)
-		delete(r.printed, test)
-	case e.Test == "" && (e.Action == "pass" || e.Action == "skip"):
-		delete(r.printed, test)
-	case e.Action == "skip":
-		r.skipped = append(r.skipped, skip{test, reason(r.text(test))})
-		delete(r.printed, test)
-	case e.Action == "fail":
-		r.testFailed(e)
-		fmt.Fprint(r.out, r.text(test))
-		delete(r.printed, test)
-	case e.Action == "pass":
-		if !strings.Contains(e.Test, "/") {
+		return
+	case "pass":
+		if e.Test != "" && !strings.Contains(e.Test, "/") {
 			r.passed++
 		}
-		delete(r.printed, test)
+	case "skip":
+		if e.Test != "" {
+			r.skipped = append(r.skipped, name+reason(printed))
+		}
+	case "fail":
+		if e.Test == "" {
+			r.packageFailed(e, printed)
+		} else {
+			r.testFailed(e, printed)
+		}
+	default:
+		return
 	}
+	delete(r.printed, name)
 }
 
 // testFailed notes a failed test. Its subtests have ended before it.
-func (r *reader) testFailed(e event) {
+func (r *reader) testFailed(e event, printed []byte) {
+	fmt.Fprintf(r.out, "%s", printed)
 	top, _, _ := strings.Cut(e.Test, "/")
-	final := finality(top, r.text(e.Package+"."+e.Test))
-	r.failing[e.Package] = true
 	at := slices.IndexFunc(r.failed, func(f failure) bool { return f.pkg == e.Package && f.test == top })
 	if at < 0 {
-		r.failed = append(r.failed, failure{e.Package, top, final})
-	} else if final != "" {
+		at = len(r.failed)
+		r.failed = append(r.failed, failure{pkg: e.Package, test: top})
+	}
+	if final := finality(top, printed); final != "" {
 		r.failed[at].final = final
 	}
 }
 
 // packageFailed notes a package that failed for another reason than its tests.
-func (r *reader) packageFailed(e event) {
-	why := finality("", r.text(e.Package+"."))
-	switch {
-	case e.FailedBuild != "":
-		why = "it does not build"
-	case r.unfinished(e.Package):
-		why = "a crash"
-	case why == "" && !r.failing[e.Package]:
+func (r *reader) packageFailed(e event, printed []byte) {
+	why := finality("", printed)
+	if why == "" && !slices.ContainsFunc(r.failed, func(f failure) bool { return f.pkg == e.Package }) {
 		why = "it failed, and no test of it"
-	case why == "":
-		return
 	}
-	r.broken = append(r.broken, e.Package+": "+why)
-}
-
-// unfinished reports whether a package ended in the middle of a test.
-func (r *reader) unfinished(pkg string) bool {
-	for test := range r.printed {
-		if strings.HasPrefix(test, pkg+".") && test != pkg+"." {
-			return true
+	for name := range r.printed {
+		if strings.HasPrefix(name, e.Package+".") && name != e.Package+"." {
+			why = "a crash" // in the middle of a test
 		}
 	}
-	return false
+	if e.FailedBuild != "" {
+		why = "it does not build"
+	}
+	if why != "" {
+		r.broken = append(r.broken, e.Package+": "+why)
+	}
 }
 
-func (r *reader) text(test string) string {
-	if b := r.printed[test]; b != nil {
-		return b.String()
-	}
-	return ""
-}
+var said = regexp.MustCompile(`\.go:\d+: (.*)\n`)
 
-// isNoise is what go test prints for a package only with -v or -json.
-func isNoise(output string) bool {
-	return output == "PASS\n" || strings.Contains(output, "[no test files]")
-}
-
-// reason is what a test said last before it was skipped, without the place in
-// the source.
-func reason(output string) string {
-	var last string
-	for line := range strings.Lines(output) {
-		line = strings.TrimSpace(line)
-		if line != "" && !strings.HasPrefix(line, "===") && !strings.HasPrefix(line, "---") {
-			last = line
-		}
+// reason is ": " and what a test said last before it was skipped.
+func reason(printed []byte) string {
+	all := said.FindAllSubmatch(printed, -1)
+	if len(all) == 0 {
+		return ""
 	}
-	if _, rest, found := strings.Cut(last, ".go:"); found {
-		if _, message, found := strings.Cut(rest, ": "); found {
-			return message
-		}
-	}
-	return last
+	return ": " + string(all[len(all)-1][1])
 }

@@ -19,9 +19,13 @@ import "testing"
 func TestFine(t *testing.T) { t.Log("not shown") }
 `,
 	"idle/idle.go": "package idle\n",
+	"busy/busy_test.go": `package busy
+import ("os/exec"; "testing")
+func TestShell(t *testing.T) { exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run() }
+`,
 	"skips/skips_test.go": `package skips
 import "testing"
-func TestWhole(t *testing.T) { t.Skip("needs root: really") }
+func TestWhole(t *testing.T) { t.Log("first"); t.Skip("needs root: really") }
 func TestPart(t *testing.T) { t.Run("a", func(t *testing.T) { t.SkipNow() }); t.Run("b", func(*testing.T) {}) }
 `,
 	"bad/bad_test.go": `package bad
@@ -54,20 +58,25 @@ func TestD(t *testing.T) { t.Fail() }
 	"broken/broken_test.go": "package broken\nvar X = undeclared\n",
 }
 
-// events runs the packages' tests and returns what go test prints, one line for each event.
-func events(t *testing.T, packages ...string) (string, error) {
+// testModule makes the small module the current folder.
+func testModule(t *testing.T) {
 	t.Helper()
-	dir := t.TempDir()
+	t.Chdir(t.TempDir())
 	for name, text := range module {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("go", append([]string{"test", "-json", "-vet=off", "-ldflags=-s -w"}, packages...)...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0")
-	out, err := cmd.Output()
+	for name, value := range map[string]string{"GOFLAGS": "-ldflags=-s", "GOWORK": "off", "CGO_ENABLED": "0"} {
+		t.Setenv(name, value)
+	}
+}
+
+// events runs the packages' tests and returns what go test prints, one line for each event.
+func events(t *testing.T, packages ...string) (string, error) {
+	t.Helper()
+	testModule(t)
+	out, err := exec.Command("go", append([]string{"test", "-json", "-vet=off", "-p=1"}, packages...)...).Output()
 	return string(out), err
 }
 
@@ -75,27 +84,22 @@ func events(t *testing.T, packages ...string) (string, error) {
 func reported(t *testing.T, events string) (string, outcome) {
 	t.Helper()
 	var out strings.Builder
-	o, err := report(strings.NewReader(events), &out, newCosts(meter{}.of))
+	o, err := report(strings.NewReader(events), &out, func(event) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out.String(), o
 }
 
-func TestReportIsWhatGoTestPrints(t *testing.T) {
-	printed, err := events(t, "./good", "./idle")
+func TestReport(t *testing.T) {
+	printed, err := events(t, "./good", "./idle", "./skips")
 	out, o := reported(t, printed)
-	if err != nil || o.passed != 1 || len(o.skipped) != 0 || !strings.HasPrefix(out, "ok  \texample.org/m/good\t") || strings.Count(out, "\n") != 1 {
-		t.Errorf("%v, skipped %v, printed %q", err, o.skipped, out)
+	const skipped = "[example.org/m/skips.TestWhole: needs root: really example.org/m/skips.TestPart/a]"
+	if err != nil || o.passed != 2 || fmt.Sprint(o.skipped) != skipped || !regexp.MustCompile(`^ok  \texample.org/m/good\t.*\nok  \t.*skips\t.*\n$`).MatchString(out) {
+		t.Errorf("%v, %+v, printed %q", err, o, out)
 	}
-}
-
-func TestReportNamesSkips(t *testing.T) {
-	printed, err := events(t, "./skips")
-	out, o := reported(t, printed)
-	want := "[example.org/m/skips.TestWhole: needs root: really example.org/m/skips.TestPart/a]"
-	if err != nil || fmt.Sprint(o.skipped) != want || !strings.HasPrefix(out, "ok  \t") {
-		t.Errorf("%v, skipped %v, want %v, printed %q", err, o.skipped, want, out)
+	if _, err := report(strings.NewReader("{\"Action\":\"start\"}\nnonsense"), &strings.Builder{}, func(event) {}); err == nil {
+		t.Error("nonsense is taken for a report")
 	}
 }
 
@@ -123,7 +127,9 @@ func TestReportShowsFailures(t *testing.T) {
 		{"bad", "processes are left", "a process is left over", []string{complaint, "host h1: processes are left: [sleep]"}},
 		{"bad", "not the same", "a test about equal bits", []string{complaint, "not the same", "TestBad", "TestSameBits"}},
 		{"part", "want digest step=1", "other bits", []string{"a part's complaint", `got digest step=1 sha256=0\nwant digest step=1 sha256=1`}},
-		{"many", "TestD", "more than 3", nil},
+		{"bad", "DATA RACE", "a data race", []string{complaint, `==================\nWARNING: DATA RACE`}},
+		{"bad", "race detected", "a data race", []string{complaint, "race detected during execution of test"}},
+		{"many", "--- FAIL: TestD", "more than 3", nil},
 	} {
 		var ofPackage strings.Builder
 		for line := range strings.Lines(printed) {
@@ -132,8 +138,8 @@ func TestReportShowsFailures(t *testing.T) {
 			}
 		}
 		out, o := reported(t, ofPackage.String())
-		if !strings.Contains(out, test.want) || !strings.Contains(out, "FAIL\t") {
-			t.Errorf("%s: printed %q, want %q in it", test.pkg, out, test.want)
+		if strings.Count(out, test.want) != 1 || !strings.Contains(out, "FAIL\t") {
+			t.Errorf("%s: printed %q, want %q in it once", test.pkg, out, test.want)
 		}
 		if final := o.final(); !strings.Contains(final, test.final) || (final == "") != (test.final == "") {
 			t.Errorf("%s: final because of %q, want %q; %+v", test.pkg, final, test.final, o)
@@ -141,24 +147,10 @@ func TestReportShowsFailures(t *testing.T) {
 	}
 }
 
-func TestRacesAreFinal(t *testing.T) {
-	for _, said := range []string{"==================\nWARNING: DATA RACE\n", "    testing.go:1: race detected during execution of test\n"} {
-		if finality("TestX", said) != "a data race" {
-			t.Errorf("%q may be repeated", said)
-		}
-	}
-}
-
-func TestReportRefusesWhatIsNoReport(t *testing.T) {
-	if _, err := report(strings.NewReader("{\"Action\":\"start\"}\nnonsense"), &strings.Builder{}, newCosts(meter{}.of)); err == nil {
-		t.Error("nonsense is taken for a report")
-	}
-}
-
 // Failed tests are repeated one by one, after the run.
 func TestRepeats(t *testing.T) {
 	bad := errors.New("exit status 1")
-	first := outcome{failed: []failure{{"p", "TestA", ""}, {"q", "TestB", ""}}}
+	first := outcome{skipped: []string{"p.TestS"}, failed: []failure{{"p", "TestA", ""}, {"q", "TestB", ""}}}
 	for _, test := range []struct {
 		name  string
 		first outcome
@@ -175,7 +167,7 @@ func TestRepeats(t *testing.T) {
 		{name: "nothing failed that has a name", fails: true, calls: 1},
 	} {
 		var calls [][]string
-		r := runner{test: func(args ...string) (outcome, error) {
+		skipped, flaky, err := runAndRepeat(func(args ...string) (outcome, error) {
 			calls = append(calls, args)
 			if len(calls) == 1 {
 				return test.first, bad
@@ -185,13 +177,23 @@ func TestRepeats(t *testing.T) {
 				o.passed = 0
 			}
 			return o, test.again[args[len(args)-1]]
-		}}
-		err := r.run([]string{"-tags=long", "-run=TestA|TestB", "./..."})
-		if (err != nil) != test.fails || len(calls) != test.calls || len(r.flaky) != test.flaky {
-			t.Errorf("%s: %v, calls %q, flaky %v", test.name, err, calls, r.flaky)
+		}, []string{"-tags=long", "-run=TestA|TestB", "./..."})
+		if (err != nil) != test.fails || len(calls) != test.calls || len(flaky) != test.flaky || len(skipped) != len(test.first.skipped) {
+			t.Errorf("%s: %v, calls %q, flaky %v, skipped %v", test.name, err, calls, flaky, skipped)
 		}
 		if len(calls) > 1 && strings.Join(calls[1], " ") != "-tags=long -run=^TestA$ p" {
 			t.Errorf("%s: repeated by %q", test.name, calls[1])
 		}
+	}
+}
+
+// With CI=true a skipped test fails the run, which goes well without.
+func TestSkipsFail(t *testing.T) {
+	testModule(t)
+	if err := run([]string{"./skips"}, false); err != nil {
+		t.Error(err)
+	}
+	if err := run([]string{"./skips"}, true); err == nil || !strings.HasPrefix(err.Error(), "2 tests were skipped") {
+		t.Error(err)
 	}
 }
