@@ -38,7 +38,7 @@ test: tools format compile vet
 # make test-long ARGS="-run ^fuzz$$" runs some.
 test-long:
 	@$(STAGE) tools scripts/install-test-tools long
-	@$(STAGE) "long tests" go run ./internal/test/ci/longtests $(ARGS)
+	@$(STAGE) "long tests" scripts/test-long $(ARGS)
 
 # Known vulnerabilities in what plx calls, of Go's own library too, by the list at vuln.go.dev.
 vulnerabilities:

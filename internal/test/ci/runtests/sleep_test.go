@@ -21,7 +21,7 @@ var deliberate = map[string]string{
 // that use testing/synctest sleep on a clock that nobody waits for.
 func TestNoTestSleeps(t *testing.T) {
 	used := map[string]bool{}
-	err := filepath.WalkDir("../../../..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
