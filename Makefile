@@ -45,9 +45,9 @@ vulnerabilities:
 	@$(STAGE) vulnerabilities go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 # Whether the tests of a package bite: fifty mutants of it, chosen by the commit, each
-# with its tests: make mutate PKG=./hostfile ARGS="-n 20". Minutes.
+# with its tests: make mutate PKG=./hostfile ARGS="-n 20" TESTS=-short. Minutes.
 mutate:
-	@CGO_ENABLED=0 go run ./internal/test/ci/mutate $(ARGS) $(PKG)
+	@CGO_ENABLED=0 go run ./internal/test/ci/mutate $(ARGS) $(PKG) $(TESTS)
 
 # The quick loop: what needs neither root nor seconds. Results of packages that have
 # not changed are reused.

@@ -3,11 +3,11 @@
 // against each: a change that no test notices has survived.
 //
 //	go run ./internal/test/ci/mutate ./trainer/wire
-//	go run ./internal/test/ci/mutate -n 20 -run 'Test[A-M]' ./launcher/ssh
-//	go run ./internal/test/ci/mutate -tests ./trainer/peers,./trainer/collective ./trainer/wire
+//	go run ./internal/test/ci/mutate -n 20 ./launcher/ssh -run 'Test[A-M]'
+//	go run ./internal/test/ci/mutate ./trainer/wire ./trainer/peers ./trainer/collective
 //
-// Some packages are tested by others beside them: see elsewhere. Flag -tests names the
-// packages whose tests run.
+// What follows the package are arguments of go test: which tests run. Without packages
+// among them they are those of the package, or of its row in elsewhere.
 //
 // Which changes are tried follows from the commit's hash and the package, so that each
 // commit tries others, and everybody who has the commit the same. No file of the tree
@@ -21,6 +21,8 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -28,24 +30,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// options are those of the command line.
-type options struct {
-	pkg   string
-	n     int
-	seed  string // the commit's hash unless it is given
-	tests string // a pattern of tests; empty means all
-	of    string // packages whose tests run, separated by commas; empty: the package's, or those of elsewhere
-	short bool
-	least int // per cent that are to be killed
-}
-
-// elsewhere are the packages that are tested by other packages too, or only by them. Those
-// are tried in turn, the fastest first.
+// elsewhere are the packages that are tested by other packages too, or only by them.
 var elsewhere = map[string][]string{
 	"./trainer/aggregate":         {"./trainer/aggregate", "./trainer/exchange/client"},
 	"./trainer/exchange/server":   {"./trainer/exchange/client"},
@@ -56,92 +48,119 @@ var elsewhere = map[string][]string{
 	"./launcher/agent/supervisor": {"./launcher/agent/supervisor", "./launcher/agent"},
 }
 
-// suites are the packages whose tests run.
-func (o options) suites() []string {
-	if o.of != "" {
-		return strings.Split(o.of, ",")
-	}
-	if all := elsewhere[o.pkg]; all != nil {
-		return all
-	}
-	return []string{o.pkg}
-}
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var o options
-	flag.IntVar(&o.n, "n", 50, "how many mutants are tried")
-	flag.StringVar(&o.seed, "seed", "", "chooses the mutants in place of the commit's hash")
-	flag.StringVar(&o.tests, "run", "", "run only tests with these names, as go test does")
-	flag.StringVar(&o.of, "tests", "", "run the tests of these packages, separated by commas")
-	flag.BoolVar(&o.short, "short", false, "run the tests with -short")
-	flag.IntVar(&o.least, "least", 0, "exit with status 1 if fewer per cent than this are killed")
+	n := flag.Int("n", 50, "how many mutants are tried")
+	seed := flag.String("seed", "", "chooses the mutants in place of the commit's hash")
 	flag.Parse()
-	if flag.NArg() != 1 || o.n < 1 {
-		fmt.Fprintln(os.Stderr, "mutate: want one package and at least one mutant, such as: mutate -n 50 ./hostfile")
+	if flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "mutate: want a package, such as: mutate -n 50 ./hostfile")
 		os.Exit(2)
 	}
-	o.pkg = flag.Arg(0)
-	t, err := run(ctx, o, os.Stdout)
-	if err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, *n, *seed, flag.Arg(0), flag.Args()[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(2)
 	}
-	if 100*t.killed < o.least*t.tried() {
-		os.Exit(1)
-	}
 }
 
-// tally counts mutants by what became of them.
-type tally struct{ killed, survived, broken int }
-
-func (t tally) tried() int { return t.killed + t.survived }
-
-// run tries mutants of a package, and prints those that survive and a summary.
-func run(ctx context.Context, o options, out io.Writer) (t tally, err error) {
-	if o.seed == "" {
-		commit, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD").Output()
-		if err != nil {
-			return t, fmt.Errorf("read the commit that chooses the mutants, else pass -seed: %w", err)
+// run tries n mutants of a package, and prints those that survive and a summary.
+func run(ctx context.Context, out io.Writer, n int, seed, pkg string, tests []string) error {
+	if !slices.ContainsFunc(tests, func(a string) bool { return strings.HasPrefix(a, ".") }) {
+		tests = append(tests, elsewhere[pkg]...)
+		if elsewhere[pkg] == nil {
+			tests = append(tests, pkg)
 		}
-		o.seed = strings.TrimSpace(string(commit))
 	}
-	b, err := newBench(ctx, o)
+	if seed == "" {
+		commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
+		if err != nil {
+			return fmt.Errorf("read the commit that chooses the mutants, else pass -seed: %w", err)
+		}
+		seed = strings.TrimSpace(string(commit))
+	}
+	path, all, err := mutantsOfPackage(pkg)
 	if err != nil {
-		return t, err
+		return err
 	}
-	defer b.close()
-	all, err := b.mutants()
-	if err != nil {
-		return t, err
-	}
-	seed := sha256.Sum256([]byte(o.seed + " " + b.path))
-	random := rand.New(rand.NewChaCha8(seed))
+	random := rand.New(rand.NewChaCha8(sha256.Sum256([]byte(seed + " " + path))))
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	folder, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder) // what is left there is nothing of the tree
+	here, err := os.Getwd()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
-	for _, m := range all {
-		if t.tried() == o.n {
-			break
-		}
-		fate, err := b.try(ctx, m)
+	if said, err := test(ctx, 10*time.Minute, tests); err != nil || !strings.Contains(said, "ok  \t") {
+		return fmt.Errorf("without a change the tests of %s must pass:\n%s", path, said)
+	}
+	limit := 10*time.Second + 4*time.Since(began)
+	killed, broken, survived := 0, 0, 0
+	for i := 0; i < len(all) && killed+survived < n; i++ {
+		overlay, err := all[i].overlay(folder)
 		if err != nil {
-			return t, err
+			return err
 		}
-		switch fate {
-		case broken:
-			t.broken++
-		case killed:
-			t.killed++
-		case survived:
-			t.survived++
-			fmt.Fprintf(out, "survived: %s\n", b.shown(m))
+		said, err := test(ctx, limit, append([]string{"-overlay", overlay}, tests...))
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			survived++
+			fmt.Fprintf(out, "survived: %s\n", strings.TrimPrefix(all[i].String(), here+"/"))
+		case strings.Contains(said, " [build failed]\n"):
+			broken++
+		default:
+			killed++
 		}
 	}
-	if t.tried() == 0 {
-		return t, fmt.Errorf("%s has no place that could be changed", b.path)
+	if killed+survived == 0 {
+		return fmt.Errorf("%s has no place that could be changed", path)
 	}
-	fmt.Fprintf(out, "%s at %.8s: %d of %d mutants killed (%d %%) of %d places, %d more did not compile, %.0f s\n", b.path, o.seed,
-		t.killed, t.tried(), 100*t.killed/t.tried(), len(all), t.broken, time.Since(began).Seconds())
-	return t, nil
+	fmt.Fprintf(out, "%s at %.8s: %d of %d mutants killed (%d %%) of %d places, %d more did not compile, %.0f s\n", path, seed,
+		killed, killed+survived, 100*killed/(killed+survived), len(all), broken, time.Since(began).Seconds())
+	return nil
+}
+
+// mutantsOfPackage returns a package's import path and all its mutants.
+func mutantsOfPackage(pkg string) (path string, all []mutant, err error) {
+	said, err := exec.Command("go", "list", "-f", "{{.ImportPath}}\n{{.Dir}}{{range .GoFiles}}\n{{.}}{{end}}", pkg).Output()
+	if err != nil {
+		return "", nil, fmt.Errorf("list %s: %w", pkg, err)
+	}
+	words := strings.Split(strings.TrimSpace(string(said)), "\n")
+	for _, name := range words[2:] {
+		found, err := mutantsOf(filepath.Join(words[1], name))
+		if err != nil {
+			return "", nil, err
+		}
+		all = append(all, found...)
+	}
+	return words[0], all, nil
+}
+
+// overlay writes the changed file, and what tells go to read it in place of the package's.
+func (m mutant) overlay(folder string) (path string, err error) {
+	changed, path := filepath.Join(folder, "mutant.go"), filepath.Join(folder, "overlay.json")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {m.file: changed}})
+	return path, errors.Join(err, os.WriteFile(changed, m.apply(), 0o600), os.WriteFile(path, replace, 0o600))
+}
+
+// test runs go test, and returns what it printed. A test that its limit stops leaves its
+// children behind: they end with their process group. Nor may a loop that does not end
+// take all memory.
+func test(ctx context.Context, limit time.Duration, args []string) (said string, err error) {
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 16000000; exec go test -count=1 -vet=off -failfast -timeout "$@"`, "sh", limit.String()}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	end := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel, cmd.WaitDelay = end, time.Second
+	out, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = end() // there may be nobody left
+	}
+	return string(out), err
 }

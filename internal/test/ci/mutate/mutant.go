@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,11 @@ func short(s string) string {
 }
 
 // mutantsOf are all mutants of a file, in the order of the text.
-func mutantsOf(path string, text []byte) ([]mutant, error) {
+func mutantsOf(path string) ([]mutant, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)
 	if err != nil {
