@@ -17,7 +17,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// at5 and at7 are the checkpoints of internal/test/testhosts/cmd/saver: every worker
+// at5 and at7 are the checkpoints of internal/test/testhosts/cmd/fake: every worker
 // writes its part of the first when it starts, and the chief the whole of the
 // second when it is asked.
 const (
@@ -27,7 +27,7 @@ const (
 
 func (b *bench) saver() string {
 	b.t.Helper()
-	return testhosts.Binary(b.t, "github.com/plx-run/plx/internal/test/testhosts/cmd/saver")
+	return testhosts.Binary(b.t, "github.com/plx-run/plx/internal/test/testhosts/cmd/fake")
 }
 
 // whole checks that a folder holds exactly these checkpoints, each with all
@@ -65,14 +65,14 @@ func TestCheckpoints(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	file, saver := b.ResourceFile("h1", "h2"), b.saver()
 	launch := func(b *bench, args ...string) *running {
-		r := b.start(append([]string{"launch", "--hosts", file}, args...)...)
+		r := b.start(append([]string{"launch", "--hosts", file, "--ps", "none"}, args...)...)
 		r.await(r.stdout, "worker:0 h1 | had ")
 		r.await(r.stdout, "worker:1 h2 | had ")
 		return r
 	}
 	t.Run("SIGTERM saves, and they are fetched", func(t *testing.T) {
 		b, dir := b.in(t), filepath.Join(t.TempDir(), "a b")
-		r := launch(b, "--name", "first", "--fetch", dir, saver, "sub folder/run")
+		r := launch(b, "--name", "first", "--fetch", dir, saver, "--save", "sub folder/run")
 		r.signal(syscall.SIGTERM)
 		res := r.want(143)
 		b.says(res, "job", "stopped by signal terminated, saved at step 7")
@@ -84,7 +84,7 @@ func TestCheckpoints(t *testing.T) {
 		b := b.in(t)
 		first := b.id("first")
 		for _, args := range [][]string{{"--name", "first"}, {"--resume", "first"}, {"--resume", first, "--name", "other"}} {
-			r := launch(b, append(args, saver, "sub folder/run")...)
+			r := launch(b, append(args, saver, "--save", "sub folder/run")...)
 			contains(t, r.stdout.String(), "worker:0 h1 | had ["+at5+" "+at7+"]", "worker:1 h2 | had ["+at5+"]")
 			contains(t, r.stderr.String(), "under")
 			r.signal(syscall.SIGINT)
@@ -92,16 +92,16 @@ func TestCheckpoints(t *testing.T) {
 				t.Errorf("Ctrl-C speaks of saving:\n%s", res.stderr)
 			}
 		}
-		r := b.elsewhere().want(2, "launch", "--hosts", file, "--resume", "no-such-job", saver)
+		r := b.elsewhere().want(2, "launch", "--hosts", file, "--resume", "no-such-job", saver, "--save")
 		contains(t, r.stderr, "--resume: job no-such-job", "plx: hint: ")
 	})
 	t.Run("the name of a running job", func(t *testing.T) {
 		b := b.in(t)
-		r := launch(b, "--name", "taken", saver)
+		r := launch(b, "--name", "taken", saver, "--save")
 		other := b.elsewhere()
-		res := other.want(125, "launch", "--hosts", file, "--name", "taken", saver)
+		res := other.want(125, "launch", "--hosts", file, "--name", "taken", saver, "--save")
 		contains(t, res.stderr, "hosts h[1-2]: job taken-", "plx stop taken-", "another --name")
-		other.want(125, "launch", "--hosts", file, "--resume", "taken", saver)
+		other.want(125, "launch", "--hosts", file, "--resume", "taken", saver, "--save")
 		r.signal(syscall.SIGINT)
 		r.want(130)
 		b.hostsGone(0)
@@ -109,7 +109,7 @@ func TestCheckpoints(t *testing.T) {
 	t.Run("plx stop", func(t *testing.T) { testStopSaves(b.in(t), file, saver) })
 	t.Run("a host that is to go", func(t *testing.T) {
 		b := b.in(t)
-		r := launch(b, saver)
+		r := launch(b, saver, "--save")
 		p := b.process(b.Hosts[1], watchdog)
 		if err := p.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
@@ -119,10 +119,10 @@ func TestCheckpoints(t *testing.T) {
 	})
 	t.Run("a chief that does not save", func(t *testing.T) {
 		b := b.in(t)
-		r := launch(b, "--checkpoint-timeout", "1s", saver, "--hang")
+		r := launch(b, "--checkpoint-timeout", "1s", saver, "--save", "--mute")
 		r.signal(syscall.SIGTERM)
 		contains(t, r.want(143).stderr, "not saved: worker:0 on h1 had not saved within 1s")
-		r = launch(b, saver, "--hang")
+		r = launch(b, saver, "--save", "--mute")
 		r.signal(syscall.SIGTERM)
 		r.await(r.stdout, "worker:0 h1 | asked")
 		r.signal(syscall.SIGTERM)
@@ -138,7 +138,7 @@ func TestCheckpoints(t *testing.T) {
 // nothing of it.
 func testStopSaves(b *bench, file, saver string) {
 	saves := func(more ...string) string {
-		job := b.detach(append([]string{"--hosts", file, saver}, more...)...)
+		job := b.detach(append([]string{"--hosts", file, "--ps", "none", saver, "--save"}, more...)...)
 		b.begun(job)
 		return job
 	}
@@ -151,9 +151,9 @@ func testStopSaves(b *bench, file, saver string) {
 	}
 	job = saves("--refuse", "the disk is full")
 	contains(b.t, b.want(125, "stop", "--checkpoint", job).stderr, "stopped on 2 hosts, not saved: the disk is full")
-	job = saves("--hang")
+	job = saves("--mute")
 	contains(b.t, b.want(125, "stop", "--checkpoint", "--checkpoint-timeout", "1s", job).stderr, "not saved: worker:0 on h1 had not saved within 1s")
-	job = saves("--hang")
+	job = saves("--mute")
 	attached := b.start("attach", job)
 	stop := b.start("stop", "--checkpoint", "--checkpoint-timeout", "5s", job)
 	attached.awaitLine("worker:0", "asked")
@@ -186,7 +186,7 @@ func (b *bench) begun(job string) {
 // testFetch fetches a detached job's checkpoints from a machine that did not
 // launch it, while it runs and with a host lost.
 func testFetch(b *bench, file, saver string) {
-	job := b.detach("--hosts", file, saver)
+	job := b.detach("--hosts", file, "--ps", "none", saver, "--save")
 	logs := b.start("logs", "-f", job)
 	logs.awaitLine("worker:0", `had \[\]`)
 	logs.awaitLine("worker:1", `had \[\]`)
@@ -213,7 +213,7 @@ func testFetch(b *bench, file, saver string) {
 func TestEmbeddedCheckpoints(t *testing.T) {
 	b := local(t)
 	dir := t.TempDir()
-	r := b.start("launch", "--name", "one", "--fetch", dir, b.saver())
+	r := b.start("launch", "--name", "one", "--fetch", dir, "--ps", "none", b.saver(), "--save")
 	r.await(r.stdout, "worker:0 127.0.0.2 | had ")
 	r.await(r.stdout, "worker:1 127.0.0.3 | had ")
 	r.signal(syscall.SIGTERM)

@@ -48,7 +48,7 @@ func TestLookingHarmsNoTorch(t *testing.T) {
 // of plx, while they make steps: both take all of them.
 func TestLookingHarmsNoGo(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
-	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/stuck")
+	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/fake")
 	for name, want := range map[string]string{"--arch=allreduce": "Goroutines:\n", "--plain": "process "} {
 		t.Run(name, func(t *testing.T) {
 			b := b.in(t)

@@ -17,7 +17,7 @@ import (
 // argument is the cause.
 var stuck = []struct {
 	flags []string // of plx launch
-	args  []string // of internal/test/testhosts/cmd/stuck
+	args  []string // of internal/test/testhosts/cmd/fake
 	who   string
 	why   string
 }{
@@ -39,7 +39,7 @@ var stuck = []struct {
 // plx's trainer and without. The log has the table of docs/reliability.md.
 func TestPlantedGoHangs(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3})
-	program := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/stuck")
+	program := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/fake")
 	named, late := 0, 0
 	for _, s := range stuck {
 		t.Run(strings.Join(s.args, " "), func(t *testing.T) {

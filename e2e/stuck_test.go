@@ -15,7 +15,7 @@ import (
 func TestStuckTraining(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
-	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/stuck")
+	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/fake")
 	res := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", "stuck", "--grace", "1s", "--ps", "none",
 		"--hang-timeout", "5s", "--on-hang", "restart", "--max-restarts", "1", stuck, "--arch", "allreduce", "--once", "--steps", "8", "deadlock")
 	const culprit = "culprit: worker:1 on h2: it does not take part in the step that the others wait for: goroutine 1 [sync.Mutex.Lock]: main.go:"
@@ -31,10 +31,10 @@ func TestStuckTraining(t *testing.T) {
 func TestStuckGo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
-	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/stuck")
+	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/fake")
 	res := b.want(124, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu", "h3: cpu"), "--grace", "2s", "--ps", "none",
 		"--hang-timeout", "5s", "--on-hang", "stop", stuck, "--plain", "deadlock")
-	contains(t, res.stderr, "culprit: worker:2 on h3: stuck (pid ", "rank 1 on h2: waits for worker:0\n")
+	contains(t, res.stderr, "culprit: worker:2 on h3: fake (pid ", "rank 1 on h2: waits for worker:0\n")
 	b.hostsGone(0)
 	// While the job runs, lines that several tasks print at a time are printed once.
 	contains(t, b.want(0, "logs", "--task", "worker:2").stderr, "worker:2 h3 ! SIGQUIT: quit\n", "worker:2 h3 ! main.deadlock()\n")
@@ -56,7 +56,7 @@ func TestMaxTimeIsNoHang(t *testing.T) {
 func TestPanicInGoroutine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
-	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/stuck")
+	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/fake")
 	for name, args := range map[string][]string{"plain": {"--plain", "panics"}, "trainer": {"--arch", "allreduce", "panics"}} {
 		launch := append([]string{"launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", name, "--grace", "1s", "--ps", "none", stuck}, args...)
 		var stderr string

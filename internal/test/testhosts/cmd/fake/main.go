@@ -1,10 +1,10 @@
-// Command stuck makes steps, and hangs: after a few steps the last worker does what CAUSE
-// says, while the others go on to the next step.
+// Command fake stands for the programs that people train with. It makes steps, and hangs:
+// after a few steps the last worker does what CAUSE says, while the others go on to the next
+// step. The chief prints each step.
 //
-//	plx launch stuck CAUSE          # trains with plx's trainer
-//	plx launch stuck --plain CAUSE  # exchanges bytes, and knows nothing of plx
-//
-// The chief prints each step.
+//	plx launch fake CAUSE             # trains with plx's trainer
+//	plx launch fake --plain CAUSE     # exchanges bytes, and knows nothing of plx
+//	plx launch fake --save [FOLDER]   # makes no steps, and keeps checkpoints: see save
 package main
 
 import (
@@ -23,27 +23,31 @@ import (
 )
 
 var (
-	steps = flag.Int("steps", 1000, "`steps` to take")
-	once  = flag.Bool("once", false, "hang in the first generation only")
-	late  = flag.Int("late", 5, "`step` before which the last worker hangs")
+	steps  = flag.Int("steps", 1000, "`steps` to take")
+	once   = flag.Bool("once", false, "hang in the first generation only")
+	late   = flag.Int("late", 5, "`step` before which the last worker hangs")
+	refuse = flag.String("refuse", "", "why no checkpoint is made when asked for one")
+	mute   = flag.Bool("mute", false, "never answer when asked for a checkpoint")
 )
 
+// others are what it does without a trainer, by its first argument.
+var others = map[string]func() error{"--plain": exchange, "--save": save}
+
 func main() {
-	flag.Bool("plain", false, "use no trainer") // looked for before flags are parsed, which the trainer does
-	for _, arg := range os.Args[1:] {
-		if arg == "--plain" {
-			flag.Parse()
-			if err := exchange(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				if errors.Is(err, io.EOF) {
-					select {} // a peer has failed, and plx must blame that one
-				}
-				os.Exit(1)
-			}
-			return
-		}
+	if len(os.Args) < 2 || others[os.Args[1]] == nil {
+		trainer.Main(train) // parses flags
+		return
 	}
-	trainer.Main(train)
+	if err := flag.CommandLine.Parse(os.Args[2:]); err != nil {
+		os.Exit(2)
+	}
+	if err := others[os.Args[1]](); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		if errors.Is(err, io.EOF) {
+			select {} // a peer has failed, and plx must blame that one
+		}
+		os.Exit(1)
+	}
 }
 
 // hangs are the causes.

@@ -21,8 +21,7 @@ func exchange() error {
 			continue
 		}
 	}()
-	addr := net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT"))
-	peers, err := connect(addr, rank, world)
+	peers, err := connect(net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT")), rank, world)
 	if err != nil {
 		return err
 	}
@@ -30,7 +29,7 @@ func exchange() error {
 		if err := step(n, rank == world-1); err != nil {
 			return err
 		}
-		if err := meet(peers, rank); err != nil {
+		if err := meet(peers, rank == 0); err != nil {
 			return err
 		}
 		if rank == 0 {
@@ -42,49 +41,37 @@ func exchange() error {
 
 // connect returns the connection to rank 0, or those of rank 0 to all others.
 func connect(addr string, rank, world int) (peers []net.Conn, err error) {
-	if rank == 0 {
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			return nil, err
-		}
-		for len(peers) < world-1 {
-			c, err := l.Accept()
-			if err != nil {
-				return nil, err
+	if rank > 0 {
+		for range 1000 {
+			c, err := net.Dial("tcp", addr)
+			if err == nil {
+				return []net.Conn{c}, nil
 			}
-			peers = append(peers, c)
+			time.Sleep(20 * time.Millisecond)
 		}
-		return peers, nil
+		return nil, fmt.Errorf("no answer at %s", addr)
 	}
-	for range 1000 {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			return []net.Conn{c}, nil
-		}
-		time.Sleep(20 * time.Millisecond)
+	l, err := net.Listen("tcp", addr)
+	for len(peers) < world-1 && err == nil {
+		var c net.Conn
+		c, err = l.Accept()
+		peers = append(peers, c)
 	}
-	return nil, fmt.Errorf("no answer at %s", addr)
+	return peers, err
 }
 
 // meet ends after all ranks have called it.
-func meet(peers []net.Conn, rank int) error {
+func meet(peers []net.Conn, first bool) error {
 	var b [1]byte
-	passes := []func([]byte) (int, error){}
-	for _, c := range peers {
-		if rank == 0 {
-			passes = append(passes, c.Read)
-		} else {
-			passes = append(passes, c.Write, c.Read)
-		}
-	}
-	if rank == 0 {
+	for i := range 2 {
 		for _, c := range peers {
-			passes = append(passes, c.Write)
-		}
-	}
-	for _, pass := range passes {
-		if _, err := pass(b[:]); err != nil {
-			return err
+			pass := c.Write
+			if first == (i == 0) {
+				pass = c.Read
+			}
+			if _, err := pass(b[:]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
