@@ -18,79 +18,51 @@ const (
 	margin     = 16
 )
 
-// The colours of the window and of plain text. The picture has its own background, so it looks
-// the same on dark and light pages.
-const (
-	background = "#1e1e2e"
-	foreground = "#cdd6f4"
-)
-
 // named are the first 16 of the 256 colours, which each terminal chooses for itself: here those
-// that can be read on the background.
-var named = [16]string{
-	"#585b70", "#f38ba8", "#a6e3a1", "#f9e2af", "#89b4fa", "#f5c2e7", "#94e2d5", "#bac2de",
-	"#7f849c", "#f38ba8", "#a6e3a1", "#f9e2af", "#89b4fa", "#f5c2e7", "#94e2d5", "#ffffff",
-}
+// that can be read on the background. The picture has its own background, so it looks the same
+// on dark and light pages.
+var named = strings.Fields(`#585b70 #f38ba8 #a6e3a1 #f9e2af #89b4fa #f5c2e7 #94e2d5 #bac2de
+	#7f849c #f38ba8 #a6e3a1 #f9e2af #89b4fa #f5c2e7 #94e2d5 #ffffff`)
 
-// style is how text looks. The zero value is plain text.
-type style struct {
-	colour      string // "": the foreground
-	bold, faint bool
-}
-
-var sequence = regexp.MustCompile(`\x1b\[([0-9;]*)m`)
+// piece is text that looks the same, or what sets how text looks from here on.
+var piece = regexp.MustCompile(`\x1b\[([0-9;]*)m|[^\x1b]+|\x1b`)
 
 // paint draws a screen: lines of text in which sequences set the style. Other control
-// sequences are refused.
+// sequences are refused. A piece has its column and its width, so that columns stay in line
+// with any font. Bars fill their cells whatever the font has.
 func (c scene) paint(screen string) (string, error) {
 	lines := strings.Split(strings.TrimRight(screen, "\n"), "\n")
 	width, height := 2*margin+charWidth*float64(c.columns), 2*margin+lineHeight*len(lines)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" role="img" aria-label="%s">`+"\n", width, height, width, height, c.shows)
-	fmt.Fprintf(&b, "<!-- drawn by internal/tools/picture from %s.ansi -->\n", c.name)
-	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="8" fill="%s"/>`+"\n", background)
-	fmt.Fprintf(&b, `<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="13" fill="%s" xml:space="preserve">`+"\n", foreground)
-	var s style
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" role="img" aria-label="%s">
+<!-- drawn by internal/tools/picture from %s.ansi -->
+<rect width="100%%" height="100%%" rx="8" fill="#1e1e2e"/>
+<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace" font-size="13" fill="#cdd6f4" xml:space="preserve">
+`, width, height, width, height, c.shows, c.name)
+	s := style{}
 	for i, line := range lines {
-		if err := s.paintLine(&b, line, margin+lineHeight*i); err != nil {
-			return "", fmt.Errorf("line %d: %w", i+1, err)
-		}
-	}
-	b.WriteString("</g>\n</svg>\n")
-	return b.String(), nil
-}
-
-// paintLine draws each piece of a line that looks the same. A piece has its column and its
-// width, so that columns stay in line with any font. Bars fill their cells whatever the font has.
-func (s *style) paintLine(b *strings.Builder, line string, y int) error {
-	column := 0
-	for line != "" {
-		next := sequence.FindStringSubmatchIndex(line)
-		text, rest, set := line, "", ""
-		if next != nil {
-			text, set, rest = line[:next[0]], line[next[2]:next[3]], line[next[1]:]
-		}
-		if strings.Contains(text, "\x1b") {
-			return fmt.Errorf("control sequence in %q is not known", text)
-		}
-		n := utf8.RuneCountInString(text)
-		text, bars := bars(text, margin+charWidth*float64(column), y)
-		if bars != "" {
-			fmt.Fprintf(b, `<path d="%s"%s/>`+"\n", bars, s.attributes())
-		}
-		if strings.TrimSpace(text) != "" {
-			fmt.Fprintf(b, `<text x="%.1f" y="%d" textLength="%.1f"%s>`, margin+charWidth*float64(column), y+13, charWidth*float64(n), s.attributes())
-			_ = xml.EscapeText(b, []byte(text)) // a strings.Builder takes everything
-			b.WriteString("</text>\n")
-		}
-		column, line = column+n, rest
-		if next != nil {
-			if err := s.set(strings.Split(set, ";")); err != nil {
-				return err
+		x, y := float64(margin), margin+lineHeight*i
+		for _, found := range piece.FindAllStringSubmatch(line, -1) {
+			if found[0][0] == '\x1b' {
+				if err := s.set(found[0], strings.Split(found[1], ";")); err != nil {
+					return "", fmt.Errorf("line %d: %w", i+1, err)
+				}
+				continue
 			}
+			text, bars := bars(found[0], x, y)
+			if bars != "" {
+				fmt.Fprintf(&b, `<path d="%s"%s/>`+"\n", bars, s.attributes())
+			}
+			wide := charWidth * float64(utf8.RuneCountInString(text))
+			if strings.TrimSpace(text) != "" {
+				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f"%s>`, x, y+13, wide, s.attributes())
+				_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder takes everything
+				b.WriteString("</text>\n")
+			}
+			x += wide
 		}
 	}
-	return nil
+	return b.String() + "</g>\n</svg>\n", nil
 }
 
 // bars returns the text with spaces for ▁ to █, and the path of these from x, y on.
@@ -106,11 +78,19 @@ func bars(text string, x float64, y int) (rest, path string) {
 	return string(runes), path
 }
 
+// style is how text looks. The zero value is plain text.
+type style struct {
+	colour      string // "": the foreground
+	bold, faint bool
+}
+
 // set changes the style as a sequence's parameters say.
-func (s *style) set(parameters []string) error {
+func (s *style) set(sequence string, parameters []string) error {
 	for i := 0; i < len(parameters); i++ {
-		n, _ := strconv.Atoi(parameters[i]) // an empty one is 0
+		n, err := strconv.Atoi("0" + parameters[i]) // an empty one is 0
 		switch {
+		case err != nil || sequence == "\x1b":
+			return fmt.Errorf("control sequence %q is not known", sequence)
 		case n == 0:
 			*s = style{}
 		case n == 1:
@@ -131,17 +111,16 @@ func (s *style) set(parameters []string) error {
 				s.colour = named[n]
 			}
 		default:
-			return fmt.Errorf("style %q is not known", strings.Join(parameters, ";"))
+			return fmt.Errorf("style %q is not known", sequence)
 		}
 	}
 	return nil
 }
 
 // attributes returns what an element says of its style.
-func (s *style) attributes() string {
-	text := ""
+func (s *style) attributes() (text string) {
 	if s.colour != "" {
-		text += ` fill="` + s.colour + `"`
+		text = ` fill="` + s.colour + `"`
 	}
 	if s.bold {
 		text += ` font-weight="bold"`
