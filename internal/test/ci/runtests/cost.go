@@ -80,7 +80,7 @@ func (c *costs) remove() {
 	for pkg := range c.packages {
 		os.Remove(c.group(pkg)) // a package without tests has none
 	}
-	os.Remove(c.groups)
+	os.Remove(c.groups) // one with groups stays too
 }
 
 // usage is the processor time of a group and those below it: cpuacct.usage in nanoseconds,
