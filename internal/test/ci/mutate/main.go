@@ -147,7 +147,7 @@ func mutantsOfPackage(pkg string) (path string, all []mutant, err error) {
 func (m mutant) overlay(folder string) (path string, err error) {
 	changed, path := filepath.Join(folder, "mutant.go"), filepath.Join(folder, "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {m.file: changed}})
-	return path, errors.Join(err, os.WriteFile(changed, m.apply(), 0o600), os.WriteFile(path, replace, 0o600))
+	return path, errors.Join(err, os.WriteFile(changed, []byte(m.apply()), 0o600), os.WriteFile(path, replace, 0o600))
 }
 
 // test runs go test, and returns what it printed. A test that its limit stops leaves its

@@ -14,29 +14,18 @@ import (
 // mutant is a file of a package with one change.
 type mutant struct {
 	file     string
-	line     int
-	text     []byte // of the file, unchanged
+	text     string // of the file, unchanged
 	from, to int    // what is replaced, in bytes
 	with     string
 }
 
 // apply returns the changed file.
-func (m mutant) apply() []byte {
-	return slices.Concat(m.text[:m.from], []byte(m.with), m.text[m.to:])
-}
+func (m mutant) apply() string { return m.text[:m.from] + m.with + m.text[m.to:] }
 
 // String says where the change is, and what becomes of what.
 func (m mutant) String() string {
-	return fmt.Sprintf("%s:%d: %s -> %s", m.file, m.line, short(string(m.text[m.from:m.to])), short(m.with))
-}
-
-// short is a piece of a program on one line.
-func short(s string) string {
-	words := strings.Join(strings.Fields(s), " ")
-	if r := []rune(words); len(r) > 80 {
-		words = string(r[:77]) + "..."
-	}
-	return "`" + words + "`"
+	short := func(s string) string { return fmt.Sprintf("%.80s", strings.Join(strings.Fields(s), " ")) }
+	return fmt.Sprintf("%s:%d: `%s` -> `%s`", m.file, 1+strings.Count(m.text[:m.from], "\n"), short(m.text[m.from:m.to]), short(m.with))
 }
 
 // mutantsOf are all mutants of a file, in the order of the text.
@@ -50,7 +39,7 @@ func mutantsOf(path string) ([]mutant, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &finder{files: files, path: path, text: text}
+	f := &finder{files: files, path: path, text: string(text)}
 	ast.Inspect(parsed, f.look)
 	return f.found, nil
 }
@@ -59,7 +48,7 @@ func mutantsOf(path string) ([]mutant, error) {
 type finder struct {
 	files *token.FileSet
 	path  string
-	text  []byte
+	text  string
 	found []mutant
 }
 
@@ -99,65 +88,47 @@ func (f *finder) look(n ast.Node) bool {
 		f.swap(n.TokPos, n.Tok)
 	case *ast.BranchStmt:
 		f.swap(n.TokPos, n.Tok)
-	case *ast.ExprStmt:
-		f.drop(n)
-	case *ast.DeferStmt:
-		f.drop(n)
+	case *ast.ExprStmt, *ast.DeferStmt:
+		f.replace(n, "")
 	case *ast.AssignStmt:
-		f.assignment(n)
+		f.swap(n.TokPos, n.Tok)
+		f.dropAssignment(n)
 	case *ast.ReturnStmt:
-		f.dropError(n)
+		if len(n.Results) > 0 && f.of(n.Results[len(n.Results)-1]) == "err" {
+			f.replace(n.Results[len(n.Results)-1], "nil")
+		}
 	}
 	return true
 }
 
-// assignment drops one that declares nothing. What it read is still read, so that the
+// dropAssignment drops one that declares nothing. What it read is still read, so that the
 // compiler finds no variable that is not used. If it assigns to blanks alone, nothing would
 // change: that is dropped with what it calls.
-func (f *finder) assignment(n *ast.AssignStmt) {
-	f.swap(n.TokPos, n.Tok)
-	if n.Tok == token.DEFINE {
-		return
+func (f *finder) dropAssignment(n *ast.AssignStmt) {
+	blanks := "_"
+	if n.Tok == token.ASSIGN {
+		blanks += strings.Repeat(", _", len(n.Lhs)-1)
 	}
-	if !slices.ContainsFunc(n.Lhs, func(to ast.Expr) bool { return f.of(to) != "_" }) {
-		f.drop(n)
-		return
-	}
-	blanks := slices.Repeat([]string{"_"}, len(n.Lhs))
-	if n.Tok != token.ASSIGN {
-		blanks = blanks[:1]
-	}
-	values := string(f.text[f.at(n.Rhs[0].Pos()):f.at(n.End())])
-	f.replace(n, strings.Join(blanks, ", ")+" = "+values)
-}
-
-// dropError drops the error that is returned.
-func (f *finder) dropError(n *ast.ReturnStmt) {
-	if len(n.Results) == 0 {
-		return
-	}
-	last := n.Results[len(n.Results)-1]
-	if name, ok := last.(*ast.Ident); ok && name.Name == "err" {
-		f.replace(last, "nil")
+	switch {
+	case n.Tok == token.DEFINE:
+	case !slices.ContainsFunc(n.Lhs, func(to ast.Expr) bool { return f.of(to) != "_" }):
+		f.replace(n, "")
+	default:
+		f.replace(n, blanks+" = "+f.text[f.at(n.Rhs[0].Pos()):f.at(n.End())])
 	}
 }
 
 func (f *finder) swap(at token.Pos, op token.Token) {
 	for _, other := range swaps[op] {
-		from := f.at(at)
-		f.add(from, from+len(op.String()), other.String())
+		f.found = append(f.found, mutant{f.path, f.text, f.at(at), f.at(at) + len(op.String()), other.String()})
 	}
 }
 
-func (f *finder) drop(n ast.Node)                 { f.replace(n, "") }
-func (f *finder) replace(n ast.Node, with string) { f.add(f.at(n.Pos()), f.at(n.End()), with) }
-
-func (f *finder) add(from, to int, with string) {
-	line := 1 + strings.Count(string(f.text[:from]), "\n")
-	f.found = append(f.found, mutant{file: f.path, line: line, text: f.text, from: from, to: to, with: with})
+func (f *finder) replace(n ast.Node, with string) {
+	f.found = append(f.found, mutant{f.path, f.text, f.at(n.Pos()), f.at(n.End()), with})
 }
 
 // of is the text of a node.
-func (f *finder) of(n ast.Node) string { return string(f.text[f.at(n.Pos()):f.at(n.End())]) }
+func (f *finder) of(n ast.Node) string { return f.text[f.at(n.Pos()):f.at(n.End())] }
 
 func (f *finder) at(p token.Pos) int { return f.files.PositionFor(p, false).Offset }

@@ -72,7 +72,7 @@ func f(a, b int) (n [3]int, err error) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, m := range all {
-		if changed := string(m.apply()); strings.Count(changed, "\n") != strings.Count(text, "\n") || changed == text {
+		if changed := m.apply(); strings.Count(changed, "\n") != strings.Count(text, "\n") || changed == text {
 			t.Errorf("%v is\n%s", m, changed)
 		}
 	}
