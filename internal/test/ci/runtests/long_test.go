@@ -36,7 +36,10 @@ var testOrFuzz = regexp.MustCompile(`(?m)^func (Test|Fuzz)(\w+)\(\w+ \*testing\.
 // Every fuzz target, and every test in a file that the gate leaves out for a tag, is in some
 // part of the long tests.
 func TestEveryLongTestHasAPart(t *testing.T) {
-	commands := parts(t, "-n")
+	ran := map[string]bool{}
+	for _, word := range regexp.MustCompile(`\w+`).FindAllString(parts(t, "-n"), -1) {
+		ran[word] = true
+	}
 	long, fuzz := 0, 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
@@ -57,7 +60,7 @@ func TestEveryLongTestHasAPart(t *testing.T) {
 			default:
 				continue
 			}
-			if !regexp.MustCompile(`\W` + name + `\W`).MatchString(commands) {
+			if !ran[name] {
 				t.Errorf("%s: %s is in no part", path, name)
 			}
 		}
