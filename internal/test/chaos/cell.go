@@ -1,4 +1,13 @@
-package main
+// Package chaos is the oracle of the fault grid, which package e2e tries on test hosts:
+// which cells there are (a fault of a victim in an architecture), what must become of
+// each, and whether what plx and the tasks print shows that it did. The weights at the
+// end must be the same bits as without the fault. If workers do not wait for each other
+// there are no such bits: then Audit counts how often every gradient was applied.
+//
+// What must become of a cell stands in promise.go before anybody tries it. A fault
+// comes after a step that follows from a seed and the cell's name, as soon as the chief
+// reports that step.
+package chaos
 
 import (
 	"fmt"
@@ -15,6 +24,54 @@ type Cell struct {
 	Arch   string // architecture, or mode in which workers do not wait for each other
 	Victim victim
 	Fault  fault
+}
+
+// fault is what befalls a victim.
+type fault string
+
+// The faults. Those of the network befall the victim's host. The last three are two
+// faults, the second while the job recovers from the first.
+const (
+	kill    fault = "kill"
+	stop    fault = "stop"
+	exit    fault = "exit"
+	oom     fault = "oom"
+	cut     fault = "cut"
+	mute    fault = "mute"
+	deaf    fault = "deaf"
+	slow    fault = "slow"
+	reset   fault = "reset"
+	corrupt fault = "corrupt"
+	full    fault = "full"
+	fsync   fault = "fsync"
+	power   fault = "power"
+
+	starting   fault = "starting"
+	again      fault = "again"
+	regrouping fault = "regrouping"
+)
+
+// faults are all, with their names in the report.
+var faults = []struct {
+	fault
+	title string
+}{
+	{kill, "SIGKILL"},
+	{stop, "SIGSTOP"},
+	{exit, "exit status 0 in the middle of the run"},
+	{oom, "killed by the kernel because memory has run out"},
+	{cut, "network link down"},
+	{mute, "one-way cut: what it sends vanishes"},
+	{deaf, "one-way cut: what is sent to it vanishes"},
+	{slow, "slow link"},
+	{reset, "connection reset"},
+	{corrupt, "a bit of what it sends is changed on its way"},
+	{full, "no space left on the disk of the checkpoints"},
+	{fsync, "fsync of a checkpoint's file fails"},
+	{power, "power off"},
+	{starting, "SIGKILL, and again as soon as it runs anew"},
+	{again, "SIGKILL, and again after the first step of the next generation"},
+	{regrouping, "SIGKILL, and the link of the last host goes down before the next generation starts"},
 }
 
 // victim is whom a fault befalls.

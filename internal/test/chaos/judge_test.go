@@ -1,4 +1,4 @@
-package main
+package chaos
 
 import (
 	"strings"
@@ -74,14 +74,5 @@ func TestPace(t *testing.T) {
 		if c.pace() > fast && c.Victim.person().task != "" && c.Victim != seat && !c.Victim.scaled() && !(c.loose() && c.promise().outcome == goesOn) {
 			t.Errorf("%s: steps are slow for nothing", c.Name())
 		}
-	}
-}
-
-func TestClip(t *testing.T) {
-	if got := clip(strings.Repeat("x", 5000)); len(got) > 1010 || !strings.HasSuffix(got, "[...]") {
-		t.Errorf("%d bytes", len(got))
-	}
-	if got := clip("short"); got != "short" {
-		t.Error(got)
 	}
 }
