@@ -8,26 +8,26 @@ import (
 
 // Every victim and fault has its promise, or a reason why there is no cell.
 func TestEveryCellIsSpokenFor(t *testing.T) {
-	all, tried := every(), grid()
-	if want := (len(architectures) + len(modes)) * len(people) * len(faults); len(all) != want {
+	all, tried := every(), Grid()
+	if want := (len(Architectures) + len(modes)) * len(people) * len(faults); len(all) != want {
 		t.Errorf("%d cells, want %d", len(all), want)
 	}
 	for _, c := range all {
-		p := c.promise()
-		if (p.outcome == none) != (p.why != "") || p.why == "nobody has said what is to become of it" {
-			t.Errorf("%s: outcome %q, why not %q", c.Name(), p.outcome, p.why)
+		p := c.Promise()
+		if (p.Outcome == none) != (p.why != "") || p.why == "nobody has said what is to become of it" {
+			t.Errorf("%s: outcome %q, why not %q", c.Name(), p.Outcome, p.why)
 		}
-		if p.outcome != none && p.within <= 0 {
+		if p.Outcome != none && p.Within <= 0 {
 			t.Errorf("%s: no deadline", c.Name())
 		}
-		if (p.outcome == ends) != (len(p.codes) > 0) {
-			t.Errorf("%s: %s, exit statuses %v", c.Name(), p.outcome, p.codes)
+		if (p.Outcome == Ends) != (len(p.Codes) > 0) {
+			t.Errorf("%s: %s, exit statuses %v", c.Name(), p.Outcome, p.Codes)
 		}
 	}
 	// Of a table only what it leaves out can be wrong unseen.
 	for _, p := range people {
-		if !slices.ContainsFunc(tried, func(c Cell) bool { return c.Victim == p.victim }) {
-			t.Errorf("nothing befalls a %s", p.victim)
+		if !slices.ContainsFunc(tried, func(c Cell) bool { return c.Victim == p.Victim }) {
+			t.Errorf("nothing befalls a %s", p.Victim)
 		}
 	}
 }
@@ -46,20 +46,20 @@ func TestRowsOfPromisesAreAllReached(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	seen := map[int]bool{}
-	for _, c := range grid() {
-		step := c.target(1)
-		if step != c.target(1) {
+	for _, c := range Grid() {
+		step := c.Target(1)
+		if step != c.Target(1) {
 			t.Fatalf("%s: another step the second time", c.Name())
 		}
-		if step < 2*checkpointEvery || step >= steps/2 || step%checkpointEvery == 0 || (step+1)%checkpointEvery == 0 {
+		if step < 2*CheckpointEvery || step >= Steps/2 || step%CheckpointEvery == 0 || (step+1)%CheckpointEvery == 0 {
 			t.Errorf("%s: step %d", c.Name(), step)
 		}
 		seen[step] = true
 	}
 	if len(seen) < 10 {
-		t.Errorf("the faults of %d cells come at only %d different steps", len(grid()), len(seen))
+		t.Errorf("the faults of %d cells come at only %d different steps", len(Grid()), len(seen))
 	}
-	if c := (Cell{"ps", worker, kill}); c.target(1) == c.target(2) && c.target(1) == c.target(3) {
+	if c := (Cell{"ps", Worker, Kill}); c.Target(1) == c.Target(2) && c.Target(1) == c.Target(3) {
 		t.Error("the seed changes nothing")
 	}
 }

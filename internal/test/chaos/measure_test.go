@@ -33,7 +33,7 @@ const sum = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 func TestMeasure(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
-		want measures
+		want Measures
 	}{
 		"a restart": {`
 			1 worker:0 h1 | generation 0 | step 16 | loss 1
@@ -45,14 +45,14 @@ func TestMeasure(t *testing.T) {
 			6.6 plx: generation 1 resumes after step 14; at least 4 steps will be recomputed
 			7 worker:0 h1 | generation 1 | step 15 | loss 1
 			8 worker:0 h1 | digest step=16 sha256=` + sum,
-			measures{Noticed: 0.5, Back: 4.5, Redone: 4, Generations: 1, Struck: 17, Resumed: 14, Digest: sum, Told: 4}},
+			Measures{Noticed: 0.5, Back: 4.5, Redone: 4, Generations: 1, Struck: 17, Resumed: 14, Digest: sum, Told: 4}},
 		"a step between the fault and the first word": {`
 			1 worker:0 h1 | generation 0 | step 16 | loss 1
 			2.5 worker:0 h1 | generation 0 | step 17 | loss 1
 			3 plx: host h2: not heard for 5s
 			9 worker:0 h2 | generation 1 | step 14 | loss 1
 			9 plx: generation 1 resumes after step 14`,
-			measures{Noticed: 1, Back: 7, Redone: 4, Generations: 1, Struck: 16, Resumed: -1}},
+			Measures{Noticed: 1, Back: 7, Redone: 4, Generations: 1, Struck: 16, Resumed: -1}},
 		"two restarts": {`
 			1 worker:0 h1 | generation 0 | step 16 | loss 1
 			3 plx: worker:1 on h2 exited with status 0 before its work was finished
@@ -60,22 +60,22 @@ func TestMeasure(t *testing.T) {
 			4.5 plx: generation 1 resumes after step 14; at least 2 steps will be recomputed
 			5 worker:0 h1 | generation 2 | step 7 | loss 1
 			6 plx: generation 2 resumes after step 7; at least 1 step will be recomputed`,
-			measures{Noticed: 1, Back: 3, Redone: 11, Generations: 2, Struck: 16, Resumed: -1, Told: 3}},
+			Measures{Noticed: 1, Back: 3, Redone: 11, Generations: 2, Struck: 16, Resumed: -1, Told: 3}},
 		"nobody notices": {`
 			1 worker:0 h1 | generation 0 | step 16 | loss 1
 			2.5 worker:0 h1 | generation 0 | step 17 | loss 1
 			3 worker:0 h1 | generation 0 | step 18 | loss 1`,
-			measures{Noticed: -1, Back: 0.5, Struck: 16, Resumed: -1, Told: -1}},
+			Measures{Noticed: -1, Back: 0.5, Struck: 16, Resumed: -1, Told: -1}},
 		"it goes on with a warning": {`
 			1 worker:0 h1 | generation 0 | step 20 | loss 1
 			2.5 worker:0 h1 ! plx: warning: host h2: no space left on device
 			3 worker:0 h1 | generation 0 | step 21 | loss 1
 			4 worker:0 h1 ! plx: 4 checkpoints of 419 KiB made, 8 failed; steps held for 50µs at most, 160µs in all`,
-			measures{Noticed: 0.5, Back: 1, Struck: 20, Resumed: -1, Told: -1, Unsaved: 8}},
+			Measures{Noticed: 0.5, Back: 1, Struck: 20, Resumed: -1, Told: -1, Unsaved: 8}},
 		"the end": {`
 			1 worker:0 h1 | generation 0 | step 20 | loss 1
 			4 plx: job a: host h1: not heard for 5s`,
-			measures{Noticed: 2, Back: -1, Struck: 20, Resumed: -1, Told: -1}},
+			Measures{Noticed: 2, Back: -1, Struck: 20, Resumed: -1, Told: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := measure(told(t, c.text), epoch.Add(2*time.Second)); got != c.want {
@@ -108,30 +108,33 @@ func TestSaying(t *testing.T) {
 	}
 }
 
-func TestAwait(t *testing.T) {
-	r, w := io.Pipe()
-	script := newTranscript(nowhere{io.Discard})
+func TestTranscript(t *testing.T) {
+	script := NewTranscript()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		script.read(r)
-	}()
-	go func() {
 		for step := range 5 {
-			fmt.Fprintf(w, "worker:0 h1 | generation 0 | step %d | loss 1\n", step)
+			text := fmt.Sprintf("worker:0 h1 | generation 0 | step %d | loss 1\n", step)
+			for _, part := range []string{text[:9], text[9:]} {
+				if _, err := io.WriteString(script, part); err != nil {
+					t.Error(err)
+				}
+			}
 		}
-		w.Close()
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
-	if !script.await(ctx, ended, reached(3)) {
+	if !script.Await(ctx, ended, Reached(3)) {
 		t.Error("step 3 was missed")
 	}
-	if script.await(ctx, ended, reached(5)) {
+	if script.Await(ctx, ended, Reached(5)) {
 		t.Error("there was no step 5")
 	}
 	cancel()
-	if script.await(ctx, make(chan struct{}), reached(5)) {
+	if script.Await(ctx, make(chan struct{}), Reached(5)) {
 		t.Error("it waited for nothing")
+	}
+	if n := strings.Count(script.String(), "\n"); n != 5 {
+		t.Errorf("%d lines of 5", n)
 	}
 }

@@ -1,9 +1,8 @@
 package chaos
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,7 +20,6 @@ var (
 	originLine = regexp.MustCompile(`(?:going on|resumes|resuming) after step (\d+), from checkpoint \d+-g(\d+)-`)
 	failedSave = regexp.MustCompile(`\d+ checkpoints? of .* made, (\d+) failed`)
 	firedLine  = regexp.MustCompile(`! failpoint [a-z.]+: [a-z]+$`)
-	jobLine    = regexp.MustCompile(`^grid-[a-z0-9-]+$`)
 	troubled   = regexp.MustCompile(`\b(lost|silent|ended|exited|failed|refused|reset|gone|heard|killed|broken|error|space|cut|frame|deadline|timeout|timed out|EOF|not)\b`)
 
 	startLine   = regexp.MustCompile(`generation (\d+) starts on`)
@@ -41,52 +39,54 @@ type line struct {
 	text string    // without its newline
 }
 
-// transcript is all that plx writes for one cell, in the order in which it comes.
-// Its methods may be called from any goroutine.
-type transcript struct {
+// Transcript is all that plx writes for one cell, in the order in which it comes. Its
+// methods may be called from any goroutine.
+type Transcript struct {
 	mu      sync.Mutex
 	lines   []line
-	changed chan struct{}  // closed and replaced when a line is added
-	log     io.WriteCloser // takes each line too
+	rest    []byte        // of a line that has not ended
+	changed chan struct{} // closed and replaced when something is added
 }
 
-func newTranscript(log io.WriteCloser) *transcript {
-	return &transcript{changed: make(chan struct{}), log: log}
-}
+// NewTranscript returns an empty one.
+func NewTranscript() *Transcript { return &Transcript{changed: make(chan struct{})} }
 
-type nowhere struct{ io.Writer }
-
-func (nowhere) Close() error { return nil }
-
-func (t *transcript) add(text string) {
+// Write adds what plx has written.
+func (t *Transcript) Write(text []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l := line{time.Now(), text}
-	t.lines = append(t.lines, l)
-	_, _ = io.WriteString(t.log, l.at.Format("15:04:05.000 ")+text+"\n") // the cell is worth more than its log
+	t.rest = append(t.rest, text...)
+	for now := time.Now(); ; {
+		whole, rest, ended := bytes.Cut(t.rest, []byte("\n"))
+		if !ended {
+			break
+		}
+		t.lines, t.rest = append(t.lines, line{now, string(whole)}), rest
+	}
 	close(t.changed)
 	t.changed = make(chan struct{})
-}
-
-// read takes lines until r ends.
-func (t *transcript) read(r io.Reader) {
-	scanner := bufio.NewScanner(r)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		t.add(scanner.Text())
-	}
-	_, _ = io.Copy(io.Discard, r) // after a line of a MiB: the writer must not be held up
+	return len(text), nil
 }
 
 // so returns what has come so far, and a channel that is closed when more comes.
-func (t *transcript) so() ([]line, <-chan struct{}) {
+func (t *Transcript) so() ([]line, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lines[:len(t.lines):len(t.lines)], t.changed
 }
 
-// await waits for a line that is meant, until ended is closed or ctx ends.
-func (t *transcript) await(ctx context.Context, ended <-chan struct{}, meant func(string) bool) bool {
+// String is what has come so far, with the times.
+func (t *Transcript) String() string {
+	var b strings.Builder
+	lines, _ := t.so()
+	for _, l := range lines {
+		b.WriteString(l.at.Format("15:04:05.000 ") + l.text + "\n")
+	}
+	return b.String()
+}
+
+// Await waits for a line that is meant, until ended is closed or ctx ends.
+func (t *Transcript) Await(ctx context.Context, ended <-chan struct{}, meant func(text string) bool) bool {
 	for seen := 0; ; {
 		lines, more := t.so()
 		for _, l := range lines[seen:] {
@@ -116,12 +116,39 @@ func stepOf(text string) (generation, step int, ok bool) {
 	return number(found[1]), number(found[2]), true
 }
 
-// reached returns whether a line reports a step, or a later one.
-func reached(step int) func(string) bool {
+// Reached returns whether a line reports a step, or a later one.
+func Reached(step int) func(string) bool {
 	return func(text string) bool {
 		_, s, ok := stepOf(text)
 		return ok && s >= step
 	}
+}
+
+// Anew reports whether a line reports a step of another generation than the first.
+func Anew(text string) bool {
+	generation, _, ok := stepOf(text)
+	return ok && generation > 0
+}
+
+// Restarts reports whether plx says that it has decided to restart.
+func Restarts(text string) bool { return restartLine.MatchString(text) }
+
+// Saved reports whether plx says that it made a checkpoint to go on with other hosts.
+func Saved(text string) bool { return savedLine.MatchString(text) }
+
+// Fired tells of a line in which task a failpoint did what.
+func Fired(text string) (task, what string, ok bool) {
+	task, what, _ = strings.Cut(text, "failpoint ")
+	return strings.Join(strings.Fields(strings.TrimRight(task, "! ")), " on "), what, firedLine.MatchString(text)
+}
+
+// Spooled is the last step in what the chief has printed to its spool; -1 if there is none.
+func Spooled(text string) int {
+	found := spoolLine.FindAllStringSubmatch(text, -1)
+	if len(found) == 0 {
+		return -1
+	}
+	return number(found[len(found)-1][1])
 }
 
 // own reports whether a line is plx's own.
@@ -150,18 +177,9 @@ func saying(lines []line, from time.Time, words []string, meant func(string) boo
 	return "", false
 }
 
-// last are the last few lines, for an error.
-func last(lines []line) string {
-	var text []string
-	for _, l := range lines[max(0, len(lines)-12):] {
-		text = append(text, l.text)
-	}
-	return strings.Join(text, " / ")
-}
-
-// measures is what a transcript tells of a fault. Times are seconds after it; -1
+// Measures is what a transcript tells of a fault. Times are seconds after it; -1
 // means never.
-type measures struct {
+type Measures struct {
 	Noticed     float64 `json:"noticed"`     // seconds from the fault to the first line about trouble; -1: none came
 	Back        float64 `json:"back"`        // seconds to the last generation's first step, or to the next step; -1: none
 	Redone      int     `json:"redone"`      // number of steps computed again, by this job or by the next launch
@@ -174,12 +192,15 @@ type measures struct {
 	Told        int     `json:"told"`        // number of recomputed steps that plx reports, a lower bound; -1: no report
 }
 
-// unmeasured is what is known without a transcript.
-var unmeasured = measures{Noticed: -1, Back: -1, Struck: -1, Resumed: -1, Told: -1}
+// Measure reads what happened around a fault that came at a time.
+func (t *Transcript) Measure(fault time.Time) Measures {
+	lines, _ := t.so()
+	return measure(lines, fault)
+}
 
 // measure reads what happened around a fault that came at a time.
-func measure(lines []line, fault time.Time) measures {
-	m := unmeasured
+func measure(lines []line, fault time.Time) Measures {
+	m := Measures{Noticed: -1, Back: -1, Struck: -1, Resumed: -1, Told: -1}
 	generation, last := 0, -1
 	for _, l := range lines {
 		m.read(l.text)
@@ -221,7 +242,7 @@ func nextStep(lines []line, fault time.Time, noticed float64) float64 {
 }
 
 // read takes what a line says once for the whole run.
-func (m *measures) read(text string) {
+func (m *Measures) read(text string) {
 	if found := digestLine.FindStringSubmatch(text); found != nil {
 		m.Digest = found[2]
 	}
@@ -234,12 +255,6 @@ func (m *measures) read(text string) {
 	if _, told, ok := lossOf(text); ok {
 		m.Told = max(m.Told, 0) + told.chief
 	}
-}
-
-// resume takes what the launch after a job that ended at a step did.
-func (m *measures) resume(reached int, next measures) {
-	m.Reached, m.Resumed, m.Digest = reached, next.Resumed, next.Digest
-	m.Redone = reached + 1 - next.Resumed
 }
 
 // about reports whether a line tells of trouble: it is neither the fault's own line
