@@ -118,9 +118,10 @@ bench-partitions: tools
 	scripts/tool internal/tools/bench/sparse partitions $(ARGS)
 
 # About an hour, as root: every fault on every victim, the table of
-# docs/reliability.md. With ARGS some cells: make fault-grid ARGS="--run ps/worker/"
+# docs/reliability.md. With ARGS some cells: make fault-grid ARGS="-run TestFaultGrid/ps/worker/"
 fault-grid: tools
-	go run ./internal/test/chaos $(ARGS)
+	go test -tags long -v -timeout 3h -run '^TestFaultGrid$$' ./e2e -update $(ARGS)
+	go test ./internal/test/chaos -run '^TestPage$$' -update
 
 # What a release holds, built and installed on a test host, from which it launches: minutes, as root.
 release-check: tools

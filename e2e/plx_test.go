@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,11 +24,12 @@ import (
 // bench is a cluster and the plx binary that is tried on it.
 type bench struct {
 	*testhosts.Cluster
-	t    *testing.T
-	plx  string
-	env  []string // further NAME=VALUE for plx
-	home string
-	dir  string // where plx runs; "": a folder of its own
+	t      *testing.T
+	plx    string
+	env    []string // further NAME=VALUE for plx
+	home   string
+	dir    string    // where plx runs; "": a folder of its own
+	merged io.Writer // takes what plx writes to both streams, in order; nil: a buffer each
 	*allocation
 }
 
@@ -116,6 +118,9 @@ func (b *bench) begin(cmd *exec.Cmd, args []string) *running {
 	b.t.Helper()
 	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: newWatched(), done: make(chan struct{}), args: args}
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
+	if b.merged != nil {
+		r.cmd.Stdout, r.cmd.Stderr = b.merged, b.merged
+	}
 	r.cmd.WaitDelay = 5 * time.Second
 	if err := r.cmd.Start(); err != nil {
 		b.t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-var update = flag.Bool("update", false, "write what the commands print into README.md")
+var update = flag.Bool("update", false, "write what the commands print into README.md, and the samples of the fault grid")
 
 // slow are the lines about work that takes longer than 3 or 10 s, such as a build on a slow
 // machine. They come again every minute.

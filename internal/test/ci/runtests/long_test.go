@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/plx-run/plx/internal/test/chaos"
 )
 
 const root = "../../../.."
@@ -39,6 +41,11 @@ func TestEveryLongTestHasAPart(t *testing.T) {
 	ran := map[string]bool{}
 	for _, word := range regexp.MustCompile(`\w+`).FindAllString(parts(t, "-n"), -1) {
 		ran[word] = true
+	}
+	for _, c := range chaos.Grid() {
+		if !ran[c.Arch] {
+			t.Errorf("the cell %s of the fault grid is in no part", c.Name())
+		}
 	}
 	long, fuzz := 0, 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
