@@ -66,6 +66,12 @@ func TestMeasure(t *testing.T) {
 			2.5 worker:0 h1 | generation 0 | step 17 | loss 1
 			3 worker:0 h1 | generation 0 | step 18 | loss 1`,
 			Measures{Noticed: -1, Back: 0.5, Struck: 16, Resumed: -1, Told: -1}},
+		"what is counted at the end": {`
+			1 worker:0 h1 | generation 0 | step 78 | loss 1
+			2.5 worker:0 h1 | generation 0 | step 79 | loss 1
+			4 worker:0 h1 ! plx: 11 checkpoints of 419 KiB made, 0 failed; steps held for 50µs at most, 160µs in all
+			4 worker:0 h1 ! plx: warn: 5 checkpoints were not made at their steps, because another was still being written`,
+			Measures{Noticed: -1, Back: 0.5, Struck: 78, Resumed: -1, Told: -1}},
 		"it goes on with a warning": {`
 			1 worker:0 h1 | generation 0 | step 20 | loss 1
 			2.5 worker:0 h1 ! plx: warning: host h2: no space left on device

@@ -258,9 +258,9 @@ func (m *Measures) read(text string) {
 }
 
 // about reports whether a line tells of trouble: it is neither the fault's own line
-// nor one that counts no failures.
+// nor one that counts, at the end, checkpoints of which none failed or some were late.
 func about(text string) bool {
-	return !firedLine.MatchString(text) && !strings.Contains(text, " 0 failed") && troubled.MatchString(text)
+	return !firedLine.MatchString(text) && !strings.Contains(text, " 0 failed") && !strings.Contains(text, " not made at their steps") && troubled.MatchString(text)
 }
 
 // loss is what plx says of a generation that resumes from a checkpoint.
