@@ -26,7 +26,7 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 	if err != nil {
 		return fmt.Errorf("--init-from %w", err)
 	}
-	defer source.Close()
+	defer source.Close() // opened for reading: nothing to lose
 	unused := map[string]checkpoint.Variable{}
 	for _, v := range source.Variables() {
 		unused[v.Name] = v

@@ -100,7 +100,7 @@ func evaluate(ctx context.Context, job *trainer.Job, images data.Dataset[data.Im
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer c.Close() // nothing is lost
 	all := make([]data.Image, images.Len())
 	for i := range all {
 		if all[i], err = images.At(i); err != nil {
