@@ -49,3 +49,24 @@ func TestGPULayers(t *testing.T) {
 		})
 	}
 }
+
+// What the kernels of convolutions do not compute, the CPU does, and the rest the GPU.
+func TestGPULeavesConvolutions(t *testing.T) {
+	even := ops.Steps{Stride: 1, Pad: 1}
+	for name, c := range map[string]struct {
+		down, across ops.Steps
+		groups, want int
+	}{
+		"as ever":       {even, even, 1, 0},
+		"oblong":        {even, ops.Steps{Stride: 2, Pad: 1}, 1, 3},
+		"dilated":       {ops.Steps{Stride: 1, Dilation: 2}, ops.Steps{Stride: 1, Dilation: 2}, 1, 3},
+		"of two groups": {even, even, 2, 3},
+	} {
+		b := exhibit{name, [][]int{{2, 4, 7, 6}, {4, 4 / c.groups, 3, 3}}, false, false, func(v nodes) *gorgonia.Node {
+			return must(ops.Conv(v[0], v[1], c.down, c.across, c.groups))
+		}}
+		if left := onGPU(t, testGPU(t), eagerGPU(t), b.build, tensor.Float32, false); len(left) != c.want {
+			t.Errorf("%s: on the CPU: %v, want %d operations", name, left, c.want)
+		}
+	}
+}

@@ -109,6 +109,12 @@ func (b *Builder) CrossEntropy(logits, labels *Node) {
 	b.Loss(b.m.apply("loss", func() (*Node, error) { return CrossEntropy(logits, labels) }), trainer.Mean)
 }
 
+// SmoothCrossEntropy is CrossEntropy with a fraction of each label divided among all
+// classes, see [ops.SmoothCrossEntropy].
+func (b *Builder) SmoothCrossEntropy(logits, labels *Node, fraction float64) {
+	b.Loss(b.m.apply("loss", func() (*Node, error) { return SmoothCrossEntropy(logits, labels, fraction) }), trainer.Mean)
+}
+
 // MSE makes the mean of all squared differences of x and y the loss.
 func (b *Builder) MSE(x, y *Node) {
 	b.Loss(b.m.apply("loss", func() (*Node, error) {

@@ -1,9 +1,12 @@
 package nn
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/plx-run/plx/trainer"
+	"github.com/plx-run/plx/trainer/nn/ops"
 	"gorgonia.org/gorgonia"
 )
 
@@ -14,6 +17,7 @@ type Option func(*layerSettings)
 type layerSettings struct {
 	name, bias         string  // of the variables; no bias if it is empty
 	first, firstOfBias Initial // their first values
+	groups             int     // of a Conv
 }
 
 // First sets the first values of the weights.
@@ -31,9 +35,13 @@ func Names(weight, bias string) Option {
 	return func(w *layerSettings) { w.name, w.bias = weight, bias }
 }
 
+// Groups divides the channels and the filters of a Conv into n groups, and the filters of
+// a group see its channels only. A Dense refuses more than one.
+func Groups(n int) Option { return func(w *layerSettings) { w.groups = n } }
+
 // weightsOf returns what options make of a layer's defaults.
 func weightsOf(name string, first Initial, options []Option) layerSettings {
-	w := layerSettings{name: name + ".w", bias: name + ".b", first: first, firstOfBias: Zeros()}
+	w := layerSettings{name: name + ".w", bias: name + ".b", first: first, firstOfBias: Zeros(), groups: 1}
 	for _, option := range options {
 		option(&w)
 	}
@@ -49,6 +57,10 @@ func (b *Builder) Dense(name string, x *Node, units int, options ...Option) *Nod
 		return nil
 	}
 	of := weightsOf(name, Glorot(), options)
+	if of.groups != 1 {
+		b.m.keep(fmt.Errorf("%s: %d groups: a Dense has none", layer(name), of.groups))
+		return nil
+	}
 	w, bias := b.Variable(of.name, of.first, x.Shape()[1], units), (*Node)(nil)
 	if of.bias != "" {
 		bias = b.Variable(of.bias, of.firstOfBias, units)
@@ -56,32 +68,59 @@ func (b *Builder) Dense(name string, x *Node, units int, options ...Option) *Nod
 	return b.m.apply(layer(name), func() (*Node, error) { return Linear(x, w, bias) })
 }
 
-// Window is a square kernel that moves over images.
+// Window is a square kernel that moves over images. Oblong makes others.
 type Window struct {
-	Size   int // rows and columns
-	Stride int // 0 means 1 for a convolution and Size for a pool
-	Pad    int // rows and columns around the image
+	Size     int // rows and columns
+	Stride   int // 0 means 1 for a convolution and Size for a pool
+	Pad      int // rows and columns around the image
+	Dilation int // of a convolution: rows and columns from one element of the kernel to the next; 0 means 1
+
+	across *Window // what holds for columns; nil: what holds for rows
 }
 
-func (w Window) or(stride int) Window {
-	if w.Stride == 0 {
-		w.Stride = stride
-	}
-	return w
+// Oblong is a window whose rows are those of down and whose columns are those of across:
+// nn.Oblong(nn.Window{Size: 1}, nn.Window{Size: 7, Pad: 3}) is 1 x 7. Such convolutions
+// with other strides or pads across than down are computed on the CPU.
+func Oblong(down, across Window) Window {
+	across.across = nil
+	down.across = &across
+	return down
 }
+
+// both returns what holds for rows and for columns. A stride of 0 becomes stride, or the
+// size if that is 0 too.
+func (w Window) both(stride int) (down, across Window) {
+	down, across = w, w
+	if w.across != nil {
+		across = *w.across
+	}
+	down.Stride = cmp.Or(down.Stride, stride, down.Size)
+	across.Stride = cmp.Or(across.Stride, stride, across.Size)
+	return down, across
+}
+
+func (w Window) steps() ops.Steps {
+	return ops.Steps{Stride: w.Stride, Pad: w.Pad, Dilation: w.Dilation}
+}
+func (w Window) walk() ops.Walk { return ops.Walk{Kernel: w.Size, Stride: w.Stride, Pad: w.Pad} }
 
 const images = "(batch, channels, height, width)"
 
 // Conv correlates images x (batch, channels, height, width) with filters, see
-// [ops.Conv2D], and adds a bias. The filters start from Kaiming.
+// [ops.Conv], and adds a bias. The filters start from Kaiming.
 func (b *Builder) Conv(name string, x *Node, filters int, w Window, options ...Option) *Node {
-	if !b.m.claim(name) || !b.m.ranked(layer(name), x, 4, 4, images) || !b.m.positive(layer(name), filters, w.Size) {
+	down, across := w.both(1)
+	if !b.m.claim(name) || !b.m.ranked(layer(name), x, 4, 4, images) || !b.m.positive(layer(name), filters, min(down.Size, across.Size)) {
 		return nil
 	}
-	w = w.or(1)
 	of := weightsOf(name, Kaiming(), options)
-	k := b.Variable(of.name, of.first, filters, x.Shape()[1], w.Size, w.Size)
-	y := b.m.apply(layer(name), func() (*Node, error) { return Conv2D(x, k, w.Stride, w.Pad) })
+	channels := x.Shape()[1]
+	if of.groups < 1 || channels%of.groups != 0 || filters%of.groups != 0 {
+		b.m.keep(fmt.Errorf("%s: %d groups, want a divisor of its %d channels and of its %d filters", layer(name), of.groups, channels, filters))
+		return nil
+	}
+	k := b.Variable(of.name, of.first, filters, channels/of.groups, down.Size, across.Size)
+	y := b.m.apply(layer(name), func() (*Node, error) { return ops.Conv(x, k, down.steps(), across.steps(), of.groups) })
 	if of.bias == "" {
 		return y
 	}
@@ -89,16 +128,25 @@ func (b *Builder) Conv(name string, x *Node, filters int, w Window, options ...O
 	return b.m.apply(layer(name), func() (*Node, error) { return AddBias(y, bias) })
 }
 
-// MaxPool is the largest element under a window, see [ops.MaxPool2D].
-func (b *Builder) MaxPool(x *Node, w Window) *Node {
-	w = w.or(w.Size)
-	return b.m.apply("MaxPool", func() (*Node, error) { return MaxPool2D(x, w.Size, w.Stride, w.Pad) })
+// MaxPool is the largest element under a window, see [ops.MaxPool].
+func (b *Builder) MaxPool(x *Node, w Window) *Node { return b.pool("MaxPool", x, w, ops.MaxPool) }
+
+// AvgPool is the mean of the elements under a window, see [ops.AvgPool].
+func (b *Builder) AvgPool(x *Node, w Window) *Node { return b.pool("AvgPool", x, w, ops.AvgPool) }
+
+func (b *Builder) pool(what string, x *Node, w Window, pool func(x *Node, down, across ops.Walk) (*Node, error)) *Node {
+	return b.m.apply(what, func() (*Node, error) {
+		down, across := w.both(0)
+		if down.Dilation > 1 || across.Dilation > 1 {
+			return nil, errors.New("its window is dilated: only a convolution can be")
+		}
+		return pool(x, down.walk(), across.walk())
+	})
 }
 
-// AvgPool is the mean of the elements under a window, see [ops.AvgPool2D].
-func (b *Builder) AvgPool(x *Node, w Window) *Node {
-	w = w.or(w.Size)
-	return b.m.apply("AvgPool", func() (*Node, error) { return AvgPool2D(x, w.Size, w.Stride, w.Pad) })
+// GlobalAvgPool is the mean of each channel of images, (batch, channels).
+func (b *Builder) GlobalAvgPool(x *Node) *Node {
+	return b.m.apply("GlobalAvgPool", func() (*Node, error) { return GlobalAvgPool(x) })
 }
 
 // BatchNorm is [ops.BatchNorm] with epsilon 1e-5. A step keeps 0.9 of the running

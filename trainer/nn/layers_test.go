@@ -43,6 +43,16 @@ var layers = map[string]struct {
 	"conv without bias": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node {
 		return b.Conv("c", x, 2, nn.Window{Size: 1}, nn.NoBias())
 	}), variables: "c.w(2, 2, 1, 1)"},
+	"conv of an oblong window": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node {
+		return b.Conv("c", x, 4, nn.Oblong(nn.Window{Size: 1}, nn.Window{Size: 2, Pad: 1, Dilation: 2}), nn.Groups(2))
+	}), variables: "c.w(4, 1, 1, 2) c.b(4)"},
+	"oblong pool": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node {
+		return b.AvgPool(x, nn.Oblong(nn.Window{Size: 3, Stride: 1, Pad: 1}, nn.Window{Size: 1}))
+	})},
+	"global pool": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.GlobalAvgPool(x) })},
+	"smoothed labels": {build: func(b *nn.Builder) {
+		b.SmoothCrossEntropy(b.Dense("out", b.Input("x", 3), 4), b.Indices("y", b.Batch()), 0.1)
+	}},
 	"max pool": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.MaxPool(x, nn.Window{Size: 2, Stride: 1}) })},
 	"avg pool": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.AvgPool(x, nn.Window{Size: 2, Pad: 1}) })},
 	"batch norm": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.BatchNorm("n", x) }),
@@ -128,10 +138,19 @@ func TestLayersRefuse(t *testing.T) {
 		`MaxPool: max pool: kernel 2 x 2, stride -1, pad 0: want at least 1, 1 and 0`: func(b *nn.Builder) { b.MaxPool(b.Input("x", 1, 4, 4), nn.Window{Size: 2, Stride: -1}) },
 		`MaxPool: max pool: kernel 0 x 0, stride 0`:                                   func(b *nn.Builder) { b.MaxPool(b.Input("x", 1, 4, 4), nn.Window{}) },
 		`layer "c": convolution: kernel 2 x 2, stride 1, pad -1`:                      func(b *nn.Builder) { b.Conv("c", b.Input("x", 1, 4, 4), 2, nn.Window{Size: 2, Pad: -1}) },
-		`variable "l.input": its sizes`:                                               func(b *nn.Builder) { b.LSTM("l", b.Input("x", 2), nn.Recurrent{Units: 1 << 61, Steps: 2}) },
-		`embedding "e": its rows start from -NaN to NaN`:                              func(b *nn.Builder) { b.Embedding("e", 5, 2, math.NaN()) },
-		`lookup "w": the table is nil`:                                                func(b *nn.Builder) { b.Lookup(nil, "w", 3) },
-		`lookup "w": embedding "e": look up 3 of 0 rows of width 2`:                   func(b *nn.Builder) { b.Lookup(b.Embedding("e", 0, 2, 1), "w", 3) },
+		`layer "c": 2 groups, want a divisor of its 1 channels and of its 2 filters`: func(b *nn.Builder) {
+			b.Conv("c", b.Input("x", 1, 4, 4), 2, nn.Window{Size: 2}, nn.Groups(2))
+		},
+		`layer "d": 2 groups: a Dense has none`:           func(b *nn.Builder) { b.Dense("d", b.Input("x", 2), 2, nn.Groups(2)) },
+		`MaxPool: its window is dilated`:                  func(b *nn.Builder) { b.MaxPool(b.Input("x", 1, 4, 4), nn.Window{Size: 2, Dilation: 2}) },
+		`GlobalAvgPool: global average pool: x is "x" (4`: func(b *nn.Builder) { b.GlobalAvgPool(b.Input("x", 3)) },
+		`loss: cross entropy: a fraction of 1 of`: func(b *nn.Builder) {
+			b.SmoothCrossEntropy(b.Dense("out", b.Input("x", 3), 4), b.Indices("y", b.Batch()), 1)
+		},
+		`variable "l.input": its sizes`:                             func(b *nn.Builder) { b.LSTM("l", b.Input("x", 2), nn.Recurrent{Units: 1 << 61, Steps: 2}) },
+		`embedding "e": its rows start from -NaN to NaN`:            func(b *nn.Builder) { b.Embedding("e", 5, 2, math.NaN()) },
+		`lookup "w": the table is nil`:                              func(b *nn.Builder) { b.Lookup(nil, "w", 3) },
+		`lookup "w": embedding "e": look up 3 of 0 rows of width 2`: func(b *nn.Builder) { b.Lookup(b.Embedding("e", 0, 2, 1), "w", 3) },
 		`the name "x" is used twice`: func(b *nn.Builder) {
 			b.Input("x", 2)
 			b.Lookup(b.Embedding("x", 5, 2, 1), "w", 3)

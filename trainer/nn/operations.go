@@ -51,6 +51,11 @@ func Attention(query, memory, mask *Node) (*Node, error) { return ops.Attention(
 // CrossEntropy is [ops.CrossEntropy]: the mean over the rows of -log(softmax(logits)[label]).
 func CrossEntropy(logits, labels *Node) (*Node, error) { return ops.CrossEntropy(logits, labels) }
 
+// SmoothCrossEntropy is [ops.SmoothCrossEntropy]: CrossEntropy with a fraction of the labels divided among all classes.
+func SmoothCrossEntropy(logits, labels *Node, fraction float64) (*Node, error) {
+	return ops.SmoothCrossEntropy(logits, labels, fraction)
+}
+
 // SumCrossEntropy is [ops.SumCrossEntropy]: CrossEntropy summed over the rows.
 func SumCrossEntropy(logits, labels *Node) (*Node, error) { return ops.SumCrossEntropy(logits, labels) }
 
@@ -80,6 +85,9 @@ func MaxPool2D(x *Node, kernel, stride, pad int) (*Node, error) {
 func AvgPool2D(x *Node, kernel, stride, pad int) (*Node, error) {
 	return ops.AvgPool2D(x, kernel, stride, pad)
 }
+
+// GlobalAvgPool is [ops.GlobalAvgPool]: the mean of each channel.
+func GlobalAvgPool(x *Node) (*Node, error) { return ops.GlobalAvgPool(x) }
 
 // BatchNorm is [ops.BatchNorm]: every channel of x with mean 0 and variance 1.
 func BatchNorm(x, scale, bias, runningMean, runningVariance *Node, momentum, epsilon float64, name string) (Normalised, error) {

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"cmp"
 	"fmt"
 
 	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
@@ -19,21 +20,35 @@ import (
 // Each image is one matrix product in the BLAS library that Gorgonia uses. So
 // the result of an image does not depend on the rest of the batch.
 func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) {
+	return Conv(x, filters, Steps{Stride: stride, Pad: pad}, Steps{Stride: stride, Pad: pad}, 1)
+}
+
+// Conv is Conv2D with other steps down than across, with dilated filters, and in
+// groups: channels and filters are divided into so many groups, and the filters of a
+// group see its channels only. So the filters are (count, channels / groups, kernel
+// height, kernel width). Only the CPU computes groups, dilation, and other steps
+// down than across.
+func Conv(x, filters *gorgonia.Node, down, across Steps, groups int) (*gorgonia.Node, error) {
 	const what = "convolution"
 	dtype, err := floats(what, x, filters)
 	if err != nil {
 		return nil, err
 	}
 	xs, fs := x.Shape(), filters.Shape()
-	if len(xs) != 4 || len(fs) != 4 || fs[1] != xs[1] {
+	switch {
+	case len(xs) != 4 || len(fs) != 4 || groups == 1 && fs[1] != xs[1]:
 		return nil, fmt.Errorf("%s: x is %s and the filters are %s, want (batch, channels, height, width) and (count, channels, height, width)",
 			what, told(x), told(filters))
+	case groups < 1 || xs[1]%groups != 0 || fs[0]%groups != 0 || fs[1] != xs[1]/groups:
+		return nil, fmt.Errorf("%s in %d groups: x is %s and the filters are %s, want (batch, channels, height, width) and (count, channels / groups, height, width), where groups divides channels and count",
+			what, groups, told(x), told(filters))
 	}
-	w, err := newWindow(what, x, fs[2], fs[3], stride, pad)
+	w, err := newWindow(what, x, fs[2], fs[3], down, across)
 	if err != nil {
 		return nil, err
 	}
-	c := convolution{window: w, filters: fs[0], what: fmt.Sprintf("convolution %v", w), dtype: dtype}
+	c := convolution{window: w, filters: fs[0], groups: groups, dtype: dtype}
+	c.what = "convolution " + c.String()
 	o := newOp(c.what, dtype, w.out(c.filters), pass(dtype, convolve[float32], convolve[float64], c)).with(c.gradients, 0).makes(RowsOfFirst).on(c.gpu(gpu.Convolve))
 	return o.apply(x, filters)
 }
@@ -44,8 +59,24 @@ func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) 
 type convolution struct {
 	window
 	filters int
+	groups  int
 	what    string
 	dtype   tensor.Dtype
+}
+
+// String tells the convolution from others.
+func (c convolution) String() string {
+	text := c.window.String()
+	if c.across != c.down {
+		text += fmt.Sprintf(", across stride %d pad %d", c.across.Stride, c.across.Pad)
+	}
+	if c.down.Dilation > 1 || c.across.Dilation > 1 {
+		text += fmt.Sprintf(" dilation %dx%d", c.down.Dilation, c.across.Dilation)
+	}
+	if c.groups > 1 {
+		text += fmt.Sprintf(" groups %d", c.groups)
+	}
+	return text
 }
 
 func (c convolution) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
@@ -56,7 +87,11 @@ func (c convolution) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgoni
 	}, b.err
 }
 
+// gpu returns nil for a convolution that the kernels do not compute.
 func (c convolution) gpu(part func(gpu.Type, gpu.Window, int) (gpu.Operation, error)) *operation.GPU {
+	if c.down != c.across || c.down.Dilation > 1 || c.groups > 1 {
+		return nil
+	}
 	return by(func(t gpu.Type) (gpu.Operation, error) { return part(t, c.window.gpu(), c.filters) })
 }
 
@@ -65,7 +100,7 @@ func (c convolution) patch() int { return c.channels * c.kernelHeight * c.kernel
 
 // direct reports whether the matrix of patches is the image itself.
 func (c convolution) direct() bool {
-	return c.kernelHeight == 1 && c.kernelWidth == 1 && c.stride == 1 && c.pad == 0
+	return c.patch() == c.channels && c.down.Stride*c.across.Stride == 1 && c.down.Pad+c.across.Pad == 0
 }
 
 // scratch returns memory for the patches of one image; see fillPatches.
@@ -78,27 +113,34 @@ func scratch[T float](c convolution) []T {
 
 func convolve[T float](c convolution) recurrent.Pass[T] {
 	patches := scratch[T](c)
-	p := product{m: c.filters, n: c.places(), k: c.patch()}
+	p := product{m: c.filters / c.groups, n: c.places(), k: c.patch() / c.groups}
 	return func(out []T, in [][]T) {
 		for i := range c.batch {
 			columns := patchesOf(c, row(in[0], i, c.image()), patches)
-			gemm(p, in[1], columns, 0, row(out, i, c.filters*c.places()))
+			y := row(out, i, c.filters*c.places())
+			for g := range c.groups {
+				gemm(p, row(in[1], g, p.m*p.k), row(columns, g, p.k*p.n), 0, row(y, g, p.m*p.n))
+			}
 		}
 	}
 }
 
 func imageGradient[T float](c convolution) recurrent.Pass[T] {
 	patches := scratch[T](c)
-	p := product{m: c.patch(), n: c.places(), k: c.filters, left: true}
+	p := product{m: c.patch() / c.groups, n: c.places(), k: c.filters / c.groups, left: true}
 	return func(out []T, in [][]T) {
 		for i := range c.batch {
 			dx, dy := row(out, i, c.image()), row(in[1], i, c.filters*c.places())
+			to := patches
 			if c.direct() {
-				gemm(p, in[0], dy, 0, dx)
-				continue
+				to = dx
 			}
-			gemm(p, in[0], dy, 0, patches)
-			addPatches(c.window, dx, patches)
+			for g := range c.groups {
+				gemm(p, row(in[0], g, p.k*p.m), row(dy, g, p.k*p.n), 0, row(to, g, p.m*p.n))
+			}
+			if !c.direct() {
+				addPatches(c.window, dx, patches)
+			}
 		}
 	}
 }
@@ -106,12 +148,15 @@ func imageGradient[T float](c convolution) recurrent.Pass[T] {
 // filterGradient adds the images one after the other.
 func filterGradient[T float](c convolution) recurrent.Pass[T] {
 	patches := scratch[T](c)
-	p := product{m: c.filters, n: c.patch(), k: c.places(), right: true}
+	p := product{m: c.filters / c.groups, n: c.patch() / c.groups, k: c.places(), right: true}
 	return func(out []T, in [][]T) {
 		beta := T(0)
 		for i := range c.batch {
 			columns := patchesOf(c, row(in[0], i, c.image()), patches)
-			gemm(p, row(in[1], i, c.filters*c.places()), columns, beta, out)
+			dy := row(in[1], i, c.filters*c.places())
+			for g := range c.groups {
+				gemm(p, row(dy, g, p.m*p.k), row(columns, g, p.n*p.k), beta, row(out, g, p.m*p.n))
+			}
 			beta = 1
 		}
 	}
@@ -145,15 +190,15 @@ func addPatches[T float](w window, image, from []T) {
 func overPatches[T float](w window, matrix, image []T, add bool) {
 	for ; len(image) > 0; image = image[w.plane():] {
 		for down := range w.kernelHeight {
-			top, bottom := w.within(down, w.outHeight, w.height)
+			top, bottom := w.down.within(down, w.outHeight, w.height)
 			for across := range w.kernelWidth {
-				left, right := w.within(across, w.outWidth, w.width)
+				left, right := w.across.within(across, w.outWidth, w.width)
 				for i := top; i < bottom && left < right; i++ {
 					line := matrix[i*w.outWidth+left : i*w.outWidth+right]
 					if covered := image[w.offset(down, across, i, left):]; add {
-						addLine(w, covered, line)
+						addLine(w.across.Stride, covered, line)
 					} else {
-						copyLine(w, line, covered)
+						copyLine(w.across.Stride, line, covered)
 					}
 				}
 				matrix = matrix[w.places():]
@@ -165,21 +210,21 @@ func overPatches[T float](w window, matrix, image []T, add bool) {
 // offset is the place in a channel that element (down, across) of the kernel
 // covers at place (i, j). The caller knows that it is not on the pad.
 func (w window) offset(down, across, i, j int) int {
-	return (i*w.stride-w.pad+down)*w.width + j*w.stride - w.pad + across
+	return (w.down.at(i)+down*w.down.Dilation)*w.width + w.across.at(j) + across*w.across.Dilation
 }
 
-func copyLine[T float](w window, to, from []T) {
-	if w.stride == 1 {
+func copyLine[T float](stride int, to, from []T) {
+	if stride == 1 {
 		copy(to, from)
 		return
 	}
 	for i := range to {
-		to[i] = from[i*w.stride]
+		to[i] = from[i*stride]
 	}
 }
 
-func addLine[T float](w window, to, from []T) {
-	if w.stride == 1 {
+func addLine[T float](stride int, to, from []T) {
+	if stride == 1 {
 		to = to[:len(from)]
 		for i, v := range from {
 			to[i] += v
@@ -187,48 +232,95 @@ func addLine[T float](w window, to, from []T) {
 		return
 	}
 	for i, v := range from {
-		to[i*w.stride] += v
+		to[i*stride] += v
 	}
 }
+
+// Steps say how a kernel moves along one axis of an image.
+type Steps struct {
+	Stride   int
+	Pad      int // zeros before and after the image
+	Dilation int // elements of the image from one element of the kernel to the next; 0 means 1
+}
+
+// at is the element of an axis where a kernel begins at a place. It is negative on
+// the pad.
+func (s Steps) at(place int) int { return place*s.Stride - s.Pad }
+
+// inside returns the elements [from, to) of an image's axis that the kernel, which is
+// not dilated, covers at a place. The axis has size elements.
+func (s Steps) inside(place, kernel, size int) (from, to int) {
+	return max(s.at(place), 0), min(s.at(place)+kernel, size)
+}
+
+// within returns the places [from, to) at which element k of the kernel lies on
+// the image. The axis has a number of places and size elements. There are none
+// unless from < to.
+func (s Steps) within(k, places, size int) (from, to int) {
+	k *= s.Dilation
+	if first := s.Pad - k; first > 0 {
+		from = (first + s.Stride - 1) / s.Stride
+	}
+	if last := size - 1 + s.Pad - k; last >= 0 {
+		to = min(last/s.Stride+1, places)
+	}
+	return from, to
+}
+
+// span is the number of elements from the first to the last under a kernel.
+func (s Steps) span(kernel int) int { return (kernel-1)*s.Dilation + 1 }
 
 // window says how a kernel moves over images (batch, channels, height, width):
 // from the top left corner of the padded image, in strides, as long as it fits.
 type window struct {
 	batch, channels, height, width int // of the images
 	kernelHeight, kernelWidth      int
-	stride, pad                    int // in both directions; pad on all four sides
+	down, across                   Steps
 	outHeight, outWidth            int // number of places
 }
 
+// gpu is for a window that has the same steps down and across.
 func (w window) gpu() gpu.Window {
 	return gpu.Window{Batch: w.batch, Channels: w.channels, Height: w.height, Width: w.width,
-		KernelHeight: w.kernelHeight, KernelWidth: w.kernelWidth, Stride: w.stride, Pad: w.pad}
+		KernelHeight: w.kernelHeight, KernelWidth: w.kernelWidth, Stride: w.down.Stride, Pad: w.down.Pad}
 }
 
 // newWindow checks the sizes. Errors begin with what.
-func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth, stride, pad int) (window, error) {
+func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth int, down, across Steps) (window, error) {
 	s := x.Shape()
 	if len(s) != 4 {
 		return window{}, fmt.Errorf("%s: x is %s, want (batch, channels, height, width)", what, told(x))
 	}
 	w := window{
 		batch: s[0], channels: s[1], height: s[2], width: s[3],
-		kernelHeight: kernelHeight, kernelWidth: kernelWidth, stride: stride, pad: pad,
+		kernelHeight: kernelHeight, kernelWidth: kernelWidth, down: down, across: across,
 	}
-	if kernelHeight < 1 || kernelWidth < 1 || stride < 1 || pad < 0 {
-		return w, fmt.Errorf("%s: kernel %d x %d, stride %d, pad %d: want at least 1, 1 and 0", what, kernelHeight, kernelWidth, stride, pad)
+	for _, along := range []*Steps{&w.down, &w.across} {
+		along.Dilation = cmp.Or(along.Dilation, 1)
+		if kernelHeight < 1 || kernelWidth < 1 || along.Stride < 1 || along.Pad < 0 {
+			return w, fmt.Errorf("%s: kernel %d x %d, stride %d, pad %d: want at least 1, 1 and 0", what, kernelHeight, kernelWidth, along.Stride, along.Pad)
+		}
+		if along.Dilation < 1 {
+			return w, fmt.Errorf("%s: dilation %d: want at least 1", what, along.Dilation)
+		}
 	}
-	if kernelHeight-w.height > 2*pad || kernelWidth-w.width > 2*pad {
+	high, wide := w.down.span(kernelHeight), w.across.span(kernelWidth)
+	if high-w.height > 2*w.down.Pad || wide-w.width > 2*w.across.Pad {
+		pad := w.down.Pad
+		if high-w.height <= 2*pad {
+			pad = w.across.Pad
+		}
 		return w, fmt.Errorf("%s: x is %s, which with a pad of %d is smaller than the kernel, %d x %d",
-			what, told(x), pad, kernelHeight, kernelWidth)
+			what, told(x), pad, high, wide)
 	}
-	w.outHeight = (w.height+2*pad-kernelHeight)/stride + 1
-	w.outWidth = (w.width+2*pad-kernelWidth)/stride + 1
+	w.outHeight = (w.height+2*w.down.Pad-high)/w.down.Stride + 1
+	w.outWidth = (w.width+2*w.across.Pad-wide)/w.across.Stride + 1
 	return w, nil
 }
 
+// String leaves out the steps across.
 func (w window) String() string {
-	return fmt.Sprintf("%dx%d stride %d pad %d", w.kernelHeight, w.kernelWidth, w.stride, w.pad)
+	return fmt.Sprintf("%dx%d stride %d pad %d", w.kernelHeight, w.kernelWidth, w.down.Stride, w.down.Pad)
 }
 
 // image and plane are the numbers of elements of an image and of one of its
@@ -240,24 +332,4 @@ func (w window) places() int { return w.outHeight * w.outWidth }
 // out is the shape of the result for a number of channels.
 func (w window) out(channels int) tensor.Shape {
 	return tensor.Shape{w.batch, channels, w.outHeight, w.outWidth}
-}
-
-// inside returns the elements [from, to) of an image's axis that the kernel
-// covers at a place. The axis has size elements.
-func (w window) inside(place, kernel, size int) (from, to int) {
-	at := place*w.stride - w.pad
-	return max(at, 0), min(at+kernel, size)
-}
-
-// within returns the places [from, to) at which element k of the kernel lies on
-// the image. The axis has a number of places and size elements. There are none
-// unless from < to.
-func (w window) within(k, places, size int) (from, to int) {
-	if first := w.pad - k; first > 0 {
-		from = (first + w.stride - 1) / w.stride
-	}
-	if last := size - 1 + w.pad - k; last >= 0 {
-		to = min(last/w.stride+1, places)
-	}
-	return from, to
 }

@@ -41,6 +41,43 @@ func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 
 const summed = "summed cross entropy"
 
+// SmoothCrossEntropy is CrossEntropy with smoothed labels (Szegedy et al. 2016,
+// "Rethinking the inception architecture for computer vision"): a fraction of each
+// row's label is divided equally among all classes. Labels that are weights of the
+// classes must add up to 1 in each row.
+func SmoothCrossEntropy(logits, labels *gorgonia.Node, fraction float64) (*gorgonia.Node, error) {
+	if !(fraction >= 0 && fraction < 1) {
+		return nil, fmt.Errorf("cross entropy: a fraction of %v of the labels is smoothed, want at least 0 and less than 1", fraction)
+	}
+	loss, err := CrossEntropy(logits, labels)
+	if err != nil || fraction == 0 {
+		return loss, err
+	}
+	// Of equal labels the loss is minus the mean of all logarithms.
+	even, err := LogSoftmax(logits)
+	if err == nil {
+		even, err = gorgonia.Mean(even)
+	}
+	if err == nil {
+		even, err = scaled(even, -fraction)
+	}
+	if err == nil {
+		loss, err = scaled(loss, 1-fraction)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cross entropy: smooth the labels: %w", err)
+	}
+	return gorgonia.Add(loss, even)
+}
+
+// scaled is x times a number.
+func scaled(x *gorgonia.Node, by float64) (*gorgonia.Node, error) {
+	if x.Dtype() == tensor.Float32 {
+		return gorgonia.Mul(x, gorgonia.NewConstant(float32(by)))
+	}
+	return gorgonia.Mul(x, gorgonia.NewConstant(by))
+}
+
 // entropy is a cross entropy and its gradient. Sums are kept in float64.
 type entropy struct {
 	what          string

@@ -37,6 +37,26 @@ var entropies = []struct {
 	{"sum", func(int) float64 { return 1 }, SumCrossEntropy},
 }
 
+// Smoothed labels are what smoothing by hand makes of them, in both kinds.
+func TestSmoothCrossEntropy(t *testing.T) {
+	const rows, classes, fraction = 5, 7, 0.1
+	logits, oneHot, index := labelled(1, rows, classes, 2)
+	smoothed := slices.Clone(oneHot)
+	for i := range smoothed {
+		smoothed[i] = oneHot[i]*(1-fraction) + fraction/classes
+	}
+	shape := []int{rows, classes}
+	want := checkGradient(t, [][]int{shape, shape}, [][]float64{logits, smoothed}, 1, training, twoInputs(CrossEntropy))
+	smooth := twoInputs(func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return SmoothCrossEntropy(a, b, fraction) })
+	near(t, "one-hot", checkGradient(t, [][]int{shape, shape}, [][]float64{logits, oneHot}, 1, training, smooth), want, 1e-12)
+	near(t, "classes", checkGradient(t, [][]int{shape, {rows}}, [][]float64{logits, index}, 1, training, smooth), want, 1e-12)
+	for _, wrong := range []float64{-0.1, 1, math.NaN()} {
+		if _, err := SmoothCrossEntropy(nil, nil, wrong); err == nil || !strings.Contains(err.Error(), "at least 0 and less than 1") {
+			t.Errorf("a fraction of %v: %v", wrong, err)
+		}
+	}
+}
+
 func TestCrossEntropyIsItsFormula(t *testing.T) {
 	for _, c := range entropies {
 		for _, s := range [][2]int{{1, 1}, {1, 3}, {4, 1}, {7, 5}, {3, 10}} {

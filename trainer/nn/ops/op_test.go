@@ -56,6 +56,9 @@ var everything = map[string]struct {
 	"convolution": {[][]int{{2, 3, 5, 5}, {4, 3, 3, 3}}, 2, twoInputs(func(x, f *gorgonia.Node) (*gorgonia.Node, error) {
 		return Conv2D(x, f, 2, 1)
 	})},
+	"convolution in groups": {[][]int{{2, 4, 5, 5}, {2, 2, 3, 2}}, 2, twoInputs(func(x, f *gorgonia.Node) (*gorgonia.Node, error) {
+		return Conv(x, f, Steps{Stride: 2, Pad: 1}, Steps{Stride: 1, Dilation: 2}, 2)
+	})},
 }
 
 // lane computes a graph through Kernel.Run, in an order that Gorgonia sorts.
@@ -263,6 +266,7 @@ func TestHashesDiffer(t *testing.T) {
 	}
 	x, wide, long := node("x", tensor.Float32, 2, 2, 8, 8), node("wide", tensor.Float64, 2, 2, 8, 8), node("long", tensor.Float32, 2, 2, 8, 9)
 	m, c, f, index := node("m", tensor.Float32, 2, 2), node("c", tensor.Float32, 2), node("f", tensor.Float32, 2, 2, 3, 3), node("index", tensor.Int, 2)
+	half := node("half", tensor.Float32, 2, 1, 3, 3)
 	norm := func(epsilon float64, name string) (*gorgonia.Node, error) {
 		n, err := BatchNorm(x, c, c, c, c, 0.9, epsilon, name)
 		return n.Out, err
@@ -274,6 +278,8 @@ func TestHashesDiffer(t *testing.T) {
 		must2(Dropout(x, 0.5, "a")), must2(Dropout(x, 0.5, "b")), must2(Dropout(x, 0.25, "c")),
 		must2(MaxPool2D(x, 2, 2, 0)), must2(MaxPool2D(x, 2, 1, 0)), must2(MaxPool2D(x, 3, 2, 1)), must2(MaxPool2D(x, 2, 2, 1)), must2(AvgPool2D(x, 2, 2, 0)),
 		must2(Conv2D(x, f, 1, 1)), must2(Conv2D(x, f, 1, 2)), must2(Conv2D(x, f, 2, 1)),
+		must2(Conv(x, f, Steps{1, 1, 2}, Steps{1, 1, 2}, 1)), must2(Conv(x, f, Steps{1, 1, 1}, Steps{1, 1, 2}, 1)), must2(Conv(x, f, Steps{1, 1, 1}, Steps{1, 2, 1}, 1)),
+		must2(Conv(x, half, Steps{1, 1, 1}, Steps{1, 1, 1}, 2)),
 		must2(norm(1e-3, "a")), must2(norm(1e-5, "a")), must2(norm(1e-3, "b")),
 		must2(Flatten(x)), must2(AddBias(m, c)), must2(Linear(m, m, nil)), must2(Linear(m, m, c)),
 		must2(CrossEntropy(m, m)), must2(SumCrossEntropy(m, m)), must2(CrossEntropy(m, c)), must2(CrossEntropy(m, index)),

@@ -44,6 +44,8 @@ type Walk struct {
 	Pad    int // elements before and after the image
 }
 
+func (w Walk) steps() Steps { return Steps{Stride: w.Stride, Pad: w.Pad} }
+
 func newPool(what string, mean bool, x *gorgonia.Node, down, across Walk, k kernels[pool]) (*gorgonia.Node, error) {
 	if _, err := floats(what, x); err != nil {
 		return nil, err
@@ -80,13 +82,7 @@ func poolOnGPU(w gpu.Window, mean, gradient bool) *operation.GPU {
 
 // newPlaces checks the sizes. Errors begin with what.
 func newPlaces(what string, x *gorgonia.Node, down, across Walk) (pool, error) {
-	w, err := newWindow(what, x, down.Kernel, across.Kernel, down.Stride, down.Pad)
-	wide := w
-	if down.Stride != across.Stride || down.Pad != across.Pad {
-		if w, err = newWindow(what, x, down.Kernel, 1, down.Stride, down.Pad); err == nil {
-			wide, err = newWindow(what, x, 1, across.Kernel, across.Stride, across.Pad)
-		}
-	}
+	w, err := newWindow(what, x, down.Kernel, across.Kernel, down.steps(), across.steps())
 	if err != nil {
 		return pool{}, err
 	}
@@ -95,20 +91,18 @@ func newPlaces(what string, x *gorgonia.Node, down, across Walk) (pool, error) {
 			return pool{}, fmt.Errorf("%s: a pad of %d needs a kernel larger than %d", what, along.Pad, along.Pad)
 		}
 	}
-	w.kernelWidth, w.outWidth = wide.kernelWidth, wide.outWidth
 	p := pool{window: w}
 	for row := range w.outHeight {
-		top, bottom := w.inside(row, w.kernelHeight, w.height)
+		top, bottom := w.down.inside(row, w.kernelHeight, w.height)
 		for column := range w.outWidth {
-			left, right := wide.inside(column, w.kernelWidth, w.width)
+			left, right := w.across.inside(column, w.kernelWidth, w.width)
 			p.covered = append(p.covered, rectangle{top, bottom, left, right})
 		}
 	}
 	return p, nil
 }
 
-// pool is the parameters of the kernels. Stride and pad of the window are those
-// down an image.
+// pool is the parameters of the kernels.
 type pool struct {
 	window
 	covered []rectangle // by place of the window: the part of the image under it
@@ -195,4 +189,22 @@ func avgPoolGradient[T float](w pool, dx []T, in [][]T) {
 			}
 		}
 	}
+}
+
+// GlobalAvgPool is the mean of each channel of x (batch, channels, height, width). The
+// result has shape (batch, channels).
+func GlobalAvgPool(x *gorgonia.Node) (*gorgonia.Node, error) {
+	const what = "global average pool"
+	if _, err := floats(what, x); err != nil {
+		return nil, err
+	}
+	s := x.Shape()
+	if len(s) != 4 {
+		return nil, fmt.Errorf("%s: x is %s, want (batch, channels, height, width)", what, told(x))
+	}
+	y, err := AvgPool(x, Walk{Kernel: s[2], Stride: 1}, Walk{Kernel: s[3], Stride: 1})
+	if err != nil {
+		return nil, err
+	}
+	return Flatten(y)
 }

@@ -207,6 +207,72 @@ func TestConv2D(t *testing.T) {
 	}
 }
 
+// Oblong steps, dilated filters and groups, each alone and together.
+func TestConv(t *testing.T) {
+	for _, c := range []struct {
+		image, kernel           [2]int // height and width
+		down, across            Steps
+		channels, count, groups int // count is that of the filters
+	}{
+		{[2]int{5, 7}, [2]int{1, 7}, Steps{Stride: 1}, Steps{Stride: 1, Pad: 3}, 2, 3, 1},
+		{[2]int{6, 5}, [2]int{3, 2}, Steps{Stride: 2, Pad: 1}, Steps{Stride: 1}, 1, 2, 1},
+		{[2]int{1, 1}, [2]int{1, 1}, Steps{Stride: 1}, Steps{Stride: 2, Pad: 1}, 1, 1, 1},
+		{[2]int{7, 8}, [2]int{3, 3}, Steps{Stride: 1, Pad: 2, Dilation: 2}, Steps{Stride: 1, Pad: 2, Dilation: 2}, 2, 2, 1},
+		{[2]int{7, 6}, [2]int{2, 3}, Steps{Stride: 3, Pad: 1, Dilation: 3}, Steps{Stride: 1, Dilation: 2}, 1, 2, 1},
+		{[2]int{4, 4}, [2]int{1, 1}, Steps{Stride: 1, Dilation: 3}, Steps{Stride: 1}, 4, 2, 2},
+		{[2]int{5, 5}, [2]int{3, 3}, Steps{Stride: 1, Pad: 1}, Steps{Stride: 1, Pad: 1}, 3, 3, 3},
+		{[2]int{5, 4}, [2]int{2, 2}, Steps{Stride: 2, Pad: 1}, Steps{Stride: 1, Dilation: 2}, 4, 6, 2},
+	} {
+		groupIn, groupOut := c.channels/c.groups, c.count/c.groups
+		shapes := [][]int{{2, c.channels, c.image[0], c.image[1]}, {c.count, groupIn, c.kernel[0], c.kernel[1]}}
+		values := numbers(2, shapes...)
+		x := func(image, channel, i, k int) float64 {
+			if i < 0 || i >= c.image[0] || k < 0 || k >= c.image[1] {
+				return 0
+			}
+			return values[0][((image*c.channels+channel)*c.image[0]+i)*c.image[1]+k]
+		}
+		wide := [2]int{max(1, c.down.Dilation), max(1, c.across.Dilation)}
+		var want []float64
+		for image := range 2 {
+			for f := range c.count {
+				for top := -c.down.Pad; top+(c.kernel[0]-1)*wide[0] < c.image[0]+c.down.Pad; top += c.down.Stride {
+					for left := -c.across.Pad; left+(c.kernel[1]-1)*wide[1] < c.image[1]+c.across.Pad; left += c.across.Stride {
+						sum := 0.0
+						for channel := range groupIn {
+							for i := range c.kernel[0] {
+								for k := range c.kernel[1] {
+									weight := values[1][((f*groupIn+channel)*c.kernel[0]+i)*c.kernel[1]+k]
+									sum += weight * x(image, f/groupOut*groupIn+channel, top+i*wide[0], left+k*wide[1])
+								}
+							}
+						}
+						want = append(want, sum)
+					}
+				}
+			}
+		}
+		got := checkGradient(t, shapes, values, 2, training, twoInputs(func(x, f *gorgonia.Node) (*gorgonia.Node, error) {
+			return Conv(x, f, c.down, c.across, c.groups)
+		}))
+		near(t, fmt.Sprintf("%+v", c), got, want, 1e-12)
+	}
+}
+
+func TestGlobalAvgPool(t *testing.T) {
+	shape := []int{2, 3, 4, 5}
+	x := numbers(1, shape)
+	var want []float64
+	for channel := range slices.Chunk(x[0], 20) {
+		sum := 0.0
+		for _, v := range channel {
+			sum += v
+		}
+		want = append(want, sum/20)
+	}
+	near(t, "means", checkGradient(t, [][]int{shape}, x, 1, training, oneInput(GlobalAvgPool)), want, 1e-13)
+}
+
 // An image's result is the same bits in any batch.
 func TestConv2DDoesNotDependOnTheBatch(t *testing.T) {
 	shapes := [][]int{{3, 2, 5, 5}, {4, 2, 3, 3}}
@@ -240,6 +306,14 @@ func TestWindowsRefuse(t *testing.T) {
 		{func() (*gorgonia.Node, error) { return Conv2D(x, flat, 1, 1) }, "(count, channels, height, width)"},
 		{func() (*gorgonia.Node, error) { return Conv2D(x, f, 1, -1) }, "pad -1"},
 		{func() (*gorgonia.Node, error) { return Conv2D(x, nil, 1, 1) }, "nil"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1}, Steps{}, 1) }, "stride 0"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1, Dilation: 2}, Steps{Stride: 1}, 1) }, "smaller than the kernel, 5 x 3"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1}, Steps{Stride: 1, Dilation: 3}, 1) }, "smaller than the kernel, 3 x 7"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1, Dilation: -1}, Steps{Stride: 1}, 1) }, "dilation -1"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1}, Steps{Stride: 1}, 3) }, "in 3 groups"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1}, Steps{Stride: 1}, 0) }, "in 0 groups"},
+		{func() (*gorgonia.Node, error) { return GlobalAvgPool(flat) }, `global average pool: x is "flat" (2, 3)`},
+		{func() (*gorgonia.Node, error) { return GlobalAvgPool(nil) }, "nil"},
 		{func() (*gorgonia.Node, error) { return MaxPool2D(nil, 1, 1, 0) }, "nil"},
 	} {
 		if _, err := c.build(); err == nil || !strings.Contains(err.Error(), c.want) {
