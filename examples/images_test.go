@@ -65,6 +65,29 @@ func TestCIFARLearnsTheSameBits(t *testing.T) {
 	}
 }
 
+// What augmentation makes of a picture does not depend on the number of workers either,
+// and not on where a run was stopped.
+func TestCIFARAugmentsTheSameBits(t *testing.T) {
+	path := program(t, "cifar")
+	arguments := []string{"--virtual-workers=4", "--batch-size=16", "--samples=60", "--steps=8", "--digest"}
+	plain := alone(t, path, arguments...)
+	arguments = append(arguments, "--augment")
+	want := alone(t, path, arguments...)
+	if digest(t, want) == digest(t, plain) {
+		t.Error("augmented pictures give the digest of plain ones")
+	}
+	for _, workers := range []int{2, 4} {
+		if got := run(t, path, 1, workers, arguments...); got != want {
+			t.Errorf("%d workers print\n%salone it is\n%s", workers, got, want)
+		}
+	}
+	checkpoints := append(arguments, "--ckpt-dir="+t.TempDir(), "--ckpt-every-steps=2")
+	alone(t, path, append(checkpoints, "--stop-at-step=5")...)
+	if got := digest(t, alone(t, path, checkpoints...)); got != digest(t, want) {
+		t.Errorf("resumed after step 5 it is %s, in one run %s", got, digest(t, want))
+	}
+}
+
 func TestCIFARLearnsFromFiles(t *testing.T) {
 	path, folder := program(t, "cifar"), t.TempDir()
 	made, err := data.MakePictures(0, 0, 200)

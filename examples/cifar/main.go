@@ -25,6 +25,7 @@ import (
 type settings struct {
 	files, folder, records string
 	skip                   bool // corrupt pictures
+	augment                bool
 	samples, batch, steps  int
 	rate, clip, dropout    float64
 }
@@ -39,8 +40,9 @@ func main() {
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.files, "files", "", "CIFAR-10 `files`, separated by commas (default: artificial pictures)")
 	f.StringVar(&s.folder, "folder", "", "`folder` with a folder of PNG and JPEG images for each class")
-	f.StringVar(&s.records, "records", "", "TFRecord `files` of 32 x 32 images, separated by commas; their records take turns")
+	f.StringVar(&s.records, "records", "", "TFRecord `files` of 32 x 32 images, separated by commas, * for any name; their records take turns")
 	f.BoolVar(&s.skip, "skip-corrupt", false, "skip corrupt pictures of --folder and --records, and count them")
+	f.BoolVar(&s.augment, "augment", false, "move each picture by up to 4 pixels, and mirror half of them, in each epoch anew")
 	f.IntVar(&s.samples, "samples", 2000, "`number` of artificial pictures if no file is given")
 	f.IntVar(&s.batch, "batch-size", 32, "`pictures` of one step, for all workers together")
 	f.IntVar(&s.steps, "steps", 100, "`steps` to take")
@@ -74,7 +76,11 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if images.Len() < s.batch {
 		return fmt.Errorf("--batch-size is %d: there are %d pictures", s.batch, images.Len())
 	}
-	shard, err := trainer.Epochs(ctx, job, images, s.batch)
+	epochs, err := s.epochs(images, net.side, job.Seed())
+	if err != nil {
+		return err
+	}
+	shard, err := trainer.Shard(ctx, job, epochs, s.batch)
 	if err != nil {
 		return err
 	}

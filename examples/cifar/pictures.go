@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/plx-run/plx/trainer/data"
+	"github.com/plx-run/plx/trainer/random"
 )
 
 // read opens what the flags name, or makes artificial pictures. It returns a network
@@ -23,7 +24,11 @@ func (s *settings) read(seed uint64, skipped *data.Skipped) (pictures data.Datas
 		net.side, net.classes = folder.Height, len(folder.Classes)
 		return data.SkipCorrupt[data.Image](folder, skipped), net, nil
 	case s.records != "":
-		records, err := data.OpenRecords(skipped, strings.Split(s.records, ",")...)
+		files, err := data.Files(s.records)
+		if err != nil {
+			return nil, net, fmt.Errorf("--records: %w", err)
+		}
+		records, err := data.OpenRecords(skipped, files...)
 		if err != nil {
 			return nil, net, fmt.Errorf("--records: %w", err)
 		}
@@ -34,6 +39,17 @@ func (s *settings) read(seed uint64, skipped *data.Skipped) (pictures data.Datas
 		pictures, err = data.MakePictures(seed, 0, s.samples)
 	}
 	return pictures, net, err
+}
+
+// epochs are the pictures again and again, shuffled.
+func (s *settings) epochs(pictures data.Dataset[data.Image], side int, seed uint64) (data.Dataset[data.Image], error) {
+	if !s.augment {
+		return data.Epochs(pictures, s.batch, seed)
+	}
+	crop := data.Crop{Pad: 4, Size: side}
+	return data.Augment(pictures, s.batch, seed, func(x data.Image, r random.Stream) (data.Image, error) {
+		return crop.Random(data.Picture{Image: x, Height: side, Width: side}, r)
+	})
 }
 
 // picture reads a record: a tf.train.Example with an encoded image and its class,

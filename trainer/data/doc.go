@@ -14,19 +14,20 @@
 // an epoch depends on the seed and the epoch's number (package trainer/random). The
 // order of up to 65536 samples is a table, drawn evenly from all orders; that of
 // more is computed sample by sample, without memory. [Interleave] lets the samples
-// of several files take turns.
+// of several files take turns. [Augment] changes the samples of each epoch at random.
 //
 // # Readers
 //
 //	ReadMNIST, ReadCIFAR10    images in memory
 //	OpenFolder                PNG and JPEG files, decoded when they are asked for
+//	OpenPictures              the same, of any sizes, which Crop brings to one
 //	OpenRecords, ParseExample TFRecord files, and the tf.train.Examples in them
 //	ReadCSV, ReadNPY          rows of numbers in memory
 //	OpenParallel              two texts, line by line
 //	ReadCorpus, ReadWords     a text in memory, and its vocabulary
 //
 // Readers of what is in memory take files that are packed with gzip, too. The others
-// read at any place of a file, which packing prevents.
+// read at any place of a file, which packing prevents; OpenRecords unpacks first.
 //
 // # Corrupt files
 //

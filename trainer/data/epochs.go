@@ -25,6 +25,44 @@ const (
 // batches are the same on every worker. The dataset is so long that no training
 // reaches its end.
 func Epochs[T any](d Dataset[T], batch int, seed uint64) (Dataset[T], error) {
+	e, err := newEpochs(d, batch, seed)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Augment is Epochs of what f makes of the samples, in each epoch anew: f gets a sample
+// and random numbers, which depend only on the seed, the number of the epoch and that of
+// the sample in d. So a sample is the same on any worker, and after a restart. f is called
+// by several goroutines at once.
+func Augment[T, U any](d Dataset[T], batch int, seed uint64, f func(x T, s random.Stream) (U, error)) (Dataset[U], error) {
+	e, err := newEpochs(d, batch, seed)
+	if err != nil {
+		return nil, err
+	}
+	return augmented[T, U]{e, random.New(seed, "augment"), f}, nil
+}
+
+type augmented[T, U any] struct {
+	*epochs[T]
+	stream random.Stream
+	f      func(T, random.Stream) (U, error)
+}
+
+func (a augmented[T, U]) At(i int) (made U, err error) {
+	if err := checkIndex(i, a.Len()); err != nil {
+		return made, err
+	}
+	epoch, sample := a.place(i)
+	x, err := a.from.At(sample)
+	if err != nil {
+		return made, err
+	}
+	return a.f(x, a.stream.Derive(uint64(epoch), uint64(sample)))
+}
+
+func newEpochs[T any](d Dataset[T], batch int, seed uint64) (*epochs[T], error) {
 	n := d.Len()
 	switch {
 	case n < 1:
@@ -63,7 +101,14 @@ func (e *epochs[T]) At(i int) (T, error) {
 		var none T
 		return none, err
 	}
-	return e.from.At(e.order(i / e.whole).at(i % e.whole))
+	_, sample := e.place(i)
+	return e.from.At(sample)
+}
+
+// place returns the epoch of sample i, and its number in the dataset.
+func (e *epochs[T]) place(i int) (epoch, sample int) {
+	epoch = i / e.whole
+	return epoch, e.order(epoch).at(i % e.whole)
 }
 
 // order returns an epoch's permutation.

@@ -126,6 +126,22 @@ func TestMissingFilesAndFolders(t *testing.T) {
 	}
 }
 
+func TestFiles(t *testing.T) {
+	t.Chdir(folderOf(t, map[string][]byte{"b-2": nil, "b-1": nil, "b-[1]": nil, "a": nil}))
+	for list, want := range map[string]string{
+		"a,b-*": "a b-1 b-2 b-[1]", "b-?": "b-1 b-2", "b-[1]": "b-[1]", "b-[12]": "b-1 b-2", "missing,a": "missing a",
+	} {
+		if got, err := Files(list); err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, %v", list, got, err)
+		}
+	}
+	for list, want := range map[string]string{"a,c*": "files c*: there are none", "[": "syntax error"} {
+		if _, err := Files(list); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+}
+
 // As where a comma too many divides names.
 func TestFilesHaveNames(t *testing.T) {
 	if _, err := ReadCIFAR10(""); err == nil || !strings.Contains(err.Error(), "it has no name") {

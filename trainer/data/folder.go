@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -43,47 +44,54 @@ type imageFile struct {
 // so that an image of another size than the first, or one that is too large, is
 // refused before any is decoded. Names that begin with a dot are left out.
 func OpenFolder(s *Skipped, root string) (*Folder, error) {
-	classes, err := os.ReadDir(root)
+	d := &Folder{}
+	err := eachClass(root, func(class string, files []os.DirEntry) error {
+		before := len(d.files)
+		for _, entry := range files {
+			if err := d.addFile(s, filepath.Join(root, class, entry.Name())); err != nil {
+				return err
+			}
+			d.sum = crc32.Update(d.sum, castagnoli, []byte(class+"/"+entry.Name()+"\n"))
+		}
+		d.Classes = append(d.Classes, class)
+		return hasImages(len(d.files)-before, root, class)
+	})
 	if err != nil {
 		return nil, err
-	}
-	d := &Folder{}
-	for _, class := range classes {
-		if strings.HasPrefix(class.Name(), ".") {
-			continue
-		}
-		if err := d.addClass(s, root, class.Name()); err != nil {
-			return nil, err
-		}
-	}
-	if len(d.Classes) == 0 {
-		return nil, hintedError{fmt.Errorf("%s: there is no class: the folder is empty", root), "make a folder for each class in it"}
 	}
 	return d, nil
 }
 
-// addClass adds the images of a class.
-func (d *Folder) addClass(s *Skipped, root, class string) error {
-	folder := filepath.Join(root, class)
-	entries, err := os.ReadDir(folder)
+// eachClass calls add with each class of a folder and its files, without names that
+// begin with a dot.
+func eachClass(root string, add func(class string, files []os.DirEntry) error) error {
+	hidden := func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }
+	classes, err := os.ReadDir(root)
 	if err != nil {
-		return hintedError{err, "the folder of images has a folder for each class, and nothing else"}
+		return err
 	}
-	before := len(d.files)
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), ".") {
-			continue
+	classes = slices.DeleteFunc(classes, hidden)
+	if len(classes) == 0 {
+		return hintedError{fmt.Errorf("%s: there is no class: the folder is empty", root), "make a folder for each class in it"}
+	}
+	for _, class := range classes {
+		files, err := os.ReadDir(filepath.Join(root, class.Name()))
+		if err != nil {
+			return hintedError{err, "the folder of images has a folder for each class, and nothing else"}
 		}
-		if err := d.addFile(s, filepath.Join(folder, entry.Name())); err != nil {
+		if err := add(class.Name(), slices.DeleteFunc(files, hidden)); err != nil {
 			return err
 		}
-		d.sum = crc32.Update(d.sum, castagnoli, []byte(class+"/"+entry.Name()+"\n"))
 	}
-	if len(d.files) == before {
-		return fmt.Errorf("%s: the folder of a class has no image", folder)
-	}
-	d.Classes = append(d.Classes, class)
 	return nil
+}
+
+// hasImages refuses a class without images.
+func hasImages(n int, root, class string) error {
+	if n > 0 {
+		return nil
+	}
+	return hintedError{fmt.Errorf("%s: the folder of a class has no image", filepath.Join(root, class)), "put PNG or JPEG images into it, or remove it"}
 }
 
 // addFile adds an image of the class that is added.
@@ -128,39 +136,100 @@ func (d *Folder) At(i int) (Image, error) {
 	if err := checkIndex(i, d.Len()); err != nil {
 		return Image{}, err
 	}
-	f := d.files[i]
+	p, err := d.files[i].read(d.Height, d.Width)
+	return p.Image, err
+}
+
+// read decodes the image, of a size, or of any if that is 0.
+func (f imageFile) read(height, width int) (Picture, error) {
 	b, err := os.ReadFile(f.path)
 	if err != nil {
-		return Image{}, err
+		return Picture{}, err
 	}
-	pixels, err := decodeImage(b, f.path, d.Height, d.Width)
-	return Image{Pixels: pixels, Label: f.label}, err
+	p, err := decodePicture(b, f.path, height, width)
+	p.Label = f.label
+	return p, err
+}
+
+// Pictures is a dataset of PNG and JPEG files of any sizes. A picture is decoded when
+// it is asked for.
+type Pictures struct {
+	Classes []string // the names of the folders, sorted; a label is an index
+
+	files []imageFile
+	sum   uint32 // of the names, sizes and classes of all files
+}
+
+// OpenPictures opens a folder as OpenFolder does, and opens none of its files: a file
+// that is no picture is an error of At, which [SkipCorrupt] skips. [Crop] brings
+// pictures to one size.
+func OpenPictures(root string) (*Pictures, error) {
+	d := &Pictures{}
+	err := eachClass(root, func(class string, files []os.DirEntry) error {
+		for _, entry := range files {
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			d.files = append(d.files, imageFile{filepath.Join(root, class, entry.Name()), len(d.Classes)})
+			d.sum = crc32.Update(d.sum, castagnoli, fmt.Appendf(nil, "%d %s/%s\n", info.Size(), class, entry.Name()))
+		}
+		d.Classes = append(d.Classes, class)
+		return hasImages(len(files), root, class)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Len is the number of pictures.
+func (d *Pictures) Len() int { return len(d.files) }
+
+// Describe names the first classes.
+func (d *Pictures) Describe() string {
+	return fmt.Sprintf("%d pictures in %d classes (%.200s), checksum %08x of names and sizes", len(d.files),
+		len(d.Classes), strings.Join(d.Classes, ", "), d.sum)
+}
+
+// At reads picture i.
+func (d *Pictures) At(i int) (Picture, error) {
+	if err := checkIndex(i, d.Len()); err != nil {
+		return Picture{}, err
+	}
+	return d.files[i].read(0, 0)
 }
 
 // DecodeImage decodes a PNG or JPEG image of a size into three channels: red, green
 // and blue. What is transparent becomes black.
 func DecodeImage(encoded []byte, height, width int) ([]uint8, error) {
-	return decodeImage(encoded, "", height, width)
+	if height < 1 || width < 1 {
+		return nil, fmt.Errorf("decode an image of %d x %d pixels: want at least 1", width, height)
+	}
+	p, err := decodePicture(encoded, "", height, width)
+	return p.Pixels, err
 }
 
-// decodeImage decodes a file. Without a name its errors do not name it.
-func decodeImage(b []byte, name string, height, width int) ([]uint8, error) {
-	if _, err := checkImage(bytes.NewReader(b), name, height, width); err != nil {
-		return nil, err
+// decodePicture decodes a file of a size, or of any if that is 0. Without a name its
+// errors do not name it.
+func decodePicture(b []byte, name string, height, width int) (Picture, error) {
+	size, err := checkImage(bytes.NewReader(b), name, height, width)
+	if err != nil {
+		return Picture{}, err
 	}
 	r := &counting{from: bufio.NewReader(bytes.NewReader(b))}
 	decoded, _, err := image.Decode(r)
 	if err != nil {
-		return nil, imageError(name, r.offset, err)
+		return Picture{}, imageError(name, r.offset, err)
 	}
-	rgba := image.NewRGBA(image.Rect(0, 0, width, height))
+	rgba := image.NewRGBA(image.Rectangle{Max: size})
 	draw.Draw(rgba, rgba.Bounds(), decoded, decoded.Bounds().Min, draw.Src)
-	area := height * width
+	area := size.X * size.Y
 	pixels := make([]uint8, 3*area)
 	for i := range area {
 		pixels[i], pixels[area+i], pixels[2*area+i] = rgba.Pix[4*i], rgba.Pix[4*i+1], rgba.Pix[4*i+2]
 	}
-	return pixels, nil
+	return Picture{Image: Image{Pixels: pixels}, Height: size.Y, Width: size.X}, nil
 }
 
 // checkImage reads an image's size, and refuses another than height x width, if

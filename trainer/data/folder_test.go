@@ -114,7 +114,7 @@ func TestFaultyFolders(t *testing.T) {
 	}{
 		"empty":       {nil, ": there is no class: the folder is empty", "a folder for each class"},
 		"hidden":      {map[string][]byte{".cat/1.png": small}, ": there is no class", ""},
-		"no image":    {map[string][]byte{"cat/1.png": small, "dog/.keep": nil}, "dog: the folder of a class has no image", ""},
+		"no image":    {map[string][]byte{"cat/1.png": small, "dog/.keep": nil}, "dog: the folder of a class has no image", "remove it"},
 		"file":        {map[string][]byte{"1.png": small}, "1.png", "a folder for each class, and nothing else"},
 		"mixed sizes": {map[string][]byte{"cat/1.png": small, "dog/1.png": large}, "dog/1.png: byte 0: an image of 8 x 4 pixels, want 4 x 4", "one size"},
 		"too large":   {map[string][]byte{"cat/1.png": claimed(60000, 60000)}, "cat/1.png: byte 0: an image of 60000 x 60000 pixels, at most 67108864 are decoded", ""},
@@ -210,7 +210,8 @@ func FuzzImage(f *testing.F) {
 	}
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, content []byte) {
-		pixels, err := decodeImage(content, "fuzzed", 3, 4)
+		decoded, err := decodePicture(content, "fuzzed", 3, 4)
+		pixels := decoded.Pixels
 		if checkNamed(t, err); (err == nil) != (len(pixels) == 3*3*4) {
 			t.Fatalf("%d pixels, %v", len(pixels), err)
 		}

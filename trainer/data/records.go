@@ -1,7 +1,6 @@
 package data
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -32,8 +31,9 @@ func (r Record) Wrong(cause error) error {
 // sum. The files stay open.
 //
 // A length that is corrupt hides where the next record begins. If corrupt records
-// are skipped, the rest of that file is skipped and counts as one. Files that are
-// packed with gzip are refused, because they have no random access.
+// are skipped, the rest of that file is skipped and counts as one. A file that
+// is packed with gzip is unpacked into a temporary file, which nobody else sees:
+// packing prevents random access. Its offsets count unpacked bytes.
 func OpenRecords(s *Skipped, paths ...string) (Dataset[Record], error) {
 	var files []Dataset[Record]
 	for _, path := range paths {
@@ -81,19 +81,56 @@ func openRecordFile(s *Skipped, path string) (*recordFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s: want a regular file", path)
-	}
-	var f *recordFile
-	if err == nil {
-		f, err = scanRecords(s, path, file, info.Size())
-	}
+	f, err := readRecords(s, path, file)
 	if err != nil {
 		file.Close() // opened for reading: nothing to lose
+	}
+	return f, err
+}
+
+// readRecords finds the records of a file. It unpacks a packed one.
+func readRecords(s *Skipped, path string, file *os.File) (*recordFile, error) {
+	info, err := file.Stat()
+	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: want a regular file", path)
+	}
+	from, err := newSource(file, path)
+	if err != nil {
+		return nil, err
+	}
+	if from.size >= 0 {
+		return scanRecords(s, path, file, info.Size())
+	}
+	unpacked, size, err := from.unpack()
+	if err != nil {
+		return nil, err
+	}
+	file.Close() // opened for reading: nothing to lose
+	f, err := scanRecords(s, path, unpacked, size)
+	if err != nil {
+		unpacked.Close() // no one else has it
+	}
+	return f, err
+}
+
+// unpack writes what follows to a temporary file that has no name any more.
+func (s *source) unpack() (*os.File, int64, error) {
+	file, err := os.CreateTemp("", "plx-records-")
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: unpack: %w", s.name, err)
+	}
+	n, err := io.Copy(file, io.LimitReader(s, maxBytes+1))
+	if err == nil && n > maxBytes {
+		err = s.fault("more than the %d bytes that are unpacked at most", int64(maxBytes))
+	}
+	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
+		file.Close() // nobody reads it
+		return nil, 0, err
+	}
+	return file, n, nil
 }
 
 // scanRecords finds the records of a file of size bytes.
@@ -128,11 +165,7 @@ func (f *recordFile) scan(at, size int64, sums hash.Hash32) (int64, error) {
 		return 0, err
 	}
 	if want, got := binary.LittleEndian.Uint32(head[8:]), maskedSum(head[:8]); want != got {
-		err := wrong("the length of a record is corrupt: its checksum is %08x, want %08x; the %d bytes from here on cannot be read", got, want, left)
-		if at == 0 && bytes.HasPrefix(head[:], []byte{0x1f, 0x8b}) {
-			err = hintedError{err, "the file is packed with gzip: unpack it first"}
-		}
-		return 0, err
+		return 0, wrong("the length of a record is corrupt: its checksum is %08x, want %08x; the %d bytes from here on cannot be read", got, want, left)
 	}
 	length := binary.LittleEndian.Uint64(head[:])
 	if most := uint64(max(0, left-recordHead-recordTail)); length > most {

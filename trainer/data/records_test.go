@@ -94,7 +94,7 @@ func TestFaultyRecords(t *testing.T) {
 		{"length", spoiled(whole, 22), ": byte 21: the length of a record is corrupt", ""},
 		{"sum of the length", spoiled(whole, 30), ": byte 21: the length of a record is corrupt", ""},
 		{"huge", join(record("a"), huge, make([]byte, 100)), ": byte 17: truncated: a record of 9223372036854775808 bytes, the file has 96", ""},
-		{"packed", zip(t, whole), ": byte 0: the length of a record is corrupt", "unpack it"},
+		{"packed", zip(t, spoiled(whole, 22)), ": byte 21: the length of a record is corrupt", ""},
 	} {
 		path := file(t, "file", c.content)
 		_, err := OpenRecords(nil, path)
@@ -107,6 +107,29 @@ func TestFaultyRecords(t *testing.T) {
 		if _, err := OpenRecords(nil, file(t, "file", whole[:cut])); (err == nil) != (cut == 21) {
 			t.Errorf("cut to %d bytes: %v", cut, err)
 		}
+	}
+}
+
+// A packed file is unpacked, at any time, and leaves nothing behind.
+func TestPackedRecords(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	content := join(record("first"), record("second"))
+	plain, packed := file(t, "1", content), file(t, "2", zip(t, content))
+	d, err := OpenRecords(nil, plain, packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, d); !slices.Equal(got, []string{"first", "first", "second", "second"}) {
+		t.Errorf("%q", got)
+	}
+	checkBrokenPacking(t, content, func(path string) error { _, err := OpenRecords(nil, path); return err })
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	t.Setenv("TMPDIR", folder+"/none")
+	if _, err := OpenRecords(nil, packed); err == nil || !strings.HasPrefix(err.Error(), packed+": unpack: ") {
+		t.Errorf("no place to unpack: %v", err)
 	}
 }
 
