@@ -54,6 +54,9 @@ func TestTableBeginsAsADenseVariable(t *testing.T) {
 					if err != nil {
 						return err
 					}
+					if n := r.Parameters(); n != rows*width {
+						t.Errorf("%s: %d parameters, want %d", name, n, rows*width)
+					}
 					values, err := r.Values(t.Context())
 					if err != nil {
 						return err

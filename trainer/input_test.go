@@ -190,6 +190,9 @@ func TestParallelizeCompletesMain(t *testing.T) {
 	if c := s.training.config; c.GlobalBatch != 4 || c.ClipNorm != 1 || c.StopAtStep != 2 || j.Seed() != 3 {
 		t.Errorf("got %+v", c.Config)
 	}
+	if n := s.Parameters(); n != 3 {
+		t.Errorf("%d parameters, want 3", n)
+	}
 	for range s.Train(t.Context(), 9, func(step int) (Feed, error) { return regression{}.feed(step, 0, 4), nil }) {
 	}
 	if s.Steps() != 2 {

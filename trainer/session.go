@@ -12,6 +12,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/hooks"
+	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/tensor"
 )
@@ -83,6 +84,18 @@ func (s *Session) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	}
 	s.telemetry.Evaluated(s.step, rows, result.Loss, s.training.declared.Sum, result.Metrics)
 	return result, nil
+}
+
+// Parameters is the number of elements of all trained variables and tables. Running
+// averages are not trained.
+func (s *Session) Parameters() int {
+	n := 0
+	for _, v := range s.training.declared.Variables {
+		if v.Update != optimizer.Average {
+			n += v.NumElements()
+		}
+	}
+	return n
 }
 
 // Values returns a copy of every variable, by name: trained ones, states and

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/plx-run/plx/trainer/nn"
+)
+
+// network is a residual network (He et al. 2016, "Deep residual learning for image
+// recognition"). In a bottleneck the 3 x 3 convolution has the stride, as is usual since.
+type network struct {
+	depth   int // a key of depths
+	side    int // pixels of an image's side
+	classes int
+	smooth  float64 // fraction of each label that is divided among all classes
+}
+
+// depths are the networks of the paper: how many blocks each stage has, and whether these
+// are bottlenecks.
+var depths = map[int]struct {
+	blocks     [4]int
+	bottleneck bool
+}{
+	18: {[4]int{2, 2, 2, 2}, false}, 34: {[4]int{3, 4, 6, 3}, false},
+	50: {[4]int{3, 4, 6, 3}, true}, 101: {[4]int{3, 4, 23, 3}, true}, 152: {[4]int{3, 8, 36, 3}, true},
+}
+
+// build makes the model for plx. Its inputs are "x", (batch, 3, side, side), and "y", the
+// classes one-hot. The metric "accuracy" is the fraction of the batch that is classified
+// correctly; the fetch "logits" has shape (batch, classes).
+func (n network) build(b *nn.Builder) {
+	x, y := b.Input("x", 3, n.side, n.side), b.Labels("y", n.classes)
+	h := b.Relu(unit(b, "stem", x, 64, 7, 2))
+	h = b.MaxPool(h, nn.Window{Size: 3, Stride: 2, Pad: 1})
+	for stage, blocks := range depths[n.depth].blocks {
+		for i := range blocks {
+			stride := 1
+			if stage > 0 && i == 0 {
+				stride = 2
+			}
+			h = n.block(b, fmt.Sprintf("stage%d.%d", stage+1, i), h, 64<<stage, stride)
+		}
+	}
+	logits := b.Dense("classes", b.GlobalAvgPool(h), n.classes)
+	b.SmoothCrossEntropy(logits, y, n.smooth)
+	b.Metric("accuracy", b.Node(nn.Accuracy(logits, y)))
+	b.Fetch("logits", logits)
+}
+
+// block is what two or three convolutions make of x, plus x, which a convolution
+// projects where the two have other shapes.
+func (n network) block(b *nn.Builder, name string, x *nn.Node, width, stride int) *nn.Node {
+	var h *nn.Node
+	out := width
+	if depths[n.depth].bottleneck {
+		out = 4 * width
+		h = b.Relu(unit(b, name+".1", x, width, 1, 1))
+		h = b.Relu(unit(b, name+".2", h, width, 3, stride))
+		h = unit(b, name+".3", h, out, 1, 1)
+	} else {
+		h = b.Relu(unit(b, name+".1", x, width, 3, stride))
+		h = unit(b, name+".2", h, width, 3, 1)
+	}
+	if stride > 1 || x.Shape()[1] != out {
+		x = unit(b, name+".project", x, out, 1, stride)
+	}
+	return b.Relu(b.Residual(name, x, func(*nn.Node) *nn.Node { return h }))
+}
+
+// unit is a convolution that keeps an image's size but for the stride, and a batch norm.
+func unit(b *nn.Builder, name string, x *nn.Node, filters, size, stride int) *nn.Node {
+	deviation := math.Sqrt(2 / float64(filters*size*size)) // He et al. 2015, for the backward pass
+	h := b.Conv(name, x, filters, nn.Window{Size: size, Stride: stride, Pad: size / 2}, nn.NoBias(), nn.First(nn.Normal(0, deviation)))
+	return b.BatchNorm(name+".norm", h)
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/data"
+)
+
+// source is what the flags name.
+type source struct {
+	train, test data.Dataset[data.Picture] // test is nil without --validation
+	classes     int
+}
+
+// crop is what the network sees of a picture.
+func (s *settings) crop() data.Crop { return data.Crop{Resize: s.size * 8 / 7, Size: s.size} }
+
+// open opens the pictures.
+func (s *settings) open(seed uint64, skipped *data.Skipped) (from source, err error) {
+	if s.synthetic {
+		return s.synthesize(seed)
+	}
+	train, names, err := s.pictures(s.data, skipped)
+	if err != nil {
+		return from, fmt.Errorf("--data: %w", err)
+	}
+	if from = (source{train: train, classes: s.classCount(names)}); names != nil && s.classes > 0 && s.classes != len(names) {
+		return from, fmt.Errorf("--classes is %d: %s has folders for %d classes: leave out the flag, or name the folder that holds the classes", s.classes, s.data, len(names))
+	}
+	if s.validation == "" {
+		return from, nil
+	}
+	test, others, err := s.pictures(s.validation, skipped)
+	if err == nil && names != nil && others != nil && !slices.Equal(names, others) {
+		err = fmt.Errorf("%s has %d classes, %s has %d, and a label is the place of a class among all: give both folders the same classes", s.validation, len(others), s.data, len(names))
+	}
+	if err != nil {
+		return from, fmt.Errorf("--validation: %w", err)
+	}
+	from.test = test
+	return from, nil
+}
+
+// classCount is the number of classes of folders, if there are any.
+func (s *settings) classCount(folders []string) int {
+	switch {
+	case folders != nil:
+		return len(folders)
+	case s.classes > 0:
+		return s.classes
+	}
+	return 1000
+}
+
+// synthesize makes pictures of 32 x 32 pixels, which are resized like others. A sixth as
+// many more are the test.
+func (s *settings) synthesize(seed uint64) (source, error) {
+	const side = 32
+	draw := func(first, samples int) (data.Dataset[data.Picture], error) {
+		made, err := data.MakePictures(seed, first, samples)
+		return data.Map(made, func(x data.Image) (data.Picture, error) {
+			return data.Picture{Image: x, Height: side, Width: side}, nil
+		}), err
+	}
+	if s.classes > 0 && s.classes < 10 {
+		return source{}, fmt.Errorf("--classes is %d: artificial pictures have 10", s.classes)
+	}
+	train, err := draw(0, s.samples)
+	if err != nil {
+		return source{}, err
+	}
+	test, err := draw(s.samples, max(1, s.samples/6))
+	return source{train: train, test: test, classes: s.classCount(nil)}, err
+}
+
+// pictures opens a folder, or TFRecord files. The names are those of the folder's
+// classes.
+func (s *settings) pictures(name string, skipped *data.Skipped) (data.Dataset[data.Picture], []string, error) {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		folder, err := data.OpenPictures(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		return data.SkipCorrupt(folder, skipped), folder.Classes, nil
+	}
+	files, err := data.Files(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	records, err := data.OpenRecords(skipped, files...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return data.SkipCorrupt(data.Map(records, s.picture), skipped), nil, nil
+}
+
+// picture reads a record: a tf.train.Example with an encoded image and its class, under
+// the names that TensorFlow's image datasets use.
+func (s *settings) picture(r data.Record) (data.Picture, error) {
+	e, err := data.ParseExample(r.Data)
+	if err != nil {
+		return data.Picture{}, r.Wrong(err)
+	}
+	encoded, err1 := e.OneBytes("image/encoded")
+	label, err2 := e.Int("image/class/label")
+	if err := errors.Join(err1, err2); err != nil {
+		return data.Picture{}, r.Wrong(err)
+	}
+	first, classes := int64(s.firstLabel), int64(s.classCount(nil))
+	if label < first || label >= first+classes {
+		return data.Picture{}, r.Wrong(fmt.Errorf("class %d, want %d to %d: set --classes and --first-label", label, first, first+classes-1))
+	}
+	p, err := data.DecodePicture(encoded)
+	p.Label = int(label - first)
+	return p, r.Wrong(err)
+}

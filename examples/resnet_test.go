@@ -1,0 +1,136 @@
+package examples_test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/data"
+)
+
+// photo is a made picture as a JPEG file of another size and shape.
+func photo(t *testing.T, x data.Image, width, height int) []byte {
+	t.Helper()
+	p, err := jpeg.Decode(bytes.NewReader(jpegFile(t, x)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := image.NewRGBA(image.Rect(0, 0, width, height))
+	for i := range height {
+		for k := range width {
+			to.Set(k, i, p.At(k*32/width, i*32/height))
+		}
+	}
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// photos writes pictures of three classes and several sizes, as folders and as two
+// TFRecord files, one of them packed. Both have the same order.
+func photos(t *testing.T, samples int) (folder, records string) {
+	t.Helper()
+	made, err := data.MakePictures(1, 0, 10*samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, records = t.TempDir(), t.TempDir()
+	var classes [3][][]byte
+	for i := 0; len(classes[0])+len(classes[1])+len(classes[2]) < samples; i++ {
+		if x := must(made.At(i)); x.Label < 3 {
+			classes[x.Label] = append(classes[x.Label], photo(t, x, 40+i%7, 50-i%5))
+		}
+	}
+	var files [2][]byte
+	n := 0
+	for class, all := range classes {
+		save := func(name string, content []byte) {
+			save(t, filepath.Join(folder, fmt.Sprintf("class %d", class), name), content)
+		}
+		if err := os.Mkdir(filepath.Join(folder, fmt.Sprintf("class %d", class)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for i, content := range all {
+			save(fmt.Sprintf("%03d.JPEG", i), content)
+			files[n%2] = append(files[n%2], tfRecord(tfExample(content, class+1))...)
+			n++
+		}
+	}
+	save(t, filepath.Join(records, "train-0.gz"), packed(t, files[0]))
+	save(t, filepath.Join(records, "train-1"), files[1])
+	return folder, filepath.Join(records, "train-*")
+}
+
+var speed = regexp.MustCompile(` \| [\d.]+ images/s`)
+
+// From JPEG files of several sizes, cropped and mirrored at random, any number of workers
+// learns the same bits, from folders and from TFRecord files; so does a run that was
+// stopped.
+func TestResNetLearnsTheSameBits(t *testing.T) {
+	path := program(t, "resnet")
+	folder, records := photos(t, 60)
+	common := []string{"--depth=18", "--size=32", "--batch-size=16", "--virtual-workers=4", "--steps=4", "--report-every=1", "--warm-up=0",
+		"--learning-rate=0.2", "--label-smoothing=0.1", "--digest"}
+	fromFolder := append(common, "--data="+folder, "--validation="+folder)
+	want := speed.ReplaceAllString(alone(t, path, fromFolder...), "")
+	if !strings.HasPrefix(want, "resnet-18 | 11178051 parameters | 3 classes | 60 pictures\nstep 0 | loss 1.") ||
+		strings.Count(want, "evaluation of 60 pictures | top-1 0.") != 2 || strings.Count(want, "| top-5 1.0000\n") != 2 {
+		t.Errorf("it prints\n%s", want)
+	}
+	for _, workers := range []int{2, 4} {
+		if got := speed.ReplaceAllString(run(t, path, 0, workers, fromFolder...), ""); got != want {
+			t.Errorf("%d workers print\n%salone it is\n%s", workers, got, want)
+		}
+	}
+	fromRecords := append(common, "--data="+records, "--first-label=1", "--classes=3")
+	if got := digest(t, run(t, path, 1, 2, append(fromRecords, "--arch=ps")...)); got != digest(t, want) {
+		t.Errorf("from records %s, from folders %s", got, digest(t, want))
+	}
+	checkpoints := append(fromRecords, "--ckpt-dir="+t.TempDir(), "--ckpt-every-steps=2")
+	alone(t, path, append(checkpoints, "--stop-at-step=3")...)
+	if got := digest(t, alone(t, path, checkpoints...)); got != digest(t, want) {
+		t.Errorf("resumed after step 3 it is %s, in one run %s", got, digest(t, want))
+	}
+}
+
+// What is wrong with pictures ends the program with the file and the byte, or with the
+// cure.
+func TestResNetRefusesWrongPictures(t *testing.T) {
+	path := program(t, "resnet")
+	folder, records := photos(t, 12)
+	cut := filepath.Join(folder, "class 1", "000.JPEG")
+	content, err := os.ReadFile(cut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	common := []string{"--depth=18", "--size=32", "--batch-size=4", "--steps=3"}
+	refuses := func(want string, arguments ...string) {
+		t.Helper()
+		if _, stderr, err := refused(t, path, append(common, arguments...)...); err == nil || !strings.Contains(stderr, want) {
+			t.Errorf("%s: %v, want %q\n%s", arguments, err, want, stderr)
+		}
+	}
+	refuses("--classes is 5: "+folder+" has folders for 3 classes: leave out the flag", "--data="+folder, "--classes=5")
+	refuses("want 5 to 7: set --classes and --first-label", "--data="+records, "--classes=3", "--first-label=5")
+	refuses("there are none", "--data="+folder+"/x*")
+	other := t.TempDir()
+	if err := os.Mkdir(filepath.Join(other, "class 0"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refuses("put PNG or JPEG images into it, or remove it", "--data="+other)
+	save(t, filepath.Join(other, "class 0", "1.jpg"), content)
+	refuses("give both folders the same classes", "--data="+folder, "--validation="+other)
+	save(t, cut, content[:len(content)/2])
+	refuses(fmt.Sprintf("%s: byte %d: ", cut, len(content)/2), "--data="+folder)
+	if _, stderr, err := refused(t, path, append(common, "--data="+folder, "--skip-corrupt")...); err != nil || !strings.Contains(stderr, "corrupt samples that were skipped here: 1\n") {
+		t.Errorf("skipped: %v\n%s", err, stderr)
+	}
+}
