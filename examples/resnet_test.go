@@ -101,6 +101,19 @@ func TestResNetLearnsTheSameBits(t *testing.T) {
 	}
 }
 
+// Inception-v3 shares all but the network with resnet: pictures, flags and lines.
+func TestInceptionLearnsTheSameBits(t *testing.T) {
+	path := program(t, "inception")
+	arguments := []string{"--size=75", "--batch-size=4", "--virtual-workers=2", "--steps=2", "--report-every=1", "--synthetic", "--samples=12", "--digest"}
+	want := speed.ReplaceAllString(alone(t, path, arguments...), "")
+	if !strings.HasPrefix(want, "inception-v3 | 23834568 parameters | 1000 classes | 12 pictures\nstep 0 | loss ") {
+		t.Errorf("it prints\n%s", want)
+	}
+	if got := speed.ReplaceAllString(run(t, path, 0, 2, arguments...), ""); got != want {
+		t.Errorf("2 workers print\n%salone it is\n%s", got, want)
+	}
+}
+
 // What is wrong with pictures ends the program with the file and the byte, or with the
 // cure.
 func TestResNetRefusesWrongPictures(t *testing.T) {

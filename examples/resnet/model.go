@@ -9,12 +9,7 @@ import (
 
 // network is a residual network (He et al. 2016, "Deep residual learning for image
 // recognition"). In a bottleneck the 3 x 3 convolution has the stride, as is usual since.
-type network struct {
-	depth   int // a key of depths
-	side    int // pixels of an image's side
-	classes int
-	smooth  float64 // fraction of each label that is divided among all classes
-}
+type network struct{ depth int } // a key of depths
 
 // depths are the networks of the paper: how many blocks each stage has, and whether these
 // are bottlenecks.
@@ -26,11 +21,8 @@ var depths = map[int]struct {
 	50: {[4]int{3, 4, 6, 3}, true}, 101: {[4]int{3, 4, 23, 3}, true}, 152: {[4]int{3, 8, 36, 3}, true},
 }
 
-// build makes the model for plx. Its inputs are "x", (batch, 3, side, side), and "y", the
-// classes one-hot. The metric "accuracy" is the fraction of the batch that is classified
-// correctly; the fetch "logits" has shape (batch, classes).
-func (n network) build(b *nn.Builder) {
-	x, y := b.Input("x", 3, n.side, n.side), b.Labels("y", n.classes)
+// logits adds the network over images x.
+func (n *network) logits(b *nn.Builder, x *nn.Node, classes int) *nn.Node {
 	h := b.Relu(unit(b, "stem", x, 64, 7, 2))
 	h = b.MaxPool(h, nn.Window{Size: 3, Stride: 2, Pad: 1})
 	for stage, blocks := range depths[n.depth].blocks {
@@ -42,15 +34,12 @@ func (n network) build(b *nn.Builder) {
 			h = n.block(b, fmt.Sprintf("stage%d.%d", stage+1, i), h, 64<<stage, stride)
 		}
 	}
-	logits := b.Dense("classes", b.GlobalAvgPool(h), n.classes)
-	b.SmoothCrossEntropy(logits, y, n.smooth)
-	b.Metric("accuracy", b.Node(nn.Accuracy(logits, y)))
-	b.Fetch("logits", logits)
+	return b.Dense("classes", b.GlobalAvgPool(h), classes)
 }
 
 // block is what two or three convolutions make of x, plus x, which a convolution
 // projects where the two have other shapes.
-func (n network) block(b *nn.Builder, name string, x *nn.Node, width, stride int) *nn.Node {
+func (n *network) block(b *nn.Builder, name string, x *nn.Node, width, stride int) *nn.Node {
 	var h *nn.Node
 	out := width
 	if depths[n.depth].bottleneck {

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/trainer/nn"
-	"gorgonia.org/gorgonia"
+	"github.com/plx-run/plx/examples/internal/imagenet"
 )
 
 // Each depth has as many parameters as its publication says, for 1000 classes.
@@ -13,16 +13,18 @@ func TestParameters(t *testing.T) {
 		if testing.Short() && depth > 18 {
 			continue
 		}
-		m, err := nn.Build(1, network{depth: depth, side: 64, classes: 1000}.build)(gorgonia.NewGraph(), 1)
-		if err != nil {
-			t.Fatal(err)
+		n := network{depth}
+		if got, err := (imagenet.Example{Size: 64, Logits: n.logits}).Parameters(1000); got != want || err != nil {
+			t.Errorf("resnet-%d has %d parameters, want %d: %v", depth, got, want, err)
 		}
-		got := 0
-		for _, v := range m.Variables {
-			got += v.Shape().TotalSize()
-		}
-		if got != want {
-			t.Errorf("resnet-%d has %d parameters, want %d", depth, got, want)
-		}
+	}
+}
+
+func TestDepths(t *testing.T) {
+	if name, err := (&network{50}).name(); name != "resnet-50" || err != nil {
+		t.Errorf("%s, %v", name, err)
+	}
+	if _, err := (&network{20}).name(); err == nil || !strings.Contains(err.Error(), "--depth is 20: want 18, 34, 50, 101 or 152") {
+		t.Errorf("%v", err)
 	}
 }

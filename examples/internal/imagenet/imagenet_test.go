@@ -1,6 +1,7 @@
-package main
+package imagenet
 
 import (
+	"errors"
 	"flag"
 	"math"
 	"strings"
@@ -9,8 +10,8 @@ import (
 
 func parsed(t *testing.T, arguments ...string) *settings {
 	t.Helper()
-	s := &settings{}
-	f := flag.NewFlagSet("resnet", flag.ContinueOnError)
+	s := &settings{example: Example{Size: 32, Name: func() (string, error) { return "test", nil }}}
+	f := flag.NewFlagSet("imagenet", flag.ContinueOnError)
 	s.define(f)
 	if err := f.Parse(arguments); err != nil {
 		t.Fatal(err)
@@ -20,7 +21,6 @@ func parsed(t *testing.T, arguments ...string) *settings {
 
 func TestMistakesNameTheFlag(t *testing.T) {
 	for argument, want := range map[string]string{
-		"--depth=20":           "--depth is 20: want 18, 34, 50, 101 or 152",
 		"--data=x":             `--data is "x": want pictures, or --synthetic`,
 		"--size=0":             "--size is 0",
 		"--classes=-1":         "--classes is -1",
@@ -44,6 +44,11 @@ func TestMistakesNameTheFlag(t *testing.T) {
 	}
 	if err := parsed(t).check(); err == nil {
 		t.Error("neither --data nor --synthetic: no error")
+	}
+	s := parsed(t, "--synthetic")
+	s.example.Name = func() (string, error) { return "", errors.New("the network's flag is wrong") }
+	if err := s.check(); err == nil || err.Error() != "the network's flag is wrong" {
+		t.Errorf("a wrong flag of the network: %v", err)
 	}
 }
 
