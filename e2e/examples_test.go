@@ -28,6 +28,7 @@ func TestExamplesOnHosts(t *testing.T) {
 		{"mnist", []string{"--steps=51", "--samples=960"}, "step 50 | loss "},
 		{"mnist", []string{"--steps=51", "--samples=960", "--sync=async"}, "step 50 | loss "},
 		{"mnist", []string{"--steps=51", "--samples=960", "--sync=group:2"}, "step 50 | loss "},
+		{"resnet", []string{"--synthetic", "--depth=18", "--size=32", "--batch-size=8", "--samples=48", "--steps=2", "--report-every=1"}, "evaluation of 8 pictures | top-1 "},
 	} {
 		t.Run(c.name+" "+strings.Join(c.flags, " "), func(t *testing.T) {
 			b := b.in(t)
