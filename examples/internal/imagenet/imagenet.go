@@ -130,7 +130,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		name, _ := s.example.Name() // check has looked
 		fmt.Printf("%s | %d parameters | %d classes | %d pictures\n", name, session.Parameters(), from.classes, from.train.Len())
 	}
-	steps, spent := cmp.Or(s.steps, s.epochs*epoch), newPace(s.batch, s.every)
+	steps, spent, epochs := cmp.Or(s.steps, s.epochs*epoch), newPace(s.batch, s.every), session.Steps()/epoch
 	for result, err := range session.Train(ctx, steps, shard.Feed(net.feed)) {
 		if err != nil {
 			return err
@@ -138,7 +138,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		if speed, due := spent.step(); due && job.IsChief() {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f | rate %.3g | %.1f images/s\n", result.Step, result.Loss, result.Metrics["accuracy"], result.Rate, speed)
 		}
-		if done := result.Step + 1; from.test != nil && (done%epoch == 0 || done == steps) {
+		if done := result.Step + 1; from.test != nil && (done/epoch > epochs || done == steps) { // a late worker may jump over the end of an epoch
+			epochs = done / epoch
 			if err := net.evaluate(ctx, job, session, data.Map(from.test, s.crop().Center)); err != nil {
 				return err
 			}
