@@ -116,7 +116,11 @@ func (l *launch) sentLines(on int) ([]string, error) {
 	case entrypoint.GoPackage:
 		lines = append(lines, fmt.Sprintf("build and send: Go package %s", l.cfg.Program))
 	case entrypoint.OnHost:
-		lines = append(lines, fmt.Sprintf("run: %s, found on each host's PATH", l.cfg.Program))
+		line := fmt.Sprintf("run: %s, found on each host's PATH", l.cfg.Program)
+		if l.program.AskHosts && l.cfg.AutoServers {
+			line += "; if it links plx's trainer there, the job has servers too, as with --ps all"
+		}
+		lines = append(lines, line)
 	case entrypoint.InWorkdir:
 		lines = append(lines, fmt.Sprintf("run: %s, in the working directory", l.program.Command))
 	case entrypoint.InVenv:

@@ -41,6 +41,7 @@ func (l *launch) prepare(ctx context.Context) error {
 		{"reading what the job needs", l.read},
 		{"", l.announce},
 		{"looking at the hosts", l.survey},
+		{"looking for the program", l.find},
 		{"", l.place},
 		{"preparing what is sent", l.pack},
 		{"waiting for GPUs", l.bookGPUs},
@@ -96,6 +97,65 @@ func (l *launch) survey(ctx context.Context) (err error) {
 		return exit.WithHint(err, "plx doctor with the same --hosts finds what else would fail, on all hosts")
 	}
 	return nil
+}
+
+// find asks the hosts whether a command of theirs links plx's trainer, so that it gets the servers
+// that it would get if it was sent.
+func (l *launch) find(ctx context.Context) error {
+	if !l.program.AskHosts {
+		return nil
+	}
+	var agents []*hosts.AgentHost
+	var names []string
+	for _, h := range l.set.Hosts {
+		agents, names = append(agents, h.Agent()), append(names, h.Name())
+	}
+	found := make([]protocol.Found, len(agents))
+	tally := l.printer.NewTally("looking for the program", len(agents))
+	err := hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) (err error) {
+		tally.Begin(a.Name())
+		defer tally.End(a.Name())
+		want := protocol.Find{Name: protocol.Raw(l.program.Command), Path: protocol.Raw(l.cfg.Path), Env: protocol.Raws(slices.Concat(l.cfg.environ, a.Resource.Env))}
+		if found[i], err = hosts.Call[protocol.Found](ctx, a, hosts.AnswerTime, protocol.DoFind, want); err != nil {
+			err = fmt.Errorf("look for the program: %w", err)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	trainer, note := agreed(l.cfg, names, found)
+	if note != "" {
+		l.printer.Printf("%s", note)
+	}
+	l.program.Trainer, l.program.AskHosts = trainer, false
+	if l.cfg.AutoServers {
+		l.cfg.NoServers = !trainer
+	}
+	return nil
+}
+
+// agreed decides by what the hosts have found whether the program links plx's trainer: on all that
+// have it. A host without it has no task, or the launch fails there. The note, which may be
+// empty, says why the job gets no servers.
+func agreed(c Config, names []string, found []protocol.Found) (trainer bool, note string) {
+	with, without := -1, -1
+	for i, f := range found {
+		switch {
+		case f.Trainer:
+			with = i
+		case f.There:
+			without = i
+		}
+	}
+	switch {
+	case !c.AutoServers:
+	case with >= 0 && without >= 0:
+		note = fmt.Sprintf("note: %s links plx's trainer on host %s and not on host %s, so the job has no servers (--ps all)", c.Program, names[with], names[without])
+	case with < 0 && without < 0 && c.Setup != "":
+		note = fmt.Sprintf("note: %s is on no host's PATH before --setup, so the job has no servers; if it links plx's trainer, add --ps all", c.Program)
+	}
+	return with >= 0 && without < 0, note
 }
 
 // pack builds what is sent.
@@ -214,7 +274,7 @@ func (l *launch) place(ctx context.Context) (err error) {
 // foreignNotes describes what the user of a program without plx's trainer may not expect of a
 // placement.
 func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, machines []placement.Machine) (notes []string) {
-	if program.Trainer {
+	if program.Trainer || program.AskHosts { // a dry run asks no host
 		return nil
 	}
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }

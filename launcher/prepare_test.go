@@ -8,6 +8,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // TestReportP1 tells of hosts whose own CUDA_VISIBLE_DEVICES does not count.
@@ -36,6 +37,38 @@ func TestLauncherIsNoted(t *testing.T) {
 	} {
 		if got := strings.Join(foreignNotes(Config{}, program, placement.Placement{}, nil), "|"); got != want {
 			t.Errorf("%+v: %q, want %q", program, got, want)
+		}
+	}
+}
+
+// A command of the hosts links plx's trainer if it does on all hosts that have it.
+func TestHostsAgreeOnTheProgram(t *testing.T) {
+	is, other, absent := protocol.Found{There: true, Trainer: true}, protocol.Found{There: true}, protocol.Found{}
+	auto := Config{AutoServers: true}
+	auto.Program = "train"
+	late := auto
+	late.Setup = "module load train"
+	chosen := auto
+	chosen.AutoServers = false
+	for name, c := range map[string]struct {
+		cfg     Config
+		found   []protocol.Found
+		trainer bool
+		note    string
+	}{
+		"on all":                 {auto, []protocol.Found{is, is, is}, true, ""},
+		"on none":                {auto, []protocol.Found{other, other, other}, false, ""},
+		"on all that have it":    {auto, []protocol.Found{absent, is, is}, true, ""},
+		"missing":                {auto, []protocol.Found{absent, absent, absent}, false, ""},
+		"of different kinds":     {auto, []protocol.Found{is, other, absent}, false, "note: train links plx's trainer on host h1 and not on host h2, so the job has no servers (--ps all)"},
+		"the user chose servers": {chosen, []protocol.Found{is, other, absent}, false, ""},
+		"from a setup line":      {late, []protocol.Found{absent, absent, absent}, false, "note: train is on no host's PATH before --setup, so the job has no servers; if it links plx's trainer, add --ps all"},
+		"there before the setup": {late, []protocol.Found{is, is, is}, true, ""},
+		"other before the setup": {late, []protocol.Found{other, other, absent}, false, ""},
+	} {
+		trainer, note := agreed(c.cfg, []string{"h1", "h2", "h3"}, c.found)
+		if trainer != c.trainer || note != c.note {
+			t.Errorf("%s: %v, %q, want %v, %q", name, trainer, note, c.trainer, c.note)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/launcher/agent/checkup"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/sampler"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -43,6 +44,7 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 		protocol.DoInterfaces: protocol.Handle(func(context.Context, none) ([]protocol.Interface, error) {
 			return sockets.Links()
 		}),
+		protocol.DoFind:    protocol.Handle(find),
 		protocol.DoReserve: protocol.Handle(s.gpus.answer),
 		protocol.DoSeed:    protocol.Handle(s.seed.begin),
 		protocol.DoHas:     protocol.Handle(func(ctx context.Context, of protocol.Has) (none, error) { return none{}, has(ctx, of) }),
@@ -129,6 +131,11 @@ func listLocks() string {
 
 func checkName(ctx context.Context, c protocol.CheckName) (none, error) {
 	return none{}, claim(ctx, "", c.Name)
+}
+
+// find looks for a program that tasks will run, and for plx's trainer in it.
+func find(ctx context.Context, want protocol.Find) (protocol.Found, error) {
+	return program.Find(ctx, program.LoginOf(os.Environ()), want), nil
 }
 
 // installVenv installs a virtual environment, if the host has its contents, and reports whether it

@@ -43,6 +43,9 @@ type Program struct {
 	Kind    Kind
 	Command string // what tasks execute unless the program is sent: a name on PATH, or a path in the working directory
 	Trainer bool   // it links plx's trainer, and so can use parameter servers
+	// AskHosts tells that only the hosts know whether it links the trainer: it is a command of
+	// theirs, and no interpreter, wrapper or launcher that is known not to.
+	AskHosts bool
 	// SeesHost tells that it chooses its device by LOCAL_RANK, as programs for torchrun do,
 	// or starts others that do: each task sees the devices of all workers of its host.
 	SeesHost bool
@@ -87,6 +90,8 @@ func Resolve(ctx context.Context, s Source, sent *tree.Folder) (p Program, err e
 	c := s.code()
 	p.Launcher, p.Where = c.launcher()
 	p.SeesHost = p.Launcher != "" || c.choosesDevice()
+	_, before := s.inner()
+	p.AskHosts = p.Kind == OnHost && p.Launcher == "" && before == 0 && s.Venv == "" && !interpreters().MatchString(s.Program)
 	notes, err := s.checkFiles(sent)
 	p.Notes = slices.Concat(p.Notes, s.noteManager(), s.noteVenv(c), notes)
 	return p, err

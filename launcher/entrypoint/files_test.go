@@ -142,6 +142,30 @@ func TestExcludedProgram(t *testing.T) {
 	}
 }
 
+// Hosts are asked about commands of theirs that may link plx's trainer.
+func TestHostsAreAsked(t *testing.T) {
+	t.Chdir(t.TempDir())
+	makeFiles(t, map[string]string{"train": "#!/bin/sh\n", ".venv/bin/tool": "#!/bin/sh\n", ".venv/pyvenv.cfg": ""})
+	for _, c := range []struct {
+		src  Source
+		asks bool
+	}{
+		{Source{Program: "mytrainer", Args: []string{"--arch", "ps"}}, true},
+		{Source{Program: "mytrainer", Path: "/opt/bin", Setup: "module load x"}, true},
+		{Source{Program: "mytrainer", Venv: ".venv"}, false}, // it may come with the environment
+		{Source{Program: "./train"}, false},
+		{Source{Program: ".venv/bin/tool", Venv: ".venv"}, false},
+		{Source{Program: "python3", Args: []string{"-c", "1"}}, false},
+		{Source{Program: "bash", Args: []string{"-c", "mytrainer"}}, false},
+		{Source{Program: "numactl", Args: []string{"-N", "0", "mytrainer"}}, false},
+		{Source{Program: "mpirun", Args: []string{"mytrainer"}}, false},
+	} {
+		if p, err := resolve(t, c.src); err != nil || p.AskHosts != c.asks {
+			t.Errorf("%+v: %v, %v; want %v", c.src, p.AskHosts, err, c.asks)
+		}
+	}
+}
+
 // How an executable reaches the hosts, and what tasks there execute.
 func TestHowAProgramReachesTheHosts(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -115,7 +115,7 @@ func checkPackage(folder string) error {
 }
 
 // linksTrainer reports whether a program links plx's trainer. Of a script, and of a command
-// of the hosts, it reports false: what they start is not known here.
+// of the hosts, it reports false: what they start is not known here (Program.AskHosts).
 func linksTrainer(ctx context.Context, kind Kind, program string) (bool, error) {
 	switch kind {
 	case Local:

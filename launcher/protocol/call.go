@@ -21,6 +21,7 @@ const (
 	DoUse        Method = "use"        // nothing, HostUse: samples since the first call
 	DoCheckName  Method = "check-name" // CheckName, nothing: an error with CodeTaken if a running job has the name
 	DoInterfaces Method = "interfaces" // nothing, a list of Interface
+	DoFind       Method = "find"       // Find, Found
 	DoReserve    Method = "reserve"    // Reserve, Reservation
 	DoSeed       Method = "seed"       // Seed, the port as an int
 	DoHas        Method = "has"        // Has

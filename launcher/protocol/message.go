@@ -91,6 +91,19 @@ type CheckName struct {
 	Name string `json:"name"`
 }
 
+// Find asks for a program on the PATH that tasks will have, unless a setup line changes it.
+type Find struct {
+	Name Raw   `json:"name"` // without a slash
+	Path Raw   `json:"path,omitempty"`
+	Env  []Raw `json:"env,omitempty"`
+}
+
+// Found answers Find.
+type Found struct {
+	There   bool `json:"there"`   // there is such a program, and it can be read
+	Trainer bool `json:"trainer"` // it links plx's trainer
+}
+
 // HostJob names a job and its folder on the host.
 type HostJob struct {
 	Job    string `json:"job"`
