@@ -16,6 +16,7 @@ var runs = map[string]string{
 	"../docs/torch.md":       "TestTorchPage",
 	"../docs/variables.md":   "TestTorchPage",
 	"../docs/environment.md": "TestTorchPage",
+	"../docs/own-trainer.md": "TestOwnTrainerPage",
 }
 
 // Every block of README.md and the documentation says what it is: commands that a test

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestOwnTrainerPage runs the commands of docs/own-trainer.md in their order, as somebody who
+// has copied the program from the page. They print what the page shows. Only the go command is
+// told that plx lies here, and to download nothing.
+func TestOwnTrainerPage(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	b := local(t)
+	b.env = []string{"GOPROXY=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0", "GOWORK=off", "OMP_NUM_THREADS=1"}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, folder, digests := b.newcomer(""), filepath.Join(b.home, "plane"), map[string]string{}
+	const page = "../docs/own-trainer.md"
+	for _, command := range commandsOf(t, "../docs/own-trainer.md") {
+		if strings.HasPrefix(command, "go get ") {
+			put(t, filepath.Join(folder, "main.go"), programOf(t, page), 0o644)
+			put(t, filepath.Join(folder, "go.sum"), string(read(t, "../go.sum")), 0o644)
+			n.run("go mod edit -replace github.com/plx-run/plx=" + root).want(0)
+		}
+		printed := n.run("exec 2>&1; " + command).want(0).stdout
+		says := strings.TrimSpace(shownBelow(t, page, command))
+		if says == "" {
+			continue
+		}
+		if *update {
+			put(t, page, strings.Replace(string(read(t, page)), command+"\n```\n\n```text\n"+says, command+"\n```\n\n```text\n"+strings.TrimSpace(slow.ReplaceAllString(printed, "")), 1), 0o644)
+			continue
+		}
+		// Bits are those of this machine's arithmetic: digests are equal where the page's are.
+		for i, sum := range digest.FindAllString(says, -1) {
+			got := digest.FindAllString(printed, -1)
+			if i >= len(got) || digests[sum] != "" && digests[sum] != got[i] {
+				t.Fatalf("%s prints another digest than a command above, or none:\n%s", command, printed)
+			}
+			digests[sum] = got[i]
+		}
+		if got, want := comparable(printed), comparable(says); !slices.Equal(got, want) {
+			t.Errorf("%s prints\n%s\nwant\n%s", command, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if different := len(slices.Compact(slices.Sorted(maps.Values(digests)))); !*update && (different != len(digests) || different != 3) {
+		t.Errorf("of %d digests %d are different, want 3", len(digests), different)
+	}
+	n.all(map[string]int{"go mod init": 1, "go get": 1, "go build": 1, "./plane": 10, "plx launch": 4, "--evaluate": 1, "--init-from": 1})
+}
+
+// programOf returns the one source on a page that is a program.
+func programOf(t *testing.T, page string) string {
+	t.Helper()
+	for _, b := range blocksOf(t, page) {
+		if b.language == "go" && strings.Contains(b.text, "\npackage main\n") {
+			return strings.TrimPrefix(b.text, "\n")
+		}
+	}
+	t.Fatalf("%s has no program", page)
+	return ""
+}
+
+// shownBelow returns what a page shows of the output of a command; empty: nothing.
+func shownBelow(t *testing.T, page, command string) string {
+	t.Helper()
+	_, below, found := strings.Cut(string(read(t, page)), "\n"+command+"\n```\n\n```text\n")
+	says, _, _ := strings.Cut(below, "```\n")
+	if !found {
+		return ""
+	}
+	return says
+}
+
+var (
+	digest = regexp.MustCompile(`sha256=[0-9a-f]{64}`)
+	ids    = regexp.MustCompile(`-g\d+-[0-9a-f]{8}|plane-\d{8}-\d{6}-\w{4}|steps held for .*|[\d.]+ (B|KiB)\b|` + digest.String())
+	fleet  = regexp.MustCompile(`(?m)^plx: (sent|job) .*\n?`) // what is sent depends on what the hosts have
+)
+
+// comparable returns the lines of an output, sorted, without what every run has of its own.
+func comparable(out string) []string {
+	out = ids.ReplaceAllLiteralString(fleet.ReplaceAllLiteralString(slow.ReplaceAllLiteralString(out, ""), ""), "...")
+	return slices.Sorted(slices.Values(strings.Split(strings.TrimSpace(out), "\n")))
+}
