@@ -1,7 +1,9 @@
 package examples_test
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"regexp"
@@ -52,5 +54,41 @@ func TestMLPRefusesAnUnevenBatch(t *testing.T) {
 	out, err := c.CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("64 rows cannot be divided over 3 virtual workers")) {
 		t.Errorf("got %v\n%s", err, out)
+	}
+}
+
+// Early stopping survives a resume: a training that was killed while it waited for a lower loss
+// stops after the same step as one that was not, and two workers stop together there.
+func TestMLPStopsEarlyAlsoResumed(t *testing.T) {
+	path := program(t, "mlp")
+	common := []string{"--niters=200", "--dim-in=16", "--dim-hidden=16", "--n-classes=4", "--train-size=128", "--batch-size=32",
+		"--learning-rate=1", "--seed=1", "--virtual-workers=2", "--report-every=1", "--patience=6", "--digest"}
+	ending := regexp.MustCompile(`(?s)stopped after step (\d+) \| no lower test_loss in 6 evaluations\ndigest .*`)
+	out := alone(t, path, common...)
+	want := ending.FindStringSubmatch(out)
+	if want == nil || want[1] != "7" || !strings.Contains(out, "step 7 |") {
+		t.Fatalf("without an interruption it prints\n%s\nwant that it stops after step 7, the lowest loss being that of step 1", out)
+	}
+	if out := run(t, path, 1, 2, common...); ending.FindString(out) != want[0] {
+		t.Errorf("two workers end with\n%s\none with\n%s", ending.FindString(out), want[0])
+	}
+
+	checkpoints := append(common, "--ckpt-dir="+t.TempDir(), "--ckpt-every-steps=1")
+	c := exec.CommandContext(t.Context(), path, append(checkpoints, "--slow-worker=0", "--slow-by=500ms")...)
+	printed, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(printed); lines.Scan() && !strings.HasPrefix(lines.Text(), "step 4 "); {
+	}
+	if err := errors.Join(c.Process.Kill(), c.Wait()); err == nil || c.ProcessState.Exited() {
+		t.Fatalf("it ended before it was killed: %v", err)
+	}
+	out = alone(t, path, checkpoints...)
+	if strings.HasPrefix(out, "n-layers") || ending.FindString(out) != want[0] {
+		t.Errorf("resumed it prints\n%s\nwant at its end\n%s", out, want[0])
 	}
 }

@@ -54,12 +54,17 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	optimizer := optimizers[s.optimizer](s.learningRate).WithSchedule(s.rate)
-	session, err := job.Parallelize(ctx, nn.Build(s.seed, s.build), optimizer, trainer.Config{GlobalBatch: s.batchSize, ClipNorm: s.clipNorm})
+	var chief *report
+	config := trainer.Config{GlobalBatch: s.batchSize, ClipNorm: s.clipNorm}
+	if s.patience > 0 {
+		early := func(ctx context.Context, r trainer.Result) error { return chief.stopEarly(ctx, r.Step) }
+		config.Hooks = []trainer.Hook{{Name: "patience", ChiefOnly: true, EverySteps: s.reportEvery, After: early}}
+	}
+	session, err := job.Parallelize(ctx, nn.Build(s.seed, s.build), optimizer, config)
 	if err != nil {
 		return err
 	}
-	chief, err := newReport(s, job, session, test)
-	if err != nil {
+	if chief, err = newReport(s, job, session, test); err != nil {
 		return err
 	}
 	batches := &batches{from: train}
@@ -105,6 +110,11 @@ type report struct {
 	next    int           // step of the next line, or the first after it
 	spent   time.Duration // time of the steps since the last line
 	steps   int
+
+	patience  int     // evaluations without a lower loss after which the training stops; 0: never
+	waited    float64 // evaluations since the lowest
+	evaluated int     // the step after which loss was computed; -1: none
+	loss      float64 // over the test
 }
 
 func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *dataset) (*report, error) {
@@ -120,7 +130,7 @@ func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *da
 		}
 	}
 	x, y := test.all()
-	return &report{session: session, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery}, nil
+	return &report{session: session, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery, patience: s.patience, evaluated: -1}, nil
 }
 
 // step counts a step. It prints a line after the first step and after every
@@ -136,21 +146,60 @@ func (r *report) step(ctx context.Context, step int, loss float64, spent time.Du
 		return nil
 	}
 	r.next = (step/r.every + 1) * r.every
-	test, err := r.session.Evaluate(ctx, r.test)
-	if err != nil {
+	if err := r.evaluate(ctx, step); err != nil {
 		return err
 	}
 	milliseconds := r.spent.Seconds() * 1000 / float64(r.steps)
-	if _, err := fmt.Printf("step %d | train_loss %.4f | test_loss %.4f | step time %.2fms\n", step, loss, test.Loss, milliseconds); err != nil {
+	if _, err := fmt.Printf("step %d | train_loss %.4f | test_loss %.4f | step time %.2fms\n", step, loss, r.loss, milliseconds); err != nil {
 		return err
 	}
 	r.spent, r.steps = 0, 0
 	return nil
 }
 
-// finish saves the weights if --save is given.
+// evaluate computes the loss over the test after a step, once.
+func (r *report) evaluate(ctx context.Context, step int) error {
+	if r.evaluated == step {
+		return nil
+	}
+	test, err := r.session.Evaluate(ctx, r.test)
+	r.evaluated, r.loss = step, test.Loss
+	return err
+}
+
+// stopEarly stops the training, on all workers, once the loss over the test has not fallen for
+// long. Checkpoints have the lowest loss and how long ago it was, so that a training which
+// resumes stops where one that was not interrupted does.
+func (r *report) stopEarly(ctx context.Context, step int) error {
+	began := time.Now()
+	defer func() { r.spent -= time.Since(began) }() // it is no work of the step
+	if err := r.evaluate(ctx, step); err != nil {
+		return err
+	}
+	r.waited, _ = r.session.Noted("waited")
+	if r.waited++; r.session.SaveIfBest(-r.loss) {
+		r.waited = 0
+	}
+	if err := r.session.Note("waited", r.waited); err != nil {
+		return err
+	}
+	if int(r.waited) >= r.patience {
+		return trainer.ErrDone
+	}
+	return nil
+}
+
+// finish says whether the training was stopped early, and saves the weights if --save is given.
 func (r *report) finish(ctx context.Context) error {
-	if r == nil || r.save == "" {
+	if r == nil {
+		return nil
+	}
+	if r.patience > 0 && int(r.waited) >= r.patience {
+		if _, err := fmt.Printf("stopped after step %d | no lower test_loss in %d evaluations\n", r.evaluated, int(r.waited)); err != nil {
+			return err
+		}
+	}
+	if r.save == "" {
 		return nil
 	}
 	values, err := r.session.Values(ctx)

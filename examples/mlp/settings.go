@@ -22,7 +22,7 @@ type settings struct {
 	clipNorm, dropout                 float64
 	save, files                       string
 	header, skip                      bool // of CSV files: their first line has names; corrupt rows
-	reportEvery, slowWorker           int
+	reportEvery, patience, slowWorker int
 	slowBy                            time.Duration
 	seed                              uint64 // the trainer's flag
 }
@@ -44,6 +44,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.Float64Var(&s.dropout, "dropout", 0, "`fraction` of each hidden layer to drop in training")
 	f.IntVar(&s.iterations, "niters", 1000, "`steps`")
 	f.IntVar(&s.reportEvery, "report-every", 100, "`steps` between two of the chief's lines")
+	f.IntVar(&s.patience, "patience", 0, "stop after so many `lines` without a lower test loss (default not)")
 	f.IntVar(&s.slowWorker, "slow-worker", -1, "`rank` of a worker that is made slow; -1 means none")
 	f.DurationVar(&s.slowBy, "slow-by", 50*time.Millisecond, "`time` that the slow worker wastes in each step")
 	f.StringVar(&s.save, "save", "", "`file` to which the chief writes the trained weights")
@@ -77,7 +78,7 @@ func (s *settings) check() error {
 	}
 	return cmp.Or(flags.AtLeast("n-layers", s.layers, 1), flags.AtLeast("dim-in", s.dimIn, 1), flags.AtLeast("n-classes", s.classes, 2),
 		flags.AtLeast("dim-hidden", s.dimHidden, 1), flags.AtLeast("train-size", s.trainSize, 1), flags.AtLeast("batch-size", s.batchSize, 1),
-		flags.AtLeast("niters", s.iterations, 0), flags.AtLeast("report-every", s.reportEvery, 1),
+		flags.AtLeast("niters", s.iterations, 0), flags.AtLeast("report-every", s.reportEvery, 1), flags.AtLeast("patience", s.patience, 0),
 		flags.Rate("learning-rate", s.learningRate), flags.Fraction("dropout", s.dropout))
 }
 

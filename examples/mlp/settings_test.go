@@ -29,6 +29,7 @@ func TestMistakesNameTheFlag(t *testing.T) {
 		"--optimizer=adamw":   "adam, momentum, sgd",
 		"--clip-norm=-1":      "--clip-norm",
 		"--dropout=1":         "--dropout",
+		"--patience=-1":       "--patience",
 	} {
 		var s settings
 		f := flag.NewFlagSet("mlp", flag.ContinueOnError)
