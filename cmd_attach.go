@@ -12,8 +12,9 @@ import (
 func (c *command) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "follow a running job and exit with its status", ArgsUsage: "[JOB]",
-		Flags: reachFlags(append(taskFlags(), verboseFlag(), stampsFlag(), prefixFlag(), statusFlag())...),
+		Flags: reachFlags(append(taskFlags(), verboseFlag(), stampsFlag(), prefixFlag(), statusFlag(), notifyFlag())...),
 		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) (err error) {
+			q.Notify = flags.String("notify")
 			c.code, err = jobs.Attach(ctx, q, logs.Options{Verbose: flags.Bool("v"), Timestamps: flags.Bool("timestamps"), NoPrefix: flags.Bool("no-prefix"), Only: shownTasks(flags)})
 			return err
 		}),

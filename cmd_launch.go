@@ -74,7 +74,7 @@ func launchFlags() []cli.Flag {
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
 			&cli.StringFlag{Name: "setup", Usage: "shell `COMMAND` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
 		group("Output", append([]cli.Flag{
-			verboseFlag(), stampsFlag(), prefixFlag(), statusFlag(),
+			verboseFlag(), stampsFlag(), prefixFlag(), statusFlag(), notifyFlag(),
 			&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
 			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `DIR` on this machine"},
 			&cli.StringFlag{Name: "log-limit", Value: "1GiB", Usage: "a host keeps the newest `SIZE` of a task's output, such as 500MiB; 0 or none: all of it"},
@@ -226,6 +226,9 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.DialTime = cfg.StartTimeout // a host that is not connected by then starts nothing in time
 	cfg.TLS = ctx.Bool("tls")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
+	if cfg.Notify = ctx.String("notify"); cfg.Detach && !typed(ctx, "notify") {
+		cfg.Notify = "" // a default is for the jobs that plx sees end
+	}
 	cfg.Output = ctx.StringSlice("output")
 	cfg.Resume, cfg.Fetch, cfg.SaveTime = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")
 	return cfg, nil

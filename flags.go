@@ -67,6 +67,11 @@ func statusFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "no-status", Usage: "keep no line at the bottom of the terminal that says what the job does"}
 }
 
+// notifyFlag is the flag of commands that see a job end.
+func notifyFlag() cli.Flag {
+	return &cli.StringFlag{Name: "notify", Usage: "when the job hangs and when it has ended, run shell `COMMAND` on this machine with PLX_EVENT, PLX_VERDICT and others in its environment: see docs/launching.md"}
+}
+
 // taskFlags choose tasks whose output is shown.
 func taskFlags() []cli.Flag {
 	return []cli.Flag{

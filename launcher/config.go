@@ -85,6 +85,7 @@ type Config struct {
 	Grep         *regexp.Regexp    // lines of output that do not match are not printed; nil: all are
 	Stamps       bool              // lines of output begin with their time
 	NoPrefix     bool              // lines of output begin without task and host
+	Notify       string            // shell line that this machine runs when the job hangs or has ended; empty: none
 	Show         []string          // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.
@@ -167,6 +168,9 @@ func (c *Config) validate() error {
 	}
 	if c.Fetch != "" && c.Detach {
 		return exit.Mistake(errors.New("--fetch needs an attached job, and --detach was given"), "plx fetch JOB DIR, once it has ended")
+	}
+	if c.Notify != "" && c.Detach {
+		return exit.Mistake(errors.New("--notify needs an attached job, and --detach was given"), "plx attach --notify COMMAND, on a machine that stays on")
 	}
 	if c.Workdir != "" && c.Chdir != "" {
 		return exit.Mistake(errors.New("--workdir and --chdir exclude each other: tasks run in one folder"), "with --workdir they run in its copy on the hosts")

@@ -16,12 +16,14 @@ import (
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
+	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/live"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/metrics"
+	"github.com/plx-run/plx/launcher/notify"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/provision"
 	"github.com/plx-run/plx/launcher/transport"
@@ -166,9 +168,18 @@ func (d *drive) run(ctx context.Context) (int, error) {
 		d.launch.printer.Error(err)
 	}
 	if err != nil && verdict.Code == 0 {
-		return exit.Code(err), nil
+		verdict.Code, verdict.Reason = exit.Code(err), err.Error()
 	}
+	d.notify(ctx, stops, verdict)
 	return verdict.Code, nil
+}
+
+// notify runs the command of --notify, after all else: it may use what was fetched. A signal of the
+// user ends it.
+func (d *drive) notify(ctx context.Context, stops <-chan jobstate.StopAsked, v protocol.Verdict) {
+	ctx, cancel := untilSignal(ctx, stops, func(reason string) error { return errors.New(reason) })
+	defer cancel(nil)
+	d.launch.notifier.End(ctx, notify.Ended(d.launch.job, d.launch.cfg.Name, d.launch.created, v))
 }
 
 // awaitLogs waits for the rest of all logs. It reports a lost host whose logs are not
@@ -235,6 +246,14 @@ var doing = map[protocol.Phase]string{protocol.Running: "running", protocol.Stop
 func (d *drive) Noted(line string) {
 	d.line.Update(func(s *live.State) { s.Warnings++ })
 	d.launch.printer.Printf("%s", line)
+}
+
+// Hung runs the command of --notify, unless the job ends because of the hang: then its end does.
+func (d *drive) Hung(h protocol.Hang) {
+	if d.launch.cfg.Hang.Action == protocol.HangStop {
+		return
+	}
+	d.launch.notifier.Hang(notify.Event{Kind: notify.Hung, Job: d.launch.job, Name: d.launch.cfg.Name, Verdict: hang.Reason(h), Took: time.Since(d.launch.created)})
 }
 
 // Laid records where the tasks of a new generation run.

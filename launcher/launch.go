@@ -41,6 +41,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/logstream"
+	"github.com/plx-run/plx/launcher/notify"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/provision"
@@ -57,6 +58,8 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		return exit.Code(err), err
 	}
 	l := &launch{cfg: cfg, printer: console.NewPrinter(cfg.Terminal), ticket: reservation.NewTicket(), announced: func() {}}
+	l.notifier = notify.New(cfg.Notify, l.printer)
+	begun := time.Now()
 	if cfg.DryRun {
 		err := l.dryRun(ctx)
 		return exit.Code(err), err
@@ -73,6 +76,9 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		}
 	}()
 	if err := l.prepare(ctx); err != nil {
+		if ctx.Err() == nil { // else the user has just ended it
+			l.notifier.End(ctx, notify.Ended(l.job, cfg.Name, begun, protocol.Verdict{Code: exit.Code(err), Reason: err.Error()}))
+		}
 		return exit.Code(err), err
 	}
 	if console.HasInput(cfg.Stdin) {
@@ -97,6 +103,7 @@ const stdinNote = "note: standard input does not reach the tasks, theirs is empt
 type launch struct {
 	cfg         Config
 	printer     *console.Printer
+	notifier    *notify.Notifier // runs --notify
 	signals     *signals
 	logDir      *logs.Dir         // files of the tasks' output on this machine; nil: no --log-dir
 	checkpoints string            // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts

@@ -100,6 +100,7 @@ type Options struct {
 type Observer interface {
 	Entered(phase protocol.Phase)
 	Noted(line string)                              // a line for the user
+	Hung(protocol.Hang)                             // nothing moves in the job, which lines for the user have said
 	Laid(generation int, hosts []protocol.HostPlan) // where the tasks of a later generation run
 }
 
@@ -213,6 +214,8 @@ func (d *driver) carryOut(commands []jobstate.Command) {
 			d.timers[command.Timer] = time.Now().Add(command.After)
 		case jobstate.Note:
 			d.opts.Observer.Noted(command.Text)
+		case jobstate.Hung:
+			d.opts.Observer.Hung(command.Hang)
 		case jobstate.Enter:
 			d.opts.Observer.Entered(command.Phase)
 		case jobstate.Lay:

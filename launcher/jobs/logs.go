@@ -17,6 +17,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/live"
 	"github.com/plx-run/plx/launcher/logstream"
+	"github.com/plx-run/plx/launcher/notify"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/logs"
@@ -195,6 +196,9 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	}
 	req := logs.Request{TailLines: lines, Follow: true}
 	shown.Fold = !shown.Verbose
+	tell := func(v protocol.Verdict) {
+		notify.New(q.Notify, j.printer).End(ctx, notify.Ended(j.Job, j.Name, j.Created, v))
+	}
 	out, err := j.print(ctx, j.present(), req, shown, nil)
 	state, unknown := j.chief().State(ctx)
 	if err != nil {
@@ -207,10 +211,13 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 		return exit.CodePlx, j.resumable(j.chief().Named(err))
 	}
 	if state.Verdict == nil {
-		return j.cutOff(ctx)
+		v, err := j.cutOff(ctx)
+		tell(v)
+		return v.Code, err
 	}
 	j.printMade(ctx)
 	PrintVerdict(j.printer, &j.Record, *state.Verdict, out)
+	tell(*state.Verdict)
 	return state.Verdict.Code, j.learn(state)
 }
 
@@ -226,17 +233,17 @@ func (j *Job) printMade(ctx context.Context) {
 }
 
 // cutOff returns how a job ended whose agents know no verdict.
-func (j *Job) cutOff(ctx context.Context) (int, error) {
+func (j *Job) cutOff(ctx context.Context) (protocol.Verdict, error) {
 	err := fmt.Errorf("job %s: ended without a verdict", j.Job)
 	if j.Slurm.ID == "" {
-		return exit.CodePlx, err
+		return protocol.Verdict{Code: exit.CodePlx, Reason: err.Error()}, err
 	}
 	if r, found := byID(j.Job); found && r.Verdict != nil { // its launcher knew one
 		PrintVerdict(j.printer, &r, *r.Verdict, nil)
-		return r.Verdict.Code, nil
+		return *r.Verdict, nil
 	}
 	if state, asked := slurm.Ask(ctx, j.Slurm.ID); asked == nil && state.Over() {
 		err = fmt.Errorf("job %s: job %s of Slurm ended: %s", j.Job, j.Slurm.ID, state.Ending())
 	}
-	return exit.CodePlx, j.resumable(err)
+	return protocol.Verdict{Code: exit.CodePlx, Reason: err.Error()}, j.resumable(err)
 }

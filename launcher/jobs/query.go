@@ -29,6 +29,7 @@ type Query struct {
 	Named    []string
 	Terminal console.Terminal
 	Printer  *console.Printer // of Terminal, which others use at the same time; nil: a new one
+	Notify   string           // shell line that Attach runs when the job has ended; empty: none
 	exact    bool             // Job is the id of a job that is launched, and stands for no other run of its submission
 	looked   []Record         // what the hosts know, if they were asked already; nil: they were not
 }

@@ -112,6 +112,8 @@ type (
 		Text    string
 		Lasting bool // the line is also among the notices of the verdict
 	}
+	// Hung reports that nothing moves in the job, after the notes that say so.
+	Hung struct{ Hang protocol.Hang }
 	// Enter announces the phase that the job is in from now on.
 	Enter struct{ Phase protocol.Phase }
 	// Lay announces where the tasks of a generation after the first run.
@@ -143,6 +145,7 @@ type (
 func (Send) command()     {}
 func (SetTimer) command() {}
 func (Note) command()     {}
+func (Hung) command()     {}
 func (Enter) command()    {}
 func (Lay) command()      {}
 func (Join) command()     {}

@@ -139,6 +139,8 @@ func (p *player) text(c Command) string {
 		return fmt.Sprintf("timer %s %s", c.Timer, c.After)
 	case Note:
 		return "note: " + c.Text
+	case Hung:
+		return "hung, because of " + c.Hang.Culprit
 	case Enter:
 		return "enter " + string(c.Phase)
 	case Lay:

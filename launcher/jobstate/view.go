@@ -213,5 +213,5 @@ func (v view) follow(a hang.Advice) (commands []Command, d decision) {
 	for _, line := range a.Hang.Stack {
 		commands = append(commands, notice("  %s", line)...)
 	}
-	return commands, hung{*a.Hang, v.plan.Hang, host}
+	return append(commands, Hung{*a.Hang}), hung{*a.Hang, v.plan.Hang, host}
 }

@@ -45,7 +45,7 @@ var arrows = []arrow{
 		"internal/plural", "hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
 		"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/reservation",
 		"launcher/hosts", "launcher/provision", "launcher/fetch", "launcher/jobs", "launcher/logstream",
-		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission", "launcher/transport", "launcher/live", "launcher/metrics"}},
+		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission", "launcher/transport", "launcher/live", "launcher/metrics", "launcher/hang", "launcher/notify"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
 	{from: "launcher/console", to: []string{"internal/plural", "launcher/exit", "logs", "logs/style"}},
 	{from: "launcher/entrypoint", to: []string{"envsync/tree", "launcher/exit", "trainer/cluster"}, not: []string{"net"}},
@@ -63,8 +63,9 @@ var arrows = []arrow{
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport", "launcher/live"}},
 	{from: "launcher/jobs", to: []string{
 		"internal/plural", "internal/bounded", "internal/filelock", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
-		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/top"}},
+		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/notify", "launcher/top"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
+	{from: "launcher/notify", to: []string{"launcher/console", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/submission", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/slurm"}},
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
 	// Pure: machines and options in, ranks out.

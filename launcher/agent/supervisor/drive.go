@@ -66,6 +66,9 @@ func (d *driving) Entered(p protocol.Phase) { d.loop.do(func() { d.record.drives
 // Noted writes a line of the driver's to the agent's log.
 func (d *driving) Noted(line string) { d.host.log.Print(line) }
 
+// Hung does nothing: the lines for the user are in the log, and the verdict has what ended the job.
+func (d *driving) Hung(protocol.Hang) {}
+
 // Laid records where the tasks of a new generation run.
 func (d *driving) Laid(generation int, hosts []protocol.HostPlan) {
 	laid := &protocol.Layout{Generation: generation, Hosts: hosts}
