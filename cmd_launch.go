@@ -75,6 +75,7 @@ func launchFlags() []cli.Flag {
 			&cli.StringFlag{Name: "setup", Usage: "shell `COMMAND` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
 		group("Output", append([]cli.Flag{
 			verboseFlag(), stampsFlag(), prefixFlag(), statusFlag(), notifyFlag(),
+			&cli.BoolFlag{Name: "json", Usage: "write events of the job and the lines of tasks to stdout as lines of JSON, and nothing else: see docs/output.md"},
 			&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
 			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `DIR` on this machine"},
 			&cli.StringFlag{Name: "log-limit", Value: "1GiB", Usage: "a host keeps the newest `SIZE` of a task's output, such as 500MiB; 0 or none: all of it"},
@@ -109,6 +110,7 @@ func launchFlags() []cli.Flag {
 }
 
 func (c *command) launch(ctx *cli.Context) error {
+	c.json = ctx.Bool("json")
 	if submit, err := submits(ctx); err != nil {
 		return err
 	} else if submit {
@@ -135,6 +137,7 @@ func (c *command) launch(ctx *cli.Context) error {
 	}
 	signals, stop := c.signals()
 	defer stop()
+	c.told = true // from here on Launch tells of errors
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
 	return err
 }
@@ -229,6 +232,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if cfg.Notify = ctx.String("notify"); cfg.Detach && !typed(ctx, "notify") {
 		cfg.Notify = "" // a default is for the jobs that plx sees end
 	}
+	cfg.JSON = ctx.Bool("json")
 	cfg.Output = ctx.StringSlice("output")
 	cfg.Resume, cfg.Fetch, cfg.SaveTime = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")
 	return cfg, nil

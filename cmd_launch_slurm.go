@@ -39,6 +39,9 @@ func (c *command) submit(ctx *cli.Context) error {
 	if cfg.Detach && (cfg.Grep != nil || len(cfg.Show) > 0) {
 		return exit.Mistake(errors.New("--grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
 	}
+	if cfg.JSON {
+		return exit.Mistake(errors.New("--json and --slurm exclude each other: the launch runs on a node, and its events with it"), "plx logs -f --json, once it is submitted")
+	}
 	later := cfg
 	later.Detach, later.Grep, later.Show = false, nil, nil
 	environ, err := later.Check()

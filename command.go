@@ -19,6 +19,8 @@ import (
 type command struct {
 	stdout, stderr *os.File
 	code           int
+	json           bool // a launch writes events
+	told           bool // package launcher has told of the launch's end
 }
 
 // ended carries the exit status of a job whose end was printed already.

@@ -196,3 +196,16 @@ func TestVariablesOfTasks(t *testing.T) {
 		}
 	}
 }
+
+// A default of --json for all commands is not for plx launch, whose output others than programs read;
+// one in its table is, and a launch that the flags themselves make wrong tells of that too.
+func TestDefaultOfEvents(t *testing.T) {
+	for text, want := range map[string]string{"json = true": "", "[launch]\njson = true": `"error":"--lease 1s is too short, at least 5s is needed"`} {
+		configured(t, text)
+		t.Setenv("PLX_JSON", "true")
+		code, stdout, _ := ran(t, "launch", "--lease", "1s", "true")
+		if code != 2 || !strings.Contains(stdout, want) || want == "" && stdout != "" {
+			t.Errorf("%q: %d, %q", text, code, stdout)
+		}
+	}
+}

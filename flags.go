@@ -330,6 +330,23 @@ func flagsFirst(app *cli.App, args []string) []string {
 	return append(flags, words...)
 }
 
+// asksEvents reports whether a command line asks plx launch for events by --json. The flags may not
+// have been read, and what follows the program is for it.
+func asksEvents(app *cli.App, args []string) bool {
+	if len(args) < 2 || args[1] != "launch" {
+		return false
+	}
+	for rest := args[2:]; len(rest) > 0 && strings.HasPrefix(rest[0], "-") && rest[0] != "--"; rest = rest[1:] {
+		if slices.Contains([]string{"-json", "--json", "--json=true"}, rest[0]) {
+			return true
+		}
+		if len(rest) > 1 && takesNext(app.Command("launch"), rest[0]) {
+			rest = rest[1:]
+		}
+	}
+	return false
+}
+
 // takesNext reports whether the value of a flag is the next argument.
 func takesNext(cmd *cli.Command, arg string) bool {
 	doc, ok := flagOf(cmd, strings.TrimLeft(arg, "-")).(cli.DocGenerationFlag)

@@ -67,3 +67,26 @@ func TestLogLimit(t *testing.T) {
 		}
 	}
 }
+
+// A launch writes events if plx's own flags ask for them, also where these are wrong.
+func TestAsksEvents(t *testing.T) {
+	app := (&command{}).app()
+	for line, want := range map[string]bool{
+		"plx launch --json ./train":                 true,
+		"plx launch --no-such --json ./train":       true,
+		"plx launch --hosts x -n many --json=true":  true,
+		"plx launch ./train --json":                 false,
+		"plx launch --hosts --json ./train":         false, // a file of that name
+		"plx launch -- --json":                      false,
+		"plx launch --json=false ./train":           false,
+		"plx logs --json --no-such":                 false,
+		"plx":                                       false,
+		"plx launch":                                false,
+		"plx launch --notify --json --tls ./train":  false,
+		"plx launch --notify=x -v --json ./train -": true,
+	} {
+		if got := asksEvents(app, strings.Fields(line)); got != want {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/plx-run/plx/launcher"
 	"github.com/plx-run/plx/launcher/agent"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -50,7 +51,11 @@ func run(args []string, stdout, stderr *os.File) int {
 	if errors.As(err, &verdict) {
 		return verdict.code
 	}
-	c.complain(args, blamed(app, err))
+	err = blamed(app, err)
+	if !c.told && (c.json || asksEvents(app, args)) {
+		launcher.EndEvent(console.Terminal{Stdout: stdout, Stderr: stderr}, err)
+	}
+	c.complain(args, err)
 	return exit.Code(err)
 }
 

@@ -86,6 +86,7 @@ type Config struct {
 	Stamps       bool              // lines of output begin with their time
 	NoPrefix     bool              // lines of output begin without task and host
 	Notify       string            // shell line that this machine runs when the job hangs or has ended; empty: none
+	JSON         bool              // stdout has events and the lines of tasks, as JSON
 	Show         []string          // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.
@@ -168,6 +169,9 @@ func (c *Config) validate() error {
 	}
 	if c.Fetch != "" && c.Detach {
 		return exit.Mistake(errors.New("--fetch needs an attached job, and --detach was given"), "plx fetch JOB DIR, once it has ended")
+	}
+	if c.JSON && (c.Detach || c.DryRun) {
+		return exit.Mistake(errors.New("--json tells of a job as it runs, and --detach or --dry-run was given"), "plx logs -f --json, plx status --json")
 	}
 	if c.Notify != "" && c.Detach {
 		return exit.Mistake(errors.New("--notify needs an attached job, and --detach was given"), "plx attach --notify COMMAND, on a machine that stays on")

@@ -42,6 +42,7 @@ type drive struct {
 	// Nil: generation 0 still runs, as in launch.placed.
 	layout []protocol.HostPlan
 
+	events *events        // of --json
 	agents *console.Tally // agents that are being started
 	away   *console.Tally // hosts that are being dialled again, or were lost
 	shown  func()         // ends the display of the present phase; nil: nothing is shown
@@ -55,7 +56,7 @@ func (d *drive) begin() (reached []driver.Host) {
 	d.line = live.New(patterns)
 	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
 	d.away = d.launch.printer.NewTally("no connection to", 0)
-	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose}
+	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose, JSON: d.launch.cfg.JSON}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
 		reached = append(reached, d.add(&member{drive: d, index: i, agent: a, tasks: placed.Specs()}))
@@ -136,13 +137,15 @@ func (d *drive) running(long time.Duration) string {
 // run runs the job to its verdict, and returns plx's exit status.
 func (d *drive) run(ctx context.Context) (int, error) {
 	reached := d.begin()
+	plan := d.launch.plan()
+	d.events.begin(d.launch.job, d.launch.cfg.Name, d.launch.cfg.Program, plan.Hosts)
 	defer d.launch.printer.Status(d.line.Parts)()
 	d.launch.signals.expect(d.launch.saving())
 	stops := d.launch.signals.listen()
 	if cause := context.Cause(ctx); cause != nil {
 		return exit.Code(cause), errors.Join(cause, d.out.Close(), d.record().Forget())
 	}
-	verdict, err := driver.Run(context.WithoutCancel(ctx), d.launch.plan(), reached, driver.Options{
+	verdict, err := driver.Run(context.WithoutCancel(ctx), plan, reached, driver.Options{
 		Lease: d.launch.cfg.Lease, Stop: stops, Observer: d,
 		Join: func(_ int, j protocol.Joining) driver.Host { return d.join(ctx, j) },
 	})
@@ -166,6 +169,7 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	}
 	if err != nil {
 		d.launch.printer.Error(err)
+		d.launch.failed = err
 	}
 	if err != nil && verdict.Code == 0 {
 		verdict.Code, verdict.Reason = exit.Code(err), err.Error()
@@ -248,8 +252,10 @@ func (d *drive) Noted(line string) {
 	d.launch.printer.Printf("%s", line)
 }
 
-// Hung runs the command of --notify, unless the job ends because of the hang: then its end does.
+// Hung tells of a hang. The command of --notify is not run if the job ends because of it: then its end
+// does that.
 func (d *drive) Hung(h protocol.Hang) {
+	d.events.hang(h)
 	if d.launch.cfg.Hang.Action == protocol.HangStop {
 		return
 	}
@@ -259,6 +265,7 @@ func (d *drive) Hung(h protocol.Hang) {
 // Laid records where the tasks of a new generation run.
 func (d *drive) Laid(generation int, layout []protocol.HostPlan) {
 	d.line.Update(func(s *live.State) { s.Restarts = generation })
+	d.events.restart(generation, layout)
 	d.layout = layout
 	if err := d.record().Save(); err != nil {
 		d.launch.printer.Error(err)
@@ -423,7 +430,9 @@ func (m *member) Up() {
 }
 
 // Started notes that the member's tasks have started.
-func (m *member) Started(tasks int) {
+func (m *member) Started(s protocol.Started) {
+	m.drive.events.start(m.agent.Name(), s)
+	tasks := len(s.PIDs)
 	m.running.Store(int32(tasks))
 	m.began.Store(true)
 	m.placed.Store(int32(tasks))
@@ -440,9 +449,10 @@ func (m *member) count() {
 }
 
 // Exited notes that a task of the member has ended. One that is done is not missing.
-func (m *member) Exited(code int) {
+func (m *member) Exited(x protocol.Exit) {
+	m.drive.events.exit(m.agent.Name(), x)
 	m.running.Add(-1)
-	if code == 0 {
+	if x.Code == 0 {
 		m.placed.Add(-1)
 	}
 	m.count()

@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // Report T1: from the start of the tasks to the end of the job, plx shows what it waits for.
@@ -44,15 +45,15 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 				stderr.Reset()
 			}
 			d.show(console.Waiting("starting 4 tasks on 2 hosts", d.those(unstarted)))
-			d.members[0].Started(2)
+			d.members[0].Started(protocol.Started{PIDs: map[cluster.Task]int{{Role: cluster.Worker, Index: 0}: 1, {Role: cluster.Worker, Index: 1}: 2}})
 			d.members[1].running.Store(2)
 			shows(11*time.Second, "starting 4 tasks on 2 hosts: waiting for h2 for 10s")
 			d.Entered(protocol.Running)
 			shows(11*time.Second, "the tasks run: waiting for the first line of train (10s)")
 			d.Entered(protocol.Stopping)
 			shows(11*time.Second, "ending the tasks: waiting for h[1-2] for 10s")
-			d.members[0].Exited(0)
-			d.members[0].Exited(0)
+			d.members[0].Exited(protocol.Exit{})
+			d.members[0].Exited(protocol.Exit{})
 			d.Entered(protocol.Stopping)
 			shows(11*time.Second, "ending the tasks: waiting for h2 for 10s")
 			d.members[0].Made(protocol.Made{})
@@ -69,13 +70,13 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 func TestDoneTasksAreNotMissing(t *testing.T) {
 	d := &drive{line: live.New(nil)}
 	d.line.Update(func(s *live.State) { s.Doing = "running" })
-	m := &member{drive: d}
-	m.Started(3)
+	m := &member{drive: d, agent: &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: "h1"}, nil)}}
+	m.Started(protocol.Started{PIDs: map[cluster.Task]int{{Role: cluster.Worker, Index: 0}: 1, {Role: cluster.Worker, Index: 1}: 2, {Role: cluster.Worker, Index: 2}: 3}})
 	for _, c := range []struct {
 		code int
 		want string
 	}{{0, "2 tasks"}, {1, "1 of 2 tasks"}} {
-		m.Exited(c.code)
+		m.Exited(protocol.Exit{Code: c.code})
 		if parts := d.line.Parts(false); len(parts) != 2 || parts[1] != c.want {
 			t.Errorf("after exit status %d: %q, want %s", c.code, parts, c.want)
 		}

@@ -22,6 +22,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,12 +55,15 @@ import (
 // stdout. sig delivers the user's signals: the first ends the job with its grace, the
 // second kills the tasks at once.
 func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
+	cfg.Terminal.NoStatus = cfg.Terminal.NoStatus || cfg.JSON // a program reads what it shows
+	printer := console.NewPrinter(cfg.Terminal)
+	l := &launch{printer: printer, ticket: reservation.NewTicket(), announced: func() {}, events: newEvents(cfg.JSON, printer)}
+	begun := time.Now()
+	defer func() { l.events.end(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // after all else
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}
-	l := &launch{cfg: cfg, printer: console.NewPrinter(cfg.Terminal), ticket: reservation.NewTicket(), announced: func() {}}
-	l.notifier = notify.New(cfg.Notify, l.printer)
-	begun := time.Now()
+	l.cfg, l.notifier = cfg, notify.New(cfg.Notify, printer)
 	if cfg.DryRun {
 		err := l.dryRun(ctx)
 		return exit.Code(err), err
@@ -91,7 +95,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if len(cfg.Hosts) == 0 { // all agents start on this machine
 		turns = min(turns, 4*runtime.NumCPU())
 	}
-	d := &drive{launch: l, turns: make(chan struct{}, turns)}
+	d := &drive{launch: l, events: l.events, turns: make(chan struct{}, turns)}
 	return d.run(ctx)
 }
 
@@ -104,6 +108,9 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	notifier    *notify.Notifier // runs --notify
+	events      *events          // of --json
+	verdict     string           // how the job has ended; empty: it has not
+	failed      error            // what has failed after the verdict and was printed; nil: nothing
 	signals     *signals
 	logDir      *logs.Dir         // files of the tasks' output on this machine; nil: no --log-dir
 	checkpoints string            // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
@@ -238,6 +245,7 @@ func (l *launch) record() *jobs.Record {
 
 // report records and prints the verdict. out, which may be nil, has printed the logs.
 func (l *launch) report(r *jobs.Record, v protocol.Verdict, out *logstream.Output) {
+	l.verdict = v.Reason
 	if err := r.Finish(v); err != nil {
 		l.printer.Error(err)
 	}

@@ -66,10 +66,10 @@ type Queuer interface {
 type Watcher interface {
 	Up()   // an agent has answered for the first time: the first one, and each new one
 	Lost() // the driver has given the agent up
-	// Started is told that the agent has started so many tasks of a generation, Exited that one of
-	// them has ended, with its exit status. The latter may be told twice after a connection was lost.
-	Started(tasks int)
-	Exited(code int)
+	// Started is told that the agent has started tasks of a generation, Exited that one of them
+	// has ended. The latter may be told twice after a connection was lost.
+	Started(protocol.Started)
+	Exited(protocol.Exit)
 	// Logged is told what the agent sends of the logs, perhaps before Up, and at the end of
 	// every connection that no more comes.
 	Logged(protocol.Logged)

@@ -99,8 +99,8 @@ type dialer struct {
 
 func (d dialer) Dial(ctx context.Context) (*protocol.Conn, error) { return d.agent.dial(ctx) }
 func (d dialer) Up()                                              { d.job.ups.Add(1) }
-func (d dialer) Started(int)                                      {}
-func (d dialer) Exited(int)                                       {}
+func (d dialer) Started(protocol.Started)                         {}
+func (d dialer) Exited(protocol.Exit)                             {}
 func (d dialer) Lost()                                            { d.job.losses.Add(1) }
 func (d dialer) Made(made protocol.Made)                          { d.job.made.Add(int32(made.Files)) }
 

@@ -65,10 +65,10 @@ func (c *contact) receive(conn *protocol.Conn) error {
 			}
 		case m.Renewed == nil:
 			if m.Started != nil && c.watcher != nil {
-				c.watcher.Started(len(m.Started.PIDs))
+				c.watcher.Started(*m.Started)
 			}
 			if m.Exited != nil && c.watcher != nil {
-				c.watcher.Exited(m.Exited.Code)
+				c.watcher.Exited(*m.Exited)
 			}
 			c.deliver(jobstate.Heard{Host: c.index, Message: m})
 		}
