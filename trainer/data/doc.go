@@ -25,6 +25,7 @@
 //	ReadCSV, ReadNPY          rows of numbers in memory
 //	OpenParallel              two texts, line by line
 //	ReadCorpus, ReadWords     a text in memory, and its vocabulary
+//	ReadText                  a text in memory, whose words it counts
 //
 // Readers of what is in memory take files that are packed with gzip, too. The others
 // read at any place of a file, which packing prevents; OpenRecords unpacks first.
