@@ -115,6 +115,28 @@ func (b *Builder) SmoothCrossEntropy(logits, labels *Node, fraction float64) {
 	b.Loss(b.m.apply("loss", func() (*Node, error) { return SmoothCrossEntropy(logits, labels, fraction) }), trainer.Mean)
 }
 
+// BinaryCrossEntropy makes the mean of all binary cross entropies the loss. A label of 1
+// wants a large logit and a label of 0 a small one: log(1 + exp(logit)) - label*logit.
+func (b *Builder) BinaryCrossEntropy(logits, labels *Node) {
+	b.Loss(b.m.apply("loss", func() (*Node, error) {
+		if err := same("binary cross entropy", logits, labels); err != nil {
+			return nil, err
+		}
+		all, err := gorgonia.Softplus(logits)
+		if err != nil {
+			return nil, err
+		}
+		wanted, err := gorgonia.HadamardProd(labels, logits)
+		if err != nil {
+			return nil, err
+		}
+		if all, err = gorgonia.Sub(all, wanted); err != nil {
+			return nil, err
+		}
+		return gorgonia.Mean(all)
+	}), trainer.Mean)
+}
+
 // MSE makes the mean of all squared differences of x and y the loss.
 func (b *Builder) MSE(x, y *Node) {
 	b.Loss(b.m.apply("loss", func() (*Node, error) {

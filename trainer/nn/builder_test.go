@@ -95,6 +95,11 @@ func TestGradients(t *testing.T) {
 			logits := b.Dense("out", b.Input("x", 3), 3)
 			b.Loss(b.Node(nn.SumCrossEntropy(logits, b.Indices("y", b.Batch()))), trainer.Sum)
 		}},
+		"binary": {build: func(b *nn.Builder) {
+			words := b.Embedding("words", 5, 2, 0.5)
+			x, y := b.Lookup(words, "word", 2*b.Batch()), b.Dense("below", b.InputOf("x", 2*b.Batch(), 3), 2)
+			b.BinaryCrossEntropy(b.Node(nn.RowDots(x, y)), b.InputOf("label", 2*b.Batch()))
+		}, lookups: []string{"word"}},
 		"mse": {build: func(b *nn.Builder) { b.MSE(b.Dense("out", b.Input("x", 3), 2), b.Input("y", 2)) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"fmt"
+
 	"github.com/plx-run/plx/trainer/nn/ops"
 	"gorgonia.org/gorgonia"
 )
@@ -61,6 +63,22 @@ func SumCrossEntropy(logits, labels *Node) (*Node, error) { return ops.SumCrossE
 
 // Accuracy is [ops.Accuracy]: the fraction of rows whose label has the largest logit.
 func Accuracy(logits, labels *Node) (*Node, error) { return ops.Accuracy(logits, labels) }
+
+// RowDots is the product of each row of x with the same row of y, both (rows, width): a
+// vector with an element for each row.
+func RowDots(x, y *Node) (*Node, error) {
+	if err := same("products of rows", x, y); err != nil {
+		return nil, err
+	}
+	if x.Dims() != 2 {
+		return nil, fmt.Errorf("products of rows: x is (%s), want (rows, width)", sizes(x.Shape()))
+	}
+	products, err := gorgonia.HadamardProd(x, y)
+	if err != nil {
+		return nil, err
+	}
+	return gorgonia.Sum(products, 1)
+}
 
 // Concat is [ops.Concat]: the xs joined along an axis.
 func Concat(axis int, xs ...*Node) (*Node, error) { return ops.Concat(axis, xs...) }

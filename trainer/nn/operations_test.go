@@ -1,10 +1,13 @@
 package nn_test
 
 import (
+	"math"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/executor"
 	"github.com/plx-run/plx/trainer/nn"
 	"github.com/plx-run/plx/trainer/nn/ops"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -58,5 +61,41 @@ func TestOperationsAreThoseOfOps(t *testing.T) {
 			t.Errorf("%s and %s have one description, %s: nothing tells them apart", name, other, what)
 		}
 		seen[what] = name
+	}
+}
+
+// The binary cross entropy of products of rows is the mean of -log(p) or -log(1-p), where p
+// is the logistic function of the product, and stays finite for products of any size.
+func TestBinaryCrossEntropy(t *testing.T) {
+	const rows, width = 5, 2
+	g := gorgonia.NewGraph()
+	m, err := nn.BuildOf(tensor.Float64, 1, func(b *nn.Builder) {
+		b.BinaryCrossEntropy(b.Node(nn.RowDots(b.Input("x", width), b.Input("y", width))), b.Input("label"))
+	})(g, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := executor.Compile(g, executor.Plan{Inputs: m.Inputs, Loss: m.Loss})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y, labels := p.Input(0).Float64s(), p.Input(1).Float64s(), p.Input(2).Float64s()
+	copy(x, []float64{1, 2, -3, 0.5, 0, 0, 40, 1, 1000, 0})
+	copy(y, []float64{0.5, -1, -1, 0.25, 3, 3, 1, -40, -3, 1})
+	copy(labels, []float64{1, 0, 1, 0, 1})
+	got, err := p.Run(operation.Call{}, nil, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 3000.0 // of the last row, whose logistic function is 0 in float64
+	for i := range rows - 1 {
+		likely := 1 / (1 + math.Exp(-x[2*i]*y[2*i]-x[2*i+1]*y[2*i+1]))
+		if labels[i] == 0 {
+			likely = 1 - likely
+		}
+		want -= math.Log(likely)
+	}
+	if want /= rows; math.Abs(got-want) > 1e-12*want {
+		t.Errorf("loss is %v, want %v", got, want)
 	}
 }
