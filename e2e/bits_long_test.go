@@ -30,7 +30,8 @@ func TestSameBits(t *testing.T) {
 		{"mlp", []string{"--niters=12", "--dim-in=96", "--dim-hidden=64", "--n-classes=8", "--train-size=480", "--batch-size=48",
 			"--optimizer=momentum", "--clip-norm=0.5", "--virtual-workers=8"}, nil},
 		{"cifar", []string{"--steps=3", "--batch-size=16", "--samples=64", "--virtual-workers=8"}, nil},
-		{"words", []string{"--steps=8", "--virtual-workers=8"}, nil},
+		{"lm", []string{"--steps=8", "--vocabulary=2000", "--width=16", "--hidden=16", "--length=4", "--samples=50", "--virtual-workers=8"}, nil},
+		{"word2vec", []string{"--steps=8", "--virtual-workers=8"}, nil},
 	} {
 		path := testhosts.Binary(t, "github.com/plx-run/plx/examples/"+program.name)
 		flags := append(slices.Clone(program.flags), "--digest", "--seed=3")

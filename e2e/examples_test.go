@@ -14,7 +14,7 @@ import (
 )
 
 // Every example runs on real hosts, and its output is the chief's alone.
-// TestSameBits runs mlp, cifar and words.
+// TestSameBits runs mlp, cifar, lm and word2vec.
 func TestExamplesOnHosts(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3})
 	file := b.ResourceFile("h1: cpu*2", "h2", "h3")

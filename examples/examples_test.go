@@ -41,21 +41,6 @@ func TestMatmulIsRight(t *testing.T) {
 	}
 }
 
-// The words' table is on servers, the rest on workers, and the bits are those
-// of one process.
-func TestWordsLearnsTheSameBits(t *testing.T) {
-	path := program(t, "words")
-	arguments := []string{"--virtual-workers=6", "--batch-size=60", "--steps=101", "--digest"}
-	want := alone(t, path, arguments...)
-	learns(t, want, 0.5, 0.8)
-	if got := run(t, path, 2, 3, append(arguments, "--arch=hybrid")...); got != want {
-		t.Errorf("2 servers and 3 workers print\n%salone it is\n%s", got, want)
-	}
-	if digest(t, want) == digest(t, alone(t, path, append(arguments, "--seed=1")...)) {
-		t.Error("another seed gives the same variables")
-	}
-}
-
 // A mistake in a flag ends a program before it trains, and names the flag.
 func TestMistakesEndThePrograms(t *testing.T) {
 	for _, c := range []struct{ name, argument, want string }{
@@ -63,7 +48,7 @@ func TestMistakesEndThePrograms(t *testing.T) {
 		{"mnist", "--learning-rate=0", "--learning-rate is 0"},
 		{"cifar", "--batch-size=2001", "--batch-size is 2001: there are 2000 pictures"},
 		{"cifar", "--files=missing.bin", "missing.bin"},
-		{"words", "--subjects=1", "--subjects is 1"},
+		{"word2vec", "--window=0", "--window is 0"},
 		{"matmul", "--size=0", "--size is 0"},
 		{"mlp", "--slow-worker=1", "--slow-worker is 1"},
 		{"mlp", "--save=missing/weights", "--save missing/weights"},
