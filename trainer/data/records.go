@@ -28,23 +28,29 @@ func (r Record) Wrong(cause error) error {
 
 // OpenRecords opens TFRecord files. Their records take turns, see Interleave. It
 // reads the length of every record, and no record: At reads one and checks its
-// sum. The files stay open.
+// sum. The files that were used last stay open, 256 at most; At opens another again.
 //
 // A length that is corrupt hides where the next record begins. If corrupt records
 // are skipped, the rest of that file is skipped and counts as one. A file that
 // is packed with gzip is unpacked into a temporary file, which nobody else sees:
 // packing prevents random access. Its offsets count unpacked bytes.
 func OpenRecords(s *Skipped, paths ...string) (Dataset[Record], error) {
+	return openRecords(s, &recordFiles{most: 256}, paths)
+}
+
+func openRecords(s *Skipped, from *recordFiles, paths []string) (Dataset[Record], error) {
 	var files []Dataset[Record]
 	for _, path := range paths {
-		f, err := openRecordFile(s, path)
+		f, err := from.open(s, path)
 		if err != nil {
+			from.close()
 			return nil, err
 		}
 		files = append(files, f)
 	}
 	d := Interleave(files...)
 	if d.Len() == 0 {
+		from.close()
 		return nil, fmt.Errorf("read records of %q: there are none", paths)
 	}
 	return d, nil
@@ -76,20 +82,13 @@ type recordFile struct {
 	sum  uint32  // of all lengths and sums
 }
 
-func openRecordFile(s *Skipped, path string) (*recordFile, error) {
+// open finds the records of a file. It unpacks a packed one.
+func (r *recordFiles) open(s *Skipped, path string) (*recordFile, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := readRecords(s, path, file)
-	if err != nil {
-		file.Close() // opened for reading: nothing to lose
-	}
-	return f, err
-}
-
-// readRecords finds the records of a file. It unpacks a packed one.
-func readRecords(s *Skipped, path string, file *os.File) (*recordFile, error) {
+	defer r.release(file)
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
@@ -102,35 +101,17 @@ func readRecords(s *Skipped, path string, file *os.File) (*recordFile, error) {
 		return nil, err
 	}
 	if from.size >= 0 {
-		return scanRecords(s, path, file, info.Size())
+		f, err := scanRecords(s, path, file, info.Size())
+		if err == nil {
+			f.file = reopened{r, path}
+		}
+		return f, err
 	}
-	unpacked, size, err := from.unpack()
+	unpacked, err := r.unpack(from)
 	if err != nil {
 		return nil, err
 	}
-	file.Close() // opened for reading: nothing to lose
-	f, err := scanRecords(s, path, unpacked, size)
-	if err != nil {
-		unpacked.Close() // no one else has it
-	}
-	return f, err
-}
-
-// unpack writes what follows to a temporary file that has no name any more.
-func (s *source) unpack() (*os.File, int64, error) {
-	file, err := os.CreateTemp("", "plx-records-")
-	if err != nil {
-		return nil, 0, fmt.Errorf("%s: unpack: %w", s.name, err)
-	}
-	n, err := io.Copy(file, io.LimitReader(s, maxBytes+1))
-	if err == nil && n > maxBytes {
-		err = s.fault("more than the %d bytes that are unpacked at most", int64(maxBytes))
-	}
-	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
-		file.Close() // nobody reads it
-		return nil, 0, err
-	}
-	return file, n, nil
+	return scanRecords(s, path, unpacked, unpacked.Size())
 }
 
 // scanRecords finds the records of a file of size bytes.

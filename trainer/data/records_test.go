@@ -9,8 +9,10 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -156,6 +158,62 @@ func TestCorruptRecords(t *testing.T) {
 	d, err = OpenRecords(s, file(t, "file", spoiled(content, 22)))
 	if err != nil || d.Len() != 1 || s.Count() != 1 || !strings.Contains(told[0], "byte 21: ") || !strings.Contains(told[0], "the 43 bytes from here on cannot be read") {
 		t.Errorf("%v, %d skipped: %q", err, s.Count(), told)
+	}
+}
+
+// However many files there are, few are open, packed ones too, and several goroutines read
+// what one reads.
+func TestFewRecordFilesAreOpen(t *testing.T) {
+	temporary, folder, most := t.TempDir(), t.TempDir(), 3
+	t.Setenv("TMPDIR", temporary)
+	var paths, want []string
+	for i := range 20 {
+		content := record(fmt.Sprintf("%02d", i))
+		if i%2 == 1 {
+			content = zip(t, content)
+		}
+		path := filepath.Join(folder, fmt.Sprint(i))
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths, want = append(paths, path), append(want, fmt.Sprintf("%02d", i))
+	}
+	check := func(when string) {
+		t.Helper()
+		open := 0
+		all, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range all {
+			if to, err := os.Readlink(name); err == nil && (strings.HasPrefix(to, folder) || strings.HasPrefix(to, temporary)) {
+				open++
+			}
+		}
+		if open < 1 || open > most+1 {
+			t.Errorf("%s %d files are open, want %d and the unpacked one", when, open, most)
+		}
+	}
+	d, err := openRecords(nil, &recordFiles{most: most}, paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("at the start")
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			if got := contents(t, d); !slices.Equal(got, want) {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+	readers.Wait()
+	check("at the end")
+	if err := os.Remove(paths[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.At(0); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is gone: %v", err)
 	}
 }
 
