@@ -1,77 +1,21 @@
 package examples_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
-	"image"
-	"image/color"
-	"image/jpeg"
-	"image/png"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/internal/test/pictures"
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// pictureFile is a made picture as a PNG file.
-func pictureFile(t *testing.T, x data.Image) []byte {
-	t.Helper()
-	return encoded(t, x, png.Encode)
-}
-
-// jpegFile is a made picture as a JPEG file, whose pixels are almost the same.
-func jpegFile(t *testing.T, x data.Image) []byte {
-	t.Helper()
-	return encoded(t, x, func(w io.Writer, p image.Image) error { return jpeg.Encode(w, p, &jpeg.Options{Quality: 95}) })
-}
-
-func encoded(t *testing.T, x data.Image, encode func(io.Writer, image.Image) error) []byte {
-	t.Helper()
-	const side = 32
-	p := image.NewRGBA(image.Rect(0, 0, side, side))
-	for i := range side * side {
-		p.SetRGBA(i%side, i/side, color.RGBA{x.Pixels[i], x.Pixels[side*side+i], x.Pixels[2*side*side+i], 255})
-	}
-	var b bytes.Buffer
-	if err := encode(&b, p); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-// tfRecord frames a record.
-func tfRecord(content []byte) []byte {
-	sum := func(b []byte) []byte {
-		s := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
-		return binary.LittleEndian.AppendUint32(nil, (s>>15|s<<17)+0xa282ead8)
-	}
-	length := binary.LittleEndian.AppendUint64(nil, uint64(len(content)))
-	return bytes.Join([][]byte{length, sum(length), content, sum(content)}, nil)
-}
-
-// message is a field of a message of protocol buffers that holds bytes.
-func message(number int, parts ...[]byte) []byte {
-	content := bytes.Join(parts, nil)
-	return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(content))), content...)
-}
-
-// tfExample is a tf.train.Example of an encoded image and its class.
-func tfExample(encoded []byte, label int) []byte {
-	feature := func(name string, list []byte) []byte { return message(1, message(1, []byte(name)), message(2, list)) }
-	return message(1,
-		feature("image/encoded", message(1, message(1, encoded))),
-		feature("image/class/label", message(3, message(1, []byte{byte(label)}))))
-}
-
-// pictures writes the pictures that cifar makes to two TFRecord files that take
+// recordFiles writes the pictures that cifar makes to two TFRecord files that take
 // turns. It returns them, and where the record of a sample begins in its file.
-func pictures(t *testing.T, samples int) (files [2]string, offsets []int) {
+func recordFiles(t *testing.T, samples int) (files [2]string, offsets []int) {
 	t.Helper()
 	made, err := data.MakePictures(0, 0, samples)
 	if err != nil {
@@ -81,7 +25,7 @@ func pictures(t *testing.T, samples int) (files [2]string, offsets []int) {
 	for i := range samples {
 		x := must(made.At(i))
 		offsets = append(offsets, len(contents[i%2]))
-		contents[i%2] = append(contents[i%2], tfRecord(tfExample(pictureFile(t, x), x.Label))...)
+		contents[i%2] = append(contents[i%2], pictures.Record(pictures.Example(pictures.PNG(t, x), x.Label))...)
 	}
 	folder := t.TempDir()
 	for i := range files {
@@ -96,7 +40,7 @@ func pictures(t *testing.T, samples int) (files [2]string, offsets []int) {
 // with the same bits.
 func TestCIFARReadsRecords(t *testing.T) {
 	path := program(t, "cifar")
-	files, _ := pictures(t, 60)
+	files, _ := recordFiles(t, 60)
 	records := "--records=" + files[0] + "," + files[1]
 	common := []string{"--virtual-workers=4", "--batch-size=16", "--steps=8", "--digest"}
 	want := alone(t, path, append(common, "--samples=60")...)
@@ -114,7 +58,7 @@ func TestCIFARReadsRecords(t *testing.T) {
 // counted.
 func TestCIFARMeetsACorruptRecord(t *testing.T) {
 	path := program(t, "cifar")
-	files, offsets := pictures(t, 20)
+	files, offsets := recordFiles(t, 20)
 	content, err := os.ReadFile(files[1])
 	if err != nil {
 		t.Fatal(err)
@@ -147,9 +91,9 @@ func TestCIFARReadsAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%3 == 0 {
-			save(t, filepath.Join(folder, fmt.Sprintf("%03d.jpg", i)), jpegFile(t, x))
+			save(t, filepath.Join(folder, fmt.Sprintf("%03d.jpg", i)), pictures.JPEG(t, x))
 		} else {
-			save(t, filepath.Join(folder, fmt.Sprintf("%03d.png", i)), pictureFile(t, x))
+			save(t, filepath.Join(folder, fmt.Sprintf("%03d.png", i)), pictures.PNG(t, x))
 		}
 	}
 	common := []string{"--virtual-workers=4", "--batch-size=16", "--digest", "--folder=" + root}

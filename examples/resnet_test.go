@@ -1,73 +1,15 @@
 package examples_test
 
 import (
-	"bytes"
 	"fmt"
-	"image"
-	"image/jpeg"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/trainer/data"
+	"github.com/plx-run/plx/internal/test/pictures"
 )
-
-// photo is a made picture as a JPEG file of another size and shape.
-func photo(t *testing.T, x data.Image, width, height int) []byte {
-	t.Helper()
-	p, err := jpeg.Decode(bytes.NewReader(jpegFile(t, x)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := image.NewRGBA(image.Rect(0, 0, width, height))
-	for i := range height {
-		for k := range width {
-			to.Set(k, i, p.At(k*32/width, i*32/height))
-		}
-	}
-	var b bytes.Buffer
-	if err := jpeg.Encode(&b, to, nil); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-// photos writes pictures of three classes and several sizes, as folders and as two
-// TFRecord files, one of them packed. Both have the same order.
-func photos(t *testing.T, samples int) (folder, records string) {
-	t.Helper()
-	made, err := data.MakePictures(1, 0, 10*samples)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder, records = t.TempDir(), t.TempDir()
-	var classes [3][][]byte
-	for i := 0; len(classes[0])+len(classes[1])+len(classes[2]) < samples; i++ {
-		if x := must(made.At(i)); x.Label < 3 {
-			classes[x.Label] = append(classes[x.Label], photo(t, x, 40+i%7, 50-i%5))
-		}
-	}
-	var files [2][]byte
-	n := 0
-	for class, all := range classes {
-		save := func(name string, content []byte) {
-			save(t, filepath.Join(folder, fmt.Sprintf("class %d", class), name), content)
-		}
-		if err := os.Mkdir(filepath.Join(folder, fmt.Sprintf("class %d", class)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		for i, content := range all {
-			save(fmt.Sprintf("%03d.JPEG", i), content)
-			files[n%2] = append(files[n%2], tfRecord(tfExample(content, class+1))...)
-			n++
-		}
-	}
-	save(t, filepath.Join(records, "train-0.gz"), packed(t, files[0]))
-	save(t, filepath.Join(records, "train-1"), files[1])
-	return folder, filepath.Join(records, "train-*")
-}
 
 var speed = regexp.MustCompile(` \| [\d.]+ images/s`)
 
@@ -76,7 +18,7 @@ var speed = regexp.MustCompile(` \| [\d.]+ images/s`)
 // stopped.
 func TestResNetLearnsTheSameBits(t *testing.T) {
 	path := program(t, "resnet")
-	folder, records := photos(t, 60)
+	folder, records := pictures.Write(t, 60)
 	common := []string{"--depth=18", "--size=32", "--batch-size=16", "--virtual-workers=4", "--steps=4", "--report-every=1", "--warm-up=0",
 		"--learning-rate=0.2", "--label-smoothing=0.1", "--digest"}
 	fromFolder := append(common, "--data="+folder, "--validation="+folder)
@@ -118,7 +60,7 @@ func TestInceptionLearnsTheSameBits(t *testing.T) {
 // cure.
 func TestResNetRefusesWrongPictures(t *testing.T) {
 	path := program(t, "resnet")
-	folder, records := photos(t, 12)
+	folder, records := pictures.Write(t, 12)
 	cut := filepath.Join(folder, "class 1", "000.JPEG")
 	content, err := os.ReadFile(cut)
 	if err != nil {
