@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -130,7 +131,10 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		m := n.source.Manifest()
 		t.resumed = m
 		t.declared.First, t.declared.Checkpoint = m.Step, m.ID
-		return m.Fits(t.checkpointed(), m.Optimizer) // nothing is trained
+		if err := m.Fits(t.checkpointed(), m.Optimizer); err != nil { // nothing is trained
+			return foreignError{err}
+		}
+		return nil
 	}
 	if n.store == nil {
 		return nil
@@ -139,7 +143,16 @@ func (t *training) restore(ctx context.Context, n *network) error {
 	d, chief, choose := &t.declared, n.contract.Task.IsChief(), n.store.Chosen
 	if chief {
 		choose = func(ctx context.Context) (*checkpoint.Manifest, error) {
-			return n.store.Choose(ctx, func(m *checkpoint.Manifest) error { return m.Fits(t.checkpointed(), d.Optimizer) })
+			var other error // why one is not of this training
+			m, err := n.store.Choose(ctx, func(m *checkpoint.Manifest) error {
+				err := m.Fits(t.checkpointed(), d.Optimizer)
+				other = cmp.Or(err, other)
+				return err
+			})
+			if err != nil && other != nil {
+				err = foreignError{err}
+			}
+			return m, err
 		}
 	}
 	m, err := choose(ctx)
@@ -165,6 +178,15 @@ func (t *training) restore(ctx context.Context, n *network) error {
 	}
 	return nil
 }
+
+// foreignError is about a checkpoint of another model, or of another optimiser.
+type foreignError struct{ error }
+
+func (foreignError) Hint() string {
+	return "model and optimiser must be those of its training: give the flags that choose them as they were then, or begin with the values that fit: --init-from"
+}
+
+func (e foreignError) Unwrap() error { return e.error }
 
 // carries is what this worker carries from step to step, as the checkpoint that training
 // resumes from has it.

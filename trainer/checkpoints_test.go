@@ -254,7 +254,9 @@ func TestForeignCheckpoint(t *testing.T) {
 		"optimiser": {build: words, feed: sentences, opt: Adam(0.1), options: x.options},
 		"variable":  {build: func(uint64) Build { return regression{}.build }, feed: regression{}.feed, opt: SGD(0.1), options: x.options},
 	} {
-		if _, err := y.until(5, newTestJob(t, 2, 0, everySteps(dir, 0))); err == nil || !strings.Contains(err.Error(), what) {
+		_, err := y.until(5, newTestJob(t, 2, 0, everySteps(dir, 0)))
+		var hinted foreignError
+		if err == nil || !strings.Contains(err.Error(), what) || !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "--init-from") {
 			t.Errorf("another %s: %v", what, err)
 		}
 	}

@@ -6,15 +6,20 @@ import (
 
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/data"
+	"github.com/plx-run/plx/trainer/nn"
 )
 
-// evaluate counts how many images of a test the network classifies correctly, and for how
-// many the right class is among the five likeliest. Each worker counts those of its part.
-func (n network) evaluate(ctx context.Context, job *trainer.Job, session *trainer.Session, images data.Dataset[data.Image]) error {
+// evaluator is a session, or a checkpoint.
+type evaluator interface {
+	Evaluate(ctx context.Context, feed trainer.Feed) (trainer.Result, error)
+}
+
+// evaluate returns the fraction of a test's images that the network classifies correctly.
+// The chief also prints for how many the right class is among the five likeliest. Each
+// worker classifies its part, so many images at a time.
+func (n network) evaluate(ctx context.Context, job *trainer.Job, trained evaluator, batch int, images data.Dataset[data.Image]) (float64, error) {
 	all, of, rank := images.Len(), job.NumWorkers(), job.WorkerID()
 	begin, end := all*rank/of, all*(rank+1)/of
-	from, to := session.Rows()
-	batch := to - from
 	batches := (end - begin + batch - 1) / batch
 	indices := func(i int) (some []int) {
 		for k := begin + i*batch; k < min(begin+(i+1)*batch, end); k++ {
@@ -27,15 +32,15 @@ func (n network) evaluate(ctx context.Context, job *trainer.Job, session *traine
 	for i := range batches {
 		some, err := loader.Batch(i)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		feed, err := n.feed(some)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		result, err := session.Evaluate(ctx, feed)
+		result, err := trained.Evaluate(ctx, feed)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		logits := result.Fetches["logits"][0].Data().([]float32)
 		for row, image := range some {
@@ -48,12 +53,33 @@ func (n network) evaluate(ctx context.Context, job *trainer.Job, session *traine
 		}
 	}
 	if err := job.AllReduce(ctx, right); err != nil {
+		return 0, err
+	}
+	first := float64(right[0]) / float64(all)
+	if job.IsChief() {
+		fmt.Printf("evaluation of %d pictures | top-1 %.4f | top-5 %.4f\n", all, first, float64(right[1])/float64(all))
+	}
+	return first, nil
+}
+
+// evaluateCheckpoint classifies the pictures of a test with the values of a checkpoint.
+func (s *settings) evaluateCheckpoint(ctx context.Context, job *trainer.Job, skipped *data.Skipped) error {
+	test, classes, err := s.openTest(job.Seed(), skipped)
+	if err != nil {
 		return err
 	}
-	if job.IsChief() {
-		fmt.Printf("evaluation of %d pictures | top-1 %.4f | top-5 %.4f\n", all, float64(right[0])/float64(all), float64(right[1])/float64(all))
+	net, batch := network{s.example.Logits, s.size, classes, s.smoothing}, max(1, s.batch/job.NumWorkers())
+	c, err := trainer.OpenCheckpoint(ctx, s.trained, nn.Build(job.Seed(), net.build), trainer.Config{GlobalBatch: batch})
+	if err != nil {
+		return fmt.Errorf("--evaluate: %w", err)
 	}
-	return nil
+	defer c.Close() // nothing is lost
+	if job.IsChief() {
+		name, _ := s.example.Name() // check has looked
+		fmt.Printf("%s | checkpoint of step %d | %d classes\n", name, c.Step(), classes)
+	}
+	_, err = net.evaluate(ctx, job, c, batch, data.Map(test, s.crop().Center))
+	return err
 }
 
 // above is how many classes are likelier than one, or as likely and before it.

@@ -43,7 +43,7 @@ type settings struct {
 	example Example
 
 	size, classes, batch, epochs, steps, every int
-	data, validation                           string
+	data, validation, trained                  string
 	firstLabel                                 int
 	synthetic, skip                            bool
 	samples                                    int // artificial pictures
@@ -58,6 +58,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	}
 	f.StringVar(&s.data, "data", "", "`folder` with a folder of pictures for each class, or TFRecord files, separated by commas, * for any name")
 	f.StringVar(&s.validation, "validation", "", "the same for evaluation, after each epoch")
+	f.StringVar(&s.trained, "evaluate", "", "train nothing: classify the pictures of --validation with the checkpoint in this `folder`")
 	f.IntVar(&s.classes, "classes", 0, "`number` of classes (default: those of the folder, else 1000)")
 	f.IntVar(&s.firstLabel, "first-label", 0, "`label` of the first class in TFRecord files; 1 in those of ImageNet")
 	f.BoolVar(&s.skip, "skip-corrupt", false, "skip corrupt pictures, and count them")
@@ -79,7 +80,10 @@ func (s *settings) check() error {
 	if _, err := s.example.Name(); err != nil {
 		return err
 	}
-	if s.synthetic == (s.data != "") {
+	switch {
+	case s.trained != "" && s.synthetic == (s.validation != ""):
+		return fmt.Errorf("--validation is %q: want pictures to evaluate, or --synthetic and no --validation", s.validation)
+	case s.trained == "" && s.synthetic == (s.data != ""):
 		return fmt.Errorf("--data is %q: want pictures, or --synthetic and no --data", s.data)
 	}
 	if !(s.decay >= 0) {
@@ -112,6 +116,11 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	skipped := corrupt.Skipped(job, s.skip)
+	if s.trained != "" {
+		err := s.evaluateCheckpoint(ctx, job, skipped)
+		corrupt.Log(job, skipped)
+		return err
+	}
 	from, err := s.open(job.Seed(), skipped)
 	if err != nil {
 		return err
@@ -130,6 +139,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		name, _ := s.example.Name() // check has looked
 		fmt.Printf("%s | %d parameters | %d classes | %d pictures\n", name, session.Parameters(), from.classes, from.train.Len())
 	}
+	begin, end := session.Rows()
 	steps, spent, epochs := cmp.Or(s.steps, s.epochs*epoch), newPace(s.batch, s.every), session.Steps()/epoch
 	for result, err := range session.Train(ctx, steps, shard.Feed(net.feed)) {
 		if err != nil {
@@ -140,9 +150,11 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		}
 		if done := result.Step + 1; from.test != nil && (done/epoch > epochs || done == steps) { // a late worker may jump over the end of an epoch
 			epochs = done / epoch
-			if err := net.evaluate(ctx, job, session, data.Map(from.test, s.crop().Center)); err != nil {
+			score, err := net.evaluate(ctx, job, session, end-begin, data.Map(from.test, s.crop().Center))
+			if err != nil {
 				return err
 			}
+			session.SaveIfBest(score)
 			spent.resume()
 		}
 	}

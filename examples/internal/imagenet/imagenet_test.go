@@ -45,6 +45,15 @@ func TestMistakesNameTheFlag(t *testing.T) {
 	if err := parsed(t).check(); err == nil {
 		t.Error("neither --data nor --synthetic: no error")
 	}
+	for want, arguments := range map[string][]string{
+		"":                          {"--validation=x"},
+		`--validation is "": want`:  {"--data=x"},
+		`--validation is "x": want`: {"--validation=x", "--synthetic"},
+	} {
+		if err := parsed(t, append(arguments, "--evaluate=ckpt")...).check(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("--evaluate %q: %v, want %q", arguments, err, want)
+		}
+	}
 	s := parsed(t, "--synthetic")
 	s.example.Name = func() (string, error) { return "", errors.New("the network's flag is wrong") }
 	if err := s.check(); err == nil || err.Error() != "the network's flag is wrong" {

@@ -27,11 +27,9 @@ func (s *settings) open(seed uint64, skipped *data.Skipped) (from source, err er
 	if err != nil {
 		return from, fmt.Errorf("--data: %w", err)
 	}
-	if from = (source{train: train, classes: s.classCount(names)}); names != nil && s.classes > 0 && s.classes != len(names) {
-		return from, fmt.Errorf("--classes is %d: %s has folders for %d classes: leave out the flag, or name the folder that holds the classes", s.classes, s.data, len(names))
-	}
-	if s.validation == "" {
-		return from, nil
+	from = source{train: train, classes: s.classCount(names)}
+	if err := s.fitting(s.data, names); err != nil || s.validation == "" {
+		return from, err
 	}
 	test, others, err := s.pictures(s.validation, skipped)
 	if err == nil && names != nil && others != nil && !slices.Equal(names, others) {
@@ -42,6 +40,28 @@ func (s *settings) open(seed uint64, skipped *data.Skipped) (from source, err er
 	}
 	from.test = test
 	return from, nil
+}
+
+// openTest opens the pictures that a checkpoint is evaluated on, and counts their classes.
+func (s *settings) openTest(seed uint64, skipped *data.Skipped) (data.Dataset[data.Picture], int, error) {
+	if s.synthetic {
+		from, err := s.synthesize(seed)
+		return from.test, from.classes, err
+	}
+	test, names, err := s.pictures(s.validation, skipped)
+	if err != nil {
+		return nil, 0, fmt.Errorf("--validation: %w", err)
+	}
+	return test, s.classCount(names), s.fitting(s.validation, names)
+}
+
+// fitting reports a --classes that is not the number of a folder's classes, if names are
+// those of a folder.
+func (s *settings) fitting(folder string, names []string) error {
+	if names != nil && s.classes > 0 && s.classes != len(names) {
+		return fmt.Errorf("--classes is %d: %s has folders for %d classes: leave out the flag, or name the folder that holds the classes", s.classes, folder, len(names))
+	}
+	return nil
 }
 
 // classCount is the number of classes of folders, if there are any.
