@@ -56,7 +56,7 @@ type unit struct {
 // conv is a convolution, a batch norm and a rectifier.
 func (l layers) conv(name string, x *nn.Node, filters int, w nn.Window) *nn.Node {
 	h := l.Conv(name, x, filters, w, nn.NoBias())
-	return l.Relu(l.BatchNorm(name+".norm", h))
+	return l.Relu(l.BatchNormEpsilon(name+".norm", h, 1e-3)) // as published
 }
 
 // convs are one after the other.

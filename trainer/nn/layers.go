@@ -152,7 +152,10 @@ func (b *Builder) GlobalAvgPool(x *Node) *Node {
 // BatchNorm is [ops.BatchNorm] with epsilon 1e-5. A step keeps 0.9 of the running
 // averages. It adds the variables .scale and .bias and the running .mean and
 // .variance, all with the layer's name in front.
-func (b *Builder) BatchNorm(name string, x *Node) *Node {
+func (b *Builder) BatchNorm(name string, x *Node) *Node { return b.BatchNormEpsilon(name, x, 1e-5) }
+
+// BatchNormEpsilon is a BatchNorm with another epsilon, which is added to variances.
+func (b *Builder) BatchNormEpsilon(name string, x *Node, epsilon float64) *Node {
 	if !b.m.claim(name) || !b.m.ranked(layer(name), x, 2, 4, "(batch, features) or "+images) {
 		return nil
 	}
@@ -160,7 +163,7 @@ func (b *Builder) BatchNorm(name string, x *Node) *Node {
 	scale, bias := b.Variable(name+".scale", Ones(), width), b.Variable(name+".bias", Zeros(), width)
 	mean, variance := b.m.leaf(name+".mean", Zeros(), []int{width}), b.m.leaf(name+".variance", Ones(), []int{width})
 	return b.m.apply(layer(name), func() (*Node, error) {
-		n, err := BatchNorm(x, scale, bias, mean, variance, 0.9, 1e-5, name)
+		n, err := BatchNorm(x, scale, bias, mean, variance, 0.9, epsilon, name)
 		b.m.follow(trainer.State{Variable: mean, Batch: n.BatchMean, Momentum: n.Momentum},
 			trainer.State{Variable: variance, Batch: n.BatchVariance, Momentum: n.Momentum})
 		return n.Out, err

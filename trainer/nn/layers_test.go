@@ -130,8 +130,9 @@ func TestLayersRefuse(t *testing.T) {
 		`products of rows: x is (4), want (rows, width)`:                                  func(b *nn.Builder) { b.Node(nn.RowDots(b.Input("x"), b.Input("y"))) },
 		`Flatten: flatten: x is "x" (4), want at least two axes`:                          func(b *nn.Builder) { b.Flatten(b.Input("x")) },
 		`layer "n": x is (4), want (batch, features) or (batch, channels, height, width)`: func(b *nn.Builder) { b.BatchNorm("n", b.Input("x")) },
-		`layer "n": x is nil`: func(b *nn.Builder) { b.BatchNorm("n", nil) },
-		`layer "d": dropout`:  func(b *nn.Builder) { b.Dropout("d", b.Input("x", 2), 1) },
+		`layer "n": x is nil`:   func(b *nn.Builder) { b.BatchNorm("n", nil) },
+		`layer "n": batch norm`: func(b *nn.Builder) { b.BatchNormEpsilon("n", b.Input("x", 2), 0) },
+		`layer "d": dropout`:    func(b *nn.Builder) { b.Dropout("d", b.Input("x", 2), 1) },
 		`layer "r": residual: x is (4, 2) and y (4, 3), want one shape`: func(b *nn.Builder) {
 			b.Residual("r", b.Input("x", 2), func(x *nn.Node) *nn.Node { return b.Dense("d", x, 3) })
 		},
@@ -222,5 +223,31 @@ func TestBatchNormStates(t *testing.T) {
 	}
 	if m.States[0].Batch == m.States[1].Batch {
 		t.Error("mean and variance follow the same value")
+	}
+}
+
+// 1 and -1 have a variance of 1, to which 3 is added.
+func TestBatchNormEpsilon(t *testing.T) {
+	g := gorgonia.NewGraph()
+	m, err := nn.Build(1, func(b *nn.Builder) {
+		y := b.BatchNormEpsilon("n", b.Input("x", 1), 3)
+		b.Fetch("y", y)
+		b.MSE(y, b.Input("label", 1))
+	})(g, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var y gorgonia.Value
+	gorgonia.Read(m.Fetches["y"], &y)
+	for _, x := range m.Inputs {
+		if err := gorgonia.Let(x, nn.Batch([]float32{1, -1}, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := gorgonia.NewTapeMachine(g).RunAll(); err != nil {
+		t.Fatal(err)
+	}
+	if got := y.Data().([]float32); got[0] != 0.5 || got[1] != -0.5 {
+		t.Errorf("1, -1 become %v", got)
 	}
 }
