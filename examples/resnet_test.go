@@ -1,8 +1,10 @@
 package examples_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -69,7 +71,8 @@ func TestResNetRefusesWrongPictures(t *testing.T) {
 	common := []string{"--depth=18", "--size=32", "--batch-size=4", "--steps=3"}
 	refuses := func(want string, arguments ...string) {
 		t.Helper()
-		if _, stderr, err := refused(t, path, append(common, arguments...)...); err == nil || !strings.Contains(stderr, want) {
+		_, stderr, err := refused(t, path, append(common, arguments...)...)
+		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: %v, want %q\n%s", arguments, err, want, stderr)
 		}
 	}
@@ -85,6 +88,13 @@ func TestResNetRefusesWrongPictures(t *testing.T) {
 	refuses("give both folders the same classes", "--data="+folder, "--validation="+other)
 	save(t, cut, content[:len(content)/2])
 	refuses(fmt.Sprintf("%s: byte %d: ", cut, len(content)/2), "--data="+folder)
+	damaged := filepath.Join(filepath.Dir(records), "train-1")
+	if content, err = os.ReadFile(damaged); err != nil {
+		t.Fatal(err)
+	}
+	content[100] ^= 1
+	save(t, damaged, content)
+	refuses(damaged+": byte 0: the record is corrupt: the checksum of its ", "--data="+records, "--classes=3", "--first-label=1")
 	if _, stderr, err := refused(t, path, append(common, "--data="+folder, "--skip-corrupt")...); err != nil || !strings.Contains(stderr, "corrupt samples that were skipped here: 1\n") {
 		t.Errorf("skipped: %v\n%s", err, stderr)
 	}
