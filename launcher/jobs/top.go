@@ -85,13 +85,7 @@ func (j *Job) feed(ctx context.Context, agents []*hosts.AgentHost, line *live.Li
 // lookOn asks the hosts again and again until ctx ends.
 func (j *Job) lookOn(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
 	visits := make([]*hosts.Visitor, len(agents)) // nil: there is no connection
-	defer func() {
-		for _, v := range visits {
-			if v != nil {
-				v.Close() // every answer has arrived
-			}
-		}
-	}()
+	defer leave(visits)
 	again(ctx, func() {
 		shown, tasks := lookAt(ctx, agents, visits, line)
 		view.Set(shown, tasks)
@@ -114,49 +108,66 @@ func again(ctx context.Context, look func()) {
 
 // lookAt asks all hosts of a job once. It connects to those that have no visit.
 func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, line *live.Line) (shown []top.Host, tasks []top.Task) {
-	ctx, cancel := within(ctx, lookTime)
-	defer cancel()
 	shown = make([]top.Host, len(agents))
-	found := make([][]top.Task, len(agents))
-	generations := make([]int, len(agents))
-	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // the view has the error
-		shown[i].Name = a.Name()
-		state, seen, err := visit(ctx, a, &visits[i])
-		if err != nil {
-			shown[i].Trouble = firstLine(err)
-			return err
+	generation := 0
+	for i, of := range lookAll(ctx, agents, visits, protocol.Look{Waits: true, Host: true, Metrics: true}) {
+		shown[i].Name = agents[i].Name()
+		if of.err != nil {
+			shown[i].Trouble = firstLine(of.err)
+			continue
 		}
-		shown[i].Use, generations[i] = seen.Host, state.Generation
-		running, of := 0, 0
-		for _, t := range statuses(a, state, seen) {
+		shown[i].Use, generation = of.seen.Host, max(generation, of.state.Generation)
+		running, all := 0, 0
+		for _, t := range of.tasks {
 			text := stateOf(t)
 			one := top.Task{Name: t.Task, Host: t.Host, State: text, Level: taskLevel("STATE", text), Ended: t.Code != nil, Age: time.Duration(t.Age * float64(time.Second))}
-			if task, err := cluster.ParseTask(t.Task); err == nil && seen.Tasks[task] != nil {
-				one.Waits = waiting(seen.Tasks[task].Processes)
+			if task, err := cluster.ParseTask(t.Task); err == nil && of.seen.Tasks[task] != nil {
+				one.Waits = waiting(of.seen.Tasks[task].Processes)
 				one.Computes = one.Waits == computes
 			}
 			if t.Code == nil && t.PID > 0 {
 				running++
 			}
 			if t.Code == nil || *t.Code != 0 { // one that is done is not missing
-				of++
+				all++
 			}
-			line.Report(t.Task, sampleOf(t.Metrics), time.Now())
-			found[i] = append(found[i], one)
+			line.Report(t.Task, sampleOf(t.Metrics), of.at)
+			tasks = append(tasks, one)
 		}
-		line.Tasks(i, running, of)
-		return nil
-	})
-	line.Update(func(s *live.State) { s.Doing, s.Restarts = "running", slices.Max(generations) })
-	for _, of := range found {
-		tasks = append(tasks, of...)
+		line.Tasks(i, running, all)
 	}
+	line.Update(func(s *live.State) { s.Doing, s.Restarts = "running", generation })
 	slices.SortFunc(tasks, func(a, b top.Task) int { return compareTasks(a.Name, b.Name) })
 	return shown, tasks
 }
 
+// looked is what a host has answered to a look.
+type looked struct {
+	state protocol.State
+	seen  protocol.Seen
+	tasks []taskStatus
+	at    time.Time // when the answer came
+	err   error     // nil: it has answered
+}
+
+// lookAll asks all hosts of a job once, for at most lookTime. It connects to those that have no visit.
+func lookAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, m protocol.Look) []looked {
+	ctx, cancel := within(ctx, lookTime)
+	defer cancel()
+	all := make([]looked, len(agents))
+	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // all has the errors
+		of := &all[i]
+		of.state, of.seen, of.err = visit(ctx, a, &visits[i], m)
+		if of.err == nil {
+			of.at, of.tasks = time.Now(), statuses(a, of.state, of.seen)
+		}
+		return of.err
+	})
+	return all
+}
+
 // visit asks an agent, over a new connection if v is nil. After an error it is nil.
-func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor) (state protocol.State, seen protocol.Seen, err error) {
+func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protocol.Look) (state protocol.State, seen protocol.Seen, err error) {
 	if *v == nil {
 		fresh, err := a.Visitor(ctx)
 		if err != nil {
@@ -164,11 +175,20 @@ func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor) (state pr
 		}
 		*v = fresh
 	}
-	if state, seen, err = (*v).Look(ctx, protocol.Look{Waits: true, Host: true, Metrics: true}); err != nil {
+	if state, seen, err = (*v).Look(ctx, m); err != nil {
 		(*v).Close() // err counts
 		*v = nil
 	}
 	return state, seen, err
+}
+
+// leave ends the visits that there are.
+func leave(visits []*hosts.Visitor) {
+	for _, v := range visits {
+		if v != nil {
+			v.Close() // every answer has arrived
+		}
+	}
 }
 
 // TopHosts shows hosts without a job, as Top does.

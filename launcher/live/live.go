@@ -153,7 +153,7 @@ func (l *Line) report(task string, s metrics.Sample, written time.Time) {
 	if step, ok := s.Get(metrics.Step); ok {
 		n.windows.add(written, float64(step))
 	}
-	if v, ok := loss(s); ok && task == l.leader() {
+	if v, ok := Loss(s); ok && task == l.leader() {
 		if l.lossName == "" {
 			l.lossName = v.Name
 		}
@@ -165,7 +165,7 @@ func (l *Line) report(task string, s metrics.Sample, written time.Time) {
 func (l *Line) leader() string {
 	if l.lead == "" {
 		for _, name := range l.names() {
-			if _, ok := loss(l.tasks[name].sample); ok {
+			if _, ok := Loss(l.tasks[name].sample); ok {
 				l.lead = name
 				break
 			}
@@ -267,7 +267,7 @@ func (l *Line) training(now time.Time) (parts []string) {
 		parts = append(parts, "step "+of(step, steps, hasSteps && steps >= step))
 	}
 	if lead := l.leader(); lead != "" {
-		v, _ := loss(l.tasks[lead].sample)
+		v, _ := Loss(l.tasks[lead].sample)
 		parts = append(parts, v.Name+" "+Number(v.Number))
 	}
 	for _, p := range l.patterns { // the user has named them
@@ -293,9 +293,9 @@ func (l *Line) training(now time.Time) (parts []string) {
 	return parts
 }
 
-// loss returns the value that a training is judged by: that of the name "loss", or of the first
+// Loss returns the value that a training is judged by: that of the name "loss", or of the first
 // one that has the word in it, of data that is trained on before other data.
-func loss(s metrics.Sample) (metrics.Value, bool) {
+func Loss(s metrics.Sample) (metrics.Value, bool) {
 	for _, is := range []func(string) bool{
 		func(name string) bool { return name == "loss" },
 		func(name string) bool { return strings.Contains(name, "loss") && !heldOut.MatchString(name) },

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -79,6 +80,9 @@ func isProgress(name string) bool {
 
 // Newest returns the newest value of each name.
 func (h *History) Newest() map[string]Number { return maps.Clone(h.newest) }
+
+// Names returns the names that have points, in order.
+func (h *History) Names() []string { return slices.Sorted(maps.Keys(h.series)) }
 
 // Points returns the points of a name in order; the caller must not change them.
 func (h *History) Points(name string) []Point {

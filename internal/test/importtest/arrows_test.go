@@ -39,6 +39,7 @@ var arrows = []arrow{
 	{from: "logs", to: []string{"logs/style"}},
 	{from: "logs/style"},
 	{from: "launcher/top", to: []string{"internal/plural", "launcher/live", "launcher/protocol", "logs", "logs/style"}},
+	{from: "launcher/openmetrics", to: []string{"launcher/live", "launcher/metrics", "launcher/protocol", "logs"}},
 	{from: "launcher/live", to: []string{"internal/plural", "launcher/metrics", "logs", "logs/style"}},
 
 	{from: "launcher", to: []string{
@@ -63,7 +64,7 @@ var arrows = []arrow{
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport", "launcher/live"}},
 	{from: "launcher/jobs", to: []string{
 		"internal/plural", "internal/bounded", "internal/filelock", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
-		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/notify", "launcher/top"}},
+		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/notify", "launcher/openmetrics", "launcher/top"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
 	{from: "launcher/notify", to: []string{"launcher/console", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/submission", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/slurm"}},

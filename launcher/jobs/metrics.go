@@ -1,0 +1,248 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/live"
+	"github.com/plx-run/plx/launcher/openmetrics"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// MetricsConfig tells what to print of which job.
+type MetricsConfig struct {
+	Query
+	Listen string // address at which to serve OpenMetrics; "": they are printed once
+	JSON   bool   // print the kept history of each task as JSON lines
+}
+
+// Metrics tells programs how a job gets on, or how it was at its end. With Listen it returns when
+// ctx ends.
+func Metrics(ctx context.Context, cfg MetricsConfig) error {
+	var listener net.Listener
+	if cfg.Listen != "" {
+		var err error
+		if listener, err = listen(ctx, cfg.Listen); err != nil {
+			return err
+		}
+		defer listener.Close() // Serve may have closed it
+	}
+	j, err := cfg.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if cfg.JSON {
+		return j.printHistory(ctx, cfg.Terminal.JSON())
+	}
+	w := newGauge(j)
+	defer func() { leave(w.visits) }()
+	first := w.look(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for _, err := range w.failed {
+		j.printer.Error(err)
+	}
+	if listener == nil {
+		if !slices.ContainsFunc(first.Hosts, func(h openmetrics.Host) bool { return h.Up }) && !w.ended {
+			return fmt.Errorf("job %s: no host of it has answered", j.Job)
+		}
+		var text strings.Builder
+		if err := openmetrics.Write(&text, first); err != nil {
+			return err
+		}
+		return cfg.Terminal.Text(text.String())
+	}
+	j.printer.Printf("metrics of job %s: http://%s%s (Ctrl-C ends this, not the job)", j.Job, listener.Addr(), openmetrics.Path)
+	return w.serve(ctx, listener, first)
+}
+
+// listen opens the address of --listen. To listen on all interfaces the user has to name them: who
+// reaches the port needs no password.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	const hint = "--listen 127.0.0.1:9400 serves this machine alone; 0.0.0.0:9400 serves all that reach it, without a password"
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, exit.Mistake(fmt.Errorf("--listen %s: want an address and a port", addr), hint)
+	}
+	if host == "" {
+		return nil, exit.Mistake(fmt.Errorf("--listen %s: it names no address", addr), hint)
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, exit.Mistake(fmt.Errorf("--listen %s: the address is in use", addr), "take another port, or 0 for a free one: --listen %s", net.JoinHostPort(host, "0"))
+	case err != nil:
+		return nil, exit.Mistake(fmt.Errorf("--listen %s: %w", addr, err), hint)
+	}
+	return l, nil
+}
+
+// gauge asks the hosts of a job how it gets on. One goroutine at a time uses it.
+type gauge struct {
+	job    *Job
+	agents []*hosts.AgentHost
+	visits []*hosts.Visitor
+	line   *live.Line // measures the rates
+
+	newest openmetrics.Job
+	tasks  map[taskAt]openmetrics.Task // as they were seen last
+	ended  bool                        // the job has ended
+	done   bool                        // and all hosts have told what they keep of it
+	failed []error                     // of the last look, with the names of the hosts
+}
+
+// taskAt is a task on a host.
+type taskAt struct{ task, host string }
+
+func newGauge(j *Job) *gauge {
+	agents := j.present()
+	return &gauge{job: j, agents: agents, visits: make([]*hosts.Visitor, len(agents)), line: j.newLine(), ended: j.Verdict != nil, tasks: map[taskAt]openmetrics.Task{}}
+}
+
+// serve asks every lookEvery, and answers scrapes with the newest answer, until ctx ends.
+func (g *gauge) serve(ctx context.Context, l net.Listener, first openmetrics.Job) error {
+	var newest atomic.Pointer[openmetrics.Job]
+	newest.Store(&first)
+	asking, cancel := context.WithCancel(ctx)
+	var working sync.WaitGroup
+	working.Go(func() {
+		again(asking, func() {
+			now := g.look(asking)
+			newest.Store(&now)
+		})
+	})
+	err := openmetrics.Serve(ctx, l, openmetrics.Handler(func() openmetrics.Job { return *newest.Load() }))
+	cancel()
+	working.Wait()
+	return err
+}
+
+// look asks all hosts. A host that does not answer is down, and its tasks are as they were seen last.
+// Of a job that has ended it reads what the hosts keep.
+func (g *gauge) look(ctx context.Context) openmetrics.Job {
+	if g.done {
+		return g.newest
+	}
+	j := g.job
+	now := openmetrics.Job{ID: j.Job, Name: j.Name, Created: j.Created, State: "running", Looked: time.Now(), Generation: g.newest.Generation}
+	up := make([]openmetrics.Host, len(g.agents))
+	for i, a := range g.agents {
+		up[i].Name = a.Name()
+	}
+	g.failed = nil
+	if g.ended || !g.lookAtRunning(ctx, &now, up) && ctx.Err() == nil {
+		g.judge(ctx, &now)
+	}
+	if g.ended {
+		g.lookAtEnded(ctx, up)
+	}
+	now.Hosts = up
+	for _, t := range g.tasks {
+		now.Tasks = append(now.Tasks, t)
+	}
+	slices.SortFunc(now.Tasks, func(a, b openmetrics.Task) int { return compareTasks(a.Name, b.Name) })
+	g.newest = now
+	return now
+}
+
+// judge asks in which state the job is, since its agent does not say that it runs.
+func (g *gauge) judge(ctx context.Context, now *openmetrics.Job) {
+	row := newRow(ctx, &g.job.Record, g.job.printer, g.job.state)
+	now.State, now.Code, now.Generation = row.State, row.Code, max(now.Generation, row.Generation)
+	g.ended = !row.runs()
+}
+
+// lookAtRunning asks the agents what their tasks do. It reports whether the one that knows the
+// job's state has answered.
+func (g *gauge) lookAtRunning(ctx context.Context, now *openmetrics.Job, up []openmetrics.Host) (runs bool) {
+	runs = true
+	for i, of := range lookAll(ctx, g.agents, g.visits, protocol.Look{Host: true, Metrics: true}) {
+		if of.err != nil {
+			g.failed = append(g.failed, g.agents[i].Named(of.err))
+			runs = runs && g.agents[i] != g.job.chief()
+			continue
+		}
+		up[i].Up, up[i].Use = true, of.seen.Host
+		now.Generation = max(now.Generation, of.state.Generation)
+		for key := range g.tasks { // a later generation may have other tasks here
+			if _, has := of.state.Tasks[key.task]; key.host == g.agents[i].Name() && !has {
+				delete(g.tasks, key)
+			}
+		}
+		for _, t := range of.tasks {
+			g.line.Report(t.Task, sampleOf(t.Metrics), of.at)
+			g.saw(t)
+		}
+	}
+	return runs
+}
+
+// saw notes what a task of a running job does.
+func (g *gauge) saw(t taskStatus) {
+	one := openmetrics.Task{Name: t.Task, Host: t.Host, Runs: t.Code == nil && t.PID > 0, Code: t.Code, Values: t.Metrics}
+	if one.Runs {
+		still := time.Duration(t.Still * float64(time.Second))
+		one.Age, one.Still = time.Duration(t.Age*float64(time.Second)), &still
+		one.Rate = g.line.Task(t.Task).Rate
+	} else {
+		one.Values = g.tasks[taskAt{t.Task, t.Host}].Values // an agent tells no values of a task that has ended
+	}
+	one.Values = stepped(one.Values, t.Step)
+	g.tasks[taskAt{t.Task, t.Host}] = one
+}
+
+// lookAtEnded reads what the hosts keep of a job that has ended.
+func (g *gauge) lookAtEnded(ctx context.Context, up []openmetrics.Host) {
+	g.failed = nil // what the agents said, which have ended
+	leave(g.visits)
+	clear(g.visits)
+	for key, t := range g.tasks {
+		t.Runs, t.Age, t.Still, t.Rate = false, 0, nil, 0
+		g.tasks[key] = t
+	}
+	ctx, cancel := within(ctx, lookTime)
+	defer cancel()
+	all := make([]reports, len(g.agents))
+	states := make([]protocol.State, len(g.agents))
+	err := hosts.Each(ctx, g.agents, func(i int, a *hosts.AgentHost) (err error) {
+		if all[i], err = reportsOn(ctx, a); err == nil {
+			up[i].Up = true
+			states[i], err = a.State(ctx)
+		}
+		return err
+	})
+	if g.done = err == nil || onlyForgotten(err); err != nil {
+		g.failed = append(g.failed, err)
+	}
+	for i, a := range g.agents {
+		for name, now := range states[i].Tasks {
+			t := openmetrics.Task{Name: name, Host: a.Name(), Values: stepped(g.tasks[taskAt{name, a.Name()}].Values, now.Step)}
+			if now.Exit != nil {
+				t.Code = &now.Exit.Code
+			}
+			g.tasks[taskAt{name, a.Name()}] = t
+		}
+		for task, history := range all[i].histories {
+			key := taskAt{task.String(), a.Name()}
+			t := g.tasks[key]
+			t.Name, t.Host, t.Values = key.task, key.host, history.Newest()
+			g.tasks[key] = t
+		}
+		g.failed = append(g.failed, all[i].damaged...)
+	}
+	if g.done && err == nil && !slices.ContainsFunc(all, func(r reports) bool { return len(r.histories) > 0 }) {
+		g.failed = append(g.failed, noMetrics(g.job.Job))
+	}
+}
