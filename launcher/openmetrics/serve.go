@@ -19,7 +19,7 @@ const Path = "/metrics"
 func Handler(newest func() Job) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
-		format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+		format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 		var text bytes.Buffer // so that an error is no half answer
 		if err := write(&text, newest(), format); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
