@@ -13,5 +13,5 @@ import (
 func main() { example().Main() }
 
 func example() imagenet.Example {
-	return imagenet.Example{Size: 299, Name: func() (string, error) { return "inception-v3", nil }, Logits: logits}
+	return imagenet.Example{Size: 299, Name: func() (string, error) { return "inception-v3", nil }, Logits: network{dropout: 0.5}.logits}
 }

@@ -6,10 +6,13 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
+// network is Inception-v3.
+type network struct{ dropout float64 } // of the features that the classes are told by
+
 // logits adds Inception-v3 (Szegedy et al. 2016, "Rethinking the inception architecture
 // for computer vision") over images x, of at least 75 x 75 pixels. It has no auxiliary
 // classifier.
-func logits(b *nn.Builder, x *nn.Node, classes int) *nn.Node {
+func (n network) logits(b *nn.Builder, x *nn.Node, classes int) *nn.Node {
 	l := layers{b}
 	x = l.conv("stem.1", x, 32, nn.Window{Size: 3, Stride: 2})
 	x = l.conv("stem.2", x, 32, square(3, 0))
@@ -33,7 +36,7 @@ func logits(b *nn.Builder, x *nn.Node, classes int) *nn.Node {
 	for i := range 2 {
 		x = l.coarse(fmt.Sprintf("coarse%d", i), x)
 	}
-	return b.Dense("classes", b.Dropout("dropout", b.GlobalAvgPool(x), 0.5), classes)
+	return b.Dense("classes", b.Dropout("dropout", b.GlobalAvgPool(x), n.dropout), classes)
 }
 
 var halving = nn.Window{Size: 3, Stride: 2}
