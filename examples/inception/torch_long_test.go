@@ -13,9 +13,9 @@ import (
 
 // A step is that of PyTorch, without dropout, whose random numbers differ. The float64
 // comparison is the exact one: in float32 rectifiers flip in the first step already, and
-// PyTorch's own gradients are off those in float64 by tenths of their largest element.
+// PyTorch's own gradients are off those in float64 by a tenth of their largest element.
 func TestTorchTwin(t *testing.T) {
-	const size, classes, batch, rate, decay = 75, 10, 16, 0.02, 1e-4
+	const size, classes, batch, rate, decay = 75, 10, 32, 0.02, 1e-4
 	e := imagenet.Example{Size: size, Logits: network{dropout: 0}.logits}
 	torchtwin.Compare(t, torchtwin.Twin{
 		Build: e.Build(classes, 0), Config: trainer.Config{GlobalBatch: batch}, Steps: 1, OnlyFirst: true, Gradients: 0.5, Exact: 1e-10,
