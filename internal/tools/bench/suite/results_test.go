@@ -77,7 +77,7 @@ func TestPage(t *testing.T) {
 func TestTimed(t *testing.T) {
 	const script = `echo "step 0 | loss 1"; echo "worker:0 | step 10 | loss 1"; sleep 0.3; echo "step 30 | x"; echo "step 40 | x"`
 	took, err := timed(exec.Command("sh", "-c", script), 10, 30)
-	if err != nil || took < 15*time.Millisecond {
+	if err != nil || took < 12*time.Millisecond { // 20 steps in 0.3 s; the first of the two lines may be read late
 		t.Errorf("%v, %v", took, err)
 	}
 	if _, err := timed(exec.Command("sh", "-c", script), 10, 50); err == nil || !strings.Contains(err.Error(), "no lines") {
