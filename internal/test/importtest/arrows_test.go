@@ -40,6 +40,8 @@ var arrows = []arrow{
 	{from: "logs/style"},
 	{from: "launcher/top", to: []string{"internal/plural", "launcher/live", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/openmetrics", to: []string{"launcher/live", "launcher/metrics", "launcher/protocol", "logs"}},
+	// Pure: runs in, pages out.
+	{from: "launcher/report", to: []string{"internal/plural", "launcher/metrics", "logs"}, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/live", to: []string{"internal/plural", "launcher/metrics", "logs", "logs/style"}},
 
 	{from: "launcher", to: []string{

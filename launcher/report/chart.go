@@ -1,0 +1,316 @@
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-analyze/charts/chartdraw"
+)
+
+// The size of a chart in units of its own: a page shows it in a width of 300 to 800 pixels.
+const (
+	width, height = 880, 440
+	fontSize      = 26
+	tickHeight    = 16 // of a mark that does not cross the chart
+)
+
+// mark is a moment of a run.
+type mark struct {
+	x     float64
+	kind  string // one of markKinds
+	short bool   // a tick at the bottom instead of a line
+}
+
+// markKinds are the kinds of marks in the order of the legend, and the names of their
+// classes.
+func markKinds() []string { return []string{"checkpoint", "restart", "hang", "failure", "end"} }
+
+// chart is what is drawn of one metric.
+type chart struct {
+	curves []curve
+	marks  []mark
+	x, y   unit
+	floor  bool    // y begins at 0
+	top    float64 // y reaches at least to it
+	end    float64 // x reaches at least to it
+}
+
+// axis is a range with its ticks.
+type axis struct {
+	chartdraw.ContinuousRange
+	ticks []chartdraw.Tick
+}
+
+// GetTicks implements chartdraw.TicksProvider.
+func (a *axis) GetTicks(chartdraw.ValueFormatter) []chartdraw.Tick { return a.ticks }
+
+// newAxis returns the range from least to greatest with about n ticks. A loose one begins and
+// ends with a tick.
+func newAxis(least, greatest float64, u unit, n int, loose bool) *axis {
+	least, greatest = least/u.scale, greatest/u.scale
+	if size := max(math.Abs(least), math.Abs(greatest)); greatest-least <= size*1e-9 || greatest-least < 1e-290 {
+		pad := size / 10
+		if pad < 1e-290 {
+			pad = 1
+		}
+		if greatest += pad; loose {
+			least -= pad
+		}
+	}
+	step := niceStep((greatest - least) / float64(n))
+	if loose {
+		least, greatest = math.Floor(least/step+1e-9)*step, math.Ceil(greatest/step-1e-9)*step
+	}
+	decimals := max(0, min(12, int(-math.Floor(math.Log10(step)+1e-9))))
+	a := &axis{ContinuousRange: chartdraw.ContinuousRange{Min: least * u.scale, Max: greatest * u.scale}}
+	for i := math.Ceil(least/step - 1e-9); i*step <= greatest+step*1e-6 && len(a.ticks) < 20; i++ {
+		label := strconv.FormatFloat(i*step, 'f', decimals, 64)
+		switch {
+		case i == 0:
+			label = "0"
+		case math.Abs(i*step) >= 1e9:
+			label = strconv.FormatFloat(i*step, 'e', 2, 64)
+		}
+		if i != 0 {
+			label += u.suffix
+		}
+		a.ticks = append(a.ticks, chartdraw.Tick{Value: i * step * u.scale, Label: label})
+	}
+	return a
+}
+
+// niceStep returns 1, 2 or 5 times a power of ten that is at least step.
+func niceStep(step float64) float64 {
+	power := math.Pow(10, math.Floor(math.Log10(step)))
+	for _, factor := range []float64{1, 2, 5} {
+		if factor*power >= step*(1-1e-9) {
+			return factor * power
+		}
+	}
+	return 10 * power
+}
+
+// svg draws the chart: the text of an SVG without its outer element.
+func (c chart) svg() (template.HTML, error) {
+	leastX, greatestX := 0.0, c.end
+	leastY, greatestY := math.Inf(1), math.Inf(-1)
+	for _, one := range c.curves {
+		for _, d := range one.dots {
+			leastX, greatestX = min(leastX, d.x), max(greatestX, d.x)
+			leastY, greatestY = min(leastY, d.lo), max(greatestY, d.hi)
+		}
+	}
+	if greatestY < leastY {
+		return "", nil
+	}
+	if leastY > 0 && (c.floor || leastY < greatestY/4) {
+		leastY = 0
+	}
+	x, y := newAxis(leastX, greatestX, c.x, 5, false), newAxis(leastY, max(greatestY, c.top), c.y, 5, true)
+	text := chartdraw.Style{ClassName: "axis", FontStyle: chartdraw.FontStyle{FontSize: fontSize}}
+	class := func(name string) chartdraw.Style { return chartdraw.Style{ClassName: name} }
+	drawn := chartdraw.Chart{
+		Width: width, Height: height, DPI: 81, // labels may be wider by an eighth: the font is the reader's
+		Background:     chartdraw.Style{ClassName: "back", Padding: chartdraw.Box{Top: 14, Left: 8, Right: 30, Bottom: 8, IsSet: true}},
+		Canvas:         class("back"),
+		XAxis:          chartdraw.XAxis{Style: text, Range: x, GridMajorStyle: chartdraw.Hidden(), GridMinorStyle: chartdraw.Hidden()},
+		YAxis:          chartdraw.YAxis{Style: chartdraw.Hidden(), Range: &chartdraw.ContinuousRange{Max: 1}}, // the one on the right
+		YAxisSecondary: chartdraw.YAxis{Style: text, Range: y, Zero: chartdraw.GridLine{Style: chartdraw.Hidden()}, GridMajorStyle: chartdraw.Hidden(), GridMinorStyle: chartdraw.Hidden()},
+		Series:         []chartdraw.Series{layer(func(p plot) { p.grid(y.ticks); p.marks(c.marks); p.curves(c.curves) })},
+	}
+	var out bytes.Buffer
+	if err := drawn.Render(chartdraw.SVG, &out); err != nil {
+		return "", fmt.Errorf("draw chart: %w", err)
+	}
+	_, inner, _ := strings.Cut(out.String(), ">")
+	return template.HTML(strings.TrimSuffix(inner, "</svg>")), nil //nolint:gosec // it holds numbers and units only
+}
+
+// layer draws a chart's curves in its plot.
+type layer func(plot)
+
+// GetName implements chartdraw.Series.
+func (layer) GetName() string { return "" }
+
+// GetYAxis implements chartdraw.Series.
+func (layer) GetYAxis() chartdraw.YAxisType { return chartdraw.YAxisSecondary }
+
+// GetStyle implements chartdraw.Series.
+func (layer) GetStyle() chartdraw.Style { return chartdraw.Style{} }
+
+// Validate implements chartdraw.Series.
+func (layer) Validate() error { return nil }
+
+// Render implements chartdraw.Series.
+func (l layer) Render(r chartdraw.Renderer, box chartdraw.Box, x, y chartdraw.Range, _ chartdraw.Style) {
+	r.ResetStyle()
+	l(plot{r, box, x, y})
+}
+
+// plot is the part of a chart between its axes.
+type plot struct {
+	chartdraw.Renderer
+	box  chartdraw.Box
+	x, y chartdraw.Range
+}
+
+// at returns where a value lies.
+func (p plot) at(x, y float64) (int, int) {
+	return p.box.Left + p.x.Translate(x), p.box.Bottom - p.y.Translate(y)
+}
+
+// line draws a straight line of a class.
+func (p plot) line(class string, x0, y0, x1, y1 int) {
+	p.SetClassName(class)
+	p.MoveTo(x0, y0)
+	p.LineTo(x1, y1)
+	p.Stroke()
+}
+
+func (p plot) grid(ticks []chartdraw.Tick) {
+	for _, tick := range ticks {
+		_, y := p.at(0, tick.Value)
+		p.line("grid", p.box.Left, y, p.box.Right, y)
+	}
+}
+
+// marks draws at most one mark of a kind in each column.
+func (p plot) marks(all []mark) {
+	drawn := map[string]bool{}
+	for _, m := range all {
+		x, _ := p.at(m.x, 0)
+		if key := fmt.Sprint(x, m.kind); drawn[key] || x < p.box.Left || x > p.box.Right {
+			continue
+		} else {
+			drawn[key] = true
+		}
+		top := p.box.Top
+		if m.short {
+			top = p.box.Bottom - tickHeight
+		}
+		p.line("mark "+m.kind, x, p.box.Bottom, x, top)
+	}
+}
+
+// curves draws the bands of all curves, and their lines over them.
+func (p plot) curves(all []curve) {
+	for i, c := range all {
+		all[i].dots = thin(c.dots)
+		p.bands(all[i])
+	}
+	for _, c := range slices.Backward(all) { // the first one lies above the others
+		if !c.band {
+			p.curve(c)
+		}
+	}
+}
+
+// pieces calls do with the dots between two gaps.
+func pieces(dots []dot, do func([]dot)) {
+	for len(dots) > 0 {
+		n := 1
+		for n < len(dots) && !dots[n].gap {
+			n++
+		}
+		do(dots[:n])
+		dots = dots[n:]
+	}
+}
+
+// bands draws what lies between the least and the greatest of the values that dots stand for.
+func (p plot) bands(c curve) {
+	pieces(c.dots, func(dots []dot) {
+		if !c.band && !slices.ContainsFunc(dots, func(d dot) bool { return d.hi > d.lo }) {
+			return
+		}
+		p.SetClassName("band " + colour(c.colour))
+		p.MoveTo(p.at(dots[0].x, dots[0].hi))
+		for _, d := range dots[1:] {
+			p.LineTo(p.at(d.x, d.hi))
+		}
+		for _, d := range slices.Backward(dots) {
+			p.LineTo(p.at(d.x, d.lo))
+		}
+		p.Close()
+		p.Fill()
+	})
+}
+
+// curve draws a line through the dots. A dot without a neighbour is a circle.
+func (p plot) curve(c curve) {
+	pieces(c.dots, func(dots []dot) {
+		if len(dots) == 1 {
+			p.SetClassName("point " + colour(c.colour))
+			x, y := p.at(dots[0].x, dots[0].y)
+			p.Circle(5, x, y)
+			p.Fill()
+		}
+	})
+	p.SetClassName("line " + colour(c.colour))
+	lines := 0
+	pieces(c.dots, func(dots []dot) {
+		if len(dots) == 1 {
+			return
+		}
+		lines++
+		p.MoveTo(p.at(dots[0].x, dots[0].y))
+		for _, d := range dots[1:] {
+			p.LineTo(p.at(d.x, d.y))
+		}
+	})
+	if lines > 0 {
+		p.Stroke()
+	}
+}
+
+// colours is the number of colours of the page. Further curves have dashed lines.
+const colours = 8
+
+// colour returns the classes of the i-th colour.
+func colour(i int) string {
+	class := "c" + strconv.Itoa(i%colours)
+	if dashes := i / colours % 3; dashes > 0 {
+		class += " d" + strconv.Itoa(dashes)
+	}
+	return class
+}
+
+// marksOf returns the marks of a run's events.
+func marksOf(run Run, short bool) (all []mark) {
+	checkpoints := 0
+	for _, e := range run.Events {
+		kind := ""
+		switch e.Kind {
+		case Checkpoint:
+			kind = "checkpoint"
+			checkpoints++
+		case Restarted:
+			kind = "restart"
+		case Hung:
+			kind = "hang"
+		case Ended:
+			kind = "end"
+		case Exited:
+			if !strings.Contains(e.Text, "status 0") {
+				kind = "failure"
+			}
+		}
+		if kind == "" || short && (kind == "checkpoint" || kind == "end") {
+			continue
+		}
+		all = append(all, mark{e.Time.Sub(run.start()).Seconds(), kind, short})
+	}
+	if checkpoints > 12 {
+		for i := range all {
+			all[i].short = all[i].short || all[i].kind == "checkpoint"
+		}
+	}
+	slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.x, b.x) })
+	return all
+}

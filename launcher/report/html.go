@@ -1,0 +1,145 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"sync"
+)
+
+//go:embed page.tmpl
+var pageText string
+
+//go:embed page.css
+var pageStyle string
+
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"clean": clean, "lines": block, "moment": moment, "colour": colour,
+	}).Parse(pageText))
+})
+
+// page is what the template shows.
+type page struct {
+	Title    string
+	Style    template.CSS
+	Runs     []shown
+	Differ   *differences // nil: there is one run
+	Training []figure
+	Hosts    []figure
+}
+
+// shown is a run on the page.
+type shown struct {
+	Run
+	Label    string
+	Colour   string
+	Good     string // class of the badge: good, bad, busy or odd
+	Duration string
+	Open     bool // the events are few
+}
+
+// maxOpen is the number of events up to which a page shows them unasked.
+const maxOpen = 20
+
+// HTML writes a page about the runs that needs no other file and has no script.
+func HTML(w io.Writer, runs []Run) error {
+	p := page{Title: title(runs), Style: template.CSS(pageStyle)} //nolint:gosec // it is a file of this package
+	labels := labels(runs)
+	for i, run := range runs {
+		p.Runs = append(p.Runs, shown{Run: run, Label: labels[i], Colour: colour(i), Good: badge(run.State), Duration: run.duration(), Open: len(run.Events) <= maxOpen})
+	}
+	if len(runs) > 1 {
+		p.Differ = differ(runs)
+	}
+	all, err := figures(runs)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	for _, f := range all {
+		if f.Host {
+			p.Hosts = append(p.Hosts, f)
+		} else {
+			p.Training = append(p.Training, f)
+		}
+	}
+	return pageTemplate().Execute(w, p)
+}
+
+// title is what a report is called.
+func title(runs []Run) string {
+	switch len(runs) {
+	case 0:
+		return "No runs"
+	case 1:
+		return labels(runs)[0]
+	}
+	return fmt.Sprintf("%d runs", len(runs))
+}
+
+// badge returns the class of a state.
+func badge(state string) string {
+	switch state {
+	case "done":
+		return "good"
+	case "failed", "hung", "lost":
+		return "bad"
+	case "running", "starting", "pending":
+		return "busy"
+	}
+	return "odd"
+}
+
+// differences compares runs.
+type differences struct {
+	Labels []string
+	Rows   []compared // what differs, and how the runs went
+	Equal  []Fact
+}
+
+// compared is a property with a value for each run.
+type compared struct {
+	Name   string
+	Values []string
+}
+
+// differ compares the facts of runs, their ends and their losses.
+func differ(runs []Run) *differences {
+	d := &differences{Labels: labels(runs)}
+	var names []string
+	values := map[string][]string{}
+	for i, run := range runs {
+		for _, fact := range append([]Fact{{"command", run.Command}}, run.Facts...) {
+			if values[fact.Name] == nil {
+				names = append(names, fact.Name)
+				values[fact.Name] = make([]string, len(runs))
+			}
+			values[fact.Name][i] = fact.Value
+		}
+	}
+	for _, name := range names {
+		if of := values[name]; slices.ContainsFunc(of, func(v string) bool { return v != of[0] }) {
+			d.Rows = append(d.Rows, compared{name, of})
+		} else {
+			d.Equal = append(d.Equal, Fact{name, of[0]})
+		}
+	}
+	state, took := compared{Name: "state"}, compared{Name: "duration"}
+	for _, run := range runs {
+		state.Values, took.Values = append(state.Values, run.State), append(took.Values, run.duration())
+	}
+	d.Rows = append(d.Rows, state, took)
+	for _, m := range metricsOf(runs) {
+		if m.host || m.order() > 3 {
+			break
+		}
+		last := compared{"last " + m.name, make([]string, len(runs))}
+		for _, s := range slices.Backward(m.sources) { // the first worker comes last
+			last.Values[s.run] = number(float64(s.Points[len(s.Points)-1].Last))
+		}
+		d.Rows = append(d.Rows, last)
+	}
+	return d
+}
