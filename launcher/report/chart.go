@@ -202,7 +202,9 @@ func (p plot) marks(all []mark) {
 func (p plot) curves(all []curve) {
 	for i, c := range all {
 		all[i].dots = thin(c.dots)
-		p.bands(all[i])
+		if len(all) <= maxCurves { // more bands hide each other
+			p.bands(all[i])
+		}
 	}
 	for _, c := range slices.Backward(all) { // the first one lies above the others
 		if !c.band {
@@ -301,7 +303,7 @@ func marksOf(run Run, short bool) (all []mark) {
 				kind = "failure"
 			}
 		}
-		if kind == "" || short && (kind == "checkpoint" || kind == "end") {
+		if kind == "" || e.Time.IsZero() || short && (kind == "checkpoint" || kind == "end") {
 			continue
 		}
 		all = append(all, mark{e.Time.Sub(run.start()).Seconds(), kind, short})

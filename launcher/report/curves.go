@@ -167,9 +167,9 @@ func (s source) label() string {
 	return clean(s.Host)
 }
 
-// seconds is the x of a point: the time since the run's start.
+// seconds is the x of a point: the time since the run's start; false: it has no time.
 func seconds(start time.Time) func(metrics.Point) (float64, bool) {
-	return func(p metrics.Point) (float64, bool) { return p.Time.Sub(start).Seconds(), true }
+	return func(p metrics.Point) (float64, bool) { return p.Time.Sub(start).Seconds(), !p.Time.IsZero() }
 }
 
 // steps is the x of a point over steps; false: the point has none.

@@ -34,22 +34,27 @@ type page struct {
 // shown is a run on the page.
 type shown struct {
 	Run
-	Label    string
-	Colour   string
-	Good     string // class of the badge: good, bad, busy or odd
-	Duration string
-	Open     bool // the events are few
+	Label     string
+	Colour    string
+	Good      string // class of the badge: good, bad, busy or odd
+	Duration  string
+	FewEvents bool // they are shown unasked
+	Shown     bool // the run is shown unasked
 }
 
-// maxOpen is the number of events up to which a page shows them unasked.
-const maxOpen = 20
+// The number of events and of runs up to which a page shows them unasked.
+const (
+	maxOpen = 20
+	maxRuns = 3
+)
 
 // HTML writes a page about the runs that needs no other file and has no script.
 func HTML(w io.Writer, runs []Run) error {
 	p := page{Title: title(runs), Style: template.CSS(pageStyle)} //nolint:gosec // it is a file of this package
 	labels := labels(runs)
 	for i, run := range runs {
-		p.Runs = append(p.Runs, shown{Run: run, Label: labels[i], Colour: colour(i), Good: badge(run.State), Duration: run.duration(), Open: len(run.Events) <= maxOpen})
+		p.Runs = append(p.Runs, shown{Run: run, Label: labels[i], Colour: colour(i), Good: badge(run.State), Duration: run.duration(),
+			FewEvents: len(run.Events) <= maxOpen, Shown: len(runs) <= maxRuns})
 	}
 	if len(runs) > 1 {
 		p.Differ = differ(runs)
@@ -98,6 +103,9 @@ type differences struct {
 	Rows   []compared // what differs, and how the runs went
 	Equal  []Fact
 }
+
+// Wide reports whether the table has a line for each run, because there are many.
+func (d *differences) Wide() bool { return len(d.Labels) > maxRuns }
 
 // compared is a property with a value for each run.
 type compared struct {
