@@ -42,7 +42,6 @@ type drive struct {
 	// Nil: generation 0 still runs, as in launch.placed.
 	layout []protocol.HostPlan
 
-	events *events        // of --json
 	agents *console.Tally // agents that are being started
 	away   *console.Tally // hosts that are being dialled again, or were lost
 	shown  func()         // ends the display of the present phase; nil: nothing is shown
@@ -138,7 +137,10 @@ func (d *drive) running(long time.Duration) string {
 func (d *drive) run(ctx context.Context) (int, error) {
 	reached := d.begin()
 	plan := d.launch.plan()
-	d.events.begin(d.launch.job, d.launch.cfg.Name, d.launch.cfg.Program, plan.Hosts)
+	if sink, err := jobs.Events(d.launch.job); err == nil { // else saving the record has failed too
+		d.launch.events.Add(sink)
+	}
+	d.launch.events.Begin(d.launch.job, d.launch.cfg.Name, d.launch.cfg.Program, plan.Hosts)
 	defer d.launch.printer.Status(d.line.Parts)()
 	d.launch.signals.expect(d.launch.saving())
 	stops := d.launch.signals.listen()
@@ -146,7 +148,7 @@ func (d *drive) run(ctx context.Context) (int, error) {
 		return exit.Code(cause), errors.Join(cause, d.out.Close(), d.record().Forget())
 	}
 	verdict, err := driver.Run(context.WithoutCancel(ctx), plan, reached, driver.Options{
-		Lease: d.launch.cfg.Lease, Stop: stops, Observer: d,
+		Lease: d.launch.cfg.Lease, Stop: stops, Observer: d, Events: d.launch.events,
 		Join: func(_ int, j protocol.Joining) driver.Host { return d.join(ctx, j) },
 	})
 	d.away.Stop()
@@ -159,7 +161,9 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	if made != "" {
 		d.launch.printer.Printf("%s", made)
 	}
-	d.launch.report(d.record(), verdict, d.out)
+	record := d.record()
+	d.launch.report(record, verdict, d.out)
+	d.keep(ctx, stops, record)
 	// Files in a folder of the hosts' own are not counted.
 	if d.launch.cfg.Fetch == "" && (named > 0 || len(d.launch.cfg.Output) > 0 && d.launch.cfg.Chdir != "") {
 		d.launch.printer.Printf("hint: plx fetch %s DIR brings the outputs to this machine", d.launch.job)
@@ -255,7 +259,6 @@ func (d *drive) Noted(line string) {
 // Hung tells of a hang. The command of --notify is not run if the job ends because of it: then its end
 // does that.
 func (d *drive) Hung(h protocol.Hang) {
-	d.events.hang(h)
 	if d.launch.cfg.Hang.Action == protocol.HangStop {
 		return
 	}
@@ -265,7 +268,6 @@ func (d *drive) Hung(h protocol.Hang) {
 // Laid records where the tasks of a new generation run.
 func (d *drive) Laid(generation int, layout []protocol.HostPlan) {
 	d.line.Update(func(s *live.State) { s.Restarts = generation })
-	d.events.restart(generation, layout)
 	d.layout = layout
 	if err := d.record().Save(); err != nil {
 		d.launch.printer.Error(err)
@@ -367,6 +369,31 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	return err
 }
 
+// keepFrom is how long a job takes at least whose course is kept at its end. A report on a shorter one asks the hosts.
+const keepFrom = 5 * time.Second
+
+// keep saves the course of the job on this machine, for reports. A signal of the user ends it.
+func (d *drive) keep(ctx context.Context, stops <-chan jobstate.StopAsked, record *jobs.Record) {
+	if time.Since(record.Created) < keepFrom {
+		return
+	}
+	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
+		return fmt.Errorf("the metrics are not kept: %s", reason)
+	})
+	defer cancel(nil)
+	var agents []*hosts.AgentHost
+	for _, m := range slices.Backward(d.members) { // of a host that came back the last one counts
+		if !m.lost.Load() {
+			agents = append(agents, m.agent)
+		}
+	}
+	d.show(console.Waiting("reading the metrics", nil))
+	defer d.hide()
+	if err := jobs.Keep(ctx, record, agents); err != nil {
+		d.launch.printer.Printf("note: plx report will lack some of this job: %v", err)
+	}
+}
+
 // member is a host of a job that this process drives. It is a driver.Dialer, Queuer,
 // Reviver and Watcher.
 type member struct {
@@ -431,7 +458,6 @@ func (m *member) Up() {
 
 // Started notes that the member's tasks have started.
 func (m *member) Started(s protocol.Started) {
-	m.drive.events.start(m.agent.Name(), s)
 	tasks := len(s.PIDs)
 	m.running.Store(int32(tasks))
 	m.began.Store(true)
@@ -450,7 +476,6 @@ func (m *member) count() {
 
 // Exited notes that a task of the member has ended. One that is done is not missing.
 func (m *member) Exited(x protocol.Exit) {
-	m.drive.events.exit(m.agent.Name(), x)
 	m.running.Add(-1)
 	if x.Code == 0 {
 		m.placed.Add(-1)

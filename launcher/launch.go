@@ -37,6 +37,7 @@ import (
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
+	"github.com/plx-run/plx/launcher/event"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -57,9 +58,12 @@ import (
 func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
 	cfg.Terminal.NoStatus = cfg.Terminal.NoStatus || cfg.JSON // a program reads what it shows
 	printer := console.NewPrinter(cfg.Terminal)
-	l := &launch{printer: printer, ticket: reservation.NewTicket(), announced: func() {}, events: newEvents(cfg.JSON, printer)}
+	l := &launch{printer: printer, ticket: reservation.NewTicket(), announced: func() {}, events: event.New()}
+	if cfg.JSON {
+		l.events.Add(stdout(printer))
+	}
 	begun := time.Now()
-	defer func() { l.events.end(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // after all else
+	defer func() { l.events.Ended(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // after all else
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}
@@ -95,8 +99,19 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if len(cfg.Hosts) == 0 { // all agents start on this machine
 		turns = min(turns, 4*runtime.NumCPU())
 	}
-	d := &drive{launch: l, events: l.events, turns: make(chan struct{}, turns)}
+	d := &drive{launch: l, turns: make(chan struct{}, turns)}
 	return d.run(ctx)
+}
+
+// stdout returns what writes events between the lines of tasks (--json). It ignores errors: the next
+// line of a task meets them too, and a job whose output nobody reads is stopped.
+func stdout(printer *console.Printer) event.Sink {
+	return func(_ event.Kind, line []byte) { _ = printer.Display().Write(logs.Stdout, line) }
+}
+
+// EndEvent writes the only event of a launch that is wrong before Launch is called.
+func EndEvent(t console.Terminal, err error) {
+	event.New(stdout(console.NewPrinter(t))).Ended(exit.Code(err), "", 0, err)
 }
 
 // stdinNote is printed if something waits on standard input.
@@ -108,9 +123,9 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	notifier    *notify.Notifier // runs --notify
-	events      *events          // of --json
-	verdict     string           // how the job has ended; empty: it has not
-	failed      error            // what has failed after the verdict and was printed; nil: nothing
+	events      *event.Log
+	verdict     string // how the job has ended; empty: it has not
+	failed      error  // what has failed after the verdict and was printed; nil: nothing
 	signals     *signals
 	logDir      *logs.Dir         // files of the tasks' output on this machine; nil: no --log-dir
 	checkpoints string            // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
@@ -126,6 +141,7 @@ type launch struct {
 	created     time.Time
 	secret      []byte             // by which the job's agents and tasks authenticate each other
 	agents      []*hosts.AgentHost // in the order of placed.Hosts
+	revision    <-chan revision    // of the program's folder
 	planned     []string           // the plan, as lines of a table
 	ticket      string             // in the queues for GPUs
 	booked      *reservation.Held  // GPUs that are held for the agents; nil: none

@@ -139,6 +139,9 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // first: parallelize counts once there is a session
 	if s := t.job.session.Load(); s != nil {
 		m.From = int64(s.from)
+		if store := s.saving.network.store; store != nil {
+			m.Saved = int64(store.Summary().Step)
+		}
 	}
 	if loss := t.job.progress.loss.Load(); loss != nil {
 		m.Loss = strconv.FormatFloat(*loss, 'g', -1, 64) // JSON has no NaN

@@ -64,6 +64,7 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 			}
 			return prune(ctx, want)
 		}),
+		protocol.DoKept:    protocol.Handle(func(_ context.Context, want protocol.WantKept) (protocol.Kept, error) { return kept(want) }),
 		protocol.DoReap:    protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, reapJob(f) })),
 		protocol.DoState:   protocol.Handle(inJob(stateOf)),
 		protocol.DoConnect: protocol.Handle(s.connect),

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plx-run/plx/launcher/event"
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -23,6 +24,7 @@ type contact struct {
 	watcher Watcher              // is told of each agent that is connected or lost; nil: nobody is
 	lease   time.Duration        // how long the agent may stay silent before it is lost
 	deliver func(jobstate.Event) // hands an event to the driver
+	events  *event.Log           // of the job; nil: nobody wants them
 
 	out outbox // messages to the agent
 

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plx-run/plx/launcher/event"
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -91,6 +92,8 @@ type Options struct {
 	Stop <-chan jobstate.StopAsked
 	// Observer is told what happens, in order and by one goroutine. Required.
 	Observer Observer
+	// Events gets what happens to the tasks, and what the driver decides. Nil: nobody wants that.
+	Events *event.Log
 	// Join returns how to reach a host that the job is to go on with. Its agent runs
 	// already. The observer's goroutine calls it. Required for jobs whose hosts change.
 	Join func(index int, j protocol.Joining) Host
@@ -143,7 +146,7 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 
 // contact begins to look after a host.
 func (d *driver) contact(index int, h Host) {
-	c := &contact{index: index, host: h, lease: d.opts.Lease, deliver: d.deliver, over: make(chan struct{})}
+	c := &contact{index: index, host: h, lease: d.opts.Lease, deliver: d.deliver, events: d.opts.Events, over: make(chan struct{})}
 	c.finished, c.conclude = context.WithCancel(context.Background())
 	c.watcher, _ = h.Agent.(Watcher)
 	if d.plan.Restarts.Max > 0 {
@@ -213,12 +216,15 @@ func (d *driver) carryOut(commands []jobstate.Command) {
 		case jobstate.SetTimer:
 			d.timers[command.Timer] = time.Now().Add(command.After)
 		case jobstate.Note:
+			d.opts.Events.Noted(command.Text)
 			d.opts.Observer.Noted(command.Text)
 		case jobstate.Hung:
+			d.opts.Events.Hung(command.Hang)
 			d.opts.Observer.Hung(command.Hang)
 		case jobstate.Enter:
 			d.opts.Observer.Entered(command.Phase)
 		case jobstate.Lay:
+			d.opts.Events.Restarted(command.Generation, command.Hosts)
 			d.opts.Observer.Laid(command.Generation, command.Hosts)
 		case jobstate.Join:
 			d.contact(command.Host, d.opts.Join(command.Host, command.Joining))

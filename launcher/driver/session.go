@@ -64,13 +64,24 @@ func (c *contact) receive(conn *protocol.Conn) error {
 				c.watcher.Made(*m.Made)
 			}
 		case m.Renewed == nil:
-			if m.Started != nil && c.watcher != nil {
-				c.watcher.Started(*m.Started)
-			}
-			if m.Exited != nil && c.watcher != nil {
-				c.watcher.Exited(*m.Exited)
-			}
+			c.tell(m)
 			c.deliver(jobstate.Heard{Host: c.index, Message: m})
+		}
+	}
+}
+
+// tell tells of tasks that have started or ended.
+func (c *contact) tell(m protocol.Message) {
+	if m.Started != nil {
+		c.events.Started(c.host.Name, *m.Started)
+		if c.watcher != nil {
+			c.watcher.Started(*m.Started)
+		}
+	}
+	if m.Exited != nil {
+		c.events.Exited(c.host.Name, *m.Exited)
+		if c.watcher != nil {
+			c.watcher.Exited(*m.Exited)
 		}
 	}
 }

@@ -43,6 +43,47 @@ func (h *History) AppendBinary(b []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
 }
 
+// Within returns the encoding of the history in at most limit bytes: it has two points become one
+// until that fits. If one point of each name does not fit, it is longer.
+func (h *History) Within(limit int) []byte {
+	small := History{newest: h.newest, series: maps.Clone(h.series)}
+	for {
+		b, _ := small.AppendBinary(nil) // it returns no error
+		if len(b) <= limit {
+			return b
+		}
+		longest := 0
+		for _, s := range small.series {
+			longest = max(longest, len(s.points))
+		}
+		if longest <= 1 {
+			return b
+		}
+		for name, s := range small.series {
+			if len(s.points) > longest/2 {
+				small.series[name] = s.halved()
+			}
+		}
+	}
+}
+
+// halved returns a copy with half of the points.
+func (s *series) halved() *series {
+	half := &series{stride: 2 * s.stride, filled: s.filled}
+	for i := 0; i < len(s.points); i += 2 {
+		if i+1 == len(s.points) {
+			half.points = append(half.points, s.points[i])
+			continue
+		}
+		half.points = append(half.points, merge(s.points[i], s.points[i+1]))
+		half.filled = s.stride + s.filled
+	}
+	if len(s.points)%2 == 1 {
+		half.filled = s.filled
+	}
+	return half
+}
+
 func appendName(b []byte, name string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
 }

@@ -225,3 +225,37 @@ func FuzzHistory(f *testing.F) {
 		}
 	})
 }
+
+// Within keeps the least, the greatest and the last value of each name, and the number of values that points stand for.
+func TestWithin(t *testing.T) {
+	var h History
+	for i := range 3001 {
+		h.Add(time.UnixMilli(int64(i)), Sample{{Name: Step, Number: Number(i)}, {Name: "loss", Number: Number((i * 7919) % 3001)}, {Name: "lr", Number: 1}})
+	}
+	full, _ := h.AppendBinary(nil)
+	for _, limit := range []int{len(full), len(full) / 2, 5000, 500, 300, 1} {
+		b := h.Within(limit)
+		if len(b) > limit && limit > 1 {
+			t.Errorf("%d bytes, at most %d", len(b), limit)
+		}
+		var small History
+		if err := small.UnmarshalBinary(b); err != nil {
+			t.Fatal(err)
+		}
+		points := small.Points("loss")
+		least, greatest := points[0].Min, points[0].Max
+		for _, p := range points {
+			least, greatest = min(least, p.Min), max(greatest, p.Max)
+		}
+		if last := points[len(points)-1]; least != 0 || greatest != 3000 || last.Last != Number(3000*7919%3001) || last.Step != 3000 {
+			t.Errorf("limit %d: least %v, greatest %v, last %+v", limit, least, greatest, last)
+		}
+		s := small.series["loss"]
+		if n := int64(len(points)-1)*s.stride + s.filled; n != 3001 {
+			t.Errorf("limit %d: the points stand for %d values", limit, n)
+		}
+	}
+	if again, _ := h.AppendBinary(nil); !bytes.Equal(again, full) {
+		t.Error("Within has changed the history")
+	}
+}

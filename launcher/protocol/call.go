@@ -38,6 +38,7 @@ const (
 	DoMeet    Method = "meet"    // a list of Peer, a list of CheckupFailure: those that it cannot reach
 	DoDiscard Method = "discard" // HostJob, nothing: the working directory of a job that is not started is removed
 	DoState   Method = "state"   // HostJob, State: what the host knows of a job, or CodeForgotten
+	DoKept    Method = "kept"    // WantKept, Kept, or CodeForgotten
 	DoPrune   Method = "prune"   // PruneRequest, PruneAnswer
 	DoReap    Method = "reap"    // HostJob, nothing: what a dead agent has left is killed
 	// DoConnect is given a HostJob, and answers nothing: the next message that is no call goes to

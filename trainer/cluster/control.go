@@ -43,6 +43,7 @@ type ControlMessage struct {
 	Step    int64       `json:"step,omitempty"`    // steps made; in an answer to Checkpoint, steps saved; 0 means none
 	From    int64       `json:"from,omitempty"`    // number of steps made before the task's generation began
 	Loss    string      `json:"loss,omitempty"`    // with Step: the loss of the last step, such as 0.31 or NaN; empty: not known
+	Saved   int64       `json:"saved,omitempty"`   // with Step, of the chief: number of steps in the newest checkpoint that this run has completed; 0: none
 	Cause   string      `json:"cause,omitempty"`   // why the task fails or has no checkpoint; empty if it does neither
 	Peer    string      `json:"peer,omitempty"`    // the task that it blames, as "worker:1 on gpu02"; empty means none
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -21,6 +22,10 @@ type Host struct {
 	at   time.Time // of last
 	use  protocol.HostUse
 	err  error // what could not be measured last
+
+	watchGPUs bool            // Run has the tool of the GPUs asked
+	history   metrics.History // what the samples have measured
+	grown     bool            // since Encoded was called last
 }
 
 // NewHost returns a Host that has not taken a sample. It asks the tool of the GPUs by shell; nil stands for
@@ -38,6 +43,50 @@ func NewHost(shell Shell) *Host {
 // Close ends a call of the tool that is under way. The Host asks none from then on.
 func (h *Host) Close() { h.gpus.close() }
 
+// Keep has Run add to a history of the host's use, and ask the tool of its GPUs if gpus is set.
+func (h *Host) Keep(history metrics.History, gpus bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.history, h.watchGPUs = history, gpus
+}
+
+// Encoded takes a last sample, and returns the encoding of the history; nil: it has not grown since the
+// last call.
+func (h *Host) Encoded() (encoded []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.take(time.Now())
+	if h.grown {
+		encoded, _ = h.history.AppendBinary(nil) // it returns no error
+	}
+	h.grown = false
+	return encoded
+}
+
+// add adds a sample to the history. The caller holds mu.
+func (h *Host) add(now time.Time, s protocol.Sample) {
+	var values metrics.Sample
+	add := func(name string, value float64) {
+		values = append(values, metrics.Value{Name: name, Number: metrics.Number(value)})
+	}
+	add(metrics.CPUs, float64(h.use.CPUs))
+	add(metrics.CPU, float64(s.CPU))
+	add(metrics.Memory, float64(s.Memory))
+	add(metrics.Received, float64(s.Received))
+	add(metrics.Sent, float64(s.Sent))
+	gpus, _ := h.gpus.known(now, nil)
+	for _, g := range gpus {
+		if g.Percent >= 0 {
+			add(metrics.OfGPU(metrics.GPUPercent, g.Index), float64(g.Percent))
+		}
+		if g.MemoryUsed >= 0 {
+			add(metrics.OfGPU(metrics.GPUMemory, g.Index), float64(g.MemoryUsed))
+		}
+	}
+	h.history.Add(now, values)
+	h.grown = true
+}
+
 // Run takes a sample every protocol.SampleEvery until quit is closed.
 func (h *Host) Run(quit <-chan struct{}) {
 	tick := time.NewTicker(protocol.SampleEvery)
@@ -49,7 +98,11 @@ func (h *Host) Run(quit <-chan struct{}) {
 		case now := <-tick.C:
 			h.mu.Lock()
 			h.take(now)
+			ask := h.watchGPUs
 			h.mu.Unlock()
+			if ask {
+				h.gpus.refresh(now)
+			}
 		}
 	}
 }
@@ -68,6 +121,7 @@ func (h *Host) take(now time.Time) {
 	sample.GPU = h.gpus.busy(now)
 	h.last, h.at, h.err = next, now, err
 	h.note()
+	h.add(now, sample)
 	h.use.Samples = append(h.use.Samples, sample)
 	h.use.Samples = slices.Delete(h.use.Samples, 0, max(0, len(h.use.Samples)-protocol.MaxSamples))
 }

@@ -3,15 +3,18 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/driver"
+	"github.com/plx-run/plx/launcher/event"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -19,6 +22,8 @@ import (
 type driving struct {
 	*parts
 	shutdown *shutdown
+	events   *event.Log
+	begun    time.Time     // when this agent became the driver
 	done     chan struct{} // closed when the driver has returned; nil: this agent drives no job
 }
 
@@ -34,9 +39,13 @@ func (d *driving) start(m protocol.Drive) {
 	for i, peer := range m.Peers {
 		hosts[i] = d.reach(peer)
 	}
+	spec := d.host.spec
+	d.events, d.begun = event.New(event.File(d.host.folder.Events())), time.Now()
+	d.events.Begin(spec.Job, spec.Name, string(cmp.Or(spec.Command.Base, spec.Command.Name)), m.Plan.Hosts)
 	opts := driver.Options{
 		Lease:    d.host.spec.Lease,
 		Observer: d,
+		Events:   d.events,
 		Join: func(index int, j protocol.Joining) driver.Host {
 			return d.reach(protocol.Peer{Index: index, Host: j.Host, Addr: j.Addr})
 		},
@@ -57,6 +66,7 @@ func (d *driving) returned(v protocol.Verdict, err error) {
 	if v.Reason == "" {
 		v = d.host.failed(fmt.Sprintf("drive the job: %v", err))
 	}
+	d.events.Ended(v.Code, v.Reason, time.Since(d.begun), err)
 	d.shutdown.end(v, d.host.spec.Grace, "the job's driver failed")
 }
 

@@ -21,6 +21,7 @@ type reported struct {
 	history metrics.History
 	streams [2]*metrics.Watcher // stdout, then stderr
 	heard   int64               // the step of the task's last message; 0: none
+	saved   int64               // steps in the newest checkpoint that the task has reported; 0: none
 	changed bool                // the history has values that were not saved
 
 	stepped bool // lines or messages of the task have named a step
@@ -68,6 +69,10 @@ func (r *reported) hear(m cluster.ControlMessage) {
 		r.heard = m.Step
 		r.add(time.Now(), sample)
 	}
+	if m.Saved > 0 && m.Saved != r.saved {
+		r.saved = m.Saved
+		r.add(time.Now(), metrics.Sample{{Name: metrics.Checkpoint, Number: metrics.Number(m.Saved)}})
+	}
 }
 
 // newest returns the newest value of each name.
@@ -106,15 +111,17 @@ func (r *reported) save(f jobfolder.Folder, t cluster.Task) error {
 }
 
 // What tasks report is saved, and their event files are read, first after a second and then
-// every 10 seconds.
+// every 10 seconds. The use of the host is saved once in a minute.
 const (
 	saveMetricsFirst = time.Second
 	saveMetricsEvery = 10 * time.Second
+	saveUseEvery     = time.Minute
 )
 
 // saveMetrics saves what the tasks report until the loop ends. A disk that hangs stops only
 // this.
 func (w *watch) saveMetrics() {
+	saved := time.Now()
 	for pause := saveMetricsFirst; !within(pause, w.loop.quit); pause = saveMetricsEvery {
 		var started []*task
 		var roots []int
@@ -131,6 +138,21 @@ func (w *watch) saveMetrics() {
 			t.reported.follow(trees[roots[i]])
 		}
 		w.host.saveMetrics(started)
+		if time.Since(saved) >= saveUseEvery {
+			saved = time.Now()
+			w.host.saveUse()
+		}
+	}
+}
+
+// saveUse saves how much of the host was used, with a last sample.
+func (h *host) saveUse() {
+	encoded := h.usage.Encoded()
+	if encoded == nil {
+		return
+	}
+	if err := h.folder.WriteHostUse(encoded); err != nil {
+		h.log.Print(err) // a job goes on without
 	}
 }
 

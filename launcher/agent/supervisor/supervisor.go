@@ -216,8 +216,7 @@ func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*s
 	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData, used: map[string]bool{}}
 	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, uptime)}
 	s.driving = &driving{parts: p, shutdown: s.shutdown}
-	usage := sampler.NewHost(h.children.Shell)
-	s.watch = &watch{parts: p, tasks: s.tasks, sampler: sampler.New(spec.Hang, usage), usage: usage,
+	s.watch = &watch{parts: p, tasks: s.tasks, sampler: sampler.New(spec.Hang, h.usage),
 		program: sent(spec.Command), turn: make(chan struct{}, 1)}
 	s.starter = &starter{parts: p}
 	return s, nil
@@ -290,6 +289,7 @@ type host struct {
 	login    []string   // environment of the user's login that started the agent, as NAME=VALUE
 	cores    []int      // cores that this process may use, and the tasks share
 	children *process.Children
+	usage    *sampler.Host     // how much of the host is used
 	patterns []metrics.Pattern // the user's, for values in the output of the tasks
 	place    sockets.Place     // address and ports for the host's sockets
 	identity sockets.Identity  // what this agent proves to agents of other hosts
@@ -313,7 +313,13 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 	if err != nil {
 		return nil, err
 	}
-	return &host{spec: spec, folder: f, locks: locks, login: program.LoginOf(os.Environ()), cores: cores, children: children, patterns: patterns,
+	usage := sampler.NewHost(children.Shell)
+	history, err := f.ReadHostUse()
+	if err != nil {
+		log.Print(err) // the next save replaces it
+	}
+	usage.Keep(history, len(spec.Claims) > 0)
+	return &host{spec: spec, usage: usage, folder: f, locks: locks, login: program.LoginOf(os.Environ()), cores: cores, children: children, patterns: patterns,
 		place:    sockets.Place{Addr: spec.DataAddr, Low: spec.PortLow, High: spec.PortHigh},
 		identity: sockets.Identity{Secret: spec.Secret, HostIndex: spec.HostIndex, TLS: spec.TLS},
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil

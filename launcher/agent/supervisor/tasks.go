@@ -208,6 +208,7 @@ func (ts *tasks) clear(whose string, done func(error)) {
 		ts.loop.background(func() {
 			defer close(saved)
 			ts.host.saveMetrics(started)
+			ts.host.saveUse()
 			for _, t := range started {
 				t.reported.closeEvents()
 			}

@@ -21,7 +21,6 @@ type watch struct {
 	*parts
 	tasks    *tasks
 	sampler  *sampler.Sampler
-	usage    *sampler.Host // how much of the host is used
 	program  sent          // the program that plx sent, if it did
 	failing  string        // what could not be measured last; "": nothing. Only run uses it.
 	turn     chan struct{} // full while an answer is made: one at a time
@@ -30,7 +29,7 @@ type watch struct {
 
 // run measures the tasks and the host until the loop ends.
 func (w *watch) run() {
-	w.loop.background(func() { w.usage.Run(w.loop.quit) })
+	w.loop.background(func() { w.host.usage.Run(w.loop.quit) })
 	for !within(w.sampler.Every(), w.loop.quit) {
 		var targets []sampler.Target
 		if !w.onLoop(func() { targets = w.targets() }) {
@@ -133,7 +132,7 @@ func (w *watch) look(l *link, m protocol.Look) {
 			answer = w.complete(seen, m)
 		}
 		if m.Host {
-			use := w.usage.Use(booked)
+			use := w.host.usage.Use(booked)
 			answer.Host = &use
 		}
 		w.loop.do(func() { l.send(protocol.Message{Seen: &answer}) })

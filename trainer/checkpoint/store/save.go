@@ -285,6 +285,7 @@ func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 // Summary is the outcome of all saves, for the chief to report.
 type Summary struct {
 	Saved       int           // saves that succeeded
+	Step        uint64        // number of steps in the newest of them
 	Failed      int           // saves that failed
 	Bytes       int64         // total size of all files, without second copies
 	LongestHeld time.Duration // longest time for which a step stood still while shard holders copied
@@ -293,6 +294,7 @@ type Summary struct {
 
 func (s *Summary) add(of *save, m *checkpoint.Manifest) {
 	s.Saved++
+	s.Step = m.Step
 	s.Bytes += bytesIn(m)
 	s.Held += of.held
 	s.LongestHeld = max(s.LongestHeld, of.held)
