@@ -87,6 +87,9 @@ type Config struct {
 	NoPrefix     bool              // lines of output begin without task and host
 	Notify       string            // shell line that this machine runs when the job hangs or has ended; empty: none
 	JSON         bool              // stdout has events and the lines of tasks, as JSON
+	CommandLine  []string          // of plx, for reports; what its names show to be secrets is not kept
+	Version      string            // of plx, for reports
+	KeepDiff     bool              // keep with the job how the program's folder differs from its git commit
 	Show         []string          // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.

@@ -33,6 +33,7 @@ import (
 // leaves nothing on a host but files that the next launch can use.
 func (l *launch) prepare(ctx context.Context) error {
 	defer func() { l.announced() }()
+	l.revision = readRevision(ctx, l.cfg)
 	for _, stage := range []struct {
 		doing string // shown while the stage itself shows nothing; empty: it is over at once
 		work  func(context.Context) error
@@ -48,6 +49,7 @@ func (l *launch) prepare(ctx context.Context) error {
 		{"looking for jobs of the same name", l.name},
 		{"preparing the hosts", l.ready},
 		{"", func(context.Context) error { return l.record().Save() }},
+		{"asking git for the commit", l.keepRun},
 	} {
 		done := l.printer.Phase(console.Waiting(stage.doing, nil))
 		err := stage.work(ctx)
@@ -160,13 +162,7 @@ func agreed(c Config, names []string, found []protocol.Found) (trainer bool, not
 
 // pack builds what is sent.
 func (l *launch) pack(ctx context.Context) (err error) {
-	var platforms []envsync.Platform // of the hosts that have tasks, each once
-	for _, h := range l.agents {
-		if !slices.Contains(platforms, h.Facts.Platform) {
-			platforms = append(platforms, h.Facts.Platform)
-		}
-	}
-	if l.artifacts, err = artifacts.Pack(ctx, l.source, platforms, l.printer); err != nil {
+	if l.artifacts, err = artifacts.Pack(ctx, l.source, l.platforms(), l.printer); err != nil {
 		return ofPlatform(err, l.agents)
 	}
 	return nil

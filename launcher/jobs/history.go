@@ -4,19 +4,18 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/metrics"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -26,45 +25,23 @@ type reports struct {
 	damaged   []error // of files that cannot be read
 }
 
-// reportsOn reads what a host keeps. It needs no agent, so that the agent's version does not matter. If
-// nothing of the job is left the error is hosts.ErrForgotten.
+// reportsOn reads what a host keeps. If nothing of the job is left the error is hosts.ErrForgotten.
 func reportsOn(ctx context.Context, a *hosts.AgentHost) (r reports, err error) {
-	const here = "here"
-	script := fmt.Sprintf(`cd "$HOME"/.plx/jobs/%s/%s 2>/dev/null || exit 0; echo %s
-for f in metrics/*; do if [ -f "$f" ]; then printf '%%s ' "${f##*/}"; head -c %d "$f" | base64 | tr -d '\n'; echo; fi; done`, a.Job, a.Folder, here, metrics.MaxEncoded+1)
-	var stdout hosts.Answer
-	if err := a.Script(ctx, script, nil, &stdout); err != nil {
-		return r, fmt.Errorf("read the metrics: %w", err)
+	kept, err := keptOn(ctx, a, protocol.MaxKept, false)
+	if err != nil {
+		return r, err
 	}
-	head, text, _ := strings.Cut(stdout.String(), "\n")
-	if head != here {
-		return r, hosts.ErrForgotten
+	all, damaged := histories(kept)
+	r.histories = map[cluster.Task]*metrics.History{}
+	for name, h := range all {
+		if task, err := cluster.ParseTask(name); err == nil { // else it is the host's
+			r.histories[task] = h
+		}
 	}
-	return parseReports(a.Named, text), nil
-}
-
-// parseReports reads the files of a host: in each line the name and the content in base64.
-func parseReports(named func(error) error, text string) reports {
-	k := reports{histories: map[cluster.Task]*metrics.History{}}
-	for line := range strings.Lines(text) {
-		name, content, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		i := strings.LastIndexByte(name, '-')
-		task, err := cluster.ParseTask(name[:max(0, i)] + ":" + name[i+1:])
-		if err != nil {
-			continue // a file that is just being written
-		}
-		h := &metrics.History{}
-		encoded, err := base64.StdEncoding.DecodeString(content)
-		if err == nil {
-			err = h.UnmarshalBinary(encoded)
-		}
-		if err != nil {
-			k.damaged = append(k.damaged, named(fmt.Errorf("the metrics of %s: %w", task, err)))
-			continue
-		}
-		k.histories[task] = h
+	for _, text := range damaged {
+		r.damaged = append(r.damaged, a.Named(errors.New(text)))
 	}
-	return k
+	return r, nil
 }
 
 // noMetrics is the error of a job whose tasks have reported nothing.

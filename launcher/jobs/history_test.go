@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,38 +16,24 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/metrics"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// One file that a crash has cut, or a stranger has made, costs no other.
-func TestParseReports(t *testing.T) {
+// One history that a crash has cut costs no other.
+func TestHistories(t *testing.T) {
 	var h metrics.History
 	h.Add(time.UnixMilli(1000), metrics.Sample{{Name: metrics.Step, Number: 7}, {Name: "loss", Number: 0.5}})
 	encoded, _ := h.AppendBinary(nil)
-	line := func(name string, content []byte) string {
-		return name + " " + base64.StdEncoding.EncodeToString(content) + "\n"
+	all, damaged := histories(protocol.Kept{Histories: map[string][]byte{"worker:0": encoded, "worker:1": encoded[:len(encoded)-3], "worker:3": nil, "host": encoded}, Damaged: []string{"a"}})
+	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, []string{"host", "worker:0"}) {
+		t.Errorf("histories of %v", got)
 	}
-	text := line("worker-0", encoded) + line("worker-1", encoded[:len(encoded)-3]) + "worker-2 %\n" + line("worker-3", nil) + line(".worker-4.tmp", encoded) + "x\n\n" + line("ps-0", encoded)
-	named := func(err error) error { return fmt.Errorf("host h1: %w", err) }
-	r := parseReports(named, text)
-	var tasks []string
-	for task := range r.histories {
-		tasks = append(tasks, task.String())
-	}
-	slices.Sort(tasks)
-	if want := []string{"ps:0", "worker:0"}; !slices.Equal(tasks, want) {
-		t.Errorf("histories of %v, want %v", tasks, want)
-	}
-	if got := r.histories[cluster.Chief].Newest(); !maps.Equal(got, map[string]metrics.Number{"step": 7, "loss": 0.5}) {
+	if got := all["worker:0"].Newest(); !maps.Equal(got, map[string]metrics.Number{"step": 7, "loss": 0.5}) {
 		t.Errorf("newest: %v", got)
 	}
-	if len(r.damaged) != 3 {
-		t.Fatalf("damaged: %v", r.damaged)
-	}
-	for i, err := range r.damaged {
-		if want := fmt.Sprintf("host h1: the metrics of worker:%d: ", i+1); !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
+	if len(damaged) != 3 || damaged[0] != "a" || !strings.HasPrefix(damaged[1], "the metrics of worker:1: ") || !strings.HasPrefix(damaged[2], "the metrics of worker:3: ") {
+		t.Errorf("damaged: %q", damaged)
 	}
 }
 

@@ -218,7 +218,13 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	j.printMade(ctx)
 	PrintVerdict(j.printer, &j.Record, *state.Verdict, out)
 	tell(*state.Verdict)
-	return state.Verdict.Code, j.learn(state)
+	err = j.learn(state)
+	if c := readCourse(j.Job); ctx.Err() == nil && (c == nil || !c.Whole) {
+		if _, err := j.keep(ctx); err != nil {
+			j.printer.Printf("note: plx report will lack some of this job: %v", err)
+		}
+	}
+	return state.Verdict.Code, err
 }
 
 // printMade prints a line on what the job has made, if nobody has fetched it.

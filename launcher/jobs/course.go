@@ -1,0 +1,198 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/plx-run/plx/internal/atomicfile"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/metrics"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
+)
+
+// course is what the hosts have of the course of a job: metrics, the use of hosts, events of a detached job,
+// last lines.
+type course struct {
+	At    time.Time    `json:"at"`    // when the hosts were asked
+	Whole bool         `json:"whole"` // the job had ended, and every host has answered
+	Hosts []hostCourse `json:"hosts"`
+	Tails []taskTail   `json:"tails,omitempty"`
+}
+
+// hostCourse is the part of one host.
+type hostCourse struct {
+	Host   string `json:"host"`
+	Failed string `json:"failed,omitempty"` // why the host has not answered; empty: it has
+	protocol.Kept
+}
+
+// taskTail are the last lines of a task.
+type taskTail struct {
+	Task  string   `json:"task"`
+	Host  string   `json:"host"`
+	Lines []string `json:"lines"`
+}
+
+const (
+	// courseTime bounds what is asked of the hosts for a report.
+	courseTime = 20 * time.Second
+	// tailLines is how many last lines of each stream of a task a report shows.
+	tailLines = 20
+)
+
+// Keep saves on this machine what the hosts have of the course of a job that has ended. agents are hosts of the
+// record, in any order; one that is not among them is lost.
+func Keep(ctx context.Context, r *Record, agents []*hosts.AgentHost) error {
+	j := &Job{Record: *r}
+	j.Hosts = nil
+	var lost []string
+	for i, h := range r.Hosts {
+		at := slices.IndexFunc(agents, func(a *hosts.AgentHost) bool { return a.Folder == h.Folder })
+		if at < 0 {
+			lost = append(lost, h.Folder)
+			continue
+		}
+		if i == r.Chief {
+			j.Chief = len(j.Hosts)
+		}
+		j.Hosts, j.agents = append(j.Hosts, h), append(j.agents, agents[at])
+	}
+	c, err := j.ask(ctx)
+	for _, folder := range lost {
+		c.Hosts = append(c.Hosts, hostCourse{Host: folder, Failed: "the host was lost"})
+	}
+	c.Whole = c.Whole && len(lost) == 0
+	return errors.Join(err, c.save(r.Job))
+}
+
+// keep asks the hosts, and saves their answers if this machine has the job's record. The error names hosts that have
+// not answered.
+func (j *Job) keep(ctx context.Context) (course, error) {
+	c, err := j.ask(ctx)
+	if j.found {
+		return c, err
+	}
+	return c, errors.Join(err, c.save(j.Job))
+}
+
+// ask asks the hosts.
+func (j *Job) ask(ctx context.Context) (course, error) {
+	ctx, cancel := within(ctx, courseTime)
+	defer cancel()
+	c := course{At: time.Now().UTC(), Hosts: make([]hostCourse, len(j.agents))}
+	limit := maxCourse * 3 / 4 / max(1, len(j.agents)) // as base64 it is larger
+	err := hosts.Each(ctx, j.agents, func(i int, a *hosts.AgentHost) (err error) {
+		c.Hosts[i].Host = a.Name()
+		if c.Hosts[i].Kept, err = keptOn(ctx, a, limit, i == j.Chief && j.Detached); err != nil {
+			c.Hosts[i].Failed = err.Error()
+		}
+		return err
+	})
+	tails, failed := j.tails(ctx)
+	c.Tails, err = tails, errors.Join(err, failed)
+	c.Whole = j.Verdict != nil && err == nil
+	return c, err
+}
+
+// save writes the course to the job's folder.
+func (c course) save(job string) error {
+	text, err := json.Marshal(c)
+	if err == nil && len(text) > 2*maxCourse {
+		err = errors.New("it is too large")
+	}
+	var path string
+	if err == nil {
+		path, err = inFolder(job, courseFile)
+	}
+	if err == nil {
+		err = atomicfile.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the metrics of job %s: %w", job, err)
+	}
+	return nil
+}
+
+// readCourse reads what keep has saved; nil: it has not, or the file is damaged.
+func readCourse(job string) *course {
+	var c course
+	text, err := readFile(job, courseFile, 2*maxCourse)
+	if err != nil || json.Unmarshal(text, &c) != nil {
+		return nil
+	}
+	return &c
+}
+
+// keptOn asks a host what it keeps of the course of its job, in at most limit bytes. If nothing of the job is left
+// the error is hosts.ErrForgotten.
+func keptOn(ctx context.Context, a *hosts.AgentHost, limit int, events bool) (protocol.Kept, error) {
+	want := protocol.WantKept{HostJob: protocol.HostJob{Job: a.Job, Folder: a.Folder}, Bytes: limit, Events: events}
+	kept, err := hosts.Call[protocol.Kept](ctx, a, hosts.AnswerTime, protocol.DoKept, want)
+	switch {
+	case protocol.CodeForgotten.Is(err):
+		return kept, hosts.ErrForgotten
+	case err != nil:
+		return kept, fmt.Errorf("read the metrics: %w", err)
+	}
+	return kept, nil
+}
+
+// histories decodes the histories of a host, by the name of a task or protocol.OfHost. What cannot be read is told
+// with the damage.
+func histories(kept protocol.Kept) (all map[string]*metrics.History, damaged []string) {
+	all, damaged = map[string]*metrics.History{}, slices.Clone(kept.Damaged)
+	for _, name := range slices.Sorted(maps.Keys(kept.Histories)) {
+		h := &metrics.History{}
+		if err := h.UnmarshalBinary(kept.Histories[name]); err != nil {
+			damaged = append(damaged, fmt.Sprintf("the metrics of %s: %v", name, err))
+			continue
+		}
+		all[name] = h
+	}
+	return all, damaged
+}
+
+// tails reads the last lines of the chief and of the task that is blamed.
+func (j *Job) tails(ctx context.Context) (all []taskTail, err error) {
+	tasks := []string{"worker:0"}
+	if v := j.Verdict; v != nil && v.Culprit != "" && v.Culprit != tasks[0] {
+		tasks = append(tasks, v.Culprit)
+	}
+	its := j.tasks()
+	tasks = slices.DeleteFunc(tasks, func(t string) bool { return !slices.Contains(its, t) })
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	agents, err := j.choose(nil, tasks)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	quiet := &Job{Record: j.Record, agents: j.agents, printer: console.NewPrinter(console.Terminal{Stdout: &text, Stderr: io.Discard})}
+	_, err = quiet.print(ctx, agents, logs.Request{Tasks: tasks, TailLines: tailLines}, logs.Options{JSON: true, Verbose: true}, nil)
+	for line := range bytes.Lines(text.Bytes()) {
+		var of struct{ Host, Task, Line string }
+		if json.Unmarshal(line, &of) != nil || of.Task == "" {
+			continue
+		}
+		i := slices.IndexFunc(all, func(t taskTail) bool { return t.Task == of.Task && t.Host == of.Host })
+		if i < 0 {
+			i, all = len(all), append(all, taskTail{Task: of.Task, Host: of.Host})
+		}
+		of.Line = of.Line[:min(len(of.Line), longestLine)]
+		all[i].Lines = append(all[i].Lines, of.Line)
+	}
+	return all, err
+}
+
+// longestLine bounds a line of a report, in bytes.
+const longestLine = 4 << 10

@@ -1,0 +1,340 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/internal/atomicfile"
+	"github.com/plx-run/plx/launcher/event"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/metrics"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/report"
+)
+
+// ReportConfig tells which jobs to report on, and how.
+type ReportConfig struct {
+	Query           // without Job
+	Jobs   []string // ids or names
+	Format string   // html, md or json
+	Output string   // file; empty: standard output, or a file named after the first job if the format is html; "-": standard output
+	Force  bool     // replace a file that is no report
+}
+
+// Report writes a page on jobs that run or have ended. It asks the hosts of a job only for what this machine does not
+// have of it, and reports a host that does not answer on the page.
+func Report(ctx context.Context, cfg ReportConfig) error {
+	var runs []report.Run
+	printer := cfg.printer()
+	for _, job := range cfg.Jobs {
+		q := cfg.Query
+		q.Job, q.Printer = job, printer
+		run, err := q.run(ctx)
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(runs, func(r report.Run) bool { return r.Job == run.Job }); i >= 0 {
+			return exit.Mistake(fmt.Errorf("job %s is named twice, as %s and %s", run.Job, cfg.Jobs[i], job), "plx jobs lists the jobs and their names")
+		}
+		runs = append(runs, run)
+	}
+	var page bytes.Buffer
+	if err := write(&page, cfg.Format, runs); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	path := cfg.Output
+	if path == "" && cfg.Format == "html" {
+		path = runs[0].Job + ".html"
+	}
+	if path == "" || path == "-" {
+		_, err := cfg.Terminal.Stdout.Write(page.Bytes())
+		return err
+	}
+	if err := replaceable(path, cfg.Force); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteFile(path, page.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	printer.Printf("wrote %s", path)
+	return nil
+}
+
+// Formats are the formats of a report.
+func Formats() []string { return []string{"html", "md", "json"} }
+
+func write(to io.Writer, format string, runs []report.Run) error {
+	switch format {
+	case "md":
+		return report.Markdown(to, runs)
+	case "json":
+		return report.JSON(to, runs)
+	}
+	return report.HTML(to, runs)
+}
+
+// reportMark is in every page of package report.
+const reportMark = `name="generator" content="plx report"`
+
+// replaceable refuses a file that plx did not write.
+func replaceable(path string, force bool) error {
+	f, err := os.Open(path)
+	if missing(err) || force {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	defer f.Close() // only read
+	head, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if len(head) > 0 && !bytes.Contains(head, []byte(reportMark)) {
+		return exit.Mistake(fmt.Errorf("%s exists and is no report of plx", path), "name another file with -o, or replace it with --force")
+	}
+	return nil
+}
+
+// run puts together what is known of the job.
+func (q Query) run(ctx context.Context) (run report.Run, err error) {
+	q, err = alreadyLaunched(ctx, q)
+	if err != nil {
+		return run, err
+	}
+	r, err := q.Find(ctx, false, q.Printer)
+	if err != nil {
+		return run, err
+	}
+	known := readCourse(r.Job)
+	var unknown error // why it is not known whether the job runs; nil: it is
+	if r.found || known == nil || !known.Whole || r.Verdict == nil {
+		known, unknown, err = q.refresh(ctx, &r, known)
+	}
+	if ctx.Err() != nil {
+		return run, context.Cause(ctx)
+	}
+	state := newRow(ctx, &r, q.Printer, func(context.Context) (protocol.State, error) { return protocol.State{}, unknown }).State
+	run = report.Run{Job: r.Job, Name: r.Name, Created: r.Created, State: state, Plan: r.Plan}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			run.Missing = append(run.Missing, strings.TrimSpace(line))
+		}
+	}
+	judge(&run, r.Verdict)
+	if noted, found := launched(r.Job); found {
+		run.Command = noted.Command
+		for _, f := range noted.Facts {
+			run.Facts = append(run.Facts, report.Fact{Name: f.Name, Value: f.Value})
+		}
+	} else {
+		run.Facts = append(run.Facts, report.Fact{Name: "program", Value: r.Program})
+		run.Missing = append(run.Missing, "command and versions: an older plx, or one on another machine, launched the job")
+	}
+	if path := diff(r.Job); path != "" {
+		run.Facts = append(run.Facts, report.Fact{Name: "git diff", Value: path})
+	}
+	own, failed := events(r.Job)
+	if failed != nil {
+		run.Missing = append(run.Missing, "events: "+failed.Error())
+	}
+	if known != nil {
+		known.add(&run, &own)
+	}
+	run.Events = append(run.Events, eventsOf(own)...)
+	slices.SortStableFunc(run.Events, func(a, b report.Event) int { return a.Time.Compare(b.Time) })
+	return run, nil
+}
+
+// refresh asks the hosts, and learns whether the job has ended; unknown is why not. If none of them has an answer, it
+// returns what was known before.
+func (q Query) refresh(ctx context.Context, r *Record, before *course) (c *course, unknown, err error) {
+	j, err := open(ctx, *r, q.Printer, q.Reach)
+	if err == nil {
+		j, err = j.refreshed(ctx, q.Reach)
+	}
+	if err != nil {
+		return before, err, err
+	}
+	defer j.close()
+	_, unknown = j.update(ctx, q.Printer, j.state)
+	now, err := j.ask(ctx)
+	*r = j.Record
+	if before != nil && !slices.ContainsFunc(now.Hosts, func(h hostCourse) bool { return h.Failed == "" }) {
+		return before, unknown, err
+	}
+	if !j.found {
+		err = errors.Join(err, now.save(j.Job))
+	}
+	return &now, unknown, err
+}
+
+// judge describes how the job ended.
+func judge(run *report.Run, v *protocol.Verdict) {
+	if v == nil {
+		return
+	}
+	run.Code, run.Verdict, run.Ended = &v.Code, v.Reason, v.Ended
+	run.Details = append(run.Details, v.Notices...)
+	for _, end := range v.Ends {
+		line := fmt.Sprintf("%s on %s: %s", end.Task, end.Host, end.Part)
+		if end.Part != protocol.Unknown && end.Part != protocol.Done {
+			line += fmt.Sprintf(", exit status %d", end.Code)
+		}
+		if end.Cause != "" {
+			line += ": " + end.Cause
+		}
+		run.Details = append(run.Details, line)
+	}
+	if v.MoreEnds > 0 {
+		run.Details = append(run.Details, fmt.Sprintf("and %d more tasks", v.MoreEnds))
+	}
+	if v.Hang != nil {
+		run.Details = append(run.Details, v.Hang.Waits...)
+		run.Details = append(run.Details, v.Hang.Stack...)
+	}
+	if v.Saved != nil && v.Saved.Cause == "" {
+		run.Details = append(run.Details, fmt.Sprintf("saved a checkpoint at step %d", v.Saved.Step))
+	}
+	if tail := lastLines(*v); len(tail) > 0 {
+		run.Tails = append(run.Tails, report.Tail{Task: v.First.Task.String(), Host: v.Host, Lines: tail})
+	}
+}
+
+// add adds what the hosts had. Events of a detached job come to those of this machine.
+func (c course) add(run *report.Run, own *[]event.Event) {
+	for _, h := range c.Hosts {
+		if h.Failed != "" {
+			run.Missing = append(run.Missing, fmt.Sprintf("host %s: %s", h.Host, h.Failed))
+		}
+		*own = append(*own, event.Parse(h.Events)...)
+		all, damaged := histories(h.Kept)
+		for _, text := range damaged {
+			run.Missing = append(run.Missing, fmt.Sprintf("host %s: %s", h.Host, text))
+		}
+		for _, name := range slices.SortedFunc(maps.Keys(all), compareTasks) {
+			task := name
+			if name == protocol.OfHost {
+				task = ""
+			}
+			for _, metric := range all[name].Names() {
+				points := all[name].Points(metric)
+				if metric == metrics.Checkpoint {
+					run.Events = append(run.Events, checkpoints(h.Host, task, points)...)
+					continue
+				}
+				run.Series = append(run.Series, report.Series{Name: metric, Host: h.Host, Task: task, Points: points})
+			}
+			if points := rates(all[name]); task != "" && len(points) > 0 {
+				run.Series = append(run.Series, report.Series{Name: rateName, Host: h.Host, Task: task, Points: points})
+			}
+		}
+	}
+	for _, t := range c.Tails {
+		if !slices.ContainsFunc(run.Tails, func(had report.Tail) bool { return had.Task == t.Task && had.Host == t.Host }) {
+			run.Tails = append(run.Tails, report.Tail{Task: t.Task, Host: t.Host, Lines: t.Lines})
+		}
+	}
+}
+
+// rateName is the name of the steps that a task makes in a second, as plx finds them.
+const rateName = "steps_per_second"
+
+// mostRates bounds the rates of a task.
+const mostRates = 200
+
+// rates finds how many steps a task has made in a second, from the times of the values that it has reported most often;
+// nil: they have no steps, or the task has reported a rate itself.
+func rates(h *metrics.History) (all []metrics.Point) {
+	var longest []metrics.Point
+	for _, name := range h.Names() {
+		if name == rateName {
+			return nil
+		}
+		if points := h.Points(name); len(points) > len(longest) {
+			longest = points
+		}
+	}
+	if len(longest) < 2 {
+		return nil
+	}
+	window := max(time.Second, longest[len(longest)-1].Time.Sub(longest[0].Time)/mostRates)
+	from := longest[0]
+	for _, p := range longest[1:] {
+		passed := p.Time.Sub(from.Time)
+		switch {
+		case from.Step < 0 || p.Step < from.Step: // before the first step, or after a restart
+			from = p
+		case passed >= window:
+			rate := metrics.Number(float64(p.Step-from.Step) / passed.Seconds())
+			all = append(all, metrics.Point{Step: p.Step, Time: p.Time, Last: rate, Min: rate, Max: rate})
+			from = p
+		}
+	}
+	return all
+}
+
+// checkpoints are the events of checkpoints that a task has reported.
+func checkpoints(host, task string, points []metrics.Point) (all []report.Event) {
+	for _, p := range points {
+		all = append(all, report.Event{Time: p.Time, Kind: report.Checkpoint, Host: host, Task: task, Text: fmt.Sprintf("checkpoint at step %d", int64(p.Last))})
+	}
+	return all
+}
+
+// eventsOf puts events into words.
+func eventsOf(events []event.Event) (all []report.Event) {
+	for _, e := range events {
+		at, err := time.Parse(event.Stamp, e.Time)
+		if err != nil {
+			continue
+		}
+		one := report.Event{Time: at, Host: e.Host, Task: e.Task}
+		generation := 0
+		if e.Generation != nil {
+			generation = *e.Generation
+		}
+		switch e.Event {
+		case event.Start:
+			one.Kind, one.Text = report.Started, "started"
+			if generation > 0 {
+				one.Text = fmt.Sprintf("started in generation %d", generation)
+			}
+		case event.Exit:
+			one.Kind, one.Text = report.Exited, "exited"
+			if e.Status != nil {
+				one.Text = fmt.Sprintf("exited with status %d", *e.Status)
+			}
+			if e.Signal > 0 {
+				one.Text = fmt.Sprintf("ended by signal %d, status %d", e.Signal, 128+e.Signal)
+			}
+		case event.Restart:
+			one.Kind, one.Text = report.Restarted, fmt.Sprintf("generation %d begins on %d hosts", generation, len(e.Hosts))
+		case event.Hang:
+			one.Kind, one.Host, one.Task = report.Hung, e.Host, e.Culprit
+			if e.Seconds != nil {
+				one.Text = fmt.Sprintf("nothing moved for %gs: %s", math.Round(*e.Seconds), e.Why)
+			}
+		case event.Note:
+			one.Kind, one.Text = report.Noted, e.Text
+		case event.End:
+			one.Kind, one.Text = report.Ended, e.Verdict
+			if e.Error != "" {
+				one.Text = strings.TrimPrefix(one.Text+"; "+e.Error, "; ")
+			}
+		default: // the beginning has the plan, which the report shows; later kinds are not known here
+			continue
+		}
+		all = append(all, one)
+	}
+	return all
+}

@@ -1,0 +1,77 @@
+package launcher
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// hidden stands for what is not recorded.
+const hidden = "***"
+
+// isSecret reports whether the value of a variable is a secret, by its name.
+func isSecret(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL"}, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// isSecretFlag reports whether the value of a flag is a secret, by the words of its name: --hf-token is one,
+// --tokenizer is none.
+func isSecretFlag(name string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.Contains([]string{"key", "apikey", "token", "secret", "pass", "passwd", "password", "passphrase", "credential", "credentials"}, word)
+	})
+}
+
+// The patterns of redact.
+var (
+	assigned = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.-]*)=("[^"]*"|'[^']*'|[^\s;&|]*)`)
+	})
+	flagged = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(--?[A-Za-z][A-Za-z0-9_.-]*)([ =])("[^"]*"|'[^']*'|[^\s;&|]+)`)
+	})
+	inURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(://[^/\s:@]*):[^/\s@]+@`) })
+)
+
+// redact returns a command line without what its names show to be secrets: values of variables and of
+// flags, also in a line of a shell, and passwords in URLs.
+func redact(words []string) []string {
+	out := make([]string, len(words))
+	for i, word := range words {
+		before := ""
+		if i > 0 {
+			before = words[i-1]
+		}
+		if name, _, found := strings.Cut(strings.TrimPrefix(word, "--env="), "="); found && (before == "--env" || strings.HasPrefix(word, "--env=")) && isSecret(name) {
+			out[i] = word[:strings.Index(word, name)+len(name)+1] + hidden
+			continue
+		}
+		if strings.HasPrefix(before, "-") && !strings.Contains(before, "=") && isSecretFlag(before) && !strings.HasPrefix(word, "-") {
+			out[i] = hidden
+			continue
+		}
+		out[i] = redactText(word)
+	}
+	return out
+}
+
+func redactText(text string) string {
+	text = inURL().ReplaceAllString(text, "$1:"+hidden+"@")
+	text = flagged().ReplaceAllStringFunc(text, func(found string) string {
+		m := flagged().FindStringSubmatch(found)
+		if isSecretFlag(m[1]) && !strings.HasPrefix(m[3], "-") {
+			return m[1] + m[2] + hidden
+		}
+		return found
+	})
+	return assigned().ReplaceAllStringFunc(text, func(found string) string {
+		name, _, _ := strings.Cut(found, "=")
+		if strings.ToUpper(name) == name && isSecret(name) || isSecretFlag(name) {
+			return name + "=" + hidden
+		}
+		return found
+	})
+}
