@@ -83,6 +83,7 @@ func launchFlags() []cli.Flag {
 		}, taskFlags()...)...),
 		group("Job and checkpoints",
 			&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir resumes from checkpoints of that name"},
+			&cli.BoolFlag{Name: "keep-diff", Usage: "keep with the job how the program's folder differs from its git commit, for plx report"},
 			&cli.StringFlag{Name: "resume", Usage: "resume from the checkpoints of `JOB`, an id or a name"},
 			&cli.StringSliceFlag{Name: "output", Usage: "the job makes files that match `PATTERN`, relative to where the tasks run, such as '*.pt' or 'runs/**'; repeatable"},
 			&cli.StringFlag{Name: "fetch", Usage: "after the job, gather checkpoints, outputs, logs, summaries and timelines from all hosts into `DIR` on this machine"},
@@ -229,6 +230,8 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.DialTime = cfg.StartTimeout // a host that is not connected by then starts nothing in time
 	cfg.TLS = ctx.Bool("tls")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
+	cfg.CommandLine, cfg.Version = append([]string{"plx"}, os.Args[1:]...), versionLine()
+	cfg.KeepDiff = ctx.Bool("keep-diff")
 	if cfg.Notify = ctx.String("notify"); cfg.Detach && !typed(ctx, "notify") {
 		cfg.Notify = "" // a default is for the jobs that plx sees end
 	}

@@ -87,7 +87,7 @@ func (c *command) app() *cli.App {
 	cli.VersionPrinter = func(ctx *cli.Context) { fmt.Fprintln(ctx.App.Writer, versionLine()) }
 	cli.HelpPrinter = printHelp
 	work := []*cli.Command{
-		c.launchCommand(), c.execCommand(), c.probeCommand(), c.doctorCommand(), c.logsCommand(), c.jobsCommand(), c.statusCommand(), c.topCommand(), c.metricsCommand(), c.stacksCommand(),
+		c.launchCommand(), c.execCommand(), c.probeCommand(), c.doctorCommand(), c.logsCommand(), c.jobsCommand(), c.statusCommand(), c.topCommand(), c.metricsCommand(), c.reportCommand(), c.stacksCommand(),
 		c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
 	}
 	about := []*cli.Command{configCommand(), completionCommand(), helpCommand(), versionCommand(), manCommand()}
