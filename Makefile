@@ -128,7 +128,7 @@ release-check: tools
 	go test -tags long -v -timeout 30m -run '^TestRelease$$' ./e2e
 
 # The pictures in README.md and docs/watch.md, from new runs on two test hosts: 5 minutes, as root,
-# with tmux. With ARGS one of them: make picture ARGS=top
+# with tmux and Chromium. With ARGS one of them: make picture ARGS=top
 picture: tools
 	scripts/tool internal/tools/picture $(ARGS)
 

@@ -17,7 +17,6 @@ import (
 	"github.com/plx-run/plx/internal/plural"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/jobs"
-	"github.com/plx-run/plx/launcher/ssh"
 )
 
 // gitTime bounds what git is asked about the program's folder. A launch does not wait longer for it.
@@ -88,7 +87,7 @@ func quoted(words []string) string {
 	var out []string
 	for _, w := range words {
 		if strings.ContainsFunc(strings.ReplaceAll(w, hidden, ""), func(r rune) bool { return !strings.ContainsRune(plain, r) }) || w == "" {
-			w = ssh.Quote(w)
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
 		out = append(out, w)
 	}

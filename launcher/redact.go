@@ -25,16 +25,20 @@ func isSecretFlag(name string) bool {
 	})
 }
 
-// The patterns of redact.
-var (
-	assigned = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.-]*)=("[^"]*"|'[^']*'|[^\s;&|]*)`)
-	})
-	flagged = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(--?[A-Za-z][A-Za-z0-9_.-]*)([ =])("[^"]*"|'[^']*'|[^\s;&|]+)`)
-	})
-	inURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(://[^/\s:@]*):[^/\s@]+@`) })
-)
+// secrets are what redact looks for in a text.
+type secrets struct {
+	variable *regexp.Regexp // NAME=VALUE
+	flag     *regexp.Regexp // -name VALUE or -name=VALUE
+	url      *regexp.Regexp // with a password
+}
+
+var secretsIn = sync.OnceValue(func() secrets {
+	return secrets{
+		variable: regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.-]*)=("[^"]*"|'[^']*'|[^\s;&|]*)`),
+		flag:     regexp.MustCompile(`(--?[A-Za-z][A-Za-z0-9_.-]*)([ =])("[^"]*"|'[^']*'|[^\s;&|]+)`),
+		url:      regexp.MustCompile(`(://[^/\s:@]*):[^/\s@]+@`),
+	}
+})
 
 // redact returns a command line without what its names show to be secrets: values of variables and of
 // flags, also in a line of a shell, and passwords in URLs.
@@ -59,15 +63,15 @@ func redact(words []string) []string {
 }
 
 func redactText(text string) string {
-	text = inURL().ReplaceAllString(text, "$1:"+hidden+"@")
-	text = flagged().ReplaceAllStringFunc(text, func(found string) string {
-		m := flagged().FindStringSubmatch(found)
+	text = secretsIn().url.ReplaceAllString(text, "$1:"+hidden+"@")
+	text = secretsIn().flag.ReplaceAllStringFunc(text, func(found string) string {
+		m := secretsIn().flag.FindStringSubmatch(found)
 		if isSecretFlag(m[1]) && !strings.HasPrefix(m[3], "-") {
 			return m[1] + m[2] + hidden
 		}
 		return found
 	})
-	return assigned().ReplaceAllStringFunc(text, func(found string) string {
+	return secretsIn().variable.ReplaceAllStringFunc(text, func(found string) string {
 		name, _, _ := strings.Cut(found, "=")
 		if strings.ToUpper(name) == name && isSecret(name) || isSecretFlag(name) {
 			return name + "=" + hidden

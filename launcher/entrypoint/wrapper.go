@@ -18,22 +18,24 @@ type wrapper struct {
 	venv string
 }
 
-var wrappers = map[string]wrapper{
-	"env": {values: "-u --unset -C --chdir"}, "nohup": {}, "setsid": {}, "nice": {}, "time": {values: "-o --output -f --format"},
-	"numactl": {values: "-N --cpunodebind -m --membind -i --interleave -p --preferred -C --physcpubind -w --weighted-interleave"},
-	"taskset": {}, "stdbuf": {values: "-i --input -o --output -e --error"}, "timeout": {values: "-s --signal"}, "chrt": {},
-	"ionice": {values: "-c --class"}, "prlimit": {}, "unbuffer": {}, "catchsegv": {}, "xvfb-run": {values: "-s --server-args -e --error-file"},
-	"strace": {values: "-o -e"}, "valgrind": {}, "nsys": {sub: "profile", values: "-o --output -t --trace -s --sample -c --capture-range"},
-	"ncu": {values: "-o --export -k --kernel-name --set"}, "py-spy": {sub: "record", values: "-o --output -f --format"},
+var wrappers = sync.OnceValue(func() map[string]wrapper {
+	return map[string]wrapper{
+		"env": {values: "-u --unset -C --chdir"}, "nohup": {}, "setsid": {}, "nice": {}, "time": {values: "-o --output -f --format"},
+		"numactl": {values: "-N --cpunodebind -m --membind -i --interleave -p --preferred -C --physcpubind -w --weighted-interleave"},
+		"taskset": {}, "stdbuf": {values: "-i --input -o --output -e --error"}, "timeout": {values: "-s --signal"}, "chrt": {},
+		"ionice": {values: "-c --class"}, "prlimit": {}, "unbuffer": {}, "catchsegv": {}, "xvfb-run": {values: "-s --server-args -e --error-file"},
+		"strace": {values: "-o -e"}, "valgrind": {}, "nsys": {sub: "profile", values: "-o --output -t --trace -s --sample -c --capture-range"},
+		"ncu": {values: "-o --export -k --kernel-name --set"}, "py-spy": {sub: "record", values: "-o --output -f --format"},
 
-	"uv":  {sub: "run", venv: ".venv", values: "--with --with-editable --with-requirements --extra --group --no-group --only-group --package --project --directory --python -p --env-file --index --default-index --index-url --config-file --color --cache-dir --link-mode --refresh-package"},
-	"pdm": {sub: "run", venv: ".venv", values: "-p --project"}, "rye": {sub: "run", venv: ".venv", values: "--pyproject"},
-	"poetry": {sub: "run", venv: `"$(poetry env info -p)"`, values: "-P --project -C --directory"},
-	"pipenv": {sub: "run", venv: `"$(pipenv --venv)"`, values: "--python"},
-	"hatch":  {sub: "run", venv: `"$(hatch env find)"`, values: "-e --env -p --project"},
-	"conda":  {sub: "run", venv: "DIR", values: condaOptions}, "mamba": {sub: "run", venv: "DIR", values: condaOptions},
-	"micromamba": {sub: "run", venv: "DIR", values: condaOptions}, "pixi": {sub: "run", venv: "DIR", values: "-e --environment --manifest-path"},
-}
+		"uv":  {sub: "run", venv: ".venv", values: "--with --with-editable --with-requirements --extra --group --no-group --only-group --package --project --directory --python -p --env-file --index --default-index --index-url --config-file --color --cache-dir --link-mode --refresh-package"},
+		"pdm": {sub: "run", venv: ".venv", values: "-p --project"}, "rye": {sub: "run", venv: ".venv", values: "--pyproject"},
+		"poetry": {sub: "run", venv: `"$(poetry env info -p)"`, values: "-P --project -C --directory"},
+		"pipenv": {sub: "run", venv: `"$(pipenv --venv)"`, values: "--python"},
+		"hatch":  {sub: "run", venv: `"$(hatch env find)"`, values: "-e --env -p --project"},
+		"conda":  {sub: "run", venv: "DIR", values: condaOptions}, "mamba": {sub: "run", venv: "DIR", values: condaOptions},
+		"micromamba": {sub: "run", venv: "DIR", values: condaOptions}, "pixi": {sub: "run", venv: "DIR", values: "-e --environment --manifest-path"},
+	}
+})
 
 const condaOptions = "-n --name -p --prefix --cwd -a --attach"
 
@@ -58,7 +60,7 @@ func (s Source) inner() (in Source, before int) {
 
 // wrapped returns the index of the command that a program is told to run; -1: of none.
 func wrapped(program string, args []string) int {
-	w, known := wrappers[program]
+	w, known := wrappers()[program]
 	if !known {
 		return -1
 	}
@@ -85,7 +87,7 @@ func wrapped(program string, args []string) int {
 // environment on each host, and what sends one of this machine instead; or "".
 func (s Source) manager() (name, flag string) {
 	for in := s; ; {
-		w := wrappers[path.Base(in.Program)]
+		w := wrappers()[path.Base(in.Program)]
 		i := wrapped(path.Base(in.Program), in.Args)
 		if i < 0 {
 			return "", ""

@@ -56,8 +56,7 @@ func Report(ctx context.Context, cfg ReportConfig) error {
 		path = runs[0].Job + ".html"
 	}
 	if path == "" || path == "-" {
-		_, err := cfg.Terminal.Stdout.Write(page.Bytes())
-		return err
+		return cfg.Terminal.Text(page.String())
 	}
 	if err := replaceable(path, cfg.Force); err != nil {
 		return err

@@ -298,7 +298,7 @@ func (l *Line) training(now time.Time) (parts []string) {
 func Loss(s metrics.Sample) (metrics.Value, bool) {
 	for _, is := range []func(string) bool{
 		func(name string) bool { return name == "loss" },
-		func(name string) bool { return strings.Contains(name, "loss") && !heldOut.MatchString(name) },
+		func(name string) bool { return strings.Contains(name, "loss") && !heldOut().MatchString(name) },
 		func(name string) bool { return strings.Contains(name, "loss") },
 	} {
 		if i := slices.IndexFunc(s, func(v metrics.Value) bool { return is(v.Name) }); i >= 0 {
@@ -309,7 +309,7 @@ func Loss(s metrics.Sample) (metrics.Value, bool) {
 }
 
 // heldOut matches names of values on data that is not trained on.
-var heldOut = regexp.MustCompile("val|test|dev")
+var heldOut = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("val|test|dev") })
 
 // of is a position, with the end if that is known.
 func of(at, end metrics.Number, known bool) string {

@@ -41,10 +41,11 @@ var arrows = []arrow{
 	{from: "launcher/top", to: []string{"internal/plural", "launcher/live", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/openmetrics", to: []string{"launcher/live", "launcher/metrics", "launcher/protocol", "logs"}},
 	// Pure: runs in, pages out.
+	{from: "launcher/event", to: []string{"internal/bounded", "launcher/protocol", "logs", "trainer/cluster"}, not: []string{"net", "os/exec"}},
 	{from: "launcher/report", to: []string{"internal/plural", "launcher/metrics", "logs"}, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/live", to: []string{"internal/plural", "launcher/metrics", "logs", "logs/style"}},
 
-	{from: "launcher", to: []string{
+	{from: "launcher", to: []string{"launcher/event",
 		"internal/plural", "hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
 		"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/reservation",
 		"launcher/hosts", "launcher/provision", "launcher/fetch", "launcher/jobs", "launcher/logstream",
@@ -66,7 +67,7 @@ var arrows = []arrow{
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster", "launcher/transport", "launcher/live"}},
 	{from: "launcher/jobs", to: []string{
 		"internal/plural", "internal/bounded", "internal/filelock", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
-		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/notify", "launcher/openmetrics", "launcher/top"}},
+		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/notify", "launcher/openmetrics", "launcher/top", "launcher/event", "launcher/report", "internal/atomicfile"}},
 	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
 	{from: "launcher/notify", to: []string{"launcher/console", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/submission", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/slurm"}},
@@ -92,7 +93,7 @@ var arrows = []arrow{
 	{from: "launcher/hang", std: true, to: []string{"launcher/protocol", "trainer/cluster"}, not: []string{"net", "os", "os/exec"}},
 	// Pure: lines of output in, values out.
 	{from: "launcher/metrics", std: true, not: []string{"net", "os", "os/exec"}},
-	{from: "launcher/driver", to: []string{"launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/driver", to: []string{"launcher/event", "launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/process", to: []string{"internal/plural", "launcher/protocol", "trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
@@ -102,13 +103,13 @@ var arrows = []arrow{
 	{from: "launcher/agent/outputs", to: []string{"internal/digest", "envsync/tree", "launcher/agent/jobfolder", "launcher/protocol", "logs"}},
 	{from: "launcher/agent/sockets", to: []string{"envsync/relay", "launcher/protocol", "trainer/cluster", "trainer/cluster/channel"}},
 	{from: "launcher/agent/checkup", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/protocol"}},
-	{from: "launcher/agent/sampler", to: []string{"gpuprobe", "launcher/agent/process", "launcher/agent/sockets", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/sampler", to: []string{"launcher/metrics", "gpuprobe", "launcher/agent/process", "launcher/agent/sockets", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/waits", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol"}},
 	{from: "launcher/agent/watchdog", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/program", "launcher/protocol"}},
-	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/outputs", "launcher/agent/process",
+	{from: "launcher/agent/supervisor", to: []string{"launcher/event", "launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/outputs", "launcher/agent/process",
 		"launcher/agent/program", "launcher/agent/sampler", "launcher/agent/sockets", "launcher/agent/waits", "launcher/agent/watchdog", "launcher/driver", "launcher/metrics", "launcher/protocol",
 		"logs", "trainer/cluster", "trainer/summary"}},
-	{from: "launcher/agent", to: []string{"internal/bounded", "internal/filelock", "envsync", "gpuprobe", "envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/limits", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"launcher/event", "launcher/metrics", "internal/bounded", "internal/filelock", "envsync", "gpuprobe", "envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/limits", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
 	// Pure parts of the trainer: each can be understood alone.

@@ -6,7 +6,7 @@
 //
 // The pictures are of real runs: for each scene a shell in tmux runs commands on two hosts of
 // package testhosts. docs/NAME.ansi is what the screen showed, with its colours. The runs need
-// root, tmux and python3-torch. To draw needs none of them.
+// root, tmux and python3-torch. docs/report.png is a report on two runs, as Chromium shows it. To draw needs none of them.
 package main
 
 import (
@@ -29,6 +29,9 @@ func main() {
 // run makes the pictures of these names, of no name all.
 func run(draw bool, folder string, names []string) error {
 	for _, name := range names {
+		if name == reportName {
+			continue
+		}
 		if !slices.ContainsFunc(scenes, func(s scene) bool { return s.name == name }) {
 			return fmt.Errorf("no picture has the name %q", name)
 		}
@@ -54,6 +57,9 @@ func run(draw bool, folder string, names []string) error {
 		if err := os.WriteFile(filepath.Join(folder, s.name+".svg"), []byte(picture), 0o644); err != nil {
 			return err
 		}
+	}
+	if !draw && (len(names) == 0 || slices.Contains(names, reportName)) {
+		return report(filepath.Join(folder, reportName+".png"))
 	}
 	return nil
 }

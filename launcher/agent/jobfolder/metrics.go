@@ -24,7 +24,7 @@ func (f Folder) metrics() string { return filepath.Join(string(f), "metrics") }
 
 // ReadMetrics returns what WriteMetrics wrote last for a task; an empty history: nothing.
 func (f Folder) ReadMetrics(t cluster.Task) (metrics.History, error) {
-	return f.readHistory(metricsOf(t))
+	return f.readHistory(metricsOf(t), t.String())
 }
 
 // WriteMetrics replaces what a task has reported, as the encoding of a History.
@@ -33,7 +33,7 @@ func (f Folder) WriteMetrics(t cluster.Task, encoded []byte) error {
 }
 
 // ReadHostUse returns what WriteHostUse wrote last; an empty history: nothing.
-func (f Folder) ReadHostUse() (metrics.History, error) { return f.readHistory(protocol.OfHost) }
+func (f Folder) ReadHostUse() (metrics.History, error) { return f.readHistory(protocol.OfHost, protocol.OfHost) }
 
 // WriteHostUse replaces how much of the host was used, as the encoding of a History.
 func (f Folder) WriteHostUse(encoded []byte) error { return f.writeHistory(protocol.OfHost, encoded) }
@@ -55,14 +55,14 @@ func (f Folder) Histories(visit func(name string, h metrics.History, err error))
 			}
 			name = task.String()
 		}
-		h, err := f.readHistory(e.Name())
+		h, err := f.readHistory(e.Name(), name)
 		visit(name, h, err)
 	}
 	return nil
 }
 
-func (f Folder) readHistory(name string) (h metrics.History, err error) {
-	b, err := bounded.ReadFile(filepath.Join(f.metrics(), name), metrics.MaxEncoded)
+func (f Folder) readHistory(file, whose string) (h metrics.History, err error) {
+	b, err := bounded.ReadFile(filepath.Join(f.metrics(), file), metrics.MaxEncoded)
 	if errors.Is(err, fs.ErrNotExist) {
 		return h, nil
 	}
@@ -70,7 +70,7 @@ func (f Folder) readHistory(name string) (h metrics.History, err error) {
 		err = h.UnmarshalBinary(b)
 	}
 	if err != nil {
-		return h, fmt.Errorf("read the metrics of %s: %w", name, err)
+		return h, fmt.Errorf("read the metrics of %s: %w", whose, err)
 	}
 	return h, nil
 }

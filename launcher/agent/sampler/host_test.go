@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -124,6 +125,43 @@ func TestHostAsksForGPUs(t *testing.T) {
 					t.Errorf("15 minutes later %v GPUs are busy of %+v", got, use.GPUs)
 				}
 			})
+		})
+	}
+}
+
+// A history goes on with the use of the host, and of its GPUs if the job has some.
+func TestHostKeeps(t *testing.T) {
+	for _, gpus := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := tool{took: 10 * time.Millisecond, out: twoUsed}
+			h, quit := NewHost(s.shell), make(chan struct{})
+			defer h.Close()
+			defer close(quit)
+			var before metrics.History
+			before.Add(time.Now(), metrics.Sample{{Name: metrics.CPU, Number: 0.25}})
+			h.Keep(before, gpus)
+			go h.Run(quit)
+			time.Sleep(time.Minute + time.Second)
+			var kept metrics.History
+			if err := kept.UnmarshalBinary(h.Encoded()); err != nil {
+				t.Fatal(err)
+			}
+			cpu := kept.Points(metrics.CPU)
+			if len(cpu) != 14 || cpu[0].Last != 0.25 || cpu[13].Time.Sub(cpu[12].Time) != time.Second {
+				t.Errorf("processors: %v", cpu)
+			}
+			for name, want := range map[string]int{metrics.CPUs: 13, metrics.Memory: 13, metrics.Received: 13, metrics.Sent: 13} {
+				if n := len(kept.Points(name)); n != want {
+					t.Errorf("%d points of %s, want %d", n, name, want)
+				}
+			}
+			busy, unknown := kept.Points("gpu_percent_0"), kept.Points("gpu_percent_1")
+			if gpus != (len(busy) > 10) || gpus && busy[0].Last != 97 || len(unknown) > 0 || gpus != (len(s.asked) > 4) {
+				t.Errorf("GPUs %v: %v and %v, asked %d times", gpus, busy, unknown, len(s.asked))
+			}
+			if again := h.Encoded(); again != nil {
+				t.Error("a history that has not grown was encoded again")
+			}
 		})
 	}
 }

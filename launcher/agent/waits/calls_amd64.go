@@ -4,6 +4,7 @@ package waits
 
 import (
 	"maps"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -11,16 +12,13 @@ import (
 )
 
 // calls are the system calls that wait, by number.
-var calls = join(common, map[int64]call{
-	unix.SYS_POLL:       {protocol.OnPoll, pollList},
-	unix.SYS_SELECT:     {protocol.OnPoll, selectSets},
-	unix.SYS_EPOLL_WAIT: {protocol.OnPoll, epollSet},
-	unix.SYS_PAUSE:      {protocol.Sleeps, nothing},
-})
-
-// join returns the entries of both.
-func join(a, b map[int64]call) map[int64]call {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
+var calls = sync.OnceValue(func() map[int64]call {
+	all := common()
+	maps.Copy(all, map[int64]call{
+		unix.SYS_POLL:       {protocol.OnPoll, pollList},
+		unix.SYS_SELECT:     {protocol.OnPoll, selectSets},
+		unix.SYS_EPOLL_WAIT: {protocol.OnPoll, epollSet},
+		unix.SYS_PAUSE:      {protocol.Sleeps, nothing},
+	})
 	return all
-}
+})

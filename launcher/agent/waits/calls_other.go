@@ -2,5 +2,7 @@
 
 package waits
 
+import "sync"
+
 // calls are the system calls that wait, by number.
-var calls = common
+var calls = sync.OnceValue(common)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,12 +66,12 @@ func Python(pid int, file string) string {
 }
 
 // pythonName is the name of the file of a Python.
-var pythonName = regexp.MustCompile(`^python[0-9.]*$`)
+var pythonName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^python[0-9.]*$`) })
 
 // IsPython reports whether a process is a Python.
 func IsPython(pid int) bool {
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil && pythonName.MatchString(filepath.Base(program))
+	return err == nil && pythonName().MatchString(filepath.Base(program))
 }
 
 // ownThreads are the functions of sitecustomize.py in which threads wait for signals.

@@ -209,7 +209,7 @@ func (h *host) thread(pid, tid int, sockets map[uint32]int) protocol.Thread {
 	if !ok {
 		return t
 	}
-	called, known := calls[nr]
+	called, known := calls()[nr]
 	if !known {
 		return t
 	}
