@@ -182,10 +182,14 @@ func (p plot) grid(ticks []chartdraw.Tick) {
 
 // marks draws at most one mark of a kind in each column.
 func (p plot) marks(all []mark) {
-	drawn := map[string]bool{}
+	type column struct {
+		x    int
+		kind string
+	}
+	drawn := map[column]bool{}
 	for _, m := range all {
 		x, _ := p.at(m.x, 0)
-		if key := fmt.Sprint(x, m.kind); drawn[key] || x < p.box.Left || x > p.box.Right {
+		if key := (column{x, m.kind}); drawn[key] || x < p.box.Left || x > p.box.Right {
 			continue
 		} else {
 			drawn[key] = true
