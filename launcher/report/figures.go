@@ -217,8 +217,8 @@ type hostOf struct {
 	name string
 }
 
-// processors returns how many processors each host of the series has; nil: of one of them that
-// is not known.
+// processors returns how many processors each host of the series has; nil: at least one host
+// did not report it.
 func processors(sources []source, runs []Run) map[hostOf]float64 {
 	known := map[hostOf]float64{}
 	for i, run := range runs {

@@ -171,7 +171,7 @@ func (d *document) events(events []Event, level string) {
 	d.table([]string{"time", "kind", "host", "task", "what"}, rows)
 }
 
-// plain makes a text of somebody else one line that Markdown shows as it is.
+// plain returns foreign text as one line, escaped so that Markdown shows it literally.
 func plain(text string) string {
 	var out strings.Builder
 	for _, r := range clean(text) {

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"math"
 	"os"
 	"regexp"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/plx-run/plx/launcher/metrics"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden file")
 
 // hostile returns a run whose every text is the given one.
 func hostile(text string) Run {
@@ -274,7 +277,7 @@ func TestJSONDecodesBack(t *testing.T) {
 	}
 }
 
-// PLX_UPDATE=1 writes the file anew.
+// With -update it rewrites the golden file.
 func TestMarkdown(t *testing.T) {
 	first, second := training(0, 20), training(1, 20)
 	for _, run := range []*Run{&first, &second} {
@@ -288,7 +291,7 @@ func TestMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	const name = "testdata/report.md"
-	if os.Getenv("PLX_UPDATE") != "" {
+	if *update {
 		if err := os.WriteFile(name, out.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}

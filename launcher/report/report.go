@@ -19,7 +19,7 @@ type Run struct {
 	Command string // of the tasks, as a shell would take it, without secrets
 	Created time.Time
 	Ended   time.Time // zero: it runs, or that is not known
-	AsOf    time.Time // when the job was asked; zero: not known
+	AsOf    time.Time // when State was read from the job; zero: not known
 	State   string    // such as "running", "done" and "failed", as plx jobs shows it
 	Code    *int      // plx's exit status; nil: the job has not ended
 	Verdict string    // why the job ended, in a line; empty: it has not

@@ -10,12 +10,12 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// clean makes a text of somebody else one harmless line.
+// clean returns foreign text as one line without controls.
 func clean(text string) string {
 	return logs.Escape(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
-// block makes lines of somebody else harmless, without colours and control sequences.
+// block joins foreign lines without colours and control sequences.
 func block(lines []string) string {
 	return string(logs.Safe([]byte(strings.Join(lines, "\n")), false))
 }
