@@ -123,7 +123,7 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 		return run, context.Cause(ctx)
 	}
 	state := newRow(ctx, &r, q.Printer, func(context.Context) (protocol.State, error) { return protocol.State{}, unknown }).State
-	run = report.Run{Job: r.Job, Name: r.Name, Created: r.Created, State: state, Plan: r.Plan}
+	run = report.Run{Job: r.Job, Name: r.Name, Created: r.Created, State: state, AsOf: time.Now().UTC(), Plan: r.Plan}
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			run.Missing = append(run.Missing, strings.TrimSpace(line))

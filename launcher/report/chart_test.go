@@ -323,14 +323,14 @@ func TestThinning(t *testing.T) {
 func TestManyTasks(t *testing.T) {
 	run := Run{Job: "job", Created: start}
 	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(12) {
-		run.Series = append(run.Series, Series{"loss", "a", fmt.Sprint("worker:", i), points(50, 10, func(int) float64 { return float64(i) })})
+		run.Series = append(run.Series, Series{"loss", "a", fmt.Sprint("worker:", i+2), points(50, 10, func(int) float64 { return float64(i) })})
 	}
 	_, page := render(t, []Run{run})
 	f := figureOf(t, page, "loss")
 	if n := len(drawn(f, "line c0")); n != 1 || len(drawn(f, "band c1")) != 1 || len(drawn(f, "line c1")) != 0 {
 		t.Errorf("%d lines and %d bands", n, len(drawn(f, "band c1")))
 	}
-	if got := text(f); !strings.Contains(got, "worker:0000") || !strings.Contains(got, "the other 11-111") {
+	if got := text(f); !strings.Contains(got, "worker:2000") || !strings.Contains(got, "the other 11-111") {
 		t.Errorf("the table of %q lacks the first worker or the others", got)
 	}
 	_, y := scales(t, f)

@@ -32,14 +32,17 @@ func Markdown(w io.Writer, runs []Run) error {
 // document is Markdown. All that runs hold passes through plain or fence.
 type document struct{ bytes.Buffer }
 
+// put writes a text. A bytes.Buffer takes everything.
+func (d *document) put(format string, args ...any) { d.WriteString(fmt.Sprintf(format, args...)) }
+
 // line writes a paragraph.
-func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n\n", args...) }
+func (d *document) line(format string, args ...any) { d.put(format+"\n\n", args...) }
 
 // table writes rows under a head.
 func (d *document) table(head []string, rows [][]string) {
 	cells := func(row []string) {
 		for _, cell := range row {
-			fmt.Fprintf(d, "| %s ", plain(cell))
+			d.put("| %s ", plain(cell))
 		}
 		d.WriteString("|\n")
 	}
@@ -57,13 +60,13 @@ func (d *document) fence(text string) {
 	for strings.Contains(text, fence) {
 		fence += "`"
 	}
-	fmt.Fprintf(d, "%s\n%s\n%s\n\n", fence, text, fence)
+	d.put("%s\n%s\n%s\n\n", fence, text, fence)
 }
 
 // list writes lines as a list.
 func (d *document) list(lines []string) {
 	for _, line := range lines {
-		fmt.Fprintf(d, "- %s\n", plain(line))
+		d.put("- %s\n", plain(line))
 	}
 	if len(lines) > 0 {
 		d.WriteByte('\n')

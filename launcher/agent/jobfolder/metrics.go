@@ -33,7 +33,9 @@ func (f Folder) WriteMetrics(t cluster.Task, encoded []byte) error {
 }
 
 // ReadHostUse returns what WriteHostUse wrote last; an empty history: nothing.
-func (f Folder) ReadHostUse() (metrics.History, error) { return f.readHistory(protocol.OfHost, protocol.OfHost) }
+func (f Folder) ReadHostUse() (metrics.History, error) {
+	return f.readHistory(protocol.OfHost, protocol.OfHost)
+}
 
 // WriteHostUse replaces how much of the host was used, as the encoding of a History.
 func (f Folder) WriteHostUse(encoded []byte) error { return f.writeHistory(protocol.OfHost, encoded) }
