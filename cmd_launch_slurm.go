@@ -77,7 +77,7 @@ func submits(ctx *cli.Context) (bool, error) {
 		}
 		if !asked {
 			without := ""
-			if c, known := counterparts[flag]; known {
+			if c, known := counterparts()[flag]; known {
 				without = "without Slurm, " + c.here + "; with it, "
 			}
 			return false, exit.Mistake(fmt.Errorf("--%s is for a job that --slurm submits", flag), "%splx launch --slurm --%s VALUE ./train", without, flag)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 )
@@ -22,8 +23,10 @@ const (
 var launchers = []string{torchrun, mpirun, "mpiexec", horovodrun, deepspeed, accelerate, srun}
 
 // synonyms are words that people type for a command of plx.
-var synonyms = map[string]string{"run": "launch", "start": "launch", "submit": "launch", "ps": "jobs", "ls": "jobs", "list": "jobs", "queue": "jobs",
-	"kill": "stop", "cancel": "stop", "log": "logs", "tail": "logs", "get": "fetch", "clean": "prune", "check": "doctor"}
+var synonyms = sync.OnceValue(func() map[string]string {
+	return map[string]string{"run": "launch", "start": "launch", "submit": "launch", "ps": "jobs", "ls": "jobs", "list": "jobs", "queue": "jobs",
+		"kill": "stop", "cancel": "stop", "log": "logs", "tail": "logs", "get": "fetch", "clean": "prune", "check": "doctor"}
+})
 
 // Equivalents of several flags of other launchers. One that begins with a dash is a flag
 // of plx.
@@ -47,37 +50,39 @@ type counterpart struct {
 
 // counterparts are flags of other launchers, without dashes before them and with dashes
 // for underscores.
-var counterparts = map[string]counterpart{
-	"nproc-per-node": {torchrun, perHost}, "nnodes": {torchrun, everyHost}, "standalone": {torchrun, "leave it out: without hosts plx runs on this machine, --local 1x2 with two workers"},
-	"node-rank": {torchrun, chosen}, "master-addr": {torchrun, chosen}, "master-port": {torchrun, chosen},
-	"rdzv-backend": {torchrun, chosen}, "rdzv-endpoint": {torchrun, chosen}, "rdzv-id": {torchrun, chosen}, "rdzv-conf": {torchrun, chosen}, "local-addr": {torchrun, chosen},
-	"m": {torchrun, "plx launch python3 -m MODULE"}, "module": {torchrun, "plx launch python3 -m MODULE"}, "no-python": {torchrun, "leave it out: PROGRAM is run as it is"},
-	"tee": {torchrun, "--log-dir DIR"}, "redirects": {torchrun, "--log-dir DIR"},
+var counterparts = sync.OnceValue(func() map[string]counterpart {
+	return map[string]counterpart{
+		"nproc-per-node": {torchrun, perHost}, "nnodes": {torchrun, everyHost}, "standalone": {torchrun, "leave it out: without hosts plx runs on this machine, --local 1x2 with two workers"},
+		"node-rank": {torchrun, chosen}, "master-addr": {torchrun, chosen}, "master-port": {torchrun, chosen},
+		"rdzv-backend": {torchrun, chosen}, "rdzv-endpoint": {torchrun, chosen}, "rdzv-id": {torchrun, chosen}, "rdzv-conf": {torchrun, chosen}, "local-addr": {torchrun, chosen},
+		"m": {torchrun, "plx launch python3 -m MODULE"}, "module": {torchrun, "plx launch python3 -m MODULE"}, "no-python": {torchrun, "leave it out: PROGRAM is run as it is"},
+		"tee": {torchrun, "--log-dir DIR"}, "redirects": {torchrun, "--log-dir DIR"},
 
-	"np": {mpirun, "-n N"}, "c": {mpirun, "-n N"}, "npernode": {mpirun, perHost}, "N": {mpirun, perHost}, "ppn": {mpirun, perHost}, "map-by": {mpirun, perHost},
-	"H": {mpirun, "--host LINE"}, "hostfile": {mpirun, allHosts}, "machinefile": {mpirun, allHosts}, "f": {mpirun, allHosts}, "hostlist": {mpirun, "--host LINE"},
-	"x": {mpirun, variables}, "genv": {mpirun, variables}, "wdir": {mpirun, "--chdir FOLDER"}, "wd": {mpirun, "--chdir FOLDER"}, "bind-to": {mpirun, bound},
-	"mca": {mpirun, "--nic NAME"}, "oversubscribe": {mpirun, `write as many devices as workers: --host "gpu01 slots=4"`}, "allow-run-as-root": {mpirun, "leave it out: plx runs as the user of the connection"},
-	"tag-output": {mpirun, "leave it out: plx names the task before each line"}, "output-filename": {mpirun, "--log-dir DIR"}, "timeout": {mpirun, "--max-time TIME"},
+		"np": {mpirun, "-n N"}, "c": {mpirun, "-n N"}, "npernode": {mpirun, perHost}, "N": {mpirun, perHost}, "ppn": {mpirun, perHost}, "map-by": {mpirun, perHost},
+		"H": {mpirun, "--host LINE"}, "hostfile": {mpirun, allHosts}, "machinefile": {mpirun, allHosts}, "f": {mpirun, allHosts}, "hostlist": {mpirun, "--host LINE"},
+		"x": {mpirun, variables}, "genv": {mpirun, variables}, "wdir": {mpirun, "--chdir FOLDER"}, "wd": {mpirun, "--chdir FOLDER"}, "bind-to": {mpirun, bound},
+		"mca": {mpirun, "--nic NAME"}, "oversubscribe": {mpirun, `write as many devices as workers: --host "gpu01 slots=4"`}, "allow-run-as-root": {mpirun, "leave it out: plx runs as the user of the connection"},
+		"tag-output": {mpirun, "leave it out: plx names the task before each line"}, "output-filename": {mpirun, "--log-dir DIR"}, "timeout": {mpirun, "--max-time TIME"},
 
-	"num-proc": {horovodrun, "-n N"}, "min-np": {horovodrun, "--min-workers N"}, "min-num-proc": {horovodrun, "--min-workers N"},
-	"p": {horovodrun, `write the port after the host: --host "gpu01:2222: 0,1"`}, "ssh-port": {horovodrun, `write the port after the host: --host "gpu01:2222: 0,1"`},
-	"i": {horovodrun, sshConfig}, "ssh-identity-file": {horovodrun, sshConfig}, "network-interface": {horovodrun, "--nic NAME"}, "network-interfaces": {horovodrun, "--nic NAME"},
+		"num-proc": {horovodrun, "-n N"}, "min-np": {horovodrun, "--min-workers N"}, "min-num-proc": {horovodrun, "--min-workers N"},
+		"p": {horovodrun, `write the port after the host: --host "gpu01:2222: 0,1"`}, "ssh-port": {horovodrun, `write the port after the host: --host "gpu01:2222: 0,1"`},
+		"i": {horovodrun, sshConfig}, "ssh-identity-file": {horovodrun, sshConfig}, "network-interface": {horovodrun, "--nic NAME"}, "network-interfaces": {horovodrun, "--nic NAME"},
 
-	"num-gpus": {deepspeed, perHost}, "num-nodes": {deepspeed, everyHost}, "no-ssh": {deepspeed, everyHost}, "launcher": {deepspeed, sshConfig},
+		"num-gpus": {deepspeed, perHost}, "num-nodes": {deepspeed, everyHost}, "no-ssh": {deepspeed, everyHost}, "launcher": {deepspeed, sshConfig},
 
-	"num-processes": {accelerate, "-n N"}, "num-machines": {accelerate, everyHost}, "machine-rank": {accelerate, chosen}, "main-process-ip": {accelerate, chosen}, "main-process-port": {accelerate, chosen},
-	"multi-gpu": {accelerate, "leave it out: plx starts a worker for each GPU"}, "gpu-ids": {accelerate, idsOfGPUs}, "cpu": {accelerate, `write cpu after the host: --host "gpu01: cpu"`}, "config-file": {accelerate, "plx config shows the defaults that a file sets"},
+		"num-processes": {accelerate, "-n N"}, "num-machines": {accelerate, everyHost}, "machine-rank": {accelerate, chosen}, "main-process-ip": {accelerate, chosen}, "main-process-port": {accelerate, chosen},
+		"multi-gpu": {accelerate, "leave it out: plx starts a worker for each GPU"}, "gpu-ids": {accelerate, idsOfGPUs}, "cpu": {accelerate, `write cpu after the host: --host "gpu01: cpu"`}, "config-file": {accelerate, "plx config shows the defaults that a file sets"},
 
-	"ntasks": {srun, "-n N"}, "ntasks-per-node": {srun, perHost}, "nodes": {srun, everyHost}, "nodelist": {srun, someHosts}, "w": {srun, someHosts},
-	"gpus": {srun, idsOfGPUs}, "G": {srun, idsOfGPUs}, "gpus-per-node": {srun, perHost}, "gres": {srun, idsOfGPUs}, "gpus-per-task": {srun, "leave it out: a worker has one GPU, --visible host shows it all of its host"},
-	"cpus-per-task": {srun, bound}, "cpu-bind": {srun, bound}, "export": {srun, variables}, "time": {srun, "--max-time TIME"}, "t": {srun, "--max-time TIME"},
-	"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir DIR"}, "l": {srun, "leave it out: plx names the task before each line"},
-	"partition": {srun, allHosts}, "mpi": {srun, chosen},
+		"ntasks": {srun, "-n N"}, "ntasks-per-node": {srun, perHost}, "nodes": {srun, everyHost}, "nodelist": {srun, someHosts}, "w": {srun, someHosts},
+		"gpus": {srun, idsOfGPUs}, "G": {srun, idsOfGPUs}, "gpus-per-node": {srun, perHost}, "gres": {srun, idsOfGPUs}, "gpus-per-task": {srun, "leave it out: a worker has one GPU, --visible host shows it all of its host"},
+		"cpus-per-task": {srun, bound}, "cpu-bind": {srun, bound}, "export": {srun, variables}, "time": {srun, "--max-time TIME"}, "t": {srun, "--max-time TIME"},
+		"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir DIR"}, "l": {srun, "leave it out: plx names the task before each line"},
+		"partition": {srun, allHosts}, "mpi": {srun, chosen},
 
-	"worker": {anyone, "-n N"}, "workers": {anyone, "-n N"}, "num-workers": {anyone, "-n N"}, "nworkers": {anyone, "-n N"}, "num-procs": {anyone, "-n N"},
-	"nproc": {anyone, perHost}, "gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
-}
+		"worker": {anyone, "-n N"}, "workers": {anyone, "-n N"}, "num-workers": {anyone, "-n N"}, "nworkers": {anyone, "-n N"}, "num-procs": {anyone, "-n N"},
+		"nproc": {anyone, perHost}, "gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
+	}
+})
 
 // foreign returns what the command has in place of another launcher's flag, or "". Only
 // plx launch has all equivalents.
@@ -85,7 +90,7 @@ func foreign(ctx *cli.Context, name string) string {
 	if name == "worker" && ctx.Command.Name != "launch" && flagOf(ctx.Command, "rank") != nil {
 		return "--rank N" // one of those that there are
 	}
-	c, known := counterparts[strings.ReplaceAll(name, "_", "-")]
+	c, known := counterparts()[strings.ReplaceAll(name, "_", "-")]
 	if !known {
 		return ""
 	}

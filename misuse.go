@@ -69,7 +69,7 @@ func noCommand(ctx *cli.Context, name string) error {
 		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch takes the place of %s; plx help launch lists its flags", name)
 	}
 	meant := ""
-	if ours, known := synonyms[name]; known {
+	if ours, known := synonyms()[name]; known {
 		meant = fmt.Sprintf("plx %s? ", ours)
 	} else if alike := closest(name, commandNames(ctx.App), 0.8); alike != "" {
 		meant = fmt.Sprintf("plx %s? ", alike)

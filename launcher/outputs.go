@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -34,7 +35,7 @@ func telemetry(args []string) (all []protocol.Output) {
 		for _, p := range patterns {
 			o := protocol.Output{Pattern: p, Implied: true}
 			if o.Dir = dir; !filepath.IsAbs(dir) {
-				o.Dir, o.Pattern = "", path.Join(literal.Replace(dir), p)
+				o.Dir, o.Pattern = "", path.Join(literal().Replace(dir), p)
 			}
 			if utf8.ValidString(o.Dir+o.Pattern) && o.Pattern[0] != '.' && doublestar.ValidatePattern(o.Pattern) {
 				all = append(all, o)
@@ -49,7 +50,7 @@ func telemetry(args []string) (all []protocol.Output) {
 		add(cmp.Or(dir, "."), "timeline-*.json")
 	}
 	if file, given := argument(args, "export-graph"); given && file != "" {
-		name := literal.Replace(filepath.Base(file))
+		name := literal().Replace(filepath.Base(file))
 		if ext := filepath.Ext(file); ext != ".dot" && ext != ".json" {
 			name += ".{dot,json}"
 		}
@@ -59,7 +60,9 @@ func telemetry(args []string) (all []protocol.Output) {
 }
 
 // literal makes a pattern of a path.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`)
+var literal = sync.OnceValue(func() *strings.Replacer {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`)
+})
 
 // argument returns the value of a program's flag, the last one that is given.
 func argument(args []string, name string) (value string, given bool) {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -43,7 +44,7 @@ func kindOf(program string) (Kind, error) {
 	case info.IsDir():
 		return GoPackage, checkPackage(program)
 	}
-	words, known := interpreterOf[filepath.Ext(program)]
+	words, known := interpreterOf()[filepath.Ext(program)]
 	switch {
 	case !info.Mode().IsRegular():
 		return 0, refused(exit.CodeNotRunning, "name an executable file, or a folder of Go sources", "program %s: it is no file", program)
@@ -63,7 +64,9 @@ func refused(code int, hint, format string, args ...any) error {
 }
 
 // interpreterOf has the interpreters of scripts, by the ends of their names.
-var interpreterOf = map[string]string{".py": "python3", ".sh": "sh", ".bash": "bash", ".pl": "perl", ".rb": "ruby", ".jl": "julia", ".R": "Rscript"}
+var interpreterOf = sync.OnceValue(func() map[string]string {
+	return map[string]string{".py": "python3", ".sh": "sh", ".bash": "bash", ".pl": "perl", ".rb": "ruby", ".jl": "julia", ".R": "Rscript"}
+})
 
 // beginning returns the first bytes of a file of this machine, most at most; "" if it cannot
 // be read.

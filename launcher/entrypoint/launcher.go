@@ -14,8 +14,10 @@ import (
 // launchers are programs and Python modules that start one process per device. plx launch
 // takes the place of those that are true. With the others each worker may have reasons to
 // start processes.
-var launchers = map[string]bool{"torchrun": true, "torch.distributed.run": true, "torch.distributed.launch": true,
-	"accelerate": true, "accelerate.commands.launch": true, "deepspeed": false, "mpirun": false, "mpiexec": false, "horovodrun": false}
+var launchers = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{"torchrun": true, "torch.distributed.run": true, "torch.distributed.launch": true,
+		"accelerate": true, "accelerate.commands.launch": true, "deepspeed": false, "mpirun": false, "mpiexec": false, "horovodrun": false}
+})
 
 // launcher returns the launcher that the user wants to run in each task, or "".
 func (s Source) launcher() string {
@@ -24,7 +26,7 @@ func (s Source) launcher() string {
 	if python().MatchString(name) {
 		name = startedByPython(s.Args)
 	}
-	if _, is := launchers[name]; !is {
+	if _, is := launchers()[name]; !is {
 		return ""
 	}
 	return name
@@ -39,7 +41,7 @@ func startedByPython(args []string) string {
 			return module
 		case joined && i+1 < len(args):
 			return args[i+1]
-		case !strings.HasPrefix(arg, "-") && (i == 0 || !withValue[args[i-1]]):
+		case !strings.HasPrefix(arg, "-") && (i == 0 || !slices.Contains(withValue, args[i-1])):
 			return filepath.Base(arg) // such as .venv/bin/torchrun
 		}
 	}
@@ -50,7 +52,7 @@ func startedByPython(args []string) string {
 func (s Source) checkLauncher() error {
 	inner := s.launcher()
 	in, before := s.inner()
-	if !launchers[inner] || inner == "accelerate" && !slices.Contains(in.Args, "launch") {
+	if !launchers()[inner] || inner == "accelerate" && !slices.Contains(in.Args, "launch") {
 		return nil
 	}
 	out, flags := inner, "[FLAGS]"

@@ -34,7 +34,7 @@ func isShell(program string) bool {
 }
 
 // withValue are options of interpreters whose value is an argument of its own.
-var withValue = map[string]bool{"-W": true, "-X": true, "--check-hash-based-pycs": true, "-o": true, "-O": true, "--init-file": true, "--rcfile": true}
+var withValue = []string{"-W", "-X", "--check-hash-based-pycs", "-o", "-O", "--init-file", "--rcfile"}
 
 // withoutScript reports whether an interpreter runs no script after an argument. In
 // shells "-e" is another option, in Python "-s" is.
@@ -77,7 +77,7 @@ func target(program string, args []string) (file, module string, others []string
 			return "", "", args[i+1:]
 		case arg == "--" && i+1 < len(args):
 			return args[i+1], "", args[i+2:]
-		case withValue[arg]:
+		case slices.Contains(withValue, arg):
 			i++
 		case !strings.HasPrefix(arg, "-"):
 			return arg, "", args[i+1:]

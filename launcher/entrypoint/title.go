@@ -42,7 +42,7 @@ func Title(program string, args []string) string {
 // launched returns the words of the command that a launcher starts, as far as they can be told
 // from its options, or nil.
 func launched(launcher string, args []string) []string {
-	if _, known := launchers[launcher]; !known {
+	if _, known := launchers()[launcher]; !known {
 		return nil
 	}
 	for i, arg := range args {

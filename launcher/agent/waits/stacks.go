@@ -7,10 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,13 +63,10 @@ func Python(pid int, file string) string {
 	return withoutOwn(string(dump))
 }
 
-// pythonName is the name of the file of a Python.
-var pythonName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^python[0-9.]*$`) })
-
 // IsPython reports whether a process is a Python.
 func IsPython(pid int) bool {
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil && pythonName().MatchString(filepath.Base(program))
+	return err == nil && strings.TrimRight(filepath.Base(program), "0123456789.") == "python"
 }
 
 // ownThreads are the functions of sitecustomize.py in which threads wait for signals.
