@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/plx-run/plx/internal/atomicfile"
@@ -17,6 +18,7 @@ import (
 	"github.com/plx-run/plx/launcher/metrics"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // course is what the hosts have of the course of a job: metrics, the use of hosts, events of a detached job,
@@ -181,7 +183,7 @@ func (j *Job) tails(ctx context.Context) (all []taskTail, err error) {
 	_, err = quiet.print(ctx, agents, logs.Request{Tasks: tasks, TailLines: tailLines}, logs.Options{JSON: true, Verbose: true}, nil)
 	for line := range bytes.Lines(text.Bytes()) {
 		var of struct{ Host, Task, Line string }
-		if json.Unmarshal(line, &of) != nil || of.Task == "" {
+		if json.Unmarshal(line, &of) != nil || of.Task == "" || strings.HasPrefix(of.Line, cluster.VerboseMark) {
 			continue
 		}
 		i := slices.IndexFunc(all, func(t taskTail) bool { return t.Task == of.Task && t.Host == of.Host })

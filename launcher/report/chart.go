@@ -59,7 +59,7 @@ func newAxis(least, greatest float64, u unit, n int, loose bool) *axis {
 		if pad < 1e-290 {
 			pad = 1
 		}
-		if greatest += pad; loose {
+		if greatest += pad; loose && least != 0 {
 			least -= pad
 		}
 	}
@@ -290,6 +290,7 @@ func colour(i int) string {
 // marksOf returns the marks of a run's events.
 func marksOf(run Run, short bool) (all []mark) {
 	checkpoints := 0
+	failed := false // a task of the present generation has; plx then ends the others
 	for _, e := range run.Events {
 		kind := ""
 		switch e.Kind {
@@ -297,14 +298,14 @@ func marksOf(run Run, short bool) (all []mark) {
 			kind = "checkpoint"
 			checkpoints++
 		case Restarted:
-			kind = "restart"
+			kind, failed = "restart", false
 		case Hung:
 			kind = "hang"
 		case Ended:
 			kind = "end"
 		case Exited:
-			if !strings.Contains(e.Text, "status 0") {
-				kind = "failure"
+			if !strings.Contains(e.Text, "status 0") && !failed {
+				kind, failed = "failure", true
 			}
 		}
 		if kind == "" || e.Time.IsZero() || short && (kind == "checkpoint" || kind == "end") {

@@ -77,6 +77,7 @@ func training(seed, n int) Run {
 		run.Events = append(run.Events, Event{at(length * float64(i) / 5), Checkpoint, "gpu01", "", fmt.Sprintf("checkpoint of step %d", i*100)})
 	}
 	run.Events = append(run.Events, Event{at(length * 0.5), Exited, "gpu03", "worker:5", "worker:5 ended with status 137"},
+		Event{at(length*0.5 + 1), Exited, "gpu03", "worker:4", "worker:4 ended with status 143"}, // plx has ended it for that
 		Event{at(length*0.5 + 9), Restarted, "", "", "generation 2 begins"}, Event{at(length), Ended, "", "", "the job has ended"})
 	return run
 }
