@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -291,4 +294,47 @@ func readAll(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// No built program and no large file is in the repository: they would stay in its history.
+func TestNoLargeFiles(t *testing.T) {
+	index, err := exec.Command("git", "rev-parse", "--git-path", "index").Output()
+	if err == nil {
+		_, err = os.Stat(strings.TrimSpace(string(index))) // so that go test repeats the test once a file was added
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := strings.FieldsFunc(string(list), func(c rune) bool { return c == 0 })
+	if len(files) < 1000 {
+		t.Fatalf("git lists %d files", len(files))
+	}
+	for _, name := range files {
+		info, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !info.Mode().IsRegular() {
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := make([]byte, 4)
+		n, _ := io.ReadFull(f, head) // a shorter file is no program
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > 1<<20 || string(head[:n]) == "\x7fELF" {
+			t.Errorf("%s, %d bytes: build it, or make it smaller", name, info.Size())
+		}
+	}
 }
