@@ -52,7 +52,7 @@ type Config struct {
 	Detach      bool          // start the job, let the agent on worker:0's host control it, and return
 	DryRun      bool          // print what a launch would do, without starting anything
 	LocalAsked  bool          // the user gave the size of the embedded cluster (the hosts simulated on this machine) with --local
-	Verbose     bool          // print the placement of the tasks, and the startup messages of the tasks
+	Verbose     bool          // print where the tasks run, and the stderr lines that plx's trainer marks as detail
 
 	Output []string // glob patterns of files that the job writes, relative to the tasks' working directory
 
