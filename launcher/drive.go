@@ -102,7 +102,7 @@ func (l *launch) starting() string {
 // those returns a function that lists the names of the members for which held
 // is true, except lost ones.
 func (d *drive) those(held func(*member) bool) func() []string {
-	members := slices.Clone(d.members) // others may join meanwhile
+	members := slices.Clone(d.members) // copied, as hosts may join while the function is in use
 	return func() (names []string) {
 		for _, m := range members {
 			if !m.lost.Load() && held(m) {
@@ -547,7 +547,8 @@ func (d *drive) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// start starts the agent.
+// start starts the host's agent, sends it the job's specification, and returns
+// the connection.
 func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 	spec, err := m.drive.launch.spec(m.index, m.agent, m.tasks)
 	if err != nil {

@@ -66,7 +66,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		l.events.Add(stdout(printer))
 	}
 	begun := time.Now()
-	defer func() { l.events.Ended(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // after all else
+	defer func() { l.events.Ended(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // deferred first, so that it runs last
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}

@@ -175,7 +175,7 @@ type Session struct {
 	limits []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
 	home   string   // home directory, as an absolute path on the host
 	turn   *turn    // this host's turn in Seeds; nil if the host had plx, or before that is known
-	done   bool     // Done was called
+	done   bool     // the method Done was called
 }
 
 // New returns a Session for the configuration c. It does not connect to the
@@ -666,12 +666,12 @@ func (s *Session) Limited(said string) *Refused {
 	}
 	crash := strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ") || strings.Contains(said, "runtime/") || strings.Contains(said, "Segmentation fault")
 	threads := strings.Contains(said, "OS thread") || strings.Contains(said, "pthread_create")
-	files := strings.Contains(said, "failed with 24") || strings.Contains(said, "too many open files") // EMFILE
+	files := strings.Contains(said, "failed with 24") || strings.Contains(said, "too many open files") // error number 24 is EMFILE
 	var found []string
 	for i, limit := range s.limits {
 		n, err := strconv.ParseInt(limit, 10, 64)
 		switch {
-		case err != nil: // unlimited
+		case err != nil: // ulimit printed "unlimited", or nothing
 		case i == 2 && (threads || crash && n < fewProcesses):
 			found = append(found, fmt.Sprintf("the number of processes to %d (ulimit -u)", n))
 		case i == 3 && files:

@@ -126,7 +126,7 @@ type driver struct {
 	plan     protocol.Plan
 	opts     Options
 	machine  *jobstate.Machine
-	contacts []*contact // by host index
+	contacts []*contact // one per host, in the order of their indices
 	events   chan jobstate.Event
 	timers   map[jobstate.Timer]time.Time // time at which each pending timer fires
 	grace    time.Duration                // shortest grace that the tasks received so far; initially Plan.Grace

@@ -14,7 +14,7 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// overSSH dials an SSH server.
+// overSSH returns a Dialer that connects to an SSH server.
 func overSSH(cfg ssh.Config) transport.Dialer {
 	return func(ctx context.Context) (transport.Transport, error) { return ssh.Dial(ctx, cfg) }
 }
@@ -53,7 +53,7 @@ func noSSHServer(ctx context.Context) bool {
 	d := net.Dialer{Timeout: 2 * time.Second}
 	c, err := d.DialContext(ctx, "tcp", "127.0.0.1:22")
 	if err == nil {
-		c.Close() // nothing was sent
+		c.Close() // error ignored: nothing was sent
 	}
 	return errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -157,7 +157,7 @@ func (h *Host) DataAddr() (string, error) {
 // address.
 var ErrLinkLocal = errors.New("its address is link-local, and other hosts cannot dial it without the name of an interface of their own")
 
-// Close ends the connection.
+// Close ends the host's idle agent and the connection.
 func (h *Host) Close() error {
 	h.makeRoom()
 	return h.Conn.Close()

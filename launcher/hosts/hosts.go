@@ -246,7 +246,7 @@ func Each[H interface{ Named(error) error }](ctx context.Context, all []H, work 
 			return nil
 		})
 	}
-	g.Wait() // the functions return nil
+	g.Wait() // error ignored: the functions return nil
 	return cmp.Or(context.Cause(ctx), errors.Join(errs...))
 }
 
@@ -378,7 +378,7 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 	if err != nil {
 		return nil, err
 	}
-	defer set.Close() // nothing was written
+	defer set.Close() // error ignored: Probe changes nothing on the hosts
 	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewTally("probing", len(set.Hosts))
 	defer set.HintAtSlowTools()
 	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // Each returns nil, as errors are stored in the rows

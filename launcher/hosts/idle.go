@@ -33,7 +33,7 @@ type idle struct {
 	of     string                                                   // path of the binary that the agent stands for: it serves AgentHosts with this Binary
 	other  bool                                                     // the agent runs this plx version, although the binary in the field of has another version
 	plx    envsync.Blob                                             // binary that the agent runs; zero if unknown
-	placed func(seed func(context.Context) (bootstrap.Seed, error)) // see bootstrap.Session.Done
+	placed func(seed func(context.Context) (bootstrap.Seed, error)) // reports to Seeds that the host has plx: bootstrap.Session.Done
 	moving chan struct{}                                            // semaphore: holds one element while a Pipe call transfers data
 }
 

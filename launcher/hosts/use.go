@@ -61,5 +61,5 @@ func (v *Visitor) Look(ctx context.Context, m protocol.Look) (protocol.State, pr
 	return v.state, protocol.Seen{}, err
 }
 
-// Close ends the visit.
+// Close closes the connection to the agent.
 func (v *Visitor) Close() error { return v.conn.Close() }

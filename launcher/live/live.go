@@ -188,7 +188,7 @@ func (l *Line) leader() string {
 // hold l.mu.
 func (l *Line) names() []string {
 	names := slices.Collect(maps.Keys(l.tasks))
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // worker:2 before worker:10
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // shorter names first: worker:2 before worker:10
 	return names
 }
 

@@ -175,7 +175,7 @@ func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-ch
 	switch {
 	case asked == 0:
 		return code, err
-	case err != nil && ctx.Err() == nil: // the stop was reported
+	case err != nil && ctx.Err() == nil: // the error of the stop was already printed
 		return asked, nil
 	}
 	return asked, err
