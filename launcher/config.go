@@ -223,7 +223,7 @@ func (c *Config) validate() error {
 		return err
 	}
 	if c.Name != "" && !jobName().MatchString(c.Name) {
-		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "--name %s", likeName(c.Name))
+		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "--name %s", suggestName(c.Name))
 	}
 	if c.Resume != "" && !jobName().MatchString(c.Resume) {
 		return exit.Mistake(fmt.Errorf("--resume %q: this is neither a job nor a name", c.Resume), "plx jobs lists both")
@@ -293,14 +293,14 @@ func (c *Config) checkSigns() error {
 }
 
 var (
-	jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
-	noName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // characters that are not allowed in a job name
+	jobName      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
+	invalidChars = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // characters that are not allowed in a job name
 )
 
-// likeName returns a valid job name that resembles the invalid name, to
+// suggestName returns a valid job name that resembles the invalid name, to
 // suggest it in an error message.
-func likeName(name string) string {
-	name = strings.TrimLeft(noName().ReplaceAllString(name, "-"), "._-")
+func suggestName(name string) string {
+	name = strings.TrimLeft(invalidChars().ReplaceAllString(name, "-"), "._-")
 	return cmp.Or(strings.TrimRight(name[:min(len(name), 64)], "._-"), "my-job")
 }
 

@@ -44,11 +44,11 @@ type drive struct {
 	// generation 0, which runs as launch.placed says.
 	layout []protocol.HostPlan
 
-	agents *console.Tally // progress display of the agents that are being started
-	away   *console.Tally // progress display of the hosts that are lost or are being reconnected
-	shown  func()         // ends the display of the current phase; nil if no phase is displayed
-	phase  protocol.Phase // job phase that Entered received last; "" before the first
-	line   *live.Line     // the status line
+	agents       *console.Tally // progress display of the agents that are being started
+	reconnecting *console.Tally // progress display of the hosts that are lost or are being reconnected
+	endPhase     func()         // ends the display of the current phase; nil if no phase is displayed
+	phase        protocol.Phase // job phase that Entered received last; "" before the first
+	line         *live.Line     // the status line
 }
 
 // begin creates a member for each host of the launch, and opens the output for
@@ -57,7 +57,7 @@ func (d *drive) begin() (reached []driver.Host) {
 	patterns, _ := metrics.ParsePatterns(d.launch.cfg.Metrics) // no error: the plx command has already checked these patterns
 	d.line = live.New(patterns)
 	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
-	d.away = d.launch.printer.NewTally("no connection to", 0)
+	d.reconnecting = d.launch.printer.NewTally("no connection to", 0)
 	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose, JSON: d.launch.cfg.JSON}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
@@ -75,21 +75,21 @@ func (d *drive) begin() (reached []driver.Host) {
 		Unread: func() { // called if the reader of stdout has gone away, as in "plx launch ... | head"
 			d.launch.signals.ask(jobstate.StopAsked{Reason: "stopped because its output is no longer read", Code: codePipe, Grace: d.launch.cfg.Grace})
 		}})
-	d.show(console.Waiting(d.launch.starting(), d.those(unstarted)))
+	d.show(console.Waiting(d.launch.starting(), d.namesOf(unstarted)))
 	return reached
 }
 
 // show displays phase on the terminal until the next call of show or hide.
 func (d *drive) show(phase console.Phase) {
 	d.hide()
-	d.shown = d.launch.printer.Phase(phase)
+	d.endPhase = d.launch.printer.Phase(phase)
 }
 
 // hide ends the display that show began.
 func (d *drive) hide() {
-	if d.shown != nil {
-		d.shown()
-		d.shown = nil
+	if d.endPhase != nil {
+		d.endPhase()
+		d.endPhase = nil
 	}
 }
 
@@ -99,9 +99,9 @@ func (l *launch) starting() string {
 	return fmt.Sprintf("starting %s on %s", plural.Count(len(taskNames(l.placed)), "task"), plural.Count(len(l.agents), "host"))
 }
 
-// those returns a function that lists the names of the members for which held
+// namesOf returns a function that lists the names of the members for which held
 // is true, except lost ones.
-func (d *drive) those(held func(*member) bool) func() []string {
+func (d *drive) namesOf(held func(*member) bool) func() []string {
 	members := slices.Clone(d.members) // copied, as hosts may join while the function is in use
 	return func() (names []string) {
 		for _, m := range members {
@@ -161,11 +161,11 @@ func (d *drive) run(ctx context.Context) (int, error) {
 		Lease: d.launch.cfg.Lease, Stop: stops, Observer: d, Events: d.launch.events,
 		Join: func(_ int, j protocol.Joining) driver.Host { return d.join(ctx, j) },
 	})
-	d.away.Stop()
+	d.reconnecting.Stop()
 	d.launch.signals.end()
 	d.show(console.Waiting("waiting for the last logs", d.streams.Waiting))
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
-	d.show(console.Waiting("counting what the job made", d.those(unended)))
+	d.show(console.Waiting("counting what the job made", d.namesOf(unended)))
 	made, named := d.made(ctx, stops)
 	d.hide()
 	if made != "" {
@@ -246,14 +246,14 @@ func (d *drive) Entered(phase protocol.Phase) {
 		d.show(console.Waiting("waiting to start the tasks again", nil))
 	case protocol.Ready: // the first start is already displayed by begin
 		if before != "" && before != phase {
-			d.show(console.Waiting("starting the tasks", d.those(unstarted)))
+			d.show(console.Waiting("starting the tasks", d.namesOf(unstarted)))
 		}
 	case protocol.Running:
 		d.show(console.Phase{Text: d.running})
 	case protocol.Stopping:
-		d.show(console.Waiting("ending the tasks", d.those(runs)))
+		d.show(console.Waiting("ending the tasks", d.namesOf(runs)))
 	case protocol.Over:
-		d.show(console.Waiting("ending the agents", d.those(unended)))
+		d.show(console.Waiting("ending the agents", d.namesOf(unended)))
 	default:
 		d.hide()
 	}
@@ -384,15 +384,15 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	return err
 }
 
-// keepFrom is the shortest duration of a job whose metrics and log tails are
+// minKeptTime is the shortest duration of a job whose metrics and log tails are
 // copied to this machine at its end. For a shorter job, plx report reads them
 // from the hosts.
-const keepFrom = 5 * time.Second
+const minKeptTime = 5 * time.Second
 
 // keep copies the job's metrics and log tails from the hosts to this machine,
 // for plx report. A signal from the user cancels the copy.
 func (d *drive) keep(ctx context.Context, stops <-chan jobstate.StopAsked, record *jobs.Record) {
-	if time.Since(record.Created) < keepFrom {
+	if time.Since(record.Created) < minKeptTime {
 		return
 	}
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
@@ -457,10 +457,10 @@ func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 	if m.joined || m.started {
 		m.early.Store(nil) // an agent sends its first logs unasked only to the process that started it
-		m.drive.away.Begin(m.agent.Name())
+		m.drive.reconnecting.Begin(m.agent.Name())
 		conn, err := m.agent.Connect(ctx)
 		if err == nil {
-			m.drive.away.End(m.agent.Name())
+			m.drive.reconnecting.End(m.agent.Name())
 		}
 		return conn, err
 	}
@@ -473,7 +473,7 @@ func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 func (m *member) Up() {
 	m.lost.Store(false)
 	m.made.Store(nil)
-	m.drive.away.End(m.agent.Name())
+	m.drive.reconnecting.End(m.agent.Name())
 	m.drive.streams.Follow(m.agent, m.early.Load(), m.drive.out, m.drive.launch.cfg.Lease)
 }
 
@@ -510,7 +510,7 @@ func (m *member) Exited(x protocol.Exit) {
 func (m *member) Lost() {
 	m.lost.Store(true)
 	m.count()
-	m.drive.away.Begin(m.agent.Name())
+	m.drive.reconnecting.Begin(m.agent.Name())
 }
 
 // Logged receives log lines that a newly started agent sends unasked.

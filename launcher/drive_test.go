@@ -30,7 +30,7 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 				host := hosts.NewHost(hostfile.Host{Name: name}, transport.Dialer(nil))
 				d.members = append(d.members, &member{drive: d, agent: &hosts.AgentHost{Host: host}})
 			}
-			d.agents, d.away = printer.NewTally("starting agents", 2), printer.NewTally("no connection to", 0)
+			d.agents, d.reconnecting = printer.NewTally("starting agents", 2), printer.NewTally("no connection to", 0)
 			d.out = logstream.NewOutput(logstream.Config{Printer: printer, Logs: logs.Options{}})
 			shows := func(after time.Duration, want string) {
 				t.Helper()
@@ -44,7 +44,7 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 				}
 				stderr.Reset()
 			}
-			d.show(console.Waiting("starting 4 tasks on 2 hosts", d.those(unstarted)))
+			d.show(console.Waiting("starting 4 tasks on 2 hosts", d.namesOf(unstarted)))
 			d.members[0].Started(protocol.Started{PIDs: map[cluster.Task]int{{Role: cluster.Worker, Index: 0}: 1, {Role: cluster.Worker, Index: 1}: 2}})
 			d.members[1].running.Store(2)
 			shows(11*time.Second, "starting 4 tasks on 2 hosts: waiting for h2 for 10s")

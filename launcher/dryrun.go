@@ -31,7 +31,7 @@ func (l *launch) dryRun(ctx context.Context) error {
 		return err
 	}
 	if !p.Guessed { // if the GPUs are only guessed, the real job may have more workers
-		if err := suits(cfg, p); err != nil {
+		if err := checkPlacement(cfg, p); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		err := l.dryRun(ctx)
 		return exit.Code(err), err
 	}
-	ending := patience{grace: cfg.Grace, save: cfg.SaveTime}
+	ending := stopLimits{grace: cfg.Grace, save: cfg.SaveTime}
 	if cfg.Detach {
 		ending.save = 0 // for a detached job, this process ends after the start, so signals need no checkpoint
 	}

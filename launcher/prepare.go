@@ -167,7 +167,7 @@ func agreed(c Config, names []string, found []protocol.Found) (trainer bool, not
 // pack builds the program and plx's agent for the hosts' platforms.
 func (l *launch) pack(ctx context.Context) (err error) {
 	if l.artifacts, err = artifacts.Pack(ctx, l.source, l.platforms(), l.printer); err != nil {
-		return ofPlatform(err, l.agents)
+		return nameHosts(err, l.agents)
 	}
 	return nil
 }
@@ -221,9 +221,9 @@ func (l *launch) recipe() provision.Recipe {
 	return provision.Recipe{Set: l.set, Printer: l.printer, Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: spec}
 }
 
-// suits returns an error if --min-workers exceeds the number of workers, or if
+// checkPlacement returns an error if --min-workers exceeds the number of workers, or if
 // --task or --rank matches no task.
-func suits(c Config, p placement.Placement) error {
+func checkPlacement(c Config, p placement.Placement) error {
 	if least := c.Restarts.MinWorkers; least > p.Workers {
 		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, plural.Count(p.Workers, "worker")), "--min-workers %d, or less", p.Workers)
 	}
@@ -239,7 +239,7 @@ func (l *launch) place(ctx context.Context) (err error) {
 	if l.placed, err = placement.Place(machines, l.cfg.Options); err != nil {
 		return err
 	}
-	if err := suits(l.cfg, l.placed); err != nil {
+	if err := checkPlacement(l.cfg, l.placed); err != nil {
 		return err
 	}
 	for _, h := range l.placed.Hosts {
@@ -378,9 +378,9 @@ func (l *launch) name(ctx context.Context) error {
 	return nil
 }
 
-// ofPlatform adds the names of the affected hosts to an error that says that
+// nameHosts adds the names of the affected hosts to an error that says that
 // plx has no binary for a platform. It returns other errors unchanged.
-func ofPlatform(err error, agents []*hosts.AgentHost) error {
+func nameHosts(err error, agents []*hosts.AgentHost) error {
 	var of *artifacts.PlatformError
 	if !errors.As(err, &of) {
 		return err

@@ -50,15 +50,15 @@ func (l *launch) saving() saving {
 	return sureSaving
 }
 
-// patience holds the time limits that apply after a signal.
-type patience struct {
+// stopLimits holds the time limits that apply after a signal.
+type stopLimits struct {
 	grace time.Duration // time between asking the tasks to end and killing them; 0 kills at once
 	save  time.Duration // time limit of the checkpoint that SIGTERM asks for; 0 asks for none
 }
 
 // watch returns a context that the first signal cancels if it arrives before
 // listen is called. The context's cause then carries plx's exit status.
-func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *console.Printer) (context.Context, *signals) {
+func watch(ctx context.Context, sig <-chan os.Signal, p stopLimits, v *console.Printer) (context.Context, *signals) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &signals{stops: make(chan jobstate.StopAsked, 8), printer: v, done: make(chan struct{})}
 	s.wg.Go(func() {
@@ -76,7 +76,7 @@ func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *console.Pri
 	return ctx, s
 }
 
-func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCauseFunc) {
+func (s *signals) take(got os.Signal, n int, p stopLimits, cancel context.CancelCauseFunc) {
 	code, name := 130, protocol.CtrlC
 	if number, ok := got.(syscall.Signal); ok && number != syscall.SIGINT {
 		code, name = 128+int(number), "signal "+number.String()
@@ -103,7 +103,7 @@ func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCa
 
 // announceSave returns the message for a signal that asks the job for a
 // checkpoint before it ends.
-func (s *signals) announceSave(p patience) string {
+func (s *signals) announceSave(p stopLimits) string {
 	switch s.promise {
 	case noSaving:
 		return fmt.Sprintf("the tasks have %s to end", p.grace)

@@ -16,9 +16,9 @@ import (
 )
 
 func TestSignals(t *testing.T) {
-	give := patience{grace: 10 * time.Second, save: time.Minute}
+	give := stopLimits{grace: 10 * time.Second, save: time.Minute}
 	for name, c := range map[string]struct {
-		give patience
+		give stopLimits
 		sent []os.Signal
 		want []jobstate.StopAsked
 		says string
@@ -32,7 +32,7 @@ func TestSignals(t *testing.T) {
 			{Reason: "stopped by signal terminated", Code: 143}}, "a second signal kills"},
 		"SIGHUP saves nothing": {give, []os.Signal{syscall.SIGHUP},
 			[]jobstate.StopAsked{{Reason: "stopped by signal hangup", Code: 129, Grace: 10 * time.Second}}, "10s to end"},
-		"no time to save": {patience{grace: time.Second}, []os.Signal{syscall.SIGTERM},
+		"no time to save": {stopLimits{grace: time.Second}, []os.Signal{syscall.SIGTERM},
 			[]jobstate.StopAsked{{Reason: "stopped by signal terminated", Code: 143, Grace: time.Second}}, "1s to end"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestSaveIsPromised(t *testing.T) {
 	} {
 		var said bytes.Buffer
 		sent := make(chan os.Signal)
-		_, s := watch(context.Background(), sent, patience{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
+		_, s := watch(context.Background(), sent, stopLimits{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
 		s.expect(promise)
 		stops := s.listen()
 		sent <- syscall.SIGTERM
@@ -91,7 +91,7 @@ func TestSaveIsPromised(t *testing.T) {
 
 func TestSignalBeforeTheJobRuns(t *testing.T) {
 	sent := make(chan os.Signal)
-	ctx, s := watch(context.Background(), sent, patience{save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &bytes.Buffer{}}))
+	ctx, s := watch(context.Background(), sent, stopLimits{save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &bytes.Buffer{}}))
 	defer s.close()
 	sent <- syscall.SIGTERM
 	<-ctx.Done()
@@ -105,7 +105,7 @@ func TestSignalBeforeTheJobRuns(t *testing.T) {
 func TestSignalOnceTheJobHasEnded(t *testing.T) {
 	var said bytes.Buffer
 	sent := make(chan os.Signal)
-	_, s := watch(context.Background(), sent, patience{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
+	_, s := watch(context.Background(), sent, stopLimits{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
 	stops := s.listen()
 	s.end()
 	sent <- syscall.SIGTERM

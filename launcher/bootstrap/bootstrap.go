@@ -168,14 +168,14 @@ type Session struct {
 	// nil.
 	Plx envsync.Blob
 
-	stream Stream
-	tools  []string // those of gzip, bash and timeout that the host has
-	disk   string   // output of df for the disk of the home directory; "" if not reported
-	most   string   // ulimit -u of the remote shell, which a failed script reports; "" if it has not failed
-	limits []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
-	home   string   // home directory, as an absolute path on the host
-	turn   *turn    // this host's turn in Seeds; nil if the host had plx, or before that is known
-	done   bool     // the method Done was called
+	stream       Stream
+	tools        []string // those of gzip, bash and timeout that the host has
+	disk         string   // output of df for the disk of the home directory; "" if not reported
+	processLimit string   // ulimit -u of the remote shell, which a failed script reports; "" if it has not failed
+	limits       []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
+	home         string   // home directory, as an absolute path on the host
+	turn         *turn    // this host's turn in Seeds; nil if the host had plx, or before that is known
+	done         bool     // the method Done was called
 }
 
 // New returns a Session for the configuration c. It does not connect to the
@@ -195,11 +195,11 @@ func (s *Session) Script() string {
 	if s.Agent == nil {
 		place = "no"
 	}
-	return fmt.Sprintf("# %[1]s echo \nsay=%[1]s fsid=%s sum=%s strict=%s place=%s act='%s'\n%s", s.Word, hex.EncodeToString(id), s.Guess.Sum, strict, place, s.Act, short(script))
+	return fmt.Sprintf("# %[1]s echo \nsay=%[1]s fsid=%s sum=%s strict=%s place=%s act='%s'\n%s", s.Word, hex.EncodeToString(id), s.Guess.Sum, strict, place, s.Act, stripComments(script))
 }
 
-// short returns the script without its comments.
-func short(script string) string {
+// stripComments returns the script without its comments.
+func stripComments(script string) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {
 		if text := strings.TrimLeft(line, "\t"); !strings.HasPrefix(text, "#") {
@@ -291,7 +291,7 @@ func (s *Session) look(ctx context.Context, agent envsync.Blob, tries int) (here
 // obtain sends plx to the host, from another host or from this machine.
 func (s *Session) obtain(ctx context.Context, agent envsync.Blob, fileSystem string) error {
 	if s.Seeds == nil {
-		return s.give(ctx, agent)
+		return s.send(ctx, agent)
 	}
 	var shared bool
 	var err error
@@ -305,18 +305,18 @@ func (s *Session) obtain(ctx context.Context, agent envsync.Blob, fileSystem str
 	}
 	able := slices.Contains(s.tools, "bash") && slices.Contains(s.tools, "timeout")
 	if from := s.Seeds.choose(ctx, s.turn, agent.Sum, able); from != nil {
-		s.tell(agent, 0, agent.Size)
+		s.showProgress(agent, 0, agent.Size)
 		missed, err := s.fetch(ctx, agent, from)
 		if err != nil {
 			return err
 		}
 		if missed == nil {
-			s.tell(agent, agent.Size, agent.Size)
+			s.showProgress(agent, agent.Size, agent.Size)
 			return nil
 		}
 		s.Seeds.miss(s.turn, missed)
 	}
-	return s.give(ctx, agent)
+	return s.send(ctx, agent)
 }
 
 var plainAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9A-Za-z.:_-]+$`) })
@@ -350,8 +350,8 @@ func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (
 	return nil, said.unexpected()
 }
 
-// give sends plx to the host from this machine.
-func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
+// send sends plx to the host from this machine.
+func (s *Session) send(ctx context.Context, agent envsync.Blob) error {
 	packed, err := agent.Packed()
 	if err != nil {
 		return err
@@ -364,7 +364,7 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 		said, err = s.answer(ctx, s.limit(agent))
 	}
 	if err == nil && said.verb == "missed" { // send over the script's session: if the disk is full, the shell reports that as text
-		said, err = s.poured(ctx, agent, packed)
+		said, err = s.sendInline(ctx, agent, packed)
 	}
 	if err == nil && said.verb == "unhashed" {
 		said, err = s.readBack(ctx, agent, said)
@@ -390,15 +390,15 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte) error {
 	name := "." + s.Word + ".gz"
 	size := int64(len(packed))
-	s.tell(agent, 0, size)
+	s.showProgress(agent, 0, size)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stuck := time.AfterFunc(stallLimit, cancel)
 	defer stuck.Stop()
-	from := &telling{r: bytes.NewReader(packed), tell: func(sent, more int64) {
+	from := &progressReader{r: bytes.NewReader(packed), tell: func(sent, more int64) {
 		stuck.Reset(stallLimit)
-		s.leave(more)
-		s.tell(agent, sent, size)
+		s.countSent(more)
+		s.showProgress(agent, sent, size)
 	}}
 	err := s.Copy(ctx, from, path.Join(s.home, envsync.BlobPath(name)))
 	if err == nil {
@@ -407,16 +407,16 @@ func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte)
 	return err
 }
 
-// poured sends plx over the script's session, and returns the script's reply.
-// If the host stops reading, poured still reads the reply, which contains the
+// sendInline sends plx over the script's session, and returns the script's reply.
+// If the host stops reading, sendInline still reads the reply, which contains the
 // reason.
-func (s *Session) poured(ctx context.Context, agent envsync.Blob, packed []byte) (answer, error) {
+func (s *Session) sendInline(ctx context.Context, agent envsync.Blob, packed []byte) (answer, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit, ended := s.limit(agent), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := s.pour(waiting, agent, packed); err != nil {
+		if err := s.writeInline(waiting, agent, packed); err != nil {
 			cancel(err)
 			return
 		}
@@ -430,9 +430,9 @@ func (s *Session) poured(ctx context.Context, agent envsync.Blob, packed []byte)
 	return said, err
 }
 
-// pour sends an order to receive plx, followed by the binary, over the
+// writeInline sends an order to receive plx, followed by the binary, over the
 // script's session.
-func (s *Session) pour(ctx context.Context, agent envsync.Blob, packed []byte) error {
+func (s *Session) writeInline(ctx context.Context, agent envsync.Blob, packed []byte) error {
 	from, size, program := io.Reader(bytes.NewReader(packed)), int64(len(packed)), "gzip"
 	if packed == nil {
 		content, err := agent.Open()
@@ -442,7 +442,7 @@ func (s *Session) pour(ctx context.Context, agent envsync.Blob, packed []byte) e
 		defer content.Close() // error ignored: the file was only read
 		from, size, program = content, agent.Size, "cat"
 	}
-	s.tell(agent, 0, size)
+	s.showProgress(agent, 0, size)
 	defer context.AfterFunc(ctx, func() { s.stream.Cancel(context.Cause(ctx)) })()
 	stall := fmt.Errorf("it took nothing for %v", stallLimit)
 	stuck := time.AfterFunc(stallLimit, func() { s.stream.Cancel(stall) })
@@ -458,8 +458,8 @@ func (s *Session) pour(ctx context.Context, agent envsync.Blob, packed []byte) e
 			return nil // no error: the script's reply will say why the host stopped reading
 		}
 		sent += int64(n)
-		s.leave(int64(n))
-		s.tell(agent, sent, size)
+		s.countSent(int64(n))
+		s.showProgress(agent, sent, size)
 		stuck.Reset(stallLimit)
 		if err != nil && sent < size {
 			return fmt.Errorf("read it here: %w", err)
@@ -496,7 +496,7 @@ func (s *Session) limit(agent envsync.Blob) time.Duration {
 	return answerLimit + time.Duration(agent.Size/slowest)*time.Second
 }
 
-func (s *Session) tell(agent envsync.Blob, sent, total int64) {
+func (s *Session) showProgress(agent envsync.Blob, sent, total int64) {
 	if s.Seeds != nil {
 		s.Seeds.progress()
 	}
@@ -505,7 +505,7 @@ func (s *Session) tell(agent envsync.Blob, sent, total int64) {
 	}
 }
 
-func (s *Session) leave(bytes int64) {
+func (s *Session) countSent(bytes int64) {
 	if s.Left != nil {
 		s.Left(bytes)
 	}
@@ -555,10 +555,10 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 		s.disk = cmp.Or(text, "?")
 		return s.answer(ctx, limit)
 	case "processes":
-		if s.most != "" {
+		if s.processLimit != "" {
 			break
 		}
-		s.most = cmp.Or(text, "?")
+		s.processLimit = cmp.Or(text, "?")
 		return s.answer(ctx, limit)
 	case "homeless":
 		return answer{}, &Refused{Text: fmt.Sprintf("the shell there has no home: HOME=%q", quote(text)), Homeless: true}
@@ -571,7 +571,7 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	case "nohome":
 		return answer{}, &Refused{Text: fmt.Sprintf("the home folder %s is not there", quote(text)), NoHome: true}
 	case "error":
-		if n, err := strconv.Atoi(s.most); err == nil && (noProcess(text) || text == "" && n < fewProcesses) {
+		if n, err := strconv.Atoi(s.processLimit); err == nil && (noProcess(text) || text == "" && n < fewProcesses) {
 			return answer{}, &Refused{Text: fmt.Sprintf("plx cannot start there: "+OfLimits+"the number of processes to %d (ulimit -u)", n), Limited: true}
 		}
 		return answer{}, &Refused{Text: cmp.Or(HomeTrouble(quote(text)), "a program that plx needs was ended there, and nothing says why: does a limit of the shell (ulimit -a) end it?")}
@@ -760,14 +760,14 @@ func quote(s string) string {
 	return s
 }
 
-// telling is a Reader that reports how many bytes were read.
-type telling struct {
+// progressReader is a Reader that reports how many bytes were read.
+type progressReader struct {
 	r    io.Reader
 	sent int64                  // number of bytes read
 	tell func(sent, more int64) // called after each read with the total and the number of new bytes
 }
 
-func (t *telling) Read(p []byte) (int, error) {
+func (t *progressReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	if n > 0 {
 		t.sent += int64(n)

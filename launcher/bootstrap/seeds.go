@@ -18,11 +18,11 @@ type Seed struct {
 // Hosts that have plx serve it to other hosts. So this machine sends the
 // binary a few times, and not once for each host.
 const (
-	firsts = 2 // number of hosts to which this machine sends plx before other hosts wait for a serving host
-	fan    = 2 // number of hosts that may download from one host at the same time
-	// quiet is the time without progress on any host after which a waiting
+	directSends = 2 // number of hosts to which this machine sends plx before other hosts wait for a serving host
+	fanOut      = 2 // number of hosts that may download from one host at the same time
+	// stallTimeout is the time without progress on any host after which a waiting
 	// host gets plx from this machine.
-	quiet = 10 * time.Second
+	stallTimeout = 10 * time.Second
 	// seedTime limits how long a host may take to start serving plx.
 	seedTime = 5 * time.Second
 )
@@ -133,7 +133,7 @@ func (s *Seeds) choose(ctx context.Context, t *turn, sum string, able bool) *sou
 		s.mu.Lock()
 		p := s.of(sum)
 		from, wait := s.free(p)
-		late := quiet - time.Since(s.moved)
+		late := stallTimeout - time.Since(s.moved)
 		if !able || !wait || late <= 0 || ctx.Err() != nil {
 			p.coming++
 			s.moved = time.Now()
@@ -159,11 +159,11 @@ func (s *Seeds) choose(ctx context.Context, t *turn, sum string, able bool) *sou
 // free returns a host that can serve p to one more host. If there is none,
 // wait says whether one will become free. The caller must hold s.mu.
 func (s *Seeds) free(p *plx) (from *source, wait bool) {
-	if s.direct || p.given < firsts {
+	if s.direct || p.given < directSends {
 		return nil, false
 	}
 	for _, one := range p.sources {
-		if one.taking < fan && (from == nil || one.taking < from.taking) {
+		if one.taking < fanOut && (from == nil || one.taking < from.taking) {
 			from = one
 		}
 	}

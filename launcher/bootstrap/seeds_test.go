@@ -143,7 +143,7 @@ func TestHostsGiveToOthers(t *testing.T) {
 		g := &giver{t: t, content: content}
 		hosts, seeds := newHosts(t, n), NewSeeds(func(why string) { t.Error(why) })
 		got := place(t, seeds, b, hosts, g.seed)
-		if err := errors.Join(got.errs...); err != nil || got.direct != firsts || g.given.Load() != int64(n-firsts) {
+		if err := errors.Join(got.errs...); err != nil || got.direct != directSends || g.given.Load() != int64(n-directSends) {
 			t.Errorf("sent to %d hosts, given to %d, %v", got.direct, g.given.Load(), err)
 		}
 		for i, h := range hosts {
@@ -161,7 +161,7 @@ func TestHostsGiveToOthers(t *testing.T) {
 			t.Error(err)
 		}
 		got = place(t, seeds, b, newHosts(t, 5), g.seed)
-		if err := errors.Join(got.errs...); err != nil || got.direct != firsts || g.given.Load() != 5-firsts {
+		if err := errors.Join(got.errs...); err != nil || got.direct != directSends || g.given.Load() != 5-directSends {
 			t.Errorf("to those that join: sent to %d hosts, given to %d, %v", got.direct, g.given.Load(), err)
 		}
 	}
@@ -209,7 +209,7 @@ func TestHostsThatGiveBadly(t *testing.T) {
 			got := place(t, NewSeeds(func(why string) { told = append(told, why) }), b, hosts, c.seed)
 			want := len(hosts)
 			if name == "no hash" {
-				want = firsts // they take it from others too, if it is right
+				want = directSends // they take it from others too, if it is right
 			}
 			if err := errors.Join(got.errs...); err != nil || got.direct != want {
 				t.Errorf("sent to %d hosts, want %d: %v", got.direct, want, err)
@@ -308,8 +308,8 @@ func TestWaitForASharedHomeEnds(t *testing.T) {
 // After a slow start the others wait for the first hosts, as always.
 func TestHostsWaitAfterASlowStart(t *testing.T) {
 	s := NewSeeds(nil)
-	s.moved = time.Now().Add(-2 * quiet) // it was dialled and built for so long
-	for range firsts {
+	s.moved = time.Now().Add(-2 * stallTimeout) // it was dialled and built for so long
+	for range directSends {
 		if from := s.choose(t.Context(), &turn{}, "sum", true); from != nil {
 			t.Fatal("nobody can give it yet")
 		}

@@ -75,9 +75,9 @@ func (c *contact) finish(m protocol.Message) {
 	c.out.finish(m)
 }
 
-// hear records that the agent has sent message m. An agent that has not yet
+// received records that the agent has sent message m. An agent that has not yet
 // sent a State is still starting.
-func (c *contact) hear(m protocol.Message) {
+func (c *contact) received(m protocol.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ended := c.liveness.ended
@@ -87,8 +87,8 @@ func (c *contact) hear(m protocol.Message) {
 	c.liveness = liveness{lease: c.lease, heard: time.Now(), met: c.liveness.met || m.State != nil, ended: ended}
 }
 
-// heard returns a copy of the agent's liveness.
-func (c *contact) heard() liveness {
+// alive returns a copy of the agent's liveness.
+func (c *contact) alive() liveness {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.liveness
@@ -127,34 +127,34 @@ type liveness struct {
 	ended bool          // the agent's last State says that the job has ended on its host
 }
 
-// silence returns the time since the agent's last message.
-func (h liveness) silence() time.Duration { return time.Since(h.heard) }
+// idle returns the time since the agent's last message.
+func (h liveness) idle() time.Duration { return time.Since(h.heard) }
 
-// firstContact is the minimum time that a new agent has to send its first
+// startTimeout is the minimum time that a new agent has to send its first
 // message. While it starts, it has no lease yet.
-const firstContact = 30 * time.Second
+const startTimeout = 30 * time.Second
 
-// patience returns how long the agent may send nothing before it counts as
+// timeout returns how long the agent may send nothing before it counts as
 // lost.
-func (h liveness) patience() time.Duration {
+func (h liveness) timeout() time.Duration {
 	if h.met {
 		return h.lease
 	}
-	return max(h.lease, firstContact)
+	return max(h.lease, startTimeout)
 }
 
 // left returns the time until the agent counts as lost, unless it sends a
 // message before.
-func (h liveness) left() time.Duration { return h.patience() - h.silence() }
+func (h liveness) left() time.Duration { return h.timeout() - h.idle() }
 
-// mostSilence is the longest time without a message after which the driver
+// maxIdle is the longest time without a message after which the driver
 // replaces a connection. It is well below the default lease, so that a new
 // connection is made before the lease expires.
-const mostSilence = 20 * time.Second
+const maxIdle = 20 * time.Second
 
-// mute returns the time without a message after which the driver replaces the
+// replaceAfter returns the time without a message after which the driver replaces the
 // connection.
-func (h liveness) mute() time.Duration { return min(mostSilence, h.patience()*2/3) }
+func (h liveness) replaceAfter() time.Duration { return min(maxIdle, h.timeout()*2/3) }
 
 // withinTime returns a context that times out after limit, with an error about
 // the failed connection.
@@ -173,12 +173,12 @@ func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil && c.finished.Err() != nil && c.heard().ended:
+		case err == nil && c.finished.Err() != nil && c.alive().ended:
 			return nil
 		case errors.Is(err, ErrNoAgent):
 			return c.neverStarted(err, first)
-		case c.heard().left() <= 0:
-			return fmt.Errorf("not heard for %s: %s", c.heard().patience(), cause(err))
+		case c.alive().left() <= 0:
+			return fmt.Errorf("not heard for %s: %s", c.alive().timeout(), cause(err))
 		}
 		if connected || !reported {
 			c.deliver(jobstate.Silent{Host: c.index, Cause: cause(err)})
@@ -215,9 +215,9 @@ func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 			return nil, fmt.Errorf("%w: it was not its turn to be started", ErrNoAgent)
 		}
 		defer done()
-		c.waited()
+		c.resetTimeout()
 	}
-	dialling, cancel := withinTime(ctx, max(c.heard().left(), time.Second))
+	dialling, cancel := withinTime(ctx, max(c.alive().left(), time.Second))
 	defer cancel()
 	conn, err := c.host.Agent.Dial(dialling)
 	if end, _ := dialling.Deadline(); errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(end) {
@@ -227,9 +227,9 @@ func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 	return conn, err
 }
 
-// waited restarts the liveness timeout of an agent that has sent nothing yet,
+// resetTimeout resets the liveness timeout of an agent that has sent nothing yet,
 // because the driver dials it only now.
-func (c *contact) waited() {
+func (c *contact) resetTimeout() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.liveness.met {
@@ -241,7 +241,7 @@ func (c *contact) waited() {
 // It adds the first connection error to end, because that error may be the
 // only hint at the cause, such as a full disk.
 func (c *contact) neverStarted(end, first error) error {
-	if c.heard().met || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
+	if c.alive().met || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
 		return end
 	}
 	return fmt.Errorf("%w; when it was started: %w", end, first)
@@ -279,7 +279,7 @@ const (
 // processes.
 func (c *contact) lose(err error) {
 	noAgent := errors.Is(err, ErrNoAgent)
-	wait := c.unclear()
+	wait := c.leaseLeft()
 	if noAgent && c.host.Swept {
 		wait = 0
 	}

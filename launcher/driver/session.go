@@ -25,11 +25,11 @@ func (c *contact) serve(ctx context.Context, conn *protocol.Conn) error {
 	wg.Go(func() { c.renew(living, conn) })
 	err := c.receive(conn)
 	c.out.close()
-	switch h := c.heard(); {
+	switch h := c.alive(); {
 	case errors.Is(err, io.EOF):
 		return nil
-	case h.silence() > h.mute():
-		return fmt.Errorf("nothing was heard for %s", h.silence().Round(time.Second))
+	case h.idle() > h.replaceAfter():
+		return fmt.Errorf("nothing was heard for %s", h.idle().Round(time.Second))
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (c *contact) receive(conn *protocol.Conn) error {
 			return err
 		}
 		m.Trim()
-		c.hear(m)
+		c.received(m)
 		switch {
 		case m.State != nil:
 			if c.watcher != nil && !c.greeted {
@@ -65,15 +65,15 @@ func (c *contact) receive(conn *protocol.Conn) error {
 				c.watcher.Made(*m.Made)
 			}
 		case m.Renewed == nil:
-			c.tell(m)
+			c.reportTasks(m)
 			c.deliver(jobstate.Heard{Host: c.index, Message: m})
 		}
 	}
 }
 
-// tell reports to the event log and the watcher that tasks have started or
+// reportTasks reports to the event log and the watcher that tasks have started or
 // ended.
-func (c *contact) tell(m protocol.Message) {
+func (c *contact) reportTasks(m protocol.Message) {
 	if m.Started != nil {
 		c.events.Started(c.host.Name, *m.Started)
 		if c.watcher != nil {
@@ -88,9 +88,9 @@ func (c *contact) tell(m protocol.Message) {
 	}
 }
 
-// lastWords limits how long the driver still reads from a connection to which
+// drainTime limits how long the driver still reads from a connection to which
 // it can no longer write.
-const lastWords = 2 * time.Second
+const drainTime = 2 * time.Second
 
 // write sends the queued messages on conn, and closes conn at the end. Only
 // this goroutine can block on a slow network; when receive or renew closes
@@ -105,7 +105,7 @@ func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Messa
 			if conn.Send(m) != nil {
 				select { // receive may still read messages that the agent sent before the loss
 				case <-ctx.Done():
-				case <-time.After(lastWords):
+				case <-time.After(drainTime):
 				}
 				return
 			}
@@ -132,11 +132,11 @@ func (c *contact) renew(ctx context.Context, conn *protocol.Conn) {
 			return
 		case <-tick.C:
 		}
-		h := c.heard()
-		if h.silence() <= c.lease/3 {
+		h := c.alive()
+		if h.idle() <= c.lease/3 {
 			c.sendRenewal()
 		}
-		if h.silence() > h.mute() && time.Since(begun) > answering {
+		if h.idle() > h.replaceAfter() && time.Since(begun) > answering {
 			return
 		}
 	}
@@ -210,10 +210,10 @@ func (o *outbox) finish(m protocol.Message) {
 // An agent kills its tasks before its lease expires.
 const leaseMargin = 2 * time.Second
 
-// unclear returns how long the lost agent's lease may still be valid. It
+// leaseLeft returns how long the lost agent's lease may still be valid. It
 // counts from the last renewal sent, which the agent may have received
 // although it sent nothing afterwards.
-func (c *contact) unclear() time.Duration {
+func (c *contact) leaseLeft() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.renewed.IsZero() { // no renewal sent yet, but the agent may just have started

@@ -35,7 +35,7 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 		if reach.SharedHome {
 			dial = s.orHome(reach.Slurm, dial)
 		}
-		h := NewHost(line, s.inTurn(line.Name, dial))
+		h := NewHost(line, s.limitDials(line.Name, dial))
 		h.onLine(reach.Hosts[i])
 		s.Hosts = append(s.Hosts, h)
 	}

@@ -19,10 +19,10 @@ func overSSH(cfg ssh.Config) transport.Dialer {
 	return func(ctx context.Context) (transport.Transport, error) { return ssh.Dial(ctx, cfg) }
 }
 
-// inTurn wraps dial so that at most FanOut hosts are dialed for the first time
+// limitDials wraps dial so that at most FanOut hosts are dialed for the first time
 // at once. Reconnections do not wait, as the lease of the host's agent could
 // expire meanwhile.
-func (s *Set) inTurn(name string, dial transport.Dialer) transport.Dialer {
+func (s *Set) limitDials(name string, dial transport.Dialer) transport.Dialer {
 	var reached atomic.Bool
 	return func(ctx context.Context) (conn transport.Transport, err error) {
 		if reached.Load() {

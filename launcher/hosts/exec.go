@@ -23,12 +23,12 @@ var errAgentKilled = errors.New("its agent on the host was killed")
 // not 0, the error is a transport.ExitError. Canceling ctx ends the command.
 func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, orders <-chan byte, stdout, stderr io.Writer) error {
 	request.Mark = protocol.HostJob{Job: "exec-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
-	i, err := a.own(ctx, a.newIdle) // own: makeRoom cannot end an agent that only this call uses
+	i, err := a.own(ctx, a.newIdle) // own: closeIdle cannot end an agent that only this call uses
 	if err != nil {
 		return err
 	}
 	var done protocol.Executed
-	err = i.move(ctx, protocol.DoExec, request, &done, func(ctx context.Context, to *protocol.Pending) { pass(ctx, to, orders) }, func(p protocol.Piece) error {
+	err = i.move(ctx, protocol.DoExec, request, &done, func(ctx context.Context, to *protocol.Pending) { forward(ctx, to, orders) }, func(p protocol.Piece) error {
 		to := stdout
 		if p.Stream == 2 {
 			to = stderr
@@ -51,8 +51,8 @@ func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, order
 	return err
 }
 
-// pass sends orders to the agent that runs a command, until ctx is done.
-func pass(ctx context.Context, to *protocol.Pending, orders <-chan byte) {
+// forward sends orders to the agent that runs a command, until ctx is done.
+func forward(ctx context.Context, to *protocol.Pending, orders <-chan byte) {
 	for {
 		select {
 		case order, open := <-orders:

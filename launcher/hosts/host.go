@@ -159,7 +159,7 @@ var ErrLinkLocal = errors.New("its address is link-local, and other hosts cannot
 
 // Close ends the host's idle agent and the connection.
 func (h *Host) Close() error {
-	h.makeRoom()
+	h.closeIdle()
 	return h.Conn.Close()
 }
 

@@ -210,11 +210,11 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			cfg.Ask = asked.answer
 		}
 		var h *Host
-		cfg.Crowded = func() { h.makeRoom() }
+		cfg.Crowded = func() { h.closeIdle() }
 		if reach.KeepNoise {
 			cfg.Noisy = func(bytes int) { h.Noise.Store(int64(bytes)) }
 		}
-		h = NewHost(line, s.inTurn(line.Name, overSSH(cfg)))
+		h = NewHost(line, s.limitDials(line.Name, overSSH(cfg)))
 		h.onLine(reach.Hosts[i])
 		s.Hosts = append(s.Hosts, h)
 	}
@@ -261,15 +261,15 @@ func (s *Set) sending() *console.Transfer {
 	return s.bar
 }
 
-// moved updates the progress display with how many bytes of the plx binary a
+// showSent updates the progress display with how many bytes of the plx binary a
 // host has received.
-func (s *Set) moved(host, _ string, sent, total int64) {
+func (s *Set) showSent(host, _ string, sent, total int64) {
 	s.sending().MovedOf("plx", host, "plx", sent, total)
 }
 
-// left adds to the number of bytes of the plx binary that this machine has
+// countSent adds to the number of bytes of the plx binary that this machine has
 // sent. Hosts also send the binary to each other.
-func (s *Set) left(bytes int64) { s.sending().Left(bytes) }
+func (s *Set) countSent(bytes int64) { s.sending().Left(bytes) }
 
 // Pause hides the progress display of sending plx until more bytes are sent.
 func (s *Set) Pause() {
@@ -333,7 +333,7 @@ func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	}
 	s.clusters = append(s.clusters, c)
 	for i, cfg := range c.Configs() {
-		h := NewHost(lines[i], s.inTurn(lines[i].Name, overSSH(cfg)))
+		h := NewHost(lines[i], s.limitDials(lines[i].Name, overSSH(cfg)))
 		h.Embedded = true
 		s.Hosts = append(s.Hosts, h)
 	}

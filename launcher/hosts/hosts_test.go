@@ -31,7 +31,7 @@ func TestDialsAreBounded(t *testing.T) {
 		f := &Set{turns: make(chan struct{}, FanOut)}
 		var now, connected atomic.Int64
 		answer := make(chan struct{})
-		dial := f.inTurn("h", func(context.Context) (transport.Transport, error) {
+		dial := f.limitDials("h", func(context.Context) (transport.Transport, error) {
 			now.Add(1)
 			defer now.Add(-1)
 			<-answer
@@ -96,7 +96,7 @@ func TestEveryHostWaitsForItsTurn(t *testing.T) {
 func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
 	f, down := &Set{turns: make(chan struct{}, FanOut)}, errors.New("down")
 	results := []error{down, nil, down, nil}
-	dial := f.inTurn("h", func(context.Context) (transport.Transport, error) {
+	dial := f.limitDials("h", func(context.Context) (transport.Transport, error) {
 		err := results[0]
 		results = results[1:]
 		return nil, err
@@ -141,8 +141,8 @@ func TestHostsThatAreAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Add(other)
-	s.Hosts[0].set.moved("h1", "plx", 10, 10)
-	s.Hosts[0].set.left(10)
+	s.Hosts[0].set.showSent("h1", "plx", 10, 10)
+	s.Hosts[0].set.countSent(10)
 	s.Placed(nil)
 	if !strings.HasPrefix(said.String(), "plx: sent plx (10 B) to 1 host") {
 		t.Errorf("%q", said.String())

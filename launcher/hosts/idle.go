@@ -28,22 +28,22 @@ import (
 // Spec, and answers requests meanwhile. With an idle agent, a launch needs
 // only one SSH session on the host and runs no shell script there.
 type idle struct {
-	stream *Stream
-	calls  *protocol.Caller
-	of     string                                                   // path of the binary that the agent stands for: it serves AgentHosts with this Binary
-	other  bool                                                     // the agent runs this plx version, although the binary in the field of has another version
-	plx    envsync.Blob                                             // binary that the agent runs; zero if unknown
-	placed func(seed func(context.Context) (bootstrap.Seed, error)) // reports to Seeds that the host has plx: bootstrap.Session.Done
-	moving chan struct{}                                            // semaphore: holds one element while a Pipe call transfers data
+	stream   *Stream
+	calls    *protocol.Caller
+	of       string                                                   // path of the binary that the agent stands for: it serves AgentHosts with this Binary
+	other    bool                                                     // the agent runs this plx version, although the binary in the field of has another version
+	plx      envsync.Blob                                             // binary that the agent runs; zero if unknown
+	placed   func(seed func(context.Context) (bootstrap.Seed, error)) // reports to Seeds that the host has plx: bootstrap.Session.Done
+	transfer chan struct{}                                            // semaphore: holds one element while a Pipe call transfers data
 }
 
-// fresh is how long after the last request an idle agent certainly still runs.
+// idleFresh is how long after the last request an idle agent certainly still runs.
 // An idle agent ends after protocol.MostSilence without a request.
-const fresh = protocol.MostSilence - 15*time.Second
+const idleFresh = protocol.MostSilence - 15*time.Second
 
-// idleTime limits how long a newly started agent may take to send its first
+// greetingTime limits how long a newly started agent may take to send its first
 // message.
-const idleTime = 25 * time.Second
+const greetingTime = 25 * time.Second
 
 // AnswerTime is the time limit of requests that need little work on the host.
 const AnswerTime = 30 * time.Second
@@ -99,19 +99,19 @@ func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin i
 			return err
 		}
 		select {
-		case i.moving <- struct{}{}:
+		case i.transfer <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		over := i.ended() || a.idle.Load() != i // the request before this one has ended the agent
 		if !over {
-			err = i.move(ctx, do, in, nil, func(_ context.Context, to *protocol.Pending) { pour(to, stdin) }, func(p protocol.Piece) error {
+			err = i.move(ctx, do, in, nil, func(_ context.Context, to *protocol.Pending) { sendInput(to, stdin) }, func(p protocol.Piece) error {
 				_, err := stdout.Write(p.Data)
 				return err
 			})
 			a.keep(i, err)
 		}
-		<-i.moving
+		<-i.transfer
 		if !over {
 			return err
 		}
@@ -149,9 +149,9 @@ func (i *idle) move(ctx context.Context, do protocol.Method, in, out any, feed f
 	return cmp.Or(failed, err)
 }
 
-// pour sends the content of stdin to the agent as orders of a request, until
+// sendInput sends the content of stdin to the agent as orders of a request, until
 // stdin or the request ends.
-func pour(to *protocol.Pending, stdin io.Reader) {
+func sendInput(to *protocol.Pending, stdin io.Reader) {
 	if stdin == nil {
 		return
 	}
@@ -193,7 +193,7 @@ func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
 	if i := a.idle.Load(); i.answers(a) {
 		return i, nil
 	}
-	a.makeRoom()
+	a.closeIdle()
 	i, err := a.newIdle(ctx)
 	if err == nil {
 		a.idle.Store(i)
@@ -245,7 +245,7 @@ func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 	if h.set == nil {
 		return nil, bootstrap.ErrMissing
 	}
-	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Guess: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.moved, Left: h.set.left})
+	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Guess: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.showSent, Left: h.set.countSent})
 	if err == nil {
 		i.of = envsync.BlobPath(i.plx.Sum)
 		h.plx = i.of
@@ -263,8 +263,8 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		return nil, err
 	}
 	c.Host, c.Act = h.Name(), "agent start"
-	wait := &start{host: h, began: time.Now()}
-	c.Begin, c.Begun = bootstrap.StartLimit, wait.over
+	wait := &startWatch{host: h, began: time.Now()}
+	c.Begin, c.Begun = bootstrap.StartLimit, wait.started
 	if h.startTime > 0 {
 		c.Begin = min(c.Begin, h.startTime)
 	}
@@ -289,7 +289,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		return nil, err
 	}
 	var conn *protocol.Conn
-	err = bootstrap.Within(ctx, s, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime), func() (err error) {
+	err = bootstrap.Within(ctx, s, greetingTime, fmt.Errorf("its agent has not begun within %s", greetingTime), func() (err error) {
 		conn, err = protocol.OpenCalls(s)
 		return err
 	})
@@ -306,11 +306,11 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		}
 		return nil, &broken{notExecuted(err)}
 	}
-	return &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done, moving: make(chan struct{}, 1)}, nil
+	return &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done, transfer: make(chan struct{}, 1)}, nil
 }
 
-// start measures how long a host's login shell takes to start a command.
-type start struct {
+// startWatch measures how long a host's login shell takes to start a command.
+type startWatch struct {
 	host  *Host
 	began time.Time
 	ended atomic.Bool // the command has started, or the start was given up
@@ -332,9 +332,9 @@ const (
 // is meant for the command, so that the command never starts.
 var errReads = errors.New("a start-up file of the login shell (such as .bashrc) reads stdin, which is the command's")
 
-// over records that the command has started, and prints a note if the start
+// started records that the command has started, and prints a note if the start
 // was slow.
-func (w *start) over() {
+func (w *startWatch) started() {
 	took := time.Since(w.began)
 	if w.ended.Swap(true) || took < slowStart || w.host.set == nil || w.host.slowShell.Swap(true) {
 		return
@@ -345,7 +345,7 @@ func (w *start) over() {
 // watch finds out why a command's start takes long. It runs a second command
 // with empty stdin. If that command starts, the startup files must block on
 // reading stdin, and watch cancels s with errReads. The caller must call done.
-func (w *start) watch(ctx context.Context, s *Stream) (done func()) {
+func (w *startWatch) watch(ctx context.Context, s *Stream) (done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -394,7 +394,7 @@ func limited(way *bootstrap.Session, err error) error {
 
 // answers reports whether the agent still runs and serves requests for a.
 func (i *idle) answers(a *AgentHost) bool {
-	return i != nil && i.of == a.Binary && !i.ended() && i.calls.Idle() < fresh
+	return i != nil && i.of == a.Binary && !i.ended() && i.calls.Idle() < idleFresh
 }
 
 // ended reports whether the agent or the connection to it has ended.
@@ -419,17 +419,17 @@ func (i *idle) close() {
 func (s *Set) Release() {
 	var all sync.WaitGroup
 	for _, h := range s.Hosts {
-		all.Go(h.makeRoom)
+		all.Go(h.closeIdle)
 	}
 	all.Wait()
 }
 
-// makeRoom ends the host's idle agent, if there is one. This frees an SSH
+// closeIdle ends the host's idle agent, if there is one. This frees an SSH
 // session on hosts that limit the number of sessions.
-func (h *Host) makeRoom() { h.idle.Swap(nil).close() }
+func (h *Host) closeIdle() { h.idle.Swap(nil).close() }
 
 // Release ends the host's idle agent, if there is one.
-func (h *Host) Release() { h.makeRoom() }
+func (h *Host) Release() { h.closeIdle() }
 
 // Agent returns an AgentHost for the plx binary that was sent to this host.
 func (h *Host) Agent() *AgentHost { return &AgentHost{Host: h, Binary: h.plx} }
@@ -448,23 +448,23 @@ var errDamaged = errors.New("plx is damaged there")
 // It sets Facts, and finds out which of the likely blobs (cached files) the
 // host has. After an error, these fields are unchanged.
 func (h *Host) Meet(ctx context.Context, likely ...envsync.Blob) error {
-	h.makeRoom()
+	h.closeIdle()
 	h.has, h.locks = nil, ""
 	err := h.meetOnce(ctx, false, likely)
 	// The binary may be damaged: a power failure can leave it truncated or
 	// full of zeros.
 	if _, damaged := errors.AsType[*broken](err); damaged && !transport.IsLost(err) && ctx.Err() == nil {
 		if errors.Is(err, errDamaged) {
-			h.mend("plx")
+			h.noteDamaged("plx")
 		}
 		err = h.meetOnce(ctx, true, likely)
 	}
 	return err
 }
 
-// mend prints a note that a cached file on the host is damaged and will be
+// noteDamaged prints a note that a cached file on the host is damaged and will be
 // sent again if needed.
-func (h *Host) mend(what string) {
+func (h *Host) noteDamaged(what string) {
 	if h.set != nil {
 		h.set.printer.Printf("host %s: %s is damaged in ~/.plx/blobs there; it is sent again", h.Name(), what)
 	}
@@ -534,7 +534,7 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 	}
 	for _, b := range likely {
 		if slices.Contains(here.Damaged, b.Sum) {
-			h.mend(b.Name)
+			h.noteDamaged(b.Name)
 		}
 	}
 	facts, err := factsOf(here)

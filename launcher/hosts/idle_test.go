@@ -181,7 +181,7 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	for name, use := range map[string]func(*Host){
-		"no room": func(h *Host) { h.makeRoom() },
+		"no room": func(h *Host) { h.closeIdle() },
 		"the end": func(h *Host) { h.Close() },
 		"another agent": func(h *Host) {
 			other := &AgentHost{Host: h, Binary: envsync.BlobPath(otherBlob.Sum)}
@@ -300,7 +300,7 @@ func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
 		if err != nil || next == waiting {
 			t.Errorf("it is used, or none in its place: %v", err)
 		}
-		<-time.After(fresh)
+		<-time.After(idleFresh)
 		last, err := a.own(t.Context(), a.begin)
 		if err != nil || last == next {
 			t.Errorf("one that was not asked for long is used, or none in its place: %v", err)

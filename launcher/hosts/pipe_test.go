@@ -405,7 +405,7 @@ func TestBusyAgentIsNotReplaced(t *testing.T) {
 			go io.WriteString(feed, "hello") // comes back
 			within(t, "the first piece", out.first)
 			i := h.idle.Load()
-			<-time.After(fresh)
+			<-time.After(idleFresh)
 			if same, err := a.waiting(t.Context()); err != nil || same != i {
 				t.Errorf("it was replaced: %v", err)
 			}
