@@ -31,7 +31,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 
 // Every variable that plx sets for a task is either refused from the user, with a reason
 // and a hint, or a default that gives way.
-func TestUserCannotSetTheContract(t *testing.T) {
+func TestUserCannotSetReservedVariables(t *testing.T) {
 	for _, e := range full.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		_, err := envsync.Environment([]string{name + "=x"}, nil, os.LookupEnv)

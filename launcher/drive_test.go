@@ -19,7 +19,7 @@ import (
 )
 
 // Report T1: from the start of the tasks to the end of the job, plx shows what it waits for.
-func TestReportT1NoPhaseIsSilent(t *testing.T) {
+func TestEveryLongPhaseIsDisplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, terminal := range []bool{true, false} {
 			var stderr bytes.Buffer
@@ -67,7 +67,7 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 }
 
 // A task that is done is not missing, one that has failed is.
-func TestDoneTasksAreNotMissing(t *testing.T) {
+func TestFinishedTasksAreNotExpectedToRun(t *testing.T) {
 	d := &drive{line: live.New(nil)}
 	d.line.Update(func(s *live.State) { s.Doing = "running" })
 	m := &member{drive: d, agent: &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: "h1"}, nil)}}

@@ -9,7 +9,7 @@ import (
 )
 
 // What the driver is told of a new host can run nothing but an agent.
-func TestJoiningHostsAreVerified(t *testing.T) {
+func TestPlansOfJoiningHostsAreVerified(t *testing.T) {
 	good := protocol.Joining{HostPlan: protocol.HostPlan{Host: "h9", Folder: "h9", Line: "h9", Binary: ".plx/blobs/abc"}}
 	for name, spoil := range map[string]func(*protocol.Joining){
 		"":          func(*protocol.Joining) {},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestOutputs(t *testing.T) {
+func TestOutputPatternsOfArguments(t *testing.T) {
 	for _, c := range []struct {
 		patterns, args, want string // want: patterns, implied ones with a +, or an error
 	}{

@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 )
 
-func TestWrongRestarts(t *testing.T) {
+func TestInvalidRestartFlagsAreRejected(t *testing.T) {
 	four := &hosts.Set{Hosts: []*hosts.Host{hosts.NewHost(hostfile.Host{Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: 4}}, nil)}}
 	for _, c := range []struct {
 		r    Restarts

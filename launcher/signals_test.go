@@ -58,7 +58,7 @@ func TestSignals(t *testing.T) {
 }
 
 // Only a job that keeps checkpoints is promised one, and each is asked for it.
-func TestSaveIsPromised(t *testing.T) {
+func TestSignalAnnouncesCheckpoint(t *testing.T) {
 	for promise, want := range map[saving]string{
 		sureSaving:  "the job is saved first, for at most 1m0s, then the tasks have 1s to end; a second",
 		maybeSaving: "the job is saved first, for at most 1m0s, if it keeps checkpoints, then the tasks have 1s to end; a second",
@@ -89,7 +89,7 @@ func TestSaveIsPromised(t *testing.T) {
 	}
 }
 
-func TestSignalBeforeTheJobRuns(t *testing.T) {
+func TestSignalBeforeJobStartCancelsLaunch(t *testing.T) {
 	sent := make(chan os.Signal)
 	ctx, s := watch(context.Background(), sent, stopLimits{save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &bytes.Buffer{}}))
 	defer s.close()
@@ -102,7 +102,7 @@ func TestSignalBeforeTheJobRuns(t *testing.T) {
 
 // While checkpoints are gathered nothing runs that could be saved or killed,
 // and nobody says so.
-func TestSignalOnceTheJobHasEnded(t *testing.T) {
+func TestSignalAfterJobEndPrintsNothing(t *testing.T) {
 	var said bytes.Buffer
 	sent := make(chan os.Signal)
 	_, s := watch(context.Background(), sent, stopLimits{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))

@@ -8,8 +8,8 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// TestH6: what waits on standard input is noticed, and nothing of it is read.
-func TestH6(t *testing.T) {
+// TestUnreadStdinIsReported: what waits on standard input is noticed, and nothing of it is read.
+func TestUnreadStdinIsReported(t *testing.T) {
 	stdin, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

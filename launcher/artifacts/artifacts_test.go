@@ -90,7 +90,7 @@ func wantError(t *testing.T, err error, code int, words ...string) {
 
 // The agent for a host of another platform is the release's beside plx, also
 // where the source is at hand.
-func TestAgentOfTheRelease(t *testing.T) {
+func TestReleaseBinaryIsUsedAsAgent(t *testing.T) {
 	t.Chdir(source(t))
 	folder, c := t.TempDir(), &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	self := write(t, filepath.Join(folder, "plx"), "this platform's")
@@ -118,7 +118,7 @@ func (s *screen) Write(p []byte) (int, error) {
 }
 
 // Report T2: that plx is built from its source, for hosts, is shown as the build of a program is.
-func TestReportT2BuildOfPlxIsShown(t *testing.T) {
+func TestBuildShowsProgress(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
 	}
@@ -153,7 +153,7 @@ func TestOwn(t *testing.T) {
 }
 
 // An agent that an upgrade of plx left behind is refused.
-func TestAgentOfAnotherRelease(t *testing.T) {
+func TestAgentOfAnotherReleaseIsRejected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
 	}

@@ -25,7 +25,7 @@ import (
 
 // The first time plx is sent, and later never again, by whatever shell, and in whatever way it
 // gets the script.
-func TestSecondTimeSendsNothing(t *testing.T) {
+func TestExistingBinaryIsNotSentAgain(t *testing.T) {
 	compound := func(script string) string { return "{\n" + script + "}\n" }
 	for name, h := range map[string]*host{
 		"sh":          {},
@@ -71,7 +71,7 @@ func TestSecondTimeSendsNothing(t *testing.T) {
 }
 
 // What is there is hashed only with Strict, or if it may not be executed.
-func TestWhatIsThereRuns(t *testing.T) {
+func TestExistingBinaryRuns(t *testing.T) {
 	b, content := plxBlob(t, 1000, true)
 	log := filepath.Join(t.TempDir(), "hashed")
 	h := newHost(t).withPrograms(t, tools, map[string]string{"sha256sum": "echo x >>" + log + "\nPATH=" + os.Getenv("PATH") + "\nexec sha256sum\n"})
@@ -117,7 +117,7 @@ func TestFlush(t *testing.T) {
 
 // What a power cut, or anybody's hand, makes of plx is found out and replaced, and never written
 // into.
-func TestWrongContentIsReplaced(t *testing.T) {
+func TestDamagedBinaryIsReplaced(t *testing.T) {
 	b, content := plxBlob(t, 5000, true)
 	wrong := bytes.Repeat([]byte{'x'}, len(content))
 	for name, damage := range map[string]func(h *host, path string) error{
@@ -189,7 +189,7 @@ func (h *host) nothing(t *testing.T, b envsync.Blob, name string) {
 	}
 }
 
-func TestDamageOnTheWayIsRefused(t *testing.T) {
+func TestBinaryDamagedInTransferIsRejected(t *testing.T) {
 	b, _ := plxBlob(t, 70_000, true)
 	packs, _ := plxBlob(t, 200_000, false)
 	other, _ := plxBlob(t, 200_002, false)
@@ -455,7 +455,7 @@ func TestNoProcess(t *testing.T) {
 }
 
 // What is in the way is named, in one line that says what to do.
-func TestWhatIsInTheWayIsNamed(t *testing.T) {
+func TestObstacleInHomeIsReported(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	const file, link = " is not a folder: remove or rename it, then plx makes its own",
 		" is a link to a folder that is not there: make that folder, or remove the link"
@@ -528,7 +528,7 @@ func TestFileSystemName(t *testing.T) {
 }
 
 // Many hosts with one home, and many launches, begin at the same moment.
-func TestManyAtOnceInOneHome(t *testing.T) {
+func TestParallelRunsInSharedHome(t *testing.T) {
 	b, _ := plxBlob(t, 100_000, true)
 	h, other := newHost(t), newHost(t)
 	shells := make([]*shell, 16)
@@ -570,7 +570,7 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAgentWhatIsThereRuns(t *testing.T) {
+func TestExistingBinaryRunsWithoutAgent(t *testing.T) {
 	b, content := plxBlob(t, 1000, true)
 	h, c := newHost(t), Config{Guess: b}
 	if err := h.refuses(t, c); !errors.Is(err, ErrMissing) {
@@ -662,7 +662,7 @@ func TestCancel(t *testing.T) {
 }
 
 // Nobody answers, and nobody takes what is sent.
-func TestCancelWhileNothingMoves(t *testing.T) {
+func TestCancelOfStalledTransfer(t *testing.T) {
 	why := errors.New("the user has had enough")
 	b, _ := plxBlob(t, 1000, true)
 	for name, says := range map[string]string{"silent": "", "deaf": "WORD lacks Linux x86_64 " + strings.Repeat("0a", 16) + " /home\nWORD tools gzip\n"} {
@@ -850,7 +850,7 @@ func TestLine(t *testing.T) {
 }
 
 // Plx has the locale and the umask of the login, and not those of the script.
-func TestPlxHasTheLoginsLocaleAndUmask(t *testing.T) {
+func TestPlxGetsLocaleAndUmaskOfLogin(t *testing.T) {
 	b := blobOf(t, []byte("#!/bin/sh\necho $(umask) ${LC_ALL-none}\n"))
 	for before, want := range map[string]string{
 		"umask 027; unset LC_ALL\n":                  "0027 none\n",
@@ -867,9 +867,9 @@ func TestPlxHasTheLoginsLocaleAndUmask(t *testing.T) {
 	}
 }
 
-// TestReportA2HomeOfTheShell has a HOME that start-up files have set: what comes is put there, and
+// TestHomeSetByStartupFilesIsUsed has a HOME that start-up files have set: what comes is put there, and
 // runs there.
-func TestReportA2HomeOfTheShell(t *testing.T) {
+func TestHomeSetByStartupFilesIsUsed(t *testing.T) {
 	b := blobOf(t, []byte("#!/bin/sh\necho $HOME $(pwd)\n"))
 	h, elsewhere := newHost(t), t.TempDir()
 	h.before = "HOME=" + elsewhere + "; export HOME\n"
@@ -893,8 +893,8 @@ func TestReportA2HomeOfTheShell(t *testing.T) {
 	}
 }
 
-// TestReportA6Limits names the limit of a shell for which plx does not begin.
-func TestReportA6Limits(t *testing.T) {
+// TestResourceLimitsAreReported names the limit of a shell for which plx does not begin.
+func TestResourceLimitsAreReported(t *testing.T) {
 	const crash, threads = "fatal error: failed to reserve page summary memory\n\nruntime stack:", "runtime: failed to create new OS thread (have 2 already; errno=11)\nfatal error: newosproc"
 	const files = "runtime: eventfd failed with 24\nfatal error: runtime: eventfd failed"
 	b, _ := plxBlob(t, 1000, true)

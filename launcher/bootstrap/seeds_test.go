@@ -134,7 +134,7 @@ func settled(t *testing.T, s *Seeds) {
 }
 
 // This machine sends to the first hosts; the others take plx from those.
-func TestHostsGiveToOthers(t *testing.T) {
+func TestHostsServeOtherHosts(t *testing.T) {
 	for _, n := range []int{9, 24} {
 		if n > 9 && testing.Short() {
 			t.Skip("takes seconds")
@@ -168,7 +168,7 @@ func TestHostsGiveToOthers(t *testing.T) {
 }
 
 // A host that gives nothing, too little, something else, or has no tools costs time only.
-func TestHostsThatGiveBadly(t *testing.T) {
+func TestFailedDownloadsFallBackToThisMachine(t *testing.T) {
 	b, content := plxBlob(t, 300_000, true)
 	seed := func(s Seed, err error) func(context.Context) (Seed, error) {
 		return func(context.Context) (Seed, error) { return s, err }
@@ -235,7 +235,7 @@ func sharing(t *testing.T, n int) (hosts []*host) {
 	return hosts
 }
 
-func TestSharedHomeIsServedOnce(t *testing.T) {
+func TestSharedHomeGetsBinaryOnce(t *testing.T) {
 	b, _ := plxBlob(t, 100_000, true)
 	got := place(t, NewSeeds(nil), b, sharing(t, 8), nil)
 	if err := errors.Join(got.errs...); err != nil || got.direct != 1 {

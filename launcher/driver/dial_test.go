@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-func TestASilentAgentIsLost(t *testing.T) {
+func TestSilentAgentIsLostAfterLease(t *testing.T) {
 	for name, fault := range map[string]func(*agent){
 		"reads and does not answer": func(a *agent) { a.mute = true },
 		"does not read":             func(a *agent) { a.deaf = true },
@@ -41,7 +41,7 @@ func TestASilentAgentIsLost(t *testing.T) {
 }
 
 // A queue that nobody empties holds up neither the other hosts nor the stop.
-func TestABlockedWriterBlocksNobody(t *testing.T) {
+func TestBlockedConnectionDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
@@ -93,7 +93,7 @@ func TestNoAgent(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatNeverAnswers(t *testing.T) {
+func TestAgentWithoutReplyIsLost(t *testing.T) {
 	for name, fault := range map[string]func(*agent){
 		"unreached": func(a *agent) { a.unreached = true },
 		"flaps":     func(a *agent) { a.flaps = true },
@@ -112,7 +112,7 @@ func TestAnAgentThatNeverAnswers(t *testing.T) {
 }
 
 // An agent that takes connections and closes them is not waited for forever.
-func TestAnAgentThatFlaps(t *testing.T) {
+func TestFlappingAgentIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)

@@ -213,7 +213,7 @@ func TestNormalRun(t *testing.T) {
 	})
 }
 
-func TestALostConnectionIsDialledAgain(t *testing.T) {
+func TestLostConnectionIsRedialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
@@ -285,7 +285,7 @@ func TestMaxTime(t *testing.T) {
 	})
 }
 
-func TestAFailureStopsTheOthers(t *testing.T) {
+func TestFailedTaskStopsOtherTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
@@ -297,7 +297,7 @@ func TestAFailureStopsTheOthers(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatDoesNotEnd(t *testing.T) {
+func TestAgentThatDoesNotEndIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		b.stubborn = true
@@ -391,7 +391,7 @@ func TestStopWhileEnding(t *testing.T) {
 	})
 }
 
-func TestNoticesAreTold(t *testing.T) {
+func TestAgentNoticesReachObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, "h1", "worker:0")
 		a.stubborn = true
@@ -411,7 +411,7 @@ func TestNoticesAreTold(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheContext(t *testing.T) {
+func TestCanceledContextEndsRun(t *testing.T) {
 	for _, when := range []string{"dialling", "running", "ending", "with a deaf agent"} {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -435,7 +435,7 @@ func TestTheEndOfTheContext(t *testing.T) {
 	}
 }
 
-func TestAPlanForOtherHosts(t *testing.T) {
+func TestPlanWithWrongHostCountIsRejected(t *testing.T) {
 	plan := protocol.Plan{Job: "j", Hosts: make([]protocol.HostPlan, 2)}
 	for _, c := range []struct {
 		hosts int

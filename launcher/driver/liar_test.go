@@ -24,7 +24,7 @@ func (a *agent) tell(m protocol.Message) {
 
 // An agent that answers for tasks of other hosts, for other generations and for what
 // nobody has asked changes nothing.
-func TestALyingAgentChangesNothing(t *testing.T) {
+func TestLyingAgentCannotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		honest, liar := two(t)
 		j := start(t, honest, liar)

@@ -45,7 +45,7 @@ func (j *job) noted(parts ...string) {
 	}
 }
 
-func TestARestart(t *testing.T) {
+func TestFailedTaskRestartsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{}), a, b)
@@ -73,7 +73,7 @@ func TestARestart(t *testing.T) {
 
 // A host goes silent and comes back later. Nothing new begins before its lease
 // is over, counted from the last renewal that it was sent.
-func TestALostHostComesBack(t *testing.T) {
+func TestLostHostRejoinsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, WaitHost: 10 * time.Minute}), a, b)
@@ -96,7 +96,7 @@ func TestALostHostComesBack(t *testing.T) {
 
 // A host goes silent for good, and the others are enough. They wait for its
 // lease, and the run is a success although it is never heard of again.
-func TestTheOthersGoOn(t *testing.T) {
+func TestJobContinuesWithoutLostHost(t *testing.T) {
 	for name, revive := range map[string]bool{"attached": true, "detached": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestTheOthersGoOn(t *testing.T) {
 	}
 }
 
-func TestAHostIsWaitedForInVain(t *testing.T) {
+func TestJobFailsIfLostHostStaysAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, WaitHost: 3 * time.Minute}), a, b)
@@ -137,7 +137,7 @@ func TestAHostIsWaitedForInVain(t *testing.T) {
 }
 
 // An agent that was killed has a new one as soon as the host is dialled again.
-func TestAKilledAgentIsReplaced(t *testing.T) {
+func TestKilledAgentIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, MinWorkers: 1}), a, b)
@@ -153,7 +153,7 @@ func TestAKilledAgentIsReplaced(t *testing.T) {
 
 // A host that is back while the others go on without it has an agent and no
 // tasks, and ends with the job.
-func TestABackHostIsIdle(t *testing.T) {
+func TestReturnedHostStaysIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, MinWorkers: 1}), a, b)
@@ -174,7 +174,7 @@ func TestABackHostIsIdle(t *testing.T) {
 
 // The job ends while a new agent is being started on a host that does not
 // answer: that holds nothing up.
-func TestTheEndDoesNotWaitForAnAgent(t *testing.T) {
+func TestJobEndDoesNotWaitForNewAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, MinWorkers: 1}), a, b)
@@ -197,7 +197,7 @@ func TestTheEndDoesNotWaitForAnAgent(t *testing.T) {
 }
 
 // Restarts that are not allowed revive nothing.
-func TestNoRestartsNoRevival(t *testing.T) {
+func TestLostAgentIsNotReplacedWithoutRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		plan := again(protocol.Restarts{Revive: true, MinWorkers: 1})

@@ -52,7 +52,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestOnlyOwnKeys(t *testing.T) {
+func TestOtherKeysCannotLogIn(t *testing.T) {
 	mine, theirs := start(t, 1).Configs()[0], start(t, 1).Configs()[0]
 	stranger := mine
 	stranger.Signers = theirs.Signers

@@ -9,7 +9,7 @@ import (
 )
 
 // However many hosts ask, the user is asked once, and again only if the answer was refused.
-func TestTheUserIsAskedOnce(t *testing.T) {
+func TestSameQuestionIsAskedOnce(t *testing.T) {
 	asked := 0
 	q := &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: func(_ context.Context, question string, _ bool) (string, error) {
 		asked++
@@ -39,7 +39,7 @@ func TestTheUserIsAskedOnce(t *testing.T) {
 }
 
 // A user who gives no answer is asked nothing more.
-func TestTheUserGivesUp(t *testing.T) {
+func TestEmptyAnswerEndsQuestions(t *testing.T) {
 	asked, gone := 0, errors.New("no answer was given")
 	q := &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: func(context.Context, string, bool) (string, error) {
 		asked++

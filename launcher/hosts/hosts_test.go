@@ -25,7 +25,7 @@ func (silent) Close() error                                                     
 
 // Of 200 hosts that are wanted together as many as are allowed are dialled at
 // once, and all are connected in the end.
-func TestDialsAreBounded(t *testing.T) {
+func TestAtMostFanOutHostsAreDialedAtOnce(t *testing.T) {
 	const hosts = 200
 	synctest.Test(t, func(t *testing.T) {
 		f := &Set{turns: make(chan struct{}, FanOut)}
@@ -65,7 +65,7 @@ func TestDialsAreBounded(t *testing.T) {
 
 // Whatever the hosts are, they are dialled when it is their turn, and nobody
 // waits for it longer than he wants to.
-func TestEveryHostWaitsForItsTurn(t *testing.T) {
+func TestFirstDialsWaitForFreeSlot(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for name, reach := range map[string]Reach{
 		"over SSH": {Hosts: []hostfile.Host{{Name: "h1"}, {Name: "localhost"}}},
@@ -93,7 +93,7 @@ func TestEveryHostWaitsForItsTurn(t *testing.T) {
 }
 
 // Nobody waits for his turn again: what a host may be away counts meanwhile.
-func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
+func TestReconnectionsDoNotWait(t *testing.T) {
 	f, down := &Set{turns: make(chan struct{}, FanOut)}, errors.New("down")
 	results := []error{down, nil, down, nil}
 	dial := f.limitDials("h", func(context.Context) (transport.Transport, error) {
@@ -133,7 +133,7 @@ func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
 
 // A host that joins a job gets plx as the others do: what was sent to it is shown, and the display
 // ends.
-func TestHostsThatAreAdded(t *testing.T) {
+func TestTransferToAddedHostsIsDisplayed(t *testing.T) {
 	var said bytes.Buffer
 	s := &Set{printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: &said})}
 	other, err := Open(t.Context(), Reach{Hosts: []hostfile.Host{{Name: "h1.invalid"}}}, console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard}))

@@ -151,7 +151,7 @@ var (
 )
 
 // The agent that has answered a survey starts the job, in the same session.
-func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
+func TestIdleAgentStartsJob(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	if err := meetAll(t, h, otherBlob); err != nil {
@@ -178,7 +178,7 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 
 // An agent that waits ends when the host allows no more sessions, and another agent's job is not
 // its own. It does not end for a script. Who ends it waits until it has ended.
-func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
+func TestIdleAgentIsClosedWhenSessionIsNeeded(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	for name, use := range map[string]func(*Host){
 		"no room": func(h *Host) { h.closeIdle() },
@@ -213,7 +213,7 @@ func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 // One agent answers all calls and starts the job afterwards, in one session. It begins at the
 // first call if there is none. One that does not answer is given up, and the next call begins
 // another one.
-func TestOneAgentAnswersAllCalls(t *testing.T) {
+func TestOneIdleAgentServesAllCalls(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	a, b := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}, &AgentHost{Host: h, Binary: envsync.BlobPath(otherBlob.Sum)}
@@ -285,7 +285,7 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 
 // A connection that was lost meanwhile is no way to start a job, nor an agent that may have ended
 // since it was asked last.
-func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
+func TestEndedIdleAgentIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fronted{facts: factsHere, gpus: true}
 		h := f.host(t)
@@ -357,7 +357,7 @@ func (h hanging) Run(ctx context.Context, script string, stdin io.Reader, stdout
 }
 
 // What is asked of a host that falls silent ends within its bound, and says what it was.
-func TestSilentHosts(t *testing.T) {
+func TestHostWithoutReplyTimesOut(t *testing.T) {
 	for _, c := range []struct {
 		greets bool
 		limit  time.Duration
@@ -381,7 +381,7 @@ func TestSilentHosts(t *testing.T) {
 
 // Of an agent that answers nonsense, or not all, nothing is believed. One that runs and does not
 // have its own content is damaged, and hashed before it runs again.
-func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
+func TestAgentWithInvalidReplyIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		f     *fronted
 		want  string
@@ -409,7 +409,7 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 }
 
 // What is damaged on a host is named, and does not count as there.
-func TestDamagedBlobsAreNamed(t *testing.T) {
+func TestDamagedCachedFilesAreReported(t *testing.T) {
 	program := envsync.Blob{Name: "train", Sum: otherBlob.Sum, Size: otherBlob.Size}
 	f := &fronted{facts: factsHere, gpus: true, lacks: program.Sum, damaged: []string{program.Sum}}
 	h := f.host(t)
@@ -446,8 +446,8 @@ func (s *shelled) Run(ctx context.Context, command string, stdin io.Reader, stdo
 	return s.fronted.Run(ctx, command, stdin, stdout, stderr)
 }
 
-// TestReportK4SlowStart meets hosts whose login shell is slow to start a command, or never does.
-func TestReportK4SlowStart(t *testing.T) {
+// TestSlowLoginShellIsReported meets hosts whose login shell is slow to start a command, or never does.
+func TestSlowLoginShellIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		host     *shelled
 		limit    time.Duration // of the launch

@@ -148,7 +148,7 @@ func (failing) Read([]byte) (int, error)  { return 0, errFailing }
 func (failing) Write([]byte) (int, error) { return 0, errFailing }
 
 // Several at once on one host take turns, and use one agent.
-func TestPipesTakeTurns(t *testing.T) {
+func TestPipesRunOneAfterAnother(t *testing.T) {
 	f := moving()
 	var now, most atomic.Int64
 	a := agentOf(f.host(t))
@@ -194,7 +194,7 @@ func (r *turns) Read(p []byte) (int, error) {
 
 // A writer that fails ends the call. The agent, which may go on to write, is given up, and the next
 // call begins another one.
-func TestPipeWhoseWriterFails(t *testing.T) {
+func TestPipeReturnsWriterError(t *testing.T) {
 	f := moving()
 	h := f.host(t)
 	a := agentOf(h)
@@ -209,7 +209,7 @@ func TestPipeWhoseWriterFails(t *testing.T) {
 }
 
 // A writer that fails is an error also if the agent has written all, and answers at once.
-func TestPipeWhoseWriterFailsAtTheEnd(t *testing.T) {
+func TestPipeReturnsLastWriterError(t *testing.T) {
 	a := agentOf(moving().host(t))
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
@@ -221,7 +221,7 @@ func TestPipeWhoseWriterFailsAtTheEnd(t *testing.T) {
 }
 
 // Whoever waits for his turn is not concerned if the one before fails.
-func TestPipeAfterOneThatFails(t *testing.T) {
+func TestPipeWorksAfterFailedPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := moving()
 		a := agentOf(f.host(t))
@@ -268,7 +268,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 
 // An agent that ends in the middle, or whose host is lost, is an error, and the next call begins
 // another one.
-func TestPipeThatIsCutOff(t *testing.T) {
+func TestPipeReportsLostConnection(t *testing.T) {
 	lost := &transport.LostError{Host: "h1", Cause: errors.New("no route to host")}
 	for name, c := range map[string]struct {
 		how error
@@ -306,7 +306,7 @@ func TestPipeThatIsCutOff(t *testing.T) {
 }
 
 // The end of ctx ends a call, and its agent. One that waits for its turn has nothing to end.
-func TestPipeWhoseTimeIsOver(t *testing.T) {
+func TestCanceledPipeReturns(t *testing.T) {
 	f := moving()
 	h := f.host(t)
 	a := agentOf(h)
@@ -325,7 +325,7 @@ func TestPipeWhoseTimeIsOver(t *testing.T) {
 }
 
 // The end of ctx also ends who waits for his turn, and nothing else.
-func TestPipeThatWaitsForItsTurnTooLong(t *testing.T) {
+func TestCanceledPipeStopsWaitingForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := moving()
 		a := agentOf(f.host(t))
@@ -359,7 +359,7 @@ func TestPipeThatWaitsForItsTurnTooLong(t *testing.T) {
 }
 
 // After Pipe nothing is written: the writer is the caller's again.
-func TestPipeLeavesItsWriter(t *testing.T) {
+func TestPipeDoesNotWriteAfterReturn(t *testing.T) {
 	for name, end := range map[string]func(*fronted, context.CancelFunc){
 		"ctx ends":       func(_ *fronted, cancel context.CancelFunc) { cancel() },
 		"the agent ends": func(f *fronted, _ context.CancelFunc) { f.dies <- nil },

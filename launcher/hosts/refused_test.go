@@ -29,7 +29,7 @@ func (r refusing) Run(_ context.Context, _ string, _ io.Reader, _, stderr io.Wri
 
 // What cannot change by another try is no lost connection: the driver dials no agent
 // again that has refused to start.
-func TestFinalRefusals(t *testing.T) {
+func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	for code, final := range map[int]bool{noAgent: true, 1: false, 137: false} {
 		h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return refusing{status: code}, nil })
 		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}

@@ -67,7 +67,7 @@ func TestPatterns(t *testing.T) {
 }
 
 // What a program writes steers nothing: it is a number behind a name.
-func TestStrangersValues(t *testing.T) {
+func TestMetricTextIsEscaped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil)
 		l.Update(func(s *State) { s.Doing = "run\x1b[2J" })
@@ -80,7 +80,7 @@ func TestStrangersValues(t *testing.T) {
 
 // Of a flood of lines the last one counts, and a line without an end is looked at too, as a
 // progress bar has none.
-func TestFlood(t *testing.T) {
+func TestNewestLineOfOutputFloodCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil)
 		l.Update(func(s *State) { s.Doing = "running" })
