@@ -141,7 +141,7 @@ func (c Config) Check() (environ []string, err error) {
 	for flag, paths := range map[string][]string{"workdir": {c.Workdir}, "venv": {c.Venv}, "copy": c.Copy} {
 		for _, path := range paths {
 			if _, err := os.Stat(path); err != nil && path != "" {
-				return nil, exit.Mistake(fmt.Errorf("--%s: %w", flag, err), "--%s names what is on this machine", flag)
+				return nil, exit.Mistake(fmt.Errorf("--%s: %w", flag, err), "--%s must name a file or folder on this machine", flag)
 			}
 		}
 	}
@@ -184,7 +184,7 @@ func (c *Config) validate() error {
 		return exit.Mistake(errors.New("--fetch needs an attached job, and --detach was given"), "plx fetch JOB DIR, once it has ended")
 	}
 	if c.JSON && (c.Detach || c.DryRun) {
-		return exit.Mistake(errors.New("--json tells of a job as it runs, and --detach or --dry-run was given"), "plx logs -f --json, plx status --json")
+		return exit.Mistake(errors.New("--json prints the events of a running job and excludes --detach and --dry-run"), "plx logs -f --json, plx status --json")
 	}
 	if c.Notify != "" && c.Detach {
 		return exit.Mistake(errors.New("--notify needs an attached job, and --detach was given"), "plx attach --notify COMMAND, on a machine that stays on")
@@ -226,7 +226,7 @@ func (c *Config) validate() error {
 		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "--name %s", suggestName(c.Name))
 	}
 	if c.Resume != "" && !jobName().MatchString(c.Resume) {
-		return exit.Mistake(fmt.Errorf("--resume %q: this is neither a job nor a name", c.Resume), "plx jobs lists both")
+		return exit.Mistake(fmt.Errorf("--resume %q: not a valid job id or job name", c.Resume), "plx jobs lists both")
 	}
 	return nil
 }

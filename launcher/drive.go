@@ -396,7 +396,7 @@ func (d *drive) keep(ctx context.Context, stops <-chan jobstate.StopAsked, recor
 		return
 	}
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
-		return fmt.Errorf("the metrics are not kept: %s", reason)
+		return fmt.Errorf("the metrics were not copied to this machine: %s", reason)
 	})
 	defer cancel(nil)
 	var agents []*hosts.AgentHost

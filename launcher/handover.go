@@ -42,7 +42,7 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 	}
 	if err != nil {
 		l.endGroup(group, err)
-		return exit.CodePlx, l.agents[chief].Named(fmt.Errorf("hand the job over: %w", err))
+		return exit.CodePlx, l.agents[chief].Named(fmt.Errorf("make its agent the driver of the job: %w", err))
 	}
 	verdict, err := l.awaitStart(visitor)
 	done()

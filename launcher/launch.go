@@ -181,7 +181,7 @@ func (l *launch) read(ctx context.Context) (err error) {
 		return err
 	}
 	if l.cfg.ownVenv {
-		l.printer.Printf("note: %s is of a virtual environment, which is sent as with --venv %s", l.cfg.Program, l.cfg.Venv)
+		l.printer.Printf("note: %s belongs to a virtual environment, which is sent to the hosts as with --venv %s", l.cfg.Program, l.cfg.Venv)
 	}
 	l.printer.Lines(l.program.Notes)
 	if err := l.workdir.ReadCopies(ctx, l.cfg.Copy, l.printer); err != nil {

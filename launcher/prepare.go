@@ -408,7 +408,7 @@ func (l *launch) checkpointName(ctx context.Context) (string, error) {
 	}
 	name := r.CheckpointName()
 	if !jobName().MatchString(name) {
-		return "", fmt.Errorf("--resume: job %s keeps its checkpoints under %q, which is no name", r.Job, name)
+		return "", fmt.Errorf("--resume: job %s keeps its checkpoints under %q, which is not a valid name", r.Job, name)
 	}
 	l.printer.Printf("resume job %s: this job resumes from the checkpoints that its hosts have under the name %s", r.Job, name)
 	return name, nil

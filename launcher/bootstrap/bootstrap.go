@@ -117,15 +117,15 @@ const (
 
 var (
 	// ErrStart means that the script did not print its first line in time.
-	ErrStart = errors.New("no command has begun in time")
+	ErrStart = errors.New("no command has started in time")
 	// ErrMissing means that the plx binary that was to run is not on the host.
-	ErrMissing = errors.New("plx is not there any more")
+	ErrMissing = errors.New("the plx binary is no longer on the host")
 	// ErrEcho means that a terminal echoes the script back, and no shell runs
 	// it.
-	ErrEcho = errors.New("what it is sent comes back")
+	ErrEcho = errors.New("the host echoes its input: it runs a terminal instead of a shell")
 	// ErrNoise means that the host has printed more than maxNoise bytes and no
 	// line of the script.
-	ErrNoise = errors.New("more than 1 MiB came before an answer")
+	ErrNoise = errors.New("the host printed more than 1 MiB before a reply")
 )
 
 // NoAnswer is the error if the script did not print an expected line.
@@ -343,9 +343,9 @@ func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (
 	case said.verb == "missed" && troubleIn(said.text, fullOrReadOnly) != "": // a full or read-only disk: sending from this machine would fail too
 		return nil, &Refused{Text: HomeTrouble(quote(said.text))}
 	case said.verb == "missed":
-		return fmt.Errorf("host %s took nothing from %s: %s", s.Host, net.JoinHostPort(o.Host, o.Port), quote(said.text)), nil
+		return fmt.Errorf("host %s could not download it from %s: %s", s.Host, net.JoinHostPort(o.Host, o.Port), quote(said.text)), nil
 	case said.verb == "wrong":
-		return fmt.Errorf("host %s took something else from %s", s.Host, net.JoinHostPort(o.Host, o.Port)), nil
+		return fmt.Errorf("host %s received wrong content from %s", s.Host, net.JoinHostPort(o.Host, o.Port)), nil
 	}
 	return nil, said.unexpected()
 }
@@ -444,7 +444,7 @@ func (s *Session) writeInline(ctx context.Context, agent envsync.Blob, packed []
 	}
 	s.showProgress(agent, 0, size)
 	defer context.AfterFunc(ctx, func() { s.stream.Cancel(context.Cause(ctx)) })()
-	stall := fmt.Errorf("it took nothing for %v", stallLimit)
+	stall := fmt.Errorf("it received nothing for %v", stallLimit)
 	stuck := time.AfterFunc(stallLimit, func() { s.stream.Cancel(stall) })
 	defer stuck.Stop()
 	s.order("take %d %s", size, program)
@@ -477,7 +477,7 @@ func (s *Session) readBack(ctx context.Context, agent envsync.Blob, said answer)
 	s.order("back %d", agent.Size)
 	hash := sha256.New()
 	limit := s.limit(agent)
-	err := Within(ctx, s.stream, limit, fmt.Errorf("it has not come within %v", limit), func() error {
+	err := Within(ctx, s.stream, limit, fmt.Errorf("reading it back took longer than %v", limit), func() error {
 		_, err := io.CopyN(hash, s.stream, agent.Size)
 		return err
 	})
@@ -524,7 +524,7 @@ type answer struct{ verb, text string }
 func (a answer) runs() bool { return a.verb == "runs" }
 
 func (a answer) unexpected() error {
-	return fmt.Errorf("the shell has answered %q, which is no answer", quote(a.verb+" "+a.text))
+	return fmt.Errorf("unexpected reply from the shell: %q", quote(a.verb+" "+a.text))
 }
 
 // answer reads the script's next line. If the script has ended because of a

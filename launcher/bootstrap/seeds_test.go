@@ -179,20 +179,20 @@ func TestFailedDownloadsFallBackToThisMachine(t *testing.T) {
 		tools   []string
 		told    string
 	}{
-		"short":       {content: content[:1000], told: " took something else from 127.0.0.1:"},
-		"long":        {content: append(bytes.Clone(content), 'x'), told: " took something else from 127.0.0.1:"},
-		"other":       {content: bytes.Repeat([]byte("x"), len(content)), told: " took something else from 127.0.0.1:"},
-		"nothing":     {content: nil, told: " took something else from 127.0.0.1:"},
+		"short":       {content: content[:1000], told: " received wrong content from 127.0.0.1:"},
+		"long":        {content: append(bytes.Clone(content), 'x'), told: " received wrong content from 127.0.0.1:"},
+		"other":       {content: bytes.Repeat([]byte("x"), len(content)), told: " received wrong content from 127.0.0.1:"},
+		"nothing":     {content: nil, told: " received wrong content from 127.0.0.1:"},
 		"no offer":    {seed: seed(Seed{}, errors.New("no port is free")), told: "no port is free"},
-		"unreachable": {seed: seed(Seed{"127.0.0.1", "1", "token"}, nil), told: " took nothing from 127.0.0.1:1: "},
+		"unreachable": {seed: seed(Seed{"127.0.0.1", "1", "token"}, nil), told: " could not download it from 127.0.0.1:1: "},
 		"no address":  {seed: seed(Seed{"$(touch x)", "1", "token"}, nil), told: `"$(touch x)" is no address for a script`},
 		"no bash":     {content: content, tools: append(without(), "timeout")},
 		"no timeout":  {content: content, tools: append(without(), "bash")},
 		"no hash":     {content: content, tools: append(without("sha256sum"), "bash", "timeout")},
 		// What a host got that cannot hash is compared whole.
-		"short, no hash": {content: content[:1000], tools: append(without("sha256sum"), "bash", "timeout"), told: " took something else from 127.0.0.1:"},
-		"long, no hash":  {content: append(bytes.Clone(content), 'x'), tools: append(without("sha256sum"), "bash", "timeout"), told: " took something else from 127.0.0.1:"},
-		"other, no hash": {content: bytes.Repeat([]byte("x"), len(content)), tools: append(without("sha256sum"), "bash", "timeout"), told: " took something else from 127.0.0.1:"},
+		"short, no hash": {content: content[:1000], tools: append(without("sha256sum"), "bash", "timeout"), told: " received wrong content from 127.0.0.1:"},
+		"long, no hash":  {content: append(bytes.Clone(content), 'x'), tools: append(without("sha256sum"), "bash", "timeout"), told: " received wrong content from 127.0.0.1:"},
+		"other, no hash": {content: bytes.Repeat([]byte("x"), len(content)), tools: append(without("sha256sum"), "bash", "timeout"), told: " received wrong content from 127.0.0.1:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &giver{t: t, content: c.content}

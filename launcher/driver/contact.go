@@ -212,7 +212,7 @@ func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 		defer context.AfterFunc(c.finished, cancel)()
 		done, err := q.Turn(waiting)
 		if err != nil {
-			return nil, fmt.Errorf("%w: it was not its turn to be started", ErrNoAgent)
+			return nil, fmt.Errorf("%w: the job ended before its turn to be started", ErrNoAgent)
 		}
 		defer done()
 		c.resetTimeout()

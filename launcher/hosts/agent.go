@@ -112,7 +112,7 @@ func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
 // Reap kills all processes of the job that are left on the host.
 func (a *AgentHost) Reap(ctx context.Context) error {
 	if _, err := Call[struct{}](ctx, a, AnswerTime, protocol.DoReap, a.job()); err != nil {
-		return fmt.Errorf("end what the agent left: %w", err)
+		return fmt.Errorf("kill the processes that the agent left: %w", err)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func ReadPlan(p protocol.HostPlan) (hostfile.Host, error) {
 	}
 	line := lines[0] // lines has one element, as ParseLines returns one host per line
 	if jobFolder(line) != p.Folder || line.Name != p.Host || !IsBlob(p.Binary) {
-		return line, errors.New("its name, folder or agent is not valid")
+		return line, errors.New("the name, folder or agent path of the joining host is not valid")
 	}
 	return line, nil
 }

@@ -17,7 +17,7 @@ type Answer struct{ text bytes.Buffer }
 // long.
 func (a *Answer) Write(p []byte) (int, error) {
 	if a.text.Len()+len(p) > maxAnswer {
-		return 0, fmt.Errorf("it answers with more than %d MiB", maxAnswer>>20)
+		return 0, fmt.Errorf("its reply is longer than %d MiB", maxAnswer>>20)
 	}
 	return a.text.Write(p)
 }

@@ -29,7 +29,7 @@ func (endless) Run(ctx context.Context, _ string, _ io.Reader, stdout, _ io.Writ
 
 // A host that answers without end costs bounded memory, and is named.
 func TestEndlessReplyIsRejected(t *testing.T) {
-	for what, want := range map[string]string{"state": "more than 1 MiB came before an answer", "outputs": "answers with more than 64 MiB"} {
+	for what, want := range map[string]string{"state": "more than 1 MiB before a reply", "outputs": "reply is longer than 64 MiB"} {
 		h := NewHost(hostfile.Host{Name: "liar", Interface: "ib0"}, func(context.Context) (transport.Transport, error) { return endless{}, nil })
 		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}
 		var before, after runtime.MemStats

@@ -26,7 +26,7 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 	}
 	for i, line := range reach.Lines() {
 		if line.User != "" || line.Port != 0 {
-			err := fmt.Errorf("host %s: its line has a user or a port, which a command of --via does not get", line.Name)
+			err := fmt.Errorf("host %s: its line has a user or a port, which plx cannot pass to a --via command", line.Name)
 			return exit.Mistake(err, "write the name alone, as the command wants it")
 		}
 		cfg := like

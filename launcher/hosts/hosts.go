@@ -168,11 +168,11 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines())),
 		agents: &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}}
 	s.seeds = bootstrap.NewSeeds(func(why string) {
-		printer.Printf("hosts could not give plx to each other, so this machine has sent it: %s", why)
+		printer.Printf("hosts could not download plx from each other, so this machine sends it: %s", why)
 	})
 	if len(reach.Hosts) == 0 {
 		if reach.Via != "" {
-			return s, exit.Mistake(errors.New("--via says how to reach hosts, and no host is named"), "name them with --hosts FILE or --host LINE")
+			return s, exit.Mistake(errors.New("--via needs at least one host"), "name them with --hosts FILE or --host LINE")
 		}
 		return s, s.embed(ctx, reach.Lines())
 	}
@@ -194,7 +194,7 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	}
 	for i, line := range reach.Lines() {
 		if strings.Contains(line.Name, "/") {
-			return s, exit.Mistake(fmt.Errorf("host %s: no host of SSH has a slash in its name", line.Name), "write the name alone; only a command of --via takes such names")
+			return s, exit.Mistake(fmt.Errorf("host %s: the name of an SSH host cannot contain a slash", line.Name), "write the name alone; only a command of --via takes such names")
 		}
 		if isThisMachine(line) && noSSHServer(ctx) {
 			printer.Printf("host %s: no SSH server listens here: plx starts an embedded one", line.Name)

@@ -222,7 +222,7 @@ func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	}
 	i, err = a.place(ctx, false)
 	if err != nil {
-		return nil, fmt.Errorf("send this version of plx, since its agent is of another one: %w", err)
+		return nil, fmt.Errorf("replace the agent, which is of another plx version: %w", err)
 	}
 	i.placed(nil)
 	i.of, i.other = a.Binary, true
@@ -289,7 +289,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		return nil, err
 	}
 	var conn *protocol.Conn
-	err = bootstrap.Within(ctx, s, greetingTime, fmt.Errorf("its agent has not begun within %s", greetingTime), func() (err error) {
+	err = bootstrap.Within(ctx, s, greetingTime, fmt.Errorf("its agent has not started within %s", greetingTime), func() (err error) {
 		conn, err = protocol.OpenCalls(s)
 		return err
 	})
@@ -442,7 +442,7 @@ func (e *broken) Unwrap() error { return e.error }
 
 // errDamaged means that the content of the host's plx binary does not match
 // its checksum, although it runs.
-var errDamaged = errors.New("plx is damaged there")
+var errDamaged = errors.New("the plx binary on the host is damaged")
 
 // Meet sends plx to the host if it is missing there, and starts an idle agent.
 // It sets Facts, and finds out which of the likely blobs (cached files) the
@@ -548,7 +548,7 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 // If nvidia-smi is slow, it shows a note in tally, which may be nil.
 func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.Tally) error {
 	limit := gpuprobe.Limit(a.probeTime)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not listed its GPUs within %v", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not reported its GPUs within %v", limit))
 	defer cancel()
 	defer time.AfterFunc(gpuprobe.SlowAfter, func() { a.slow(tally) }).Stop()
 	answer, err := Call[gpuprobe.Answer](ctx, a, limit, protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})

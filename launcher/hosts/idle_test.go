@@ -389,7 +389,7 @@ func TestAgentWithInvalidReplyIsClosed(t *testing.T) {
 	}{
 		"nonsense":         {&fronted{facts: `{"os":"\u001b[31m"}`, gpus: true}, "the host's answer holds control characters", 1},
 		"another system":   {&fronted{facts: strings.Replace(factsHere, "linux", "freebsd", 1), gpus: true}, "it runs freebsd/amd64, a host must run linux", 1},
-		"damaged":          {&fronted{facts: factsHere, gpus: true, lacks: agentBlob.Sum}, "plx is damaged there", 2},
+		"damaged":          {&fronted{facts: factsHere, gpus: true, lacks: agentBlob.Sum}, "the plx binary on the host is damaged", 2},
 		"no home to write": {&fronted{facts: "error"}, "the home folder is read-only: open /home/ann/.plx/x: read-only file system", 1},
 	} {
 		h := c.f.host(t)

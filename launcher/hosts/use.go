@@ -13,7 +13,7 @@ import (
 func (a *AgentHost) Use(ctx context.Context) (protocol.HostUse, error) {
 	use, err := Call[protocol.HostUse](ctx, a, AnswerTime, protocol.DoUse, struct{}{})
 	if err != nil {
-		return use, fmt.Errorf("ask how much of it is used: %w", err)
+		return use, fmt.Errorf("read its utilization: %w", err)
 	}
 	return use.Bounded(), nil
 }

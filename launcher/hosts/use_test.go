@@ -41,7 +41,7 @@ func TestUse(t *testing.T) {
 	}
 	f.pipes = nil // as an agent that knows no such call
 	a.Release()
-	if _, err := a.Use(t.Context()); err == nil || err.Error() != `ask how much of it is used: this version of plx does not know the request "use"` {
+	if _, err := a.Use(t.Context()); err == nil || err.Error() != `read its utilization: this version of plx does not know the request "use"` {
 		t.Errorf("%v", err)
 	}
 }
