@@ -18,7 +18,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Report T1: from the start of the tasks to the end of the job, plx shows what it waits for.
+// From the start of the tasks to the end of the job, plx displays what it
+// waits for.
 func TestEveryLongPhaseIsDisplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, terminal := range []bool{true, false} {
@@ -66,7 +67,8 @@ func TestEveryLongPhaseIsDisplayed(t *testing.T) {
 	})
 }
 
-// A task that is done is not missing, one that has failed is.
+// A task that has exited with status 0 is not counted as missing; a failed one
+// is.
 func TestFinishedTasksAreNotExpectedToRun(t *testing.T) {
 	d := &drive{line: live.New(nil)}
 	d.line.Update(func(s *live.State) { s.Doing = "running" })

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What the names of variables and flags show to be secrets is not recorded; hyperparameters are.
+// Values of variables and flags with secret-looking names are not recorded;
+// hyperparameters are.
 func TestRedactHidesSecrets(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
 		{"plx launch --env API_KEY=abc --env MODE=a --env=HF_TOKEN=b ./t", "plx launch --env API_KEY=*** --env MODE=a --env=HF_TOKEN=*** ./t"},

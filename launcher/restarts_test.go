@@ -25,7 +25,7 @@ func TestInvalidRestartFlagsAreRejected(t *testing.T) {
 		{Restarts{Max: 1, MinWorkers: -1}, "--min-workers is negative"},
 		{Restarts{Max: 1, WaitHost: -1}, "--wait-host is negative"},
 		{Restarts{Max: 1, Backoff: -1}, "--restart-backoff is negative"},
-		{Restarts{MinWorkers: 2}, ""}, // a job may go on without lost workers although it is never restarted
+		{Restarts{MinWorkers: 2}, ""}, // without restarts, a job may still continue without lost workers
 		{Restarts{Max: 1, MinWorkers: 5}, "--min-workers 5, the job has 4 workers"},
 	} {
 		err := (&Config{Restarts: c.r}).checkSigns()

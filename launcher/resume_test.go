@@ -17,7 +17,7 @@ func TestResume(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, r := range []jobs.Record{
-		{Job: "old-1"}, // of before there were names of checkpoints
+		{Job: "old-1"}, // record of a plx version without checkpoint names
 		{Job: "mnist-1", Name: "mnist", Checkpoints: "mnist"},
 		{Job: "mnist-2", Name: "mnist", Checkpoints: "first"}, // resumed another
 		{Job: "train-1", Checkpoints: "train-1"},
@@ -64,7 +64,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Who has lost work is told how to go on with it, and nobody else.
+// Only a user who has lost work gets a hint how to resume the job.
 func TestGoingOnIsAdvised(t *testing.T) {
 	for _, c := range []struct {
 		args    []string
@@ -75,7 +75,7 @@ func TestGoingOnIsAdvised(t *testing.T) {
 		{[]string{"--steps", "9", "--ckpt-dir=saved"}, 1, true, true},
 		{[]string{"-ckpt-dir", "saved"}, 143, true, true},
 		{[]string{"--ckpt-dir", "saved"}, 0, true, false},
-		{[]string{"--ckpt-dir", "saved"}, 1, false, false}, // it may be the checkpoint that is wrong
+		{[]string{"--ckpt-dir", "saved"}, 1, false, false}, // the checkpoint itself may be the cause of the failure
 		{[]string{"--ckpt-dirs", "saved", "ckpt-dir"}, 1, true, false},
 	} {
 		var said bytes.Buffer
@@ -87,7 +87,8 @@ func TestGoingOnIsAdvised(t *testing.T) {
 	}
 }
 
-// The last lines of a program that expects another launcher get a hint, once.
+// If the last lines of a program show that it expects another launcher, a hint
+// is printed once.
 func TestLastLinesAreAdvised(t *testing.T) {
 	for tail, want := range map[string]string{
 		"RuntimeError: CUDA error: invalid device ordinal\ninvalid device ordinal\n":                                "hint: --visible host",
@@ -107,7 +108,8 @@ func TestLastLinesAreAdvised(t *testing.T) {
 	}
 }
 
-// How a task ended is advised on: a kill whose cause nobody knows, and a missing python.
+// A hint explains how a task ended, for a kill without a known cause and for a
+// missing python.
 func TestEndsAreAdvised(t *testing.T) {
 	for want, v := range map[string]protocol.Verdict{
 		"hint: somebody, or a limit of a batch system":       {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137}},

@@ -57,7 +57,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Only a job that keeps checkpoints is promised one, and each is asked for it.
+// The message announces a checkpoint only if the job keeps checkpoints, but
+// every job is asked for one.
 func TestSignalAnnouncesCheckpoint(t *testing.T) {
 	for promise, want := range map[saving]string{
 		sureSaving:  "the job is saved first, for at most 1m0s, then the tasks have 1s to end; a second",
@@ -100,8 +101,8 @@ func TestSignalBeforeJobStartCancelsLaunch(t *testing.T) {
 	}
 }
 
-// While checkpoints are gathered nothing runs that could be saved or killed,
-// and nobody says so.
+// After the end of the job, while files are fetched, a signal asks for no
+// checkpoint and prints nothing.
 func TestSignalAfterJobEndPrintsNothing(t *testing.T) {
 	var said bytes.Buffer
 	sent := make(chan os.Signal)

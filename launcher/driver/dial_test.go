@@ -26,7 +26,7 @@ func TestSilentAgentIsLostAfterLease(t *testing.T) {
 					time.Sleep(time.Minute)
 					b.set(func() { fault(b); b.unreached = again == "cannot be dialled" })
 					if again == "can be dialled" && b.deaf {
-						b.set(func() { b.deaf, b.mute = false, true }) // a pipe that nobody reads blocks its greeting
+						b.set(func() { b.deaf, b.mute = false, true }) // the pipe is unbuffered, so the agent must read again to send its greeting
 					}
 					j.wait(exit.CodePlx, "host h2: not heard for 30s")
 					j.within(time.Minute+lease-3*time.Second, time.Minute+lease+10*time.Second)
@@ -40,14 +40,15 @@ func TestSilentAgentIsLostAfterLease(t *testing.T) {
 	}
 }
 
-// A queue that nobody empties holds up neither the other hosts nor the stop.
+// A connection that is never read delays neither other hosts nor the stop of
+// the job.
 func TestBlockedConnectionDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
 		time.Sleep(time.Minute)
 		b.set(func() { b.deaf, b.unreached = true, true })
-		time.Sleep(5 * time.Second) // a Renew waits on b's pipe
+		time.Sleep(5 * time.Second) // until a Renew message blocks on b's connection
 		asked := time.Now()
 		j.stops <- jobstate.StopAsked{Reason: "stopped by Ctrl-C", Code: 130, Grace: grace}
 		synctest.Wait()
@@ -111,7 +112,8 @@ func TestAgentWithoutReplyIsLost(t *testing.T) {
 	}
 }
 
-// An agent that takes connections and closes them is not waited for forever.
+// An agent that accepts connections and closes them at once is lost after a
+// lease.
 func TestFlappingAgentIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
@@ -127,7 +129,7 @@ func TestFlappingAgentIsLost(t *testing.T) {
 	})
 }
 
-// queued is a dialer whose turn comes late, and that then takes its time.
+// queued is a Dialer that must wait long in Turn, and then dials slowly.
 type queued struct {
 	dialer
 	after time.Duration
@@ -153,7 +155,8 @@ func (q queued) Dial(ctx context.Context) (*protocol.Conn, error) {
 	}
 }
 
-// An agent that cannot be started yet because too many others are is not lost meanwhile.
+// An agent whose start waits for other agents is not considered lost
+// meanwhile.
 func TestAnAgentWhoseTurnComesLate(t *testing.T) {
 	for name, c := range map[string]struct{ turn, stop, took time.Duration }{
 		"started":             {3 * time.Minute, 0, 3*time.Minute + slowly},

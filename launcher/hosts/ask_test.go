@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// However many hosts ask, the user is asked once, and again only if the answer was refused.
+// If many hosts ask the same question, the user is asked once, and again only
+// after the answer was refused.
 func TestSameQuestionIsAskedOnce(t *testing.T) {
 	asked := 0
 	q := &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: func(_ context.Context, question string, _ bool) (string, error) {
@@ -38,7 +39,7 @@ func TestSameQuestionIsAskedOnce(t *testing.T) {
 	}
 }
 
-// A user who gives no answer is asked nothing more.
+// After an empty answer, the user is not asked any further question.
 func TestEmptyAnswerEndsQuestions(t *testing.T) {
 	asked, gone := 0, errors.New("no answer was given")
 	q := &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: func(context.Context, string, bool) (string, error) {

@@ -16,15 +16,15 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// silent is a connection to a host of which nothing is wanted.
+// silent is a connection to a host that no test uses.
 type silent struct{}
 
 func (silent) Run(context.Context, string, io.Reader, io.Writer, io.Writer) error { return nil }
 func (silent) Copy(context.Context, io.Reader, string) error                      { return nil }
 func (silent) Close() error                                                       { return nil }
 
-// Of 200 hosts that are wanted together as many as are allowed are dialled at
-// once, and all are connected in the end.
+// Of 200 hosts, at most FanOut are dialed at once, and all are connected in
+// the end.
 func TestAtMostFanOutHostsAreDialedAtOnce(t *testing.T) {
 	const hosts = 200
 	synctest.Test(t, func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestAtMostFanOutHostsAreDialedAtOnce(t *testing.T) {
 	})
 }
 
-// Whatever the hosts are, they are dialled when it is their turn, and nobody
-// waits for it longer than he wants to.
+// Each host is dialed when it is its turn. Waiting for the turn ends if the
+// context is canceled.
 func TestFirstDialsWaitForFreeSlot(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for name, reach := range map[string]Reach{
@@ -92,7 +92,8 @@ func TestFirstDialsWaitForFreeSlot(t *testing.T) {
 	}
 }
 
-// Nobody waits for his turn again: what a host may be away counts meanwhile.
+// A host that was connected before is redialed without waiting, because its
+// lease may expire.
 func TestReconnectionsDoNotWait(t *testing.T) {
 	f, down := &Set{turns: make(chan struct{}, FanOut)}, errors.New("down")
 	results := []error{down, nil, down, nil}
@@ -131,8 +132,8 @@ func TestReconnectionsDoNotWait(t *testing.T) {
 	}
 }
 
-// A host that joins a job gets plx as the others do: what was sent to it is shown, and the display
-// ends.
+// A host that joins a job gets plx as other hosts do, with a progress display
+// that ends.
 func TestTransferToAddedHostsIsDisplayed(t *testing.T) {
 	var said bytes.Buffer
 	s := &Set{printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: &said})}

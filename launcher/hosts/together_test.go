@@ -2,7 +2,7 @@ package hosts
 
 import "testing"
 
-// Host names fold in one way everywhere.
+// Lists of host names are shortened as elsewhere in plx.
 func TestListedJoinsHostNames(t *testing.T) {
 	for want, names := range map[string][]string{"host h1": {"h1"}, "hosts h[1-3],login": {"h1", "h2", "h3", "login"}} {
 		if got := Listed(names); got != want {
