@@ -26,7 +26,7 @@ import (
 type Config struct {
 	hosts.Reach
 	Terminal console.Terminal
-	Stdin    *os.File // plx's standard input: if it holds data, plx notes that tasks cannot read it; nil skips the note
+	Stdin    *os.File // standard input of plx; if data waits there, plx prints a note that the tasks do not get it
 
 	// Program is a local executable ("./train"), the directory of a Go
 	// package, or the name of a command that is on PATH on the hosts.

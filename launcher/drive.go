@@ -39,9 +39,9 @@ type drive struct {
 	streams logstream.Streams
 	turns   chan struct{} // semaphore: holds one element for each agent that is being started
 	members []*member     // hosts of the launch, then hosts that joined later; hosts are never removed
-	// layout lists the tasks of the current generation (the run since the last
-	// restart) by host, with the same indexes as members. It is nil in
-	// generation 0, which runs as launch.placed says.
+	// layout lists which tasks run on each host since the last restart, with
+	// the same indexes as members. It is nil before the first restart, when
+	// the tasks run as launch.placed says.
 	layout []protocol.HostPlan
 
 	agents       *console.Tally // progress display of the agents that are being started
@@ -69,7 +69,7 @@ func (d *drive) begin() (reached []driver.Host) {
 	}
 	line := d.line
 	if !d.launch.printer.ShowsStatus() {
-		line = nil // no terminal shows a status line
+		line = nil // without a terminal there is no status line to update
 	}
 	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir, Line: line,
 		Unread: func() { // called if the reader of stdout has gone away, as in "plx launch ... | head"
@@ -147,7 +147,7 @@ func (d *drive) running(long time.Duration) string {
 func (d *drive) run(ctx context.Context) (int, error) {
 	reached := d.begin()
 	plan := d.launch.plan()
-	if sink, err := jobs.Events(d.launch.job); err == nil { // if Events fails, saving the job's record has failed too and was reported
+	if sink, err := jobs.Events(d.launch.job); err == nil { // no error message here: if Events fails, saving the job's record has failed too and printed one
 		d.launch.events.Add(sink)
 	}
 	d.launch.events.Begin(d.launch.job, d.launch.cfg.Name, d.launch.cfg.Program, plan.Hosts)
@@ -174,8 +174,9 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	record := d.record()
 	d.launch.report(record, verdict, d.out)
 	d.keep(ctx, stops, record)
-	// d.made does not count files in a --chdir directory. If --output was
-	// given, such files may match, so the hint is printed anyway.
+	// The number named lacks the files in a --chdir directory, which d.made
+	// does not count. If --output was given, such files may match, so print
+	// the hint too.
 	if d.launch.cfg.Fetch == "" && (named > 0 || len(d.launch.cfg.Output) > 0 && d.launch.cfg.Chdir != "") {
 		d.launch.printer.Printf("hint: plx fetch %s DIR brings the outputs to this machine", d.launch.job)
 	}
@@ -244,7 +245,7 @@ func (d *drive) Entered(phase protocol.Phase) {
 			m.count()
 		}
 		d.show(console.Waiting("waiting to start the tasks again", nil))
-	case protocol.Ready: // the first start is already displayed by begin
+	case protocol.Ready: // the method begin has already displayed the first start of the tasks
 		if before != "" && before != phase {
 			d.show(console.Waiting("starting the tasks", d.namesOf(unstarted)))
 		}
@@ -278,8 +279,8 @@ func (d *drive) Hung(h protocol.Hang) {
 	d.launch.notifier.Hang(notify.Event{Kind: notify.Hung, Job: d.launch.job, Name: d.launch.cfg.Name, Verdict: hang.Reason(h), Took: time.Since(d.launch.created)})
 }
 
-// Laid saves in the job's record on which hosts the tasks of a new generation
-// (the run after a restart) run.
+// Laid is called after a restart. It saves in the job's record on which hosts
+// the tasks now run.
 func (d *drive) Laid(generation int, layout []protocol.HostPlan) {
 	d.line.Update(func(s *live.State) { s.Restarts = generation })
 	d.layout = layout
@@ -400,7 +401,7 @@ func (d *drive) keep(ctx context.Context, stops <-chan jobstate.StopAsked, recor
 	})
 	defer cancel(nil)
 	var agents []*hosts.AgentHost
-	for _, m := range slices.Backward(d.members) { // backward: if a host was lost and joined again, its latest agent counts
+	for _, m := range slices.Backward(d.members) { // backward, because a host that was lost and joined again has two members: the later one counts
 		if !m.lost.Load() {
 			agents = append(agents, m.agent)
 		}
@@ -423,7 +424,7 @@ type member struct {
 	started bool                // Dial has started the agent, so later calls only connect to the agent
 	began   atomic.Bool         // the host's tasks of the current generation have started
 	running atomic.Int32        // number of tasks that run on the host
-	placed  atomic.Int32        // number of the host's tasks in this generation that have not exited with status 0
+	placed  atomic.Int32        // number of the host's tasks, since the last restart, that have not exited with status 0
 	lost    atomic.Bool         // the driver has lost the agent; false again after a new agent is connected
 	// made counts the files that the job left on the host; the agent reports
 	// this when it ends. Nil before that report.
@@ -513,7 +514,8 @@ func (m *member) Lost() {
 	m.drive.reconnecting.Begin(m.agent.Name())
 }
 
-// Logged receives log lines that a newly started agent sends unasked.
+// Logged receives log lines that a newly started agent sends without a
+// request.
 func (m *member) Logged(part protocol.Logged) {
 	if early := m.early.Load(); early != nil {
 		early.Add(part)
@@ -529,8 +531,8 @@ type unreached struct{ err error }
 
 func (u unreached) Dial(context.Context) (*protocol.Conn, error) { return nil, hosts.NotStarted(u.err) }
 
-// Turn blocks while cap(turns) other agents are being started. The caller must
-// call done after the start.
+// Turn waits until fewer than cap(turns) agents are being started. The caller
+// must call done after the start of its agent.
 func (m *member) Turn(ctx context.Context) (done func(), err error) {
 	if m.joined || m.started {
 		return func() {}, nil

@@ -59,7 +59,7 @@ import (
 // the job and leaves the tasks the grace time; the second kills the tasks at
 // once.
 func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
-	cfg.Terminal.NoStatus = cfg.Terminal.NoStatus || cfg.JSON // with --json a program reads the output, so no status line
+	cfg.Terminal.NoStatus = cfg.Terminal.NoStatus || cfg.JSON // with --json, a program reads the output, so the status line is off
 	printer := console.NewPrinter(cfg.Terminal)
 	l := &launch{printer: printer, ticket: reservation.NewTicket(), announced: func() {}, events: event.New()}
 	if cfg.JSON {
@@ -77,7 +77,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	}
 	ending := stopLimits{grace: cfg.Grace, save: cfg.SaveTime}
 	if cfg.Detach {
-		ending.save = 0 // for a detached job, this process ends after the start, so signals need no checkpoint
+		ending.save = 0 // plx exits after the start of a detached job, so its signals ask for no checkpoint
 	}
 	ctx, l.signals = watch(ctx, sig, ending, l.printer)
 	defer l.signals.close()
@@ -131,7 +131,7 @@ type launch struct {
 	notifier    *notify.Notifier // runs the user's --notify command
 	events      *event.Log
 	verdict     string // reason why the job ended; "" while the job runs
-	failed      error  // error after the verdict, already printed; nil if none
+	failed      error  // error that occurred after the verdict and was already printed; nil if none
 	signals     *signals
 	logDir      *logs.Dir         // local directory for the tasks' log files; nil without --log-dir
 	checkpoints string            // name of the job's checkpoints: their directory under ~/.plx/ckpt on the hosts

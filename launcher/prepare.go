@@ -281,7 +281,7 @@ func (l *launch) place(ctx context.Context) (err error) {
 // foreignNotes returns notes for a program that does not link plx's trainer,
 // about effects of the placement and of flags that the user may not expect.
 func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, machines []placement.Machine) (notes []string) {
-	if program.Trainer || program.AskHosts { // AskHosts: in a dry run it is unknown whether the program links plx's trainer
+	if program.Trainer || program.AskHosts { // AskHosts is still true in a dry run, which asks no host whether the program links the trainer
 		return nil
 	}
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -444,9 +444,9 @@ func (l *launch) reuse(before *protocol.Verdict) string {
 	return "it means this job from now on"
 }
 
-// checkName fails if a job that runs on one of the hosts uses the same
-// checkpoint name. Agents check the name again when they start, but an error
-// at that time is late.
+// checkName fails if a running job on one of the hosts uses the same
+// checkpoint name. Agents check the name again when they start, but then
+// agents on other hosts may already run.
 func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
 		return nil // the job's id will be the name, and no other job has that id

@@ -225,9 +225,9 @@ func (s *Session) Run(ctx context.Context, stream Stream) error {
 	return err
 }
 
-// Done ends the host's turn in Seeds. The function seed makes the host serve
-// plx to other hosts; if it is nil, the host does not. Only the first call of
-// Done has an effect.
+// Done tells Seeds that sending plx to this host has ended. The function seed
+// makes the host serve its plx binary to other hosts; if seed is nil, the host
+// does not. Only the first call of Done has an effect.
 func (s *Session) Done(seed func(context.Context) (Seed, error)) {
 	if s.Seeds != nil && !s.done {
 		s.Seeds.leave(s.turn, s.Plx.Sum, seed)

@@ -20,8 +20,8 @@ type Seed struct {
 const (
 	directSends = 2 // number of hosts to which this machine sends plx before other hosts wait for a serving host
 	fanOut      = 2 // number of hosts that may download from one host at the same time
-	// stallTimeout is the time without progress on any host after which a waiting
-	// host gets plx from this machine.
+	// If no transfer makes progress for stallTimeout, a host stops waiting for
+	// other hosts and gets plx from this machine.
 	stallTimeout = 10 * time.Second
 	// seedTime limits how long a host may take to start serving plx.
 	seedTime = 5 * time.Second
@@ -47,7 +47,8 @@ type home struct {
 	filled  bool          // the file system contains plx
 }
 
-// plx is one plx binary. Each platform has its own.
+// plx is the state of distributing one plx binary. Hosts of different
+// platforms need different binaries.
 type plx struct {
 	sources []*source
 	coming  int // number of hosts that are receiving the binary

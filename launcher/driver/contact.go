@@ -68,15 +68,15 @@ func (c *contact) begin() {
 	c.renewed, c.err, c.clear = time.Time{}, nil, time.Time{}
 }
 
-// finish sends m as the last message to the agent. After every reconnection, m
-// is sent again.
+// finish sends m, such as the order to end, as the last message to the agent.
+// After every reconnection, m is sent again.
 func (c *contact) finish(m protocol.Message) {
 	c.conclude()
 	c.out.finish(m)
 }
 
-// received records that the agent has sent message m. An agent that has not yet
-// sent a State is still starting.
+// received records that the agent has sent message m. As long as an agent has
+// sent no State message, it is still starting.
 func (c *contact) received(m protocol.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,8 +94,9 @@ func (c *contact) alive() liveness {
 	return c.liveness
 }
 
-// settle records why the agent's end was not confirmed, and from when on no
-// process of the agent can still run on the host.
+// settle records how the connection to the agent ended. The argument err is
+// why the agent's end was not confirmed, or nil. After the time clear, no
+// process of the agent can still run.
 func (c *contact) settle(err error, clear time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +124,7 @@ func (c *contact) outcome(waited time.Duration) error {
 type liveness struct {
 	lease time.Duration // how long a running agent may send nothing before it counts as lost
 	heard time.Time     // when the agent last sent a message; before its first message, when the driver began to connect
-	met   bool          // the agent has sent its State, so it runs
+	met   bool          // the agent has sent its first State message, so it has started
 	ended bool          // the agent's last State says that the job has ended on its host
 }
 
@@ -167,7 +168,7 @@ func withinTime(ctx context.Context, limit time.Duration) (context.Context, cont
 // returns an error if the agent has sent nothing for a lease, or no longer
 // exists. It first uses conn, if conn is not nil.
 func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
-	var first error // why the first connection was lost
+	var first error // why the first attempt to connect, or the first connection, failed
 	for reported := false; ; conn = nil {
 		connected, err := c.connect(ctx, conn)
 		switch {
@@ -221,7 +222,7 @@ func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 	defer cancel()
 	conn, err := c.host.Agent.Dial(dialling)
 	if end, _ := dialling.Deadline(); errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(end) {
-		<-dialling.Done() // the socket's deadline is the same and may fire first: wait for the context's cause
+		<-dialling.Done() // the connection's own deadline is the same and may fire first; the context's cause is the better error
 		err = context.Cause(dialling)
 	}
 	return conn, err

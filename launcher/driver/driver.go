@@ -73,17 +73,18 @@ type Queuer interface {
 type Watcher interface {
 	Up()   // an agent has sent its first State; called for the first agent and for each replacement
 	Lost() // the driver has given up the agent
-	// Started receives the tasks that the agent has started in a generation
-	// (the run between two restarts). Exited receives a task that has ended;
-	// after a lost connection, Exited may be called twice for a task.
+	// Started receives the tasks that the agent has started, at the launch or
+	// at a restart. Exited receives a task that has ended. If the connection
+	// was lost meanwhile, Exited may be called twice for a task.
 	Started(protocol.Started)
 	Exited(protocol.Exit)
 	// Logged receives log lines that the agent sends, possibly before Up is
 	// called. At the end of every connection, it receives a message with Done
 	// set.
 	Logged(protocol.Logged)
-	// Made receives the number of files that the job left on the host, after
-	// all the job's processes there have ended. The driver may never call it.
+	// Made receives the agent's count of the files that the job left on the
+	// host. The agent counts them after the job's last process has ended; if
+	// the agent is lost, Made is not called.
 	Made(protocol.Made)
 }
 
@@ -129,7 +130,7 @@ type driver struct {
 	contacts []*contact // one per host, in the order of their indices
 	events   chan jobstate.Event
 	timers   map[jobstate.Timer]time.Time // time at which each pending timer fires
-	grace    time.Duration                // shortest grace that the tasks received so far; initially Plan.Grace
+	grace    time.Duration                // shortest time that tasks have received to end before they are killed; at first Plan.Grace
 	verdict  *protocol.Verdict            // final result; nil until the state machine has ended the job
 	done     context.Context              // canceled when Run returns
 	running  sync.WaitGroup               // waits for the goroutines of contacts and pulse

@@ -242,7 +242,7 @@ func ReadPlan(p protocol.HostPlan) (hostfile.Host, error) {
 	if err != nil {
 		return hostfile.Host{}, err
 	}
-	line := lines[0] // lines has one element, as ParseLines returns one host per line
+	line := lines[0] // line 0 is the only one, as ParseLines returns one host per input line
 	if jobFolder(line) != p.Folder || line.Name != p.Host || !IsBlob(p.Binary) {
 		return line, errors.New("the name, folder or agent path of the joining host is not valid")
 	}

@@ -23,7 +23,7 @@ var errAgentKilled = errors.New("its agent on the host was killed")
 // not 0, the error is a transport.ExitError. Canceling ctx ends the command.
 func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, orders <-chan byte, stdout, stderr io.Writer) error {
 	request.Mark = protocol.HostJob{Job: "exec-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
-	i, err := a.own(ctx, a.newIdle) // own: closeIdle cannot end an agent that only this call uses
+	i, err := a.own(ctx, a.newIdle) // exclusive use: as long as h.idle does not hold the agent, closeIdle cannot end it
 	if err != nil {
 		return err
 	}

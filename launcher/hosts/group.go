@@ -108,9 +108,8 @@ func renew(conn *protocol.Conn) {
 }
 
 // End asks all agents to end, and waits up to limit until no process of the
-// job is left on their hosts. If another driver controls the job, End has no
-// effect on agents that this driver has ended. Agents that End cannot reach
-// end when their lease expires.
+// job is left on their hosts. Agents that cannot be reached end when their
+// lease expires.
 func (g Group) End(v protocol.Verdict, limit time.Duration) error {
 	for _, s := range g {
 		if s.Conn != nil {

@@ -53,11 +53,11 @@ type Host struct {
 	ports [2]int // first and last port on which the host may serve the plx binary to other hosts
 	plx   string // path of the plx binary that was sent to the host, relative to its home directory; "" if none was sent
 
-	has   []string             // SHA-256 sums of cached files that Meet has found on the host
+	has   []string             // SHA-256 sums of the files that Meet has found in the host's cache (~/.plx/blobs)
 	locks string               // result of the method Locks
 	idle  atomic.Pointer[idle] // agent on the host that waits for a job's Spec; nil if there is none
 
-	starting sync.Mutex // serializes the starts of an idle agent
+	starting sync.Mutex // held while an idle agent is started, so that only one is
 
 	// ChosenAddr is the host's address on the network interface of its
 	// resource line. It is empty if not yet known.

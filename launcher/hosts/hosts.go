@@ -164,7 +164,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 }
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	own, _ := artifacts.Own() // on error guess is zero, and each host first reports its platform
+	own, _ := artifacts.Own() // if this binary cannot run on the hosts, guess is zero and each host reports its platform first
 	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines())),
 		agents: &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}}
 	s.seeds = bootstrap.NewSeeds(func(why string) {
@@ -381,10 +381,10 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 	defer set.Close() // error ignored: Probe changes nothing on the hosts
 	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewTally("probing", len(set.Hosts))
 	defer set.HintAtSlowTools()
-	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // Each returns nil, as errors are stored in the rows
+	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // the result is nil, as the errors are stored in rows
 		row := &rows[i]
 		row.Host = h.Label()
-		if row.Err = h.Dial(ctx); row.Err == nil { // on error skip h.Probe, which would dial the host again
+		if row.Err = h.Dial(ctx); row.Err == nil { // without a connection skip h.Probe, which would dial the host a second time
 			probes.Begin(h.Name())
 			defer probes.End(h.Name())
 			row.Report, row.Err = h.Probe(ctx, probes)

@@ -31,7 +31,7 @@ type idle struct {
 	stream   *Stream
 	calls    *protocol.Caller
 	of       string                                                   // path of the binary that the agent stands for: it serves AgentHosts with this Binary
-	other    bool                                                     // the agent runs this plx version, although the binary in the field of has another version
+	other    bool                                                     // the agent runs this plx version, although Binary of its AgentHosts has another version
 	plx      envsync.Blob                                             // binary that the agent runs; zero if unknown
 	placed   func(seed func(context.Context) (bootstrap.Seed, error)) // reports to Seeds that the host has plx: bootstrap.Session.Done
 	transfer chan struct{}                                            // semaphore: holds one element while a Pipe call transfers data
@@ -88,10 +88,10 @@ func (a *AgentHost) giveBack(i *idle, err error) {
 	}
 }
 
-// Pipe makes a request to the host's idle agent that reads stdin and writes
-// stdout. Requests of this sort to one agent run one after the other. A nil
-// stdin is empty. Canceling ctx cancels the request. Pipe does not write to
-// stdout after it has returned.
+// Pipe makes a request for which the host's idle agent reads stdin and writes
+// stdout. An agent serves only one such request at a time; further calls wait.
+// A nil stdin is empty. Canceling ctx cancels the request. Pipe does not write
+// to stdout after it has returned.
 func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin io.Reader, stdout io.Writer) error {
 	for {
 		i, err := a.waiting(ctx)
@@ -238,9 +238,9 @@ func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
 	return i, err
 }
 
-// place starts an agent of this plx version, and sends the binary to the host
-// if it is missing. With strict, it also replaces a damaged binary. After
-// success, the caller must call the agent's placed function.
+// place starts an agent of this plx version, and first sends the binary if the
+// host lacks it. With strict, it also replaces a damaged binary. After
+// success, the caller must call the function idle.placed.
 func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 	if h.set == nil {
 		return nil, bootstrap.ErrMissing
@@ -257,7 +257,8 @@ func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 // command on it in time.
 var ErrStuck = errors.New("ForceCommand of its SSH server, the login shell, its start-up files or the disk of the home may hang")
 
-// start starts an agent on the host that waits for a job, as c configures.
+// start starts an agent that then waits for a job. The configuration c says
+// which binary it runs.
 func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 	if err := h.Dial(ctx); err != nil {
 		return nil, err
@@ -313,7 +314,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 type startWatch struct {
 	host  *Host
 	began time.Time
-	ended atomic.Bool // the command has started, or the start was given up
+	ended atomic.Bool // the command has started, or plx has stopped waiting for its start
 }
 
 const (
@@ -376,7 +377,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // limited returns an error with a hint if the agent failed to start because of
-// a resource limit of the host, such as ulimit. Otherwise it returns nil.
+// a resource limit (ulimit) of the host's shell. Otherwise it returns nil.
 func limited(way *bootstrap.Session, err error) error {
 	said, crashed := (*ScriptError)(nil), (*transport.ExitError)(nil)
 	text := ""
@@ -407,7 +408,8 @@ func (i *idle) ended() bool {
 	}
 }
 
-// close ends the agent and waits for its exit. A nil agent needs no close.
+// close ends the agent and waits until it has exited. If i is nil, close does
+// nothing.
 func (i *idle) close() {
 	if i != nil {
 		_ = i.stream.Finish() // error ignored: no request is pending
@@ -440,8 +442,8 @@ type broken struct{ error }
 
 func (e *broken) Unwrap() error { return e.error }
 
-// errDamaged means that the content of the host's plx binary does not match
-// its checksum, although it runs.
+// errDamaged means that the SHA-256 of the plx binary that runs on the host is
+// wrong.
 var errDamaged = errors.New("the plx binary on the host is damaged")
 
 // Meet sends plx to the host if it is missing there, and starts an idle agent.

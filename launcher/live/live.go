@@ -54,7 +54,8 @@ type Line struct {
 	lossName string          // metric name of these losses, such as "loss" or "train_loss"
 }
 
-// running counts a host's tasks: now run, of of that are expected to run.
+// running counts the tasks of a host: now is how many run, and of is how many
+// should run.
 type running struct{ now, of int }
 
 // newest holds the latest metrics of a task.
@@ -129,7 +130,7 @@ func (l *Line) Tasks(host, now, of int) {
 const (
 	maxTasks  = 10_000
 	maxValues = 64  // metrics per task
-	maxShown  = 512 // bytes of an output line
+	maxShown  = 512 // bytes of an output line that are kept
 )
 
 // Report records metrics that a task has reported. Metrics that are missing in
@@ -140,8 +141,8 @@ func (l *Line) Report(task string, s metrics.Sample, at time.Time) {
 	l.report(task, s, at)
 }
 
-// report is Report for a caller that holds l.mu. The time written is when the
-// task wrote the metrics, by its host's clock.
+// report does the work of Report; the caller must hold l.mu. The time written
+// is when the task wrote the metrics, by the clock of its host.
 func (l *Line) report(task string, s metrics.Sample, written time.Time) {
 	n := l.tasks[task]
 	if n == nil {
@@ -368,7 +369,7 @@ type window struct {
 }
 
 const (
-	span    = 30 * time.Second // period over which the step rate is measured
+	span    = 30 * time.Second // length of the time window in which the step rate is measured
 	points  = 64               // maximum number of entries in a window
 	tooLate = 3                // number of spans without a report after which the rate is unknown
 )

@@ -38,7 +38,7 @@ import (
 
 // Submission is a launch that was submitted to Slurm as a batch job.
 type Submission struct {
-	Job     string       `json:"job"`            // id of plx's job
+	Job     string       `json:"job"`            // id of the job in plx (not in Slurm)
 	Name    string       `json:"name,omitempty"` // job name from the user; "" if the user gave none
 	Program string       `json:"program"`        // base name of the program's file
 	Created time.Time    `json:"created"`
