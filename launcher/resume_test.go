@@ -64,7 +64,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Only a user who has lost work gets a hint how to resume the job.
+// A hint how to resume the job is printed only if the job has lost work.
 func TestGoingOnIsAdvised(t *testing.T) {
 	for _, c := range []struct {
 		args    []string

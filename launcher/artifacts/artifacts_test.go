@@ -301,7 +301,7 @@ func TestFilesOfTwoPlatforms(t *testing.T) {
 // canceller is a terminal on which the user presses Ctrl-C at the first line.
 type canceller context.CancelCauseFunc
 
-// quiet prints for nobody.
+// quiet is a printer whose output is discarded.
 var quiet = console.NewPrinter(console.Terminal{Stderr: io.Discard})
 
 func (c canceller) Write(p []byte) (int, error) {

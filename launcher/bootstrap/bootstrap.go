@@ -169,12 +169,12 @@ type Session struct {
 	Plx envsync.Blob
 
 	stream       Stream
-	tools        []string // those of gzip, bash and timeout that the host has
+	tools        []string // the subset of gzip, bash and timeout that is installed on the host
 	disk         string   // output of df for the disk of the home directory; "" if not reported
 	processLimit string   // ulimit -u of the remote shell, which a failed script reports; "" if it has not failed
 	limits       []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
 	home         string   // home directory, as an absolute path on the host
-	turn         *turn    // this host's turn in Seeds; nil if the host had plx, or before that is known
+	turn         *turn    // this host's turn to get plx, from Seeds; nil if the host had plx already, or at the start
 	done         bool     // the method Done was called
 }
 

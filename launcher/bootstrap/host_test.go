@@ -43,7 +43,7 @@ type shell struct {
 	in, out *end
 	cmd     *exec.Cmd
 	errs    bytes.Buffer
-	heard   strings.Builder // what it has said
+	heard   strings.Builder // output of the script so far
 	sent    atomic.Int64    // bytes
 	hangUp  func()          // closes the process's stdout, so that its writes fail
 	done    chan struct{}

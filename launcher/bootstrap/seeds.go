@@ -117,8 +117,8 @@ func (s *Seeds) enter(ctx context.Context, fileSystem string) (t *turn, shared b
 	return &turn{home: h}, false, nil
 }
 
-// of returns the plx binary with the given SHA-256. The caller must hold s.mu.
-func (s *Seeds) of(sum string) *plx {
+// binary returns the plx binary with the given SHA-256. The caller must hold s.mu.
+func (s *Seeds) binary(sum string) *plx {
 	if s.plx[sum] == nil {
 		s.plx[sum] = &plx{}
 	}
@@ -132,7 +132,7 @@ func (s *Seeds) of(sum string) *plx {
 func (s *Seeds) choose(ctx context.Context, t *turn, sum string, able bool) *source {
 	for {
 		s.mu.Lock()
-		p := s.of(sum)
+		p := s.binary(sum)
 		from, wait := s.free(p)
 		late := stallTimeout - time.Since(s.moved)
 		if !able || !wait || late <= 0 || ctx.Err() != nil {
@@ -204,7 +204,7 @@ func (s *Seeds) leave(t *turn, sum string, seed func(context.Context) (Seed, err
 		if seed == nil {
 			return
 		}
-		p := s.of(sum)
+		p := s.binary(sum)
 		p.sources = append(p.sources, &source{open: sync.OnceValues(func() (Seed, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), seedTime)
 			defer cancel()

@@ -40,11 +40,11 @@ func (g *giver) seed(context.Context) (Seed, error) {
 				return
 			}
 			go func() {
-				defer conn.Close() // as at the end of the content
+				defer conn.Close() // closing the connection marks the end of the content
 				told := make([]byte, len(token))
 				if _, err := io.ReadFull(conn, told); err == nil && string(told) == token {
 					g.given.Add(1)
-					conn.Write(g.content) // who lacks something notices
+					conn.Write(g.content) // error ignored: the receiver checks the content
 				}
 			}()
 		}
@@ -254,7 +254,7 @@ func TestSharedHomeWithAHostDown(t *testing.T) {
 	var rest placed
 	var others sync.WaitGroup
 	hosts[0].write = func(s *shell, p []byte) (int, error) {
-		if len(p) > 1000 { // it has the turn
+		if len(p) > 1000 { // this host now has the turn to get plx
 			others.Go(func() { rest = place(t, seeds, b, hosts[1:], nil) })
 		}
 		return flipPayload(s, p)

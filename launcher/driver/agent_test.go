@@ -21,7 +21,7 @@ import (
 type agent struct {
 	t     *testing.T
 	name  string
-	tasks []cluster.Task // of the present generation
+	tasks []cluster.Task // tasks of the current generation
 
 	mu    sync.Mutex
 	phase protocol.Phase
@@ -35,7 +35,7 @@ type agent struct {
 	lives int                // number of times that a new agent was started
 	hangs bool               // revive does so now
 	wg    sync.WaitGroup
-	specs []protocol.TaskSpec // of the first generation
+	specs []protocol.TaskSpec // tasks of the first generation
 
 	// Faults that a test has set for the agent; all false or empty for a healthy agent.
 	noAgent   bool   // no agent runs on the host
@@ -318,7 +318,7 @@ func (a *agent) exit(e protocol.Exit) {
 	}
 	a.mu.Unlock()
 	if conn != nil && !ended {
-		conn.Send(protocol.Message{Exited: &e}) // else State tells it
+		conn.Send(protocol.Message{Exited: &e}) // error ignored: after a reconnection, State reports the exit
 	}
 }
 

@@ -217,7 +217,7 @@ func TestLostConnectionIsRedialed(t *testing.T) {
 		j := start(t, a, b)
 		time.Sleep(time.Minute)
 		b.cut()
-		b.done("worker:1") // nobody hears it
+		b.done("worker:1") // the driver is not connected when the worker exits
 		synctest.Wait()
 		a.done("worker:0")
 		j.wait(0, "done")

@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tell sends any message.
+// tell sends the driver a message that was not asked for.
 func (a *agent) tell(m protocol.Message) {
 	a.mu.Lock()
 	conn := a.conn

@@ -64,8 +64,8 @@ func TestFailedTaskRestartsJob(t *testing.T) {
 			if len(starts) != 2 || starts[1].Start.Generation != 1 || a.dials != 1 {
 				t.Errorf("%s: %d dials, starts %+v", a.name, a.dials, starts)
 			}
-			// This is the time to collect failures, plus the backoff; the
-			// tasks ended at once.
+			// The expected time is that for collecting failures, plus the
+			// backoff; the tasks end at once.
 			if took := times[1].Sub(j.begun); took < time.Minute+2*time.Second || took > time.Minute+3*time.Second {
 				t.Errorf("%s: the second start was after %v", a.name, took)
 			}

@@ -38,7 +38,7 @@ const maxHosts = 512
 // from several goroutines at once.
 type Cluster struct {
 	servers []*server
-	key     gossh.Signer // private key of the only user who may log in
+	key     gossh.Signer // private key of the client; the servers accept no other key
 }
 
 // Start starts n SSH servers on the addresses from 127.0.0.2 on, each on a

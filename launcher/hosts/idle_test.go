@@ -458,7 +458,7 @@ func (s *shelled) Run(ctx context.Context, command string, stdin io.Reader, stdo
 func TestSlowLoginShellIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		host     *shelled
-		limit    time.Duration // of the launch
+		limit    time.Duration // time limit of a command start; 0 means the default
 		want     string        // prefix of the expected error; "" if none is expected
 		told     string
 		took     time.Duration
@@ -478,7 +478,7 @@ func TestSlowLoginShellIsReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer r.Close() // it was read
+			defer r.Close() // error ignored: the pipe was only read
 			synctest.Test(t, func(t *testing.T) {
 				c.host.facts, c.host.gpus = factsHere, true
 				h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return c.host, nil })

@@ -345,7 +345,7 @@ func TestCanceledPipeStopsWaitingForOthers(t *testing.T) {
 		short, cancel := context.WithCancelCause(t.Context())
 		second := make(chan error, 1)
 		go func() { second <- Pipe(short, a, "say", "hello", nil, io.Discard) }()
-		synctest.Wait() // the other one waits
+		synctest.Wait() // until the other call waits for its turn
 		cancel(over)
 		select {
 		case err := <-second:

@@ -59,7 +59,7 @@ func TestVisitor(t *testing.T) {
 			}
 			looks = append(looks, *m.Look)
 			if len(looks) == 3 {
-				continue // it is stuck
+				continue // do not reply to this request
 			}
 			use := tooMuch()
 			if err := errors.Join(

@@ -56,7 +56,7 @@ type Line struct {
 
 // running counts the tasks of a host: now is how many run, and of is how many
 // should run.
-type running struct{ now, of int }
+type running struct{ now, total int }
 
 // newest holds the latest metrics of a task.
 type newest struct {
@@ -116,10 +116,10 @@ func (l *Line) Update(change func(*State)) {
 
 // Tasks sets how many tasks of a host run (now), out of those that are
 // expected to run (of). The argument host is the host's index.
-func (l *Line) Tasks(host, now, of int) {
+func (l *Line) Tasks(host, now, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hosts[host] = running{now, of}
+	l.hosts[host] = running{now, total}
 	if now > 0 && l.begun.IsZero() {
 		l.begun = time.Now()
 	}
@@ -210,10 +210,10 @@ func (l *Line) Parts(colour bool) []string {
 	}
 	var all running
 	for _, host := range l.hosts {
-		all.now, all.of = all.now+max(0, host.now), all.of+host.of
+		all.now, all.total = all.now+max(0, host.now), all.total+host.total
 	}
 	level := style.Good
-	if all.now < all.of {
+	if all.now < all.total {
 		level = style.Doubtful
 	}
 	parts := []string{level.Paint(logs.Escape(s.Doing), colour)}
@@ -226,8 +226,8 @@ func (l *Line) Parts(colour bool) []string {
 	add := func(level style.Level, format string, args ...any) {
 		parts = append(parts, level.Paint(logs.Escape(fmt.Sprintf(format, args...)), colour))
 	}
-	if all.now < all.of {
-		add(style.Doubtful, "%d of %s", all.now, plural.Count(all.of, "task"))
+	if all.now < all.total {
+		add(style.Doubtful, "%d of %s", all.now, plural.Count(all.total, "task"))
 	}
 	for _, text := range l.training(now) {
 		add(style.Plain, "%s", text)
@@ -241,8 +241,8 @@ func (l *Line) Parts(colour bool) []string {
 	if s.Warnings > 0 {
 		add(style.Doubtful, "%s", plural.Count(s.Warnings, "warning"))
 	}
-	if all.now > 0 && all.now >= all.of {
-		add(style.Plain, "%s", plural.Count(all.of, "task"))
+	if all.now > 0 && all.now >= all.total {
+		add(style.Plain, "%s", plural.Count(all.total, "task"))
 	}
 	return parts
 }
@@ -273,12 +273,12 @@ func (l *Line) training(now time.Time) (parts []string) {
 	epoch, hasEpoch := get(metrics.Epoch)
 	epochs, hasEpochs := get(metrics.Epochs)
 	if hasEpoch {
-		parts = append(parts, "epoch "+of(epoch, epochs, hasEpochs))
+		parts = append(parts, "epoch "+position(epoch, epochs, hasEpochs))
 	}
 	step, hasStep := furthest.sample.Get(metrics.Step)
 	steps, hasSteps := furthest.sample.Get(metrics.Steps)
 	if hasStep {
-		parts = append(parts, "step "+of(step, steps, hasSteps && steps >= step))
+		parts = append(parts, "step "+position(step, steps, hasSteps && steps >= step))
 	}
 	if lead := l.leader(); lead != "" {
 		v, _ := Loss(l.tasks[lead].sample)
@@ -327,8 +327,8 @@ func Loss(s metrics.Sample) (metrics.Value, bool) {
 // data.
 var heldOut = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("val|test|dev") })
 
-// of formats a position such as a step, as "at/end" if the end is known.
-func of(at, end metrics.Number, known bool) string {
+// position formats a position such as a step, as "at/end" if the end is known.
+func position(at, end metrics.Number, known bool) string {
 	if !known || end == 0 {
 		return Number(at)
 	}
