@@ -65,7 +65,7 @@ func TestResume(t *testing.T) {
 }
 
 // A hint how to resume the job is printed only if the job has lost work.
-func TestGoingOnIsAdvised(t *testing.T) {
+func TestResumeHintIsPrintedIfWorkIsLost(t *testing.T) {
 	for _, c := range []struct {
 		args    []string
 		code    int
@@ -89,7 +89,7 @@ func TestGoingOnIsAdvised(t *testing.T) {
 
 // If the last lines of a program show that it expects another launcher, a hint
 // is printed once.
-func TestLastLinesAreAdvised(t *testing.T) {
+func TestLastOutputLinesLeadToHint(t *testing.T) {
 	for tail, want := range map[string]string{
 		"RuntimeError: CUDA error: invalid device ordinal\ninvalid device ordinal\n":                                "hint: --visible host",
 		"train.py: error: the following arguments are required: --local_rank\n":                                     "hint: plx sets the variable LOCAL_RANK",
@@ -110,7 +110,7 @@ func TestLastLinesAreAdvised(t *testing.T) {
 
 // A hint explains how a task ended, for a kill without a known cause and for a
 // missing python.
-func TestEndsAreAdvised(t *testing.T) {
+func TestHintExplainsHowTaskEnded(t *testing.T) {
 	for want, v := range map[string]protocol.Verdict{
 		"hint: somebody, or a limit of a batch system":       {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137}},
 		"hint: plx exec --host h2 -- free -h":                {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, OOMKills: 1}},

@@ -222,7 +222,7 @@ func TestAgentFromSource(t *testing.T) {
 
 // Without a release binary and source there is no agent, and the error has a
 // hint.
-func TestNoAgent(t *testing.T) {
+func TestMissingAgentHasHint(t *testing.T) {
 	other, _ := foreign()
 	elsewhere := t.TempDir()
 	write(t, filepath.Join(elsewhere, "go.mod"), "module example.org/other\n")
@@ -267,7 +267,7 @@ func TestProgramForAnotherPlatform(t *testing.T) {
 }
 
 // Each platform gets its own binaries, and Close removes all that were built.
-func TestFilesOfTwoPlatforms(t *testing.T) {
+func TestEachPlatformGetsItsBinaries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds plx")
 	}

@@ -238,7 +238,7 @@ func TestBinaryDamagedInTransferIsRejected(t *testing.T) {
 
 // If the connection breaks during the transfer, no part of the binary is left
 // on the host.
-func TestBrokenConnection(t *testing.T) {
+func TestBrokenConnectionLeavesNoFiles(t *testing.T) {
 	for _, random := range []bool{true, false} {
 		b, _ := plxBlob(t, 400_000, random)
 		h := newHost(t)
@@ -343,7 +343,7 @@ func TestFullHome(t *testing.T) {
 
 // The disk has room for plx, but not also for its compressed file: plx is sent
 // over the script's session.
-func TestTightHome(t *testing.T) {
+func TestNearlyFullDiskHoldsBinary(t *testing.T) {
 	b, _ := plxBlob(t, 4<<20, false)
 	shells(t, func(t *testing.T, shell []string) {
 		h := smallHome(t, 0, "5m")
@@ -443,7 +443,7 @@ func TestHomeTrouble(t *testing.T) {
 }
 
 // If a shell cannot start processes, the error names its process limit.
-func TestNoProcess(t *testing.T) {
+func TestProcessLimitIsReported(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	for _, said := range []string{"sh: fork: retry: Resource temporarily unavailable sh: fork: Resource temporarily unavailable", "sh: 135: Cannot fork"} {
 		for limit, want := range map[string]string{
@@ -599,7 +599,7 @@ func TestExistingBinaryRunsWithoutAgent(t *testing.T) {
 
 // The host may have another platform than expected, or the expected binary may
 // be unknown.
-func TestAnotherPlatform(t *testing.T) {
+func TestUnexpectedPlatformGetsItsBinary(t *testing.T) {
 	guess, _ := plxBlob(t, 2000, true)
 	b, _ := plxBlob(t, 3000, true)
 	for _, guess := range []envsync.Blob{guess, {}} {
@@ -695,7 +695,7 @@ func TestCancelOfStalledTransfer(t *testing.T) {
 
 // If the file transfer over the second session stalls, plx is sent over the
 // script's session.
-func TestStuckFile(t *testing.T) {
+func TestStalledUploadFallsBackToShell(t *testing.T) {
 	b, _ := plxBlob(t, 400_000, false)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errors.New("it stands still for ever"))
@@ -775,7 +775,7 @@ var garbage = []string{
 }
 
 // Any unexpected output of a host leads to an error, not to a crash.
-func TestGarbage(t *testing.T) {
+func TestUnexpectedOutputIsAnError(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	other, _ := plxBlob(t, 1002, true)
 	for _, says := range garbage {
@@ -795,7 +795,7 @@ func TestGarbage(t *testing.T) {
 }
 
 // Without Config.Agent nothing is sent to the host, whatever the host prints.
-func TestGarbageWithoutAnAgent(t *testing.T) {
+func TestUnexpectedOutputWithoutAgentIsAnError(t *testing.T) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.Errorf("it panics: %v", r)

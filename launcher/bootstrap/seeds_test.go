@@ -268,7 +268,7 @@ func TestSharedHomeWithAHostDown(t *testing.T) {
 
 // Machines made from one disk image use one name for two file systems. Hosts
 // of two platforms may share a home directory and need two binaries.
-func TestEqualNamesOfTwoFileSystems(t *testing.T) {
+func TestTwoFileSystemsWithSameName(t *testing.T) {
 	b, _ := plxBlob(t, 2000, true)
 	other, _ := plxBlob(t, 3000, true)
 	log := filepath.Join(t.TempDir(), "slept")
@@ -291,7 +291,7 @@ func TestEqualNamesOfTwoFileSystems(t *testing.T) {
 
 // A host that waits for another host with the same home directory stops
 // waiting when its context is canceled.
-func TestWaitForASharedHomeEnds(t *testing.T) {
+func TestCanceledWaitForSharedHome(t *testing.T) {
 	s, why := NewSeeds(nil), errors.New("enough")
 	first, _, err := s.enter(t.Context(), "a")
 	if err != nil {

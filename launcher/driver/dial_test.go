@@ -157,7 +157,7 @@ func (q queued) Dial(ctx context.Context) (*protocol.Conn, error) {
 
 // An agent whose start waits for other agents is not considered lost
 // meanwhile.
-func TestAnAgentWhoseTurnComesLate(t *testing.T) {
+func TestAgentThatWaitsForItsStartIsNotLost(t *testing.T) {
 	for name, c := range map[string]struct{ turn, stop, took time.Duration }{
 		"started":             {3 * time.Minute, 0, 3*time.Minute + slowly},
 		"the job ends before": {3 * time.Minute, time.Minute, time.Minute},

@@ -234,7 +234,7 @@ func TestLostConnectionIsRedialed(t *testing.T) {
 
 // A connection may be lost in every phase of the start, before or after the
 // agent has received the request.
-func TestCutsWhileStarting(t *testing.T) {
+func TestConnectionLossDuringStart(t *testing.T) {
 	for _, lost := range []string{"requests", "answers"} {
 		t.Run(lost, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestAgentThatDoesNotEndIsReported(t *testing.T) {
 
 // A closed stream does not prove that the agent has ended. Only the agent's
 // last State does, or that no agent runs on the host.
-func TestAnEndWithoutAWord(t *testing.T) {
+func TestClosedStreamIsNoProofOfEnd(t *testing.T) {
 	t.Run("gone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := two(t)

@@ -67,7 +67,7 @@ func TestLyingAgentCannotAffectOthers(t *testing.T) {
 
 // An agent that sends messages endlessly does not fill the memory. The other
 // agents still get the verdict, which names its host.
-func TestATalkativeAgent(t *testing.T) {
+func TestEndlessMessagesDoNotFillMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		honest, liar := two(t)
 		j := start(t, honest, liar)
@@ -92,7 +92,7 @@ func TestATalkativeAgent(t *testing.T) {
 
 // If an agent sends invalid messages, the driver closes the connection and
 // redials. In the end the error names the host.
-func TestAnAgentThatSendsGarbage(t *testing.T) {
+func TestInvalidMessagesAreReported(t *testing.T) {
 	for name, bytes := range map[string]string{
 		"no JSON":    "\x04\x00\x00\x00{{{{",
 		"too long":   "\xff\xff\xff\xff",

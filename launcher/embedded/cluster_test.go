@@ -94,7 +94,7 @@ func newSigner(t *testing.T) gossh.Signer {
 }
 
 // The server accepts only sessions: no port forwarding and no terminals.
-func TestNothingElse(t *testing.T) {
+func TestServerRejectsForwardingAndTerminals(t *testing.T) {
 	cfg := start(t, 1).Configs()[0]
 	config := &gossh.ClientConfig{
 		User: "plx", HostKeyCallback: gossh.FixedHostKey(cfg.HostKey), Auth: []gossh.AuthMethod{gossh.PublicKeys(cfg.Signers...)},

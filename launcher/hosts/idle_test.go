@@ -256,7 +256,7 @@ func TestOneIdleAgentServesAllCalls(t *testing.T) {
 
 // Calls in progress end before the agent receives the job, and no calls
 // follow.
-func TestCallsEndBeforeTheJob(t *testing.T) {
+func TestCallsEndBeforeJobStarts(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
@@ -317,7 +317,7 @@ func TestEndedIdleAgentIsReplaced(t *testing.T) {
 // If the job's agent no longer runs, Connect's error says how it ended, and
 // the idle agent still serves calls. A connection to a running agent belongs
 // to the caller.
-func TestConnect(t *testing.T) {
+func TestConnectWithoutAgentSaysHowItEnded(t *testing.T) {
 	f := &fronted{facts: factsHere}
 	h := f.host(t)
 	a := &AgentHost{Host: h, Job: "gone", Folder: "h1", Binary: envsync.BlobPath(agentBlob.Sum)}

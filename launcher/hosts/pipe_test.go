@@ -476,7 +476,7 @@ func (l *late) Read(p []byte) (int, error) {
 
 // A job is started after a Pipe call whose input ends later: none of the input
 // is sent among the job's messages.
-func TestJobAfterAPipeWhoseInputEndsLate(t *testing.T) {
+func TestLatePipeInputIsNotSentToJob(t *testing.T) {
 	f := moving()
 	got := f.received()
 	a := agentOf(f.host(t))
@@ -509,7 +509,7 @@ func (e *endlessInput) Read(p []byte) (int, error) {
 }
 
 // The agent may also reply while the input of a Pipe call is still being sent.
-func TestJobAfterAPipeThatIsAnsweredEarly(t *testing.T) {
+func TestEarlyReplyEndsPipeInput(t *testing.T) {
 	for range 20 {
 		f := moving()
 		got := f.received()

@@ -115,7 +115,7 @@ func (l *Line) Update(change func(*State)) {
 }
 
 // Tasks sets how many tasks of a host run (now), out of those that are
-// expected to run (of). The argument host is the host's index.
+// expected to run (total). The argument host is the host's index.
 func (l *Line) Tasks(host, now, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -65,7 +65,7 @@ func TestRecordsAreBounded(t *testing.T) {
 
 // The tasks' environment variables are readable only by the user, and are
 // deleted when the Slurm job is over.
-func TestVariables(t *testing.T) {
+func TestEnvironmentFileIsPrivateAndRemoved(t *testing.T) {
 	s := submitted(t, "A=1", "TOKEN=x y")
 	dir, _ := s.Folder()
 	file := filepath.Join(dir, submission.EnvironmentFile)
@@ -104,7 +104,7 @@ func TestVariables(t *testing.T) {
 
 // Submissions are found in a home directory whose path contains glob
 // characters.
-func TestAllInAnOddHome(t *testing.T) {
+func TestHomeWithGlobCharacters(t *testing.T) {
 	t.Setenv("HOME", filepath.Join(t.TempDir(), "[of] a user*")) // no pattern
 	s := submission.Submission{Job: "j"}
 	if err := errors.Join(s.Make(nil), s.Record("7", "out")); err != nil {
@@ -116,7 +116,7 @@ func TestAllInAnOddHome(t *testing.T) {
 }
 
 // The error for a Slurm job that has launched nothing is one line.
-func TestUnbegun(t *testing.T) {
+func TestErrorOfUnstartedSubmission(t *testing.T) {
 	s := submitted(t)
 	if err := os.WriteFile(s.Output, []byte("noise\nplx: host h2: no GPU\nplx: hint: look there\nlater\n"), 0o600); err != nil {
 		t.Fatal(err)
