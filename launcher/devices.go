@@ -73,7 +73,7 @@ func untrained(choice string, machines []placement.Machine, p placement.Placemen
 }
 
 func mixed(choice string, machines []placement.Machine, p placement.Placement) []string {
-	first := map[bool]string{} // key: has a GPU; value: the first worker of that sort, and its host
+	first := map[bool]string{} // key: the worker has a GPU; value: the first such worker and its host
 	for _, h := range p.Hosts {
 		for _, t := range h.Tasks {
 			hasGPU, known := trainedOn(t)

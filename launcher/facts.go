@@ -85,7 +85,7 @@ func (l *launch) keepRun(ctx context.Context) error {
 	return nil
 }
 
-// quoted joins words to a shell command line, with quotes where the shell
+// quoted joins words into a shell command line, with quotes where the shell
 // needs them.
 func quoted(words []string) string {
 	var out []string

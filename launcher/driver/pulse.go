@@ -11,8 +11,8 @@ import (
 // pulseEvery is the interval at which the process records that it is running.
 const pulseEvery = 500 * time.Millisecond
 
-// leastGap is the shortest gap between two such records that counts as a
-// suspension. On a busy machine, shorter gaps are normal.
+// leastGap is the shortest time during which a process records no progress
+// that counts as a suspension. On a busy machine, shorter pauses are normal.
 const leastGap = 2 * time.Second
 
 // pulse detects that this process was suspended, by SIGSTOP or because the
@@ -21,13 +21,14 @@ type pulse struct {
 	least time.Duration // shortest gap that counts as a suspension
 
 	mu   sync.Mutex
-	beat time.Duration // sinceBoot when the process last recorded that it was running
-	gap  time.Duration // longest gap between two such records since the last call of take
+	beat time.Duration // last time, by sinceBoot, at which the process recorded that it was running
+	gap  time.Duration // longest time without such a record since the last call of take
 }
 
-// newPulse returns the pulse of a driver. A gap counts as a suspension from a
-// third of the lease on: together with the up to a sixth since the last
-// renewal, agents have then missed renewals for half a lease.
+// newPulse returns the pulse of a driver. Pauses shorter than a third of the
+// lease do not count as suspensions. In a longer pause, agents may have
+// received no renewal for half a lease, as the last one may be a sixth of the
+// lease old.
 func newPulse(lease, now time.Duration) *pulse {
 	return &pulse{least: max(lease/3, leastGap), beat: now}
 }

@@ -103,7 +103,7 @@ func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Messa
 			return
 		case m := <-queue:
 			if conn.Send(m) != nil {
-				select { // receive may still read messages that the agent sent before the loss
+				select { // wait before closing conn: the method receive may still read messages that the agent sent earlier
 				case <-ctx.Done():
 				case <-time.After(drainTime):
 				}
@@ -161,7 +161,7 @@ const mostQueued = 1024
 type outbox struct {
 	mu    sync.Mutex
 	queue chan protocol.Message // messages for the current connection; nil without a connection
-	last  *protocol.Message     // End message from finish, which starts every later connection; nil before finish
+	last  *protocol.Message     // End message set by finish; open sends it on every later connection; nil before finish
 }
 
 // open creates the queue of a new connection. The queue begins with the Attach
@@ -216,7 +216,7 @@ const leaseMargin = 2 * time.Second
 func (c *contact) leaseLeft() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.renewed.IsZero() { // no renewal sent yet, but the agent may just have started
+	if c.renewed.IsZero() { // no renewal was sent, but the agent may have been started a moment ago
 		return c.lease + leaseMargin
 	}
 	return max(c.lease+leaseMargin-time.Since(c.renewed), 0)

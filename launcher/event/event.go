@@ -72,7 +72,7 @@ const (
 // and more important events (begin, restart, hang, end) are written.
 const (
 	MaxFile  = 2 << 20
-	fileRoom = MaxFile - 256<<10 // limit for start, exit and note events
+	fileRoom = MaxFile - 256<<10 // limit up to which start, exit and note events are written
 )
 
 // File returns a sink that appends events to a file of mode 0600, up to a size
@@ -83,7 +83,7 @@ func File(path string) Sink {
 		if err != nil {
 			return
 		}
-		defer f.Close() // error ignored, as for Write below
+		defer f.Close() // error ignored: a job continues even if its events cannot be written
 		limit := int64(MaxFile)
 		if kind == Start || kind == Exit || kind == Note {
 			limit = fileRoom

@@ -59,7 +59,7 @@ func (a *AgentHost) Logs(ctx context.Context) *Stream {
 // agent.
 func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Conn, error) {
 	if i := a.idle.Load(); i != nil && i.other {
-		a.closeIdle() // the waiting agent has another plx version than the job; all agents of a job must have the same
+		a.closeIdle() // the idle agent's plx version is not that of the job's other agents, so another one must start
 	}
 	i, err := a.own(ctx, a.begin)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/via"
 )
 
-// overCommand adds hosts to s that are reached by a command, such as that of
-// --via or Slurm's srun, instead of SSH. The argument like configures the
+// overCommand adds hosts to s that plx reaches by running a command, such as
+// that of --via or srun, instead of by SSH. The argument like configures that
 // command.
 func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) error {
 	if err := via.Check(ctx, like.Command); err != nil {
@@ -81,7 +81,7 @@ func (s *Set) home(ctx context.Context) (ssh.Config, error) {
 // the binaries that were built.
 type agents struct {
 	printer *console.Printer
-	guess   envsync.Blob // binary that most hosts will need, tried first; zero if unknown
+	guess   envsync.Blob // binary that most of the hosts will need, so that it is offered first; zero if unknown
 	// only, if not nil, returns the binary for all hosts instead of this plx,
 	// or an error for a platform without one.
 	only func(envsync.Platform) (envsync.Blob, error)

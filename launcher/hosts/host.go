@@ -51,7 +51,7 @@ type Host struct {
 
 	set   *Set   // set that contains this host; nil for a single host, to which plx is not sent
 	ports [2]int // first and last port on which the host may serve the plx binary to other hosts
-	plx   string // path of the plx binary that was sent to the host, relative to its home directory; "" if none was sent
+	plx   string // path of this plx version's binary on the host, relative to the home directory; "" before Meet
 
 	has   []string             // SHA-256 sums of the files that Meet has found in the host's cache (~/.plx/blobs)
 	locks string               // result of the method Locks

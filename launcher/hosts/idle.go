@@ -433,7 +433,7 @@ func (h *Host) closeIdle() { h.idle.Swap(nil).close() }
 // Release ends the host's idle agent, if there is one.
 func (h *Host) Release() { h.closeIdle() }
 
-// Agent returns an AgentHost for the plx binary that was sent to this host.
+// Agent returns an AgentHost for the plx binary that Meet has found on this host or sent there.
 func (h *Host) Agent() *AgentHost { return &AgentHost{Host: h, Binary: h.plx} }
 
 // broken wraps the error of an agent that could not be executed or does not
