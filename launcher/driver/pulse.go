@@ -11,8 +11,8 @@ import (
 // pulseEvery is the interval at which the process records that it is running.
 const pulseEvery = 500 * time.Millisecond
 
-// leastGap is the shortest time during which a process records no progress
-// that counts as a suspension. On a busy machine, shorter pauses are normal.
+// leastGap is the shortest pause of this process that counts as a suspension. On
+// a busy machine, shorter pauses are normal.
 const leastGap = 2 * time.Second
 
 // pulse detects that this process was suspended, by SIGSTOP or because the
