@@ -88,7 +88,7 @@ func TestDoctor(t *testing.T) {
 		{"11 hosts: 7 errors, 3 warnings; nothing found on 1"},
 		{"between hosts: each dialled the next one and the first, 8 of 20 pairs"},
 	})
-	if strings.Contains(res.stderr, "could not give plx to each other") { // h4 could take it from nobody
+	if strings.Contains(res.stderr, "could not download plx from each other") { // h4 could take it from nobody
 		t.Errorf("stderr:\n%s", res.stderr)
 	}
 

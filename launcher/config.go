@@ -22,109 +22,118 @@ import (
 	"github.com/plx-run/plx/launcher/provision"
 )
 
-// Config is one launch. Validate fills the defaults.
+// Config describes one launch. The method validate fills in the defaults.
 type Config struct {
 	hosts.Reach
 	Terminal console.Terminal
-	Stdin    *os.File // standard input, which no task reads: a note says so if something waits there; nil: nothing does
+	Stdin    *os.File // standard input of plx; if data waits there, plx prints a note that the tasks do not get it
 
-	// Program is a local executable ("./train"), a Go package folder, or the
-	// bare name of a command on the hosts' PATH.
+	// Program is a local executable ("./train"), the directory of a Go
+	// package, or the name of a command that is on PATH on the hosts.
 	Program string
-	Args    []string // arguments of the program
-	Name    string   // the user's name for the job; empty: it has none
-	// Submission is the id of the submission.Submission whose script launches the job. Empty: none.
+	Args    []string // command-line arguments of Program
+	Name    string   // name that the user gave the job; "" if the job has no name
+	// Submission is the id of the batch submission (see package submission)
+	// whose script runs this launch. It is empty if the user launched the job
+	// directly.
 	Submission string
 
-	Env         []string // NAME=VALUE, or NAME for the value of this machine
+	Env         []string // environment of the tasks: NAME=VALUE, or NAME to copy the value from this machine
 	EnvFiles    []string
-	Copy        []string      // files and folders for the tasks' working folders
-	Workdir     string        // folder of this machine whose content the tasks run in; empty: none
-	KeepLinks   bool          // send links that lead out of Workdir as they are
-	CheckImport []string      // modules of Python to import on every host before the tasks start
-	Venv        string        // folder of this machine with a Python virtual environment for the tasks; empty: none
-	Chdir       string        // folder on the hosts to run in; empty: the task's own
-	Setup       string        // shell line to run before the program; empty: none
-	SetupTime   time.Duration // bounds Setup on a host, if it runs once there; 0: 10m
-	Path        string        // folders to put before the hosts' PATH, separated by colons; empty: none
-	Detach      bool          // the agent on the chief's host drives the job; plx returns after the start
-	DryRun      bool          // print what a launch would do, and start nothing
-	LocalAsked  bool          // the user named the size of the embedded cluster
-	Verbose     bool          // print the plan, and what the tasks tell of theirs
+	Copy        []string      // local files and directories to copy into each task's working directory
+	Workdir     string        // local directory to copy to the hosts as the tasks' working directory; "" copies none
+	KeepLinks   bool          // send symbolic links that point outside Workdir unchanged, instead of refusing them
+	CheckImport []string      // Python modules that every host must be able to import before the tasks start
+	Venv        string        // local Python virtual environment to copy to the hosts for the tasks; "" copies none
+	Chdir       string        // directory on the hosts in which the tasks run; "" means a directory that plx makes for the task
+	Setup       string        // shell command line to run before the program; "" runs nothing
+	SetupTime   time.Duration // time limit of Setup on a host if Workdir is set, as Setup then runs once per host; 0 means 10 minutes
+	Path        string        // colon-separated directories to prepend to PATH on the hosts; "" leaves PATH unchanged
+	Detach      bool          // start the job, let the agent on worker:0's host control it, and return
+	DryRun      bool          // print what a launch would do, without starting anything
+	LocalAsked  bool          // the user gave the size of the embedded cluster (the hosts simulated on this machine) with --local
+	Verbose     bool          // print where the tasks run, and the stderr lines that plx's trainer marks as detail
 
-	Output []string // patterns of files that the job makes, relative to where the tasks run
+	Output []string // glob patterns of files that the job writes, relative to the tasks' working directory
 
-	outputs []protocol.Output // Output, and what the program's trainer writes; written by validate
-	environ []string          // Env and EnvFiles together, as NAME=VALUE; written by validate
-	ownVenv bool              // Venv is that of the program, and the user did not name it; written by validate
+	outputs []protocol.Output // patterns of Output and of the files that plx's trainer writes; set by validate
+	environ []string          // variables of Env and EnvFiles together, as NAME=VALUE; set by validate
+	ownVenv bool              // true if --venv is absent and Venv is the virtual environment that contains Program; set by validate
 
 	placement.Options
-	// AutoServers gives servers to programs that link plx's trainer only: read writes
-	// NoServers.
+	// AutoServers requests parameter servers only if Program links plx's
+	// trainer. The method launch.read then sets NoServers.
 	AutoServers bool
-	// AutoVisible shows a program for torchrun the devices of all workers of its host:
-	// read writes VisibleHost.
+	// AutoVisible shows each worker the GPUs of all workers on its host if
+	// Program expects that, as programs for torchrun do. The method
+	// launch.read then sets VisibleHost.
 	AutoVisible bool
-	NoBind      bool // do not bind workers to their share of the cores
-	PortLow     int  // first port that tasks may serve on; 0: any free port
-	PortHigh    int  // last port that tasks may serve on; 0 with PortLow 0
+	NoBind      bool // do not pin each worker to its own CPU cores
+	PortLow     int  // first port on which tasks may listen; 0 means any free port
+	PortHigh    int  // last port on which tasks may listen; 0 if PortLow is 0
 
-	WaitGPUs     time.Duration     // how long to wait for GPUs that others use; 0: they are refused
-	StartTimeout time.Duration     // bounds the start of all tasks of a generation; 0: 5m
-	MaxTime      time.Duration     // bounds the job; 0: no limit
-	Hang         protocol.HangPlan // when the job counts as hung, and what follows; a Timeout of 0: never
-	Freeze       time.Duration     // silence after which a task that uses the trainer counts as failed; 0: never
-	Restarts     Restarts          // zero: the first failure ends the job; plan writes Revive
-	Lease        time.Duration     // how long a host runs tasks without hearing the driver; 0: jobs.DefaultLease
-	TLS          bool              // agents and tasks of plx's trainer encrypt what they send to other hosts
-	Grace        time.Duration     // between telling a task to end and killing it; 0: it is killed at once
-	LogDir       string            // folder of this machine for a file per stream of each task; empty: none
-	LogLimit     int64             // size of the output of a task that its host keeps, in bytes; 0: all of it
-	Metrics      []string          // patterns of values in the output of tasks, as metrics.ParsePatterns reads them; empty: plx's own alone
-	LogLevel     string            // PLX_LOG_LEVEL of the tasks; empty: info
-	Grep         *regexp.Regexp    // lines of output that do not match are not printed; nil: all are
-	Stamps       bool              // lines of output begin with their time
-	NoPrefix     bool              // lines of output begin without task and host
-	Notify       string            // shell line that this machine runs when the job hangs or has ended; empty: none
-	JSON         bool              // stdout has events and the lines of tasks, as JSON
-	CommandLine  []string          // of plx, for reports; what its names show to be secrets is not kept
-	Version      string            // of plx, for reports
-	KeepDiff     bool              // keep with the job how the program's folder differs from its git commit
-	Show         []string          // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
+	WaitGPUs     time.Duration     // how long to wait for GPUs that other processes use; 0 fails if one is in use
+	StartTimeout time.Duration     // time limit for starting all tasks, at launch and at each restart; 0 means 5 minutes
+	MaxTime      time.Duration     // time limit of the job; 0 means no limit
+	Hang         protocol.HangPlan // after how long without progress the job counts as hung, and what plx then does; Timeout 0 disables the check
+	Freeze       time.Duration     // time without a heartbeat after which a task of plx's trainer counts as failed; 0 disables the check
+	Restarts     Restarts          // how often and how to restart after failures; the zero value ends the job at the first failure
+	Lease        time.Duration     // how long an agent keeps its tasks running without contact to the driver; 0 means jobs.DefaultLease
+	TLS          bool              // encrypt the traffic between hosts of agents and of tasks that use plx's trainer
+	Grace        time.Duration     // time between asking a task to end and killing it; 0 kills at once
+	LogDir       string            // local directory that gets one log file for each output stream of each task; "" writes none
+	LogLimit     int64             // number of bytes of each task's output that its host keeps; 0 keeps all
+	Metrics      []string          // patterns that extract metrics from the tasks' output (see metrics.ParsePatterns); empty means the built-in ones only
+	LogLevel     string            // value of PLX_LOG_LEVEL for the tasks; "" means info
+	Grep         *regexp.Regexp    // print only output lines that match; nil prints all lines
+	Stamps       bool              // print the time before each output line
+	NoPrefix     bool              // print output lines without the name of their task and host
+	Notify       string            // shell command line that this machine runs when the job hangs or ends; "" runs nothing
+	JSON         bool              // print job events and the tasks' output as JSON on stdout
+	CommandLine  []string          // plx's own command line, for reports; values that look like secrets are redacted
+	Version      string            // plx's version, for reports
+	KeepDiff     bool              // store with the job the git diff of the program's directory against its commit
+	Show         []string          // patterns of the tasks whose output is printed, such as "worker:*"; empty prints all
 
-	// Resume names a job with whose checkpoints this one begins. Empty: none.
+	// Resume names an earlier job from whose checkpoints this job starts.
+	// Empty starts without them.
 	Resume string
-	// Fetch is the folder of this machine for checkpoints, outputs and logs, after the job has
-	// ended. Empty: they stay on the hosts.
+	// Fetch is the local directory to which plx copies checkpoints, outputs
+	// and logs after the job has ended. Empty leaves these files on the hosts.
 	Fetch string
-	// SaveTime bounds the checkpoint that a job makes before SIGTERM or a preempted
-	// host ends it. 0: it makes none.
+	// SaveTime limits the time of the last checkpoint, which the job takes
+	// after SIGTERM or a notice that its host will be preempted. 0 takes no
+	// last checkpoint.
 	SaveTime time.Duration
 }
 
-// DefaultHang is how long nothing moves in a job until it counts as hung.
+// DefaultHang is how long a job may show no progress before it counts as hung.
 const DefaultHang = 10 * time.Minute
 
-// settle is how long the driver collects failures before it blames one of them.
+// settle is how long the driver collects failures before it decides which
+// task's failure caused the others.
 const settle = time.Second
 
-// DefaultSaveTime is how long a job may take to save before it ends. Preempted hosts
-// seldom leave more time.
+// DefaultSaveTime limits how long a job may take for its last checkpoint
+// before it ends. Clouds seldom give a preempted host more time.
 const DefaultSaveTime = time.Minute
 
-// leastLease is the shortest lease. A busy host would miss a shorter one.
+// leastLease is the shortest lease that --lease accepts. On a busy host, an
+// agent could miss the renewal of a shorter lease and kill its tasks.
 const leastLease = 5 * time.Second
 
-// mostPerHost is far more workers than a host can run. A plan with billions of them would
-// take all memory.
+// mostPerHost limits the workers per host. The limit is far above what a host
+// can run; it stops a typing error from filling the memory with a plan for
+// billions of workers.
 const mostPerHost = 4096
 
-// leastFreeze is the time of two heartbeats of a task. With less, one late heartbeat
-// would count as a failure.
+// leastFreeze is the shortest --freeze-timeout: two heartbeat intervals of a
+// task. With a shorter timeout, one late heartbeat would count as a failure.
 const leastFreeze = 4 * time.Second
 
-// Check refuses what Launch would refuse before it connects to a host, for a launch that
-// another plx does later. It returns the variables of the tasks, as NAME=VALUE.
+// Check returns the errors that Launch would return before it connects to a
+// host. A batch submission calls Check now for a launch that will run later.
+// Check also returns the tasks' environment variables as NAME=VALUE.
 func (c Config) Check() (environ []string, err error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -132,14 +141,15 @@ func (c Config) Check() (environ []string, err error) {
 	for flag, paths := range map[string][]string{"workdir": {c.Workdir}, "venv": {c.Venv}, "copy": c.Copy} {
 		for _, path := range paths {
 			if _, err := os.Stat(path); err != nil && path != "" {
-				return nil, exit.Mistake(fmt.Errorf("--%s: %w", flag, err), "--%s names what is on this machine", flag)
+				return nil, exit.Mistake(fmt.Errorf("--%s: %w", flag, err), "--%s must name a file or folder on this machine", flag)
 			}
 		}
 	}
 	return c.environ, nil
 }
 
-// source is the part of the configuration that decides what the tasks run.
+// source returns the fields of the configuration from which package entrypoint
+// decides what command the tasks run.
 func (c *Config) source() entrypoint.Source {
 	return entrypoint.Source{Program: c.Program, Args: c.Args, Workdir: c.Workdir, Venv: c.Venv, Copy: c.Copy, Chdir: c.Chdir, Setup: c.Setup, Path: c.Path}
 }
@@ -174,7 +184,7 @@ func (c *Config) validate() error {
 		return exit.Mistake(errors.New("--fetch needs an attached job, and --detach was given"), "plx fetch JOB DIR, once it has ended")
 	}
 	if c.JSON && (c.Detach || c.DryRun) {
-		return exit.Mistake(errors.New("--json tells of a job as it runs, and --detach or --dry-run was given"), "plx logs -f --json, plx status --json")
+		return exit.Mistake(errors.New("--json prints the events of a running job and excludes --detach and --dry-run"), "plx logs -f --json, plx status --json")
 	}
 	if c.Notify != "" && c.Detach {
 		return exit.Mistake(errors.New("--notify needs an attached job, and --detach was given"), "plx attach --notify COMMAND, on a machine that stays on")
@@ -194,7 +204,7 @@ func (c *Config) validate() error {
 	if c.ShareGPUs && c.WaitGPUs > 0 {
 		return exit.Mistake(errors.New("--share-gpus and --wait-gpus contradict each other: one uses GPUs beside others, the other waits until nobody else does"), "leave one of them out")
 	}
-	if len(c.Hosts) > 0 { // those of an embedded cluster have no names yet
+	if len(c.Hosts) > 0 { // an embedded cluster has no host names yet
 		if err := placement.CheckServers(c.Hosts, c.Servers); err != nil {
 			return err
 		}
@@ -213,16 +223,16 @@ func (c *Config) validate() error {
 		return err
 	}
 	if c.Name != "" && !jobName().MatchString(c.Name) {
-		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "--name %s", likeName(c.Name))
+		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "--name %s", suggestName(c.Name))
 	}
 	if c.Resume != "" && !jobName().MatchString(c.Resume) {
-		return exit.Mistake(fmt.Errorf("--resume %q: this is neither a job nor a name", c.Resume), "plx jobs lists both")
+		return exit.Mistake(fmt.Errorf("--resume %q: not a valid job id or job name", c.Resume), "plx jobs lists both")
 	}
 	return nil
 }
 
-// leastHang is the shortest hang timeout: agents measure once a second, and a busy host may
-// be late.
+// leastHang is the shortest --hang-timeout. Agents measure the progress of
+// tasks once a second, and a busy host may measure late.
 const leastHang = 5 * time.Second
 
 // checkHang checks --hang-timeout and --on-hang.
@@ -239,11 +249,12 @@ func (c *Config) checkHang() error {
 	return nil
 }
 
-// variable finds the variables that a shell line uses.
+// variable matches a reference to a variable in a shell command line, such as
+// $NAME or ${NAME}.
 var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:^|[^\\])\$\{?[#!]?([A-Za-z_][A-Za-z0-9_]*)`) })
 
-// checkSetup refuses a line that runs once for all tasks of a host and uses what differs
-// between them.
+// checkSetup rejects a --setup line that uses a variable whose value differs
+// between the tasks of a host. With --workdir, that line runs once per host.
 func (c *Config) checkSetup() error {
 	c.SetupTime = cmp.Or(c.SetupTime, 10*time.Minute)
 	if c.Workdir == "" {
@@ -258,7 +269,8 @@ func (c *Config) checkSetup() error {
 	return nil
 }
 
-// checkSigns refuses negative numbers and times, and more workers than a host can run.
+// checkSigns rejects negative numbers and durations, and more workers per host
+// than a host can run.
 func (c *Config) checkSigns() error {
 	for _, n := range []struct {
 		flag  string
@@ -281,18 +293,20 @@ func (c *Config) checkSigns() error {
 }
 
 var (
-	jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
-	noName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // what a name has not
+	jobName      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
+	invalidChars = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // characters that are not allowed in a job name
 )
 
-// likeName returns a valid name like the one that the user gave.
-func likeName(name string) string {
-	name = strings.TrimLeft(noName().ReplaceAllString(name, "-"), "._-")
+// suggestName returns a valid job name that resembles the invalid name, to
+// suggest it in an error message.
+func suggestName(name string) string {
+	name = strings.TrimLeft(invalidChars().ReplaceAllString(name, "-"), "._-")
 	return cmp.Or(strings.TrimRight(name[:min(len(name), 64)], "._-"), "my-job")
 }
 
-// Restarts tells how a job continues after a failure.
+// Restarts configures how often a job restarts after failures, and how.
 type Restarts = protocol.Restarts
 
-// HangPlan tells when a job hangs, and what follows.
+// HangPlan configures after how long without progress a job counts as hung,
+// and what plx then does.
 type HangPlan = protocol.HangPlan

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// full is a contract in which everything is set.
+// full is a cluster.Contract in which every field is set.
 var full = cluster.Contract{Task: cluster.Chief, ListenFD: 3, ControlFD: 4, FirstWorldSize: 1,
 	Foreign: cluster.Foreign{Interface: "eth0", Threads: 1, ErrorFile: "error"}}
 
@@ -29,14 +29,14 @@ func TestVariablesAreDocumented(t *testing.T) {
 	}
 }
 
-// Every variable that plx sets for a task is either refused from the user, with a reason
-// and a hint, or a default that gives way.
-func TestUserCannotSetTheContract(t *testing.T) {
+// For every variable that plx sets for a task, a value from the user is either
+// rejected with a hint, or takes precedence.
+func TestUserCannotSetReservedVariables(t *testing.T) {
 	for _, e := range full.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		_, err := envsync.Environment([]string{name + "=x"}, nil, os.LookupEnv)
 		switch {
-		case name == "PLX_LOG_LEVEL": // the user's value is the contract's
+		case name == "PLX_LOG_LEVEL": // the user's value is used
 		case err == nil:
 			t.Errorf("--env %s=x is accepted and has no effect", name)
 		case exit.Hint(err) == "":

@@ -10,9 +10,9 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 )
 
-// trainerDevice returns what the workers of a program that links plx's trainer are to
-// compute on: the value of --device, or its default. It is empty for a foreign program,
-// of which plx does not know it.
+// trainerDevice returns the value of the program's own --device flag, or its
+// default "auto". The result is empty for a foreign program: one that does not
+// link plx's trainer.
 func trainerDevice(args []string, foreign bool) string {
 	if foreign {
 		return ""
@@ -21,9 +21,9 @@ func trainerDevice(args []string, foreign bool) string {
 	return cmp.Or(choice, "auto")
 }
 
-// computesOn describes what a task of a program that links plx's trainer computes on.
-// It is empty for a server, which computes on no device, and "-" for a worker that
-// lacks the GPU it demands.
+// computesOn describes the device on which a task of plx's trainer computes,
+// for a table. The result is empty for a parameter server, which uses no
+// device. The result is "-" for a worker that demands a GPU and has none.
 func computesOn(choice string, m placement.Machine, t placement.Task) string {
 	hasGPU, known := trainedOn(t)
 	switch {
@@ -41,18 +41,21 @@ func computesOn(choice string, m placement.Machine, t placement.Task) string {
 	return t.Device
 }
 
-// trainedOn is GivenGPU for GPUs on which plx's trainer computes.
+// trainedOn reports whether task t has a GPU that plx's trainer can compute
+// on, and whether that is known yet.
 func trainedOn(t placement.Task) (hasGPU, known bool) {
 	hasGPU, known = t.GivenGPU()
 	return hasGPU && t.Vendor.Trained(), known
 }
 
-// deviceNotes reports workers whose devices plx's trainer leaves alone or will refuse.
+// deviceNotes returns notes on workers whose GPUs plx's trainer will not use,
+// and on workers whose devices it will reject.
 func deviceNotes(choice string, machines []placement.Machine, p placement.Placement) []string {
 	return append(untrained(choice, machines, p), mixed(choice, machines, p)...)
 }
 
-// untrained reports GPUs on which plx's trainer does not compute.
+// untrained returns a note that names the hosts with GPUs of a vendor that
+// plx's trainer does not support.
 func untrained(choice string, machines []placement.Machine, p placement.Placement) []string {
 	var names []string
 	var vendor gpuprobe.Vendor
@@ -70,7 +73,7 @@ func untrained(choice string, machines []placement.Machine, p placement.Placemen
 }
 
 func mixed(choice string, machines []placement.Machine, p placement.Placement) []string {
-	first := map[bool]string{} // a worker without a GPU, and one with a GPU
+	first := map[bool]string{} // key: the worker has a GPU; value: the first such worker and its host
 	for _, h := range p.Hosts {
 		for _, t := range h.Tasks {
 			hasGPU, known := trainedOn(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 )
 
-// The plan of a program that links plx's trainer says what its workers compute on, and
-// which the trainer will refuse. That of another program does not.
+// For a program that links plx's trainer, the plan shows on which device each
+// worker computes, and notes which workers the trainer will reject.
 func TestComputesOn(t *testing.T) {
 	probed := &gpuprobe.Report{GPUTool: gpuprobe.ToolSMI, GPUs: []gpuprobe.GPU{{Index: 0, Name: "Tesla V100"}, {Index: 1}}}
 	amd := &gpuprobe.Report{GPUTool: gpuprobe.ToolROCm, Vendor: gpuprobe.AMD, GPUs: probed.GPUs}

@@ -30,31 +30,34 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// drive is an attached job that this process drives: it starts the agents, prints the
-// logs, and stays until the verdict.
+// drive controls an attached job (one whose plx process stays until the job's
+// end). It starts the agents, prints the tasks' logs, and returns after the
+// final verdict.
 type drive struct {
 	launch  *launch
 	out     *logstream.Output
 	streams logstream.Streams
-	turns   chan struct{} // holds one element for each agent that is being started
-	members []*member     // hosts that the job began with, then those that joined; none is removed
-	// layout is where the tasks of the present generation run, by index into members.
-	// Nil: generation 0 still runs, as in launch.placed.
+	turns   chan struct{} // semaphore: holds one element for each agent that is being started
+	members []*member     // hosts of the launch, then hosts that joined later; hosts are never removed
+	// layout lists which tasks run on each host since the last restart, with
+	// the same indexes as members. It is nil before the first restart, when
+	// the tasks run as launch.placed says.
 	layout []protocol.HostPlan
 
-	agents *console.Tally // agents that are being started
-	away   *console.Tally // hosts that are being dialled again, or were lost
-	shown  func()         // ends the display of the present phase; nil: nothing is shown
-	phase  protocol.Phase // entered last; empty: none was
-	line   *live.Line     // the status line
+	agents       *console.Tally // progress display of the agents that are being started
+	reconnecting *console.Tally // progress display of the hosts that are lost or are being reconnected
+	endPhase     func()         // ends the display of the current phase; nil if no phase is displayed
+	phase        protocol.Phase // job phase that Entered received last; "" before the first
+	line         *live.Line     // the status line
 }
 
-// begin makes a member of each host, and opens the output of the logs.
+// begin creates a member for each host of the launch, and opens the output for
+// the tasks' logs.
 func (d *drive) begin() (reached []driver.Host) {
-	patterns, _ := metrics.ParsePatterns(d.launch.cfg.Metrics) // the command has refused wrong ones
+	patterns, _ := metrics.ParsePatterns(d.launch.cfg.Metrics) // no error: the plx command has already checked these patterns
 	d.line = live.New(patterns)
 	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
-	d.away = d.launch.printer.NewTally("no connection to", 0)
+	d.reconnecting = d.launch.printer.NewTally("no connection to", 0)
 	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose, JSON: d.launch.cfg.JSON}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
@@ -66,38 +69,40 @@ func (d *drive) begin() (reached []driver.Host) {
 	}
 	line := d.line
 	if !d.launch.printer.ShowsStatus() {
-		line = nil // nobody sees what the tasks report
+		line = nil // without a terminal there is no status line to update
 	}
 	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir, Line: line,
-		Unread: func() { // as in "plx launch ... | head"
+		Unread: func() { // called if the reader of stdout has gone away, as in "plx launch ... | head"
 			d.launch.signals.ask(jobstate.StopAsked{Reason: "stopped because its output is no longer read", Code: codePipe, Grace: d.launch.cfg.Grace})
 		}})
-	d.show(console.Waiting(d.launch.starting(), d.those(unstarted)))
+	d.show(console.Waiting(d.launch.starting(), d.namesOf(unstarted)))
 	return reached
 }
 
-// show shows what the job does until the next call.
+// show displays phase on the terminal until the next call of show or hide.
 func (d *drive) show(phase console.Phase) {
 	d.hide()
-	d.shown = d.launch.printer.Phase(phase)
+	d.endPhase = d.launch.printer.Phase(phase)
 }
 
-// hide ends show.
+// hide ends the display that show began.
 func (d *drive) hide() {
-	if d.shown != nil {
-		d.shown()
-		d.shown = nil
+	if d.endPhase != nil {
+		d.endPhase()
+		d.endPhase = nil
 	}
 }
 
-// starting describes the start of the tasks.
+// starting returns the text that is displayed while the tasks start: how many
+// tasks on how many hosts.
 func (l *launch) starting() string {
 	return fmt.Sprintf("starting %s on %s", plural.Count(len(taskNames(l.placed)), "task"), plural.Count(len(l.agents), "host"))
 }
 
-// those returns a function that names the hosts that are not lost and of which held is true.
-func (d *drive) those(held func(*member) bool) func() []string {
-	members := slices.Clone(d.members) // others may join meanwhile
+// namesOf returns a function that lists the names of the members for which held
+// is true, except lost ones.
+func (d *drive) namesOf(held func(*member) bool) func() []string {
+	members := slices.Clone(d.members) // copied, as hosts may join while the function is in use
 	return func() (names []string) {
 		for _, m := range members {
 			if !m.lost.Load() && held(m) {
@@ -108,19 +113,23 @@ func (d *drive) those(held func(*member) bool) func() []string {
 	}
 }
 
-// What a job waits for its hosts for.
+// States of a member for which the job waits; the display names the hosts in
+// that state.
 func unstarted(m *member) bool { return !m.began.Load() }
 func runs(m *member) bool      { return m.running.Load() > 0 }
 func unended(m *member) bool   { return m.made.Load() == nil }
 
 const (
-	// silence is after how long without output a terminal shows that the job runs.
+	// silence is the time without task output after which a terminal shows
+	// that the job still runs.
 	silence = 2 * time.Second
-	// lateFirst is until when a line about the first line is printed in a pipe: once.
+	// lateFirst is how long plx waits for the first output line before it
+	// prints a note, if stderr is not a terminal.
 	lateFirst = 30 * time.Second
 )
 
-// running describes a job that runs, while it prints nothing.
+// running returns the text to display while the tasks run and print nothing,
+// or "". long is the time since the tasks started.
 func (d *drive) running(long time.Duration) string {
 	t := d.launch.cfg.Terminal
 	terminal, last := t.StderrTTY && !t.Dumb, d.out.Last()
@@ -133,11 +142,12 @@ func (d *drive) running(long time.Duration) string {
 	return ""
 }
 
-// run runs the job to its verdict, and returns plx's exit status.
+// run controls the job until the driver returns the verdict, and returns plx's
+// exit status.
 func (d *drive) run(ctx context.Context) (int, error) {
 	reached := d.begin()
 	plan := d.launch.plan()
-	if sink, err := jobs.Events(d.launch.job); err == nil { // else saving the record has failed too
+	if sink, err := jobs.Events(d.launch.job); err == nil { // no error message here: if Events fails, saving the job's record has failed too and printed one
 		d.launch.events.Add(sink)
 	}
 	d.launch.events.Begin(d.launch.job, d.launch.cfg.Name, d.launch.cfg.Program, plan.Hosts)
@@ -151,11 +161,11 @@ func (d *drive) run(ctx context.Context) (int, error) {
 		Lease: d.launch.cfg.Lease, Stop: stops, Observer: d, Events: d.launch.events,
 		Join: func(_ int, j protocol.Joining) driver.Host { return d.join(ctx, j) },
 	})
-	d.away.Stop()
+	d.reconnecting.Stop()
 	d.launch.signals.end()
 	d.show(console.Waiting("waiting for the last logs", d.streams.Waiting))
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
-	d.show(console.Waiting("counting what the job made", d.those(unended)))
+	d.show(console.Waiting("counting what the job made", d.namesOf(unended)))
 	made, named := d.made(ctx, stops)
 	d.hide()
 	if made != "" {
@@ -164,7 +174,9 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	record := d.record()
 	d.launch.report(record, verdict, d.out)
 	d.keep(ctx, stops, record)
-	// Files in a folder of the hosts' own are not counted.
+	// The number named lacks the files in a --chdir directory, which d.made
+	// does not count. If --output was given, such files may match, so print
+	// the hint too.
 	if d.launch.cfg.Fetch == "" && (named > 0 || len(d.launch.cfg.Output) > 0 && d.launch.cfg.Chdir != "") {
 		d.launch.printer.Printf("hint: plx fetch %s DIR brings the outputs to this machine", d.launch.job)
 	}
@@ -182,19 +194,20 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	return verdict.Code, nil
 }
 
-// notify runs the command of --notify, after all else: it may use what was fetched. A signal of the
-// user ends it.
+// notify runs the --notify command as the last action of plx, so that the
+// command can use fetched files. A signal from the user cancels the command.
 func (d *drive) notify(ctx context.Context, stops <-chan jobstate.StopAsked, v protocol.Verdict) {
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error { return errors.New(reason) })
 	defer cancel(nil)
 	d.launch.notifier.End(ctx, notify.Ended(d.launch.job, d.launch.cfg.Name, d.launch.created, v))
 }
 
-// awaitLogs waits for the rest of all logs. It reports a lost host whose logs are not
-// complete, and returns the errors of the others: the job's verdict counts. err is the
-// driver's: it names agents that were not seen to end.
+// awaitLogs waits until the logs of all hosts are complete. It prints the
+// errors of hosts that the driver has lost, and returns the errors of other
+// hosts. The argument err is the driver's result; it lists agents whose end
+// the driver did not see.
 func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
-	gone := map[*hosts.AgentHost]bool{} // the driver has lost the agent
+	gone := map[*hosts.AgentHost]bool{} // true for agents that the driver has lost
 	for _, m := range d.members {
 		gone[m.agent] = m.lost.Load()
 	}
@@ -219,45 +232,46 @@ func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
 	return errors.Join(errs...)
 }
 
-// Entered shows the phases that may take long.
+// Entered updates the display when the driver enters a new phase of the job.
 func (d *drive) Entered(phase protocol.Phase) {
 	before := d.phase
 	d.phase = phase
 	d.line.Update(func(s *live.State) { s.Doing = doing[phase] })
 	switch phase {
-	case protocol.Idle: // before a further generation
+	case protocol.Idle: // before the tasks are started again
 		for _, m := range d.members {
 			m.placed.Store(0)
 			m.began.Store(false)
 			m.count()
 		}
 		d.show(console.Waiting("waiting to start the tasks again", nil))
-	case protocol.Ready: // begin has shown the first start
+	case protocol.Ready: // the method begin has already displayed the first start of the tasks
 		if before != "" && before != phase {
-			d.show(console.Waiting("starting the tasks", d.those(unstarted)))
+			d.show(console.Waiting("starting the tasks", d.namesOf(unstarted)))
 		}
 	case protocol.Running:
 		d.show(console.Phase{Text: d.running})
 	case protocol.Stopping:
-		d.show(console.Waiting("ending the tasks", d.those(runs)))
+		d.show(console.Waiting("ending the tasks", d.namesOf(runs)))
 	case protocol.Over:
-		d.show(console.Waiting("ending the agents", d.those(unended)))
+		d.show(console.Waiting("ending the agents", d.namesOf(unended)))
 	default:
 		d.hide()
 	}
 }
 
-// doing is what the status line says of a phase. The others have no status line.
+// doing maps a phase to its text in the status line. In the other phases there
+// is no status line.
 var doing = map[protocol.Phase]string{protocol.Running: "running", protocol.Stopping: "ending"}
 
-// Noted prints a line of the driver's.
+// Noted prints a message of the driver.
 func (d *drive) Noted(line string) {
 	d.line.Update(func(s *live.State) { s.Warnings++ })
 	d.launch.printer.Printf("%s", line)
 }
 
-// Hung tells of a hang. The command of --notify is not run if the job ends because of it: then its end
-// does that.
+// Hung runs the --notify command because the job hangs. With --on-hang stop,
+// Hung does nothing, because the end of the job runs the command.
 func (d *drive) Hung(h protocol.Hang) {
 	if d.launch.cfg.Hang.Action == protocol.HangStop {
 		return
@@ -265,7 +279,8 @@ func (d *drive) Hung(h protocol.Hang) {
 	d.launch.notifier.Hang(notify.Event{Kind: notify.Hung, Job: d.launch.job, Name: d.launch.cfg.Name, Verdict: hang.Reason(h), Took: time.Since(d.launch.created)})
 }
 
-// Laid records where the tasks of a new generation run.
+// Laid is called after a restart. It saves in the job's record on which hosts
+// the tasks now run.
 func (d *drive) Laid(generation int, layout []protocol.HostPlan) {
 	d.line.Update(func(s *live.State) { s.Restarts = generation })
 	d.layout = layout
@@ -274,8 +289,8 @@ func (d *drive) Laid(generation int, layout []protocol.HostPlan) {
 	}
 }
 
-// record returns what this machine remembers of the job as it is now. The chief is the
-// host that runs worker:0.
+// record returns the job's record for this machine, with the hosts as they are
+// now. The record's Chief is the host that runs worker:0.
 func (d *drive) record() *jobs.Record {
 	r := d.launch.record()
 	if len(d.layout) == 0 {
@@ -308,8 +323,8 @@ func (d *drive) record() *jobs.Record {
 	return r
 }
 
-// untilSignal returns a context that a further signal of the user ends, with a cause that
-// has the exit status.
+// untilSignal returns a context that is canceled at the user's next signal.
+// The context's cause then carries the exit status of plx.
 func untilSignal(ctx context.Context, stops <-chan jobstate.StopAsked, cause func(reason string) error) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() {
@@ -322,8 +337,9 @@ func untilSignal(ctx context.Context, stops <-chan jobstate.StopAsked, cause fun
 	return ctx, cancel
 }
 
-// made returns a line on what the job has made and nothing names, or "", and how many files an
-// --output names. A signal of the user ends the count.
+// made counts the files that the job left on its hosts. It returns a line
+// about files that match no --output pattern, or "". The number named counts
+// the files that match. A signal from the user stops the count.
 func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) (line string, named int) {
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
 		return fmt.Errorf("what the job made is not counted: %s", reason)
@@ -331,9 +347,9 @@ func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) (line
 	defer cancel(nil)
 	var from []*hosts.AgentHost
 	var counts []protocol.Made
-	known := map[string]bool{} // by folder: a host that came back is two members
+	known := map[string]bool{} // key: job directory; a host that was lost and joined again is two members with one directory
 	for _, m := range slices.Backward(d.members) {
-		if m.lost.Load() || known[m.agent.Folder] { // the verdict names hosts that were lost
+		if m.lost.Load() || known[m.agent.Folder] { // lost hosts are skipped, as the verdict names them
 			continue
 		}
 		known[m.agent.Folder] = true
@@ -350,8 +366,8 @@ func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) (line
 	return line, named
 }
 
-// fetch brings the job's checkpoints, outputs and logs to this machine, after its logs are printed. A signal
-// of the user ends it.
+// fetch copies the job's checkpoints, outputs and logs to this machine, after
+// all logs were printed. A signal from the user cancels the copy.
 func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) error {
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
 		return fmt.Errorf("not everything is fetched: %s; plx fetch %s %s fetches the rest", reason, d.launch.job, d.launch.cfg.Fetch)
@@ -369,20 +385,23 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	return err
 }
 
-// keepFrom is how long a job takes at least whose course is kept at its end. A report on a shorter one asks the hosts.
-const keepFrom = 5 * time.Second
+// minKeptTime is the shortest duration of a job whose metrics and log tails are
+// copied to this machine at its end. For a shorter job, plx report reads them
+// from the hosts.
+const minKeptTime = 5 * time.Second
 
-// keep saves the course of the job on this machine, for reports. A signal of the user ends it.
+// keep copies the job's metrics and log tails from the hosts to this machine,
+// for plx report. A signal from the user cancels the copy.
 func (d *drive) keep(ctx context.Context, stops <-chan jobstate.StopAsked, record *jobs.Record) {
-	if time.Since(record.Created) < keepFrom {
+	if time.Since(record.Created) < minKeptTime {
 		return
 	}
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
-		return fmt.Errorf("the metrics are not kept: %s", reason)
+		return fmt.Errorf("the metrics were not copied to this machine: %s", reason)
 	})
 	defer cancel(nil)
 	var agents []*hosts.AgentHost
-	for _, m := range slices.Backward(d.members) { // of a host that came back the last one counts
+	for _, m := range slices.Backward(d.members) { // backward, because a host that was lost and joined again has two members: the later one counts
 		if !m.lost.Load() {
 			agents = append(agents, m.agent)
 		}
@@ -394,34 +413,35 @@ func (d *drive) keep(ctx context.Context, stops <-chan jobstate.StopAsked, recor
 	}
 }
 
-// member is a host of a job that this process drives. It is a driver.Dialer, Queuer,
-// Reviver and Watcher.
+// member is a host of a job that this process controls. It implements the
+// driver's interfaces Dialer, Queuer, Reviver and Watcher.
 type member struct {
 	drive   *drive
-	index   int // index into drive.members
+	index   int // index of this member in drive.members
 	agent   *hosts.AgentHost
-	tasks   []protocol.TaskSpec // of the host's first generation: as placed, or as plx scale asked
-	joined  bool                // plx scale has started the agent, so Dial only connects to it
-	started bool                // Dial has started the agent, so further calls only connect to it
-	began   atomic.Bool         // its tasks of the present generation have started
-	running atomic.Int32        // number of its tasks that run
-	placed  atomic.Int32        // number of its tasks of the present generation that are not done
-	lost    atomic.Bool         // the driver has lost the agent; false again once a new one is connected
-	// made is what the job has made on the host, as the agent counted it at its end. Nil: it
-	// has not.
+	tasks   []protocol.TaskSpec // tasks of the host's first generation: those of the launch, or of plx scale
+	joined  bool                // plx scale has started the agent, so Dial only connects to the agent
+	started bool                // Dial has started the agent, so later calls only connect to the agent
+	began   atomic.Bool         // the host's tasks of the current generation have started
+	running atomic.Int32        // number of tasks that run on the host
+	placed  atomic.Int32        // number of the host's tasks, since the last restart, that have not exited with status 0
+	lost    atomic.Bool         // the driver has lost the agent; false again after a new agent is connected
+	// made counts the files that the job left on the host; the agent reports
+	// this when it ends. Nil before that report.
 	made atomic.Pointer[protocol.Made]
-	// early gets the first logs of the present agent. Nil: it sends none of its own.
+	// early receives the log lines that a newly started agent sends unasked.
+	// Nil if this process did not start the current agent.
 	early atomic.Pointer[logstream.Early]
 }
 
-// add adds a member, and returns it as the driver knows it.
+// add appends m to the members, and returns m as a host for the driver.
 func (d *drive) add(m *member) driver.Host {
 	d.members = append(d.members, m)
 	return driver.Host{Name: m.agent.Name(), Agent: m, Swept: true}
 }
 
-// record returns what this machine remembers of the member. now is its part of the
-// present layout, or zero.
+// record returns the member's part of the job's record. The argument now is
+// the host's entry in the current layout, or zero if there is none.
 func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 	tasks := m.tasks
 	if m.joined && len(now.Tasks) > 0 {
@@ -432,15 +452,16 @@ func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 	return h
 }
 
-// Dial starts the agent at the first call, unless plx scale has, and connects to it
-// later. The driver calls it from one goroutine at a time.
+// Dial starts the agent at the first call and connects to the running agent at
+// later calls. If plx scale has started the agent, every call only connects.
+// The driver calls Dial from one goroutine at a time.
 func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 	if m.joined || m.started {
-		m.early.Store(nil) // an agent sends logs only to the launcher that starts it
-		m.drive.away.Begin(m.agent.Name())
+		m.early.Store(nil) // an agent sends its first logs unasked only to the process that started it
+		m.drive.reconnecting.Begin(m.agent.Name())
 		conn, err := m.agent.Connect(ctx)
 		if err == nil {
-			m.drive.away.End(m.agent.Name())
+			m.drive.reconnecting.End(m.agent.Name())
 		}
 		return conn, err
 	}
@@ -448,15 +469,16 @@ func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 	return m.start(ctx)
 }
 
-// Up has the logs of the agent followed.
+// Up records that the driver is connected to the agent, and starts to follow
+// the agent's logs.
 func (m *member) Up() {
 	m.lost.Store(false)
 	m.made.Store(nil)
-	m.drive.away.End(m.agent.Name())
+	m.drive.reconnecting.End(m.agent.Name())
 	m.drive.streams.Follow(m.agent, m.early.Load(), m.drive.out, m.drive.launch.cfg.Lease)
 }
 
-// Started notes that the member's tasks have started.
+// Started records that the agent has started all tasks of this host.
 func (m *member) Started(s protocol.Started) {
 	tasks := len(s.PIDs)
 	m.running.Store(int32(tasks))
@@ -465,7 +487,7 @@ func (m *member) Started(s protocol.Started) {
 	m.count()
 }
 
-// count tells the status line how many of the member's tasks run.
+// count sends the number of this host's running tasks to the status line.
 func (m *member) count() {
 	running := int(m.running.Load())
 	if m.lost.Load() {
@@ -474,7 +496,8 @@ func (m *member) count() {
 	m.drive.line.Tasks(m.index, running, int(m.placed.Load()))
 }
 
-// Exited notes that a task of the member has ended. One that is done is not missing.
+// Exited records that a task on this host has ended. After exit status 0, the
+// task is no longer counted as expected to run.
 func (m *member) Exited(x protocol.Exit) {
 	m.running.Add(-1)
 	if x.Code == 0 {
@@ -483,29 +506,33 @@ func (m *member) Exited(x protocol.Exit) {
 	m.count()
 }
 
-// Lost notes that the member has no agent.
+// Lost records that the driver has given up the connection to this host's
+// agent.
 func (m *member) Lost() {
 	m.lost.Store(true)
 	m.count()
-	m.drive.away.Begin(m.agent.Name())
+	m.drive.reconnecting.Begin(m.agent.Name())
 }
 
-// Logged takes logs that the agent has sent of its own.
+// Logged receives log lines that a newly started agent sends without a
+// request.
 func (m *member) Logged(part protocol.Logged) {
 	if early := m.early.Load(); early != nil {
 		early.Add(part)
 	}
 }
 
-// Made notes what the job has made on the host.
+// Made stores the agent's count of the files that the job left on this host.
 func (m *member) Made(made protocol.Made) { m.made.Store(&made) }
 
-// unreached is a host that joined and cannot be reached from here.
+// unreached is the Dialer of a host that joined the job but cannot be reached
+// from this machine. Its Dial returns err.
 type unreached struct{ err error }
 
 func (u unreached) Dial(context.Context) (*protocol.Conn, error) { return nil, hosts.NotStarted(u.err) }
 
-// Turn waits until fewer agents than turns has room for are being started.
+// Turn waits until fewer than cap(turns) agents are being started. The caller
+// must call done after the start of its agent.
 func (m *member) Turn(ctx context.Context) (done func(), err error) {
 	if m.joined || m.started {
 		return func() {}, nil
@@ -522,7 +549,8 @@ func (d *drive) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// start starts the agent.
+// start starts the host's agent, sends it the job's specification, and returns
+// the connection.
 func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 	spec, err := m.drive.launch.spec(m.index, m.agent, m.tasks)
 	if err != nil {
@@ -534,8 +562,8 @@ func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 	return m.agent.Start(ctx, spec)
 }
 
-// Revive starts a new agent after the last one was lost. The host may have lost its
-// files too.
+// Revive starts a new agent on the host after the previous agent was lost. It
+// sends the job's files again, as the host may have lost them.
 func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	err := m.agent.Meet(ctx)
 	m.drive.launch.set.Placed(err)
@@ -553,7 +581,7 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	}
 	recipe := m.drive.launch.recipe()
 	recipe.Again = true
-	recipe.Like, _ = m.agent.DataAddr() // the one that it had; Ready refuses a host without one
+	recipe.Like, _ = m.agent.DataAddr() // address of the lost agent; the error needs no check, as Ready rejects a host without an address
 	if err := recipe.Ready(ctx, []*provision.Target{{AgentHost: m.agent, GPUs: gpus}}); err != nil {
 		return nil, err
 	}
@@ -565,8 +593,8 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	return m.start(ctx)
 }
 
-// join adds a host on which plx scale has started an agent. This process reaches it with
-// its own SSH, by the host's line.
+// join adds a host on which plx scale has started an agent. This process
+// connects to the host over its own SSH connection.
 func (d *drive) join(ctx context.Context, j protocol.Joining) driver.Host {
 	a, err := d.joining(ctx, j)
 	host := d.add(&member{drive: d, index: len(d.members), agent: a, tasks: j.Tasks, joined: true})
@@ -576,8 +604,9 @@ func (d *drive) join(ctx context.Context, j protocol.Joining) driver.Host {
 	return host
 }
 
-// joining opens the host that an agent announced. With an error it returns a host that
-// cannot be reached.
+// joining opens a connection to a host on which plx scale has started an
+// agent. If that fails, it returns the error and a placeholder host that
+// cannot be connected to.
 func (d *drive) joining(ctx context.Context, j protocol.Joining) (a *hosts.AgentHost, err error) {
 	line, err := hosts.ReadPlan(j.HostPlan)
 	if err == nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Report T1: from the start of the tasks to the end of the job, plx shows what it waits for.
-func TestReportT1NoPhaseIsSilent(t *testing.T) {
+// From the start of the tasks to the end of the job, plx displays what it
+// waits for.
+func TestEveryLongPhaseIsDisplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, terminal := range []bool{true, false} {
 			var stderr bytes.Buffer
@@ -30,7 +31,7 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 				host := hosts.NewHost(hostfile.Host{Name: name}, transport.Dialer(nil))
 				d.members = append(d.members, &member{drive: d, agent: &hosts.AgentHost{Host: host}})
 			}
-			d.agents, d.away = printer.NewTally("starting agents", 2), printer.NewTally("no connection to", 0)
+			d.agents, d.reconnecting = printer.NewTally("starting agents", 2), printer.NewTally("no connection to", 0)
 			d.out = logstream.NewOutput(logstream.Config{Printer: printer, Logs: logs.Options{}})
 			shows := func(after time.Duration, want string) {
 				t.Helper()
@@ -44,7 +45,7 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 				}
 				stderr.Reset()
 			}
-			d.show(console.Waiting("starting 4 tasks on 2 hosts", d.those(unstarted)))
+			d.show(console.Waiting("starting 4 tasks on 2 hosts", d.namesOf(unstarted)))
 			d.members[0].Started(protocol.Started{PIDs: map[cluster.Task]int{{Role: cluster.Worker, Index: 0}: 1, {Role: cluster.Worker, Index: 1}: 2}})
 			d.members[1].running.Store(2)
 			shows(11*time.Second, "starting 4 tasks on 2 hosts: waiting for h2 for 10s")
@@ -66,8 +67,9 @@ func TestReportT1NoPhaseIsSilent(t *testing.T) {
 	})
 }
 
-// A task that is done is not missing, one that has failed is.
-func TestDoneTasksAreNotMissing(t *testing.T) {
+// A task that has exited with status 0 is not counted as missing; a failed one
+// is.
+func TestFinishedTasksAreNotExpectedToRun(t *testing.T) {
 	d := &drive{line: live.New(nil)}
 	d.line.Update(func(s *live.State) { s.Doing = "running" })
 	m := &member{drive: d, agent: &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: "h1"}, nil)}}

@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/launcher/provision"
 )
 
-// dryRun prints the placement and the artifacts on stdout. It connects to no host.
+// dryRun prints on stdout where the tasks would run and what plx would send.
+// It connects to no host.
 func (l *launch) dryRun(ctx context.Context) error {
 	if err := l.read(ctx); err != nil {
 		return err
@@ -29,8 +30,8 @@ func (l *launch) dryRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !p.Guessed { // else the job may have more workers than are known here
-		if err := suits(cfg, p); err != nil {
+	if !p.Guessed { // if the GPUs are only guessed, the real job may have more workers
+		if err := checkPlacement(cfg, p); err != nil {
 			return err
 		}
 	}
@@ -64,8 +65,8 @@ func (l *launch) dryRun(ctx context.Context) error {
 	return err
 }
 
-// planTable returns a table of the tasks and their devices, as lines. device is what
-// trainerDevice returns.
+// planTable returns a table of the tasks and their devices, one string per
+// line. The argument device is the result of trainerDevice.
 func planTable(device string, machines []placement.Machine, p placement.Placement) []string {
 	head := []string{"TASK", "HOST", "DEVICE", "SEES GPUS"}
 	if device != "" {
@@ -85,7 +86,8 @@ func planTable(device string, machines []placement.Machine, p placement.Placemen
 	return t.Lines()
 }
 
-// choices lists which hosts send data over an interface or an address that the user chose.
+// choices returns lines about the settings that the user made for single
+// hosts: network interface, data address and environment variables.
 func choices(machines []placement.Machine, p placement.Placement) (lines []string) {
 	for _, h := range p.Hosts {
 		m := machines[h.Machine]
@@ -96,14 +98,15 @@ func choices(machines []placement.Machine, p placement.Placement) (lines []strin
 			lines = append(lines, fmt.Sprintf("host %s: its data address is %s", m.Name, m.DataAddr))
 		}
 		for _, e := range m.Env {
-			name, _, _ := strings.Cut(e, "=") // the value may be a secret
+			name, _, _ := strings.Cut(e, "=") // print the name only: the value may be a secret
 			lines = append(lines, fmt.Sprintf("host %s: %s is set for its tasks alone", m.Name, name))
 		}
 	}
 	return lines
 }
 
-// sentLines lists what a launch would send to each host.
+// sentLines returns lines that describe what a launch would send to each of
+// its hosts. The argument on is the number of hosts.
 func (l *launch) sentLines(on int) ([]string, error) {
 	lines := []string{"send: plx itself, as agent, once per host"}
 	switch l.program.Kind {

@@ -19,18 +19,20 @@ import (
 	"github.com/plx-run/plx/launcher/jobs"
 )
 
-// gitTime bounds what git is asked about the program's folder. A launch does not wait longer for it.
+// gitTime limits how long a launch waits for git commands in the program's
+// directory.
 const gitTime = 5 * time.Second
 
-// revision is what git says of the program's folder.
+// revision is the git state of the program's directory.
 type revision struct {
-	*tree.Revision        // nil: git knows none
-	diff           []byte // nil: none was asked for
-	err            error  // why there is no diff
+	*tree.Revision        // nil if the directory is in no git repository
+	diff           []byte // output of git diff; nil without --keep-diff
+	err            error  // why there is no diff; nil if no diff was requested
 }
 
-// readRevision asks git in the background about the first of these that lies in a repository: --workdir, the folder
-// of the program, the present folder.
+// readRevision starts git in the background. It reads the revision of
+// --workdir or, without --workdir, of the program's directory, else of the
+// current directory.
 func readRevision(ctx context.Context, cfg Config) <-chan revision {
 	found := make(chan revision, 1)
 	dirs := []string{cfg.Workdir}
@@ -63,7 +65,8 @@ func readRevision(ctx context.Context, cfg Config) <-chan revision {
 	return found
 }
 
-// keepRun notes what the job was launched with, for reports. What fails there is only printed.
+// keepRun stores the job's command, versions and git revision on this machine,
+// for plx report. If storing fails, keepRun prints a note and returns nil.
 func (l *launch) keepRun(ctx context.Context) error {
 	var git revision
 	select {
@@ -82,7 +85,8 @@ func (l *launch) keepRun(ctx context.Context) error {
 	return nil
 }
 
-// quoted writes words as a shell takes them.
+// quoted joins words into a shell command line, with quotes where the shell
+// needs them.
 func quoted(words []string) string {
 	var out []string
 	for _, w := range words {
@@ -94,10 +98,11 @@ func quoted(words []string) string {
 	return strings.Join(out, " ")
 }
 
-// plain are characters that need no quotes.
+// plain lists the characters that need no quotes in a shell.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"
 
-// facts are what two launches may differ in.
+// facts returns the settings, versions and hardware of this launch, so that
+// plx report can compare two launches.
 func (l *launch) facts(git *tree.Revision) (all []jobs.Fact) {
 	add := func(name, value string) {
 		if value != "" {
@@ -153,7 +158,7 @@ func (l *launch) facts(git *tree.Revision) (all []jobs.Fact) {
 	return all
 }
 
-// models counts GPUs by their model, as in 8 x NVIDIA H200.
+// models counts GPUs by model name, as in "8 x NVIDIA H200".
 func models(gpus []gpuprobe.GPU) string {
 	var names []string
 	count := map[string]int{}
@@ -178,7 +183,7 @@ func changes(n int) string {
 	return plural.Count(n, "file")
 }
 
-// names are those of the hosts with tasks.
+// names returns the names of the hosts that run tasks.
 func (l *launch) names() (names []string) {
 	for _, a := range l.agents {
 		names = append(names, a.Name())
@@ -186,7 +191,8 @@ func (l *launch) names() (names []string) {
 	return names
 }
 
-// perHost is what all hosts have, or what each group of them has.
+// perHost calls of for each host. It returns the value if all hosts have the
+// same one, else each value with the names of its hosts.
 func (l *launch) perHost(of func(i int) string) string {
 	var values []string
 	hosts := map[string][]string{}
@@ -209,7 +215,8 @@ func (l *launch) perHost(of func(i int) string) string {
 	return strings.Join(values, "; ")
 }
 
-// platforms are those of the hosts with tasks, each once.
+// platforms returns the operating system and architecture of the hosts that
+// run tasks, without duplicates.
 func (l *launch) platforms() (all []envsync.Platform) {
 	for _, h := range l.agents {
 		if !slices.Contains(all, h.Facts.Platform) {

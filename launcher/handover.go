@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// handOver launches a detached job. It starts the agents, makes the agent of the chief's
-// host the driver, and waits until every task has started.
+// handOver launches a detached job. It starts all agents, makes the agent on
+// worker:0's host the driver, waits until all tasks have started, and returns
+// plx's exit status.
 func (l *launch) handOver(ctx context.Context) (int, error) {
 	var group hosts.Group
 	for i, a := range l.agents {
@@ -41,7 +42,7 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 	}
 	if err != nil {
 		l.endGroup(group, err)
-		return exit.CodePlx, l.agents[chief].Named(fmt.Errorf("hand the job over: %w", err))
+		return exit.CodePlx, l.agents[chief].Named(fmt.Errorf("make its agent the driver of the job: %w", err))
 	}
 	verdict, err := l.awaitStart(visitor)
 	done()
@@ -62,16 +63,17 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// endGroup ends the agents of a job that could not be handed over. If that fails, their
-// leases end them.
+// endGroup ends the agents of a detached job that could not be started. Agents
+// that it cannot reach end when their lease expires.
 func (l *launch) endGroup(group hosts.Group, why error) {
 	if err := group.End(protocol.Verdict{Code: exit.CodePlx, Reason: why.Error()}, l.cfg.Lease); err != nil {
 		l.printer.Error(err)
 	}
 }
 
-// awaitStart follows the chief's agent until every task has started or the job has
-// ended. It returns the verdict of a job that has ended.
+// awaitStart waits until the driver on worker:0's host reports that every task
+// has started. If the job ends before that, awaitStart returns the job's
+// verdict.
 func (l *launch) awaitStart(visitor *protocol.Conn) (*protocol.Verdict, error) {
 	done := make(chan struct{})
 	defer close(done)
@@ -97,7 +99,8 @@ func (l *launch) awaitStart(visitor *protocol.Conn) (*protocol.Verdict, error) {
 	}
 }
 
-// passStops passes the user's signals on to the agent.
+// passStops forwards stop requests from the user's signals to the agent that
+// drives the detached job.
 func (l *launch) passStops(visitor *protocol.Conn, done <-chan struct{}) {
 	stops := l.signals.listen()
 	for {

@@ -1,5 +1,5 @@
-// Package launcher runs one program on many hosts as one job, from the resource file to
-// the verdict.
+// Package launcher runs one program on many hosts as one job. It begins with
+// the resource file (the list of hosts) and ends with the job's verdict.
 //
 //	code, err := launcher.Launch(ctx, launcher.Config{
 //		Reach:    hosts.Reach{Hosts: lines}, // from package hostfile
@@ -9,16 +9,18 @@
 //
 // # The order of a launch
 //
-// It is the only package that knows the order, and prepare.go lists it: open the ways to the
-// hosts, read what is sent and decide what the tasks run, survey the hosts, place the tasks,
-// pack and send, name the job, make the hosts ready, record. Then drive.go drives an attached job
-// until its verdict, and handover.go hands a detached job over to the agent of the chief's
-// host. Every stage is the work of another package.
+// This package only puts the stages of a launch in order; other packages do
+// the work of each stage. The file prepare.go lists the stages: connect to the
+// hosts, read local files and resolve the program, survey the hosts, place the
+// tasks, build the binaries, name the job, provision the hosts, and save the
+// job's record. After that, drive.go controls an attached job until its
+// verdict. For a detached job, handover.go makes the agent on worker:0's host
+// the driver.
 //
-// # What it refuses to do
+// # What this package does not do
 //
-// It does not leave out a host that cannot be used: the launch fails. It does not work on
-// jobs that were launched before: package jobs does.
+// It does not skip a host that cannot be used: the launch fails. It does not
+// operate on existing jobs: package jobs does that.
 package launcher
 
 import (
@@ -51,19 +53,20 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// Launch runs a job from its resource file to its verdict, and returns plx's exit
-// status. A detached job is left after every task has started, and its id is printed on
-// stdout. sig delivers the user's signals: the first ends the job with its grace, the
-// second kills the tasks at once.
+// Launch runs a job until it ends, and returns plx's exit status. For a
+// detached job, Launch returns after every task has started, and prints the
+// job's id on stdout. The user's signals arrive on sig. The first signal ends
+// the job and leaves the tasks the grace time; the second kills the tasks at
+// once.
 func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
-	cfg.Terminal.NoStatus = cfg.Terminal.NoStatus || cfg.JSON // a program reads what it shows
+	cfg.Terminal.NoStatus = cfg.Terminal.NoStatus || cfg.JSON // with --json, a program reads the output, so the status line is off
 	printer := console.NewPrinter(cfg.Terminal)
 	l := &launch{printer: printer, ticket: reservation.NewTicket(), announced: func() {}, events: event.New()}
 	if cfg.JSON {
 		l.events.Add(stdout(printer))
 	}
 	begun := time.Now()
-	defer func() { l.events.Ended(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // after all else
+	defer func() { l.events.Ended(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // deferred first, so that it runs last
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}
@@ -72,9 +75,9 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		err := l.dryRun(ctx)
 		return exit.Code(err), err
 	}
-	ending := patience{grace: cfg.Grace, save: cfg.SaveTime}
+	ending := stopLimits{grace: cfg.Grace, save: cfg.SaveTime}
 	if cfg.Detach {
-		ending.save = 0 // this process sees only the start
+		ending.save = 0 // plx exits after the start of a detached job, so its signals ask for no checkpoint
 	}
 	ctx, l.signals = watch(ctx, sig, ending, l.printer)
 	defer l.signals.close()
@@ -84,7 +87,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		}
 	}()
 	if err := l.prepare(ctx); err != nil {
-		if ctx.Err() == nil { // else the user has just ended it
+		if ctx.Err() == nil { // no notification if the user has interrupted the launch
 			l.notifier.End(ctx, notify.Ended(l.job, cfg.Name, begun, protocol.Verdict{Code: exit.Code(err), Reason: err.Error()}))
 		}
 		return exit.Code(err), err
@@ -96,58 +99,62 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		return l.handOver(ctx)
 	}
 	turns := hosts.FanOut
-	if len(cfg.Hosts) == 0 { // all agents start on this machine
+	if len(cfg.Hosts) == 0 { // embedded cluster: all agents start on this machine
 		turns = min(turns, 4*runtime.NumCPU())
 	}
 	d := &drive{launch: l, turns: make(chan struct{}, turns)}
 	return d.run(ctx)
 }
 
-// stdout returns what writes events between the lines of tasks (--json). It ignores errors: the next
-// line of a task meets them too, and a job whose output nobody reads is stopped.
+// stdout returns a function that writes events as JSON lines to stdout,
+// between the tasks' output lines (--json). It ignores write errors, because
+// writing the next output line reports the same error and stops the job.
 func stdout(printer *console.Printer) event.Sink {
 	return func(_ event.Kind, line []byte) { _ = printer.Display().Write(logs.Stdout, line) }
 }
 
-// EndEvent writes the only event of a launch that is wrong before Launch is called.
+// EndEvent writes the end event for a launch whose command line was rejected,
+// so that Launch is never called.
 func EndEvent(t console.Terminal, err error) {
 	event.New(stdout(console.NewPrinter(t))).Ended(exit.Code(err), "", 0, err)
 }
 
-// stdinNote is printed if something waits on standard input.
+// stdinNote is printed if plx's standard input holds data, which the tasks
+// cannot read.
 const stdinNote = "note: standard input does not reach the tasks, theirs is empty: --copy FILE sends them a file"
 
-// launch is one run of Launch. Preparation writes the fields (prepare.go); then they
-// stay as they are.
+// launch is the state of one call of Launch. The stages in prepare.go set the
+// fields, which do not change after that.
 type launch struct {
 	cfg         Config
 	printer     *console.Printer
-	notifier    *notify.Notifier // runs --notify
+	notifier    *notify.Notifier // runs the user's --notify command
 	events      *event.Log
-	verdict     string // how the job has ended; empty: it has not
-	failed      error  // what has failed after the verdict and was printed; nil: nothing
+	verdict     string // reason why the job ended; "" while the job runs
+	failed      error  // error that occurred after the verdict and was already printed; nil if none
 	signals     *signals
-	logDir      *logs.Dir         // files of the tasks' output on this machine; nil: no --log-dir
-	checkpoints string            // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
-	workdir     provision.Workdir // what --workdir and --copy send
+	logDir      *logs.Dir         // local directory for the tasks' log files; nil without --log-dir
+	checkpoints string            // name of the job's checkpoints: their directory under ~/.plx/ckpt on the hosts
+	workdir     provision.Workdir // files that --workdir and --copy send
 	program     entrypoint.Program
 	source      artifacts.Source
-	venv        provision.Venv // what --venv sends
-	announced   func()         // ends what announce began
+	venv        provision.Venv // virtual environment that --venv sends
+	announced   func()         // undoes what announce did: removes the file by which plx stop finds this launch
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
 	job         string // id of the job
 	created     time.Time
-	secret      []byte             // by which the job's agents and tasks authenticate each other
-	agents      []*hosts.AgentHost // in the order of placed.Hosts
-	revision    <-chan revision    // of the program's folder
-	planned     []string           // the plan, as lines of a table
-	ticket      string             // in the queues for GPUs
-	booked      *reservation.Held  // GPUs that are held for the agents; nil: none
+	secret      []byte             // shared secret with which the job's agents and tasks authenticate each other
+	agents      []*hosts.AgentHost // agents of the hosts that run tasks, in the order of placed.Hosts
+	revision    <-chan revision    // receives the git revision of the program's directory
+	planned     []string           // table of tasks, devices and addresses, one string per line
+	ticket      string             // this launch's ticket in the hosts' queues for GPUs
+	booked      *reservation.Held  // GPUs that are reserved for this job; nil if none
 }
 
-// open makes the folders of --log-dir and --fetch, and finds a way to every host.
+// open creates the --log-dir directory, checks that --fetch is writable, and
+// prepares the connections to all hosts.
 func (l *launch) open(ctx context.Context) (err error) {
 	if l.cfg.LogDir != "" {
 		if l.logDir, err = logs.NewDir(l.cfg.LogDir); err != nil {
@@ -163,7 +170,8 @@ func (l *launch) open(ctx context.Context) (err error) {
 	return err
 }
 
-// read reads and hashes what --workdir, --copy and --venv send, and decides what the tasks run.
+// read reads and hashes the files that --workdir, --copy and --venv send, and
+// resolves the command that the tasks run.
 func (l *launch) read(ctx context.Context) (err error) {
 	l.printer.Lines(envsync.Doubts(l.cfg.Env, l.cfg.EnvFiles))
 	if l.workdir, err = provision.ReadWorkdir(ctx, l.cfg.Workdir, l.cfg.KeepLinks, l.printer); err != nil {
@@ -173,7 +181,7 @@ func (l *launch) read(ctx context.Context) (err error) {
 		return err
 	}
 	if l.cfg.ownVenv {
-		l.printer.Printf("note: %s is of a virtual environment, which is sent as with --venv %s", l.cfg.Program, l.cfg.Venv)
+		l.printer.Printf("note: %s belongs to a virtual environment, which is sent to the hosts as with --venv %s", l.cfg.Program, l.cfg.Venv)
 	}
 	l.printer.Lines(l.program.Notes)
 	if err := l.workdir.ReadCopies(ctx, l.cfg.Copy, l.printer); err != nil {
@@ -192,7 +200,7 @@ func (l *launch) read(ctx context.Context) (err error) {
 	return nil
 }
 
-// spec returns what host i's agent is told.
+// spec returns the job specification that plx sends to the agent on host i.
 func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (protocol.Spec, error) {
 	addr, err := a.DataAddr()
 	if err != nil {
@@ -210,7 +218,7 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 	}, nil
 }
 
-// command returns what tasks on hosts of platform p execute.
+// command returns the command that tasks on hosts of platform p execute.
 func (l *launch) command(p envsync.Platform) protocol.Command {
 	c := protocol.Command{Name: protocol.Raw(l.program.Command), Args: protocol.Raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), SetupDone: l.cfg.Setup != "" && l.cfg.Workdir != "", Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.venv.Installed()}
 	if program, sent := l.artifacts.Program(p); sent {
@@ -219,11 +227,12 @@ func (l *launch) command(p envsync.Platform) protocol.Command {
 	return c
 }
 
-// plan returns what the job's driver is told.
+// plan returns the plan of the job, which its driver (the process that starts,
+// watches and restarts tasks) follows.
 func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
 		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts, Hang: l.cfg.Hang, Foreign: !l.program.Trainer}
-	p.Restarts.Revive = !l.cfg.Detach // to start an agent, a driver must reach the hosts over SSH
+	p.Restarts.Revive = !l.cfg.Detach // the driver of a detached job cannot start agents: it has no SSH access to the hosts
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),
 			Folder: a.Folder, Line: a.Resource.Bare().String(), Binary: a.Binary})
@@ -231,7 +240,7 @@ func (l *launch) plan() protocol.Plan {
 	return p
 }
 
-// taskNames returns the names of all tasks.
+// taskNames returns the names of all tasks, such as "worker:0".
 func taskNames(p placement.Placement) (all []string) {
 	for _, h := range p.Hosts {
 		for _, t := range h.Tasks {
@@ -241,14 +250,15 @@ func taskNames(p placement.Placement) (all []string) {
 	return all
 }
 
-// chief returns the index of the host that worker:0 starts on.
+// chief returns the index of the host on which worker:0, the chief, starts.
 func (l *launch) chief() int {
 	return slices.IndexFunc(l.placed.Hosts, func(h placement.Host) bool {
 		return slices.ContainsFunc(h.Tasks, func(t placement.Task) bool { return t.Task.IsChief() })
 	})
 }
 
-// record returns what this machine remembers of the job as it was launched.
+// record returns the job's record for this machine, with the hosts as at the
+// launch. Later commands such as plx stop read the record.
 func (l *launch) record() *jobs.Record {
 	r := &jobs.Record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
 		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Way: jobs.Way{Via: l.cfg.Via, Slurm: l.cfg.Slurm}, Launcher: os.Getpid(), Grace: l.cfg.Grace, Lease: l.cfg.Lease,
@@ -259,7 +269,8 @@ func (l *launch) record() *jobs.Record {
 	return r
 }
 
-// report records and prints the verdict. out, which may be nil, has printed the logs.
+// report saves the verdict in the job's record and prints the verdict. The
+// argument out has printed the job's logs; it is nil if no logs were printed.
 func (l *launch) report(r *jobs.Record, v protocol.Verdict, out *logstream.Output) {
 	l.verdict = v.Reason
 	if err := r.Finish(v); err != nil {
@@ -268,7 +279,8 @@ func (l *launch) report(r *jobs.Record, v protocol.Verdict, out *logstream.Outpu
 	jobs.PrintVerdict(l.printer, r, *r.Verdict, out)
 }
 
-// close closes the connections, and removes what was built on this machine.
+// close releases reserved GPUs, closes the connections, and removes binaries
+// that were built on this machine.
 func (l *launch) close() (err error) {
 	l.booked.Close()
 	if l.set != nil {
@@ -280,7 +292,7 @@ func (l *launch) close() (err error) {
 	return err
 }
 
-// saves reports whether the program is told to make checkpoints.
+// saves reports whether the arguments make plx's trainer write checkpoints.
 func saves(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool {
 		name, _, _ := strings.Cut(a, "=")

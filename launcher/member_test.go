@@ -8,8 +8,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// What the driver is told of a new host can run nothing but an agent.
-func TestJoiningHostsAreVerified(t *testing.T) {
+// The plan of a joining host can make plx run nothing but an agent.
+func TestPlansOfJoiningHostsAreVerified(t *testing.T) {
 	good := protocol.Joining{HostPlan: protocol.HostPlan{Host: "h9", Folder: "h9", Line: "h9", Binary: ".plx/blobs/abc"}}
 	for name, spoil := range map[string]func(*protocol.Joining){
 		"":          func(*protocol.Joining) {},

@@ -15,8 +15,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// outputs returns what files a job makes: those of --output, and those that plx's trainer
-// writes with these arguments.
+// outputs returns the patterns of the files that the job writes: those of
+// --output, and those that plx's trainer writes if it gets args.
 func outputs(patterns, args []string) (all []protocol.Output, err error) {
 	for _, p := range patterns {
 		pattern, err := protocol.ParsePattern(p)
@@ -28,8 +28,9 @@ func outputs(patterns, args []string) (all []protocol.Output, err error) {
 	return append(all, telemetry(args)...), nil
 }
 
-// telemetry returns the summaries, timelines and graph that arguments for plx's trainer name.
-// Programs without it have no files of such names.
+// telemetry returns patterns of the summary, timeline and graph files that
+// plx's trainer writes if it gets args. For other programs the patterns match
+// nothing.
 func telemetry(args []string) (all []protocol.Output) {
 	add := func(dir string, patterns ...string) {
 		for _, p := range patterns {
@@ -59,12 +60,14 @@ func telemetry(args []string) (all []protocol.Output) {
 	return all
 }
 
-// literal makes a pattern of a path.
+// literal escapes the glob characters of a path, so that the resulting pattern
+// matches only that path.
 var literal = sync.OnceValue(func() *strings.Replacer {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`)
 })
 
-// argument returns the value of a program's flag, the last one that is given.
+// argument returns the value of the flag name in a program's arguments. If the
+// flag appears several times, the last value counts.
 func argument(args []string, name string) (value string, given bool) {
 	for i, arg := range args {
 		flag, v, has := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")

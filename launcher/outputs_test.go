@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-func TestOutputs(t *testing.T) {
+func TestOutputPatternsOfArguments(t *testing.T) {
 	for _, c := range []struct {
-		patterns, args, want string // want: patterns, implied ones with a +, or an error
+		patterns, args, want string // want lists the patterns (implied ones with a +), or the error
 	}{
 		{"*.pt runs/** out/ ./a .", "", "*.pt runs/** out a **"},
 		{"/tmp/x", "", "relative to where the tasks run"},

@@ -29,13 +29,14 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// prepare does everything that comes before an agent is started. If it is interrupted it
-// leaves nothing on a host but files that the next launch can use.
+// prepare runs all stages of a launch before the agents start. If prepare is
+// interrupted, the hosts keep only cached files, which the next launch can
+// use.
 func (l *launch) prepare(ctx context.Context) error {
 	defer func() { l.announced() }()
 	l.revision = readRevision(ctx, l.cfg)
 	for _, stage := range []struct {
-		doing string // shown while the stage itself shows nothing; empty: it is over at once
+		doing string // text displayed while the stage runs and displays nothing itself; "" for a stage that takes no time
 		work  func(context.Context) error
 	}{
 		{"preparing the connections", l.open},
@@ -61,8 +62,9 @@ func (l *launch) prepare(ctx context.Context) error {
 	return nil
 }
 
-// announce lets plx stop find the launch until its job is recorded. It finds a submission
-// anyway, and no other launch.
+// announce records this launch on this machine, so that plx stop can find the
+// launch before its job has a record. A launch by a batch submission needs no
+// such record, as plx stop finds the submission.
 func (l *launch) announce(context.Context) error {
 	if l.cfg.Submission != "" {
 		return nil
@@ -75,7 +77,8 @@ func (l *launch) announce(context.Context) error {
 	return nil
 }
 
-// survey connects to the hosts and asks what they have.
+// survey connects to the hosts and asks for their platform, GPUs, cached files
+// and other facts.
 func (l *launch) survey(ctx context.Context) (err error) {
 	if l.checkpoints, err = l.checkpointName(ctx); err != nil {
 		return err
@@ -101,8 +104,8 @@ func (l *launch) survey(ctx context.Context) (err error) {
 	return nil
 }
 
-// find asks the hosts whether a command of theirs links plx's trainer, so that it gets the servers
-// that it would get if it was sent.
+// find asks the hosts whether the program, a command installed on them, links
+// plx's trainer. Only a program that does gets parameter servers by default.
 func (l *launch) find(ctx context.Context) error {
 	if !l.program.AskHosts {
 		return nil
@@ -137,9 +140,10 @@ func (l *launch) find(ctx context.Context) error {
 	return nil
 }
 
-// agreed decides by what the hosts have found whether the program links plx's trainer: on all that
-// have it. A host without it has no task, or the launch fails there. The note, which may be
-// empty, says why the job gets no servers.
+// agreed reports whether the program links plx's trainer, from what the hosts
+// have found. All hosts that have the program must agree. A host without the
+// program runs no task, or the launch fails later. The note, which may be
+// empty, explains why the job gets no parameter servers.
 func agreed(c Config, names []string, found []protocol.Found) (trainer bool, note string) {
 	with, without := -1, -1
 	for i, f := range found {
@@ -160,15 +164,17 @@ func agreed(c Config, names []string, found []protocol.Found) (trainer bool, not
 	return with >= 0 && without < 0, note
 }
 
-// pack builds what is sent.
+// pack builds the program and plx's agent for the hosts' platforms.
 func (l *launch) pack(ctx context.Context) (err error) {
 	if l.artifacts, err = artifacts.Pack(ctx, l.source, l.platforms(), l.printer); err != nil {
-		return ofPlatform(err, l.agents)
+		return nameHosts(err, l.agents)
 	}
 	return nil
 }
 
-// embeddedLine says that the hosts are embedded. With the prefix it fits 80 columns.
+// embeddedLine returns a line that says that the job runs on an embedded
+// cluster (hosts simulated on this machine). With printed prefix, the line
+// fits into 80 columns.
 func embeddedLine(cfg Config) string {
 	why := "no --hosts: "
 	if cfg.LocalAsked {
@@ -178,12 +184,14 @@ func embeddedLine(cfg Config) string {
 		plural.Count(cfg.LocalHosts, "host"), plural.Count(cfg.LocalWorkers, "worker"), cfg.LocalHosts, cfg.LocalWorkers)
 }
 
-// inSlurm says that the hosts are those of an allocation.
+// inSlurm returns a line that says that the job runs on the hosts of a Slurm
+// allocation.
 func inSlurm(cfg Config) string {
 	return fmt.Sprintf("in job %s of Slurm, with %s (--no-slurm leaves it out)", cfg.Slurm.ID, plural.Count(len(cfg.Hosts), "host"))
 }
 
-// ready gives the hosts what tasks find there.
+// ready provisions the hosts: it sends the program and files and runs the
+// checks that must pass before the tasks start.
 func (l *launch) ready(ctx context.Context) error {
 	var all []*provision.Target
 	for i, a := range l.agents {
@@ -194,7 +202,7 @@ func (l *launch) ready(ctx context.Context) error {
 	}
 	table := console.NewTable("HOST", "INTERFACE", "DATA ADDRESS")
 	for _, h := range l.agents {
-		addr, _ := h.DataAddr() // a host without one is not ready
+		addr, _ := h.DataAddr() // no error: Ready has rejected hosts without an address
 		table.Row(h.Name(), cmp.Or(h.Resource.Interface, "as SSH"), addr)
 	}
 	lines := table.Lines()
@@ -205,15 +213,17 @@ func (l *launch) ready(ctx context.Context) error {
 	return nil
 }
 
-// recipe is what tasks find on a host.
+// recipe returns what plx must install and check on each host before the tasks
+// start.
 func (l *launch) recipe() provision.Recipe {
 	spec := protocol.Spec{Command: l.command(envsync.Platform{}), Env: protocol.Raws(l.cfg.environ), SetupTime: l.cfg.SetupTime, Imports: l.cfg.CheckImport,
 		PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh}
 	return provision.Recipe{Set: l.set, Printer: l.printer, Program: l.artifacts.Program, Venv: l.venv, Files: &l.workdir, Spec: spec}
 }
 
-// suits refuses more --min-workers than the job has, and tasks to show that it has not.
-func suits(c Config, p placement.Placement) error {
+// checkPlacement returns an error if --min-workers exceeds the number of workers, or if
+// --task or --rank matches no task.
+func checkPlacement(c Config, p placement.Placement) error {
 	if least := c.Restarts.MinWorkers; least > p.Workers {
 		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, plural.Count(p.Workers, "worker")), "--min-workers %d, or less", p.Workers)
 	}
@@ -221,14 +231,15 @@ func suits(c Config, p placement.Placement) error {
 	return err
 }
 
-// place decides where the tasks run, and reports what the user may not expect. It refuses
-// GPUs that others use or have booked, before anything is built or sent.
+// place decides which task runs on which host and device, and prints notes on
+// surprising results. It fails if other processes use the GPUs or other
+// launches have reserved them, before plx builds or sends anything.
 func (l *launch) place(ctx context.Context) (err error) {
 	machines := l.set.Machines()
 	if l.placed, err = placement.Place(machines, l.cfg.Options); err != nil {
 		return err
 	}
-	if err := suits(l.cfg, l.placed); err != nil {
+	if err := checkPlacement(l.cfg, l.placed); err != nil {
 		return err
 	}
 	for _, h := range l.placed.Hosts {
@@ -267,10 +278,10 @@ func (l *launch) place(ctx context.Context) (err error) {
 	return cmp.Or(context.Cause(ctx), jobs.CheckBooked(ctx, l.placed, l.agents, l.ticket, jobs.BusyHint))
 }
 
-// foreignNotes describes what the user of a program without plx's trainer may not expect of a
-// placement.
+// foreignNotes returns notes for a program that does not link plx's trainer,
+// about effects of the placement and of flags that the user may not expect.
 func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, machines []placement.Machine) (notes []string) {
-	if program.Trainer || program.AskHosts { // a dry run asks no host
+	if program.Trainer || program.AskHosts { // AskHosts is still true in a dry run, which asks no host whether the program links the trainer
 		return nil
 	}
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -298,7 +309,8 @@ func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, m
 	return notes
 }
 
-// overruled tells that tasks get other GPUs than the environment of their host chooses.
+// overruled returns a note for each host whose environment selects other GPUs
+// (such as by CUDA_VISIBLE_DEVICES) than its tasks will use.
 func overruled(p placement.Placement, machines []placement.Machine) (lines []string) {
 	for _, h := range p.Hosts {
 		m := machines[h.Machine]
@@ -325,8 +337,9 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// bookGPUs waits for the job's GPUs if the user wants that. After it nobody else uses them,
-// and other launches of plx cannot get them.
+// bookGPUs waits, if --wait-gpus is given, until no other process uses the
+// job's GPUs. It then holds a reservation, so that no other launch of plx gets
+// these GPUs.
 func (l *launch) bookGPUs(ctx context.Context) error {
 	if l.cfg.WaitGPUs == 0 || !l.placed.Claims() {
 		return nil
@@ -345,7 +358,8 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 	return err
 }
 
-// name gives the job its id and its secret, unless a running job has its name.
+// name creates the job's id and secret. It fails if a running job uses the
+// same checkpoint name.
 func (l *launch) name(ctx context.Context) error {
 	if err := l.checkName(ctx); err != nil {
 		return err
@@ -357,15 +371,16 @@ func (l *launch) name(ctx context.Context) error {
 	}
 	l.checkpoints = cmp.Or(l.checkpoints, l.job)
 	l.secret = make([]byte, cluster.SecretSize)
-	rand.Read(l.secret) // never fails
+	rand.Read(l.secret) // crypto/rand.Read never returns an error
 	for _, a := range l.agents {
 		a.Job, a.Folder = l.job, a.JobFolder()
 	}
 	return nil
 }
 
-// ofPlatform names the hosts for which there is no plx.
-func ofPlatform(err error, agents []*hosts.AgentHost) error {
+// nameHosts adds the names of the affected hosts to an error that says that
+// plx has no binary for a platform. It returns other errors unchanged.
+func nameHosts(err error, agents []*hosts.AgentHost) error {
 	var of *artifacts.PlatformError
 	if !errors.As(err, &of) {
 		return err
@@ -379,9 +394,10 @@ func ofPlatform(err error, agents []*hosts.AgentHost) error {
 	return fmt.Errorf("%s: %w", hosts.Listed(names), err)
 }
 
-// checkpointName returns the name of the job's checkpoints: that of the job to resume,
-// else the user's name for this one, else "" for the job's id. It tells the user if
-// hosts may have checkpoints of that name already.
+// checkpointName returns the name under which hosts store the job's
+// checkpoints. With --resume it is the name of the resumed job, else the
+// --name of this job. It is "" if the job's id is to be used. checkpointName
+// also prints a note if an earlier job used the name.
 func (l *launch) checkpointName(ctx context.Context) (string, error) {
 	if l.cfg.Resume == "" {
 		return l.cfg.Name, l.reportUse()
@@ -392,13 +408,14 @@ func (l *launch) checkpointName(ctx context.Context) (string, error) {
 	}
 	name := r.CheckpointName()
 	if !jobName().MatchString(name) {
-		return "", fmt.Errorf("--resume: job %s keeps its checkpoints under %q, which is no name", r.Job, name)
+		return "", fmt.Errorf("--resume: job %s keeps its checkpoints under %q, which is not a valid name", r.Job, name)
 	}
 	l.printer.Printf("resume job %s: this job resumes from the checkpoints that its hosts have under the name %s", r.Job, name)
 	return name, nil
 }
 
-// reportUse reports the newest job that used the user's name for this one before.
+// reportUse prints a note about the newest earlier job that had the same
+// --name as this job.
 func (l *launch) reportUse() error {
 	if l.cfg.Name == "" {
 		return nil
@@ -413,8 +430,9 @@ func (l *launch) reportUse() error {
 	return err
 }
 
-// reuse says what the name of an earlier job means for this one. before is how that one ended;
-// nil: that is not known. Few programs have checkpoints under a name but those of plx's trainer.
+// reuse describes what it means for this job that an earlier job had the same
+// name: whether this job resumes from the earlier job's checkpoints. The
+// argument before is the earlier job's verdict, or nil if unknown.
 func (l *launch) reuse(before *protocol.Verdict) string {
 	saved := before != nil && before.Saved != nil && before.Saved.Cause == ""
 	switch promise := l.saving(); {
@@ -426,11 +444,12 @@ func (l *launch) reuse(before *protocol.Verdict) string {
 	return "it means this job from now on"
 }
 
-// checkName asks every host whether a running job has checkpoints of the same name.
-// Agents check it too when they start, but then the job has begun.
+// checkName fails if a running job on one of the hosts uses the same
+// checkpoint name. Agents check the name again when they start, but then
+// agents on other hosts may already run.
 func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
-		return nil // to be the job's id
+		return nil // the job's id will be the name, and no other job has that id
 	}
 	tally := l.printer.NewTally("looking for jobs of the same name", len(l.agents))
 	return hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// TestReportP1 tells of hosts whose own CUDA_VISIBLE_DEVICES does not count.
-func TestReportP1(t *testing.T) {
+// A note names hosts whose own CUDA_VISIBLE_DEVICES is not used.
+func TestOverruledVisibleDevicesAreReported(t *testing.T) {
 	tasks := []placement.Task{{}, {Visible: "0,1"}, {Visible: "2"}}
 	for own, told := range map[string]bool{"": false, "0,1,2": false, "2,1,0": false, "0": true, "0,1,2,3": true, "GPU-aaaa": true} {
 		machines := []placement.Machine{{Host: hostfile.Host{Name: "h1"}, Report: &gpuprobe.Report{Visible: own}}}
@@ -27,9 +27,9 @@ func TestReportP1(t *testing.T) {
 	}
 }
 
-// A launcher that the program starts is noted with its place, for programs without plx's
-// trainer only.
-func TestLauncherIsNoted(t *testing.T) {
+// A program without plx's trainer that starts a launcher such as torchrun
+// leads to a note with file and line.
+func TestProgramThatStartsTorchrunIsReported(t *testing.T) {
 	for want, program := range map[string]entrypoint.Program{
 		"note: ./run.sh:4 starts torchrun in each worker, which starts processes of its own: plx starts one worker per device itself, so leave torchrun and its options out": {Launcher: "torchrun", Where: "./run.sh:4"},
 		"note: each worker runs mpirun, which starts processes of its own: plx starts one worker per device itself, so leave mpirun and its options out":                     {Launcher: "mpirun"},
@@ -41,8 +41,9 @@ func TestLauncherIsNoted(t *testing.T) {
 	}
 }
 
-// A command of the hosts links plx's trainer if it does on all hosts that have it.
-func TestHostsAgreeOnTheProgram(t *testing.T) {
+// A command on the hosts counts as linking plx's trainer if it does on all
+// hosts that have it.
+func TestHostsMustAgreeOnTrainerProgram(t *testing.T) {
 	is, other, absent := protocol.Found{There: true, Trainer: true}, protocol.Found{There: true}, protocol.Found{}
 	auto := Config{AutoServers: true}
 	auto.Program = "train"
@@ -73,7 +74,7 @@ func TestHostsAgreeOnTheProgram(t *testing.T) {
 	}
 }
 
-// The first line of an embedded job fits a small terminal.
+// The first line about an embedded cluster fits into a small terminal.
 func TestEmbeddedLine(t *testing.T) {
 	cfg := Config{}
 	for _, size := range [][2]int{{1, 2}, {256, 256}} {

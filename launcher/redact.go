@@ -7,17 +7,19 @@ import (
 	"sync"
 )
 
-// hidden stands for what is not recorded.
+// hidden replaces secrets in recorded command lines.
 const hidden = "***"
 
-// isSecret reports whether the value of a variable is a secret, by its name.
+// isSecret reports whether the name of an environment variable suggests that
+// its value is a secret.
 func isSecret(name string) bool {
 	name = strings.ToUpper(name)
 	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL"}, func(part string) bool { return strings.Contains(name, part) })
 }
 
-// isSecretFlag reports whether the value of a flag is a secret, by the words of its name: --hf-token is one,
-// --tokenizer is none.
+// isSecretFlag reports whether the name of a flag suggests that its value is a
+// secret. It compares whole words of the name: --hf-token is a secret flag,
+// --tokenizer is not.
 func isSecretFlag(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
 	return slices.ContainsFunc(words, func(word string) bool {
@@ -25,11 +27,12 @@ func isSecretFlag(name string) bool {
 	})
 }
 
-// secrets are what redact looks for in a text.
+// secrets holds the regular expressions with which redact finds values that
+// may be secrets.
 type secrets struct {
 	variable *regexp.Regexp // NAME=VALUE
 	flag     *regexp.Regexp // -name VALUE or -name=VALUE
-	url      *regexp.Regexp // with a password
+	url      *regexp.Regexp // URL that contains a password
 }
 
 var secretsIn = sync.OnceValue(func() secrets {
@@ -40,8 +43,10 @@ var secretsIn = sync.OnceValue(func() secrets {
 	}
 })
 
-// redact returns a command line without what its names show to be secrets: values of variables and of
-// flags, also in a line of a shell, and passwords in URLs.
+// redact returns a command line in which secrets are replaced by "***".
+// Secrets are values of variables and flags with a name such as TOKEN or
+// --password, and passwords in URLs. It also searches shell command lines that
+// are one argument.
 func redact(words []string) []string {
 	out := make([]string, len(words))
 	for i, word := range words {

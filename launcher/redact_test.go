@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// What the names of variables and flags show to be secrets is not recorded; hyperparameters are.
-func TestRedact(t *testing.T) {
+// Values of variables and flags with secret-looking names are not recorded;
+// hyperparameters are.
+func TestRedactHidesSecrets(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
 		{"plx launch --env API_KEY=abc --env MODE=a --env=HF_TOKEN=b ./t", "plx launch --env API_KEY=*** --env MODE=a --env=HF_TOKEN=*** ./t"},
 		{"--env my_passphrase=x --env monkey=y", "--env my_passphrase=*** --env monkey=***"},
@@ -27,7 +28,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-func TestQuoted(t *testing.T) {
+func TestQuotedIsValidShell(t *testing.T) {
 	if got := quoted([]string{"sh", "-c", "it's $x", "", "a=b", "--lr", "*.py"}); got != `sh -c 'it'\''s $x' '' a=b --lr '*.py'` {
 		t.Error(got)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 )
 
-func TestWrongRestarts(t *testing.T) {
+func TestInvalidRestartFlagsAreRejected(t *testing.T) {
 	four := &hosts.Set{Hosts: []*hosts.Host{hosts.NewHost(hostfile.Host{Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: 4}}, nil)}}
 	for _, c := range []struct {
 		r    Restarts
@@ -25,7 +25,7 @@ func TestWrongRestarts(t *testing.T) {
 		{Restarts{Max: 1, MinWorkers: -1}, "--min-workers is negative"},
 		{Restarts{Max: 1, WaitHost: -1}, "--wait-host is negative"},
 		{Restarts{Max: 1, Backoff: -1}, "--restart-backoff is negative"},
-		{Restarts{MinWorkers: 2}, ""}, // a job may go on without lost workers although it is never restarted
+		{Restarts{MinWorkers: 2}, ""}, // without restarts, a job may still continue without lost workers
 		{Restarts{Max: 1, MinWorkers: 5}, "--min-workers 5, the job has 4 workers"},
 	} {
 		err := (&Config{Restarts: c.r}).checkSigns()

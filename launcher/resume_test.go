@@ -17,7 +17,7 @@ func TestResume(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i, r := range []jobs.Record{
-		{Job: "old-1"}, // of before there were names of checkpoints
+		{Job: "old-1"}, // record of a plx version without checkpoint names
 		{Job: "mnist-1", Name: "mnist", Checkpoints: "mnist"},
 		{Job: "mnist-2", Name: "mnist", Checkpoints: "first"}, // resumed another
 		{Job: "train-1", Checkpoints: "train-1"},
@@ -64,8 +64,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Who has lost work is told how to go on with it, and nobody else.
-func TestGoingOnIsAdvised(t *testing.T) {
+// A hint how to resume the job is printed only if the job has lost work.
+func TestResumeHintIsPrintedIfWorkIsLost(t *testing.T) {
 	for _, c := range []struct {
 		args    []string
 		code    int
@@ -75,7 +75,7 @@ func TestGoingOnIsAdvised(t *testing.T) {
 		{[]string{"--steps", "9", "--ckpt-dir=saved"}, 1, true, true},
 		{[]string{"-ckpt-dir", "saved"}, 143, true, true},
 		{[]string{"--ckpt-dir", "saved"}, 0, true, false},
-		{[]string{"--ckpt-dir", "saved"}, 1, false, false}, // it may be the checkpoint that is wrong
+		{[]string{"--ckpt-dir", "saved"}, 1, false, false}, // the checkpoint itself may be the cause of the failure
 		{[]string{"--ckpt-dirs", "saved", "ckpt-dir"}, 1, true, false},
 	} {
 		var said bytes.Buffer
@@ -87,8 +87,9 @@ func TestGoingOnIsAdvised(t *testing.T) {
 	}
 }
 
-// The last lines of a program that expects another launcher get a hint, once.
-func TestLastLinesAreAdvised(t *testing.T) {
+// If the last lines of a program show that it expects another launcher, a hint
+// is printed once.
+func TestLastOutputLinesLeadToHint(t *testing.T) {
 	for tail, want := range map[string]string{
 		"RuntimeError: CUDA error: invalid device ordinal\ninvalid device ordinal\n":                                "hint: --visible host",
 		"train.py: error: the following arguments are required: --local_rank\n":                                     "hint: plx sets the variable LOCAL_RANK",
@@ -107,8 +108,9 @@ func TestLastLinesAreAdvised(t *testing.T) {
 	}
 }
 
-// How a task ended is advised on: a kill whose cause nobody knows, and a missing python.
-func TestEndsAreAdvised(t *testing.T) {
+// A hint explains how a task ended, for a kill without a known cause and for a
+// missing python.
+func TestHintExplainsHowTaskEnded(t *testing.T) {
 	for want, v := range map[string]protocol.Verdict{
 		"hint: somebody, or a limit of a batch system":       {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137}},
 		"hint: plx exec --host h2 -- free -h":                {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, OOMKills: 1}},

@@ -14,30 +14,32 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// signals turns the user's signals into an end: of the context before listen is called, of
-// the job after.
+// signals handles the user's signals. Before listen is called, a signal
+// cancels the context of the launch; after that, it asks the job to stop.
 type signals struct {
-	stops   chan jobstate.StopAsked // what signals ask of the job
+	stops   chan jobstate.StopAsked // requests to stop the job, made from signals
 	printer *console.Printer
-	done    chan struct{} // closed by close; ends the goroutine
+	done    chan struct{} // closed by the method close to end the goroutine
 	wg      sync.WaitGroup
 
 	mu        sync.Mutex
-	listening bool   // listen was called: signals end the job, not the context
-	ended     bool   // the job has ended: signals ask for no checkpoint and print nothing
-	promise   saving // what is printed of the checkpoint before the end
+	listening bool   // set by listen: signals stop the job instead of canceling the context
+	ended     bool   // the job has ended: signals print nothing and ask for no checkpoint
+	promise   saving // whether the job can save a checkpoint; selects the message that a signal prints
 }
 
-// saving is what is known of a job that is asked for a checkpoint before its end.
+// saving says whether a job can be expected to save a checkpoint before it
+// ends.
 type saving int
 
 const (
-	sureSaving  saving = iota // it keeps checkpoints
-	maybeSaving               // it uses plx's trainer, and may keep checkpoints
-	noSaving                  // it does not link plx's trainer, which alone saves when it is asked
+	sureSaving  saving = iota // the job keeps checkpoints
+	maybeSaving               // the job uses plx's trainer and may keep checkpoints
+	noSaving                  // the job does not link plx's trainer, so plx cannot ask it for a checkpoint
 )
 
-// saving returns what is known of the job's checkpoints before it runs.
+// saving predicts, before the job runs, whether it can save a checkpoint
+// before it ends.
 func (l *launch) saving() saving {
 	switch {
 	case !l.program.Trainer:
@@ -48,15 +50,15 @@ func (l *launch) saving() saving {
 	return sureSaving
 }
 
-// patience is the time that a job has after a signal.
-type patience struct {
-	grace time.Duration // from telling a task to end to killing it; 0: it is killed at once
-	save  time.Duration // bounds the checkpoint before the end after SIGTERM; 0: none is made
+// stopLimits holds the time limits that apply after a signal.
+type stopLimits struct {
+	grace time.Duration // time between asking the tasks to end and killing them; 0 kills at once
+	save  time.Duration // time limit of the checkpoint that SIGTERM asks for; 0 asks for none
 }
 
-// watch returns a context that ends at the first signal before listen is called. Its
-// cause has the exit status.
-func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *console.Printer) (context.Context, *signals) {
+// watch returns a context that the first signal cancels if it arrives before
+// listen is called. The context's cause then carries plx's exit status.
+func watch(ctx context.Context, sig <-chan os.Signal, p stopLimits, v *console.Printer) (context.Context, *signals) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &signals{stops: make(chan jobstate.StopAsked, 8), printer: v, done: make(chan struct{})}
 	s.wg.Go(func() {
@@ -74,7 +76,7 @@ func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *console.Pri
 	return ctx, s
 }
 
-func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCauseFunc) {
+func (s *signals) take(got os.Signal, n int, p stopLimits, cancel context.CancelCauseFunc) {
 	code, name := 130, protocol.CtrlC
 	if number, ok := got.(syscall.Signal); ok && number != syscall.SIGINT {
 		code, name = 128+int(number), "signal "+number.String()
@@ -91,7 +93,7 @@ func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCa
 	case n > 1:
 		stop.Grace = 0
 	case got == syscall.SIGTERM && p.save > 0:
-		stop.SaveTime = p.save // a script may start a program of the trainer all the same
+		stop.SaveTime = p.save // also for noSaving: the job's script may start a program that links plx's trainer
 		s.printer.Printf("%s: %s; a second signal kills them at once", name, s.announceSave(p))
 	case p.grace > 0:
 		s.printer.Printf("%s: the tasks have %s to end, a second signal kills them at once", name, p.grace)
@@ -99,8 +101,9 @@ func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCa
 	s.ask(stop)
 }
 
-// announceSave says what happens after a signal that asks for a checkpoint first.
-func (s *signals) announceSave(p patience) string {
+// announceSave returns the message for a signal that asks the job for a
+// checkpoint before it ends.
+func (s *signals) announceSave(p stopLimits) string {
 	switch s.promise {
 	case noSaving:
 		return fmt.Sprintf("the tasks have %s to end", p.grace)
@@ -110,24 +113,26 @@ func (s *signals) announceSave(p patience) string {
 	return fmt.Sprintf("the job is saved first, for at most %s, then the tasks have %s to end", p.save, p.grace)
 }
 
-// codePipe is the exit status of a program that SIGPIPE ended.
+// codePipe is the shell's exit status of a program that SIGPIPE has killed.
 const codePipe = 128 + int(syscall.SIGPIPE)
 
 func (s *signals) ask(stop jobstate.StopAsked) {
 	select {
 	case s.stops <- stop:
-	default: // enough stops are waiting
+	default: // the channel is full: enough stop requests are pending
 	}
 }
 
-// expect notes what is known of the job's checkpoints.
+// expect sets whether the job can be expected to save a checkpoint, for the
+// message that a signal prints.
 func (s *signals) expect(promise saving) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.promise = promise
 }
 
-// listen returns the stops that the user asks for from now on.
+// listen returns the channel of stop requests. From now on, signals stop the
+// job instead of canceling the context.
 func (s *signals) listen() <-chan jobstate.StopAsked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +140,8 @@ func (s *signals) listen() <-chan jobstate.StopAsked {
 	return s.stops
 }
 
-// end notes that the job has ended while this process goes on.
+// end records that the job has ended, although this process still has work to
+// do, such as fetching files.
 func (s *signals) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

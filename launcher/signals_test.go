@@ -16,9 +16,9 @@ import (
 )
 
 func TestSignals(t *testing.T) {
-	give := patience{grace: 10 * time.Second, save: time.Minute}
+	give := stopLimits{grace: 10 * time.Second, save: time.Minute}
 	for name, c := range map[string]struct {
-		give patience
+		give stopLimits
 		sent []os.Signal
 		want []jobstate.StopAsked
 		says string
@@ -32,7 +32,7 @@ func TestSignals(t *testing.T) {
 			{Reason: "stopped by signal terminated", Code: 143}}, "a second signal kills"},
 		"SIGHUP saves nothing": {give, []os.Signal{syscall.SIGHUP},
 			[]jobstate.StopAsked{{Reason: "stopped by signal hangup", Code: 129, Grace: 10 * time.Second}}, "10s to end"},
-		"no time to save": {patience{grace: time.Second}, []os.Signal{syscall.SIGTERM},
+		"no time to save": {stopLimits{grace: time.Second}, []os.Signal{syscall.SIGTERM},
 			[]jobstate.StopAsked{{Reason: "stopped by signal terminated", Code: 143, Grace: time.Second}}, "1s to end"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,8 +57,9 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// Only a job that keeps checkpoints is promised one, and each is asked for it.
-func TestSaveIsPromised(t *testing.T) {
+// The message announces a checkpoint only if the job keeps checkpoints, but
+// every job is asked for one.
+func TestSignalAnnouncesCheckpoint(t *testing.T) {
 	for promise, want := range map[saving]string{
 		sureSaving:  "the job is saved first, for at most 1m0s, then the tasks have 1s to end; a second",
 		maybeSaving: "the job is saved first, for at most 1m0s, if it keeps checkpoints, then the tasks have 1s to end; a second",
@@ -66,7 +67,7 @@ func TestSaveIsPromised(t *testing.T) {
 	} {
 		var said bytes.Buffer
 		sent := make(chan os.Signal)
-		_, s := watch(context.Background(), sent, patience{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
+		_, s := watch(context.Background(), sent, stopLimits{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
 		s.expect(promise)
 		stops := s.listen()
 		sent <- syscall.SIGTERM
@@ -89,9 +90,9 @@ func TestSaveIsPromised(t *testing.T) {
 	}
 }
 
-func TestSignalBeforeTheJobRuns(t *testing.T) {
+func TestSignalBeforeJobStartCancelsLaunch(t *testing.T) {
 	sent := make(chan os.Signal)
-	ctx, s := watch(context.Background(), sent, patience{save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &bytes.Buffer{}}))
+	ctx, s := watch(context.Background(), sent, stopLimits{save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &bytes.Buffer{}}))
 	defer s.close()
 	sent <- syscall.SIGTERM
 	<-ctx.Done()
@@ -100,12 +101,12 @@ func TestSignalBeforeTheJobRuns(t *testing.T) {
 	}
 }
 
-// While checkpoints are gathered nothing runs that could be saved or killed,
-// and nobody says so.
-func TestSignalOnceTheJobHasEnded(t *testing.T) {
+// After the end of the job, while files are fetched, a signal asks for no
+// checkpoint and prints nothing.
+func TestSignalAfterJobEndPrintsNothing(t *testing.T) {
 	var said bytes.Buffer
 	sent := make(chan os.Signal)
-	_, s := watch(context.Background(), sent, patience{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
+	_, s := watch(context.Background(), sent, stopLimits{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
 	stops := s.listen()
 	s.end()
 	sent <- syscall.SIGTERM

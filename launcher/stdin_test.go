@@ -8,14 +8,14 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// TestH6: what waits on standard input is noticed, and nothing of it is read.
-func TestH6(t *testing.T) {
+// Data on standard input is detected without reading it.
+func TestUnreadStdinIsReported(t *testing.T) {
 	stdin, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stdin.Close()  // only read
-	defer writer.Close() // nothing is left to write
+	defer writer.Close() // error ignored: nothing is left to write
 	if _, err := writer.WriteString("hi\n"); err != nil {
 		t.Fatal(err)
 	}

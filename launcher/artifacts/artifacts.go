@@ -1,5 +1,6 @@
-// Package artifacts makes the files that a launch sends to its hosts: for each
-// platform plx itself as agent and the user's program.
+// Package artifacts provides the binaries that a launch sends to its hosts.
+// For each platform these are plx itself, which runs as the agent, and the
+// user's program.
 //
 //	set, err := artifacts.Pack(ctx, artifacts.Source{Program: "./train", Kind: entrypoint.Local}, platforms, printer)
 //	if err != nil {
@@ -8,7 +9,8 @@
 //	defer set.Close()
 //	agent := set.Agent(envsync.Platform{OS: "linux", Arch: "arm64"})
 //
-// It sends nothing: packages hosts and provision do.
+// This package only finds and builds binaries. The packages hosts and
+// provision send them.
 package artifacts
 
 import (
@@ -33,24 +35,25 @@ import (
 	"github.com/plx-run/plx/launcher/scratch"
 )
 
-// here is the platform of this process.
+// here is the operating system and architecture of this process.
 var here = envsync.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}
 
-// Source is what the user wants to send.
+// Source says from what Pack makes the binaries of a launch.
 type Source struct {
-	// Program is an executable of this machine or a Go package folder, as Kind says. Other
-	// kinds reach the hosts by other means.
+	// Program is a local executable or the directory of a Go package,
+	// depending on Kind. For other kinds, Pack sends no program.
 	Program string
 	Kind    entrypoint.Kind
 
-	// Agent returns plx for a platform. Nil: Pack finds or builds it.
+	// Agent returns the plx binary for a platform. If it is nil, Pack finds or
+	// builds that binary.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
 
-	hashed envsync.Blob // Program, if Likely has hashed it
+	hashed envsync.Blob // checksum of Program, set by Likely; zero if not yet computed
 }
 
-// Own returns this process's binary, if hosts of its platform can run it. ok is false if another
-// one has to be found or built for them.
+// Own returns this process's binary if hosts of the same platform can run it.
+// Otherwise ok is false, and a binary for these hosts must be found or built.
 func Own() (b envsync.Blob, ok bool) {
 	b, err := own()
 	return b, err == nil
@@ -67,8 +70,9 @@ var own = sync.OnceValues(func() (envsync.Blob, error) {
 	return envsync.FileBlob(self)
 })
 
-// Likely returns what hosts of this machine's platform will need besides plx, as far as nothing has
-// to be built. After an error it returns nothing: Pack tells of it.
+// Likely returns the program, with its checksum, if it is a local executable.
+// Hosts can then report early whether they already have the file. On errors it
+// returns nothing, because Pack reports the same errors later.
 func (src *Source) Likely() (blobs []envsync.Blob) {
 	if src.Kind != entrypoint.Local {
 		return nil
@@ -81,21 +85,21 @@ func (src *Source) Likely() (blobs []envsync.Blob) {
 	return []envsync.Blob{b}
 }
 
-// Set is what a launch sends. Close must be called.
+// Set holds the binaries that a launch sends. The caller must call Close.
 type Set struct {
 	source   Source
-	agents   map[envsync.Platform]envsync.Blob // plx itself, by platform of the hosts
-	programs map[envsync.Platform]envsync.Blob // the user's program, by platform; empty if it is a command of the hosts
-	folder   *scratch.Folder                   // of what was built; Close removes it; nil: nothing was
+	agents   map[envsync.Platform]envsync.Blob // plx binaries, by platform of the hosts
+	programs map[envsync.Platform]envsync.Blob // the user's program, by platform; empty if the program is already installed on the hosts
+	folder   *scratch.Folder                   // temporary directory of binaries built here, removed by Close; nil if none were built
 }
 
-// Pack makes the Set of a launch for the given platforms. It builds what is not there
-// yet. The printer shows what takes long.
+// Pack returns the binaries of a launch for the given platforms. It builds
+// binaries that do not exist yet, and displays progress on printer.
 func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer *console.Printer) (s *Set, err error) {
 	s = &Set{source: src, agents: map[envsync.Platform]envsync.Blob{}, programs: map[envsync.Platform]envsync.Blob{}}
 	defer func() {
 		if err != nil {
-			s.Close() // the first error says more
+			s.Close() // error ignored: err already says why Pack failed
 		}
 	}()
 	self, err := os.Executable()
@@ -121,7 +125,7 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 	return s, nil
 }
 
-// PlatformError says that there is no plx for the hosts of a platform.
+// PlatformError means that no plx binary for a platform was found or built.
 type PlatformError struct {
 	Platform envsync.Platform
 	error
@@ -129,20 +133,22 @@ type PlatformError struct {
 
 func (e *PlatformError) Unwrap() error { return e.error }
 
-// Agent returns plx itself for hosts of platform p.
+// Agent returns the plx binary for hosts of platform p.
 func (s *Set) Agent(p envsync.Platform) envsync.Blob { return s.agents[p] }
 
-// Close removes what was built on this machine.
+// Close removes the binaries that were built on this machine.
 func (s *Set) Close() error { return s.folder.Remove() }
 
-// Program returns the program for platform p. False: it is a command of the hosts.
+// Program returns the user's program for platform p. The result is false if
+// the program is a command that is installed on the hosts.
 func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 	b, ok := s.programs[p]
 	return b, ok
 }
 
-// agent returns plx itself for p. It takes the running binary self if that fits, else
-// the binary of the release in the same folder, else it builds one from source.
+// agent returns a plx binary for platform p. It prefers the running binary
+// self, then a release binary in the same directory. Otherwise it builds plx
+// from source.
 func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	if b, fits := Own(); p == here && fits {
 		return b, nil
@@ -177,8 +183,8 @@ func needsLibc(path string) bool {
 	return err == nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
 }
 
-// commit returns the commit that a Go program was built from, or "" if it was not
-// recorded.
+// commit returns the git commit from which a Go binary was built, or "" if the
+// binary does not contain it.
 func commit(path string) string {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -192,8 +198,8 @@ func commit(path string) string {
 	return ""
 }
 
-// sourceFolder returns the folder of plx's source that the working directory is in, or
-// "".
+// sourceFolder returns the root of plx's source tree if the current directory
+// is inside that tree, else "".
 func sourceFolder() string {
 	dir, err := os.Getwd()
 	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
@@ -207,7 +213,8 @@ func sourceFolder() string {
 	return ""
 }
 
-// program returns the program for p, and builds it if it is a package folder.
+// program returns the user's program for platform p. If the program is a Go
+// package, it builds the package.
 func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	program := src.Program
 	if src.Kind != entrypoint.GoPackage {
@@ -219,7 +226,7 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 	}
 	name := "program"
 	if abs, err := filepath.Abs(program); err == nil {
-		name = filepath.Base(abs) // as go build names it
+		name = filepath.Base(abs) // the name that go build would choose
 	}
 	b, err := s.goBuild(ctx, program, program, name, p, printer)
 	if err != nil && ctx.Err() == nil {
@@ -228,10 +235,11 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 	return b, err
 }
 
-// goBuild builds the package in a folder without cgo, so that the binary runs with every
-// C library. It shows that it does: what is what the user calls the package.
+// goBuild builds the Go package in a directory without cgo, so that the binary
+// runs with every C library. Meanwhile it displays a progress line that calls
+// the package what.
 func (s *Set) goBuild(ctx context.Context, what, folder, name string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
-	begun := time.Now() // go build tells nothing before its end: the time shows that plx lives
+	begun := time.Now() // go build prints no progress: the growing time shows that plx is alive
 	defer printer.Here(func() string {
 		return fmt.Sprintf("building %s for %s (%.0fs)", what, p, time.Since(begun).Seconds())
 	})()
@@ -247,7 +255,7 @@ func (s *Set) goBuild(ctx context.Context, what, folder, name string, p envsync.
 	s.folder.Hold(cmd)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
-	if os.Getenv("GOTMPDIR") == "" { // so that nothing of it stays either, if both are killed
+	if os.Getenv("GOTMPDIR") == "" { // so that go build's temporary files are removed with s.folder, even if go build is killed
 		cmd.Env = append(cmd.Env, "GOTMPDIR="+s.folder.Path)
 	}
 	said, err := cmd.CombinedOutput()

@@ -21,8 +21,8 @@ import (
 	"github.com/plx-run/plx/launcher/scratch"
 )
 
-// foreign is a platform other than this machine's, and the machine that its
-// programs name.
+// foreign returns a platform other than this machine's, and the ELF machine
+// type of its programs.
 func foreign() (envsync.Platform, elf.Machine) {
 	if runtime.GOARCH == "arm64" {
 		return envsync.Platform{OS: "linux", Arch: "amd64"}, elf.EM_X86_64
@@ -30,11 +30,11 @@ func foreign() (envsync.Platform, elf.Machine) {
 	return envsync.Platform{OS: "linux", Arch: "arm64"}, elf.EM_AARCH64
 }
 
-// raspberry is one that Go has no name for.
+// raspberry is a platform with a uname -m value that Go has no GOARCH for.
 var raspberry = envsync.Platform{OS: "linux", Arch: "armv7l"}
 
-// source makes a folder of a module with a program that compiles in no time. The
-// module bears plx's name, so that the folder passes for plx's source.
+// source creates a Go module with a tiny program. The module has plx's module
+// path, so that artifacts takes the directory for plx's source.
 func source(t *testing.T) string {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module github.com/plx-run/plx\n\ngo 1.26\n")
@@ -63,7 +63,7 @@ func sameBlob(t *testing.T, b envsync.Blob, path string) {
 	}
 }
 
-// machineOf is the processor that the program at path is for.
+// machineOf returns the ELF machine type of the program at path.
 func machineOf(t *testing.T, path string) elf.Machine {
 	t.Helper()
 	f, err := elf.Open(path)
@@ -74,8 +74,8 @@ func machineOf(t *testing.T, path string) elf.Machine {
 	return f.Machine
 }
 
-// wantError fails the test unless err has this exit status and says all of words,
-// the hint included.
+// wantError fails the test unless err has this exit status, and err or its
+// hint contains all of words.
 func wantError(t *testing.T, err error, code int, words ...string) {
 	t.Helper()
 	if exit.Code(err) != code {
@@ -88,9 +88,9 @@ func wantError(t *testing.T, err error, code int, words ...string) {
 	}
 }
 
-// The agent for a host of another platform is the release's beside plx, also
-// where the source is at hand.
-func TestAgentOfTheRelease(t *testing.T) {
+// For a host of another platform, the release binary beside plx is used as the
+// agent, even if plx's source is available.
+func TestReleaseBinaryIsUsedAsAgent(t *testing.T) {
 	t.Chdir(source(t))
 	folder, c := t.TempDir(), &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	self := write(t, filepath.Join(folder, "plx"), "this platform's")
@@ -105,7 +105,7 @@ func TestAgentOfTheRelease(t *testing.T) {
 	}
 }
 
-// screen is a terminal. Any goroutine may write to it.
+// screen is a terminal for tests. It may be written from several goroutines.
 type screen struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -117,8 +117,9 @@ func (s *screen) Write(p []byte) (int, error) {
 	return s.text.Write(p)
 }
 
-// Report T2: that plx is built from its source, for hosts, is shown as the build of a program is.
-func TestReportT2BuildOfPlxIsShown(t *testing.T) {
+// While plx itself is built from source for the hosts, the progress is
+// displayed.
+func TestBuildShowsProgress(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
 	}
@@ -137,7 +138,8 @@ func TestReportT2BuildOfPlxIsShown(t *testing.T) {
 	}
 }
 
-// The agent for hosts of this platform is this process's own binary, unless it needs a C library.
+// For hosts of this platform the agent is this process's own binary, unless
+// that needs a C library.
 func TestOwn(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -152,8 +154,9 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// An agent that an upgrade of plx left behind is refused.
-func TestAgentOfAnotherRelease(t *testing.T) {
+// A release binary from another commit than this plx, such as after an
+// upgrade, is rejected as agent.
+func TestAgentOfAnotherReleaseIsRejected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
 	}
@@ -190,7 +193,8 @@ func TestAgentOfAnotherRelease(t *testing.T) {
 		"put plx-linux-sparc of this plx's release into "+folder)
 }
 
-// Without it the agent is built, wherever in plx's source the user is.
+// Without a release binary, plx is built from source, from any directory
+// inside the source tree.
 func TestAgentFromSource(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds plx")
@@ -216,8 +220,9 @@ func TestAgentFromSource(t *testing.T) {
 	wantError(t, err, exit.CodePlx, "build the agent", other.String(), "nonsense", "put plx-linux-"+other.Arch)
 }
 
-// Without source there is no agent, and the user is told what to do.
-func TestNoAgent(t *testing.T) {
+// Without a release binary and source there is no agent, and the error has a
+// hint.
+func TestMissingAgentHasHint(t *testing.T) {
 	other, _ := foreign()
 	elsewhere := t.TempDir()
 	write(t, filepath.Join(elsewhere, "go.mod"), "module example.org/other\n")
@@ -233,8 +238,8 @@ func TestNoAgent(t *testing.T) {
 	}
 }
 
-// A package folder is built for the hosts' platform, an executable is sent as it
-// is, and a user's mistake in either has the status of a shell.
+// A Go package is built for the hosts' platform; an executable is sent
+// unchanged. If either cannot be used, the exit status is that of a shell.
 func TestProgramForAnotherPlatform(t *testing.T) {
 	other, machine := foreign()
 	dir, c, v := source(t), &Set{folder: &scratch.Folder{Path: t.TempDir()}}, console.NewPrinter(console.Terminal{Stderr: io.Discard})
@@ -261,8 +266,8 @@ func TestProgramForAnotherPlatform(t *testing.T) {
 	wantError(t, err, 126, tool, other.String(), "nonsense")
 }
 
-// Every platform gets its own files, and nothing that was built is left.
-func TestFilesOfTwoPlatforms(t *testing.T) {
+// Each platform gets its own binaries, and Close removes all that were built.
+func TestEachPlatformGetsItsBinaries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds plx")
 	}
@@ -293,10 +298,10 @@ func TestFilesOfTwoPlatforms(t *testing.T) {
 	}
 }
 
-// canceller is the user's terminal: Ctrl-C comes at the first line.
+// canceller is a terminal on which the user presses Ctrl-C at the first line.
 type canceller context.CancelCauseFunc
 
-// quiet prints for nobody.
+// quiet is a printer whose output is discarded.
 var quiet = console.NewPrinter(console.Terminal{Stderr: io.Discard})
 
 func (c canceller) Write(p []byte) (int, error) {
@@ -304,8 +309,7 @@ func (c canceller) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An interrupted build is neither a program that is wrong nor an agent that is
-// missing.
+// An interrupted build is not reported as a wrong program or a missing agent.
 func TestBuildInterrupted(t *testing.T) {
 	dir, c := source(t), &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	t.Chdir(dir)
@@ -319,7 +323,8 @@ func TestBuildInterrupted(t *testing.T) {
 	wantError(t, err, 130)
 }
 
-// Without Go a package folder cannot be built, and the user is told what else to launch.
+// Without the go command a Go package cannot be built, and the hint names an
+// alternative.
 func TestBuildWithoutGo(t *testing.T) {
 	dir, c := source(t), &Set{folder: &scratch.Folder{Path: t.TempDir()}}
 	t.Setenv("PATH", t.TempDir())

@@ -1,4 +1,5 @@
-// Package bootstrap makes plx run on a host, in one session of a shell there.
+// Package bootstrap starts plx on a host through one remote shell session. It
+// first sends the plx binary if the host does not have it.
 //
 //	s := bootstrap.New(bootstrap.Config{Host: "gpu01", Act: "agent start", Guess: own, Agent: agents.Of})
 //	stream := host.Stream(ctx, s.Script())
@@ -7,16 +8,19 @@
 //	}
 //	// From here on plx reads and writes the stream.
 //
-// The script, bootstrap.sh, runs the plx that is there. If there is none it says what is needed
-// to place one, and takes orders, one a line: from where plx comes, and what to do with it.
-// Whatever arrives is hashed before it runs for the first time. The script tells nothing else of
-// the host: plx does, once it runs.
+// The remote shell runs bootstrap.sh. If the host already has the right plx
+// binary, the script executes it. Otherwise the script reports the host's
+// platform and tools, and reads orders, one per line. The orders say where the
+// binary comes from and what to do with it. The script checks the SHA-256 of a
+// new binary before the binary runs for the first time.
 //
-// Plx comes packed by gzip, in a file through another session (sftp), or behind an order through
-// this one. Of many hosts most take it from one that has it, see [Seeds].
+// The binary is compressed with gzip. It is sent as a file over a second
+// session (sftp), or after an order on the same session. If there are many
+// hosts, most of them download it from another host; see [Seeds].
 //
-// A line of the script begins with a random word. Whatever a host prints before such a line is
-// dropped. No path or command is made of what a host says.
+// Every line that the script prints begins with a random word. Output before
+// such a line, for example from shell startup files, is ignored. Text that a
+// host sends is never used as part of a path or command.
 package bootstrap
 
 import (
@@ -45,72 +49,88 @@ import (
 //go:embed bootstrap.sh
 var script string
 
-// Config is what runs on a host, and from where it comes.
+// Config says which plx binary to run on a host, and how the host gets it.
 type Config struct {
-	Host string // name, for progress
-	// Act are the arguments of plx, as words for a shell.
+	Host string // host name, for progress and error messages
+	// Act is the command line of plx on the host without the program name,
+	// such as "agent start". A shell splits it into words.
 	Act string
-	// Guess is the plx that the host probably needs. Zero: it is not known.
+	// Guess is the plx binary that the host probably needs. The zero value
+	// means that this is unknown.
 	Guess envsync.Blob
-	// Strict has what is there hashed before it runs.
+	// Strict makes the host verify the SHA-256 of an existing binary before it
+	// runs.
 	Strict bool
-	// Agent returns plx for a platform. Nil: what is there runs, or nothing does.
+	// Agent returns the plx binary for a platform. If it is nil, nothing is
+	// sent: the host runs the binary that it has, or Run fails.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
-	// Copy writes a new file on the host, through another session. If it fails, or the host has no
-	// room to unpack the file, plx comes through this one. Nil: there can be no other session.
+	// Copy creates a file on the host over a second session, such as sftp. If
+	// Copy is nil or fails, or if the host lacks disk space to unpack the
+	// file, the binary is sent over the session of the script.
 	Copy func(ctx context.Context, r io.Reader, path string) error
-	// Seeds are the hosts that plx may come from. Nil: it comes from here.
+	// Seeds are the hosts from which other hosts can download plx. If it is
+	// nil, every host gets plx from this machine.
 	Seeds *Seeds
-	// Begin bounds the first answer, for which a command may have to wait. 0: [StartLimit].
+	// Begin limits the time until the script prints its first line. 0 means
+	// [StartLimit].
 	Begin time.Duration
-	// Begun is called when the first answer has come. Nil: nothing is called.
+	// Begun is called after the script has printed its first line. It may be
+	// nil.
 	Begun    func()
-	Progress envsync.Progress // may be nil
-	// Left counts the bytes that leave this machine. It may be nil.
+	Progress envsync.Progress // receives the progress of sending plx; may be nil
+	// Left receives the number of bytes of each piece that this machine sends.
+	// It may be nil.
 	Left func(bytes int64)
 }
 
-// Stream is the shell on the host that runs the script.
+// Stream is the stdin and stdout of the remote shell that runs the script.
 type Stream interface {
 	io.ReadWriter
-	// Cancel ends a Read or Write under way, and all later ones.
+	// Cancel makes the current and all later calls of Read and Write fail.
 	Cancel(why error)
 }
 
 const (
-	// StartLimit bounds the start of a command on a host. It needs less than a second on one
-	// that works, and longer where start-up files of the login shell are slow.
+	// StartLimit limits how long a host may take to start a command. Most
+	// hosts need less than a second; slow startup files of the login shell can
+	// take much longer.
 	StartLimit = 60 * time.Second
-	// answerLimit bounds an answer for which the host works little. A home on a stuck file server
-	// answers never.
+	// answerLimit limits the time for a reply that needs little work on the
+	// host. If the home directory is on a hung file server, the reply never
+	// comes.
 	answerLimit = 60 * time.Second
-	// stallLimit is how long a host may take none of the bytes that it gets.
+	// stallLimit is how long a transfer to a host may make no progress.
 	stallLimit = 60 * time.Second
-	// slowest is the least speed, in bytes per second, at which a host may hash or get something.
+	// slowest is the minimum speed, in bytes per second, that is assumed for
+	// receiving and hashing a file on a host.
 	slowest = 1 << 20
-	// maxNoise is how many bytes may come before an answer.
+	// maxNoise limits how many other bytes a host may print before a line of
+	// the script.
 	maxNoise = 1 << 20
-	// maxQuote is how many bytes a message quotes of what a host says.
+	// maxQuote limits how many bytes of a host's output an error message
+	// quotes.
 	maxQuote = 300
-	// looks is how often, once in a second, a host looks for what another one has put into the
-	// home that they share.
+	// looks is how many times, once per second, a host checks for the plx
+	// binary that another host has written into their shared home directory.
 	looks = 5
 )
 
 var (
-	// ErrStart says that the script has not begun in time.
-	ErrStart = errors.New("no command has begun in time")
-	// ErrMissing says that the plx that was to run is not there.
-	ErrMissing = errors.New("plx is not there any more")
-	// ErrEcho says that a terminal is in the place of a shell.
-	ErrEcho = errors.New("what it is sent comes back")
-	// ErrNoise says that a host prints without end, and does not answer.
-	ErrNoise = errors.New("more than 1 MiB came before an answer")
+	// ErrStart means that the script did not print its first line in time.
+	ErrStart = errors.New("no command has started in time")
+	// ErrMissing means that the plx binary that was to run is not on the host.
+	ErrMissing = errors.New("the plx binary is no longer on the host")
+	// ErrEcho means that a terminal echoes the script back, and no shell runs
+	// it.
+	ErrEcho = errors.New("the host echoes its input: it runs a terminal instead of a shell")
+	// ErrNoise means that the host has printed more than maxNoise bytes and no
+	// line of the script.
+	ErrNoise = errors.New("the host printed more than 1 MiB before a reply")
 )
 
-// NoAnswer is the error of a shell that does not answer.
+// NoAnswer is the error if the script did not print an expected line.
 type NoAnswer struct {
-	Last string // the last line that it printed; "": none
+	Last string // last line that the host printed; "" if none
 	Err  error
 }
 
@@ -127,43 +147,47 @@ func (e *NoAnswer) Error() string {
 
 func (e *NoAnswer) Unwrap() error { return e.Err }
 
-// Refused says why the host cannot have plx, or cannot run it.
+// Refused is the error if the host cannot store or run plx. Text gives the
+// reason.
 type Refused struct {
 	Text     string
-	Homeless bool // because the shell there does not know its home
-	NoHome   bool // because the home is not there
-	Limited  bool // because the shell there limits what plx needs
-	noExec   bool // because plx is there and may not be executed
+	Homeless bool // HOME is not set to an absolute path in the remote shell
+	NoHome   bool // the home directory does not exist
+	Limited  bool // a resource limit of the remote shell is too low for plx
+	noExec   bool // the host has the plx binary, but does not permit to execute it
 }
 
 func (e *Refused) Error() string { return e.Text }
 
-// Session is one conversation with the script.
+// Session is one run of the script on a host.
 type Session struct {
 	Config
-	// Word begins all lines of the script.
+	// Word is the random word that begins every line of the script.
 	Word string
-	// Plx is what runs, once Run has returned nil.
+	// Plx is the binary that the host runs. It is set after Run has returned
+	// nil.
 	Plx envsync.Blob
 
-	stream Stream
-	tools  []string // programs that the host has
-	disk   string   // last line of df on the disk of the home
-	most   string   // processes that the shell of a script that has failed may have; "": it has not
-	limits []string // of the shell that runs plx: address space and data, in KiB, processes, open files
-	home   string   // absolute path on the host
-	turn   *turn    // at getting plx, see Seeds; nil: the host had it, or nothing is known yet
-	done   bool     // Done was called
+	stream       Stream
+	tools        []string // the subset of gzip, bash and timeout that is installed on the host
+	disk         string   // output of df for the disk of the home directory; "" if not reported
+	processLimit string   // ulimit -u of the remote shell, which a failed script reports; "" if it has not failed
+	limits       []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
+	home         string   // home directory, as an absolute path on the host
+	turn         *turn    // this host's turn to get plx, from Seeds; nil if the host had plx already, or at the start
+	done         bool     // the method Done was called
 }
 
-// New returns a Session.
+// New returns a Session for the configuration c. It does not connect to the
+// host.
 func New(c Config) *Session { return &Session{Config: c, Word: "plx-" + rand.Text()} }
 
-// Script returns what a POSIX shell is to run. The first line is a comment that nobody but a
-// terminal sends back.
+// Script returns the script for a POSIX shell on the host. Its first line is a
+// comment: it only comes back if a terminal echoes the script, which is
+// reported as ErrEcho.
 func (s *Session) Script() string {
 	id := make([]byte, 16)
-	rand.Read(id) // never fails
+	rand.Read(id) // crypto/rand.Read never returns an error
 	strict, place := "", ""
 	if s.Strict {
 		strict = "yes"
@@ -171,11 +195,11 @@ func (s *Session) Script() string {
 	if s.Agent == nil {
 		place = "no"
 	}
-	return fmt.Sprintf("# %[1]s echo \nsay=%[1]s fsid=%s sum=%s strict=%s place=%s act='%s'\n%s", s.Word, hex.EncodeToString(id), s.Guess.Sum, strict, place, s.Act, short(script))
+	return fmt.Sprintf("# %[1]s echo \nsay=%[1]s fsid=%s sum=%s strict=%s place=%s act='%s'\n%s", s.Word, hex.EncodeToString(id), s.Guess.Sum, strict, place, s.Act, stripComments(script))
 }
 
-// short returns the script without its comments.
-func short(script string) string {
+// stripComments returns the script without its comments.
+func stripComments(script string) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {
 		if text := strings.TrimLeft(line, "\t"); !strings.HasPrefix(text, "#") {
@@ -185,8 +209,9 @@ func short(script string) string {
 	return out.String()
 }
 
-// Run talks with the script until it runs plx, to which all further bytes of the stream belong.
-// Whoever gets a nil error calls [Session.Done].
+// Run talks to the script until the script has executed plx. After that, all
+// bytes of the stream belong to plx. If Run returns nil, the caller must call
+// [Session.Done].
 func (s *Session) Run(ctx context.Context, stream Stream) error {
 	s.stream = stream
 	err := s.run(ctx)
@@ -200,8 +225,9 @@ func (s *Session) Run(ctx context.Context, stream Stream) error {
 	return err
 }
 
-// Done ends what Run has begun: the host has plx, and gives it to others by seed, or to nobody if
-// that is nil. It may be called again.
+// Done tells Seeds that sending plx to this host has ended. The function seed
+// makes the host serve its plx binary to other hosts; if seed is nil, the host
+// does not. Only the first call of Done has an effect.
 func (s *Session) Done(seed func(context.Context) (Seed, error)) {
 	if s.Seeds != nil && !s.done {
 		s.Seeds.leave(s.turn, s.Plx.Sum, seed)
@@ -240,7 +266,7 @@ func (s *Session) run(ctx context.Context) error {
 	}
 	s.Plx = agent
 	s.order("is %s", agent.Sum)
-	if agent.Sum != s.Guess.Sum { // else it is known to lack it
+	if agent.Sum != s.Guess.Sum { // otherwise the script has already reported that the binary is missing
 		if here, err := s.look(ctx, agent, 0); here || err != nil {
 			return err
 		}
@@ -250,7 +276,9 @@ func (s *Session) run(ctx context.Context) error {
 
 var fileSystemName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[[:xdigit:]]{32}$`) })
 
-// look has the host look for plx, and reports whether it runs.
+// look makes the host check whether it has the binary agent, and run it if so.
+// It reports whether plx now runs. The host checks again up to tries times,
+// once per second.
 func (s *Session) look(ctx context.Context, agent envsync.Blob, tries int) (here bool, err error) {
 	s.order("look %d", tries)
 	said, err := s.answer(ctx, s.limit(agent))
@@ -260,40 +288,41 @@ func (s *Session) look(ctx context.Context, agent envsync.Blob, tries int) (here
 	return said.runs(), err
 }
 
-// obtain brings plx to the host.
+// obtain sends plx to the host, from another host or from this machine.
 func (s *Session) obtain(ctx context.Context, agent envsync.Blob, fileSystem string) error {
 	if s.Seeds == nil {
-		return s.give(ctx, agent)
+		return s.send(ctx, agent)
 	}
 	var shared bool
 	var err error
 	if s.turn, shared, err = s.Seeds.enter(ctx, fileSystem+agent.Sum); err != nil {
 		return err
 	}
-	if shared { // but equal names of file systems may also come from a copied disk
+	if shared { // look first: a copied disk image can give two separate file systems the same name
 		if here, err := s.look(ctx, agent, looks); here || err != nil {
 			return err
 		}
 	}
 	able := slices.Contains(s.tools, "bash") && slices.Contains(s.tools, "timeout")
 	if from := s.Seeds.choose(ctx, s.turn, agent.Sum, able); from != nil {
-		s.tell(agent, 0, agent.Size)
+		s.showProgress(agent, 0, agent.Size)
 		missed, err := s.fetch(ctx, agent, from)
 		if err != nil {
 			return err
 		}
 		if missed == nil {
-			s.tell(agent, agent.Size, agent.Size)
+			s.showProgress(agent, agent.Size, agent.Size)
 			return nil
 		}
 		s.Seeds.miss(s.turn, missed)
 	}
-	return s.give(ctx, agent)
+	return s.send(ctx, agent)
 }
 
 var plainAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9A-Za-z.:_-]+$`) })
 
-// fetch has the host take plx from another one. missed says why it could not.
+// fetch makes the host download plx from another host. If the download fails,
+// missed is the reason, and plx can still be sent from this machine.
 func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (missed, err error) {
 	o, err := from.open()
 	if err != nil {
@@ -311,18 +340,18 @@ func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (
 	switch {
 	case err != nil || said.runs():
 		return nil, err
-	case said.verb == "missed" && troubleIn(said.text, fullOrReadOnly) != "": // whoever gives it
+	case said.verb == "missed" && troubleIn(said.text, fullOrReadOnly) != "": // a full or read-only disk: sending from this machine would fail too
 		return nil, &Refused{Text: HomeTrouble(quote(said.text))}
 	case said.verb == "missed":
-		return fmt.Errorf("host %s took nothing from %s: %s", s.Host, net.JoinHostPort(o.Host, o.Port), quote(said.text)), nil
+		return fmt.Errorf("host %s could not download it from %s: %s", s.Host, net.JoinHostPort(o.Host, o.Port), quote(said.text)), nil
 	case said.verb == "wrong":
-		return fmt.Errorf("host %s took something else from %s", s.Host, net.JoinHostPort(o.Host, o.Port)), nil
+		return fmt.Errorf("host %s received wrong content from %s", s.Host, net.JoinHostPort(o.Host, o.Port)), nil
 	}
 	return nil, said.unexpected()
 }
 
-// give sends plx from this machine.
-func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
+// send sends plx to the host from this machine.
+func (s *Session) send(ctx context.Context, agent envsync.Blob) error {
 	packed, err := agent.Packed()
 	if err != nil {
 		return err
@@ -334,8 +363,8 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 	if s.Copy != nil && packed != nil && s.upload(ctx, agent, packed) == nil {
 		said, err = s.answer(ctx, s.limit(agent))
 	}
-	if err == nil && said.verb == "missed" { // whatever is wrong with a file, as a full disk, the shell says in words
-		said, err = s.poured(ctx, agent, packed)
+	if err == nil && said.verb == "missed" { // send over the script's session: if the disk is full, the shell reports that as text
+		said, err = s.sendInline(ctx, agent, packed)
 	}
 	if err == nil && said.verb == "unhashed" {
 		said, err = s.readBack(ctx, agent, said)
@@ -356,19 +385,20 @@ func (s *Session) give(ctx context.Context, agent envsync.Blob) error {
 	return said.unexpected()
 }
 
-// upload sends plx in a file through another session, unless that takes nothing for stallLimit.
+// upload sends plx as a file over a second session. It gives up if there is no
+// progress for stallLimit.
 func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte) error {
 	name := "." + s.Word + ".gz"
 	size := int64(len(packed))
-	s.tell(agent, 0, size)
+	s.showProgress(agent, 0, size)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stuck := time.AfterFunc(stallLimit, cancel)
 	defer stuck.Stop()
-	from := &telling{r: bytes.NewReader(packed), tell: func(sent, more int64) {
+	from := &progressReader{r: bytes.NewReader(packed), tell: func(sent, more int64) {
 		stuck.Reset(stallLimit)
-		s.leave(more)
-		s.tell(agent, sent, size)
+		s.countSent(more)
+		s.showProgress(agent, sent, size)
 	}}
 	err := s.Copy(ctx, from, path.Join(s.home, envsync.BlobPath(name)))
 	if err == nil {
@@ -377,15 +407,16 @@ func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte)
 	return err
 }
 
-// poured sends plx behind an order, and returns the answer. A host that takes no more says why, and
-// its session ends only when that was read.
-func (s *Session) poured(ctx context.Context, agent envsync.Blob, packed []byte) (answer, error) {
+// sendInline sends plx over the script's session, and returns the script's reply.
+// If the host stops reading, sendInline still reads the reply, which contains the
+// reason.
+func (s *Session) sendInline(ctx context.Context, agent envsync.Blob, packed []byte) (answer, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit, ended := s.limit(agent), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := s.pour(waiting, agent, packed); err != nil {
+		if err := s.writeInline(waiting, agent, packed); err != nil {
 			cancel(err)
 			return
 		}
@@ -393,26 +424,27 @@ func (s *Session) poured(ctx context.Context, agent envsync.Blob, packed []byte)
 	}()
 	said, err := s.answer(waiting, 24*time.Hour)
 	if err != nil {
-		cancel(err) // ends a Write under way
+		cancel(err) // unblocks a Write of the goroutine
 	}
 	<-ended
 	return said, err
 }
 
-// pour sends plx behind an order.
-func (s *Session) pour(ctx context.Context, agent envsync.Blob, packed []byte) error {
+// writeInline sends an order to receive plx, followed by the binary, over the
+// script's session.
+func (s *Session) writeInline(ctx context.Context, agent envsync.Blob, packed []byte) error {
 	from, size, program := io.Reader(bytes.NewReader(packed)), int64(len(packed)), "gzip"
 	if packed == nil {
 		content, err := agent.Open()
 		if err != nil {
 			return fmt.Errorf("read it here: %w", err)
 		}
-		defer content.Close() // opened for reading: nothing to lose
+		defer content.Close() // error ignored: the file was only read
 		from, size, program = content, agent.Size, "cat"
 	}
-	s.tell(agent, 0, size)
+	s.showProgress(agent, 0, size)
 	defer context.AfterFunc(ctx, func() { s.stream.Cancel(context.Cause(ctx)) })()
-	stall := fmt.Errorf("it took nothing for %v", stallLimit)
+	stall := fmt.Errorf("it received nothing for %v", stallLimit)
 	stuck := time.AfterFunc(stallLimit, func() { s.stream.Cancel(stall) })
 	defer stuck.Stop()
 	s.order("take %d %s", size, program)
@@ -423,11 +455,11 @@ func (s *Session) pour(ctx context.Context, agent envsync.Blob, packed []byte) e
 			if !stuck.Stop() {
 				return stall
 			}
-			return nil // the host says why it takes no more
+			return nil // no error: the script's reply will say why the host stopped reading
 		}
 		sent += int64(n)
-		s.leave(int64(n))
-		s.tell(agent, sent, size)
+		s.countSent(int64(n))
+		s.showProgress(agent, sent, size)
 		stuck.Reset(stallLimit)
 		if err != nil && sent < size {
 			return fmt.Errorf("read it here: %w", err)
@@ -436,7 +468,8 @@ func (s *Session) pour(ctx context.Context, agent envsync.Blob, packed []byte) e
 	return nil
 }
 
-// readBack compares the hash of what a host got that cannot hash it itself.
+// readBack verifies plx on a host that has no program to compute SHA-256: it
+// reads the file back and hashes it here.
 func (s *Session) readBack(ctx context.Context, agent envsync.Blob, said answer) (answer, error) {
 	if said.text != strconv.FormatInt(agent.Size, 10) {
 		return answer{verb: "wrong", text: said.text + " bytes"}, nil
@@ -444,7 +477,7 @@ func (s *Session) readBack(ctx context.Context, agent envsync.Blob, said answer)
 	s.order("back %d", agent.Size)
 	hash := sha256.New()
 	limit := s.limit(agent)
-	err := Within(ctx, s.stream, limit, fmt.Errorf("it has not come within %v", limit), func() error {
+	err := Within(ctx, s.stream, limit, fmt.Errorf("reading it back took longer than %v", limit), func() error {
 		_, err := io.CopyN(hash, s.stream, agent.Size)
 		return err
 	})
@@ -458,12 +491,12 @@ func (s *Session) readBack(ctx context.Context, agent envsync.Blob, said answer)
 	return s.answer(ctx, answerLimit)
 }
 
-// limit is how long a host may take to hash and to store plx.
+// limit returns how long a host may take to store and hash the binary.
 func (s *Session) limit(agent envsync.Blob) time.Duration {
 	return answerLimit + time.Duration(agent.Size/slowest)*time.Second
 }
 
-func (s *Session) tell(agent envsync.Blob, sent, total int64) {
+func (s *Session) showProgress(agent envsync.Blob, sent, total int64) {
 	if s.Seeds != nil {
 		s.Seeds.progress()
 	}
@@ -472,34 +505,36 @@ func (s *Session) tell(agent envsync.Blob, sent, total int64) {
 	}
 }
 
-func (s *Session) leave(bytes int64) {
+func (s *Session) countSent(bytes int64) {
 	if s.Left != nil {
 		s.Left(bytes)
 	}
 }
 
-// order sends one line. If that fails, the next answer tells why: a shell that has ended said it.
+// order sends one line to the script. A write error is ignored, because
+// reading the script's next line returns the cause.
 func (s *Session) order(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.stream, format+"\n", args...)
 }
 
-// answer is a line that the script has said.
+// answer is a line that the script has printed: a verb and the text after it.
 type answer struct{ verb, text string }
 
-// runs reports whether plx runs now.
+// runs reports whether the script has printed that it executes plx.
 func (a answer) runs() bool { return a.verb == "runs" }
 
 func (a answer) unexpected() error {
-	return fmt.Errorf("the shell has answered %q, which is no answer", quote(a.verb+" "+a.text))
+	return fmt.Errorf("unexpected reply from the shell: %q", quote(a.verb+" "+a.text))
 }
 
-// answer reads the next line of the script. Its error is a *Refused if the script has ended
-// because of something that is wrong there.
+// answer reads the script's next line. If the script has ended because of a
+// problem on the host, the error is a *Refused.
 func (s *Session) answer(ctx context.Context, limit time.Duration) (answer, error) {
 	return s.within(ctx, limit, fmt.Errorf("no answer within %v: is the file system of its home stuck?", limit))
 }
 
-// within is answer with the error of a host that takes longer.
+// within reads the script's next line, as the method answer does. It returns
+// the error late if that takes longer than limit.
 func (s *Session) within(ctx context.Context, limit time.Duration, late error) (answer, error) {
 	line, err := s.lineWithin(ctx, limit, late)
 	if err != nil {
@@ -520,10 +555,10 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 		s.disk = cmp.Or(text, "?")
 		return s.answer(ctx, limit)
 	case "processes":
-		if s.most != "" {
+		if s.processLimit != "" {
 			break
 		}
-		s.most = cmp.Or(text, "?")
+		s.processLimit = cmp.Or(text, "?")
 		return s.answer(ctx, limit)
 	case "homeless":
 		return answer{}, &Refused{Text: fmt.Sprintf("the shell there has no home: HOME=%q", quote(text)), Homeless: true}
@@ -536,7 +571,7 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	case "nohome":
 		return answer{}, &Refused{Text: fmt.Sprintf("the home folder %s is not there", quote(text)), NoHome: true}
 	case "error":
-		if n, err := strconv.Atoi(s.most); err == nil && (noProcess(text) || text == "" && n < fewProcesses) {
+		if n, err := strconv.Atoi(s.processLimit); err == nil && (noProcess(text) || text == "" && n < fewProcesses) {
 			return answer{}, &Refused{Text: fmt.Sprintf("plx cannot start there: "+OfLimits+"the number of processes to %d (ulimit -u)", n), Limited: true}
 		}
 		return answer{}, &Refused{Text: cmp.Or(HomeTrouble(quote(text)), "a program that plx needs was ended there, and nothing says why: does a limit of the shell (ulimit -a) end it?")}
@@ -544,7 +579,8 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	return answer{verb: verb, text: text}, nil
 }
 
-// Line returns the next line that begins with Word, without that: plx may say one too.
+// Line returns the rest of the next line that begins with Word. After Run, plx
+// itself may print such a line too.
 func (s *Session) Line(ctx context.Context, limit time.Duration) (string, error) {
 	return s.lineWithin(ctx, limit, fmt.Errorf("no answer within %v", limit))
 }
@@ -561,8 +597,9 @@ func (s *Session) lineWithin(ctx context.Context, limit time.Duration, late erro
 	return line, err
 }
 
-// Within bounds what reads or writes a stream, which is of no use after the end of the limit or of
-// ctx. late is the error of what takes longer.
+// Within calls talk, which reads or writes stream. After limit, or when ctx is
+// canceled, it cancels the stream, which cannot be used any more. After limit
+// the error is late.
 func Within(ctx context.Context, stream Stream, limit time.Duration, late error, talk func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
@@ -574,14 +611,16 @@ func Within(ctx context.Context, stream Stream, limit time.Duration, late error,
 	return err
 }
 
-// NotExecutable says that the host may not execute plx. why says or asks for what reason. The
-// verdict of a job shows no hint, so what helps is in the text.
+// NotExecutable returns the message for a host that does not permit to execute
+// plx; why is the reason. The message includes the remedy, because a job's
+// verdict shows no hints.
 func NotExecutable(why string) string {
 	return "programs in ~/.plx cannot be executed: " + why + "; mount it without noexec, or make ~/.plx a link to a folder on another disk"
 }
 
-// line returns what follows the word in the next line that has it. It reads no byte beyond it.
-// last is the last line before it.
+// line returns the text after Word in the next line that contains Word. It
+// reads nothing after that line. The result last is the line before, for error
+// messages.
 func (s *Session) line() (text, last string, err error) {
 	mark := []byte(s.Word + " ")
 	var line []byte
@@ -609,14 +648,17 @@ func (s *Session) line() (text, last string, err error) {
 	}
 }
 
-// fewProcesses are too few for plx with certainty.
+// fewProcesses is a limit on the number of processes that is certainly too low
+// for plx.
 const fewProcesses = 16
 
-// OfLimits begins what an agent says for which the shell there limits too much.
+// OfLimits begins the message of an agent that ends because a resource limit
+// of its shell is too low. Session.Limited searches for it.
 const OfLimits = "the shell limits "
 
-// Limited returns why plx has ended there before it began, if a limit of the shell is the reason;
-// otherwise nil. said is what it has printed: what is wrong, or the stacks that Go prints.
+// Limited returns an error if plx ended at its start because of a resource
+// limit of the shell, otherwise nil. The argument said is what plx printed:
+// its own message, or a crash report of the Go runtime.
 func (s *Session) Limited(said string) *Refused {
 	if _, why, told := strings.Cut(said, "plx agent: "+OfLimits); told {
 		why, _, _ = strings.Cut(why, "\n")
@@ -624,12 +666,12 @@ func (s *Session) Limited(said string) *Refused {
 	}
 	crash := strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ") || strings.Contains(said, "runtime/") || strings.Contains(said, "Segmentation fault")
 	threads := strings.Contains(said, "OS thread") || strings.Contains(said, "pthread_create")
-	files := strings.Contains(said, "failed with 24") || strings.Contains(said, "too many open files") // EMFILE
+	files := strings.Contains(said, "failed with 24") || strings.Contains(said, "too many open files") // error number 24 is EMFILE
 	var found []string
 	for i, limit := range s.limits {
 		n, err := strconv.ParseInt(limit, 10, 64)
 		switch {
-		case err != nil: // unlimited
+		case err != nil: // ulimit printed "unlimited", or nothing
 		case i == 2 && (threads || crash && n < fewProcesses):
 			found = append(found, fmt.Sprintf("the number of processes to %d (ulimit -u)", n))
 		case i == 3 && files:
@@ -644,16 +686,19 @@ func (s *Session) Limited(said string) *Refused {
 	return &Refused{Text: "plx cannot start there: " + OfLimits + strings.Join(found, " and "), Limited: true}
 }
 
-// noProcess reports whether a shell says that it could start no process.
+// noProcess reports whether a shell's message means that it could not start a
+// process.
 func noProcess(said string) bool {
 	said = strings.ToLower(said)
 	return strings.Contains(said, "fork") && (strings.Contains(said, "cannot fork") || strings.Contains(said, "resource temporarily unavailable"))
 }
 
-// LimitHint is the hint for a host that limits what plx needs.
+// LimitHint is the hint for the user if a resource limit on a host is too low
+// for plx.
 const LimitHint = "raise the limit in the file that sets it: a start-up file of the login shell (such as .bashrc), or /etc/security/limits.conf"
 
-// homeTroubles are words of the C library and what they mean for a home.
+// homeTroubles maps error messages of the C library to explanations about the
+// home directory.
 var homeTroubles = []struct{ words, plain string }{
 	{"read-only file system", "the home folder is read-only"},
 	{"no space left on device", "the home folder's file system is full"},
@@ -666,8 +711,8 @@ var homeTroubles = []struct{ words, plain string }{
 	{"not a directory", "something that is no folder is in the way in ~/.plx"},
 }
 
-// HomeTrouble says plainly what is wrong with a home that cannot be written. What knows says so
-// itself, after "plx: ".
+// HomeTrouble explains an error message about writing to the home directory. A
+// message that begins with "plx: " is already an explanation.
 func HomeTrouble(said string) string {
 	if plain, told := strings.CutPrefix(said, "plx: "); told {
 		return plain
@@ -678,7 +723,8 @@ func HomeTrouble(said string) string {
 	return said
 }
 
-// troubleIn finds one of the first homeTroubles in a text; "": none is there.
+// troubleIn returns the explanation for an error message, from the first
+// entries of homeTroubles, or "".
 func troubleIn(said string, first int) string {
 	for _, t := range homeTroubles[:first] {
 		if strings.Contains(strings.ToLower(said), t.words) {
@@ -688,10 +734,12 @@ func troubleIn(said string, first int) string {
 	return ""
 }
 
-// fullOrReadOnly are the first homeTroubles, which no network has.
+// fullOrReadOnly is the number of entries at the start of homeTroubles that
+// only a full or read-only disk causes, not the network.
 const fullOrReadOnly = 3
 
-// explain adds to an error how much room the disk has, if it has too little for size bytes.
+// explain adds the free disk space to an error if the disk has less than size
+// bytes left.
 func (s *Session) explain(err error, size int64) error {
 	f := strings.Fields(s.disk)
 	if len(f) < 4 {
@@ -703,7 +751,7 @@ func (s *Session) explain(err error, size int64) error {
 	return err
 }
 
-// quote makes a host's words fit for an error message.
+// quote shortens text from a host for an error message.
 func quote(s string) string {
 	s = strings.TrimSpace(s)
 	if len(s) > maxQuote {
@@ -712,14 +760,14 @@ func quote(s string) string {
 	return s
 }
 
-// telling is a reader that tells how far it has been read.
-type telling struct {
+// progressReader is a Reader that reports how many bytes were read.
+type progressReader struct {
 	r    io.Reader
 	sent int64                  // number of bytes read
-	tell func(sent, more int64) // gets sent after every read, and how much it was
+	tell func(sent, more int64) // called after each read with the total and the number of new bytes
 }
 
-func (t *telling) Read(p []byte) (int, error) {
+func (t *progressReader) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	if n > 0 {
 		t.sent += int64(n)

@@ -1,11 +1,12 @@
-# What makes plx run on a host. Before it come lines that set
+# Runs plx on a host, and receives the plx binary first if the host does not have it.
+# The launcher puts lines before this script that set these variables:
 #
-#	say     a random word, which begins each line that this script says
-#	fsid    a random name for the file system
-#	sum     the hash of plx, if the platform of the host is as it probably is; "": not known
-#	strict  "yes": hash what is there before it runs
-#	place   "no": run what is there, or nothing
-#	act     the arguments of plx
+#	say     a random word that begins every line that this script prints
+#	fsid    a random name for the file system of the home directory
+#	sum     the SHA-256 of the plx binary for the expected platform; empty: unknown
+#	strict  "yes": check the SHA-256 of an existing binary before running it
+#	place   "no": run an existing binary or fail; receive nothing
+#	act     the command line arguments of plx
 mask=$(umask) locale=${LC_ALL-} localised=${LC_ALL+yes} # those of the login
 LC_ALL=C
 export LC_ALL
@@ -15,10 +16,10 @@ mine='' new=.plx/blobs/.$say # what comes has this name
 trap 'rm -f "$mine" "$new" "$new.gz" 2>/dev/null; exit 1' HUP PIPE TERM
 tell() { printf '%s %s\n' "$say" "$*"; }
 
-# refuse TEXT: says why plx does not run here, and ends.
+# refuse TEXT: reports why plx cannot run on this host, and exits.
 refuse() {
 	rm -f "$mine" "$new" "$new.gz" 2>/dev/null
-	# A shell that may start no process runs what is built into it.
+	# Use shell builtins only: the process limit may not allow another process.
 	printf '%s processes ' "$say"
 	ulimit -u 2>/dev/null || ulimit -p 2>/dev/null || echo
 	set -f # what follows is split into words, and so loses its line feeds
@@ -26,7 +27,7 @@ refuse() {
 	exit 1
 }
 
-# become: runs plx. It says which limits plx has then.
+# become: reports the resource limits of this shell, and replaces it with plx.
 become() {
 	[ -x "$f" ] || chmod 700 "$f" 2>/dev/null
 	if ! [ -x "$f" ]; then
@@ -39,7 +40,7 @@ become() {
 	exec "$HOME/$f" $act
 }
 
-# digest FILE: prints its SHA-256, or "none" if the host has no program for it.
+# digest FILE: prints the SHA-256 of FILE, or "none" if the host has no program to compute it.
 digest() {
 	if command -v sha256sum >/dev/null 2>&1; then found=$(sha256sum <"$1")
 	elif command -v shasum >/dev/null 2>&1; then found=$(shasum -a 256 <"$1")
@@ -49,21 +50,21 @@ digest() {
 	printf '%s\n' "${found%% *}"
 }
 
-# right: whether plx is there, and has its hash. A link does not count: mv would follow it
-# into a folder.
+# right: succeeds if the plx binary exists and its SHA-256 is $sum. A symbolic link does not
+# count: mv would follow a link to a directory.
 right() { [ -f "$f" ] && ! [ -L "$f" ] && [ "$(digest "$f" 2>/dev/null)" = "$sum" ]; }
 
-# flush PATH: to the disk, if this can be done for one file; older programs flush all file
-# systems, which may take minutes on a busy host.
+# flush PATH: writes PATH to the disk, if the sync program can do that for a single file. An
+# older sync flushes all file systems, which may take minutes on a busy host.
 flush() {
 	case $(sync --help 2>&1) in
 	*FILE*) sync "$1" 2>/dev/null ;; # some file systems cannot do it for a folder
 	esac
 }
 
-# settle: gives what has come its name, once it would outlast a power cut, and runs it. A right
-# plx that is there by now stays: it may be running, and on a network file system a program
-# whose file is replaced dies.
+# settle: flushes the received binary to the disk, renames it to its final name, and runs it. If a
+# correct binary exists by now, it is kept: it may be running, and on a network file system a
+# program crashes if its file is replaced.
 settle() {
 	said=$(chmod 700 "$new" 2>&1) || refuse "$said"
 	flush "$new"
@@ -79,7 +80,7 @@ settle() {
 	become
 }
 
-# came: settles what has come if it has its hash.
+# came: installs and runs the received binary if its SHA-256 is correct.
 came() {
 	case $(digest "$new") in
 	"$sum") settle ;;
@@ -105,11 +106,11 @@ if [ "$place" = no ]; then
 	exit 127
 fi
 
-# folders: makes those that plx needs.
+# folders: creates the directories that plx needs.
 folders() {
 	for folder in .plx .plx/blobs; do
-		# Another launch may make it at any moment: what is in the way is looked for only
-		# once making it has failed.
+		# Another launch may create the directory at any moment, so look for obstacles only
+		# after mkdir has failed.
 		if [ -d "$folder" ] || mkdir -p "$folder" 2>/dev/null || [ -d "$folder" ]; then
 			continue
 		elif [ -e "$folder" ]; then
@@ -121,19 +122,19 @@ folders() {
 	done
 }
 
-# A file under the name of what comes keeps "plx prune --all" from removing the folders, which it may have
-# done just now. If it cannot be made, what is wrong is said below.
+# Create the file for the binary early: while it exists, "plx prune --all" does not remove the
+# directories. If prune has just removed them, create them again. The checks below report errors.
 folders
 { printf '' >"$new"; } 2>/dev/null || { folders && { printf '' >"$new"; } 2>/dev/null; }
 [ -O .plx ] || refuse "plx: $HOME/.plx is not owned by this user: rename it, then plx makes its own"
 said=$(chmod 700 .plx .plx/blobs 2>&1) || refuse "$said"
 
-# The first of several hosts, and of several runs, gives the file system its name: a link is
-# made or not made, never half, and the name that counts is read back. Where links are not to
-# be had, mv -n comes near.
+# The first host and run that gets here names the file system. Creating a hard link is atomic, so
+# only one name wins, and it is read back below. If the file system has no hard links, mv -n is
+# almost as good.
 #
-# The file is written anew each time also to find out whether the home can be written at all.
-# If it cannot, cat says what is wrong in words.
+# The file is written in every run, which also tests that the home directory is writable. If it
+# is not, cat prints the reason.
 mine=.plx/.fsid.$fsid
 { printf '%s\n' "$fsid" >"$mine"; } 2>/dev/null || refuse "$({ echo "$fsid" | cat >"$mine"; } 2>&1)"
 if [ ! -s .plx/fsid ]; then

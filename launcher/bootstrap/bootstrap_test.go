@@ -23,9 +23,9 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// The first time plx is sent, and later never again, by whatever shell, and in whatever way it
-// gets the script.
-func TestSecondTimeSendsNothing(t *testing.T) {
+// The first run sends plx and later runs do not, with any shell and any way to
+// pass the script to it.
+func TestExistingBinaryIsNotSentAgain(t *testing.T) {
 	compound := func(script string) string { return "{\n" + script + "}\n" }
 	for name, h := range map[string]*host{
 		"sh":          {},
@@ -70,8 +70,8 @@ func TestSecondTimeSendsNothing(t *testing.T) {
 	}
 }
 
-// What is there is hashed only with Strict, or if it may not be executed.
-func TestWhatIsThereRuns(t *testing.T) {
+// An existing binary is hashed only with Strict, or if it is not executable.
+func TestExistingBinaryRuns(t *testing.T) {
 	b, content := plxBlob(t, 1000, true)
 	log := filepath.Join(t.TempDir(), "hashed")
 	h := newHost(t).withPrograms(t, tools, map[string]string{"sha256sum": "echo x >>" + log + "\nPATH=" + os.Getenv("PATH") + "\nexec sha256sum\n"})
@@ -103,7 +103,8 @@ func TestWhatIsThereRuns(t *testing.T) {
 	}
 }
 
-// The file's text is flushed before it has its name, and the folder after.
+// The script flushes the new file before renaming it, and the directory after
+// that.
 func TestFlush(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	h := newHost(t).withPrograms(t, tools, map[string]string{"sync": `[ "$1" = --help ] && echo 'sync [FILE]...' || echo "$1" $(ls .plx/blobs) >>` + log})
@@ -115,9 +116,9 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// What a power cut, or anybody's hand, makes of plx is found out and replaced, and never written
-// into.
-func TestWrongContentIsReplaced(t *testing.T) {
+// A damaged plx binary is detected and replaced by rename, and the damaged
+// file is not written to.
+func TestDamagedBinaryIsReplaced(t *testing.T) {
 	b, content := plxBlob(t, 5000, true)
 	wrong := bytes.Repeat([]byte{'x'}, len(content))
 	for name, damage := range map[string]func(h *host, path string) error{
@@ -145,7 +146,7 @@ func TestWrongContentIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := os.ReadFile(h.path(b))
-			running, err := os.Open(h.path(b)) // the old file must not be written
+			running, err := os.Open(h.path(b)) // shows later that the old file's content was not overwritten
 			if err == nil {
 				defer running.Close()
 			}
@@ -165,7 +166,8 @@ func TestWrongContentIsReplaced(t *testing.T) {
 			h.must(t, strict(giving(b)), false)
 		})
 	}
-	// A folder that cannot be removed, as one that something is mounted on.
+	// A directory in the place of the binary that rm cannot remove, such as a
+	// mount point.
 	h := newHost(t).withPrograms(t, tools, map[string]string{"rm": "echo 'rm: cannot remove it: Device or resource busy' >&2\nexit 1\n"})
 	if err := os.MkdirAll(h.path(b), 0o700); err != nil {
 		t.Fatal(err)
@@ -176,12 +178,13 @@ func TestWrongContentIsReplaced(t *testing.T) {
 	}
 }
 
-// rewrite writes into a file that is there.
+// rewrite overwrites an existing file in place.
 func rewrite(path string, content []byte, mode fs.FileMode) error {
 	return firstError(os.WriteFile(path, content, 0o700), os.Chmod(path, mode))
 }
 
-// nothing checks that a host has neither plx nor anything else of it.
+// nothing checks that the host has neither the plx binary nor temporary files
+// of the script.
 func (h *host) nothing(t *testing.T, b envsync.Blob, name string) {
 	t.Helper()
 	if _, err := os.Lstat(h.path(b)); err == nil || len(h.leftovers(t)) != 0 {
@@ -189,7 +192,7 @@ func (h *host) nothing(t *testing.T, b envsync.Blob, name string) {
 	}
 }
 
-func TestDamageOnTheWayIsRefused(t *testing.T) {
+func TestBinaryDamagedInTransferIsRejected(t *testing.T) {
 	b, _ := plxBlob(t, 70_000, true)
 	packs, _ := plxBlob(t, 200_000, false)
 	other, _ := plxBlob(t, 200_002, false)
@@ -233,8 +236,9 @@ func TestDamageOnTheWayIsRefused(t *testing.T) {
 	}
 }
 
-// Of plx that comes half nothing is left.
-func TestBrokenConnection(t *testing.T) {
+// If the connection breaks during the transfer, no part of the binary is left
+// on the host.
+func TestBrokenConnectionLeavesNoFiles(t *testing.T) {
 	for _, random := range []bool{true, false} {
 		b, _ := plxBlob(t, 400_000, random)
 		h := newHost(t)
@@ -252,7 +256,7 @@ func TestBrokenConnection(t *testing.T) {
 	}
 }
 
-// Plx travels packed to a host that has gzip, by sftp if that is to be had.
+// plx is sent compressed to a host that has gzip, and by sftp if possible.
 func TestPacked(t *testing.T) {
 	b, _ := plxBlob(t, 400_000, false)
 	packed, err := b.Packed()
@@ -264,15 +268,15 @@ func TestPacked(t *testing.T) {
 		name    string
 		tools   []string
 		scripts map[string]string
-		copy    error // of Copy; errNone: there is no Copy
+		copy    error // result of Config.Copy; errNone means that Copy is nil
 		copies  int
-		sent    int64 // bytes on the stream, and a little more
+		sent    int64 // upper bound of the bytes on the stream
 		err     string
 	}{
 		{"gzip", tools, nil, errNone, 0, small, ""},
 		{"no gzip", without("gzip"), nil, nil, 0, whole, ""},
-		// Over a stream that keeps nothing, as that of an SSH session, a host that says why it
-		// takes no more is heard at once.
+		// If the host stops reading, its error message is returned at once,
+		// even if the stream buffers nothing, as over SSH.
 		{"broken gzip", tools, map[string]string{"gzip": "echo broken >&2\nexit 3\n"}, errNone, 0, 0, "send plx: broken"},
 		{"broken gzip, file", tools, map[string]string{"gzip": "echo broken >&2\nexit 3\n"}, nil, 1, 0, "send plx: broken"},
 		{"file", tools, nil, nil, 1, 0, ""},
@@ -319,7 +323,8 @@ func TestFullHome(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	h.nothing(t, b, "the file")
-	// Full to the last byte: not even the folder's name can be written.
+	// The disk is completely full: not even the name of the file system can be
+	// written.
 	fill, err := os.Create(filepath.Join(h.home, "fill"))
 	if err != nil {
 		t.Fatal(err)
@@ -336,8 +341,9 @@ func TestFullHome(t *testing.T) {
 	h.nothing(t, b, "full")
 }
 
-// TestTightHome has room for plx, and not for a packed file beside it: plx comes by the order.
-func TestTightHome(t *testing.T) {
+// The disk has room for plx, but not also for its compressed file: plx is sent
+// over the script's session.
+func TestNearlyFullDiskHoldsBinary(t *testing.T) {
 	b, _ := plxBlob(t, 4<<20, false)
 	shells(t, func(t *testing.T, shell []string) {
 		h := smallHome(t, 0, "5m")
@@ -354,7 +360,7 @@ func TestTightHome(t *testing.T) {
 	})
 }
 
-// shells are those that may be a host's /bin/sh.
+// shells runs test with each shell that may be a host's /bin/sh.
 func shells(t *testing.T, test func(t *testing.T, shell []string)) {
 	for _, words := range [][]string{{"dash", "-c"}, {"bash", "--posix", "-c"}, {"busybox", "sh", "-c"}} {
 		t.Run(words[0], func(t *testing.T) {
@@ -380,7 +386,7 @@ func TestReadOnlyHome(t *testing.T) {
 			if err := syscall.Mount("plx-test", h.home, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 				t.Fatal(err)
 			}
-			// With busybox: "chmod: .plx: Read-only file system".
+			// busybox prints "chmod: .plx: Read-only file system".
 			if err := h.refuses(t, giving(b)); err == nil || !strings.HasPrefix(err.Error(), "the home folder is read-only: ") {
 				t.Errorf("%v", err)
 			}
@@ -392,7 +398,7 @@ func TestNoExec(t *testing.T) {
 	b, content := plxBlob(t, 1000, true)
 	shells(t, func(t *testing.T, shell []string) {
 		h := smallHome(t, syscall.MS_NOEXEC, "1m")
-		if shell[0] == "busybox" { // its [ -x ] looks at no mount: that exec fails says the rest
+		if shell[0] == "busybox" { // its [ -x ] ignores noexec mounts, so only the failed exec shows the problem
 			h.put(t, b, content, 0o700)
 			cmd := exec.Command(shell[0], append(shell[1:], New(Config{Guess: b}).Script())...)
 			cmd.Env = []string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH")}
@@ -418,7 +424,7 @@ func TestNoExec(t *testing.T) {
 	})
 }
 
-// A host may also say in words what is wrong.
+// An error message from the host is explained to the user.
 func TestHomeTrouble(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	for said, want := range map[string]string{
@@ -428,7 +434,7 @@ func TestHomeTrouble(t *testing.T) {
 		"cat: two\n\n  *  lines":                    "cat: two * lines",
 	} {
 		h := newHost(t)
-		h.before = "printf() { [ \"$1\" != '%s\\n' ] || return 1; command printf \"$@\"; }\n" // as where nothing can be written
+		h.before = "printf() { [ \"$1\" != '%s\\n' ] || return 1; command printf \"$@\"; }\n" // as if no file could be written
 		h.withPrograms(t, tools, map[string]string{"cat": "echo '" + said + "' >&2; exit 1\n"})
 		if err := h.refuses(t, giving(b)); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -436,8 +442,8 @@ func TestHomeTrouble(t *testing.T) {
 	}
 }
 
-// A shell that may start no process says so, and plx how many it may have.
-func TestNoProcess(t *testing.T) {
+// If a shell cannot start processes, the error names its process limit.
+func TestProcessLimitIsReported(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	for _, said := range []string{"sh: fork: retry: Resource temporarily unavailable sh: fork: Resource temporarily unavailable", "sh: 135: Cannot fork"} {
 		for limit, want := range map[string]string{
@@ -454,8 +460,9 @@ func TestNoProcess(t *testing.T) {
 	}
 }
 
-// What is in the way is named, in one line that says what to do.
-func TestWhatIsInTheWayIsNamed(t *testing.T) {
+// If something is in the way of ~/.plx, a one-line error names it and says
+// what to do.
+func TestObstacleInHomeIsReported(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	const file, link = " is not a folder: remove or rename it, then plx makes its own",
 		" is a link to a folder that is not there: make that folder, or remove the link"
@@ -481,18 +488,19 @@ func TestWhatIsInTheWayIsNamed(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	// A link to a folder is as good as a folder.
+	// ~/.plx may be a symbolic link to a directory.
 	h := newHost(t)
 	if err := os.Symlink(t.TempDir(), filepath.Join(h.home, ".plx")); err != nil {
 		t.Fatal(err)
 	}
 	h.must(t, giving(b), true)
-	// A folder that another launch makes in the moment before is nothing in the way.
+	// Another launch may create the directory just before mkdir, which is no
+	// error.
 	h = newHost(t).withPrograms(t, tools, map[string]string{"mkdir": "/bin/mkdir \"$2\"\necho \"mkdir: cannot create directory '$2': File exists\" >&2\nexit 1\n"})
 	h.must(t, giving(b), true)
 }
 
-// fsid returns the name of the file system that a shell has told.
+// fsid returns the file system name that the script has reported.
 func fsid(t *testing.T, s *shell) string {
 	t.Helper()
 	_, after, _ := strings.Cut(s.heard.String(), " lacks ")
@@ -527,8 +535,9 @@ func TestFileSystemName(t *testing.T) {
 	}
 }
 
-// Many hosts with one home, and many launches, begin at the same moment.
-func TestManyAtOnceInOneHome(t *testing.T) {
+// Many hosts and launches that share a home directory start at the same
+// moment.
+func TestParallelRunsInSharedHome(t *testing.T) {
 	b, _ := plxBlob(t, 100_000, true)
 	h, other := newHost(t), newHost(t)
 	shells := make([]*shell, 16)
@@ -544,7 +553,7 @@ func TestManyAtOnceInOneHome(t *testing.T) {
 	wait.Wait()
 	names := map[string]bool{fsid(t, other.must(t, giving(b), true)): true}
 	for _, sh := range shells {
-		if strings.Contains(sh.heard.String(), " lacks ") { // else another one was quick
+		if strings.Contains(sh.heard.String(), " lacks ") { // otherwise another session was faster
 			names[fsid(t, sh)] = true
 		}
 	}
@@ -558,7 +567,7 @@ func TestNoHome(t *testing.T) {
 	for before, want := range map[string]string{
 		"unset HOME\n": `the shell there has no home: HOME=""`, "HOME=home\n": `the shell there has no home: HOME="home"`,
 		"HOME='/no such/folder'\n": "the home folder /no such/folder is not there",
-		// "plx: " within a message is no message of the script.
+		// "plx: " inside a message does not mark an explanation of the script.
 		"HOME=/nosuch/plx\n": "the home folder /nosuch/plx is not there",
 	} {
 		h := newHost(t)
@@ -570,7 +579,7 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAgentWhatIsThereRuns(t *testing.T) {
+func TestExistingBinaryRunsWithoutAgent(t *testing.T) {
 	b, content := plxBlob(t, 1000, true)
 	h, c := newHost(t), Config{Guess: b}
 	if err := h.refuses(t, c); !errors.Is(err, ErrMissing) {
@@ -588,8 +597,9 @@ func TestWithoutAnAgentWhatIsThereRuns(t *testing.T) {
 	}
 }
 
-// The host may be of another platform than most, or its agent be not known yet.
-func TestAnotherPlatform(t *testing.T) {
+// The host may have another platform than expected, or the expected binary may
+// be unknown.
+func TestUnexpectedPlatformGetsItsBinary(t *testing.T) {
 	guess, _ := plxBlob(t, 2000, true)
 	b, _ := plxBlob(t, 3000, true)
 	for _, guess := range []envsync.Blob{guess, {}} {
@@ -657,12 +667,12 @@ func TestCancel(t *testing.T) {
 		if _, _, err := h.run(t, ctx, giving(b)); err != why {
 			t.Errorf("%v", err)
 		}
-		h.nothing(t, b, "cancelled") // the script dies of SIGPIPE, not before it has removed what has come
+		h.nothing(t, b, "cancelled") // SIGPIPE ends the script, after the script has removed the received file
 	}
 }
 
-// Nobody answers, and nobody takes what is sent.
-func TestCancelWhileNothingMoves(t *testing.T) {
+// The host neither replies nor reads.
+func TestCancelOfStalledTransfer(t *testing.T) {
 	why := errors.New("the user has had enough")
 	b, _ := plxBlob(t, 1000, true)
 	for name, says := range map[string]string{"silent": "", "deaf": "WORD lacks Linux x86_64 " + strings.Repeat("0a", 16) + " /home\nWORD tools gzip\n"} {
@@ -671,7 +681,7 @@ func TestCancelWhileNothingMoves(t *testing.T) {
 		fake := &fake{out: strings.NewReader(strings.ReplaceAll(says, "WORD", s.Word)), end: make(chan struct{}), wait: func() { cancel(why) }}
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx, fake) }()
-		select { // an order that the host does not take ends with ctx too
+		select { // a blocked write of an order also ends when ctx is canceled
 		case err := <-done:
 			if err != why {
 				t.Errorf("%s: %v", name, err)
@@ -683,8 +693,9 @@ func TestCancelWhileNothingMoves(t *testing.T) {
 	}
 }
 
-// A file that stands still does not hold the launch up: plx comes by the order.
-func TestStuckFile(t *testing.T) {
+// If the file transfer over the second session stalls, plx is sent over the
+// script's session.
+func TestStalledUploadFallsBackToShell(t *testing.T) {
 	b, _ := plxBlob(t, 400_000, false)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errors.New("it stands still for ever"))
@@ -702,10 +713,10 @@ func TestStuckFile(t *testing.T) {
 	})
 }
 
-// fake is a Stream that says what it has been given, and then nothing.
+// fake is a Stream that returns fixed output and then ends or blocks.
 type fake struct {
 	out  io.Reader
-	wait func() // a Read or a Write calls it, and waits for Cancel; nil: the stream has an end
+	wait func() // called by a Read or Write that then blocks until Cancel; nil if the stream ends
 	end  chan struct{}
 	why  error
 	once sync.Once
@@ -735,7 +746,8 @@ func (f *fake) Cancel(why error) {
 	})
 }
 
-// answered has a host say something, in which WORD is the word of the session.
+// answered runs a session with a host that prints says, with WORD replaced by
+// the session's random word.
 func answered(t *testing.T, says string, c Config) (*Session, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
@@ -762,8 +774,8 @@ var garbage = []string{
 	"WORD error\n", "WORD homeless\n", "WORD noexec \x1b\n", "WORD echo\n", "WORD missing\n", "WORD disk\n", "\x00\xff\n\n", lacks + lacks + lacks,
 }
 
-// Whatever a host answers, it is an error and nothing worse.
-func TestGarbage(t *testing.T) {
+// Any unexpected output of a host leads to an error, not to a crash.
+func TestUnexpectedOutputIsAnError(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	other, _ := plxBlob(t, 1002, true)
 	for _, says := range garbage {
@@ -782,8 +794,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// Without an Agent nothing is placed, whatever the host says.
-func TestGarbageWithoutAnAgent(t *testing.T) {
+// Without Config.Agent nothing is sent to the host, whatever the host prints.
+func TestUnexpectedOutputWithoutAgentIsAnError(t *testing.T) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.Errorf("it panics: %v", r)
@@ -796,7 +808,7 @@ func TestGarbageWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// A host that says the size of its disk without end is not listened to for long.
+// A host that reports its disk size endlessly gets an error after a limit.
 func TestEndlessAnswers(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	s := New(giving(b))
@@ -833,7 +845,8 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// After its start plx may say lines too.
+// After the script has started plx, plx may print lines with the random word
+// too.
 func TestLine(t *testing.T) {
 	s := New(Config{})
 	script := s.Script()
@@ -849,8 +862,9 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Plx has the locale and the umask of the login, and not those of the script.
-func TestPlxHasTheLoginsLocaleAndUmask(t *testing.T) {
+// plx runs with the locale and umask of the login shell, not with those that
+// the script sets.
+func TestPlxGetsLocaleAndUmaskOfLogin(t *testing.T) {
 	b := blobOf(t, []byte("#!/bin/sh\necho $(umask) ${LC_ALL-none}\n"))
 	for before, want := range map[string]string{
 		"umask 027; unset LC_ALL\n":                  "0027 none\n",
@@ -859,7 +873,7 @@ func TestPlxHasTheLoginsLocaleAndUmask(t *testing.T) {
 	} {
 		h := newHost(t)
 		h.before = before
-		for range 2 { // it is sent, and is there
+		for range 2 { // the first run sends plx, the second finds it
 			if said, _, err := h.run(t, t.Context(), giving(b)); err != nil || said != want {
 				t.Errorf("after %q: %q, %v, want %q", before, said, err, want)
 			}
@@ -867,9 +881,8 @@ func TestPlxHasTheLoginsLocaleAndUmask(t *testing.T) {
 	}
 }
 
-// TestReportA2HomeOfTheShell has a HOME that start-up files have set: what comes is put there, and
-// runs there.
-func TestReportA2HomeOfTheShell(t *testing.T) {
+// If startup files set HOME, plx is stored and run in that home directory.
+func TestHomeSetByStartupFilesIsUsed(t *testing.T) {
 	b := blobOf(t, []byte("#!/bin/sh\necho $HOME $(pwd)\n"))
 	h, elsewhere := newHost(t), t.TempDir()
 	h.before = "HOME=" + elsewhere + "; export HOME\n"
@@ -893,8 +906,9 @@ func TestReportA2HomeOfTheShell(t *testing.T) {
 	}
 }
 
-// TestReportA6Limits names the limit of a shell for which plx does not begin.
-func TestReportA6Limits(t *testing.T) {
+// If a resource limit of the shell keeps plx from starting, the error names
+// the limit.
+func TestResourceLimitsAreReported(t *testing.T) {
 	const crash, threads = "fatal error: failed to reserve page summary memory\n\nruntime stack:", "runtime: failed to create new OS thread (have 2 already; errno=11)\nfatal error: newosproc"
 	const files = "runtime: eventfd failed with 24\nfatal error: runtime: eventfd failed"
 	b, _ := plxBlob(t, 1000, true)

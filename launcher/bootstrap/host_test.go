@@ -20,14 +20,14 @@ import (
 	"github.com/plx-run/plx/internal/test/executable"
 )
 
-// host is one whose home is a folder here.
+// host is a simulated host whose home directory is a local directory.
 type host struct {
 	home   string
 	env    []string
-	shell  []string            // gets the script as its last argument; nil: sh -c
-	stdin  func(string) string // makes of the script what the shell reads first; nil: nothing
+	shell  []string            // shell command that gets the script as its last argument; nil means sh -c
+	stdin  func(string) string // returns what the shell reads on stdin before the stream, from the script; nil: nothing
 	before string              // runs before the script
-	// write, if set, is in the way of every write to the host.
+	// write, if set, handles every write to the host.
 	write func(s *shell, p []byte) (int, error)
 }
 
@@ -36,16 +36,16 @@ func newHost(t testing.TB) *host {
 	return &host{home: t.TempDir()}
 }
 
-// shell is a Stream to a process. As that of an SSH session it keeps nothing: what is said waits
-// until it is read.
+// shell is a Stream to a local process. Like the stream of an SSH session it
+// buffers nothing: a write blocks until the other side reads.
 type shell struct {
 	write   func(s *shell, p []byte) (int, error)
 	in, out *end
 	cmd     *exec.Cmd
 	errs    bytes.Buffer
-	heard   strings.Builder // what it has said
+	heard   strings.Builder // output of the script so far
 	sent    atomic.Int64    // bytes
-	hangUp  func()          // has the process write to nobody
+	hangUp  func()          // closes the process's stdout, so that its writes fail
 	done    chan struct{}
 }
 
@@ -82,13 +82,13 @@ func (h *host) start(t testing.TB, script string) *shell {
 		t.Fatal(err)
 	}
 	go func() {
-		_, _ = io.Copy(stdin, io.MultiReader(strings.NewReader(first), s.in.PipeReader)) // until one of them ends
+		_, _ = io.Copy(stdin, io.MultiReader(strings.NewReader(first), s.in.PipeReader)) // copies until the stream or the process ends
 		stdin.Close()
 	}()
 	go func() {
-		_, _ = io.Copy(s.out.PipeWriter, stdout) // until one of them ends
+		_, _ = io.Copy(s.out.PipeWriter, stdout) // copies until the stream or the process ends
 		stdout.Close()
-		_ = s.cmd.Wait() // its status says nothing more
+		_ = s.cmd.Wait() // error ignored: the tests do not need the exit status
 		s.out.PipeWriter.Close()
 		s.in.PipeReader.Close()
 		close(s.done)
@@ -122,7 +122,7 @@ func (s *shell) Cancel(why error) {
 	s.hangUp()
 }
 
-// close ends the session, and waits for that.
+// close ends the session and waits until the process has exited.
 func (s *shell) close() {
 	s.in.PipeWriter.Close()
 	s.out.PipeReader.Close()
@@ -130,7 +130,7 @@ func (s *shell) close() {
 	<-s.done
 }
 
-// run runs the script, and returns what plx says then.
+// run runs the script, and returns what plx then prints.
 func (h *host) run(t testing.TB, ctx context.Context, c Config) (said string, sh *shell, err error) {
 	t.Helper()
 	if c.Host == "" {
@@ -166,7 +166,7 @@ func (h *host) finish(t testing.TB, sh *shell) string {
 
 const ran = "ran agent start\nhello\n" // what plx says
 
-// must runs the script and compares what plx says, and whether something was sent.
+// must runs the script, and checks what plx prints and whether plx was sent.
 func (h *host) must(t testing.TB, c Config, sends bool) *shell {
 	t.Helper()
 	said, sh, err := h.run(t, t.Context(), c)
@@ -182,7 +182,8 @@ func (h *host) must(t testing.TB, c Config, sends bool) *shell {
 	return sh
 }
 
-// refuses runs the script, which must fail.
+// refuses runs the script, and fails the test unless that returns an error
+// with all of words.
 func (h *host) refuses(t testing.TB, c Config, words ...string) error {
 	t.Helper()
 	said, _, err := h.run(t, t.Context(), c)
@@ -194,7 +195,7 @@ func (h *host) refuses(t testing.TB, c Config, words ...string) error {
 	return err
 }
 
-// leftovers are the files that are not to stay.
+// leftovers returns the temporary files that the script should have removed.
 func (h *host) leftovers(t testing.TB) (left []string) {
 	t.Helper()
 	for _, pattern := range []string{".plx/.*", ".plx/blobs/.*"} {
@@ -209,7 +210,7 @@ func (h *host) leftovers(t testing.TB) (left []string) {
 
 func (h *host) path(b envsync.Blob) string { return filepath.Join(h.home, envsync.BlobPath(b.Sum)) }
 
-// put writes a file in a blob's place.
+// put writes content as the file of blob b on the host.
 func (h *host) put(t testing.TB, b envsync.Blob, content []byte, mode fs.FileMode) {
 	t.Helper()
 	if err := firstError(os.MkdirAll(filepath.Dir(h.path(b)), 0o700), executable.Write(h.path(b), content, mode)); err != nil {
@@ -217,13 +218,13 @@ func (h *host) put(t testing.TB, b envsync.Blob, content []byte, mode fs.FileMod
 	}
 }
 
-// copy is a Copy to the host.
+// copy writes a file on the host, for use as Config.Copy.
 func (h *host) copy(_ context.Context, r io.Reader, path string) error {
 	content, err := io.ReadAll(r)
 	return firstError(err, os.WriteFile(path, content, 0o600))
 }
 
-// flipPayload damages a byte of what is sent behind an order.
+// flipPayload damages one byte of the binary that is sent after an order.
 func flipPayload(s *shell, p []byte) (int, error) {
 	if len(p) > 1000 {
 		p = bytes.Clone(p)
@@ -238,8 +239,8 @@ func without(names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(tools), func(name string) bool { return slices.Contains(names, name) })
 }
 
-// withPrograms gives a host a PATH of its own with only some of the programs that there are here,
-// and scripts in the place of others.
+// withPrograms gives the host its own PATH. It contains only the real programs
+// listed, and scripts that replace others.
 func (h *host) withPrograms(t testing.TB, real []string, scripts map[string]string) *host {
 	t.Helper()
 	bin := t.TempDir()
@@ -263,7 +264,8 @@ func (h *host) withPrograms(t testing.TB, real []string, scripts map[string]stri
 	return h
 }
 
-// smallHome mounts a file system of its own over a host's home. It needs the right to mount.
+// smallHome mounts a small file system as the host's home directory. It needs
+// the permission to mount.
 func smallHome(t *testing.T, flags uintptr, size string) *host {
 	t.Helper()
 	h := newHost(t)
@@ -278,8 +280,9 @@ func smallHome(t *testing.T, flags uintptr, size string) *host {
 	return h
 }
 
-// plxBlob is a small plx that says how it was called and repeats what it reads, with size bytes
-// behind. Packed it has half the size, or with random nothing is gained.
+// plxBlob returns a fake plx: a shell script that prints its arguments and
+// echoes its input, followed by size bytes. These compress to half their size,
+// or not at all if random is set.
 func plxBlob(t testing.TB, size int, random bool) (envsync.Blob, []byte) {
 	t.Helper()
 	behind := make([]byte, size)
@@ -304,7 +307,7 @@ func blobOf(t testing.TB, content []byte) envsync.Blob {
 	return b
 }
 
-// giving is a Config that gives a blob to whoever lacks it.
+// giving returns a Config that sends blob b to hosts that lack it.
 func giving(b envsync.Blob) Config {
 	return Config{Guess: b, Agent: func(context.Context, envsync.Platform) (envsync.Blob, error) { return b, nil }}
 }

@@ -6,70 +6,79 @@ import (
 	"time"
 )
 
-// Seed is where a host gives its plx to others.
+// Seed is the address at which a host serves its plx binary to other hosts.
 type Seed struct {
 	Host, Port string
-	// Token is what whoever asks must tell. Plx is no secret, and who takes it compares its hash.
+	// Token is the password that a downloading host must send. It does not
+	// protect the binary, which is not secret. The downloading host verifies
+	// the binary's checksum.
 	Token string
 }
 
-// Hosts that have plx give it to others: all but the first ones get it from there, so this
-// machine's link carries it a few times and not once for each host.
+// Hosts that have plx serve it to other hosts. So this machine sends the
+// binary a few times, and not once for each host.
+//
+// TODO: measure directSends and fanOut with many hosts on a real network. No
+// measurement of them is recorded.
 const (
-	firsts = 2 // hosts that get it from this machine before any host waits for another one
-	fan    = 2 // hosts that take it from one host at a time
-	// quiet is after how long without progress anywhere a host waits no longer for others.
-	quiet = 10 * time.Second
-	// seedTime bounds how long a host takes to begin to give.
+	directSends = 2 // number of hosts to which this machine sends plx before other hosts wait for a serving host
+	fanOut      = 2 // number of hosts that may download from one host at the same time
+	// If no transfer makes progress for stallTimeout, a host stops waiting for
+	// other hosts and gets plx from this machine.
+	stallTimeout = 10 * time.Second
+	// seedTime limits how long a host may take to start serving plx.
 	seedTime = 5 * time.Second
 )
 
-// Seeds decide which host gets plx from where: the hosts of one file system once, the first two
-// from this machine, and the others from those that have it.
+// Seeds decides from where each host gets plx. Hosts that share a file system
+// get it once. The first two hosts get it from this machine, the others from
+// hosts that have it.
 type Seeds struct {
-	lost func(why string) // is told why direct is set; nil: nobody is
+	lost func(why string) // called with the reason when direct is set; may be nil
 
 	mu      sync.Mutex
-	homes   map[string]*home // by file system
-	plx     map[string]*plx  // by hash
-	changed chan struct{}    // closed, and replaced, when something changes
-	moved   time.Time        // when a host was last known to get on
-	direct  bool             // a host could not reach another one: all get it from this machine
+	homes   map[string]*home // key: name of the file system
+	plx     map[string]*plx  // key: SHA-256 of the binary
+	changed chan struct{}    // closed and replaced at each change of the fields below mu
+	moved   time.Time        // time of the last progress on any host
+	direct  bool             // a host could not reach another host, so this machine now sends plx to all hosts
 }
 
-// home is a file system.
+// home is a file system with home directories, which several hosts may share.
 type home struct {
-	getting chan struct{} // holds one element while one of its hosts gets plx
-	filled  bool          // it has plx
+	getting chan struct{} // semaphore: holds one element while one of the hosts gets plx
+	filled  bool          // the file system contains plx
 }
 
-// plx is one of the programs, as platforms have different ones.
+// plx is the state of distributing one plx binary. Hosts of different
+// platforms need different binaries.
 type plx struct {
 	sources []*source
-	coming  int // hosts that are getting it
-	given   int // hosts that got it from this machine, or are getting it
+	coming  int // number of hosts that are receiving the binary
+	given   int // number of hosts to which this machine has sent the binary, or is sending it
 }
 
-// source is a host that has plx.
+// source is a host that can serve a plx binary to other hosts.
 type source struct {
-	open   func() (Seed, error) // has it begin to give, at the first call
-	taking int                  // hosts that take from it
+	open   func() (Seed, error) // starts serving at the first call; returns the address
+	taking int                  // number of hosts that are downloading from this one
 }
 
-// turn is the part of one host.
+// turn is the state of one host while it gets plx.
 type turn struct {
-	home *home   // that it fills; nil: another host has
-	gets *plx    // nil: it gets none yet
-	from *source // nil: this machine
+	home *home   // file system to which the host writes plx; nil if another host has written it
+	gets *plx    // binary that the host is receiving; nil before the transfer
+	from *source // host from which this host downloads; nil for this machine
 }
 
-// NewSeeds returns Seeds without a host. lost is told, once, if hosts cannot give plx to each
-// other, so that this machine sends it; it may be nil.
+// NewSeeds returns an empty Seeds. The function lost is called once if hosts
+// cannot download plx from each other, so that this machine must send it; lost
+// may be nil.
 func NewSeeds(lost func(why string)) *Seeds {
 	return &Seeds{lost: lost, homes: map[string]*home{}, plx: map[string]*plx{}, changed: make(chan struct{}), moved: time.Now()}
 }
 
-// change changes s, and has all that wait look again.
+// change calls by with s.mu locked, and wakes all waiting hosts.
 func (s *Seeds) change(by func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,15 +88,16 @@ func (s *Seeds) change(by func()) {
 	s.changed = make(chan struct{})
 }
 
-// progress notes that a host gets on.
+// progress records that a transfer has made progress.
 func (s *Seeds) progress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.moved = time.Now()
 }
 
-// enter waits until no other host with the same file system gets plx. shared reports that one has
-// got it.
+// enter waits until no other host with the same file system is getting plx.
+// The result shared is true if another host has already written plx to that
+// file system.
 func (s *Seeds) enter(ctx context.Context, fileSystem string) (t *turn, shared bool, err error) {
 	s.mu.Lock()
 	h := s.homes[fileSystem]
@@ -104,28 +114,30 @@ func (s *Seeds) enter(ctx context.Context, fileSystem string) (t *turn, shared b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.filled {
-		<-h.getting // all that share it look at the same time
+		<-h.getting // release the semaphore, so that all hosts that share the file system can check at once
 		return &turn{}, true, nil
 	}
 	return &turn{home: h}, false, nil
 }
 
-// of returns the program of a hash. It needs s.mu.
-func (s *Seeds) of(sum string) *plx {
+// binary returns the plx binary with the given SHA-256. The caller must hold s.mu.
+func (s *Seeds) binary(sum string) *plx {
 	if s.plx[sum] == nil {
 		s.plx[sum] = &plx{}
 	}
 	return s.plx[sum]
 }
 
-// choose returns from which host the host of t takes plx; nil: it gets it from this machine. One
-// that is not able to take it from another host does not wait for any.
+// choose returns the host from which the host of turn t downloads plx, or nil
+// if this machine must send it. It may wait until a host is free. If able is
+// false, the host lacks the tools to download from another host, and choose
+// returns nil at once.
 func (s *Seeds) choose(ctx context.Context, t *turn, sum string, able bool) *source {
 	for {
 		s.mu.Lock()
-		p := s.of(sum)
+		p := s.binary(sum)
 		from, wait := s.free(p)
-		late := quiet - time.Since(s.moved)
+		late := stallTimeout - time.Since(s.moved)
 		if !able || !wait || late <= 0 || ctx.Err() != nil {
 			p.coming++
 			s.moved = time.Now()
@@ -148,21 +160,23 @@ func (s *Seeds) choose(ctx context.Context, t *turn, sum string, able bool) *sou
 	}
 }
 
-// free returns a host that can give plx to one more, or whether to wait for one. It needs s.mu.
+// free returns a host that can serve p to one more host. If there is none,
+// wait says whether one will become free. The caller must hold s.mu.
 func (s *Seeds) free(p *plx) (from *source, wait bool) {
-	if s.direct || p.given < firsts {
+	if s.direct || p.given < directSends {
 		return nil, false
 	}
 	for _, one := range p.sources {
-		if one.taking < fan && (from == nil || one.taking < from.taking) {
+		if one.taking < fanOut && (from == nil || one.taking < from.taking) {
 			from = one
 		}
 	}
 	return from, from == nil && p.coming > 0
 }
 
-// miss notes that a host could not take plx from another one, and gets it from this machine. Where
-// one cannot reach another, further ones are not made to try.
+// miss records that the host of turn t could not download plx from another
+// host. From then on this machine sends plx to all hosts, as other downloads
+// would probably fail too.
 func (s *Seeds) miss(t *turn, err error) {
 	first := false
 	s.change(func() {
@@ -175,8 +189,9 @@ func (s *Seeds) miss(t *turn, err error) {
 	}
 }
 
-// leave ends the turn of a host. A host without a turn has had plx before. seed has it give plx to
-// others; nil: it does not.
+// leave ends the turn t of a host; t is nil if the host already had plx. The
+// function seed makes the host serve plx to others; if it is nil, the host
+// does not serve.
 func (s *Seeds) leave(t *turn, sum string, seed func(context.Context) (Seed, error)) {
 	s.change(func() {
 		if t != nil && t.from != nil {
@@ -192,7 +207,7 @@ func (s *Seeds) leave(t *turn, sum string, seed func(context.Context) (Seed, err
 		if seed == nil {
 			return
 		}
-		p := s.of(sum)
+		p := s.binary(sum)
 		p.sources = append(p.sources, &source{open: sync.OnceValues(func() (Seed, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), seedTime)
 			defer cancel()

@@ -19,11 +19,11 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// giver gives a plx on loopback ports, as the agents of hosts do.
+// giver serves a plx binary on loopback ports, as agents on hosts do.
 type giver struct {
 	t       *testing.T
 	content []byte
-	given   atomic.Int64 // connections that got the content
+	given   atomic.Int64 // number of connections that received the whole content
 }
 
 func (g *giver) seed(context.Context) (Seed, error) {
@@ -40,11 +40,11 @@ func (g *giver) seed(context.Context) (Seed, error) {
 				return
 			}
 			go func() {
-				defer conn.Close() // as at the end of the content
+				defer conn.Close() // closing the connection marks the end of the content
 				told := make([]byte, len(token))
 				if _, err := io.ReadFull(conn, told); err == nil && string(told) == token {
 					g.given.Add(1)
-					conn.Write(g.content) // who lacks something notices
+					conn.Write(g.content) // error ignored: the receiver checks the content
 				}
 			}()
 		}
@@ -60,14 +60,14 @@ func newHosts(t *testing.T, n int) (all []*host) {
 	return all
 }
 
-// placed is what came of placing plx on many hosts.
+// placed is the result of sending plx to many hosts.
 type placed struct {
 	errs   []error
-	direct int              // hosts that it was sent to from here
-	last   map[string]int64 // last progress of each host
+	direct int              // number of hosts to which this machine sent plx
+	last   map[string]int64 // last reported progress, in bytes; the key is the host
 }
 
-// place places plx on many hosts at once.
+// place sends plx to many hosts at once.
 func place(t *testing.T, seeds *Seeds, b envsync.Blob, hosts []*host, seed func(context.Context) (Seed, error)) placed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
@@ -111,7 +111,7 @@ func place(t *testing.T, seeds *Seeds, b envsync.Blob, hosts []*host, seed func(
 	return out
 }
 
-// settled checks that no host has a turn, and none waits.
+// settled checks that no host has a turn in s or waits for one.
 func settled(t *testing.T, s *Seeds) {
 	t.Helper()
 	s.mu.Lock()
@@ -133,8 +133,9 @@ func settled(t *testing.T, s *Seeds) {
 	}
 }
 
-// This machine sends to the first hosts; the others take plx from those.
-func TestHostsGiveToOthers(t *testing.T) {
+// This machine sends plx to the first hosts; the other hosts download it from
+// them.
+func TestHostsServeOtherHosts(t *testing.T) {
 	for _, n := range []int{9, 24} {
 		if n > 9 && testing.Short() {
 			t.Skip("takes seconds")
@@ -143,7 +144,7 @@ func TestHostsGiveToOthers(t *testing.T) {
 		g := &giver{t: t, content: content}
 		hosts, seeds := newHosts(t, n), NewSeeds(func(why string) { t.Error(why) })
 		got := place(t, seeds, b, hosts, g.seed)
-		if err := errors.Join(got.errs...); err != nil || got.direct != firsts || g.given.Load() != int64(n-firsts) {
+		if err := errors.Join(got.errs...); err != nil || got.direct != directSends || g.given.Load() != int64(n-directSends) {
 			t.Errorf("sent to %d hosts, given to %d, %v", got.direct, g.given.Load(), err)
 		}
 		for i, h := range hosts {
@@ -154,21 +155,22 @@ func TestHostsGiveToOthers(t *testing.T) {
 		if n > 9 {
 			return
 		}
-		// Hosts that have it already give it to those that join.
+		// Hosts that already have plx serve it to hosts that join.
 		g.given.Store(0)
 		seeds = NewSeeds(func(why string) { t.Error(why) })
 		if err := errors.Join(place(t, seeds, b, hosts, g.seed).errs...); err != nil {
 			t.Error(err)
 		}
 		got = place(t, seeds, b, newHosts(t, 5), g.seed)
-		if err := errors.Join(got.errs...); err != nil || got.direct != firsts || g.given.Load() != 5-firsts {
+		if err := errors.Join(got.errs...); err != nil || got.direct != directSends || g.given.Load() != 5-directSends {
 			t.Errorf("to those that join: sent to %d hosts, given to %d, %v", got.direct, g.given.Load(), err)
 		}
 	}
 }
 
-// A host that gives nothing, too little, something else, or has no tools costs time only.
-func TestHostsThatGiveBadly(t *testing.T) {
+// If a serving host sends nothing, too little or wrong content, or the tools
+// are missing, plx is sent from this machine.
+func TestFailedDownloadsFallBackToThisMachine(t *testing.T) {
 	b, content := plxBlob(t, 300_000, true)
 	seed := func(s Seed, err error) func(context.Context) (Seed, error) {
 		return func(context.Context) (Seed, error) { return s, err }
@@ -179,20 +181,20 @@ func TestHostsThatGiveBadly(t *testing.T) {
 		tools   []string
 		told    string
 	}{
-		"short":       {content: content[:1000], told: " took something else from 127.0.0.1:"},
-		"long":        {content: append(bytes.Clone(content), 'x'), told: " took something else from 127.0.0.1:"},
-		"other":       {content: bytes.Repeat([]byte("x"), len(content)), told: " took something else from 127.0.0.1:"},
-		"nothing":     {content: nil, told: " took something else from 127.0.0.1:"},
+		"short":       {content: content[:1000], told: " received wrong content from 127.0.0.1:"},
+		"long":        {content: append(bytes.Clone(content), 'x'), told: " received wrong content from 127.0.0.1:"},
+		"other":       {content: bytes.Repeat([]byte("x"), len(content)), told: " received wrong content from 127.0.0.1:"},
+		"nothing":     {content: nil, told: " received wrong content from 127.0.0.1:"},
 		"no offer":    {seed: seed(Seed{}, errors.New("no port is free")), told: "no port is free"},
-		"unreachable": {seed: seed(Seed{"127.0.0.1", "1", "token"}, nil), told: " took nothing from 127.0.0.1:1: "},
+		"unreachable": {seed: seed(Seed{"127.0.0.1", "1", "token"}, nil), told: " could not download it from 127.0.0.1:1: "},
 		"no address":  {seed: seed(Seed{"$(touch x)", "1", "token"}, nil), told: `"$(touch x)" is no address for a script`},
 		"no bash":     {content: content, tools: append(without(), "timeout")},
 		"no timeout":  {content: content, tools: append(without(), "bash")},
 		"no hash":     {content: content, tools: append(without("sha256sum"), "bash", "timeout")},
-		// What a host got that cannot hash is compared whole.
-		"short, no hash": {content: content[:1000], tools: append(without("sha256sum"), "bash", "timeout"), told: " took something else from 127.0.0.1:"},
-		"long, no hash":  {content: append(bytes.Clone(content), 'x'), tools: append(without("sha256sum"), "bash", "timeout"), told: " took something else from 127.0.0.1:"},
-		"other, no hash": {content: bytes.Repeat([]byte("x"), len(content)), tools: append(without("sha256sum"), "bash", "timeout"), told: " took something else from 127.0.0.1:"},
+		// A host that cannot hash sends the received file back for comparison.
+		"short, no hash": {content: content[:1000], tools: append(without("sha256sum"), "bash", "timeout"), told: " received wrong content from 127.0.0.1:"},
+		"long, no hash":  {content: append(bytes.Clone(content), 'x'), tools: append(without("sha256sum"), "bash", "timeout"), told: " received wrong content from 127.0.0.1:"},
+		"other, no hash": {content: bytes.Repeat([]byte("x"), len(content)), tools: append(without("sha256sum"), "bash", "timeout"), told: " received wrong content from 127.0.0.1:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &giver{t: t, content: c.content}
@@ -209,7 +211,7 @@ func TestHostsThatGiveBadly(t *testing.T) {
 			got := place(t, NewSeeds(func(why string) { told = append(told, why) }), b, hosts, c.seed)
 			want := len(hosts)
 			if name == "no hash" {
-				want = firsts // they take it from others too, if it is right
+				want = directSends // the other hosts download the binary, as its content is right
 			}
 			if err := errors.Join(got.errs...); err != nil || got.direct != want {
 				t.Errorf("sent to %d hosts, want %d: %v", got.direct, want, err)
@@ -226,7 +228,7 @@ func TestHostsThatGiveBadly(t *testing.T) {
 	}
 }
 
-// sharing returns n hosts with one home.
+// sharing returns n hosts that share a home directory.
 func sharing(t *testing.T, n int) (hosts []*host) {
 	one := newHost(t)
 	for range n {
@@ -235,7 +237,7 @@ func sharing(t *testing.T, n int) (hosts []*host) {
 	return hosts
 }
 
-func TestSharedHomeIsServedOnce(t *testing.T) {
+func TestSharedHomeGetsBinaryOnce(t *testing.T) {
 	b, _ := plxBlob(t, 100_000, true)
 	got := place(t, NewSeeds(nil), b, sharing(t, 8), nil)
 	if err := errors.Join(got.errs...); err != nil || got.direct != 1 {
@@ -243,7 +245,7 @@ func TestSharedHomeIsServedOnce(t *testing.T) {
 	}
 }
 
-// The first of the hosts that share a home may be the one that fails.
+// The first of several hosts that share a home directory may fail.
 func TestSharedHomeWithAHostDown(t *testing.T) {
 	b, _ := plxBlob(t, 100_000, true)
 	hosts, seeds := sharing(t, 3), NewSeeds(nil)
@@ -252,7 +254,7 @@ func TestSharedHomeWithAHostDown(t *testing.T) {
 	var rest placed
 	var others sync.WaitGroup
 	hosts[0].write = func(s *shell, p []byte) (int, error) {
-		if len(p) > 1000 { // it has the turn
+		if len(p) > 1000 { // this host now has the turn to get plx
 			others.Go(func() { rest = place(t, seeds, b, hosts[1:], nil) })
 		}
 		return flipPayload(s, p)
@@ -264,9 +266,9 @@ func TestSharedHomeWithAHostDown(t *testing.T) {
 	}
 }
 
-// Two machines made from one disk image have one name for two file systems. Hosts of two platforms
-// have one home and two programs.
-func TestEqualNamesOfTwoFileSystems(t *testing.T) {
+// Machines made from one disk image use one name for two file systems. Hosts
+// of two platforms may share a home directory and need two binaries.
+func TestTwoFileSystemsWithSameName(t *testing.T) {
 	b, _ := plxBlob(t, 2000, true)
 	other, _ := plxBlob(t, 3000, true)
 	log := filepath.Join(t.TempDir(), "slept")
@@ -287,8 +289,9 @@ func TestEqualNamesOfTwoFileSystems(t *testing.T) {
 	}
 }
 
-// Whoever waits for another host with the same home ends with its context, and has no turn.
-func TestWaitForASharedHomeEnds(t *testing.T) {
+// A host that waits for another host with the same home directory stops
+// waiting when its context is canceled.
+func TestCanceledWaitForSharedHome(t *testing.T) {
 	s, why := NewSeeds(nil), errors.New("enough")
 	first, _, err := s.enter(t.Context(), "a")
 	if err != nil {
@@ -305,11 +308,11 @@ func TestWaitForASharedHomeEnds(t *testing.T) {
 	settled(t, s)
 }
 
-// After a slow start the others wait for the first hosts, as always.
+// After a slow start, later hosts still wait for the first ones.
 func TestHostsWaitAfterASlowStart(t *testing.T) {
 	s := NewSeeds(nil)
-	s.moved = time.Now().Add(-2 * quiet) // it was dialled and built for so long
-	for range firsts {
+	s.moved = time.Now().Add(-2 * stallTimeout) // as if dialing and building had taken this long
+	for range directSends {
 		if from := s.choose(t.Context(), &turn{}, "sum", true); from != nil {
 			t.Fatal("nobody can give it yet")
 		}

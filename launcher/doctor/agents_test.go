@@ -146,7 +146,7 @@ func TestHostileAgents(t *testing.T) {
 		if err := e.askAgents(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := "error agent: host h1: plx does not run there: its agent has not begun within 25s\n" +
+		want := "error agent: host h1: plx does not run there: its agent has not started within 25s\n" +
 			`error agent: host h2: plx does not run there: no plx agent answered, but something that begins with " "`
 		if got := e.words(); got != want {
 			t.Errorf("%q, want %q", got, want)

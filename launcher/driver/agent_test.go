@@ -16,12 +16,12 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// agent is a host's agent with tasks that are made of nothing. Its fields are
-// changed with mu held.
+// agent simulates a host's agent with simulated tasks. The fields are guarded
+// by mu.
 type agent struct {
 	t     *testing.T
 	name  string
-	tasks []cluster.Task // of the present generation
+	tasks []cluster.Task // tasks of the current generation
 
 	mu    sync.Mutex
 	phase protocol.Phase
@@ -30,27 +30,27 @@ type agent struct {
 	conn  *protocol.Conn // the present one
 	dials int
 	got   []protocol.Message // all but Renew
-	times []time.Time        // when each of got came
-	renew time.Time          // when the last Renew came
-	lives int                // how often it was revived
+	times []time.Time        // when each message in got arrived
+	renew time.Time          // when the last Renew message arrived
+	lives int                // number of times that a new agent was started
 	hangs bool               // revive does so now
 	wg    sync.WaitGroup
-	specs []protocol.TaskSpec // of the first generation
+	specs []protocol.TaskSpec // tasks of the first generation
 
-	// What is wrong with the agent.
-	noAgent   bool   // it is gone
-	mute      bool   // it reads and never answers
-	deaf      bool   // it does not even read
-	unreached bool   // dialling hangs
-	flaps     bool   // it closes each connection at once
-	stillborn error  // it says so on the first connection, and is gone
-	stubborn  bool   // it does not end
-	vanishes  bool   // at End it closes the connection and is gone, without a word
-	slow      bool   // tasks that are told to end do not
+	// Faults that a test has set for the agent; all false or empty for a healthy agent.
+	noAgent   bool   // no agent runs on the host
+	mute      bool   // the agent reads messages and never replies
+	deaf      bool   // the agent does not read messages
+	unreached bool   // dialing the host hangs
+	flaps     bool   // the agent closes each connection at once
+	stillborn error  // error of the first connection, after which the agent no longer runs
+	stubborn  bool   // the agent ignores End
+	vanishes  bool   // on End, the agent closes the connection and no longer runs, without a reply
+	slow      bool   // the tasks ignore requests to end
 	down      bool   // no new agent can be started
-	hung      bool   // starting one takes for ever
-	raw       string // it sends that on each connection
-	clumsy    string // the first request of each kind, or its answer, is lost with the connection
+	hung      bool   // starting a new agent blocks forever
+	raw       string // bytes that the agent sends on each connection instead of messages
+	clumsy    string // the first request of each kind, or the reply to it, is lost with the connection
 }
 
 func newAgent(t *testing.T, name string, tasks ...string) *agent {
@@ -106,7 +106,7 @@ func (a *agent) dial(ctx context.Context) (*protocol.Conn, error) {
 	return protocol.Open(ours)
 }
 
-// dying is a connection whose end says why.
+// dying is a connection that ends with a given error.
 type dying struct {
 	net.Conn
 	why error
@@ -152,7 +152,7 @@ func (a *agent) serve(stream net.Conn, flaps bool) {
 		return
 	}
 	if a.raw != "" {
-		io.WriteString(stream, a.raw) // the driver closes the connection
+		io.WriteString(stream, a.raw) // error ignored: the driver may close the connection
 	}
 	a.set(func() { a.conn = conn })
 	for {
@@ -177,7 +177,7 @@ func (a *agent) isDeaf() bool {
 	return a.deaf
 }
 
-// handle answers a message; false ends the connection.
+// handle replies to a message. If it returns false, the connection ends.
 func (a *agent) handle(conn *protocol.Conn, m protocol.Message) bool {
 	a.mu.Lock()
 	if m.Renew == nil {
@@ -217,7 +217,8 @@ func (a *agent) handle(conn *protocol.Conn, m protocol.Message) bool {
 	return true
 }
 
-// first reports whether m is the first request of its kind. mu is held.
+// first reports whether m is the first request of its kind. The caller must
+// hold mu.
 func (a *agent) first(m protocol.Message) bool {
 	n := 0
 	for _, old := range a.got {
@@ -242,7 +243,7 @@ func kind(m protocol.Message) string {
 	return "other"
 }
 
-// act goes on to the phase that a request asks for. mu is held.
+// act enters the phase that request m asks for. The caller must hold mu.
 func (a *agent) act(m protocol.Message) {
 	switch {
 	case m.Prepare != nil:
@@ -301,13 +302,13 @@ func (a *agent) end(conn *protocol.Conn) bool {
 		return false
 	}
 	a.set(func() { a.phase = protocol.Over })
-	conn.Send(a.state()) // whether or not the driver still listens
+	conn.Send(a.state()) // error ignored: the driver may have closed the connection
 	conn.Send(protocol.Message{Logged: &protocol.Logged{Data: []byte("abc")}})
 	conn.Send(protocol.Message{Made: &protocol.Made{Files: len(a.specs)}})
 	return false
 }
 
-// exit ends a task and tells the driver, if there is one.
+// exit ends a task, and reports that to the driver if it is connected.
 func (a *agent) exit(e protocol.Exit) {
 	a.mu.Lock()
 	conn, ended := a.conn, a.exits[e.Task] != nil
@@ -317,7 +318,7 @@ func (a *agent) exit(e protocol.Exit) {
 	}
 	a.mu.Unlock()
 	if conn != nil && !ended {
-		conn.Send(protocol.Message{Exited: &e}) // else State tells it
+		conn.Send(protocol.Message{Exited: &e}) // error ignored: after a reconnection, State reports the exit
 	}
 }
 
@@ -340,7 +341,7 @@ func (a *agent) cut() {
 	conn.Close()
 }
 
-// heard returns the messages of one kind and when each came.
+// heard returns the received messages of one kind, and when each arrived.
 func (a *agent) heard(kind func(protocol.Message) bool) (ms []protocol.Message, times []time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

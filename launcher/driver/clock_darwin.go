@@ -2,5 +2,6 @@ package driver
 
 import "golang.org/x/sys/unix"
 
-// CLOCK_MONOTONIC of macOS counts sleep, unlike that of Linux.
+// bootClock is a clock that also counts time while the machine sleeps. On
+// macOS, CLOCK_MONOTONIC does so; on Linux it does not.
 const bootClock = unix.CLOCK_MONOTONIC

@@ -15,34 +15,35 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// contact keeps the driver in contact with one host: with its agent, and with each
-// agent that takes the place of a lost one.
+// contact keeps the driver connected to the agent of one host. If that agent
+// is lost, contact has a new agent started and connects to it.
 type contact struct {
-	index   int // of the host
+	index   int // index of the host in the job's plan
 	host    Host
-	reviver Reviver              // starts a new agent in place of a lost one; nil: a lost agent is lost for good
-	watcher Watcher              // is told of each agent that is connected or lost; nil: nobody is
-	lease   time.Duration        // how long the agent may stay silent before it is lost
-	deliver func(jobstate.Event) // hands an event to the driver
-	events  *event.Log           // of the job; nil: nobody wants them
+	reviver Reviver              // starts a new agent after one was lost; nil if lost agents are not replaced
+	watcher Watcher              // receives a call when an agent is connected or lost; may be nil
+	lease   time.Duration        // time without a message from the agent after which the agent counts as lost
+	deliver func(jobstate.Event) // passes an event to the driver's state machine
+	events  *event.Log           // the job's event log; nil if events are not logged
 
 	out outbox // messages to the agent
 
-	over     chan struct{}   // closed when run has returned
-	finished context.Context // ends once the agent was told to end for good
-	conclude func()          // ends finished
-	greeted  bool            // the watcher knows of the present agent; only run's goroutine uses it
+	over     chan struct{}   // closed when the method run has returned
+	finished context.Context // canceled after the agent received its final order to end
+	conclude func()          // cancels the context finished
+	greeted  bool            // Watcher.Up was called for the current agent; used only by run's goroutine
 
 	mu       sync.Mutex
-	liveness liveness  // when the present agent was heard
-	clock    stamper   // stamps renewals
-	renewed  time.Time // when a renewal was last queued for the present agent; zero: never
-	err      error     // why the driver did not see the agent end; nil: it did, or method run has not returned
-	clear    time.Time // from when on nothing runs of an agent that was lost; zero: none was lost
+	liveness liveness  // when the current agent last sent a message
+	clock    stamper   // timestamps the lease renewals
+	renewed  time.Time // when a lease renewal was last queued for the current agent; zero if never
+	err      error     // why the agent's end was not confirmed; nil if it was confirmed, or while method run is active
+	clear    time.Time // time after which no process of a lost agent can still run; zero if no agent was lost
 }
 
-// run keeps one agent after the other connected, until the job is over or no agent
-// is to be had any more.
+// run stays connected to the host's agent, and to each agent that replaces a
+// lost one. It returns when the job is over, or when no new agent can be
+// started.
 func (c *contact) run(ctx context.Context) {
 	defer close(c.over)
 	for conn := (*protocol.Conn)(nil); ; {
@@ -59,7 +60,7 @@ func (c *contact) run(ctx context.Context) {
 	}
 }
 
-// begin begins the life of an agent.
+// begin resets the state for a new agent on the host.
 func (c *contact) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,15 +68,16 @@ func (c *contact) begin() {
 	c.renewed, c.err, c.clear = time.Time{}, nil, time.Time{}
 }
 
-// finish makes m the last message to the agent, now and after reconnecting.
+// finish sends m, such as the order to end, as the last message to the agent.
+// After every reconnection, m is sent again.
 func (c *contact) finish(m protocol.Message) {
 	c.conclude()
 	c.out.finish(m)
 }
 
-// hear notes that the agent has sent a message. What comes before the first State is
-// from an agent that is still being started.
-func (c *contact) hear(m protocol.Message) {
+// received records that the agent has sent message m. As long as an agent has
+// sent no State message, it is still starting.
+func (c *contact) received(m protocol.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ended := c.liveness.ended
@@ -85,22 +87,25 @@ func (c *contact) hear(m protocol.Message) {
 	c.liveness = liveness{lease: c.lease, heard: time.Now(), met: c.liveness.met || m.State != nil, ended: ended}
 }
 
-// heard is what was heard of the agent until now.
-func (c *contact) heard() liveness {
+// alive returns a copy of the agent's liveness.
+func (c *contact) alive() liveness {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.liveness
 }
 
-// settle notes why the agent was not seen to end, and when its host is clear.
+// settle records how the connection to the agent ended. The argument err is
+// why the agent's end was not confirmed, or nil. After the time clear, no
+// process of the agent can still run.
 func (c *contact) settle(err error, clear time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.clear = err, clear
 }
 
-// outcome is why the agent was not seen to end. It is nil if the agent was, or was
-// lost so long ago that nothing is left of it. waited is how long its end was awaited.
+// outcome returns why the agent's end was not confirmed. It returns nil if the
+// end was confirmed, or if the lost agent's lease has expired, after which
+// none of its processes run. The argument waited only appears in the error.
 func (c *contact) outcome(waited time.Duration) error {
 	select {
 	case <-c.over:
@@ -115,60 +120,66 @@ func (c *contact) outcome(waited time.Duration) error {
 	return c.err
 }
 
-// liveness is when an agent was heard.
+// liveness records when an agent was last known to be alive.
 type liveness struct {
-	lease time.Duration // how long the agent may stay silent once it runs
-	heard time.Time     // when the agent last sent anything; before that, when the first attempt to reach it began
-	met   bool          // the agent runs: it has sent its State
-	ended bool          // the agent's last State says that its part of the job is over
+	lease time.Duration // how long a running agent may send nothing before it counts as lost
+	heard time.Time     // when the agent last sent a message; before its first message, when the driver began to connect
+	met   bool          // the agent has sent its first State message, so it has started
+	ended bool          // the agent's last State says that the job has ended on its host
 }
 
-// silence is for how long the agent was not heard.
-func (h liveness) silence() time.Duration { return time.Since(h.heard) }
+// idle returns the time since the agent's last message.
+func (h liveness) idle() time.Duration { return time.Since(h.heard) }
 
-// firstContact is the least time that an agent has to answer at all: it is only
-// being started, and has no lease yet.
-const firstContact = 30 * time.Second
+// startTimeout is the minimum time that a new agent has to send its first
+// message. While it starts, it has no lease yet.
+const startTimeout = 30 * time.Second
 
-// patience is how long the agent may stay silent before it is lost.
-func (h liveness) patience() time.Duration {
+// timeout returns how long the agent may send nothing before it counts as
+// lost.
+func (h liveness) timeout() time.Duration {
 	if h.met {
 		return h.lease
 	}
-	return max(h.lease, firstContact)
+	return max(h.lease, startTimeout)
 }
 
-// left is what is left of the patience.
-func (h liveness) left() time.Duration { return h.patience() - h.silence() }
+// left returns the time until the agent counts as lost, unless it sends a
+// message before.
+func (h liveness) left() time.Duration { return h.timeout() - h.idle() }
 
-// mostSilence is well under the lease's default, so that a dead connection is
-// replaced before the lease ends.
-const mostSilence = 20 * time.Second
+// maxIdle is the longest time without a message after which the driver
+// replaces a connection. It is well below the default lease, so that a new
+// connection is made before the lease expires.
+const maxIdle = 20 * time.Second
 
-// mute is how long a connection may carry nothing before it is replaced.
-func (h liveness) mute() time.Duration { return min(mostSilence, h.patience()*2/3) }
+// replaceAfter returns the time without a message after which the driver replaces the
+// connection.
+func (h liveness) replaceAfter() time.Duration { return min(maxIdle, h.timeout()*2/3) }
 
-// withinTime bounds an attempt to connect.
+// withinTime returns a context that times out after limit, with an error about
+// the failed connection.
 func withinTime(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no connection within %v", limit.Round(time.Second)))
 }
 
-// live dials the agent, serves the connection, and dials again whenever it is lost.
-// It returns nil when the agent has ended, and an error when the agent is lost: not
-// heard for a lease, or gone. conn is a connection to begin with; nil is none.
+// live connects to the agent, exchanges messages, and reconnects whenever the
+// connection is lost. It returns nil if the agent has ended as ordered. It
+// returns an error if the agent has sent nothing for a lease, or no longer
+// exists. It first uses conn, if conn is not nil.
 func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
-	var first error // why the first connection was lost
+	var first error // why the first attempt to connect, or the first connection, failed
 	for reported := false; ; conn = nil {
 		connected, err := c.connect(ctx, conn)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil && c.finished.Err() != nil && c.heard().ended:
+		case err == nil && c.finished.Err() != nil && c.alive().ended:
 			return nil
 		case errors.Is(err, ErrNoAgent):
 			return c.neverStarted(err, first)
-		case c.heard().left() <= 0:
-			return fmt.Errorf("not heard for %s: %s", c.heard().patience(), cause(err))
+		case c.alive().left() <= 0:
+			return fmt.Errorf("not heard for %s: %s", c.alive().timeout(), cause(err))
 		}
 		if connected || !reported {
 			c.deliver(jobstate.Silent{Host: c.index, Cause: cause(err)})
@@ -181,8 +192,9 @@ func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
 	}
 }
 
-// connect dials, unless there is a connection, and serves the connection until it
-// ends. A nil error means that the agent has closed it.
+// connect dials the agent unless conn is not nil, and then exchanges messages
+// until the connection ends. The error is nil if the agent closed the
+// connection.
 func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected bool, err error) {
 	if conn == nil {
 		if conn, err = c.dial(ctx); err != nil {
@@ -192,7 +204,8 @@ func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected b
 	return true, c.serve(ctx, conn)
 }
 
-// dial dials, if need be after others.
+// dial dials the agent. If the host is a Queuer, dial first waits until the
+// host may be dialed.
 func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 	if q, waits := c.host.Agent.(Queuer); waits {
 		waiting, cancel := context.WithCancel(ctx)
@@ -200,23 +213,24 @@ func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 		defer context.AfterFunc(c.finished, cancel)()
 		done, err := q.Turn(waiting)
 		if err != nil {
-			return nil, fmt.Errorf("%w: it was not its turn to be started", ErrNoAgent)
+			return nil, fmt.Errorf("%w: the job ended before its turn to be started", ErrNoAgent)
 		}
 		defer done()
-		c.waited()
+		c.resetTimeout()
 	}
-	dialling, cancel := withinTime(ctx, max(c.heard().left(), time.Second))
+	dialling, cancel := withinTime(ctx, max(c.alive().left(), time.Second))
 	defer cancel()
 	conn, err := c.host.Agent.Dial(dialling)
 	if end, _ := dialling.Deadline(); errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(end) {
-		<-dialling.Done() // the socket has the same deadline, and may be first
+		<-dialling.Done() // the connection's own deadline is the same and may fire first; the context's cause is the better error
 		err = context.Cause(dialling)
 	}
 	return conn, err
 }
 
-// waited notes that only now an agent that has never answered is dialled.
-func (c *contact) waited() {
+// resetTimeout resets the liveness timeout of an agent that has sent nothing yet,
+// because the driver dials it only now.
+func (c *contact) resetTimeout() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.liveness.met {
@@ -224,16 +238,17 @@ func (c *contact) waited() {
 	}
 }
 
-// neverStarted adds to the end of an agent that has never answered what it said
-// when it could not start: on a full disk nothing else is known of it.
+// neverStarted returns the error for an agent that has never sent its State.
+// It adds the first connection error to end, because that error may be the
+// only hint at the cause, such as a full disk.
 func (c *contact) neverStarted(end, first error) error {
-	if c.heard().met || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
+	if c.alive().met || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
 		return end
 	}
 	return fmt.Errorf("%w; when it was started: %w", end, first)
 }
 
-// cause is why a connection was lost.
+// cause describes why a connection was lost.
 func cause(err error) string {
 	if err == nil {
 		return "the agent closed it"
@@ -241,7 +256,8 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// pause waits about d. It varies d, so that many hosts are not dialled in step.
+// pause sleeps for a random time of about d, so that many hosts are not dialed
+// at the same moment.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -249,8 +265,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Bounds of the attempts to start a new agent: for each, for one that is under way
-// when the job ends, and between two.
+// Time limits for starting a new agent: reviving limits each attempt, and
+// lastAttempt limits an attempt that is under way when the job ends. The pause
+// between attempts grows from revivePause to revivePauses.
 const (
 	reviving     = 45 * time.Second
 	lastAttempt  = 5 * time.Second
@@ -258,11 +275,12 @@ const (
 	revivePauses = 15 * time.Second
 )
 
-// lose reports the loss of the agent. An agent that was told to end, and is gone
-// with all that it ran, is no loss.
+// lose reports to the state machine that the agent was lost. It does not
+// report an agent that was ordered to end and has ended with all its
+// processes.
 func (c *contact) lose(err error) {
 	noAgent := errors.Is(err, ErrNoAgent)
-	wait := c.unclear()
+	wait := c.leaseLeft()
 	if noAgent && c.host.Swept {
 		wait = 0
 	}
@@ -280,8 +298,9 @@ func (c *contact) lose(err error) {
 	}
 }
 
-// revive starts a new agent in place of the lost one, however often it takes. It
-// returns nil if the job ends before.
+// revive starts a new agent after one was lost, and retries until it succeeds.
+// It returns nil if the job ends before that, or if lost agents are not
+// replaced.
 func (c *contact) revive(ctx context.Context) *protocol.Conn {
 	if c.reviver == nil || !c.await(ctx, 0) {
 		return nil
@@ -298,8 +317,9 @@ func (c *contact) revive(ctx context.Context) *protocol.Conn {
 	}
 }
 
-// attempt tries once to start a new agent. It does not give up as soon as the job
-// ends: an agent that was half started would live until its lease is over.
+// attempt tries once to start a new agent. If the job ends meanwhile, attempt
+// continues for a few seconds, because a half-started agent would otherwise
+// run until its lease expires.
 func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
 	ctx, cancel := withinTime(ctx, reviving)
 	defer cancel()
@@ -308,7 +328,7 @@ func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
 	return c.reviver.Revive(ctx)
 }
 
-// await waits for d. It returns false if the job has ended meanwhile.
+// await waits for d. It returns false early if the job ends.
 func (c *contact) await(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-func TestASilentAgentIsLost(t *testing.T) {
+func TestSilentAgentIsLostAfterLease(t *testing.T) {
 	for name, fault := range map[string]func(*agent){
 		"reads and does not answer": func(a *agent) { a.mute = true },
 		"does not read":             func(a *agent) { a.deaf = true },
@@ -26,7 +26,7 @@ func TestASilentAgentIsLost(t *testing.T) {
 					time.Sleep(time.Minute)
 					b.set(func() { fault(b); b.unreached = again == "cannot be dialled" })
 					if again == "can be dialled" && b.deaf {
-						b.set(func() { b.deaf, b.mute = false, true }) // a pipe that nobody reads blocks its greeting
+						b.set(func() { b.deaf, b.mute = false, true }) // the pipe is unbuffered, so the agent must read again to send its greeting
 					}
 					j.wait(exit.CodePlx, "host h2: not heard for 30s")
 					j.within(time.Minute+lease-3*time.Second, time.Minute+lease+10*time.Second)
@@ -40,14 +40,15 @@ func TestASilentAgentIsLost(t *testing.T) {
 	}
 }
 
-// A queue that nobody empties holds up neither the other hosts nor the stop.
-func TestABlockedWriterBlocksNobody(t *testing.T) {
+// A connection that is never read delays neither other hosts nor the stop of
+// the job.
+func TestBlockedConnectionDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
 		time.Sleep(time.Minute)
 		b.set(func() { b.deaf, b.unreached = true, true })
-		time.Sleep(5 * time.Second) // a Renew waits on b's pipe
+		time.Sleep(5 * time.Second) // until a Renew message blocks on b's connection
 		asked := time.Now()
 		j.stops <- jobstate.StopAsked{Reason: "stopped by Ctrl-C", Code: 130, Grace: grace}
 		synctest.Wait()
@@ -93,7 +94,7 @@ func TestNoAgent(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatNeverAnswers(t *testing.T) {
+func TestAgentWithoutReplyIsLost(t *testing.T) {
 	for name, fault := range map[string]func(*agent){
 		"unreached": func(a *agent) { a.unreached = true },
 		"flaps":     func(a *agent) { a.flaps = true },
@@ -111,8 +112,9 @@ func TestAnAgentThatNeverAnswers(t *testing.T) {
 	}
 }
 
-// An agent that takes connections and closes them is not waited for forever.
-func TestAnAgentThatFlaps(t *testing.T) {
+// An agent that accepts connections and closes them at once is lost after a
+// lease.
+func TestFlappingAgentIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
@@ -127,7 +129,7 @@ func TestAnAgentThatFlaps(t *testing.T) {
 	})
 }
 
-// queued is a dialer whose turn comes late, and that then takes its time.
+// queued is a Dialer that must wait long in Turn, and then dials slowly.
 type queued struct {
 	dialer
 	after time.Duration
@@ -153,8 +155,9 @@ func (q queued) Dial(ctx context.Context) (*protocol.Conn, error) {
 	}
 }
 
-// An agent that cannot be started yet because too many others are is not lost meanwhile.
-func TestAnAgentWhoseTurnComesLate(t *testing.T) {
+// An agent whose start waits for other agents is not considered lost
+// meanwhile.
+func TestAgentThatWaitsForItsStartIsNotLost(t *testing.T) {
 	for name, c := range map[string]struct{ turn, stop, took time.Duration }{
 		"started":             {3 * time.Minute, 0, 3*time.Minute + slowly},
 		"the job ends before": {3 * time.Minute, time.Minute, time.Minute},

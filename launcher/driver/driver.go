@@ -1,10 +1,11 @@
-// Package driver runs a job. It carries out the commands of the job's state machine
-// (package jobstate) and reports to it what happens.
+// Package driver runs a job. It executes the commands of the job's state
+// machine (package jobstate), and reports events to the state machine.
 //
-// The driver holds one connection to the agent of each host, renews the agents'
-// leases, dials lost connections again, and returns the verdict when every agent
-// has ended or is lost. It runs in the launcher while that is attached, and in the
-// agent of the chief's host if the job is detached. It does not know which.
+// The driver holds one connection to the agent of each host, renews the
+// agents' leases, and redials lost connections. It returns the job's verdict
+// when every agent has ended or is lost. For an attached job the driver runs
+// in the plx launch process. For a detached job it runs in the agent on the
+// host of worker:0. The driver does not depend on where it runs.
 //
 //	verdict, err := driver.Run(ctx, plan, hosts, driver.Options{Lease: 30 * time.Second})
 //
@@ -12,10 +13,11 @@
 //
 //	driver.go   Run: events in, commands out, timers; the end of all agents
 //	contact.go  one host: dials its agents, one after the other, until the host is lost
-//	pulse.go    whether this process was suspended
+//	pulse.go    detects that this process was suspended
 //	session.go  one connection: queue, write, receive, renew the lease
 //
-// The driver starts no agent by itself and reads no log.
+// The driver starts agents only through the interfaces that the caller passes,
+// and does not read logs.
 package driver
 
 import (
@@ -33,101 +35,113 @@ import (
 // Host is one host of a job.
 type Host struct {
 	Name  string
-	Agent Dialer // connects to the host's agent; it may be a Reviver, a Queuer and a Watcher too
-	// Swept promises that Dial returns ErrNoAgent only if nothing is left of what
-	// the agent ran.
+	Agent Dialer // connects to the host's agent; may also implement Reviver, Queuer and Watcher
+	// Swept promises that if Dial returns ErrNoAgent, no process that the
+	// host's agent started is still running.
 	Swept bool
 }
 
-// Dialer connects to the agent of one host. One goroutine at a time calls it.
+// Dialer connects to the agent of one host. It is called by one goroutine at a
+// time.
 type Dialer interface {
-	// Dial returns a new connection, opened but not attached. An error that wraps
-	// ErrNoAgent says that the host has no agent of the job any more, so that
-	// dialling again is of no use.
+	// Dial returns a new connection, on which no Attach message was sent yet.
+	// An error that wraps ErrNoAgent means that the job's agent no longer runs
+	// on the host. The driver then does not dial the host again.
 	Dial(ctx context.Context) (*protocol.Conn, error)
 }
 
-// Reviver is a Dialer that can start a new agent. The driver takes a host whose
-// Dialer is no Reviver for lost as soon as its agent is lost.
+// Reviver is a Dialer that can start a new agent. If a host's Dialer does not
+// implement Reviver, the host is lost for the job as soon as its agent is
+// lost.
 type Reviver interface {
-	// Revive ends what the lost agent has left on the host, and returns a connection
-	// to a new agent. The driver calls it until it succeeds or the job ends.
+	// Revive kills the processes that the lost agent has left on the host,
+	// starts a new agent, and connects to it. The driver calls Revive until it
+	// succeeds or the job ends.
 	Revive(ctx context.Context) (*protocol.Conn, error)
 }
 
-// Queuer is a Dialer that must not dial while too many others do.
+// Queuer is a Dialer that limits how many hosts are dialed at the same time.
 type Queuer interface {
-	// Turn waits until Dial may be called, and returns what to call after it. The wait
-	// does not count as silence of the agent. The driver ends ctx if the job ends.
+	// Turn waits until Dial may be called, and returns a function to call
+	// after Dial. The time spent in Turn does not count towards the agent's
+	// timeout. The driver cancels ctx if the job ends.
 	Turn(ctx context.Context) (done func(), err error)
 }
 
-// Watcher is a Dialer that is told of its agent. Its methods must not
-// block.
+// Watcher is a Dialer whose methods the driver calls on events of the host's
+// agent. The methods must not block.
 type Watcher interface {
-	Up()   // an agent has answered for the first time: the first one, and each new one
-	Lost() // the driver has given the agent up
-	// Started is told that the agent has started tasks of a generation, Exited that one of them
-	// has ended. The latter may be told twice after a connection was lost.
+	Up()   // an agent has sent its first State; called for the first agent and for each replacement
+	Lost() // the driver has given up the agent
+	// Started receives the tasks that the agent has started, at the launch or
+	// at a restart. Exited receives a task that has ended. If the connection
+	// was lost meanwhile, Exited may be called twice for a task.
 	Started(protocol.Started)
 	Exited(protocol.Exit)
-	// Logged is told what the agent sends of the logs, perhaps before Up, and at the end of
-	// every connection that no more comes.
+	// Logged receives log lines that the agent sends, possibly before Up is
+	// called. At the end of every connection, it receives a message with Done
+	// set.
 	Logged(protocol.Logged)
-	// Made is told what the job has made on the host, once nothing of it runs there any
-	// more. It may not be called.
+	// Made receives the agent's count of the files that the job left on the
+	// host. The agent counts them after the job's last process has ended; if
+	// the agent is lost, Made is not called.
 	Made(protocol.Made)
 }
 
-// ErrNoAgent says that a host was reached and has no agent of the job.
+// ErrNoAgent means that the host was reached, but no agent of the job runs on
+// it.
 var ErrNoAgent = errors.New("no agent of the job is left on the host")
 
-// Options are what a driver needs beside its plan.
+// Options configure a driver, in addition to the job's plan.
 type Options struct {
-	// Lease is how long an agent lives without a renewal, and how long a host may
-	// stay silent until it is lost. Required.
+	// Lease is how long an agent keeps its tasks running without a lease
+	// renewal. It is also how long an agent may send nothing before the driver
+	// considers it lost. Required.
 	Lease time.Duration
-	// Stop asks the job to end. It may deliver several times, the last one with less
-	// grace. Nil: never.
+	// Stop delivers requests to end the job. Later requests may have a shorter
+	// grace. Nil means that no such requests are made.
 	Stop <-chan jobstate.StopAsked
-	// Observer is told what happens, in order and by one goroutine. Required.
+	// Observer receives the job's events, in order and from one goroutine.
+	// Required.
 	Observer Observer
-	// Events gets what happens to the tasks, and what the driver decides. Nil: nobody wants that.
+	// Events is the log of task events and driver decisions. Nil disables the
+	// log.
 	Events *event.Log
-	// Join returns how to reach a host that the job is to go on with. Its agent runs
-	// already. The observer's goroutine calls it. Required for jobs whose hosts change.
+	// Join returns how to connect to a host that joins the running job. The
+	// host's agent already runs. Join is called on the same goroutine as
+	// Observer. It is required for jobs that hosts can join.
 	Join func(index int, j protocol.Joining) Host
 }
 
-// Observer is told what happens to a job.
+// Observer receives the events of a job.
 type Observer interface {
 	Entered(phase protocol.Phase)
-	Noted(line string)                              // a line for the user
-	Hung(protocol.Hang)                             // nothing moves in the job, which lines for the user have said
-	Laid(generation int, hosts []protocol.HostPlan) // where the tasks of a later generation run
+	Noted(line string)                              // line is a message for the user
+	Hung(protocol.Hang)                             // the job makes no progress; Noted has already received the messages about it
+	Laid(generation int, hosts []protocol.HostPlan) // on which hosts the tasks of a new generation (after a restart) run
 }
 
-// driver is one run of a job. Its fields belong to the goroutine of Run, but for
-// contacts, which lock themselves.
+// driver is the state of one call of Run. Only the goroutine of Run uses the
+// fields, except contacts and pulse, which have their own locks.
 type driver struct {
 	plan     protocol.Plan
 	opts     Options
 	machine  *jobstate.Machine
-	contacts []*contact // by host index
+	contacts []*contact // one per host, in the order of their indices
 	events   chan jobstate.Event
-	timers   map[jobstate.Timer]time.Time // when each pending timer ends
-	grace    time.Duration                // shortest time to end that tasks were given; at first Plan.Grace
-	verdict  *protocol.Verdict            // nil until the state machine has concluded the job
-	done     context.Context              // ends when Run returns
-	running  sync.WaitGroup               // goroutines of contacts
-	left     map[int]bool                 // indices of hosts that have left the job
+	timers   map[jobstate.Timer]time.Time // time at which each pending timer fires
+	grace    time.Duration                // shortest time that tasks have received to end before they are killed; at first Plan.Grace
+	verdict  *protocol.Verdict            // final result; nil until the state machine has ended the job
+	done     context.Context              // canceled when Run returns
+	running  sync.WaitGroup               // waits for the goroutines of contacts and pulse
+	left     map[int]bool                 // key: index of a host that has left the job
 	pulse    *pulse
-	held     time.Time // since when the chief has held the job for plx scale; zero: it never has
+	held     time.Time // when the chief (worker:0) last paused the job for plx scale; zero if never
 }
 
-// Run runs the job to its verdict. If ctx ends Run returns at once with ctx's error
-// and leaves the agents to their leases; use Options.Stop to end a job in good
-// order.
+// Run runs the job and returns its verdict. If ctx is canceled, Run returns at
+// once and does not end the agents, which run until their leases expire. To
+// end a job cleanly, use Options.Stop.
 func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (protocol.Verdict, error) {
 	if len(hosts) != len(plan.Hosts) || opts.Lease <= 0 {
 		return protocol.Verdict{}, fmt.Errorf("drive %s: %d hosts for a plan of %d, lease %s", plan.Job, len(hosts), len(plan.Hosts), opts.Lease)
@@ -144,7 +158,7 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 	return d.loop(ctx)
 }
 
-// contact begins to look after a host.
+// contact starts the goroutine that keeps the driver connected to a host.
 func (d *driver) contact(index int, h Host) {
 	c := &contact{index: index, host: h, lease: d.opts.Lease, deliver: d.deliver, events: d.opts.Events, over: make(chan struct{})}
 	c.finished, c.conclude = context.WithCancel(context.Background())
@@ -175,8 +189,8 @@ func (d *driver) loop(ctx context.Context) (protocol.Verdict, error) {
 	return d.end(ctx)
 }
 
-// step reports an event to the state machine, after the suspension of this process that may
-// have caused it.
+// step passes an event to the state machine. If this process was suspended,
+// step reports the suspension first, as it may be the cause of the event.
 func (d *driver) step(e jobstate.Event) {
 	if gap := d.pulse.take(sinceBoot()); gap > 0 {
 		d.carryOut(d.machine.Step(jobstate.Suspended{For: gap}))
@@ -184,7 +198,8 @@ func (d *driver) step(e jobstate.Event) {
 	d.carryOut(d.machine.Step(e))
 }
 
-// nextTimer returns the timer that ends first. end is nil if none is set.
+// nextTimer returns the pending timer that fires first. The channel end is nil
+// if no timer is pending.
 func (d *driver) nextTimer() (first jobstate.Timer, end <-chan time.Time) {
 	for t, at := range d.timers {
 		if first == "" || at.Before(d.timers[first]) {
@@ -197,7 +212,8 @@ func (d *driver) nextTimer() (first jobstate.Timer, end <-chan time.Time) {
 	return first, time.After(time.Until(d.timers[first]))
 }
 
-// deliver hands an event to the loop.
+// deliver passes an event to the method loop. It drops the event if Run has
+// returned.
 func (d *driver) deliver(e jobstate.Event) {
 	select {
 	case d.events <- e:
@@ -236,14 +252,14 @@ func (d *driver) carryOut(commands []jobstate.Command) {
 		case jobstate.Answer:
 			d.answer(command)
 		case jobstate.Conclude:
-			command.Verdict.Ended = time.Now().UTC().Round(0) // without the monotonic clock, which is not sent
+			command.Verdict.Ended = time.Now().UTC().Round(0) // Round(0) strips the monotonic clock reading, which the wire format lacks
 			d.verdict = &command.Verdict
 		}
 	}
 }
 
-// answer tells the visitor that asked for other hosts, and the user, what came of
-// it.
+// answer sends the result of a plx scale request to the process that made it,
+// and prints a successful result for the user.
 func (d *driver) answer(a jobstate.Answer) {
 	scaled := a.Scaled
 	if scaled.To > 0 && scaled.Cause == "" {
@@ -253,11 +269,13 @@ func (d *driver) answer(a jobstate.Answer) {
 	d.contacts[a.Host].out.send(protocol.Message{Scaled: &scaled})
 }
 
-// endMargin is added to the grace for an agent to end itself.
+// endMargin is how much longer than the tasks' grace the driver waits for
+// agents to end.
 const endMargin = 15 * time.Second
 
-// end sends every agent the verdict and waits, bounded, until their streams end:
-// then nothing of the job is left on their hosts.
+// end sends every agent the verdict, and waits until all agents have closed
+// their connections. An agent does so after all the job's processes on its
+// host have ended. The wait has a time limit.
 func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 	d.sendEnd()
 	most := max(d.grace+endMargin, d.opts.Lease)
@@ -272,7 +290,7 @@ func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 					d.opts.Observer.Noted(fmt.Sprintf("host %s: %s", d.contacts[h.Host].host.Name, h.Message.Notice))
 				}
 			case ask := <-d.opts.Stop:
-				if ask.Grace < d.grace { // the agents are ending already
+				if ask.Grace < d.grace { // repeat End with the shorter grace
 					d.grace = ask.Grace
 					d.sendEnd()
 				}
@@ -292,12 +310,12 @@ func (d *driver) sendEnd() {
 	}
 }
 
-// UnendedError is a host that could not be told to end, or has not reported its end.
-// The error of Run joins one for each such host.
+// UnendedError reports a host whose agent has not confirmed its end. The error
+// of Run joins one UnendedError for each such host.
 type UnendedError struct {
-	Index int // of the host; hosts that joined come after those that Run was given
+	Index int // index of the host: first the hosts passed to Run, then hosts that joined
 	Host  string
-	Cause error // why the host's end is not known
+	Cause error // why the agent's end was not confirmed
 }
 
 func (e *UnendedError) Error() string {
@@ -306,7 +324,8 @@ func (e *UnendedError) Error() string {
 
 func (e *UnendedError) Unwrap() error { return e.Cause }
 
-// unended names the hosts where something of the job may be left.
+// unended returns an error that lists the hosts on which processes of the job
+// may still run. For hosts that have left the job it only prints a note.
 func (d *driver) unended(waited time.Duration) error {
 	var errs []error
 	for i, c := range d.contacts {

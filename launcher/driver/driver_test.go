@@ -23,8 +23,7 @@ const (
 	grace = 10 * time.Second
 )
 
-// job is a run of a driver over agents, in a bubble whose clock moves only
-// when all wait.
+// job is a run of a driver with simulated agents, in a synctest bubble.
 type job struct {
 	t      *testing.T
 	agents []*agent
@@ -37,7 +36,7 @@ type job struct {
 	losses atomic.Int32
 	made   atomic.Int32 // files
 	logged atomic.Int32 // bytes of logs
-	closed atomic.Int32 // connections of which no more logs come
+	closed atomic.Int32 // number of connections that have reported the end of their logs
 	begun  time.Time
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -91,7 +90,7 @@ func (j *job) Laid(generation int, hosts []protocol.HostPlan) {
 	j.lays = append(j.lays, text)
 }
 
-// dialer is an agent as the driver of a job reaches it.
+// dialer is the Dialer of a simulated agent.
 type dialer struct {
 	agent *agent
 	job   *job
@@ -111,14 +110,13 @@ func (d dialer) Logged(part protocol.Logged) {
 	}
 }
 
-// reviver is a dialer that can start a new agent.
+// reviver is a dialer that can also start a new agent.
 type reviver struct{ dialer }
 
 func (r reviver) Revive(ctx context.Context) (*protocol.Conn, error) { return r.agent.revive(ctx) }
 
-// goroutines returns the stacks of goroutines that the driver has started,
-// but for those that are on their last instructions: they have said that they
-// are done and need only be given the processor.
+// goroutines returns the stacks of the driver's goroutines. It omits
+// goroutines that have finished their work and are about to exit.
 func goroutines() string {
 	left := stacks()
 	for n := 0; left != "" && n < 10000; n++ {
@@ -139,7 +137,7 @@ func stacks() string {
 	return strings.Join(left, "\n\n")
 }
 
-// wait returns when the job is over.
+// wait waits for the end of the job, and checks the exit code and reason.
 func (j *job) wait(code int, reason string) {
 	j.t.Helper()
 	<-j.done
@@ -149,7 +147,7 @@ func (j *job) wait(code int, reason string) {
 	}
 }
 
-// within checks how long the job took, by the bubble's clock.
+// within checks the job's duration, in the bubble's time.
 func (j *job) within(least, most time.Duration) {
 	j.t.Helper()
 	if j.took < least || j.took > most {
@@ -164,7 +162,7 @@ func (j *job) noError() {
 	}
 }
 
-// errorNames checks that the error is about the named hosts alone.
+// errorNames checks that the error of Run names exactly these hosts.
 func (j *job) errorNames(hosts ...string) {
 	j.t.Helper()
 	for _, a := range j.agents {
@@ -178,10 +176,10 @@ func (j *job) errorNames(hosts ...string) {
 	}
 }
 
-// done makes a worker exit with 0.
+// done makes the named worker exit with status 0.
 func (a *agent) done(name string) { a.exit(protocol.Exit{Task: task(name), Started: true}) }
 
-// finish waits, and then both workers exit with 0.
+// finish sleeps, and then makes both workers exit with status 0.
 func finish(after time.Duration, a, b *agent) {
 	time.Sleep(after)
 	a.done("worker:0")
@@ -213,13 +211,13 @@ func TestNormalRun(t *testing.T) {
 	})
 }
 
-func TestALostConnectionIsDialledAgain(t *testing.T) {
+func TestLostConnectionIsRedialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
 		time.Sleep(time.Minute)
 		b.cut()
-		b.done("worker:1") // nobody hears it
+		b.done("worker:1") // the driver is not connected when the worker exits
 		synctest.Wait()
 		a.done("worker:0")
 		j.wait(0, "done")
@@ -234,9 +232,9 @@ func TestALostConnectionIsDialledAgain(t *testing.T) {
 	})
 }
 
-// Connections that are lost in every phase of the start do no harm, whether the
-// agent got the request or not.
-func TestCutsWhileStarting(t *testing.T) {
+// A connection may be lost in every phase of the start, before or after the
+// agent has received the request.
+func TestConnectionLossDuringStart(t *testing.T) {
 	for _, lost := range []string{"requests", "answers"} {
 		t.Run(lost, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -260,7 +258,7 @@ func TestCutsWhileStarting(t *testing.T) {
 func TestStartTimeout(t *testing.T) {
 	for name, fault := range map[string]func(*agent){
 		"unreached": func(a *agent) { a.unreached = true },
-		"mute":      func(a *agent) { a.mute = true }, // as a binary that was replaced and does nothing
+		"mute":      func(a *agent) { a.mute = true }, // like a binary that was replaced by one that does nothing
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -285,7 +283,7 @@ func TestMaxTime(t *testing.T) {
 	})
 }
 
-func TestAFailureStopsTheOthers(t *testing.T) {
+func TestFailedTaskStopsOtherTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
@@ -297,7 +295,7 @@ func TestAFailureStopsTheOthers(t *testing.T) {
 	})
 }
 
-func TestAnAgentThatDoesNotEnd(t *testing.T) {
+func TestAgentThatDoesNotEndIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		b.stubborn = true
@@ -311,9 +309,9 @@ func TestAnAgentThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-// The stream of an agent may end for other reasons than the agent's own end:
-// only its last State, or its absence, proves that.
-func TestAnEndWithoutAWord(t *testing.T) {
+// A closed stream does not prove that the agent has ended. Only the agent's
+// last State does, or that no agent runs on the host.
+func TestClosedStreamIsNoProofOfEnd(t *testing.T) {
 	t.Run("gone", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := two(t)
@@ -378,7 +376,7 @@ func TestStopWhileEnding(t *testing.T) {
 		j := start(t, a, b)
 		finish(time.Minute, a, b)
 		time.Sleep(time.Second)
-		b.cut() // hears it all the same, on its next connection
+		b.cut() // receives the stop after it has reconnected
 		j.stops <- jobstate.StopAsked{Reason: "stopped by Ctrl-C", Code: 130, Grace: grace}
 		j.stops <- jobstate.StopAsked{Reason: "stopped by Ctrl-C", Code: 130}
 		j.wait(0, "done")
@@ -391,7 +389,7 @@ func TestStopWhileEnding(t *testing.T) {
 	})
 }
 
-func TestNoticesAreTold(t *testing.T) {
+func TestAgentNoticesReachObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t, "h1", "worker:0")
 		a.stubborn = true
@@ -411,7 +409,7 @@ func TestNoticesAreTold(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheContext(t *testing.T) {
+func TestCanceledContextEndsRun(t *testing.T) {
 	for _, when := range []string{"dialling", "running", "ending", "with a deaf agent"} {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -435,7 +433,7 @@ func TestTheEndOfTheContext(t *testing.T) {
 	}
 }
 
-func TestAPlanForOtherHosts(t *testing.T) {
+func TestPlanWithWrongHostCountIsRejected(t *testing.T) {
 	plan := protocol.Plan{Job: "j", Hosts: make([]protocol.HostPlan, 2)}
 	for _, c := range []struct {
 		hosts int
@@ -447,8 +445,8 @@ func TestAPlanForOtherHosts(t *testing.T) {
 	}
 }
 
-// Many hosts at once, over the real clock. Each agent is dialled once and gets each message
-// once, however many hosts there are.
+// With many hosts, in real time, each agent is dialed once and receives each
+// message once.
 func TestManyHosts(t *testing.T) {
 	for _, hosts := range []int{3, 100} {
 		var agents []*agent
@@ -466,7 +464,7 @@ func TestManyHosts(t *testing.T) {
 		j.noError()
 		for _, a := range agents {
 			got, _ := a.heard(func(protocol.Message) bool { return true })
-			if len(got) != 6 || a.dials != 1 { // attach, prepare, check, start, stop the server, end
+			if len(got) != 6 || a.dials != 1 { // messages: attach, prepare, check, start, stop the server, end
 				t.Errorf("%d hosts: agent %s was dialled %d times and got %d messages, want 6", hosts, a.name, a.dials, len(got))
 			}
 		}

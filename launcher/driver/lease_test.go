@@ -13,7 +13,8 @@ func TestStamper(t *testing.T) {
 	if first.Clock == "" || second.Clock != first.Clock || second.Sent-first.Sent != 2*time.Second {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	// A machine that slept for 5 s: its wall clock went on, the other did not.
+	// As if the machine had slept for 5 s: the wall clock advanced, the
+	// monotonic clock did not.
 	s.skew -= 5 * time.Second
 	third := s.stamp(now.Add(4 * time.Second))
 	if third.Clock == first.Clock || third.Sent != 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tell sends any message.
+// tell sends the driver a message that was not asked for.
 func (a *agent) tell(m protocol.Message) {
 	a.mu.Lock()
 	conn := a.conn
@@ -22,9 +22,9 @@ func (a *agent) tell(m protocol.Message) {
 	}
 }
 
-// An agent that answers for tasks of other hosts, for other generations and for what
-// nobody has asked changes nothing.
-func TestALyingAgentChangesNothing(t *testing.T) {
+// The driver ignores messages of an agent about other hosts' tasks, about
+// other generations, and replies without a request.
+func TestLyingAgentCannotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		honest, liar := two(t)
 		j := start(t, honest, liar)
@@ -65,9 +65,9 @@ func TestALyingAgentChangesNothing(t *testing.T) {
 	})
 }
 
-// An agent that talks without an end costs no memory, and the other agents still get the
-// verdict, which names its host.
-func TestATalkativeAgent(t *testing.T) {
+// An agent that sends messages endlessly does not fill the memory. The other
+// agents still get the verdict, which names its host.
+func TestEndlessMessagesDoNotFillMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		honest, liar := two(t)
 		j := start(t, honest, liar)
@@ -90,9 +90,9 @@ func TestATalkativeAgent(t *testing.T) {
 	})
 }
 
-// What an agent sends is no message: its connection is closed and dialled again, and in
-// the end its host is named.
-func TestAnAgentThatSendsGarbage(t *testing.T) {
+// If an agent sends invalid messages, the driver closes the connection and
+// redials. In the end the error names the host.
+func TestInvalidMessagesAreReported(t *testing.T) {
 	for name, bytes := range map[string]string{
 		"no JSON":    "\x04\x00\x00\x00{{{{",
 		"too long":   "\xff\xff\xff\xff",
@@ -115,7 +115,7 @@ func TestAnAgentThatSendsGarbage(t *testing.T) {
 	}
 }
 
-// heap is the memory that this program uses.
+// heap returns the number of bytes of heap that this process uses.
 func heap() int {
 	runtime.GC()
 	var m runtime.MemStats

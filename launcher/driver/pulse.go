@@ -8,30 +8,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pulseEvery is how often the process notes that it runs.
+// pulseEvery is the interval at which the process records that it is running.
 const pulseEvery = 500 * time.Millisecond
 
-// leastGap is the shortest time for which a process counts as suspended. A busy machine may
-// make one wait for less.
+// leastGap is the shortest pause of this process that counts as a suspension. On
+// a busy machine, shorter pauses are normal.
 const leastGap = 2 * time.Second
 
-// pulse notices that this process did not run: a signal stopped it, or its machine slept. Any
-// goroutine may call its methods.
+// pulse detects that this process was suspended, by SIGSTOP or because the
+// machine slept. Its methods may be called from any goroutine.
 type pulse struct {
-	least time.Duration // shorter gaps do not count
+	least time.Duration // shortest gap that counts as a suspension
 
 	mu   sync.Mutex
-	beat time.Duration // when the process was last known to run, by sinceBoot
-	gap  time.Duration // longest time for which it did not, since take was last called
+	beat time.Duration // last time, by sinceBoot, at which the process recorded that it was running
+	gap  time.Duration // longest time without such a record since the last call of take
 }
 
-// newPulse returns the pulse of a driver. A host that gets no renewal for a third of its lease
-// may end its tasks: it had the last one up to a sixth before.
+// newPulse returns the pulse of a driver. Pauses shorter than a third of the
+// lease do not count as suspensions. In a longer pause, agents may have
+// received no renewal for half a lease, as the last one may be a sixth of the
+// lease old.
 func newPulse(lease, now time.Duration) *pulse {
 	return &pulse{least: max(lease/3, leastGap), beat: now}
 }
 
-// run beats until ctx ends.
+// run records every pulseEvery that the process is running, until ctx is
+// canceled.
 func (p *pulse) run(ctx context.Context) {
 	tick := time.NewTicker(pulseEvery)
 	defer tick.Stop()
@@ -45,15 +48,15 @@ func (p *pulse) run(ctx context.Context) {
 	}
 }
 
-// sinceBoot is a clock that goes on while the machine sleeps, which time.Now's monotonic one
-// does not, and that nobody sets.
+// sinceBoot returns the time since the machine booted, including time during
+// which the machine slept. Setting the system time does not change it.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(bootClock, &t) // the kernel has this clock, and t is writable
+	_ = unix.ClockGettime(bootClock, &t) // error ignored: the kernel has this clock, and t is writable
 	return time.Duration(t.Nano())
 }
 
-// touch notes that the process runs now.
+// touch records that the process is running at time now.
 func (p *pulse) touch(now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +64,8 @@ func (p *pulse) touch(now time.Duration) {
 	p.beat = now
 }
 
-// take returns for how long the process did not run lately; 0: it did.
+// take returns how long the process was suspended since the last call of take,
+// or 0 if it was not.
 func (p *pulse) take(now time.Duration) time.Duration {
 	p.touch(now)
 	p.mu.Lock()

@@ -17,7 +17,7 @@ func TestPulse(t *testing.T) {
 			t.Errorf("after %s: suspended for %s", d, gap)
 		}
 	}
-	p.touch(after(12 * time.Second)) // plx was stopped, and beats again before it is asked
+	p.touch(after(12 * time.Second)) // the process was suspended, and runs again before take is called
 	p.touch(after(time.Second))
 	if gap := p.take(after(time.Second)); gap != 12*time.Second {
 		t.Errorf("suspended for %s, want 12s", gap)

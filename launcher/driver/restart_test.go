@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// again is a plan that allows restarts.
+// again returns a plan that allows restarts.
 func again(r protocol.Restarts) protocol.Plan {
 	r.Max, r.Backoff = 3, time.Second
 	return protocol.Plan{Job: "j", Grace: grace, Settle: time.Second, StartTimeout: 5 * time.Minute, Lease: lease, Restarts: r}
@@ -21,7 +21,8 @@ func again(r protocol.Restarts) protocol.Plan {
 
 func isPrepare(m protocol.Message) bool { return m.Prepare != nil }
 
-// prepares lists what an agent was asked to prepare, such as "1 ps:0 worker:0".
+// prepares lists the generations and tasks that an agent was asked to prepare,
+// such as "1 ps:0 worker:0".
 func (a *agent) prepares() []string {
 	var asked []string
 	ms, _ := a.heard(isPrepare)
@@ -45,7 +46,7 @@ func (j *job) noted(parts ...string) {
 	}
 }
 
-func TestARestart(t *testing.T) {
+func TestFailedTaskRestartsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{}), a, b)
@@ -63,7 +64,8 @@ func TestARestart(t *testing.T) {
 			if len(starts) != 2 || starts[1].Start.Generation != 1 || a.dials != 1 {
 				t.Errorf("%s: %d dials, starts %+v", a.name, a.dials, starts)
 			}
-			// The settling time, no time for tasks to end, and the backoff.
+			// The expected time is that for collecting failures, plus the
+			// backoff; the tasks end at once.
 			if took := times[1].Sub(j.begun); took < time.Minute+2*time.Second || took > time.Minute+3*time.Second {
 				t.Errorf("%s: the second start was after %v", a.name, took)
 			}
@@ -71,9 +73,9 @@ func TestARestart(t *testing.T) {
 	})
 }
 
-// A host goes silent and comes back later. Nothing new begins before its lease
-// is over, counted from the last renewal that it was sent.
-func TestALostHostComesBack(t *testing.T) {
+// A host is unreachable for a while. The next generation starts only after the
+// host's lease has expired, counted from the last renewal sent to it.
+func TestLostHostRejoinsJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, WaitHost: 10 * time.Minute}), a, b)
@@ -94,9 +96,9 @@ func TestALostHostComesBack(t *testing.T) {
 	})
 }
 
-// A host goes silent for good, and the others are enough. They wait for its
-// lease, and the run is a success although it is never heard of again.
-func TestTheOthersGoOn(t *testing.T) {
+// A host is lost for good, and the others are enough. They wait for its lease
+// to expire, and the job succeeds without it.
+func TestJobContinuesWithoutLostHost(t *testing.T) {
 	for name, revive := range map[string]bool{"attached": true, "detached": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -114,8 +116,8 @@ func TestTheOthersGoOn(t *testing.T) {
 					t.Errorf("h1 was asked to prepare %q, want %q", got, want)
 				}
 				_, times := a.heard(isStart)
-				// An agent that does not answer is renewed no longer than a
-				// third of the lease.
+				// The driver stops renewing the lease of an agent that sends
+				// nothing after a third of the lease.
 				if over := b.renew.Add(lease); times[1].Before(over) || times[1].After(over.Add(10*time.Second)) {
 					t.Errorf("the second start was at %v, the lost host's lease was over at %v", times[1], over)
 				}
@@ -124,7 +126,7 @@ func TestTheOthersGoOn(t *testing.T) {
 	}
 }
 
-func TestAHostIsWaitedForInVain(t *testing.T) {
+func TestJobFailsIfLostHostStaysAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, WaitHost: 3 * time.Minute}), a, b)
@@ -132,12 +134,13 @@ func TestAHostIsWaitedForInVain(t *testing.T) {
 		b.set(func() { b.mute, b.unreached, b.down = true, true, true })
 		j.wait(exit.CodePlx, "no host came back within 3m0s (--wait-host); host h2: dial: no route to host")
 		j.within(time.Minute+lease-time.Second+3*time.Minute, time.Minute+lease+3*time.Minute+10*time.Second)
-		j.noError() // its lease is long over
+		j.noError() // no error, because its lease has expired long ago
 	})
 }
 
-// An agent that was killed has a new one as soon as the host is dialled again.
-func TestAKilledAgentIsReplaced(t *testing.T) {
+// After an agent was killed, a new one is started as soon as the host can be
+// dialed.
+func TestKilledAgentIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, MinWorkers: 1}), a, b)
@@ -151,9 +154,9 @@ func TestAKilledAgentIsReplaced(t *testing.T) {
 	})
 }
 
-// A host that is back while the others go on without it has an agent and no
-// tasks, and ends with the job.
-func TestABackHostIsIdle(t *testing.T) {
+// If the job has continued without a host, and the host returns, it gets an
+// agent without tasks, which ends with the job.
+func TestReturnedHostStaysIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, MinWorkers: 1}), a, b)
@@ -172,16 +175,16 @@ func TestABackHostIsIdle(t *testing.T) {
 	})
 }
 
-// The job ends while a new agent is being started on a host that does not
-// answer: that holds nothing up.
-func TestTheEndDoesNotWaitForAnAgent(t *testing.T) {
+// The job ends while a new agent is being started on an unreachable host. The
+// end of the job does not wait for that.
+func TestJobEndDoesNotWaitForNewAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, again(protocol.Restarts{Revive: true, MinWorkers: 1}), a, b)
 		time.Sleep(time.Minute)
 		b.set(func() { b.mute, b.unreached, b.hung = true, true, true })
 		time.Sleep(2 * time.Minute)
-		for _, want := range []bool{false, true} { // the attempt has just begun
+		for _, want := range []bool{false, true} { // an attempt to start the agent has just begun
 			for hangs := !want; hangs != want; b.set(func() { hangs = b.hangs }) {
 				time.Sleep(100 * time.Millisecond)
 			}
@@ -196,8 +199,8 @@ func TestTheEndDoesNotWaitForAnAgent(t *testing.T) {
 	})
 }
 
-// Restarts that are not allowed revive nothing.
-func TestNoRestartsNoRevival(t *testing.T) {
+// If the plan allows no restarts, lost agents are not replaced.
+func TestLostAgentIsNotReplacedWithoutRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		plan := again(protocol.Restarts{Revive: true, MinWorkers: 1})

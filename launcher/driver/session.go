@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// serve carries messages over one connection until it ends. A nil error means that
-// the agent has closed it.
+// serve exchanges messages on one connection until it ends. The error is nil
+// if the agent closed the connection.
 func (c *contact) serve(ctx context.Context, conn *protocol.Conn) error {
 	living, die := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -25,16 +25,17 @@ func (c *contact) serve(ctx context.Context, conn *protocol.Conn) error {
 	wg.Go(func() { c.renew(living, conn) })
 	err := c.receive(conn)
 	c.out.close()
-	switch h := c.heard(); {
+	switch h := c.alive(); {
 	case errors.Is(err, io.EOF):
 		return nil
-	case h.silence() > h.mute():
-		return fmt.Errorf("nothing was heard for %s", h.silence().Round(time.Second))
+	case h.idle() > h.replaceAfter():
+		return fmt.Errorf("nothing was heard for %s", h.idle().Round(time.Second))
 	}
 	return err
 }
 
-// receive reports every message of the agent, until the connection ends.
+// receive passes every message of the agent to the state machine or to the
+// watcher, until the connection ends.
 func (c *contact) receive(conn *protocol.Conn) error {
 	defer conn.Close()
 	if c.watcher != nil {
@@ -46,7 +47,7 @@ func (c *contact) receive(conn *protocol.Conn) error {
 			return err
 		}
 		m.Trim()
-		c.hear(m)
+		c.received(m)
 		switch {
 		case m.State != nil:
 			if c.watcher != nil && !c.greeted {
@@ -64,14 +65,15 @@ func (c *contact) receive(conn *protocol.Conn) error {
 				c.watcher.Made(*m.Made)
 			}
 		case m.Renewed == nil:
-			c.tell(m)
+			c.reportTasks(m)
 			c.deliver(jobstate.Heard{Host: c.index, Message: m})
 		}
 	}
 }
 
-// tell tells of tasks that have started or ended.
-func (c *contact) tell(m protocol.Message) {
+// reportTasks reports to the event log and the watcher that tasks have started or
+// ended.
+func (c *contact) reportTasks(m protocol.Message) {
 	if m.Started != nil {
 		c.events.Started(c.host.Name, *m.Started)
 		if c.watcher != nil {
@@ -86,11 +88,13 @@ func (c *contact) tell(m protocol.Message) {
 	}
 }
 
-// lastWords bounds how long a connection that takes nothing more is still read.
-const lastWords = 2 * time.Second
+// drainTime limits how long the driver still reads from a connection to which
+// it can no longer write.
+const drainTime = 2 * time.Second
 
-// write empties the queue onto conn, which it closes at the end. Only this goroutine
-// ever waits for the network to take bytes: until receive or renew closes conn.
+// write sends the queued messages on conn, and closes conn at the end. Only
+// this goroutine can block on a slow network; when receive or renew closes
+// conn, it is unblocked.
 func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Message) {
 	defer conn.Close()
 	for {
@@ -99,9 +103,9 @@ func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Messa
 			return
 		case m := <-queue:
 			if conn.Send(m) != nil {
-				select { // the reader reports the loss, after what the agent sent before
+				select { // wait before closing conn: the method receive may still read messages that the agent sent earlier
 				case <-ctx.Done():
-				case <-time.After(lastWords):
+				case <-time.After(drainTime):
 				}
 				return
 			}
@@ -109,35 +113,36 @@ func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Messa
 	}
 }
 
-// renewEvery is how often the lease is renewed.
+// renewEvery is the longest interval between two renewals of an agent's lease.
 const renewEvery = 2 * time.Second
 
-// renew renews the lease, and closes a connection that has gone silent. It no longer
-// renews the lease of an agent that does not answer: the sooner it is known that
-// nothing runs there.
+// renew renews the agent's lease regularly, and closes a connection on which
+// the agent sends nothing. It stops renewing the lease of an agent that sends
+// nothing. The lease then expires soon, after which the agent's tasks are
+// certain to be dead.
 func (c *contact) renew(ctx context.Context, conn *protocol.Conn) {
 	defer conn.Close()
 	every := min(renewEvery, c.lease/6)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	begun, answering := time.Now(), 2*every // the first answer after a long silence takes a moment
+	begun, answering := time.Now(), 2*every // a reconnected agent needs some time for its first reply
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		h := c.heard()
-		if h.silence() <= c.lease/3 {
+		h := c.alive()
+		if h.idle() <= c.lease/3 {
 			c.sendRenewal()
 		}
-		if h.silence() > h.mute() && time.Since(begun) > answering {
+		if h.idle() > h.replaceAfter() && time.Since(begun) > answering {
 			return
 		}
 	}
 }
 
-// sendRenewal queues a renewal, if there is a connection.
+// sendRenewal queues a lease renewal. Without a connection it does nothing.
 func (c *contact) sendRenewal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,18 +152,20 @@ func (c *contact) sendRenewal() {
 	}
 }
 
-// mostQueued bounds the messages that wait for a connection that takes none. One
-// more means that the connection is dead.
+// mostQueued is the capacity of the queue of a connection. If the queue is
+// full, the connection is considered dead.
 const mostQueued = 1024
 
-// outbox is the queue of messages to an agent. Any goroutine may call its methods.
+// outbox is the queue of messages to one agent. Its methods may be called from
+// any goroutine.
 type outbox struct {
 	mu    sync.Mutex
-	queue chan protocol.Message // messages for the present connection; nil: there is no connection
-	last  *protocol.Message     // End, from finish on sent on each connection; nil before
+	queue chan protocol.Message // messages for the current connection; nil without a connection
+	last  *protocol.Message     // End message set by finish; open sends it on every later connection; nil before finish
 }
 
-// open makes the queue of a new connection, with what every connection begins with.
+// open creates the queue of a new connection. The queue begins with the Attach
+// message and, after finish, the End message.
 func (o *outbox) open() <-chan protocol.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,9 +183,9 @@ func (o *outbox) close() {
 	o.queue = nil
 }
 
-// send queues a message. Without a connection it drops the message: the state
-// machine sends again what still matters. It drops it too if the queue is full:
-// that is a silent connection, which renew ends. It reports whether it has queued m.
+// send queues a message and reports whether it did. It drops the message if
+// there is no connection, or if the queue is full because the agent does not
+// read. The state machine later resends messages that still matter.
 func (o *outbox) send(m protocol.Message) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -190,7 +197,7 @@ func (o *outbox) send(m protocol.Message) bool {
 	}
 }
 
-// finish makes m the last message, now and on every later connection.
+// finish sends m as the last message, and again on every later connection.
 func (o *outbox) finish(m protocol.Message) {
 	o.mu.Lock()
 	o.last = &m
@@ -198,31 +205,35 @@ func (o *outbox) finish(m protocol.Message) {
 	o.send(m)
 }
 
-// leaseMargin is added to a lease before a host counts as clear, for clocks that do
-// not run alike. An agent kills before its lease ends.
+// leaseMargin is added to the lease of a lost agent before the driver assumes
+// that its processes are dead. It covers clocks that run at different speeds.
+// An agent kills its tasks before its lease expires.
 const leaseMargin = 2 * time.Second
 
-// unclear is how long a lease may still run: from the last renewal, which the agent
-// may have received although it was not heard since.
-func (c *contact) unclear() time.Duration {
+// leaseLeft returns how long the lost agent's lease may still be valid. It
+// counts from the last renewal sent, which the agent may have received
+// although it sent nothing afterwards.
+func (c *contact) leaseLeft() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.renewed.IsZero() { // the agent may just have been started
+	if c.renewed.IsZero() { // no renewal was sent, but the agent may have been started a moment ago
 		return c.lease + leaseMargin
 	}
 	return max(c.lease+leaseMargin-time.Since(c.renewed), 0)
 }
 
-// stamper is the clock that stamps renewals. Its zero value is ready.
+// stamper makes the timestamps of lease renewals. Its zero value is ready to
+// use.
 type stamper struct {
-	name  string        // name of the driver's present clock; "": no renewal was stamped
-	begun time.Time     // zero of the present clock
-	skew  time.Duration // wall clock minus monotonic clock since begun, at the last stamp
+	name  string        // random name of the current clock, sent with each timestamp; "" before the first
+	begun time.Time     // zero point of the current clock's timestamps
+	skew  time.Duration // difference of wall clock and monotonic clock since begun, at the last timestamp
 }
 
-// suspended is by how much the two clocks may part between two renewals. More means
-// that this machine slept, or that its clock was set: then the stamper begins a new
-// clock, of which agents know nothing.
+// suspended is the largest accepted drift between wall clock and monotonic
+// clock from one renewal to the next. A larger drift means that this machine
+// slept or that its time was set. The stamper then starts a clock with a new
+// name.
 const suspended = time.Second
 
 func (s *stamper) stamp(now time.Time) protocol.Renew {

@@ -1,6 +1,6 @@
 // Package embedded runs SSH servers inside this process, on 127.0.0.2,
-// 127.0.0.3 and so on, so that a launch without hosts takes the same path as one
-// with them.
+// 127.0.0.3 and so on. A launch without a host list uses them as its hosts, so
+// that it takes the same code path as a launch on remote hosts.
 //
 //	cluster, err := embedded.Start(ctx, 2)
 //	if err != nil {
@@ -9,10 +9,11 @@
 //	defer cluster.Close()
 //	client, err := ssh.Dial(ctx, cluster.Configs()[0])
 //
-// Start makes the keys and keeps them in memory only, so nobody else can log in. Commands
-// run as the user of this process, in its home and with its environment.
+// Start creates keys that are kept only in memory, so that no other user can
+// log in. Commands run as the user of this process, in the user's home
+// directory and with this process's environment.
 //
-// Package sshserver says how a server behaves.
+// Package sshserver implements the servers.
 package embedded
 
 import (
@@ -30,18 +31,18 @@ import (
 	"github.com/plx-run/plx/launcher/sshserver"
 )
 
-// maxHosts is what one machine may carry.
+// maxHosts is the largest number of embedded hosts on one machine.
 const maxHosts = 512
 
-// Cluster is a set of servers. Its methods may be called from several
-// goroutines at once.
+// Cluster is a set of SSH servers in this process. Its methods may be called
+// from several goroutines at once.
 type Cluster struct {
 	servers []*server
-	key     gossh.Signer // the only key that may log in
+	key     gossh.Signer // private key of the client; the servers accept no other key
 }
 
-// Start listens on n addresses from 127.0.0.2 on, each at a port that is free.
-// ctx bounds the start only; Close ends the servers.
+// Start starts n SSH servers on the addresses from 127.0.0.2 on, each on a
+// free port. Canceling ctx aborts the start only; Close stops the servers.
 func Start(ctx context.Context, n int) (*Cluster, error) {
 	if n < 1 || n > maxHosts {
 		return nil, fmt.Errorf("embedded cluster: %d hosts, want 1 to %d", n, maxHosts)
@@ -54,7 +55,7 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 	for i := range n {
 		s, err := startServer(ctx, Address(i), key.PublicKey())
 		if err != nil {
-			_ = c.Close() // the start is what failed
+			_ = c.Close() // error ignored: the failed start is reported instead
 			return nil, fmt.Errorf("embedded cluster: %w", err)
 		}
 		c.servers = append(c.servers, s)
@@ -62,14 +63,16 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 	return c, nil
 }
 
-// Address returns the address of server i of a cluster.
+// Address returns the IP address of server i of a cluster, counted from 0.
 func Address(i int) string { return fmt.Sprintf("127.0.%d.%d", (i+2)>>8, (i+2)&255) }
 
-// dialTime is longer than for other hosts: no network is on the way, and if an answer is late
-// this machine has too much to do, as when a hundred hosts of it end a job.
+// dialTime is the connection timeout for embedded servers. It is longer than
+// for remote hosts: without a network, a late reply only means that this
+// machine is overloaded, as when a hundred embedded hosts end a job.
 const dialTime = time.Minute
 
-// Configs returns how to dial each of the servers, in order of address.
+// Configs returns the SSH client configuration for each server, in order of
+// address.
 func (c *Cluster) Configs() []ssh.Config {
 	configs := make([]ssh.Config, len(c.servers))
 	for i, s := range c.servers {
@@ -82,9 +85,10 @@ func (c *Cluster) Configs() []ssh.Config {
 	return configs
 }
 
-// Close ends the servers and their connections. Like sshd it leaves the processes that
-// commands started: their streams end, and this process reaps them in the background.
-// Close is idempotent and returns within about 2 s.
+// Close stops the servers and closes their connections. Like sshd, it does not
+// kill processes that commands started. Their streams are closed, and this
+// process reaps them in the background. Close may be called repeatedly and
+// returns within about 2 s.
 func (c *Cluster) Close() error {
 	var all sync.WaitGroup
 	for _, s := range c.servers {
@@ -95,11 +99,11 @@ func (c *Cluster) Close() error {
 }
 
 const (
-	maxConns  = 256             // connections of one server, those in handshake included
-	closeWait = 2 * time.Second // for the end of what close ended
+	maxConns  = 256             // maximum number of connections to one server, including those in handshake
+	closeWait = 2 * time.Second // how long close waits for connections to end
 )
 
-// server is one listening address.
+// server is one embedded SSH server, which listens on one address.
 type server struct {
 	listener net.Listener
 	key      gossh.Signer // the server's host key
@@ -108,10 +112,11 @@ type server struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
 	closed bool
-	serves sync.WaitGroup // the accept loop and the connections
+	serves sync.WaitGroup // waits for the accept loop and all connections
 }
 
-// startServer serves on a free port of ip. Only the key allowed can log in.
+// startServer starts an SSH server on a free port of ip. Only the owner of the
+// key allowed can log in.
 func startServer(ctx context.Context, ip string, allowed gossh.PublicKey) (*server, error) {
 	key, err := ssh.NewKey()
 	if err != nil {
@@ -142,12 +147,12 @@ func (s *server) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as too many open files: wait until some are closed
+		if err != nil { // such as "too many open files": retry after some connections have closed
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
 		if !s.admit(conn) {
-			_ = conn.Close() // the error of a refused connection says nothing
+			_ = conn.Close() // error ignored: the connection was rejected anyway
 			continue
 		}
 		s.serves.Go(func() {
@@ -157,7 +162,8 @@ func (s *server) accept() {
 	}
 }
 
-// admit registers a connection, unless there are too many.
+// admit registers a new connection. It returns false if the server has too
+// many connections or is closed.
 func (s *server) admit(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,19 +175,20 @@ func (s *server) admit(conn net.Conn) bool {
 }
 
 func (s *server) dismiss(conn net.Conn) {
-	_ = conn.Close() // it has ended, or must end
+	_ = conn.Close() // error ignored: the connection may already be closed
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, conn)
 }
 
-// close ends the listener and all connections.
+// close stops listening, closes all connections, and waits up to closeWait
+// until their handlers have returned.
 func (s *server) close() {
 	s.mu.Lock()
 	s.closed = true
-	_ = s.listener.Close() // fails only if it is closed
+	_ = s.listener.Close() // error ignored: it means that the listener is already closed
 	for conn := range s.conns {
-		_ = conn.Close() // fails only if it is closed
+		_ = conn.Close() // error ignored: it means that conn is already closed
 	}
 	s.mu.Unlock()
 	ended := make(chan struct{})

@@ -52,7 +52,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestOnlyOwnKeys(t *testing.T) {
+func TestOtherKeysCannotLogIn(t *testing.T) {
 	mine, theirs := start(t, 1).Configs()[0], start(t, 1).Configs()[0]
 	stranger := mine
 	stranger.Signers = theirs.Signers
@@ -75,7 +75,7 @@ func TestOnlyOwnKeys(t *testing.T) {
 		client, err := gossh.Dial("tcp", net.JoinHostPort(mine.Host, strconv.Itoa(mine.Port)), config)
 		if err == nil {
 			t.Errorf("%s: logged in", name)
-			_ = client.Close() // it should not be there
+			_ = client.Close() // error ignored: the login should have failed
 		}
 	}
 }
@@ -93,8 +93,8 @@ func newSigner(t *testing.T) gossh.Signer {
 	return signer
 }
 
-// Only sessions are served: nothing is forwarded, no terminal is made.
-func TestNothingElse(t *testing.T) {
+// The server accepts only sessions: no port forwarding and no terminals.
+func TestServerRejectsForwardingAndTerminals(t *testing.T) {
 	cfg := start(t, 1).Configs()[0]
 	config := &gossh.ClientConfig{
 		User: "plx", HostKeyCallback: gossh.FixedHostKey(cfg.HostKey), Auth: []gossh.AuthMethod{gossh.PublicKeys(cfg.Signers...)},
@@ -117,8 +117,8 @@ func TestNothingElse(t *testing.T) {
 	}
 }
 
-// A command outlives its channel and its cluster, as under sshd; its streams
-// do not.
+// As under sshd, a command keeps running after its channel and the cluster are
+// closed; its streams are closed.
 func TestCommandOutlivesCluster(t *testing.T) {
 	cluster := start(t, 1)
 	client := dial(t, cluster.Configs()[0])
@@ -128,7 +128,7 @@ func TestCommandOutlivesCluster(t *testing.T) {
 	started := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		// The end of stdin is the sign that the channel is gone.
+		// The script's stdin ends when the channel is closed.
 		script := "cd " + ssh.Quote(folder) + "; echo $$; cat >/dev/null; echo alive >after; exec sleep 600"
 		ended <- client.Run(context.Background(), script, reader, &pidWriter{folder: folder, started: started}, nil)
 	}()
@@ -154,7 +154,7 @@ func TestCommandOutlivesCluster(t *testing.T) {
 	}
 }
 
-// pidWriter keeps the first line, which is a pid.
+// pidWriter keeps the first line written to it, which is a process id.
 type pidWriter struct {
 	folder  string
 	started chan struct{}
@@ -197,7 +197,7 @@ func TestStartRejects(t *testing.T) {
 	for _, n := range []int{-1, 0, 513} {
 		if cluster, err := embedded.Start(t.Context(), n); err == nil {
 			t.Errorf("%d hosts were started", n)
-			_ = cluster.Close() // it should not be there
+			_ = cluster.Close() // error ignored: Start should have failed
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// start starts a cluster that ends with the test.
+// start starts a cluster, which is closed at the end of the test.
 func start(t *testing.T, n int) *embedded.Cluster {
 	t.Helper()
 	cluster, err := embedded.Start(t.Context(), n)
@@ -30,7 +30,7 @@ func dial(t *testing.T, cfg ssh.Config) *ssh.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = client.Close() }) // tests of close check its error
+	t.Cleanup(func() { _ = client.Close() }) // error ignored: other tests check the error of Close
 	return client
 }
 

@@ -1,11 +1,13 @@
-// Package event writes what happens to a job as lines of JSON: to the standard output of plx launch
-// --json, and into a file that stays with the job.
+// Package event writes the events of a job as JSON lines. They go to the
+// standard output of plx launch --json, and to a file that is stored with the
+// job.
 //
 //	log := event.New(event.File(path))
 //	log.Begin("mnist-1", "mnist", "./train", plan.Hosts)
 //
-// docs/output.md lists the events and their fields. Package driver reports what it hears of tasks and
-// decides; the launcher, or the agent of a detached job, reports the beginning and the end.
+// The events and their fields are documented in docs/output.md. Package driver
+// reports task events and its own decisions. The launcher, or the agent that
+// drives a detached job, reports the begin and the end of the job.
 package event
 
 import (
@@ -27,15 +29,17 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Log writes the events of a job. A nil Log writes nothing. Its methods may be called from any goroutine.
+// Log writes the events of a job to its sinks. A nil Log writes nothing. The
+// methods may be called from any goroutine.
 type Log struct {
 	mu    sync.Mutex
 	sinks []Sink
-	job   string           // id of the job; empty: it has none yet
-	ended map[taskRun]bool // whose end was written: an agent may report it twice
+	job   string           // id of the job; "" before Begin
+	ended map[taskRun]bool // tasks whose exit event was written, as an agent may report an exit twice
 }
 
-// Sink takes one line at a time, with its line feed. It reports no error: a job goes on without its events.
+// Sink receives one event as a JSON line that ends with a newline. It returns
+// no error, because a job continues even if its events cannot be written.
 type Sink func(kind Kind, line []byte)
 
 // New returns a log that writes to the sinks.
@@ -43,42 +47,43 @@ func New(sinks ...Sink) *Log {
 	return &Log{sinks: sinks, ended: map[taskRun]bool{}}
 }
 
-// Add adds a sink, which gets the later events.
+// Add adds a sink, which receives all later events.
 func (l *Log) Add(s Sink) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sinks = append(l.sinks, s)
 }
 
-// Kind is what an event tells.
+// Kind is the type of an event.
 type Kind string
 
-// The kinds.
+// The kinds of events.
 const (
 	Begin   Kind = "begin"   // the hosts are ready
 	Start   Kind = "start"   // a task has started
 	Exit    Kind = "exit"    // a task has ended
-	Restart Kind = "restart" // a further generation of tasks begins
-	Hang    Kind = "hang"    // nothing moves in the job
-	Note    Kind = "note"    // the driver has decided or found something
+	Restart Kind = "restart" // a new generation of tasks begins after a failure or a change of hosts
+	Hang    Kind = "hang"    // the job has made no progress for the hang timeout
+	Note    Kind = "note"    // a message of the driver for the user
 	End     Kind = "end"     // the job has ended
 )
 
-// Bounds of the file of a job, in bytes. Up to MaxFile there is room for the events that matter most.
+// Size limits of a job's event file, in bytes. Above fileRoom, only the rarer
+// and more important events (begin, restart, hang, end) are written.
 const (
 	MaxFile  = 2 << 20
-	fileRoom = MaxFile - 256<<10 // for starts, exits and notes
+	fileRoom = MaxFile - 256<<10 // limit up to which start, exit and note events are written
 )
 
-// File returns a sink that appends to a file of mode 0600, as far as it may grow. The file is made
-// with the first event.
+// File returns a sink that appends events to a file of mode 0600, up to a size
+// limit. The first event creates the file.
 func File(path string) Sink {
 	return func(kind Kind, line []byte) {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 		if err != nil {
 			return
 		}
-		defer f.Close() // the line was written, or the disk is full
+		defer f.Close() // error ignored: a job continues even if its events cannot be written
 		limit := int64(MaxFile)
 		if kind == Start || kind == Exit || kind == Note {
 			limit = fileRoom
@@ -89,7 +94,7 @@ func File(path string) Sink {
 	}
 }
 
-// ReadFile reads the events of a file; none if there is no file.
+// ReadFile returns the events in a file, or nil if the file does not exist.
 func ReadFile(path string) ([]Event, error) {
 	text, err := bounded.ReadFile(path, MaxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,8 +103,9 @@ func ReadFile(path string) ([]Event, error) {
 	return Parse(text), err
 }
 
-// Parse reads the lines of a file. It leaves out lines that are no events, such as a last one that a
-// crash has cut, and those of a version that it does not know.
+// Parse returns the events in the content of an event file. It skips lines
+// that are not valid events, such as a truncated last line, and events of
+// unknown versions.
 func Parse(text []byte) (all []Event) {
 	for line := range bytes.Lines(text) {
 		var e Event
@@ -110,20 +116,23 @@ func Parse(text []byte) (all []Event) {
 	return all
 }
 
-// taskRun is a task in one generation.
+// taskRun identifies one run of a task: the task and the generation (number of
+// restarts of the job).
 type taskRun struct {
 	task       cluster.Task
 	generation int
 }
 
-// version changes when a field loses its meaning. New fields and events may come without.
+// version is the version of the event format. It changes only if the meaning
+// of a field changes, not for new fields or events.
 const version = 1
 
-// Event is one event. docs/output.md says which have which fields.
+// Event is one event of a job. The file docs/output.md lists the fields of
+// each kind.
 type Event struct {
 	Version int    `json:"v"`
 	Event   Kind   `json:"event"`
-	Time    string `json:"time"` // as in the lines of tasks
+	Time    string `json:"time"` // UTC, in the format Stamp, as in the tasks' output lines
 	Job     string `json:"job,omitempty"`
 
 	Name       string   `json:"name,omitempty"`
@@ -142,40 +151,41 @@ type Event struct {
 	Error      string   `json:"error,omitempty"`
 }
 
-// Host is a host with its tasks.
+// Host is a host of a job with its tasks, in an event.
 type Host struct {
 	Host  string `json:"host"`
 	Tasks []Task `json:"tasks"`
 }
 
-// Task is a task of a plan.
+// Task is a task of a job with its devices, in an event.
 type Task struct {
 	Task    string `json:"task"`
 	Devices string `json:"devices,omitempty"`
 }
 
-// write writes an event.
+// write writes an event of the given kind to all sinks. It fills in version,
+// kind, job and time.
 func (l *Log) write(kind Kind, of Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of.Version, of.Event, of.Job = version, kind, l.job
 	of.Time = time.Now().UTC().Format(Stamp)
-	text, _ := json.Marshal(of) // texts and numbers can always be encoded
+	text, _ := json.Marshal(of) // no error: strings and finite numbers can always be encoded
 	for _, sink := range l.sinks {
 		sink(kind, append(logs.EscapeJSON(text), '\n'))
 	}
 }
 
-// Stamp is the form of an event's time.
+// Stamp is the time format of events, for time.Format.
 const Stamp = "2006-01-02T15:04:05.000000000Z"
 
-// seconds is a time in seconds, to the millisecond.
+// seconds returns d in seconds, rounded to milliseconds.
 func seconds(d time.Duration) *float64 {
 	s := math.Round(d.Seconds()*1000) / 1000
 	return &s
 }
 
-// hostsOf lists the hosts that have tasks.
+// hostsOf returns the hosts of a plan that have tasks.
 func hostsOf(plan []protocol.HostPlan) (all []Host) {
 	for _, h := range plan {
 		if len(h.Tasks) == 0 {
@@ -190,7 +200,7 @@ func hostsOf(plan []protocol.HostPlan) (all []Host) {
 	return all
 }
 
-// Begin is the first event of a job: its plan.
+// Begin writes the first event of a job: its name, program, hosts and tasks.
 func (l *Log) Begin(job, name, program string, plan []protocol.HostPlan) {
 	if l == nil {
 		return
@@ -201,7 +211,7 @@ func (l *Log) Begin(job, name, program string, plan []protocol.HostPlan) {
 	l.write(Begin, Event{Name: name, Program: program, Hosts: hostsOf(plan)})
 }
 
-// Started says that the tasks of a host have started, an event for each.
+// Started writes a start event for each task that a host has started.
 func (l *Log) Started(host string, s protocol.Started) {
 	if l == nil {
 		return
@@ -213,7 +223,7 @@ func (l *Log) Started(host string, s protocol.Started) {
 	}
 }
 
-// Exited says that a task has ended.
+// Exited writes the exit event of a task, once per generation.
 func (l *Log) Exited(host string, x protocol.Exit) {
 	if l == nil {
 		return
@@ -228,28 +238,31 @@ func (l *Log) Exited(host string, x protocol.Exit) {
 	}
 }
 
-// Restarted says that a further generation begins, and where.
+// Restarted writes the event that a new generation of tasks begins, with its
+// hosts.
 func (l *Log) Restarted(generation int, plan []protocol.HostPlan) {
 	if l != nil {
 		l.write(Restart, Event{Generation: &generation, Hosts: hostsOf(plan)})
 	}
 }
 
-// Hung says that nothing moves.
+// Hung writes the event that the job makes no progress.
 func (l *Log) Hung(h protocol.Hang) {
 	if l != nil {
 		l.write(Hang, Event{Seconds: seconds(h.After), Culprit: h.Culprit, Host: h.Host, Why: h.Why})
 	}
 }
 
-// Noted has a line of the driver for the user, such as why the job restarts.
+// Noted writes a message of the driver for the user, such as why the job
+// restarts.
 func (l *Log) Noted(text string) {
 	if l != nil {
 		l.write(Note, Event{Text: text})
 	}
 }
 
-// Ended is the last event: plx's exit status, the verdict on a job that began, and an error.
+// Ended writes the last event: plx's exit status, the verdict if the job had
+// begun, and the error, if any.
 func (l *Log) Ended(status int, verdict string, took time.Duration, err error) {
 	if l == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Each event is one line, with the fields that docs/output.md names and no others.
+// Each event is one line, with only fields that docs/output.md names.
 func TestEvents(t *testing.T) {
 	var stdout bytes.Buffer
 	e := New(func(_ Kind, line []byte) { stdout.Write(line) })
@@ -55,7 +55,8 @@ func TestEvents(t *testing.T) {
 	none.Ended(0, "", 0, nil)
 }
 
-// The file of a job has mode 0600 and a bound, up to which there is room for the end. What a crash has cut is left out.
+// An event file has mode 0600 and a size limit that leaves room for the end
+// event. A truncated line is skipped.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	l := New(File(path))
@@ -84,7 +85,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, Parse ends and returns only events of this version.
+// For any content, Parse returns only events of this version.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("{\"v\":1,\"event\":\"begin\",\"hosts\":[{}]}\n{"))
 	f.Fuzz(func(t *testing.T, text []byte) {

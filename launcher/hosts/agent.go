@@ -18,43 +18,48 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// noAgent is the exit status of the agent's commands if no agent of the job runs on the
-// host, or none can be started.
+// noAgent is the exit status of "plx agent" commands if no agent of the job
+// runs on the host, or if no agent can be started.
 const noAgent = 3
 
-// NotFound is the exit status of AgentHost.Call if the agent's binary was pruned.
+// NotFound is the exit status of AgentHost.Call if plx prune has deleted the
+// agent's binary from the host.
 const NotFound = 127
 
-// ErrForgotten says that a host keeps nothing of a job.
+// ErrForgotten means that a host stores no files or state of the job.
 var ErrForgotten = errors.New("nothing of the job is left there")
 
-// AgentHost is a host with the agent of one job.
+// AgentHost is a host together with the data that identifies one job's agent
+// on that host.
 type AgentHost struct {
 	*Host
-	Job    string // the job's id; empty for commands that concern no job
-	Folder string // name of the host's folder under ~/.plx/jobs/<job>/
-	Binary string // path of the agent's binary, relative to the home
+	Job    string // job id; "" for commands that concern no job
+	Folder string // name of the host's directory under ~/.plx/jobs/<job>/
+	Binary string // path of the agent's binary, relative to the home directory
 }
 
-// notExecuted explains the error of an agent that the host may not execute.
+// notExecuted adds an explanation to the error of an agent that the host did
+// not execute, such as a home directory mounted noexec.
 func notExecuted(err error) error {
-	const cannotExecute = 126 // the exit status of a shell that may not execute a program
+	const cannotExecute = 126 // exit status of a shell that lacks permission to execute a file
 	if transport.ExitStatus(err) != cannotExecute {
 		return err
 	}
 	return transport.Reworded(err, bootstrap.NotExecutable(fmt.Sprintf("is the home mounted noexec? (%v)", err)))
 }
 
-// Logs streams "plx agent logs", which reads a logs.Request from its stdin.
+// Logs runs "plx agent logs" on the host as a byte stream. The caller writes a
+// logs.Request to the stream.
 func (a *AgentHost) Logs(ctx context.Context) *Stream {
 	return a.Stream(ctx, fmt.Sprintf(`exec "$HOME"/%s agent logs %s %s`, a.Binary, a.Job, a.Folder))
 }
 
-// Start starts the agent with its spec. Its error is a driver.ErrNoAgent: to dial an
-// agent that did not start is of no use.
+// Start starts the job's agent and sends spec to it. On failure the error is a
+// driver.ErrNoAgent, so that the driver does not try to reconnect to the
+// agent.
 func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Conn, error) {
 	if i := a.idle.Load(); i != nil && i.other {
-		a.makeRoom() // all agents of a job are of one version
+		a.closeIdle() // the idle agent's plx version is not that of the job's other agents, so another one must start
 	}
 	i, err := a.own(ctx, a.begin)
 	if err != nil {
@@ -70,21 +75,24 @@ func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Co
 	return conn, nil
 }
 
-// withoutAgent is the error of a host on which no agent of the job runs.
+// withoutAgent wraps an error to record that no agent of the job runs on the
+// host. It matches driver.ErrNoAgent.
 type withoutAgent struct{ error }
 
 func (e *withoutAgent) Unwrap() error        { return e.error }
 func (e *withoutAgent) Is(target error) bool { return target == driver.ErrNoAgent }
 
-// NotStarted marks err as that of an agent that did not start. It is a
-// driver.ErrNoAgent.
+// NotStarted wraps err to record that the agent did not start. The result
+// matches driver.ErrNoAgent.
 func NotStarted(err error) error { return &withoutAgent{err} }
 
-// job names the job to the agents of its hosts.
+// job returns the job id and directory that identify the job in calls to an
+// agent.
 func (a *AgentHost) job() protocol.HostJob { return protocol.HostJob{Job: a.Job, Folder: a.Folder} }
 
-// Connect connects to the running agent. If there is none, the host has ended what it left, and
-// the error is a driver.ErrNoAgent.
+// Connect connects to the job's running agent. If no agent runs, the host
+// first kills the job's remaining processes, and Connect returns a
+// driver.ErrNoAgent.
 func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
 	i, err := a.own(ctx, a.newIdle)
 	if err != nil {
@@ -101,16 +109,17 @@ func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
 	return nil, err
 }
 
-// Reap ends all processes of the job that are left on the host.
+// Reap kills all processes of the job that are left on the host.
 func (a *AgentHost) Reap(ctx context.Context) error {
 	if _, err := Call[struct{}](ctx, a, AnswerTime, protocol.DoReap, a.job()); err != nil {
-		return fmt.Errorf("end what the agent left: %w", err)
+		return fmt.Errorf("kill the processes that the agent left: %w", err)
 	}
 	return nil
 }
 
-// State returns what the agent knows of the job, or knew last. If the host keeps nothing
-// of the job, the error is ErrForgotten.
+// State returns the job's state from its running agent, or the last state that
+// the agent saved. If the host has no state of the job, the error is
+// ErrForgotten.
 func (a *AgentHost) State(ctx context.Context) (protocol.State, error) {
 	state, err := Call[protocol.State](ctx, a, AnswerTime, protocol.DoState, a.job())
 	if protocol.CodeForgotten.Is(err) || transport.ExitStatus(err) == NotFound {
@@ -119,7 +128,8 @@ func (a *AgentHost) State(ctx context.Context) (protocol.State, error) {
 	return state, err
 }
 
-// Visit connects to the agent as a visitor, who does not renew its lease, and sends messages.
+// Visit connects to the job's agent as a visitor and sends messages. Unlike
+// the driver, a visitor does not renew the agent's lease.
 func (a *AgentHost) Visit(ctx context.Context, messages ...protocol.Message) (*protocol.Conn, error) {
 	conn, err := a.Connect(ctx)
 	if err != nil {
@@ -134,18 +144,20 @@ func (a *AgentHost) Visit(ctx context.Context, messages ...protocol.Message) (*p
 	return conn, nil
 }
 
-// Stream is a command on a host as a byte stream: written bytes are its stdin, its
-// stdout is read. If the command ended with an error, Read returns it at the end. It is a
-// driver.ErrNoAgent if a command of the agent could not start an agent, or found none.
+// Stream is a command that runs on a host, used as a byte stream. Write writes
+// to the command's stdin, and Read reads its stdout. If the command fails,
+// Read returns its error after the last byte. That error matches
+// driver.ErrNoAgent if the command reports that there is no agent.
 type Stream struct {
 	in     *io.PipeWriter          // stdin of the command
-	out    *io.PipeReader          // stdout of the command, then its error
-	cancel context.CancelCauseFunc // ends the command; Read then returns the cause
+	out    *io.PipeReader          // stdout of the command; after the last byte, the command's error
+	cancel context.CancelCauseFunc // cancels the command; Read then returns the cause
 	done   chan struct{}           // closed when the command has ended
-	ended  time.Time               // when the command ended; valid once done is closed
+	ended  time.Time               // time at which the command ended; valid after done is closed
 }
 
-// Stream starts a command, which runs until Close. The end of ctx does not end it.
+// Stream starts a command, which runs until it exits or Close is called.
+// Canceling ctx does not end the command.
 func (h *Host) Stream(ctx context.Context, command string) *Stream {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	inR, inW := io.Pipe()
@@ -158,7 +170,7 @@ func (h *Host) Stream(ctx context.Context, command string) *Stream {
 			err = &withoutAgent{transport.Reworded(err, strings.TrimPrefix(said.Stderr, "plx agent: "))}
 		}
 		s.ended = time.Now()
-		outW.CloseWithError(err) // nil reads as io.EOF
+		outW.CloseWithError(err) // CloseWithError(nil) makes Read return io.EOF
 		inR.CloseWithError(io.ErrClosedPipe)
 	}()
 	return s
@@ -167,10 +179,11 @@ func (h *Host) Stream(ctx context.Context, command string) *Stream {
 func (s *Stream) Read(p []byte) (int, error)  { return s.out.Read(p) }
 func (s *Stream) Write(p []byte) (int, error) { return s.in.Write(p) }
 
-// Done is closed when the command has ended.
+// Done returns a channel that is closed when the command has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// Alive returns when the connection was last known to be there.
+// Alive returns the last time at which the connection was known to work: now,
+// or the end of the command.
 func (s *Stream) Alive() time.Time {
 	select {
 	case <-s.done:
@@ -180,11 +193,12 @@ func (s *Stream) Alive() time.Time {
 	}
 }
 
-// Cancel gives the command up: Read returns why.
+// Cancel cancels the command. Read then returns the error why.
 func (s *Stream) Cancel(why error) { s.cancel(why) }
 
-// Close ends the command's stdin, closes its channel, and waits for that. What the
-// command then does is up to the host: agents end. It returns nil.
+// Close closes the command's stdin and the SSH channel, and waits until both
+// are closed. The host decides what a command then does; plx's agents exit.
+// The error is always nil.
 func (s *Stream) Close() error {
 	s.in.Close()
 	s.cancel(nil)
@@ -193,7 +207,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// exitTime bounds the exit of a command that has sent everything.
+// exitTime limits how long Finish waits for a command to exit by itself.
 const exitTime = 5 * time.Second
 
 // Finish ends the command's stdin, waits until the command has exited by itself, and
@@ -209,26 +223,28 @@ func (s *Stream) Finish() error {
 
 var safeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`) })
 
-// IsSafe reports whether a name that a host sent can be part of a path and of a shell
-// command.
+// IsSafe reports whether a name that was received from a host is safe to use
+// in a path and in a shell command.
 func IsSafe(name string) bool { return safeName().MatchString(name) }
 
-// IsBlob reports whether path is that of a blob. Such a path is safe in a shell command.
+// IsBlob reports whether path is the path of a file in the host's content
+// cache. Such a path is safe to use in a shell command.
 func IsBlob(path string) bool {
 	sum, ok := strings.CutPrefix(path, envsync.BlobPath(""))
 	return ok && IsSafe(sum)
 }
 
-// ReadPlan reads how an agent says that a host is reached. It refuses a plan that could
-// run anything but an agent, here or there.
+// ReadPlan returns the host that a HostPlan from an agent describes. As the
+// plan comes from another machine, ReadPlan rejects one that could run
+// anything but an agent.
 func ReadPlan(p protocol.HostPlan) (hostfile.Host, error) {
 	lines, err := hostfile.ParseLines([]string{p.Line})
 	if err != nil {
 		return hostfile.Host{}, err
 	}
-	line := lines[0] // ParseLines returns one host per line
+	line := lines[0] // line 0 is the only one, as ParseLines returns one host per input line
 	if jobFolder(line) != p.Folder || line.Name != p.Host || !IsBlob(p.Binary) {
-		return line, errors.New("its name, folder or agent is not valid")
+		return line, errors.New("the name, folder or agent path of the joining host is not valid")
 	}
 	return line, nil
 }

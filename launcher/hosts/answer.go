@@ -5,18 +5,19 @@ import (
 	"fmt"
 )
 
-// maxAnswer bounds what a host may answer to one question, in bytes. The longest answers
-// are the states of all jobs that a host keeps.
+// maxAnswer limits the size, in bytes, of a host's reply to one request. The
+// largest replies are the states of all jobs on the host.
 const maxAnswer = 64 << 20
 
-// Answer keeps what a host answers. A host that answers without end gets an error after
-// 64 MiB. The zero value is ready.
+// Answer is an io.Writer that stores a host's reply. Write fails if the reply
+// exceeds 64 MiB. The zero value is ready to use.
 type Answer struct{ text bytes.Buffer }
 
-// Write keeps p, or returns an error if the answer is too long.
+// Write appends p to the stored reply, or returns an error if the reply is too
+// long.
 func (a *Answer) Write(p []byte) (int, error) {
 	if a.text.Len()+len(p) > maxAnswer {
-		return 0, fmt.Errorf("it answers with more than %d MiB", maxAnswer>>20)
+		return 0, fmt.Errorf("its reply is longer than %d MiB", maxAnswer>>20)
 	}
 	return a.text.Write(p)
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// endless is a connection to a host that answers everything without end.
+// endless is a connection to a host that prints endless output for every
+// command.
 type endless struct{ silent }
 
 func (endless) Copy(context.Context, io.Reader, string) error { return nil }
 
 func (endless) Run(ctx context.Context, _ string, _ io.Reader, stdout, _ io.Writer) error {
 	piece := bytes.Repeat([]byte(" "), 1<<16)
-	for range 4 * maxAnswer / len(piece) { // a test without a bound ends too
+	for range 4 * maxAnswer / len(piece) { // limited, so that the test ends even if Answer has no limit
 		if _, err := stdout.Write(piece); err != nil {
 			return err
 		}
@@ -27,9 +28,10 @@ func (endless) Run(ctx context.Context, _ string, _ io.Reader, stdout, _ io.Writ
 	return nil
 }
 
-// A host that answers without end costs bounded memory, and is named.
-func TestEndlessAnswers(t *testing.T) {
-	for what, want := range map[string]string{"state": "more than 1 MiB came before an answer", "outputs": "answers with more than 64 MiB"} {
+// If a host prints endless output, the memory used is limited and the error
+// names the host.
+func TestEndlessReplyIsRejected(t *testing.T) {
+	for what, want := range map[string]string{"state": "more than 1 MiB before a reply", "outputs": "reply is longer than 64 MiB"} {
 		h := NewHost(hostfile.Host{Name: "liar", Interface: "ib0"}, func(context.Context) (transport.Transport, error) { return endless{}, nil })
 		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}
 		var before, after runtime.MemStats

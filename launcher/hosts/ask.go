@@ -5,16 +5,19 @@ import (
 	"errors"
 )
 
-// questions are what hosts ask at the login. The user is asked once for all hosts. Answers
-// are kept in memory only, since a lost connection is dialled again.
+// questions asks the user what SSH servers ask at login, such as a password.
+// If several hosts ask the same question, the user answers once. Answers are
+// kept only in memory, for reconnections.
 type questions struct {
-	turn    chan struct{} // holds one element while the user is asked; guards the rest
+	turn    chan struct{} // semaphore: holds one element while the user is asked; guards the other fields
 	answers map[string]string
-	stopped error // why the user is asked nothing more; nil: nothing has happened
+	stopped error // why no more questions are asked, such as an empty answer; nil while questions are allowed
 	ask     func(ctx context.Context, question string, echo bool) (string, error)
 }
 
-// answer returns the user's answer. Another one than refused that is known already counts.
+// answer returns the user's answer to a host's question. It returns an earlier
+// answer to the same question without asking, unless the host has just refused
+// that answer (refused).
 func (q *questions) answer(ctx context.Context, question string, echo bool, refused string) (string, error) {
 	select {
 	case q.turn <- struct{}{}:
@@ -35,7 +38,7 @@ func (q *questions) answer(ctx context.Context, question string, echo bool, refu
 	answer, err := q.ask(ctx, text, echo)
 	if err != nil {
 		if q.stopped = err; ctx.Err() != nil {
-			q.stopped = nil // this host has waited too long
+			q.stopped = nil // only this host's time is over; other hosts may still ask
 		}
 		return "", err
 	}

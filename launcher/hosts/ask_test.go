@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// However many hosts ask, the user is asked once, and again only if the answer was refused.
-func TestTheUserIsAskedOnce(t *testing.T) {
+// If many hosts ask the same question, the user is asked once, and again only
+// after the answer was refused.
+func TestSameQuestionIsAskedOnce(t *testing.T) {
 	asked := 0
 	q := &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: func(_ context.Context, question string, _ bool) (string, error) {
 		asked++
@@ -38,8 +39,8 @@ func TestTheUserIsAskedOnce(t *testing.T) {
 	}
 }
 
-// A user who gives no answer is asked nothing more.
-func TestTheUserGivesUp(t *testing.T) {
+// After an empty answer, the user is not asked any further question.
+func TestEmptyAnswerEndsQuestions(t *testing.T) {
 	asked, gone := 0, errors.New("no answer was given")
 	q := &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: func(context.Context, string, bool) (string, error) {
 		asked++

@@ -17,14 +17,16 @@ import (
 	"github.com/plx-run/plx/launcher/via"
 )
 
-// overCommand adds the hosts, which the command of like connects to.
+// overCommand adds hosts to s that plx reaches by running a command, such as
+// that of --via or srun, instead of by SSH. The argument like configures that
+// command.
 func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) error {
 	if err := via.Check(ctx, like.Command); err != nil {
 		return err
 	}
 	for i, line := range reach.Lines() {
 		if line.User != "" || line.Port != 0 {
-			err := fmt.Errorf("host %s: its line has a user or a port, which a command of --via does not get", line.Name)
+			err := fmt.Errorf("host %s: its line has a user or a port, which plx cannot pass to a --via command", line.Name)
 			return exit.Mistake(err, "write the name alone, as the command wants it")
 		}
 		cfg := like
@@ -33,14 +35,16 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 		if reach.SharedHome {
 			dial = s.orHome(reach.Slurm, dial)
 		}
-		h := NewHost(line, s.inTurn(line.Name, dial))
+		h := NewHost(line, s.limitDials(line.Name, dial))
 		h.onLine(reach.Hosts[i])
 		s.Hosts = append(s.Hosts, h)
 	}
 	return nil
 }
 
-// orHome dials a step of Slurm's, and the home of this machine once the job is over.
+// orHome returns a Dialer that connects to a node by a Slurm step. After the
+// Slurm job has ended, the Dialer connects to this machine instead, which
+// shares its home directory with the nodes.
 func (s *Set) orHome(run slurm.Run, step transport.Dialer) transport.Dialer {
 	return func(ctx context.Context) (transport.Transport, error) {
 		conn, err := step(ctx)
@@ -58,7 +62,8 @@ func (s *Set) orHome(run slurm.Run, step transport.Dialer) transport.Dialer {
 	}
 }
 
-// home returns how to reach an embedded server, which it starts at the first call.
+// home returns the SSH configuration of an embedded server, which serves this
+// machine's home directory. The first call starts the server.
 func (s *Set) home(ctx context.Context) (ssh.Config, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,19 +77,20 @@ func (s *Set) home(ctx context.Context) (ssh.Config, error) {
 	return s.clusters[0].Configs()[0], nil
 }
 
-// agents makes plx for the platforms of hosts.
+// agents provides the plx binary for each platform of the hosts, and caches
+// the binaries that were built.
 type agents struct {
 	printer *console.Printer
-	guess   envsync.Blob // what hosts probably need; zero: it is not known
-	// only is what the hosts get whatever they are, or the error of a host that cannot have it.
-	// Nil: this plx.
+	guess   envsync.Blob // binary that most of the hosts will need, so that it is offered first; zero if unknown
+	// only, if not nil, returns the binary for all hosts instead of this plx,
+	// or an error for a platform without one.
 	only func(envsync.Platform) (envsync.Blob, error)
 
 	mu   sync.Mutex
 	made map[envsync.Platform]*artifacts.Set
 }
 
-// PlatformError says that a host can have no plx.
+// PlatformError means that plx does not run on the host's platform.
 type PlatformError struct{ envsync.Platform }
 
 func (e *PlatformError) Error() string {
@@ -110,12 +116,13 @@ func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	return a.made[p].Agent(p), nil
 }
 
-// Agent returns plx for hosts of a platform.
+// Agent returns the plx binary for hosts of platform p.
 func (s *Set) Agent(ctx context.Context, p envsync.Platform) (envsync.Blob, error) {
 	return s.agents.of(ctx, p)
 }
 
-// GiveOnly has the hosts get another plx than this one. of returns it for a platform.
+// GiveOnly makes s send another plx binary than the running one. The function
+// of returns that binary for a platform.
 func (s *Set) GiveOnly(guess envsync.Blob, of func(envsync.Platform) (envsync.Blob, error)) {
 	s.agents.guess, s.agents.only = guess, of
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// overSSH dials an SSH server.
+// overSSH returns a Dialer that connects to an SSH server.
 func overSSH(cfg ssh.Config) transport.Dialer {
 	return func(ctx context.Context) (transport.Transport, error) { return ssh.Dial(ctx, cfg) }
 }
 
-// inTurn delays the first dial of a host until fewer than FanOut hosts of the Set are
-// being dialled. A host that was connected before is dialled at once: in a queue its
-// lease could run out.
-func (s *Set) inTurn(name string, dial transport.Dialer) transport.Dialer {
+// limitDials wraps dial so that at most FanOut hosts are dialed for the first time
+// at once. Reconnections do not wait, as the lease of the host's agent could
+// expire meanwhile.
+func (s *Set) limitDials(name string, dial transport.Dialer) transport.Dialer {
 	var reached atomic.Bool
 	return func(ctx context.Context) (conn transport.Transport, err error) {
 		if reached.Load() {
@@ -41,18 +41,19 @@ func (s *Set) inTurn(name string, dial transport.Dialer) transport.Dialer {
 	}
 }
 
-// isThisMachine reports whether the line means this machine, and leaves the port to
-// plx.
+// isThisMachine reports whether a resource file line names this machine (such
+// as localhost) without a port.
 func isThisMachine(line hostfile.Host) bool {
 	return line.Port == 0 && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, line.Name)
 }
 
-// noSSHServer reports whether no SSH server listens on this machine.
+// noSSHServer reports whether a connection to port 22 of this machine is
+// refused.
 func noSSHServer(ctx context.Context) bool {
 	d := net.Dialer{Timeout: 2 * time.Second}
 	c, err := d.DialContext(ctx, "tcp", "127.0.0.1:22")
 	if err == nil {
-		c.Close() // nothing was sent
+		c.Close() // error ignored: nothing was sent
 	}
 	return errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -13,21 +13,22 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// errAgentKilled says that the agent of a command was killed. Nothing of the command is
-// left.
+// errAgentKilled means that the agent that ran a command was killed, and that
+// the command's processes were killed too.
 var errAgentKilled = errors.New("its agent on the host was killed")
 
-// Exec runs a command of which the agent leaves nothing. orders delivers orders to it until the
-// caller closes it; nil: there are none. The error is a transport.ExitError if the command did not
-// end with status 0. If ctx ends first, the host ends the command.
+// Exec runs a command on the host under an agent, which kills all processes of
+// the command at its end. Bytes from orders go to the agent as orders, such as
+// a signal for the command; nil sends none. If the command's exit status is
+// not 0, the error is a transport.ExitError. Canceling ctx ends the command.
 func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, orders <-chan byte, stdout, stderr io.Writer) error {
 	request.Mark = protocol.HostJob{Job: "exec-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
-	i, err := a.own(ctx, a.newIdle) // so that it makes no room
+	i, err := a.own(ctx, a.newIdle) // exclusive use: as long as h.idle does not hold the agent, closeIdle cannot end it
 	if err != nil {
 		return err
 	}
 	var done protocol.Executed
-	err = i.move(ctx, protocol.DoExec, request, &done, func(ctx context.Context, to *protocol.Pending) { pass(ctx, to, orders) }, func(p protocol.Piece) error {
+	err = i.move(ctx, protocol.DoExec, request, &done, func(ctx context.Context, to *protocol.Pending) { forward(ctx, to, orders) }, func(p protocol.Piece) error {
 		to := stdout
 		if p.Stream == 2 {
 			to = stderr
@@ -50,8 +51,8 @@ func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, order
 	return err
 }
 
-// pass passes orders on, until ctx ends.
-func pass(ctx context.Context, to *protocol.Pending, orders <-chan byte) {
+// forward sends orders to the agent that runs a command, until ctx is done.
+func forward(ctx context.Context, to *protocol.Pending, orders <-chan byte) {
 	for {
 		select {
 		case order, open := <-orders:
@@ -66,12 +67,14 @@ func pass(ctx context.Context, to *protocol.Pending, orders <-chan byte) {
 	}
 }
 
-// mostOutput bounds what is kept of each output of a command, in bytes.
+// mostOutput limits how many bytes of a command's stdout, and of its stderr,
+// Ask keeps.
 const mostOutput = 64 << 10
 
-// Ask runs a command of plx's own on a host, without input, and returns the ends of its
-// outputs. It takes no longer than the request's MaxTime, which must be set. live, unless
-// it is nil, is given both outputs as they arrive.
+// Ask runs one of plx's own commands on a host, without stdin, and returns the
+// last bytes of its stdout and stderr. The command runs at most
+// request.MaxTime, which must be set. If live is not nil, both outputs are
+// also written to live as they arrive.
 func Ask(ctx context.Context, a *AgentHost, request protocol.ExecRequest, live io.Writer) (stdout, stderr string, err error) {
 	request.Lease = request.MaxTime + time.Minute
 	out, errs := &tail{limit: mostOutput}, &tail{limit: mostOutput}
@@ -79,7 +82,8 @@ func Ask(ctx context.Context, a *AgentHost, request protocol.ExecRequest, live i
 	return out.String(), errs.String(), err
 }
 
-// also returns what writes to live too, unless that is nil.
+// also returns a Writer that writes to both w and live. If live is nil, it
+// returns w.
 func also(w, live io.Writer) io.Writer {
 	if live == nil {
 		return w

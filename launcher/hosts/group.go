@@ -9,22 +9,23 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// renewEvery is the time between two renewals of a lease.
+// renewEvery is the interval at which this process renews the lease of each
+// agent.
 const renewEvery = 2 * time.Second
 
-// Start is an agent to start.
+// Start holds an agent to be started and, after the start, its connection.
 type Start struct {
 	Agent *AgentHost
 	Spec  protocol.Spec
-	// Again tells that the host may have had an agent of the job before: what that
-	// one left is reaped first.
+	// Again says that an earlier agent of the job may have run on the host.
+	// Its remaining processes are then killed before the start.
 	Again bool
 
-	Conn *protocol.Conn // connection to the agent; nil: the agent was not started
-	Addr string         // where agents of other hosts dial the agent; empty: it has not reported
+	Conn *protocol.Conn // connection to the started agent; nil if the agent was not started
+	Addr string         // address on which agents of other hosts can reach the agent; "" until the agent has reported it
 }
 
-// Named puts the host's name before an error.
+// Named prefixes an error with the host's name.
 func (s *Start) Named(err error) error { return s.Agent.Named(err) }
 
 func (s *Start) start(ctx context.Context) error {
@@ -48,12 +49,14 @@ func (s *Start) start(ctx context.Context) error {
 	return nil
 }
 
-// Group is agents that this process has started and whose leases it renews, until
-// somebody else drives the job. Close must be called.
+// Group is a list of agents that this process has started. It renews their
+// leases until another process becomes the job's driver. The caller must call
+// Close.
 type Group []*Start
 
-// Start starts all agents, up to FanOut at once, and shows which it waits for. Its error joins
-// those of all hosts; the other agents have started.
+// Start starts all agents, at most FanOut at once, and displays which agents
+// are still starting. The error joins the errors of all hosts whose agent did
+// not start.
 func (g Group) Start(ctx context.Context, printer *console.Printer) error {
 	tally := printer.NewTally("starting agents", len(g))
 	return Each(ctx, g, func(_ int, s *Start) error {
@@ -63,7 +66,8 @@ func (g Group) Start(ctx context.Context, printer *console.Printer) error {
 	})
 }
 
-// attach makes this process the driver of the agent, and returns the agent's state.
+// attach makes this process the agent's driver, and returns the state that the
+// agent then reports.
 func attach(conn *protocol.Conn) (protocol.State, error) {
 	if err := conn.Send(protocol.Message{Attach: &protocol.Attach{Driver: true}}); err != nil {
 		return protocol.State{}, err
@@ -79,7 +83,8 @@ func attach(conn *protocol.Conn) (protocol.State, error) {
 	}
 }
 
-// renew renews a lease until either side closes the connection.
+// renew sends lease renewals to an agent until this process or the agent
+// closes the connection.
 func renew(conn *protocol.Conn) {
 	gone := make(chan struct{})
 	go func() {
@@ -102,18 +107,18 @@ func renew(conn *protocol.Conn) {
 	}
 }
 
-// End ends the agents, unless somebody else drives the job and has ended them. It waits
-// until nothing of the job is left on their hosts, at most for limit. If it fails, their
-// leases end them.
+// End asks all agents to end, and waits up to limit until no process of the
+// job is left on their hosts. Agents that cannot be reached end when their
+// lease expires.
 func (g Group) End(v protocol.Verdict, limit time.Duration) error {
 	for _, s := range g {
 		if s.Conn != nil {
-			s.Conn.Send(protocol.Message{End: &protocol.End{Verdict: v}}) // if it fails the lease ends the agent
+			s.Conn.Send(protocol.Message{End: &protocol.End{Verdict: v}}) // error ignored: without renewals, the lease expires and ends the agent
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not ended within %v", limit))
 	defer cancel()
-	return Each(context.Background(), g, func(_ int, s *Start) error { // an error of ctx gets its host's name
+	return Each(context.Background(), g, func(_ int, s *Start) error { // not ctx, so that Each adds host names to a timeout error
 		if s.Conn == nil && !s.Again {
 			return nil
 		}
@@ -121,7 +126,8 @@ func (g Group) End(v protocol.Verdict, limit time.Duration) error {
 	})
 }
 
-// Close closes the connections, and so ends the renewals.
+// Close closes the connections to all agents, which also stops the lease
+// renewals.
 func (g Group) Close() {
 	for _, s := range g {
 		if s.Conn != nil {

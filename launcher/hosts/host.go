@@ -25,50 +25,57 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// Host is one host. It is a Transport itself: it dials if there is no connection, so
-// that work can continue after one was lost.
+// Host is one host and the connection to it. Its methods connect if there is
+// no connection, so that work continues after a connection was lost.
 type Host struct {
-	// Resource is the host's line of the resource file.
+	// Resource is the host's parsed line of the resource file.
 	Resource hostfile.Host
-	// Embedded tells that a server of this process serves the host.
+	// Embedded is true if an SSH server inside this process stands in for the
+	// host (an embedded cluster).
 	Embedded bool
-	// Facts are written by Meet and Learn; the zero value means that none was called.
+	// Facts are the host's platform and addresses. Meet and Learn set them;
+	// the zero value means that neither was called.
 	Facts envsync.Facts
-	// Report is written by AgentHost.FindGPUs.
+	// Report lists the host's GPUs. AgentHost.FindGPUs sets it.
 	Report gpuprobe.Report
 
-	// Noise is how many bytes start-up files of the login shell print at each command. It
-	// is written, with Reach.KeepNoise only, when a command has run.
+	// Noise is the number of bytes that the login shell's startup files print
+	// at each command. It is set after a command has run, and only if
+	// Reach.KeepNoise is set.
 	Noise atomic.Int64
 
-	startTime time.Duration // bounds the start of a command, if it is shorter than usual; 0: nothing else bounds it
-	probeTime time.Duration // how long a call of nvidia-smi may take; 0: the default
-	slowTool  atomic.Bool   // nvidia-smi was slow
-	slowShell atomic.Bool   // the login shell was slow, which the user was told
+	startTime time.Duration // limits how long a command may take to start, if shorter than the default; 0 uses the default
+	probeTime time.Duration // time limit of one nvidia-smi call; 0 uses the default
+	slowTool  atomic.Bool   // nvidia-smi was slow on this host
+	slowShell atomic.Bool   // the login shell was slow, and the user has been notified
 
-	set   *Set   // nil: the host is alone, and gets no plx
-	ports [2]int // first and last on which it may give plx to others
-	plx   string // path of the plx that was placed there, relative to the home; "": none was
+	set   *Set   // set that contains this host; nil for a single host, to which plx is not sent
+	ports [2]int // first and last port on which the host may serve the plx binary to other hosts
+	plx   string // path of this plx version's binary on the host, relative to the home directory; "" before Meet
 
-	has   []string             // sums of blobs that the host has, as Meet found
-	locks string               // see Locks
-	idle  atomic.Pointer[idle] // waits for the Spec of a job; nil: none does
+	has   []string             // SHA-256 sums of the files that Meet has found in the host's cache (~/.plx/blobs)
+	locks string               // result of the method Locks
+	idle  atomic.Pointer[idle] // agent on the host that waits for a job's Spec; nil if there is none
 
-	starting sync.Mutex // held while an agent is started that is to wait
+	starting sync.Mutex // held while an idle agent is started, so that only one is
 
-	// ChosenAddr is the data address on the interface that the line names; empty: not known.
+	// ChosenAddr is the host's address on the network interface of its
+	// resource line. It is empty if not yet known.
 	ChosenAddr string
-	// InterfaceBy is the file:line that names the interface; empty: --nic has chosen it.
+	// InterfaceBy is the position (file:line) of the resource line that names
+	// the interface. It is empty if the interface comes from --nic.
 	InterfaceBy string
 	*transport.Conn
 }
 
-// NewHost returns the host of a line, which dial connects to.
+// NewHost returns the host of a resource line. The Dialer dial connects to the
+// host.
 func NewHost(line hostfile.Host, dial transport.Dialer) *Host {
 	return &Host{Resource: line, Conn: transport.NewConn(line.Name, dial)}
 }
 
-// onLine notes that the host's own line names the interface.
+// onLine sets InterfaceBy if the resource line itself names a network
+// interface.
 func (h *Host) onLine(line hostfile.Host) {
 	if line.Interface != "" {
 		h.InterfaceBy = line.Pos.String()
@@ -78,7 +85,8 @@ func (h *Host) onLine(line hostfile.Host) {
 // Name returns the host's name.
 func (h *Host) Name() string { return h.Resource.Name }
 
-// Named puts the host's name before an error, which may name it already.
+// Named prefixes an error with the host's name, and removes the name from err
+// if err already contains it.
 func (h *Host) Named(err error) error {
 	return fmt.Errorf("host %s: %w", h.Name(), transport.Unnamed(h.Name(), err))
 }
@@ -104,19 +112,21 @@ func jobFolder(line hostfile.Host) string {
 	return name
 }
 
-// Probe asks the host for its GPUs. The tally, which may be nil, shows that nvidia-smi is
-// slow.
+// Probe returns the host's GPUs. If nvidia-smi is slow, it shows a note in
+// tally, which may be nil.
 func (h *Host) Probe(ctx context.Context, tally *console.Tally) (gpuprobe.Report, error) {
 	return gpuprobe.Probe(ctx, h, gpuprobe.Options{ToolTime: h.probeTime, Slow: func() { h.slow(tally) }})
 }
 
-// slow notes that nvidia-smi is slow.
+// slow records that nvidia-smi is slow on this host, and shows a note in
+// tally.
 func (h *Host) slow(tally *console.Tally) {
 	h.slowTool.Store(true)
 	tally.Note(h.Name(), "nvidia-smi is slow there, --probe-timeout bounds it")
 }
 
-// HintAtSlowTools tells what makes nvidia-smi quick, if it is slow on some of the hosts.
+// HintAtSlowTools prints, for each host on which nvidia-smi was slow, how to
+// make it faster.
 func (s *Set) HintAtSlowTools() {
 	var lines []string
 	for _, h := range s.Hosts {
@@ -127,7 +137,8 @@ func (s *Set) HintAtSlowTools() {
 	s.printer.Lines(lines)
 }
 
-// DataAddr returns the address that tasks of other hosts dial.
+// DataAddr returns the address at which tasks on other hosts connect to tasks
+// on this host.
 func (h *Host) DataAddr() (string, error) {
 	addr := cmp.Or(h.Resource.DataAddr, h.ChosenAddr, h.Facts.ServerAddr)
 	if addr == "" {
@@ -141,18 +152,19 @@ func (h *Host) DataAddr() (string, error) {
 	return addr, nil
 }
 
-// ErrLinkLocal is the error of a host whose tasks other hosts cannot dial. An interface has
-// another name on each of them.
+// ErrLinkLocal means that the host's only address is an IPv6 link-local one.
+// Other hosts would need the name of their own interface to connect to such an
+// address.
 var ErrLinkLocal = errors.New("its address is link-local, and other hosts cannot dial it without the name of an interface of their own")
 
-// Close ends the connection.
+// Close ends the host's idle agent and the connection.
 func (h *Host) Close() error {
-	h.makeRoom()
+	h.closeIdle()
 	return h.Conn.Close()
 }
 
-// Script runs a POSIX shell script. Its error is a [ScriptError] if the script wrote to
-// stderr.
+// Script runs a POSIX shell script on the host. If the script fails after
+// writing to stderr, the error is a [ScriptError].
 func (h *Host) Script(ctx context.Context, script string, stdin io.Reader, stdout io.Writer) error {
 	stderr := &tail{limit: 4 << 10}
 	err := h.Run(ctx, script, stdin, stdout, stderr)
@@ -165,18 +177,18 @@ func (h *Host) Script(ctx context.Context, script string, stdin io.Reader, stdou
 	return err
 }
 
-// ScriptError is the error of a script that wrote to stderr.
+// ScriptError is the error of a failed script that wrote to stderr.
 type ScriptError struct {
 	Stderr string // the last bytes that the script wrote to stderr
-	Err    error  // how the script ended
+	Err    error  // exit status or connection error of the script
 }
 
 func (e *ScriptError) Error() string { return fmt.Sprintf("%s (%v)", e.Stderr, e.Err) }
 func (e *ScriptError) Unwrap() error { return e.Err }
 
-// tail keeps the last bytes written to it.
+// tail is an io.Writer that keeps only the last bytes written.
 type tail struct {
-	limit int // most bytes to keep
+	limit int // maximum number of bytes to keep
 	mu    sync.Mutex
 	buf   []byte
 }
@@ -195,14 +207,15 @@ func (t *tail) String() string {
 	return string(t.buf)
 }
 
-// Has reports whether the host is known to have a blob.
+// Has reports whether Meet has found the file b in the host's cache.
 func (h *Host) Has(b envsync.Blob) bool { return slices.Contains(h.has, b.Sum) }
 
-// Machines returns the hosts with what was found of them.
+// Machines returns the hosts with their GPU reports, as package placement
+// needs them.
 func (s *Set) Machines() (machines []placement.Machine) {
 	for _, h := range s.Hosts {
 		m := placement.Machine{Host: h.Resource, Report: &h.Report}
-		if !h.Embedded && h.Facts.BootID != "" { // the servers of an embedded cluster share a machine on purpose
+		if !h.Embedded && h.Facts.BootID != "" { // no ID for embedded hosts: they share one machine on purpose
 			m.ID = h.Facts.BootID + "/" + h.Facts.HostName
 		}
 		machines = append(machines, m)

@@ -1,5 +1,5 @@
-// Package hosts holds the connections of one command to all of its hosts, and to
-// the agents that run there.
+// Package hosts holds one command's connections to all its hosts, and to the
+// agents that run there.
 //
 //	set, err := hosts.Open(ctx, hosts.Reach{Hosts: lines}, printer)
 //	if err != nil {
@@ -11,15 +11,17 @@
 //	}
 //	conn, err := (&hosts.AgentHost{Host: set.Hosts[0], Job: job}).Start(ctx, spec)
 //
-// # Where to look
+// # Where to find what
 //
-// dial.go says in which order hosts are dialled, over a transport (package transport).
-// agent.go runs the agent's commands, also as byte streams. group.go starts several agents.
+// The file dial.go limits how many hosts are dialed at once; package transport
+// makes the connections. The file agent.go starts and connects to agents and
+// runs commands as byte streams. The file idle.go sends requests to agents
+// that have no job yet. The file group.go starts several agents.
 //
-// # What it refuses to do
+// # What this package does not do
 //
-// It does not know the order of a launch or what a job is, and it retries nothing
-// but the connection.
+// It does not know the stages of a launch or the meaning of a job. It retries
+// connections, but no other operation.
 package hosts
 
 import (
@@ -49,49 +51,56 @@ import (
 	"github.com/plx-run/plx/launcher/via"
 )
 
-// FanOut is how many hosts a command works on at once. More could exceed the limits
-// of this machine, or of a jump host.
+// FanOut is the maximum number of hosts on which a command works at once. More
+// parallel connections could exceed limits of this machine or of a jump host.
 const FanOut = 64
 
-// Reach tells which hosts are meant and how to reach them.
+// Reach says which hosts a command uses and how to connect to them.
 type Reach struct {
-	// Hosts come from the resource file. Empty: an embedded cluster.
+	// Hosts are the hosts of the resource file. Empty means an embedded
+	// cluster: hosts simulated on this machine.
 	Hosts []hostfile.Host
-	// LocalHosts is the number of hosts of an embedded cluster, LocalWorkers the
-	// number of workers of each.
+	// LocalHosts is the number of hosts of an embedded cluster. LocalWorkers
+	// is the number of workers on each of them.
 	LocalHosts, LocalWorkers int
-	// Interface is the network interface for data of all hosts whose lines name neither
-	// an interface nor an address. Empty: the one that SSH arrives at.
+	// Interface is the network interface for data traffic of hosts whose
+	// resource line names neither an interface nor an address. Empty means the
+	// address to which SSH connects.
 	Interface string
-	// AcceptNewHostKeys records the key of a host of which none is known.
+	// AcceptNewHostKeys accepts and records the SSH host key of a host that
+	// has no known key yet.
 	AcceptNewHostKeys bool
-	// ForwardAgent forwards the user's SSH agent to hosts for which the ssh configuration says so.
-	// Tasks do not get it.
+	// ForwardAgent enables SSH agent forwarding to hosts for which ssh_config
+	// has ForwardAgent. Tasks of jobs cannot use the forwarded agent.
 	ForwardAgent bool
-	// Via is a command that reaches a host instead of SSH, see package via. Empty: SSH.
+	// Via is a command that connects to a host instead of SSH (see package
+	// via). Empty means SSH.
 	Via string
-	// Slurm is the job of Slurm in whose allocation the hosts are. They are reached by its
-	// steps, and not by SSH or Via. Zero: there is none.
+	// Slurm is the Slurm job whose allocation contains the hosts. If it is
+	// set, plx reaches the hosts by Slurm job steps instead of SSH or Via.
 	Slurm slurm.Run
-	// SharedHome tells that the nodes of Slurm's job have the home of this machine. Once the
-	// job is over an embedded server stands in for them, which serves what they have left.
+	// SharedHome says that the nodes of the Slurm job share this machine's
+	// home directory. After the Slurm job has ended, plx then reads their
+	// files through an embedded server on this machine.
 	SharedHome bool
-	// ProbeTime is how long one call of nvidia-smi may take. 0: gpuprobe.DefaultToolTime.
+	// ProbeTime is the time limit of one nvidia-smi call. 0 means
+	// gpuprobe.DefaultToolTime.
 	ProbeTime time.Duration
-	// DialTime bounds a connection by SSH, and then the start of a command, if it is shorter than
-	// what else does.
-	// 0: nothing else bounds it.
+	// DialTime limits the time to open an SSH connection, and the time to
+	// start a command on it. It applies if it is shorter than the default
+	// limits; 0 keeps the defaults.
 	DialTime time.Duration
-	home     bool // embedded servers on this machine stand in for the hosts; set by AtHome
-	// PortLow and PortHigh are the first and the last port on which hosts may give plx to each
-	// other; 0 and 0: any.
+	home     bool // AtHome was called: embedded servers on this machine stand in for all hosts
+	// PortLow and PortHigh are the first and last port on which hosts may
+	// serve the plx binary to each other. If both are 0, any port may be used.
 	PortLow, PortHigh int
-	// KeepNoise leaves it to Host.Noise to tell that start-up files print. Otherwise the
-	// user is told.
+	// KeepNoise suppresses the note to the user that startup files of a login
+	// shell print text. Only Host.Noise then records it.
 	KeepNoise bool
 }
 
-// Lines returns the hosts, also those of an embedded cluster, with their interfaces.
+// Lines returns the resource lines of all hosts, or generated lines for an
+// embedded cluster. Lines without an interface and address get r.Interface.
 func (r Reach) Lines() []hostfile.Host {
 	lines := slices.Clone(r.Hosts)
 	if len(lines) == 0 {
@@ -108,14 +117,16 @@ func (r Reach) Lines() []hostfile.Host {
 	return lines
 }
 
-// AtHome returns a Reach for the home of this machine, which the hosts share.
+// AtHome returns a Reach that connects to embedded servers on this machine
+// instead of the hosts. It requires that the hosts share this machine's home
+// directory.
 func (r Reach) AtHome() Reach {
 	r.home = true
 	return r
 }
 
-// CheckVariables refuses variables of the hosts' lines that plx sets itself. An error
-// begins with file:line.
+// CheckVariables returns an error if a resource line sets an environment
+// variable that plx sets itself. The error begins with file:line.
 func (r Reach) CheckVariables() error {
 	for _, h := range r.Hosts {
 		for _, e := range h.Env {
@@ -127,21 +138,23 @@ func (r Reach) CheckVariables() error {
 	return nil
 }
 
-// Set is the hosts of one command. Its zero value has none.
+// Set is the hosts of one command, with their connections. The zero value
+// contains no hosts.
 type Set struct {
 	// Hosts are in the order of the resource file.
 	Hosts    []*Host
-	mu       sync.Mutex // guards clusters after Open, and bar
+	mu       sync.Mutex // guards bar and, after Open, clusters
 	clusters []*embedded.Cluster
-	turns    chan struct{} // holds one element for each host that is being dialled
+	turns    chan struct{} // semaphore: holds one element for each host that is being dialed
 	printer  *console.Printer
-	dials    *console.Tally // first connections to hosts
-	agents   *agents        // what the hosts get as plx; nil: the Set has no hosts
+	dials    *console.Tally // progress display of the first connections to hosts
+	agents   *agents        // provides the plx binary for the hosts; nil if the Set has no hosts
 	seeds    *bootstrap.Seeds
-	bar      *console.Transfer // shows that plx is sent; nil: it was not yet
+	bar      *console.Transfer // progress display of sending the plx binary; nil until a transfer begins
 }
 
-// Open makes the Set of the hosts that are meant. It connects to none of them.
+// Open returns the Set of hosts that reach describes. It does not connect to
+// any host.
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	s, err := open(ctx, reach, printer)
 	for _, h := range s.Hosts {
@@ -151,15 +164,15 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 }
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	own, _ := artifacts.Own() // without it each host tells its platform first
+	own, _ := artifacts.Own() // if this binary cannot run on the hosts, guess is zero and each host reports its platform first
 	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines())),
 		agents: &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}}
 	s.seeds = bootstrap.NewSeeds(func(why string) {
-		printer.Printf("hosts could not give plx to each other, so this machine has sent it: %s", why)
+		printer.Printf("hosts could not download plx from each other, so this machine sends it: %s", why)
 	})
 	if len(reach.Hosts) == 0 {
 		if reach.Via != "" {
-			return s, exit.Mistake(errors.New("--via says how to reach hosts, and no host is named"), "name them with --hosts FILE or --host LINE")
+			return s, exit.Mistake(errors.New("--via needs at least one host"), "name them with --hosts FILE or --host LINE")
 		}
 		return s, s.embed(ctx, reach.Lines())
 	}
@@ -175,13 +188,13 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	if reach.Via != "" {
 		return s, s.overCommand(ctx, reach, via.Config{Command: reach.Via})
 	}
-	var asked *questions // nil: there is no terminal
+	var asked *questions // nil if there is no terminal to ask the user on
 	if printer.CanAsk() {
 		asked = &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: printer.Ask}
 	}
 	for i, line := range reach.Lines() {
 		if strings.Contains(line.Name, "/") {
-			return s, exit.Mistake(fmt.Errorf("host %s: no host of SSH has a slash in its name", line.Name), "write the name alone; only a command of --via takes such names")
+			return s, exit.Mistake(fmt.Errorf("host %s: the name of an SSH host cannot contain a slash", line.Name), "write the name alone; only a command of --via takes such names")
 		}
 		if isThisMachine(line) && noSSHServer(ctx) {
 			printer.Printf("host %s: no SSH server listens here: plx starts an embedded one", line.Name)
@@ -197,18 +210,19 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			cfg.Ask = asked.answer
 		}
 		var h *Host
-		cfg.Crowded = func() { h.makeRoom() }
+		cfg.Crowded = func() { h.closeIdle() }
 		if reach.KeepNoise {
 			cfg.Noisy = func(bytes int) { h.Noise.Store(int64(bytes)) }
 		}
-		h = NewHost(line, s.inTurn(line.Name, overSSH(cfg)))
+		h = NewHost(line, s.limitDials(line.Name, overSSH(cfg)))
 		h.onLine(reach.Hosts[i])
 		s.Hosts = append(s.Hosts, h)
 	}
 	return s, nil
 }
 
-// Add moves the hosts of other, on which nothing was placed yet, into s, which closes them.
+// Add moves the hosts of other into s. Close of s then closes them. plx must
+// not have been sent to these hosts yet.
 func (s *Set) Add(other *Set) {
 	for _, h := range other.Hosts {
 		h.set = s
@@ -216,9 +230,10 @@ func (s *Set) Add(other *Set) {
 	s.Hosts, s.clusters = append(s.Hosts, other.Hosts...), append(s.clusters, other.clusters...)
 }
 
-// Each calls work for every host with its index, up to FanOut at once. It returns all
-// errors, in order, with the hosts' names, or the cause if ctx has ended. An error of one
-// host stops no other.
+// Each calls work for every host, for at most FanOut hosts at once. If ctx is
+// canceled, it returns the cause. Otherwise it returns the errors of all hosts
+// in order, each with its host's name. An error of one host does not stop work
+// on the others.
 func Each[H interface{ Named(error) error }](ctx context.Context, all []H, work func(i int, h H) error) error {
 	errs := make([]error, len(all))
 	var g errgroup.Group
@@ -231,11 +246,12 @@ func Each[H interface{ Named(error) error }](ctx context.Context, all []H, work 
 			return nil
 		})
 	}
-	g.Wait() // the functions return nil
+	g.Wait() // error ignored: the functions return nil
 	return cmp.Or(context.Cause(ctx), errors.Join(errs...))
 }
 
-// sending returns what shows that plx is sent.
+// sending returns the progress display for sending the plx binary, and creates
+// it if needed.
 func (s *Set) sending() *console.Transfer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,15 +261,17 @@ func (s *Set) sending() *console.Transfer {
 	return s.bar
 }
 
-// moved shows how much of plx was sent to a host.
-func (s *Set) moved(host, _ string, sent, total int64) {
+// showSent updates the progress display with how many bytes of the plx binary a
+// host has received.
+func (s *Set) showSent(host, _ string, sent, total int64) {
 	s.sending().MovedOf("plx", host, "plx", sent, total)
 }
 
-// left counts bytes of plx that have left this machine.
-func (s *Set) left(bytes int64) { s.sending().Left(bytes) }
+// countSent adds to the number of bytes of the plx binary that this machine has
+// sent. Hosts also send the binary to each other.
+func (s *Set) countSent(bytes int64) { s.sending().Left(bytes) }
 
-// Pause ends the display of plx that is sent, until more is.
+// Pause hides the progress display of sending plx until more bytes are sent.
 func (s *Set) Pause() {
 	s.mu.Lock()
 	bar := s.bar
@@ -263,8 +281,9 @@ func (s *Set) Pause() {
 	}
 }
 
-// Sending returns what has shown that plx was sent, for what is sent besides. The caller calls
-// Sent.
+// Sending returns the progress display of sending plx, so that the caller can
+// go on with it for other files. The caller must call the display's Sent
+// method.
 func (s *Set) Sending() *console.Transfer {
 	bar := s.sending()
 	s.mu.Lock()
@@ -273,7 +292,8 @@ func (s *Set) Sending() *console.Transfer {
 	return bar
 }
 
-// Placed tells how much of plx was sent, if any was. err is that of a host which did not get it.
+// Placed ends the progress display of sending plx, if there is one, with a
+// summary. The argument err is the error of a host that did not receive plx.
 func (s *Set) Placed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +303,8 @@ func (s *Set) Placed(err error) {
 	s.bar = nil
 }
 
-// Close ends every connection and the embedded servers, in bounded time.
+// Close closes all connections and stops the embedded servers. It does not
+// block for an unbounded time.
 func (s *Set) Close() error {
 	errs := make([]error, len(s.Hosts))
 	var wg sync.WaitGroup
@@ -300,7 +321,8 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// embed starts an embedded server for each line, and adds the hosts.
+// embed starts an embedded SSH server on this machine for each line, and adds
+// the servers as hosts.
 func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	if err := enoughFiles(embeddedFiles, len(lines)); err != nil {
 		return err
@@ -311,32 +333,35 @@ func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	}
 	s.clusters = append(s.clusters, c)
 	for i, cfg := range c.Configs() {
-		h := NewHost(lines[i], s.inTurn(lines[i].Name, overSSH(cfg)))
+		h := NewHost(lines[i], s.limitDials(lines[i].Name, overSSH(cfg)))
 		h.Embedded = true
 		s.Hosts = append(s.Hosts, h)
 	}
 	return nil
 }
 
-// files are what hosts need of open files.
+// files says how many open files this process needs for a number of hosts:
+// anyhow + each * hosts.
 type files struct {
 	anyhow, each int
-	format       string // of the error
+	format       string // format of the error message: number of hosts, files needed, limit
 	hint         string
 }
 
-// Of an embedded cluster 97 were open with 8 hosts and 361 with 32. A connection is one file.
+// Measured for an embedded cluster: 97 open files with 8 hosts, 361 with 32
+// hosts. A connection to a remote host takes one open file.
 var (
 	embeddedFiles = files{64, 12, "an embedded cluster of %d hosts opens %d files, and the limit of this process is %d (ulimit -Hn)", "a smaller --local HOSTSxWORKERS, or a higher ulimit -n"}
 	distantFiles  = files{24, 1, "connections to %d hosts take %d files at least, and the limit of this process is %d (ulimit -Hn)", "fewer hosts, or a higher ulimit -n"}
 )
 
-// enoughFiles refuses more hosts than this process may open files for. The Go runtime has
-// raised the soft limit to the hard one.
+// enoughFiles returns an error if connections to this number of hosts need
+// more open files than the process may have. It compares with the hard limit,
+// because the Go runtime has raised the soft limit to it.
 func enoughFiles(f files, hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return nil // then the limit, if there is one, shows later
+		return nil // limit unknown: if it is too low, opening a file will fail later
 	}
 	need := uint64(f.anyhow + f.each*hosts)
 	if uint64(limit.Max) >= need {
@@ -345,21 +370,21 @@ func enoughFiles(f files, hosts int) error {
 	return exit.Mistake(fmt.Errorf(f.format, hosts, need, limit.Max), "%s", f.hint)
 }
 
-// Probe looks at every host, in file order, and starts nothing. The row of a host that
-// could not be reached has the error. So has the row of a host that lacks a GPU of its
-// line, for which a launch would be refused.
+// Probe returns one row per host, in file order, with the host's GPUs. It
+// starts no job. If a host cannot be reached, its row contains the error. If a
+// host lacks a GPU that its resource line names, the row's Unmet is set.
 func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row, error) {
 	set, err := Open(ctx, reach, console.NewPrinter(t))
 	if err != nil {
 		return nil, err
 	}
-	defer set.Close() // nothing was written
+	defer set.Close() // error ignored: Probe changes nothing on the hosts
 	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewTally("probing", len(set.Hosts))
 	defer set.HintAtSlowTools()
-	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // it returns no error: the rows have them
+	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // the result is nil, as the errors are stored in rows
 		row := &rows[i]
 		row.Host = h.Label()
-		if row.Err = h.Dial(ctx); row.Err == nil { // else the probe would dial again
+		if row.Err = h.Dial(ctx); row.Err == nil { // without a connection skip h.Probe, which would dial the host a second time
 			probes.Begin(h.Name())
 			defer probes.End(h.Name())
 			row.Report, row.Err = h.Probe(ctx, probes)

@@ -16,22 +16,22 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// silent is a connection to a host of which nothing is wanted.
+// silent is a connection to a host that no test uses.
 type silent struct{}
 
 func (silent) Run(context.Context, string, io.Reader, io.Writer, io.Writer) error { return nil }
 func (silent) Copy(context.Context, io.Reader, string) error                      { return nil }
 func (silent) Close() error                                                       { return nil }
 
-// Of 200 hosts that are wanted together as many as are allowed are dialled at
-// once, and all are connected in the end.
-func TestDialsAreBounded(t *testing.T) {
+// Of 200 hosts, at most FanOut are dialed at once, and all are connected in
+// the end.
+func TestAtMostFanOutHostsAreDialedAtOnce(t *testing.T) {
 	const hosts = 200
 	synctest.Test(t, func(t *testing.T) {
 		f := &Set{turns: make(chan struct{}, FanOut)}
 		var now, connected atomic.Int64
 		answer := make(chan struct{})
-		dial := f.inTurn("h", func(context.Context) (transport.Transport, error) {
+		dial := f.limitDials("h", func(context.Context) (transport.Transport, error) {
 			now.Add(1)
 			defer now.Add(-1)
 			<-answer
@@ -63,9 +63,9 @@ func TestDialsAreBounded(t *testing.T) {
 	})
 }
 
-// Whatever the hosts are, they are dialled when it is their turn, and nobody
-// waits for it longer than he wants to.
-func TestEveryHostWaitsForItsTurn(t *testing.T) {
+// Each host is dialed when it is its turn. Waiting for the turn ends if the
+// context is canceled.
+func TestFirstDialsWaitForFreeSlot(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for name, reach := range map[string]Reach{
 		"over SSH": {Hosts: []hostfile.Host{{Name: "h1"}, {Name: "localhost"}}},
@@ -92,11 +92,12 @@ func TestEveryHostWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// Nobody waits for his turn again: what a host may be away counts meanwhile.
-func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
+// A host that was connected before is redialed without waiting, because its
+// lease may expire.
+func TestReconnectionsDoNotWait(t *testing.T) {
 	f, down := &Set{turns: make(chan struct{}, FanOut)}, errors.New("down")
 	results := []error{down, nil, down, nil}
-	dial := f.inTurn("h", func(context.Context) (transport.Transport, error) {
+	dial := f.limitDials("h", func(context.Context) (transport.Transport, error) {
 		err := results[0]
 		results = results[1:]
 		return nil, err
@@ -131,9 +132,9 @@ func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
 	}
 }
 
-// A host that joins a job gets plx as the others do: what was sent to it is shown, and the display
-// ends.
-func TestHostsThatAreAdded(t *testing.T) {
+// A host that joins a job gets plx as other hosts do, with a progress display
+// that ends.
+func TestTransferToAddedHostsIsDisplayed(t *testing.T) {
 	var said bytes.Buffer
 	s := &Set{printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: &said})}
 	other, err := Open(t.Context(), Reach{Hosts: []hostfile.Host{{Name: "h1.invalid"}}}, console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard}))
@@ -141,8 +142,8 @@ func TestHostsThatAreAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Add(other)
-	s.Hosts[0].set.moved("h1", "plx", 10, 10)
-	s.Hosts[0].set.left(10)
+	s.Hosts[0].set.showSent("h1", "plx", 10, 10)
+	s.Hosts[0].set.countSent(10)
 	s.Placed(nil)
 	if !strings.HasPrefix(said.String(), "plx: sent plx (10 B) to 1 host") {
 		t.Errorf("%q", said.String())

@@ -24,38 +24,40 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// idle is a "plx agent start" that waits for the Spec of a job, and answers calls until then. So
-// a launch needs one session on a host that has plx, and starts none of the programs of the
-// scripts there.
+// idle is an agent ("plx agent start") that runs on a host, waits for a job's
+// Spec, and answers requests meanwhile. With an idle agent, a launch needs
+// only one SSH session on the host and runs no shell script there.
 type idle struct {
-	stream *Stream
-	calls  *protocol.Caller
-	of     string                                                   // Binary of the AgentHosts that it answers
-	other  bool                                                     // it is of this version of plx, and that one of another
-	plx    envsync.Blob                                             // what it runs, as far as that is known
-	placed func(seed func(context.Context) (bootstrap.Seed, error)) // see bootstrap.Session.Done
-	moving chan struct{}                                            // holds one element while a call moves bytes
+	stream   *Stream
+	calls    *protocol.Caller
+	of       string                                                   // path of the binary that the agent stands for: it serves AgentHosts with this Binary
+	other    bool                                                     // the agent runs this plx version, although Binary of its AgentHosts has another version
+	plx      envsync.Blob                                             // binary that the agent runs; zero if unknown
+	placed   func(seed func(context.Context) (bootstrap.Seed, error)) // reports to Seeds that the host has plx: bootstrap.Session.Done
+	transfer chan struct{}                                            // semaphore: holds one element while a Pipe call transfers data
 }
 
-// fresh is how long after the last question an agent surely waits for the next.
-const fresh = protocol.MostSilence - 15*time.Second
+// idleFresh is how long after the last request an idle agent certainly still runs.
+// An idle agent ends after protocol.MostSilence without a request.
+const idleFresh = protocol.MostSilence - 15*time.Second
 
-// idleTime bounds the greeting of an agent, and its answer to the survey, for which files may have
-// to be hashed.
-const idleTime = 25 * time.Second
+// greetingTime limits how long a newly started agent may take to send its first
+// message.
+const greetingTime = 25 * time.Second
 
-// AnswerTime bounds the answer to a call for which the agent does little.
+// AnswerTime is the time limit of requests that need little work on the host.
 const AnswerTime = 30 * time.Second
 
-// answered reports whether a call was answered, be it by an error.
+// answered reports whether the agent has replied to a request, with a result
+// or with an error.
 func answered(err error) bool {
 	_, failure := errors.AsType[*protocol.Failure](err)
 	return err == nil || failure
 }
 
-// Call asks the agent that waits for a job on the host, which is started if none does. After an
-// error that the agent has not answered itself, it is ended. The error of a method is a
-// protocol.Failure.
+// Call sends a request to the host's idle agent and returns the reply. It
+// starts an idle agent if none runs. If the agent itself reports an error, the
+// error is a protocol.Failure. After any other error, Call ends the agent.
 func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do protocol.Method, in any) (out Out, err error) {
 	i, err := a.waiting(ctx)
 	if err != nil {
@@ -66,15 +68,17 @@ func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do pr
 	return out, err
 }
 
-// keep ends an agent that waits, unless it has answered.
+// keep closes the idle agent i if err says that the agent has not replied to a
+// request.
 func (a *AgentHost) keep(i *idle, err error) {
 	if !answered(err) && a.idle.CompareAndSwap(i, nil) {
 		i.stream.Close()
 	}
 }
 
-// giveBack has an agent that was the caller's alone wait again. It ends one that has not answered,
-// and one beside which another one waits by now.
+// giveBack stores an agent that own returned as the host's idle agent again.
+// It ends the agent instead if the agent did not reply, or if the host has
+// another idle agent by now.
 func (a *AgentHost) giveBack(i *idle, err error) {
 	switch {
 	case !answered(err):
@@ -84,9 +88,10 @@ func (a *AgentHost) giveBack(i *idle, err error) {
 	}
 }
 
-// Pipe asks the agent that waits on the host, as Call does, for something that reads stdin and
-// writes stdout, one at a time. A nil stdin is empty. ctx bounds it. Nothing is written after it has
-// returned.
+// Pipe makes a request for which the host's idle agent reads stdin and writes
+// stdout. An agent serves only one such request at a time; further calls wait.
+// A nil stdin is empty. Canceling ctx cancels the request. Pipe does not write
+// to stdout after it has returned.
 func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin io.Reader, stdout io.Writer) error {
 	for {
 		i, err := a.waiting(ctx)
@@ -94,27 +99,29 @@ func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin i
 			return err
 		}
 		select {
-		case i.moving <- struct{}{}:
+		case i.transfer <- struct{}{}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		over := i.ended() || a.idle.Load() != i // who was before has ended it
+		over := i.ended() || a.idle.Load() != i // the request before this one has ended the agent
 		if !over {
-			err = i.move(ctx, do, in, nil, func(_ context.Context, to *protocol.Pending) { pour(to, stdin) }, func(p protocol.Piece) error {
+			err = i.move(ctx, do, in, nil, func(_ context.Context, to *protocol.Pending) { sendInput(to, stdin) }, func(p protocol.Piece) error {
 				_, err := stdout.Write(p.Data)
 				return err
 			})
 			a.keep(i, err)
 		}
-		<-i.moving
+		<-i.transfer
 		if !over {
 			return err
 		}
 	}
 }
 
-// move does a call that gets orders from feed, until ctx ends, and prints. prints is not called any
-// more once move has returned. ctx bounds it.
+// move makes a request during which data flows in both directions. The
+// function feed sends data to the agent, until its ctx is done; move calls
+// prints for each piece of output. It does not call prints after it has
+// returned.
 func (i *idle) move(ctx context.Context, do protocol.Method, in, out any, feed func(context.Context, *protocol.Pending), prints func(protocol.Piece) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -142,8 +149,9 @@ func (i *idle) move(ctx context.Context, do protocol.Method, in, out any, feed f
 	return cmp.Or(failed, err)
 }
 
-// pour sends what stdin has as orders, until it ends or the call does.
-func pour(to *protocol.Pending, stdin io.Reader) {
+// sendInput sends the content of stdin to the agent as orders of a request, until
+// stdin or the request ends.
+func sendInput(to *protocol.Pending, stdin io.Reader) {
 	if stdin == nil {
 		return
 	}
@@ -153,13 +161,14 @@ func pour(to *protocol.Pending, stdin io.Reader) {
 			to.Order(piece[:n])
 		}
 		if err != nil {
-			break // what the other side lacks it misses
+			break // a read error looks like the end of stdin: the agent detects missing data
 		}
 	}
 	to.Order(nil)
 }
 
-// call asks the agent, in bounded time.
+// call sends a request to the agent, and waits for the reply for at most
+// limit.
 func (i *idle) call(ctx context.Context, limit time.Duration, do protocol.Method, in, out any) error {
 	p, err := i.calls.Begin(do, in, nil)
 	if err != nil {
@@ -174,17 +183,17 @@ func (i *idle) call(ctx context.Context, limit time.Duration, do protocol.Method
 	return err
 }
 
-// Waits reports whether an agent waits for a job on the host.
+// Waits reports whether the host has an idle agent, which waits for a job.
 func (h *Host) Waits() bool { return h.idle.Load() != nil }
 
-// waiting returns the agent that waits on the host. It starts one if there is none.
+// waiting returns the host's idle agent, and starts one if none runs.
 func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
 	a.starting.Lock()
 	defer a.starting.Unlock()
 	if i := a.idle.Load(); i.answers(a) {
 		return i, nil
 	}
-	a.makeRoom()
+	a.closeIdle()
 	i, err := a.newIdle(ctx)
 	if err == nil {
 		a.idle.Store(i)
@@ -192,8 +201,8 @@ func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
 	return i, err
 }
 
-// own returns an agent that is the caller's alone: the one that waits on the host, or one that
-// begin starts.
+// own returns an agent for the exclusive use of the caller: the host's idle
+// agent, or a new agent that the function begin starts.
 func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle, error)) (*idle, error) {
 	i := a.idle.Swap(nil)
 	if i.answers(a) {
@@ -203,8 +212,9 @@ func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle,
 	return begin(ctx)
 }
 
-// newIdle starts an agent. If that of the job is of another version of plx, which knows other
-// calls, this plx is placed.
+// newIdle starts an agent. If the job's agent binary is another plx version,
+// whose requests differ, newIdle sends this plx version to the host and starts
+// it.
 func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	i, err := a.begin(ctx)
 	if _, other := errors.AsType[*protocol.VersionError](err); !other || a.set == nil {
@@ -212,14 +222,14 @@ func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	}
 	i, err = a.place(ctx, false)
 	if err != nil {
-		return nil, fmt.Errorf("send this version of plx, since its agent is of another one: %w", err)
+		return nil, fmt.Errorf("replace the agent, which is of another plx version: %w", err)
 	}
 	i.placed(nil)
 	i.of, i.other = a.Binary, true
 	return i, nil
 }
 
-// begin starts the agent, which is there.
+// begin starts an agent from a.Binary, which must already be on the host.
 func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
 	i, err := a.start(ctx, bootstrap.Config{Guess: envsync.Blob{Sum: filepath.Base(a.Binary)}})
 	if err == nil {
@@ -228,13 +238,14 @@ func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
 	return i, err
 }
 
-// place starts this plx, after bringing it to the host if it is missing; with strict also if it is
-// damaged. Whoever gets no error calls placed.
+// place starts an agent of this plx version, and first sends the binary if the
+// host lacks it. With strict, it also replaces a damaged binary. After
+// success, the caller must call the function idle.placed.
 func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 	if h.set == nil {
 		return nil, bootstrap.ErrMissing
 	}
-	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Guess: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.moved, Left: h.set.left})
+	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Guess: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.showSent, Left: h.set.countSent})
 	if err == nil {
 		i.of = envsync.BlobPath(i.plx.Sum)
 		h.plx = i.of
@@ -242,17 +253,19 @@ func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 	return i, err
 }
 
-// ErrStuck is the error of a host on which no command runs.
+// ErrStuck means that an SSH connection was opened, but the host did not run a
+// command on it in time.
 var ErrStuck = errors.New("ForceCommand of its SSH server, the login shell, its start-up files or the disk of the home may hang")
 
-// start starts an agent that waits.
+// start starts an agent that then waits for a job. The configuration c says
+// which binary it runs.
 func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 	if err := h.Dial(ctx); err != nil {
 		return nil, err
 	}
 	c.Host, c.Act = h.Name(), "agent start"
-	wait := &start{host: h, began: time.Now()}
-	c.Begin, c.Begun = bootstrap.StartLimit, wait.over
+	wait := &startWatch{host: h, began: time.Now()}
+	c.Begin, c.Begun = bootstrap.StartLimit, wait.started
 	if h.startTime > 0 {
 		c.Begin = min(c.Begin, h.startTime)
 	}
@@ -277,11 +290,12 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		return nil, err
 	}
 	var conn *protocol.Conn
-	err = bootstrap.Within(ctx, s, idleTime, fmt.Errorf("its agent has not begun within %s", idleTime), func() (err error) {
+	err = bootstrap.Within(ctx, s, greetingTime, fmt.Errorf("its agent has not started within %s", greetingTime), func() (err error) {
 		conn, err = protocol.OpenCalls(s)
 		return err
 	})
-	// An agent that knows no calls may end before its own greeting has left.
+	// An agent of an old plx version, which has no requests, may end before
+	// its greeting arrives. Its stderr then shows the cause.
 	if said, ok := errors.AsType[*ScriptError](err); ok && strings.Contains(said.Stderr, protocol.KnowsNoCalls) {
 		err = &protocol.VersionError{Got: "before calls"}
 	}
@@ -293,30 +307,35 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		}
 		return nil, &broken{notExecuted(err)}
 	}
-	return &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done, moving: make(chan struct{}, 1)}, nil
+	return &idle{stream: s, calls: protocol.NewCaller(conn), plx: way.Plx, placed: way.Done, transfer: make(chan struct{}, 1)}, nil
 }
 
-// start is a command that the login shell of a host is to start.
-type start struct {
+// startWatch measures how long a host's login shell takes to start a command.
+type startWatch struct {
 	host  *Host
 	began time.Time
-	ended atomic.Bool // it was started, or given up
+	ended atomic.Bool // the command has started, or plx has stopped waiting for its start
 }
 
 const (
-	// slowStart is how long a start may take before the user is told what is slow.
+	// slowStart is how long a command's start may take before plx prints a
+	// note about slow startup files.
 	slowStart = 5 * time.Second
-	// askAfter is how long a start may take before another session looks for the reason.
+	// askAfter is how long a command's start may take before plx runs a second
+	// command, to find the reason for the delay.
 	askAfter = 10 * time.Second
-	// askAgain is how much longer than that session the start may take.
+	// askAgain is how long the first command may still take after the second
+	// command has ended. After that, plx cancels the first command.
 	askAgain = 2 * time.Second
 )
 
-// errReads says why no command starts.
+// errReads means that a startup file of the login shell reads the stdin that
+// is meant for the command, so that the command never starts.
 var errReads = errors.New("a start-up file of the login shell (such as .bashrc) reads stdin, which is the command's")
 
-// over notes that the command was started.
-func (w *start) over() {
+// started records that the command has started, and prints a note if the start
+// was slow.
+func (w *startWatch) started() {
 	took := time.Since(w.began)
 	if w.ended.Swap(true) || took < slowStart || w.host.set == nil || w.host.slowShell.Swap(true) {
 		return
@@ -324,9 +343,10 @@ func (w *start) over() {
 	w.host.set.printer.Printf("host %s: its login shell took %s to start a command: a start-up file (such as .bashrc) is slow there", w.host.Name(), took.Round(time.Second))
 }
 
-// watch looks for the reason if the start takes long: with stdin at its end, a start-up file that
-// reads ends. It cancels s then. The caller calls done in the end.
-func (w *start) watch(ctx context.Context, s *Stream) (done func()) {
+// watch finds out why a command's start takes long. It runs a second command
+// with empty stdin. If that command starts, the startup files must block on
+// reading stdin, and watch cancels s with errReads. The caller must call done.
+func (w *startWatch) watch(ctx context.Context, s *Stream) (done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -344,7 +364,7 @@ func (w *start) watch(ctx context.Context, s *Stream) (done func()) {
 	}
 }
 
-// sleep waits, and reports whether ctx has not ended.
+// sleep waits for d. It returns false early if ctx is done.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -356,8 +376,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// limited returns the error of an agent that could not begin because of a limit; nil: that is not
-// why.
+// limited returns an error with a hint if the agent failed to start because of
+// a resource limit (ulimit) of the host's shell. Otherwise it returns nil.
 func limited(way *bootstrap.Session, err error) error {
 	said, crashed := (*ScriptError)(nil), (*transport.ExitError)(nil)
 	text := ""
@@ -373,12 +393,12 @@ func limited(way *bootstrap.Session, err error) error {
 	return nil
 }
 
-// answers reports whether the agent is there and answers what is asked of a.
+// answers reports whether the agent still runs and serves requests for a.
 func (i *idle) answers(a *AgentHost) bool {
-	return i != nil && i.of == a.Binary && !i.ended() && i.calls.Idle() < fresh
+	return i != nil && i.of == a.Binary && !i.ended() && i.calls.Idle() < idleFresh
 }
 
-// ended reports whether the agent has ended, or its connection.
+// ended reports whether the agent or the connection to it has ended.
 func (i *idle) ended() bool {
 	select {
 	case <-i.stream.Done():
@@ -388,57 +408,65 @@ func (i *idle) ended() bool {
 	}
 }
 
-// close ends the agent, and waits for that. A nil agent is none.
+// close ends the agent and waits until it has exited. If i is nil, close does
+// nothing.
 func (i *idle) close() {
 	if i != nil {
-		_ = i.stream.Finish() // nothing was asked of it
+		_ = i.stream.Finish() // error ignored: no request is pending
 	}
 }
 
-// Release ends the agents that wait on the hosts, since nothing is asked of them for long.
+// Release ends the idle agents of all hosts, because no requests will follow
+// for some time.
 func (s *Set) Release() {
 	var all sync.WaitGroup
 	for _, h := range s.Hosts {
-		all.Go(h.makeRoom)
+		all.Go(h.closeIdle)
 	}
 	all.Wait()
 }
 
-// makeRoom ends an agent that waits for a job: the host allows no more sessions.
-func (h *Host) makeRoom() { h.idle.Swap(nil).close() }
+// closeIdle ends the host's idle agent, if there is one. This frees an SSH
+// session on hosts that limit the number of sessions.
+func (h *Host) closeIdle() { h.idle.Swap(nil).close() }
 
-// Release ends the agent that waits on the host, if one does.
-func (h *Host) Release() { h.makeRoom() }
+// Release ends the host's idle agent, if there is one.
+func (h *Host) Release() { h.closeIdle() }
 
-// Agent returns the host as one with the agent of the plx that was placed there.
+// Agent returns an AgentHost for the plx binary that Meet has found on this host or sent there.
 func (h *Host) Agent() *AgentHost { return &AgentHost{Host: h, Binary: h.plx} }
 
-// broken is the error of an agent that runs, or should, and is not as it should be.
+// broken wraps the error of an agent that could not be executed or does not
+// work correctly. Its binary may be damaged.
 type broken struct{ error }
 
 func (e *broken) Unwrap() error { return e.error }
 
-// errDamaged says that the plx of a host runs, and has not the content that it should have.
-var errDamaged = errors.New("plx is damaged there")
+// errDamaged means that the SHA-256 of the plx binary that runs on the host is
+// wrong.
+var errDamaged = errors.New("the plx binary on the host is damaged")
 
-// Meet places plx if that is missing, whose agent then waits. It writes Facts, and asks which of the
-// likely blobs the host has. With an error nothing is written.
+// Meet sends plx to the host if it is missing there, and starts an idle agent.
+// It sets Facts, and finds out which of the likely blobs (cached files) the
+// host has. After an error, these fields are unchanged.
 func (h *Host) Meet(ctx context.Context, likely ...envsync.Blob) error {
-	h.makeRoom()
+	h.closeIdle()
 	h.has, h.locks = nil, ""
 	err := h.meetOnce(ctx, false, likely)
-	// It may be damaged: a power cut leaves zeros, or a part.
+	// The binary may be damaged: a power failure can leave it truncated or
+	// full of zeros.
 	if _, damaged := errors.AsType[*broken](err); damaged && !transport.IsLost(err) && ctx.Err() == nil {
 		if errors.Is(err, errDamaged) {
-			h.mend("plx")
+			h.noteDamaged("plx")
 		}
 		err = h.meetOnce(ctx, true, likely)
 	}
 	return err
 }
 
-// mend tells that a file of the host is wrong, and is sent again if it is needed.
-func (h *Host) mend(what string) {
+// noteDamaged prints a note that a cached file on the host is damaged and will be
+// sent again if needed.
+func (h *Host) noteDamaged(what string) {
 	if h.set != nil {
 		h.set.printer.Printf("host %s: %s is damaged in ~/.plx/blobs there; it is sent again", h.Name(), what)
 	}
@@ -459,7 +487,8 @@ func (h *Host) meetOnce(ctx context.Context, strict bool, likely []envsync.Blob)
 	return nil
 }
 
-// seed has the host give its plx to others.
+// seed asks the host's agent to serve the plx binary to other hosts, and
+// returns where they can download it.
 func (h *Host) seed(ctx context.Context) (bootstrap.Seed, error) {
 	addr, err := h.DataAddr()
 	if err != nil {
@@ -470,7 +499,8 @@ func (h *Host) seed(ctx context.Context) (bootstrap.Seed, error) {
 	return bootstrap.Seed{Host: addr, Port: strconv.Itoa(port), Token: want.Token}, err
 }
 
-// Learn writes Facts as the host's agent tells them.
+// Learn asks the host's agent for its facts (platform, addresses), and stores
+// them in Facts.
 func (a *AgentHost) Learn(ctx context.Context) error {
 	here, err := Call[protocol.Surveyed](ctx, a, AnswerTime, protocol.DoSurvey, protocol.Survey{})
 	if err == nil {
@@ -487,7 +517,8 @@ func factsOf(here protocol.Surveyed) (envsync.Facts, error) {
 	return facts, err
 }
 
-// survey asks for what the host is and has.
+// survey asks the agent for the host's facts and which of the likely files its
+// cache contains, and stores the reply in h.
 func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error {
 	want := protocol.Survey{Blobs: map[string]int64{i.plx.Sum: i.plx.Size}}
 	for _, b := range likely {
@@ -505,7 +536,7 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 	}
 	for _, b := range likely {
 		if slices.Contains(here.Damaged, b.Sum) {
-			h.mend(b.Name)
+			h.noteDamaged(b.Name)
 		}
 	}
 	facts, err := factsOf(here)
@@ -515,11 +546,11 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 	return err
 }
 
-// FindGPUs writes Report as the agent of the host tells it. The tally, which may be nil, shows that
-// nvidia-smi is slow.
+// FindGPUs asks the host's agent for its GPUs, and stores the reply in Report.
+// If nvidia-smi is slow, it shows a note in tally, which may be nil.
 func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.Tally) error {
 	limit := gpuprobe.Limit(a.probeTime)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not listed its GPUs within %v", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not reported its GPUs within %v", limit))
 	defer cancel()
 	defer time.AfterFunc(gpuprobe.SlowAfter, func() { a.slow(tally) }).Stop()
 	answer, err := Call[gpuprobe.Answer](ctx, a, limit, protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
@@ -530,5 +561,6 @@ func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.Tally) error {
 	return nil
 }
 
-// Locks returns the host's lines of /proc/net/unix on booked GPUs, as the last survey told them.
+// Locks returns the lines of the host's /proc/net/unix that show which GPUs
+// plx launches have reserved, as of the last survey.
 func (h *Host) Locks() string { return h.locks[:min(len(h.locks), protocol.MostLocks)] }

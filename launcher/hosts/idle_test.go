@@ -26,25 +26,26 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// fronted is a host on which an agent of an earlier launch answers.
+// fronted simulates a host that already has the plx binary, so that an agent
+// starts at once.
 type fronted struct {
 	silent
 	facts  string
 	gpus   bool         // the agent lists GPUs
-	lacks  string       // hash of a blob that it says it lacks
+	lacks  string       // hash of a blob that the agent reports as missing
 	open   atomic.Int64 // agents that wait
 	begun  atomic.Int64 // agents that were started
 	probes atomic.Int64 // lists of GPUs
-	specs  atomic.Int64 // jobs that agents were given
-	cut    atomic.Int64 // agents whose session was closed before they ended
+	specs  atomic.Int64 // number of jobs that agents received
+	cut    atomic.Int64 // number of agents whose session was closed before they ended
 
-	damaged []string        // hashes of blobs that it says are damaged
+	damaged []string        // hashes of blobs that the agent reports as damaged
 	said    strings.Builder // what plx has printed
 
 	pipes map[protocol.Method]protocol.Handler // further methods
-	job   func(*protocol.Conn)                 // goes on with the connection of a job; nil: the agent ends
-	visit func(*protocol.Conn)                 // goes on with the connection of a visitor; nil: the agent says hello and ends
-	dies  chan error                           // how an agent ends that is cut off; nil: none is
+	job   func(*protocol.Conn)                 // uses the connection after a job's Spec; nil: the agent ends
+	visit func(*protocol.Conn)                 // uses the connection of a visitor; nil: the agent greets and ends
+	dies  chan error                           // delivers the error with which an agent is cut off; nil: no agent is
 }
 
 const factsHere = `{"os":"linux","arch":"amd64","serverAddr":"10.0.0.1","hostName":"h1","boot":"b","fsid":"0123456789abcdef0123456789abcdef"}`
@@ -126,7 +127,7 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 	case asked.Attach != nil:
 		return conn.Send(protocol.Message{Notice: "hello"})
 	}
-	return nil // as one that no job was given to
+	return nil // like an agent that received no job
 }
 
 func (f *fronted) host(t *testing.T) *Host {
@@ -136,7 +137,8 @@ func (f *fronted) host(t *testing.T) *Host {
 	return h
 }
 
-// meetAll is what a launch asks a host before it decides where its tasks run.
+// meetAll makes the calls that a launch makes on a host before it places its
+// tasks.
 func meetAll(t *testing.T, h *Host, likely ...envsync.Blob) error {
 	t.Helper()
 	if err := h.Meet(t.Context(), likely...); err != nil {
@@ -150,8 +152,9 @@ var (
 	otherBlob = envsync.Blob{Sum: "bb", Size: 4}
 )
 
-// The agent that has answered a survey starts the job, in the same session.
-func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
+// The idle agent that has answered the survey starts the job, in the same
+// session.
+func TestIdleAgentStartsJob(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	if err := meetAll(t, h, otherBlob); err != nil {
@@ -176,12 +179,13 @@ func TestAnAgentThatWaitsStartsTheJob(t *testing.T) {
 	}
 }
 
-// An agent that waits ends when the host allows no more sessions, and another agent's job is not
-// its own. It does not end for a script. Who ends it waits until it has ended.
-func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
+// An idle agent is closed if the host allows no more sessions, or if a job
+// with another agent binary is to start. It is not closed for a shell script.
+// Closing waits until the agent has ended.
+func TestIdleAgentIsClosedWhenSessionIsNeeded(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	for name, use := range map[string]func(*Host){
-		"no room": func(h *Host) { h.makeRoom() },
+		"no room": func(h *Host) { h.closeIdle() },
 		"the end": func(h *Host) { h.Close() },
 		"another agent": func(h *Host) {
 			other := &AgentHost{Host: h, Binary: envsync.BlobPath(otherBlob.Sum)}
@@ -210,10 +214,10 @@ func TestAnAgentThatWaitsMakesRoom(t *testing.T) {
 	}
 }
 
-// One agent answers all calls and starts the job afterwards, in one session. It begins at the
-// first call if there is none. One that does not answer is given up, and the next call begins
-// another one.
-func TestOneAgentAnswersAllCalls(t *testing.T) {
+// One idle agent serves all calls and then starts the job, in one session. The
+// first call starts it if needed. After a call without a reply, the agent is
+// closed, and the next call starts another one.
+func TestOneIdleAgentServesAllCalls(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	a, b := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}, &AgentHost{Host: h, Binary: envsync.BlobPath(otherBlob.Sum)}
@@ -250,8 +254,9 @@ func TestOneAgentAnswersAllCalls(t *testing.T) {
 	}
 }
 
-// Calls that are under way end before the job is given to the agent, and there are none later.
-func TestCallsEndBeforeTheJob(t *testing.T) {
+// Calls in progress end before the agent receives the job, and no calls
+// follow.
+func TestCallsEndBeforeJobStarts(t *testing.T) {
 	f := &fronted{facts: factsHere, gpus: true}
 	h := f.host(t)
 	a := &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
@@ -260,7 +265,7 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 	}
 	calls := h.idle.Load().calls
 	var under []*protocol.Pending
-	for range 60 { // an agent lets 64 wait
+	for range 60 { // an agent queues at most 64 calls
 		p, err := calls.Begin(protocol.DoProbe, protocol.Probe{}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -283,9 +288,9 @@ func TestCallsEndBeforeTheJob(t *testing.T) {
 	}
 }
 
-// A connection that was lost meanwhile is no way to start a job, nor an agent that may have ended
-// since it was asked last.
-func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
+// A job is not started by an idle agent whose connection was lost, or that may
+// have ended since the last call.
+func TestEndedIdleAgentIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fronted{facts: factsHere, gpus: true}
 		h := f.host(t)
@@ -300,7 +305,7 @@ func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
 		if err != nil || next == waiting {
 			t.Errorf("it is used, or none in its place: %v", err)
 		}
-		<-time.After(fresh)
+		<-time.After(idleFresh)
 		last, err := a.own(t.Context(), a.begin)
 		if err != nil || last == next {
 			t.Errorf("one that was not asked for long is used, or none in its place: %v", err)
@@ -309,9 +314,10 @@ func TestAnAgentThatEndedIsNotUsed(t *testing.T) {
 	})
 }
 
-// A host whose agent of the job is gone says how that ended, and goes on to answer. The connection
-// to one that runs is the caller's.
-func TestConnect(t *testing.T) {
+// If the job's agent no longer runs, Connect's error says how it ended, and
+// the idle agent still serves calls. A connection to a running agent belongs
+// to the caller.
+func TestConnectWithoutAgentSaysHowItEnded(t *testing.T) {
 	f := &fronted{facts: factsHere}
 	h := f.host(t)
 	a := &AgentHost{Host: h, Job: "gone", Folder: "h1", Binary: envsync.BlobPath(agentBlob.Sum)}
@@ -333,7 +339,8 @@ func TestConnect(t *testing.T) {
 	conn.Close()
 }
 
-// hanging is a host on which no command ends. It greets as an agent, or does not.
+// hanging is a host on which no command ends. The agent on it either sends its
+// greeting or does not.
 type hanging struct {
 	silent
 	greets bool
@@ -356,8 +363,9 @@ func (h hanging) Run(ctx context.Context, script string, stdin io.Reader, stdout
 	return context.Cause(ctx)
 }
 
-// What is asked of a host that falls silent ends within its bound, and says what it was.
-func TestSilentHosts(t *testing.T) {
+// A call to a host that stops replying ends after its time limit, and the
+// error names the call.
+func TestHostWithoutReplyTimesOut(t *testing.T) {
 	for _, c := range []struct {
 		greets bool
 		limit  time.Duration
@@ -379,9 +387,9 @@ func TestSilentHosts(t *testing.T) {
 	}
 }
 
-// Of an agent that answers nonsense, or not all, nothing is believed. One that runs and does not
-// have its own content is damaged, and hashed before it runs again.
-func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
+// If an agent's reply is invalid or incomplete, all of it is rejected. If the
+// binary's checksum is wrong, the binary is hashed before it runs again.
+func TestAgentWithInvalidReplyIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		f     *fronted
 		want  string
@@ -389,7 +397,7 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 	}{
 		"nonsense":         {&fronted{facts: `{"os":"\u001b[31m"}`, gpus: true}, "the host's answer holds control characters", 1},
 		"another system":   {&fronted{facts: strings.Replace(factsHere, "linux", "freebsd", 1), gpus: true}, "it runs freebsd/amd64, a host must run linux", 1},
-		"damaged":          {&fronted{facts: factsHere, gpus: true, lacks: agentBlob.Sum}, "plx is damaged there", 2},
+		"damaged":          {&fronted{facts: factsHere, gpus: true, lacks: agentBlob.Sum}, "the plx binary on the host is damaged", 2},
 		"no home to write": {&fronted{facts: "error"}, "the home folder is read-only: open /home/ann/.plx/x: read-only file system", 1},
 	} {
 		h := c.f.host(t)
@@ -408,8 +416,8 @@ func TestAnAgentThatAnswersBadlyIsLeft(t *testing.T) {
 	}
 }
 
-// What is damaged on a host is named, and does not count as there.
-func TestDamagedBlobsAreNamed(t *testing.T) {
+// Damaged cached files on a host are reported, and are not considered present.
+func TestDamagedCachedFilesAreReported(t *testing.T) {
 	program := envsync.Blob{Name: "train", Sum: otherBlob.Sum, Size: otherBlob.Size}
 	f := &fronted{facts: factsHere, gpus: true, lacks: program.Sum, damaged: []string{program.Sum}}
 	h := f.host(t)
@@ -423,11 +431,11 @@ func TestDamagedBlobsAreNamed(t *testing.T) {
 	}
 }
 
-// shelled is a host with start-up files of the login shell.
+// shelled simulates a host whose login shell has startup files.
 type shelled struct {
 	fronted
-	reads    bool          // the files read stdin until it ends
-	takes    time.Duration // how long the files take
+	reads    bool          // the startup files read stdin until its end
+	takes    time.Duration // how long the startup files take
 	sessions atomic.Int64
 }
 
@@ -446,12 +454,12 @@ func (s *shelled) Run(ctx context.Context, command string, stdin io.Reader, stdo
 	return s.fronted.Run(ctx, command, stdin, stdout, stderr)
 }
 
-// TestReportK4SlowStart meets hosts whose login shell is slow to start a command, or never does.
-func TestReportK4SlowStart(t *testing.T) {
+// The login shell of a host may start a command slowly, or never.
+func TestSlowLoginShellIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		host     *shelled
-		limit    time.Duration // of the launch
-		want     string        // beginning of the error; "": none
+		limit    time.Duration // time limit of a command start; 0 means the default
+		want     string        // prefix of the expected error; "" if none is expected
 		told     string
 		took     time.Duration
 		sessions int64
@@ -470,7 +478,7 @@ func TestReportK4SlowStart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer r.Close() // it was read
+			defer r.Close() // error ignored: the pipe was only read
 			synctest.Test(t, func(t *testing.T) {
 				c.host.facts, c.host.gpus = factsHere, true
 				h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return c.host, nil })
@@ -485,7 +493,7 @@ func TestReportK4SlowStart(t *testing.T) {
 					t.Errorf("it took %s and %d sessions", took, c.host.sessions.Load())
 				}
 			})
-			w.Close() // the pipe holds it all
+			w.Close() // the pipe's buffer holds all of the output
 			if told, err := io.ReadAll(r); err != nil || !strings.Contains(string(told), c.told) || c.told == "" && len(told) > 0 {
 				t.Errorf("the user was told %q, %v, want %q", told, err, c.told)
 			}

@@ -20,15 +20,17 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// piped is a method that reads its orders, and writes its pieces, as streams.
+// piped turns a function on streams into a protocol.Handler: orders become
+// stdin, and writes to stdout become pieces.
 func piped(do func(ctx context.Context, in string, stdin io.Reader, stdout io.Writer) error) protocol.Handler {
 	return protocol.HandleStream(func(ctx context.Context, in string, call *protocol.Answering) (struct{}, error) {
 		return struct{}{}, do(ctx, in, call, call)
 	})
 }
 
-// moving is a host whose agent moves bytes: "echo" writes what it reads, "say" writes what it is
-// given, "fail" fails after that, and "stay" then waits for the end of the connection.
+// moving simulates a host whose agent transfers data. The method "echo" writes
+// what it reads, and "say" writes its argument. "fail" fails after that, and
+// "stay" waits for the end of the connection.
 func moving() *fronted {
 	say := func(after func(ctx context.Context) error) protocol.Handler {
 		return piped(func(ctx context.Context, in string, _ io.Reader, stdout io.Writer) error {
@@ -55,7 +57,7 @@ func agentOf(h *Host) *AgentHost {
 	return &AgentHost{Host: h, Binary: envsync.BlobPath(agentBlob.Sum)}
 }
 
-// says reports whether the agent answers "say", in bounded time.
+// says returns an error unless the agent serves the method "say" in time.
 func says(t *testing.T, a *AgentHost) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
@@ -70,14 +72,14 @@ func says(t *testing.T, a *AgentHost) error {
 	return nil
 }
 
-// noise returns n bytes that are no repetition.
+// noise returns n pseudorandom bytes.
 func noise(seed byte, n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(data) // never fails
 	return data
 }
 
-// told is a writer that tells of its first write.
+// told is a writer that reports its first write.
 type told struct {
 	io.Writer
 	once  sync.Once
@@ -91,7 +93,7 @@ func (w *told) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// within fails the test if something has not come in time.
+// within receives from c, or fails the test after a time limit.
 func within[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -102,8 +104,8 @@ func within[T any](t *testing.T, what string, c <-chan T) (v T) {
 	return v
 }
 
-// Bytes go both ways, in the session of the agent that then starts the job. An agent that says why
-// it fails stays.
+// Data flows in both directions, in the session of the idle agent that later
+// starts the job. An agent that reports an error keeps running.
 func TestPipe(t *testing.T) {
 	f := moving()
 	h := f.host(t)
@@ -147,8 +149,8 @@ var errFailing = errors.New("it fails")
 func (failing) Read([]byte) (int, error)  { return 0, errFailing }
 func (failing) Write([]byte) (int, error) { return 0, errFailing }
 
-// Several at once on one host take turns, and use one agent.
-func TestPipesTakeTurns(t *testing.T) {
+// Several Pipe calls on one host run one after the other, with one agent.
+func TestPipesRunOneAfterAnother(t *testing.T) {
 	f := moving()
 	var now, most atomic.Int64
 	a := agentOf(f.host(t))
@@ -173,7 +175,7 @@ func TestPipesTakeTurns(t *testing.T) {
 	}
 }
 
-// turns counts inputs that are read, and have not ended.
+// turns counts inputs that are being read.
 type turns struct {
 	io.Reader
 	now, most *atomic.Int64
@@ -192,9 +194,9 @@ func (r *turns) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A writer that fails ends the call. The agent, which may go on to write, is given up, and the next
-// call begins another one.
-func TestPipeWhoseWriterFails(t *testing.T) {
+// If the writer fails, the call ends. The agent, which may still send data, is
+// closed, and the next call starts another one.
+func TestPipeReturnsWriterError(t *testing.T) {
 	f := moving()
 	h := f.host(t)
 	a := agentOf(h)
@@ -208,8 +210,9 @@ func TestPipeWhoseWriterFails(t *testing.T) {
 	}
 }
 
-// A writer that fails is an error also if the agent has written all, and answers at once.
-func TestPipeWhoseWriterFailsAtTheEnd(t *testing.T) {
+// The writer's error is returned even if the agent has sent everything and
+// replies at once.
+func TestPipeReturnsLastWriterError(t *testing.T) {
 	a := agentOf(moving().host(t))
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
@@ -220,8 +223,8 @@ func TestPipeWhoseWriterFailsAtTheEnd(t *testing.T) {
 	}
 }
 
-// Whoever waits for his turn is not concerned if the one before fails.
-func TestPipeAfterOneThatFails(t *testing.T) {
+// A failed Pipe call does not affect a call that waits for its turn.
+func TestPipeWorksAfterFailedPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := moving()
 		a := agentOf(f.host(t))
@@ -238,7 +241,7 @@ func TestPipeAfterOneThatFails(t *testing.T) {
 		for range 2 {
 			go func() { ended <- says(t, a) }()
 		}
-		synctest.Wait() // both wait for their turns
+		synctest.Wait() // both other calls are waiting
 		close(fails)
 		failed := 0
 		for range 3 {
@@ -266,9 +269,9 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// An agent that ends in the middle, or whose host is lost, is an error, and the next call begins
-// another one.
-func TestPipeThatIsCutOff(t *testing.T) {
+// If the agent ends during a call, or its host is lost, the call returns an
+// error, and the next call starts another agent.
+func TestPipeReportsLostConnection(t *testing.T) {
 	lost := &transport.LostError{Host: "h1", Cause: errors.New("no route to host")}
 	for name, c := range map[string]struct {
 		how error
@@ -305,8 +308,8 @@ func TestPipeThatIsCutOff(t *testing.T) {
 	}
 }
 
-// The end of ctx ends a call, and its agent. One that waits for its turn has nothing to end.
-func TestPipeWhoseTimeIsOver(t *testing.T) {
+// Canceling ctx ends a running call and its agent.
+func TestCanceledPipeReturns(t *testing.T) {
 	f := moving()
 	h := f.host(t)
 	a := agentOf(h)
@@ -324,8 +327,9 @@ func TestPipeWhoseTimeIsOver(t *testing.T) {
 	}
 }
 
-// The end of ctx also ends who waits for his turn, and nothing else.
-func TestPipeThatWaitsForItsTurnTooLong(t *testing.T) {
+// Canceling ctx also ends a call that waits for its turn, but not the running
+// call.
+func TestCanceledPipeStopsWaitingForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := moving()
 		a := agentOf(f.host(t))
@@ -341,7 +345,7 @@ func TestPipeThatWaitsForItsTurnTooLong(t *testing.T) {
 		short, cancel := context.WithCancelCause(t.Context())
 		second := make(chan error, 1)
 		go func() { second <- Pipe(short, a, "say", "hello", nil, io.Discard) }()
-		synctest.Wait() // the other one waits
+		synctest.Wait() // until the other call waits for its turn
 		cancel(over)
 		select {
 		case err := <-second:
@@ -358,8 +362,8 @@ func TestPipeThatWaitsForItsTurnTooLong(t *testing.T) {
 	})
 }
 
-// After Pipe nothing is written: the writer is the caller's again.
-func TestPipeLeavesItsWriter(t *testing.T) {
+// Pipe does not write to its writer after it has returned.
+func TestPipeDoesNotWriteAfterReturn(t *testing.T) {
 	for name, end := range map[string]func(*fronted, context.CancelFunc){
 		"ctx ends":       func(_ *fronted, cancel context.CancelFunc) { cancel() },
 		"the agent ends": func(f *fronted, _ context.CancelFunc) { f.dies <- nil },
@@ -392,20 +396,21 @@ func TestPipeLeavesItsWriter(t *testing.T) {
 	}
 }
 
-// An agent that is busy for long was not asked for long, and is not replaced, also after that.
+// An agent that serves a long call is not replaced, although the last request
+// was long ago, neither during the call nor after it.
 func TestBusyAgentIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := moving()
 		h := f.host(t)
 		a := agentOf(h)
-		for _, asks := range []bool{true, false} { // there is another call meanwhile
+		for _, asks := range []bool{true, false} { // whether another call is made meanwhile
 			in, feed := io.Pipe()
 			out, ended := telling(io.Discard), make(chan error, 1)
 			go func() { ended <- Pipe(t.Context(), a, "echo", "", in, out) }()
 			go io.WriteString(feed, "hello") // comes back
 			within(t, "the first piece", out.first)
 			i := h.idle.Load()
-			<-time.After(fresh)
+			<-time.After(idleFresh)
 			if same, err := a.waiting(t.Context()); err != nil || same != i {
 				t.Errorf("it was replaced: %v", err)
 			}
@@ -435,7 +440,8 @@ func TestBusyAgentIsNotReplaced(t *testing.T) {
 	})
 }
 
-// received is what a host gets after the Spec of a job.
+// received returns a channel with the messages that the host receives after
+// the Spec of a job.
 func (f *fronted) received() <-chan []protocol.Message {
 	got := make(chan []protocol.Message, 1)
 	f.job = func(c *protocol.Conn) {
@@ -448,10 +454,10 @@ func (f *fronted) received() <-chan []protocol.Message {
 	return got
 }
 
-// late is an input that comes when the call is over.
+// late is an input whose data arrives after the end of the call.
 type late struct {
-	begin chan struct{} // closed when it may come
-	came  chan struct{} // closed when the last of it was taken
+	begin chan struct{} // closed to let the data arrive
+	came  chan struct{} // closed when all data was read
 	reads int
 }
 
@@ -468,9 +474,9 @@ func (l *late) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A job is started after a call whose input ends later: nothing of that comes between the messages
-// of the job.
-func TestJobAfterAPipeWhoseInputEndsLate(t *testing.T) {
+// A job is started after a Pipe call whose input ends later: none of the input
+// is sent among the job's messages.
+func TestLatePipeInputIsNotSentToJob(t *testing.T) {
 	f := moving()
 	got := f.received()
 	a := agentOf(f.host(t))
@@ -492,7 +498,7 @@ func TestJobAfterAPipeWhoseInputEndsLate(t *testing.T) {
 	}
 }
 
-// endlessInput has bytes until it is told to end.
+// endlessInput returns data until over is set.
 type endlessInput struct{ over atomic.Bool }
 
 func (e *endlessInput) Read(p []byte) (int, error) {
@@ -502,8 +508,8 @@ func (e *endlessInput) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// It may also be in the middle of its input when it is answered.
-func TestJobAfterAPipeThatIsAnsweredEarly(t *testing.T) {
+// The agent may also reply while the input of a Pipe call is still being sent.
+func TestEarlyReplyEndsPipeInput(t *testing.T) {
 	for range 20 {
 		f := moving()
 		got := f.received()

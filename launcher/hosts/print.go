@@ -8,22 +8,23 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// PrintProbed prints the hosts and their GPUs as tables, and below them why a host is not
-// just ok: the same of several hosts once.
+// PrintProbed prints tables of the hosts and their GPUs. Below the tables it
+// explains each state other than ok; hosts with the same explanation share a
+// line.
 func PrintProbed(t console.Terminal, rows []gpuprobe.Row) error {
 	hosts, gpus, notes := gpuprobe.Tables(rows)
 	if err := probed(hosts).Write(t); err != nil {
 		return err
 	}
 	if len(gpus) > 1 {
-		t.Print("") // the error comes with the table
+		t.Print("") // error ignored: the table write below returns it
 		if err := probed(gpus).Write(t); err != nil {
 			return err
 		}
 	}
 	for i, line := range console.FoldHosts(notes) {
 		if i == 0 {
-			t.Print("") // as above
+			t.Print("") // error ignored: the print below returns it
 		}
 		if err := t.Print("%s", line); err != nil {
 			return err
@@ -41,7 +42,8 @@ func probed(cells [][]string) *console.Table {
 	return table
 }
 
-// probedLevel is Good for a host or a GPU that a job may use, and Bad for one that it cannot.
+// probedLevel returns the color of a table cell: Good for a host or GPU that a
+// job may use, Bad for one that no job can use.
 func probedLevel(column, cell string) style.Level {
 	switch {
 	case column != "STATE" && column != "USED BY":

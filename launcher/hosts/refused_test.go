@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// refusing is a connection to a host whose agent ends with a status, after it has said
-// why.
+// refusing is a connection to a host whose agent prints a reason and exits
+// with a status.
 type refusing struct {
 	silent
 	status int
@@ -27,9 +27,9 @@ func (r refusing) Run(_ context.Context, _ string, _ io.Reader, _, stderr io.Wri
 	return &transport.ExitError{Status: r.status}
 }
 
-// What cannot change by another try is no lost connection: the driver dials no agent
-// again that has refused to start.
-func TestFinalRefusals(t *testing.T) {
+// An agent that has refused to start with a permanent error matches
+// driver.ErrNoAgent, so the driver does not dial again.
+func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	for code, final := range map[int]bool{noAgent: true, 1: false, 137: false} {
 		h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return refusing{status: code}, nil })
 		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}

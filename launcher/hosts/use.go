@@ -7,30 +7,34 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Use returns how much of a host is used, on which an agent waits. That one takes samples from the first call
-// on, until it ends: later calls return more of them.
+// Use returns the CPU, memory and GPU utilization of the host. The idle agent
+// takes samples from the first call until the agent ends, so later calls
+// return more samples.
 func (a *AgentHost) Use(ctx context.Context) (protocol.HostUse, error) {
 	use, err := Call[protocol.HostUse](ctx, a, AnswerTime, protocol.DoUse, struct{}{})
 	if err != nil {
-		return use, fmt.Errorf("ask how much of it is used: %w", err)
+		return use, fmt.Errorf("read its utilization: %w", err)
 	}
 	return use.Bounded(), nil
 }
 
-// Visitor looks at what a job does on a host. It does not renew the lease. One goroutine at a time uses it.
+// Visitor polls what a job does on a host, without renewing the agent's lease.
+// It must not be used by two goroutines at once.
 type Visitor struct {
 	conn  *protocol.Conn
-	state protocol.State // newest
-	looks int            // so far
+	state protocol.State // newest state that the agent has sent
+	looks int            // number of calls of Look so far
 }
 
-// Visitor connects to the agent of the job, as Visit does, until Close.
+// Visitor connects to the job's agent as Visit does. The caller must call
+// Close.
 func (a *AgentHost) Visitor(ctx context.Context) (*Visitor, error) {
 	conn, err := a.Visit(ctx)
 	return &Visitor{conn: conn}, err
 }
 
-// Look asks what the tasks do, and returns the agent's state too. After an error the Visitor can only be closed.
+// Look asks the agent what the job's tasks do, and also returns the agent's
+// newest state. After an error, only Close may be called.
 func (v *Visitor) Look(ctx context.Context, m protocol.Look) (protocol.State, protocol.Seen, error) {
 	defer context.AfterFunc(ctx, func() { v.conn.Close() })()
 	v.looks++
@@ -57,5 +61,5 @@ func (v *Visitor) Look(ctx context.Context, m protocol.Look) (protocol.State, pr
 	return v.state, protocol.Seen{}, err
 }
 
-// Close ends the visit.
+// Close closes the connection to the agent.
 func (v *Visitor) Close() error { return v.conn.Close() }

@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// tooMuch is what no agent of this version tells.
+// tooMuch returns a HostUse with values that no agent of this version sends.
 func tooMuch() protocol.HostUse {
 	use := protocol.HostUse{CPUs: 4, Samples: make([]protocol.Sample, protocol.MaxSamples+2), GPUs: make([]protocol.GPUUse, protocol.MaxGPUs+1)}
 	use.Samples[protocol.MaxSamples+1].CPU = 3
@@ -23,7 +23,7 @@ func checkBounded(t *testing.T, use protocol.HostUse) {
 	}
 }
 
-// All calls go to one agent, which has the samples.
+// All calls of Use go to one agent, which keeps the samples.
 func TestUse(t *testing.T) {
 	f := &fronted{facts: factsHere, pipes: map[protocol.Method]protocol.Handler{
 		protocol.DoUse: protocol.Handle(func(context.Context, struct{}) (protocol.HostUse, error) { return tooMuch(), nil }),
@@ -39,14 +39,15 @@ func TestUse(t *testing.T) {
 	if n := f.begun.Load(); n != 1 {
 		t.Errorf("%d agents were started", n)
 	}
-	f.pipes = nil // as an agent that knows no such call
+	f.pipes = nil // like an agent that does not know this request
 	a.Release()
-	if _, err := a.Use(t.Context()); err == nil || err.Error() != `ask how much of it is used: this version of plx does not know the request "use"` {
+	if _, err := a.Use(t.Context()); err == nil || err.Error() != `read its utilization: this version of plx does not know the request "use"` {
 		t.Errorf("%v", err)
 	}
 }
 
-// A Visitor looks again and again over one connection, and returns the newest state.
+// A Visitor polls repeatedly over one connection, and returns the newest
+// state.
 func TestVisitor(t *testing.T) {
 	var looks []protocol.Look
 	f := &fronted{facts: factsHere}
@@ -58,12 +59,12 @@ func TestVisitor(t *testing.T) {
 			}
 			looks = append(looks, *m.Look)
 			if len(looks) == 3 {
-				continue // it is stuck
+				continue // do not reply to this request
 			}
 			use := tooMuch()
 			if err := errors.Join(
 				conn.Send(protocol.Message{State: &protocol.State{Generation: len(looks)}}),
-				conn.Send(protocol.Message{Seen: &protocol.Seen{ID: m.Look.ID - 1}}), // the answer to an earlier look
+				conn.Send(protocol.Message{Seen: &protocol.Seen{ID: m.Look.ID - 1}}), // a late reply to an earlier request
 				conn.Send(protocol.Message{Notice: "hello"}),
 				conn.Send(protocol.Message{Seen: &protocol.Seen{ID: m.Look.ID, Host: &use}}),
 			); err != nil {

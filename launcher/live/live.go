@@ -1,5 +1,6 @@
-// Package live says in one line what a job does now: its state, the tasks that run, and what a
-// training reports, with the newest values of its tasks.
+// Package live maintains the status line of a job in a terminal. The line
+// shows the state, the number of running tasks, and the newest metrics that
+// the training tasks report.
 //
 //	line := live.New(nil)
 //	defer printer.Status(line.Parts)()
@@ -26,49 +27,52 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// State is what plx itself knows of the job.
+// State is the part of the status line that plx itself knows, without the
+// tasks' metrics.
 type State struct {
-	Doing    string    // such as "running"
-	Since    time.Time // when the job began; zero: when its first task was seen to run
+	Doing    string    // text for the job's phase, such as "running"; "" hides the line
+	Since    time.Time // when the job began; zero means when its first task was seen running
 	Restarts int
-	Warnings int       // lines about the job that plx has printed meanwhile
-	Last     time.Time // when a task wrote a line last; zero: none has
+	Warnings int       // number of messages about the job that plx has printed
+	Last     time.Time // when a task last wrote output; zero if never
 }
 
-// Line is the line of one job. Any goroutine may use it.
+// Line is the status line of one job. Its methods may be called from any
+// goroutine.
 type Line struct {
 	patterns []metrics.Pattern
 
 	mu      sync.Mutex
 	state   State
-	begun   time.Time          // when the first task ran; zero: none has
-	hosts   map[int]running    // by index of the host
-	streams map[string]*stream // by host, task and stream
+	begun   time.Time          // when the first task was seen running; zero if none was
+	hosts   map[int]running    // running tasks of each host; the key is the host's index
+	streams map[string]*stream // output streams; the key consists of host, task and stream
 	tasks   map[string]*newest
 
-	lead     string          // the first task that has reported a loss; "": none has
-	losses   metrics.History // of lead
-	lossName string          // the name of these losses
+	lead     string          // name of the first task that has reported a loss; "" if none has
+	losses   metrics.History // losses that the task lead has reported
+	lossName string          // metric name of these losses, such as "loss" or "train_loss"
 }
 
-// running is how many tasks of a host run, of how many.
-type running struct{ now, of int }
+// running counts the tasks of a host: now is how many run, and of is how many
+// should run.
+type running struct{ now, total int }
 
-// newest is what a task has reported last.
+// newest holds the latest metrics of a task.
 type newest struct {
-	at      time.Time // when it came
+	at      time.Time // when the latest report arrived
 	sample  metrics.Sample
 	windows window
 }
 
-// Task is what a task has reported.
+// Task is the progress that a task has reported.
 type Task struct {
-	Step, Rate float64 // Rate is in steps a second; 0: not known
-	Line       string  // the last line that it wrote, as it wrote it: at most maxShown bytes of its end
+	Step, Rate float64 // step number, and steps per second; a Rate of 0 means unknown
+	Line       string  // last output line of the task, unescaped, without all but its last maxShown bytes
 	written    time.Time
 }
 
-// Task returns what a task has reported.
+// Task returns the progress that the named task has reported.
 func (l *Line) Task(name string) (t Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,8 +89,9 @@ func (l *Line) Task(name string) (t Task) {
 	return t
 }
 
-// Losses returns the losses that the line showed, the oldest first: of a long training those of
-// every second, fourth or eighth report.
+// Losses returns the reported losses of the task that the line shows, oldest
+// first. In a long training only every second, fourth or eighth value is kept,
+// and so on.
 func (l *Line) Losses() (values []float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,43 +101,48 @@ func (l *Line) Losses() (values []float64) {
 	return values
 }
 
-// New returns a Line without a state. Patterns are the user's, for values in the output.
+// New returns a Line without a state. The patterns find the user's own metrics
+// in the tasks' output.
 func New(patterns []metrics.Pattern) *Line {
 	return &Line{patterns: patterns, hosts: map[int]running{}, streams: map[string]*stream{}, tasks: map[string]*newest{}}
 }
 
-// Update changes the state.
+// Update calls change with the state of the line, under the line's lock.
 func (l *Line) Update(change func(*State)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.state)
 }
 
-// Tasks tells how many tasks of a host run, of how many that are not done.
-func (l *Line) Tasks(host, now, of int) {
+// Tasks sets how many tasks of a host run (now), out of those that are
+// expected to run (total). The argument host is the host's index.
+func (l *Line) Tasks(host, now, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hosts[host] = running{now, of}
+	l.hosts[host] = running{now, total}
 	if now > 0 && l.begun.IsZero() {
 		l.begun = time.Now()
 	}
 }
 
-// Bounds of what is kept: names come from hosts and programs.
+// Limits on memory, as the names of tasks and metrics come from hosts and
+// programs.
 const (
 	maxTasks  = 10_000
-	maxValues = 64  // of a task
-	maxShown  = 512 // bytes of a line
+	maxValues = 64  // metrics per task
+	maxShown  = 512 // bytes of an output line that are kept
 )
 
-// Report takes what a task has reported. Values that the sample lacks stay as they were.
+// Report records metrics that a task has reported. Metrics that are missing in
+// the sample keep their values.
 func (l *Line) Report(task string, s metrics.Sample, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.report(task, s, at)
 }
 
-// report is Report; written is when the task wrote that, by the clock of its host. It needs l.mu.
+// report does the work of Report; the caller must hold l.mu. The time written
+// is when the task wrote the metrics, by the clock of its host.
 func (l *Line) report(task string, s metrics.Sample, written time.Time) {
 	n := l.tasks[task]
 	if n == nil {
@@ -161,7 +171,8 @@ func (l *Line) report(task string, s metrics.Sample, written time.Time) {
 	}
 }
 
-// leader returns the first task with a loss. It needs l.mu.
+// leader returns the name of the first task that has reported a loss. The
+// caller must hold l.mu.
 func (l *Line) leader() string {
 	if l.lead == "" {
 		for _, name := range l.names() {
@@ -174,17 +185,19 @@ func (l *Line) leader() string {
 	return l.lead
 }
 
-// names returns the tasks in order. It needs l.mu.
+// names returns the names of the tasks with metrics, sorted. The caller must
+// hold l.mu.
 func (l *Line) names() []string {
 	names := slices.Collect(maps.Keys(l.tasks))
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // worker:2 before worker:10
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // shorter names first: worker:2 before worker:10
 	return names
 }
 
-// quiet is how long no task writes a line before the line says so.
+// quiet is the time without task output after which the status line shows that
+// time.
 const quiet = 10 * time.Second
 
-// Parts returns the parts of the line, the most important one first.
+// Parts returns the parts of the status line, the most important part first.
 func (l *Line) Parts(colour bool) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,10 +210,10 @@ func (l *Line) Parts(colour bool) []string {
 	}
 	var all running
 	for _, host := range l.hosts {
-		all.now, all.of = all.now+max(0, host.now), all.of+host.of
+		all.now, all.total = all.now+max(0, host.now), all.total+host.total
 	}
 	level := style.Good
-	if all.now < all.of {
+	if all.now < all.total {
 		level = style.Doubtful
 	}
 	parts := []string{level.Paint(logs.Escape(s.Doing), colour)}
@@ -213,8 +226,8 @@ func (l *Line) Parts(colour bool) []string {
 	add := func(level style.Level, format string, args ...any) {
 		parts = append(parts, level.Paint(logs.Escape(fmt.Sprintf(format, args...)), colour))
 	}
-	if all.now < all.of {
-		add(style.Doubtful, "%d of %s", all.now, plural.Count(all.of, "task"))
+	if all.now < all.total {
+		add(style.Doubtful, "%d of %s", all.now, plural.Count(all.total, "task"))
 	}
 	for _, text := range l.training(now) {
 		add(style.Plain, "%s", text)
@@ -228,14 +241,15 @@ func (l *Line) Parts(colour bool) []string {
 	if s.Warnings > 0 {
 		add(style.Doubtful, "%s", plural.Count(s.Warnings, "warning"))
 	}
-	if all.now > 0 && all.now >= all.of {
-		add(style.Plain, "%s", plural.Count(all.of, "task"))
+	if all.now > 0 && all.now >= all.total {
+		add(style.Plain, "%s", plural.Count(all.total, "task"))
 	}
 	return parts
 }
 
-// training returns what the tasks report: the position of the one that is furthest, and the
-// values of the first task that has them.
+// training returns the parts of the status line with metrics. The step is that
+// of the most advanced task. Other metrics are those of the first task that
+// has reported them.
 func (l *Line) training(now time.Time) (parts []string) {
 	names := l.names()
 	if len(names) == 0 {
@@ -259,18 +273,18 @@ func (l *Line) training(now time.Time) (parts []string) {
 	epoch, hasEpoch := get(metrics.Epoch)
 	epochs, hasEpochs := get(metrics.Epochs)
 	if hasEpoch {
-		parts = append(parts, "epoch "+of(epoch, epochs, hasEpochs))
+		parts = append(parts, "epoch "+position(epoch, epochs, hasEpochs))
 	}
 	step, hasStep := furthest.sample.Get(metrics.Step)
 	steps, hasSteps := furthest.sample.Get(metrics.Steps)
 	if hasStep {
-		parts = append(parts, "step "+of(step, steps, hasSteps && steps >= step))
+		parts = append(parts, "step "+position(step, steps, hasSteps && steps >= step))
 	}
 	if lead := l.leader(); lead != "" {
 		v, _ := Loss(l.tasks[lead].sample)
 		parts = append(parts, v.Name+" "+Number(v.Number))
 	}
-	for _, p := range l.patterns { // the user has named them
+	for _, p := range l.patterns { // metrics of the user's own patterns
 		shown := p.Name() == l.lossName || slices.Contains([]string{metrics.Step, metrics.Steps, metrics.Epoch, metrics.Epochs, metrics.Rate}, p.Name())
 		if v, ok := get(p.Name()); ok && !shown {
 			parts = append(parts, p.Name()+" "+Number(v))
@@ -293,8 +307,9 @@ func (l *Line) training(now time.Time) (parts []string) {
 	return parts
 }
 
-// Loss returns the value that a training is judged by: that of the name "loss", or of the first
-// one that has the word in it, of data that is trained on before other data.
+// Loss returns the metric that shows how well the training works. It is the
+// metric named "loss", else the first whose name contains "loss". Losses on
+// training data are preferred to losses on validation data.
 func Loss(s metrics.Sample) (metrics.Value, bool) {
 	for _, is := range []func(string) bool{
 		func(name string) bool { return name == "loss" },
@@ -308,18 +323,20 @@ func Loss(s metrics.Sample) (metrics.Value, bool) {
 	return metrics.Value{}, false
 }
 
-// heldOut matches names of values on data that is not trained on.
+// heldOut matches names of metrics that are measured on validation or test
+// data.
 var heldOut = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("val|test|dev") })
 
-// of is a position, with the end if that is known.
-func of(at, end metrics.Number, known bool) string {
+// position formats a position such as a step, as "at/end" if the end is known.
+func position(at, end metrics.Number, known bool) string {
 	if !known || end == 0 {
 		return Number(at)
 	}
 	return Number(at) + "/" + Number(end)
 }
 
-// Number formats a value in few characters: whole numbers are whole, others have four digits.
+// Number formats a metric in few characters: whole numbers in full, others
+// with four significant digits.
 func Number(n metrics.Number) string {
 	f := float64(n)
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
@@ -328,7 +345,8 @@ func Number(n metrics.Number) string {
 	return strconv.FormatFloat(f, 'g', 4, 64)
 }
 
-// Short formats a time in its two largest units: "45s", "2m10s", "3h05m", "2d4h".
+// Short formats a duration in its two largest units: "45s", "2m10s", "3h05m",
+// "2d4h".
 func Short(d time.Duration) string {
 	switch s := int64(d.Seconds()); {
 	case d > 1000*24*time.Hour || d < 0:
@@ -344,19 +362,19 @@ func Short(d time.Duration) string {
 	}
 }
 
-// window has the newest steps of a task with their times.
+// window holds the newest step numbers of a task and when they were reported.
 type window struct {
 	at   []time.Time
 	step []float64
 }
 
 const (
-	span    = 30 * time.Second // over which a rate is measured
-	points  = 64               // that a window keeps
-	tooLate = 3                // a window whose last step is older than so many spans has no rate
+	span    = 30 * time.Second // length of the time window in which the step rate is measured
+	points  = 64               // maximum number of entries in a window
+	tooLate = 3                // number of spans without a report after which the rate is unknown
 )
 
-// rate returns the task's steps per second. False: they are not known.
+// rate returns the task's steps per second, and false if they are unknown.
 func (n *newest) rate(now time.Time) (float64, bool) {
 	if now.Sub(n.at) > tooLate*span {
 		return 0, false
@@ -364,13 +382,14 @@ func (n *newest) rate(now time.Time) (float64, bool) {
 	return n.windows.rate()
 }
 
-// add adds a step. A step that is lower than the last one begins again.
+// add appends a step to the window. If the step is lower than the last one,
+// the training has restarted, and the window is cleared first.
 func (w *window) add(at time.Time, step float64) {
 	n := len(w.step)
 	switch {
 	case n > 0 && step < w.step[n-1]:
 		w.at, w.step = w.at[:0], w.step[:0]
-	case n > 1 && at.Sub(w.at[n-2]) < span/points: // too near: the newest moves
+	case n > 1 && at.Sub(w.at[n-2]) < span/points: // too close in time: replace the last entry
 		w.at[n-1], w.step[n-1] = at, step
 		return
 	}
@@ -380,7 +399,8 @@ func (w *window) add(at time.Time, step float64) {
 	w.at, w.step = append(w.at, at), append(w.step, step)
 }
 
-// rate returns the steps per second over the window. False: they are not known.
+// rate returns the steps per second over the window, and false if they are
+// unknown.
 func (w *window) rate() (float64, bool) {
 	n := len(w.at)
 	if n < 2 || w.step[n-1] == w.step[0] {

@@ -18,7 +18,8 @@ func chunk(task, text string) logs.Chunk {
 
 func (l *Line) text() string { return strings.Join(l.Parts(false), " | ") }
 
-// A training says where it is, what it has reached, how fast it is and how long it takes.
+// The status line of a training shows its step, metrics, speed and remaining
+// time.
 func TestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil)
@@ -45,14 +46,14 @@ func TestLine(t *testing.T) {
 		l.Update(func(s *State) { s.Restarts, s.Warnings = 1, 2 })
 		time.Sleep(11 * time.Second)
 		says("running 41s | 3 of 4 tasks | step 30/200 | loss 0.033 | 1 steps/s | 2m50s left | no line for 12s | 1 restart | 2 warnings")
-		time.Sleep(2 * time.Hour) // a rate that was is none that is
+		time.Sleep(2 * time.Hour) // an old rate is no longer shown
 		says("running 2h00m | 3 of 4 tasks | step 30/200 | loss 0.033 | no line for 2h00m | 1 restart | 2 warnings")
-		l.Chunk("h1", chunk("worker:0", "step 3/200 loss: nan\n")) // the job has begun again
+		l.Chunk("h1", chunk("worker:0", "step 3/200 loss: nan\n")) // the training has started from the beginning
 		says("running 2h00m | 3 of 4 tasks | step 29/200 | loss NaN | 1 restart | 2 warnings")
 	})
 }
 
-// A value that the user has named is shown.
+// Metrics of the user's own patterns are shown.
 func TestPatterns(t *testing.T) {
 	patterns, err := metrics.ParsePatterns([]string{"cost=COST ([0-9.]+)", "loss=LOSS ([0-9.]+)"})
 	if err != nil {
@@ -66,8 +67,9 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// What a program writes steers nothing: it is a number behind a name.
-func TestStrangersValues(t *testing.T) {
+// Control characters and extreme numbers in a program's metrics cannot corrupt
+// the status line.
+func TestMetricTextIsEscaped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil)
 		l.Update(func(s *State) { s.Doing = "run\x1b[2J" })
@@ -78,9 +80,9 @@ func TestStrangersValues(t *testing.T) {
 	})
 }
 
-// Of a flood of lines the last one counts, and a line without an end is looked at too, as a
-// progress bar has none.
-func TestFlood(t *testing.T) {
+// Of very many lines, the last one is shown. An unfinished line is searched
+// too, as progress bars do not end their lines.
+func TestNewestLineOfOutputFloodCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil)
 		l.Update(func(s *State) { s.Doing = "running" })
@@ -116,7 +118,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// The loss is that of the training, in whatever order a task's values come.
+// The training loss is preferred to the validation loss, in whatever order the
+// metrics arrive.
 func TestLossOfTraining(t *testing.T) {
 	for want, names := range map[string][]string{
 		"loss": {"val_loss", "train_loss", "loss"}, "train_loss": {"test_loss", "train_loss"}, "eval_loss": {"step", "eval_loss", "val_loss"},

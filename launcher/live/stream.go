@@ -8,15 +8,15 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// stream is a stream of a task.
+// stream is the state of one output stream (stdout or stderr) of a task.
 type stream struct {
 	task    string
-	watcher *metrics.Watcher // reports to the Line, under its lock
-	time    time.Time        // when the host received the newest bytes
-	tail    []byte           // these, at most maxShown
+	watcher *metrics.Watcher // finds metrics in the output and passes them to Line.report under l.mu
+	time    time.Time        // when the host received the newest output
+	tail    []byte           // last bytes of the output, at most maxShown
 }
 
-// Chunk takes a part of a task's output.
+// Chunk records a piece of a task's output.
 func (l *Line) Chunk(host string, c logs.Chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,7 +36,8 @@ func (l *Line) Chunk(host string, c logs.Chunk) {
 	s.tail = append(s.tail[min(len(s.tail), max(0, len(s.tail)+len(data)-maxShown)):], data...)
 }
 
-// last returns the last line that is not empty, as far as tail has it.
+// last returns the last non-empty line of the stream, or the end of that line
+// if it is longer than tail.
 func (s *stream) last() string {
 	text := bytes.TrimRight(s.tail, "\r\n\t ")
 	return string(text[1+bytes.LastIndexAny(text, "\r\n"):])

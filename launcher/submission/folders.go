@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// Root returns ~/.plx/jobs.
+// Root returns ~/.plx/jobs, the directory that contains one directory per job.
 func Root() (string, error) {
 	home := os.Getenv("HOME")
 	if home == "" {
@@ -21,7 +21,8 @@ func Root() (string, error) {
 	return filepath.Join(home, ".plx", "jobs"), nil
 }
 
-// Folders returns the names of what is in Root: those of the jobs' folders are their ids.
+// Folders returns the names of the entries of Root. The name of a job's
+// directory is the job's id.
 func Folders() (names []string, err error) {
 	jobs, err := Root()
 	if err != nil {
@@ -37,7 +38,7 @@ func Folders() (names []string, err error) {
 	return names, nil
 }
 
-// Read reads a file of JSON in the folder of a job.
+// Read decodes the JSON file name in the directory of a job into content.
 func Read(job, name string, content any) error {
 	jobs, err := Root()
 	if err != nil {
@@ -50,7 +51,8 @@ func Read(job, name string, content any) error {
 	return json.Unmarshal(text, content)
 }
 
-// Write writes a file of JSON in the folder of a job, whole or not at all. It makes the folder.
+// Write encodes content into the JSON file name in the directory of a job. The
+// write is atomic. Write creates the directory if needed.
 func Write(job, name string, content any) error {
 	jobs, err := Root()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package submission remembers launches that were handed to Slurm, and asks Slurm what became
-// of them.
+// Package submission records launches that were submitted to Slurm, and asks
+// Slurm for their state.
 //
 //	all, err := submission.All()
 //	state, err := all[0].Ask(ctx)
@@ -7,15 +7,16 @@
 //		fmt.Println(all[0].Waiting(state)) // job 12 of Slurm is pending (Resources)
 //	}
 //
-// A submission is a file submission.json in ~/.plx/jobs/<job>. The plx that Slurm starts on the
-// first node launches a job with the same id. If Slurm requeues the script it starts plx again,
-// whose job has the id of [RunID]. What lies in the folders of jobs is listed, read and written by
-// folders.go, also for the records of package jobs.
+// A submission is stored in the file ~/.plx/jobs/<job>/submission.json. Slurm
+// runs the batch script, and with it plx launch, on the first node; that
+// launch uses the same job id. If Slurm requeues the script, plx launch runs
+// again, and the id of its job is given by [RunID]. The file folders.go lists,
+// reads and writes the job directories, also for package jobs.
 //
-// # What it refuses to do
+// # What this package does not do
 //
-// It knows no job of plx: package jobs reads their records, and follows the jobs. It submits
-// nothing: package submit does.
+// It does not follow running jobs: package jobs does that and reads their
+// records. It does not submit to Slurm: package submit does.
 package submission
 
 import (
@@ -35,18 +36,19 @@ import (
 	"github.com/plx-run/plx/launcher/slurm"
 )
 
-// Submission is a launch that was handed to Slurm.
+// Submission is a launch that was submitted to Slurm as a batch job.
 type Submission struct {
-	Job     string       `json:"job"`            // id of the job of plx
-	Name    string       `json:"name,omitempty"` // given by the user; empty: none
-	Program string       `json:"program"`        // file name
+	Job     string       `json:"job"`            // id of the job in plx (not in Slurm)
+	Name    string       `json:"name,omitempty"` // job name from the user; "" if the user gave none
+	Program string       `json:"program"`        // base name of the program's file
 	Created time.Time    `json:"created"`
-	Slurm   string       `json:"slurm"`          // id of the job of Slurm
-	Output  string       `json:"output"`         // file of what the script prints
-	Over    *slurm.State `json:"over,omitempty"` // how Slurm's job ended; nil: not known to have
+	Slurm   string       `json:"slurm"`          // id of the Slurm job
+	Output  string       `json:"output"`         // path of the file that receives the batch script's output
+	Over    *slurm.State `json:"over,omitempty"` // final state of the Slurm job; nil until it is known to have ended
 }
 
-// RunID is the id of what a submission launches after Slurm has requeued it so often.
+// RunID returns the id of the plx job that a submission launches after Slurm
+// has requeued it restarts times.
 func RunID(job string, restarts int) string {
 	if restarts == 0 {
 		return job
@@ -54,21 +56,23 @@ func RunID(job string, restarts int) string {
 	return fmt.Sprintf("%s-r%d", job, restarts)
 }
 
-// Files of a submission in its folder.
+// Names of a submission's files in its directory.
 const (
 	file = "submission.json"
-	// EnvironmentFile has the variables of the tasks: administrators of Slurm can read
-	// scripts. It is removed when Slurm's job is over.
+	// EnvironmentFile contains the tasks' environment variables. They are not
+	// in the batch script, because Slurm administrators can read scripts. The
+	// file is removed when the Slurm job is over.
 	EnvironmentFile = "environment"
 )
 
-// Folder returns the path of the submission's folder.
+// Folder returns the path of the submission's directory.
 func (s *Submission) Folder() (string, error) {
 	jobs, err := Root()
 	return filepath.Join(jobs, s.Job), err
 }
 
-// Make makes the submission's folder, with a file of the tasks' variables if there are any.
+// Make creates the submission's directory. If environ is not empty, Make
+// writes the variables to EnvironmentFile in that directory.
 func (s *Submission) Make(environ []string) error {
 	for _, v := range environ {
 		if name, value, _ := strings.Cut(v, "="); strings.ContainsAny(value, "\r\n") {
@@ -85,7 +89,7 @@ func (s *Submission) Make(environ []string) error {
 	return os.WriteFile(filepath.Join(dir, EnvironmentFile), []byte(strings.Join(environ, "\n")+"\n"), 0o600)
 }
 
-// Unmake removes what Make has made, and the submission.
+// Unmake deletes the submission's directory.
 func (s *Submission) Unmake() error {
 	dir, err := s.Folder()
 	if err != nil {
@@ -94,7 +98,8 @@ func (s *Submission) Unmake() error {
 	return os.RemoveAll(dir)
 }
 
-// Record notes the job of Slurm and the file of its output, and saves the submission.
+// Record stores the Slurm job's id and the path of its output in the
+// submission, and saves the submission.
 func (s *Submission) Record(id, output string) error {
 	s.Slurm, s.Output = id, output
 	if err := Write(s.Job, file, s); err != nil {
@@ -103,8 +108,9 @@ func (s *Submission) Record(id, output string) error {
 	return nil
 }
 
-// All returns all submissions of this home, the oldest first. It leaves out one that cannot be
-// read: it is of another version, or half removed.
+// All returns all submissions in this home directory, the oldest first. It
+// skips files that it cannot read, such as those of another plx version or of
+// a half-deleted job.
 func All() ([]Submission, error) {
 	jobs, err := Folders()
 	var all []Submission
@@ -117,17 +123,18 @@ func All() ([]Submission, error) {
 	return all, err
 }
 
-// Of returns the submission with the id of a job.
+// Of returns the submission whose plx job has the id job. The result found is
+// false if there is none.
 func Of(job string) (s Submission, found bool) {
 	err := Read(job, file, &s)
 	return s, err == nil && s.Job == job
 }
 
-// Ask asks Slurm for the state of its job. It notes that the job is over, and then removes the
-// tasks' variables.
+// Ask asks Slurm for the state of the submission's Slurm job. If that job is
+// over, Ask saves the final state and deletes EnvironmentFile.
 func (s *Submission) Ask(ctx context.Context) (slurm.State, error) {
 	if s.Over != nil {
-		return *s.Over, nil // Slurm forgets jobs
+		return *s.Over, nil // use the saved state, as Slurm deletes the records of old jobs
 	}
 	state, err := slurm.Ask(ctx, s.Slurm)
 	if err != nil {
@@ -148,23 +155,25 @@ func (s *Submission) Ask(ctx context.Context) (slurm.State, error) {
 	return state, Write(s.Job, file, s)
 }
 
-// settleTime bounds the wait until Slurm has ended what a job has left, and tells what becomes
-// of the job: KillWait and an epilog may take a while.
+// settleTime limits how long plx waits until Slurm reports that a job has
+// ended or was requeued. Slurm's KillWait and epilog scripts may take a while.
 const settleTime = 2 * time.Minute
 
-// askPause is the time between two questions to Slurm about a job that ends.
+// askPause is the interval at which plx polls Slurm for a job that is ending.
 const askPause = time.Second
 
-// RunsAgain reports whether Slurm has requeued the job, whose run after so many restarts has
-// ended. It waits until Slurm knows.
+// RunsAgain reports whether Slurm has requeued the job. The argument restarts
+// is how often Slurm had restarted the run that has just ended. RunsAgain
+// waits until Slurm has decided.
 func (s *Submission) RunsAgain(ctx context.Context, restarts int) (bool, error) {
 	again := func(state slurm.State) bool { return state.Restarts > restarts || state.Waits() }
 	state, err := s.until(ctx, func(state slurm.State) bool { return state.Over() || again(state) })
 	return err == nil && !state.Over() && again(state), err
 }
 
-// Finished waits until Slurm's job is over, for what plx does there after the verdict. It
-// returns an error if that failed.
+// Finished waits until the Slurm job is over. After the job's verdict, plx in
+// the batch script may still have to fetch files, for example. Finished
+// returns an error if the Slurm job failed.
 func (s *Submission) Finished(ctx context.Context) error {
 	for {
 		state, err := s.until(ctx, slurm.State.Over)
@@ -179,7 +188,8 @@ func (s *Submission) Finished(ctx context.Context) error {
 	}
 }
 
-// until asks Slurm until its answer is as wanted, or settleTime is over.
+// until polls Slurm until wanted returns true for the job's state, or
+// settleTime has passed. It returns the last state.
 func (s *Submission) until(ctx context.Context, wanted func(slurm.State) bool) (slurm.State, error) {
 	for end := time.Now().Add(settleTime); ; {
 		state, err := s.Ask(ctx)
@@ -194,7 +204,8 @@ func (s *Submission) until(ctx context.Context, wanted func(slurm.State) bool) (
 	}
 }
 
-// Cancel takes the job out of Slurm's queue, or ends it, and waits until Slurm has.
+// Cancel removes the Slurm job from the queue, or ends it if it runs, and
+// waits until Slurm reports its end.
 func (s *Submission) Cancel(ctx context.Context) error {
 	err := slurm.Cancel(ctx, s.Slurm)
 	if err == nil {
@@ -209,7 +220,8 @@ func (s *Submission) Cancel(ctx context.Context) error {
 	return nil
 }
 
-// Waiting says what a submission waits for.
+// Waiting describes why a submission's tasks do not run yet: the Slurm job is
+// pending, or plx has just started.
 func (s *Submission) Waiting(state slurm.State) string {
 	switch {
 	case !state.Waits() && !state.Completing():
@@ -220,12 +232,12 @@ func (s *Submission) Waiting(state slurm.State) string {
 	return fmt.Sprintf("job %s of Slurm is pending", s.Slurm)
 }
 
-// CodeStopped is the exit status of a job that was stopped, also before its tasks began: that of
-// SIGTERM.
+// CodeStopped is the exit status of a job that was stopped, even if its tasks
+// never started. It is the shell's status for SIGTERM, 128 + 15.
 const CodeStopped = 143
 
-// Unbegun is the error for a submission whose job of Slurm is over, and has launched nothing
-// that this home knows.
+// Unbegun returns the error for a submission whose Slurm job has ended without
+// a launch that this home directory has a record of.
 func (s *Submission) Unbegun(state slurm.State) error {
 	if state.Signal == slurm.NoOutput {
 		return exit.WithHint(fmt.Errorf("job %s: job %s of Slurm could not write its output, %s", s.Job, s.Slurm, s.Output), slurm.SharedHint)
@@ -240,14 +252,14 @@ func (s *Submission) Unbegun(state slurm.State) error {
 	return exit.WithCode(exit.WithHint(err, "all of its output is in "+s.Output), cmp.Or(state.Code, exit.CodePlx))
 }
 
-// complaint is the last line, but for hints, that plx has printed in the script; "" if its
-// output cannot be read.
+// complaint returns the last message, other than a hint, that plx printed in
+// the batch script. It is "" if the script's output cannot be read.
 func (s *Submission) complaint() (last string) {
 	f, err := os.Open(s.Output)
 	if err != nil {
 		return ""
 	}
-	defer f.Close() // it is read only
+	defer f.Close() // error ignored: the file was only read
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if text, own := strings.CutPrefix(lines.Text(), "plx: "); own && !strings.HasPrefix(text, "hint: ") {
 			last = text

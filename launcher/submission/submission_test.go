@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// answers puts a scontrol on PATH that prints a line, and a scancel that makes it say CANCELLED.
+// answers puts a fake scontrol on PATH that prints line, and a fake scancel
+// after which scontrol prints CANCELLED.
 func answers(t *testing.T, line string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +31,8 @@ func answers(t *testing.T, line string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// submitted is a submission that is recorded in a home of its own.
+// submitted returns a submission that is recorded in a temporary home
+// directory.
 func submitted(t *testing.T, environ ...string) *submission.Submission {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
@@ -48,7 +50,7 @@ func submitted(t *testing.T, environ ...string) *submission.Submission {
 	return s
 }
 
-// A record that has grown to 1 GiB is refused by its size.
+// A submission file of 1 GiB is rejected because of its size.
 func TestRecordsAreBounded(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	root, err := submission.Root()
@@ -61,8 +63,9 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// The variables of the tasks can be read by the user alone, until Slurm's job is over.
-func TestVariables(t *testing.T) {
+// The tasks' environment variables are readable only by the user, and are
+// deleted when the Slurm job is over.
+func TestEnvironmentFileIsPrivateAndRemoved(t *testing.T) {
 	s := submitted(t, "A=1", "TOKEN=x y")
 	dir, _ := s.Folder()
 	file := filepath.Join(dir, submission.EnvironmentFile)
@@ -99,8 +102,9 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// A home whose path looks like a pattern hides no submission.
-func TestAllInAnOddHome(t *testing.T) {
+// Submissions are found in a home directory whose path contains glob
+// characters.
+func TestHomeWithGlobCharacters(t *testing.T) {
 	t.Setenv("HOME", filepath.Join(t.TempDir(), "[of] a user*")) // no pattern
 	s := submission.Submission{Job: "j"}
 	if err := errors.Join(s.Make(nil), s.Record("7", "out")); err != nil {
@@ -111,8 +115,8 @@ func TestAllInAnOddHome(t *testing.T) {
 	}
 }
 
-// How a job ended that has launched nothing is one line.
-func TestUnbegun(t *testing.T) {
+// The error for a Slurm job that has launched nothing is one line.
+func TestErrorOfUnstartedSubmission(t *testing.T) {
 	s := submitted(t)
 	if err := os.WriteFile(s.Output, []byte("noise\nplx: host h2: no GPU\nplx: hint: look there\nlater\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -163,7 +167,7 @@ func TestRunsAgain(t *testing.T) {
 	}
 }
 
-// What the script's plx does after the verdict counts as well.
+// Finished also reports failures of plx in the batch script after the verdict.
 func TestFinished(t *testing.T) {
 	for line, want := range map[string]int{"JobState=COMPLETED ExitCode=0:0": 0, "JobState=FAILED ExitCode=3:0": 3, "JobState=NODE_FAIL ExitCode=0:0": 125} {
 		s := submitted(t)

@@ -1,19 +1,22 @@
-// Package submit hands a launch to Slurm: plx launch --slurm.
+// Package submit implements plx launch --slurm, which submits a launch to
+// Slurm as a batch job.
 //
 //	code, err := submit.Run(ctx, submit.Config{
 //		Program: "./train", Words: []string{"--ps=none", "./train"},
 //		Options: []string{"--nodes=2"}, Terminal: t,
 //	}, signals)
 //
-// sbatch gets a script that runs the same plx with the same flags on the first node of the
-// allocation, where package launcher finds the nodes by itself. The id of the job is chosen
-// here, so that the user has one before the job begins. Package jobs waits for the job and
-// attaches to it, and so do plx logs and plx attach.
+// It passes sbatch a script that runs plx launch with the same flags on the
+// first node of the allocation. Package launcher then finds the nodes of the
+// allocation. Package submit chooses the job's id, so that the user knows the
+// id before the job begins. Package jobs waits for the job and attaches to it,
+// as plx logs and plx attach do.
 //
-// # What it refuses to do
+// # What this package does not do
 //
-// It sends and builds nothing: the script's plx does. Variables of the tasks are not in the
-// script, which Slurm keeps, but in a file of the user's home.
+// It neither builds nor sends anything: plx in the batch script does that. It
+// does not write the tasks' environment variables into the script, which Slurm
+// keeps, but into a file in the user's home directory.
 package submit
 
 import (
@@ -35,25 +38,26 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// Config is one submission.
+// Config describes one submission to Slurm.
 type Config struct {
 	Terminal console.Terminal
-	Name     string        // the user's name for the job; empty: none
-	Program  string        // of the job
-	Words    []string      // flags of plx launch in the script
-	Args     []string      // the program and its arguments
-	Environ  []string      // variables of the tasks, as NAME=VALUE
-	Options  []string      // of sbatch
-	Detach   bool          // return after the submission, and print the job's id
-	DryRun   bool          // print the script, and submit nothing
-	Shown    logs.Options  // which lines are printed
-	Finish   bool          // wait for what the script's plx does after the verdict: --fetch, --log-dir
-	SaveTime time.Duration // bounds the checkpoint before SIGTERM ends the job; 0: none is made
+	Name     string        // job name from the user; "" if the user gave none
+	Program  string        // program that the tasks run
+	Words    []string      // flags for plx launch in the batch script
+	Args     []string      // program and its arguments
+	Environ  []string      // tasks' environment variables, as NAME=VALUE
+	Options  []string      // command-line options for sbatch
+	Detach   bool          // print the job's id and return after the submission
+	DryRun   bool          // print the batch script without submitting it
+	Shown    logs.Options  // selects and formats the output lines that are printed
+	Finish   bool          // wait also for what plx in the script does after the verdict, such as --fetch
+	SaveTime time.Duration // time limit of the last checkpoint after SIGTERM; 0 takes no checkpoint
 }
 
-// Run submits a job, follows it unless it is detached, and returns plx's exit status. The
-// first signal of sig stops the job or takes it out of the queue, the second leaves it alone.
-// SIGHUP leaves it alone at once: Slurm runs it without this process.
+// Run submits a job to Slurm, follows it unless cfg.Detach is set, and returns
+// plx's exit status. The first signal on sig stops the job or removes it from
+// the queue. After a second signal, Run returns and the job continues. SIGHUP
+// makes Run return at once, as Slurm runs the job without this process.
 func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (int, error) {
 	for _, option := range cfg.Options {
 		if err := slurm.CheckOption(option); err != nil {
@@ -75,7 +79,8 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (int, error) {
 	return cfg.follow(ctx, s, sig, printer)
 }
 
-// submit writes the script and has sbatch submit it.
+// submit writes the batch script, submits it with sbatch, and records the
+// submission.
 func (cfg Config) submit(ctx context.Context, s *submission.Submission) error {
 	script, err := cfg.script(s)
 	if err != nil {
@@ -91,7 +96,8 @@ func (cfg Config) submit(ctx context.Context, s *submission.Submission) error {
 	return s.Record(id, script.Output)
 }
 
-// script returns what sbatch gets. Except for a dry run it makes the submission's folder.
+// script returns the batch script for sbatch. Except in a dry run, it also
+// creates the submission's directory.
 func (cfg Config) script(s *submission.Submission) (script slurm.Submission, err error) {
 	dir, err := s.Folder()
 	if err != nil {
@@ -120,12 +126,13 @@ func (cfg Config) script(s *submission.Submission) (script slurm.Submission, err
 	return script, s.Make(cfg.Environ)
 }
 
-// follow follows the job to its end, and does what signals ask.
+// follow prints the job's output until the job ends. On signals it stops the
+// job or stops following.
 func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-chan os.Signal, printer *console.Printer) (code int, err error) {
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	query := jobs.Query{Job: s.Job, Terminal: cfg.Terminal, Printer: printer}
-	ended := make(chan struct{}) // closed once code and err are those of the job
+	ended := make(chan struct{}) // closed after code and err are set to the job's result
 	go func() {
 		defer close(ended)
 		code, err = jobs.Follow(ctx, s, query, cfg.Shown)
@@ -134,8 +141,8 @@ func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-ch
 			code = exit.Code(err)
 		}
 	}()
-	asked := 0             // exit status after a signal; 0: there was none
-	var stopped chan error // nil: nothing is being stopped
+	asked := 0             // plx's exit status because of a signal; 0 before the first signal
+	var stopped chan error // receives the result of stopping the job; nil if no stop is pending
 	for following := ended; following != nil || stopped != nil; {
 		select {
 		case <-following:
@@ -168,7 +175,7 @@ func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-ch
 	switch {
 	case asked == 0:
 		return code, err
-	case err != nil && ctx.Err() == nil: // the stop was reported
+	case err != nil && ctx.Err() == nil: // the error of the stop was already printed
 		return asked, nil
 	}
 	return asked, err

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/submit"
 )
 
-// queue puts commands on PATH that stand for Slurm with a job that is pending until scancel
-// ends it.
+// queue puts fake Slurm commands on PATH, with a job that is pending until
+// scancel ends it.
 func queue(t *testing.T) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
@@ -35,7 +35,7 @@ func queue(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// printed is what plx prints on stderr, and tells of each line.
+// printed collects what plx prints on stderr, and reports each line.
 type printed struct {
 	bytes.Buffer
 	lines chan string
