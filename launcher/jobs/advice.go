@@ -8,10 +8,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// advices are what a program's last lines show that a user may not know of plx.
+// advices maps a text in a failed task's last output lines to the hint that
+// plx prints for this failure.
 var advices = []struct{ shows, hint string }{
 	{"invalid device ordinal", "--visible host shows a worker all GPUs of its host, to choose by LOCAL_RANK; with --visible own its GPU is cuda:0"},
-	{"required: --local_rank", localRankHint}, // as argparse names a flag that is missing
+	{"required: --local_rank", localRankHint}, // Python's argparse names a missing option this way
 	{"required: --local-rank", localRankHint},
 	{"insufficient shared memory (shm)", containerShmHint}, // of PyTorch's data loaders
 	{"killed by signal: Bus error", containerShmHint},
@@ -32,7 +33,8 @@ const killedHint = "somebody, or a limit of a batch system or container, killed 
 
 const suspendedHint = "plx launch --detach leaves the job to its hosts, whatever this machine does: plx attach follows it; --lease TIME lets them wait longer for plx"
 
-// advice returns a hint on how a task failed and on its last lines, or "".
+// advice returns a hint on how to mend the failure in v, or "" if plx knows
+// none. tail has the last output lines of the task that failed first.
 func advice(v protocol.Verdict, tail []string) string {
 	if v.Suspended > 0 {
 		return suspendedHint

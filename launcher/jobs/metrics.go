@@ -19,15 +19,16 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// MetricsConfig tells what to print of which job.
+// MetricsConfig selects a job and how Metrics prints its metrics.
 type MetricsConfig struct {
 	Query
-	Listen string // address at which to serve OpenMetrics; "": they are printed once
-	JSON   bool   // print the kept history of each task as JSON lines
+	Listen string // address of the HTTP server for OpenMetrics; if empty, Metrics prints the metrics once
+	JSON   bool   // print the stored history of each task as JSON lines
 }
 
-// Metrics tells programs how a job gets on, or how it was at its end. With Listen it returns when
-// ctx ends.
+// Metrics prints or serves the metrics of a job in a machine-readable format.
+// For a job that has ended these are its last values. With cfg.Listen it
+// serves them over HTTP until ctx ends.
 func Metrics(ctx context.Context, cfg MetricsConfig) error {
 	var listener net.Listener
 	if cfg.Listen != "" {
@@ -35,7 +36,7 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 		if listener, err = listen(ctx, cfg.Listen); err != nil {
 			return err
 		}
-		defer listener.Close() // Serve may have closed it
+		defer listener.Close() // Serve may have closed the listener already
 	}
 	j, err := cfg.open(ctx, false)
 	if err != nil {
@@ -68,8 +69,9 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 	return w.serve(ctx, listener, first)
 }
 
-// listen opens the address of --listen. To listen on all interfaces the user has to name them: who
-// reaches the port needs no password.
+// listen opens the address of --listen. The address must name an interface,
+// because anyone who reaches the port can read the metrics without a password.
+// 0.0.0.0 means all interfaces.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	const hint = "--listen 127.0.0.1:9400 serves this machine alone; 0.0.0.0:9400 serves all that reach it, without a password"
 	host, _, err := net.SplitHostPort(addr)
@@ -89,21 +91,23 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// gauge asks the hosts of a job how it gets on. One goroutine at a time uses it.
+// gauge polls the hosts of a job for its metrics. Only one goroutine at a time
+// may use it.
 type gauge struct {
 	job    *Job
 	agents []*hosts.AgentHost
 	visits []*hosts.Visitor
-	line   *live.Line // measures the rates
+	line   *live.Line // computes steps per second from successive polls
 
 	newest openmetrics.Job
-	tasks  map[taskAt]openmetrics.Task // as they were seen last
+	tasks  map[taskAt]openmetrics.Task // each task's values at the last poll
 	ended  bool                        // the job has ended
-	done   bool                        // and all hosts have told what they keep of it
-	failed []error                     // of the last look, with the names of the hosts
+	done   bool                        // the job has ended and all hosts have replied with their stored metrics
+	failed []error                     // errors of the last poll, with the names of the hosts
 }
 
-// taskAt is a task on a host.
+// taskAt identifies a task on one host: after a restart, another host may run
+// a task of the same name.
 type taskAt struct{ task, host string }
 
 func newGauge(j *Job) *gauge {
@@ -111,7 +115,8 @@ func newGauge(j *Job) *gauge {
 	return &gauge{job: j, agents: agents, visits: make([]*hosts.Visitor, len(agents)), line: j.newLine(), ended: j.Verdict != nil, tasks: map[taskAt]openmetrics.Task{}}
 }
 
-// serve asks every lookEvery, and answers scrapes with the newest answer, until ctx ends.
+// serve polls the hosts every lookEvery and replies to HTTP requests with the
+// values of the newest poll, until ctx ends.
 func (g *gauge) serve(ctx context.Context, l net.Listener, first openmetrics.Job) error {
 	var newest atomic.Pointer[openmetrics.Job]
 	newest.Store(&first)
@@ -129,8 +134,9 @@ func (g *gauge) serve(ctx context.Context, l net.Listener, first openmetrics.Job
 	return err
 }
 
-// look asks all hosts. A host that does not answer is down, and its tasks are as they were seen last.
-// Of a job that has ended it reads what the hosts keep.
+// look polls all hosts once and returns the job's metrics. A host that does
+// not reply is marked as down, and its tasks keep the values of the last poll.
+// If the job has ended, look reads the metrics that the hosts have stored.
 func (g *gauge) look(ctx context.Context) openmetrics.Job {
 	if g.done {
 		return g.newest
@@ -157,15 +163,17 @@ func (g *gauge) look(ctx context.Context) openmetrics.Job {
 	return now
 }
 
-// judge asks in which state the job is, since its agent does not say that it runs.
+// judge sets the job's state. look calls it if the chief's agent does not
+// confirm that the job runs.
 func (g *gauge) judge(ctx context.Context, now *openmetrics.Job) {
 	row := newRow(ctx, &g.job.Record, g.job.printer, g.job.state)
 	now.State, now.Code, now.Generation = row.State, row.Code, max(now.Generation, row.Generation)
 	g.ended = !row.runs()
 }
 
-// lookAtRunning asks the agents what their tasks do. It reports whether the one that knows the
-// job's state has answered.
+// lookAtRunning polls the agents of a running job for their tasks' metrics. It
+// returns false if the agent of the chief's host, which knows the job's state,
+// did not reply.
 func (g *gauge) lookAtRunning(ctx context.Context, now *openmetrics.Job, up []openmetrics.Host) (runs bool) {
 	runs = true
 	for i, of := range lookAll(ctx, g.agents, g.visits, protocol.Look{Host: true, Metrics: true}) {
@@ -176,7 +184,7 @@ func (g *gauge) lookAtRunning(ctx context.Context, now *openmetrics.Job, up []op
 		}
 		up[i].Up, up[i].Use = true, of.seen.Host
 		now.Generation = max(now.Generation, of.state.Generation)
-		for key := range g.tasks { // a later generation may have other tasks here
+		for key := range g.tasks { // tasks of an earlier generation (start of the job) may be gone from this host
 			if _, has := of.state.Tasks[key.task]; key.host == g.agents[i].Name() && !has {
 				delete(g.tasks, key)
 			}
@@ -189,7 +197,7 @@ func (g *gauge) lookAtRunning(ctx context.Context, now *openmetrics.Job, up []op
 	return runs
 }
 
-// saw notes what a task of a running job does.
+// saw stores the state and the metrics of a running job's task.
 func (g *gauge) saw(t taskStatus) {
 	one := openmetrics.Task{Name: t.Task, Host: t.Host, Runs: t.Code == nil && t.PID > 0, Code: t.Code, Values: t.Metrics}
 	if one.Runs {
@@ -197,15 +205,18 @@ func (g *gauge) saw(t taskStatus) {
 		one.Age, one.Still = time.Duration(t.Age*float64(time.Second)), &still
 		one.Rate = g.line.Task(t.Task).Rate
 	} else {
-		one.Values = g.tasks[taskAt{t.Task, t.Host}].Values // an agent tells no values of a task that has ended
+		// An agent reports no values for a task that has ended, so the
+		// previous ones stay.
+		one.Values = g.tasks[taskAt{t.Task, t.Host}].Values
 	}
 	one.Values = stepped(one.Values, t.Step)
 	g.tasks[taskAt{t.Task, t.Host}] = one
 }
 
-// lookAtEnded reads what the hosts keep of a job that has ended.
+// lookAtEnded reads the metrics that the hosts have stored of a job that has
+// ended.
 func (g *gauge) lookAtEnded(ctx context.Context, up []openmetrics.Host) {
-	g.failed = nil // what the agents said, which have ended
+	g.failed = nil // drop the errors of the agents, which have ended with the job
 	leave(g.visits)
 	clear(g.visits)
 	for key, t := range g.tasks {

@@ -19,17 +19,18 @@ import (
 	"github.com/plx-run/plx/launcher/scratch"
 )
 
-// ScaleConfig tells with which hosts a running job is to continue.
+// ScaleConfig selects a running job and the hosts on which it shall continue.
 type ScaleConfig struct {
-	Query                  // Reach has the hosts
-	SaveTime time.Duration // bounds the checkpoint that the job makes before the change
+	Query                  // Query.Reach lists all hosts that the job shall have
+	SaveTime time.Duration // time limit of the checkpoint that the job saves before the change
 }
 
-// prepareTime bounds what new hosts need before the driver is asked to take them.
+// prepareTime bounds the preparation of new hosts (copying files, starting
+// agents) before the job's driver adds them.
 const prepareTime = 15 * time.Minute
 
-// Scale makes a running job continue with other hosts after its next step. If Scale
-// fails the job continues with the hosts that it has.
+// Scale moves a running job to another set of hosts after its next training
+// step. If Scale fails, the job continues on its current hosts.
 func Scale(ctx context.Context, cfg ScaleConfig) error {
 	if err := cfg.Reach.CheckVariables(); err != nil {
 		return err
@@ -64,24 +65,27 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 		j.printer.Printf("job %s: it has these hosts already, and they keep their devices", j.Job)
 		return nil
 	}
-	err = j.learn(protocol.State{Laid: &protocol.Layout{Generation: answer.Generation, Hosts: answer.Hosts}}) // before the notice, whose reader may be gone
+	// Update the record before printing: the print may fail if nothing reads
+	// the output.
+	err = j.learn(protocol.State{Laid: &protocol.Layout{Generation: answer.Generation, Hosts: answer.Hosts}})
 	j.printer.Printf("job %s: %s", j.Job, answer)
 	return err
 }
 
-// scaler is one run of Scale.
+// scaler holds the state of one call of Scale.
 type scaler struct {
 	job     *Job
 	cfg     ScaleConfig
-	spec    protocol.Spec      // of a running agent of the job, for the agents of new hosts
-	set     *hosts.Set         // the new hosts; nil: none are needed
+	spec    protocol.Spec      // settings of a running agent of the job, used for the agents on new hosts
+	set     *hosts.Set         // the new hosts; nil if no host joins
 	group   hosts.Group        // agents of the new hosts
-	join    []protocol.Joining // the new hosts, as the driver is told of them
-	scratch *scratch.Folder    // files copied from a host; nil: none were copied
-	asked   bool               // the driver was asked and has not refused: the job may use the new hosts
+	join    []protocol.Joining // the new hosts, in the form that is sent to the job's driver
+	scratch *scratch.Folder    // temporary folder for files copied from a host of the job; nil if none were copied
+	asked   bool               // the driver may have accepted the request, so that the job may use the new hosts
 }
 
-// interrupted says what happens to the job after the user leaves.
+// interrupted returns the message on what happens to the job after the user
+// has interrupted plx scale.
 func (s *scaler) interrupted() string {
 	if s.asked {
 		return "interrupted: it continues with the new hosts or with the old ones: plx jobs"
@@ -112,20 +116,24 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	s.asked = answer.Cause == ""
 	if !s.asked {
 		err = errors.Join(err, s.endGroup(err))
-	} else if err != nil { // the driver may have the new hosts; if not, their leases end them
+		// The driver may have added the new hosts. If it has not, their agents end
+		// when their leases expire.
+	} else if err != nil {
 		err = fmt.Errorf("no answer: %w; it may still be scaled: plx jobs", err)
 	}
 	return answer, err
 }
 
-// patience bounds the answer of the driver: it has the job saved, all tasks ended and started
-// again, and their first step awaited, and maybe waits for a lost host's lease.
+// patience returns the time limit for the driver's reply. In this time the
+// driver saves a checkpoint, ends and restarts all tasks, and waits for their
+// first step. It may also have to wait until the lease of a lost host expires.
 func (s *scaler) patience() time.Duration {
 	return 2*s.cfg.SaveTime + s.spec.StartTimeout + s.spec.Grace + s.spec.Lease + 2*askTime
 }
 
-// ask sends a wish to the job's driver, through the agent of the chief's host, and
-// returns the answer. It connects again if the connection is lost.
+// ask sends a scale request to the job's driver through the agent of the
+// chief's host and returns the reply. If the connection breaks, ask connects
+// and sends the request again.
 func (s *scaler) ask(ctx context.Context, scale protocol.Scale) (answer protocol.Scaled, err error) {
 	for try := 1; ; try++ {
 		answer, err = s.askOnce(ctx, scale)
@@ -164,7 +172,8 @@ func (s *scaler) askOnce(ctx context.Context, scale protocol.Scale) (answer prot
 	}
 }
 
-// endGroup ends the agents of hosts that did not join the job.
+// endGroup ends the agents on new hosts that did not join the job. why is the
+// reason that they report.
 func (s *scaler) endGroup(why error) error {
 	return s.group.End(protocol.Verdict{Code: exit.CodePlx, Reason: "not scaled: " + why.Error()}, askTime)
 }
@@ -172,13 +181,14 @@ func (s *scaler) endGroup(why error) error {
 func (s *scaler) close() {
 	s.group.Close()
 	if s.set != nil {
-		s.set.Close() // nothing was written
+		s.set.Close() // the error is ignored because nothing was written to the hosts
 	}
-	_ = s.scratch.Remove() // else the next launch does
+	_ = s.scratch.Remove() // if this fails, the next launch removes the folder
 }
 
-// prepare starts an agent of the job on every new host. It copies the job's files from a
-// host of the job: this machine may not be the one that launched it.
+// prepare starts an agent of the job on every new host. It copies the job's
+// files from a host of the job, because this machine may not be the one that
+// launched the job.
 func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) (err error) {
 	if len(fresh) == 0 {
 		return nil
@@ -202,11 +212,13 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 		return err
 	}
 	var agents []*hosts.AgentHost
-	for i, h := range placed.Hosts { // each has tasks
+	for i, h := range placed.Hosts { // placed.Hosts includes only hosts with tasks
 		targets[i].GPUs = h.GPUWorkers()
 		agents = append(agents, targets[i].AgentHost)
 	}
-	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
+	// A new ticket puts this reservation behind the launches that wait for
+	// GPUs; the job's own, older ticket would put it before them.
+	s.spec.Ticket = reservation.NewTicket()
 	if err := CheckBooked(ctx, placed, agents, s.spec.Ticket, scaleBusyHint); err != nil {
 		return err
 	}
@@ -221,7 +233,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	return s.start(ctx, targets, placed, known)
 }
 
-// place decides which tasks the new hosts run, by the options of the launch.
+// place assigns tasks to the new hosts by the options of the original launch.
 func (s *scaler) place() (p placement.Placement, err error) {
 	machines := s.set.Machines()
 	var lines []hostfile.Host
@@ -243,7 +255,8 @@ func (s *scaler) place() (p placement.Placement, err error) {
 	return p, InUse(p, machines, options.ShareGPUs, scaleBusyHint, s.job.printer)
 }
 
-// giveAgent has the new hosts get the agent of the job.
+// giveAgent copies the agent's executable from the chief's host, to be
+// installed on the new hosts.
 func (s *scaler) giveAgent(ctx context.Context) error {
 	from := s.job.chief()
 	if err := from.Learn(ctx); err != nil {
@@ -266,8 +279,8 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 	return nil
 }
 
-// start starts the agents of the new hosts. This process renews their leases until the
-// job's driver does.
+// start starts the agents on the new hosts. Each agent has a lease, without
+// which it ends; this process renews the leases until the job's driver does.
 func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.Placement, known int) error {
 	for k, t := range on {
 		a := t.AgentHost
@@ -277,7 +290,7 @@ func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.
 		}
 		spec := s.spec
 		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = a.Name(), known+k, a.Folder, addr, nil
-		spec.Logs = false // this process reads none
+		spec.Logs = false // this process does not read the tasks' logs
 		spec.Claims = protocol.Claims(p.Hosts[k].Specs())
 		spec.Interface, spec.OwnEnv = a.Resource.Interface, len(a.Resource.Env)
 		spec.Env = s.spec.EnvOf(a.Resource.Env)
