@@ -214,7 +214,7 @@ func use(tell teller, host string, u protocol.HostUse) {
 		tell(gpuInfo, 1, host, index, g.Name)
 		for _, v := range []struct {
 			metric *metric
-			known  bool // nvidia-smi did not report a negative number, which means "not known"
+			known  bool // false for a negative value, which means that nvidia-smi reported none
 			value  float64
 		}{
 			{gpuUse, g.Percent >= 0, float64(g.Percent) / 100},
