@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -65,8 +67,8 @@ func Report(ctx context.Context, cfg ReportConfig) error {
 	if err := replaceable(path, cfg.Force); err != nil {
 		return err
 	}
-	if err := atomicfile.WriteFile(path, page.Bytes(), 0o600); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+	if err := writeReport(path, page.Bytes()); err != nil {
+		return err
 	}
 	printer.Printf("wrote %s", path)
 	return nil
@@ -83,6 +85,27 @@ func write(to io.Writer, format string, runs []report.Run) error {
 		return report.JSON(to, runs)
 	}
 	return report.HTML(to, runs)
+}
+
+// writeReport writes a report to the file at path. Its error names this file and
+// not the temporary file that package atomicfile writes first.
+func writeReport(path string, page []byte) error {
+	err := atomicfile.WriteFile(path, page, 0o600)
+	if err == nil {
+		return nil
+	}
+	var open *fs.PathError
+	var rename *os.LinkError
+	switch {
+	case errors.As(err, &open):
+		err = open.Err
+	case errors.As(err, &rename):
+		err = rename.Err
+	}
+	if err = fmt.Errorf("write the report to %s: %w", path, err); missing(err) {
+		return exit.WithHint(err, "its folder does not exist: mkdir -p "+filepath.Dir(path))
+	}
+	return err
 }
 
 // reportMark is a text that every HTML report contains. plx recognizes its own
