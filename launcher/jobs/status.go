@@ -169,7 +169,7 @@ func (s status) print(t console.Terminal, j *Job) error {
 	if len(s.TaskRows) == 0 {
 		return nil
 	}
-	table := console.NewTable("TASK", "HOST", "PID", "AGE", "STEP", "STILL", "STATE")
+	table := console.NewTable("TASK", "HOST", "PID", "AGE", "STEP", "IDLE", "STATE")
 	table.Level = taskLevel
 	for _, r := range s.TaskRows {
 		table.Row(r.Task, r.Host, strconv.Itoa(r.PID), seconds(r.Age), stepOf(r), seconds(r.Still), stateOf(r))
@@ -267,5 +267,5 @@ func stateOf(r taskStatus) string {
 	case r.Still < fresh:
 		return "computes, and nothing else for " + seconds(r.Quiet)
 	}
-	return "stands still"
+	return "idle"
 }
