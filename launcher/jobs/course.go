@@ -115,7 +115,7 @@ func (j *Job) ask(ctx context.Context) (course, error) {
 func (c course) save(job string) error {
 	text, err := json.Marshal(c)
 	if err == nil && len(text) > 2*maxCourse {
-		err = errors.New("it is too large")
+		err = errors.New("the data is too large")
 	}
 	var path string
 	if err == nil {

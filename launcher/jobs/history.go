@@ -48,7 +48,7 @@ func reportsOn(ctx context.Context, a *hosts.AgentHost) (r reports, err error) {
 
 // noMetrics returns the error for a job whose tasks have reported no metrics.
 func noMetrics(job string) error {
-	return exit.WithHint(fmt.Errorf("job %s: its tasks have reported no metrics, or a plx that kept none ran it", job),
+	return exit.WithHint(fmt.Errorf("job %s: its tasks have reported no metrics, or an old plx ran it, which stored none", job),
 		"docs/launching.md lists the lines that plx understands; --metric of plx launch names others")
 }
 

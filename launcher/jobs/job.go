@@ -85,7 +85,7 @@ func afterSlurm(ctx context.Context, r Record, reach hosts.Reach) (hosts.Reach, 
 	case !over:
 		return reach, nil
 	case !reach.SharedHome:
-		return reach, exit.WithHint(fmt.Errorf("job %s: job %s of Slurm is over, and the home of this machine is not that of its nodes", r.Job, r.Slurm.ID),
+		return reach, exit.WithHint(fmt.Errorf("job %s: job %s of Slurm has ended, and this machine does not share the home directory of its nodes", r.Job, r.Slurm.ID),
 			"--log-dir and --fetch of plx launch bring logs and results here while the job runs")
 	}
 	return reach.AtHome(), nil

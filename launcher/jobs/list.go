@@ -96,7 +96,7 @@ func List(ctx context.Context, q Query, c Choice, asJSON bool) error {
 	case q.OnHosts:
 		printer.Printf("there are no jobs on these hosts")
 	default:
-		printer.Printf("this machine has launched no jobs, or plx prune has forgotten them; --hosts FILE looks on hosts")
+		printer.Printf("this machine has launched no jobs, or plx prune has removed their records; --hosts FILE searches hosts for jobs")
 	}
 	return cmp.Or(err, unreached)
 }

@@ -230,7 +230,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	err = j.learn(state)
 	if c := readCourse(j.Job); ctx.Err() == nil && (c == nil || !c.Whole) {
 		if _, err := j.keep(ctx); err != nil {
-			j.printer.Printf("note: plx report will lack some of this job: %v", err)
+			j.printer.Printf("note: plx report will lack a part of this job's data: %v", err)
 		}
 	}
 	return state.Verdict.Code, err

@@ -58,7 +58,7 @@ func (q Query) ask(ctx context.Context) ([]Record, error) {
 	}
 	rs, err := search(ctx, q.Reach, q.printer())
 	if err != nil && exit.Hint(err) == "" {
-		err = exit.WithHint(err, "a host that gives no answer may run another job: name the one that you mean")
+		err = exit.WithHint(err, "a host that does not reply may run another job: name the job")
 	}
 	return rs, err
 }
@@ -154,6 +154,6 @@ func (q Query) refuse(command string, rows []row) error {
 	if q.Job != "" {
 		what = q.Job
 	}
-	return exit.Mistake(fmt.Errorf("%s %s: nothing is done: any of the jobs above may be meant: %d running, %d starting", command, what, running, len(rows)-running),
-		"%s JOB, with the id of one of them", command)
+	return exit.Mistake(fmt.Errorf("%s %s: did nothing, because it could mean any of the jobs above: %d running, %d starting", command, what, running, len(rows)-running),
+		"%s JOB, with the id of one of these jobs", command)
 }

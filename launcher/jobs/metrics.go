@@ -57,7 +57,7 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 	}
 	if listener == nil {
 		if !slices.ContainsFunc(first.Hosts, func(h openmetrics.Host) bool { return h.Up }) && !w.ended {
-			return fmt.Errorf("job %s: no host of it has answered", j.Job)
+			return fmt.Errorf("job %s: none of its hosts replied", j.Job)
 		}
 		var text strings.Builder
 		if err := openmetrics.Write(&text, first); err != nil {
@@ -73,7 +73,7 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 // because anyone who reaches the port can read the metrics without a password.
 // 0.0.0.0 means all interfaces.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
-	const hint = "--listen 127.0.0.1:9400 serves this machine alone; 0.0.0.0:9400 serves all that reach it, without a password"
+	const hint = "--listen 127.0.0.1:9400 serves only this machine; 0.0.0.0:9400 serves every machine that can connect, without a password"
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, exit.Mistake(fmt.Errorf("--listen %s: want an address and a port", addr), hint)

@@ -137,7 +137,7 @@ func (p *pruner) removeAll(ctx context.Context, old []Record) error {
 	}
 	err := errors.Join(errs...)
 	if err == nil && !p.cfg.DryRun && len(p.kept)+len(p.unchecked) == 0 {
-		p.printer.Printf("what is yours stays: defaults (plx config), host keys in ~/.ssh, and this program")
+		p.printer.Printf("kept your own files: defaults (plx config), host keys in ~/.ssh, and this program")
 	}
 	return err
 }

@@ -132,7 +132,7 @@ func (p *pruner) keepAll(h *pruning, items []protocol.Pruned) error {
 		switch {
 		case item.Unchecked != "":
 			if !p.unchecked[item.Job] {
-				errs = append(errs, h.Named(fmt.Errorf("what job %s made is not known: %s", item.Job, item.Unchecked)))
+				errs = append(errs, h.Named(fmt.Errorf("cannot find out which files job %s made: %s", item.Job, item.Unchecked)))
 			}
 			p.unchecked[item.Job] = true
 		case item.Outputs > 0 && !isRecord(item):

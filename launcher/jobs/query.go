@@ -135,9 +135,9 @@ func match(rs []Record, text string) (Record, error) {
 	case len(all) == 1 || len(all) > 1 && named:
 		return all[len(all)-1], nil
 	case len(all) > 1:
-		return Record{}, exit.Mistake(fmt.Errorf("job %s: the ids of %d jobs begin so", text, len(all)), "the newest is %s; plx jobs lists them", all[len(all)-1].Job)
+		return Record{}, exit.Mistake(fmt.Errorf("job %s: ambiguous: the ids of %d jobs begin with this text", text, len(all)), "the newest is %s; plx jobs lists them", all[len(all)-1].Job)
 	}
-	return Record{}, exit.Mistake(fmt.Errorf("job %s: this machine knows of none", text),
+	return Record{}, exit.Mistake(fmt.Errorf("job %s: this machine knows no such job", text),
 		"plx jobs lists what is known; name the hosts with --hosts to look there")
 }
 
@@ -254,7 +254,7 @@ func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]pro
 		path, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		var s protocol.State
 		if json.Unmarshal([]byte(text), &s) != nil || !hosts.IsSafe(s.Job) || !hosts.IsSafe(s.Folder) || !hosts.IsBlob(s.Binary) {
-			printer.Printf("host %s: %s is not a job's state, it is left out", h.Name(), path)
+			printer.Printf("host %s: skipped %s, which is not the state of a job", h.Name(), path)
 			continue
 		}
 		states = append(states, s)

@@ -270,7 +270,7 @@ func (r *Record) lay(layout protocol.Layout) (bool, error) {
 		delete(known, h.Folder)
 	}
 	for _, h := range known {
-		return false, fmt.Errorf("host %q is not among them", h.Line)
+		return false, fmt.Errorf("the new layout lacks host %q", h.Line)
 	}
 	if _, err := next.reach(hosts.Reach{}); err != nil {
 		return false, err

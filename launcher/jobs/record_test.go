@@ -48,7 +48,7 @@ func TestStatesOfAHostWithJunk(t *testing.T) {
 		t.Errorf("jobs %q, want \"a d\"", got)
 	}
 	for _, job := range []string{"b-junk", "c-evil"} {
-		if !strings.Contains(said.String(), "/"+job+"/h1/state.json is not a job's state") {
+		if !strings.Contains(said.String(), "/"+job+"/h1/state.json, which is not the state of a job") {
 			t.Errorf("%s is not told of:\n%s", job, &said)
 		}
 	}

@@ -62,7 +62,7 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 		return fmt.Errorf("job %s: not scaled: %w", j.Job, err)
 	}
 	if answer.To == 0 {
-		j.printer.Printf("job %s: it has these hosts already, and they keep their devices", j.Job)
+		j.printer.Printf("job %s: nothing to do: the job already runs on these hosts", j.Job)
 		return nil
 	}
 	// Update the record before printing: the print may fail if nothing reads
@@ -88,9 +88,9 @@ type scaler struct {
 // has interrupted plx scale.
 func (s *scaler) interrupted() string {
 	if s.asked {
-		return "interrupted: it continues with the new hosts or with the old ones: plx jobs"
+		return "interrupted: the job continues on either the new or the old hosts, see plx jobs"
 	}
-	return "interrupted: it is not scaled and continues with its hosts"
+	return "interrupted: the job is not scaled and continues on its hosts"
 }
 
 func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) {
@@ -119,7 +119,7 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 		// The driver may have added the new hosts. If it has not, their agents end
 		// when their leases expire.
 	} else if err != nil {
-		err = fmt.Errorf("no answer: %w; it may still be scaled: plx jobs", err)
+		err = fmt.Errorf("no reply from the driver: %w; the job may still be scaled, see plx jobs", err)
 	}
 	return answer, err
 }
@@ -272,7 +272,7 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 	}
 	s.set.GiveOnly(agent, func(p envsync.Platform) (envsync.Blob, error) {
 		if p != from.Facts.Platform {
-			return agent, fmt.Errorf("it is %s, and the job's program on host %s is for %s", p, from.Name(), from.Facts.Platform)
+			return agent, fmt.Errorf("the host is %s, but the job's program on host %s is for %s", p, from.Name(), from.Facts.Platform)
 		}
 		return agent, nil
 	})

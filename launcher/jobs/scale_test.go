@@ -105,7 +105,7 @@ func TestScaleWaitsAsTheLaunchDoes(t *testing.T) {
 // Whoever interrupts plx scale is told whether the job may change its hosts all
 // the same.
 func TestWhatAnInterruptedScaleLeaves(t *testing.T) {
-	for asked, want := range map[bool]string{false: "it is not scaled", true: "or with the old ones: plx jobs"} {
+	for asked, want := range map[bool]string{false: "the job is not scaled", true: "either the new or the old hosts, see plx jobs"} {
 		if got := (&scaler{asked: asked}).interrupted(); !strings.Contains(got, want) {
 			t.Errorf("asked %v: %q, want %q", asked, got, want)
 		}

@@ -65,7 +65,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	s := &stopper{job: j, cfg: cfg}
 	ended, verdict := j.ended(ctx)
 	if cfg.SaveTime > 0 && !ended && s.maySave(ctx) {
-		j.printer.Printf("job %s: it is saved first if it keeps checkpoints, for at most %s", j.Job, cfg.SaveTime)
+		j.printer.Printf("job %s: it first saves a checkpoint if it keeps any, for at most %s", j.Job, cfg.SaveTime)
 	}
 	// Stop the hosts even if the job has ended, because processes may be left.
 	failed := s.stop(ctx)
@@ -85,7 +85,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	}
 	if err := failed; err != nil {
 		if ctx.Err() != nil {
-			j.printer.Printf("job %s: interrupted: hosts that were asked still end it: plx jobs", j.Job)
+			j.printer.Printf("job %s: interrupted: hosts that received the request still stop the job, see plx jobs", j.Job)
 		}
 		return err
 	}
@@ -184,7 +184,7 @@ func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) (last *protocol.
 		case last != nil || errors.Is(err, driver.ErrNoAgent):
 			return last, nil // the host has checked that no process of the job is left
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("it did not end: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("the job did not end: %w", context.Cause(ctx))
 		case err == nil:
 			return nil, a.Reap(ctx) // the connection ended without a last state, so kill what is left
 		case try == tries || !agentEnded(err):
@@ -260,7 +260,7 @@ func (s *stopper) verdict(ctx context.Context, wanted func(*protocol.Verdict) bo
 		if wanted(v) {
 			return v, nil
 		}
-		errs = append(errs, a.Named(errors.New("it ended otherwise"+ending(v))))
+		errs = append(errs, a.Named(errors.New("the job ended without a checkpoint"+ending(v))))
 	}
 	return nil, errors.Join(errs...)
 }

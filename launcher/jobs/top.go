@@ -262,7 +262,7 @@ func canDraw(t console.Terminal) error {
 	if t.StdoutTTY && !t.Dumb {
 		return nil
 	}
-	return exit.Mistake(errors.New("plx top needs a terminal that it can draw on"), "plx status --json and plx logs -f tell programs the same")
+	return exit.Mistake(errors.New("plx top needs a terminal that it can draw on"), "plx status --json and plx logs -f print the same for other outputs")
 }
 
 // show runs the view until the user leaves it, with the functions feeds in the

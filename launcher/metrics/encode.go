@@ -135,7 +135,7 @@ func decode(b []byte) (h History, err error) {
 	case len(b) > MaxEncoded:
 		return h, fmt.Errorf("%d bytes, at most %d are allowed", len(b), MaxEncoded)
 	case len(b) < least || string(b[:4]) != encodingHead[:4]:
-		return h, errors.New("it is none, or empty")
+		return h, errors.New("it is not a history, or empty")
 	case b[4] != encodingHead[4]:
 		return h, fmt.Errorf("it has version %d, this plx reads %d", b[4], encodingHead[4])
 	}

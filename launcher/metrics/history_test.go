@@ -169,7 +169,7 @@ func TestDamagedHistory(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{nil, "it is none, or empty"}, {b[:8], "it is none, or empty"}, {[]byte("words that are no history"), "it is none, or empty"},
+		{nil, "it is not a history, or empty"}, {b[:8], "it is not a history, or empty"}, {[]byte("words that are no history"), "it is not a history, or empty"},
 		{append([]byte("plxm\x02"), b[5:]...), "it has version 2, this plx reads 1"},
 		{append(slices.Clone(b[:len(b)-1]), b[len(b)-1]^1), "its checksum is wrong"}, {b[:len(b)-1], "its checksum is wrong"},
 		{make([]byte, MaxEncoded+1), "8388609 bytes, at most 8388608 are allowed"},

@@ -138,7 +138,7 @@ func (n *Notifier) Hang(e Event) {
 		select {
 		case <-n.running:
 		default:
-			n.warn("its command still runs for the last hang, and is not run for this one")
+			n.warn("the command of the last hang is still running, so it is not run again")
 			return
 		}
 	}
@@ -183,11 +183,11 @@ func (n *Notifier) run(ctx context.Context, e Event) {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 	case cause == errLate:
-		n.warn("its command was ended, with all that it had started: it had run for %s", n.limit)
+		n.warn("killed the command and its child processes after %s", n.limit)
 	case cause != nil:
-		n.warn("its command was ended: %v", cause)
+		n.warn("killed the command: %v", cause)
 	default:
-		n.warn("its command failed: %v", err)
+		n.warn("the command failed: %v", err)
 	}
 }
 
@@ -239,7 +239,7 @@ func firstLines(r io.Reader) (lines []string) {
 	}
 	lines = strings.Split(text, "\n")
 	if more > 0 || len(lines) > mostLines {
-		lines = append(lines[:min(len(lines), mostLines)], "... and more, which is left out")
+		lines = append(lines[:min(len(lines), mostLines)], "... (more output omitted)")
 	}
 	return lines
 }

@@ -78,14 +78,14 @@ func TestEnvironment(t *testing.T) {
 
 // What a command says and how it fails is on stderr, and no more.
 func TestOutput(t *testing.T) {
-	const more = "plx: notify: ... and more, which is left out\n"
+	const more = "plx: notify: ... (more output omitted)\n"
 	for command, want := range map[string]string{
 		"true":                                "",
 		"echo":                                "",
 		`echo one; printf '\033[2Jtwo' >&2`:   "plx: notify: one\nplx: notify: \\x1b[2Jtwo\n",
-		"echo gone >&2; exit 3":               "plx: notify: gone\nplx: warning: --notify: its command failed: exit status 3\n",
-		"kill -TERM $$":                       "plx: warning: --notify: its command failed: signal: terminated\n",
-		"echo 'unfinished":                    "plx: warning: --notify: its command failed: exit status 2\n",
+		"echo gone >&2; exit 3":               "plx: notify: gone\nplx: warning: --notify: the command failed: exit status 3\n",
+		"kill -TERM $$":                       "plx: warning: --notify: the command failed: signal: terminated\n",
+		"echo 'unfinished":                    "plx: warning: --notify: the command failed: exit status 2\n",
 		"seq 5":                               "plx: notify: 1\nplx: notify: 2\nplx: notify: 3\nplx: notify: 4\nplx: notify: 5\n",
 		"seq 6":                               "plx: notify: 1\nplx: notify: 2\nplx: notify: 3\nplx: notify: 4\nplx: notify: 5\n" + more,
 		"seq 1000000":                         "plx: notify: 1\nplx: notify: 2\nplx: notify: 3\nplx: notify: 4\nplx: notify: 5\n" + more,
@@ -108,8 +108,8 @@ func TestOutput(t *testing.T) {
 // what a command that has ended has left in the background.
 func TestEnded(t *testing.T) {
 	for command, want := range map[string]string{
-		"echo begun; trap '' TERM; (trap '' TERM; echo $$ >$FILE; sleep 60) & echo $! >$FILE; wait": "plx: notify: begun\nplx: warning: --notify: its command was ended, with all that it had started: it had run for 300ms\n",
-		"yes & echo $! >$FILE; wait": "plx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: ... and more, which is left out\nplx: warning: --notify: its command was ended, with all that it had started: it had run for 300ms\n",
+		"echo begun; trap '' TERM; (trap '' TERM; echo $$ >$FILE; sleep 60) & echo $! >$FILE; wait": "plx: notify: begun\nplx: warning: --notify: killed the command and its child processes after 300ms\n",
+		"yes & echo $! >$FILE; wait": "plx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: ... (more output omitted)\nplx: warning: --notify: killed the command and its child processes after 300ms\n",
 		"sleep 60 & echo $! >$FILE":  "",
 	} {
 		file := filepath.Join(t.TempDir(), "pid")
@@ -156,7 +156,7 @@ func TestCancelled(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { cancel(errors.New("Ctrl-C")) })
 		begun := time.Now()
 		n.End(ctx, Event{Kind: Done})
-		if took := time.Since(begun); took >= limit || out.String() != "plx: warning: --notify: its command was ended: Ctrl-C\n" {
+		if took := time.Since(begun); took >= limit || out.String() != "plx: warning: --notify: killed the command: Ctrl-C\n" {
 			t.Errorf("hang %v: after %s: %s", hang, took, out)
 		}
 	}
@@ -183,7 +183,7 @@ func TestHang(t *testing.T) {
 	<-n.running
 	n.Hang(Event{Kind: Hung, Verdict: "third"})
 	n.End(t.Context(), Event{Kind: Done, Verdict: "done"})
-	const want = "plx: warning: --notify: its command still runs for the last hang, and is not run for this one\nplx: notify: hang first\nplx: notify: hang third\nplx: notify: done done\n"
+	const want = "plx: warning: --notify: the command of the last hang is still running, so it is not run again\nplx: notify: hang first\nplx: notify: hang third\nplx: notify: done done\n"
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out, want)
 	}

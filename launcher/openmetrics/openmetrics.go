@@ -119,15 +119,15 @@ var (
 	jobRounds  = &metric{"job_generation", "How many times the job was restarted or scaled.", nil}
 	jobLooked  = &metric{"last_look_timestamp_seconds", "When plx asked the hosts, in seconds since 1970.", nil}
 	hostUp     = &metric{"host_up", "1 if the host has answered, else 0.", []string{"host"}}
-	hostCPU    = &metric{"host_cpu_ratio", "How much of the host's processors is busy, from 0 to 1.", []string{"host"}}
+	hostCPU    = &metric{"host_cpu_ratio", "Share of the host's processors that is busy, from 0 to 1.", []string{"host"}}
 	hostCPUs   = &metric{"host_cpus", "Processors of the host.", []string{"host"}}
-	hostLoad   = &metric{"host_load1", "Load of the last minute, as the kernel tells it.", []string{"host"}}
+	hostLoad   = &metric{"host_load1", "Load average of the last minute, as the kernel reports it.", []string{"host"}}
 	hostUsed   = &metric{"host_memory_used_bytes", "Memory of the host that is not available to programs.", []string{"host"}}
 	hostMemory = &metric{"host_memory_bytes", "Memory of the host.", []string{"host"}}
-	hostIn     = &metric{"host_network_receive_bytes_per_second", "What the host receives through all interfaces but the loopback.", []string{"host"}}
-	hostOut    = &metric{"host_network_transmit_bytes_per_second", "What the host sends through all interfaces but the loopback.", []string{"host"}}
+	hostIn     = &metric{"host_network_receive_bytes_per_second", "Bytes per second that the host receives on all interfaces except loopback.", []string{"host"}}
+	hostOut    = &metric{"host_network_transmit_bytes_per_second", "Bytes per second that the host sends on all interfaces except loopback.", []string{"host"}}
 	gpuInfo    = &metric{"gpu_info", "A GPU of the host and its model; always 1.", []string{"host", "gpu", "model"}}
-	gpuUse     = &metric{"gpu_ratio", "How much of the time the GPU is busy, from 0 to 1.", []string{"host", "gpu"}}
+	gpuUse     = &metric{"gpu_ratio", "Share of the time in which the GPU is busy, from 0 to 1.", []string{"host", "gpu"}}
 	gpuUsed    = &metric{"gpu_memory_used_bytes", "Memory of the GPU that is used.", []string{"host", "gpu"}}
 	gpuMemory  = &metric{"gpu_memory_bytes", "Memory of the GPU.", []string{"host", "gpu"}}
 	gpuHeat    = &metric{"gpu_temperature_celsius", "Temperature of the GPU.", []string{"host", "gpu"}}
@@ -135,12 +135,12 @@ var (
 	taskRuns   = &metric{"task_running", "1 if the task runs, else 0.", []string{"host", "task"}}
 	taskCode   = &metric{"task_exit_code", "Exit status of the task, once it has ended.", []string{"host", "task"}}
 	taskAge    = &metric{"task_age_seconds", "For how long the task has run.", []string{"host", "task"}}
-	taskStill  = &metric{"task_still_seconds", "For how long nothing of the task has moved: no output, no step, no bytes, no processor time.", []string{"host", "task"}}
+	taskStill  = &metric{"task_still_seconds", "Seconds without any activity of the task: no output, no step, no bytes, no processor time.", []string{"host", "task"}}
 	taskStep   = &metric{"task_step", "Newest step of the task.", []string{"host", "task"}}
-	taskSteps  = &metric{"task_steps", "Steps to be made, as the task tells them.", []string{"host", "task"}}
+	taskSteps  = &metric{"task_steps", "Total number of steps, as the task reports it.", []string{"host", "task"}}
 	taskEpoch  = &metric{"task_epoch", "Newest epoch of the task.", []string{"host", "task"}}
-	taskEpochs = &metric{"task_epochs", "Epochs to be made, as the task tells them.", []string{"host", "task"}}
-	taskRate   = &metric{"task_steps_per_second", "Steps a second, as plx measures them over half a minute, else as the task tells them.", []string{"host", "task"}}
+	taskEpochs = &metric{"task_epochs", "Total number of epochs, as the task reports it.", []string{"host", "task"}}
+	taskRate   = &metric{"task_steps_per_second", "Steps per second, as plx measures them over half a minute, else as the task reports them.", []string{"host", "task"}}
 	taskLoss   = &metric{"task_loss", "Newest loss: that of the name loss, else the first one that has the word in its name.", []string{"host", "task"}}
 	taskMetric = &metric{"task_metric", "Newest value of each further name that the task has reported.", []string{"host", "task", "metric"}}
 )

@@ -143,7 +143,7 @@ func (m *model) hosts() (lines []string) {
 		name = max(name, min(20, len(h.Name)))
 	}
 	if len(m.now.hosts) == 0 {
-		lines = append(lines, "  no host has answered yet")
+		lines = append(lines, "  no host has replied yet")
 	}
 	for _, h := range m.now.hosts {
 		label := fmt.Sprintf("  %-*s", name, ansi.Truncate(logs.Escape(h.Name), name, "…"))
@@ -278,7 +278,7 @@ func (m *model) tasks() (lines []string) {
 		}
 	} else if slow = awaited(m.now.tasks, m.now.busy); slow >= 0 {
 		t := m.now.tasks[slow]
-		head = fmt.Sprintf("TASKS  awaited: %s on %s computes in %.0f%% of the looks, the others wait", t.Name, t.Host, 100*m.now.busy[t.Name])
+		head = fmt.Sprintf("TASKS  awaited: %s on %s computes in %.0f%% of the polls, the others wait", t.Name, t.Host, 100*m.now.busy[t.Name])
 	}
 	lines = []string{m.title(logs.Escape(head))}
 	name, host := 8, 4

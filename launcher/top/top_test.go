@@ -247,7 +247,7 @@ func TestAwaited(t *testing.T) {
 		return ""
 	}
 	for want, computing := range map[string][]bool{
-		"TASKS  awaited: worker:1 on h1 computes in 100% of the looks, the others wait": {false, true, false},
+		"TASKS  awaited: worker:1 on h1 computes in 100% of the polls, the others wait": {false, true, false},
 		"TASKS": {true, true, false},
 	} {
 		if got := head(computing...); got != want {
