@@ -20,7 +20,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// One history that a crash has cut costs no other.
+// A history that a crash has truncated does not prevent reading the others.
 func TestHistories(t *testing.T) {
 	var h metrics.History
 	h.Add(time.UnixMilli(1000), metrics.Sample{{Name: metrics.Step, Number: 7}, {Name: "loss", Number: 0.5}})
@@ -84,7 +84,8 @@ func TestStepped(t *testing.T) {
 	}
 }
 
-// An address that cannot be, or is in use, is the user's mistake, with a cure.
+// An invalid address, or one in use, is reported as the user's mistake with a
+// hint.
 func TestListen(t *testing.T) {
 	l, err := listen(t.Context(), "127.0.0.1:0")
 	if err != nil {

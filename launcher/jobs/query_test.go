@@ -17,7 +17,7 @@ func TestMatch(t *testing.T) {
 	for text, want := range map[string]string{
 		"mlp-20250101-000000-aaaa": rs[0].Job, // whole
 		"mlp-20250102":             rs[1].Job, // a beginning
-		"night":                    rs[3].Job, // the newest of a name
+		"night":                    rs[3].Job, // the newest job of this name
 		"night-20250103":           rs[2].Job,
 	} {
 		if got, err := match(rs, text); err != nil || got.Job != want {
@@ -31,8 +31,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestReportL1: a host that a job does not have is refused, with the hosts that it has. Hosts
-// of a resource file may be more.
+// TestReportL1: a named host that the job does not have is an error, which
+// lists the job's hosts. A file of hosts may list other hosts too.
 func TestReportL1(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	record := func(job string, hosts ...string) Record {

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// One file that is no state hides no other, and is told of.
+// An invalid state file is reported and does not prevent reading the others.
 func TestStatesOfAHostWithJunk(t *testing.T) {
 	home := t.TempDir()
 	write := func(job, text string) {
@@ -54,8 +54,8 @@ func TestStatesOfAHostWithJunk(t *testing.T) {
 	}
 }
 
-// What hosts tell of a job is never written over this machine's own record of
-// it, which may know more hosts.
+// A record that was built from the hosts' states never replaces this machine's
+// own record, which may list more hosts.
 func TestFoundRecordsAreNotSaved(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	own := Record{Job: "j", Program: "train", Hosts: []HostRecord{{Line: "h1"}, {Line: "h2"}}}
@@ -75,7 +75,8 @@ func TestFoundRecordsAreNotSaved(t *testing.T) {
 	}
 }
 
-// The record says how a job's hosts are reached, where this machine launched the job.
+// For a job that this machine launched, the record determines the command that
+// reaches the hosts.
 func TestViaOfARecord(t *testing.T) {
 	like := hosts.Reach{Via: "theirs {host}"}
 	for _, c := range []struct {
@@ -83,7 +84,7 @@ func TestViaOfARecord(t *testing.T) {
 		want string
 	}{
 		{Record{Way: Way{Via: "ours {host}"}}, "ours {host}"},
-		{Record{}, ""}, // SSH, whatever a default says now
+		{Record{}, ""}, // SSH, even if the user's current default is another command
 		{Record{found: true}, "theirs {host}"},
 	} {
 		c.r.Hosts = []HostRecord{{Line: "space/pod"}}

@@ -16,7 +16,7 @@ import (
 
 var start = time.UnixMilli(1_700_000_000_123)
 
-// sampleOf returns a sample of names and numbers in turn.
+// sampleOf returns a sample from alternating names and numbers.
 func sampleOf(pairs ...any) (s Sample) {
 	for i := 0; i < len(pairs); i += 2 {
 		s.set(pairs[i].(string), pairs[i+1].(float64))
@@ -49,8 +49,8 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// However many values come, their number is bounded, the points lie evenly, and neither a
-// spike nor a NaN is lost.
+// The number of points is bounded for any number of values. The points are
+// evenly spaced, and neither a spike nor a NaN is lost.
 func TestHistoryIsThinned(t *testing.T) {
 	const n, spike, broken = 10*maxPoints + 5, 4321, 12345
 	var h History
@@ -88,7 +88,8 @@ func TestHistoryIsThinned(t *testing.T) {
 	}
 }
 
-// Steps go back after a restart: the points are those of both runs, in order of time.
+// After a restart the steps decrease, but the history has the points of both
+// runs in order of time.
 func TestHistoryOfARestart(t *testing.T) {
 	var h History
 	for i, step := range []float64{10, 20, 30, 20, 30} {
@@ -145,7 +146,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if err := back.UnmarshalBinary(b); err != nil || !reflect.DeepEqual(*h, back) {
 		t.Errorf("it does not come back: %v", err)
 	}
-	// A usual history is much smaller.
+	// the encoding of a typical history is much smaller than the limit
 	var usual History
 	for i := range maxPoints {
 		usual.Add(start.Add(time.Duration(i)*time.Second), sampleOf(Step, float64(i), "loss", 0.1*float64(i)))
@@ -155,7 +156,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// resummed returns an encoding with a right checksum.
+// resummed appends the correct checksum to an encoding.
 func resummed(content ...byte) []byte {
 	return binary.LittleEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))
 }
@@ -180,7 +181,7 @@ func TestDamagedHistory(t *testing.T) {
 		{resummed(append(head[:5:5], 1, 1, '9', 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "malformed"},                   // a bad name
 		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 1, 0)...), "malformed"},                                  // no points
 		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "malformed"}, // filled more than full
-		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 1, 0xff, 0x0f)...), "malformed"},                         // points that are not there
+		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 1, 0xff, 0x0f)...), "malformed"},                         // the encoding ends before its last points
 		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 1, 0x81, 0x10)...), "malformed"},                         // 2049 points
 	} {
 		h := good
@@ -194,7 +195,7 @@ func TestDamagedHistory(t *testing.T) {
 	}
 }
 
-// What is read is written as it was, and takes further values.
+// A decoded history encodes to the same bytes, and accepts further values.
 func FuzzHistory(f *testing.F) {
 	var h History
 	h.Add(start, sampleOf("loss", 1.0, Step, 3.0))
@@ -226,7 +227,8 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// Within keeps the least, the greatest and the last value of each name, and the number of values that points stand for.
+// Within keeps the smallest, greatest and last value of each metric, and how
+// many values the points summarize.
 func TestWithin(t *testing.T) {
 	var h History
 	for i := range 3001 {

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// output is what is printed so far.
+// output collects what has been printed so far.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,7 +34,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// notifier returns a Notifier, and what it prints on stderr.
+// notifier returns a Notifier and the output that it prints on stderr.
 func notifier(t *testing.T, command string) (*Notifier, *output) {
 	var stdout, stderr output
 	t.Cleanup(func() {
@@ -76,7 +76,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What a command says and how it fails is on stderr, and no more.
+// plx prints the command's output and its error on stderr, and nothing else.
 func TestOutput(t *testing.T) {
 	const more = "plx: notify: ... (more output omitted)\n"
 	for command, want := range map[string]string{
@@ -95,7 +95,7 @@ func TestOutput(t *testing.T) {
 		n, out := notifier(t, command)
 		n.End(t.Context(), Event{Kind: Done})
 		got := out.String()
-		if command == "echo 'unfinished" { // how sh says it is its own
+		if command == "echo 'unfinished" { // sh prints its syntax errors with its own name in front
 			got = got[strings.Index(got, "plx: warning"):]
 		}
 		if got != want {
@@ -104,8 +104,9 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// A command that takes too long is ended, with what it has started and whatever they ignore; so is
-// what a command that has ended has left in the background.
+// A command that takes too long is killed with its child processes, even if
+// they ignore SIGTERM. Background processes of a command that has ended are
+// killed too.
 func TestEnded(t *testing.T) {
 	for command, want := range map[string]string{
 		"echo begun; trap '' TERM; (trap '' TERM; echo $$ >$FILE; sleep 60) & echo $! >$FILE; wait": "plx: notify: begun\nplx: warning: --notify: killed the command and its child processes after 300ms\n",
@@ -139,13 +140,15 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// runs reports whether a process is there and no zombie, which init has not buried yet.
+// runs reports whether the process exists and is no zombie that init has not
+// reaped yet.
 func runs(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// A signal of the user ends the command of the end and that of a hang.
+// An interrupt by the user kills the command for the job's end and a command
+// for a hang.
 func TestCancelled(t *testing.T) {
 	for _, hang := range []bool{false, true} {
 		n, out := notifier(t, "sleep 60")
@@ -169,8 +172,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// The command of a hang does not hold the job up, is not run twice at once, and comes before that
-// of the end.
+// The command for a hang runs in the background, never twice at once, and ends
+// before the command for the job's end begins.
 func TestHang(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	t.Setenv("FILE", file)

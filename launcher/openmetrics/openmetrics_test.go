@@ -19,7 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// job is one with everything that can be told.
+// job returns a job in which every value is known.
 func job() Job {
 	three, still := 3, 2*time.Second
 	return Job{ID: "j-1", Name: "first", State: "failed", Created: time.UnixMilli(1500), Code: &three, Generation: 2, Looked: time.UnixMilli(2500),
@@ -34,7 +34,7 @@ func job() Job {
 			{Name: "ps:0", Host: "h2"}}}
 }
 
-// parsed returns the values of a text by name and labels.
+// parsed returns the values in a text of metrics, by name and labels.
 func parsed(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -98,7 +98,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A host that tells a task twice costs this value alone.
+// If a host reports a task twice, only the duplicate value is lost.
 func TestWriteOfALiar(t *testing.T) {
 	j := job()
 	j.Tasks = append(j.Tasks, j.Tasks[0])
