@@ -17,7 +17,7 @@ import (
 
 // A launch is found while its process prepares the job, and files of dead
 // launches are removed.
-func TestLaunchings(t *testing.T) {
+func TestLaunchingsFindsOnlyLiveLaunches(t *testing.T) {
 	t.Setenv("HOME", filepath.Join(t.TempDir(), "[of] a user*")) // no pattern
 	done, err := Announce("name", "train")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestLaunchings(t *testing.T) {
 // Announce removes the file of a dead launch. It makes a second file if a
 // launch on another machine, whose process has the same pid, uses the usual
 // name.
-func TestAnnounce(t *testing.T) {
+func TestAnnounceRemovesDeadLaunches(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	dir, err := launchingFolder()
 	if err != nil {
@@ -95,7 +95,7 @@ func TestAnnounce(t *testing.T) {
 
 // A launch on another machine is not stopped, because a local process may have
 // the same pid.
-func TestLaunchOfAnotherHostIsNotStopped(t *testing.T) {
+func TestStopRefusesLaunchOfAnotherMachine(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM)
@@ -108,7 +108,7 @@ func TestLaunchOfAnotherHostIsNotStopped(t *testing.T) {
 
 // After a launch has ended, stop returns the job of this launch and not of an
 // earlier or another one.
-func TestStoppedLaunchHasItsOwnJob(t *testing.T) {
+func TestStopOfALaunchReturnsItsOwnJob(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {

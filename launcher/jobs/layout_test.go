@@ -39,7 +39,7 @@ func at(name string, worker int) protocol.HostPlan {
 	return h
 }
 
-func TestLayouts(t *testing.T) {
+func TestLayoutReplacesHosts(t *testing.T) {
 	for name, x := range map[string]struct {
 		layout []protocol.HostPlan
 		want   []HostRecord
@@ -73,7 +73,7 @@ func TestLayouts(t *testing.T) {
 }
 
 // An invalid layout from an agent changes nothing in the record.
-func TestLayoutsThatAreRefused(t *testing.T) {
+func TestInvalidLayoutIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*protocol.Layout){
 		"option":      func(l *protocol.Layout) { l.Hosts[2].Line = "-oProxyCommand=x" },
 		"two lines":   func(l *protocol.Layout) { l.Hosts[2].Line = "h3\nh4" },
@@ -161,7 +161,7 @@ func says(t *testing.T, l protocol.Layout, v *protocol.Verdict) string {
 
 // If another machine has scaled a job, the next command here updates the
 // record with the job's new hosts.
-func TestAJobIsRefreshed(t *testing.T) {
+func TestScaledJobGetsItsNewHosts(t *testing.T) {
 	three := protocol.Layout{Generation: 1, Hosts: []protocol.HostPlan{at("h1", -1), at("h2", 0), at("h3", 1), at("h4", 2)}}
 	for _, verdict := range []*protocol.Verdict{nil, {Code: 3}} {
 		j, _ := told(t, says(t, three, verdict))
@@ -178,7 +178,7 @@ func TestAJobIsRefreshed(t *testing.T) {
 
 // If the agent does not reply or its layout is invalid, the record does not
 // change.
-func TestAJobIsNotRefreshed(t *testing.T) {
+func TestRecordStaysWithoutANewLayout(t *testing.T) {
 	bad := protocol.Layout{Generation: 1, Hosts: []protocol.HostPlan{at("h1", 1), at("h2", 0), at("h3", 2)}}
 	bad.Hosts[2].Line = "-oProxyCommand=x"
 	good := bad

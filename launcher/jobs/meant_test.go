@@ -20,7 +20,7 @@ import (
 // Without a name, plx stop and plx scale act only if exactly one job runs and
 // none starts. They refuse a name that two jobs have. The hosts of these jobs
 // do not reply, so that the jobs count as running.
-func TestJobThatIsMeant(t *testing.T) {
+func TestStopNeedsAnUnambiguousJob(t *testing.T) {
 	for name, x := range map[string]struct {
 		running  []string // names of running jobs, whose ids are NAME-1, NAME-2 and so on
 		ended    []string // names of jobs that have ended
@@ -93,7 +93,7 @@ func TestJobThatIsMeant(t *testing.T) {
 }
 
 // Stop and Scale change no job if several jobs match the query.
-func TestStopAndScaleChooseNoJob(t *testing.T) {
+func TestStopAndScaleRefuseAmbiguousJobs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for _, job := range []string{"a", "b"} {
 		r := Record{Job: job, Created: time.Now(), Way: Way{Via: "false {host}"}, Hosts: []HostRecord{{Line: "h1", Tasks: []string{"worker:0"}}}}
@@ -113,7 +113,7 @@ func TestStopAndScaleChooseNoJob(t *testing.T) {
 
 // A requeued Slurm submission and all jobs that it has launched count as one
 // candidate. The submission's id means this candidate.
-func TestRequeuedSubmissionIsMeant(t *testing.T) {
+func TestRequeuedSubmissionIsOneCandidate(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	answer(t, "JobState=PENDING Restarts=1 ExitCode=0:0")
 	s := submission.Submission{Job: "first-1", Name: "first", Created: time.Now()}

@@ -145,7 +145,7 @@ func TestPruneKeepsJobsOfAHostThatFails(t *testing.T) {
 
 // If a host cannot be asked about a job, the job's files on its other hosts
 // stay, unless the user discards output files.
-func TestStays(t *testing.T) {
+func TestUncheckedHostKeepsJob(t *testing.T) {
 	p := &pruner{unchecked: map[string]bool{"j": true}}
 	if !p.stays("j") || p.stays("k") {
 		t.Error("j does not stay, or k does")
@@ -157,7 +157,7 @@ func TestStays(t *testing.T) {
 
 // Hosts with the same name that are reached through different --via commands
 // are different hosts.
-func TestPruneAsksHostsByTheirWay(t *testing.T) {
+func TestPruneTellsHostsApartByVia(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	homes := map[string]string{}
 	for _, via := range []string{"", "docker exec -i {host}", "kubectl exec -i {host} --"} {
@@ -186,7 +186,7 @@ func TestPruneAsksHostsByTheirWay(t *testing.T) {
 // The error of a host that does not reply names the host and the time limit.
 // Other hosts do not wait for it: in this test it connects only after all
 // others, which have younger jobs, were asked.
-func TestPruneDoesNotWaitForAHostThatStalls(t *testing.T) {
+func TestPruneDoesNotWaitForAStalledHost(t *testing.T) {
 	home := hosted(t, `echo '{"path":"blobs/x","bytes":1}'`)
 	const hostsBesides = 5
 	asked := make(chan string, hostsBesides)
@@ -230,7 +230,7 @@ func TestPruneDoesNotWaitForAHostThatStalls(t *testing.T) {
 }
 
 // Prune keeps a job if its hosts are not known.
-func TestPruneKeepsAJobWithoutHosts(t *testing.T) {
+func TestPruneKeepsJobsOfUnknownHosts(t *testing.T) {
 	hosted(t, "exit 5")
 	r := Record{Job: "j", Created: time.Now().Add(-2 * time.Hour), Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "h1: no line"}}}
 	if err := r.Save(); err != nil {
@@ -245,7 +245,7 @@ func TestPruneKeepsAJobWithoutHosts(t *testing.T) {
 
 // If the newest agent executable was removed from a host, Prune uses an older
 // one.
-func TestPruneAsksAnAgentThatIsThere(t *testing.T) {
+func TestPruneUsesAnOlderAgent(t *testing.T) {
 	hosted(t, `echo '{"path":"jobs/j/h","bytes":5,"outputs":2,"job":"j","folder":"127.0.0.2"}'`)
 	save(t, "j", 3*time.Hour, &protocol.Verdict{})
 	r := Record{Job: "k", Created: time.Now().Add(-2 * time.Hour), Embedded: true, Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "127.0.0.2", Folder: "127.0.0.2", Binary: blob + "-gone"}}}
@@ -258,7 +258,7 @@ func TestPruneAsksAnAgentThatIsThere(t *testing.T) {
 }
 
 // Prune does not ask the hosts of a young job.
-func TestPruneAsksNobodyOfYoungJobs(t *testing.T) {
+func TestPruneDoesNotAskHostsOfYoungJobs(t *testing.T) {
 	home := hosted(t, "exit 5")
 	save(t, "young", time.Minute, nil)
 	left, said, err := pruned(t, PruneConfig{})
@@ -270,7 +270,7 @@ func TestPruneAsksNobodyOfYoungJobs(t *testing.T) {
 // Prune removes a submission if its Slurm job has ended and plx has no record
 // of a job. It keeps a submission that Slurm may still run, even if plx has a
 // record of its last job.
-func TestPruneSubmissions(t *testing.T) {
+func TestPruneRemovesEndedSubmissions(t *testing.T) {
 	for name, x := range map[string]struct {
 		line     string
 		age      time.Duration
@@ -307,7 +307,7 @@ func TestPruneSubmissions(t *testing.T) {
 
 // Forget removes a job's record but keeps the submission if Slurm may launch
 // the job again.
-func TestForgetKeepsASubmission(t *testing.T) {
+func TestForgetKeepsAPendingSubmission(t *testing.T) {
 	for _, over := range []*slurm.State{nil, {Name: "FAILED"}} {
 		t.Setenv("HOME", t.TempDir())
 		s := submission.Submission{Job: "j", Over: over}
@@ -327,7 +327,7 @@ func TestForgetKeepsASubmission(t *testing.T) {
 
 // A file that is not a valid record of its folder's job is ignored: Forget
 // with such a record could remove another job's folder.
-func TestRecordsOfOthers(t *testing.T) {
+func TestInvalidRecordIsIgnored(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for job, text := range map[string]string{
 		"a": `{"job":"b","hosts":[{"line":"h1"}]}`, "c": `{"job":"c","hosts":[]}`, "d": `{"job":"d","hosts":[{"line":"h1"}],"chief":-1}`, "e": `{"job":"..","hosts":[{"line":"h1"}]}`,
@@ -345,7 +345,7 @@ func TestRecordsOfOthers(t *testing.T) {
 
 // If a job's end is not known, its age counts from the launch. Files in a home
 // directory that several hosts share are counted once.
-func TestKeptOnce(t *testing.T) {
+func TestKeepCountsASharedHomeOnce(t *testing.T) {
 	r := Record{Created: time.Now(), Verdict: &protocol.Verdict{}}
 	if !r.last().Equal(r.Created) {
 		t.Errorf("it ended at %s", r.last())

@@ -36,7 +36,7 @@ func own(t *testing.T, set *hosts.Set) {
 // prune --all removes ~/.plx of this machine, but keeps the record of a job
 // whose host cannot be asked. It removes nothing while a launch is in
 // progress.
-func TestPruneAll(t *testing.T) {
+func TestPruneAllRemovesPlx(t *testing.T) {
 	for name, x := range map[string]struct {
 		prepare func(t *testing.T)
 		dry     bool
@@ -98,7 +98,7 @@ func TestPruneAll(t *testing.T) {
 
 // A host named by the user is pruned even if this machine has launched no job
 // there. plx is not installed on a host without plx.
-func TestPruneNamedHosts(t *testing.T) {
+func TestPruneIncludesNamedHosts(t *testing.T) {
 	for name, x := range map[string]struct {
 		job, named, dry bool
 		says            string

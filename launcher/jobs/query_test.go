@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-func TestMatch(t *testing.T) {
+func TestMatchByIDNameOrPrefix(t *testing.T) {
 	rs := []Record{ // the oldest first
 		{Job: "mlp-20250101-000000-aaaa"}, {Job: "mlp-20250102-000000-bbbb"},
 		{Job: "night-20250103-000000-cccc", Name: "night"}, {Job: "night-20250104-000000-dddd", Name: "night"},
@@ -31,9 +31,9 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestReportL1: a named host that the job does not have is an error, which
-// lists the job's hosts. A file of hosts may list other hosts too.
-func TestReportL1(t *testing.T) {
+// TestForeignHostIsRefusedReportL1: a named host that the job does not have is
+// an error, which lists the job's hosts. A file of hosts may list other hosts too.
+func TestForeignHostIsRefusedReportL1(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	record := func(job string, hosts ...string) Record {
 		r := Record{Job: job, Name: "night", Created: time.Now()}

@@ -17,7 +17,7 @@ import (
 )
 
 // An invalid state file is reported and does not prevent reading the others.
-func TestStatesOfAHostWithJunk(t *testing.T) {
+func TestInvalidStateFileIsSkipped(t *testing.T) {
 	home := t.TempDir()
 	write := func(job, text string) {
 		folder := filepath.Join(home, ".plx", "jobs", job, "h1")
@@ -77,7 +77,7 @@ func TestFoundRecordsAreNotSaved(t *testing.T) {
 
 // For a job that this machine launched, the record determines the command that
 // reaches the hosts.
-func TestViaOfARecord(t *testing.T) {
+func TestRecordDeterminesVia(t *testing.T) {
 	like := hosts.Reach{Via: "theirs {host}"}
 	for _, c := range []struct {
 		r    Record

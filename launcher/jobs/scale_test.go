@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-func TestContrast(t *testing.T) {
+func TestContrastOfWantedAndPresentHosts(t *testing.T) {
 	have := []protocol.HostPlan{{Host: "a", Folder: "a"}, {Host: "b", Folder: "b_2222"}, {Host: "c", Folder: "c", Left: true}}
 	for _, x := range []struct {
 		want  []hostfile.Host
@@ -40,7 +40,7 @@ func TestContrast(t *testing.T) {
 
 // canLeave refuses, before anything is copied, the same changes that the
 // driver would refuse.
-func TestCanLeave(t *testing.T) {
+func TestCanLeaveKeepsDriverAndCheckpoint(t *testing.T) {
 	have := []protocol.HostPlan{{Host: "a"}, {Host: "b", Drives: true}, {Host: "c", Left: true}}
 	for _, x := range []struct {
 		leave []int
@@ -64,7 +64,7 @@ func TestCanLeave(t *testing.T) {
 // New hosts get their tasks by the options of the original launch, which the
 // job's agents store: number of workers, parameter servers and visible
 // devices.
-func TestScalePlacesAsTheLaunchDid(t *testing.T) {
+func TestScaleUsesTheOptionsOfTheLaunch(t *testing.T) {
 	for name, x := range map[string]struct {
 		launched protocol.Placing
 		want     string // tasks of hosts h3 and h4 with their devices
@@ -98,7 +98,7 @@ func TestScalePlacesAsTheLaunchDid(t *testing.T) {
 
 // The time limit for the driver's reply includes the start time that the
 // launch allows.
-func TestScaleWaitsAsTheLaunchDoes(t *testing.T) {
+func TestScaleAllowsTheStartTimeOfTheLaunch(t *testing.T) {
 	s := scaler{cfg: ScaleConfig{SaveTime: time.Minute}, spec: protocol.Spec{StartTimeout: time.Hour, Grace: 10 * time.Second, Lease: 30 * time.Second}}
 	if got, least := s.patience(), time.Hour+2*time.Minute+40*time.Second; got < least || got > least+5*time.Minute {
 		t.Errorf("%s, want little more than %s", got, least)
@@ -107,7 +107,7 @@ func TestScaleWaitsAsTheLaunchDoes(t *testing.T) {
 
 // A user who interrupts plx scale learns whether the job may still change its
 // hosts.
-func TestWhatAnInterruptedScaleLeaves(t *testing.T) {
+func TestInterruptedScaleReportsTheOutcome(t *testing.T) {
 	for asked, want := range map[bool]string{false: "the job is not scaled", true: "either the new or the old hosts, see plx jobs"} {
 		if got := (&scaler{asked: asked}).interrupted(); !strings.Contains(got, want) {
 			t.Errorf("asked %v: %q, want %q", asked, got, want)

@@ -10,7 +10,7 @@ import (
 
 // A host that has left a job still stores a state with worker:0 of an older
 // generation. This host is not taken for the chief's host.
-func TestTheChiefIsThatOfTheLastGeneration(t *testing.T) {
+func TestChiefIsOfTheNewestGeneration(t *testing.T) {
 	state := func(host string, generation int, verdict *protocol.Verdict) protocol.State {
 		return protocol.State{Job: "j", Folder: host, Generation: generation, Verdict: verdict,
 			Tasks: map[string]*protocol.TaskNow{"worker:0": {}}}

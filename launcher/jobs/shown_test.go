@@ -15,7 +15,7 @@ import (
 )
 
 // The last line of a job shows its duration, in the colour of its outcome.
-func TestClosingLine(t *testing.T) {
+func TestLastLineHasDurationAndColour(t *testing.T) {
 	begun := time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		v     protocol.Verdict
@@ -39,7 +39,7 @@ func TestClosingLine(t *testing.T) {
 
 // Without jobs, plx jobs prints a message; with --json it prints an empty
 // array.
-func TestNoJobs(t *testing.T) {
+func TestListWithoutJobs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for asJSON, want := range map[bool]string{false: "", true: "[]\n"} {
 		var stdout, stderr bytes.Buffer
@@ -54,7 +54,7 @@ func TestNoJobs(t *testing.T) {
 
 // Below the table, each reason for an unknown state is printed once. States
 // are coloured.
-func TestUnknownJobsAreListed(t *testing.T) {
+func TestListGroupsUnknownStates(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	terminal := console.Terminal{Stdout: &stdout, Stderr: &stderr, StdoutColour: true}
 	one, three := 0, 3
@@ -121,7 +121,7 @@ func TestReportT3JobsAreOneLine(t *testing.T) {
 
 // A job's age counts from its end, here as on its hosts. The record of a job
 // that has just ended stays, and its hosts are not asked.
-func TestPruneGoesByTheEnd(t *testing.T) {
+func TestPruneAgeCountsFromTheEnd(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	now := time.Now()
 	for _, r := range []Record{
@@ -145,7 +145,7 @@ func TestPruneGoesByTheEnd(t *testing.T) {
 
 // The table of --dry-run shows the names of jobs, one row for each kind of
 // item, and a total.
-func TestPruneLists(t *testing.T) {
+func TestDryRunTable(t *testing.T) {
 	var stdout bytes.Buffer
 	p := &pruner{table: console.NewTable("HOST", "WHAT", "SIZE")}
 	all := p.add("h1", []protocol.Pruned{{Path: "jobs/j-1/h1", Bytes: 1 << 10}, {Path: "jobs/j-1/h2", Bytes: 2 << 10}, {Path: "blobs/ab", Bytes: 3 << 10}, {Path: "blobs/cd", Bytes: 1 << 10}, {Path: "files", Bytes: 1}, {Path: "other/x"}})
@@ -162,7 +162,7 @@ func TestPruneLists(t *testing.T) {
 // plx stop records a job as stopped if its hosts know no verdict. It does not
 // if plx launch has recorded the job's end, or if a host may still run the
 // job.
-func TestStopIsRecorded(t *testing.T) {
+func TestStopRecordsTheVerdict(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	r := Record{Job: "j-1", Created: time.Now(), Hosts: []HostRecord{{Line: "h1", Folder: "f"}}}
 	s := &stopper{job: &Job{Record: r, printer: console.NewPrinter(console.Terminal{Stderr: new(bytes.Buffer)})}}

@@ -57,7 +57,7 @@ func TestStatusOfAnEndedJob(t *testing.T) {
 
 // A parameter server that ended because it stores no variables is shown as not
 // needed, not as exited.
-func TestServerThatIsNotNeeded(t *testing.T) {
+func TestIdleServerIsNotNeeded(t *testing.T) {
 	well := protocol.Exit{Native: true, Finished: true}
 	for want, now := range map[string]struct {
 		task string
@@ -86,7 +86,7 @@ func TestStatusHasMetrics(t *testing.T) {
 }
 
 // The names of the JSON fields are those in docs/launching.md.
-func TestStatusAsJSON(t *testing.T) {
+func TestStatusJSONFields(t *testing.T) {
 	s, _ := ended("")
 	s.TaskRows, s.Unheard = []taskStatus{{Task: "worker:0", Host: "h1", PID: 7, Step: 3, Age: 9.5, Still: 1, Quiet: 2}}, []string{"h3"}
 	text, err := json.Marshal(s)

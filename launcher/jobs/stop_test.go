@@ -14,7 +14,7 @@ import (
 
 // The time limit of a host begins after the connection to it is open. For a
 // host that cannot be reached, Stop prints only the connection error.
-func TestStopCountsFromTheConnection(t *testing.T) {
+func TestStopTimeBeginsAtTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
 		down := errors.New("host h1: down") // the form of a transport's error

@@ -23,7 +23,7 @@ func answer(t *testing.T, line string) {
 
 // A submission is selected like a job: by its id, its name, the beginning of
 // its id, or as the newest.
-func TestSubmissionOf(t *testing.T) {
+func TestSubmissionByIDNameOrPrefix(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	begin := time.Now().UTC().Add(-time.Hour)
 	queue := func(job, name, id string, minute int, over *slurm.State) {
@@ -82,7 +82,7 @@ func TestSubmissionOf(t *testing.T) {
 
 // The row of a submission without a job shows what Slurm knows about the
 // submission.
-func TestSubmissionRow(t *testing.T) {
+func TestRowOfASubmission(t *testing.T) {
 	for line, want := range map[string]row{
 		"JobState=PENDING Reason=Resources NumNodes=2 ExitCode=0:0": {State: "pending", Hosts: 2, Reason: "job 12 of Slurm is pending (Resources)"},
 		"JobState=RUNNING NumNodes=2 ExitCode=0:0":                  {State: "starting", Hosts: 2, Reason: "job 12 of Slurm has its nodes, plx starts there"},

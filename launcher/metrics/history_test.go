@@ -51,7 +51,7 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 
 // The number of points is bounded for any number of values. The points are
 // evenly spaced, and neither a spike nor a NaN is lost.
-func TestHistoryIsThinned(t *testing.T) {
+func TestHistoryMergesPoints(t *testing.T) {
 	const n, spike, broken = 10*maxPoints + 5, 4321, 12345
 	var h History
 	for i := range n {
@@ -90,7 +90,7 @@ func TestHistoryIsThinned(t *testing.T) {
 
 // After a restart the steps decrease, but the history has the points of both
 // runs in order of time.
-func TestHistoryOfARestart(t *testing.T) {
+func TestHistoryAcceptsDecreasingSteps(t *testing.T) {
 	var h History
 	for i, step := range []float64{10, 20, 30, 20, 30} {
 		h.Add(start.Add(time.Duration(i)*time.Second), sampleOf(Step, step, "loss", step))
@@ -161,7 +161,7 @@ func resummed(content ...byte) []byte {
 	return binary.LittleEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))
 }
 
-func TestDamagedHistory(t *testing.T) {
+func TestDecodeRefusesADamagedHistory(t *testing.T) {
 	var good History
 	good.Add(start, sampleOf("loss", 1.0, Step, 3.0))
 	b, _ := good.AppendBinary(nil)
@@ -229,7 +229,7 @@ func FuzzHistory(f *testing.F) {
 
 // Within keeps the smallest, greatest and last value of each metric, and how
 // many values the points summarize.
-func TestWithin(t *testing.T) {
+func TestWithinKeepsExtremes(t *testing.T) {
 	var h History
 	for i := range 3001 {
 		h.Add(time.UnixMilli(int64(i)), Sample{{Name: Step, Number: Number(i)}, {Name: "loss", Number: Number((i * 7919) % 3001)}, {Name: "lr", Number: 1}})

@@ -20,7 +20,7 @@ func text(s Sample) string {
 }
 
 // The lines are real output of the named programs and libraries.
-func TestLine(t *testing.T) {
+func TestLineFindsMetrics(t *testing.T) {
 	for _, c := range []struct{ format, line, want string }{
 		{"plain", "loss: 0.31", "loss=0.31"},
 		{"plain", "loss=0.31", "loss=0.31"},
@@ -77,7 +77,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func TestNoMetrics(t *testing.T) {
+func TestLineIgnoresOtherNumbers(t *testing.T) {
 	for _, line := range []string{
 		"", "\n", " ", "loss", "loss:", "loss: ", "step", "a", "=", ":", "[", "{", "{'", "{'loss'", "{'loss':", "nan", "-", "+", ".", "loss -", "loss .", "loss e5",
 		"2026-11-30 12:00:01,123 INFO root: listening on 127.0.0.1:8080", "[11/30 12:00:00] starting", "loss 2026-11-30", "step 12:34:56", "loss: 10.0.0.1",
@@ -112,7 +112,7 @@ func TestLineIsBounded(t *testing.T) {
 	}
 }
 
-func TestPatterns(t *testing.T) {
+func TestParsePatterns(t *testing.T) {
 	for source, want := range map[string]string{
 		"loss":                  `metric "loss": want NAME=REGEXP`,
 		"loss=":                 `want NAME=REGEXP`,

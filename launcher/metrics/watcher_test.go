@@ -89,7 +89,7 @@ func TestWatcherIsBounded(t *testing.T) {
 
 // Lines without metrics cost less work, and a long line is not stored as a
 // whole.
-func TestWatcherOfOtherLines(t *testing.T) {
+func TestLinesWithoutMetricsCostLess(t *testing.T) {
 	w, got := collector()
 	long := strings.Repeat("x", 3*maxLine)
 	for range 100 {

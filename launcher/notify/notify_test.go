@@ -45,7 +45,7 @@ func notifier(t *testing.T, command string) (*Notifier, *output) {
 	return New(command, console.NewPrinter(console.Terminal{Stdout: &stdout, Stderr: &stderr})), &stderr
 }
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironmentOfTheCommand(t *testing.T) {
 	t.Setenv("PLX_STATUS", "of another job")
 	t.Setenv("PLX_JOB_NAME", "of another job")
 	t.Setenv("KEPT", "kept")
@@ -77,7 +77,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 // plx prints the command's output and its error on stderr, and nothing else.
-func TestOutput(t *testing.T) {
+func TestOutputOfTheCommandIsPrinted(t *testing.T) {
 	const more = "plx: notify: ... (more output omitted)\n"
 	for command, want := range map[string]string{
 		"true":                                "",
@@ -107,7 +107,7 @@ func TestOutput(t *testing.T) {
 // A command that takes too long is killed with its child processes, even if
 // they ignore SIGTERM. Background processes of a command that has ended are
 // killed too.
-func TestEnded(t *testing.T) {
+func TestLateCommandIsKilled(t *testing.T) {
 	for command, want := range map[string]string{
 		"echo begun; trap '' TERM; (trap '' TERM; echo $$ >$FILE; sleep 60) & echo $! >$FILE; wait": "plx: notify: begun\nplx: warning: --notify: killed the command and its child processes after 300ms\n",
 		"yes & echo $! >$FILE; wait": "plx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: ... (more output omitted)\nplx: warning: --notify: killed the command and its child processes after 300ms\n",
@@ -149,7 +149,7 @@ func runs(pid string) bool {
 
 // An interrupt by the user kills the command for the job's end and a command
 // for a hang.
-func TestCancelled(t *testing.T) {
+func TestInterruptKillsTheCommand(t *testing.T) {
 	for _, hang := range []bool{false, true} {
 		n, out := notifier(t, "sleep 60")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -174,7 +174,7 @@ func TestCancelled(t *testing.T) {
 
 // The command for a hang runs in the background, never twice at once, and ends
 // before the command for the job's end begins.
-func TestHang(t *testing.T) {
+func TestHangDoesNotWaitForTheCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	t.Setenv("FILE", file)
 	n, out := notifier(t, `echo $PLX_EVENT $PLX_VERDICT; until [ -e "$FILE" ]; do sleep 0.01; done`)

@@ -59,7 +59,7 @@ func parsed(t *testing.T, text string) map[string]float64 {
 	return all
 }
 
-func TestWrite(t *testing.T) {
+func TestWriteExportsAllValues(t *testing.T) {
 	var text strings.Builder
 	if err := Write(&text, job()); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestWrite(t *testing.T) {
 }
 
 // If a host reports a task twice, only the duplicate value is lost.
-func TestWriteOfALiar(t *testing.T) {
+func TestDuplicateTaskDoesNotHideOthers(t *testing.T) {
 	j := job()
 	j.Tasks = append(j.Tasks, j.Tasks[0])
 	j.Tasks[0].Name, j.Tasks[3].Name = "a\xff", "a\xff"
@@ -109,7 +109,7 @@ func TestWriteOfALiar(t *testing.T) {
 	}
 }
 
-func TestHandler(t *testing.T) {
+func TestHandlerNegotiatesTheFormat(t *testing.T) {
 	h := Handler(job)
 	for _, want := range []struct {
 		method, path, accept string
@@ -130,7 +130,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestServeUntilTheEnd(t *testing.T) {
+func TestServeEndsWithTheContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -136,7 +136,7 @@ func scales(t *testing.T, f *html.Node) (x, y func(float64) float64) {
 
 // The points of a curve are at the right place according to the labels of the
 // axes.
-func TestLineIsWhereItsValuesAre(t *testing.T) {
+func TestCurveMatchesTheAxisLabels(t *testing.T) {
 	for _, test := range []struct {
 		name, title, task string
 		every             float64
@@ -196,7 +196,7 @@ func TestCPUInPercent(t *testing.T) {
 
 // NaN and infinite values leave a gap in the curve, and the page shows their
 // number.
-func TestNotFinite(t *testing.T) {
+func TestNonFiniteValuesLeaveAGap(t *testing.T) {
 	values := []float64{1, 2, math.NaN(), 3, 2, math.Inf(1), math.Inf(-1), 5}
 	run := Run{Job: "job", Created: start, Series: []Series{{"loss", "a", "worker:0", points(len(values), 1, func(i int) float64 { return values[i] })}}}
 	written, page := render(t, []Run{run})
@@ -214,7 +214,7 @@ func TestNotFinite(t *testing.T) {
 }
 
 // Charts with very few points or extreme values can be drawn.
-func TestOddPoints(t *testing.T) {
+func TestExtremeValuesAreDrawn(t *testing.T) {
 	odd := map[string][]float64{
 		"single": {7}, "zero": {0, 0, 0}, "equal": {3, 3}, "nan": {math.NaN(), math.NaN()},
 		"huge": {-math.MaxFloat64, math.MaxFloat64}, "tiny": {5e-324, 1e-310}, "near": {1, 1 + 1e-15}, "large": {1e18, 3e18},
@@ -287,7 +287,7 @@ func compareFloats(a, b float64) int {
 	return 0
 }
 
-func TestThinning(t *testing.T) {
+func TestThinKeepsExtremes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		dots := make([]dot, 1+rnd.IntN(3000))
@@ -326,7 +326,7 @@ func TestThinning(t *testing.T) {
 
 // With more than 8 tasks, the chart shows the first task as a curve and the
 // others as a band.
-func TestManyTasks(t *testing.T) {
+func TestManyTasksBecomeABand(t *testing.T) {
 	run := Run{Job: "job", Created: start}
 	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(12) {
 		run.Series = append(run.Series, Series{"loss", "a", fmt.Sprint("worker:", i+2), points(50, 10, func(int) float64 { return float64(i) })})
@@ -352,7 +352,7 @@ func TestManyTasks(t *testing.T) {
 
 // The mean over hosts uses the newest value of each host, even if the hosts
 // report at different times.
-func TestMeanOverHosts(t *testing.T) {
+func TestMeanUsesTheNewestValueOfEachHost(t *testing.T) {
 	shifted := func(by, every, value float64) (c curve) {
 		for x := by; x < 500; x += every {
 			c.dots = append(c.dots, dot{x: x, y: value, lo: value, hi: value})
@@ -371,7 +371,7 @@ func TestMeanOverHosts(t *testing.T) {
 }
 
 // The y axis of a metric that is always zero begins at zero.
-func TestZero(t *testing.T) {
+func TestZeroValuesBeginAtZero(t *testing.T) {
 	if a := newAxis(0, 0, unit{scale: 1}, 5, true); a.Min != 0 || a.Max <= 0 {
 		t.Errorf("from %v to %v", a.Min, a.Max)
 	}
@@ -382,7 +382,7 @@ func TestZero(t *testing.T) {
 
 // Marks are at the times of their events. Many checkpoints are drawn as short
 // ticks.
-func TestMarks(t *testing.T) {
+func TestMarksAreAtTheirEvents(t *testing.T) {
 	run := training(0, 100)
 	_, page := render(t, []Run{run})
 	f := figureOf(t, page, "loss")
@@ -442,7 +442,7 @@ func TestLossOverSteps(t *testing.T) {
 }
 
 // A report with hundreds of full series takes about a second.
-func TestHuge(t *testing.T) {
+func TestLargeReportIsFast(t *testing.T) {
 	run := Run{Job: "job", Created: start}
 	for i := range 12 {
 		for task := range 8 {
@@ -461,7 +461,7 @@ func TestHuge(t *testing.T) {
 }
 
 // Min and Max of a point are drawn as a band.
-func TestBandOfAPoint(t *testing.T) {
+func TestMinAndMaxAreABand(t *testing.T) {
 	all := points(3, 10, func(int) float64 { return 5 })
 	all[1].Min, all[1].Max = metrics.Number(2), metrics.Number(9)
 	_, page := render(t, []Run{{Job: "job", Created: start, Series: []Series{{"loss", "a", "worker:0", all}}}})

@@ -137,7 +137,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-func TestDifferences(t *testing.T) {
+func TestDifferencesOfRuns(t *testing.T) {
 	_, page := render(t, trainings(2, 20))
 	tables := elements(page, "table")
 	rows := map[string][]string{}
@@ -169,7 +169,7 @@ func TestDifferences(t *testing.T) {
 }
 
 // Runs with equal names are labelled with their jobs' ids.
-func TestLabels(t *testing.T) {
+func TestLabelsOfRunsWithEqualNames(t *testing.T) {
 	got := labels([]Run{{Job: "a", Name: "x"}, {Job: "b", Name: "x"}, {Job: "c", Name: "y"}, {Job: "d"}})
 	if want := []string{"a", "b", "y", "d"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -193,7 +193,7 @@ func TestPageWithoutMetrics(t *testing.T) {
 }
 
 // Many events are folded.
-func TestEvents(t *testing.T) {
+func TestManyEventsAreFolded(t *testing.T) {
 	run := Run{Job: "job", Created: start}
 	for _, folded := range []bool{false, true} {
 		for len(run.Events) < maxOpen || folded && len(run.Events) == maxOpen {
@@ -209,7 +209,7 @@ func TestEvents(t *testing.T) {
 
 // Each CSS class in a chart has a rule, and each colour is defined for the
 // light and the dark mode.
-func TestClassesHaveRules(t *testing.T) {
+func TestCSSClassesHaveRules(t *testing.T) {
 	light, dark, ok := strings.Cut(pageStyle, "@media(prefers-color-scheme:dark)")
 	if !ok {
 		t.Fatal("no dark colours")
@@ -280,7 +280,7 @@ func TestJSONDecodesBack(t *testing.T) {
 }
 
 // With the flag -update, the test rewrites the golden file.
-func TestMarkdown(t *testing.T) {
+func TestMarkdownMatchesGoldenFile(t *testing.T) {
 	first, second := training(0, 20), training(1, 20)
 	for _, run := range []*Run{&first, &second} {
 		run.Series = slices.DeleteFunc(run.Series, func(s Series) bool { return s.Name != "accuracy" })

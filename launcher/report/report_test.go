@@ -107,7 +107,7 @@ func render(t testing.TB, runs []Run) (string, *html.Node) {
 
 // With PLX_REPORT_PAGES=folder in the environment, this test writes sample
 // pages for inspection.
-func TestPagesToLookAt(t *testing.T) {
+func TestWriteSamplePages(t *testing.T) {
 	folder := os.Getenv("PLX_REPORT_PAGES")
 	for _, n := range []int{1, 2, 20} {
 		page, _ := render(t, trainings(n, 600))

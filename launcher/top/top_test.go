@@ -71,7 +71,7 @@ func (m *model) press(keys ...string) string {
 
 // On terminals of 60 columns or more, the view shows everything and fits the
 // terminal.
-func TestWidths(t *testing.T) {
+func TestViewFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{40, 60, 100, 160} {
 		for _, height := range []int{10, 24, 50} {
 			_, m := training(false)
@@ -110,7 +110,7 @@ func TestWidths(t *testing.T) {
 }
 
 // Keys enlarge a pane, pause the log, search in the log and filter it.
-func TestKeys(t *testing.T) {
+func TestKeysControlThePanes(t *testing.T) {
 	v, m := training(false)
 	m.size(100, 24)
 	see := func(screen string, want, not []string) {
@@ -151,7 +151,7 @@ func TestKeys(t *testing.T) {
 
 // Names, numbers and lines from hosts, tasks and programs cannot send control
 // sequences to the terminal.
-func TestStrangers(t *testing.T) {
+func TestForeignTextCannotControlTheTerminal(t *testing.T) {
 	v, m := training(true)
 	bad := "x\x1b[2J\x1b]0;t\a\n\r\u202e"
 	v.Set([]Host{{Name: bad, Use: &protocol.HostUse{Trouble: bad, GPUs: []protocol.GPUUse{{Name: bad, Owner: bad, Percent: 1 << 40, Power: -3}}, Samples: []protocol.Sample{{CPU: -5, Memory: -1, Received: -1}, {CPU: 1e30}}}}, {Name: bad, Trouble: bad}},
@@ -184,7 +184,7 @@ func TestLinesAreBounded(t *testing.T) {
 	}
 }
 
-func TestStraggler(t *testing.T) {
+func TestStragglerIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		rates []float64
 		slow  int
@@ -205,7 +205,7 @@ func TestStraggler(t *testing.T) {
 
 // The curve uses its first and its last row, even if each column is the mean
 // of several losses.
-func TestCurveIsHigh(t *testing.T) {
+func TestCurveUsesAllRows(t *testing.T) {
 	line := live.New(nil)
 	for i := range 200 {
 		line.Report("worker:0", metrics.Sample{{Name: "loss", Number: metrics.Number(2.0 / float64(i+1))}}, time.Now().Add(time.Duration(i)*time.Second))
@@ -220,7 +220,7 @@ func TestCurveIsHigh(t *testing.T) {
 
 // The graph of a host's load covers all samples of the host, even if there are
 // more samples than columns.
-func TestUseOfAllSamples(t *testing.T) {
+func TestLoadGraphCoversAllSamples(t *testing.T) {
 	use := protocol.HostUse{CPUs: 2}
 	for i := range protocol.MaxSamples {
 		use.Samples = append(use.Samples, protocol.Sample{CPU: []float32{2, 0}[min(1, i/9)]})
@@ -232,7 +232,7 @@ func TestUseOfAllSamples(t *testing.T) {
 
 // If all tasks make each step together, the view names the task that computes
 // while the others wait.
-func TestAwaited(t *testing.T) {
+func TestAwaitedTaskIsNamed(t *testing.T) {
 	line := live.New(nil)
 	line.Update(func(s *live.State) { s.Doing = "running" })
 	v := New(Config{Title: "train", Line: line})
