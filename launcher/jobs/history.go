@@ -94,7 +94,7 @@ type point struct {
 // a job runs, its agents write new values to disk every few seconds, so the
 // newest values may be missing.
 func (j *Job) printHistory(ctx context.Context, to io.Writer) error {
-	asking, cancel := within(ctx, lookTime)
+	asking, cancel := within(ctx, pollTime)
 	defer cancel()
 	all := make([]reports, len(j.agents)) // includes hosts that have left the job, because they still store its metrics
 	err := hosts.Each(asking, j.agents, func(i int, a *hosts.AgentHost) (err error) {

@@ -58,7 +58,7 @@ func (j *Job) newLine() *live.Line {
 // host that does not reply, the line keeps the previous state; print reports
 // that the host's logs are interrupted.
 func askAll(ctx context.Context, agents []*hosts.AgentHost, line *live.Line) {
-	ctx, cancel := within(ctx, lookTime)
+	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	restarts := make([]int, len(agents))
 	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // a host that does not reply is no error, see above

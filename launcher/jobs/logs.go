@@ -228,7 +228,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	PrintVerdict(j.printer, &j.Record, *state.Verdict, out)
 	tell(*state.Verdict)
 	err = j.learn(state)
-	if c := readCourse(j.Job); ctx.Err() == nil && (c == nil || !c.Whole) {
+	if c := readRunData(j.Job); ctx.Err() == nil && (c == nil || !c.Whole) {
 		if _, err := j.keep(ctx); err != nil {
 			j.printer.Printf("note: plx report will lack a part of this job's data: %v", err)
 		}

@@ -33,10 +33,10 @@ func (q Query) meant(ctx context.Context, command string) (Query, error) {
 	}
 	rows := q.alive(ctx, c)
 	if q.OnHosts || len(rows) == 0 && len(q.Reach.Hosts) > 0 && !c.known {
-		if q.looked, err = q.ask(ctx); err != nil {
+		if q.searched, err = q.ask(ctx); err != nil {
 			return q, err
 		}
-		c = candidates{jobs: q.named(q.looked)}
+		c = candidates{jobs: q.named(q.searched)}
 		rows = q.alive(ctx, c)
 	}
 	switch {

@@ -46,17 +46,17 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 	if cfg.JSON {
 		return j.printHistory(ctx, cfg.Terminal.JSON())
 	}
-	w := newGauge(j)
-	defer func() { leave(w.visits) }()
-	first := w.look(ctx)
+	p := newPoller(j)
+	defer func() { closeAll(p.visits) }()
+	first := p.poll(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	for _, err := range w.failed {
+	for _, err := range p.failed {
 		j.printer.Error(err)
 	}
 	if listener == nil {
-		if !slices.ContainsFunc(first.Hosts, func(h openmetrics.Host) bool { return h.Up }) && !w.ended {
+		if !slices.ContainsFunc(first.Hosts, func(h openmetrics.Host) bool { return h.Up }) && !p.ended {
 			return fmt.Errorf("job %s: none of its hosts replied", j.Job)
 		}
 		var text strings.Builder
@@ -66,7 +66,7 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 		return cfg.Terminal.Text(text.String())
 	}
 	j.printer.Printf("metrics of job %s: http://%s%s (Ctrl-C ends this, not the job)", j.Job, listener.Addr(), openmetrics.Path)
-	return w.serve(ctx, listener, first)
+	return p.serve(ctx, listener, first)
 }
 
 // listen opens the address of --listen. The address must name an interface,
@@ -91,9 +91,9 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// gauge polls the hosts of a job for its metrics. Only one goroutine at a time
+// poller polls the hosts of a job for its metrics. Only one goroutine at a time
 // may use it.
-type gauge struct {
+type poller struct {
 	job    *Job
 	agents []*hosts.AgentHost
 	visits []*hosts.Visitor
@@ -110,21 +110,21 @@ type gauge struct {
 // a task of the same name.
 type taskAt struct{ task, host string }
 
-func newGauge(j *Job) *gauge {
+func newPoller(j *Job) *poller {
 	agents := j.present()
-	return &gauge{job: j, agents: agents, visits: make([]*hosts.Visitor, len(agents)), line: j.newLine(), ended: j.Verdict != nil, tasks: map[taskAt]openmetrics.Task{}}
+	return &poller{job: j, agents: agents, visits: make([]*hosts.Visitor, len(agents)), line: j.newLine(), ended: j.Verdict != nil, tasks: map[taskAt]openmetrics.Task{}}
 }
 
-// serve polls the hosts every lookEvery and replies to HTTP requests with the
+// serve polls the hosts every pollInterval and replies to HTTP requests with the
 // values of the newest poll, until ctx ends.
-func (g *gauge) serve(ctx context.Context, l net.Listener, first openmetrics.Job) error {
+func (p *poller) serve(ctx context.Context, l net.Listener, first openmetrics.Job) error {
 	var newest atomic.Pointer[openmetrics.Job]
 	newest.Store(&first)
 	asking, cancel := context.WithCancel(ctx)
 	var working sync.WaitGroup
 	working.Go(func() {
 		again(asking, func() {
-			now := g.look(asking)
+			now := p.poll(asking)
 			newest.Store(&now)
 		})
 	})
@@ -137,123 +137,123 @@ func (g *gauge) serve(ctx context.Context, l net.Listener, first openmetrics.Job
 // look polls all hosts once and returns the job's metrics. A host that does
 // not reply is marked as down, and its tasks keep the values of the last poll.
 // If the job has ended, look reads the metrics that the hosts have stored.
-func (g *gauge) look(ctx context.Context) openmetrics.Job {
-	if g.done {
-		return g.newest
+func (p *poller) poll(ctx context.Context) openmetrics.Job {
+	if p.done {
+		return p.newest
 	}
-	j := g.job
-	now := openmetrics.Job{ID: j.Job, Name: j.Name, Created: j.Created, State: "running", Looked: time.Now(), Generation: g.newest.Generation}
-	up := make([]openmetrics.Host, len(g.agents))
-	for i, a := range g.agents {
+	j := p.job
+	now := openmetrics.Job{ID: j.Job, Name: j.Name, Created: j.Created, State: "running", Looked: time.Now(), Generation: p.newest.Generation}
+	up := make([]openmetrics.Host, len(p.agents))
+	for i, a := range p.agents {
 		up[i].Name = a.Name()
 	}
-	g.failed = nil
-	if g.ended || !g.lookAtRunning(ctx, &now, up) && ctx.Err() == nil {
-		g.judge(ctx, &now)
+	p.failed = nil
+	if p.ended || !p.pollRunning(ctx, &now, up) && ctx.Err() == nil {
+		p.judge(ctx, &now)
 	}
-	if g.ended {
-		g.lookAtEnded(ctx, up)
+	if p.ended {
+		p.readEnded(ctx, up)
 	}
 	now.Hosts = up
-	for _, t := range g.tasks {
+	for _, t := range p.tasks {
 		now.Tasks = append(now.Tasks, t)
 	}
 	slices.SortFunc(now.Tasks, func(a, b openmetrics.Task) int { return compareTasks(a.Name, b.Name) })
-	g.newest = now
+	p.newest = now
 	return now
 }
 
 // judge sets the job's state. look calls it if the chief's agent does not
 // confirm that the job runs.
-func (g *gauge) judge(ctx context.Context, now *openmetrics.Job) {
-	row := newRow(ctx, &g.job.Record, g.job.printer, g.job.state)
+func (p *poller) judge(ctx context.Context, now *openmetrics.Job) {
+	row := newRow(ctx, &p.job.Record, p.job.printer, p.job.state)
 	now.State, now.Code, now.Generation = row.State, row.Code, max(now.Generation, row.Generation)
-	g.ended = !row.runs()
+	p.ended = !row.runs()
 }
 
-// lookAtRunning polls the agents of a running job for their tasks' metrics. It
+// pollRunning polls the agents of a running job for their tasks' metrics. It
 // returns false if the agent of the chief's host, which knows the job's state,
 // did not reply.
-func (g *gauge) lookAtRunning(ctx context.Context, now *openmetrics.Job, up []openmetrics.Host) (runs bool) {
+func (p *poller) pollRunning(ctx context.Context, now *openmetrics.Job, up []openmetrics.Host) (runs bool) {
 	runs = true
-	for i, of := range lookAll(ctx, g.agents, g.visits, protocol.Look{Host: true, Metrics: true}) {
+	for i, of := range pollAll(ctx, p.agents, p.visits, protocol.Look{Host: true, Metrics: true}) {
 		if of.err != nil {
-			g.failed = append(g.failed, g.agents[i].Named(of.err))
-			runs = runs && g.agents[i] != g.job.chief()
+			p.failed = append(p.failed, p.agents[i].Named(of.err))
+			runs = runs && p.agents[i] != p.job.chief()
 			continue
 		}
 		up[i].Up, up[i].Use = true, of.seen.Host
 		now.Generation = max(now.Generation, of.state.Generation)
-		for key := range g.tasks { // tasks of an earlier generation (start of the job) may be gone from this host
-			if _, has := of.state.Tasks[key.task]; key.host == g.agents[i].Name() && !has {
-				delete(g.tasks, key)
+		for key := range p.tasks { // tasks of an earlier generation (start of the job) may be gone from this host
+			if _, has := of.state.Tasks[key.task]; key.host == p.agents[i].Name() && !has {
+				delete(p.tasks, key)
 			}
 		}
 		for _, t := range of.tasks {
-			g.line.Report(t.Task, sampleOf(t.Metrics), of.at)
-			g.saw(t)
+			p.line.Report(t.Task, sampleOf(t.Metrics), of.at)
+			p.store(t)
 		}
 	}
 	return runs
 }
 
-// saw stores the state and the metrics of a running job's task.
-func (g *gauge) saw(t taskStatus) {
+// store stores the state and the metrics of a running job's task.
+func (p *poller) store(t taskStatus) {
 	one := openmetrics.Task{Name: t.Task, Host: t.Host, Runs: t.Code == nil && t.PID > 0, Code: t.Code, Values: t.Metrics}
 	if one.Runs {
-		still := time.Duration(t.Still * float64(time.Second))
-		one.Age, one.Still = time.Duration(t.Age*float64(time.Second)), &still
-		one.Rate = g.line.Task(t.Task).Rate
+		idle := time.Duration(t.Idle * float64(time.Second))
+		one.Age, one.Idle = time.Duration(t.Age*float64(time.Second)), &idle
+		one.Rate = p.line.Task(t.Task).Rate
 	} else {
 		// An agent reports no values for a task that has ended, so the
 		// previous ones stay.
-		one.Values = g.tasks[taskAt{t.Task, t.Host}].Values
+		one.Values = p.tasks[taskAt{t.Task, t.Host}].Values
 	}
 	one.Values = stepped(one.Values, t.Step)
-	g.tasks[taskAt{t.Task, t.Host}] = one
+	p.tasks[taskAt{t.Task, t.Host}] = one
 }
 
-// lookAtEnded reads the metrics that the hosts have stored of a job that has
+// readEnded reads the metrics that the hosts have stored of a job that has
 // ended.
-func (g *gauge) lookAtEnded(ctx context.Context, up []openmetrics.Host) {
-	g.failed = nil // drop the errors of the agents, which have ended with the job
-	leave(g.visits)
-	clear(g.visits)
-	for key, t := range g.tasks {
-		t.Runs, t.Age, t.Still, t.Rate = false, 0, nil, 0
-		g.tasks[key] = t
+func (p *poller) readEnded(ctx context.Context, up []openmetrics.Host) {
+	p.failed = nil // drop the errors of the agents, which have ended with the job
+	closeAll(p.visits)
+	clear(p.visits)
+	for key, t := range p.tasks {
+		t.Runs, t.Age, t.Idle, t.Rate = false, 0, nil, 0
+		p.tasks[key] = t
 	}
-	ctx, cancel := within(ctx, lookTime)
+	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
-	all := make([]reports, len(g.agents))
-	states := make([]protocol.State, len(g.agents))
-	err := hosts.Each(ctx, g.agents, func(i int, a *hosts.AgentHost) (err error) {
+	all := make([]reports, len(p.agents))
+	states := make([]protocol.State, len(p.agents))
+	err := hosts.Each(ctx, p.agents, func(i int, a *hosts.AgentHost) (err error) {
 		if all[i], err = reportsOn(ctx, a); err == nil {
 			up[i].Up = true
 			states[i], err = a.State(ctx)
 		}
 		return err
 	})
-	if g.done = err == nil || onlyForgotten(err); err != nil {
-		g.failed = append(g.failed, err)
+	if p.done = err == nil || onlyForgotten(err); err != nil {
+		p.failed = append(p.failed, err)
 	}
-	for i, a := range g.agents {
+	for i, a := range p.agents {
 		for name, now := range states[i].Tasks {
-			t := openmetrics.Task{Name: name, Host: a.Name(), Values: stepped(g.tasks[taskAt{name, a.Name()}].Values, now.Step)}
+			t := openmetrics.Task{Name: name, Host: a.Name(), Values: stepped(p.tasks[taskAt{name, a.Name()}].Values, now.Step)}
 			if now.Exit != nil {
 				t.Code = &now.Exit.Code
 			}
-			g.tasks[taskAt{name, a.Name()}] = t
+			p.tasks[taskAt{name, a.Name()}] = t
 		}
 		for task, history := range all[i].histories {
 			key := taskAt{task.String(), a.Name()}
-			t := g.tasks[key]
+			t := p.tasks[key]
 			t.Name, t.Host, t.Values = key.task, key.host, history.Newest()
-			g.tasks[key] = t
+			p.tasks[key] = t
 		}
-		g.failed = append(g.failed, all[i].damaged...)
+		p.failed = append(p.failed, all[i].damaged...)
 	}
-	if g.done && err == nil && !slices.ContainsFunc(all, func(r reports) bool { return len(r.histories) > 0 }) {
-		g.failed = append(g.failed, noMetrics(g.job.Job))
+	if p.done && err == nil && !slices.ContainsFunc(all, func(r reports) bool { return len(r.histories) > 0 }) {
+		p.failed = append(p.failed, noMetrics(p.job.Job))
 	}
 }

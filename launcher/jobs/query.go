@@ -36,7 +36,7 @@ type Query struct {
 	Printer  *console.Printer // printer of Terminal, if the caller already has one; nil creates one
 	Notify   string           // shell command that Attach runs after the job has ended; empty means none
 	exact    bool             // Job is the id of a launched job and does not match other runs of the same Slurm script
-	looked   []Record         // jobs found by a search of the hosts that was already done; nil means no search yet
+	searched []Record         // jobs found by a search of the hosts that was already done; nil means no search yet
 }
 
 func (q Query) printer() *console.Printer {
@@ -86,7 +86,7 @@ func (q Query) Find(ctx context.Context, running bool, printer *console.Printer)
 			return r, err
 		}
 	}
-	rs := q.looked
+	rs := q.searched
 	if rs == nil {
 		var err error
 		if rs, err = q.searchSome(ctx, printer); err != nil {
@@ -210,14 +210,14 @@ func (q Query) refuseHosts(found []Record, all bool) error {
 	slices.Sort(its)
 	its = slices.Compact(its)
 	foreign := func(name string) bool { return !slices.Contains(its, name) }
-	var looked []string
+	var searched []string
 	for _, h := range q.Reach.Hosts {
-		looked = append(looked, h.Name)
+		searched = append(searched, h.Name)
 	}
 	if i := slices.IndexFunc(q.Named, foreign); i >= 0 {
 		return notItsHost(known[len(known)-1].Job, q.Named[i], its)
-	} else if len(slices.DeleteFunc(slices.Clone(looked), foreign)) == 0 {
-		return notItsHost(known[len(known)-1].Job, console.Fold(looked), its)
+	} else if len(slices.DeleteFunc(slices.Clone(searched), foreign)) == 0 {
+		return notItsHost(known[len(known)-1].Job, console.Fold(searched), its)
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 	if err != nil {
 		return run, err
 	}
-	known := readCourse(r.Job)
+	known := readRunData(r.Job)
 	var unknown error // why plx cannot say whether the job runs; nil if it can
 	if r.found || known == nil || !known.Whole || r.Verdict == nil {
 		known, unknown, err = q.refresh(ctx, &r, known)
@@ -186,7 +186,7 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 // refresh asks the hosts for their stored data, and whether the job has ended.
 // unknown is the error of the latter request. If no host replies, refresh
 // returns before, the data that this machine had already.
-func (q Query) refresh(ctx context.Context, r *Record, before *course) (c *course, unknown, err error) {
+func (q Query) refresh(ctx context.Context, r *Record, before *runData) (c *runData, unknown, err error) {
 	j, err := open(ctx, *r, q.Printer, q.Reach)
 	if err == nil {
 		j, err = j.refreshed(ctx, q.Reach)
@@ -198,7 +198,7 @@ func (q Query) refresh(ctx context.Context, r *Record, before *course) (c *cours
 	_, unknown = j.update(ctx, q.Printer, j.state)
 	now, err := j.ask(ctx)
 	*r = j.Record
-	if before != nil && !slices.ContainsFunc(now.Hosts, func(h hostCourse) bool { return h.Failed == "" }) {
+	if before != nil && !slices.ContainsFunc(now.Hosts, func(h hostData) bool { return h.Failed == "" }) {
 		return before, unknown, err
 	}
 	if !j.found {
@@ -242,7 +242,7 @@ func judge(run *report.Run, v *protocol.Verdict) {
 
 // add adds the hosts' stored data to run. It appends the events of a detached
 // job, which its hosts have stored, to own, the events stored on this machine.
-func (c course) add(run *report.Run, own *[]event.Event) {
+func (c runData) add(run *report.Run, own *[]event.Event) {
 	for _, h := range c.Hosts {
 		if h.Failed != "" {
 			run.Missing = append(run.Missing, fmt.Sprintf("host %s: %s", h.Host, h.Failed))

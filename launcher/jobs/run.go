@@ -18,19 +18,19 @@ import (
 // to the record. They have mode 0600, take at most 10 MB in all, and are
 // removed together with the record.
 const (
-	runFile    = "run.json"     // JSON of type Launched
-	eventsFile = "events.jsonl" // the job's events, in the format of package event
-	diffFile   = "run.diff"     // diff between the program's files and their git commit (--keep-diff)
-	courseFile = "course.json"  // JSON of type course: data that the hosts had stored
+	runFile     = "run.json"     // JSON of type Launched
+	eventsFile  = "events.jsonl" // the job's events, in the format of package event
+	diffFile    = "run.diff"     // diff between the program's files and their git commit (--keep-diff)
+	runDataFile = "course.json"  // JSON of type runData: data that the hosts had stored
 )
 
 // Maximum sizes of these files in bytes. Together with event.MaxFile they are
 // below 10 MB.
 const (
 	// MaxDiff bounds the diff that a launch keeps.
-	MaxDiff   = 1 << 20
-	maxRun    = 512 << 10
-	maxCourse = 6 << 20
+	MaxDiff    = 1 << 20
+	maxRun     = 512 << 10
+	maxRunData = 6 << 20
 )
 
 // Launched is what plx launch stores about a job for reports.

@@ -20,26 +20,26 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// lookTime bounds the request to a host for the state of its tasks.
-const lookTime = 20 * time.Second
+// pollTime bounds the request to a host for the state of its tasks.
+const pollTime = 20 * time.Second
 
 // status is the output of plx status: a job and its tasks.
 type status struct {
 	row
-	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil if it runs or its end is not known
-	TaskRows []taskStatus      `json:"taskStatus,omitempty"`
-	Unheard  []string          `json:"unheard,omitempty"` // errors of the hosts that did not reply
+	Verdict     *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil if it runs or its end is not known
+	TaskRows    []taskStatus      `json:"taskStatus,omitempty"`
+	Unreachable []string          `json:"unheard,omitempty"` // errors of the hosts that did not reply
 }
 
 // taskStatus is one task of a running job. The task may have ended already.
 type taskStatus struct {
-	Task  string  `json:"task"`
-	Host  string  `json:"host"`
-	PID   int     `json:"pid,omitempty"`
-	Step  int64   `json:"step,omitempty"` // highest step number that the task has reported; 0 if none
-	Age   float64 `json:"age,omitempty"`  // seconds since the task's process started; 0 if not known
-	Still float64 `json:"still"`          // seconds without any activity of the task: no processor time and no input or output
-	Quiet float64 `json:"quiet"`          // seconds without activity of the task except for processor time
+	Task   string  `json:"task"`
+	Host   string  `json:"host"`
+	PID    int     `json:"pid,omitempty"`
+	Step   int64   `json:"step,omitempty"` // highest step number that the task has reported; 0 if none
+	Age    float64 `json:"age,omitempty"`  // seconds since the task's process started; 0 if not known
+	Idle   float64 `json:"still"`          // seconds without any activity of the task: no processor time and no input or output
+	IOIdle float64 `json:"quiet"`          // seconds without activity of the task except for processor time
 	// Metrics are the newest values of the metrics that the task reported, by
 	// name. They are nil if the task reported none, or if the agent's plx is
 	// too old to collect them.
@@ -69,7 +69,7 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 	r := j.Record // a copy, because j.state may change j.Record
 	s := status{row: newRow(ctx, &r, j.printer, j.state)}
 	if s.runs() {
-		s.TaskRows, s.Unheard = j.look(ctx)
+		s.TaskRows, s.Unreachable = j.look(ctx)
 	} else {
 		s.Verdict = r.Verdict
 	}
@@ -79,10 +79,10 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 	return s.print(q.Terminal, j)
 }
 
-// look asks the agents what their tasks do. unheard has an error for each host
+// look asks the agents what their tasks do. unreachable has an error for each host
 // that did not reply.
-func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
-	ctx, cancel := within(ctx, lookTime)
+func (j *Job) look(ctx context.Context) (all []taskStatus, unreachable []string) {
+	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	present := j.present()
 	found, failed := make([][]taskStatus, len(present)), make([]error, len(present))
@@ -97,11 +97,11 @@ func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
 	})
 	for i, err := range failed {
 		if err != nil {
-			unheard = append(unheard, present[i].Named(err).Error())
+			unreachable = append(unreachable, present[i].Named(err).Error())
 		}
 		all = append(all, found[i]...)
 	}
-	return all, unheard
+	return all, unreachable
 }
 
 // statuses returns the tasks of a host from its reply.
@@ -114,7 +114,7 @@ func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all
 		}
 		if task, err := cluster.ParseTask(name); err == nil && seen.Tasks[task] != nil {
 			a := seen.Tasks[task]
-			t.Age, t.Still, t.Quiet = a.Age.Seconds(), a.Still.Seconds(), a.Quiet.Seconds()
+			t.Age, t.Idle, t.IOIdle = a.Age.Seconds(), a.Still.Seconds(), a.Quiet.Seconds()
 			t.Metrics = a.Metrics
 		}
 		all = append(all, t)
@@ -163,7 +163,7 @@ func (s status) print(t console.Terminal, j *Job) error {
 		PrintVerdict(j.printer, &j.Record, *s.Verdict, nil)
 		return err
 	}
-	for _, why := range s.Unheard {
+	for _, why := range s.Unreachable {
 		j.printer.Printf("%s", why)
 	}
 	if len(s.TaskRows) == 0 {
@@ -172,7 +172,7 @@ func (s status) print(t console.Terminal, j *Job) error {
 	table := console.NewTable("TASK", "HOST", "PID", "AGE", "STEP", "IDLE", "STATE")
 	table.Level = taskLevel
 	for _, r := range s.TaskRows {
-		table.Row(r.Task, r.Host, strconv.Itoa(r.PID), seconds(r.Age), stepOf(r), seconds(r.Still), stateOf(r))
+		table.Row(r.Task, r.Host, strconv.Itoa(r.PID), seconds(r.Age), stepOf(r), seconds(r.Idle), stateOf(r))
 	}
 	return table.Write(t)
 }
@@ -262,10 +262,10 @@ func stateOf(r taskStatus) string {
 		return exited(*r.Code)
 	case r.PID == 0:
 		return "not started"
-	case r.Quiet < fresh:
+	case r.IOIdle < fresh:
 		return moves
-	case r.Still < fresh:
-		return "computes, and nothing else for " + seconds(r.Quiet)
+	case r.Idle < fresh:
+		return "computes, and nothing else for " + seconds(r.IOIdle)
 	}
 	return "idle"
 }

@@ -88,7 +88,7 @@ func TestStatusHasMetrics(t *testing.T) {
 // The names of the JSON fields are those in docs/launching.md.
 func TestStatusJSONFields(t *testing.T) {
 	s, _ := ended("")
-	s.TaskRows, s.Unheard = []taskStatus{{Task: "worker:0", Host: "h1", PID: 7, Step: 3, Age: 9.5, Still: 1, Quiet: 2}}, []string{"h3"}
+	s.TaskRows, s.Unreachable = []taskStatus{{Task: "worker:0", Host: "h1", PID: 7, Step: 3, Age: 9.5, Idle: 1, IOIdle: 2}}, []string{"h3"}
 	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// lookEvery is the interval at which Top polls the hosts.
-	lookEvery = protocol.SampleEvery
+	// pollInterval is the interval at which Top polls the hosts.
+	pollInterval = protocol.SampleEvery
 	// topLines is how many existing lines of each log stream Top loads at its
 	// start.
 	topLines = 100
@@ -61,7 +61,7 @@ func Top(ctx context.Context, q Query, keys io.Reader) error {
 	line := j.newLine()
 	return show(ctx, j.printer, top.Config{Title: cmp.Or(j.Name, j.Job), Line: line, Colour: q.Terminal.StdoutColour}, keys, q.Terminal.Stdout,
 		func(ctx context.Context, view *top.View) { j.feed(ctx, agents, line, view) },
-		func(ctx context.Context, view *top.View) { j.lookOn(ctx, agents, line, view) })
+		func(ctx context.Context, view *top.View) { j.pollUntil(ctx, agents, line, view) })
 }
 
 // feed shows the job's log lines in the view, and at the end how the job
@@ -86,20 +86,20 @@ func (j *Job) feed(ctx context.Context, agents []*hosts.AgentHost, line *live.Li
 	}
 }
 
-// lookOn polls the hosts every lookEvery and shows the replies in the view,
+// pollUntil polls the hosts every pollInterval and shows the replies in the view,
 // until ctx ends.
-func (j *Job) lookOn(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
+func (j *Job) pollUntil(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
 	visits := make([]*hosts.Visitor, len(agents)) // connections by index into agents; nil if there is none
-	defer leave(visits)
+	defer closeAll(visits)
 	again(ctx, func() {
-		shown, tasks := lookAt(ctx, agents, visits, line)
+		shown, tasks := pollOnce(ctx, agents, visits, line)
 		view.Set(shown, tasks)
 	})
 }
 
-// again calls look every lookEvery until ctx ends.
+// again calls look every pollInterval until ctx ends.
 func again(ctx context.Context, look func()) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		look()
@@ -111,12 +111,12 @@ func again(ctx context.Context, look func()) {
 	}
 }
 
-// lookAt polls all hosts of a job once, and returns the hosts and tasks to
+// pollOnce polls all hosts of a job once, and returns the hosts and tasks to
 // show. It connects to the hosts for which visits has no connection.
-func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, line *live.Line) (shown []top.Host, tasks []top.Task) {
+func pollOnce(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, line *live.Line) (shown []top.Host, tasks []top.Task) {
 	shown = make([]top.Host, len(agents))
 	generation := 0
-	for i, of := range lookAll(ctx, agents, visits, protocol.Look{Waits: true, Host: true, Metrics: true}) {
+	for i, of := range pollAll(ctx, agents, visits, protocol.Look{Waits: true, Host: true, Metrics: true}) {
 		shown[i].Name = agents[i].Name()
 		if of.err != nil {
 			shown[i].Trouble = firstLine(of.err)
@@ -147,8 +147,8 @@ func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visi
 	return shown, tasks
 }
 
-// looked is the reply of one host to a poll.
-type looked struct {
+// hostReply is the reply of one host to a poll.
+type hostReply struct {
 	state protocol.State
 	seen  protocol.Seen
 	tasks []taskStatus
@@ -156,12 +156,12 @@ type looked struct {
 	err   error     // nil if the host has replied
 }
 
-// lookAll polls all hosts of a job once, for at most lookTime. It connects to
+// pollAll polls all hosts of a job once, for at most pollTime. It connects to
 // the hosts for which visits has no connection.
-func lookAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, m protocol.Look) []looked {
-	ctx, cancel := within(ctx, lookTime)
+func pollAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, m protocol.Look) []hostReply {
+	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
-	all := make([]looked, len(agents))
+	all := make([]hostReply, len(agents))
 	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // Each's error is ignored, because all has the errors
 		of := &all[i]
 		of.state, of.seen, of.err = visit(ctx, a, &visits[i], m)
@@ -191,8 +191,8 @@ func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protoco
 	return state, seen, err
 }
 
-// leave closes all open connections in visits.
-func leave(visits []*hosts.Visitor) {
+// closeAll closes all open connections in visits.
+func closeAll(visits []*hosts.Visitor) {
 	for _, v := range visits {
 		if v != nil {
 			v.Close() // all replies have arrived, so an error does not matter
@@ -230,7 +230,7 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	}
 	return show(ctx, printer, top.Config{Title: plural.Count(len(set.Hosts), "host"), Colour: q.Terminal.StdoutColour}, keys, q.Terminal.Stdout, func(ctx context.Context, view *top.View) {
 		again(ctx, func() {
-			ctx, cancel := within(ctx, lookTime)
+			ctx, cancel := within(ctx, pollTime)
 			defer cancel()
 			shown := make([]top.Host, len(set.Hosts))
 			_ = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // Each's error is ignored, because the view shows the errors

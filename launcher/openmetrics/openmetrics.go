@@ -58,7 +58,7 @@ type Task struct {
 	Runs       bool
 	Code       *int           // exit status; nil if the task runs or its end is not known
 	Age        time.Duration  // time since the task's start; 0 if not known
-	Still      *time.Duration // time without any activity of the task; nil if not known
+	Idle       *time.Duration // time without any activity of the task; nil if not known
 	Values     map[string]metrics.Number
 	Rate       float64 // steps per second as measured by plx; 0 if not known
 }
@@ -255,8 +255,8 @@ func task(tell teller, t Task) {
 	if t.Age > 0 {
 		tell(taskAge, t.Age.Seconds(), t.Host, t.Name)
 	}
-	if t.Still != nil {
-		tell(taskStill, t.Still.Seconds(), t.Host, t.Name)
+	if t.Idle != nil {
+		tell(taskStill, t.Idle.Seconds(), t.Host, t.Name)
 	}
 	var sample metrics.Sample
 	for _, name := range slices.Sorted(maps.Keys(t.Values)) { // a fixed order, so that each scrape selects the same loss

@@ -28,7 +28,7 @@ func job() Job {
 			GPUs:    []protocol.GPUUse{{Index: 1, Name: "A \"B\"\x1b", Percent: 50, MemoryUsed: 5, MemoryTotal: 10, Temperature: -1, Power: 200}, {Index: 1, Percent: 9}}}},
 			{Name: "h2"}},
 		Tasks: []Task{
-			{Name: "worker:0", Host: "h1", Runs: true, Age: time.Minute, Still: &still, Rate: 4, Values: map[string]metrics.Number{
+			{Name: "worker:0", Host: "h1", Runs: true, Age: time.Minute, Idle: &still, Rate: 4, Values: map[string]metrics.Number{
 				"step": 7, "steps": 100, "epoch": 0.5, "epochs": 3, "steps_per_second": 9, "loss": metrics.Number(math.NaN()), "val_loss": 2, "acc": 0.9}},
 			{Name: "worker:1", Host: "h2", Code: &three, Values: map[string]metrics.Number{"train/loss": 0.25, "steps_per_second": 9}},
 			{Name: "ps:0", Host: "h2"}}}

@@ -21,18 +21,18 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// course is what a job's hosts have stored about the job's run, for plx
+// runData is what a job's hosts have stored about the job's run, for plx
 // report: metrics, CPU and GPU use, the events of a detached job, and the last
 // log lines.
-type course struct {
-	At    time.Time    `json:"at"`    // time at which plx asked the hosts
-	Whole bool         `json:"whole"` // true if the job had ended and every host replied
-	Hosts []hostCourse `json:"hosts"`
-	Tails []taskTail   `json:"tails,omitempty"`
+type runData struct {
+	At    time.Time  `json:"at"`    // time at which plx asked the hosts
+	Whole bool       `json:"whole"` // true if the job had ended and every host replied
+	Hosts []hostData `json:"hosts"`
+	Tails []taskTail `json:"tails,omitempty"`
 }
 
-// hostCourse is what one host has stored about the job's run.
-type hostCourse struct {
+// hostData is what one host has stored about the job's run.
+type hostData struct {
 	Host   string `json:"host"`
 	Failed string `json:"failed,omitempty"` // why the host did not reply; empty if it did
 	protocol.Kept
@@ -46,8 +46,8 @@ type taskTail struct {
 }
 
 const (
-	// courseTime bounds all requests to the hosts for one report.
-	courseTime = 20 * time.Second
+	// runDataTime bounds all requests to the hosts for one report.
+	runDataTime = 20 * time.Second
 	// tailLines is the number of last lines that a report shows of each stream
 	// (stdout, stderr) of a task.
 	tailLines = 20
@@ -73,7 +73,7 @@ func Keep(ctx context.Context, r *Record, agents []*hosts.AgentHost) error {
 	}
 	c, err := j.ask(ctx)
 	for _, folder := range lost {
-		c.Hosts = append(c.Hosts, hostCourse{Host: folder, Failed: "the host was lost"})
+		c.Hosts = append(c.Hosts, hostData{Host: folder, Failed: "the host was lost"})
 	}
 	c.Whole = c.Whole && len(lost) == 0
 	return errors.Join(err, c.save(r.Job))
@@ -82,7 +82,7 @@ func Keep(ctx context.Context, r *Record, agents []*hosts.AgentHost) error {
 // keep asks the hosts for what they have stored about the job's run. It saves
 // the replies if this machine has the job's record. The error names the hosts
 // that did not reply.
-func (j *Job) keep(ctx context.Context) (course, error) {
+func (j *Job) keep(ctx context.Context) (runData, error) {
 	c, err := j.ask(ctx)
 	if j.found {
 		return c, err
@@ -93,11 +93,11 @@ func (j *Job) keep(ctx context.Context) (course, error) {
 // ask requests from all hosts what they have stored about the job's run, and
 // reads the last log lines. It returns the replies that came, together with
 // the error.
-func (j *Job) ask(ctx context.Context) (course, error) {
-	ctx, cancel := within(ctx, courseTime)
+func (j *Job) ask(ctx context.Context) (runData, error) {
+	ctx, cancel := within(ctx, runDataTime)
 	defer cancel()
-	c := course{At: time.Now().UTC(), Hosts: make([]hostCourse, len(j.agents))}
-	limit := maxCourse * 3 / 4 / max(1, len(j.agents)) // the JSON file has the data as base64, which is 4/3 as large
+	c := runData{At: time.Now().UTC(), Hosts: make([]hostData, len(j.agents))}
+	limit := maxRunData * 3 / 4 / max(1, len(j.agents)) // the JSON file has the data as base64, which is 4/3 as large
 	err := hosts.Each(ctx, j.agents, func(i int, a *hosts.AgentHost) (err error) {
 		c.Hosts[i].Host = a.Name()
 		if c.Hosts[i].Kept, err = keptOn(ctx, a, limit, i == j.Chief && j.Detached); err != nil {
@@ -111,15 +111,15 @@ func (j *Job) ask(ctx context.Context) (course, error) {
 	return c, err
 }
 
-// save writes the course as JSON into the folder of the job with the given id.
-func (c course) save(job string) error {
+// save writes the run data as JSON into the folder of the job with the given id.
+func (c runData) save(job string) error {
 	text, err := json.Marshal(c)
-	if err == nil && len(text) > 2*maxCourse {
+	if err == nil && len(text) > 2*maxRunData {
 		err = errors.New("the data is too large")
 	}
 	var path string
 	if err == nil {
-		path, err = inFolder(job, courseFile)
+		path, err = inFolder(job, runDataFile)
 	}
 	if err == nil {
 		err = atomicfile.WriteFile(path, text, 0o600)
@@ -130,11 +130,11 @@ func (c course) save(job string) error {
 	return nil
 }
 
-// readCourse reads the file that course.save has written. It returns nil if
+// readRunData reads the file that runData.save has written. It returns nil if
 // the file does not exist or is damaged.
-func readCourse(job string) *course {
-	var c course
-	text, err := readFile(job, courseFile, 2*maxCourse)
+func readRunData(job string) *runData {
+	var c runData
+	text, err := readFile(job, runDataFile, 2*maxRunData)
 	if err != nil || json.Unmarshal(text, &c) != nil {
 		return nil
 	}
