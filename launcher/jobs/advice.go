@@ -8,8 +8,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// advices maps a text in a failed task's last output lines to the hint that
-// plx prints for this failure.
+// advices lists texts that may occur in the last output lines of a failed
+// task, each with the hint that plx then prints.
 var advices = []struct{ shows, hint string }{
 	{"invalid device ordinal", "--visible host shows a worker all GPUs of its host, to choose by LOCAL_RANK; with --visible own its GPU is cuda:0"},
 	{"required: --local_rank", localRankHint}, // Python's argparse names a missing option this way

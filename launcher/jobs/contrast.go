@@ -31,10 +31,10 @@ func contrast(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.
 	return fresh, leave
 }
 
-// canLeave returns an error if the hosts with the indices leave must not leave
-// the job: at least one host with the checkpoint must stay, and the host whose
-// agent drives the job must stay. The driver makes the same checks, but only
-// after plx has copied all files to the new hosts.
+// canLeave returns an error if the hosts with the given indices into have may
+// not leave the job. A host with the job's checkpoint must remain, and so must
+// the host whose agent drives the job. The driver would refuse the same, but
+// only after plx has copied all files to the new hosts.
 func canLeave(have []protocol.HostPlan, leave []int) error {
 	var members []string
 	stays := false

@@ -19,7 +19,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// reports are the metrics that one host has stored for a job.
+// reports has the metrics of a job's tasks that one host has stored.
 type reports struct {
 	histories map[cluster.Task]*metrics.History
 	damaged   []error // one error for each metrics file that cannot be read

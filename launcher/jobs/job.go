@@ -131,15 +131,16 @@ func (j *Job) tasks() (all []string) {
 	return all
 }
 
-// ended asks the chief's host whether the job has ended. The verdict, which
-// says how the job ended, is nil if it is not known. ended does not update
-// j.Record.
+// ended asks the host of the chief (worker:0) whether the job has ended. The
+// verdict, which says how the job ended, is nil if it is not known. ended does
+// not update j.Record.
 func (j *Job) ended(ctx context.Context) (bool, *protocol.Verdict) {
 	r := j.Record
 	return !r.runs(ctx, j.printer, j.state), r.Verdict
 }
 
-// An asker requests the job's state from the host of the job's chief.
+// An asker is a function that requests the job's state from the host of the
+// job's chief (worker:0).
 type asker func(context.Context) (protocol.State, error)
 
 // update requests the job's state with ask and copies it into the record. It
@@ -185,8 +186,8 @@ func (r *Record) dialling(printer *console.Printer) asker {
 	}
 }
 
-// state requests the job's state from the chief's host over the job's open
-// connection. It is an asker.
+// state requests the job's state from the chief's host (worker:0) over the
+// job's open connection. It has the type asker.
 func (j *Job) state(ctx context.Context) (protocol.State, error) {
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()

@@ -61,7 +61,7 @@ func askAll(ctx context.Context, agents []*hosts.AgentHost, line *live.Line) {
 	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	restarts := make([]int, len(agents))
-	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // a host that does not reply is no error, see above
+	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // errors are ignored, because the line keeps the host's previous state
 		state, err := a.State(ctx)
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ type row struct {
 	Tasks   int       `json:"tasks"`             // number of tasks
 	State   string    `json:"state"`             // "pending" or "starting" (in Slurm's queue), "running", "done", "failed", "hung", "stopped", "lost" (its hosts have no files of it), or "unknown"
 	Seconds float64   `json:"seconds,omitempty"` // from the launch to the job's end, or until now if it runs; 0 if not known
-	Code    *int      `json:"code,omitempty"`    // exit status of the job; nil if plx knows no verdict
+	Code    *int      `json:"code,omitempty"`    // exit status of the job; nil if the job runs or its end is not known
 	Reason  string    `json:"reason,omitempty"`
 	// Generation is the number of the last generation (start of the job's
 	// tasks) that plx knows. 0 means the first start.

@@ -119,8 +119,8 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	var chosen []*hosts.AgentHost
 	for i, a := range j.agents {
 		has := func(task string) bool { return slices.Contains(j.Hosts[i].Tasks, task) }
-		// After a restart a task may have run on any host, so no host is left
-		// out.
+		// ^ After a restart, a host other than that of the launch may have run
+		// the task, so no host is left out.
 		elsewhere := len(tasks) > 0 && !j.Restarts && !slices.ContainsFunc(tasks, has)
 		if !elsewhere && named(a) {
 			chosen = append(chosen, a)
@@ -196,7 +196,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	}
 	generation := ""
 	if j.Restarts {
-		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // print below reports the error of a failed host
+		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // an error is ignored, because j.print below reports it
 			generation = fmt.Sprintf(", generation %d", state.Generation)
 		}
 	}
@@ -248,14 +248,15 @@ func (j *Job) printMade(ctx context.Context) {
 	}
 }
 
-// cutOff returns how a job ended whose agents have disconnected without a
-// verdict. For a Slurm job it looks into this machine's record and asks Slurm.
+// cutOff returns how the job ended if its agents have disconnected without
+// reporting that. For a Slurm job, it looks into this machine's record and
+// asks Slurm.
 func (j *Job) cutOff(ctx context.Context) (protocol.Verdict, error) {
 	err := fmt.Errorf("job %s: ended without a verdict", j.Job)
 	if j.Slurm.ID == "" {
 		return protocol.Verdict{Code: exit.CodePlx, Reason: err.Error()}, err
 	}
-	if r, found := byID(j.Job); found && r.Verdict != nil { // the plx process that launched the job recorded a verdict
+	if r, found := byID(j.Job); found && r.Verdict != nil { // the plx process that launched the job recorded its end
 		PrintVerdict(j.printer, &r, *r.Verdict, nil)
 		return *r.Verdict, nil
 	}

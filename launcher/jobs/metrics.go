@@ -163,8 +163,8 @@ func (p *poller) poll(ctx context.Context) openmetrics.Job {
 	return now
 }
 
-// judge sets the job's state. look calls it if the chief's agent does not
-// confirm that the job runs.
+// judge sets the job's state in now. poll calls judge if the chief's agent
+// does not confirm that the job runs.
 func (p *poller) judge(ctx context.Context, now *openmetrics.Job) {
 	row := newRow(ctx, &p.job.Record, p.job.printer, p.job.state)
 	now.State, now.Code, now.Generation = row.State, row.Code, max(now.Generation, row.Generation)
@@ -172,8 +172,8 @@ func (p *poller) judge(ctx context.Context, now *openmetrics.Job) {
 }
 
 // pollRunning polls the agents of a running job for their tasks' metrics. It
-// returns false if the agent of the chief's host, which knows the job's state,
-// did not reply.
+// returns false if the host of the chief (worker:0), which knows the job's
+// state, did not reply.
 func (p *poller) pollRunning(ctx context.Context, now *openmetrics.Job, up []openmetrics.Host) (runs bool) {
 	runs = true
 	for i, of := range pollAll(ctx, p.agents, p.visits, protocol.Look{Host: true, Metrics: true}) {

@@ -81,7 +81,8 @@ func (p *pruner) run(ctx context.Context) error {
 	old := p.old(ctx, rs)
 	errs := []error{p.find(ctx, old), p.findMore(ctx), p.survey(ctx)}
 	for _, set := range p.sets {
-		// Hosts that failed have reported their errors already.
+		// ^ Report how much of plx was sent to hosts. nil, because the errors
+		// of hosts have been reported already.
 		set.Placed(nil)
 	}
 	for _, r := range old {
@@ -115,9 +116,9 @@ func (p *pruner) command() string {
 }
 
 // old returns the records of jobs that ended longer ago than the minimum age.
-// If a record does not say whether its job has ended, old asks the chief's
-// host. With All it returns every record; then the hosts report whether a job
-// runs.
+// If a record does not say whether its job has ended, old asks the host of the
+// job's chief (worker:0). With All it returns every record; then the hosts
+// report whether a job runs.
 func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
 	if p.cfg.All {
 		return rs
@@ -133,7 +134,7 @@ func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
 	g.SetLimit(hosts.FanOut)
 	for _, mine := range of {
 		g.Go(func() error {
-			var down error // error of the host's first failed request, after which it is not asked again
+			var down error // error of the host's first failed request; later requests would fail too
 			for _, i := range mine {
 				ask := rs[i].dialling(p.printer)
 				runs[i] = rs[i].runs(ctx, p.printer, func(ctx context.Context) (state protocol.State, err error) {
@@ -233,7 +234,8 @@ type pruner struct {
 	forgotten  []string              // ids of jobs whose records --dry-run would remove
 }
 
-// pruning is a host to prune.
+// pruning is a host on which Prune removes files, with the results of its
+// requests to the host.
 type pruning struct {
 	*hosts.AgentHost
 	binaries []string

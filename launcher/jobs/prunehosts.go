@@ -81,9 +81,9 @@ func (p *pruner) each(ctx context.Context, all []*pruning, work func(context.Con
 	})
 }
 
-// ask asks the agent on host h to remove old files, except for the jobs in
-// keep. It runs the newest agent executable that the host still has. On a host
-// without jobs of this machine, it first installs this version of plx.
+// ask asks an agent on host h to remove old files, except for the jobs in
+// keep. It starts the newest agent executable that the host still has. On a
+// host without jobs of this machine, it first installs this version of plx.
 func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
 	if p.cfg.All {
 		return p.askAll(ctx, h, keep, dry)

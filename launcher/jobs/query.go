@@ -54,8 +54,8 @@ func (q Query) exactly(job string) Query {
 }
 
 // open finds the job that the query means and opens it with its current hosts.
-// It connects to no host but the chief's, whose agent drives a detached job.
-// If q.Job is empty, running excludes jobs that have ended.
+// It connects to one host at most, that of the job's chief (worker:0). If
+// q.Job is empty, running excludes jobs that have ended.
 func (q Query) open(ctx context.Context, running bool) (*Job, error) {
 	printer := q.printer()
 	q, err := alreadyLaunched(ctx, q)
@@ -267,7 +267,7 @@ func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]pro
 // assemble uses only the state in a host's own folder.
 func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 	jobs := map[string]*Record{}
-	chief := map[string]int{} // key: job id; value: generation of the newest state with a chief
+	chief := map[string]int{} // by job id: generation (restart count) of the newest state with worker:0
 	for i, states := range found {
 		for _, s := range states {
 			if s.Folder != set.Hosts[i].JobFolder() {
@@ -281,7 +281,7 @@ func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 			h := HostRecord{Line: set.Hosts[i].Resource.Bare().String(), Folder: s.Folder, Binary: s.Binary}
 			for task := range s.Tasks {
 				h.Tasks = append(h.Tasks, task)
-				if task == "worker:0" && s.Generation >= chief[s.Job] { // a host that has left the job has an older generation
+				if task == "worker:0" && s.Generation >= chief[s.Job] { // a host that has left the job has a state of an older generation
 					r.Chief, r.Verdict, chief[s.Job] = len(r.Hosts), s.Verdict, s.Generation
 				}
 			}

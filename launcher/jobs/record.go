@@ -58,9 +58,9 @@ type Record struct {
 	Way
 	Launcher int               `json:"launcher"`        // pid of the plx launch process on this machine
 	Grace    time.Duration     `json:"grace"`           // time between SIGTERM and SIGKILL for tasks; 0 kills them at once
-	Lease    time.Duration     `json:"lease,omitempty"` // how long a host runs tasks without the driver; 0 means DefaultLease
+	Lease    time.Duration     `json:"lease,omitempty"` // how long a host runs tasks without contact to the job's driver; 0 means DefaultLease
 	Hosts    []HostRecord      `json:"hosts"`
-	Chief    int               `json:"chief"`             // index into Hosts of the chief's host, which knows the verdict
+	Chief    int               `json:"chief"`             // index into Hosts of the chief's host (worker:0), which knows how the job ended
 	Laid     int               `json:"laid,omitempty"`    // generation of the newest layout (hosts and their tasks) from an agent; 0 means none
 	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil if it is not known to have ended
 
@@ -199,7 +199,7 @@ func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	defer cancel()
 	state, err := j.chief().State(bounded)
 	if err != nil {
-		return j, nil // a command that needs the chief's host will report this error
+		return j, nil // a command that needs this host will report the error itself
 	}
 	before := j.Laid
 	if err := j.learn(state); err != nil {
@@ -237,11 +237,11 @@ func (r *Record) learn(state protocol.State) (err error) {
 	return errors.Join(err, r.Save())
 }
 
-// lay replaces the record's hosts by those of the layout if the layout is
-// newer, and reports whether it did. On an error the record does not change. A
-// known host keeps its line from the hosts file, by which this machine reaches
-// the host. A host that left the job stays in the record, because it stores
-// logs.
+// lay replaces the record's hosts by those of the layout (a job's hosts and
+// their tasks) if the layout is newer, and reports whether it did. On an error
+// the record does not change. A known host keeps its line from the hosts file,
+// by which this machine reaches the host. A host that left the job stays in
+// the record, because it stores logs.
 func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	if layout.Generation <= r.Laid {
 		return false, nil
@@ -279,8 +279,8 @@ func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	return true, nil
 }
 
-// laidHost returns the record of host h in a layout. old is the host's
-// previous record, or zero for a new host.
+// laidHost converts host h of a layout (a job's hosts and their tasks) to a
+// record. old is the host's previous record, or zero for a new host.
 func laidHost(old HostRecord, h protocol.HostPlan) (HostRecord, error) {
 	host := old
 	if old.Line == "" || old.Left && !h.Left {

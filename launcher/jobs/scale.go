@@ -116,8 +116,9 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	s.asked = answer.Cause == ""
 	if !s.asked {
 		err = errors.Join(err, s.endGroup(err))
-		// The driver may have added the new hosts. If it has not, their agents end
-		// when their leases expire.
+		// ^ The driver may have added the new hosts to the job. If it has not,
+		// the new hosts' agents end by themselves when no process renews their
+		// leases.
 	} else if err != nil {
 		err = fmt.Errorf("no reply from the driver: %w; the job may still be scaled, see plx jobs", err)
 	}
@@ -131,9 +132,10 @@ func (s *scaler) patience() time.Duration {
 	return 2*s.cfg.SaveTime + s.spec.StartTimeout + s.spec.Grace + s.spec.Lease + 2*askTime
 }
 
-// ask sends a scale request to the job's driver through the agent of the
-// chief's host and returns the reply. If the connection breaks, ask connects
-// and sends the request again.
+// ask sends a scale request to the driver, the part of an agent or of plx
+// launch that controls the job, and returns the reply. The request goes
+// through the agent of the chief's host (worker:0). If the connection breaks,
+// ask connects and sends the request again.
 func (s *scaler) ask(ctx context.Context, scale protocol.Scale) (answer protocol.Scaled, err error) {
 	for try := 1; ; try++ {
 		answer, err = s.askOnce(ctx, scale)
@@ -255,7 +257,7 @@ func (s *scaler) place() (p placement.Placement, err error) {
 	return p, InUse(p, machines, options.ShareGPUs, scaleBusyHint, s.job.printer)
 }
 
-// giveAgent copies the agent's executable from the chief's host, to be
+// giveAgent copies the executable of the agent from a host of the job, to be
 // installed on the new hosts.
 func (s *scaler) giveAgent(ctx context.Context) error {
 	from := s.job.chief()

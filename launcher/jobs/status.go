@@ -124,8 +124,8 @@ func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all
 }
 
 // idleServer reports whether a task is a parameter server of plx's trainer
-// that has ended with status 0 and not on a signal from its agent. It does so
-// if it stores no variables, or if all workers have finished.
+// that ended by itself with status 0. Such a server ends if it stores no
+// variables, or if all workers have finished.
 func idleServer(name string, e protocol.Exit) bool {
 	task, err := cluster.ParseTask(name)
 	return err == nil && task.Role == cluster.PS && e.Native && e.Finished && e.Code == 0 && !e.Told

@@ -21,7 +21,7 @@ import (
 type StopConfig struct {
 	Query
 	Code   int           // exit status for the job; 0 means the default, submission.CodeStopped
-	Reason string        // which command stops the job, for its verdict; empty means "plx stop"
+	Reason string        // the command that stops the job, which its users see as the reason; empty means "plx stop"
 	Grace  time.Duration // time between SIGTERM and SIGKILL; 0 kills at once, negative means the time set at the launch
 	// SaveTime bounds the checkpoint that the job saves before it ends. 0
 	// means that it saves none.
@@ -71,8 +71,8 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	failed := s.stop(ctx)
 	if failed != nil && s.outlived(ctx) {
 		// The Slurm job has ended together with plx's job, and with it the
-		// process through which Stop asked the hosts. The job's verdict is in
-		// the job's folders, which the new connection reads.
+		// process through which Stop asked the hosts. The folders of plx's job
+		// say how that job ended, and the new connection reads them.
 		if j, err = cfg.exactly(j.Job).open(ctx, true); err != nil {
 			return err
 		}
@@ -237,10 +237,11 @@ func (s *stopper) saved(ctx context.Context) (int64, error) {
 	return v.Saved.Step, nil
 }
 
-// verdict returns the first verdict for which wanted returns true. It asks the
-// chief's host first, then the others, since every host knows the verdict. It
-// requests the state of hosts whose last state is not known. If no verdict is
-// wanted, the error says what each host knows.
+// verdict returns the first verdict (how the job ended) for which wanted
+// returns true. It asks the host of the chief (worker:0) first, then the
+// others, since every host knows the verdict. It requests the state of hosts
+// whose last state is not known. If wanted accepts no verdict, the error says
+// what each host knows.
 func (s *stopper) verdict(ctx context.Context, wanted func(*protocol.Verdict) bool) (*protocol.Verdict, error) {
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Bits in the values of class, a table of byte properties.
+// Bits that describe a byte; class has them for each byte value.
 const (
 	before = 1 << iota // a number may follow after this byte
 	starts             // a number may begin with this byte

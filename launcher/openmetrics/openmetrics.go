@@ -75,8 +75,8 @@ func write(w io.Writer, j Job, format expfmt.Format) error {
 	if err := registry.Register(collector{j}); err != nil {
 		return fmt.Errorf("make the metrics: %w", err)
 	}
-	// Hosts may report inconsistent values. Then Gather returns an error, but
-	// also all valid metrics, which write still sends.
+	// Hosts may report inconsistent values. Then Gather returns an error
+	// together with all valid metrics, and write sends these.
 	families, err := registry.Gather()
 	if len(families) == 0 && err != nil {
 		return fmt.Errorf("make the metrics: %w", err)

@@ -99,7 +99,8 @@ func (v *View) Set(hosts []Host, tasks []Task) {
 // which so covers about ten polls.
 const newest = 0.2
 
-// End sets the text on how the job has ended. The view stays open.
+// End sets the text on how the job has ended. The view stays open until the
+// user leaves it.
 func (v *View) End(how string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
