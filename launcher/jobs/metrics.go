@@ -149,7 +149,7 @@ func (p *poller) poll(ctx context.Context) openmetrics.Job {
 	}
 	p.failed = nil
 	if p.ended || !p.pollRunning(ctx, &now, up) && ctx.Err() == nil {
-		p.judge(ctx, &now)
+		p.setState(ctx, &now)
 	}
 	if p.ended {
 		p.readEnded(ctx, up)
@@ -163,9 +163,9 @@ func (p *poller) poll(ctx context.Context) openmetrics.Job {
 	return now
 }
 
-// judge sets the job's state in now. poll calls judge if the chief's agent
+// setState sets the job's state in now. poll calls setState if the chief's agent
 // does not confirm that the job runs.
-func (p *poller) judge(ctx context.Context, now *openmetrics.Job) {
+func (p *poller) setState(ctx context.Context, now *openmetrics.Job) {
 	row := newRow(ctx, &p.job.Record, p.job.printer, p.job.state)
 	now.State, now.Code, now.Generation = row.State, row.Code, max(now.Generation, row.Generation)
 	p.ended = !row.runs()

@@ -57,7 +57,7 @@ func prune(ctx context.Context, cfg PruneConfig, open opener) error {
 	if cfg.connect == nil {
 		cfg.connect = hosts.Open
 	}
-	p := &pruner{open: open, answerTime: cmp.Or(cfg.answerTime, askTime), printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
+	p := &pruner{open: open, answerTime: cmp.Or(cfg.answerTime, askTime), printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruneHost{}, of: map[string][]*pruneHost{},
 		inUse: map[string]bool{}, unchecked: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{}, table: console.NewTable("HOST", "WHAT", "SIZE")}
 	return p.run(ctx)
 }
@@ -221,22 +221,22 @@ type pruner struct {
 	cfg        PruneConfig
 	binaries   map[string][]string // agent executables by the host's line, newest first: the newest agent understands most kinds of output files
 	sets       []*hosts.Set
-	answerTime time.Duration         // time limit for connecting to a host and asking it
-	hosts      []*pruning            // all hosts, without duplicates
-	known      map[string]*pruning   // all hosts, by the way in which plx reaches them
-	of         map[string][]*pruning // hosts of each job to remove; the key is the job's id
-	inUse      map[string]bool       // ids of jobs that are running or below the minimum age
-	unchecked  map[string]bool       // ids of jobs with a host that cannot say whether it has unfetched files
-	listed     map[string]bool       // rows already in the table, by file system and path: hosts with a shared home report the same files
-	kept       map[string]*kept      // jobs with output files that have not been fetched; the key is the job's id
-	table      *console.Table        // output of --dry-run: what would be removed
-	bytes      int64                 // total size of the table's rows
-	forgotten  []string              // ids of jobs whose records --dry-run would remove
+	answerTime time.Duration           // time limit for connecting to a host and asking it
+	hosts      []*pruneHost            // all hosts, without duplicates
+	known      map[string]*pruneHost   // all hosts, by the way in which plx reaches them
+	of         map[string][]*pruneHost // hosts of each job to remove; the key is the job's id
+	inUse      map[string]bool         // ids of jobs that are running or below the minimum age
+	unchecked  map[string]bool         // ids of jobs with a host that cannot say whether it has unfetched files
+	listed     map[string]bool         // rows already in the table, by file system and path: hosts with a shared home report the same files
+	kept       map[string]*kept        // jobs with output files that have not been fetched; the key is the job's id
+	table      *console.Table          // output of --dry-run: what would be removed
+	bytes      int64                   // total size of the table's rows
+	forgotten  []string                // ids of jobs whose records --dry-run would remove
 }
 
-// pruning is a host on which Prune removes files, with the results of its
+// pruneHost is a host on which Prune removes files, with the results of its
 // requests to the host.
-type pruning struct {
+type pruneHost struct {
 	*hosts.AgentHost
 	binaries []string
 	plan     []protocol.Pruned // what the host could remove, before other hosts' unfetched files are considered
@@ -259,5 +259,5 @@ func (p *pruner) stays(job string) bool {
 
 // failed reports whether Prune failed on at least one host of the job.
 func (p *pruner) failed(job string) bool {
-	return p.unchecked[job] || slices.ContainsFunc(p.of[job], func(h *pruning) bool { return h.failed })
+	return p.unchecked[job] || slices.ContainsFunc(p.of[job], func(h *pruneHost) bool { return h.failed })
 }

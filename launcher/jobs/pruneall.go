@@ -63,7 +63,7 @@ func home() (string, error) {
 // nothing to remove. After a removal askAll disconnects from the agent: an
 // agent that stays would count as a use of plx on other hosts with the same
 // home directory.
-func (p *pruner) askAll(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
+func (p *pruner) askAll(ctx context.Context, h *pruneHost, keep []string, dry bool) ([]protocol.Pruned, error) {
 	if !dry {
 		defer h.Release()
 	}
@@ -88,7 +88,7 @@ func (p *pruner) askAll(ctx context.Context, h *pruning, keep []string, dry bool
 
 // meet starts an agent of this plx version on the host and connects to it. If
 // the host has no ~/.plx, there is false and no agent is started.
-func (p *pruner) meet(ctx context.Context, h *pruning) (there bool, err error) {
+func (p *pruner) meet(ctx context.Context, h *pruneHost) (there bool, err error) {
 	asking, cancel := within(ctx, p.answerTime)
 	defer cancel()
 	if err := h.Run(asking, `[ -e "$HOME/.plx" ]`, nil, nil, nil); err != nil {
@@ -105,7 +105,7 @@ func (p *pruner) meet(ctx context.Context, h *pruning) (there bool, err error) {
 // removeRest removes with a shell command what the agent could not remove
 // while it ran, such as its own executable on a network file system. It
 // returns the error text, or "".
-func removeRest(ctx context.Context, h *pruning, answer protocol.PruneAnswer) string {
+func removeRest(ctx context.Context, h *pruneHost, answer protocol.PruneAnswer) string {
 	name, marked := strings.CutPrefix(answer.Left, ".")
 	if !marked || !hosts.IsSafe(name) {
 		return answer.Failed
@@ -127,10 +127,10 @@ func (p *pruner) removeAll(ctx context.Context, old []Record) error {
 		set.Release()
 	}
 	busy := p.busy(p.hosts)
-	leads, last := p.leads()
-	errs := []error{busy, p.remove(ctx, leads), p.forget(old), p.submissions(ctx)}
+	representatives, last := p.representatives()
+	errs := []error{busy, p.remove(ctx, representatives), p.forget(old), p.submissions(ctx)}
 	if last != nil {
-		errs = append(errs, p.remove(ctx, []*pruning{last}))
+		errs = append(errs, p.remove(ctx, []*pruneHost{last}))
 	}
 	if runtime.GOOS != "linux" && errors.Join(errs...) == nil {
 		errs = append(errs, p.removeHere())
@@ -144,7 +144,7 @@ func (p *pruner) removeAll(ctx context.Context, old []Record) error {
 
 // busy marks the jobs of hosts on which a process uses plx as in use. It
 // returns one error for each such home directory.
-func (p *pruner) busy(all []*pruning) error {
+func (p *pruner) busy(all []*pruneHost) error {
 	homes := map[string]bool{}
 	var errs []error
 	for _, h := range all {
@@ -171,43 +171,43 @@ func (p *pruner) busy(all []*pruning) error {
 	return errors.Join(errs...)
 }
 
-// leads returns one host for each home directory whose ~/.plx is to be
+// representatives returns one host for each home directory whose ~/.plx is to be
 // removed. here is the host for this machine's home directory, or nil.
-func (p *pruner) leads() (leads []*pruning, here *pruning) {
-	spoilt, own := map[string]bool{}, ""
+func (p *pruner) representatives() (representatives []*pruneHost, here *pruneHost) {
+	skip, own := map[string]bool{}, ""
 	for _, h := range p.hosts {
-		spoilt[h.Facts.FileSystem] = spoilt[h.Facts.FileSystem] || h.busy != ""
+		skip[h.Facts.FileSystem] = skip[h.Facts.FileSystem] || h.busy != ""
 		if h.here {
 			own = h.Facts.FileSystem
 		}
 	}
 	for _, h := range p.hosts {
 		switch home := h.Facts.FileSystem; {
-		case h.failed || home == "" || spoilt[home]:
+		case h.failed || home == "" || skip[home]:
 			continue
 		case home != own:
-			leads = append(leads, h)
+			representatives = append(representatives, h)
 		case here == nil || h.here:
 			here = h
 			continue
 		default:
 			continue
 		}
-		spoilt[h.Facts.FileSystem] = true // one host for each home directory is enough
+		skip[h.Facts.FileSystem] = true // one host for each home directory is enough
 	}
-	return leads, here
+	return representatives, here
 }
 
 // remove removes the whole ~/.plx from the given hosts, except for the jobs
 // that are kept.
-func (p *pruner) remove(ctx context.Context, all []*pruning) error {
+func (p *pruner) remove(ctx context.Context, all []*pruneHost) error {
 	var keep []string
 	for job := range p.of {
 		if p.stays(job) {
 			keep = append(keep, job)
 		}
 	}
-	errs := []error{p.each(ctx, all, func(ctx context.Context, h *pruning) (err error) {
+	errs := []error{p.each(ctx, all, func(ctx context.Context, h *pruneHost) (err error) {
 		h.done, err = p.ask(ctx, h, keep, p.cfg.DryRun)
 		return err
 	}), p.busy(all)}

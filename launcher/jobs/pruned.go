@@ -72,7 +72,7 @@ func (p *pruner) reportKept() {
 
 // report prints what a host has removed, or adds what it would remove to the
 // table of --dry-run.
-func (p *pruner) report(h *pruning, all []protocol.Pruned) {
+func (p *pruner) report(h *pruneHost, all []protocol.Pruned) {
 	var items []protocol.Pruned
 	for _, item := range all {
 		at := h.Facts.FileSystem + " " + item.Path

@@ -47,11 +47,11 @@ func (p *pruner) find(ctx context.Context, old []Record) error {
 
 // note returns the entry for a host that is reached by the command via, or by
 // SSH if via is empty. It adds the entry if there is none; then fresh is true.
-func (p *pruner) note(via string, host *hosts.Host) (h *pruning, fresh bool) {
+func (p *pruner) note(via string, host *hosts.Host) (h *pruneHost, fresh bool) {
 	way := via + " " + host.Resource.String()
 	h, known := p.known[way]
 	if !known {
-		h = &pruning{AgentHost: &hosts.AgentHost{Host: host}}
+		h = &pruneHost{AgentHost: &hosts.AgentHost{Host: host}}
 		p.hosts, p.known[way] = append(p.hosts, h), h
 	}
 	return h, !known
@@ -59,7 +59,7 @@ func (p *pruner) note(via string, host *hosts.Host) (h *pruning, fresh bool) {
 
 // survey asks all hosts what they could remove. No host removes anything yet.
 func (p *pruner) survey(ctx context.Context) error {
-	errs := []error{p.each(ctx, p.hosts, func(ctx context.Context, h *pruning) (err error) {
+	errs := []error{p.each(ctx, p.hosts, func(ctx context.Context, h *pruneHost) (err error) {
 		h.plan, err = p.ask(ctx, h, nil, true)
 		return err
 	})}
@@ -71,8 +71,8 @@ func (p *pruner) survey(ctx context.Context) error {
 
 // each calls work for several hosts at a time. If work returns an error, each
 // marks the host as failed.
-func (p *pruner) each(ctx context.Context, all []*pruning, work func(context.Context, *pruning) error) error {
-	return hosts.Each(ctx, all, func(_ int, h *pruning) error {
+func (p *pruner) each(ctx context.Context, all []*pruneHost, work func(context.Context, *pruneHost) error) error {
+	return hosts.Each(ctx, all, func(_ int, h *pruneHost) error {
 		err := work(ctx, h)
 		if err != nil {
 			h.failed, err = true, fmt.Errorf("prune: %w", err)
@@ -84,7 +84,7 @@ func (p *pruner) each(ctx context.Context, all []*pruning, work func(context.Con
 // ask asks an agent on host h to remove old files, except for the jobs in
 // keep. It starts the newest agent executable that the host still has. On a
 // host without jobs of this machine, it first installs this version of plx.
-func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
+func (p *pruner) ask(ctx context.Context, h *pruneHost, keep []string, dry bool) ([]protocol.Pruned, error) {
 	if p.cfg.All {
 		return p.askAll(ctx, h, keep, dry)
 	}
@@ -126,7 +126,7 @@ func (p *pruner) limit(dry bool) time.Duration {
 
 // keepAll records which jobs a host keeps. It returns an error for each job of
 // which the host cannot say what output files it has.
-func (p *pruner) keepAll(h *pruning, items []protocol.Pruned) error {
+func (p *pruner) keepAll(h *pruneHost, items []protocol.Pruned) error {
 	var errs []error
 	for _, item := range items {
 		switch {
@@ -145,8 +145,8 @@ func (p *pruner) keepAll(h *pruning, items []protocol.Pruned) error {
 // removeOld removes the old files on all hosts, except for the jobs that are
 // kept.
 func (p *pruner) removeOld(ctx context.Context) error {
-	var goes []*pruning
-	keep := map[*pruning][]string{}
+	var goes []*pruneHost
+	keep := map[*pruneHost][]string{}
 	for _, h := range p.hosts {
 		if h.failed {
 			continue
@@ -166,7 +166,7 @@ func (p *pruner) removeOld(ctx context.Context) error {
 			goes = append(goes, h)
 		}
 	}
-	errs := []error{p.each(ctx, goes, func(ctx context.Context, h *pruning) (err error) {
+	errs := []error{p.each(ctx, goes, func(ctx context.Context, h *pruneHost) (err error) {
 		if h.done = h.plan; !p.cfg.DryRun || len(keep[h]) > 0 {
 			h.done, err = p.ask(ctx, h, keep[h], p.cfg.DryRun)
 		}

@@ -20,7 +20,7 @@ type Query struct {
 	// Job is a job's id, its name, or the unique beginning of an id. If it is
 	// empty, the query means the newest job or the newest running job. For a
 	// command that ends or changes a job, it means the only running job (see
-	// the method meant).
+	// the method resolve).
 	Job string
 	// Reach names the hosts that plx searches if this machine has no record of
 	// the job.

@@ -158,7 +158,7 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 			run.Missing = append(run.Missing, strings.TrimSpace(line))
 		}
 	}
-	judge(&run, r.Verdict)
+	addVerdict(&run, r.Verdict)
 	if noted, found := launched(r.Job); found {
 		run.Command = noted.Command
 		for _, f := range noted.Facts {
@@ -207,9 +207,9 @@ func (q Query) refresh(ctx context.Context, r *Record, before *runData) (c *runD
 	return &now, unknown, err
 }
 
-// judge adds to the report how the job ended: its exit status, each task's
+// addVerdict adds to the report how the job ended: its exit status, each task's
 // end, and the last log lines.
-func judge(run *report.Run, v *protocol.Verdict) {
+func addVerdict(run *report.Run, v *protocol.Verdict) {
 	if v == nil {
 		return
 	}

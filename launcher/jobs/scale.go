@@ -36,7 +36,7 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 		return err
 	}
 	var err error
-	if cfg.Query, err = cfg.meant(ctx, "plx scale"); err != nil {
+	if cfg.Query, err = cfg.resolve(ctx, "plx scale"); err != nil {
 		return err
 	}
 	j, err := cfg.open(ctx, true)
@@ -100,7 +100,7 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if err != nil {
 		return answer, err
 	}
-	fresh, leave := contrast(s.cfg.Reach.Hosts, layout.Hosts)
+	fresh, leave := diffHosts(s.cfg.Reach.Hosts, layout.Hosts)
 	if len(fresh)+len(leave) == 0 {
 		return answer, nil
 	}
@@ -110,7 +110,7 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if err := s.prepare(preparing, fresh, len(layout.Hosts)); err != nil {
 		return answer, errors.Join(err, s.endGroup(err))
 	}
-	ctx, cancel = context.WithTimeoutCause(ctx, s.patience(), fmt.Errorf("not scaled within %v", s.patience()))
+	ctx, cancel = context.WithTimeoutCause(ctx, s.replyTimeout(), fmt.Errorf("not scaled within %v", s.replyTimeout()))
 	defer cancel()
 	answer, err = s.ask(ctx, protocol.Scale{ID: rand.Text(), Known: len(layout.Hosts), Join: s.join, Leave: leave, SaveTime: s.cfg.SaveTime})
 	s.asked = answer.Cause == ""
@@ -125,10 +125,10 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	return answer, err
 }
 
-// patience returns the time limit for the driver's reply. In this time the
+// replyTimeout returns the time limit for the driver's reply. In this time the
 // driver saves a checkpoint, ends and restarts all tasks, and waits for their
 // first step. It may also have to wait until the lease of a lost host expires.
-func (s *scaler) patience() time.Duration {
+func (s *scaler) replyTimeout() time.Duration {
 	return 2*s.cfg.SaveTime + s.spec.StartTimeout + s.spec.Grace + s.spec.Lease + 2*askTime
 }
 
@@ -198,7 +198,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, Via: s.job.over(s.cfg.Reach), Slurm: s.job.Slurm, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys, ProbeTime: s.cfg.Reach.ProbeTime, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}, s.job.printer); err != nil {
 		return err
 	}
-	if err := s.giveAgent(ctx); err != nil {
+	if err := s.provideAgent(ctx); err != nil {
 		return err
 	}
 	var targets []*provision.Target
@@ -257,9 +257,9 @@ func (s *scaler) place() (p placement.Placement, err error) {
 	return p, InUse(p, machines, options.ShareGPUs, scaleBusyHint, s.job.printer)
 }
 
-// giveAgent copies the executable of the agent from a host of the job, to be
+// provideAgent copies the executable of the agent from a host of the job, to be
 // installed on the new hosts.
-func (s *scaler) giveAgent(ctx context.Context) error {
+func (s *scaler) provideAgent(ctx context.Context) error {
 	from := s.job.chief()
 	if err := from.Learn(ctx); err != nil {
 		return from.Named(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-func TestContrastOfWantedAndPresentHosts(t *testing.T) {
+func TestDiffHosts(t *testing.T) {
 	have := []protocol.HostPlan{{Host: "a", Folder: "a"}, {Host: "b", Folder: "b_2222"}, {Host: "c", Folder: "c", Left: true}}
 	for _, x := range []struct {
 		want  []hostfile.Host
@@ -27,7 +27,7 @@ func TestContrastOfWantedAndPresentHosts(t *testing.T) {
 		{[]hostfile.Host{{Name: "a", User: "u"}, {Name: "b", Port: 2222}, {Name: "c"}}, []string{"c"}, nil}, // host c had left the job and joins again
 		{[]hostfile.Host{{Name: "d"}}, []string{"d"}, []int{0, 1}},
 	} {
-		fresh, leave := contrast(x.want, have)
+		fresh, leave := diffHosts(x.want, have)
 		var names []string
 		for _, h := range fresh {
 			names = append(names, h.Name)
@@ -100,7 +100,7 @@ func TestScaleUsesTheOptionsOfTheLaunch(t *testing.T) {
 // launch allows.
 func TestScaleAllowsTheStartTimeOfTheLaunch(t *testing.T) {
 	s := scaler{cfg: ScaleConfig{SaveTime: time.Minute}, spec: protocol.Spec{StartTimeout: time.Hour, Grace: 10 * time.Second, Lease: 30 * time.Second}}
-	if got, least := s.patience(), time.Hour+2*time.Minute+40*time.Second; got < least || got > least+5*time.Minute {
+	if got, least := s.replyTimeout(), time.Hour+2*time.Minute+40*time.Second; got < least || got > least+5*time.Minute {
 		t.Errorf("%s, want little more than %s", got, least)
 	}
 }

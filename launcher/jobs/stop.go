@@ -36,7 +36,7 @@ type StopConfig struct {
 // launch's name.
 func Stop(ctx context.Context, cfg StopConfig) error {
 	var err error
-	if cfg.Query, err = cfg.meant(ctx, "plx stop"); err != nil {
+	if cfg.Query, err = cfg.resolve(ctx, "plx stop"); err != nil {
 		return err
 	}
 	launch, found, err := cfg.launching()

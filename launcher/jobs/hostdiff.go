@@ -11,10 +11,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// contrast compares the hosts that the user wants with the hosts that the job
+// diffHosts compares the hosts that the user wants with the hosts that the job
 // has. It returns the wanted hosts that must join the job, and the indices
 // into have of the hosts that must leave.
-func contrast(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
+func diffHosts(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
 	stay := map[string]bool{}
 	for _, h := range want {
 		folder := hosts.NewHost(h, nil).JobFolder()

@@ -18,12 +18,12 @@ type candidates struct {
 	known    bool // this machine has a record of a job with that name, which may have ended
 }
 
-// meant returns a query for exactly the job that a command such as plx stop is
+// resolve returns a query for exactly the job that a command such as plx stop is
 // to change. Without a name in q, exactly one job may be running and none may
 // be starting. With a name, at most one job of that name may be running or
-// starting. Otherwise meant prints the candidates and returns an error,
+// starting. Otherwise resolve prints the candidates and returns an error,
 // because the newest job may not be the one that the user wants.
-func (q Query) meant(ctx context.Context, command string) (Query, error) {
+func (q Query) resolve(ctx context.Context, command string) (Query, error) {
 	var c candidates
 	var err error
 	if !q.OnHosts {

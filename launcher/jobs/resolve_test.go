@@ -73,7 +73,7 @@ func TestStopNeedsAnUnambiguousJob(t *testing.T) {
 				ids = append(ids, "early")
 			}
 			var stdout, stderr bytes.Buffer
-			got, err := Query{Job: x.job, Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}.meant(t.Context(), "plx stop")
+			got, err := Query{Job: x.job, Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}.resolve(t.Context(), "plx stop")
 			if x.want != "" && (err != nil || got.Job != x.want || stderr.Len()+stdout.Len() > 0) {
 				t.Errorf("%q, %v, %q; want %q", got.Job, err, stderr.String(), x.want)
 			}
@@ -126,7 +126,7 @@ func TestRequeuedSubmissionIsOneCandidate(t *testing.T) {
 	}
 	for _, job := range []string{"first", "first-1", ""} {
 		var stderr bytes.Buffer
-		_, err := Query{Job: job, Terminal: console.Terminal{Stderr: &stderr}}.meant(t.Context(), "plx stop")
+		_, err := Query{Job: job, Terminal: console.Terminal{Stderr: &stderr}}.resolve(t.Context(), "plx stop")
 		if named := job != ""; named == (err != nil) {
 			t.Errorf("%q: %v", job, err)
 		}

@@ -74,9 +74,9 @@ func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 		return nil, nil
 	}
 	another := func(r Record) bool { // another reports whether the query also matches job r, which the submission did not launch
-		meant := q.Job == "" || r.Name == q.Job || r.Job == q.Job
+		matches := q.Job == "" || r.Name == q.Job || r.Job == q.Job
 		alike := s.Job != q.Job && s.Name != q.Job && strings.HasPrefix(r.Job, q.Job)
-		return !s.launched(r) && (meant && r.Created.After(s.Created) || alike)
+		return !s.launched(r) && (matches && r.Created.After(s.Created) || alike)
 	}
 	if slices.ContainsFunc(rs, another) {
 		return nil, nil
