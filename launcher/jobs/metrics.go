@@ -142,7 +142,7 @@ func (p *poller) poll(ctx context.Context) openmetrics.Job {
 		return p.newest
 	}
 	j := p.job
-	now := openmetrics.Job{ID: j.Job, Name: j.Name, Created: j.Created, State: "running", Looked: time.Now(), Generation: p.newest.Generation}
+	now := openmetrics.Job{ID: j.Job, Name: j.Name, Created: j.Created, State: "running", PolledAt: time.Now(), Generation: p.newest.Generation}
 	up := make([]openmetrics.Host, len(p.agents))
 	for i, a := range p.agents {
 		up[i].Name = a.Name()

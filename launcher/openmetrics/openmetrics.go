@@ -37,7 +37,7 @@ type Job struct {
 	Created    time.Time
 	Code       *int      // exit status of plx for the job; nil if the job runs or its end is not known
 	Generation int       // number of times that the job was restarted or scaled
-	Looked     time.Time // time at which plx asked the hosts
+	PolledAt   time.Time // time at which plx asked the hosts
 	Hosts      []Host
 	Tasks      []Task
 }
@@ -117,7 +117,7 @@ var (
 	jobStart   = &metric{"job_start_time_seconds", "When the job was launched, in seconds since 1970.", nil}
 	jobCode    = &metric{"job_exit_code", "Exit status of plx for the job, once it has ended.", nil}
 	jobRounds  = &metric{"job_generation", "How many times the job was restarted or scaled.", nil}
-	jobLooked  = &metric{"last_look_timestamp_seconds", "When plx asked the hosts, in seconds since 1970.", nil}
+	jobPolled  = &metric{"last_look_timestamp_seconds", "When plx asked the hosts, in seconds since 1970.", nil}
 	hostUp     = &metric{"host_up", "1 if the host has answered, else 0.", []string{"host"}}
 	hostCPU    = &metric{"host_cpu_ratio", "Share of the host's processors that is busy, from 0 to 1.", []string{"host"}}
 	hostCPUs   = &metric{"host_cpus", "Processors of the host.", []string{"host"}}
@@ -169,8 +169,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		tell(jobCode, float64(*j.Code))
 	}
 	tell(jobRounds, float64(j.Generation))
-	if !j.Looked.IsZero() {
-		tell(jobLooked, seconds(j.Looked))
+	if !j.PolledAt.IsZero() {
+		tell(jobPolled, seconds(j.PolledAt))
 	}
 	for _, h := range j.Hosts {
 		tell(hostUp, truth(h.Up), h.Name)

@@ -22,7 +22,7 @@ import (
 // job returns a job in which every value is known.
 func job() Job {
 	three, still := 3, 2*time.Second
-	return Job{ID: "j-1", Name: "first", State: "failed", Created: time.UnixMilli(1500), Code: &three, Generation: 2, Looked: time.UnixMilli(2500),
+	return Job{ID: "j-1", Name: "first", State: "failed", Created: time.UnixMilli(1500), Code: &three, Generation: 2, PolledAt: time.UnixMilli(2500),
 		Hosts: []Host{{Name: "h1", Up: true, Use: &protocol.HostUse{CPUs: 4, Load: 1.5, MemoryTotal: 100,
 			Samples: []protocol.Sample{{CPU: 4}, {CPU: 1, Memory: 40, Received: 7, Sent: 8}},
 			GPUs:    []protocol.GPUUse{{Index: 1, Name: "A \"B\"\x1b", Percent: 50, MemoryUsed: 5, MemoryTotal: 10, Temperature: -1, Power: 200}, {Index: 1, Percent: 9}}}},

@@ -15,7 +15,7 @@ import (
 // write. Whatever else plx prints passes through the console, which makes it harmless.
 var raw = map[string]string{
 	"launcher/exec/print.go": "outputs of programs, which logs.Safe makes harmless on a terminal",
-	"launcher/jobs/meant.go": "a table on stderr, by the console",
+	"launcher/jobs/resolve.go": "a table on stderr, by the console",
 	"launcher/jobs/top.go":   "the full-screen view, which makes all texts harmless",
 	"main.go":                "words that a shell completes, each through logs.Escape; the help",
 	"command.go":             "what the terminal is",
