@@ -145,7 +145,7 @@ func pointsOf(host string, task cluster.Task, h *metrics.History) (all []point) 
 			if p.Step >= 0 {
 				one.Step = &p.Step
 			}
-			if cmp.Compare(p.Min, p.Last) != 0 || cmp.Compare(p.Max, p.Last) != 0 { // cmp.Compare treats two NaN as equal
+			if cmp.Compare(p.Min, p.Last) != 0 || cmp.Compare(p.Max, p.Last) != 0 { // cmp.Compare treats two NaN as equal, unlike !=
 				one.Min, one.Max = &p.Min, &p.Max
 			}
 			all = append(all, one)

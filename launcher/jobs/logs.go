@@ -119,7 +119,7 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	var chosen []*hosts.AgentHost
 	for i, a := range j.agents {
 		has := func(task string) bool { return slices.Contains(j.Hosts[i].Tasks, task) }
-		// ^ After a restart, a host other than that of the launch may have run
+		// After a restart, a host other than that of the launch may have run
 		// the task, so no host is left out.
 		elsewhere := len(tasks) > 0 && !j.Restarts && !slices.ContainsFunc(tasks, has)
 		if !elsewhere && named(a) {

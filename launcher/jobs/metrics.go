@@ -134,9 +134,9 @@ func (p *poller) serve(ctx context.Context, l net.Listener, first openmetrics.Jo
 	return err
 }
 
-// look polls all hosts once and returns the job's metrics. A host that does
+// poll polls all hosts once and returns the job's metrics. A host that does
 // not reply is marked as down, and its tasks keep the values of the last poll.
-// If the job has ended, look reads the metrics that the hosts have stored.
+// If the job has ended, poll reads the metrics that the hosts have stored.
 func (p *poller) poll(ctx context.Context) openmetrics.Job {
 	if p.done {
 		return p.newest

@@ -81,7 +81,7 @@ func (p *pruner) run(ctx context.Context) error {
 	old := p.old(ctx, rs)
 	errs := []error{p.find(ctx, old), p.findMore(ctx), p.survey(ctx)}
 	for _, set := range p.sets {
-		// ^ Report how much of plx was sent to hosts. nil, because the errors
+		// Report how much of plx was sent to hosts. nil, because the errors
 		// of hosts have been reported already.
 		set.Placed(nil)
 	}

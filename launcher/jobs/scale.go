@@ -116,7 +116,7 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	s.asked = answer.Cause == ""
 	if !s.asked {
 		err = errors.Join(err, s.endGroup(err))
-		// ^ The driver may have added the new hosts to the job. If it has not,
+		// The driver may have added the new hosts to the job. If it has not,
 		// the new hosts' agents end by themselves when no process renews their
 		// leases.
 	} else if err != nil {

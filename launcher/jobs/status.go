@@ -69,7 +69,7 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 	r := j.Record // a copy, because j.state may change j.Record
 	s := status{row: newRow(ctx, &r, j.printer, j.state)}
 	if s.runs() {
-		s.TaskRows, s.Unreachable = j.look(ctx)
+		s.TaskRows, s.Unreachable = j.pollTasks(ctx)
 	} else {
 		s.Verdict = r.Verdict
 	}
@@ -79,9 +79,9 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 	return s.print(q.Terminal, j)
 }
 
-// look asks the agents what their tasks do. unreachable has an error for each host
+// pollTasks asks the agents what their tasks do. unreachable has an error for each host
 // that did not reply.
-func (j *Job) look(ctx context.Context) (all []taskStatus, unreachable []string) {
+func (j *Job) pollTasks(ctx context.Context) (all []taskStatus, unreachable []string) {
 	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	present := j.present()

@@ -97,12 +97,12 @@ func (j *Job) pollUntil(ctx context.Context, agents []*hosts.AgentHost, line *li
 	})
 }
 
-// again calls look every pollInterval until ctx ends.
-func again(ctx context.Context, look func()) {
+// again calls poll every pollInterval until ctx ends.
+func again(ctx context.Context, poll func()) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		look()
+		poll()
 		select {
 		case <-ctx.Done():
 			return
