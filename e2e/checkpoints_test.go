@@ -144,7 +144,7 @@ func testStopSaves(b *bench, file, saver string) {
 	}
 	job := saves()
 	res := b.want(0, "stop", "--checkpoint", job)
-	contains(b.t, res.stderr, "it is saved first if it keeps checkpoints")
+	contains(b.t, res.stderr, "it first saves a checkpoint if it keeps any")
 	contains(b.t, res.stderr, "job "+job+": stopped on 2 hosts, saved at step 7")
 	if code := b.jobsOf()[job].Code; code == nil || *code != 143 {
 		b.t.Errorf("the job's exit status: %v", code)
@@ -158,7 +158,7 @@ func testStopSaves(b *bench, file, saver string) {
 	stop := b.start("stop", "--checkpoint", "--checkpoint-timeout", "5s", job)
 	attached.awaitLine("worker:0", "asked")
 	stop.signal(syscall.SIGINT)
-	b.says(stop.want(130), "job "+job, "interrupted: hosts that were asked still end it")
+	b.says(stop.want(130), "job "+job, "interrupted: hosts that received the request still stop the job")
 	attached.want(143)
 	job = b.detach("--hosts", file, "sleep", "1000")
 	res = b.want(125, "stop", "--checkpoint", job)

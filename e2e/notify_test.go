@@ -45,7 +45,7 @@ func TestNotify(t *testing.T) {
 		told := b.telling()
 		res := b.want(0, "launch", "--hosts", file, "--name", "well", "--notify", tell+"; echo told; exit 3", "echo", "up")
 		b.wantTold(told, `done 0 well well-\S+: done`)
-		contains(t, res.stderr, "plx: notify: told\n", "plx: warning: --notify: its command failed: exit status 3\n")
+		contains(t, res.stderr, "plx: notify: told\n", "plx: warning: --notify: the command failed: exit status 3\n")
 		if strings.Contains(res.stdout, "told") {
 			t.Errorf("stdout: %s", res.stdout)
 		}

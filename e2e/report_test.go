@@ -143,7 +143,7 @@ func TestReport(t *testing.T) {
 	b.want(0, "report", "bad", "-o", "mine", "--force")
 	contains(t, b.want(2, "report", "bad", "bad").stderr, "named twice")
 	contains(t, b.want(2, "report", "--format", "pdf", "bad").stderr, "--format pdf: want html, md or json")
-	contains(t, b.want(2, "report", "nothing").stderr, "this machine knows of none")
+	contains(t, b.want(2, "report", "nothing").stderr, "this machine knows no such job")
 
 	// A crash has cut the files of one, an older plx has launched it: what there is is shown, what is missing is named.
 	var folder string

@@ -57,7 +57,7 @@ func TestStopAnyTime(t *testing.T) {
 		time.Sleep(delay * time.Millisecond)
 		limit := time.Now().Add(patience.Limit)
 		for res := b.run("stop", name); res.code != 0; res = b.run("stop", name) {
-			if !strings.Contains(res.stderr, "this machine knows of none") || time.Now().After(limit) {
+			if !strings.Contains(res.stderr, "this machine knows no such job") || time.Now().After(limit) {
 				t.Fatalf("after %v: plx stop: status %d\n%s", delay*time.Millisecond, res.code, res.stderr)
 			}
 		}

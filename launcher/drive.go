@@ -409,7 +409,7 @@ func (d *drive) keep(ctx context.Context, stops <-chan jobstate.StopAsked, recor
 	d.show(console.Waiting("reading the metrics", nil))
 	defer d.hide()
 	if err := jobs.Keep(ctx, record, agents); err != nil {
-		d.launch.printer.Printf("note: plx report will lack some of this job: %v", err)
+		d.launch.printer.Printf("note: plx report will lack a part of this job's data: %v", err)
 	}
 }
 

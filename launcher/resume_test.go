@@ -112,13 +112,13 @@ func TestLastOutputLinesLeadToHint(t *testing.T) {
 // missing python.
 func TestHintExplainsHowTaskEnded(t *testing.T) {
 	for want, v := range map[string]protocol.Verdict{
-		"hint: somebody, or a limit of a batch system":       {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137}},
-		"hint: plx exec --host h2 -- free -h":                {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, OOMKills: 1}},
-		"hint: plx exec --host h2 -- sh -c 'df -h /dev/shm;": {Code: 135, Host: "h2", First: &protocol.Exit{Signal: 7, Code: 135, Shm: "/dev/shm is full (8 MiB, 0 left)"}},
-		"hint: plx exec --host h3 -- sh -c 'df -h /dev/shm;": {Code: 1, Host: "h3", First: &protocol.Exit{Code: 1, Cause: "RuntimeError", Shm: "/dev/shm is small (8 MiB, 8 MiB left)"}},
-		"hint: memory that was mapped from a file":           {Code: 135, Host: "h2", First: &protocol.Exit{Signal: 7, Code: 135}},
-		"hint: plx launch --detach leaves the job":           {Code: 125, Reason: "plx was suspended for 12s", Suspended: 12 * time.Second},
-		"hint: many hosts have no python: name python3":      {Code: 127, Reason: "worker:0 on h2 could not start: python: not found on PATH /bin; python3 is there", First: &protocol.Exit{Code: 127}},
+		"hint: a user, a batch system or the limit of a container": {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137}},
+		"hint: plx exec --host h2 -- free -h":                      {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, OOMKills: 1}},
+		"hint: plx exec --host h2 -- sh -c 'df -h /dev/shm;":       {Code: 135, Host: "h2", First: &protocol.Exit{Signal: 7, Code: 135, Shm: "/dev/shm is full (8 MiB, 0 left)"}},
+		"hint: plx exec --host h3 -- sh -c 'df -h /dev/shm;":       {Code: 1, Host: "h3", First: &protocol.Exit{Code: 1, Cause: "RuntimeError", Shm: "/dev/shm is small (8 MiB, 8 MiB left)"}},
+		"hint: memory that was mapped from a file":                 {Code: 135, Host: "h2", First: &protocol.Exit{Signal: 7, Code: 135}},
+		"hint: plx launch --detach leaves the job":                 {Code: 125, Reason: "plx was suspended for 12s", Suspended: 12 * time.Second},
+		"hint: many hosts have no python: name python3":            {Code: 127, Reason: "worker:0 on h2 could not start: python: not found on PATH /bin; python3 is there", First: &protocol.Exit{Code: 127}},
 		"": {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, Cause: "it froze"}},
 	} {
 		var said bytes.Buffer

@@ -108,7 +108,7 @@ func (s *saving) last(ctx context.Context, step int) error {
 		return err
 	}
 	if sum := s.network.store.Summary(); s.saver != nil && sum.Saved+sum.Failed > 0 {
-		s.network.log.Logf(slog.LevelInfo, "%s of %s made, %d failed; steps held for %v at most, %v in all",
+		s.network.log.Logf(slog.LevelInfo, "made %s (%s), %d failed; steps held for %v at most, %v in all",
 			plural.Count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
 	}
 	if s.late > 1 {

@@ -8,10 +8,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// advices are what a program's last lines show that a user may not know of plx.
+// advices lists texts that may occur in the last output lines of a failed
+// task, each with the hint that plx then prints.
 var advices = []struct{ shows, hint string }{
 	{"invalid device ordinal", "--visible host shows a worker all GPUs of its host, to choose by LOCAL_RANK; with --visible own its GPU is cuda:0"},
-	{"required: --local_rank", localRankHint}, // as argparse names a flag that is missing
+	{"required: --local_rank", localRankHint}, // Python's argparse names a missing option this way
 	{"required: --local-rank", localRankHint},
 	{"insufficient shared memory (shm)", containerShmHint}, // of PyTorch's data loaders
 	{"killed by signal: Bus error", containerShmHint},
@@ -22,17 +23,18 @@ const containerShmHint = "a container has a /dev/shm of its own, often of 64 MiB
 
 const localRankHint = `plx sets the variable LOCAL_RANK. For a flag: bash -c 'exec python3 train.py --local_rank="$LOCAL_RANK"'`
 
-const memoryHint = "plx exec --host %s -- free -h shows its memory, sudo dmesg there which process was killed; fewer workers on the host (--workers-per-host N) or smaller batches need less"
+const memoryHint = "plx exec --host %s -- free -h shows the memory of the host, and sudo dmesg there shows which process the kernel killed; fewer workers on the host (--workers-per-host N) or smaller batches need less"
 
 const shmHint = "plx exec --host %s -- sh -c 'df -h /dev/shm; ls -l /dev/shm' shows its room and who uses it. As root: mount -o remount,size=8G,mode=1777 /dev/shm; for a container --shm-size=8g or --ipc=host; fewer workers of data loaders (num_workers) need less"
 
 const busHint = "memory that was mapped from a file was not there: the file was cut off, or its file system is full (plx exec --host %s -- df -h). A container has a /dev/shm of its own: --shm-size=8g or --ipc=host"
 
-const killedHint = "somebody, or a limit of a batch system or container, killed it: the kernel counted no kill for want of memory on that host. plx exec --host %s -- sudo dmesg shows its last messages"
+const killedHint = "a user, a batch system or the limit of a container killed it: the kernel of the host counted no kill for lack of memory. plx exec --host %s -- sudo dmesg shows its last messages"
 
 const suspendedHint = "plx launch --detach leaves the job to its hosts, whatever this machine does: plx attach follows it; --lease TIME lets them wait longer for plx"
 
-// advice returns a hint on how a task failed and on its last lines, or "".
+// advice returns a hint on how to mend the failure in v, or "" if plx knows
+// none. tail has the last output lines of the task that failed first.
 func advice(v protocol.Verdict, tail []string) string {
 	if v.Suspended > 0 {
 		return suspendedHint

@@ -18,8 +18,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// putAgent puts an agent into a home, as the program of the job. Commands of the agent and
-// calls are given to a script as arguments, such as "agent state JOB FOLDER".
+// putAgent installs script in a home directory as the executable of a job's
+// agent. The script receives the agent's commands and requests as arguments,
+// such as "agent state JOB FOLDER".
 func putAgent(home, script string) error {
 	self, err := os.Executable()
 	file := filepath.Join(home, blob)
@@ -28,7 +29,8 @@ func putAgent(home, script string) error {
 		executable.Write(file, fmt.Appendf(nil, "#!/bin/sh\n[ \"$*\" != 'agent start' ] || exec %s answers $0.sh\nexec $0.sh \"$@\"\n", self), 0o700))
 }
 
-// answerCalls is an agent that answers what the script prints.
+// answerCalls returns a script for putAgent whose agent replies to each
+// request with the output of script.
 func answerCalls(script string) error {
 	conn, err := protocol.OpenCalls(protocol.Duplex(os.Stdin, os.Stdout))
 	if err != nil {

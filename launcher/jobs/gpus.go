@@ -13,14 +13,16 @@ import (
 	"github.com/plx-run/plx/launcher/reservation"
 )
 
-// BusyHint is the hint for GPUs that somebody uses.
+// BusyHint is the hint printed with an error about GPUs that are in use.
 const BusyHint = "--exclude HOST:ID leaves a GPU out, --wait-gpus 30m waits for it, --share-gpus uses it all the same"
 
-// scaleBusyHint is the same for plx scale, which does not wait.
+// scaleBusyHint is the hint of plx scale about GPUs that are in use. It
+// differs from BusyHint because plx scale does not wait for GPUs.
 const scaleBusyHint = "--exclude HOST:ID leaves a GPU out; plx probe shows when it is free"
 
-// InUse refuses a job that would use GPUs which others use, or tells the user if the job
-// is to share them. hint is what the user can do.
+// InUse returns an error with the given hint if the placement contains GPUs
+// that other processes use. If share is true, it only prints which of these
+// GPUs will be shared.
 func InUse(p placement.Placement, machines []placement.Machine, share bool, hint string, printer *console.Printer) error {
 	busy := p.Busy(machines)
 	switch {
@@ -35,7 +37,9 @@ func InUse(p placement.Placement, machines []placement.Machine, share bool, hint
 	return exit.WithHint(errors.New(InWords(busy)), hint)
 }
 
-// Booked returns what a job books on each host, of which agents are given.
+// Booked returns the GPUs that the placement reserves on each host. agents are
+// the agents of the placement's hosts, in the same order; hosts without GPUs
+// are left out.
 func Booked(p placement.Placement, agents []*hosts.AgentHost) (all []reservation.Host) {
 	for i, a := range agents {
 		if claims := protocol.Claims(p.Hosts[i].Specs()); len(claims) > 0 {
@@ -45,7 +49,8 @@ func Booked(p placement.Placement, agents []*hosts.AgentHost) (all []reservation
 	return all
 }
 
-// CheckBooked refuses GPUs that another job has booked. hint is what the user can do.
+// CheckBooked returns an error with the given hint if another job has reserved
+// a GPU of the placement.
 func CheckBooked(ctx context.Context, p placement.Placement, agents []*hosts.AgentHost, ticket, hint string) error {
 	err := reservation.Check(ctx, Booked(p, agents), ticket)
 	if err != nil && ctx.Err() == nil {
@@ -54,7 +59,8 @@ func CheckBooked(ctx context.Context, p placement.Placement, agents []*hosts.Age
 	return err
 }
 
-// InWords writes the first of the lines as one; "" if there is none.
+// InWords joins at most 8 descriptions of GPUs in use into one error text. It
+// returns "" if lines is empty.
 func InWords(lines []string) string {
 	const most = 8
 	if len(lines) == 0 {

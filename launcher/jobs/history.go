@@ -19,13 +19,15 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// reports is what a host keeps of the metrics of a job.
+// reports has the metrics of a job's tasks that one host has stored.
 type reports struct {
 	histories map[cluster.Task]*metrics.History
-	damaged   []error // of files that cannot be read
+	damaged   []error // one error for each metrics file that cannot be read
 }
 
-// reportsOn reads what a host keeps. If nothing of the job is left the error is hosts.ErrForgotten.
+// reportsOn reads the metrics that the host of agent a has stored for the
+// agent's job. The error is hosts.ErrForgotten if the host has no files of the
+// job any more.
 func reportsOn(ctx context.Context, a *hosts.AgentHost) (r reports, err error) {
 	kept, err := keptOn(ctx, a, protocol.MaxKept, false)
 	if err != nil {
@@ -34,7 +36,7 @@ func reportsOn(ctx context.Context, a *hosts.AgentHost) (r reports, err error) {
 	all, damaged := histories(kept)
 	r.histories = map[cluster.Task]*metrics.History{}
 	for name, h := range all {
-		if task, err := cluster.ParseTask(name); err == nil { // else it is the host's
+		if task, err := cluster.ParseTask(name); err == nil { // other names are those of the host's own metrics, not of a task
 			r.histories[task] = h
 		}
 	}
@@ -44,13 +46,14 @@ func reportsOn(ctx context.Context, a *hosts.AgentHost) (r reports, err error) {
 	return r, nil
 }
 
-// noMetrics is the error of a job whose tasks have reported nothing.
+// noMetrics returns the error for a job whose tasks have reported no metrics.
 func noMetrics(job string) error {
-	return exit.WithHint(fmt.Errorf("job %s: its tasks have reported no metrics, or a plx that kept none ran it", job),
+	return exit.WithHint(fmt.Errorf("job %s: its tasks have reported no metrics, or an old plx ran it, which stored none", job),
 		"docs/launching.md lists the lines that plx understands; --metric of plx launch names others")
 }
 
-// onlyForgotten reports whether all that an error of hosts.Each says is that nothing of the job is left.
+// onlyForgotten reports whether err, an error of hosts.Each, consists only of
+// hosts.ErrForgotten: hosts that have no files of the job any more.
 func onlyForgotten(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyForgotten(err) })
@@ -58,7 +61,9 @@ func onlyForgotten(err error) bool {
 	return errors.Is(err, hosts.ErrForgotten)
 }
 
-// stepped returns values with a step, unless they have one: plx knows that of its own trainer.
+// stepped returns values with the metric "step" set to step, unless values
+// contain a step already. plx counts the steps of its own trainer even if the
+// program prints none.
 func stepped(values map[string]metrics.Number, step int64) map[string]metrics.Number {
 	if _, has := values[metrics.Step]; has || step == 0 {
 		return values
@@ -71,25 +76,27 @@ func stepped(values map[string]metrics.Number, step int64) map[string]metrics.Nu
 	return all
 }
 
-// point is a line of plx metrics --json.
+// point is one output line of plx metrics --json: a metric's value at one
+// time.
 type point struct {
 	Time   string          `json:"time"`
 	Host   string          `json:"host"`
 	Task   string          `json:"task"`
 	Metric string          `json:"metric"`
-	Step   *int64          `json:"step,omitempty"` // nil: the task had reported none
+	Step   *int64          `json:"step,omitempty"` // training step of the value; nil if the task had reported no step
 	Value  metrics.Number  `json:"value"`
-	Min    *metrics.Number `json:"min,omitempty"` // of the values that the point stands for; nil: of one
+	Min    *metrics.Number `json:"min,omitempty"` // smallest of the values that this point summarizes; nil if all are equal to Value
 	Max    *metrics.Number `json:"max,omitempty"`
 	at     time.Time
 }
 
-// printHistory prints what the hosts keep of each task, in the order of time. A job that runs is
-// saved every few seconds.
+// printHistory prints the stored metrics of each task, ordered by time. While
+// a job runs, its agents write new values to disk every few seconds, so the
+// newest values may be missing.
 func (j *Job) printHistory(ctx context.Context, to io.Writer) error {
-	asking, cancel := within(ctx, lookTime)
+	asking, cancel := within(ctx, pollTime)
 	defer cancel()
-	all := make([]reports, len(j.agents)) // also of hosts that have left
+	all := make([]reports, len(j.agents)) // includes hosts that have left the job, because they still store its metrics
 	err := hosts.Each(asking, j.agents, func(i int, a *hosts.AgentHost) (err error) {
 		all[i], err = reportsOn(asking, a)
 		return err
@@ -129,7 +136,8 @@ func (j *Job) printHistory(ctx context.Context, to io.Writer) error {
 	return nil
 }
 
-// pointsOf are the points of a task on a host, those of a name together.
+// pointsOf returns the points of a task on a host, grouped by the metric's
+// name.
 func pointsOf(host string, task cluster.Task, h *metrics.History) (all []point) {
 	for _, name := range h.Names() {
 		for _, p := range h.Points(name) {
@@ -137,7 +145,7 @@ func pointsOf(host string, task cluster.Task, h *metrics.History) (all []point) 
 			if p.Step >= 0 {
 				one.Step = &p.Step
 			}
-			if cmp.Compare(p.Min, p.Last) != 0 || cmp.Compare(p.Max, p.Last) != 0 { // NaN is equal to itself here
+			if cmp.Compare(p.Min, p.Last) != 0 || cmp.Compare(p.Max, p.Last) != 0 { // cmp.Compare treats two NaN as equal, unlike !=
 				one.Min, one.Max = &p.Min, &p.Max
 			}
 			all = append(all, one)

@@ -20,8 +20,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// One history that a crash has cut costs no other.
-func TestHistories(t *testing.T) {
+// A history that a crash has truncated does not prevent reading the others.
+func TestDamagedHistoryDoesNotHideOthers(t *testing.T) {
 	var h metrics.History
 	h.Add(time.UnixMilli(1000), metrics.Sample{{Name: metrics.Step, Number: 7}, {Name: "loss", Number: 0.5}})
 	encoded, _ := h.AppendBinary(nil)
@@ -38,7 +38,7 @@ func TestHistories(t *testing.T) {
 }
 
 // Lines have what docs/watch.md promises.
-func TestPoints(t *testing.T) {
+func TestPointsOfATask(t *testing.T) {
 	var h metrics.History
 	h.Add(time.UnixMilli(1500), metrics.Sample{{Name: "loss", Number: metrics.Number(math.NaN())}})
 	for i := range 2049 {
@@ -59,7 +59,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-func TestOnlyForgotten(t *testing.T) {
+func TestOnlyForgottenHosts(t *testing.T) {
 	forgotten, other := fmt.Errorf("host h1: %w", hosts.ErrForgotten), errors.New("no answer")
 	for _, of := range []struct {
 		err  error
@@ -71,7 +71,7 @@ func TestOnlyForgotten(t *testing.T) {
 	}
 }
 
-func TestStepped(t *testing.T) {
+func TestSteppedAddsAMissingStep(t *testing.T) {
 	agents := map[string]metrics.Number{"loss": 1}
 	if got := stepped(agents, 5); got["step"] != 5 || got["loss"] != 1 || len(agents) != 1 {
 		t.Errorf("%v of %v", got, agents)
@@ -84,8 +84,9 @@ func TestStepped(t *testing.T) {
 	}
 }
 
-// An address that cannot be, or is in use, is the user's mistake, with a cure.
-func TestListen(t *testing.T) {
+// An invalid address, or one in use, is reported as the user's mistake with a
+// hint.
+func TestListenRefusesBadAddresses(t *testing.T) {
 	l, err := listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -27,23 +27,27 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// askTime bounds one question to a host about a job.
+// askTime bounds one request to a host about a job.
 const askTime = 40 * time.Second
 
-// within bounds a question to a host.
+// within returns a context for a request to a host. After limit it ends with
+// the cause "no answer within ...".
 func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 }
 
-// Job is a job that was launched before, with connections to its hosts.
+// Job is a job that was launched earlier, together with connections to its
+// hosts.
 type Job struct {
 	Record
 	printer *console.Printer
 	set     *hosts.Set
-	agents  []*hosts.AgentHost // in the order of Record.Hosts
+	agents  []*hosts.AgentHost // agents of the job's hosts, in the order of Record.Hosts
 }
 
-// open prepares connections to the record's hosts. It connects to none.
+// open returns the record's job with an agent for each host. It opens no
+// connection: a host is dialled when it is first asked. like has the user's
+// options for reaching hosts.
 func open(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error) {
 	reach, err := r.reach(like)
 	if err != nil {
@@ -63,8 +67,11 @@ func open(ctx context.Context, r Record, printer *console.Printer, like hosts.Re
 	return j, nil
 }
 
-// afterSlurm returns how to reach the record's hosts if they were nodes of Slurm: once the
-// allocation is over, in the home of this machine. Most clusters have one home for all.
+// afterSlurm returns how to reach the record's hosts if they were nodes of a
+// Slurm allocation; other records keep reach. After the allocation has ended,
+// the nodes cannot be reached. Then the job's files are read from this
+// machine's home directory, which on most clusters is also the nodes' home
+// directory.
 func afterSlurm(ctx context.Context, r Record, reach hosts.Reach) (hosts.Reach, error) {
 	if r.Slurm == (slurm.Run{}) {
 		return reach, nil
@@ -78,14 +85,14 @@ func afterSlurm(ctx context.Context, r Record, reach hosts.Reach) (hosts.Reach, 
 	case !over:
 		return reach, nil
 	case !reach.SharedHome:
-		return reach, exit.WithHint(fmt.Errorf("job %s: job %s of Slurm is over, and the home of this machine is not that of its nodes", r.Job, r.Slurm.ID),
+		return reach, exit.WithHint(fmt.Errorf("job %s: job %s of Slurm has ended, and this machine does not share the home directory of its nodes", r.Job, r.Slurm.ID),
 			"--log-dir and --fetch of plx launch bring logs and results here while the job runs")
 	}
 	return reach.AtHome(), nil
 }
 
-// atHome reports whether the home of this machine has the job's folders of all hosts, and in each
-// of them a file.
+// atHome reports whether this machine's home directory contains the job's
+// folder of every host, with the named file in each folder.
 func (r *Record) atHome(file string) bool {
 	jobs, err := submission.Root()
 	return err == nil && !slices.ContainsFunc(r.Hosts, func(h HostRecord) bool {
@@ -94,17 +101,19 @@ func (r *Record) atHome(file string) bool {
 	})
 }
 
-// started reports whether every agent of the job has been started, or the job has ended, by
-// the home of this machine.
+// started reports whether the job has ended or all its agents have been
+// started, which they show by a state.json in this machine's home directory.
 func (r *Record) started() bool { return r.Verdict != nil || r.atHome("state.json") }
 
-// close closes the connections. Its errors say nothing: every answer has arrived.
-func (j *Job) close() { j.set.Close() } // every answer has arrived
+// close closes the connections to the hosts. It ignores errors, because all
+// replies have been received.
+func (j *Job) close() { j.set.Close() }
 
-// chief returns the host that knows the job's state.
+// chief returns the agent of the chief's host (worker:0), which knows the
+// job's state.
 func (j *Job) chief() *hosts.AgentHost { return j.agents[j.Chief] }
 
-// present returns the hosts that did not leave the job.
+// present returns the agents of all hosts that have not left the job.
 func (j *Job) present() (present []*hosts.AgentHost) {
 	for i, a := range j.agents {
 		if !j.Hosts[i].Left {
@@ -114,7 +123,7 @@ func (j *Job) present() (present []*hosts.AgentHost) {
 	return present
 }
 
-// tasks returns the names of all tasks.
+// tasks returns the names of the job's tasks on all hosts.
 func (j *Job) tasks() (all []string) {
 	for _, h := range j.Hosts {
 		all = append(all, h.Tasks...)
@@ -122,18 +131,21 @@ func (j *Job) tasks() (all []string) {
 	return all
 }
 
-// ended asks whether the job has ended, and how; the verdict is nil if nobody knows. The
-// job keeps its hosts.
+// ended asks the host of the chief (worker:0) whether the job has ended. The
+// verdict, which says how the job ended, is nil if it is not known. ended does
+// not update j.Record.
 func (j *Job) ended(ctx context.Context) (bool, *protocol.Verdict) {
 	r := j.Record
 	return !r.runs(ctx, j.printer, j.state), r.Verdict
 }
 
-// An asker asks the chief's host of a job for its state.
+// An asker is a function that requests the job's state from the host of the
+// job's chief (worker:0).
 type asker func(context.Context) (protocol.State, error)
 
-// update asks for the job's state unless its verdict is known, and learns what the host knows. The
-// generation is the one that runs.
+// update requests the job's state with ask and copies it into the record. It
+// requests nothing if the record already has a verdict. It returns the number
+// of the generation (start of the job's tasks) that runs now.
 func (r *Record) update(ctx context.Context, printer *console.Printer, ask asker) (generation int, err error) {
 	if r.Verdict != nil {
 		return 0, nil
@@ -148,8 +160,8 @@ func (r *Record) update(ctx context.Context, printer *console.Printer, ask asker
 	return state.Generation, nil
 }
 
-// runs reports whether the job runs, as update finds. If the host does not answer the job counts
-// as running.
+// runs updates the record and reports whether the job is running. A job whose
+// host does not reply counts as running.
 func (r *Record) runs(ctx context.Context, printer *console.Printer, ask asker) bool {
 	_, err := r.update(ctx, printer, ask)
 	if err != nil && !errors.Is(err, hosts.ErrForgotten) {
@@ -159,7 +171,8 @@ func (r *Record) runs(ctx context.Context, printer *console.Printer, ask asker) 
 	return err == nil && r.Verdict == nil
 }
 
-// dialling is the asker that connects to the host for each question.
+// dialling returns an asker that opens a new connection to the host for each
+// request.
 func (r *Record) dialling(printer *console.Printer) asker {
 	return func(ctx context.Context) (protocol.State, error) {
 		ctx, cancel := within(ctx, askTime)
@@ -173,7 +186,8 @@ func (r *Record) dialling(printer *console.Printer) asker {
 	}
 }
 
-// state is the asker on the connection that there is.
+// state requests the job's state from the chief's host (worker:0) over the
+// job's open connection. It has the type asker.
 func (j *Job) state(ctx context.Context) (protocol.State, error) {
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()
@@ -184,7 +198,8 @@ func (j *Job) state(ctx context.Context) (protocol.State, error) {
 	return state, nil
 }
 
-// ending says how a job ended, or returns "" if that is not known.
+// ending returns a text such as ": stopped by plx stop" about how a job ended,
+// or "" if v is nil.
 func ending(v *protocol.Verdict) string {
 	if v == nil {
 		return ""
@@ -192,9 +207,10 @@ func ending(v *protocol.Verdict) string {
 	return ": " + v.Reason
 }
 
-// PrintVerdict prints how a job ended, and after what time: which task failed first, the
-// last lines of its stderr unless out, which may be nil, has just shown them, and how to
-// resume a job that saves checkpoints.
+// PrintVerdict prints how a job ended, how long it took, and which task failed
+// first. It prints the last lines of that task's stderr, unless out has just
+// shown them; out may be nil. If the job saved checkpoints, it also prints how
+// to resume the job.
 func PrintVerdict(printer *console.Printer, r *Record, v protocol.Verdict, out *logstream.Output) {
 	job, took, reason := r.Job, "", v.Reason
 	if long := v.Ended.Sub(r.Created); !v.Ended.IsZero() && long > 0 {
@@ -234,7 +250,8 @@ func PrintVerdict(printer *console.Printer, r *Record, v protocol.Verdict, out *
 	}
 }
 
-// duration writes how long a job took.
+// duration formats how long a job took: with tenths of a second below 10
+// seconds, otherwise in whole seconds.
 func duration(long time.Duration) string {
 	if long < 10*time.Second {
 		return fmt.Sprintf("%.1fs", long.Seconds())
@@ -242,8 +259,9 @@ func duration(long time.Duration) string {
 	return long.Round(time.Second).String()
 }
 
-// lastLines returns the last lines of the blamed task's stderr as a user saw them: a
-// redrawn line in its last state, and without plans and tables.
+// lastLines returns the last stderr lines of the task that failed first, as
+// the user saw them: a progress bar appears once, in its last state. It leaves
+// out the plans and tables that plx's trainer prints.
 func lastLines(v protocol.Verdict) (tail []string) {
 	if v.First == nil {
 		return nil
@@ -259,7 +277,8 @@ func lastLines(v protocol.Verdict) (tail []string) {
 	return tail
 }
 
-// pointer says where lines are that were printed already.
+// pointer returns a text that refers the user to the task's last lines, or to
+// its Python traceback, which are already on the screen.
 func pointer(tail []string) string {
 	traceback := func(line string) bool { return strings.HasSuffix(line, "Traceback (most recent call last):") }
 	if slices.ContainsFunc(tail, traceback) {
@@ -268,12 +287,13 @@ func pointer(tail []string) string {
 	return "; its last lines are above"
 }
 
-// resumeHint says how to continue a job that ended too early.
+// resumeHint returns the hint on how to resume a job that ended before its
+// training was complete.
 func resumeHint(job string) string {
 	return fmt.Sprintf("plx launch --resume %s resumes from its newest checkpoint", job)
 }
 
-// resumable adds the hint to an error, if the job saved checkpoints.
+// resumable adds resumeHint to err if the job saved checkpoints.
 func (j *Job) resumable(err error) error {
 	if !j.Saves {
 		return err
@@ -281,9 +301,9 @@ func (j *Job) resumable(err error) error {
 	return exit.WithHint(err, resumeHint(j.Job))
 }
 
-// Fetch brings the checkpoints of a job, the files that it has made and its logs into a folder of
-// this machine, while the job runs or after. With patterns it brings only the files that match
-// one.
+// Fetch copies a job's checkpoints, output files and logs into the folder dir
+// of this machine. The job may be running or have ended. If there are
+// patterns, Fetch copies only the files that match at least one of them.
 func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
 	want := protocol.Wanted{Made: len(patterns) == 0}
 	for _, p := range patterns {
@@ -318,8 +338,8 @@ func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
 
 var unsafeInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9.-]`) })
 
-// NewID returns an id for a job that is launched now. name is the user's, or empty: then title
-// stands for it.
+// NewID returns an id for a job that is launched at time now. The id begins
+// with the user's name for the job, or with title if name is empty.
 func NewID(name, title string, now time.Time) string {
 	title = unsafeInName().ReplaceAllString(title, "-")
 	base := cmp.Or(name, strings.Trim(title, "-."), "job")

@@ -26,7 +26,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// TestMain lets the test binary be an agent too, also that of a script.
+// TestMain lets the test binary also act as a plx agent, which scripts of the
+// tests call.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "answers" {
 		if err := answerCalls(os.Args[2]); err != nil {
@@ -41,33 +42,36 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestPruneRemovesNothingUnfetched takes random steps. More of them are in the long tests.
+// TestPruneRemovesNothingUnfetched executes a random sequence of commands. The
+// long tests execute a longer one.
 func TestPruneRemovesNothingUnfetched(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomSteps(t, seed, 10) })
 	}
 }
 
-// world is two hosts with homes on this machine, and what jobs have made there. A home is
-// reached as real and as link. Jobs ran there as gone, too, which is a link no more.
+// world is two hosts whose home directories are on this machine, with the
+// files that jobs made there. Each home directory has two paths, below "real"
+// and below the symbolic link "link". Some jobs ran below "gone", a link that
+// does not exist any more.
 type world struct {
 	t     *testing.T
 	rand  *rand.Rand
-	homes string // has a folder of each host, and there its home
+	homes string // folder with a subfolder for each host, which contains the host's home directory
 	jobs  map[string]*madeJob
-	steps []string // what was done, for messages
+	steps []string // commands executed so far, for error messages
 }
 
-// madeJob is a job that has ended.
+// madeJob is a job that has ended, with the files that it made.
 type madeJob struct {
 	id      string
 	outputs []protocol.Output
-	places  map[string]string    // where its tasks ran below its folder, by host
-	files   map[string]*madeFile // by their paths below world.homes
+	places  map[string]string    // by host: the working directory of its tasks, relative to the job's folder
+	files   map[string]*madeFile // by path relative to world.homes
 }
 
 type madeFile struct {
-	host, name string // its path below the place
+	host, name string // name is the file's path relative to the working directory
 	text       string
 	fetched    bool
 }
@@ -134,7 +138,7 @@ func (w *world) did(format string, args ...any) {
 	w.steps = append(w.steps, fmt.Sprintf(format, args...))
 }
 
-// launch makes what a job leaves that has ended long ago.
+// launch creates the files of a job that ended long ago.
 func (w *world) launch() {
 	w.t.Helper()
 	j := &madeJob{id: fmt.Sprintf("j%d", len(w.jobs)), places: map[string]string{}, files: map[string]*madeFile{}}
@@ -161,7 +165,7 @@ func (w *world) launch() {
 	}
 }
 
-// write makes a file of a job, or adds to one.
+// write creates a file of a job, or appends to an existing one.
 func (w *world) write() {
 	w.t.Helper()
 	j := w.any()
@@ -186,7 +190,7 @@ func (w *world) write() {
 	}
 }
 
-// name makes a path. Folders have other names than files.
+// name returns a random path. Folders and files never have equal names.
 func (w *world) name() string {
 	parts := []string{"a", "caf\xe9", "café", `caf\xe9`, "\n", "%0a", `\x0a`, " ", "'", "\x1b[2J", "\\", "\xff\xfe"}
 	name := ""
@@ -197,7 +201,8 @@ func (w *world) name() string {
 	return name + []string{"", ".pt"}[w.rand.IntN(2)]
 }
 
-// open is an opener of jobs on hosts that have their homes under one of the paths.
+// open returns an opener that connects to hosts whose home directories have
+// the given one of their paths.
 func (w *world) open(spelling string) opener {
 	return func(_ context.Context, r Record, printer *console.Printer, _ hosts.Reach) (*Job, error) {
 		j := &Job{Record: r, printer: printer, set: &hosts.Set{}}
@@ -211,7 +216,8 @@ func (w *world) open(spelling string) opener {
 	}
 }
 
-// run runs a command of plx on hosts that have their homes under one of the paths.
+// run executes a command of plx with hosts whose home directories have a
+// random one of their paths.
 func (w *world) run(what string, command func(opener, console.Terminal) error) {
 	w.t.Helper()
 	spelling := []string{"real", "link"}[w.rand.IntN(2)]
@@ -222,7 +228,8 @@ func (w *world) run(what string, command func(opener, console.Terminal) error) {
 	}
 }
 
-// fetch fetches a job twice, with or without a pattern.
+// fetch fetches a job's files twice, and only those that match a pattern if
+// some is true.
 func (w *world) fetch(j *madeJob, some bool) {
 	w.t.Helper()
 	if j == nil {
@@ -265,7 +272,8 @@ func (w *world) fetch(j *madeJob, some bool) {
 	}
 }
 
-// prune prunes, and looks for what must be there.
+// prune runs plx prune and checks that every file that was not fetched is
+// still there.
 func (w *world) prune() {
 	w.t.Helper()
 	w.run("prune", func(open opener, terminal console.Terminal) error {
@@ -285,7 +293,7 @@ func (w *world) prune() {
 	}
 }
 
-// texts returns the files below a folder.
+// texts returns the contents of all files below a folder, by path.
 func texts(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -18,13 +18,14 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// Launching is a launch that has no job yet: it connects to hosts, waits for GPUs or
-// sends files. It is a file ~/.plx/launching/<pid> of the launching machine, which the
-// launcher keeps locked as long as it prepares. One without a lock is a dead launch's.
+// Launching is a launch whose job does not exist yet: plx still connects to
+// hosts, waits for GPUs or sends files. The launching machine stores it in the
+// file ~/.plx/launching/<pid>. The launching process holds a lock on this
+// file; a file without a lock belongs to a process that has died.
 type Launching struct {
 	PID     int       `json:"pid"`
-	Host    string    `json:"host"`           // name of the launching machine
-	Name    string    `json:"name,omitempty"` // the user's name for the job; empty: none
+	Host    string    `json:"host"`           // host name of the launching machine
+	Name    string    `json:"name,omitempty"` // the user's name for the job; empty if the user gave none
 	Program string    `json:"program"`        // its file name
 	Begun   time.Time `json:"begun"`
 
@@ -37,8 +38,9 @@ func launchingFolder() (string, error) {
 	return filepath.Join(filepath.Dir(jobs), "launching"), err
 }
 
-// Announce lets plx stop find a launch before its job has a record. done is called after
-// the record was written, or the launch was given up.
+// Announce writes the launch's file, by which plx stop finds a launch before
+// its job has a record. The caller must call done after it has written the
+// record or has given up the launch.
 func Announce(name, program string) (done func(), err error) {
 	dir, err := launchingFolder()
 	if err == nil {
@@ -61,24 +63,29 @@ func Announce(name, program string) (done func(), err error) {
 		return nil, errors.Join(err, os.Remove(f.Name()), f.Close())
 	}
 	return func() {
-		_ = os.Remove(f.Name()) // a file that stays is without a lock
+		_ = os.Remove(f.Name()) // if this fails, the file stays, but without a lock it counts as dead
 		_ = f.Close()           // releases the lock
 	}, nil
 }
 
-// create makes an empty file of the launch, which it locks. Of machines that share the home, two
-// may have processes of one number.
+// create makes an empty file for the launch and locks it. If several machines
+// share a home directory, two launches may have the same pid; then create
+// appends a number to the file's name.
 func (l Launching) create(dir string) (*os.File, error) {
 	path := filepath.Join(dir, strconv.Itoa(l.PID))
 	for n := range 20 {
-		if n >= 10 { // in the tries before, somebody may just have looked whether it is dead
+		// The first tries may fail because another process holds the lock for
+		// a moment, to see whether the launch is dead.
+		if n >= 10 {
 			path = filepath.Join(dir, fmt.Sprintf("%d.%d", l.PID, n))
 		}
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return nil, err
 		}
-		if filelock.Lock(f, path) { // else it is another one's, or was taken for a dead one's in this moment
+		// Lock fails if another launch holds the file, or if another process
+		// has just taken the file for a dead launch's and removed it.
+		if filelock.Lock(f, path) {
 			return f, f.Truncate(0)
 		}
 		f.Close() // nothing was written
@@ -86,14 +93,14 @@ func (l Launching) create(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("%s belongs to another launch", path)
 }
 
-// Tidy removes what launches have left on this machine that were killed.
+// Tidy removes the files that killed launches have left on this machine.
 func Tidy() {
 	scratch.Tidy()
-	_, _ = launchings() // what cannot be removed stays
+	_, _ = launchings() // called for its side effect: it removes the files of dead launches
 }
 
-// launchings returns the launches of this home that have no job yet. It removes what dead
-// ones have left.
+// launchings returns the launches from this home directory that have no job
+// yet. It removes the files of dead launches.
 func launchings() (all []Launching, err error) {
 	dir, err := launchingFolder()
 	if err != nil {
@@ -110,18 +117,19 @@ func launchings() (all []Launching, err error) {
 			return nil, err
 		}
 		if !prepares {
-			_ = os.Remove(l.path) // else the next one does
+			_ = os.Remove(l.path) // if this fails, the next call of launchings tries again
 			continue
 		}
 		text, err := bounded.ReadFile(l.path, bounded.Words)
-		if err == nil && json.Unmarshal(text, &l) == nil { // else it has just begun, or ended
+		if err == nil && json.Unmarshal(text, &l) == nil { // otherwise the launch is just writing or removing the file
 			all = append(all, l)
 		}
 	}
 	return all, nil
 }
 
-// label names the launch to the user.
+// label returns the name by which messages call the launch: the user's name,
+// or the program's.
 func (l Launching) label() string {
 	if l.Name != "" {
 		return l.Name
@@ -129,7 +137,7 @@ func (l Launching) label() string {
 	return l.Program
 }
 
-// launching returns the newest launch without a job that the query means.
+// launching returns the newest launch without a job that matches the query.
 func (q Query) launching() (newest Launching, found bool, err error) {
 	if q.OnHosts {
 		return newest, false, nil
@@ -143,10 +151,12 @@ func (q Query) launching() (newest Launching, found bool, err error) {
 	return newest, found, err
 }
 
-// launchEnds bounds how long a launch takes to end after a signal.
+// launchEnds bounds how long plx stop waits for a launch to end after SIGTERM.
 const launchEnds = time.Minute
 
-// stop ends the launch, and returns the id of its job if it has got one meanwhile.
+// stop ends the launch with SIGTERM. If the launch has created its job
+// meanwhile, stop returns the job's id, so that the caller can end the job
+// too.
 func (l Launching) stop(ctx context.Context) (job string, err error) {
 	if here, err := os.Hostname(); err != nil || here != l.Host {
 		return "", exit.Mistake(fmt.Errorf("%s is still being launched, by process %d on %s", l.label(), l.PID, l.Host), "plx stop on %s", l.Host)

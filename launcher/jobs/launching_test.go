@@ -15,8 +15,9 @@ import (
 	"github.com/plx-run/plx/internal/filelock"
 )
 
-// A launch is found as long as it prepares, and what a dead one has left is removed.
-func TestLaunchings(t *testing.T) {
+// A launch is found while its process prepares the job, and files of dead
+// launches are removed.
+func TestLaunchingsFindsOnlyLiveLaunches(t *testing.T) {
 	t.Setenv("HOME", filepath.Join(t.TempDir(), "[of] a user*")) // no pattern
 	done, err := Announce("name", "train")
 	if err != nil {
@@ -30,7 +31,7 @@ func TestLaunchings(t *testing.T) {
 	if err := os.WriteFile(dead, []byte(`{"pid":1,"name":"name"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	begun := filepath.Join(dir, "2") // its launch has died before it wrote
+	begun := filepath.Join(dir, "2") // the launching process died before it wrote the file's content
 	if err := os.WriteFile(begun, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -52,9 +53,10 @@ func TestLaunchings(t *testing.T) {
 	}
 }
 
-// The next launch removes what a dead one has left, and has a record beside that of another machine
-// whose process has the same number.
-func TestAnnounce(t *testing.T) {
+// Announce removes the file of a dead launch. It makes a second file if a
+// launch on another machine, whose process has the same pid, uses the usual
+// name.
+func TestAnnounceRemovesDeadLaunches(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	dir, err := launchingFolder()
 	if err != nil {
@@ -91,8 +93,9 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// A process of this machine is not ended in the place of one of another host.
-func TestLaunchOfAnotherHostIsNotStopped(t *testing.T) {
+// A launch on another machine is not stopped, because a local process may have
+// the same pid.
+func TestStopRefusesLaunchOfAnotherMachine(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM)
@@ -103,8 +106,9 @@ func TestLaunchOfAnotherHostIsNotStopped(t *testing.T) {
 	}
 }
 
-// The job of a launch that has ended is its own: no other one is stopped.
-func TestStoppedLaunchHasItsOwnJob(t *testing.T) {
+// After a launch has ended, stop returns the job of this launch and not of an
+// earlier or another one.
+func TestStopOfALaunchReturnsItsOwnJob(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {

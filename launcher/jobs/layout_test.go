@@ -21,15 +21,16 @@ import (
 
 const blob = ".plx/blobs/abc"
 
-// recorded is a detached job on h1 and h2, driven by h2; this machine logs
-// in to h1 as somebody.
+// recorded returns the record of a detached job on h1 and h2, driven by h2.
+// This machine connects to h1 as user "u".
 func recorded() Record {
 	return Record{Job: "j", Program: "train", Detached: true, Chief: 1, Hosts: []HostRecord{
 		{Line: "u@h1", Folder: "h1", Binary: blob, Tasks: []string{"worker:1"}},
 		{Line: "h2: cpu*2", Folder: "h2", Binary: blob, Tasks: []string{"worker:0"}}}}
 }
 
-// at is a host of a layout, that has left or has a worker.
+// at returns a host of a layout: with the given worker, or as a host that has
+// left if worker is -1.
 func at(name string, worker int) protocol.HostPlan {
 	h := protocol.HostPlan{Host: name, Folder: name, Line: name + ": cpu*2", Binary: blob, Left: worker < 0}
 	if worker >= 0 {
@@ -38,7 +39,7 @@ func at(name string, worker int) protocol.HostPlan {
 	return h
 }
 
-func TestLayouts(t *testing.T) {
+func TestLayoutReplacesHosts(t *testing.T) {
 	for name, x := range map[string]struct {
 		layout []protocol.HostPlan
 		want   []HostRecord
@@ -71,8 +72,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// What an agent tells is taken whole or not at all.
-func TestLayoutsThatAreRefused(t *testing.T) {
+// An invalid layout from an agent changes nothing in the record.
+func TestInvalidLayoutIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*protocol.Layout){
 		"option":      func(l *protocol.Layout) { l.Hosts[2].Line = "-oProxyCommand=x" },
 		"two lines":   func(l *protocol.Layout) { l.Hosts[2].Line = "h3\nh4" },
@@ -125,7 +126,7 @@ func FuzzLayout(f *testing.F) {
 	})
 }
 
-// told is the recorded job, whose driving host prints what the script does.
+// told opens the recorded job. The agent that drives the job is a script.
 func told(t *testing.T, script string) (*Job, *bytes.Buffer) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
@@ -147,7 +148,8 @@ func told(t *testing.T, script string) (*Job, *bytes.Buffer) {
 	return j, said
 }
 
-// says is a script that prints a state with the layout.
+// says returns a script that prints an agent's state with the given layout and
+// verdict.
 func says(t *testing.T, l protocol.Layout, v *protocol.Verdict) string {
 	t.Helper()
 	text, err := json.Marshal(protocol.State{Job: "j", Laid: &l, Verdict: v})
@@ -157,9 +159,9 @@ func says(t *testing.T, l protocol.Layout, v *protocol.Verdict) string {
 	return `[ "$*" = "agent state j h2" ] && echo '` + string(text) + `'`
 }
 
-// A job that was scaled from another machine has its new hosts here too, from
-// the next command on.
-func TestAJobIsRefreshed(t *testing.T) {
+// If another machine has scaled a job, the next command here updates the
+// record with the job's new hosts.
+func TestScaledJobGetsItsNewHosts(t *testing.T) {
 	three := protocol.Layout{Generation: 1, Hosts: []protocol.HostPlan{at("h1", -1), at("h2", 0), at("h3", 1), at("h4", 2)}}
 	for _, verdict := range []*protocol.Verdict{nil, {Code: 3}} {
 		j, _ := told(t, says(t, three, verdict))
@@ -174,8 +176,9 @@ func TestAJobIsRefreshed(t *testing.T) {
 	}
 }
 
-// Where nothing is to be had, or what is had is no layout, the record stays.
-func TestAJobIsNotRefreshed(t *testing.T) {
+// If the agent does not reply or its layout is invalid, the record does not
+// change.
+func TestRecordStaysWithoutANewLayout(t *testing.T) {
 	bad := protocol.Layout{Generation: 1, Hosts: []protocol.HostPlan{at("h1", 1), at("h2", 0), at("h3", 2)}}
 	bad.Hosts[2].Line = "-oProxyCommand=x"
 	good := bad

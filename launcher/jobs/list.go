@@ -20,7 +20,7 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// row is one job of the list.
+// row is one job in the output of plx jobs.
 type row struct {
 	Job     string    `json:"job"` // id
 	Name    string    `json:"name,omitempty"`
@@ -28,21 +28,23 @@ type row struct {
 	Created time.Time `json:"created"`
 	Hosts   int       `json:"hosts"`             // number of hosts
 	Tasks   int       `json:"tasks"`             // number of tasks
-	State   string    `json:"state"`             // pending or starting (in Slurm's queue), running, done, failed, hung, stopped, lost (its hosts know nothing of it), unknown
-	Seconds float64   `json:"seconds,omitempty"` // from the launch to the end, or until now; 0: not known
-	Code    *int      `json:"code,omitempty"`    // the job's exit status; nil: no verdict is known
+	State   string    `json:"state"`             // "pending" or "starting" (in Slurm's queue), "running", "done", "failed", "hung", "stopped", "lost" (its hosts have no files of it), or "unknown"
+	Seconds float64   `json:"seconds,omitempty"` // from the launch to the job's end, or until now if it runs; 0 if not known
+	Code    *int      `json:"code,omitempty"`    // exit status of the job; nil if the job runs or its end is not known
 	Reason  string    `json:"reason,omitempty"`
-	// Generation is the number of the last generation that is known; 0: the first.
+	// Generation is the number of the last generation (start of the job's
+	// tasks) that plx knows. 0 means the first start.
 	Generation int `json:"generation,omitempty"`
 }
 
-// Choice is which jobs List prints.
+// Choice selects which jobs List prints.
 type Choice struct {
-	Running bool // those that have not ended, for all that is known
-	Newest  int  // at most so many, the newest; 0: all
+	Running bool // only jobs that have not ended, as far as plx knows
+	Newest  int  // maximum number of jobs, counted from the newest; 0 means no limit
 }
 
-// of returns the rows of the choice. The newest stand at the end.
+// of returns the selected rows. rows are ordered from the oldest job to the
+// newest, and so is the result.
 func (c Choice) of(rows []row) []row {
 	if c.Running {
 		rows = slices.DeleteFunc(rows, func(r row) bool { return r.Code != nil || r.State == "lost" })
@@ -50,7 +52,7 @@ func (c Choice) of(rows []row) []row {
 	return rows[len(rows)-c.least(len(rows)):]
 }
 
-// least returns how many of the newest jobs are enough.
+// least returns how many of n jobs the choice selects at most.
 func (c Choice) least(n int) int {
 	if c.Newest == 0 {
 		return n
@@ -58,9 +60,9 @@ func (c Choice) least(n int) int {
 	return min(n, c.Newest)
 }
 
-// List prints the jobs that this machine launched, or that are found on the hosts of
-// the query, as far as they are chosen. The oldest comes first. If hosts are out of reach it
-// prints what the others know, and returns an error.
+// List prints the selected jobs that this machine launched, or those that it
+// finds on the query's hosts. The oldest job comes first. If some hosts cannot
+// be reached, List prints the jobs of the other hosts and returns an error.
 func List(ctx context.Context, q Query, c Choice, asJSON bool) error {
 	printer := q.printer()
 	var rs []Record
@@ -79,7 +81,7 @@ func List(ctx context.Context, q Query, c Choice, asJSON bool) error {
 		rs = slices.DeleteFunc(rs, func(r Record) bool { return r.Verdict != nil })
 	} else {
 		slices.SortStableFunc(rs, func(a, b Record) int { return a.Created.Compare(b.Created) })
-		rs = rs[len(rs)-c.least(len(rs)):] // the others' hosts need not be asked
+		rs = rs[len(rs)-c.least(len(rs)):] // the hosts of older jobs need not be asked
 	}
 	rows := c.of(describe(ctx, rs, queued, printer))
 	if asJSON {
@@ -94,13 +96,13 @@ func List(ctx context.Context, q Query, c Choice, asJSON bool) error {
 	case q.OnHosts:
 		printer.Printf("there are no jobs on these hosts")
 	default:
-		printer.Printf("this machine has launched no jobs, or plx prune has forgotten them; --hosts FILE looks on hosts")
+		printer.Printf("this machine has launched no jobs, or plx prune has removed their records; --hosts FILE searches hosts for jobs")
 	}
 	return cmp.Or(err, unreached)
 }
 
-// describe returns a row for each job, and for each submission that is shown. The oldest comes
-// first.
+// describe returns a row for each job, and for each Slurm submission that
+// waits or ended without a job. The oldest comes first.
 func describe(ctx context.Context, rs []Record, queued []submission.Submission, printer *console.Printer) []row {
 	rows := make([]row, len(rs)+len(queued))
 	var g errgroup.Group
@@ -125,8 +127,8 @@ func describe(ctx context.Context, rs []Record, queued []submission.Submission, 
 	return rows
 }
 
-// newRow describes a job. If the record has no verdict it asks the job's host, and learns what
-// that knows.
+// newRow returns the row of a job. If the record has no verdict, newRow
+// requests the job's state from its host and copies it into the record.
 func newRow(ctx context.Context, r *Record, printer *console.Printer, ask asker) row {
 	generation, err := r.update(ctx, printer, ask)
 	out := row{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running", Generation: generation}
@@ -158,22 +160,24 @@ func newRow(ctx context.Context, r *Record, printer *console.Printer, ask asker)
 	return out
 }
 
-// took notes how long the job took until ended. The job may have been driven by a host
-// whose clock goes wrong.
+// took sets the job's duration from its launch until ended. It is never
+// negative: the clock of the host that reports the end may be behind this
+// machine's.
 func (r *row) took(ended time.Time) {
 	r.Seconds = max(0, ended.Sub(r.Created).Round(time.Millisecond).Seconds())
 }
 
-// jobColumns are the columns that a list of many jobs leaves out, in this order, so that each
-// job is one line of a terminal: plx status has what they tell.
+// jobColumns are the columns that plx jobs drops, in this order, until each
+// job fits on one line of the terminal. plx status shows their contents too.
 var jobColumns = []string{"REASON", "STARTED", "TASKS", "HOSTS", "TOOK", "CODE"}
 
-// printRows prints a table of jobs, without columns of spare that have no room. Why nothing is
-// known of a job stands below it.
+// printRows prints a table of jobs. If the terminal is too narrow, it drops
+// columns in the order of spare. Below the table it prints why the state of
+// some jobs is not known.
 func printRows(t console.Terminal, printer *console.Printer, rows []row, spare ...string) error {
 	table := console.NewTable("JOB", "STARTED", "TOOK", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
 	table.Level, table.Spare = jobLevel, spare
-	unknown := map[string][]string{} // jobs, by the reason
+	unknown := map[string][]string{} // ids of jobs without a known state; the key is the reason
 	for _, r := range rows {
 		if r.Code == nil && r.Reason != "" {
 			unknown[r.Reason] = append(unknown[r.Reason], r.Job)
@@ -198,7 +202,8 @@ func printRows(t console.Terminal, printer *console.Printer, rows []row, spare .
 	return err
 }
 
-// jobLevel colours the state of a job.
+// jobLevel returns the colour for a cell of the column STATE: good, bad or
+// doubtful.
 func jobLevel(column, cell string) style.Level {
 	if column != "STATE" {
 		return style.Plain

@@ -23,24 +23,24 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// LogsConfig tells which lines of which job to print.
+// LogsConfig selects a job and the log lines that Logs prints.
 type LogsConfig struct {
 	Query
-	Follow   bool           // go on with new lines until the job ends
-	Tasks    []string       // patterns for names, such as "worker:3" or "worker:*"; empty: all
-	Hosts    []string       // names of hosts; empty: all
-	Tail     int            // number of last lines of each stream of each task; -1: all
-	Since    time.Duration  // age of the oldest line to print; 0: any age
-	Grep     *regexp.Regexp // nil: every line
-	Exclude  *regexp.Regexp // lines to leave out; nil: none
+	Follow   bool           // keep printing new lines until the job ends
+	Tasks    []string       // task names or patterns, such as "worker:3" or "worker:*"; empty selects all tasks
+	Hosts    []string       // names of hosts; empty selects all hosts
+	Tail     int            // number of last lines to print per stream of each task; -1 means all
+	Since    time.Duration  // maximum age of a printed line; 0 means no limit
+	Grep     *regexp.Regexp // print only lines that match; nil prints every line
+	Exclude  *regexp.Regexp // do not print lines that match; nil excludes none
 	JSON     bool           // print each line as JSON
 	Stamps   bool           // print the time before each line
-	NoPrefix bool           // print no task and host before each line
-	Plan     bool           // first print the plan of the launch
+	NoPrefix bool           // do not print the task and host before each line
+	Plan     bool           // first print the launch plan: which tasks ran where
 }
 
-// Logs prints a job's logs from its hosts, while the job runs or after. With Follow it
-// returns after the job has ended.
+// Logs prints the logs of a job from its hosts; the job may be running or have
+// ended. With cfg.Follow it returns after the job has ended.
 func Logs(ctx context.Context, cfg LogsConfig) error {
 	var err error
 	if cfg.Query, err = awaitLaunched(ctx, cfg.Query, cfg.Follow); err != nil {
@@ -70,9 +70,9 @@ func Logs(ctx context.Context, cfg LogsConfig) error {
 	return err
 }
 
-// ChooseTasks returns those of all tasks whose names match the patterns of path.Match,
-// each once. Without patterns it returns nil, which means all. It refuses a pattern that
-// matches no task.
+// ChooseTasks returns the names in all that match at least one pattern of
+// path.Match, each name once. Without patterns it returns nil, which means all
+// tasks. A pattern that matches no task is an error.
 func ChooseTasks(all, patterns []string) (chosen []string, err error) {
 	for _, pattern := range patterns {
 		found := false
@@ -92,7 +92,7 @@ func ChooseTasks(all, patterns []string) (chosen []string, err error) {
 	return chosen, nil
 }
 
-// hostNames are the names of the job's hosts.
+// hostNames returns the names of all hosts of the job.
 func (j *Job) hostNames() (names []string) {
 	for _, a := range j.agents {
 		names = append(names, a.Name())
@@ -100,10 +100,12 @@ func (j *Job) hostNames() (names []string) {
 	return names
 }
 
-// choose returns the hosts that have the named tasks, or that are named.
+// choose returns the agents of the job's hosts that have one of the given
+// names and run one of the given tasks. An empty list of names or tasks means
+// all.
 func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	is := func(a *hosts.AgentHost, name string) bool {
-		label, _, _ := strings.Cut(a.Name(), ".") // as the prefix of a line may show it
+		label, _, _ := strings.Cut(a.Name(), ".") // log prefixes may show only the first label of a host's name
 		return name == a.Name() || name == label
 	}
 	for _, name := range names {
@@ -117,7 +119,9 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	var chosen []*hosts.AgentHost
 	for i, a := range j.agents {
 		has := func(task string) bool { return slices.Contains(j.Hosts[i].Tasks, task) }
-		elsewhere := len(tasks) > 0 && !j.Restarts && !slices.ContainsFunc(tasks, has) // with restarts a task may have been on any host
+		// After a restart, a host other than that of the launch may have run
+		// the task, so no host is left out.
+		elsewhere := len(tasks) > 0 && !j.Restarts && !slices.ContainsFunc(tasks, has)
 		if !elsewhere && named(a) {
 			chosen = append(chosen, a)
 		}
@@ -128,13 +132,15 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	return chosen, nil
 }
 
-// notItsHost is the error for a host that a job does not have.
+// notItsHost returns the error for a host name that is not among the job's
+// hosts.
 func notItsHost(job, name string, its []string) error {
 	return exit.Mistake(fmt.Errorf("job %s: it has no host %s", job, name), "its hosts are %s", console.Fold(its))
 }
 
-// print writes the hosts' logs, and returns the output that it has closed. line learns what the
-// tasks report; if it is nil and the logs are followed, a status line is shown.
+// print prints the logs of the agents' hosts and returns the closed output.
+// line receives the metrics that the tasks report. If line is nil and the logs
+// are followed, print shows a status line of its own.
 func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options, line *live.Line) (*logstream.Output, error) {
 	for _, a := range agents {
 		opts.Hosts = append(opts.Hosts, a.Name())
@@ -155,14 +161,17 @@ func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Req
 	return out, errors.Join(err, out.Close())
 }
 
-// attachLines is how many lines of each stream Attach prints that are already there.
+// attachLines is the number of existing lines that Attach prints of each
+// stream before new ones.
 const attachLines = 10
 
-// Attach prints the newest lines of a running job and follows it. It returns the job's
-// exit status after the job has ended. To leave it does not end the job. shown tells
-// which lines are printed; the tasks of shown are patterns.
+// Attach prints the newest log lines of a running job and follows it until the
+// job has ended. It returns the job's exit status. If the user interrupts
+// Attach, the job continues. shown selects the lines to print; its tasks are
+// patterns.
 //
-// It waits for a job that is pending in Slurm's queue, also after Slurm has requeued it.
+// If the job is pending in Slurm's queue, Attach waits for it, even after
+// Slurm has requeued it.
 func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 	s, err := submissionOf(ctx, q)
 	if err != nil {
@@ -174,8 +183,8 @@ func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 	return s.follow(ctx, q, shown, attachLines)
 }
 
-// attach is Attach for a job that is launched. lines is how many lines that are already there
-// are printed of each stream; -1: all.
+// attach does the work of Attach for a job that has been launched. lines is
+// the number of existing lines that it prints of each stream; -1 means all.
 func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, error) {
 	j, err := q.open(ctx, true)
 	if err != nil {
@@ -187,7 +196,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	}
 	generation := ""
 	if j.Restarts {
-		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // the print below reports an error
+		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // an error is ignored, because j.print below reports it
 			generation = fmt.Sprintf(", generation %d", state.Generation)
 		}
 	}
@@ -205,7 +214,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 		if !j.Restarts && state.Verdict == nil || ctx.Err() != nil {
 			return exit.Code(err), err
 		}
-		j.printer.Error(err) // the job may have continued without the host, or ended
+		j.printer.Error(err) // the job may have ended, or continued on other hosts
 	}
 	if err := unknown; err != nil {
 		return exit.CodePlx, j.resumable(j.chief().Named(err))
@@ -219,15 +228,16 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	PrintVerdict(j.printer, &j.Record, *state.Verdict, out)
 	tell(*state.Verdict)
 	err = j.learn(state)
-	if c := readCourse(j.Job); ctx.Err() == nil && (c == nil || !c.Whole) {
+	if c := readRunData(j.Job); ctx.Err() == nil && (c == nil || !c.Whole) {
 		if _, err := j.keep(ctx); err != nil {
-			j.printer.Printf("note: plx report will lack some of this job: %v", err)
+			j.printer.Printf("note: plx report will lack a part of this job's data: %v", err)
 		}
 	}
 	return state.Verdict.Code, err
 }
 
-// printMade prints a line on what the job has made, if nobody has fetched it.
+// printMade prints a line about the job's output files that have not been
+// fetched yet.
 func (j *Job) printMade(ctx context.Context) {
 	line, _, err := fetch.Made(ctx, j.Job, j.present())
 	if line != "" {
@@ -238,13 +248,15 @@ func (j *Job) printMade(ctx context.Context) {
 	}
 }
 
-// cutOff returns how a job ended whose agents know no verdict.
+// cutOff returns how the job ended if its agents have disconnected without
+// reporting that. For a Slurm job, it looks into this machine's record and
+// asks Slurm.
 func (j *Job) cutOff(ctx context.Context) (protocol.Verdict, error) {
 	err := fmt.Errorf("job %s: ended without a verdict", j.Job)
 	if j.Slurm.ID == "" {
 		return protocol.Verdict{Code: exit.CodePlx, Reason: err.Error()}, err
 	}
-	if r, found := byID(j.Job); found && r.Verdict != nil { // its launcher knew one
+	if r, found := byID(j.Job); found && r.Verdict != nil { // the plx process that launched the job recorded its end
 		PrintVerdict(j.printer, &r, *r.Verdict, nil)
 		return *r.Verdict, nil
 	}

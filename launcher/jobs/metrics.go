@@ -19,15 +19,16 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// MetricsConfig tells what to print of which job.
+// MetricsConfig selects a job and how Metrics prints its metrics.
 type MetricsConfig struct {
 	Query
-	Listen string // address at which to serve OpenMetrics; "": they are printed once
-	JSON   bool   // print the kept history of each task as JSON lines
+	Listen string // address of the HTTP server for OpenMetrics; if empty, Metrics prints the metrics once
+	JSON   bool   // print the stored history of each task as JSON lines
 }
 
-// Metrics tells programs how a job gets on, or how it was at its end. With Listen it returns when
-// ctx ends.
+// Metrics prints or serves the metrics of a job in a machine-readable format.
+// For a job that has ended these are its last values. With cfg.Listen it
+// serves them over HTTP until ctx ends.
 func Metrics(ctx context.Context, cfg MetricsConfig) error {
 	var listener net.Listener
 	if cfg.Listen != "" {
@@ -35,7 +36,7 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 		if listener, err = listen(ctx, cfg.Listen); err != nil {
 			return err
 		}
-		defer listener.Close() // Serve may have closed it
+		defer listener.Close() // Serve may have closed the listener already
 	}
 	j, err := cfg.open(ctx, false)
 	if err != nil {
@@ -45,18 +46,18 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 	if cfg.JSON {
 		return j.printHistory(ctx, cfg.Terminal.JSON())
 	}
-	w := newGauge(j)
-	defer func() { leave(w.visits) }()
-	first := w.look(ctx)
+	p := newPoller(j)
+	defer func() { closeAll(p.visits) }()
+	first := p.poll(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	for _, err := range w.failed {
+	for _, err := range p.failed {
 		j.printer.Error(err)
 	}
 	if listener == nil {
-		if !slices.ContainsFunc(first.Hosts, func(h openmetrics.Host) bool { return h.Up }) && !w.ended {
-			return fmt.Errorf("job %s: no host of it has answered", j.Job)
+		if !slices.ContainsFunc(first.Hosts, func(h openmetrics.Host) bool { return h.Up }) && !p.ended {
+			return fmt.Errorf("job %s: none of its hosts replied", j.Job)
 		}
 		var text strings.Builder
 		if err := openmetrics.Write(&text, first); err != nil {
@@ -65,13 +66,14 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 		return cfg.Terminal.Text(text.String())
 	}
 	j.printer.Printf("metrics of job %s: http://%s%s (Ctrl-C ends this, not the job)", j.Job, listener.Addr(), openmetrics.Path)
-	return w.serve(ctx, listener, first)
+	return p.serve(ctx, listener, first)
 }
 
-// listen opens the address of --listen. To listen on all interfaces the user has to name them: who
-// reaches the port needs no password.
+// listen opens the address of --listen. The address must name an interface,
+// because anyone who reaches the port can read the metrics without a password.
+// 0.0.0.0 means all interfaces.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
-	const hint = "--listen 127.0.0.1:9400 serves this machine alone; 0.0.0.0:9400 serves all that reach it, without a password"
+	const hint = "--listen 127.0.0.1:9400 serves only this machine; 0.0.0.0:9400 serves every machine that can connect, without a password"
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, exit.Mistake(fmt.Errorf("--listen %s: want an address and a port", addr), hint)
@@ -89,37 +91,40 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// gauge asks the hosts of a job how it gets on. One goroutine at a time uses it.
-type gauge struct {
+// poller polls the hosts of a job for its metrics. Only one goroutine at a time
+// may use it.
+type poller struct {
 	job    *Job
 	agents []*hosts.AgentHost
 	visits []*hosts.Visitor
-	line   *live.Line // measures the rates
+	line   *live.Line // computes steps per second from successive polls
 
 	newest openmetrics.Job
-	tasks  map[taskAt]openmetrics.Task // as they were seen last
+	tasks  map[taskAt]openmetrics.Task // each task's values at the last poll
 	ended  bool                        // the job has ended
-	done   bool                        // and all hosts have told what they keep of it
-	failed []error                     // of the last look, with the names of the hosts
+	done   bool                        // the job has ended and all hosts have replied with their stored metrics
+	failed []error                     // errors of the last poll, with the names of the hosts
 }
 
-// taskAt is a task on a host.
+// taskAt identifies a task on one host: after a restart, another host may run
+// a task of the same name.
 type taskAt struct{ task, host string }
 
-func newGauge(j *Job) *gauge {
+func newPoller(j *Job) *poller {
 	agents := j.present()
-	return &gauge{job: j, agents: agents, visits: make([]*hosts.Visitor, len(agents)), line: j.newLine(), ended: j.Verdict != nil, tasks: map[taskAt]openmetrics.Task{}}
+	return &poller{job: j, agents: agents, visits: make([]*hosts.Visitor, len(agents)), line: j.newLine(), ended: j.Verdict != nil, tasks: map[taskAt]openmetrics.Task{}}
 }
 
-// serve asks every lookEvery, and answers scrapes with the newest answer, until ctx ends.
-func (g *gauge) serve(ctx context.Context, l net.Listener, first openmetrics.Job) error {
+// serve polls the hosts every pollInterval and replies to HTTP requests with the
+// values of the newest poll, until ctx ends.
+func (p *poller) serve(ctx context.Context, l net.Listener, first openmetrics.Job) error {
 	var newest atomic.Pointer[openmetrics.Job]
 	newest.Store(&first)
 	asking, cancel := context.WithCancel(ctx)
 	var working sync.WaitGroup
 	working.Go(func() {
 		again(asking, func() {
-			now := g.look(asking)
+			now := p.poll(asking)
 			newest.Store(&now)
 		})
 	})
@@ -129,120 +134,126 @@ func (g *gauge) serve(ctx context.Context, l net.Listener, first openmetrics.Job
 	return err
 }
 
-// look asks all hosts. A host that does not answer is down, and its tasks are as they were seen last.
-// Of a job that has ended it reads what the hosts keep.
-func (g *gauge) look(ctx context.Context) openmetrics.Job {
-	if g.done {
-		return g.newest
+// poll polls all hosts once and returns the job's metrics. A host that does
+// not reply is marked as down, and its tasks keep the values of the last poll.
+// If the job has ended, poll reads the metrics that the hosts have stored.
+func (p *poller) poll(ctx context.Context) openmetrics.Job {
+	if p.done {
+		return p.newest
 	}
-	j := g.job
-	now := openmetrics.Job{ID: j.Job, Name: j.Name, Created: j.Created, State: "running", Looked: time.Now(), Generation: g.newest.Generation}
-	up := make([]openmetrics.Host, len(g.agents))
-	for i, a := range g.agents {
+	j := p.job
+	now := openmetrics.Job{ID: j.Job, Name: j.Name, Created: j.Created, State: "running", PolledAt: time.Now(), Generation: p.newest.Generation}
+	up := make([]openmetrics.Host, len(p.agents))
+	for i, a := range p.agents {
 		up[i].Name = a.Name()
 	}
-	g.failed = nil
-	if g.ended || !g.lookAtRunning(ctx, &now, up) && ctx.Err() == nil {
-		g.judge(ctx, &now)
+	p.failed = nil
+	if p.ended || !p.pollRunning(ctx, &now, up) && ctx.Err() == nil {
+		p.setState(ctx, &now)
 	}
-	if g.ended {
-		g.lookAtEnded(ctx, up)
+	if p.ended {
+		p.readEnded(ctx, up)
 	}
 	now.Hosts = up
-	for _, t := range g.tasks {
+	for _, t := range p.tasks {
 		now.Tasks = append(now.Tasks, t)
 	}
 	slices.SortFunc(now.Tasks, func(a, b openmetrics.Task) int { return compareTasks(a.Name, b.Name) })
-	g.newest = now
+	p.newest = now
 	return now
 }
 
-// judge asks in which state the job is, since its agent does not say that it runs.
-func (g *gauge) judge(ctx context.Context, now *openmetrics.Job) {
-	row := newRow(ctx, &g.job.Record, g.job.printer, g.job.state)
+// setState sets the job's state in now. poll calls setState if the chief's agent
+// does not confirm that the job runs.
+func (p *poller) setState(ctx context.Context, now *openmetrics.Job) {
+	row := newRow(ctx, &p.job.Record, p.job.printer, p.job.state)
 	now.State, now.Code, now.Generation = row.State, row.Code, max(now.Generation, row.Generation)
-	g.ended = !row.runs()
+	p.ended = !row.runs()
 }
 
-// lookAtRunning asks the agents what their tasks do. It reports whether the one that knows the
-// job's state has answered.
-func (g *gauge) lookAtRunning(ctx context.Context, now *openmetrics.Job, up []openmetrics.Host) (runs bool) {
+// pollRunning polls the agents of a running job for their tasks' metrics. It
+// returns false if the host of the chief (worker:0), which knows the job's
+// state, did not reply.
+func (p *poller) pollRunning(ctx context.Context, now *openmetrics.Job, up []openmetrics.Host) (runs bool) {
 	runs = true
-	for i, of := range lookAll(ctx, g.agents, g.visits, protocol.Look{Host: true, Metrics: true}) {
+	for i, of := range pollAll(ctx, p.agents, p.visits, protocol.Look{Host: true, Metrics: true}) {
 		if of.err != nil {
-			g.failed = append(g.failed, g.agents[i].Named(of.err))
-			runs = runs && g.agents[i] != g.job.chief()
+			p.failed = append(p.failed, p.agents[i].Named(of.err))
+			runs = runs && p.agents[i] != p.job.chief()
 			continue
 		}
 		up[i].Up, up[i].Use = true, of.seen.Host
 		now.Generation = max(now.Generation, of.state.Generation)
-		for key := range g.tasks { // a later generation may have other tasks here
-			if _, has := of.state.Tasks[key.task]; key.host == g.agents[i].Name() && !has {
-				delete(g.tasks, key)
+		for key := range p.tasks { // tasks of an earlier generation (start of the job) may be gone from this host
+			if _, has := of.state.Tasks[key.task]; key.host == p.agents[i].Name() && !has {
+				delete(p.tasks, key)
 			}
 		}
 		for _, t := range of.tasks {
-			g.line.Report(t.Task, sampleOf(t.Metrics), of.at)
-			g.saw(t)
+			p.line.Report(t.Task, sampleOf(t.Metrics), of.at)
+			p.store(t)
 		}
 	}
 	return runs
 }
 
-// saw notes what a task of a running job does.
-func (g *gauge) saw(t taskStatus) {
+// store stores the state and the metrics of a running job's task.
+func (p *poller) store(t taskStatus) {
 	one := openmetrics.Task{Name: t.Task, Host: t.Host, Runs: t.Code == nil && t.PID > 0, Code: t.Code, Values: t.Metrics}
 	if one.Runs {
-		still := time.Duration(t.Still * float64(time.Second))
-		one.Age, one.Still = time.Duration(t.Age*float64(time.Second)), &still
-		one.Rate = g.line.Task(t.Task).Rate
+		idle := time.Duration(t.Idle * float64(time.Second))
+		one.Age, one.Idle = time.Duration(t.Age*float64(time.Second)), &idle
+		one.Rate = p.line.Task(t.Task).Rate
 	} else {
-		one.Values = g.tasks[taskAt{t.Task, t.Host}].Values // an agent tells no values of a task that has ended
+		// An agent reports no values for a task that has ended, so the
+		// previous ones stay.
+		one.Values = p.tasks[taskAt{t.Task, t.Host}].Values
 	}
 	one.Values = stepped(one.Values, t.Step)
-	g.tasks[taskAt{t.Task, t.Host}] = one
+	p.tasks[taskAt{t.Task, t.Host}] = one
 }
 
-// lookAtEnded reads what the hosts keep of a job that has ended.
-func (g *gauge) lookAtEnded(ctx context.Context, up []openmetrics.Host) {
-	g.failed = nil // what the agents said, which have ended
-	leave(g.visits)
-	clear(g.visits)
-	for key, t := range g.tasks {
-		t.Runs, t.Age, t.Still, t.Rate = false, 0, nil, 0
-		g.tasks[key] = t
+// readEnded reads the metrics that the hosts have stored of a job that has
+// ended.
+func (p *poller) readEnded(ctx context.Context, up []openmetrics.Host) {
+	p.failed = nil // drop the errors of the agents, which have ended with the job
+	closeAll(p.visits)
+	clear(p.visits)
+	for key, t := range p.tasks {
+		t.Runs, t.Age, t.Idle, t.Rate = false, 0, nil, 0
+		p.tasks[key] = t
 	}
-	ctx, cancel := within(ctx, lookTime)
+	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
-	all := make([]reports, len(g.agents))
-	states := make([]protocol.State, len(g.agents))
-	err := hosts.Each(ctx, g.agents, func(i int, a *hosts.AgentHost) (err error) {
+	all := make([]reports, len(p.agents))
+	states := make([]protocol.State, len(p.agents))
+	err := hosts.Each(ctx, p.agents, func(i int, a *hosts.AgentHost) (err error) {
 		if all[i], err = reportsOn(ctx, a); err == nil {
 			up[i].Up = true
 			states[i], err = a.State(ctx)
 		}
 		return err
 	})
-	if g.done = err == nil || onlyForgotten(err); err != nil {
-		g.failed = append(g.failed, err)
+	if p.done = err == nil || onlyForgotten(err); err != nil {
+		p.failed = append(p.failed, err)
 	}
-	for i, a := range g.agents {
+	for i, a := range p.agents {
 		for name, now := range states[i].Tasks {
-			t := openmetrics.Task{Name: name, Host: a.Name(), Values: stepped(g.tasks[taskAt{name, a.Name()}].Values, now.Step)}
+			t := openmetrics.Task{Name: name, Host: a.Name(), Values: stepped(p.tasks[taskAt{name, a.Name()}].Values, now.Step)}
 			if now.Exit != nil {
 				t.Code = &now.Exit.Code
 			}
-			g.tasks[taskAt{name, a.Name()}] = t
+			p.tasks[taskAt{name, a.Name()}] = t
 		}
 		for task, history := range all[i].histories {
 			key := taskAt{task.String(), a.Name()}
-			t := g.tasks[key]
+			t := p.tasks[key]
 			t.Name, t.Host, t.Values = key.task, key.host, history.Newest()
-			g.tasks[key] = t
+			p.tasks[key] = t
 		}
-		g.failed = append(g.failed, all[i].damaged...)
+		p.failed = append(p.failed, all[i].damaged...)
 	}
-	if g.done && err == nil && !slices.ContainsFunc(all, func(r reports) bool { return len(r.histories) > 0 }) {
-		g.failed = append(g.failed, noMetrics(g.job.Job))
+	if p.done && err == nil && !slices.ContainsFunc(all, func(r reports) bool { return len(r.histories) > 0 }) {
+		p.failed = append(p.failed, noMetrics(p.job.Job))
 	}
 }

@@ -15,45 +15,49 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// PruneConfig tells what to remove.
+// PruneConfig selects what Prune removes.
 type PruneConfig struct {
 	Query
-	Older time.Duration // only what was last changed longer ago than this is removed
-	// Discard also removes files that jobs made and nobody has fetched, and with All checkpoints.
-	// Otherwise their jobs are kept.
+	Older time.Duration // minimum age: files that changed later are kept
+	// Discard also removes output files that have not been fetched, and with
+	// All also checkpoints. Without Discard, Prune keeps the jobs that have
+	// such files.
 	Discard bool
-	DryRun  bool // only print what would be removed
-	// All removes all of plx, unless something uses it. Then Older is 0.
+	DryRun  bool // only print what Prune would remove
+	// All removes the whole ~/.plx from each host, unless a process uses it.
+	// Older must be 0.
 	All bool
 
-	answerTime time.Duration // bounds what a host is asked, with the connection to it; 0: askTime
-	connect    connector     // nil: hosts.Open
+	answerTime time.Duration // time limit for connecting to a host and asking it; 0 means askTime
+	connect    connector     // replaces hosts.Open in tests; nil means hosts.Open
 }
 
-// Prune removes what jobs left that have ended and are older than the given age: their
-// records here, and their files and unused blobs on their hosts and those of cfg.Reach. With DryRun it prints a
-// table of these on standard output and removes nothing.
+// Prune removes the files of jobs that ended longer ago than cfg.Older. It
+// removes the jobs' records on this machine, and their files and unused blobs
+// (executables and other cached files) on the jobs' hosts and the hosts of
+// cfg.Reach. With cfg.DryRun it prints a table of these files and removes
+// nothing.
 //
-// A job goes as a whole or not at all, so that what is left of it can be fetched: Prune asks
-// all hosts first. It keeps jobs of which one host has files that nobody has fetched, or
-// cannot tell.
+// Prune removes all files of a job or none, so that a partly removed job
+// cannot exist. It first asks all hosts. It keeps a job if one of its hosts
+// has output files that have not been fetched, or cannot say whether it has.
 //
-// Hosts are asked at the same time, and so are they pruned, each in bounded time.
+// Prune works on several hosts at the same time, with a time limit for each.
 func Prune(ctx context.Context, cfg PruneConfig) error {
 	return prune(ctx, cfg, open)
 }
 
-// opener opens a job with its hosts.
+// opener is the signature of function open; tests replace it.
 type opener func(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error)
 
-// connector opens hosts.
+// connector is the signature of hosts.Open; tests replace it.
 type connector func(ctx context.Context, reach hosts.Reach, printer *console.Printer) (*hosts.Set, error)
 
 func prune(ctx context.Context, cfg PruneConfig, open opener) error {
 	if cfg.connect == nil {
 		cfg.connect = hosts.Open
 	}
-	p := &pruner{open: open, answerTime: cmp.Or(cfg.answerTime, askTime), printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruning{}, of: map[string][]*pruning{},
+	p := &pruner{open: open, answerTime: cmp.Or(cfg.answerTime, askTime), printer: cfg.printer(), cfg: cfg, binaries: map[string][]string{}, known: map[string]*pruneHost{}, of: map[string][]*pruneHost{},
 		inUse: map[string]bool{}, unchecked: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{}, table: console.NewTable("HOST", "WHAT", "SIZE")}
 	return p.run(ctx)
 }
@@ -77,7 +81,9 @@ func (p *pruner) run(ctx context.Context) error {
 	old := p.old(ctx, rs)
 	errs := []error{p.find(ctx, old), p.findMore(ctx), p.survey(ctx)}
 	for _, set := range p.sets {
-		set.Placed(nil) // what failed has its error
+		// Report how much of plx was sent to hosts. nil, because the errors
+		// of hosts have been reported already.
+		set.Placed(nil)
 	}
 	for _, r := range old {
 		if p.failed(r.Job) {
@@ -101,7 +107,7 @@ func (p *pruner) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// command is the command line, for hints.
+// command returns the command line of this run, to print in hints.
 func (p *pruner) command() string {
 	if p.cfg.All {
 		return "plx prune --all"
@@ -109,8 +115,10 @@ func (p *pruner) command() string {
 	return "plx prune"
 }
 
-// old returns the records of jobs that have ended and are old enough. It asks the chiefs' hosts of the
-// others at the same time. With All every job is: its hosts tell whether it runs.
+// old returns the records of jobs that ended longer ago than the minimum age.
+// If a record does not say whether its job has ended, old asks the host of the
+// job's chief (worker:0). With All it returns every record; then the hosts
+// report whether a job runs.
 func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
 	if p.cfg.All {
 		return rs
@@ -126,7 +134,7 @@ func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
 	g.SetLimit(hosts.FanOut)
 	for _, mine := range of {
 		g.Go(func() error {
-			var down error // why the host does not answer: it is asked once
+			var down error // error of the host's first failed request; later requests would fail too
 			for _, i := range mine {
 				ask := rs[i].dialling(p.printer)
 				runs[i] = rs[i].runs(ctx, p.printer, func(ctx context.Context) (state protocol.State, err error) {
@@ -153,7 +161,8 @@ func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
 	return old
 }
 
-// forget removes the records of jobs of which nothing is left.
+// forget removes the records of jobs whose files on all hosts have been
+// removed.
 func (p *pruner) forget(old []Record) error {
 	var errs []error
 	for _, r := range old {
@@ -169,7 +178,8 @@ func (p *pruner) forget(old []Record) error {
 	return errors.Join(errs...)
 }
 
-// last returns when the job ended, or if nobody knows that, when it was launched.
+// last returns when the job ended, or when it was launched if its end is not
+// known.
 func (r *Record) last() time.Time {
 	if r.Verdict == nil || r.Verdict.Ended.IsZero() {
 		return r.Created
@@ -177,7 +187,8 @@ func (r *Record) last() time.Time {
 	return r.Verdict.Ended
 }
 
-// submissions removes those that have ended without a job.
+// submissions removes the files of Slurm submissions that have ended without
+// launching a job.
 func (p *pruner) submissions(ctx context.Context) error {
 	all, err := submission.All()
 	if err != nil {
@@ -203,35 +214,36 @@ func (p *pruner) submissions(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// pruner is one run of Prune.
+// pruner holds the state of one call of Prune.
 type pruner struct {
 	open       opener
 	printer    *console.Printer
 	cfg        PruneConfig
-	binaries   map[string][]string // of the agents of each host, by the host's line, the newest first: it knows most of outputs
+	binaries   map[string][]string // agent executables by the host's line, newest first: the newest agent understands most kinds of output files
 	sets       []*hosts.Set
-	answerTime time.Duration         // bounds what a host is asked, and the connection to it
-	hosts      []*pruning            // each once
-	known      map[string]*pruning   // the same, by how they are reached
-	of         map[string][]*pruning // hosts of the old jobs, by id
-	inUse      map[string]bool       // ids of jobs that run or are young
-	unchecked  map[string]bool       // ids of jobs of which not all hosts can tell what is left
-	listed     map[string]bool       // what --dry-run has listed, by file system and path: hosts that share a home list the same
-	kept       map[string]*kept      // jobs with files that nobody has fetched, by id
-	table      *console.Table        // what would be removed
-	bytes      int64                 // its size on all hosts
-	forgotten  []string              // ids of jobs whose records --dry-run has listed
+	answerTime time.Duration           // time limit for connecting to a host and asking it
+	hosts      []*pruneHost            // all hosts, without duplicates
+	known      map[string]*pruneHost   // all hosts, by the way in which plx reaches them
+	of         map[string][]*pruneHost // hosts of each job to remove; the key is the job's id
+	inUse      map[string]bool         // ids of jobs that are running or below the minimum age
+	unchecked  map[string]bool         // ids of jobs with a host that cannot say whether it has unfetched files
+	listed     map[string]bool         // rows already in the table, by file system and path: hosts with a shared home report the same files
+	kept       map[string]*kept        // jobs with output files that have not been fetched; the key is the job's id
+	table      *console.Table          // output of --dry-run: what would be removed
+	bytes      int64                   // total size of the table's rows
+	forgotten  []string                // ids of jobs whose records --dry-run would remove
 }
 
-// pruning is a host to prune.
-type pruning struct {
+// pruneHost is a host on which Prune removes files, with the results of its
+// requests to the host.
+type pruneHost struct {
 	*hosts.AgentHost
 	binaries []string
-	plan     []protocol.Pruned // what would be removed if no other host had a say
-	done     []protocol.Pruned // what was removed, or would be
-	failed   bool              // it was not asked or not pruned, which was reported
-	busy     string            // with All: what uses plx there, so that nothing is removed; "": nothing does
-	here     bool              // with All: it is this machine, whose records go last
+	plan     []protocol.Pruned // what the host could remove, before other hosts' unfetched files are considered
+	done     []protocol.Pruned // what the host removed, or would remove with --dry-run
+	failed   bool              // a request to the host failed, and the error has been reported
+	busy     string            // with All: which process uses plx on the host and so prevents the removal; empty if none
+	here     bool              // with All: the host is this machine, whose records are removed last
 }
 
 func (p *pruner) close() {
@@ -240,12 +252,12 @@ func (p *pruner) close() {
 	}
 }
 
-// stays reports whether the folders of a job are kept on all hosts.
+// stays reports whether Prune keeps the job's folders on all hosts.
 func (p *pruner) stays(job string) bool {
 	return p.inUse[job] || p.kept[job] != nil || p.unchecked[job] && !p.cfg.Discard
 }
 
-// failed reports whether a host of the job was not pruned.
+// failed reports whether Prune failed on at least one host of the job.
 func (p *pruner) failed(job string) bool {
-	return p.unchecked[job] || slices.ContainsFunc(p.of[job], func(h *pruning) bool { return h.failed })
+	return p.unchecked[job] || slices.ContainsFunc(p.of[job], func(h *pruneHost) bool { return h.failed })
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// hosted is a home with an agent that does what a script says, for jobs of an embedded cluster.
+// hosted makes a home directory with an agent that is a script, for jobs of an
+// embedded cluster.
 func hosted(t *testing.T, script string) (home string) {
 	t.Helper()
 	home = t.TempDir()
@@ -34,7 +35,7 @@ func hosted(t *testing.T, script string) (home string) {
 	return home
 }
 
-// asked returns what the agent was told, each once.
+// asked returns the distinct commands that the agent has received.
 func asked(t *testing.T, home string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(home, "asked"))
@@ -54,7 +55,8 @@ func save(t *testing.T, job string, age time.Duration, v *protocol.Verdict) {
 	}
 }
 
-// pruned prunes what is older than an hour, and returns the jobs that are left.
+// pruned removes what is older than an hour, and returns the remaining jobs
+// and the printed messages.
 func pruned(t *testing.T, cfg PruneConfig) (left []string, said string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -70,8 +72,9 @@ func pruned(t *testing.T, cfg PruneConfig) (left []string, said string, err erro
 	return left, stdout.String() + stderr.String(), err
 }
 
-// A record stays while its job runs, or has made files that nobody has fetched, or nobody
-// knows, or nothing is to be removed. The agent is told as much.
+// Prune keeps the record of a job that runs, has unfetched files, or cannot be
+// checked, and of every job with --dry-run. The agent receives the
+// corresponding request.
 func TestPruneKeepsRecords(t *testing.T) {
 	const prune = "agent_prune_--older_1h0m0s"
 	ended := &protocol.Verdict{}
@@ -109,8 +112,8 @@ func TestPruneKeepsRecords(t *testing.T) {
 	}
 }
 
-// A job goes as a whole: what the hosts may remove of one that another host keeps, or that is
-// young, they are asked to keep. Anything else goes.
+// Prune removes all files of a job or none. It asks the hosts to keep jobs
+// that are young or that another host must keep. It removes everything else.
 func TestPruneKeepsWholeJobs(t *testing.T) {
 	dry := `echo '{"path":"jobs/j/h1","outputs":1,"job":"j","folder":"h1"} {"path":"jobs/j/h2"} {"path":"jobs/young/h2"} {"path":"jobs/k/h2"} {"path":"blobs/x"}'`
 	home := hosted(t, `case $* in *dry*) `+dry+`;; *) cat > ~/request; echo '{"path":"jobs/j/h1","outputs":1,"job":"j","folder":"h1"} {"path":"blobs/x","bytes":3}'; esac`)
@@ -126,7 +129,7 @@ func TestPruneKeepsWholeJobs(t *testing.T) {
 	}
 }
 
-// Of a host that fails all jobs stay, not only the one by which it was found.
+// If a request to a host fails, Prune keeps all jobs that ran on this host.
 func TestPruneKeepsJobsOfAHostThatFails(t *testing.T) {
 	hosted(t, "exit 5")
 	save(t, "j", 2*time.Hour, &protocol.Verdict{})
@@ -140,8 +143,9 @@ func TestPruneKeepsJobsOfAHostThatFails(t *testing.T) {
 	}
 }
 
-// A host that cannot be asked holds a job on its other hosts, unless files are not wanted.
-func TestStays(t *testing.T) {
+// If a host cannot be asked about a job, the job's files on its other hosts
+// stay, unless the user discards output files.
+func TestUncheckedHostKeepsJob(t *testing.T) {
 	p := &pruner{unchecked: map[string]bool{"j": true}}
 	if !p.stays("j") || p.stays("k") {
 		t.Error("j does not stay, or k does")
@@ -151,8 +155,9 @@ func TestStays(t *testing.T) {
 	}
 }
 
-// Hosts of one name that are reached in other ways are others.
-func TestPruneAsksHostsByTheirWay(t *testing.T) {
+// Hosts with the same name that are reached through different --via commands
+// are different hosts.
+func TestPruneTellsHostsApartByVia(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	homes := map[string]string{}
 	for _, via := range []string{"", "docker exec -i {host}", "kubectl exec -i {host} --"} {
@@ -178,9 +183,10 @@ func TestPruneAsksHostsByTheirWay(t *testing.T) {
 	}
 }
 
-// A host that gives no answer is named with the limit, and no other host waits for it: it connects only
-// after all others were asked, in jobs that are younger.
-func TestPruneDoesNotWaitForAHostThatStalls(t *testing.T) {
+// The error of a host that does not reply names the host and the time limit.
+// Other hosts do not wait for it: in this test it connects only after all
+// others, which have younger jobs, were asked.
+func TestPruneDoesNotWaitForAStalledHost(t *testing.T) {
 	home := hosted(t, `echo '{"path":"blobs/x","bytes":1}'`)
 	const hostsBesides = 5
 	asked := make(chan string, hostsBesides)
@@ -223,8 +229,8 @@ func TestPruneDoesNotWaitForAHostThatStalls(t *testing.T) {
 	}
 }
 
-// A job whose hosts are not known stays, whatever it has made.
-func TestPruneKeepsAJobWithoutHosts(t *testing.T) {
+// Prune keeps a job if its hosts are not known.
+func TestPruneKeepsJobsOfUnknownHosts(t *testing.T) {
 	hosted(t, "exit 5")
 	r := Record{Job: "j", Created: time.Now().Add(-2 * time.Hour), Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "h1: no line"}}}
 	if err := r.Save(); err != nil {
@@ -237,8 +243,9 @@ func TestPruneKeepsAJobWithoutHosts(t *testing.T) {
 	}
 }
 
-// An older agent answers if the newest was pruned.
-func TestPruneAsksAnAgentThatIsThere(t *testing.T) {
+// If the newest agent executable was removed from a host, Prune uses an older
+// one.
+func TestPruneUsesAnOlderAgent(t *testing.T) {
 	hosted(t, `echo '{"path":"jobs/j/h","bytes":5,"outputs":2,"job":"j","folder":"127.0.0.2"}'`)
 	save(t, "j", 3*time.Hour, &protocol.Verdict{})
 	r := Record{Job: "k", Created: time.Now().Add(-2 * time.Hour), Embedded: true, Verdict: &protocol.Verdict{}, Hosts: []HostRecord{{Line: "127.0.0.2", Folder: "127.0.0.2", Binary: blob + "-gone"}}}
@@ -250,8 +257,8 @@ func TestPruneAsksAnAgentThatIsThere(t *testing.T) {
 	}
 }
 
-// Hosts of a young job are not asked, whatever became of it.
-func TestPruneAsksNobodyOfYoungJobs(t *testing.T) {
+// Prune does not ask the hosts of a young job.
+func TestPruneDoesNotAskHostsOfYoungJobs(t *testing.T) {
 	home := hosted(t, "exit 5")
 	save(t, "young", time.Minute, nil)
 	left, said, err := pruned(t, PruneConfig{})
@@ -260,9 +267,10 @@ func TestPruneAsksNobodyOfYoungJobs(t *testing.T) {
 	}
 }
 
-// A submission goes when Slurm's job is over, and no job of it is on record. What Slurm may
-// run still stays, also if plx has a record of its last job.
-func TestPruneSubmissions(t *testing.T) {
+// Prune removes a submission if its Slurm job has ended and plx has no record
+// of a job. It keeps a submission that Slurm may still run, even if plx has a
+// record of its last job.
+func TestPruneRemovesEndedSubmissions(t *testing.T) {
 	for name, x := range map[string]struct {
 		line     string
 		age      time.Duration
@@ -297,8 +305,9 @@ func TestPruneSubmissions(t *testing.T) {
 	}
 }
 
-// A record is forgotten without the submission that may launch its job again.
-func TestForgetKeepsASubmission(t *testing.T) {
+// Forget removes a job's record but keeps the submission if Slurm may launch
+// the job again.
+func TestForgetKeepsAPendingSubmission(t *testing.T) {
 	for _, over := range []*slurm.State{nil, {Name: "FAILED"}} {
 		t.Setenv("HOME", t.TempDir())
 		s := submission.Submission{Job: "j", Over: over}
@@ -316,8 +325,9 @@ func TestForgetKeepsASubmission(t *testing.T) {
 	}
 }
 
-// What is no job's record is none, wherever it comes from: Forget would remove another folder.
-func TestRecordsOfOthers(t *testing.T) {
+// A file that is not a valid record of its folder's job is ignored: Forget
+// with such a record could remove another job's folder.
+func TestInvalidRecordIsIgnored(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for job, text := range map[string]string{
 		"a": `{"job":"b","hosts":[{"line":"h1"}]}`, "c": `{"job":"c","hosts":[]}`, "d": `{"job":"d","hosts":[{"line":"h1"}],"chief":-1}`, "e": `{"job":"..","hosts":[{"line":"h1"}]}`,
@@ -333,8 +343,9 @@ func TestRecordsOfOthers(t *testing.T) {
 	}
 }
 
-// A job whose end is not known counts by its launch, and hosts that share a home count once.
-func TestKeptOnce(t *testing.T) {
+// If a job's end is not known, its age counts from the launch. Files in a home
+// directory that several hosts share are counted once.
+func TestKeepCountsASharedHomeOnce(t *testing.T) {
 	r := Record{Created: time.Now(), Verdict: &protocol.Verdict{}}
 	if !r.last().Equal(r.Created) {
 		t.Errorf("it ended at %s", r.last())

@@ -19,11 +19,13 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// placeTime bounds sending plx to a host that has another version of it.
+// placeTime bounds the copying of plx's executable to a host that has another
+// version of plx.
 const placeTime = 5 * time.Minute
 
-// findMore notes the hosts that the user names, where plx may be without a job of this machine, and with
-// All this machine.
+// findMore adds the hosts that the user named: plx may have files there
+// although this machine launched no job there. With All it also adds this
+// machine.
 func (p *pruner) findMore(ctx context.Context) error {
 	var errs []error
 	add := func(reach hosts.Reach, here bool) {
@@ -50,15 +52,18 @@ func (p *pruner) findMore(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// home returns ~/.plx of this machine.
+// home returns the path of ~/.plx on this machine.
 func home() (string, error) {
 	jobs, err := submission.Root()
 	return filepath.Dir(jobs), err
 }
 
-// askAll has a host remove all of plx, or what it can if something is kept. A host without ~/.plx has
-// nothing to remove. After a removal no agent waits there: it would keep another host with that home from it.
-func (p *pruner) askAll(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
+// askAll asks the agent on host h to remove the whole ~/.plx, except for the
+// jobs in keep and other things that must stay. A host without ~/.plx has
+// nothing to remove. After a removal askAll disconnects from the agent: an
+// agent that stays would count as a use of plx on other hosts with the same
+// home directory.
+func (p *pruner) askAll(ctx context.Context, h *pruneHost, keep []string, dry bool) ([]protocol.Pruned, error) {
 	if !dry {
 		defer h.Release()
 	}
@@ -81,8 +86,9 @@ func (p *pruner) askAll(ctx context.Context, h *pruning, keep []string, dry bool
 	return answer.Items, err
 }
 
-// meet has an agent of this plx wait on a host. there: the host has ~/.plx; without it none waits.
-func (p *pruner) meet(ctx context.Context, h *pruning) (there bool, err error) {
+// meet starts an agent of this plx version on the host and connects to it. If
+// the host has no ~/.plx, there is false and no agent is started.
+func (p *pruner) meet(ctx context.Context, h *pruneHost) (there bool, err error) {
 	asking, cancel := within(ctx, p.answerTime)
 	defer cancel()
 	if err := h.Run(asking, `[ -e "$HOME/.plx" ]`, nil, nil, nil); err != nil {
@@ -96,9 +102,10 @@ func (p *pruner) meet(ctx context.Context, h *pruning) (there bool, err error) {
 	return true, h.Meet(placing)
 }
 
-// removeRest removes what could not be removed while the agent ran, such as its program on a network file
-// system. It returns what failed.
-func removeRest(ctx context.Context, h *pruning, answer protocol.PruneAnswer) string {
+// removeRest removes with a shell command what the agent could not remove
+// while it ran, such as its own executable on a network file system. It
+// returns the error text, or "".
+func removeRest(ctx context.Context, h *pruneHost, answer protocol.PruneAnswer) string {
 	name, marked := strings.CutPrefix(answer.Left, ".")
 	if !marked || !hosts.IsSafe(name) {
 		return answer.Failed
@@ -110,31 +117,34 @@ func removeRest(ctx context.Context, h *pruning, answer protocol.PruneAnswer) st
 	return ""
 }
 
-// removeAll removes all of plx: of each home once, and the home of this machine last, since it has the
-// records of the jobs that are kept elsewhere.
+// removeAll removes the whole ~/.plx from every host, once for each shared
+// home directory. It removes this machine's ~/.plx last, because it has the
+// records of jobs whose files are kept on other hosts.
 func (p *pruner) removeAll(ctx context.Context, old []Record) error {
 	for _, set := range p.sets {
-		set.Release() // who removes plx has to be alone there
+		// Disconnect first: an agent refuses to remove a ~/.plx that another
+		// agent uses.
+		set.Release()
 	}
 	busy := p.busy(p.hosts)
-	leads, last := p.leads()
-	errs := []error{busy, p.remove(ctx, leads), p.forget(old), p.submissions(ctx)}
+	representatives, last := p.representatives()
+	errs := []error{busy, p.remove(ctx, representatives), p.forget(old), p.submissions(ctx)}
 	if last != nil {
-		errs = append(errs, p.remove(ctx, []*pruning{last}))
+		errs = append(errs, p.remove(ctx, []*pruneHost{last}))
 	}
 	if runtime.GOOS != "linux" && errors.Join(errs...) == nil {
 		errs = append(errs, p.removeHere())
 	}
 	err := errors.Join(errs...)
 	if err == nil && !p.cfg.DryRun && len(p.kept)+len(p.unchecked) == 0 {
-		p.printer.Printf("what is yours stays: defaults (plx config), host keys in ~/.ssh, and this program")
+		p.printer.Printf("kept your own files: defaults (plx config), host keys in ~/.ssh, and this program")
 	}
 	return err
 }
 
-// busy notes the jobs of hosts on which something uses plx, and returns an error that names each home's
-// first.
-func (p *pruner) busy(all []*pruning) error {
+// busy marks the jobs of hosts on which a process uses plx as in use. It
+// returns one error for each such home directory.
+func (p *pruner) busy(all []*pruneHost) error {
 	homes := map[string]bool{}
 	var errs []error
 	for _, h := range all {
@@ -161,42 +171,43 @@ func (p *pruner) busy(all []*pruning) error {
 	return errors.Join(errs...)
 }
 
-// leads returns one host for each home from which all is to be removed, and the one for the home of
-// this machine, if there is any.
-func (p *pruner) leads() (leads []*pruning, here *pruning) {
-	spoilt, own := map[string]bool{}, ""
+// representatives returns one host for each home directory whose ~/.plx is to be
+// removed. here is the host for this machine's home directory, or nil.
+func (p *pruner) representatives() (representatives []*pruneHost, here *pruneHost) {
+	skip, own := map[string]bool{}, ""
 	for _, h := range p.hosts {
-		spoilt[h.Facts.FileSystem] = spoilt[h.Facts.FileSystem] || h.busy != ""
+		skip[h.Facts.FileSystem] = skip[h.Facts.FileSystem] || h.busy != ""
 		if h.here {
 			own = h.Facts.FileSystem
 		}
 	}
 	for _, h := range p.hosts {
 		switch home := h.Facts.FileSystem; {
-		case h.failed || home == "" || spoilt[home]:
+		case h.failed || home == "" || skip[home]:
 			continue
 		case home != own:
-			leads = append(leads, h)
+			representatives = append(representatives, h)
 		case here == nil || h.here:
 			here = h
 			continue
 		default:
 			continue
 		}
-		spoilt[h.Facts.FileSystem] = true // one is enough
+		skip[h.Facts.FileSystem] = true // one host for each home directory is enough
 	}
-	return leads, here
+	return representatives, here
 }
 
-// remove removes all of plx from hosts, but for the jobs that stay.
-func (p *pruner) remove(ctx context.Context, all []*pruning) error {
+// remove removes the whole ~/.plx from the given hosts, except for the jobs
+// that are kept.
+func (p *pruner) remove(ctx context.Context, all []*pruneHost) error {
 	var keep []string
 	for job := range p.of {
 		if p.stays(job) {
 			keep = append(keep, job)
 		}
 	}
-	errs := []error{p.each(ctx, all, func(ctx context.Context, h *pruning) (err error) {
+	errs := []error{p.each(ctx, all, func(ctx context.Context, h *pruneHost) (err error) {
 		h.done, err = p.ask(ctx, h, keep, p.cfg.DryRun)
 		return err
 	}), p.busy(all)}
@@ -212,12 +223,14 @@ func (p *pruner) remove(ctx context.Context, all []*pruning) error {
 	return errors.Join(errs...)
 }
 
-// isRecord reports whether a host has kept a record of a job that was launched there.
+// isRecord reports whether a kept item is the record of a job that was
+// launched from that host.
 func isRecord(item protocol.Pruned) bool {
 	return item.Job == "" && strings.HasPrefix(item.Path, "jobs/") && path.Ext(item.Path) == ".json"
 }
 
-// removeHere removes ~/.plx of a machine that is no host, on which no agent runs.
+// removeHere removes ~/.plx of this machine if it cannot run agents (its
+// system is not Linux).
 func (p *pruner) removeHere() error {
 	root, err := home()
 	if err != nil {
@@ -225,7 +238,7 @@ func (p *pruner) removeHere() error {
 	}
 	rs, err := submission.Folders()
 	if err != nil || len(rs) > 0 {
-		return err // it has records that are kept
+		return err // keep ~/.plx as long as it has records of jobs
 	}
 	if p.cfg.DryRun {
 		p.table.Row(here, root, "")

@@ -19,7 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// own has hosts get this program as plx.
+// own makes the hosts of set use this test program as plx.
 func own(t *testing.T, set *hosts.Set) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -33,13 +33,14 @@ func own(t *testing.T, set *hosts.Set) {
 	set.GiveOnly(plx, func(envsync.Platform) (envsync.Blob, error) { return plx, nil })
 }
 
-// All of plx goes from this machine, whose agent is this program, but for the record of a job whose host
-// cannot be asked. Nothing goes while a launch is being prepared.
-func TestPruneAll(t *testing.T) {
+// prune --all removes ~/.plx of this machine, but keeps the record of a job
+// whose host cannot be asked. It removes nothing while a launch is in
+// progress.
+func TestPruneAllRemovesPlx(t *testing.T) {
 	for name, x := range map[string]struct {
 		prepare func(t *testing.T)
 		dry     bool
-		stays   string // below ~/.plx; "": all goes
+		stays   string // path below ~/.plx that must remain; empty if nothing may remain
 		fails   string
 		says    string
 	}{
@@ -95,8 +96,9 @@ func TestPruneAll(t *testing.T) {
 	}
 }
 
-// A host that is named is pruned although no job was launched there from here. One without plx gets none.
-func TestPruneNamedHosts(t *testing.T) {
+// A host named by the user is pruned even if this machine has launched no job
+// there. plx is not installed on a host without plx.
+func TestPruneIncludesNamedHosts(t *testing.T) {
 	for name, x := range map[string]struct {
 		job, named, dry bool
 		says            string

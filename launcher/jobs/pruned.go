@@ -13,15 +13,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// kept is what a job has made and nobody has fetched.
+// kept counts the files of a job that Prune keeps because they have not been
+// fetched.
 type kept struct {
-	on    map[string]bool // hosts' folders with such files
+	on    map[string]bool // names of the hosts' folders that contain such files
 	files int
 	bytes int64
 }
 
-// keep notes that a host keeps files of a job, or checkpoints. Hosts that share a home, a file system's
-// name, all list them.
+// keep counts an item, files of a job or checkpoints, that a host keeps. home
+// is the file system of the host's home directory: hosts that share it report
+// the same item, which keep counts once.
 func (p *pruner) keep(item protocol.Pruned, home string) {
 	what := cmp.Or(item.Job, item.Path)
 	k := p.kept[what]
@@ -36,7 +38,8 @@ func (p *pruner) keep(item protocol.Pruned, home string) {
 	}
 }
 
-// reportKept prints a line for each job that is kept, and for other things.
+// reportKept prints one line for each kept job, each kept checkpoint folder
+// and each kept record.
 func (p *pruner) reportKept() {
 	fetchable := 0
 	for _, what := range slices.Sorted(maps.Keys(p.kept)) {
@@ -67,8 +70,9 @@ func (p *pruner) reportKept() {
 	}
 }
 
-// report prints what a host has removed, or would remove.
-func (p *pruner) report(h *pruning, all []protocol.Pruned) {
+// report prints what a host has removed, or adds what it would remove to the
+// table of --dry-run.
+func (p *pruner) report(h *pruneHost, all []protocol.Pruned) {
 	var items []protocol.Pruned
 	for _, item := range all {
 		at := h.Facts.FileSystem + " " + item.Path
@@ -83,7 +87,7 @@ func (p *pruner) report(h *pruning, all []protocol.Pruned) {
 	}
 	host := h.Name()
 	if h.Embedded {
-		host = here // the hosts of an embedded cluster have one home
+		host = here // the hosts of an embedded cluster are this machine
 	}
 	freed := p.add(host, items)
 	p.bytes += freed
@@ -96,11 +100,11 @@ func (p *pruner) report(h *pruning, all []protocol.Pruned) {
 	}
 }
 
-// here is this machine, as a host in the table.
+// here is the name of this machine in the table's column HOST.
 const here = "here"
 
-// add adds rows for the items of a host to the table, those of one kind in one row, and
-// returns their size.
+// add adds a host's items to the table, one row for each kind of item, and
+// returns their total size.
 func (p *pruner) add(host string, items []protocol.Pruned) (all int64) {
 	bytes, number := map[string]int64{}, map[string]int{}
 	var kinds []string
@@ -125,7 +129,8 @@ func (p *pruner) add(host string, items []protocol.Pruned) (all int64) {
 	return all
 }
 
-// kindOf says what lies at a path relative to ~/.plx on a host.
+// kindOf returns what kind of item a path below a host's ~/.plx is, as the
+// table shows it.
 func kindOf(path string) string {
 	folder, rest, _ := strings.Cut(path, "/")
 	switch job, _, _ := strings.Cut(rest, "/"); folder {

@@ -12,11 +12,13 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// removeTime bounds the removal on one host: there may be much on a slow disk. Before it the host has
-// answered within askTime.
+// removeTime bounds the removal of files on one host, which may take long on a
+// slow disk. It counts from the time when the host has replied to the first
+// request.
 const removeTime = 10 * time.Minute
 
-// find opens the jobs and notes their hosts, each once. It connects to none.
+// find opens the jobs and collects their hosts without duplicates. It connects
+// to no host.
 func (p *pruner) find(ctx context.Context, old []Record) error {
 	var errs []error
 	for _, r := range old {
@@ -43,20 +45,21 @@ func (p *pruner) find(ctx context.Context, old []Record) error {
 	return errors.Join(errs...)
 }
 
-// note returns the host to prune by how it is reached, and whether it is a new one.
-func (p *pruner) note(via string, host *hosts.Host) (h *pruning, fresh bool) {
+// note returns the entry for a host that is reached by the command via, or by
+// SSH if via is empty. It adds the entry if there is none; then fresh is true.
+func (p *pruner) note(via string, host *hosts.Host) (h *pruneHost, fresh bool) {
 	way := via + " " + host.Resource.String()
 	h, known := p.known[way]
 	if !known {
-		h = &pruning{AgentHost: &hosts.AgentHost{Host: host}}
+		h = &pruneHost{AgentHost: &hosts.AgentHost{Host: host}}
 		p.hosts, p.known[way] = append(p.hosts, h), h
 	}
 	return h, !known
 }
 
-// survey asks all hosts what they would remove.
+// survey asks all hosts what they could remove. No host removes anything yet.
 func (p *pruner) survey(ctx context.Context) error {
-	errs := []error{p.each(ctx, p.hosts, func(ctx context.Context, h *pruning) (err error) {
+	errs := []error{p.each(ctx, p.hosts, func(ctx context.Context, h *pruneHost) (err error) {
 		h.plan, err = p.ask(ctx, h, nil, true)
 		return err
 	})}
@@ -66,9 +69,10 @@ func (p *pruner) survey(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// each works on hosts, several at once. One that fails is noted as failed.
-func (p *pruner) each(ctx context.Context, all []*pruning, work func(context.Context, *pruning) error) error {
-	return hosts.Each(ctx, all, func(_ int, h *pruning) error {
+// each calls work for several hosts at a time. If work returns an error, each
+// marks the host as failed.
+func (p *pruner) each(ctx context.Context, all []*pruneHost, work func(context.Context, *pruneHost) error) error {
+	return hosts.Each(ctx, all, func(_ int, h *pruneHost) error {
 		err := work(ctx, h)
 		if err != nil {
 			h.failed, err = true, fmt.Errorf("prune: %w", err)
@@ -77,9 +81,10 @@ func (p *pruner) each(ctx context.Context, all []*pruning, work func(context.Con
 	})
 }
 
-// ask has a host prune, which keeps some jobs whatever it knows of them. The newest agent that
-// is there does so, and on a host without a job of this machine this plx.
-func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) ([]protocol.Pruned, error) {
+// ask asks an agent on host h to remove old files, except for the jobs in
+// keep. It starts the newest agent executable that the host still has. On a
+// host without jobs of this machine, it first installs this version of plx.
+func (p *pruner) ask(ctx context.Context, h *pruneHost, keep []string, dry bool) ([]protocol.Pruned, error) {
 	if p.cfg.All {
 		return p.askAll(ctx, h, keep, dry)
 	}
@@ -98,20 +103,20 @@ func (p *pruner) ask(ctx context.Context, h *pruning, keep []string, dry bool) (
 		agent := &hosts.AgentHost{Host: h.Host, Binary: binary}
 		answer, err := hosts.Call[protocol.PruneAnswer](ctx, agent, limit, protocol.DoPrune, want)
 		if transport.ExitStatus(err) == hosts.NotFound {
-			continue // it was pruned
+			continue // this executable was removed by an earlier prune
 		}
 		if err == nil && answer.Failed != "" {
 			err = errors.New(answer.Failed)
 		}
 		if err == nil && p.cfg.DryRun {
-			err = agent.Learn(ctx) // hosts that share a home are shown once
+			err = agent.Learn(ctx) // learn the file system, to list a shared home directory once
 		}
 		return answer.Items, err
 	}
 	return nil, nil
 }
 
-// limit bounds what a host does.
+// limit returns the time limit of a request to a host.
 func (p *pruner) limit(dry bool) time.Duration {
 	if dry {
 		return p.answerTime
@@ -119,15 +124,15 @@ func (p *pruner) limit(dry bool) time.Duration {
 	return removeTime
 }
 
-// keepAll takes note of the jobs that a host keeps. It returns an error for those of which
-// the host cannot tell what they have made.
-func (p *pruner) keepAll(h *pruning, items []protocol.Pruned) error {
+// keepAll records which jobs a host keeps. It returns an error for each job of
+// which the host cannot say what output files it has.
+func (p *pruner) keepAll(h *pruneHost, items []protocol.Pruned) error {
 	var errs []error
 	for _, item := range items {
 		switch {
 		case item.Unchecked != "":
 			if !p.unchecked[item.Job] {
-				errs = append(errs, h.Named(fmt.Errorf("what job %s made is not known: %s", item.Job, item.Unchecked)))
+				errs = append(errs, h.Named(fmt.Errorf("cannot find out which files job %s made: %s", item.Job, item.Unchecked)))
 			}
 			p.unchecked[item.Job] = true
 		case item.Outputs > 0 && !isRecord(item):
@@ -137,10 +142,11 @@ func (p *pruner) keepAll(h *pruning, items []protocol.Pruned) error {
 	return errors.Join(errs...)
 }
 
-// removeOld prunes all hosts, but for the jobs that stay.
+// removeOld removes the old files on all hosts, except for the jobs that are
+// kept.
 func (p *pruner) removeOld(ctx context.Context) error {
-	var goes []*pruning
-	keep := map[*pruning][]string{}
+	var goes []*pruneHost
+	keep := map[*pruneHost][]string{}
 	for _, h := range p.hosts {
 		if h.failed {
 			continue
@@ -160,7 +166,7 @@ func (p *pruner) removeOld(ctx context.Context) error {
 			goes = append(goes, h)
 		}
 	}
-	errs := []error{p.each(ctx, goes, func(ctx context.Context, h *pruning) (err error) {
+	errs := []error{p.each(ctx, goes, func(ctx context.Context, h *pruneHost) (err error) {
 		if h.done = h.plan; !p.cfg.DryRun || len(keep[h]) > 0 {
 			h.done, err = p.ask(ctx, h, keep[h], p.cfg.DryRun)
 		}

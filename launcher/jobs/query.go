@@ -15,23 +15,28 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Query names a job, and where to look for it.
+// Query names a job and where to look for it.
 type Query struct {
-	// Job is an id, a name, or the unique beginning of an id. Empty: the newest job, or the
-	// newest running one; for a command that ends or changes a job the only one, see meant.
+	// Job is a job's id, its name, or the unique beginning of an id. If it is
+	// empty, the query means the newest job or the newest running job. For a
+	// command that ends or changes a job, it means the only running job (see
+	// the method resolve).
 	Job string
-	// Reach has the hosts to look on if this machine has no record of the job.
+	// Reach names the hosts that plx searches if this machine has no record of
+	// the job.
 	Reach hosts.Reach
-	// OnHosts ignores the records of this machine.
+	// OnHosts makes plx ignore this machine's records and search the hosts of
+	// Reach.
 	OnHosts bool
-	// Named are those of the hosts that the user named one by one. A named job must have them:
-	// a resource file may list more.
+	// Named are the hosts of Reach that the user named one by one on the
+	// command line. The job must run on all of them, whereas a file of hosts
+	// may also list other hosts.
 	Named    []string
 	Terminal console.Terminal
-	Printer  *console.Printer // of Terminal, which others use at the same time; nil: a new one
-	Notify   string           // shell line that Attach runs when the job has ended; empty: none
-	exact    bool             // Job is the id of a job that is launched, and stands for no other run of its submission
-	looked   []Record         // what the hosts know, if they were asked already; nil: they were not
+	Printer  *console.Printer // printer of Terminal, if the caller already has one; nil creates one
+	Notify   string           // shell command that Attach runs after the job has ended; empty means none
+	exact    bool             // Job is the id of a launched job and does not match other runs of the same Slurm script
+	searched []Record         // jobs found by a search of the hosts that was already done; nil means no search yet
 }
 
 func (q Query) printer() *console.Printer {
@@ -41,14 +46,16 @@ func (q Query) printer() *console.Printer {
 	return console.NewPrinter(q.Terminal)
 }
 
-// exactly returns the query for the job with an id, which is launched.
+// exactly returns a query that matches only the launched job with the given
+// id.
 func (q Query) exactly(job string) Query {
 	q.Job, q.exact = job, true
 	return q
 }
 
-// open finds the job and opens it with the hosts that it has now. It connects at most to
-// the host that drives the job. If no job was named, running excludes jobs that ended.
+// open finds the job that the query means and opens it with its current hosts.
+// It connects to one host at most, that of the job's chief (worker:0). If
+// q.Job is empty, running excludes jobs that have ended.
 func (q Query) open(ctx context.Context, running bool) (*Job, error) {
 	printer := q.printer()
 	q, err := alreadyLaunched(ctx, q)
@@ -66,8 +73,8 @@ func (q Query) open(ctx context.Context, running bool) (*Job, error) {
 	return j.refreshed(ctx, q.Reach)
 }
 
-// Find looks the job up in this machine's records, or on the given hosts. running
-// prefers jobs that did not end.
+// Find searches this machine's records for the job, and then the query's
+// hosts. If running is true, it prefers jobs that have not ended.
 func (q Query) Find(ctx context.Context, running bool, printer *console.Printer) (Record, error) {
 	if !q.OnHosts {
 		rs, err := Records()
@@ -79,7 +86,7 @@ func (q Query) Find(ctx context.Context, running bool, printer *console.Printer)
 			return r, err
 		}
 	}
-	rs := q.looked
+	rs := q.searched
 	if rs == nil {
 		var err error
 		if rs, err = q.searchSome(ctx, printer); err != nil {
@@ -89,8 +96,9 @@ func (q Query) Find(ctx context.Context, running bool, printer *console.Printer)
 	return q.pick(ctx, rs, running, printer)
 }
 
-// pick chooses a job from rs, which has the oldest first. If running and several jobs have
-// the name, it prefers one that runs to newer ones that ended.
+// pick selects the query's job from rs, which is ordered from the oldest job
+// to the newest. If running is true and several jobs have the name, pick
+// prefers a running job to a newer one that has ended.
 func (q Query) pick(ctx context.Context, rs []Record, running bool, printer *console.Printer) (Record, error) {
 	newest := Record{}
 	if q.Job != "" {
@@ -118,22 +126,25 @@ func noJob(what string) error {
 		"name the hosts with --hosts to look there; plx jobs lists what is known")
 }
 
-// match finds the job with the id text, else the newest of that name, else the only one
-// whose id begins with text. rs has the oldest first.
+// match returns the job whose id is text. If there is none, it returns the
+// newest job named text. If there is none either, it returns the only job
+// whose id begins with text. rs is ordered from the oldest job to the newest.
 func match(rs []Record, text string) (Record, error) {
 	all, named := matching(rs, text, Record.identity)
 	switch {
 	case len(all) == 1 || len(all) > 1 && named:
 		return all[len(all)-1], nil
 	case len(all) > 1:
-		return Record{}, exit.Mistake(fmt.Errorf("job %s: the ids of %d jobs begin so", text, len(all)), "the newest is %s; plx jobs lists them", all[len(all)-1].Job)
+		return Record{}, exit.Mistake(fmt.Errorf("job %s: ambiguous: the ids of %d jobs begin with this text", text, len(all)), "the newest is %s; plx jobs lists them", all[len(all)-1].Job)
 	}
-	return Record{}, exit.Mistake(fmt.Errorf("job %s: this machine knows of none", text),
+	return Record{}, exit.Mistake(fmt.Errorf("job %s: this machine knows no such job", text),
 		"plx jobs lists what is known; name the hosts with --hosts to look there")
 }
 
-// matching returns the job with the id text, else all jobs of that name, else all whose ids
-// begin with text. named: it has found an id or a name. identity returns the id and the name of one.
+// matching returns the element whose id is text. If there is none, it returns
+// all elements named text, and otherwise all whose ids begin with text. named
+// is true if an id or a name matched as a whole. identity returns the id and
+// the name of an element.
 func matching[J any](of []J, text string, identity func(J) (id, name string)) (all []J, named bool) {
 	var begun []J
 	for _, j := range of {
@@ -155,8 +166,9 @@ func matching[J any](of []J, text string, identity func(J) (id, name string)) (a
 
 func (r Record) identity() (id, name string) { return r.Job, r.Name }
 
-// searchSome is search, but prints the error of hosts that are out of reach if the other hosts
-// know a job. It refuses hosts that the query's job does not have.
+// searchSome calls search. If some hosts cannot be reached but other hosts
+// know a job, it only prints the error. It returns an error if the user named
+// hosts that the query's job does not have.
 func (q Query) searchSome(ctx context.Context, printer *console.Printer) ([]Record, error) {
 	rs, err := search(ctx, q.Reach, printer)
 	if stranger := q.refuseHosts(rs, err == nil); stranger != nil && ctx.Err() == nil {
@@ -169,9 +181,10 @@ func (q Query) searchSome(ctx context.Context, printer *console.Printer) ([]Reco
 	return rs, err
 }
 
-// refuseHosts refuses hosts that were named one by one and that the job does not have, or a
-// list of which it has none. found is what the hosts know. If not all of them have answered, it
-// needs a record of this machine.
+// refuseHosts returns an error if the user named a host that the query's job
+// does not have, or if the job has none of the hosts in a list. found are the
+// jobs that the hosts know. If all is false, because some hosts did not reply,
+// refuseHosts checks only a job of which this machine has a record.
 func (q Query) refuseHosts(found []Record, all bool) error {
 	if q.Job == "" || len(q.Reach.Hosts) == 0 {
 		return nil
@@ -197,26 +210,27 @@ func (q Query) refuseHosts(found []Record, all bool) error {
 	slices.Sort(its)
 	its = slices.Compact(its)
 	foreign := func(name string) bool { return !slices.Contains(its, name) }
-	var looked []string
+	var searched []string
 	for _, h := range q.Reach.Hosts {
-		looked = append(looked, h.Name)
+		searched = append(searched, h.Name)
 	}
 	if i := slices.IndexFunc(q.Named, foreign); i >= 0 {
 		return notItsHost(known[len(known)-1].Job, q.Named[i], its)
-	} else if len(slices.DeleteFunc(slices.Clone(looked), foreign)) == 0 {
-		return notItsHost(known[len(known)-1].Job, console.Fold(looked), its)
+	} else if len(slices.DeleteFunc(slices.Clone(searched), foreign)) == 0 {
+		return notItsHost(known[len(known)-1].Job, console.Fold(searched), its)
 	}
 	return nil
 }
 
-// search puts records together from what the hosts know, for a machine that did not launch the
-// jobs. If hosts are out of reach it returns what the others know, and an error.
+// search reads the states of jobs from hosts and builds records from them, for
+// a machine that did not launch the jobs. If some hosts cannot be reached, it
+// returns the jobs of the others and an error.
 func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([]Record, error) {
 	set, err := hosts.Open(ctx, reach, printer)
 	if err != nil {
 		return nil, errors.Join(err, set.Close())
 	}
-	defer set.Close() // nothing was written
+	defer set.Close() // the error is ignored because nothing was written to the hosts
 	found := make([][]protocol.State, len(set.Hosts))
 	err = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) (err error) {
 		found[i], err = states(ctx, h, printer)
@@ -225,8 +239,8 @@ func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([
 	return assemble(set, found), err
 }
 
-// states returns the states of all jobs that the host has a folder of. It reports and
-// leaves out a state that cannot be read.
+// states reads the state files of all jobs that have a folder on host h. It
+// skips a file that it cannot parse, with a message.
 func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]protocol.State, error) {
 	const script = `for f in "$HOME"/.plx/jobs/*/*/state.json; do if [ -r "$f" ]; then printf '%s\t' "$f"; tr -d '\n' <"$f"; echo; fi; done`
 	ctx, cancel := within(ctx, askTime)
@@ -240,7 +254,7 @@ func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]pro
 		path, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		var s protocol.State
 		if json.Unmarshal([]byte(text), &s) != nil || !hosts.IsSafe(s.Job) || !hosts.IsSafe(s.Folder) || !hosts.IsBlob(s.Binary) {
-			printer.Printf("host %s: %s is not a job's state, it is left out", h.Name(), path)
+			printer.Printf("host %s: skipped %s, which is not the state of a job", h.Name(), path)
 			continue
 		}
 		states = append(states, s)
@@ -248,11 +262,12 @@ func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]pro
 	return states, nil
 }
 
-// assemble makes one record of each job from the states of its hosts. Hosts that share
-// a home see the folders of each other: each counts for its own folder only.
+// assemble builds one record for each job from the states that its hosts have.
+// On hosts that share a home directory, each host sees the folders of all;
+// assemble uses only the state in a host's own folder.
 func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 	jobs := map[string]*Record{}
-	chief := map[string]int{} // by job: generation in which the chief was found
+	chief := map[string]int{} // by job id: generation (restart count) of the newest state with worker:0
 	for i, states := range found {
 		for _, s := range states {
 			if s.Folder != set.Hosts[i].JobFolder() {
@@ -266,7 +281,7 @@ func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 			h := HostRecord{Line: set.Hosts[i].Resource.Bare().String(), Folder: s.Folder, Binary: s.Binary}
 			for task := range s.Tasks {
 				h.Tasks = append(h.Tasks, task)
-				if task == "worker:0" && s.Generation >= chief[s.Job] { // a host that was left out has an older state
+				if task == "worker:0" && s.Generation >= chief[s.Job] { // a host that has left the job has a state of an older generation
 					r.Chief, r.Verdict, chief[s.Job] = len(r.Hosts), s.Verdict, s.Generation
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-func TestMatch(t *testing.T) {
+func TestMatchByIDNameOrPrefix(t *testing.T) {
 	rs := []Record{ // the oldest first
 		{Job: "mlp-20250101-000000-aaaa"}, {Job: "mlp-20250102-000000-bbbb"},
 		{Job: "night-20250103-000000-cccc", Name: "night"}, {Job: "night-20250104-000000-dddd", Name: "night"},
@@ -17,7 +17,7 @@ func TestMatch(t *testing.T) {
 	for text, want := range map[string]string{
 		"mlp-20250101-000000-aaaa": rs[0].Job, // whole
 		"mlp-20250102":             rs[1].Job, // a beginning
-		"night":                    rs[3].Job, // the newest of a name
+		"night":                    rs[3].Job, // the newest job of this name
 		"night-20250103":           rs[2].Job,
 	} {
 		if got, err := match(rs, text); err != nil || got.Job != want {
@@ -31,9 +31,9 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestReportL1: a host that a job does not have is refused, with the hosts that it has. Hosts
-// of a resource file may be more.
-func TestReportL1(t *testing.T) {
+// TestForeignHostIsRefusedReportL1: a named host that the job does not have is
+// an error, which lists the job's hosts. A file of hosts may list other hosts too.
+func TestForeignHostIsRefusedReportL1(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	record := func(job string, hosts ...string) Record {
 		r := Record{Job: job, Name: "night", Created: time.Now()}

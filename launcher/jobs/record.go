@@ -1,19 +1,21 @@
-// Package jobs works on jobs that were launched before: it finds, lists, follows, stops
-// and scales them, and removes what they left.
+// Package jobs implements the commands that work on launched jobs: it finds,
+// lists, follows, stops and scales jobs, and removes the files that they left.
 //
 //	code, err := jobs.Attach(ctx, jobs.Query{Job: "mnist", Terminal: t})
 //
 // # How a job is found
 //
-// The machine that launched a job keeps a [Record] of it (record.go). A running
-// detached job may get other hosts from another machine: the agent that drives it brings
-// the record up to date. A machine without a record can look for jobs on hosts
+// The machine that launched a job stores a [Record] of it (record.go). Another
+// machine may scale a running detached job and so change its hosts. Therefore
+// a command first asks the agent that drives the job for its current hosts,
+// and updates the record. A machine without a record can search hosts for jobs
 // (query.go).
 //
-// # What it refuses to do
+// # What it does not do
 //
-// It launches nothing, and it drives no job: the agent of the chief's host, or the
-// launcher, does.
+// The package launches no jobs, restarts no tasks and takes no decisions for a
+// job. That is the work of a job's driver, which runs in the agent of the
+// chief's host or in plx launch.
 package jobs
 
 import (
@@ -33,68 +35,72 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// Defaults of a launch. They also hold for a job that this machine has no record of.
+// Defaults of plx launch. They also apply to a job of which this machine has
+// no record.
 const (
 	// DefaultGrace is the time between asking a task to end and killing it.
 	DefaultGrace = 10 * time.Second
-	// DefaultLease is how long a host runs tasks without hearing the driver.
+	// DefaultLease is how long a host continues to run tasks without a message
+	// from the job's driver.
 	DefaultLease = 30 * time.Second
 )
 
-// Record is what the launching machine remembers of a job, in
+// Record describes a job on the machine that launched it. It is stored in
 // ~/.plx/jobs/<job>/job.json.
 type Record struct {
-	Job      string    `json:"job"`            // id
-	Name     string    `json:"name,omitempty"` // given by the user; empty: none
-	Program  string    `json:"program"`        // file name
+	Job      string    `json:"job"`            // the job's id
+	Name     string    `json:"name,omitempty"` // the user's name for the job; empty if the user gave none
+	Program  string    `json:"program"`        // file name of the program
 	Created  time.Time `json:"created"`
 	Detached bool      `json:"detached,omitempty"`
-	Restarts bool      `json:"restarts,omitempty"` // tasks may run on other hosts than at the launch
-	Embedded bool      `json:"embedded,omitempty"` // the job's hosts are servers of the launcher's process
+	Restarts bool      `json:"restarts,omitempty"` // a restart may have moved tasks to other hosts since the launch
+	Embedded bool      `json:"embedded,omitempty"` // the job ran on an embedded cluster: servers inside the plx launch process
 	Way
-	Launcher int               `json:"launcher"`        // pid of the plx that launched the job, on this machine
-	Grace    time.Duration     `json:"grace"`           // from telling tasks to end to killing them; 0: kill at once
-	Lease    time.Duration     `json:"lease,omitempty"` // 0: DefaultLease
+	Launcher int               `json:"launcher"`        // pid of the plx launch process on this machine
+	Grace    time.Duration     `json:"grace"`           // time between SIGTERM and SIGKILL for tasks; 0 kills them at once
+	Lease    time.Duration     `json:"lease,omitempty"` // how long a host runs tasks without contact to the job's driver; 0 means DefaultLease
 	Hosts    []HostRecord      `json:"hosts"`
-	Chief    int               `json:"chief"`             // index into Hosts of the host that knows the verdict
-	Laid     int               `json:"laid,omitempty"`    // generation of the last layout that an agent reported; 0: none has
-	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil: not known to have ended
+	Chief    int               `json:"chief"`             // index into Hosts of the chief's host (worker:0), which knows how the job ended
+	Laid     int               `json:"laid,omitempty"`    // generation of the newest layout (hosts and their tasks) from an agent; 0 means none
+	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil if it is not known to have ended
 
-	Checkpoints string `json:"checkpoints,omitempty"` // name of the job's checkpoints, under ~/.plx/ckpt on the hosts
-	Saves       bool   `json:"saves,omitempty"`       // the program's arguments tell it to make checkpoints
+	Checkpoints string `json:"checkpoints,omitempty"` // folder of the job's checkpoints, below ~/.plx/ckpt on the hosts
+	Saves       bool   `json:"saves,omitempty"`       // the program's arguments make it save checkpoints
 
 	Outputs []protocol.Output `json:"outputs,omitempty"` // files that the job makes
 
-	Metrics []string `json:"metrics,omitempty"` // the user's patterns for values in the output, as in protocol.Spec
+	Metrics []string `json:"metrics,omitempty"` // the user's patterns for metrics in the output, as in protocol.Spec
 
-	Plan []string `json:"plan,omitempty"` // where the tasks were to run at the launch, as lines of a table
+	Plan []string `json:"plan,omitempty"` // the plan of the launch: which tasks run where, as lines of a table
 
-	found bool // read from the hosts, not from job.json: maybe incomplete, and never saved
+	found bool // built from the hosts' states instead of job.json: may be incomplete, and is never saved
 }
 
-// Way is how the hosts of a Record are reached. The zero value means SSH.
+// Way describes how plx reaches the hosts of a Record. The zero value means
+// SSH.
 type Way struct {
-	Via   string    `json:"via,omitempty"`  // command that reaches the hosts; empty: none
-	Slurm slurm.Run `json:"slurm,omitzero"` // job of Slurm whose nodes the hosts are; zero: none
+	Via   string    `json:"via,omitempty"`  // command that connects to the hosts instead of ssh; empty means SSH
+	Slurm slurm.Run `json:"slurm,omitzero"` // Slurm job whose nodes are the hosts; zero if they are no Slurm nodes
 }
 
 // HostRecord is one host of a Record.
 type HostRecord struct {
-	Line   string   `json:"line"`           // the host's line of a resource file
-	Folder string   `json:"folder"`         // name of the host's folder under ~/.plx/jobs/<job>/ on the host
-	Binary string   `json:"binary"`         // path of the agent's program on the host, relative to the home
-	Tasks  []string `json:"tasks"`          // names; of the first generation, or of the last one that is known
-	Left   bool     `json:"left,omitempty"` // the host left the job; its logs may still be there
+	Line   string   `json:"line"`           // the host's line in the hosts file
+	Folder string   `json:"folder"`         // name of the job's folder on the host, below ~/.plx/jobs/<job>/
+	Binary string   `json:"binary"`         // path of the agent's executable on the host, relative to the home directory
+	Tasks  []string `json:"tasks"`          // names of the host's tasks in the newest known generation (start of the job)
+	Left   bool     `json:"left,omitempty"` // the host has left the job, but may still store its logs
 }
 
-// CheckpointName returns the name of the job's checkpoints on its hosts. Records of
-// earlier versions do not have it.
+// CheckpointName returns the folder name of the job's checkpoints on its
+// hosts. It falls back to the job's name and id, because older versions of plx
+// did not record the folder name.
 func (r *Record) CheckpointName() string { return cmp.Or(r.Checkpoints, r.Name, r.Job) }
 
-// recordFile is the name of a record in the folder of its job.
+// recordFile is the name of the record's file in the job's folder.
 const recordFile = "job.json"
 
-// Save writes the record, whole or not at all.
+// Save writes the record to its file atomically.
 func (r *Record) Save() error {
 	if err := submission.Write(r.Job, recordFile, r); err != nil {
 		return fmt.Errorf("record job %s: %w", r.Job, err)
@@ -102,7 +108,8 @@ func (r *Record) Save() error {
 	return nil
 }
 
-// Finish notes how the job ended, and saves the record.
+// Finish stores the verdict, which says how the job ended, in the record and
+// saves the record.
 func (r *Record) Finish(v protocol.Verdict) error {
 	if v.Ended.IsZero() {
 		v.Ended = time.Now()
@@ -111,8 +118,9 @@ func (r *Record) Finish(v protocol.Verdict) error {
 	return r.Save()
 }
 
-// Forget removes the record, and what else is in its folder unless Slurm may run its launch
-// again.
+// Forget removes the job's folder with the record. If Slurm may run the job's
+// script again, Forget removes only the record and keeps the other files,
+// which that run needs.
 func (r *Record) Forget() error {
 	jobs, err := submission.Root()
 	if err != nil {
@@ -124,8 +132,9 @@ func (r *Record) Forget() error {
 	return os.RemoveAll(filepath.Join(jobs, r.Job))
 }
 
-// Records returns all records of this machine, the oldest first. It leaves out a record
-// that cannot be read: it is of another version, or half removed.
+// Records returns all records on this machine, the oldest first. It skips a
+// record that it cannot read, because another version of plx wrote it or
+// because it is partly removed.
 func Records() ([]Record, error) {
 	jobs, err := submission.Folders()
 	var rs []Record
@@ -138,7 +147,8 @@ func Records() ([]Record, error) {
 	return rs, err
 }
 
-// byID returns the record of the job with an id.
+// byID returns the record of the job with the given id. found is false if
+// there is none, or if it is damaged.
 func byID(job string) (r Record, found bool) {
 	err := submission.Read(job, recordFile, &r)
 	return r, err == nil && r.Job == job && r.Chief >= 0 && r.Chief < len(r.Hosts)
@@ -146,8 +156,9 @@ func byID(job string) (r Record, found bool) {
 
 func older(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Job, b.Job)) }
 
-// reach returns how to reach the record's hosts. An embedded job ran on this machine: a
-// new embedded cluster reaches its folders. like has what the user says about reaching hosts.
+// reach returns how to reach the record's hosts. A job on an embedded cluster
+// ran on this machine, so a new embedded cluster can read its folders. like
+// has the user's current options for reaching hosts.
 func (r *Record) reach(like hosts.Reach) (hosts.Reach, error) {
 	if r.Embedded {
 		return hosts.Reach{LocalHosts: len(r.Hosts), LocalWorkers: 1}, nil
@@ -163,8 +174,9 @@ func (r *Record) reach(like hosts.Reach) (hosts.Reach, error) {
 	return hosts.Reach{Hosts: parsed, Via: r.over(like), Slurm: r.Slurm, AcceptNewHostKeys: like.AcceptNewHostKeys}, nil
 }
 
-// over returns the command that reaches a job's hosts; empty: SSH. Who launched the job here
-// said it then.
+// over returns the command that connects to the job's hosts, or "" for SSH. A
+// record of this machine has the command of the launch; otherwise the user's
+// current option counts.
 func (r *Record) over(like hosts.Reach) string {
 	if r.found {
 		return like.Via
@@ -172,13 +184,13 @@ func (r *Record) over(like hosts.Reach) string {
 	return r.Via
 }
 
-// refreshTime bounds the question which hosts a job has now. Without an answer a
-// command goes on with what the record says.
+// refreshTime bounds the request for a job's current hosts. If no reply comes
+// in this time, the command uses the hosts in the record.
 const refreshTime = 10 * time.Second
 
-// refreshed returns the job with the hosts that it has now. If another machine has
-// scaled a detached job, the record here is out of date, and the agent that drives the
-// job knows better.
+// refreshed returns the job with its current hosts. If another machine has
+// scaled a detached job, this machine's record is out of date. Then refreshed
+// takes the hosts from the agent that drives the job.
 func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	if !j.movable() || j.Verdict != nil {
 		return j, nil
@@ -187,7 +199,7 @@ func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	defer cancel()
 	state, err := j.chief().State(bounded)
 	if err != nil {
-		return j, nil // a command that needs the host reports the error
+		return j, nil // a command that needs this host will report the error itself
 	}
 	before := j.Laid
 	if err := j.learn(state); err != nil {
@@ -200,12 +212,15 @@ func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	return open(ctx, j.Record, j.printer, like)
 }
 
-// movable reports whether the job can get other hosts while no launcher here notes
-// them.
+// movable reports whether the job may get other hosts without a change to this
+// machine's record. Only a detached job can: otherwise plx launch updates the
+// record.
 func (r *Record) movable() bool { return r.Detached && !r.Embedded && !r.found }
 
-// learn takes over what an agent knows: the job's hosts, and how it ended. It saves the
-// record if this machine has one. A job with a launcher gets its hosts from the launcher.
+// learn copies the job's current hosts and its verdict (how it ended) from an
+// agent's state into the record. It saves the record unless the record was
+// built from a search of hosts. It copies the hosts of a detached job only,
+// because plx launch records the hosts of its own job.
 func (r *Record) learn(state protocol.State) (err error) {
 	laid := false
 	if state.Laid != nil && r.movable() {
@@ -222,9 +237,11 @@ func (r *Record) learn(state protocol.State) (err error) {
 	return errors.Join(err, r.Save())
 }
 
-// lay takes over a layout that is newer than the record's, whole or not at all, and
-// reports whether it did. A known host keeps its line, by which this machine reaches
-// it. A host that left stays in the record, for its logs.
+// lay replaces the record's hosts by those of the layout (a job's hosts and
+// their tasks) if the layout is newer, and reports whether it did. On an error
+// the record does not change. A known host keeps its line from the hosts file,
+// by which this machine reaches the host. A host that left the job stays in
+// the record, because it stores logs.
 func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	if layout.Generation <= r.Laid {
 		return false, nil
@@ -240,7 +257,7 @@ func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	next.Laid, next.Restarts, next.Hosts = layout.Generation, true, nil
 	for i, h := range layout.Hosts {
 		if last[h.Folder] != i {
-			continue // the host left and joined again: its last entry counts
+			continue // the host left and joined again: only its last entry counts
 		}
 		host, err := laidHost(known[h.Folder], h)
 		if err != nil {
@@ -253,7 +270,7 @@ func (r *Record) lay(layout protocol.Layout) (bool, error) {
 		delete(known, h.Folder)
 	}
 	for _, h := range known {
-		return false, fmt.Errorf("host %q is not among them", h.Line)
+		return false, fmt.Errorf("the new layout lacks host %q", h.Line)
 	}
 	if _, err := next.reach(hosts.Reach{}); err != nil {
 		return false, err
@@ -262,7 +279,8 @@ func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	return true, nil
 }
 
-// laidHost returns the record of a host of a layout. old is its record so far, or zero.
+// laidHost converts host h of a layout (a job's hosts and their tasks) to a
+// record. old is the host's previous record, or zero for a new host.
 func laidHost(old HostRecord, h protocol.HostPlan) (HostRecord, error) {
 	host := old
 	if old.Line == "" || old.Left && !h.Left {

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// One file that is no state hides no other, and is told of.
-func TestStatesOfAHostWithJunk(t *testing.T) {
+// An invalid state file is reported and does not prevent reading the others.
+func TestInvalidStateFileIsSkipped(t *testing.T) {
 	home := t.TempDir()
 	write := func(job, text string) {
 		folder := filepath.Join(home, ".plx", "jobs", job, "h1")
@@ -48,14 +48,14 @@ func TestStatesOfAHostWithJunk(t *testing.T) {
 		t.Errorf("jobs %q, want \"a d\"", got)
 	}
 	for _, job := range []string{"b-junk", "c-evil"} {
-		if !strings.Contains(said.String(), "/"+job+"/h1/state.json is not a job's state") {
+		if !strings.Contains(said.String(), "/"+job+"/h1/state.json, which is not the state of a job") {
 			t.Errorf("%s is not told of:\n%s", job, &said)
 		}
 	}
 }
 
-// What hosts tell of a job is never written over this machine's own record of
-// it, which may know more hosts.
+// A record that was built from the hosts' states never replaces this machine's
+// own record, which may list more hosts.
 func TestFoundRecordsAreNotSaved(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	own := Record{Job: "j", Program: "train", Hosts: []HostRecord{{Line: "h1"}, {Line: "h2"}}}
@@ -75,15 +75,16 @@ func TestFoundRecordsAreNotSaved(t *testing.T) {
 	}
 }
 
-// The record says how a job's hosts are reached, where this machine launched the job.
-func TestViaOfARecord(t *testing.T) {
+// For a job that this machine launched, the record determines the command that
+// reaches the hosts.
+func TestRecordDeterminesVia(t *testing.T) {
 	like := hosts.Reach{Via: "theirs {host}"}
 	for _, c := range []struct {
 		r    Record
 		want string
 	}{
 		{Record{Way: Way{Via: "ours {host}"}}, "ours {host}"},
-		{Record{}, ""}, // SSH, whatever a default says now
+		{Record{}, ""}, // SSH, even if the user's current default is another command
 		{Record{found: true}, "theirs {host}"},
 	} {
 		c.r.Hosts = []HostRecord{{Line: "space/pod"}}

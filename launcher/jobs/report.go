@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,17 +23,21 @@ import (
 	"github.com/plx-run/plx/launcher/report"
 )
 
-// ReportConfig tells which jobs to report on, and how.
+// ReportConfig selects the jobs of a report, its format and its file.
 type ReportConfig struct {
-	Query           // without Job
+	Query           // Query.Job is not used
 	Jobs   []string // ids or names
-	Format string   // html, md or json
-	Output string   // file; empty: standard output, or a file named after the first job if the format is html; "-": standard output
-	Force  bool     // replace a file that is no report
+	Format string   // "html", "md" or "json"
+	// The path of the report's file; "-" means standard output. If it is empty, an
+	// HTML report goes to a file named after the first job, and other
+	// formats go to standard output.
+	Output string
+	Force  bool // replace an existing file even if it is not a report of plx
 }
 
-// Report writes a page on jobs that run or have ended. It asks the hosts of a job only for what this machine does not
-// have of it, and reports a host that does not answer on the page.
+// Report writes one report on all jobs of cfg, which may be running or have
+// ended. It asks a job's hosts only for data that this machine does not have
+// yet. If a host does not reply, the report says so.
 func Report(ctx context.Context, cfg ReportConfig) error {
 	var runs []report.Run
 	printer := cfg.printer()
@@ -61,14 +67,14 @@ func Report(ctx context.Context, cfg ReportConfig) error {
 	if err := replaceable(path, cfg.Force); err != nil {
 		return err
 	}
-	if err := atomicfile.WriteFile(path, page.Bytes(), 0o600); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+	if err := writeReport(path, page.Bytes()); err != nil {
+		return err
 	}
 	printer.Printf("wrote %s", path)
 	return nil
 }
 
-// Formats are the formats of a report.
+// Formats returns the names of the formats that a report can have.
 func Formats() []string { return []string{"html", "md", "json"} }
 
 func write(to io.Writer, format string, runs []report.Run) error {
@@ -81,10 +87,33 @@ func write(to io.Writer, format string, runs []report.Run) error {
 	return report.HTML(to, runs)
 }
 
-// reportMark is in every page of package report.
+// writeReport writes a report to the file at path. Its error names this file and
+// not the temporary file that package atomicfile writes first.
+func writeReport(path string, page []byte) error {
+	err := atomicfile.WriteFile(path, page, 0o600)
+	if err == nil {
+		return nil
+	}
+	var open *fs.PathError
+	var rename *os.LinkError
+	switch {
+	case errors.As(err, &open):
+		err = open.Err
+	case errors.As(err, &rename):
+		err = rename.Err
+	}
+	if err = fmt.Errorf("write the report to %s: %w", path, err); missing(err) {
+		return exit.WithHint(err, "its folder does not exist: mkdir -p "+filepath.Dir(path))
+	}
+	return err
+}
+
+// reportMark is a text that every HTML report contains. plx recognizes its own
+// reports by this text.
 const reportMark = `name="generator" content="plx report"`
 
-// replaceable refuses a file that plx did not write.
+// replaceable returns an error if the file at path exists and is not a report
+// of plx, unless force is true.
 func replaceable(path string, force bool) error {
 	f, err := os.Open(path)
 	if missing(err) || force {
@@ -104,7 +133,7 @@ func replaceable(path string, force bool) error {
 	return nil
 }
 
-// run puts together what is known of the job.
+// run collects everything that plx knows about the query's job, for a report.
 func (q Query) run(ctx context.Context) (run report.Run, err error) {
 	q, err = alreadyLaunched(ctx, q)
 	if err != nil {
@@ -114,8 +143,8 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 	if err != nil {
 		return run, err
 	}
-	known := readCourse(r.Job)
-	var unknown error // why it is not known whether the job runs; nil: it is
+	known := readRunData(r.Job)
+	var unknown error // why plx cannot say whether the job runs; nil if it can
 	if r.found || known == nil || !known.Whole || r.Verdict == nil {
 		known, unknown, err = q.refresh(ctx, &r, known)
 	}
@@ -129,7 +158,7 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 			run.Missing = append(run.Missing, strings.TrimSpace(line))
 		}
 	}
-	judge(&run, r.Verdict)
+	addVerdict(&run, r.Verdict)
 	if noted, found := launched(r.Job); found {
 		run.Command = noted.Command
 		for _, f := range noted.Facts {
@@ -154,9 +183,10 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 	return run, nil
 }
 
-// refresh asks the hosts, and learns whether the job has ended; unknown is why not. If none of them has an answer, it
-// returns what was known before.
-func (q Query) refresh(ctx context.Context, r *Record, before *course) (c *course, unknown, err error) {
+// refresh asks the hosts for their stored data, and whether the job has ended.
+// unknown is the error of the latter request. If no host replies, refresh
+// returns before, the data that this machine had already.
+func (q Query) refresh(ctx context.Context, r *Record, before *runData) (c *runData, unknown, err error) {
 	j, err := open(ctx, *r, q.Printer, q.Reach)
 	if err == nil {
 		j, err = j.refreshed(ctx, q.Reach)
@@ -168,7 +198,7 @@ func (q Query) refresh(ctx context.Context, r *Record, before *course) (c *cours
 	_, unknown = j.update(ctx, q.Printer, j.state)
 	now, err := j.ask(ctx)
 	*r = j.Record
-	if before != nil && !slices.ContainsFunc(now.Hosts, func(h hostCourse) bool { return h.Failed == "" }) {
+	if before != nil && !slices.ContainsFunc(now.Hosts, func(h hostData) bool { return h.Failed == "" }) {
 		return before, unknown, err
 	}
 	if !j.found {
@@ -177,8 +207,9 @@ func (q Query) refresh(ctx context.Context, r *Record, before *course) (c *cours
 	return &now, unknown, err
 }
 
-// judge describes how the job ended.
-func judge(run *report.Run, v *protocol.Verdict) {
+// addVerdict adds to the report how the job ended: its exit status, each task's
+// end, and the last log lines.
+func addVerdict(run *report.Run, v *protocol.Verdict) {
 	if v == nil {
 		return
 	}
@@ -209,8 +240,9 @@ func judge(run *report.Run, v *protocol.Verdict) {
 	}
 }
 
-// add adds what the hosts had. Events of a detached job come to those of this machine.
-func (c course) add(run *report.Run, own *[]event.Event) {
+// add adds the hosts' stored data to run. It appends the events of a detached
+// job, which its hosts have stored, to own, the events stored on this machine.
+func (c runData) add(run *report.Run, own *[]event.Event) {
 	for _, h := range c.Hosts {
 		if h.Failed != "" {
 			run.Missing = append(run.Missing, fmt.Sprintf("host %s: %s", h.Host, h.Failed))
@@ -245,14 +277,16 @@ func (c course) add(run *report.Run, own *[]event.Event) {
 	}
 }
 
-// rateName is the name of the steps that a task makes in a second, as plx finds them.
+// rateName is the name of the metric that plx computes: training steps per
+// second of a task.
 const rateName = "steps_per_second"
 
-// mostRates bounds the rates of a task.
+// mostRates bounds the number of points in a task's curve of steps per second.
 const mostRates = 200
 
-// rates finds how many steps a task has made in a second, from the times of the values that it has reported most often;
-// nil: they have no steps, or the task has reported a rate itself.
+// rates computes a task's training steps per second from the steps and times
+// of the metric that the task reported most often. It returns nil if the
+// metrics have no steps, or if the task reported its own steps_per_second.
 func rates(h *metrics.History) (all []metrics.Point) {
 	var longest []metrics.Point
 	for _, name := range h.Names() {
@@ -271,7 +305,7 @@ func rates(h *metrics.History) (all []metrics.Point) {
 	for _, p := range longest[1:] {
 		passed := p.Time.Sub(from.Time)
 		switch {
-		case from.Step < 0 || p.Step < from.Step: // before the first step, or after a restart
+		case from.Step < 0 || p.Step < from.Step: // no step reported yet, or the task restarted from an older step
 			from = p
 		case passed >= window:
 			rate := metrics.Number(float64(p.Step-from.Step) / passed.Seconds())
@@ -282,7 +316,8 @@ func rates(h *metrics.History) (all []metrics.Point) {
 	return all
 }
 
-// checkpoints are the events of checkpoints that a task has reported.
+// checkpoints returns a report event for each checkpoint that a task has
+// reported.
 func checkpoints(host, task string, points []metrics.Point) (all []report.Event) {
 	for _, p := range points {
 		all = append(all, report.Event{Time: p.Time, Kind: report.Checkpoint, Host: host, Task: task, Text: fmt.Sprintf("checkpoint at step %d", int64(p.Last))})
@@ -290,7 +325,8 @@ func checkpoints(host, task string, points []metrics.Point) (all []report.Event)
 	return all
 }
 
-// eventsOf puts events into words.
+// eventsOf converts stored events to events of a report, each with a text for
+// the reader.
 func eventsOf(events []event.Event) (all []report.Event) {
 	for _, e := range events {
 		at, err := time.Parse(event.Stamp, e.Time)
@@ -330,7 +366,10 @@ func eventsOf(events []event.Event) (all []report.Event) {
 			if e.Error != "" {
 				one.Text = strings.TrimPrefix(one.Text+"; "+e.Error, "; ")
 			}
-		default: // the beginning has the plan, which the report shows; later kinds are not known here
+		// event.Begin repeats the plan, which the report shows elsewhere. A
+		// newer plx may have written kinds of events that this version does
+		// not know.
+		default:
 			continue
 		}
 		all = append(all, one)

@@ -19,23 +19,24 @@ import (
 	"github.com/plx-run/plx/launcher/scratch"
 )
 
-// ScaleConfig tells with which hosts a running job is to continue.
+// ScaleConfig selects a running job and the hosts on which it shall continue.
 type ScaleConfig struct {
-	Query                  // Reach has the hosts
-	SaveTime time.Duration // bounds the checkpoint that the job makes before the change
+	Query                  // Query.Reach lists all hosts that the job shall have
+	SaveTime time.Duration // time limit of the checkpoint that the job saves before the change
 }
 
-// prepareTime bounds what new hosts need before the driver is asked to take them.
+// prepareTime bounds the preparation of new hosts (copying files, starting
+// agents) before the job's driver adds them.
 const prepareTime = 15 * time.Minute
 
-// Scale makes a running job continue with other hosts after its next step. If Scale
-// fails the job continues with the hosts that it has.
+// Scale moves a running job to another set of hosts after its next training
+// step. If Scale fails, the job continues on its current hosts.
 func Scale(ctx context.Context, cfg ScaleConfig) error {
 	if err := cfg.Reach.CheckVariables(); err != nil {
 		return err
 	}
 	var err error
-	if cfg.Query, err = cfg.meant(ctx, "plx scale"); err != nil {
+	if cfg.Query, err = cfg.resolve(ctx, "plx scale"); err != nil {
 		return err
 	}
 	j, err := cfg.open(ctx, true)
@@ -61,32 +62,35 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 		return fmt.Errorf("job %s: not scaled: %w", j.Job, err)
 	}
 	if answer.To == 0 {
-		j.printer.Printf("job %s: it has these hosts already, and they keep their devices", j.Job)
+		j.printer.Printf("job %s: nothing to do: the job already runs on these hosts", j.Job)
 		return nil
 	}
-	err = j.learn(protocol.State{Laid: &protocol.Layout{Generation: answer.Generation, Hosts: answer.Hosts}}) // before the notice, whose reader may be gone
+	// Update the record before printing: the print may fail if nothing reads
+	// the output.
+	err = j.learn(protocol.State{Laid: &protocol.Layout{Generation: answer.Generation, Hosts: answer.Hosts}})
 	j.printer.Printf("job %s: %s", j.Job, answer)
 	return err
 }
 
-// scaler is one run of Scale.
+// scaler holds the state of one call of Scale.
 type scaler struct {
 	job     *Job
 	cfg     ScaleConfig
-	spec    protocol.Spec      // of a running agent of the job, for the agents of new hosts
-	set     *hosts.Set         // the new hosts; nil: none are needed
+	spec    protocol.Spec      // settings of a running agent of the job, used for the agents on new hosts
+	set     *hosts.Set         // the new hosts; nil if no host joins
 	group   hosts.Group        // agents of the new hosts
-	join    []protocol.Joining // the new hosts, as the driver is told of them
-	scratch *scratch.Folder    // files copied from a host; nil: none were copied
-	asked   bool               // the driver was asked and has not refused: the job may use the new hosts
+	join    []protocol.Joining // the new hosts, in the form that is sent to the job's driver
+	scratch *scratch.Folder    // temporary folder for files copied from a host of the job; nil if none were copied
+	asked   bool               // the driver may have accepted the request, so that the job may use the new hosts
 }
 
-// interrupted says what happens to the job after the user leaves.
+// interrupted returns the message on what happens to the job after the user
+// has interrupted plx scale.
 func (s *scaler) interrupted() string {
 	if s.asked {
-		return "interrupted: it continues with the new hosts or with the old ones: plx jobs"
+		return "interrupted: the job continues on either the new or the old hosts, see plx jobs"
 	}
-	return "interrupted: it is not scaled and continues with its hosts"
+	return "interrupted: the job is not scaled and continues on its hosts"
 }
 
 func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) {
@@ -96,7 +100,7 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if err != nil {
 		return answer, err
 	}
-	fresh, leave := contrast(s.cfg.Reach.Hosts, layout.Hosts)
+	fresh, leave := diffHosts(s.cfg.Reach.Hosts, layout.Hosts)
 	if len(fresh)+len(leave) == 0 {
 		return answer, nil
 	}
@@ -106,26 +110,32 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if err := s.prepare(preparing, fresh, len(layout.Hosts)); err != nil {
 		return answer, errors.Join(err, s.endGroup(err))
 	}
-	ctx, cancel = context.WithTimeoutCause(ctx, s.patience(), fmt.Errorf("not scaled within %v", s.patience()))
+	ctx, cancel = context.WithTimeoutCause(ctx, s.replyTimeout(), fmt.Errorf("not scaled within %v", s.replyTimeout()))
 	defer cancel()
 	answer, err = s.ask(ctx, protocol.Scale{ID: rand.Text(), Known: len(layout.Hosts), Join: s.join, Leave: leave, SaveTime: s.cfg.SaveTime})
 	s.asked = answer.Cause == ""
 	if !s.asked {
 		err = errors.Join(err, s.endGroup(err))
-	} else if err != nil { // the driver may have the new hosts; if not, their leases end them
-		err = fmt.Errorf("no answer: %w; it may still be scaled: plx jobs", err)
+		// The driver may have added the new hosts to the job. If it has not,
+		// the new hosts' agents end by themselves when no process renews their
+		// leases.
+	} else if err != nil {
+		err = fmt.Errorf("no reply from the driver: %w; the job may still be scaled, see plx jobs", err)
 	}
 	return answer, err
 }
 
-// patience bounds the answer of the driver: it has the job saved, all tasks ended and started
-// again, and their first step awaited, and maybe waits for a lost host's lease.
-func (s *scaler) patience() time.Duration {
+// replyTimeout returns the time limit for the driver's reply. In this time the
+// driver saves a checkpoint, ends and restarts all tasks, and waits for their
+// first step. It may also have to wait until the lease of a lost host expires.
+func (s *scaler) replyTimeout() time.Duration {
 	return 2*s.cfg.SaveTime + s.spec.StartTimeout + s.spec.Grace + s.spec.Lease + 2*askTime
 }
 
-// ask sends a wish to the job's driver, through the agent of the chief's host, and
-// returns the answer. It connects again if the connection is lost.
+// ask sends a scale request to the driver, the part of an agent or of plx
+// launch that controls the job, and returns the reply. The request goes
+// through the agent of the chief's host (worker:0). If the connection breaks,
+// ask connects and sends the request again.
 func (s *scaler) ask(ctx context.Context, scale protocol.Scale) (answer protocol.Scaled, err error) {
 	for try := 1; ; try++ {
 		answer, err = s.askOnce(ctx, scale)
@@ -164,7 +174,8 @@ func (s *scaler) askOnce(ctx context.Context, scale protocol.Scale) (answer prot
 	}
 }
 
-// endGroup ends the agents of hosts that did not join the job.
+// endGroup ends the agents on new hosts that did not join the job. why is the
+// reason that they report.
 func (s *scaler) endGroup(why error) error {
 	return s.group.End(protocol.Verdict{Code: exit.CodePlx, Reason: "not scaled: " + why.Error()}, askTime)
 }
@@ -172,13 +183,14 @@ func (s *scaler) endGroup(why error) error {
 func (s *scaler) close() {
 	s.group.Close()
 	if s.set != nil {
-		s.set.Close() // nothing was written
+		s.set.Close() // the error is ignored because nothing was written to the hosts
 	}
-	_ = s.scratch.Remove() // else the next launch does
+	_ = s.scratch.Remove() // if this fails, the next launch removes the folder
 }
 
-// prepare starts an agent of the job on every new host. It copies the job's files from a
-// host of the job: this machine may not be the one that launched it.
+// prepare starts an agent of the job on every new host. It copies the job's
+// files from a host of the job, because this machine may not be the one that
+// launched the job.
 func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) (err error) {
 	if len(fresh) == 0 {
 		return nil
@@ -186,7 +198,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, Via: s.job.over(s.cfg.Reach), Slurm: s.job.Slurm, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys, ProbeTime: s.cfg.Reach.ProbeTime, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}, s.job.printer); err != nil {
 		return err
 	}
-	if err := s.giveAgent(ctx); err != nil {
+	if err := s.provideAgent(ctx); err != nil {
 		return err
 	}
 	var targets []*provision.Target
@@ -202,11 +214,13 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 		return err
 	}
 	var agents []*hosts.AgentHost
-	for i, h := range placed.Hosts { // each has tasks
+	for i, h := range placed.Hosts { // placed.Hosts includes only hosts with tasks
 		targets[i].GPUs = h.GPUWorkers()
 		agents = append(agents, targets[i].AgentHost)
 	}
-	s.spec.Ticket = reservation.NewTicket() // the job's own would overtake launches that wait
+	// A new ticket puts this reservation behind the launches that wait for
+	// GPUs; the job's own, older ticket would put it before them.
+	s.spec.Ticket = reservation.NewTicket()
 	if err := CheckBooked(ctx, placed, agents, s.spec.Ticket, scaleBusyHint); err != nil {
 		return err
 	}
@@ -221,7 +235,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	return s.start(ctx, targets, placed, known)
 }
 
-// place decides which tasks the new hosts run, by the options of the launch.
+// place assigns tasks to the new hosts by the options of the original launch.
 func (s *scaler) place() (p placement.Placement, err error) {
 	machines := s.set.Machines()
 	var lines []hostfile.Host
@@ -243,8 +257,9 @@ func (s *scaler) place() (p placement.Placement, err error) {
 	return p, InUse(p, machines, options.ShareGPUs, scaleBusyHint, s.job.printer)
 }
 
-// giveAgent has the new hosts get the agent of the job.
-func (s *scaler) giveAgent(ctx context.Context) error {
+// provideAgent copies the executable of the agent from a host of the job, to be
+// installed on the new hosts.
+func (s *scaler) provideAgent(ctx context.Context) error {
 	from := s.job.chief()
 	if err := from.Learn(ctx); err != nil {
 		return from.Named(err)
@@ -259,15 +274,15 @@ func (s *scaler) giveAgent(ctx context.Context) error {
 	}
 	s.set.GiveOnly(agent, func(p envsync.Platform) (envsync.Blob, error) {
 		if p != from.Facts.Platform {
-			return agent, fmt.Errorf("it is %s, and the job's program on host %s is for %s", p, from.Name(), from.Facts.Platform)
+			return agent, fmt.Errorf("the host is %s, but the job's program on host %s is for %s", p, from.Name(), from.Facts.Platform)
 		}
 		return agent, nil
 	})
 	return nil
 }
 
-// start starts the agents of the new hosts. This process renews their leases until the
-// job's driver does.
+// start starts the agents on the new hosts. Each agent has a lease, without
+// which it ends; this process renews the leases until the job's driver does.
 func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.Placement, known int) error {
 	for k, t := range on {
 		a := t.AgentHost
@@ -277,7 +292,7 @@ func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.
 		}
 		spec := s.spec
 		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = a.Name(), known+k, a.Folder, addr, nil
-		spec.Logs = false // this process reads none
+		spec.Logs = false // this process does not read the tasks' logs
 		spec.Claims = protocol.Claims(p.Hosts[k].Specs())
 		spec.Interface, spec.OwnEnv = a.Resource.Interface, len(a.Resource.Env)
 		spec.Env = s.spec.EnvOf(a.Resource.Env)

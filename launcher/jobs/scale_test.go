@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-func TestContrast(t *testing.T) {
+func TestDiffHosts(t *testing.T) {
 	have := []protocol.HostPlan{{Host: "a", Folder: "a"}, {Host: "b", Folder: "b_2222"}, {Host: "c", Folder: "c", Left: true}}
 	for _, x := range []struct {
 		want  []hostfile.Host
@@ -24,10 +24,10 @@ func TestContrast(t *testing.T) {
 	}{
 		{[]hostfile.Host{{Name: "a"}, {Name: "b", Port: 2222}}, nil, nil},
 		{[]hostfile.Host{{Name: "a"}, {Name: "b"}}, []string{"b"}, []int{1}},
-		{[]hostfile.Host{{Name: "a", User: "u"}, {Name: "b", Port: 2222}, {Name: "c"}}, []string{"c"}, nil}, // it has left, and comes again
+		{[]hostfile.Host{{Name: "a", User: "u"}, {Name: "b", Port: 2222}, {Name: "c"}}, []string{"c"}, nil}, // host c had left the job and joins again
 		{[]hostfile.Host{{Name: "d"}}, []string{"d"}, []int{0, 1}},
 	} {
-		fresh, leave := contrast(x.want, have)
+		fresh, leave := diffHosts(x.want, have)
 		var names []string
 		for _, h := range fresh {
 			names = append(names, h.Name)
@@ -38,8 +38,9 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// What the driver would refuse is refused before anything is copied.
-func TestCanLeave(t *testing.T) {
+// canLeave refuses, before anything is copied, the same changes that the
+// driver would refuse.
+func TestCanLeaveKeepsDriverAndCheckpoint(t *testing.T) {
 	have := []protocol.HostPlan{{Host: "a"}, {Host: "b", Drives: true}, {Host: "c", Left: true}}
 	for _, x := range []struct {
 		leave []int
@@ -60,12 +61,13 @@ func TestCanLeave(t *testing.T) {
 	}
 }
 
-// New hosts get their tasks by the options of the launch, which its agents keep: as many
-// workers, servers where they were named, devices as they were shown.
-func TestScalePlacesAsTheLaunchDid(t *testing.T) {
+// New hosts get their tasks by the options of the original launch, which the
+// job's agents store: number of workers, parameter servers and visible
+// devices.
+func TestScaleUsesTheOptionsOfTheLaunch(t *testing.T) {
 	for name, x := range map[string]struct {
 		launched protocol.Placing
-		want     string // tasks of h3 and h4 with their devices
+		want     string // tasks of hosts h3 and h4 with their devices
 	}{
 		"nothing was asked for": {protocol.Placing{}, "ps:0 worker:0=0 worker:1=1|ps:1 worker:2"},
 		"-n counted there":      {protocol.Placing{Workers: 1}, "ps:0 worker:0=0 worker:1=1|ps:1 worker:2"},
@@ -94,18 +96,19 @@ func TestScalePlacesAsTheLaunchDid(t *testing.T) {
 	}
 }
 
-// The driver's answer is awaited for as long as the launch lets tasks start.
-func TestScaleWaitsAsTheLaunchDoes(t *testing.T) {
+// The time limit for the driver's reply includes the start time that the
+// launch allows.
+func TestScaleAllowsTheStartTimeOfTheLaunch(t *testing.T) {
 	s := scaler{cfg: ScaleConfig{SaveTime: time.Minute}, spec: protocol.Spec{StartTimeout: time.Hour, Grace: 10 * time.Second, Lease: 30 * time.Second}}
-	if got, least := s.patience(), time.Hour+2*time.Minute+40*time.Second; got < least || got > least+5*time.Minute {
+	if got, least := s.replyTimeout(), time.Hour+2*time.Minute+40*time.Second; got < least || got > least+5*time.Minute {
 		t.Errorf("%s, want little more than %s", got, least)
 	}
 }
 
-// Whoever interrupts plx scale is told whether the job may change its hosts all
-// the same.
-func TestWhatAnInterruptedScaleLeaves(t *testing.T) {
-	for asked, want := range map[bool]string{false: "it is not scaled", true: "or with the old ones: plx jobs"} {
+// A user who interrupts plx scale learns whether the job may still change its
+// hosts.
+func TestInterruptedScaleReportsTheOutcome(t *testing.T) {
+	for asked, want := range map[bool]string{false: "the job is not scaled", true: "either the new or the old hosts, see plx jobs"} {
 		if got := (&scaler{asked: asked}).interrupted(); !strings.Contains(got, want) {
 			t.Errorf("asked %v: %q, want %q", asked, got, want)
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// A host that was left out of a job still has worker:0 in its state, that of
-// an older generation: it is not the one to ask how the job ended.
-func TestTheChiefIsThatOfTheLastGeneration(t *testing.T) {
+// A host that has left a job still stores a state with worker:0 of an older
+// generation. This host is not taken for the chief's host.
+func TestChiefIsOfTheNewestGeneration(t *testing.T) {
 	state := func(host string, generation int, verdict *protocol.Verdict) protocol.State {
 		return protocol.State{Job: "j", Folder: host, Generation: generation, Verdict: verdict,
 			Tasks: map[string]*protocol.TaskNow{"worker:0": {}}}

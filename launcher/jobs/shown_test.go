@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// The line that closes a job has its duration, and the colour of how it ended.
-func TestClosingLine(t *testing.T) {
+// The last line of a job shows its duration, in the colour of its outcome.
+func TestLastLineHasDurationAndColour(t *testing.T) {
 	begun := time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		v     protocol.Verdict
@@ -37,8 +37,9 @@ func TestClosingLine(t *testing.T) {
 	}
 }
 
-// plx jobs without jobs says so, and in JSON there is an empty array.
-func TestNoJobs(t *testing.T) {
+// Without jobs, plx jobs prints a message; with --json it prints an empty
+// array.
+func TestListWithoutJobs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for asJSON, want := range map[bool]string{false: "", true: "[]\n"} {
 		var stdout, stderr bytes.Buffer
@@ -51,8 +52,9 @@ func TestNoJobs(t *testing.T) {
 	}
 }
 
-// Why nothing is known of jobs stands once below the table, and states have colours.
-func TestUnknownJobsAreListed(t *testing.T) {
+// Below the table, each reason for an unknown state is printed once. States
+// are coloured.
+func TestListGroupsUnknownStates(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	terminal := console.Terminal{Stdout: &stdout, Stderr: &stderr, StdoutColour: true}
 	one, three := 0, 3
@@ -72,7 +74,8 @@ func TestUnknownJobsAreListed(t *testing.T) {
 	}
 }
 
-// Report T3: on a terminal a job is one line, and plx jobs lists the running ones or the newest.
+// On a terminal, each job takes one line, and plx jobs lists the running or
+// the newest jobs (defect report T3).
 func TestReportT3JobsAreOneLine(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for i, name := range []string{"one", "two", "three", "four"} {
@@ -116,9 +119,9 @@ func TestReportT3JobsAreOneLine(t *testing.T) {
 	}
 }
 
-// A job counts as old by its end, as on its hosts: the record of one that ended lately stays,
-// and its hosts are not asked.
-func TestPruneGoesByTheEnd(t *testing.T) {
+// A job's age counts from its end, here as on its hosts. The record of a job
+// that has just ended stays, and its hosts are not asked.
+func TestPruneAgeCountsFromTheEnd(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	now := time.Now()
 	for _, r := range []Record{
@@ -140,8 +143,9 @@ func TestPruneGoesByTheEnd(t *testing.T) {
 	}
 }
 
-// What --dry-run lists has the names of jobs, things of a kind together, and a sum.
-func TestPruneLists(t *testing.T) {
+// The table of --dry-run shows the names of jobs, one row for each kind of
+// item, and a total.
+func TestDryRunTable(t *testing.T) {
 	var stdout bytes.Buffer
 	p := &pruner{table: console.NewTable("HOST", "WHAT", "SIZE")}
 	all := p.add("h1", []protocol.Pruned{{Path: "jobs/j-1/h1", Bytes: 1 << 10}, {Path: "jobs/j-1/h2", Bytes: 2 << 10}, {Path: "blobs/ab", Bytes: 3 << 10}, {Path: "blobs/cd", Bytes: 1 << 10}, {Path: "files", Bytes: 1}, {Path: "other/x"}})
@@ -155,9 +159,10 @@ func TestPruneLists(t *testing.T) {
 	}
 }
 
-// A job that was stopped is on record as stopped when its hosts know nothing of it, unless
-// its launcher has recorded how it ended, or a host may still run it.
-func TestStopIsRecorded(t *testing.T) {
+// plx stop records a job as stopped if its hosts know no verdict. It does not
+// if plx launch has recorded the job's end, or if a host may still run the
+// job.
+func TestStopRecordsTheVerdict(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	r := Record{Job: "j-1", Created: time.Now(), Hosts: []HostRecord{{Line: "h1", Folder: "f"}}}
 	s := &stopper{job: &Job{Record: r, printer: console.NewPrinter(console.Terminal{Stderr: new(bytes.Buffer)})}}

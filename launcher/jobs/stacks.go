@@ -18,12 +18,13 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// stacksTime bounds the question for stacks to one host.
+// stacksTime bounds the request for the stacks of one host's tasks.
 const stacksTime = time.Minute
 
-// Stacks prints where the tasks of a running job are, those that do the same in one line, or
-// with full all that is known of each. Of a job that has ended it prints what was written
-// before the job was stopped because it hung.
+// Stacks prints at which place in its program each task of a running job is,
+// with equal places in one line. With full it prints the complete stacks. For
+// a job that has ended because it hung, Stacks prints the stacks that the
+// agents wrote to files before they ended it.
 func Stacks(ctx context.Context, q Query, full bool) error {
 	j, err := q.open(ctx, false)
 	if err != nil {
@@ -62,7 +63,8 @@ func Stacks(ctx context.Context, q Query, full bool) error {
 	return err
 }
 
-// printPlaces prints where tasks are by the stacks of their hosts, the last of each task.
+// printPlaces prints the newest known place of each task in its program. texts
+// are the stacks of each host in present.
 func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string) error {
 	last := map[cluster.Task]time.Time{}
 	doing := map[cluster.Task]hang.Doing{}
@@ -83,7 +85,8 @@ func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string)
 	return nil
 }
 
-// askStacks asks a running agent.
+// askStacks requests the stacks of a host's tasks from its agent, for a job
+// that runs.
 func askStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	_, seen, err := ask(ctx, a, protocol.Look{Stacks: true, Tell: true})
 	var text strings.Builder
@@ -94,10 +97,11 @@ func askStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	return text.String(), err
 }
 
-// maxKept bounds what is read of the stacks that one host keeps, in bytes.
+// maxKept bounds how many bytes of stack files plx reads from one host.
 const maxKept = 64 << 20
 
-// readStacks reads what the agent has written.
+// readStacks reads the files into which the agent wrote the stacks of a job
+// that hung.
 func readStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	script := fmt.Sprintf(`for f in "$HOME"/.plx/jobs/%s/%s/stacks/*.txt; do if [ -r "$f" ]; then cat "$f"; echo; fi; done | head -c %d`, a.Job, a.Folder, maxKept)
 	var stdout hosts.Answer
@@ -105,7 +109,7 @@ func readStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	return stdout.String(), err
 }
 
-// printStacks prints the stacks of a host.
+// printStacks prints the complete stacks of a host's tasks.
 func printStacks(t console.Terminal, host, text string) error {
 	err := cmp.Or(t.Print("host %s:", host), t.Print(""))
 	for line := range strings.Lines(text) {

@@ -20,34 +20,35 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// lookTime bounds the question what the tasks of a host do.
-const lookTime = 20 * time.Second
+// pollTime bounds the request to a host for the state of its tasks.
+const pollTime = 20 * time.Second
 
-// status is a job with its tasks, as plx status shows it.
+// status is the output of plx status: a job and its tasks.
 type status struct {
 	row
-	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil: it runs, or nobody knows
-	TaskRows []taskStatus      `json:"taskStatus,omitempty"`
-	Unheard  []string          `json:"unheard,omitempty"` // why hosts gave no answer
+	Verdict     *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil if it runs or its end is not known
+	TaskRows    []taskStatus      `json:"taskStatus,omitempty"`
+	Unreachable []string          `json:"unheard,omitempty"` // errors of the hosts that did not reply
 }
 
-// taskStatus is one task that runs, or has ended while the job runs.
+// taskStatus is one task of a running job. The task may have ended already.
 type taskStatus struct {
-	Task  string  `json:"task"`
-	Host  string  `json:"host"`
-	PID   int     `json:"pid,omitempty"`
-	Step  int64   `json:"step,omitempty"` // highest step that the task has reported; 0: none
-	Age   float64 `json:"age,omitempty"`  // seconds since the task's process was started; 0: not known
-	Still float64 `json:"still"`          // seconds for which nothing of the task has moved
-	Quiet float64 `json:"quiet"`          // seconds for which nothing has moved but processor time
-	// Metrics are the newest values that the task has reported, by name. Nil: none, or its
-	// agent is of an older plx.
+	Task   string  `json:"task"`
+	Host   string  `json:"host"`
+	PID    int     `json:"pid,omitempty"`
+	Step   int64   `json:"step,omitempty"` // highest step number that the task has reported; 0 if none
+	Age    float64 `json:"age,omitempty"`  // seconds since the task's process started; 0 if not known
+	Idle   float64 `json:"still"`          // seconds without any activity of the task: no processor time and no input or output
+	IOIdle float64 `json:"quiet"`          // seconds without activity of the task except for processor time
+	// Metrics are the newest values of the metrics that the task reported, by
+	// name. They are nil if the task reported none, or if the agent's plx is
+	// too old to collect them.
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"`
-	Code    *int                      `json:"code,omitempty"` // exit status; nil: the task runs
-	idle    bool                      // a parameter server that no worker needs, see idleServer
+	Code    *int                      `json:"code,omitempty"` // exit status; nil while the task runs
+	idle    bool                      // the task is a parameter server that ended because no worker needs it, see idleServer
 }
 
-// Status prints how a job ended, or what the tasks of a running job do.
+// Status prints how a job ended, or for a running job what each task does.
 func Status(ctx context.Context, q Query, asJSON bool) error {
 	queued, err := submissionOf(ctx, q)
 	if err != nil {
@@ -65,10 +66,10 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 		return err
 	}
 	defer j.close()
-	r := j.Record // which may learn of other hosts
+	r := j.Record // a copy, because j.state may change j.Record
 	s := status{row: newRow(ctx, &r, j.printer, j.state)}
 	if s.runs() {
-		s.TaskRows, s.Unheard = j.look(ctx)
+		s.TaskRows, s.Unreachable = j.pollTasks(ctx)
 	} else {
 		s.Verdict = r.Verdict
 	}
@@ -78,13 +79,14 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 	return s.print(q.Terminal, j)
 }
 
-// look asks the agents what their tasks do. It returns why hosts gave no answer, too.
-func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
-	ctx, cancel := within(ctx, lookTime)
+// pollTasks asks the agents what their tasks do. unreachable has an error for each host
+// that did not reply.
+func (j *Job) pollTasks(ctx context.Context) (all []taskStatus, unreachable []string) {
+	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	present := j.present()
 	found, failed := make([][]taskStatus, len(present)), make([]error, len(present))
-	_ = hosts.Each(ctx, present, func(i int, a *hosts.AgentHost) error { // failed has the errors
+	_ = hosts.Each(ctx, present, func(i int, a *hosts.AgentHost) error { // hosts.Each's error is ignored, because failed has the errors
 		state, seen, err := ask(ctx, a, protocol.Look{Metrics: true})
 		if err != nil {
 			failed[i] = fmt.Errorf("ask what its tasks do: %w", err)
@@ -95,14 +97,14 @@ func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
 	})
 	for i, err := range failed {
 		if err != nil {
-			unheard = append(unheard, present[i].Named(err).Error())
+			unreachable = append(unreachable, present[i].Named(err).Error())
 		}
 		all = append(all, found[i]...)
 	}
-	return all, unheard
+	return all, unreachable
 }
 
-// statuses returns the tasks of a host by its answer.
+// statuses returns the tasks of a host from its reply.
 func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all []taskStatus) {
 	for name, now := range state.Tasks {
 		t := taskStatus{Task: name, Host: a.Name(), PID: now.PID, Step: now.Step}
@@ -112,7 +114,7 @@ func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all
 		}
 		if task, err := cluster.ParseTask(name); err == nil && seen.Tasks[task] != nil {
 			a := seen.Tasks[task]
-			t.Age, t.Still, t.Quiet = a.Age.Seconds(), a.Still.Seconds(), a.Quiet.Seconds()
+			t.Age, t.Idle, t.IOIdle = a.Age.Seconds(), a.Still.Seconds(), a.Quiet.Seconds()
 			t.Metrics = a.Metrics
 		}
 		all = append(all, t)
@@ -121,14 +123,16 @@ func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all
 	return all
 }
 
-// idleServer reports whether a task is a parameter server of plx's trainer that has ended well
-// by itself: it holds no variables, or all workers are done.
+// idleServer reports whether a task is a parameter server of plx's trainer
+// that ended by itself with status 0. Such a server ends if it stores no
+// variables, or if all workers have finished.
 func idleServer(name string, e protocol.Exit) bool {
 	task, err := cluster.ParseTask(name)
 	return err == nil && task.Role == cluster.PS && e.Native && e.Finished && e.Code == 0 && !e.Told
 }
 
-// ask asks an agent as a visitor. It returns the agent's state too.
+// ask connects to an agent, sends it the request m, and returns the agent's
+// state and its reply.
 func ask(ctx context.Context, a *hosts.AgentHost, m protocol.Look) (protocol.State, protocol.Seen, error) {
 	v, err := a.Visitor(ctx)
 	if err != nil {
@@ -138,12 +142,13 @@ func ask(ctx context.Context, a *hosts.AgentHost, m protocol.Look) (protocol.Sta
 	return v.Look(ctx, m)
 }
 
-// compareTasks orders tasks by role and index.
+// compareTasks orders task names by role, workers before parameter servers,
+// and then by index.
 func compareTasks(a, b string) int {
 	x, err1 := cluster.ParseTask(a)
 	y, err2 := cluster.ParseTask(b)
 	if err1 != nil || err2 != nil || x.Role != y.Role {
-		return strings.Compare(b, a) // workers before servers
+		return strings.Compare(b, a) // reverse order, because "worker" is to come before "ps"
 	}
 	return x.Index - y.Index
 }
@@ -158,21 +163,22 @@ func (s status) print(t console.Terminal, j *Job) error {
 		PrintVerdict(j.printer, &j.Record, *s.Verdict, nil)
 		return err
 	}
-	for _, why := range s.Unheard {
+	for _, why := range s.Unreachable {
 		j.printer.Printf("%s", why)
 	}
 	if len(s.TaskRows) == 0 {
 		return nil
 	}
-	table := console.NewTable("TASK", "HOST", "PID", "AGE", "STEP", "STILL", "STATE")
+	table := console.NewTable("TASK", "HOST", "PID", "AGE", "STEP", "IDLE", "STATE")
 	table.Level = taskLevel
 	for _, r := range s.TaskRows {
-		table.Row(r.Task, r.Host, strconv.Itoa(r.PID), seconds(r.Age), stepOf(r), seconds(r.Still), stateOf(r))
+		table.Row(r.Task, r.Host, strconv.Itoa(r.PID), seconds(r.Age), stepOf(r), seconds(r.Idle), stateOf(r))
 	}
 	return table.Write(t)
 }
 
-// taskLevel colours what a task does, and the part that it had in a failure.
+// taskLevel returns the colour for a cell of the columns STATE and PART. PART
+// says which part a task had in the job's failure, such as culprit or victim.
 func taskLevel(column, cell string) style.Level {
 	switch {
 	case column == "STATE" && (cell == moves || cell == notNeeded || cell == exited(0)):
@@ -187,7 +193,7 @@ func taskLevel(column, cell string) style.Level {
 	return style.Plain
 }
 
-// printEnds prints how each task of a job that failed has ended.
+// printEnds prints a table of how each task of a failed job has ended.
 func printEnds(t console.Terminal, v protocol.Verdict) error {
 	if len(v.Ends) == 0 {
 		return nil
@@ -210,8 +216,8 @@ func printEnds(t console.Terminal, v protocol.Verdict) error {
 	return table.Write(t)
 }
 
-// printRecord prints what plx told the user while the job ran, and where the stacks of a job
-// that hung are.
+// printRecord prints again the messages that plx printed while the job ran,
+// and where the stacks of a job that hung are stored.
 func printRecord(printer *console.Printer, v protocol.Verdict) {
 	if v.Hang != nil {
 		for _, line := range v.Hang.Waits {
@@ -237,7 +243,7 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
-// fresh is how long a task may have been still and yet counts as one that moves.
+// fresh is the idle time below which a task still counts as active.
 const fresh = 10 // seconds
 
 const (
@@ -247,7 +253,7 @@ const (
 
 func exited(status any) string { return fmt.Sprint("exited with status ", status) }
 
-// stateOf is what a task does, in one word.
+// stateOf returns the text of the column STATE for a task.
 func stateOf(r taskStatus) string {
 	switch {
 	case r.idle:
@@ -256,10 +262,10 @@ func stateOf(r taskStatus) string {
 		return exited(*r.Code)
 	case r.PID == 0:
 		return "not started"
-	case r.Quiet < fresh:
+	case r.IOIdle < fresh:
 		return moves
-	case r.Still < fresh:
-		return "computes, and nothing else for " + seconds(r.Quiet)
+	case r.Idle < fresh:
+		return "computes, and nothing else for " + seconds(r.IOIdle)
 	}
-	return "stands still"
+	return "idle"
 }

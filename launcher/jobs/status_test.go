@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// ended is the status of a job that hung. word is in every text that comes from a host.
+// ended returns the status of a job that hung. Each text that comes from a
+// host contains word.
 func ended(word string) (status, *Job) {
 	record := Record{Job: "j-1", Hosts: []HostRecord{{Tasks: []string{"worker:0", "worker:1"}}}}
 	v := protocol.Verdict{Code: 124, Reason: "hung: " + word, Culprit: "worker:1", Host: "h2" + word, Victims: []string{"worker:3 on h4" + word}, Notices: []string{"a notice" + word},
@@ -54,8 +55,9 @@ func TestStatusOfAnEndedJob(t *testing.T) {
 	}
 }
 
-// A server of a running job that holds nothing has not simply exited.
-func TestServerThatIsNotNeeded(t *testing.T) {
+// A parameter server that ended because it stores no variables is shown as not
+// needed, not as exited.
+func TestIdleServerIsNotNeeded(t *testing.T) {
 	well := protocol.Exit{Native: true, Finished: true}
 	for want, now := range map[string]struct {
 		task string
@@ -73,8 +75,8 @@ func TestServerThatIsNotNeeded(t *testing.T) {
 	}
 }
 
-// What a program prints may be NaN, which JSON cannot write as a number. An agent of an older
-// plx tells no metrics.
+// A metric may be NaN, which JSON encodes as a string. The agent of an older
+// plx reports no metrics.
 func TestStatusHasMetrics(t *testing.T) {
 	text, err := json.Marshal([]taskStatus{{Metrics: map[string]metrics.Number{"loss": metrics.Number(math.NaN()), "step": 3}}, {}})
 	want := `[{"task":"","host":"","still":0,"quiet":0,"metrics":{"loss":"NaN","step":3}},{"task":"","host":"","still":0,"quiet":0}]`
@@ -83,10 +85,10 @@ func TestStatusHasMetrics(t *testing.T) {
 	}
 }
 
-// The names are documented in docs/launching.md.
-func TestStatusAsJSON(t *testing.T) {
+// The names of the JSON fields are those in docs/launching.md.
+func TestStatusJSONFields(t *testing.T) {
 	s, _ := ended("")
-	s.TaskRows, s.Unheard = []taskStatus{{Task: "worker:0", Host: "h1", PID: 7, Step: 3, Age: 9.5, Still: 1, Quiet: 2}}, []string{"h3"}
+	s.TaskRows, s.Unreachable = []taskStatus{{Task: "worker:0", Host: "h1", PID: 7, Step: 3, Age: 9.5, Idle: 1, IOIdle: 2}}, []string{"h3"}
 	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)

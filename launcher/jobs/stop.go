@@ -17,23 +17,26 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// StopConfig tells which job to end, and how.
+// StopConfig selects the job that Stop ends, and how it does so.
 type StopConfig struct {
 	Query
-	Code   int           // exit status of the job; 0: that of plx stop
-	Reason string        // who stops the job; empty: plx stop
-	Grace  time.Duration // between telling tasks to end and killing them; 0: kill at once; negative: that of the launch
-	// SaveTime bounds the checkpoint that the job makes first. 0: it makes none.
+	Code   int           // exit status for the job; 0 means the default, submission.CodeStopped
+	Reason string        // the command that stops the job, which its users see as the reason; empty means "plx stop"
+	Grace  time.Duration // time between SIGTERM and SIGKILL; 0 kills at once, negative means the time set at the launch
+	// SaveTime bounds the checkpoint that the job saves before it ends. 0
+	// means that it saves none.
 	SaveTime time.Duration
 }
 
-// Stop ends a job, and returns when nothing of it is left on its hosts. If the job was to
-// save a checkpoint and did not, that is an error.
+// Stop ends a job and returns when all its processes on its hosts have ended.
+// If cfg.SaveTime is set and the job did not save a checkpoint, Stop returns
+// an error.
 //
-// A launch that has no job yet is ended too, by its name: it leaves nothing on its hosts.
+// Stop also ends a launch whose job does not exist yet, selected by the
+// launch's name.
 func Stop(ctx context.Context, cfg StopConfig) error {
 	var err error
-	if cfg.Query, err = cfg.meant(ctx, "plx stop"); err != nil {
+	if cfg.Query, err = cfg.resolve(ctx, "plx stop"); err != nil {
 		return err
 	}
 	launch, found, err := cfg.launching()
@@ -62,12 +65,14 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	s := &stopper{job: j, cfg: cfg}
 	ended, verdict := j.ended(ctx)
 	if cfg.SaveTime > 0 && !ended && s.maySave(ctx) {
-		j.printer.Printf("job %s: it is saved first if it keeps checkpoints, for at most %s", j.Job, cfg.SaveTime)
+		j.printer.Printf("job %s: it first saves a checkpoint if it keeps any, for at most %s", j.Job, cfg.SaveTime)
 	}
-	failed := s.stop(ctx) // even if the job has ended: something may be left
+	// Stop the hosts even if the job has ended, because processes may be left.
+	failed := s.stop(ctx)
 	if failed != nil && s.outlived(ctx) {
-		// With plx's job that of Slurm has ended, and what asked there. What is known of the
-		// job now is in its folders.
+		// The Slurm job has ended together with plx's job, and with it the
+		// process through which Stop asked the hosts. The folders of plx's job
+		// say how that job ended, and the new connection reads them.
 		if j, err = cfg.exactly(j.Job).open(ctx, true); err != nil {
 			return err
 		}
@@ -80,7 +85,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	}
 	if err := failed; err != nil {
 		if ctx.Err() != nil {
-			j.printer.Printf("job %s: interrupted: hosts that were asked still end it: plx jobs", j.Job)
+			j.printer.Printf("job %s: interrupted: hosts that received the request still stop the job, see plx jobs", j.Job)
 		}
 		return err
 	}
@@ -100,16 +105,18 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	return nil
 }
 
-// maySave reports whether the chief has told that it uses plx's trainer: other programs do not
-// save when they are asked.
+// maySave reports whether the job can save a checkpoint on request. Only a job
+// that uses plx's trainer can, and its chief reports this.
 func (s *stopper) maySave(ctx context.Context) bool {
-	state, err := s.job.state(ctx) // without an answer nothing is promised
+	state, err := s.job.state(ctx) // on an error the user is promised no checkpoint
 	chief := state.Tasks[cluster.Chief.String()]
 	return err == nil && chief != nil && chief.Native
 }
 
-// note records how the job ended, so that plx jobs knows it after its hosts have forgotten
-// the job, unless whoever launched it has done so. failed is why hosts were not stopped.
+// note writes to this machine's record how the job ended, unless plx launch
+// has already done so. plx jobs needs the record after the hosts have removed
+// the job's files. failed is the error of hosts on which the job was not
+// stopped, or nil.
 func (s *stopper) note(ctx context.Context, failed error) error {
 	r, found := byID(s.job.Job)
 	if !found || r.Verdict != nil || ctx.Err() != nil {
@@ -120,19 +127,19 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 		return r.Finish(*v)
 	}
 	if failed != nil {
-		return nil // it may go on there
+		return nil // the job may still run on these hosts
 	}
 	return r.Finish(protocol.Verdict{Code: cmp.Or(s.cfg.Code, submission.CodeStopped), Reason: s.reason()})
 }
 
-// stopper is one run of Stop.
+// stopper holds the state of one call of Stop.
 type stopper struct {
 	job  *Job
 	cfg  StopConfig
-	last []*protocol.State // of the job's hosts, in their order; nil: the agent was not seen to end
+	last []*protocol.State // last state of each host in job.agents; nil if the host's agent was not seen to end
 }
 
-// outlived reports whether the job ran in an allocation of Slurm that is over now.
+// outlived reports whether the job ran in a Slurm allocation that has ended.
 func (s *stopper) outlived(ctx context.Context) bool {
 	if s.job.Slurm.ID == "" {
 		return false
@@ -141,7 +148,8 @@ func (s *stopper) outlived(ctx context.Context) bool {
 	return err == nil && over
 }
 
-// stop asks the agents of all hosts, and waits until nothing of the job is left.
+// stop asks the agents of all hosts to end the job, and waits until the job
+// has no process left.
 func (s *stopper) stop(ctx context.Context) error {
 	tell := s.job.printer.NewTally("stopping", len(s.job.present()))
 	s.last = make([]*protocol.State, len(s.job.agents))
@@ -158,12 +166,12 @@ func (s *stopper) stop(ctx context.Context) error {
 	})
 }
 
-// tries is how often an agent is asked that ends while it is asked. All agents end when
-// the driver's agent ends.
+// tries is how often a request is sent to an agent that ends during the
+// request. All agents end when the agent that runs the job's driver ends.
 const tries = 4
 
-// host stops the job on one host, and returns its last state there if that is known. The time
-// that it has does not include the dial.
+// host stops the job on one host and returns the agent's last state, or nil if
+// it is not known. The time limit does not include connecting to the host.
 func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) (last *protocol.State, err error) {
 	ctx, cancel, err := a.WithTimeout(ctx, s.cfg.SaveTime+s.cfg.Grace+2*askTime)
 	if err != nil {
@@ -174,11 +182,11 @@ func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) (last *protocol.
 		last, err := s.ask(ctx, a)
 		switch {
 		case last != nil || errors.Is(err, driver.ErrNoAgent):
-			return last, nil // the host has looked for what is left
+			return last, nil // the host has checked that no process of the job is left
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("it did not end: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("the job did not end: %w", context.Cause(ctx))
 		case err == nil:
-			return nil, a.Reap(ctx) // whatever ended the connection
+			return nil, a.Reap(ctx) // the connection ended without a last state, so kill what is left
 		case try == tries || !agentEnded(err):
 			return nil, err
 		}
@@ -190,8 +198,9 @@ func agentEnded(err error) bool {
 	return transport.ExitStatus(err) >= 0 || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// ask asks an agent to stop the job, and returns after its stream has ended: with the last
-// state if the host has ended it, which it does when nothing of the job is left there.
+// ask asks an agent to stop the job and waits until the agent closes the
+// connection. last is the agent's final state; it is nil unless the agent has
+// ended the job, after which no process of the job is left on its host.
 func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) (last *protocol.State, err error) {
 	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: s.reason(), Code: cmp.Or(s.cfg.Code, submission.CodeStopped)}
 	conn, err := a.Visit(ctx, protocol.Message{Stop: &stop})
@@ -215,7 +224,8 @@ func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) (last *protocol.S
 
 func (s *stopper) reason() string { return protocol.StoppedBy + cmp.Or(s.cfg.Reason, "plx stop") }
 
-// saved returns the step of the checkpoint that the stopped job made.
+// saved returns the training step of the checkpoint that the job saved before
+// it was stopped.
 func (s *stopper) saved(ctx context.Context) (int64, error) {
 	v, err := s.verdict(ctx, func(v *protocol.Verdict) bool { return v != nil && v.Saved != nil })
 	switch {
@@ -227,9 +237,11 @@ func (s *stopper) saved(ctx context.Context) (int64, error) {
 	return v.Saved.Step, nil
 }
 
-// verdict returns the first verdict that is as wanted: of the chief's host, then of the others,
-// since every host knows it. A host whose last state is not known is asked. If there is none, the
-// error says what each host knows.
+// verdict returns the first verdict (how the job ended) for which wanted
+// returns true. It asks the host of the chief (worker:0) first, then the
+// others, since every host knows the verdict. It requests the state of hosts
+// whose last state is not known. If wanted accepts no verdict, the error says
+// what each host knows.
 func (s *stopper) verdict(ctx context.Context, wanted func(*protocol.Verdict) bool) (*protocol.Verdict, error) {
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()
@@ -249,7 +261,7 @@ func (s *stopper) verdict(ctx context.Context, wanted func(*protocol.Verdict) bo
 		if wanted(v) {
 			return v, nil
 		}
-		errs = append(errs, a.Named(errors.New("it ended otherwise"+ending(v))))
+		errs = append(errs, a.Named(errors.New("the job ended without a checkpoint"+ending(v))))
 	}
 	return nil, errors.Join(errs...)
 }

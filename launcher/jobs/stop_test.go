@@ -12,12 +12,12 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// A host whose turn comes late has all its time to end the job, and of one that
-// cannot be reached nothing is said but why.
-func TestStopCountsFromTheConnection(t *testing.T) {
+// The time limit of a host begins after the connection to it is open. For a
+// host that cannot be reached, Stop prints only the connection error.
+func TestStopTimeBeginsAtTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
-		down := errors.New("host h1: down") // as a transport says it
+		down := errors.New("host h1: down") // the form of a transport's error
 		r := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) {
 			dials++
 			time.Sleep(time.Hour) // the fake clock's

@@ -24,14 +24,16 @@ import (
 )
 
 const (
-	// lookEvery is how often Top asks the hosts.
-	lookEvery = protocol.SampleEvery
-	// topLines is how many lines of each stream Top has of before.
+	// pollInterval is the interval at which Top polls the hosts.
+	pollInterval = protocol.SampleEvery
+	// topLines is how many existing lines of each log stream Top loads at its
+	// start.
 	topLines = 100
 )
 
-// Top shows a job on the whole terminal until the user leaves it. To leave it does not end the
-// job, nor does the end of the job leave it. keys is where the user types.
+// Top shows a job on the whole terminal until the user leaves the view. The
+// job does not end when the user leaves, and the view stays open when the job
+// ends. keys is the keyboard input.
 func Top(ctx context.Context, q Query, keys io.Reader) error {
 	if err := canDraw(q.Terminal); err != nil {
 		return err
@@ -43,7 +45,8 @@ func Top(ctx context.Context, q Query, keys io.Reader) error {
 	}
 	defer j.close()
 	agents := j.present()
-	err = hosts.Each(ctx, agents, func(_ int, a *hosts.AgentHost) error { // before the view: it may ask for a password
+	// Connect before the view is shown, because SSH may ask for a password.
+	err = hosts.Each(ctx, agents, func(_ int, a *hosts.AgentHost) error {
 		ctx, cancel := within(ctx, askTime)
 		defer cancel()
 		_, err := a.State(ctx)
@@ -58,10 +61,11 @@ func Top(ctx context.Context, q Query, keys io.Reader) error {
 	line := j.newLine()
 	return show(ctx, j.printer, top.Config{Title: cmp.Or(j.Name, j.Job), Line: line, Colour: q.Terminal.StdoutColour}, keys, q.Terminal.Stdout,
 		func(ctx context.Context, view *top.View) { j.feed(ctx, agents, line, view) },
-		func(ctx context.Context, view *top.View) { j.lookOn(ctx, agents, line, view) })
+		func(ctx context.Context, view *top.View) { j.pollUntil(ctx, agents, line, view) })
 }
 
-// feed writes the logs of a job into the view, and then how it ended.
+// feed shows the job's log lines in the view, and at the end how the job
+// ended.
 func (j *Job) feed(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
 	_, err := j.print(ctx, agents, logs.Request{TailLines: topLines, Follow: true}, logs.Options{Verbose: true}, line)
 	if ctx.Err() != nil {
@@ -82,22 +86,23 @@ func (j *Job) feed(ctx context.Context, agents []*hosts.AgentHost, line *live.Li
 	}
 }
 
-// lookOn asks the hosts again and again until ctx ends.
-func (j *Job) lookOn(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
-	visits := make([]*hosts.Visitor, len(agents)) // nil: there is no connection
-	defer leave(visits)
+// pollUntil polls the hosts every pollInterval and shows the replies in the view,
+// until ctx ends.
+func (j *Job) pollUntil(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
+	visits := make([]*hosts.Visitor, len(agents)) // connections by index into agents; nil if there is none
+	defer closeAll(visits)
 	again(ctx, func() {
-		shown, tasks := lookAt(ctx, agents, visits, line)
+		shown, tasks := pollOnce(ctx, agents, visits, line)
 		view.Set(shown, tasks)
 	})
 }
 
-// again calls look every lookEvery until ctx ends.
-func again(ctx context.Context, look func()) {
-	tick := time.NewTicker(lookEvery)
+// again calls poll every pollInterval until ctx ends.
+func again(ctx context.Context, poll func()) {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		look()
+		poll()
 		select {
 		case <-ctx.Done():
 			return
@@ -106,11 +111,12 @@ func again(ctx context.Context, look func()) {
 	}
 }
 
-// lookAt asks all hosts of a job once. It connects to those that have no visit.
-func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, line *live.Line) (shown []top.Host, tasks []top.Task) {
+// pollOnce polls all hosts of a job once, and returns the hosts and tasks to
+// show. It connects to the hosts for which visits has no connection.
+func pollOnce(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, line *live.Line) (shown []top.Host, tasks []top.Task) {
 	shown = make([]top.Host, len(agents))
 	generation := 0
-	for i, of := range lookAll(ctx, agents, visits, protocol.Look{Waits: true, Host: true, Metrics: true}) {
+	for i, of := range pollAll(ctx, agents, visits, protocol.Look{Waits: true, Host: true, Metrics: true}) {
 		shown[i].Name = agents[i].Name()
 		if of.err != nil {
 			shown[i].Trouble = firstLine(of.err)
@@ -128,7 +134,7 @@ func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visi
 			if t.Code == nil && t.PID > 0 {
 				running++
 			}
-			if t.Code == nil || *t.Code != 0 { // one that is done is not missing
+			if t.Code == nil || *t.Code != 0 { // a task that has ended with status 0 is not counted
 				all++
 			}
 			line.Report(t.Task, sampleOf(t.Metrics), of.at)
@@ -141,21 +147,22 @@ func lookAt(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visi
 	return shown, tasks
 }
 
-// looked is what a host has answered to a look.
-type looked struct {
+// hostReply is the reply of one host to a poll.
+type hostReply struct {
 	state protocol.State
 	seen  protocol.Seen
 	tasks []taskStatus
-	at    time.Time // when the answer came
-	err   error     // nil: it has answered
+	at    time.Time // time at which the reply arrived
+	err   error     // nil if the host has replied
 }
 
-// lookAll asks all hosts of a job once, for at most lookTime. It connects to those that have no visit.
-func lookAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, m protocol.Look) []looked {
-	ctx, cancel := within(ctx, lookTime)
+// pollAll polls all hosts of a job once, for at most pollTime. It connects to
+// the hosts for which visits has no connection.
+func pollAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, m protocol.Look) []hostReply {
+	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
-	all := make([]looked, len(agents))
-	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // all has the errors
+	all := make([]hostReply, len(agents))
+	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // Each's error is ignored, because all has the errors
 		of := &all[i]
 		of.state, of.seen, of.err = visit(ctx, a, &visits[i], m)
 		if of.err == nil {
@@ -166,7 +173,9 @@ func lookAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Vis
 	return all
 }
 
-// visit asks an agent, over a new connection if v is nil. After an error it is nil.
+// visit sends a request to an agent over connection *v. If *v is nil, visit
+// opens a connection and stores it in *v. After an error it closes the
+// connection and sets *v to nil.
 func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protocol.Look) (state protocol.State, seen protocol.Seen, err error) {
 	if *v == nil {
 		fresh, err := a.Visitor(ctx)
@@ -176,22 +185,23 @@ func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protoco
 		*v = fresh
 	}
 	if state, seen, err = (*v).Look(ctx, m); err != nil {
-		(*v).Close() // err counts
+		(*v).Close() // the earlier error matters more than that of Close
 		*v = nil
 	}
 	return state, seen, err
 }
 
-// leave ends the visits that there are.
-func leave(visits []*hosts.Visitor) {
+// closeAll closes all open connections in visits.
+func closeAll(visits []*hosts.Visitor) {
 	for _, v := range visits {
 		if v != nil {
-			v.Close() // every answer has arrived
+			v.Close() // all replies have arrived, so an error does not matter
 		}
 	}
 }
 
-// TopHosts shows hosts without a job, as Top does.
+// TopHosts shows the load of hosts, without a job, on the whole terminal until
+// the user leaves the view.
 func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	if err := canDraw(q.Terminal); err != nil {
 		return err
@@ -201,9 +211,10 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	if err != nil {
 		return errors.Join(err, set.Close())
 	}
-	defer set.Close() // nothing of the user's was written
+	defer set.Close() // the error is ignored because no user data was written
 	met := make([]bool, len(set.Hosts))
-	err = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // before the view: it may ask for a password
+	// Connect before the view is shown, because SSH may ask for a password.
+	err = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error {
 		err := h.Meet(ctx)
 		met[i] = err == nil
 		return err
@@ -219,10 +230,10 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	}
 	return show(ctx, printer, top.Config{Title: plural.Count(len(set.Hosts), "host"), Colour: q.Terminal.StdoutColour}, keys, q.Terminal.Stdout, func(ctx context.Context, view *top.View) {
 		again(ctx, func() {
-			ctx, cancel := within(ctx, lookTime)
+			ctx, cancel := within(ctx, pollTime)
 			defer cancel()
 			shown := make([]top.Host, len(set.Hosts))
-			_ = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // the view has the error
+			_ = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // Each's error is ignored, because the view shows the errors
 				shown[i].Name = h.Name()
 				var err error
 				if !met[i] {
@@ -245,16 +256,17 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	})
 }
 
-// canDraw refuses outputs that are no terminal.
+// canDraw returns an error if standard output is not a terminal that can move
+// its cursor.
 func canDraw(t console.Terminal) error {
 	if t.StdoutTTY && !t.Dumb {
 		return nil
 	}
-	return exit.Mistake(errors.New("plx top needs a terminal that it can draw on"), "plx status --json and plx logs -f tell programs the same")
+	return exit.Mistake(errors.New("plx top needs a terminal that it can draw on"), "plx status --json and plx logs -f print the same for other outputs")
 }
 
-// show shows a view until the user leaves it, while the feeds work. What the printer prints
-// meanwhile are lines of the view.
+// show runs the view until the user leaves it, with the functions feeds in the
+// background. Meanwhile the printer's messages appear as lines in the view.
 func show(ctx context.Context, printer *console.Printer, cfg top.Config, keys io.Reader, out io.Writer, feeds ...func(context.Context, *top.View)) error {
 	view := top.New(cfg)
 	defer printer.Display().Divert(view)()
@@ -269,27 +281,28 @@ func show(ctx context.Context, printer *console.Printer, cfg top.Config, keys io
 	return err
 }
 
-// sampleOf returns values that an agent has found: also those that a program wrote to no log that
-// is shown, and steps of plx's trainer.
+// sampleOf returns metrics that an agent collected, ordered by name. They
+// include values that the program wrote to no log stream, and the steps of
+// plx's trainer.
 func sampleOf(values map[string]metrics.Number) (s metrics.Sample) {
 	for name, n := range values {
 		s = append(s, metrics.Value{Name: name, Number: n})
 	}
-	slices.SortFunc(s, func(a, b metrics.Value) int { return cmp.Compare(a.Name, b.Name) }) // the same loss at each start
+	slices.SortFunc(s, func(a, b metrics.Value) int { return cmp.Compare(a.Name, b.Name) }) // a fixed order, so that the same metric is shown first each time
 	return s
 }
 
-// firstLine is the first line of an error.
+// firstLine returns the first line of the error's text.
 func firstLine(err error) string {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return first
 }
 
-// computes is what waiting says of a task that waits for nothing.
+// computes is the result of function waiting for a task that does not wait.
 const computes = "it computes"
 
-// waiting says what the first thread of a task waits for; of a process that waits for its child,
-// what that one does.
+// waiting describes what the first thread of a task waits for. If the process
+// waits for its child process, waiting describes the child's first thread.
 func waiting(processes []protocol.Process) string {
 	for i := len(processes) - 1; i >= 0; i-- {
 		threads := processes[i].Threads

@@ -1,17 +1,20 @@
-// Package metrics finds the values that a training reports, such as its loss, without a
-// change of the program: in the lines that it prints.
+// Package metrics finds the values that a training program reports, such as
+// its loss, in the lines that it prints. The program need not be changed.
 //
 //	patterns, err := metrics.ParsePatterns([]string{"loss=LOSS ([0-9.]+)"}) // --metric
 //	...
 //	sample := metrics.Line([]byte("step 100 | loss 0.31"), patterns)
 //	// step 100, loss 0.31
 //
-// Line knows names with a value beside them, progress bars (tqdm, Keras, Rich), dicts of
-// Python and objects of JSON. In plain text only names that have a word of training in
-// them count, so that ports, sizes, dates and versions are no metrics. A Watcher applies it to
-// a stream at bounded cost, and a History keeps what was found in bounded memory.
+// Line recognizes names next to a value, progress bars (tqdm, Keras, Rich),
+// Python dicts and JSON objects. In plain text, a name must contain a word of
+// machine learning, such as "loss" or "acc"; thus ports, sizes, dates and
+// versions are not taken for metrics. A Watcher applies Line to a stream with
+// a bounded use of processor time. A History stores the values in bounded
+// memory.
 //
-// # What it refuses
+// # What it does not do
 //
-// It reads and writes no files, starts nothing and knows no clock.
+// The package reads and writes no files, starts no processes or goroutines,
+// and does not read the clock.
 package metrics

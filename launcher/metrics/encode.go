@@ -11,24 +11,26 @@ import (
 	"time"
 )
 
-// A History is encoded as
+// encodingHead begins the encoding of a History, which consists of
 //
-//	"plxm" and the version, one byte
-//	the newest values: their number, then name and value of each
-//	the series: their number, then of each its name, stride, filled, the number of its points, and
-//	of each point: step and milliseconds since 1970, both less those of the point before;
-//	1 and the values Min, Max and Last, or 0 and the value that is all three
-//	CRC-32C of all that, four bytes
+//	"plxm" and one byte with the version
+//	the newest values: their count, then the name and value of each
+//	the series: their count, then for each its name, stride, filled and count of points;
+//	for each point its step and time (milliseconds since 1970), both as differences to the
+//	previous point, then 1 and the values Min, Max and Last, or 0 and the one value of all three
+//	four bytes with the CRC-32C of the bytes before
 //
-// Numbers are varints, values eight bytes, both little-endian. A name follows its length.
+// Integers are varints. Values are 8-byte floats, little-endian. A name is
+// preceded by its length.
 const encodingHead = "plxm\x01"
 
-// MaxEncoded bounds the encoding of a History, in bytes.
+// MaxEncoded is the maximum size in bytes of the encoding of a History.
 const MaxEncoded = 8 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AppendBinary appends the encoding of the history to b. It returns no error.
+// AppendBinary appends the encoding of the history to b. Its error is always
+// nil; it is there for encoding.BinaryAppender.
 func (h *History) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, encodingHead...)
@@ -43,12 +45,14 @@ func (h *History) AppendBinary(b []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
 }
 
-// Within returns the encoding of the history in at most limit bytes: it has two points become one
-// until that fits. If one point of each name does not fit, it is longer.
+// Within returns the encoding of the history in at most limit bytes. If the
+// encoding is too long, Within merges neighbouring points, so that fewer
+// remain. If even one point for each metric does not fit, the result is longer
+// than limit.
 func (h *History) Within(limit int) []byte {
 	small := History{newest: h.newest, series: maps.Clone(h.series)}
 	for {
-		b, _ := small.AppendBinary(nil) // it returns no error
+		b, _ := small.AppendBinary(nil) // AppendBinary never returns an error
 		if len(b) <= limit {
 			return b
 		}
@@ -67,7 +71,8 @@ func (h *History) Within(limit int) []byte {
 	}
 }
 
-// halved returns a copy with half of the points.
+// halved returns a copy of the series in which each two neighbouring points
+// are merged into one.
 func (s *series) halved() *series {
 	half := &series{stride: 2 * s.stride, filled: s.filled}
 	for i := 0; i < len(s.points); i += 2 {
@@ -113,8 +118,8 @@ func (s *series) append(b []byte) []byte {
 
 func sameBits(a, b Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
 
-// UnmarshalBinary replaces the history by one that AppendBinary has encoded. After an error
-// the history is as before.
+// UnmarshalBinary replaces the history by one that AppendBinary encoded. On an
+// error the history does not change.
 func (h *History) UnmarshalBinary(b []byte) error {
 	decoded, err := decode(b)
 	if err != nil {
@@ -130,7 +135,7 @@ func decode(b []byte) (h History, err error) {
 	case len(b) > MaxEncoded:
 		return h, fmt.Errorf("%d bytes, at most %d are allowed", len(b), MaxEncoded)
 	case len(b) < least || string(b[:4]) != encodingHead[:4]:
-		return h, errors.New("it is none, or empty")
+		return h, errors.New("it is not a history, or empty")
 	case b[4] != encodingHead[4]:
 		return h, fmt.Errorf("it has version %d, this plx reads %d", b[4], encodingHead[4])
 	}
@@ -154,13 +159,14 @@ func decode(b []byte) (h History, err error) {
 	return h, nil
 }
 
-// decoder reads an encoding. Once it is bad, everything that it returns is zero.
+// decoder reads an encoded History. After the first malformed field, bad is
+// true and all methods return zero values.
 type decoder struct {
 	b   []byte
 	bad bool
 }
 
-// count reads a number of at most limit.
+// count reads an unsigned integer. A value above limit is malformed.
 func (d *decoder) count(limit uint64) int64 {
 	v, n := binary.Uvarint(d.b)
 	if d.bad = d.bad || n <= 0 || v > limit; d.bad {
@@ -193,7 +199,8 @@ func (d *decoder) take(n int) []byte {
 	return b
 }
 
-// delta reads a signed number.
+// delta reads a signed integer: the difference between two neighbouring
+// points.
 func (d *decoder) delta() int64 {
 	v, n := binary.Varint(d.b)
 	if d.bad = d.bad || n <= 0; d.bad {

@@ -6,33 +6,35 @@ import (
 	"time"
 )
 
-// Bounds of a History: the points of a name, and the names that have points.
+// Bounds of a History: the points of each metric, and the number of metrics.
 const (
 	maxPoints = 2048
 	maxNames  = 64
 )
 
-// Point stands for one value, or for several that follow each other.
+// Point is one reported value, or a summary of several successive values of a
+// metric.
 type Point struct {
-	Step     int64     // at the last of them; -1: the task had reported none
-	Time     time.Time // of the last of them, to the millisecond
+	Step     int64     // training step of the last summarized value; -1 if the task had reported no step
+	Time     time.Time // time of the last summarized value, in whole milliseconds
 	Last     Number
-	Min, Max Number // NaN if one of them is
+	Min, Max Number // smallest and greatest summarized value; NaN if one of the values is NaN
 }
 
-// History keeps the values that a task has reported, in bounded memory: once a name has
-// 2048 points, each two become one, which keeps their least and their greatest value. It
-// knows 64 names; values of further ones are dropped. Points are in the order in which
-// they came. After a restart from a checkpoint steps go back, and a progress bar counts
-// anew in each epoch: that removes no point.
+// History stores the metrics that a task has reported, in bounded memory. When
+// a metric has 2048 points, History merges each two neighbouring points into
+// one, which has the minimum and maximum of both. A History stores at most 64
+// metrics and drops the values of further ones. Points stay in the order in
+// which they were added, even if their steps decrease, as after a restart from
+// a checkpoint or with a progress bar that restarts in each epoch.
 //
-// The zero History is empty. One goroutine at a time may use it.
+// The zero History is empty. Only one goroutine at a time may use a History.
 type History struct {
 	newest map[string]Number
 	series map[string]*series
 }
 
-// Add adds what a task has reported.
+// Add adds the values that a task reported at the given time.
 func (h *History) Add(at time.Time, s Sample) {
 	if h.newest == nil {
 		h.newest = map[string]Number{}
@@ -57,10 +59,12 @@ func (h *History) Add(at time.Time, s Sample) {
 	}
 }
 
-// Restart forgets the newest values, but no point: a later generation of the task begins.
+// Restart removes the newest values but keeps all points. The caller calls it
+// when the task is started again.
 func (h *History) Restart() { h.newest = nil }
 
-// of returns the series of a name, nil if it has none.
+// of returns the series of a metric, and creates it if there is room. It
+// returns nil if the metric has no series.
 func (h *History) of(name string) *series {
 	if isProgress(name) || !validName(name) {
 		return nil
@@ -73,18 +77,21 @@ func (h *History) of(name string) *series {
 	return one
 }
 
-// isProgress reports whether a name says how far a task is. It has a newest value only.
+// isProgress reports whether the metric tells the task's progress: its step,
+// epoch or their totals. A History stores only the newest value of such a
+// metric and no points.
 func isProgress(name string) bool {
 	return name == Step || name == Steps || name == Epoch || name == Epochs
 }
 
-// Newest returns the newest value of each name.
+// Newest returns the newest value of each metric, by the metric's name.
 func (h *History) Newest() map[string]Number { return maps.Clone(h.newest) }
 
-// Names returns the names that have points, in order.
+// Names returns the sorted names of the metrics that have points.
 func (h *History) Names() []string { return slices.Sorted(maps.Keys(h.series)) }
 
-// Points returns the points of a name in order; the caller must not change them.
+// Points returns the points of a metric in the order in which they were added.
+// The caller must not change them.
 func (h *History) Points(name string) []Point {
 	if one := h.series[name]; one != nil {
 		return one.points
@@ -92,10 +99,11 @@ func (h *History) Points(name string) []Point {
 	return nil
 }
 
-// series are the points of a name. All but the last stand for stride values.
+// series has the points of one metric. Each point except the last summarizes
+// exactly stride values.
 type series struct {
 	stride int64
-	filled int64 // number of values that the last point stands for
+	filled int64 // number of values that the last point summarizes
 	points []Point
 }
 
@@ -112,7 +120,8 @@ func (s *series) add(p Point) {
 	s.filled = 1
 }
 
-// halve makes one point of each two. The last one is full.
+// halve merges each two neighbouring points into one. Afterwards the last
+// point summarizes stride values, as all others do.
 func (s *series) halve() {
 	for i := range len(s.points) / 2 {
 		s.points[i] = merge(s.points[2*i], s.points[2*i+1])
@@ -121,8 +130,9 @@ func (s *series) halve() {
 	s.stride *= 2
 }
 
-// merge returns a point for a and b, which follows it. The built-in min and max return NaN
-// if one of both is.
+// merge returns one point that summarizes a and its successor b. If one of the
+// values is NaN, so are Min and Max, because the built-in min and max return
+// NaN.
 func merge(a, b Point) Point {
 	b.Min, b.Max = min(a.Min, b.Min), max(a.Max, b.Max)
 	return b

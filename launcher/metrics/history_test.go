@@ -16,7 +16,7 @@ import (
 
 var start = time.UnixMilli(1_700_000_000_123)
 
-// sampleOf returns a sample of names and numbers in turn.
+// sampleOf returns a sample from alternating names and numbers.
 func sampleOf(pairs ...any) (s Sample) {
 	for i := 0; i < len(pairs); i += 2 {
 		s.set(pairs[i].(string), pairs[i+1].(float64))
@@ -49,9 +49,9 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// However many values come, their number is bounded, the points lie evenly, and neither a
-// spike nor a NaN is lost.
-func TestHistoryIsThinned(t *testing.T) {
+// The number of points is bounded for any number of values. The points are
+// evenly spaced, and neither a spike nor a NaN is lost.
+func TestHistoryMergesPoints(t *testing.T) {
 	const n, spike, broken = 10*maxPoints + 5, 4321, 12345
 	var h History
 	for i := range n {
@@ -88,8 +88,9 @@ func TestHistoryIsThinned(t *testing.T) {
 	}
 }
 
-// Steps go back after a restart: the points are those of both runs, in order of time.
-func TestHistoryOfARestart(t *testing.T) {
+// After a restart the steps decrease, but the history has the points of both
+// runs in order of time.
+func TestHistoryAcceptsDecreasingSteps(t *testing.T) {
 	var h History
 	for i, step := range []float64{10, 20, 30, 20, 30} {
 		h.Add(start.Add(time.Duration(i)*time.Second), sampleOf(Step, step, "loss", step))
@@ -145,7 +146,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if err := back.UnmarshalBinary(b); err != nil || !reflect.DeepEqual(*h, back) {
 		t.Errorf("it does not come back: %v", err)
 	}
-	// A usual history is much smaller.
+	// the encoding of a typical history is much smaller than the limit
 	var usual History
 	for i := range maxPoints {
 		usual.Add(start.Add(time.Duration(i)*time.Second), sampleOf(Step, float64(i), "loss", 0.1*float64(i)))
@@ -155,12 +156,12 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// resummed returns an encoding with a right checksum.
+// resummed appends the correct checksum to an encoding.
 func resummed(content ...byte) []byte {
 	return binary.LittleEndian.AppendUint32(content, crc32.Checksum(content, castagnoli))
 }
 
-func TestDamagedHistory(t *testing.T) {
+func TestDecodeRefusesADamagedHistory(t *testing.T) {
 	var good History
 	good.Add(start, sampleOf("loss", 1.0, Step, 3.0))
 	b, _ := good.AppendBinary(nil)
@@ -169,7 +170,7 @@ func TestDamagedHistory(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{nil, "it is none, or empty"}, {b[:8], "it is none, or empty"}, {[]byte("words that are no history"), "it is none, or empty"},
+		{nil, "it is not a history, or empty"}, {b[:8], "it is not a history, or empty"}, {[]byte("words that are no history"), "it is not a history, or empty"},
 		{append([]byte("plxm\x02"), b[5:]...), "it has version 2, this plx reads 1"},
 		{append(slices.Clone(b[:len(b)-1]), b[len(b)-1]^1), "its checksum is wrong"}, {b[:len(b)-1], "its checksum is wrong"},
 		{make([]byte, MaxEncoded+1), "8388609 bytes, at most 8388608 are allowed"},
@@ -180,7 +181,7 @@ func TestDamagedHistory(t *testing.T) {
 		{resummed(append(head[:5:5], 1, 1, '9', 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "malformed"},                   // a bad name
 		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 1, 0)...), "malformed"},                                  // no points
 		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)...), "malformed"}, // filled more than full
-		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 1, 0xff, 0x0f)...), "malformed"},                         // points that are not there
+		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 1, 0xff, 0x0f)...), "malformed"},                         // the encoding ends before its last points
 		{resummed(append(head[:5:5], 0, 1, 1, 'a', 1, 1, 0x81, 0x10)...), "malformed"},                         // 2049 points
 	} {
 		h := good
@@ -194,7 +195,7 @@ func TestDamagedHistory(t *testing.T) {
 	}
 }
 
-// What is read is written as it was, and takes further values.
+// A decoded history encodes to the same bytes, and accepts further values.
 func FuzzHistory(f *testing.F) {
 	var h History
 	h.Add(start, sampleOf("loss", 1.0, Step, 3.0))
@@ -226,8 +227,9 @@ func FuzzHistory(f *testing.F) {
 	})
 }
 
-// Within keeps the least, the greatest and the last value of each name, and the number of values that points stand for.
-func TestWithin(t *testing.T) {
+// Within keeps the smallest, greatest and last value of each metric, and how
+// many values the points summarize.
+func TestWithinKeepsExtremes(t *testing.T) {
 	var h History
 	for i := range 3001 {
 		h.Add(time.UnixMilli(int64(i)), Sample{{Name: Step, Number: Number(i)}, {Name: "loss", Number: Number((i * 7919) % 3001)}, {Name: "lr", Number: 1}})

@@ -2,21 +2,22 @@ package metrics
 
 import "strconv"
 
-// The names under which the use of a host is kept, in a History of its own. Those of a GPU end in its index, see
-// OfGPU.
+// Names of the metrics about a host's load, which are stored in a History of
+// their own. The names of GPU metrics end in the index of the GPU, see OfGPU.
 const (
-	CPUs       = "cpus"        // processors that the host has
-	CPU        = "cpu"         // processors that are busy, such as 1.5
-	Memory     = "memory"      // bytes that are not available to programs
-	Received   = "received"    // bytes a second through all interfaces but the loopback
-	Sent       = "sent"        // bytes a second
-	GPUPercent = "gpu_percent" // percent of the time in which a kernel ran
-	GPUMemory  = "gpu_memory"  // bytes
+	CPUs       = "cpus"        // number of processors of the host
+	CPU        = "cpu"         // number of busy processors, such as 1.5
+	Memory     = "memory"      // bytes of memory that are not available to programs
+	Received   = "received"    // bytes per second received on all network interfaces except loopback
+	Sent       = "sent"        // bytes per second sent on all network interfaces except loopback
+	GPUPercent = "gpu_percent" // percent of the time in which a kernel was running on the GPU
+	GPUMemory  = "gpu_memory"  // bytes of GPU memory in use
 )
 
-// OfGPU returns the name of a value of the GPU with an index, such as gpu_percent_0.
+// OfGPU returns the name of a metric for the GPU with the given index, such as
+// gpu_percent_0.
 func OfGPU(name string, index int) string { return name + "_" + strconv.Itoa(index) }
 
-// Checkpoint is the name under which plx's trainer reports checkpoints: each value is the number of
-// steps in a checkpoint that has just been completed.
+// Checkpoint is the metric with which plx's trainer reports a completed
+// checkpoint. Its value is the number of training steps in the checkpoint.
 const Checkpoint = "checkpoint"

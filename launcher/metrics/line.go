@@ -7,17 +7,19 @@ import (
 	"strings"
 )
 
-// maxLine bounds how much of a line is looked at, in bytes.
+// maxLine is the number of bytes at the start of a line that are searched for
+// metrics.
 const maxLine = 4 << 10
 
-// Line returns what a line of output reports, nil if that is nothing. Patterns prevail over
-// the formats that Line knows. It keeps neither argument.
+// Line returns the metrics that a line of output reports, or nil if it reports
+// none. If a pattern and a format that Line knows find the same metric, the
+// pattern's value counts. Line does not retain its arguments.
 func Line(line []byte, patterns []Pattern) Sample {
 	line = line[:min(len(line), maxLine)]
 	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
 		line = line[:len(line)-1]
 	}
-	if bytes.IndexByte(line, '\r') >= 0 { // a redrawn line counts as it was drawn last
+	if bytes.IndexByte(line, '\r') >= 0 { // search only the last state of a line that was redrawn
 		line = line[bytes.LastIndexByte(line, '\r')+1:]
 	}
 	if bytes.IndexByte(line, esc) >= 0 {
@@ -31,10 +33,10 @@ func Line(line []byte, patterns []Pattern) Sample {
 	return s.found
 }
 
-// esc begins a control sequence.
+// esc is the byte that begins a terminal control sequence.
 const esc = 27
 
-// plain returns a line without its control sequences.
+// plain returns a copy of the line without terminal control sequences.
 func plain(line []byte) []byte {
 	out := make([]byte, 0, len(line))
 	for i := 0; i < len(line); i++ {
@@ -42,7 +44,9 @@ func plain(line []byte) []byte {
 			out = append(out, line[i])
 			continue
 		}
-		if i++; line[i] == '[' { // up to its final byte; other sequences of programs have two bytes
+		// This sequence extends to its final byte, which is @ to ~. Other
+		// sequences that programs print have two bytes.
+		if i++; line[i] == '[' {
 			for i++; i < len(line) && (line[i] < '@' || line[i] > '~'); i++ {
 			}
 		}
@@ -50,14 +54,14 @@ func plain(line []byte) []byte {
 	return out
 }
 
-// scan looks for values in a line.
+// scan holds the state of the search for metrics in one line.
 type scan struct {
 	text    []byte
 	found   Sample
-	bar     bool       // a progress bar has begun: what is joined to a name is a value
-	pair    [2]float64 // the last "a/b" in brackets, which counts if the line has other values too
+	bar     bool       // a progress bar was found; after it, any name joined to a number by = or : is a metric
+	pair    [2]float64 // the last "a/b" in brackets; it means step and steps only if the line has other metrics too
 	hasPair bool
-	over    bool // the line is no training's
+	over    bool // the line has a progress bar of a download or the like, so the search has ended
 }
 
 func (s *scan) run() {
@@ -86,8 +90,8 @@ func (s *scan) run() {
 	}
 }
 
-// number looks at what may be a number at i. It returns where to go on, 0 if there is no
-// number.
+// number examines the text at i, which may be a number. It returns the index
+// at which the search continues, or 0 if there is no number.
 func (s *scan) number(i int) (next int) {
 	t := s.text
 	end, natural := numeral(t, i)
@@ -122,13 +126,14 @@ func (s *scan) number(i int) (next int) {
 	return end
 }
 
-// take takes the number at i.
+// take adds the number at i as the metric with the given name.
 func (s *scan) take(name string, i int) {
 	f, _ := number(s.text, i)
 	s.found.set(name, f)
 }
 
-// unit takes the number from i to end as a rate, if its unit says so.
+// unit adds the number from i to end as a rate if a unit such as it/s or
+// ms/step follows.
 func (s *scan) unit(i, end int) {
 	name, factor, inverse := unitAfter(s.text, end)
 	if name == "" {
@@ -144,8 +149,9 @@ func (s *scan) unit(i, end int) {
 	}
 }
 
-// progress takes the natural number at i as a number of steps or epochs. It returns where
-// to go on, 0 if it is none.
+// progress adds the natural number at i as a count of steps or epochs. It
+// returns the index at which the search continues, or 0 if the number is no
+// such count.
 func (s *scan) progress(n named, i int) (next int) {
 	t := s.text
 	done, end := count(t, i)
@@ -176,7 +182,7 @@ func (s *scan) progress(n named, i int) (next int) {
 	case n.kind == position && !n.bracket && complete(t, end):
 		s.found.set(Step, done)
 		return end
-	case bytes.HasPrefix(t[end:], []byte("it [")): // tqdm that does not know the end
+	case bytes.HasPrefix(t[end:], []byte("it [")): // tqdm without a known total
 		s.bar = true
 		s.found.set(Step, done)
 		return end
@@ -186,8 +192,9 @@ func (s *scan) progress(n named, i int) (next int) {
 	return after
 }
 
-// mayCount reports whether "a/b", which ends at end and has no name, may be steps: [100/1000],
-// [640/60000 (1%)], or "epoch 1: 100 / 1000". [11/30 12:00:00] is a date.
+// mayCount reports whether an unnamed "a/b" that ends at end may be a count of
+// steps. It may in [100/1000], [640/60000 (1%)] and "epoch 1: 100 / 1000", but
+// not in the date [11/30 12:00:00].
 func (s *scan) mayCount(n named, end int) bool {
 	rest := s.text[skip(s.text, end):]
 	if n.bracket {
@@ -204,8 +211,9 @@ func skip(t []byte, i int) int {
 	return i
 }
 
-// isBar reports whether "a/b" from i to end is the count of a progress bar of tqdm, Keras
-// or Rich. A bar that counts something else than steps ends the search.
+// isBar reports whether "a/b" from i to end is the step count of a progress
+// bar of tqdm, Keras or Rich. If a tqdm bar counts something other than steps,
+// isBar ends the search in this line.
 func (s *scan) isBar(i, end int) bool {
 	head, rest := bytes.TrimRight(s.text[:i], " "), s.text[end:]
 	switch {
@@ -221,7 +229,8 @@ func (s *scan) isBar(i, end int) bool {
 	return false
 }
 
-// ofSteps reports whether a text has the unit of a bar that counts steps.
+// ofSteps reports whether t contains a unit of training speed, such as it/s,
+// as progress bars that count steps do.
 func ofSteps(t []byte) bool {
 	return hasAny(t, "it/s", "s/it", "step/s", "steps/s", "s/step", "batch/s", "s/batch", "batches/s")
 }
@@ -235,7 +244,7 @@ func hasAny(t []byte, texts ...string) bool {
 	return false
 }
 
-// parse reads a text that is a number and nothing else.
+// parse parses a text that consists of one number only.
 func parse(text string) (float64, bool) {
 	f, err := strconv.ParseFloat(text, 64)
 	return f, len(text) <= maxDigits && (err == nil || math.IsInf(f, 0)) && !strings.ContainsAny(text, "xX")

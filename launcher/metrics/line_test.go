@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// text returns a sample as "name=value" in the order of the names.
+// text returns a sample as "name=value" texts, sorted by name.
 func text(s Sample) string {
 	var all []string
 	for _, v := range s {
@@ -19,8 +19,8 @@ func text(s Sample) string {
 	return strings.Join(all, " ")
 }
 
-// The lines are as the named programs print them.
-func TestLine(t *testing.T) {
+// The lines are real output of the named programs and libraries.
+func TestLineFindsMetrics(t *testing.T) {
 	for _, c := range []struct{ format, line, want string }{
 		{"plain", "loss: 0.31", "loss=0.31"},
 		{"plain", "loss=0.31", "loss=0.31"},
@@ -77,7 +77,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func TestNoMetrics(t *testing.T) {
+func TestLineIgnoresOtherNumbers(t *testing.T) {
 	for _, line := range []string{
 		"", "\n", " ", "loss", "loss:", "loss: ", "step", "a", "=", ":", "[", "{", "{'", "{'loss'", "{'loss':", "nan", "-", "+", ".", "loss -", "loss .", "loss e5",
 		"2026-11-30 12:00:01,123 INFO root: listening on 127.0.0.1:8080", "[11/30 12:00:00] starting", "loss 2026-11-30", "step 12:34:56", "loss: 10.0.0.1",
@@ -112,7 +112,7 @@ func TestLineIsBounded(t *testing.T) {
 	}
 }
 
-func TestPatterns(t *testing.T) {
+func TestParsePatterns(t *testing.T) {
 	for source, want := range map[string]string{
 		"loss":                  `metric "loss": want NAME=REGEXP`,
 		"loss=":                 `want NAME=REGEXP`,
@@ -151,7 +151,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// What is found is harmless to keep: bounded, with good names, and steps are natural numbers.
+// For any input, the number of metrics is bounded, their names are valid, and
+// steps are natural numbers.
 func FuzzLine(f *testing.F) {
 	for _, line := range []string{"Epoch 2:  45%|####5     | 45/100 [00:10<00:12,  4.50it/s, loss=0.31]", "45/100 [==>..] - ETA: 12s - loss: 0.31",
 		"{'loss': '0.31', 'a': tensor(2., device='cuda:0'), 'b': [1, {'c': 2}]}", "\x1b[1mstep\x1b[0m 1,200 loss: -inf 3 ms/step", "[1/2] loss tensor(1)"} {

@@ -2,23 +2,23 @@ package metrics
 
 import "bytes"
 
-// maxName bounds the name of a value, in bytes.
+// maxName is the maximum length of a metric's name in bytes.
 const maxName = 64
 
-// kind is what a name stands for.
+// kind classifies a name in the output of a program.
 type kind int
 
 const (
-	other    kind = iota // nothing of a training, as far as its name says
-	value                // a metric
-	position             // steps made
-	weak                 // steps made, if the number of all steps follows
-	total                // steps to be made
+	other    kind = iota // not a word of machine learning
+	value                // a metric, such as loss
+	position             // number of completed steps
+	weak                 // number of completed steps, but only if the total follows, as in "batch 3/100"
+	total                // total number of steps
 	epoch
 	epochs
 )
 
-// kindOf returns what a name stands for, in any case.
+// kindOf classifies a name; upper and lower case are equal.
 func kindOf(name []byte) kind {
 	var buf [maxName]byte
 	name = fold(buf[:], name)
@@ -50,8 +50,8 @@ func kindOf(name []byte) kind {
 	return other
 }
 
-// fold writes a name in lower case to a buffer of its length or more. A longer name loses
-// its end.
+// fold writes the name in lower case to buf and returns it. It cuts off a name
+// that is longer than buf.
 func fold(buf, name []byte) []byte {
 	n := min(len(buf), len(name))
 	for i, b := range name[:n] {
@@ -63,7 +63,8 @@ func fold(buf, name []byte) []byte {
 	return buf[:n]
 }
 
-// measures reports whether a word names what trainings measure.
+// measures reports whether word, in lower case, names a quantity that training
+// programs measure.
 func measures(word []byte) bool {
 	switch string(word) {
 	case "loss", "nll", "mse", "mae", "rmse", "elbo", "kl", "entropy", "perplexity", "ppl", "bpb", "bpc",
@@ -75,7 +76,8 @@ func measures(word []byte) bool {
 	return false
 }
 
-// qualifies reports whether a word before a name is a part of it, as in "val loss".
+// qualifies reports whether a word in front of a metric's name belongs to the
+// name, as "val" in "val loss".
 func qualifies(word []byte) bool {
 	var buf [maxName]byte
 	switch string(fold(buf[:], word)) {
@@ -86,8 +88,8 @@ func qualifies(word []byte) bool {
 	return false
 }
 
-// unfit reports whether a member of a record, or a part of a progress bar, is no metric
-// although it is a number.
+// unfit reports whether a number with this name in a dict or a progress bar is
+// no metric, such as a time, a pid or a rank.
 func unfit(name string) bool {
 	switch name {
 	case "time", "timestamp", "ts", "t", "date", "asctime", "created", "relativecreated", "msecs", "eta", "elapsed", "uptime", "_timestamp", "_runtime",
@@ -98,7 +100,7 @@ func unfit(name string) bool {
 	return false
 }
 
-// validName reports whether a name is one that a value may have.
+// validName reports whether a metric may have this name.
 func validName(name string) bool {
 	if name == "" || len(name) > maxName || !isLetter(name[0]) {
 		return false
@@ -111,16 +113,17 @@ func validName(name string) bool {
 	return true
 }
 
-// named is a name in the text of a line.
+// named is a name that was found in front of a number in a line.
 type named struct {
-	word      []byte // in the line; empty: there is none
-	qualifier []byte // the word before it that is a part of it; empty: there is none
+	word      []byte // the name as the line has it; empty if there is none
+	qualifier []byte // a word in front that belongs to the name, such as "val" in "val loss"; may be empty
 	kind      kind
-	joined    bool // = or : lies between name and value
-	bracket   bool // [ lies between name and value
+	joined    bool // = or : stands between name and number
+	bracket   bool // [ stands between name and number
 }
 
-// text returns the name of the value.
+// text returns the name of the metric in lower case, with the qualifier in
+// front.
 func (n named) text() string {
 	if unit := perSecond(lower(n.word)); unit != "" {
 		return unit
@@ -131,7 +134,8 @@ func (n named) text() string {
 	return string(lower(n.word))
 }
 
-// nameBefore returns the name of the value at i, such as loss of "loss: 0.31".
+// nameBefore returns the name in front of the number at i, such as "loss" in
+// "loss: 0.31".
 func nameBefore(t []byte, i int) (n named) {
 	j := skipBack(t, i)
 	if j > 0 && t[j-1] == '[' {
@@ -166,13 +170,14 @@ func skipBack(t []byte, i int) int {
 	return i
 }
 
-// hasTensor reports whether a text ends in the type of a value, such as tensor( of PyTorch
-// or tf.Tensor( of TensorFlow.
+// hasTensor reports whether t ends in a type name and a parenthesis that may
+// stand before a number, such as PyTorch's "tensor(".
 func hasTensor(t []byte) bool {
 	return bytes.HasSuffix(t, []byte("ensor(")) || bytes.HasSuffix(t, []byte("np.float32(")) || bytes.HasSuffix(t, []byte("np.float64("))
 }
 
-// wordBefore returns the name that ends at i; empty: there is none.
+// wordBefore returns the name that ends at i, or an empty slice if there is
+// none.
 func wordBefore(t []byte, i int) []byte {
 	j := i
 	for j > 0 && class[t[j-1]]&inName != 0 {
@@ -180,11 +185,11 @@ func wordBefore(t []byte, i int) []byte {
 			return nil
 		}
 	}
-	for j < i && !isLetter(t[j]) && t[j] != '_' { // --loss, ./loss
+	for j < i && !isLetter(t[j]) && t[j] != '_' { // skip leading characters such as those of --loss and ./loss
 		j++
 	}
 	return t[j:i]
 }
 
-// lower returns a copy of a name in lower case.
+// lower returns a copy of the name in lower case.
 func lower(name []byte) []byte { return bytes.ToLower(name) }

@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// before and starts are bits of class.
+// Bits that describe a byte; class has them for each byte value.
 const (
-	before = 1 << iota // a number may follow this byte
-	starts             // a number may start with this byte
-	inName             // part of a name
+	before = 1 << iota // a number may follow after this byte
+	starts             // a number may begin with this byte
+	inName             // the byte may be part of a name
 )
 
-// class has the bits of each byte.
+// class has the properties of each byte, as bits.
 var class = func() (c [256]byte) {
 	for _, b := range []byte(" \t\b=:[(|\"',{;<>") {
 		c[b] |= before
@@ -35,11 +35,11 @@ var class = func() (c [256]byte) {
 func isDigit(b byte) bool  { return b >= '0' && b <= '9' }
 func isLetter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 
-// maxDigits bounds the text of a number, in bytes.
+// maxDigits is the maximum length of a number's text in bytes.
 const maxDigits = 40
 
-// numeral returns the end of the number that starts at i, and whether it is a natural
-// number. The end is 0 if there is none.
+// numeral returns the end of the number that starts at i, and whether it is a
+// natural number (digits only). If no number starts at i, the end is 0.
 func numeral(t []byte, i int) (end int, natural bool) {
 	j := i
 	if t[j] == '+' || t[j] == '-' {
@@ -84,7 +84,8 @@ func digits(t []byte, i int) int {
 	return i
 }
 
-// special returns the end of nan, inf or infinity at i, in any case; 0: it is another word.
+// special returns the end of the word nan, inf or infinity at i, in upper or
+// lower case. It returns 0 if another word stands there.
 func special(t []byte, i int) int {
 	j := i
 	for j < len(t) && isLetter(t[j]) {
@@ -100,8 +101,9 @@ func special(t []byte, i int) int {
 	return 0
 }
 
-// complete reports whether nothing follows a number at end that makes it a part of
-// something else: a date, a time, an address, a version or a size.
+// complete reports whether a number that ends at end stands alone. It does not
+// if the next bytes make it part of a date, a time, an address, a version or a
+// size.
 func complete(t []byte, end int) bool {
 	if end == len(t) {
 		return true
@@ -115,7 +117,8 @@ func complete(t []byte, end int) bool {
 	return true
 }
 
-// number reads the number at i. The end is 0 if there is none.
+// number parses the number at i and returns its value and its end. The end is
+// 0 if there is no number.
 func number(t []byte, i int) (n float64, end int) {
 	if i >= len(t) || class[t[i]]&starts == 0 {
 		return 0, 0
@@ -124,16 +127,18 @@ func number(t []byte, i int) (n float64, end int) {
 		return 0, 0
 	}
 	n, err := strconv.ParseFloat(string(t[i:end]), 64)
-	if err != nil && !math.IsInf(n, 0) { // 1e999 is infinite, as in the program
+	if err != nil && !math.IsInf(n, 0) { // a number that is too large, such as 1e999, becomes infinity
 		return 0, 0
 	}
 	return n, end
 }
 
-// maxCount is the largest number of steps: up to it a float64 is exact.
+// maxCount is the largest valid number of steps. Up to this limit a float64
+// represents every integer exactly.
 const maxCount = 1 << 53
 
-// count reads the natural number at i, such as 1200 or 1,200. The end is 0 if there is none.
+// count parses the natural number at i, which may have commas, as in 1,200.
+// The returned end is 0 if there is no natural number.
 func count(t []byte, i int) (n float64, end int) {
 	for end = i; end < len(t) && end-i <= maxDigits; end++ {
 		switch b := t[end]; {

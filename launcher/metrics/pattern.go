@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// Pattern is a user's way to find a value in a line.
+// Pattern is a user's regular expression that finds the value of a metric in a
+// line.
 type Pattern struct {
 	name   string
-	regexp *regexp.Regexp // has one group
+	regexp *regexp.Regexp // has exactly one group, which matches the value
 }
 
-// Name is the name of the value.
+// Name returns the name of the metric.
 func (p Pattern) Name() string { return p.name }
 
-// maxPattern bounds the text of a pattern, in bytes.
+// maxPattern is the maximum length of a regular expression in bytes.
 const maxPattern = 1 << 10
 
-// parsePattern reads NAME=REGEXP.
+// parsePattern parses a pattern of the form NAME=REGEXP.
 func parsePattern(text string) (Pattern, error) {
 	name, source, found := strings.Cut(text, "=")
 	switch {
@@ -39,11 +40,12 @@ func parsePattern(text string) (Pattern, error) {
 	return Pattern{name: name, regexp: compiled}, nil
 }
 
-// maxPatterns bounds the patterns of a job.
+// maxPatterns is the maximum number of patterns for one job.
 const maxPatterns = 16
 
-// ParsePatterns reads the patterns of a job, each NAME=REGEXP: the values of --metric. The
-// group of a regular expression matches the number.
+// ParsePatterns parses a job's patterns, the values of the flag --metric. Each
+// has the form NAME=REGEXP, and the regular expression's only group matches
+// the number.
 func ParsePatterns(texts []string) (all []Pattern, err error) {
 	if len(texts) > maxPatterns {
 		return nil, fmt.Errorf("%d patterns of metrics, at most %d are allowed", len(texts), maxPatterns)
@@ -58,7 +60,8 @@ func ParsePatterns(texts []string) (all []Pattern, err error) {
 	return all, nil
 }
 
-// find sets the pattern's value if the line has it.
+// find adds the metric's value to s if the line matches and the group is a
+// number.
 func (p Pattern) find(line []byte, s *Sample) {
 	found := p.regexp.FindSubmatch(line)
 	if found == nil {

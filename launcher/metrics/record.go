@@ -2,11 +2,12 @@ package metrics
 
 import "bytes"
 
-// maxDepth bounds how deep records lie in each other.
+// maxDepth is the depth to which nested dicts are searched for metrics.
 const maxDepth = 2
 
-// record looks for values in the dict of Python or the object of JSON at i. It reports
-// whether the line is one with values of a training.
+// record searches the Python dict or JSON object that begins at i. It reports
+// whether the dict contains a metric, a step or an epoch of a training; only
+// then does it add the values.
 func (s *scan) record(i int) bool {
 	r := record{text: s.text}
 	r.members(i+1, "", 1)
@@ -16,15 +17,16 @@ func (s *scan) record(i int) bool {
 	return r.known
 }
 
-// record reads dicts of Python and objects of JSON, as far as they are well-formed.
+// record parses Python dicts and JSON objects up to the first malformed byte.
 type record struct {
 	text  []byte
 	found Sample
-	known bool // it has the name of a value, of a step or of an epoch
+	known bool // a name of a metric, a step or an epoch was found
 }
 
-// members reads the members of an object behind its brace. It returns the end of the
-// object, 0 if the text is malformed or ends.
+// members parses the members of an object, beginning after its opening brace.
+// It returns the end of the object, or 0 if the text is malformed or ends
+// early.
 func (r *record) members(i int, prefix string, depth int) int {
 	for {
 		i = r.space(i)
@@ -46,7 +48,8 @@ func (r *record) members(i int, prefix string, depth int) int {
 	}
 }
 
-// member reads the value of a member. It returns its end, 0 if there is none.
+// member parses the value at i of the member with the given name. It returns
+// the end of the value, or 0 if there is none.
 func (r *record) member(i int, name string, depth int) int {
 	if i == 0 || i >= len(r.text) {
 		return 0
@@ -71,7 +74,7 @@ func (r *record) member(i int, name string, depth int) int {
 	if open := bytes.IndexByte(text, '('); open >= 0 && hasTensor(text[:open+1]) {
 		text = bytes.TrimRight(text[open+1:], ")")
 		if closing := bytes.IndexByte(r.text[end:], ')'); end < len(r.text) && r.text[end-1] != ')' && closing >= 0 {
-			end += closing + 1 // tensor(0.31, device='cuda:0')
+			end += closing + 1 // as in tensor(0.31, device='cuda:0')
 		}
 	}
 	if f, ok := parse(string(text)); ok && end > i {
@@ -80,7 +83,8 @@ func (r *record) member(i int, name string, depth int) int {
 	return end
 }
 
-// take takes a number that a record has.
+// take adds the number of the member with the given name, unless the name is
+// known to be no metric.
 func (r *record) take(name string, f float64) {
 	name = string(lower([]byte(name)))
 	last := name[bytes.LastIndexByte([]byte(name), '/')+1:]
@@ -106,8 +110,9 @@ func (r *record) take(name string, f float64) {
 	r.found.set(name, f)
 }
 
-// quoted returns the text between the quotes at i, and the end behind them; 0: there is
-// none. Texts with escapes stay as they are: they are neither names nor numbers.
+// quoted returns the text between the quotes at i and the index after the
+// closing quote. The index is 0 if there is no complete quoted text. Backslash
+// escapes are not decoded, since neither names nor numbers contain any.
 func (r *record) quoted(i int) (text []byte, end int) {
 	if i >= len(r.text) || r.text[i] != '"' && r.text[i] != '\'' {
 		return nil, 0
@@ -123,7 +128,8 @@ func (r *record) quoted(i int) (text []byte, end int) {
 	return nil, 0
 }
 
-// nested returns the end of the list, tuple or object at i, 0 if the text ends before.
+// nested returns the end of the list, tuple or object that begins at i, or 0
+// if the text ends before.
 func (r *record) nested(i int) int {
 	for depth := 0; i < len(r.text); i++ {
 		switch r.text[i] {
@@ -144,7 +150,8 @@ func (r *record) nested(i int) int {
 	return 0
 }
 
-// space skips spaces from i; 0 stays 0.
+// space returns the index of the first byte from i that is no space. It
+// returns 0 if i is 0.
 func (r *record) space(i int) int {
 	for i > 0 && i < len(r.text) && (r.text[i] == ' ' || r.text[i] == '\t') {
 		i++

@@ -8,26 +8,27 @@ import (
 	"strconv"
 )
 
-// The names of values that have a meaning of their own. All others are as the program
-// prints them, in lower case.
+// Names of the metrics to which plx gives a meaning. Other metrics keep the
+// name that the program prints, in lower case.
 const (
-	Step   = "step"             // steps made
-	Steps  = "steps"            // steps to be made, in all or in this epoch
-	Epoch  = "epoch"            // a fraction in some formats
-	Epochs = "epochs"           // epochs to be made
-	Rate   = "steps_per_second" // also if the program reports seconds per step
+	Step   = "step"             // number of completed training steps
+	Steps  = "steps"            // total number of steps, of the training or of the current epoch
+	Epoch  = "epoch"            // current epoch; some formats report a fraction
+	Epochs = "epochs"           // total number of epochs
+	Rate   = "steps_per_second" // training speed; a program's seconds per step are converted to this
 )
 
-// Value is a value with its name.
+// Value is a metric's name and value.
 type Value struct {
 	Name   string
 	Number Number
 }
 
-// Sample is what a task has reported at one moment. No two values have the same name.
+// Sample has the metrics that a task reported at one time. Each name occurs at
+// most once.
 type Sample []Value
 
-// Get returns the value of a name.
+// Get returns the value of the metric with the given name.
 func (s Sample) Get(name string) (Number, bool) {
 	i := slices.IndexFunc(s, func(v Value) bool { return v.Name == name })
 	if i < 0 {
@@ -36,10 +37,11 @@ func (s Sample) Get(name string) (Number, bool) {
 	return s[i].Number, true
 }
 
-// maxValues bounds the values of a sample.
+// maxValues is the maximum number of metrics in a sample.
 const maxValues = 32
 
-// set adds a value, or replaces it. A full sample takes no further name.
+// set adds or replaces the value of a metric. If the sample is full, set
+// ignores a new name.
 func (s *Sample) set(name string, n float64) {
 	for i := range *s {
 		if (*s)[i].Name == name {
@@ -52,11 +54,11 @@ func (s *Sample) set(name string, n float64) {
 	}
 }
 
-// Number is a number that may be NaN or infinite. JSON cannot write those as numbers: they
-// are the strings "NaN", "+Inf" and "-Inf".
+// Number is a number that may be NaN or infinite. JSON has no such numbers, so
+// that they are encoded as the strings "NaN", "+Inf" and "-Inf".
 type Number float64
 
-// MarshalJSON writes the number.
+// MarshalJSON encodes the number; NaN and infinities become strings.
 func (n Number) MarshalJSON() ([]byte, error) {
 	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
 		return strconv.AppendQuote(nil, strconv.FormatFloat(f, 'g', -1, 64)), nil
@@ -64,7 +66,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes a number that MarshalJSON encoded.
 func (n *Number) UnmarshalJSON(text []byte) error {
 	switch string(text) {
 	case `"NaN"`:

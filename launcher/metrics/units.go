@@ -2,9 +2,10 @@ package metrics
 
 import "bytes"
 
-// unitAfter returns what a number with a unit that follows it at end is: the steps per
-// second of 4.50it/s, the factor of 120ms/step, whose inverse they are, or another rate.
-// The name is "" if there is no such unit.
+// unitAfter interprets the unit that follows a number at end. The metric's
+// value is the number itself, as steps per second for "4.50it/s". If inverse
+// is true, the value is factor divided by the number, as for "120ms/step". The
+// name is "" if no known unit follows.
 func unitAfter(t []byte, end int) (name string, factor float64, inverse bool) {
 	if end < len(t) && t[end] == ' ' {
 		end++
@@ -39,10 +40,11 @@ func unitAfter(t []byte, end int) (name string, factor float64, inverse bool) {
 	return "", 0, false
 }
 
-// maxUnit bounds one word of a unit, in bytes.
+// maxUnit is the maximum length in bytes of one word in a unit.
 const maxUnit = 12
 
-// letters returns the word at i and its end; nil: there is none.
+// letters returns the word at i and its end, or nil if there is no word or a
+// too long one.
 func letters(t []byte, i int) ([]byte, int) {
 	j := i
 	for j < len(t) && isLetter(t[j]) {
@@ -53,7 +55,8 @@ func letters(t []byte, i int) ([]byte, int) {
 	return t[i:j], j
 }
 
-// perSecond returns the name of the rate that a unit such as it/s measures; "": none.
+// perSecond returns the name of the metric that a unit such as it/s measures,
+// or "" if there is none.
 func perSecond(unit []byte) string {
 	what, time, ok := bytes.Cut(unit, []byte("/"))
 	if !ok {
@@ -62,7 +65,8 @@ func perSecond(unit []byte) string {
 	return rateOf(what, time)
 }
 
-// rateOf returns the name of a rate by its unit; "": it is none of a training.
+// rateOf returns the name of the metric that is measured in what/time, such as
+// tokens/s, or "" if that is no rate of a training.
 func rateOf(what, time []byte) string {
 	switch string(time) {
 	case "s", "sec", "second":
@@ -79,7 +83,7 @@ func rateOf(what, time []byte) string {
 	return ""
 }
 
-// countsSteps reports whether a word means steps.
+// countsSteps reports whether a word means training steps.
 func countsSteps(word []byte) bool {
 	switch string(word) {
 	case "it", "its", "iter", "iters", "iteration", "iterations", "step", "steps", "batch", "batches":

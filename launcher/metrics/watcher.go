@@ -5,38 +5,42 @@ import (
 	"time"
 )
 
-// The work that a Watcher does in a period is bounded. It is counted in units of about a
-// nanosecond: budget of them in each period are less than half a percent of a processor.
+// Limits on the processor time that a Watcher uses. Work is counted in units
+// of roughly a nanosecond. In each period a Watcher may use budget units,
+// which is less than half a percent of one processor.
 const (
 	period = 50 * time.Millisecond
 	budget = 1 << 17
 
-	lineWork  = 64   // for a line, and
-	byteWork  = 4    // for each of its bytes, and
-	foundWork = 1024 // if it has values, and
-	matchWork = 50   // for each byte and pattern
+	lineWork  = 64   // cost of each line
+	byteWork  = 4    // additional cost of each byte of the line
+	foundWork = 1024 // additional cost of a line that contains metrics
+	matchWork = 50   // additional cost of each byte of the line for each pattern
 )
 
-// Watcher finds the values in a stream of output. It looks at every line of a program that
-// prints a few thousand a second. If there are more, it leaves lines out, but not the newest
-// of a period: the output may be as fast as it likes. One goroutine at a time may use it.
+// Watcher finds metrics in a stream of output. It examines every line of a
+// program that prints up to a few thousand lines per second. If a program
+// prints more, the Watcher skips lines but always examines the newest line of
+// a period. Thus the program may print at any speed. Only one goroutine at a
+// time may use a Watcher.
 type Watcher struct {
 	patterns []Pattern
 	found    func(at time.Time, s Sample)
 
-	until  time.Time // end of the period
-	left   int       // work that may be done until then
-	newest []byte    // the newest line that was left out; empty: none
-	rest   []byte    // the stream's last line so far, as much as is looked at
-	looked int       // number of bytes of rest that Flush has looked at
+	until  time.Time // end of the current period
+	left   int       // units of work that are left in the current period
+	newest []byte    // the newest line that was skipped; empty if none was
+	rest   []byte    // the first maxLine bytes of the stream's last, incomplete line
+	looked int       // number of bytes of rest that Flush has examined already
 }
 
-// NewWatcher returns a watcher that calls found for every sample.
+// NewWatcher returns a Watcher that calls found with the metrics of each line
+// that has some.
 func NewWatcher(patterns []Pattern, found func(at time.Time, s Sample)) *Watcher {
 	return &Watcher{patterns: patterns, found: found}
 }
 
-// Add takes the next bytes of the stream. It does not keep p.
+// Add examines the next bytes of the stream. It does not retain p.
 func (w *Watcher) Add(now time.Time, p []byte) {
 	if !now.Before(w.until) {
 		w.until, w.left = now.Add(period), budget
@@ -57,7 +61,7 @@ func (w *Watcher) Add(now time.Time, p []byte) {
 			line = w.rest
 		}
 		w.newest = w.newest[:0]
-		if len(line) > w.looked || w.looked == 0 { // else Flush has looked at it
+		if len(line) > w.looked || w.looked == 0 { // otherwise Flush has examined this line already
 			w.look(now, line)
 		}
 		w.setRest(nil)
@@ -66,8 +70,8 @@ func (w *Watcher) Add(now time.Time, p []byte) {
 	w.leaveOut(p)
 }
 
-// Flush looks at what was left out last, and at a line that has no end yet, such as a
-// progress bar.
+// Flush examines the newest skipped line, and the stream's last line even if
+// it is incomplete, such as a progress bar.
 func (w *Watcher) Flush(now time.Time) {
 	w.lookAtNewest(now)
 	if len(w.rest) > w.looked {
@@ -93,7 +97,8 @@ func (w *Watcher) look(now time.Time, line []byte) {
 	}
 }
 
-// leaveOut keeps the newest line of p, and what follows it.
+// leaveOut skips the lines in p. It stores the newest complete line for later,
+// and the incomplete line after that.
 func (w *Watcher) leaveOut(p []byte) {
 	tail := p[max(0, len(p)-2*maxLine):]
 	end := lastEnd(tail)
@@ -114,8 +119,9 @@ func (w *Watcher) leaveOut(p []byte) {
 	w.setRest(tail[end+1:])
 }
 
-// lineEnd returns where the first line of p ends; -1: it does not. A carriage return ends a
-// line that is redrawn.
+// lineEnd returns the index of the first line end in p, or -1 if there is
+// none. A carriage return, with which a progress bar is redrawn, also ends a
+// line.
 func lineEnd(p []byte) int {
 	end := bytes.IndexByte(p, '\n')
 	if end >= 0 {
@@ -127,7 +133,7 @@ func lineEnd(p []byte) int {
 	return end
 }
 
-// lastEnd returns where the last line of p that has an end ends; -1: there is none.
+// lastEnd returns the index of the last line end in p, or -1 if there is none.
 func lastEnd(p []byte) int {
 	end := bytes.LastIndexByte(p, '\n')
 	if redrawn := bytes.LastIndexByte(p[end+1:], '\r'); redrawn >= 0 {
@@ -136,7 +142,7 @@ func lastEnd(p []byte) int {
 	return end
 }
 
-// extend adds to the last line, whose end is not looked at if it is long.
+// extend appends p to the stream's incomplete line, up to maxLine bytes.
 func (w *Watcher) extend(p []byte) {
 	w.rest = append(w.rest, p[:min(len(p), maxLine-len(w.rest))]...)
 }

@@ -9,13 +9,15 @@ import (
 	"time"
 )
 
-// collector returns a watcher, and the samples that it finds.
+// collector returns a Watcher and the list to which it adds the samples that
+// it finds.
 func collector(patterns ...Pattern) (*Watcher, *[]string) {
 	var all []string
 	return NewWatcher(patterns, func(_ time.Time, s Sample) { all = append(all, text(s)) }), &all
 }
 
-// Whatever the parts in which a stream comes, all lines of a slow program are found.
+// All lines of a slow program are found, no matter how the stream is split
+// into parts.
 func TestWatcherSeesEveryLine(t *testing.T) {
 	const stream = "loss 1\nno value\r\n\nstep 2\nloss: 3, acc: 4\r\n 10%|#    | 1/10 [00:01<00:09,  1.00it/s]\r 20%|##   | 2/10 [00:02<00:08,  1.00it/s]\r\n{\"loss\": 5}\nloss 6"
 	want := []string{"loss=1", "step=2", "acc=4 loss=3", "step=1 steps=10 steps_per_second=1", "step=2 steps=10 steps_per_second=1", "loss=5", "loss=6"}
@@ -28,7 +30,7 @@ func TestWatcherSeesEveryLine(t *testing.T) {
 			rest = rest[n:]
 		}
 		w.Flush(start)
-		w.Flush(start) // finds nothing further, nor does the end of the line
+		w.Flush(start) // neither Flush nor the end of the line finds the same metrics again
 		w.Add(start, []byte("\n"))
 		if !slices.Equal(*got, want) {
 			t.Fatalf("seed %d: %q", seed, *got)
@@ -36,8 +38,8 @@ func TestWatcherSeesEveryLine(t *testing.T) {
 	}
 }
 
-// Of 100,000 lines a second with values it looks at a few thousand, and the newest value is
-// at most a period old.
+// Of 100,000 lines per second with metrics, the Watcher examines a few
+// thousand. The newest value is never older than one period.
 func TestWatcherIsBounded(t *testing.T) {
 	const lines, perRead = 100_000, 10
 	pattern, err := parsePattern("mine=mine ([0-9]+)")
@@ -85,8 +87,9 @@ func TestWatcherIsBounded(t *testing.T) {
 	}
 }
 
-// Lines without values cost less, and long ones are not kept.
-func TestWatcherOfOtherLines(t *testing.T) {
+// Lines without metrics cost less work, and a long line is not stored as a
+// whole.
+func TestLinesWithoutMetricsCostLess(t *testing.T) {
 	w, got := collector()
 	long := strings.Repeat("x", 3*maxLine)
 	for range 100 {

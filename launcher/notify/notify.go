@@ -1,13 +1,13 @@
-// Package notify runs a command of the user's on this machine when a job hangs and when it
-// ends.
+// Package notify runs a command of the user on this machine when a job hangs
+// and when it ends.
 //
 //	n := notify.New("mail -s \"$PLX_VERDICT\" me@example.org </dev/null", printer)
-//	n.Hang(event)     // while the job goes on: in the background
-//	n.End(ctx, event) // at the end: until the command has ended
+//	n.Hang(event)     // returns at once; the command runs in the background
+//	n.End(ctx, event) // returns after the command has ended
 //
-// The command learns of the job by variables of its environment. It can hold plx up for a while
-// and no longer: with all that it has started it is ended after 30 s. Whatever it does changes
-// neither the job nor plx's exit status.
+// The command receives the event in environment variables. After 30 seconds it
+// is killed together with all processes of its process group. Its exit status
+// affects neither the job nor plx's own exit status.
 package notify
 
 import (
@@ -30,29 +30,29 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// Kind is what has happened to a job.
+// Kind says what has happened to a job.
 type Kind string
 
 // The kinds of events.
 const (
-	Done    Kind = "done"    // all workers have exited with 0
-	Failed  Kind = "failed"  // the job has failed, or plx has
-	Stopped Kind = "stopped" // somebody has stopped the job
-	Hung    Kind = "hang"    // nothing moves in the job, or it has ended because of that
+	Done    Kind = "done"    // all workers exited with status 0
+	Failed  Kind = "failed"  // the job failed, or plx itself did
+	Stopped Kind = "stopped" // a user stopped the job
+	Hung    Kind = "hang"    // the job makes no progress, or was ended because it made none
 )
 
-// Event is what the command is told.
+// Event is what the command learns from its environment.
 type Event struct {
 	Kind    Kind
-	Job     string // id of the job; empty: the launch failed before it had one
-	Name    string // the user's name for the job; empty: none
-	Verdict string // what has happened, as plx prints it
-	Code    int    // plx's exit status, if the job has ended
-	Ended   bool   // false: the job hangs and goes on
+	Job     string // the job's id; empty if the launch failed before the job had one
+	Name    string // the user's name for the job; empty if the user gave none
+	Verdict string // what has happened, in the words that plx prints
+	Code    int    // exit status of plx; valid if Ended is true
+	Ended   bool   // false if the job hangs but has not ended
 	Took    time.Duration
 }
 
-// Ended is the event of the end of a job.
+// Ended returns the event for the end of a job that began at begun.
 func Ended(job, name string, begun time.Time, v protocol.Verdict) Event {
 	e := Event{Kind: Failed, Job: job, Name: name, Verdict: v.Reason, Code: v.Code, Ended: true, Took: time.Since(begun)}
 	if !v.Ended.IsZero() {
@@ -69,9 +69,10 @@ func Ended(job, name string, begun time.Time, v protocol.Verdict) Event {
 	return e
 }
 
-// environment is that of the command: own, and what it is told, of which a variable without a value
-// is not inherited either. None may have the name of a variable that sets a flag, as PLX_NAME
-// does: the command may run plx.
+// environment returns own, the environment of plx, with the event's variables
+// added. If a variable of the event has no value, it is removed from own. No
+// variable of the event may be named like one that sets a flag of plx, such as
+// PLX_NAME, because the command may run plx.
 func (e Event) environment(own []string) []string {
 	status := ""
 	if e.Ended {
@@ -93,30 +94,32 @@ func (e Event) environment(own []string) []string {
 }
 
 const (
-	limit      = 30 * time.Second // for which the command may run
-	mostLines  = 5                // of its output are printed
-	mostOutput = 2 << 10          // of its output are kept, in bytes
-	mostText   = 4 << 10          // bytes of a verdict: the system bounds a variable
+	limit      = 30 * time.Second // maximum run time of the command
+	mostLines  = 5                // maximum number of the command's output lines that plx prints
+	mostOutput = 2 << 10          // bytes of the command's output that plx keeps
+	mostText   = 4 << 10          // maximum bytes of a verdict, since the kernel limits the size of variables
 )
 
-// line makes one harmless line of a text: hosts and tasks have a part in it.
+// line returns text as one line without control characters, because the text
+// contains names from hosts and tasks.
 func line(text string) string {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	text = logs.Escape(strings.Join(parts, "; "))
 	return strings.ToValidUTF8(text[:min(len(text), mostText)], "")
 }
 
-// Notifier runs the command. One goroutine at a time may call its methods. A nil Notifier does
-// nothing.
+// Notifier runs the user's command. Only one goroutine at a time may call its
+// methods. The methods of a nil Notifier do nothing.
 type Notifier struct {
 	command string
 	printer *console.Printer
 	limit   time.Duration
-	running chan struct{}           // closed when the command of the last Hang has ended; nil: there was none
-	stop    context.CancelCauseFunc // ends it
+	running chan struct{}           // closed after the command of the last Hang has ended; nil if Hang was not called
+	stop    context.CancelCauseFunc // kills the command of the last Hang
 }
 
-// New returns a Notifier that runs a command by sh. Without a command it returns nil.
+// New returns a Notifier that runs the command with sh. If command is empty,
+// it returns nil.
 func New(command string, printer *console.Printer) *Notifier {
 	if command == "" {
 		return nil
@@ -124,8 +127,9 @@ func New(command string, printer *console.Printer) *Notifier {
 	return &Notifier{command: command, printer: printer, limit: limit}
 }
 
-// Hang tells that the job hangs and goes on. It does not wait for the command. While the one of
-// the last Hang still runs, none is run.
+// Hang runs the command for a job that hangs but has not ended, and does not
+// wait for it. If the command of the previous Hang is still running, Hang only
+// prints a warning.
 func (n *Notifier) Hang(e Event) {
 	if n == nil {
 		return
@@ -134,7 +138,7 @@ func (n *Notifier) Hang(e Event) {
 		select {
 		case <-n.running:
 		default:
-			n.warn("its command still runs for the last hang, and is not run for this one")
+			n.warn("the command of the last hang is still running, so it is not run again")
 			return
 		}
 	}
@@ -148,8 +152,9 @@ func (n *Notifier) Hang(e Event) {
 	}()
 }
 
-// End tells that the job has ended, after the command of Hang, and waits for the command. It ends
-// both if ctx ends, and runs none if ctx has ended.
+// End runs the command for a job that has ended, and waits for it. It first
+// waits for the command of a previous Hang. When ctx ends, End kills both
+// commands; if ctx has ended already, End does nothing.
 func (n *Notifier) End(ctx context.Context, e Event) {
 	if n == nil || ctx.Err() != nil {
 		return
@@ -164,10 +169,10 @@ func (n *Notifier) End(ctx context.Context, e Event) {
 	}
 }
 
-// errLate ends a command that takes too long.
+// errLate is the cause with which a command is killed at its time limit.
 var errLate = errors.New("took too long")
 
-// run runs the command, and prints what it says and how it failed.
+// run runs the command and prints its output and its error.
 func (n *Notifier) run(ctx context.Context, e Event) {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.limit, errLate)
 	defer cancel()
@@ -178,21 +183,21 @@ func (n *Notifier) run(ctx context.Context, e Event) {
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 	case cause == errLate:
-		n.warn("its command was ended, with all that it had started: it had run for %s", n.limit)
+		n.warn("killed the command and its child processes after %s", n.limit)
 	case cause != nil:
-		n.warn("its command was ended: %v", cause)
+		n.warn("killed the command: %v", cause)
 	default:
-		n.warn("its command failed: %v", err)
+		n.warn("the command failed: %v", err)
 	}
 }
 
-// warn prints a warning. The command is not in it, which may be long.
+// warn prints a warning. It does not repeat the command, which may be long.
 func (n *Notifier) warn(format string, args ...any) {
 	n.printer.Report(style.Doubtful, "warning: --notify: %s", fmt.Sprintf(format, args...))
 }
 
-// execute runs the command, and returns the first lines of its output. Then nothing of its group
-// of processes is left.
+// execute runs the command and returns the first lines of its output. When it
+// returns, all processes of the command's process group have ended.
 func (n *Notifier) execute(ctx context.Context, e Event) (said []string, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -201,30 +206,32 @@ func (n *Notifier) execute(ctx context.Context, e Event) (said []string, err err
 	defer r.Close() // only read
 	cmd := exec.Command("sh", "-c", n.command)
 	cmd.Env, cmd.Stdout, cmd.Stderr = e.environment(os.Environ()), w, w
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for plx, and does not reach it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is to end plx and not the command
 	err = cmd.Start()
-	w.Close() // the command has its own
+	w.Close() // the command has its own copy of the file descriptor
 	if err != nil {
 		return nil, err
 	}
 	read := make(chan []string)
 	go func() { read <- firstLines(r) }()
-	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // there may be none left
+	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // fails if no process is left
 	unwatch := context.AfterFunc(ctx, end)
 	err = cmd.Wait()
 	unwatch()
-	end()                                              // what it has left in the background
-	_ = r.SetReadDeadline(time.Now().Add(time.Second)) // a process in a group of its own may keep the pipe
+	end() // kill background processes of the command
+	// A background process in another process group may hold the pipe open, so
+	// stop reading after a second.
+	_ = r.SetReadDeadline(time.Now().Add(time.Second))
 	return <-read, err
 }
 
-// firstLines reads all and returns the first lines.
+// firstLines reads r to its end and returns the first lines.
 func firstLines(r io.Reader) (lines []string) {
 	var kept bytes.Buffer
 	_, err := io.CopyN(&kept, r, mostOutput)
 	more := int64(0)
 	if err == nil {
-		more, _ = io.Copy(io.Discard, r) // a command that could not write would hang
+		more, _ = io.Copy(io.Discard, r) // discard the rest, since a command whose output is not read would block
 	}
 	text := strings.TrimRight(kept.String(), "\r\n")
 	if text == "" && more == 0 {
@@ -232,7 +239,7 @@ func firstLines(r io.Reader) (lines []string) {
 	}
 	lines = strings.Split(text, "\n")
 	if more > 0 || len(lines) > mostLines {
-		lines = append(lines[:min(len(lines), mostLines)], "... and more, which is left out")
+		lines = append(lines[:min(len(lines), mostLines)], "... (more output omitted)")
 	}
 	return lines
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// output is what is printed so far.
+// output collects what has been printed so far.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,7 +34,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// notifier returns a Notifier, and what it prints on stderr.
+// notifier returns a Notifier and the output that it prints on stderr.
 func notifier(t *testing.T, command string) (*Notifier, *output) {
 	var stdout, stderr output
 	t.Cleanup(func() {
@@ -45,7 +45,7 @@ func notifier(t *testing.T, command string) (*Notifier, *output) {
 	return New(command, console.NewPrinter(console.Terminal{Stdout: &stdout, Stderr: &stderr})), &stderr
 }
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironmentOfTheCommand(t *testing.T) {
 	t.Setenv("PLX_STATUS", "of another job")
 	t.Setenv("PLX_JOB_NAME", "of another job")
 	t.Setenv("KEPT", "kept")
@@ -76,16 +76,16 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What a command says and how it fails is on stderr, and no more.
-func TestOutput(t *testing.T) {
-	const more = "plx: notify: ... and more, which is left out\n"
+// plx prints the command's output and its error on stderr, and nothing else.
+func TestOutputOfTheCommandIsPrinted(t *testing.T) {
+	const more = "plx: notify: ... (more output omitted)\n"
 	for command, want := range map[string]string{
 		"true":                                "",
 		"echo":                                "",
 		`echo one; printf '\033[2Jtwo' >&2`:   "plx: notify: one\nplx: notify: \\x1b[2Jtwo\n",
-		"echo gone >&2; exit 3":               "plx: notify: gone\nplx: warning: --notify: its command failed: exit status 3\n",
-		"kill -TERM $$":                       "plx: warning: --notify: its command failed: signal: terminated\n",
-		"echo 'unfinished":                    "plx: warning: --notify: its command failed: exit status 2\n",
+		"echo gone >&2; exit 3":               "plx: notify: gone\nplx: warning: --notify: the command failed: exit status 3\n",
+		"kill -TERM $$":                       "plx: warning: --notify: the command failed: signal: terminated\n",
+		"echo 'unfinished":                    "plx: warning: --notify: the command failed: exit status 2\n",
 		"seq 5":                               "plx: notify: 1\nplx: notify: 2\nplx: notify: 3\nplx: notify: 4\nplx: notify: 5\n",
 		"seq 6":                               "plx: notify: 1\nplx: notify: 2\nplx: notify: 3\nplx: notify: 4\nplx: notify: 5\n" + more,
 		"seq 1000000":                         "plx: notify: 1\nplx: notify: 2\nplx: notify: 3\nplx: notify: 4\nplx: notify: 5\n" + more,
@@ -95,7 +95,7 @@ func TestOutput(t *testing.T) {
 		n, out := notifier(t, command)
 		n.End(t.Context(), Event{Kind: Done})
 		got := out.String()
-		if command == "echo 'unfinished" { // how sh says it is its own
+		if command == "echo 'unfinished" { // sh prints its syntax errors with its own name in front
 			got = got[strings.Index(got, "plx: warning"):]
 		}
 		if got != want {
@@ -104,12 +104,13 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// A command that takes too long is ended, with what it has started and whatever they ignore; so is
-// what a command that has ended has left in the background.
-func TestEnded(t *testing.T) {
+// A command that takes too long is killed with its child processes, even if
+// they ignore SIGTERM. Background processes of a command that has ended are
+// killed too.
+func TestLateCommandIsKilled(t *testing.T) {
 	for command, want := range map[string]string{
-		"echo begun; trap '' TERM; (trap '' TERM; echo $$ >$FILE; sleep 60) & echo $! >$FILE; wait": "plx: notify: begun\nplx: warning: --notify: its command was ended, with all that it had started: it had run for 300ms\n",
-		"yes & echo $! >$FILE; wait": "plx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: ... and more, which is left out\nplx: warning: --notify: its command was ended, with all that it had started: it had run for 300ms\n",
+		"echo begun; trap '' TERM; (trap '' TERM; echo $$ >$FILE; sleep 60) & echo $! >$FILE; wait": "plx: notify: begun\nplx: warning: --notify: killed the command and its child processes after 300ms\n",
+		"yes & echo $! >$FILE; wait": "plx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: y\nplx: notify: ... (more output omitted)\nplx: warning: --notify: killed the command and its child processes after 300ms\n",
 		"sleep 60 & echo $! >$FILE":  "",
 	} {
 		file := filepath.Join(t.TempDir(), "pid")
@@ -139,14 +140,16 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// runs reports whether a process is there and no zombie, which init has not buried yet.
+// runs reports whether the process exists and is no zombie that init has not
+// reaped yet.
 func runs(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// A signal of the user ends the command of the end and that of a hang.
-func TestCancelled(t *testing.T) {
+// An interrupt by the user kills the command for the job's end and a command
+// for a hang.
+func TestInterruptKillsTheCommand(t *testing.T) {
 	for _, hang := range []bool{false, true} {
 		n, out := notifier(t, "sleep 60")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -156,7 +159,7 @@ func TestCancelled(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { cancel(errors.New("Ctrl-C")) })
 		begun := time.Now()
 		n.End(ctx, Event{Kind: Done})
-		if took := time.Since(begun); took >= limit || out.String() != "plx: warning: --notify: its command was ended: Ctrl-C\n" {
+		if took := time.Since(begun); took >= limit || out.String() != "plx: warning: --notify: killed the command: Ctrl-C\n" {
 			t.Errorf("hang %v: after %s: %s", hang, took, out)
 		}
 	}
@@ -169,9 +172,9 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// The command of a hang does not hold the job up, is not run twice at once, and comes before that
-// of the end.
-func TestHang(t *testing.T) {
+// The command for a hang runs in the background, never twice at once, and ends
+// before the command for the job's end begins.
+func TestHangDoesNotWaitForTheCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	t.Setenv("FILE", file)
 	n, out := notifier(t, `echo $PLX_EVENT $PLX_VERDICT; until [ -e "$FILE" ]; do sleep 0.01; done`)
@@ -183,7 +186,7 @@ func TestHang(t *testing.T) {
 	<-n.running
 	n.Hang(Event{Kind: Hung, Verdict: "third"})
 	n.End(t.Context(), Event{Kind: Done, Verdict: "done"})
-	const want = "plx: warning: --notify: its command still runs for the last hang, and is not run for this one\nplx: notify: hang first\nplx: notify: hang third\nplx: notify: done done\n"
+	const want = "plx: warning: --notify: the command of the last hang is still running, so it is not run again\nplx: notify: hang first\nplx: notify: hang third\nplx: notify: done done\n"
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out, want)
 	}

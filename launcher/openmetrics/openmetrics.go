@@ -1,12 +1,14 @@
-// Package openmetrics tells programs that collect metrics, such as Prometheus, how a job gets on:
-// as text in the format of OpenMetrics, once or over HTTP.
+// Package openmetrics exports the state and the metrics of a job to programs
+// such as Prometheus. It writes them in the OpenMetrics text format, once or
+// over HTTP.
 //
 //	err := openmetrics.Write(os.Stdout, job)
 //	...
 //	handler := openmetrics.Handler(func() openmetrics.Job { return newest })
 //	err = openmetrics.Serve(ctx, listener, handler) // until ctx ends
 //
-// It asks no host: what it tells is given to it, so that a scrape waits for nobody.
+// The package asks no hosts: the caller supplies all values. Therefore an HTTP
+// request never waits for a host.
 package openmetrics
 
 import (
@@ -28,51 +30,53 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// Job is a job as it is now, or was at its end.
+// Job is the state of a job now, or at its end.
 type Job struct {
 	ID, Name   string
-	State      string // as plx status names it
+	State      string // one of States
 	Created    time.Time
-	Code       *int      // plx's exit status; nil: it runs, or nobody knows
-	Generation int       // so many times it was restarted or scaled
-	Looked     time.Time // when the hosts were asked
+	Code       *int      // exit status of plx for the job; nil if the job runs or its end is not known
+	Generation int       // number of times that the job was restarted or scaled
+	PolledAt   time.Time // time at which plx asked the hosts
 	Hosts      []Host
 	Tasks      []Task
 }
 
-// States are the states that a job may have.
+// States are all values of Job.State.
 var States = []string{"running", "done", "failed", "stopped", "hung", "lost", "unknown"}
 
 // Host is a host of the job.
 type Host struct {
 	Name string
-	Up   bool              // it has answered
-	Use  *protocol.HostUse // nil: not known
+	Up   bool              // the host has replied to the last request
+	Use  *protocol.HostUse // load of the host; nil if not known
 }
 
 // Task is a task of the job.
 type Task struct {
 	Name, Host string
 	Runs       bool
-	Code       *int           // exit status; nil: it has not ended, or nobody knows
-	Age        time.Duration  // 0: not known
-	Still      *time.Duration // for how long nothing of it has moved; nil: not known
+	Code       *int           // exit status; nil if the task runs or its end is not known
+	Age        time.Duration  // time since the task's start; 0 if not known
+	Idle       *time.Duration // time without any activity of the task; nil if not known
 	Values     map[string]metrics.Number
-	Rate       float64 // steps a second as plx has measured them; 0: not known
+	Rate       float64 // steps per second as measured by plx; 0 if not known
 }
 
-// Write writes what is known of a job as OpenMetrics.
+// Write writes the job's state and metrics to w in the OpenMetrics format.
 func Write(w io.Writer, j Job) error {
 	return write(w, j, expfmt.NewFormat(expfmt.TypeOpenMetrics))
 }
 
-// write writes in a format that a reader has asked for.
+// write writes the job's state and metrics to w in the format that an HTTP
+// client has asked for.
 func write(w io.Writer, j Job, format expfmt.Format) error {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(collector{j}); err != nil {
 		return fmt.Errorf("make the metrics: %w", err)
 	}
-	// What hosts tell may be wrong in itself. Gather returns the rest then, which is of use.
+	// Hosts may report inconsistent values. Then Gather returns an error
+	// together with all valid metrics, and write sends these.
 	families, err := registry.Gather()
 	if len(families) == 0 && err != nil {
 		return fmt.Errorf("make the metrics: %w", err)
@@ -83,7 +87,7 @@ func write(w io.Writer, j Job, format expfmt.Format) error {
 			return fmt.Errorf("write the metrics: %w", err)
 		}
 	}
-	if end, ok := encoder.(expfmt.Closer); ok { // OpenMetrics ends with a mark
+	if end, ok := encoder.(expfmt.Closer); ok { // OpenMetrics requires an end mark
 		if err := end.Close(); err != nil {
 			return fmt.Errorf("write the metrics: %w", err)
 		}
@@ -91,14 +95,17 @@ func write(w io.Writer, j Job, format expfmt.Format) error {
 	return nil
 }
 
-// collector makes the metrics of a job. Which ones there are depends on what the job tells.
+// collector implements prometheus.Collector for one job. Which metrics it
+// collects depends on the values that the job has.
 type collector struct{ job Job }
 
-// Describe describes nothing: the registry then takes whatever Collect makes.
+// Describe sends no descriptions, so that the registry accepts any metric that
+// Collect sends.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
-// metric is a metric with its labels beside that of the job. These are data and no descriptions of
-// the library: each start of plx on a host would make those.
+// metric is the name, help text and additional labels of a metric; every
+// metric also has the label "job". It is no prometheus.Desc, because package
+// variables of that type would cost time whenever a host starts plx.
 type metric struct {
 	name, help string
 	labels     []string
@@ -110,17 +117,17 @@ var (
 	jobStart   = &metric{"job_start_time_seconds", "When the job was launched, in seconds since 1970.", nil}
 	jobCode    = &metric{"job_exit_code", "Exit status of plx for the job, once it has ended.", nil}
 	jobRounds  = &metric{"job_generation", "How many times the job was restarted or scaled.", nil}
-	jobLooked  = &metric{"last_look_timestamp_seconds", "When plx asked the hosts, in seconds since 1970.", nil}
+	jobPolled  = &metric{"last_look_timestamp_seconds", "When plx asked the hosts, in seconds since 1970.", nil}
 	hostUp     = &metric{"host_up", "1 if the host has answered, else 0.", []string{"host"}}
-	hostCPU    = &metric{"host_cpu_ratio", "How much of the host's processors is busy, from 0 to 1.", []string{"host"}}
+	hostCPU    = &metric{"host_cpu_ratio", "Share of the host's processors that is busy, from 0 to 1.", []string{"host"}}
 	hostCPUs   = &metric{"host_cpus", "Processors of the host.", []string{"host"}}
-	hostLoad   = &metric{"host_load1", "Load of the last minute, as the kernel tells it.", []string{"host"}}
+	hostLoad   = &metric{"host_load1", "Load average of the last minute, as the kernel reports it.", []string{"host"}}
 	hostUsed   = &metric{"host_memory_used_bytes", "Memory of the host that is not available to programs.", []string{"host"}}
 	hostMemory = &metric{"host_memory_bytes", "Memory of the host.", []string{"host"}}
-	hostIn     = &metric{"host_network_receive_bytes_per_second", "What the host receives through all interfaces but the loopback.", []string{"host"}}
-	hostOut    = &metric{"host_network_transmit_bytes_per_second", "What the host sends through all interfaces but the loopback.", []string{"host"}}
+	hostIn     = &metric{"host_network_receive_bytes_per_second", "Bytes per second that the host receives on all interfaces except loopback.", []string{"host"}}
+	hostOut    = &metric{"host_network_transmit_bytes_per_second", "Bytes per second that the host sends on all interfaces except loopback.", []string{"host"}}
 	gpuInfo    = &metric{"gpu_info", "A GPU of the host and its model; always 1.", []string{"host", "gpu", "model"}}
-	gpuUse     = &metric{"gpu_ratio", "How much of the time the GPU is busy, from 0 to 1.", []string{"host", "gpu"}}
+	gpuUse     = &metric{"gpu_ratio", "Share of the time in which the GPU is busy, from 0 to 1.", []string{"host", "gpu"}}
 	gpuUsed    = &metric{"gpu_memory_used_bytes", "Memory of the GPU that is used.", []string{"host", "gpu"}}
 	gpuMemory  = &metric{"gpu_memory_bytes", "Memory of the GPU.", []string{"host", "gpu"}}
 	gpuHeat    = &metric{"gpu_temperature_celsius", "Temperature of the GPU.", []string{"host", "gpu"}}
@@ -128,17 +135,17 @@ var (
 	taskRuns   = &metric{"task_running", "1 if the task runs, else 0.", []string{"host", "task"}}
 	taskCode   = &metric{"task_exit_code", "Exit status of the task, once it has ended.", []string{"host", "task"}}
 	taskAge    = &metric{"task_age_seconds", "For how long the task has run.", []string{"host", "task"}}
-	taskStill  = &metric{"task_still_seconds", "For how long nothing of the task has moved: no output, no step, no bytes, no processor time.", []string{"host", "task"}}
+	taskStill  = &metric{"task_still_seconds", "Seconds without any activity of the task: no output, no step, no bytes, no processor time.", []string{"host", "task"}}
 	taskStep   = &metric{"task_step", "Newest step of the task.", []string{"host", "task"}}
-	taskSteps  = &metric{"task_steps", "Steps to be made, as the task tells them.", []string{"host", "task"}}
+	taskSteps  = &metric{"task_steps", "Total number of steps, as the task reports it.", []string{"host", "task"}}
 	taskEpoch  = &metric{"task_epoch", "Newest epoch of the task.", []string{"host", "task"}}
-	taskEpochs = &metric{"task_epochs", "Epochs to be made, as the task tells them.", []string{"host", "task"}}
-	taskRate   = &metric{"task_steps_per_second", "Steps a second, as plx measures them over half a minute, else as the task tells them.", []string{"host", "task"}}
+	taskEpochs = &metric{"task_epochs", "Total number of epochs, as the task reports it.", []string{"host", "task"}}
+	taskRate   = &metric{"task_steps_per_second", "Steps per second, as plx measures them over half a minute, else as the task reports them.", []string{"host", "task"}}
 	taskLoss   = &metric{"task_loss", "Newest loss: that of the name loss, else the first one that has the word in its name.", []string{"host", "task"}}
 	taskMetric = &metric{"task_metric", "Newest value of each further name that the task has reported.", []string{"host", "task", "metric"}}
 )
 
-// Collect makes the metrics.
+// Collect sends all known values of the job to the registry.
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	j := c.job
 	descs := map[*metric]*prometheus.Desc{}
@@ -147,7 +154,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 			descs[m] = prometheus.NewDesc("plx_"+m.name, m.help, append([]string{"job"}, m.labels...), nil)
 		}
 		for i, l := range labels {
-			labels[i] = strings.ToValidUTF8(logs.Escape(l), "\uFFFD") // names come from hosts and programs
+			labels[i] = strings.ToValidUTF8(logs.Escape(l), "\uFFFD") // names come from hosts and programs, so remove invalid and control characters
 		}
 		to <- prometheus.MustNewConstMetric(descs[m], prometheus.GaugeValue, value, append([]string{j.ID}, labels...)...)
 	}
@@ -162,8 +169,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		tell(jobCode, float64(*j.Code))
 	}
 	tell(jobRounds, float64(j.Generation))
-	if !j.Looked.IsZero() {
-		tell(jobLooked, seconds(j.Looked))
+	if !j.PolledAt.IsZero() {
+		tell(jobPolled, seconds(j.PolledAt))
 	}
 	for _, h := range j.Hosts {
 		tell(hostUp, truth(h.Up), h.Name)
@@ -176,10 +183,10 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// teller tells the value of a metric.
+// teller sends one value of a metric to the registry.
 type teller func(m *metric, value float64, labels ...string)
 
-// use tells how much of a host is used.
+// use sends the load of a host and its GPUs to the registry.
 func use(tell teller, host string, u protocol.HostUse) {
 	if u.CPUs > 0 {
 		tell(hostCPUs, float64(u.CPUs), host)
@@ -207,7 +214,7 @@ func use(tell teller, host string, u protocol.HostUse) {
 		tell(gpuInfo, 1, host, index, g.Name)
 		for _, v := range []struct {
 			metric *metric
-			known  bool // a number that the tool does not tell is negative
+			known  bool // false for a negative value, which means that nvidia-smi reported none
 			value  float64
 		}{
 			{gpuUse, g.Percent >= 0, float64(g.Percent) / 100},
@@ -223,7 +230,8 @@ func use(tell teller, host string, u protocol.HostUse) {
 	}
 }
 
-// own returns the metric of a value whose name has a meaning of its own; nil: it has none.
+// own returns the dedicated metric for a value such as step or epoch, or nil
+// if the value is exported as plx_task_metric.
 func own(name string) *metric {
 	switch name {
 	case metrics.Step:
@@ -238,7 +246,7 @@ func own(name string) *metric {
 	return nil
 }
 
-// task tells what a task does and has reported.
+// task sends the state of a task and its reported values to the registry.
 func task(tell teller, t Task) {
 	tell(taskRuns, truth(t.Runs), t.Host, t.Name)
 	if t.Code != nil {
@@ -247,11 +255,11 @@ func task(tell teller, t Task) {
 	if t.Age > 0 {
 		tell(taskAge, t.Age.Seconds(), t.Host, t.Name)
 	}
-	if t.Still != nil {
-		tell(taskStill, t.Still.Seconds(), t.Host, t.Name)
+	if t.Idle != nil {
+		tell(taskStill, t.Idle.Seconds(), t.Host, t.Name)
 	}
 	var sample metrics.Sample
-	for _, name := range slices.Sorted(maps.Keys(t.Values)) { // the same loss at each scrape
+	for _, name := range slices.Sorted(maps.Keys(t.Values)) { // a fixed order, so that each scrape selects the same loss
 		n := t.Values[name]
 		sample = append(sample, metrics.Value{Name: name, Number: n})
 		switch m := own(name); {
@@ -276,5 +284,5 @@ func truth(is bool) float64 {
 	return 0
 }
 
-// seconds are those since 1970.
+// seconds returns the seconds from 1970 until t.
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

@@ -19,22 +19,22 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// job is one with everything that can be told.
+// job returns a job in which every value is known.
 func job() Job {
 	three, still := 3, 2*time.Second
-	return Job{ID: "j-1", Name: "first", State: "failed", Created: time.UnixMilli(1500), Code: &three, Generation: 2, Looked: time.UnixMilli(2500),
+	return Job{ID: "j-1", Name: "first", State: "failed", Created: time.UnixMilli(1500), Code: &three, Generation: 2, PolledAt: time.UnixMilli(2500),
 		Hosts: []Host{{Name: "h1", Up: true, Use: &protocol.HostUse{CPUs: 4, Load: 1.5, MemoryTotal: 100,
 			Samples: []protocol.Sample{{CPU: 4}, {CPU: 1, Memory: 40, Received: 7, Sent: 8}},
 			GPUs:    []protocol.GPUUse{{Index: 1, Name: "A \"B\"\x1b", Percent: 50, MemoryUsed: 5, MemoryTotal: 10, Temperature: -1, Power: 200}, {Index: 1, Percent: 9}}}},
 			{Name: "h2"}},
 		Tasks: []Task{
-			{Name: "worker:0", Host: "h1", Runs: true, Age: time.Minute, Still: &still, Rate: 4, Values: map[string]metrics.Number{
+			{Name: "worker:0", Host: "h1", Runs: true, Age: time.Minute, Idle: &still, Rate: 4, Values: map[string]metrics.Number{
 				"step": 7, "steps": 100, "epoch": 0.5, "epochs": 3, "steps_per_second": 9, "loss": metrics.Number(math.NaN()), "val_loss": 2, "acc": 0.9}},
 			{Name: "worker:1", Host: "h2", Code: &three, Values: map[string]metrics.Number{"train/loss": 0.25, "steps_per_second": 9}},
 			{Name: "ps:0", Host: "h2"}}}
 }
 
-// parsed returns the values of a text by name and labels.
+// parsed returns the values in a text of metrics, by name and labels.
 func parsed(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -59,7 +59,7 @@ func parsed(t *testing.T, text string) map[string]float64 {
 	return all
 }
 
-func TestWrite(t *testing.T) {
+func TestWriteExportsAllValues(t *testing.T) {
 	var text strings.Builder
 	if err := Write(&text, job()); err != nil {
 		t.Fatal(err)
@@ -98,8 +98,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A host that tells a task twice costs this value alone.
-func TestWriteOfALiar(t *testing.T) {
+// If a host reports a task twice, only the duplicate value is lost.
+func TestDuplicateTaskDoesNotHideOthers(t *testing.T) {
 	j := job()
 	j.Tasks = append(j.Tasks, j.Tasks[0])
 	j.Tasks[0].Name, j.Tasks[3].Name = "a\xff", "a\xff"
@@ -109,7 +109,7 @@ func TestWriteOfALiar(t *testing.T) {
 	}
 }
 
-func TestHandler(t *testing.T) {
+func TestHandlerNegotiatesTheFormat(t *testing.T) {
 	h := Handler(job)
 	for _, want := range []struct {
 		method, path, accept string
@@ -130,7 +130,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestServeUntilTheEnd(t *testing.T) {
+func TestServeEndsWithTheContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

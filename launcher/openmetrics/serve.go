@@ -11,22 +11,23 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// Path is where the metrics are.
+// Path is the URL path of the metrics.
 const Path = "/metrics"
 
-// Handler answers with what newest returns, which waits for nobody. A reader that does not ask for
-// OpenMetrics gets the older text of Prometheus.
+// Handler replies to HTTP requests with the job that newest returns. newest
+// must not block. A client that does not accept OpenMetrics receives the older
+// Prometheus text format.
 func Handler(newest func() Job) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
 		format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
-		var text bytes.Buffer // so that an error is no half answer
+		var text bytes.Buffer // collect the reply first, so that an error cannot cut it off
 		if err := write(&text, newest(), format); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", string(format))
-		_, _ = w.Write(text.Bytes()) // a reader that has left needs no answer
+		_, _ = w.Write(text.Bytes()) // an error means that the client has disconnected
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "the metrics are at "+Path, http.StatusNotFound)
@@ -34,18 +35,19 @@ func Handler(newest func() Job) http.Handler {
 	return mux
 }
 
-// Bounds of a request: any local user can send one.
+// Limits for an HTTP connection, because any user of the machine can connect.
 const (
 	readTime  = 10 * time.Second
 	writeTime = 30 * time.Second
-	idleTime  = 5 * time.Minute // between two scrapes over one connection
+	idleTime  = 5 * time.Minute // between two requests over one connection
 	maxHeader = 16 << 10        // bytes
 )
 
-// Serve answers on a listener, which it closes, until ctx ends. It returns the cause of that end.
+// Serve serves HTTP on the listener until ctx ends, closes the listener, and
+// returns the cause of ctx.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // whoever is just being answered asks again
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // interrupts running requests, which a client repeats
 	err := server.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) {
 		return context.Cause(ctx)

@@ -13,35 +13,38 @@ import (
 	"github.com/go-analyze/charts/chartdraw"
 )
 
-// The size of a chart in units of its own: a page shows it in a width of 300 to 800 pixels.
+// Sizes in the units of the SVG's viewBox. The page shows a chart 300 to 800
+// pixels wide.
 const (
 	width, height = 880, 440
 	fontSize      = 26
-	tickHeight    = 16 // of a mark that does not cross the chart
+	tickHeight    = 16 // height of a mark that is drawn as a short tick at the bottom
 )
 
-// mark is a moment of a run.
+// mark is a vertical line in a chart at the time of an event, such as a
+// restart.
 type mark struct {
 	x     float64
 	kind  string // one of markKinds
-	short bool   // a tick at the bottom instead of a line
+	short bool   // draw a short tick at the bottom instead of a full line
 }
 
-// markKinds are the kinds of marks in the order of the legend, and the names of their
-// classes.
+// markKinds returns the kinds of marks in the order of the legend. They are
+// also the CSS classes of the marks.
 func markKinds() []string { return []string{"checkpoint", "restart", "hang", "failure", "end"} }
 
-// chart is what is drawn of one metric.
+// chart is the content of one chart: the curves of a metric, and marks for
+// events.
 type chart struct {
 	curves []curve
 	marks  []mark
 	x, y   unit
-	floor  bool    // y begins at 0
-	top    float64 // y reaches at least to it
-	end    float64 // x reaches at least to it
+	floor  bool    // the y axis begins at 0
+	top    float64 // lower bound for the end of the y axis
+	end    float64 // lower bound for the end of the x axis
 }
 
-// axis is a range with its ticks.
+// axis is the range of values of an axis, together with its ticks.
 type axis struct {
 	chartdraw.ContinuousRange
 	ticks []chartdraw.Tick
@@ -50,8 +53,8 @@ type axis struct {
 // GetTicks implements chartdraw.TicksProvider.
 func (a *axis) GetTicks(chartdraw.ValueFormatter) []chartdraw.Tick { return a.ticks }
 
-// newAxis returns the range from least to greatest with about n ticks. A loose one begins and
-// ends with a tick.
+// newAxis returns an axis from least to greatest with about n ticks. If loose
+// is true, the axis is extended so that both its ends are ticks.
 func newAxis(least, greatest float64, u unit, n int, loose bool) *axis {
 	least, greatest = least/u.scale, greatest/u.scale
 	if size := max(math.Abs(least), math.Abs(greatest)); greatest-least <= size*1e-9 || greatest-least < 1e-290 {
@@ -85,7 +88,8 @@ func newAxis(least, greatest float64, u unit, n int, loose bool) *axis {
 	return a
 }
 
-// niceStep returns 1, 2 or 5 times a power of ten that is at least step.
+// niceStep returns the smallest number of the form 1, 2 or 5 times a power of
+// ten that is not below step.
 func niceStep(step float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(step)))
 	for _, factor := range []float64{1, 2, 5} {
@@ -96,7 +100,8 @@ func niceStep(step float64) float64 {
 	return 10 * power
 }
 
-// svg draws the chart: the text of an SVG without its outer element.
+// svg returns the chart as the content of an SVG element, without the
+// element's own tags.
 func (c chart) svg() (template.HTML, error) {
 	leastX, greatestX := 0.0, c.end
 	leastY, greatestY := math.Inf(1), math.Inf(-1)
@@ -116,11 +121,13 @@ func (c chart) svg() (template.HTML, error) {
 	text := chartdraw.Style{ClassName: "axis", FontStyle: chartdraw.FontStyle{FontSize: fontSize}}
 	class := func(name string) chartdraw.Style { return chartdraw.Style{ClassName: name} }
 	drawn := chartdraw.Chart{
-		Width: width, Height: height, DPI: 81, // labels may be wider by an eighth: the font is the reader's
-		Background:     chartdraw.Style{ClassName: "back", Padding: chartdraw.Box{Top: 14, Left: 8, Right: 30, Bottom: 8, IsSet: true}},
-		Canvas:         class("back"),
-		XAxis:          chartdraw.XAxis{Style: text, Range: x, GridMajorStyle: chartdraw.Hidden(), GridMinorStyle: chartdraw.Hidden()},
-		YAxis:          chartdraw.YAxis{Style: chartdraw.Hidden(), Range: &chartdraw.ContinuousRange{Max: 1}}, // the one on the right
+		Width: width, Height: height, DPI: 81, // 72 and an eighth, because the reader's font may be wider than the library's
+		Background: chartdraw.Style{ClassName: "back", Padding: chartdraw.Box{Top: 14, Left: 8, Right: 30, Bottom: 8, IsSet: true}},
+		Canvas:     class("back"),
+		XAxis:      chartdraw.XAxis{Style: text, Range: x, GridMajorStyle: chartdraw.Hidden(), GridMinorStyle: chartdraw.Hidden()},
+		// The library's primary axis stays hidden; the visible y axis is the
+		// secondary one.
+		YAxis:          chartdraw.YAxis{Style: chartdraw.Hidden(), Range: &chartdraw.ContinuousRange{Max: 1}},
 		YAxisSecondary: chartdraw.YAxis{Style: text, Range: y, Zero: chartdraw.GridLine{Style: chartdraw.Hidden()}, GridMajorStyle: chartdraw.Hidden(), GridMinorStyle: chartdraw.Hidden()},
 		Series:         []chartdraw.Series{layer(func(p plot) { p.grid(y.ticks); p.marks(c.marks); p.curves(c.curves) })},
 	}
@@ -132,7 +139,8 @@ func (c chart) svg() (template.HTML, error) {
 	return template.HTML(strings.TrimSuffix(inner, "</svg>")), nil //nolint:gosec // it holds numbers and units only
 }
 
-// layer draws a chart's curves in its plot.
+// layer is a function that draws into the plot. It implements
+// chartdraw.Series.
 type layer func(plot)
 
 // GetName implements chartdraw.Series.
@@ -153,19 +161,19 @@ func (l layer) Render(r chartdraw.Renderer, box chartdraw.Box, x, y chartdraw.Ra
 	l(plot{r, box, x, y})
 }
 
-// plot is the part of a chart between its axes.
+// plot is the area of a chart between its axes.
 type plot struct {
 	chartdraw.Renderer
 	box  chartdraw.Box
 	x, y chartdraw.Range
 }
 
-// at returns where a value lies.
+// at returns the pixel coordinates of a point given by its values.
 func (p plot) at(x, y float64) (int, int) {
 	return p.box.Left + p.x.Translate(x), p.box.Bottom - p.y.Translate(y)
 }
 
-// line draws a straight line of a class.
+// line draws a straight line with the given CSS class.
 func (p plot) line(class string, x0, y0, x1, y1 int) {
 	p.SetClassName(class)
 	p.MoveTo(x0, y0)
@@ -180,7 +188,8 @@ func (p plot) grid(ticks []chartdraw.Tick) {
 	}
 }
 
-// marks draws at most one mark of a kind in each column.
+// marks draws the marks. In each pixel column it draws a kind of mark only
+// once.
 func (p plot) marks(all []mark) {
 	type column struct {
 		x    int
@@ -202,22 +211,23 @@ func (p plot) marks(all []mark) {
 	}
 }
 
-// curves draws the bands of all curves, and their lines over them.
+// curves draws all curves as lines. Behind each line it draws a band from the
+// curve's lowest to its highest values.
 func (p plot) curves(all []curve) {
 	for i, c := range all {
 		all[i].dots = thin(c.dots)
-		if len(all) <= maxCurves { // more bands hide each other
+		if len(all) <= maxCurves { // with more curves, the bands would hide each other
 			p.bands(all[i])
 		}
 	}
-	for _, c := range slices.Backward(all) { // the first one lies above the others
+	for _, c := range slices.Backward(all) { // draw the first curve last, so that it is on top
 		if !c.band {
 			p.curve(c)
 		}
 	}
 }
 
-// pieces calls do with the dots between two gaps.
+// pieces calls do once for each part of a curve between two gaps.
 func pieces(dots []dot, do func([]dot)) {
 	for len(dots) > 0 {
 		n := 1
@@ -229,7 +239,8 @@ func pieces(dots []dot, do func([]dot)) {
 	}
 }
 
-// bands draws what lies between the least and the greatest of the values that dots stand for.
+// bands fills the area between the smallest and the greatest values that the
+// curve's dots summarize.
 func (p plot) bands(c curve) {
 	pieces(c.dots, func(dots []dot) {
 		if !c.band && !slices.ContainsFunc(dots, func(d dot) bool { return d.hi > d.lo }) {
@@ -248,7 +259,8 @@ func (p plot) bands(c curve) {
 	})
 }
 
-// curve draws a line through the dots. A dot without a neighbour is a circle.
+// curve draws lines between successive dots. A dot that has gaps on both sides
+// becomes a circle.
 func (p plot) curve(c curve) {
 	pieces(c.dots, func(dots []dot) {
 		if len(dots) == 1 {
@@ -275,10 +287,11 @@ func (p plot) curve(c curve) {
 	}
 }
 
-// colours is the number of colours of the page. Further curves have dashed lines.
+// colours is the number of colours on the page. The next curves use the same
+// colours with dashed lines.
 const colours = 8
 
-// colour returns the classes of the i-th colour.
+// colour returns the CSS classes for the i-th curve.
 func colour(i int) string {
 	class := "c" + strconv.Itoa(i%colours)
 	if dashes := i / colours % 3; dashes > 0 {
@@ -287,10 +300,13 @@ func colour(i int) string {
 	return class
 }
 
-// marksOf returns the marks of a run's events.
+// marksOf returns the marks for a run's events. If short is true, the marks
+// are short ticks, and checkpoints and the end have none.
 func marksOf(run Run, short bool) (all []mark) {
 	checkpoints := 0
-	failed := false // a task of the present generation has; plx then ends the others
+	// true after the first failure of a generation. plx then ends the other
+	// tasks, whose exits are not drawn.
+	failed := false
 	for _, e := range run.Events {
 		kind := ""
 		switch e.Kind {

@@ -35,7 +35,7 @@ func text(n *html.Node) string {
 	return out.String()
 }
 
-// elements returns the elements of a tag below n.
+// elements returns all elements with the given tag below n.
 func elements(n *html.Node, tag string) (all []*html.Node) {
 	for d := range n.Descendants() {
 		if d.Type == html.ElementNode && d.Data == tag {
@@ -45,7 +45,7 @@ func elements(n *html.Node, tag string) (all []*html.Node) {
 	return all
 }
 
-// figureOf returns the figure of a title.
+// figureOf returns the figure with the given title.
 func figureOf(t *testing.T, page *html.Node, title string) *html.Node {
 	t.Helper()
 	for _, f := range elements(page, "figure") {
@@ -59,7 +59,8 @@ func figureOf(t *testing.T, page *html.Node, title string) *html.Node {
 
 type pixel struct{ x, y float64 }
 
-// path reads the pixels of an SVG path; a piece of it begins at each of starts.
+// path returns the points of an SVG path in pixels. starts has the index of
+// the first point of each connected part.
 func path(t *testing.T, d string) (all []pixel, starts []int) {
 	t.Helper()
 	for command := range strings.Lines(d) {
@@ -79,7 +80,7 @@ func path(t *testing.T, d string) (all []pixel, starts []int) {
 	return all, starts
 }
 
-// drawn returns the elements of a class in a figure.
+// drawn returns the elements of a figure that have the given CSS class.
 func drawn(f *html.Node, class string) (all []*html.Node) {
 	for d := range f.Descendants() {
 		if d.Type == html.ElementNode && attr(d, "class") == class && d.Parent.Data == "svg" {
@@ -89,8 +90,8 @@ func drawn(f *html.Node, class string) (all []*html.Node) {
 	return all
 }
 
-// scales returns the functions from pixels to the numbers of the labels, by the first and the
-// last tick of each axis.
+// scales returns functions that convert pixels to values on the x and y axes.
+// It derives them from the first and the last label of each axis.
 func scales(t *testing.T, f *html.Node) (x, y func(float64) float64) {
 	t.Helper()
 	type tick struct{ at, value float64 }
@@ -133,8 +134,9 @@ func scales(t *testing.T, f *html.Node) (x, y func(float64) float64) {
 	return scale(xs), scale(ys)
 }
 
-// The points of a line are where its values are, by the labels of the axes.
-func TestLineIsWhereItsValuesAre(t *testing.T) {
+// The points of a curve are at the right place according to the labels of the
+// axes.
+func TestCurveMatchesTheAxisLabels(t *testing.T) {
 	for _, test := range []struct {
 		name, title, task string
 		every             float64
@@ -171,7 +173,8 @@ func TestLineIsWhereItsValuesAre(t *testing.T) {
 	}
 }
 
-// CPU is a percentage of the host's processors, if they are known of all hosts.
+// The CPU chart is in percent if the number of processors of every host is
+// known.
 func TestCPUInPercent(t *testing.T) {
 	cpu := func(host string) Series {
 		return Series{Name: CPU, Host: host, Points: points(3, 5, func(int) float64 { return 16 })}
@@ -191,8 +194,9 @@ func TestCPUInPercent(t *testing.T) {
 	}
 }
 
-// Values that are not finite leave a gap, and the page says how many there are.
-func TestNotFinite(t *testing.T) {
+// NaN and infinite values leave a gap in the curve, and the page shows their
+// number.
+func TestNonFiniteValuesLeaveAGap(t *testing.T) {
 	values := []float64{1, 2, math.NaN(), 3, 2, math.Inf(1), math.Inf(-1), 5}
 	run := Run{Job: "job", Created: start, Series: []Series{{"loss", "a", "worker:0", points(len(values), 1, func(i int) float64 { return values[i] })}}}
 	written, page := render(t, []Run{run})
@@ -209,8 +213,8 @@ func TestNotFinite(t *testing.T) {
 	}
 }
 
-// Charts of few or strange points.
-func TestOddPoints(t *testing.T) {
+// Charts with very few points or extreme values can be drawn.
+func TestExtremeValuesAreDrawn(t *testing.T) {
 	odd := map[string][]float64{
 		"single": {7}, "zero": {0, 0, 0}, "equal": {3, 3}, "nan": {math.NaN(), math.NaN()},
 		"huge": {-math.MaxFloat64, math.MaxFloat64}, "tiny": {5e-324, 1e-310}, "near": {1, 1 + 1e-15}, "large": {1e18, 3e18},
@@ -258,7 +262,7 @@ func parse(t *testing.T, text string) float64 {
 	return v
 }
 
-// naiveThin is thin by its definition, for dots without gaps.
+// naiveThin is a simple, slow version of thin for dots without gaps.
 func naiveThin(dots []dot) (kept []dot) {
 	for r := range 100 {
 		part := dots[r*len(dots)/100 : (r+1)*len(dots)/100]
@@ -283,7 +287,7 @@ func compareFloats(a, b float64) int {
 	return 0
 }
 
-func TestThinning(t *testing.T) {
+func TestThinKeepsExtremes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		dots := make([]dot, 1+rnd.IntN(3000))
@@ -320,8 +324,9 @@ func TestThinning(t *testing.T) {
 	}
 }
 
-// More than 8 tasks are the first one, and a band of the others.
-func TestManyTasks(t *testing.T) {
+// With more than 8 tasks, the chart shows the first task as a curve and the
+// others as a band.
+func TestManyTasksBecomeABand(t *testing.T) {
 	run := Run{Job: "job", Created: start}
 	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(12) {
 		run.Series = append(run.Series, Series{"loss", "a", fmt.Sprint("worker:", i+2), points(50, 10, func(int) float64 { return float64(i) })})
@@ -345,8 +350,9 @@ func TestManyTasks(t *testing.T) {
 	}
 }
 
-// The mean over hosts follows each host's newest value, however their moments differ.
-func TestMeanOverHosts(t *testing.T) {
+// The mean over hosts uses the newest value of each host, even if the hosts
+// report at different times.
+func TestMeanUsesTheNewestValueOfEachHost(t *testing.T) {
 	shifted := func(by, every, value float64) (c curve) {
 		for x := by; x < 500; x += every {
 			c.dots = append(c.dots, dot{x: x, y: value, lo: value, hi: value})
@@ -364,8 +370,8 @@ func TestMeanOverHosts(t *testing.T) {
 	}
 }
 
-// A value that stays zero has an axis from zero on.
-func TestZero(t *testing.T) {
+// The y axis of a metric that is always zero begins at zero.
+func TestZeroValuesBeginAtZero(t *testing.T) {
 	if a := newAxis(0, 0, unit{scale: 1}, 5, true); a.Min != 0 || a.Max <= 0 {
 		t.Errorf("from %v to %v", a.Min, a.Max)
 	}
@@ -374,8 +380,9 @@ func TestZero(t *testing.T) {
 	}
 }
 
-// Marks are where the events are; many checkpoints are ticks.
-func TestMarks(t *testing.T) {
+// Marks are at the times of their events. Many checkpoints are drawn as short
+// ticks.
+func TestMarksAreAtTheirEvents(t *testing.T) {
 	run := training(0, 100)
 	_, page := render(t, []Run{run})
 	f := figureOf(t, page, "loss")
@@ -410,7 +417,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// A loss is drawn over steps too, if there are some; a restart goes back.
+// A loss with steps gets a second chart over steps, in which the curve goes
+// back after a restart.
 func TestLossOverSteps(t *testing.T) {
 	all := points(10, 1, func(i int) float64 { return float64(i) })
 	all[6].Step, all[7].Step = 20, 30
@@ -433,8 +441,8 @@ func TestLossOverSteps(t *testing.T) {
 	}
 }
 
-// Hundreds of full series are drawn in about a second.
-func TestHuge(t *testing.T) {
+// A report with hundreds of full series takes about a second.
+func TestLargeReportIsFast(t *testing.T) {
 	run := Run{Job: "job", Created: start}
 	for i := range 12 {
 		for task := range 8 {
@@ -452,8 +460,8 @@ func TestHuge(t *testing.T) {
 	}
 }
 
-// Min and Max of a point are a band.
-func TestBandOfAPoint(t *testing.T) {
+// Min and Max of a point are drawn as a band.
+func TestMinAndMaxAreABand(t *testing.T) {
 	all := points(3, 10, func(int) float64 { return 5 })
 	all[1].Min, all[1].Max = metrics.Number(2), metrics.Number(9)
 	_, page := render(t, []Run{{Job: "job", Created: start, Series: []Series{{"loss", "a", "worker:0", all}}}})

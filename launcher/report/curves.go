@@ -12,26 +12,29 @@ import (
 	"github.com/plx-run/plx/launcher/metrics"
 )
 
-// maxCurves is the number of series of one run up to which each has its own line.
+// maxCurves is the maximum number of curves in a chart of one run. With more
+// series, the chart shows the first as a curve and the others as one band.
 const maxCurves = 8
 
-// dot is a point of a curve. The line does not reach a dot with a gap from the one before it.
+// dot is a point of a curve. If gap is true, no line connects the dot with its
+// predecessor.
 type dot struct {
 	x, y   float64
-	lo, hi float64 // the least and the greatest of the values that the dot stands for
+	lo, hi float64 // smallest and greatest value that the dot summarizes
 	gap    bool
 }
 
-// curve is a line of a chart, or a band without a line.
+// curve is a line in a chart, or a band without a line.
 type curve struct {
 	label     string
 	colour    int
 	dots      []dot
-	band      bool // only what lies between lo and hi
-	notFinite int  // values that cannot be drawn
+	band      bool // draw only the area between lo and hi
+	notFinite int  // number of NaN or infinite values, which are not drawn
 }
 
-// extremes returns the least and the greatest value of a curve; false: it has no dot.
+// extremes returns the smallest and the greatest value of the curve. ok is
+// false if the curve has no dots.
 func (c curve) extremes() (least, greatest float64, ok bool) {
 	least, greatest = math.Inf(1), math.Inf(-1)
 	for _, d := range c.dots {
@@ -40,21 +43,21 @@ func (c curve) extremes() (least, greatest float64, ok bool) {
 	return least, greatest, len(c.dots) > 0
 }
 
-// source is a series and the index of its run.
+// source is a series together with the index of its run.
 type source struct {
 	run int
 	Series
-	gpu int // of a host's GPU; -1: none
+	gpu int // index of the GPU; -1 if the series does not concern a GPU
 }
 
-// metric is one name with all series that have it.
+// metric is a name with all series of that name in all runs.
 type metric struct {
 	name    string
-	host    bool // it measures a host
+	host    bool // the metric concerns the load of a host
 	sources []source
 }
 
-// title is the metric's name for the user.
+// title returns the chart's title for the metric.
 func (m metric) title() string {
 	if !m.host {
 		return clean(m.name)
@@ -74,7 +77,8 @@ func (m metric) title() string {
 	return m.name
 }
 
-// order sorts metrics: those of the training before those of hosts.
+// order returns the position of the metric's chart: training metrics come
+// before those of hosts.
 func (m metric) order() int {
 	if m.host {
 		return 100 + slices.Index([]string{CPU, GPU, GPUMemory, Received, Sent, Memory}, m.name)
@@ -100,7 +104,8 @@ func (m metric) order() int {
 	return 6
 }
 
-// metricsOf returns what the runs have values of, in the order in which to show it.
+// metricsOf returns the metrics of all runs, in the order in which the report
+// shows them.
 func metricsOf(runs []Run) (all []*metric) {
 	for i, run := range runs {
 		for _, s := range run.Series {
@@ -129,7 +134,9 @@ func metricsOf(runs []Run) (all []*metric) {
 	return all
 }
 
-// hostMetric splits the name of a host's series into the metric and the index of a GPU.
+// hostMetric splits the name of a host's series into the metric and the index
+// of a GPU, which is -1 if there is none. host is false if the name is not
+// known as a host's metric.
 func hostMetric(name string) (base string, gpu int, host bool) {
 	for _, base := range []string{GPU, GPUMemory} {
 		if text, ok := strings.CutPrefix(name, base+"_"); ok {
@@ -141,7 +148,8 @@ func hostMetric(name string) (base string, gpu int, host bool) {
 	return name, -1, slices.Contains([]string{CPU, CPUs, GPU, GPUMemory, Received, Sent, Memory}, name)
 }
 
-// compareTasks orders tasks: workers first, then by role, each by index.
+// compareTasks orders task names: workers first, then the other roles by name,
+// and by index within a role.
 func compareTasks(a, b string) int {
 	roleA, textA, _ := strings.Cut(a, ":")
 	roleB, textB, _ := strings.Cut(b, ":")
@@ -156,7 +164,7 @@ func compareTasks(a, b string) int {
 	return cmp.Or(cmp.Compare(rank(roleA), rank(roleB)), strings.Compare(roleA, roleB), cmp.Compare(indexA, indexB), strings.Compare(a, b))
 }
 
-// label names a series of a run.
+// label returns the name of a series in the chart's legend.
 func (s source) label() string {
 	switch {
 	case s.Task != "":
@@ -167,18 +175,23 @@ func (s source) label() string {
 	return clean(s.Host)
 }
 
-// seconds is the x of a point: the time since the run's start; false: it has no time.
+// seconds returns a function for the x coordinate of a point: the seconds from
+// start to the point's time. The function returns false if the point has no
+// time.
 func seconds(start time.Time) func(metrics.Point) (float64, bool) {
 	return func(p metrics.Point) (float64, bool) { return p.Time.Sub(start).Seconds(), !p.Time.IsZero() }
 }
 
-// steps is the x of a point over steps; false: the point has none.
+// steps returns the training step of a point as its x coordinate, and false if
+// the point has no step.
 func steps(p metrics.Point) (float64, bool) { return float64(p.Step), p.Step >= 0 }
 
-// maxDrawn bounds what is drawn, so that the difference of two values is finite.
+// maxDrawn bounds the size of drawn values, so that the difference of two
+// values cannot be infinite.
 const maxDrawn = 1e300
 
-// draw returns the curve of a series with its values times factor.
+// draw returns the curve of a series. x returns the x coordinate of a point,
+// and all values are multiplied by factor.
 func draw(points []metrics.Point, x func(metrics.Point) (float64, bool), factor float64) (c curve) {
 	gap := false
 	for _, p := range points {
@@ -202,7 +215,7 @@ func draw(points []metrics.Point, x func(metrics.Point) (float64, bool), factor 
 		}
 		bound := func(v float64) float64 { return max(-maxDrawn, min(maxDrawn, v*factor)) }
 		d := dot{x: at, y: bound(last), lo: bound(min(lo, last)), hi: bound(max(hi, last)), gap: gap}
-		if n := len(c.dots); n > 0 && at < c.dots[n-1].x { // steps that a restart repeats
+		if n := len(c.dots); n > 0 && at < c.dots[n-1].x { // after a restart the training repeats earlier steps
 			d.gap = true
 		}
 		c.dots, gap = append(c.dots, d), false
@@ -212,11 +225,12 @@ func draw(points []metrics.Point, x func(metrics.Point) (float64, bool), factor 
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// maxCells bounds the points of a mean and of a band.
+// maxCells is the maximum number of points in a mean curve or a band.
 const maxCells = 200
 
-// grid puts curves on common values of x. mean is that of the curves that have begun and
-// not ended; lo and hi are their least and greatest values.
+// grid combines curves into one with evenly spaced x values. At each x, y is
+// the mean of the curves that have begun and not ended there; lo and hi are
+// their smallest and greatest values.
 func grid(curves []curve) (dots []dot) {
 	first, last, cells := math.Inf(1), math.Inf(-1), 0
 	for _, c := range curves {
@@ -256,7 +270,7 @@ func grid(curves []curve) (dots []dot) {
 			own[i].lo, own[i].hi = min(own[i].lo, d.lo), max(own[i].hi, d.hi)
 		}
 		for i := from; i <= to; i++ {
-			if counted[i] == 0 { // nothing came in this cell: the value is still the one before
+			if counted[i] == 0 { // no value in this cell: repeat the value of the previous cell
 				own[i] = dot{y: own[i-1].y, lo: own[i-1].y, hi: own[i-1].y}
 			}
 			counts[i]++
@@ -277,11 +291,12 @@ func grid(curves []curve) (dots []dot) {
 	return kept
 }
 
-// maxDots bounds the dots of a line that is drawn.
+// maxDots is the maximum number of dots in a drawn line.
 const maxDots = 400
 
-// thin returns at most maxDots of the dots: of each of 100 ranges the first, the least, the
-// greatest and the last. A dot stands for those before it that are left out.
+// thin reduces the dots to at most maxDots. It divides them into 100 ranges
+// and keeps the first, the lowest, the highest and the last dot of each. lo
+// and hi of a kept dot include those of the removed dots before it.
 func thin(dots []dot) []dot {
 	if len(dots) <= maxDots {
 		return dots

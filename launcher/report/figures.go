@@ -11,22 +11,23 @@ import (
 	"github.com/plx-run/plx/internal/plural"
 )
 
-// figure is a chart on the page, with its values as text.
+// figure is one chart on the page, with a table of its most important values.
 type figure struct {
 	Title string
-	Alt   string // what the chart shows, for those who do not see it
+	Alt   string // description of the chart for screen readers
 	SVG   template.HTML
 	Rows  []row
 	Notes []string
-	Marks []string // kinds of marks that the chart has
-	Host  bool     // it is about hosts
-	Size  string   // of the chart, as a viewBox
+	Marks []string // kinds of marks in the chart, for its legend
+	Host  bool     // the metric concerns the load of hosts
+	Size  string   // value of the SVG's viewBox attribute
 }
 
-// row are the values of a curve.
+// row has the values of one curve as text.
 type row struct{ Colour, Label, Last, Least, Greatest string }
 
-// figures returns the charts of the runs.
+// figures returns the charts of all metrics. The first loss metric with
+// training steps gets two charts: over time and over steps.
 func figures(runs []Run) (all []figure, err error) {
 	overSteps := false
 	for _, m := range metricsOf(runs) {
@@ -45,7 +46,8 @@ func figures(runs []Run) (all []figure, err error) {
 	return all, nil
 }
 
-// hasSteps reports whether a point of the metric has a step.
+// hasSteps reports whether at least one point of the metric has a training
+// step.
 func (m metric) hasSteps() bool {
 	for _, s := range m.sources {
 		for _, p := range s.Points {
@@ -57,7 +59,8 @@ func (m metric) hasSteps() bool {
 	return false
 }
 
-// figure draws the metric over time or over steps.
+// figure returns the chart of the metric over time, or over training steps if
+// overSteps is true.
 func (m metric) figure(runs []Run, overSteps bool) (figure, error) {
 	c := m.chart(runs, overSteps)
 	f := figure{Title: m.title(), Host: m.host, Size: fmt.Sprint("0 0 ", width, " ", height)}
@@ -86,7 +89,7 @@ func (m metric) figure(runs []Run, overSteps bool) (figure, error) {
 	return f, nil
 }
 
-// chart returns what to draw of the metric.
+// chart returns the curves, marks and units of the metric's chart.
 func (m metric) chart(runs []Run, overSteps bool) chart {
 	c := chart{curves: m.curves(runs, overSteps)}
 	greatest := 0.0
@@ -120,7 +123,7 @@ func (m metric) chart(runs []Run, overSteps bool) chart {
 	return c
 }
 
-// are says how many values are.
+// are returns a text such as "2 values are".
 func are(n int) string {
 	if n == 1 {
 		return "1 value is"
@@ -128,7 +131,8 @@ func are(n int) string {
 	return plural.Count(n, "value") + " are"
 }
 
-// row returns a curve's values in words.
+// row returns the last, smallest and greatest value of a curve as text in unit
+// u.
 func (c curve) row(u unit) row {
 	out := row{Colour: colour(c.colour), Label: c.label, Last: "-", Least: "-", Greatest: "-"}
 	if lo, hi, ok := c.extremes(); ok {
@@ -140,7 +144,7 @@ func (c curve) row(u unit) row {
 	return out
 }
 
-// alt describes the figure in a line.
+// alt returns a one-line description of the figure for screen readers.
 func (f figure) alt(overSteps bool) string {
 	over := " over time"
 	if overSteps {
@@ -153,7 +157,8 @@ func (f figure) alt(overSteps bool) string {
 	return text
 }
 
-// curves returns what is drawn of the metric: of one run the series, of several one curve each.
+// curves returns the curves of the metric. For one run, each series is a
+// curve; for several runs, each run is one.
 func (m metric) curves(runs []Run, overSteps bool) (all []curve) {
 	cpus := processors(m.sources, runs)
 	of := func(s source) curve {
@@ -200,7 +205,7 @@ func (m metric) curves(runs []Run, overSteps bool) (all []curve) {
 			continue
 		}
 		mean := curve{label: labels[i], colour: i, dots: grid(own)}
-		for j := range mean.dots { // the mean alone: bands of many runs hide each other
+		for j := range mean.dots { // without bands, because the bands of many runs would hide each other
 			mean.dots[j].lo, mean.dots[j].hi = mean.dots[j].y, mean.dots[j].y
 		}
 		for _, c := range own {
@@ -211,14 +216,14 @@ func (m metric) curves(runs []Run, overSteps bool) (all []curve) {
 	return all
 }
 
-// hostOf is a host of a run.
+// hostOf identifies a host of one run.
 type hostOf struct {
 	run  int
 	name string
 }
 
-// processors returns how many processors each host of the series has; nil: at least one host
-// did not report it.
+// processors returns the number of processors of each host in sources. It
+// returns nil if at least one host did not report its number.
 func processors(sources []source, runs []Run) map[hostOf]float64 {
 	known := map[hostOf]float64{}
 	for i, run := range runs {
@@ -239,7 +244,8 @@ func processors(sources []source, runs []Run) map[hostOf]float64 {
 	return known
 }
 
-// start is when a run's time begins: at its creation, or else at its first point or event.
+// start returns the time at which the run's time axis begins: the job's
+// creation, or the first point or event if the creation is not known.
 func (r Run) start() time.Time {
 	first := r.Created
 	earlier := func(t time.Time) {
@@ -258,7 +264,8 @@ func (r Run) start() time.Time {
 	return first
 }
 
-// labels names the runs: by name if no other run has it, else by job.
+// labels returns a label for each run: the job's name if no other run has the
+// same name, otherwise the job's id.
 func labels(runs []Run) (all []string) {
 	seen := map[string]int{}
 	for _, run := range runs {

@@ -21,34 +21,35 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 	}).Parse(pageText))
 })
 
-// page is what the template shows.
+// page is the data for the HTML template.
 type page struct {
 	Title    string
 	Style    template.CSS
 	Runs     []shown
-	Differ   *differences // nil: there is one run
+	Differ   *differences // comparison of the runs; nil if there is only one
 	Training []figure
 	Hosts    []figure
 }
 
-// shown is a run on the page.
+// shown is a run with what the HTML template needs to show it.
 type shown struct {
 	Run
 	Label     string
 	Colour    string
-	Good      string // class of the badge: good, bad, busy or odd
+	Good      string // CSS class of the state's badge: good, bad, busy or odd
 	Duration  string
-	FewEvents bool // they are shown unasked
-	Shown     bool // the run is shown unasked
+	FewEvents bool // the list of events is expanded when the page opens
+	Shown     bool // the run's section is expanded when the page opens
 }
 
-// The number of events and of runs up to which a page shows them unasked.
+// Maximum numbers of events and of runs that are expanded when the page opens.
 const (
 	maxOpen = 20
 	maxRuns = 3
 )
 
-// HTML writes a page about the runs that needs no other file and has no script.
+// HTML writes a page on the runs to w. The page needs no other file and
+// contains no script.
 func HTML(w io.Writer, runs []Run) error {
 	p := page{Title: title(runs), Style: template.CSS(pageStyle)} //nolint:gosec // it is a file of this package
 	labels := labels(runs)
@@ -73,7 +74,7 @@ func HTML(w io.Writer, runs []Run) error {
 	return pageTemplate().Execute(w, p)
 }
 
-// title is what a report is called.
+// title returns the title of a report.
 func title(runs []Run) string {
 	switch len(runs) {
 	case 0:
@@ -84,7 +85,7 @@ func title(runs []Run) string {
 	return fmt.Sprintf("%d runs", len(runs))
 }
 
-// badge returns the class of a state.
+// badge returns the CSS class for a job's state.
 func badge(state string) string {
 	switch state {
 	case "done":
@@ -97,23 +98,25 @@ func badge(state string) string {
 	return "odd"
 }
 
-// differences compares runs.
+// differences is the comparison of several runs.
 type differences struct {
 	Labels []string
-	Rows   []compared // what differs, and how the runs went
+	Rows   []compared // facts that differ, and the state, duration and last metrics of each run
 	Equal  []Fact
 }
 
-// Wide reports whether the table has a line for each run, because there are many.
+// Wide reports whether there are so many runs that the table shows a line for
+// each run instead of a column.
 func (d *differences) Wide() bool { return len(d.Labels) > maxRuns }
 
-// compared is a property with a value for each run.
+// compared is one property with its value in each run.
 type compared struct {
 	Name   string
 	Values []string
 }
 
-// differ compares the facts of runs, their ends and their losses.
+// differ compares the runs: their facts, states, durations and last training
+// metrics.
 func differ(runs []Run) *differences {
 	d := &differences{Labels: labels(runs)}
 	var names []string
@@ -144,7 +147,7 @@ func differ(runs []Run) *differences {
 			break
 		}
 		last := compared{"last " + m.name, make([]string, len(runs))}
-		for _, s := range slices.Backward(m.sources) { // the first worker comes last
+		for _, s := range slices.Backward(m.sources) { // the loop ends with the first worker, whose value stays
 			last.Values[s.run] = number(float64(s.Points[len(s.Points)-1].Last))
 		}
 		d.Rows = append(d.Rows, last)

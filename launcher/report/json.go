@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/launcher/metrics"
 )
 
-// The JSON of a report is one object:
+// Types of a JSON report, which is one object:
 //
 //	{"v":1,"runs":[{"job":"…","name":"…","command":"…","created":"…","ended":"…","as_of":"…","state":"…","code":0,
 //	  "verdict":"…","details":["…"],"facts":[{"name":"…","value":"…"}],"plan":["…"],
@@ -17,9 +17,10 @@ import (
 //	  "series":[{"name":"loss","host":"…","task":"…","points":[{"step":1,"time":"…","last":0.5,"min":0.4,"max":0.6}]}],
 //	  "tails":[{"task":"…","host":"…","lines":["…"]}],"missing":["…"]}]}
 //
-// Times are of RFC 3339. What is not known is left out; a point without a step has step -1.
-// Numbers that are not finite are the strings "NaN", "+Inf" and "-Inf". What v is changes if the
-// meaning of a name does.
+// Times have the format of RFC 3339. Unknown values are omitted, but a point
+// without a step has step -1. NaN and infinite numbers are the strings "NaN",
+// "+Inf" and "-Inf". v is the version of the format, which changes if the
+// meaning of a name changes.
 type (
 	jsonReport struct {
 		V    int       `json:"v"`
@@ -74,7 +75,8 @@ type (
 	}
 )
 
-// JSON writes the runs as one object, with all points.
+// JSON writes the runs with all points of their series to w, as one JSON
+// object.
 func JSON(w io.Writer, runs []Run) error {
 	out := jsonReport{V: 1, Runs: make([]jsonRun, 0, len(runs))}
 	for _, r := range runs {

@@ -10,7 +10,7 @@ import (
 	"github.com/plx-run/plx/internal/plural"
 )
 
-// Markdown writes the runs as text in the Markdown of GitHub, without curves.
+// Markdown writes the runs to w as GitHub Flavored Markdown, without charts.
 func Markdown(w io.Writer, runs []Run) error {
 	var d document
 	d.line("# %s", plain(title(runs)))
@@ -29,16 +29,17 @@ func Markdown(w io.Writer, runs []Run) error {
 	return err
 }
 
-// document is Markdown. All that runs hold passes through plain or fence.
+// document is a Markdown text under construction. All text from a run must
+// pass through plain or fence, which escape it.
 type document struct{ bytes.Buffer }
 
-// put writes a text. A bytes.Buffer takes everything.
+// put writes formatted text. A bytes.Buffer never returns an error.
 func (d *document) put(format string, args ...any) { d.WriteString(fmt.Sprintf(format, args...)) }
 
-// line writes a paragraph.
+// line writes a formatted paragraph.
 func (d *document) line(format string, args ...any) { d.put(format+"\n\n", args...) }
 
-// table writes rows under a head.
+// table writes a table with a header row.
 func (d *document) table(head []string, rows [][]string) {
 	cells := func(row []string) {
 		for _, cell := range row {
@@ -54,7 +55,8 @@ func (d *document) table(head []string, rows [][]string) {
 	d.WriteByte('\n')
 }
 
-// fence writes text as it is, between fences that are longer than any in it.
+// fence writes text as a code block. Its fences are longer than any sequence
+// of backquotes in the text.
 func (d *document) fence(text string) {
 	fence := "```"
 	for strings.Contains(text, fence) {
@@ -63,7 +65,7 @@ func (d *document) fence(text string) {
 	d.put("%s\n%s\n%s\n\n", fence, text, fence)
 }
 
-// list writes lines as a list.
+// list writes the lines as a bulleted list.
 func (d *document) list(lines []string) {
 	for _, line := range lines {
 		d.put("- %s\n", plain(line))
@@ -139,7 +141,8 @@ func (d *document) run(run Run, level string) {
 	}
 }
 
-// metrics writes the last, least and greatest value of each series.
+// metrics writes a table with the last, smallest and greatest value of each
+// series.
 func (d *document) metrics(run Run, level string) {
 	d.line("%s Metrics", level)
 	var rows [][]string
@@ -157,7 +160,7 @@ func (d *document) metrics(run Run, level string) {
 	d.table([]string{"metric", "of", "last", "least", "greatest"}, rows)
 }
 
-// events writes the last events.
+// events writes a table of the last events.
 func (d *document) events(events []Event, level string) {
 	if len(events) == 0 {
 		return
@@ -174,7 +177,8 @@ func (d *document) events(events []Event, level string) {
 	d.table([]string{"time", "kind", "host", "task", "what"}, rows)
 }
 
-// plain returns foreign text as one line, escaped so that Markdown shows it literally.
+// plain returns text from a run as one line, in which all Markdown syntax is
+// escaped.
 func plain(text string) string {
 	var out strings.Builder
 	for _, r := range clean(text) {

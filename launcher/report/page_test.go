@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 
-// hostile returns a run whose every text is the given one.
+// hostile returns a run in which every text is the given one.
 func hostile(text string) Run {
 	all := points(3, 10, func(i int) float64 { return float64(i) })
 	run := Run{
@@ -33,7 +33,8 @@ func hostile(text string) Run {
 	return run
 }
 
-// contained returns what is wrong with a page that must need nothing else and have no script.
+// contained returns a description of each script or external resource in a
+// page, which must have none.
 func contained(page *html.Node) (wrong []string) {
 	allowed := map[string]bool{}
 	for _, tag := range strings.Fields("html head meta title style body header main section h1 h2 h3 h4 p span strong ul li div table thead tbody tr th td figure figcaption svg path text circle details summary pre code") {
@@ -100,7 +101,7 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// FuzzPage: no text breaks out of its place, and all is on the page.
+// FuzzPage checks that any text is escaped, and that it appears on the page.
 func FuzzPage(f *testing.F) {
 	for _, text := range nasty() {
 		f.Add(text, 1.0, int64(0))
@@ -136,7 +137,7 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-func TestDifferences(t *testing.T) {
+func TestDifferencesOfRuns(t *testing.T) {
 	_, page := render(t, trainings(2, 20))
 	tables := elements(page, "table")
 	rows := map[string][]string{}
@@ -167,8 +168,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// Runs of one name go by their job.
-func TestLabels(t *testing.T) {
+// Runs with equal names are labelled with their jobs' ids.
+func TestLabelsOfRunsWithEqualNames(t *testing.T) {
 	got := labels([]Run{{Job: "a", Name: "x"}, {Job: "b", Name: "x"}, {Job: "c", Name: "y"}, {Job: "d"}})
 	if want := []string{"a", "b", "y", "d"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -192,7 +193,7 @@ func TestPageWithoutMetrics(t *testing.T) {
 }
 
 // Many events are folded.
-func TestEvents(t *testing.T) {
+func TestManyEventsAreFolded(t *testing.T) {
 	run := Run{Job: "job", Created: start}
 	for _, folded := range []bool{false, true} {
 		for len(run.Events) < maxOpen || folded && len(run.Events) == maxOpen {
@@ -206,8 +207,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Each class of a chart has a rule, and each colour is one of light and dark.
-func TestClassesHaveRules(t *testing.T) {
+// Each CSS class in a chart has a rule, and each colour is defined for the
+// light and the dark mode.
+func TestCSSClassesHaveRules(t *testing.T) {
 	light, dark, ok := strings.Cut(pageStyle, "@media(prefers-color-scheme:dark)")
 	if !ok {
 		t.Fatal("no dark colours")
@@ -243,7 +245,7 @@ func TestClassesHaveRules(t *testing.T) {
 	}
 }
 
-// What JSON writes has all that the runs have.
+// Decoding the JSON report yields all data of the runs.
 func TestJSONDecodesBack(t *testing.T) {
 	run := training(0, 5)
 	run.AsOf, run.Missing = start, []string{"host gpu02: timed out"}
@@ -277,8 +279,8 @@ func TestJSONDecodesBack(t *testing.T) {
 	}
 }
 
-// With -update it rewrites the golden file.
-func TestMarkdown(t *testing.T) {
+// With the flag -update, the test rewrites the golden file.
+func TestMarkdownMatchesGoldenFile(t *testing.T) {
 	first, second := training(0, 20), training(1, 20)
 	for _, run := range []*Run{&first, &second} {
 		run.Series = slices.DeleteFunc(run.Series, func(s Series) bool { return s.Name != "accuracy" })

@@ -1,9 +1,10 @@
-// Package report writes what is kept of one or several jobs as a page that opens without a
-// network, as Markdown or as JSON.
+// Package report writes a report on one or several jobs, as an HTML page that
+// needs no network, as Markdown or as JSON.
 //
 //	err := report.HTML(file, runs)
 //
-// It asks nobody: package jobs collects the runs.
+// The package asks no hosts and reads no files: package jobs collects the
+// data.
 package report
 
 import (
@@ -12,73 +13,77 @@ import (
 	"github.com/plx-run/plx/launcher/metrics"
 )
 
-// Run is what is known of a job.
+// Run is everything that plx knows about a job.
 type Run struct {
 	Job     string // id
-	Name    string // given by the user; empty: none
-	Command string // of the tasks, as a shell would take it, without secrets
+	Name    string // the user's name for the job; empty if the user gave none
+	Command string // the tasks' command line, quoted for a shell and without secrets
 	Created time.Time
-	Ended   time.Time // zero: it runs, or that is not known
-	AsOf    time.Time // when State was read from the job; zero: not known
-	State   string    // such as "running", "done" and "failed", as plx jobs shows it
-	Code    *int      // plx's exit status; nil: the job has not ended
-	Verdict string    // why the job ended, in a line; empty: it has not
-	Details []string  // further lines about the verdict: how the tasks ended, what the job saved
+	Ended   time.Time // zero if the job runs or its end is not known
+	AsOf    time.Time // time at which State was read from the job's hosts; zero if not known
+	State   string    // state in plx jobs, such as "running", "done" or "failed"
+	Code    *int      // exit status of plx for the job; nil if the job has not ended
+	Verdict string    // why the job ended, in one line; empty if it has not ended
+	Details []string  // more lines on the end: how each task ended, and which checkpoint was saved
 
-	Facts  []Fact   // what the job ran with, in the order in which to show it
-	Plan   []string // where the tasks were to run, as lines of a table in monospaced text
-	Events []Event  // in the order of time
+	Facts  []Fact   // properties of the run, in the order in which the report shows them
+	Plan   []string // the plan of the launch: which tasks run where, as lines of a table
+	Events []Event  // ordered by time
 	Series []Series
 	Tails  []Tail
-	// Missing are reasons why something is not in the report, each as a line such as "host gpu02: timed out".
+	// Missing has a line for each part of the data that plx could not get,
+	// such as "host gpu02: timed out".
 	Missing []string
 }
 
-// Fact is a property of a run that the table of differences compares, such as "git commit".
+// Fact is a property of a run, such as "git commit". A report on several runs
+// compares their facts.
 type Fact struct{ Name, Value string }
 
-// Event is something that happened to a job.
+// Event is something that happened to a job, with its time.
 type Event struct {
 	Time time.Time
-	Kind string // one of the kinds below
-	Host string // empty: it concerns no single host
-	Task string // empty: it concerns no single task
-	Text string // what happened, as a line for the user
+	Kind string // one of the constants below
+	Host string // empty if the event concerns no single host
+	Task string // empty if the event concerns no single task
+	Text string // what happened, as a line for the reader of the report
 }
 
-// The kinds of events.
+// Values of Event.Kind.
 const (
 	Started    = "start"      // a task started
 	Exited     = "exit"       // a task ended
-	Restarted  = "restart"    // a further generation of tasks begins
-	Hung       = "hang"       // nothing moves in the job
-	Checkpoint = "checkpoint" // a checkpoint is complete
-	Noted      = "note"       // the driver reported something, such as why the job restarts
+	Restarted  = "restart"    // all tasks were started again, as the next generation
+	Hung       = "hang"       // the job made no progress
+	Checkpoint = "checkpoint" // a checkpoint was completed
+	Noted      = "note"       // the job's driver printed a message, such as why the job restarts
 	Ended      = "end"        // the job has ended
 )
 
-// Series are the values of one name from one task or host, in the order in which they came.
+// Series has the values of one metric from one task or host, in the order in
+// which they were reported.
 type Series struct {
-	Name   string // of the metric, such as "loss"; of a host's use one of the names below
+	Name   string // the metric's name, such as "loss"; for a host's load one of the names below
 	Host   string
-	Task   string // such as "worker:0"; empty: the values are of the host
+	Task   string // such as "worker:0"; empty if the values concern the host
 	Points []metrics.Point
 }
 
-// The names of series of hosts. All are metrics of package metrics too. Those of a GPU end in its index, as in
+// Names of the series about a host's load. They equal the constants of package
+// metrics. The names of GPU series end in the index of the GPU, as in
 // "gpu_percent_0".
 const (
-	CPU       = "cpu"         // processors that are busy, such as 1.5
-	CPUs      = "cpus"        // processors that the host has: one point
-	Memory    = "memory"      // bytes that are not available to programs
-	Received  = "received"    // bytes a second through all interfaces but the loopback
-	Sent      = "sent"        // bytes a second
-	GPU       = "gpu_percent" // percent of the time in which a kernel ran
-	GPUMemory = "gpu_memory"  // bytes
+	CPU       = "cpu"         // number of busy processors, such as 1.5
+	CPUs      = "cpus"        // number of processors of the host, as a series with one point
+	Memory    = "memory"      // bytes of memory that are not available to programs
+	Received  = "received"    // bytes per second received on all network interfaces except loopback
+	Sent      = "sent"        // bytes per second sent on all network interfaces except loopback
+	GPU       = "gpu_percent" // percent of the time in which a kernel was running on the GPU
+	GPUMemory = "gpu_memory"  // bytes of GPU memory in use
 )
 
-// Tail are the last lines of a task's output.
+// Tail has the last output lines of a task.
 type Tail struct {
 	Task, Host string
-	Lines      []string // may hold any bytes that a program prints, also escape sequences
+	Lines      []string // unescaped output of a program: may contain any bytes, also terminal control sequences
 }

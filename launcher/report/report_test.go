@@ -17,7 +17,8 @@ import (
 
 var start = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-// points returns the values of f at n moments, every seconds apart.
+// points returns n points with the values of f, one per interval of every
+// seconds.
 func points(n int, every float64, f func(i int) float64) (all []metrics.Point) {
 	for i := range n {
 		v := metrics.Number(f(i))
@@ -26,7 +27,7 @@ func points(n int, every float64, f func(i int) float64) (all []metrics.Point) {
 	return all
 }
 
-// training returns a realistic run: 2 tasks on each of 4 hosts, 2 GPUs each.
+// training returns a realistic run with 2 tasks and 2 GPUs on each of 4 hosts.
 func training(seed, n int) Run {
 	rnd := rand.New(rand.NewPCG(uint64(seed), 1))
 	length := 2400.0 + 300*float64(seed%5)
@@ -77,7 +78,7 @@ func training(seed, n int) Run {
 		run.Events = append(run.Events, Event{at(length * float64(i) / 5), Checkpoint, "gpu01", "", fmt.Sprintf("checkpoint of step %d", i*100)})
 	}
 	run.Events = append(run.Events, Event{at(length * 0.5), Exited, "gpu03", "worker:5", "worker:5 ended with status 137"},
-		Event{at(length*0.5 + 1), Exited, "gpu03", "worker:4", "worker:4 ended with status 143"}, // plx has ended it for that
+		Event{at(length*0.5 + 1), Exited, "gpu03", "worker:4", "worker:4 ended with status 143"}, // plx ended this task because another one had failed
 		Event{at(length*0.5 + 9), Restarted, "", "", "generation 2 begins"}, Event{at(length), Ended, "", "", "the job has ended"})
 	return run
 }
@@ -90,7 +91,7 @@ func trainings(n, points int) (runs []Run) {
 	return runs
 }
 
-// render returns the page and its tree.
+// render returns a page as text and as parsed HTML.
 func render(t testing.TB, runs []Run) (string, *html.Node) {
 	t.Helper()
 	var out bytes.Buffer
@@ -104,8 +105,9 @@ func render(t testing.TB, runs []Run) (string, *html.Node) {
 	return out.String(), tree
 }
 
-// PLX_REPORT_PAGES=folder writes pages to look at.
-func TestPagesToLookAt(t *testing.T) {
+// With PLX_REPORT_PAGES=folder in the environment, this test writes sample
+// pages for inspection.
+func TestWriteSamplePages(t *testing.T) {
 	folder := os.Getenv("PLX_REPORT_PAGES")
 	for _, n := range []int{1, 2, 20} {
 		page, _ := render(t, trainings(n, 600))

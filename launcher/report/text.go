@@ -10,29 +10,31 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// clean returns foreign text as one line without controls.
+// clean returns text from a run as one line without control characters.
 func clean(text string) string {
 	return logs.Escape(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }
 
-// block joins foreign lines without colours and control sequences.
+// block joins lines from a run and removes their colours and control
+// sequences.
 func block(lines []string) string {
 	return string(logs.Safe([]byte(strings.Join(lines, "\n")), false))
 }
 
-// unit is how the values of a chart are written.
+// unit is the unit in which a chart shows its values, such as MiB.
 type unit struct {
-	scale  float64 // one unit, in values
+	scale  float64 // the size of one unit, such as 1048576 for MiB
 	suffix string
 }
 
-// bytesUnit returns the unit for bytes up to greatest, or for bytes a second.
+// bytesUnit returns a unit for byte counts up to greatest. rate is "/s" for
+// bytes per second, otherwise empty.
 func bytesUnit(greatest float64, rate string) unit {
 	names := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	return prefixed(greatest, 1024, names, " ", rate)
 }
 
-// countUnit returns the unit for numbers up to greatest in size.
+// countUnit returns a unit for numbers with an absolute value up to greatest.
 func countUnit(greatest float64) unit {
 	switch {
 	case greatest != 0 && (greatest < 0.005 || greatest >= 1e16):
@@ -46,7 +48,8 @@ func countUnit(greatest float64) unit {
 	return unit{1, ""}
 }
 
-// prefixed returns the last unit of names of which greatest has from 1 on.
+// prefixed returns the largest unit in names that is not above greatest. Each
+// name stands for base times the one before.
 func prefixed(greatest, base float64, names []string, space, rate string) unit {
 	scale, i := 1.0, 0
 	for ; i+1 < len(names) && greatest >= scale*base; i++ {
@@ -55,7 +58,7 @@ func prefixed(greatest, base float64, names []string, space, rate string) unit {
 	return unit{scale, space + names[i] + rate}
 }
 
-// timeUnit returns the unit for times up to greatest, in seconds.
+// timeUnit returns a unit for durations up to greatest, which is in seconds.
 func timeUnit(greatest float64) unit {
 	switch {
 	case greatest > 4*24*3600:
@@ -68,7 +71,7 @@ func timeUnit(greatest float64) unit {
 	return unit{1, " s"}
 }
 
-// number writes a value with four significant digits.
+// number formats a value with four significant digits.
 func number(v float64) string {
 	v = rounded(v)
 	if size := math.Abs(v); size != 0 && (size < 1e-4 || size >= 1e7) {
@@ -82,7 +85,7 @@ func rounded(v float64) float64 {
 	return v
 }
 
-// text writes a value in the unit.
+// text formats a value in the unit u.
 func (u unit) text(v float64) string {
 	if strings.HasPrefix(u.suffix, "e") {
 		return number(v)
@@ -90,7 +93,7 @@ func (u unit) text(v float64) string {
 	return number(v/u.scale) + u.suffix
 }
 
-// moment writes a time; "" if it is zero.
+// moment formats a time in UTC, or returns "" for the zero time.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -98,7 +101,8 @@ func moment(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// duration is how long a run took, or has run; "" if that is not known.
+// duration returns how long a run took or has been running, or "" if that is
+// not known.
 func (r Run) duration() string {
 	end := r.Ended
 	if end.IsZero() {

@@ -15,13 +15,14 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// leastWidth and leastHeight are the smallest terminal that shows the view.
+// leastWidth and leastHeight are the size of the smallest terminal on which
+// the view is drawn, in character cells.
 const leastWidth, leastHeight = 40, 10
 
-// View draws the view.
+// View implements tea.Model: it returns the text of the whole screen.
 func (m *model) View() string {
 	if m.width == 0 {
-		return "" // the size comes first
+		return "" // the terminal's size is not known yet
 	}
 	if m.width < leastWidth || m.height < leastHeight {
 		return fmt.Sprintf("%dx%d is too small: %dx%d", m.width, m.height, leastWidth, leastHeight)
@@ -49,8 +50,10 @@ func (m *model) View() string {
 	return strings.Join(append(lines, ansi.Truncate(foot, m.width, "…")), "\n")
 }
 
-// panels are all panes below each other: hosts and tasks have at most a third each, the curve five
-// lines where there is room, and the log the rest, at least four.
+// panels returns the lines of all panes, one below the other. Hosts and tasks
+// get about a third of the height each if they need it. The loss curve gets
+// five lines if there is enough room. The log gets the rest, but at least four
+// lines.
 func (m *model) panels(room int) (lines []string) {
 	const leastLog = 4
 	curve := m.curve(5)
@@ -65,7 +68,8 @@ func (m *model) panels(room int) (lines []string) {
 	return append(lines, m.logs(room-len(lines))...)
 }
 
-// short cuts a panel to so many lines, and says which key shows all.
+// short cuts a panel down to room lines. The last line then names the key that
+// shows the whole panel.
 func short(lines []string, room int, key string) []string {
 	if len(lines) <= room {
 		return lines
@@ -73,7 +77,8 @@ func short(lines []string, room int, key string) []string {
 	return append(slices.Clone(lines[:room-1]), fmt.Sprintf("  and %d more: %s", len(lines)-room+1, key))
 }
 
-// cut is the part of a pane that the user has scrolled to. The head stays.
+// cut returns the part of an enlarged pane to which the user has scrolled. The
+// pane's title line does not scroll.
 func (m *model) cut(lines []string, room int) []string {
 	if len(lines) == 0 {
 		return nil
@@ -85,7 +90,7 @@ func (m *model) cut(lines []string, room int) []string {
 
 func (m *model) paint(l style.Level, text string) string { return l.Paint(text, m.now.Colour) }
 
-// title is the head of a panel.
+// title renders the title line of a panel.
 func (m *model) title(text string) string {
 	if m.now.Colour {
 		return style.Head.Render(text)
@@ -93,7 +98,8 @@ func (m *model) title(text string) string {
 	return text
 }
 
-// head is the first line: what the job does.
+// head returns the first line of the screen: the job's name and what it is
+// doing.
 func (m *model) head() string {
 	line := m.title("plx top " + m.now.Title)
 	if m.now.over != "" {
@@ -111,7 +117,8 @@ func (m *model) head() string {
 	return line
 }
 
-// foot is the last line: the keys.
+// foot returns the last line of the screen: the keys, an input field or an
+// error.
 func (m *model) foot() string {
 	switch {
 	case m.asking == '/':
@@ -128,7 +135,7 @@ func (m *model) foot() string {
 	return keys
 }
 
-// hosts is the panel of hosts and GPUs.
+// hosts returns the lines of the panel of hosts and GPUs.
 func (m *model) hosts() (lines []string) {
 	lines = []string{m.title("HOSTS")}
 	name := 4
@@ -136,7 +143,7 @@ func (m *model) hosts() (lines []string) {
 		name = max(name, min(20, len(h.Name)))
 	}
 	if len(m.now.hosts) == 0 {
-		lines = append(lines, "  no host has answered yet")
+		lines = append(lines, "  no host has replied yet")
 	}
 	for _, h := range m.now.hosts {
 		label := fmt.Sprintf("  %-*s", name, ansi.Truncate(logs.Escape(h.Name), name, "…"))
@@ -159,7 +166,7 @@ func (m *model) hosts() (lines []string) {
 	return lines
 }
 
-// host describes how much of a host is used, in so many cells.
+// host returns the load of a host as text of at most width character cells.
 func (m *model) host(u protocol.HostUse, width int) string {
 	last := protocol.Sample{GPU: -1}
 	if n := len(u.Samples); n > 0 {
@@ -186,7 +193,7 @@ func (m *model) host(u protocol.HostUse, width int) string {
 	return line + memory + net + load
 }
 
-// level colours how much of something is used.
+// level returns the colour for a load from 0 to 1.
 func level(share float64) style.Level {
 	switch {
 	case share >= 0.9:
@@ -199,7 +206,7 @@ func level(share float64) style.Level {
 	return style.Plain
 }
 
-// gpu is the line of a GPU.
+// gpu returns the line of a GPU.
 func (m *model) gpu(g protocol.GPUUse) string {
 	parts := []string{fmt.Sprintf("    gpu %d", g.Index)}
 	if g.Percent >= 0 {
@@ -223,7 +230,7 @@ func (m *model) gpu(g protocol.GPUUse) string {
 	return strings.Join(parts, "  ")
 }
 
-// rate formats bytes a second in four cells or five.
+// rate formats bytes per second in four or five characters.
 func rate(n int64) string {
 	value, unit := float64(n), 0
 	for ; value >= 1000 && unit < 4; unit++ {
@@ -235,10 +242,11 @@ func rate(n int64) string {
 	return fmt.Sprintf("%3.0f%c", value, "BKMGT"[unit])
 }
 
-// sparks are the heights of a sparkline.
+// sparks are the characters of a sparkline, from low to high.
 var sparks = []rune("▁▂▃▄▅▆▇█")
 
-// spark draws at most width values from 0 to 1, the newest one at the right end.
+// spark draws values from 0 to 1 as a sparkline of the given width, with the
+// newest value at the right end.
 func spark(values []float64, width int) string {
 	line := strings.Repeat(" ", max(0, width-len(values)))
 	for _, v := range values {
@@ -248,7 +256,8 @@ func spark(values []float64, width int) string {
 	return line
 }
 
-// tasks is the panel of tasks, with the straggler named in its head.
+// tasks returns the lines of the panel of tasks. Its title line names the
+// slowest task.
 func (m *model) tasks() (lines []string) {
 	if m.now.Line == nil {
 		return nil
@@ -269,7 +278,7 @@ func (m *model) tasks() (lines []string) {
 		}
 	} else if slow = awaited(m.now.tasks, m.now.busy); slow >= 0 {
 		t := m.now.tasks[slow]
-		head = fmt.Sprintf("TASKS  awaited: %s on %s computes in %.0f%% of the looks, the others wait", t.Name, t.Host, 100*m.now.busy[t.Name])
+		head = fmt.Sprintf("TASKS  awaited: %s on %s computes in %.0f%% of the polls, the others wait", t.Name, t.Host, 100*m.now.busy[t.Name])
 	}
 	lines = []string{m.title(logs.Escape(head))}
 	name, host := 8, 4
@@ -300,10 +309,11 @@ func (m *model) tasks() (lines []string) {
 	return lines
 }
 
-// straggler returns the task whose steps take longest, and by how much they take longer than the
-// median's; -1 if no two rates are known, or all are alike.
+// straggler returns the index of the task with the longest step, and the ratio
+// of its step time to the median. It returns -1 if fewer than two tasks have a
+// known rate, or if the ratio is below 1.25.
 func straggler(tasks []live.Task) (slowest int, ratio float64) {
-	const alike = 1.25 // steps that agents tell are up to 5 s old
+	const alike = 1.25 // tolerance: step counts from agents are up to 5 s old
 	var took []float64
 	slowest = -1
 	for i, t := range tasks {
@@ -326,10 +336,11 @@ func straggler(tasks []live.Task) (slowest int, ratio float64) {
 	return slowest, ratio
 }
 
-// awaited returns the one task that computes while the others wait: where all make each step
-// together, that one holds them up. -1: there is none.
+// awaited returns the index of the only task that computes while the others
+// wait. In a job whose tasks make each step together, this task delays the
+// others. It returns -1 if there is none.
 func awaited(tasks []Task, busy map[string]float64) (found int) {
-	const most, least = 0.7, 0.3 // of the looks
+	const most, least = 0.7, 0.3 // shares of the polls in which a task was computing
 	found = -1
 	for i, t := range tasks {
 		switch share := busy[t.Name]; {
@@ -345,7 +356,8 @@ func awaited(tasks []Task, busy map[string]float64) (found int) {
 	return found
 }
 
-// curve draws the loss in so many lines, with a head; nil if there are too few values.
+// curve draws the loss as a curve of the given height, including its title
+// line. It returns nil if fewer than two values are known.
 func (m *model) curve(height int) (lines []string) {
 	if m.now.Line == nil {
 		return nil
@@ -359,7 +371,7 @@ func (m *model) curve(height int) (lines []string) {
 	if len(values) < 2 {
 		return nil
 	}
-	const left = 10 // cells of a number
+	const left = 10 // width of the axis labels in character cells
 	columns := squeeze(values, max(1, m.width-left-1))
 	low, high := slices.Min(columns), slices.Max(columns)
 	head := fmt.Sprintf("LOSS  %s, least %s", number(values[len(values)-1]), number(slices.Min(values)))
@@ -391,7 +403,8 @@ func (m *model) curve(height int) (lines []string) {
 
 func number(v float64) string { return fmt.Sprintf("%.4g", v) }
 
-// squeeze returns at most width values: the means of as many parts.
+// squeeze reduces values to at most width numbers, each the mean of a range of
+// values.
 func squeeze(values []float64, width int) (columns []float64) {
 	if len(values) <= width {
 		return values
@@ -407,7 +420,8 @@ func squeeze(values []float64, width int) (columns []float64) {
 	return columns
 }
 
-// logs is the panel of the log: the newest lines, or those to which the user has scrolled.
+// logs returns the lines of the log panel: the newest ones, or those to which
+// the user has scrolled.
 func (m *model) logs(room int) (lines []string) {
 	if m.now.Line == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// pane is a part of the view that can have all of it.
+// pane is a part of the view that the user can enlarge to the whole view.
 type pane int
 
 const (
@@ -20,24 +20,25 @@ const (
 	logPane
 )
 
-// model is the state of the view for one user.
+// model is the state of the user interface, in the sense of the Bubble Tea
+// library.
 type model struct {
 	view          *View
 	now           snapshot
 	width, height int
 
 	pane   pane
-	scroll int      // lines from the top of a pane that has all of the view; in the log: from its end
-	paused []string // the log as it was when the user paused it; nil: it goes on
+	scroll int      // first shown line of an enlarged pane; in the log the distance from its end, in lines
+	paused []string // copy of the log from when the user paused it; nil if it is not paused
 
 	input  textinput.Model
-	asking byte           // '/' for a search, 'f' for a filter; 0: the user types nothing
+	asking byte           // '/' while the user types a search pattern, 'f' for a filter, otherwise 0
 	search *regexp.Regexp // nil: none
-	filter *regexp.Regexp // nil: all lines are shown
-	wrong  string         // what is wrong with the pattern; "": nothing
+	filter *regexp.Regexp // show only matching log lines; nil shows all
+	wrong  string         // error in the pattern that the user typed; empty if there is none
 }
 
-// refresh is how often the view is drawn.
+// refresh is the interval at which the view is redrawn.
 const refresh = 500 * time.Millisecond
 
 type tick struct{}
@@ -50,10 +51,11 @@ func newModel(v *View) *model {
 
 func ticking() tea.Cmd { return tea.Tick(refresh, func(time.Time) tea.Msg { return tick{} }) }
 
-// Init begins to draw.
+// Init implements tea.Model: it starts the ticks that redraw the view.
 func (m *model) Init() tea.Cmd { return ticking() }
 
-// Update takes a key or a tick.
+// Update implements tea.Model: it processes a key, a tick or a new size of the
+// terminal.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tick:
@@ -70,7 +72,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// key obeys a key.
+// key executes the command of a key.
 func (m *model) key(name string) tea.Cmd {
 	switch name {
 	case "q", "ctrl+c", "esc":
@@ -111,8 +113,9 @@ func (m *model) key(name string) tea.Cmd {
 	return nil
 }
 
-// move scrolls up, or down by a negative number: the log, which pauses, or the pane that has all
-// of the view.
+// move scrolls by the given number of lines, down if it is negative. It
+// scrolls the enlarged pane of hosts or tasks, and otherwise the log, which it
+// pauses.
 func (m *model) move(up int) {
 	if m.pane == hostPane || m.pane == taskPane {
 		m.scroll = max(0, m.scroll-up)
@@ -124,7 +127,7 @@ func (m *model) move(up int) {
 	m.scroll = min(max(0, m.scroll+up), max(0, len(m.log())-1))
 }
 
-// typed takes a key of a pattern.
+// typed processes a key while the user types a search pattern or a filter.
 func (m *model) typed(msg tea.KeyMsg) tea.Cmd {
 	switch msg.String() {
 	case "esc", "ctrl+c":
@@ -154,7 +157,8 @@ func (m *model) typed(msg tea.KeyMsg) tea.Cmd {
 	return cmd
 }
 
-// find scrolls to the next line above that the search matches; from the end again if there is none.
+// find scrolls up to the next log line that matches the search. If no line
+// above matches, find continues from the end of the log.
 func (m *model) find() {
 	if m.search == nil {
 		return
@@ -173,7 +177,7 @@ func (m *model) find() {
 	m.wrong = "no line matches"
 }
 
-// log returns the lines of the log that the filter shows.
+// log returns the log lines that pass the filter.
 func (m *model) log() []string {
 	lines := m.now.lines
 	if m.paused != nil {

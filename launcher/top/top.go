@@ -1,12 +1,14 @@
-// Package top is the full-screen view of a job, or of hosts without one: how much of the hosts and
-// their GPUs is used, what the tasks do, the curve of the loss, and the logs.
+// Package top shows a full-screen view of a job in the terminal: the load of
+// its hosts and GPUs, what its tasks do, a curve of the loss, and the logs. It
+// also shows hosts without a job.
 //
 //	v := top.New(top.Config{Title: "job train-1", Line: line, Colour: true})
-//	go func() { v.Set(hosts, tasks) }() // whenever the hosts have answered
+//	go func() { v.Set(hosts, tasks) }() // after each poll of the hosts
 //	fmt.Fprintln(v, "worker:0 h1 | step 1") // lines of the log pane
 //	err := v.Run(ctx, os.Stdin, os.Stderr)
 //
-// It asks nobody and reads no clock but its own ticks: what it shows is given to it.
+// The package asks no hosts: the caller supplies all that it shows. It uses no
+// clock except the ticks that redraw the view.
 package top
 
 import (
@@ -24,45 +26,47 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// Config is what a View shows beside what it is given later.
+// Config has the settings of a View that do not change.
 type Config struct {
 	Title  string     // such as "job train-1"
-	Line   *live.Line // of the job; nil: there is no job
+	Line   *live.Line // status line of the job; nil if the view shows hosts without a job
 	Colour bool
 }
 
-// Host is a host as it is now.
+// Host is the current state of a host.
 type Host struct {
 	Name    string
-	Use     *protocol.HostUse // nil: not known
-	Trouble string            // why it is not; "": it has not answered yet, or cannot tell
+	Use     *protocol.HostUse // load of the host; nil if not known
+	Trouble string            // why Use is nil; empty if the host has not replied yet
 }
 
-// Task is a task as it is now.
+// Task is the current state of a task.
 type Task struct {
 	Name, Host string
-	State      string // such as "moves"
+	State      string // what the task does, such as "moves", as in plx status
 	Level      style.Level
-	Age        time.Duration // 0: not known
-	Waits      string        // what it waits for; "": not known
-	Computes   bool          // it waits for nothing
+	Age        time.Duration // time since the task's start; 0 if not known
+	Waits      string        // what the task waits for; empty if not known
+	Computes   bool          // the task is computing instead of waiting
 	Ended      bool
 }
 
-// View is the view. Any goroutine may call its methods; Run may be called once.
+// View is the full-screen view. Its methods may be called by any goroutine,
+// Run only once.
 type View struct {
 	cfg Config
 
 	mu    sync.Mutex
 	hosts []Host
 	tasks []Task
-	busy  map[string]float64 // in which share of the newest looks a task computed, by task
-	lines []string           // of the log, the newest one last
-	rest  string             // a line without its end
-	over  string             // how the job ended; "": it runs
+	busy  map[string]float64 // by task: the share of recent polls in which the task was computing
+	lines []string           // lines of the log, the newest last
+	rest  string             // incomplete last line of the log
+	over  string             // how the job ended; empty while it runs
 }
 
-// maxLines is how many lines of the log are kept, maxRest how long an unfinished one may be.
+// maxLines is the number of log lines that a View keeps. maxRest is the
+// maximum length of an incomplete line in bytes.
 const (
 	maxLines = 5000
 	maxRest  = 64 << 10
@@ -71,7 +75,7 @@ const (
 // New returns a View.
 func New(cfg Config) *View { return &View{cfg: cfg} }
 
-// Set replaces what is shown of hosts and tasks.
+// Set replaces the hosts and tasks that the view shows.
 func (v *View) Set(hosts []Host, tasks []Task) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -91,17 +95,20 @@ func (v *View) Set(hosts []Host, tasks []Task) {
 	v.busy = busy
 }
 
-// newest is the weight of the newest look in View.busy: about ten looks count.
+// newest is the weight of the newest poll in the moving average View.busy,
+// which so covers about ten polls.
 const newest = 0.2
 
-// End says how the job has ended. The view stays.
+// End sets the text on how the job has ended. The view stays open until the
+// user leaves it.
 func (v *View) End(how string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.over = how
 }
 
-// Write adds lines to the log pane. They must be harmless on a terminal.
+// Write adds lines to the log pane. The caller must have removed control
+// sequences that are dangerous on a terminal.
 func (v *View) Write(p []byte) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -109,13 +116,13 @@ func (v *View) Write(p []byte) (int, error) {
 	last := len(lines) - 1
 	v.rest = lines[last][:min(len(lines[last]), maxRest)]
 	v.lines = append(v.lines, lines[:last]...)
-	if over := len(v.lines) - maxLines; over > maxLines/10 { // not each time: the rest is moved
+	if over := len(v.lines) - maxLines; over > maxLines/10 { // drop many lines at once, because the others must be moved
 		v.lines = append(v.lines[:0], v.lines[over:]...)
 	}
 	return len(p), nil
 }
 
-// snapshot is what a View has at one moment.
+// snapshot is a copy of a View's data at one time.
 type snapshot struct {
 	Config
 	hosts []Host
@@ -128,11 +135,12 @@ type snapshot struct {
 func (v *View) snapshot() snapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	// Elements are never written again, so the slices may be shared.
+	// The view never changes an element of hosts, tasks or busy, so a snapshot
+	// may share them.
 	return snapshot{v.cfg, v.hosts, v.tasks, v.busy, append([]string(nil), v.lines...), v.over}
 }
 
-// Run shows the view on a terminal until the user leaves it or ctx ends.
+// Run shows the view on the terminal until the user leaves it or ctx ends.
 func (v *View) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	p := tea.NewProgram(newModel(v), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithAltScreen(), tea.WithFPS(10))
 	_, err := p.Run()

@@ -16,7 +16,8 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// training is a view of a job on two hosts, one with a GPU, with a straggler.
+// training returns a view of a job with a straggler on two hosts, one of which
+// has a GPU.
 func training(colour bool) (*View, *model) {
 	line := live.New(nil)
 	line.Update(func(s *live.State) { s.Doing = "running" })
@@ -27,7 +28,7 @@ func training(colour bool) (*View, *model) {
 			speed := []int{4, 4, 2}[task]
 			text := fmt.Sprintf("step %d/900 loss: %.4f\n", i*speed, 2.0/float64(i+1))
 			line.Chunk("h1", logs.Chunk{Source: logs.Source{Task: fmt.Sprint("worker:", task)}, Time: now.Add(time.Duration(i-60) * time.Second), Data: []byte(text)})
-			line.Parts(false) // looks at each line, as the view does
+			line.Parts(false) // compute the line's values now, as drawing the view does
 		}
 	}
 	v := New(Config{Title: "train", Line: line, Colour: colour})
@@ -68,8 +69,9 @@ func (m *model) press(keys ...string) string {
 	return m.View()
 }
 
-// The view has all that there is to see on terminals of 60 columns and more, and fits them.
-func TestWidths(t *testing.T) {
+// On terminals of 60 columns or more, the view shows everything and fits the
+// terminal.
+func TestViewFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{40, 60, 100, 160} {
 		for _, height := range []int{10, 24, 50} {
 			_, m := training(false)
@@ -107,8 +109,8 @@ func TestWidths(t *testing.T) {
 	}
 }
 
-// Keys show one pane alone, hold the log, search in it and filter it.
-func TestKeys(t *testing.T) {
+// Keys enlarge a pane, pause the log, search in the log and filter it.
+func TestKeysControlThePanes(t *testing.T) {
 	v, m := training(false)
 	m.size(100, 24)
 	see := func(screen string, want, not []string) {
@@ -147,8 +149,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// No name, number or line of a host, a task or a program steers the terminal.
-func TestStrangers(t *testing.T) {
+// Names, numbers and lines from hosts, tasks and programs cannot send control
+// sequences to the terminal.
+func TestForeignTextCannotControlTheTerminal(t *testing.T) {
 	v, m := training(true)
 	bad := "x\x1b[2J\x1b]0;t\a\n\r\u202e"
 	v.Set([]Host{{Name: bad, Use: &protocol.HostUse{Trouble: bad, GPUs: []protocol.GPUUse{{Name: bad, Owner: bad, Percent: 1 << 40, Power: -3}}, Samples: []protocol.Sample{{CPU: -5, Memory: -1, Received: -1}, {CPU: 1e30}}}}, {Name: bad, Trouble: bad}},
@@ -169,7 +172,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A View keeps the newest lines only, and what has no end is not shown.
+// A View keeps only the newest lines, and does not show an incomplete line.
 func TestLinesAreBounded(t *testing.T) {
 	v := New(Config{})
 	for i := range 3 * maxLines {
@@ -181,7 +184,7 @@ func TestLinesAreBounded(t *testing.T) {
 	}
 }
 
-func TestStraggler(t *testing.T) {
+func TestStragglerIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		rates []float64
 		slow  int
@@ -200,8 +203,9 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// The curve reaches its first row and its last one, also if each column is the mean of several losses.
-func TestCurveIsHigh(t *testing.T) {
+// The curve uses its first and its last row, even if each column is the mean
+// of several losses.
+func TestCurveUsesAllRows(t *testing.T) {
 	line := live.New(nil)
 	for i := range 200 {
 		line.Report("worker:0", metrics.Sample{{Name: "loss", Number: metrics.Number(2.0 / float64(i+1))}}, time.Now().Add(time.Duration(i)*time.Second))
@@ -214,8 +218,9 @@ func TestCurveIsHigh(t *testing.T) {
 	}
 }
 
-// The use of a host is drawn over all that it has kept, which is more than a terminal has columns.
-func TestUseOfAllSamples(t *testing.T) {
+// The graph of a host's load covers all samples of the host, even if there are
+// more samples than columns.
+func TestLoadGraphCoversAllSamples(t *testing.T) {
 	use := protocol.HostUse{CPUs: 2}
 	for i := range protocol.MaxSamples {
 		use.Samples = append(use.Samples, protocol.Sample{CPU: []float32{2, 0}[min(1, i/9)]})
@@ -225,8 +230,9 @@ func TestUseOfAllSamples(t *testing.T) {
 	}
 }
 
-// Where all tasks make each step together, the one that computes while the others wait is named.
-func TestAwaited(t *testing.T) {
+// If all tasks make each step together, the view names the task that computes
+// while the others wait.
+func TestAwaitedTaskIsNamed(t *testing.T) {
 	line := live.New(nil)
 	line.Update(func(s *live.State) { s.Doing = "running" })
 	v := New(Config{Title: "train", Line: line})
@@ -247,7 +253,7 @@ func TestAwaited(t *testing.T) {
 		return ""
 	}
 	for want, computing := range map[string][]bool{
-		"TASKS  awaited: worker:1 on h1 computes in 100% of the looks, the others wait": {false, true, false},
+		"TASKS  awaited: worker:1 on h1 computes in 100% of the polls, the others wait": {false, true, false},
 		"TASKS": {true, true, false},
 	} {
 		if got := head(computing...); got != want {
@@ -258,7 +264,7 @@ func TestAwaited(t *testing.T) {
 		t.Errorf("alone: %q", got)
 	}
 	head(false, true, false)
-	v.Set(nil, []Task{{Name: "worker:0", Computes: true}, {Name: "worker:1"}, {Name: "worker:2"}}) // one look is no sign
+	v.Set(nil, []Task{{Name: "worker:0", Computes: true}, {Name: "worker:1"}, {Name: "worker:2"}}) // one poll is not enough to name a task
 	if m.size(100, 24); awaited(m.now.tasks, m.now.busy) != 1 {
 		t.Errorf("after one look: %v", m.now.busy)
 	}

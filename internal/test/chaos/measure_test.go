@@ -69,14 +69,14 @@ func TestMeasure(t *testing.T) {
 		"what is counted at the end": {`
 			1 worker:0 h1 | generation 0 | step 78 | loss 1
 			2.5 worker:0 h1 | generation 0 | step 79 | loss 1
-			4 worker:0 h1 ! plx: 11 checkpoints of 419 KiB made, 0 failed; steps held for 50µs at most, 160µs in all
+			4 worker:0 h1 ! plx: made 11 checkpoints (419 KiB), 0 failed; steps held for 50µs at most, 160µs in all
 			4 worker:0 h1 ! plx: warn: 5 checkpoints were not made at their steps, because another was still being written`,
 			Measures{Noticed: -1, Back: 0.5, Struck: 78, Resumed: -1, Told: -1}},
 		"it goes on with a warning": {`
 			1 worker:0 h1 | generation 0 | step 20 | loss 1
 			2.5 worker:0 h1 ! plx: warning: host h2: no space left on device
 			3 worker:0 h1 | generation 0 | step 21 | loss 1
-			4 worker:0 h1 ! plx: 4 checkpoints of 419 KiB made, 8 failed; steps held for 50µs at most, 160µs in all`,
+			4 worker:0 h1 ! plx: made 4 checkpoints (419 KiB), 8 failed; steps held for 50µs at most, 160µs in all`,
 			Measures{Noticed: 0.5, Back: 1, Struck: 20, Resumed: -1, Told: -1, Unsaved: 8}},
 		"the end": {`
 			1 worker:0 h1 | generation 0 | step 20 | loss 1

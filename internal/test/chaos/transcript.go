@@ -18,7 +18,7 @@ var (
 	spoolLine  = regexp.MustCompile(`(?m)^generation \d+ \| step (\d+) \|`)
 	digestLine = regexp.MustCompile(`digest step=(\d+) sha256=([0-9a-f]{64})`)
 	originLine = regexp.MustCompile(`(?:going on|resumes|resuming) after step (\d+), from checkpoint \d+-g(\d+)-`)
-	failedSave = regexp.MustCompile(`\d+ checkpoints? of .* made, (\d+) failed`)
+	failedSave = regexp.MustCompile(`made \d+ checkpoints? \(.*\), (\d+) failed`)
 	firedLine  = regexp.MustCompile(`! failpoint [a-z.]+: [a-z]+$`)
 	troubled   = regexp.MustCompile(`\b(lost|silent|ended|exited|failed|refused|reset|gone|heard|killed|broken|error|space|cut|frame|deadline|timeout|timed out|EOF|not)\b`)
 

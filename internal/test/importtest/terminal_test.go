@@ -14,15 +14,15 @@ import (
 // raw are the files that may write to the user's terminal without package console, and what they
 // write. Whatever else plx prints passes through the console, which makes it harmless.
 var raw = map[string]string{
-	"launcher/exec/print.go": "outputs of programs, which logs.Safe makes harmless on a terminal",
-	"launcher/jobs/meant.go": "a table on stderr, by the console",
-	"launcher/jobs/top.go":   "the full-screen view, which makes all texts harmless",
-	"main.go":                "words that a shell completes, each through logs.Escape; the help",
-	"command.go":             "what the terminal is",
-	"cmd_completion.go":      "scripts of plx itself",
-	"cmd_help.go":            "the help",
-	"cmd_version.go":         "the version",
-	"cmd_config.go":          "a terminal without a width",
+	"launcher/exec/print.go":   "outputs of programs, which logs.Safe makes harmless on a terminal",
+	"launcher/jobs/resolve.go": "a table on stderr, by the console",
+	"launcher/jobs/top.go":     "the full-screen view, which makes all texts harmless",
+	"main.go":                  "words that a shell completes, each through logs.Escape; the help",
+	"command.go":               "what the terminal is",
+	"cmd_completion.go":        "scripts of plx itself",
+	"cmd_help.go":              "the help",
+	"cmd_version.go":           "the version",
+	"cmd_config.go":            "a terminal without a width",
 }
 
 // Nothing but the console writes to the outputs of plx, so no text of a stranger passes it by.

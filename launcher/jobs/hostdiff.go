@@ -11,9 +11,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// contrast returns the wanted hosts that the job does not have, and the indices of the
-// job's hosts that are not wanted.
-func contrast(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
+// diffHosts compares the hosts that the user wants with the hosts that the job
+// has. It returns the wanted hosts that must join the job, and the indices
+// into have of the hosts that must leave.
+func diffHosts(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
 	stay := map[string]bool{}
 	for _, h := range want {
 		folder := hosts.NewHost(h, nil).JobFolder()
@@ -30,8 +31,10 @@ func contrast(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.
 	return fresh, leave
 }
 
-// canLeave refuses what the driver would refuse only after everything was copied to the
-// new hosts: the job needs a host that has the checkpoint, and the host that drives it.
+// canLeave returns an error if the hosts with the given indices into have may
+// not leave the job. A host with the job's checkpoint must remain, and so must
+// the host whose agent drives the job. The driver would refuse the same, but
+// only after plx has copied all files to the new hosts.
 func canLeave(have []protocol.HostPlan, leave []int) error {
 	var members []string
 	stays := false

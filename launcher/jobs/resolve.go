@@ -10,18 +10,20 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// candidates are what a query may mean.
+// candidates are the jobs and launches that match a query.
 type candidates struct {
 	jobs     []Record
 	queued   []submission.Submission
 	starting []Launching
-	known    bool // this machine has a record of the named job, which may have ended
+	known    bool // this machine has a record of a job with that name, which may have ended
 }
 
-// meant returns the query for the job that a command ends or changes. Without a name that is
-// the only job that runs, if none starts. Under a name one job at most may run or start. Else
-// meant lists all of them and refuses: the newest may be another one than the user thinks of.
-func (q Query) meant(ctx context.Context, command string) (Query, error) {
+// resolve returns a query for exactly the job that a command such as plx stop is
+// to change. Without a name in q, exactly one job may be running and none may
+// be starting. With a name, at most one job of that name may be running or
+// starting. Otherwise resolve prints the candidates and returns an error,
+// because the newest job may not be the one that the user wants.
+func (q Query) resolve(ctx context.Context, command string) (Query, error) {
 	var c candidates
 	var err error
 	if !q.OnHosts {
@@ -31,10 +33,10 @@ func (q Query) meant(ctx context.Context, command string) (Query, error) {
 	}
 	rows := q.alive(ctx, c)
 	if q.OnHosts || len(rows) == 0 && len(q.Reach.Hosts) > 0 && !c.known {
-		if q.looked, err = q.ask(ctx); err != nil {
+		if q.searched, err = q.ask(ctx); err != nil {
 			return q, err
 		}
-		c = candidates{jobs: q.named(q.looked)}
+		c = candidates{jobs: q.named(q.searched)}
 		rows = q.alive(ctx, c)
 	}
 	switch {
@@ -48,21 +50,22 @@ func (q Query) meant(ctx context.Context, command string) (Query, error) {
 	return q, q.refuse(command, rows)
 }
 
-// ask returns the jobs that the query's hosts know. Without a name every host has to answer: a
-// silent one may run another job.
+// ask searches the query's hosts for jobs. If q names no job, every host must
+// reply, because a host that does not reply may run another job.
 func (q Query) ask(ctx context.Context) ([]Record, error) {
 	if q.Job != "" {
 		return q.searchSome(ctx, q.printer())
 	}
 	rs, err := search(ctx, q.Reach, q.printer())
 	if err != nil && exit.Hint(err) == "" {
-		err = exit.WithHint(err, "a host that gives no answer may run another job: name the one that you mean")
+		err = exit.WithHint(err, "a host that does not reply may run another job: name the job")
 	}
 	return rs, err
 }
 
-// local returns what the query may mean of the jobs, submissions and launches of this machine
-// that are not known to have ended. An id means its job or submission only.
+// local returns this machine's jobs, Slurm submissions and launches that match
+// the query and are not known to have ended. If q.Job is an id, only the job
+// or submission with this id matches.
 func (q Query) local() (c candidates, err error) {
 	rs, err := Records()
 	if err != nil {
@@ -89,7 +92,8 @@ func (q Query) local() (c candidates, err error) {
 	return c, nil
 }
 
-// named returns those of rs that have the query's name; without a name, all.
+// named returns the records in rs that match the query's job name or id, or
+// all records if the query has none.
 func (q Query) named(rs []Record) []Record {
 	if q.Job == "" {
 		return rs
@@ -98,16 +102,18 @@ func (q Query) named(rs []Record) []Record {
 	return all
 }
 
-// newJob is the age up to which a job of which its hosts know nothing may still start there.
+// newJob is the age below which a job may still be starting although its hosts
+// have no files of it yet.
 const newJob = 5 * time.Minute
 
-// alive describes those of c that run or start, or that may because nobody answers for them.
+// alive returns a row for each candidate that is running or starting. A job
+// whose hosts do not reply counts as running.
 func (q Query) alive(ctx context.Context, c candidates) (rows []row) {
 	for i := range c.queued {
 		s := submitted{&c.queued[i]}
 		if r, shown := s.row(ctx); shown {
 			rows = append(rows, r)
-			c.jobs = slices.DeleteFunc(slices.Clone(c.jobs), s.launched) // an earlier run of the script
+			c.jobs = slices.DeleteFunc(slices.Clone(c.jobs), s.launched) // drop records of earlier runs of the same Slurm script
 		}
 	}
 	rows = append(rows, describe(ctx, c.jobs, nil, q.printer())...)
@@ -126,13 +132,15 @@ func (q Query) alive(ctx context.Context, c candidates) (rows []row) {
 	return rows
 }
 
-// runs reports whether the job runs for all that is known.
+// runs reports whether the job is running, or may be running because its hosts
+// do not reply.
 func (r row) runs() bool { return r.State == "running" || r.State == "unknown" }
 
-// refuse lists what the user may mean.
+// refuse prints the jobs that match the query and returns an error that asks
+// for a job's id.
 func (q Query) refuse(command string, rows []row) error {
 	t := q.Terminal
-	t.Stdout, t.StdoutColour = t.Stderr, t.StderrColour // the list belongs to an error
+	t.Stdout, t.StdoutColour = t.Stderr, t.StderrColour // print the table on stderr, because it is part of an error
 	if err := printRows(t, q.printer(), rows, jobColumns...); err != nil {
 		return err
 	}
@@ -146,6 +154,6 @@ func (q Query) refuse(command string, rows []row) error {
 	if q.Job != "" {
 		what = q.Job
 	}
-	return exit.Mistake(fmt.Errorf("%s %s: nothing is done: any of the jobs above may be meant: %d running, %d starting", command, what, running, len(rows)-running),
-		"%s JOB, with the id of one of them", command)
+	return exit.Mistake(fmt.Errorf("%s %s: did nothing, because it could mean any of the jobs above: %d running, %d starting", command, what, running, len(rows)-running),
+		"%s JOB, with the id of one of these jobs", command)
 }

@@ -17,15 +17,16 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// Without a name plx stop and plx scale act only if one job runs and none starts. A name that
-// two jobs have is refused too. Nobody answers for these jobs, so they may run.
-func TestJobThatIsMeant(t *testing.T) {
+// Without a name, plx stop and plx scale act only if exactly one job runs and
+// none starts. They refuse a name that two jobs have. The hosts of these jobs
+// do not reply, so that the jobs count as running.
+func TestStopNeedsAnUnambiguousJob(t *testing.T) {
 	for name, x := range map[string]struct {
-		running  []string // names of jobs, which get the ids NAME-1, NAME-2 ...
+		running  []string // names of running jobs, whose ids are NAME-1, NAME-2 and so on
 		ended    []string // names of jobs that have ended
-		starting bool     // a launch with the name "early" of the program "train" has no job yet
+		starting bool     // a launch of the program "train" with the name "early" has no job yet
 		job      string   // that the user names
-		want     string   // the query's job; "": refused
+		want     string   // job in the resulting query; empty if the command refuses
 	}{
 		"nothing":                      {nil, []string{"a"}, false, "", ""},
 		"one":                          {[]string{"a"}, []string{"b", "b"}, false, "", "a-1"},
@@ -72,7 +73,7 @@ func TestJobThatIsMeant(t *testing.T) {
 				ids = append(ids, "early")
 			}
 			var stdout, stderr bytes.Buffer
-			got, err := Query{Job: x.job, Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}.meant(t.Context(), "plx stop")
+			got, err := Query{Job: x.job, Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}.resolve(t.Context(), "plx stop")
 			if x.want != "" && (err != nil || got.Job != x.want || stderr.Len()+stdout.Len() > 0) {
 				t.Errorf("%q, %v, %q; want %q", got.Job, err, stderr.String(), x.want)
 			}
@@ -91,8 +92,8 @@ func TestJobThatIsMeant(t *testing.T) {
 	}
 }
 
-// Stop and Scale act on no job that they choose among several.
-func TestStopAndScaleChooseNoJob(t *testing.T) {
+// Stop and Scale change no job if several jobs match the query.
+func TestStopAndScaleRefuseAmbiguousJobs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for _, job := range []string{"a", "b"} {
 		r := Record{Job: job, Created: time.Now(), Way: Way{Via: "false {host}"}, Hosts: []HostRecord{{Line: "h1", Tasks: []string{"worker:0"}}}}
@@ -110,9 +111,9 @@ func TestStopAndScaleChooseNoJob(t *testing.T) {
 	}
 }
 
-// A requeued submission is one candidate with all jobs that it has launched, and its id means
-// itself.
-func TestRequeuedSubmissionIsMeant(t *testing.T) {
+// A requeued Slurm submission and all jobs that it has launched count as one
+// candidate. The submission's id means this candidate.
+func TestRequeuedSubmissionIsOneCandidate(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	answer(t, "JobState=PENDING Restarts=1 ExitCode=0:0")
 	s := submission.Submission{Job: "first-1", Name: "first", Created: time.Now()}
@@ -125,7 +126,7 @@ func TestRequeuedSubmissionIsMeant(t *testing.T) {
 	}
 	for _, job := range []string{"first", "first-1", ""} {
 		var stderr bytes.Buffer
-		_, err := Query{Job: job, Terminal: console.Terminal{Stderr: &stderr}}.meant(t.Context(), "plx stop")
+		_, err := Query{Job: job, Terminal: console.Terminal{Stderr: &stderr}}.resolve(t.Context(), "plx stop")
 		if named := job != ""; named == (err != nil) {
 			t.Errorf("%q: %v", job, err)
 		}

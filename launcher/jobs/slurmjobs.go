@@ -15,23 +15,24 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// submitted is a submission to Slurm, and the jobs that it has launched: one for each time
-// that Slurm has run its script.
+// submitted is a job script that was submitted to Slurm. It has launched one
+// job of plx for each time that Slurm ran the script.
 type submitted struct{ *submission.Submission }
 
-// run returns the record of the job that was launched after so many restarts. False: there is
-// none.
+// run returns the record of the job that the script launched after the given
+// number of restarts by Slurm. It returns false if there is no such record.
 func (s submitted) run(restarts int) (Record, bool) {
 	r, found := byID(submission.RunID(s.Job, restarts))
 	return r, found && s.launched(r)
 }
 
-// launched reports whether a job is one of the submission's.
+// launched reports whether this submission launched the job of record r.
 func (s submitted) launched(r Record) bool {
 	return r.Slurm.ID == s.Slurm && r.Job == submission.RunID(s.Job, r.Slurm.Restarts)
 }
 
-// last returns the record of the newest job up to so many restarts.
+// last returns the record of the submission's newest job, counting at most the
+// given number of restarts by Slurm.
 func (s submitted) last(restarts int) (Record, bool) {
 	for ; restarts >= 0; restarts-- {
 		if r, found := s.run(restarts); found {
@@ -41,8 +42,8 @@ func (s submitted) last(restarts int) (Record, bool) {
 	return Record{}, false
 }
 
-// present returns the record of the job that Slurm runs now, or of the last one if it runs none any
-// more.
+// present returns the record of the job that Slurm runs now. If the submission
+// has ended, it returns the record of its last job.
 func (s submitted) present(state slurm.State) (Record, bool) {
 	if state.Over() {
 		return s.last(state.Restarts)
@@ -50,8 +51,9 @@ func (s submitted) present(state slurm.State) (Record, bool) {
 	return s.run(state.Restarts)
 }
 
-// submissionOf returns the submission that the query means; nil if it means another job. With
-// no job named it is the newest that is not over.
+// submissionOf returns the Slurm submission that the query means, or nil if
+// the query means another job. If the query names no job, submissionOf returns
+// the newest submission that has not ended.
 func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	if q.OnHosts {
 		return nil, nil
@@ -71,10 +73,10 @@ func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	if s == nil {
 		return nil, nil
 	}
-	another := func(r Record) bool { // a job that was launched otherwise, and that the query means as well
-		meant := q.Job == "" || r.Name == q.Job || r.Job == q.Job
+	another := func(r Record) bool { // another reports whether the query also matches job r, which the submission did not launch
+		matches := q.Job == "" || r.Name == q.Job || r.Job == q.Job
 		alike := s.Job != q.Job && s.Name != q.Job && strings.HasPrefix(r.Job, q.Job)
-		return !s.launched(r) && (meant && r.Created.After(s.Created) || alike)
+		return !s.launched(r) && (matches && r.Created.After(s.Created) || alike)
 	}
 	if slices.ContainsFunc(rs, another) {
 		return nil, nil
@@ -82,7 +84,9 @@ func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	return s, nil
 }
 
-// matchSubmission finds a submission as match finds a job. all has the oldest first.
+// matchSubmission selects a submission by id, name or beginning of an id, as
+// match selects a job. all is ordered from the oldest submission to the
+// newest.
 func matchSubmission(all []submission.Submission, text string) *submitted {
 	found, named := matching(all, text, func(s submission.Submission) (id, name string) { return s.Job, s.Name })
 	if len(found) == 1 || len(found) > 1 && named {
@@ -91,7 +95,8 @@ func matchSubmission(all []submission.Submission, text string) *submitted {
 	return nil
 }
 
-// newestQueued returns the newest submission that Slurm knows not to be over, or nil.
+// newestQueued returns the newest submission that has not ended according to
+// Slurm, or nil.
 func newestQueued(ctx context.Context, all []submission.Submission) *submitted {
 	for i := range slices.Backward(all) {
 		if all[i].Over != nil {
@@ -104,17 +109,19 @@ func newestQueued(ctx context.Context, all []submission.Submission) *submitted {
 	return nil
 }
 
-// How often this home and Slurm are asked whether a job has begun. A job may wait for days,
-// and Slurm answers all users.
+// Polling intervals for the start of a submitted job: filePause for its files
+// in this home directory, and for Slurm firstPause, which doubles up to
+// lastPause. The intervals for Slurm are long, because a job may wait for days
+// and Slurm serves all users of the cluster.
 const (
 	filePause  = 200 * time.Millisecond
 	firstPause = time.Second
 	lastPause  = 10 * time.Second
 )
 
-// await waits until Slurm runs the submission and its job is launched, and returns the record
-// of that job. least is the lowest number of restarts that counts. It prints what it waits
-// for.
+// await waits until Slurm runs the submission and the script has launched its
+// job, and returns the job's record. It ignores jobs with fewer than least
+// restarts. While it waits, it prints the reason that Slurm gives.
 func (s submitted) await(ctx context.Context, least int, printer *console.Printer) (Record, error) {
 	said := ""
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -130,7 +137,7 @@ func (s submitted) await(ctx context.Context, least int, printer *console.Printe
 		}
 		restarts := max(state.Restarts, least)
 		_, begun := s.run(restarts)
-		unexplained := state.Waits() && state.Reason == "" && pause == firstPause // Slurm has just taken the job
+		unexplained := state.Waits() && state.Reason == "" && pause == firstPause // Slurm has just accepted the job and gives no reason yet
 		if text := s.Waiting(state); text != said && !begun && !unexplained {
 			said = text
 			printer.Printf("job %s: %s", s.Job, text)
@@ -141,8 +148,8 @@ func (s submitted) await(ctx context.Context, least int, printer *console.Printe
 	}
 }
 
-// watch waits for the record of a job whose agents were started, for so long. It returns a
-// zero Record after that.
+// watch waits at most limit for the record of a job whose agents have started.
+// If none appears in this time, it returns a zero Record and no error.
 func (s submitted) watch(ctx context.Context, restarts int, limit time.Duration) (Record, error) {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		if r, begun := s.run(restarts); begun && r.started() {
@@ -157,12 +164,14 @@ func (s submitted) watch(ctx context.Context, restarts int, limit time.Duration)
 	return Record{}, nil
 }
 
-// Follow is Attach for a submission, with all lines from the first on.
+// Follow follows a submission as Attach does, but prints all log lines from
+// the first one.
 func Follow(ctx context.Context, s *submission.Submission, q Query, shown logs.Options) (int, error) {
 	return submitted{s}.follow(ctx, q, shown, -1)
 }
 
-// follow attaches to one job of the submission after the other.
+// follow attaches to the submission's job. If Slurm runs the script again,
+// follow attaches to the next job.
 func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, lines int) (int, error) {
 	printer := q.printer()
 	for least := 0; ; lines = -1 {
@@ -186,9 +195,10 @@ func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, line
 	}
 }
 
-// awaitLaunched returns the query for a job that is launched. If it means a submission that is
-// pending, it waits. Unless newest, an id stands for the job that has it, and not for the newest
-// of its submission.
+// awaitLaunched returns a query for a job that has been launched. If q means a
+// pending submission, awaitLaunched waits for its job. If newest is false and
+// q.Job is the id of a launched job, the result means that job and not the
+// newest job of its submission.
 func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	if q.Job != "" && !newest {
 		if _, found := byID(q.Job); found {
@@ -203,8 +213,9 @@ func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	return q.exactly(r.Job), err
 }
 
-// alreadyLaunched returns the query for the newest job of the submission that it means. If
-// there is none the error says what the submission waits for, or how it ended.
+// alreadyLaunched returns a query for the newest job that the submission of q
+// has launched. If it has launched none, the error says what the submission
+// waits for or how it ended.
 func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 	if q.exact {
 		return q, nil
@@ -226,7 +237,8 @@ func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 	return q, exit.WithHint(fmt.Errorf("job %s: its tasks have not begun: %s", s.Job, s.Waiting(state)), "plx attach waits for it, plx stop cancels it")
 }
 
-// row is the submission as plx jobs lists it, if it is pending or has ended without a job.
+// row returns the submission's row for plx jobs. shown is false if the
+// submission has a job that is listed instead.
 func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	out = row{Job: s.Job, Name: s.Name, Program: s.Program, Created: s.Created, State: "pending"}
 	state, err := s.Ask(ctx)
@@ -253,8 +265,9 @@ func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	return out, true
 }
 
-// unqueue cancels the submission that the query means, if it has launched nothing yet, or
-// nothing again after it was requeued. Else it returns the query for the job to stop.
+// unqueue cancels the submission of q if it has launched no job yet, or none
+// since Slurm requeued it; then done is true. Otherwise unqueue returns a
+// query for the job that is to be stopped.
 func unqueue(ctx context.Context, q Query) (job Query, done bool, err error) {
 	s, err := submissionOf(ctx, q)
 	if s == nil || err != nil {

@@ -11,11 +11,13 @@ import (
 	"github.com/plx-run/plx/launcher/metrics"
 )
 
-// askEvery is how often the agents of a job that is followed are asked what runs.
+// askEvery is the interval at which a followed job's agents are asked which
+// tasks run.
 const askEvery = 15 * time.Second
 
-// status shows the status line of a job that is followed until done is called. The line is nil
-// if none is shown.
+// status shows a status line at the bottom of the terminal while the job's
+// logs are followed. The caller must call done to remove the line. The
+// returned line is nil if the terminal shows no status line.
 func (j *Job) status(ctx context.Context, agents []*hosts.AgentHost) (line *live.Line, done func()) {
 	if !j.printer.ShowsStatus() {
 		return nil, func() {}
@@ -43,28 +45,30 @@ func (j *Job) status(ctx context.Context, agents []*hosts.AgentHost) (line *live
 	}
 }
 
-// newLine returns a line for the job, which knows the user's patterns.
+// newLine returns a status line for the job that recognizes metrics by the
+// user's patterns.
 func (j *Job) newLine() *live.Line {
-	patterns, _ := metrics.ParsePatterns(j.Metrics) // of a damaged record: the others count
+	patterns, _ := metrics.ParsePatterns(j.Metrics) // patterns of a damaged record are ignored
 	line := live.New(patterns)
 	line.Update(func(s *live.State) { s.Since = j.Created })
 	return line
 }
 
-// askAll has the line say what runs on the hosts. A host that gives no answer stays as it was:
-// that its logs are cut off is said elsewhere.
+// askAll updates the status line with the tasks that run on the hosts. For a
+// host that does not reply, the line keeps the previous state; print reports
+// that the host's logs are interrupted.
 func askAll(ctx context.Context, agents []*hosts.AgentHost, line *live.Line) {
-	ctx, cancel := within(ctx, lookTime)
+	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	restarts := make([]int, len(agents))
-	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // see above
+	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // errors are ignored, because the line keeps the host's previous state
 		state, err := a.State(ctx)
 		if err != nil {
 			return err
 		}
 		now, of := 0, 0
 		for name, task := range state.Tasks {
-			if task.Exit == nil || task.Exit.Code != 0 { // one that is done is not missing
+			if task.Exit == nil || task.Exit.Code != 0 { // a task that has ended with status 0 is not counted
 				of++
 			}
 			if task.PID > 0 && task.Exit == nil {

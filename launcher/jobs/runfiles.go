@@ -14,37 +14,40 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// What a job's folder on the launching machine has for reports, beside its record. All files have mode 0600, and
-// together at most 10 MB: they go with the record.
+// Files for reports in the job's folder on the launching machine, in addition
+// to the record. They have mode 0600, take at most 10 MB in all, and are
+// removed together with the record.
 const (
-	runFile    = "run.json"     // Launched
-	eventsFile = "events.jsonl" // as package event writes them
-	diffFile   = "run.diff"     // how the program differed from its git commit (--keep-diff)
-	courseFile = "course.json"  // course: what the hosts had
+	runFile     = "run.json"     // JSON of type Launched
+	eventsFile  = "events.jsonl" // the job's events, in the format of package event
+	diffFile    = "run.diff"     // diff between the program's files and their git commit (--keep-diff)
+	runDataFile = "course.json"  // JSON of type runData: data that the hosts had stored
 )
 
-// Bounds in bytes. With event.MaxFile their sum is under 10 MB.
+// Maximum sizes of these files in bytes. Together with event.MaxFile they are
+// below 10 MB.
 const (
 	// MaxDiff bounds the diff that a launch keeps.
-	MaxDiff   = 1 << 20
-	maxRun    = 512 << 10
-	maxCourse = 6 << 20
+	MaxDiff    = 1 << 20
+	maxRun     = 512 << 10
+	maxRunData = 6 << 20
 )
 
-// Launched is what a launch notes of itself for reports.
+// Launched is what plx launch stores about a job for reports.
 type Launched struct {
-	Command string `json:"command"` // of the tasks, as a shell takes it, without secrets
+	Command string `json:"command"` // the tasks' command line, quoted for a shell and without secrets
 	Facts   []Fact `json:"facts"`
-	Diff    []byte `json:"-"` // nil: none is kept
+	Diff    []byte `json:"-"` // diff to the git commit; nil if the user did not ask for one
 }
 
-// Fact is something that runs of one program may differ in.
+// Fact is a name and a value, such as a version, in which two runs of a
+// program may differ.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Save writes what a launch notes, for the job with an id.
+// Save writes l to the folder of the job with the given id.
 func (l Launched) Save(job string) error {
 	if text, err := json.Marshal(l); err == nil && len(text) > maxRun {
 		l.Facts, l.Command = nil, l.Command[:min(len(l.Command), 64<<10)]
@@ -62,7 +65,8 @@ func (l Launched) Save(job string) error {
 	return nil
 }
 
-// launched reads what Save wrote. found is false if a launch of an older plx wrote nothing, or was cut off.
+// launched reads the file that Launched.Save wrote. found is false if the file
+// is missing or damaged, for example because an older plx launched the job.
 func launched(job string) (l Launched, found bool) {
 	text, err := readFile(job, runFile, 2*maxRun)
 	if err != nil || json.Unmarshal(text, &l) != nil {
@@ -71,7 +75,8 @@ func launched(job string) (l Launched, found bool) {
 	return l, true
 }
 
-// diff returns the path of the diff that was kept with the job; empty: none was.
+// diff returns the path of the job's stored diff to its git commit, or "" if
+// there is none.
 func diff(job string) string {
 	path, err := inFolder(job, diffFile)
 	if err != nil {
@@ -83,7 +88,8 @@ func diff(job string) string {
 	return path
 }
 
-// Events returns what appends to the events of a job that this machine drives.
+// Events returns a sink that appends events to the file of a job whose driver
+// runs on this machine.
 func Events(job string) (event.Sink, error) {
 	path, err := inFolder(job, eventsFile)
 	if err != nil {
@@ -92,7 +98,8 @@ func Events(job string) (event.Sink, error) {
 	return event.File(path), nil
 }
 
-// events reads what Events has appended.
+// events reads the job's events from the file to which the sink of Events
+// appends.
 func events(job string) ([]event.Event, error) {
 	path, err := inFolder(job, eventsFile)
 	if err != nil {
@@ -114,5 +121,5 @@ func readFile(job, name string, limit int64) ([]byte, error) {
 	return bounded.ReadFile(path, limit)
 }
 
-// missing reports whether an error says that a file is not there.
+// missing reports whether err means that a file does not exist.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// answer puts a scontrol on PATH that prints a line.
+// answer puts a script named scontrol that prints line into PATH.
 func answer(t *testing.T, line string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -21,9 +21,9 @@ func answer(t *testing.T, line string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// A submission is meant as a job is: by its id, its name, the beginning of its id, or as the
-// newest.
-func TestSubmissionOf(t *testing.T) {
+// A submission is selected like a job: by its id, its name, the beginning of
+// its id, or as the newest.
+func TestSubmissionByIDNameOrPrefix(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	begin := time.Now().UTC().Add(-time.Hour)
 	queue := func(job, name, id string, minute int, over *slurm.State) {
@@ -80,8 +80,9 @@ func TestSubmissionOf(t *testing.T) {
 	}
 }
 
-// A row says what Slurm knows of a submission that has no job.
-func TestSubmissionRow(t *testing.T) {
+// The row of a submission without a job shows what Slurm knows about the
+// submission.
+func TestRowOfASubmission(t *testing.T) {
 	for line, want := range map[string]row{
 		"JobState=PENDING Reason=Resources NumNodes=2 ExitCode=0:0": {State: "pending", Hosts: 2, Reason: "job 12 of Slurm is pending (Resources)"},
 		"JobState=RUNNING NumNodes=2 ExitCode=0:0":                  {State: "starting", Hosts: 2, Reason: "job 12 of Slurm has its nodes, plx starts there"},

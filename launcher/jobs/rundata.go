@@ -21,23 +21,24 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// course is what the hosts have of the course of a job: metrics, the use of hosts, events of a detached job,
-// last lines.
-type course struct {
-	At    time.Time    `json:"at"`    // when the hosts were asked
-	Whole bool         `json:"whole"` // the job had ended, and every host has answered
-	Hosts []hostCourse `json:"hosts"`
-	Tails []taskTail   `json:"tails,omitempty"`
+// runData is what a job's hosts have stored about the job's run, for plx
+// report: metrics, CPU and GPU use, the events of a detached job, and the last
+// log lines.
+type runData struct {
+	At    time.Time  `json:"at"`    // time at which plx asked the hosts
+	Whole bool       `json:"whole"` // true if the job had ended and every host replied
+	Hosts []hostData `json:"hosts"`
+	Tails []taskTail `json:"tails,omitempty"`
 }
 
-// hostCourse is the part of one host.
-type hostCourse struct {
+// hostData is what one host has stored about the job's run.
+type hostData struct {
 	Host   string `json:"host"`
-	Failed string `json:"failed,omitempty"` // why the host has not answered; empty: it has
+	Failed string `json:"failed,omitempty"` // why the host did not reply; empty if it did
 	protocol.Kept
 }
 
-// taskTail are the last lines of a task.
+// taskTail has the last log lines of a task.
 type taskTail struct {
 	Task  string   `json:"task"`
 	Host  string   `json:"host"`
@@ -45,14 +46,16 @@ type taskTail struct {
 }
 
 const (
-	// courseTime bounds what is asked of the hosts for a report.
-	courseTime = 20 * time.Second
-	// tailLines is how many last lines of each stream of a task a report shows.
+	// runDataTime bounds all requests to the hosts for one report.
+	runDataTime = 20 * time.Second
+	// tailLines is the number of last lines that a report shows of each stream
+	// (stdout, stderr) of a task.
 	tailLines = 20
 )
 
-// Keep saves on this machine what the hosts have of the course of a job that has ended. agents are hosts of the
-// record, in any order; one that is not among them is lost.
+// Keep saves on this machine what the hosts have stored about the run of a job
+// that has ended, for plx report. agents are the agents of the record's hosts,
+// in any order. A host of the record without an agent counts as lost.
 func Keep(ctx context.Context, r *Record, agents []*hosts.AgentHost) error {
 	j := &Job{Record: *r}
 	j.Hosts = nil
@@ -70,15 +73,16 @@ func Keep(ctx context.Context, r *Record, agents []*hosts.AgentHost) error {
 	}
 	c, err := j.ask(ctx)
 	for _, folder := range lost {
-		c.Hosts = append(c.Hosts, hostCourse{Host: folder, Failed: "the host was lost"})
+		c.Hosts = append(c.Hosts, hostData{Host: folder, Failed: "the host was lost"})
 	}
 	c.Whole = c.Whole && len(lost) == 0
 	return errors.Join(err, c.save(r.Job))
 }
 
-// keep asks the hosts, and saves their answers if this machine has the job's record. The error names hosts that have
-// not answered.
-func (j *Job) keep(ctx context.Context) (course, error) {
+// keep asks the hosts for what they have stored about the job's run. It saves
+// the replies if this machine has the job's record. The error names the hosts
+// that did not reply.
+func (j *Job) keep(ctx context.Context) (runData, error) {
 	c, err := j.ask(ctx)
 	if j.found {
 		return c, err
@@ -86,12 +90,14 @@ func (j *Job) keep(ctx context.Context) (course, error) {
 	return c, errors.Join(err, c.save(j.Job))
 }
 
-// ask asks the hosts.
-func (j *Job) ask(ctx context.Context) (course, error) {
-	ctx, cancel := within(ctx, courseTime)
+// ask requests from all hosts what they have stored about the job's run, and
+// reads the last log lines. It returns the replies that came, together with
+// the error.
+func (j *Job) ask(ctx context.Context) (runData, error) {
+	ctx, cancel := within(ctx, runDataTime)
 	defer cancel()
-	c := course{At: time.Now().UTC(), Hosts: make([]hostCourse, len(j.agents))}
-	limit := maxCourse * 3 / 4 / max(1, len(j.agents)) // as base64 it is larger
+	c := runData{At: time.Now().UTC(), Hosts: make([]hostData, len(j.agents))}
+	limit := maxRunData * 3 / 4 / max(1, len(j.agents)) // the JSON file has the data as base64, which is 4/3 as large
 	err := hosts.Each(ctx, j.agents, func(i int, a *hosts.AgentHost) (err error) {
 		c.Hosts[i].Host = a.Name()
 		if c.Hosts[i].Kept, err = keptOn(ctx, a, limit, i == j.Chief && j.Detached); err != nil {
@@ -105,15 +111,15 @@ func (j *Job) ask(ctx context.Context) (course, error) {
 	return c, err
 }
 
-// save writes the course to the job's folder.
-func (c course) save(job string) error {
+// save writes the run data as JSON into the folder of the job with the given id.
+func (c runData) save(job string) error {
 	text, err := json.Marshal(c)
-	if err == nil && len(text) > 2*maxCourse {
-		err = errors.New("it is too large")
+	if err == nil && len(text) > 2*maxRunData {
+		err = errors.New("the data is too large")
 	}
 	var path string
 	if err == nil {
-		path, err = inFolder(job, courseFile)
+		path, err = inFolder(job, runDataFile)
 	}
 	if err == nil {
 		err = atomicfile.WriteFile(path, text, 0o600)
@@ -124,18 +130,20 @@ func (c course) save(job string) error {
 	return nil
 }
 
-// readCourse reads what keep has saved; nil: it has not, or the file is damaged.
-func readCourse(job string) *course {
-	var c course
-	text, err := readFile(job, courseFile, 2*maxCourse)
+// readRunData reads the file that runData.save has written. It returns nil if
+// the file does not exist or is damaged.
+func readRunData(job string) *runData {
+	var c runData
+	text, err := readFile(job, runDataFile, 2*maxRunData)
 	if err != nil || json.Unmarshal(text, &c) != nil {
 		return nil
 	}
 	return &c
 }
 
-// keptOn asks a host what it keeps of the course of its job, in at most limit bytes. If nothing of the job is left
-// the error is hosts.ErrForgotten.
+// keptOn requests from a host what it has stored about the run of its job, in
+// at most limit bytes. The error is hosts.ErrForgotten if the host has no
+// files of the job any more.
 func keptOn(ctx context.Context, a *hosts.AgentHost, limit int, events bool) (protocol.Kept, error) {
 	want := protocol.WantKept{HostJob: protocol.HostJob{Job: a.Job, Folder: a.Folder}, Bytes: limit, Events: events}
 	kept, err := hosts.Call[protocol.Kept](ctx, a, hosts.AnswerTime, protocol.DoKept, want)
@@ -148,8 +156,9 @@ func keptOn(ctx context.Context, a *hosts.AgentHost, limit int, events bool) (pr
 	return kept, nil
 }
 
-// histories decodes the histories of a host, by the name of a task or protocol.OfHost. What cannot be read is told
-// with the damage.
+// histories decodes the metrics of a host. The map's key is a task's name, or
+// protocol.OfHost for the host's own metrics. damaged describes the metrics
+// that cannot be decoded.
 func histories(kept protocol.Kept) (all map[string]*metrics.History, damaged []string) {
 	all, damaged = map[string]*metrics.History{}, slices.Clone(kept.Damaged)
 	for _, name := range slices.Sorted(maps.Keys(kept.Histories)) {
@@ -163,7 +172,8 @@ func histories(kept protocol.Kept) (all map[string]*metrics.History, damaged []s
 	return all, damaged
 }
 
-// tails reads the last lines of the chief and of the task that is blamed.
+// tails reads the last log lines of the chief (worker:0) and of the task that
+// caused the job's failure.
 func (j *Job) tails(ctx context.Context) (all []taskTail, err error) {
 	tasks := []string{"worker:0"}
 	if v := j.Verdict; v != nil && v.Culprit != "" && v.Culprit != tasks[0] {
@@ -196,5 +206,5 @@ func (j *Job) tails(ctx context.Context) (all []taskTail, err error) {
 	return all, err
 }
 
-// longestLine bounds a line of a report, in bytes.
+// longestLine bounds the length of a log line in a report, in bytes.
 const longestLine = 4 << 10
