@@ -10,27 +10,30 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// margin is by how much one end must have spoken later than the other to count: the
-// kernel's clock for this has steps of up to 10 ms.
+// margin is the smallest difference between two times of last sent or received
+// bytes that counts as an order. The kernel measures these times in steps of
+// up to 10 ms.
 const margin = 20 * time.Millisecond
 
-// graph is what is known of all tasks.
+// graph holds the tasks and the connections, listening sockets and processes
+// by which one can wait for another.
 type graph struct {
 	tasks    []Task
-	ends     map[end]int     // task by the two addresses of a connection
-	servers  map[end]int     // task by the address at which it listens
-	owners   map[process]int // task by process
-	postures []posture       // by task
+	ends     map[end]int     // index of the task that has each end of a connection
+	servers  map[end]int     // index of the task that listens at each address
+	owners   map[process]int // index of the task that each process belongs to
+	postures []posture       // posture of each task, by index
 }
 
-// end is one end of a connection. host is the index of the host of an address that counts
-// there only; -1 for others.
+// end identifies one end of a TCP connection. For a loopback or unspecified
+// local address, which is not unique among hosts, host is the index of the
+// host; otherwise it is -1.
 type end struct {
 	host        int
 	local, peer netip.AddrPort
 }
 
-// process is a process of a host.
+// process identifies a process by the index of its host and its PID.
 type process struct{ host, pid int }
 
 func newGraph(tasks []Task) *graph {
@@ -72,7 +75,8 @@ func endOf(host int, local, peer netip.AddrPort) end {
 	return end{host, local, peer}
 }
 
-// peer returns the task at the other end of a socket of task i; -1: none is known.
+// peer returns the index of the task at the other end of a socket of task i,
+// or -1 if unknown.
 func (g *graph) peer(i int, s protocol.Socket) int {
 	local, remote, ok := addresses(s)
 	if !ok || s.Listening {
@@ -88,7 +92,7 @@ func (g *graph) peer(i int, s protocol.Socket) int {
 	return -1
 }
 
-// task returns what task i does.
+// task returns the posture of task i: what it is doing or waiting for.
 func (g *graph) task(i int) posture {
 	t := g.tasks[i]
 	switch {
@@ -113,7 +117,8 @@ func (g *graph) task(i int) posture {
 	return p
 }
 
-// training is the posture of a task of plx's trainer, which tells where it is.
+// training returns the posture of a task that uses plx's trainer, whose stack
+// traces show where its training is.
 func (g *graph) training(i int) posture {
 	at := g.tasks[i].Seen.Training
 	switch {
@@ -133,16 +138,18 @@ func (g *graph) training(i int) posture {
 	return posture{rank: active, why: "it does not take part in the step that the others wait for: " + clean(at.Where)}
 }
 
-// serves reports whether a task is a parameter server of plx's trainer.
+// serves reports whether task i is a parameter server of plx's trainer.
 func (g *graph) serves(i int) bool {
 	t := g.tasks[i]
 	return t.Name.Role == cluster.PS && t.Seen != nil && t.Seen.Training != nil
 }
 
-// computes reports whether a task has used the processor while nothing else of it moved.
+// computes reports whether a task uses the processor but has long shown no
+// other activity.
 func computes(a *protocol.Activity) bool { return a.Still < a.Quiet/4 }
 
-// explicit reports whether the first thread of a task waits for bytes of another task.
+// explicit reports whether the main thread of task i waits on a socket that is
+// connected to another task.
 func (g *graph) explicit(i int) bool {
 	p := g.tasks[i].Seen.Processes[0]
 	if len(p.Threads) == 0 || p.Go {
@@ -153,7 +160,8 @@ func (g *graph) explicit(i int) bool {
 	})
 }
 
-// process returns what one process of task i does. seen has the processes that led here.
+// process returns the posture of process p of task i. The set seen has the
+// PIDs already visited while following waits, to stop at cycles.
 func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
 	seen[p.PID] = true
 	who := fmt.Sprintf("%s (pid %d)", clean(p.Name), p.PID)
@@ -188,7 +196,8 @@ func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
 	return g.descriptors(i, p, who, seen)
 }
 
-// in says in which function of the kernel a thread is.
+// in returns the text " in FUNCTION" for the kernel function in which a thread
+// waits, or "" if it is unknown.
 func in(t protocol.Thread) string {
 	if t.Where == "" {
 		return ""
@@ -196,7 +205,7 @@ func in(t protocol.Thread) string {
 	return " in " + clean(t.Where)
 }
 
-// fileLock is the posture of a process that waits for a lock on a file.
+// fileLock returns the posture of a process that waits for a file lock.
 func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
 	why := who + " waits for a lock on a file"
 	if t.What != "" {
@@ -211,8 +220,9 @@ func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
 	return posture{rank: halted, why: why}
 }
 
-// lock is the posture of a process whose first thread waits for a lock of the process: as
-// its other threads, its sockets and its children tell.
+// lock returns the posture of a process whose main thread waits for a lock of
+// its own process. Such a wait alone does not show the cause, so lock examines
+// the other threads, the sockets and the child processes.
 func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	for _, t := range p.Threads[1:] {
 		if t.Wait == protocol.InKernel || t.Wait == protocol.OnFile {
@@ -238,8 +248,8 @@ func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) 
 	return posture{rank: inward, why: who + " waits for a lock or condition of its own process"}
 }
 
-// descriptors is the posture of a process whose first thread waits for pipes, sockets or
-// children.
+// descriptors returns the posture of a process whose main thread waits on
+// pipes, sockets or child processes.
 func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	first := p.Threads[0]
 	links, _ := g.sockets(i, p, first.Sockets, true)
@@ -264,7 +274,8 @@ func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int
 	return posture{rank: inward, why: fmt.Sprintf("%s waits (%s)%s", who, first.Wait, in(first))}
 }
 
-// outside names the other ends of the sockets that a thread waits for.
+// outside returns the address at the other end of the first socket that a
+// thread waits on.
 func outside(p *protocol.Process, t protocol.Thread) string {
 	for _, n := range t.Sockets {
 		if n >= 0 && n < len(p.Sockets) {
@@ -278,8 +289,9 @@ func outside(p *protocol.Process, t protocol.Thread) string {
 	return "a socket"
 }
 
-// follow returns the surest posture of processes of the same task, or a wait for the
-// tasks that the others belong to.
+// follow examines the given processes. For those of task i it returns the
+// posture with the lowest rank. For a process of another task it returns that
+// task i waits for that one.
 func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	best := posture{rank: unclear}
 	for _, pid := range pids {
@@ -300,7 +312,7 @@ func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	return best
 }
 
-// children is follow for the children of a process.
+// children calls follow for the child processes of p.
 func (g *graph) children(i int, p *protocol.Process, seen map[int]bool) posture {
 	var pids []int
 	for _, c := range g.tasks[i].Seen.Processes {
@@ -316,9 +328,9 @@ func (g *graph) find(i, pid int) *protocol.Process {
 	return &all[slices.IndexFunc(all, func(p protocol.Process) bool { return p.PID == pid })]
 }
 
-// sockets returns for whom a process waits, by its sockets with these indices. explicit
-// says that the first thread waits for them. connected reports whether one of them leads
-// to another task.
+// sockets returns the posture of process p as shown by the sockets with the
+// given indices. With explicit, the main thread waits on these sockets. The
+// result connected reports whether one of them is connected to another task.
 func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool) (found posture, connected bool) {
 	found.rank = waiting
 	silent := time.Duration(-1)
@@ -362,10 +374,11 @@ func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool
 	return found, connected
 }
 
-// lost reports whether the kernel sends bytes again, or asks again for a connection.
+// lost reports whether the kernel is retransmitting data or a connection
+// request on the socket, because the peer does not acknowledge them.
 func lost(s protocol.Socket) bool { return s.Retries > 0 && (s.Unsent > 0 || s.Opening) }
 
-// far names the other end of a socket.
+// far returns the name of task j, or the peer address of socket s if j is -1.
 func (g *graph) far(j int, s protocol.Socket) string {
 	if j < 0 {
 		return clean(s.Peer)
