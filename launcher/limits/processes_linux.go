@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes compares the limit of processes, which counts threads, with those that the user has.
-// The limit does not hold for root.
+// processes checks whether the user may start enough processes. The kernel
+// counts threads for this limit, and does not apply it to root.
 func processes() error {
 	most, limited := limit(unix.RLIMIT_NPROC)
 	if !limited || most >= many || os.Getuid() == 0 {
@@ -23,13 +23,13 @@ func processes() error {
 	return nil
 }
 
-// running counts the threads of a user.
+// running returns the number of threads of all processes of a user.
 func running(proc string, user int) (n int) {
-	all, _ := filepath.Glob(proc + "/[0-9]*/status") // the pattern is right
+	all, _ := filepath.Glob(proc + "/[0-9]*/status") // the error is only for a malformed pattern
 	for _, path := range all {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		ids, count := strings.Fields(line(string(text), "Uid:")), line(string(text), "Threads:")
 		if t, err := strconv.Atoi(strings.TrimSpace(count)); err == nil && len(ids) > 0 && ids[0] == strconv.Itoa(user) {
@@ -39,7 +39,7 @@ func running(proc string, user int) (n int) {
 	return n
 }
 
-// line returns what follows a name at the beginning of a line.
+// line returns the rest of the first line of text that begins with name.
 func line(text, name string) string {
 	_, after, _ := strings.Cut(text, "\n"+name)
 	value, _, _ := strings.Cut(after, "\n")
