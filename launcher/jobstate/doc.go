@@ -37,7 +37,7 @@
 // Package hang detects a job in which no task makes progress.
 //
 // The submachines read the facts in hosts.go and generation.go: where tasks
-// run, how they ended and which steps they have made. In heard.go, messages
+// run, how they ended and which steps they have made. In messages.go, messages
 // from agents are passed on to the submachines; machine.go changes stages;
 // end.go handles failures and stops until the job has ended.
 //

@@ -13,10 +13,10 @@ import (
 // and their reports of that need time to arrive.
 const stopMargin = 10 * time.Second
 
-// prolonging is the factor by which the time Plan.Settle is prolonged if no
+// prolongFactor is the factor by which the time Plan.Settle is prolonged if no
 // failure names the peer that was lost. That peer may still be writing a core
 // dump, or its connection may break late.
-const prolonging = 5
+const prolongFactor = 5
 
 // fail handles a failure of a task or host. The first failure that the job
 // does not tolerate starts the stage settling, in which further failures are
@@ -75,11 +75,11 @@ func (m *Machine) judge() {
 	culprit, m.verdict = m.failures.verdict(m.view(), m.tolerance.short)
 	m.restart.blame(culprit)
 	if !m.goBack() {
-		commands, bar, why := m.restart.decide(m.view(), culprit, m.verdict.Reason)
+		commands, exclude, why := m.restart.decide(m.view(), culprit, m.verdict.Reason)
 		m.do(commands)
 		m.verdict = m.verdict.Adding(why)
-		if bar >= 0 {
-			m.hosts[bar].barred = true
+		if exclude >= 0 {
+			m.hosts[exclude].excluded = true
 		}
 	}
 	m.end()
@@ -160,10 +160,10 @@ func (m *Machine) endIfAllGone() {
 		return
 	}
 	v := m.view()
-	if m.busy.finds(len(m.hosts), func(h int) bool { return m.hosts[h].told && !m.hosts[h].gone && v.unended(h) > 0 }) {
+	if m.busy.finds(len(m.hosts), func(h int) bool { return m.hosts[h].startSent && !m.hosts[h].lost && v.unended(h) > 0 }) {
 		return
 	}
-	if m.stage == settling && !m.failures.all[0].hearsay { // if another host reported the first failure, wait: the failed host itself may still report one
+	if m.stage == settling && !m.failures.all[0].secondhand { // if another host reported the first failure, wait: the failed host itself may still report one
 		m.judge()
 	}
 	if m.stage == stopping || m.stage == finishing && !m.tolerance.unclear(m.view()) {

@@ -8,28 +8,28 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// host is what the driver knows about one host and its agent. The fields gone
-// and in are never both true, and clearing implies gone.
+// host is what the driver knows about one host and its agent. The fields lost
+// and participates are never both true, and tasksMayRun implies lost.
 type host struct {
 	plan  protocol.HostPlan // from Plan.Hosts or Join; its Tasks are those of the host's first generation
 	place membership        // whether the host is a member of the job, joins it or leaves it
 
-	up       bool   // true once the driver has connected to an agent on this host
-	silent   string // why there is no connection to the agent; empty if connected or still dialling for the first time
-	gone     bool   // the agent is lost; reset when a new agent connects
-	leaving  bool   // the agent is shutting down although the job has not asked for that
-	clearing bool   // the agent is lost, but its tasks may still run until its lease expires
-	answers  bool   // the agent is lost, but the driver can reach the host and may soon start a new agent
-	barred   bool   // blamed for too many failures in a row: gets no tasks in the next generations
-	addr     string // address of the agent on the data network; empty until the agent connects
+	up           bool   // true once the driver has connected to an agent on this host
+	disconnected string // why there is no connection to the agent; empty if connected or still dialling for the first time
+	lost         bool   // the agent is lost; reset when a new agent connects
+	leaving      bool   // the agent is shutting down although the job has not asked for that
+	tasksMayRun  bool   // the agent is lost, but its tasks may still run until its lease expires
+	revivable    bool   // the agent is lost, but the driver can reach the host and may soon start a new agent
+	excluded     bool   // blamed for too many failures in a row: gets no tasks in the next generations
+	addr         string // address of the agent on the data network; empty until the agent connects
 
 	// The following fields are about the current generation.
 	tasks []protocol.TaskSpec // tasks that the host runs in this generation; nil if none
 
-	groupRank int   // number of hosts with workers that have a lower index than this one
-	in        bool  // the host takes part in this generation, possibly without tasks; false once its agent is lost
-	answered  stage // last stage whose request the agent has answered; gathering if none
-	told      bool  // a Start message was sent and may have arrived, so tasks may be running
+	groupRank    int   // number of hosts with workers that have a lower index than this one
+	participates bool  // the host takes part in this generation, possibly without tasks; false once its agent is lost
+	answered     stage // last stage whose request the agent has answered; gathering if none
+	startSent    bool  // a Start message was sent and may have arrived, so tasks may be running
 }
 
 // membership says whether a host belongs to the job, or is joining or leaving
@@ -49,20 +49,20 @@ func (h *host) name() string { return h.plan.Host }
 // parameter now is the current stage.
 func (h *host) arrive(s protocol.State, now stage) (commands []Command) {
 	switch {
-	case h.gone && now >= settling: // the next generation may begin soon and use the host
+	case h.lost && now >= settling: // the next generation may begin soon and use the host
 		commands = notice("host %s: is back", h.name())
-	case h.gone:
+	case h.lost:
 		commands = notice("host %s: is back; the next restart uses it", h.name())
-	case h.silent != "" && h.in:
+	case h.disconnected != "" && h.participates:
 		commands = notice("host %s: connected", h.name())
 	}
-	if h.gone {
-		h.gone, h.clearing, h.told = false, false, false
+	if h.lost {
+		h.lost, h.tasksMayRun, h.startSent = false, false, false
 	}
-	h.up, h.silent, h.addr = true, "", s.Addr
+	h.up, h.disconnected, h.addr = true, "", s.Addr
 	h.leaving = s.Phase == protocol.Stopping || s.Phase == protocol.Over
 	if s.Phase == protocol.Idle || s.Phase == protocol.Ready {
-		h.told = false // the Start message did not arrive, so no task is running
+		h.startSent = false // the Start message did not arrive, so no task is running
 	}
 	return commands
 }
@@ -70,10 +70,10 @@ func (h *host) arrive(s protocol.State, now stage) (commands []Command) {
 // fallSilent records that the connection to the agent is lost, and returns a
 // notice for the user.
 func (h *host) fallSilent(cause string) []Command {
-	h.silent = cause
+	h.disconnected = cause
 	switch {
-	case h.gone: // no new agent yet
-	case h.up && h.in:
+	case h.lost: // no new agent yet
+	case h.up && h.participates:
 		return notice("host %s: connection lost: %s; dialling again", h.name(), cause)
 	case !h.up:
 		return notice("host %s: no connection yet: %s; dialling again", h.name(), cause)
@@ -83,7 +83,7 @@ func (h *host) fallSilent(cause string) []Command {
 
 // reachable reports whether there is a connection to the agent, or the driver
 // is still dialling for the first time.
-func (h *host) reachable() bool { return !h.gone && h.silent == "" }
+func (h *host) reachable() bool { return !h.lost && h.disconnected == "" }
 
 // listens reports whether a message sent now would reach the agent.
 func (h *host) listens() bool { return h.reachable() && h.up }
@@ -97,7 +97,7 @@ func (all hosts) lay() {
 	groups := 0
 	for i, tasks := range renumber(all, all.available) {
 		h := all[i]
-		h.tasks, h.groupRank, h.in, h.answered, h.told = tasks, groups, !h.gone && h.place == member, gathering, false
+		h.tasks, h.groupRank, h.participates, h.answered, h.startSent = tasks, groups, !h.lost && h.place == member, gathering, false
 		if protocol.Workers(tasks) > 0 {
 			groups++
 		}
@@ -120,14 +120,14 @@ func (all hosts) move(members, partings []int) {
 func (all hosts) clear(t Timer) {
 	for i, h := range all {
 		if t == clearTimer(i) {
-			h.clearing = false
+			h.tasksMayRun = false
 		}
 	}
 }
 
 // available reports whether host h can run tasks in the next generation.
 func (all hosts) available(h int) bool {
-	return all[h].place == member && !all[h].gone && !all[h].barred
+	return all[h].place == member && !all[h].lost && !all[h].excluded
 }
 
 // search finds a host with some property, starting at the host that it found
@@ -154,14 +154,14 @@ func (all hosts) arrived(late *search) bool {
 // answered reports whether every host that takes part in the generation has
 // answered the request of stage s. The search late finds one that has not.
 func (all hosts) answered(s stage, late *search) bool {
-	return !late.finds(len(all), func(h int) bool { return all[h].in && all[h].answered < s })
+	return !late.finds(len(all), func(h int) bool { return all[h].participates && all[h].answered < s })
 }
 
-// seatLost returns the host that drives a detached job if its agent is lost or
+// lostDriver returns the host that drives a detached job if its agent is lost or
 // shutting down. Otherwise it returns nil.
-func (all hosts) seatLost() *host {
+func (all hosts) lostDriver() *host {
 	for _, h := range all {
-		if h.plan.Drives && (h.gone || h.leaving) {
+		if h.plan.Drives && (h.lost || h.leaving) {
 			return h
 		}
 	}
@@ -180,9 +180,9 @@ func (all hosts) layout() []protocol.HostPlan {
 	return plan
 }
 
-// everybody is like layout, but a member that currently has no tasks is listed
+// withIdleMembers is like layout, but a member that currently has no tasks is listed
 // with the tasks of its first generation.
-func (all hosts) everybody() []protocol.HostPlan {
+func (all hosts) withIdleMembers() []protocol.HostPlan {
 	plan := all.layout()
 	for i, h := range all {
 		if h.place == member && len(plan[i].Tasks) == 0 {
@@ -218,8 +218,8 @@ func (all hosts) where(generation int) string {
 func (all hosts) missing() string {
 	text := ""
 	for _, h := range all {
-		if h.gone && !h.barred && h.place == member {
-			text += fmt.Sprintf("; host %s: %s", h.name(), h.silent)
+		if h.lost && !h.excluded && h.place == member {
+			text += fmt.Sprintf("; host %s: %s", h.name(), h.disconnected)
 		}
 	}
 	return text
@@ -228,7 +228,7 @@ func (all hosts) missing() string {
 // mayCome reports whether host h has an agent, or could get a new one.
 func mayCome(v view, h int) bool {
 	host := v.hosts[h]
-	return host.place == member && !host.barred && (!host.gone || v.plan.Restarts.Revive && v.plan.Restarts.Max > 0)
+	return host.place == member && !host.excluded && (!host.lost || v.plan.Restarts.Revive && v.plan.Restarts.Max > 0)
 }
 
 // count returns the number of workers and servers that the plan puts on those

@@ -79,7 +79,7 @@ func (m *Machine) Step(e Event) []Command {
 	case Lost:
 		m.lost(e)
 	case Heard:
-		if !m.hosts[e.Host].gone {
+		if !m.hosts[e.Host].lost {
 			m.heard(e.Host, e.Message)
 		}
 	case StopAsked:
@@ -90,8 +90,8 @@ func (m *Machine) Step(e Event) []Command {
 	case Elapsed:
 		m.elapsed(e.Timer)
 	}
-	m.decide(m.save.goOn(m.view()))
-	m.do(m.scale.goOn(m.view()))
+	m.decide(m.save.afterEvent(m.view()))
+	m.do(m.scale.afterEvent(m.view()))
 	m.endIfAllGone()
 	if m.stage == regrouping {
 		m.decide(m.regroup.next(m.view()))
@@ -140,7 +140,7 @@ func (m *Machine) elapsed(t Timer) {
 		}
 	case t == settleTimer && m.stage == settling && !m.failures.prolonged && m.failures.unexplained(v):
 		m.failures.prolonged = true
-		m.do(timer(settleTimer, prolonging*m.plan.Settle))
+		m.do(timer(settleTimer, prolongFactor*m.plan.Settle))
 	case t == settleTimer && m.stage == settling:
 		m.judge()
 	case t == doubtTimer && (m.stage == starting || m.stage == running):
@@ -156,13 +156,13 @@ func (m *Machine) elapsed(t Timer) {
 	case t == scaleTimer:
 		m.decide(m.scale.overdue(v))
 	case t == stopTimer && (m.stage == stopping || m.stage == finishing):
-		m.do(v.notEnded())
+		m.do(v.unendedNotices())
 		if m.stage == stopping || !m.tolerance.unclear(v) {
 			m.stopped()
 			return
 		}
 		for _, h := range m.hosts {
-			h.told = false // stop waiting for exits, but still wait for the leases of lost hosts to expire
+			h.startSent = false // stop waiting for exits, but still wait for the leases of lost hosts to expire
 		}
 	case t == steadyTimer && m.stage == running:
 		m.restart.doubled, m.restart.inRow = 0, 0
@@ -230,13 +230,13 @@ func (m *Machine) advance(s stage, phase protocol.Phase) {
 // its next Up event.
 func (m *Machine) request(h int) {
 	v, to := m.view(), m.hosts[h]
-	if !to.in || !to.listens() || to.answered >= m.stage {
+	if !to.participates || !to.listens() || to.answered >= m.stage {
 		return
 	}
 	switch m.stage {
 	case preparing, checking, starting:
 		if m.stage == starting {
-			to.told = true
+			to.startSent = true
 		}
 		m.do(m.start.request(v, h))
 	case finishing:

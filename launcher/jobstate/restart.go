@@ -17,9 +17,9 @@ const (
 	// steadyTime is how long a generation must run without a failure to reset
 	// the backoff and the count of failures in a row.
 	steadyTime = 10 * time.Minute
-	// tooOften is the number of failures in a row blamed on one host after
+	// maxBlamed is the number of failures in a row blamed on one host after
 	// which that host gets no more tasks.
-	tooOften = 3
+	maxBlamed = 3
 )
 
 // restart decides whether another generation follows a failure. Always 0 <=
@@ -50,23 +50,23 @@ func (r *restart) blame(f failure) {
 	}
 }
 
-// decide decides whether another generation follows failure f. The result bar
+// decide decides whether another generation follows failure f. The result exclude
 // is the index of a host that must get no tasks in that generation, or -1. If
 // restarts are enabled but none follows, why is the reason, as text for the
 // verdict.
-func (r *restart) decide(v view, f failure, reason string) (commands []Command, bar int, why string) {
+func (r *restart) decide(v view, f failure, reason string) (commands []Command, exclude int, why string) {
 	if v.plan.Restarts.Max <= 0 || v.expired {
 		return nil, -1, ""
 	}
 	if why = r.exhausted(v, f); why == "" {
-		commands, bar, why = r.leaveOut(v, f.host)
+		commands, exclude, why = r.leaveOut(v, f.host)
 	}
 	if why != "" {
 		return nil, -1, "; " + why
 	}
 	r.coming = true
 	return append(commands, notice("%s: restarting in %s (attempt %d of %d)",
-		reason, r.backoff(v.plan.Restarts), r.made+1, v.plan.Restarts.Max)...), bar, ""
+		reason, r.backoff(v.plan.Restarts), r.made+1, v.plan.Restarts.Max)...), exclude, ""
 }
 
 // exhausted returns why the job may not be restarted after failure f, or "" if
@@ -75,11 +75,11 @@ func (r *restart) exhausted(v view, f failure) string {
 	if v.saving {
 		return "not restarted: the job was asked to end"
 	}
-	if why := mistake(v, f); why != "" && v.generation.number == 0 {
+	if why := futile(v, f); why != "" && v.generation.number == 0 {
 		return "not restarted: " + why
 	}
-	if seat := v.hosts.seatLost(); seat != nil {
-		return fmt.Sprintf("not restarted: host %s drives the job", seat.name())
+	if driving := v.hosts.lostDriver(); driving != nil {
+		return fmt.Sprintf("not restarted: host %s drives the job", driving.name())
 	}
 	switch limits := v.plan.Restarts; {
 	case r.made >= limits.Max:
@@ -90,9 +90,9 @@ func (r *restart) exhausted(v view, f failure) string {
 	return ""
 }
 
-// mistake returns why a restart would only repeat failure f of the first
+// futile returns why a restart would only repeat failure f of the first
 // generation, or "" if a restart may help.
-func mistake(v view, f failure) string {
+func futile(v view, f failure) string {
 	e := f.exit
 	switch {
 	case !v.launched:
@@ -110,17 +110,17 @@ func mistake(v view, f failure) string {
 }
 
 // leaveOut excludes host h from the job if too many failures in a row were
-// blamed on it. The result bar is the index of the excluded host, or -1. The
+// blamed on it. The result exclude is the index of the excluded host, or -1. The
 // result why is not empty if the job must end because too few tasks would be
 // left. The only host of a job is never excluded.
-func (r *restart) leaveOut(v view, h int) (commands []Command, bar int, why string) {
-	if r.inRow < tooOften || len(v.hosts) == 1 {
+func (r *restart) leaveOut(v view, h int) (commands []Command, exclude int, why string) {
+	if r.inRow < maxBlamed || len(v.hosts) == 1 {
 		return nil, -1, shortage(v, func(i int) bool { return mayCome(v, i) })
 	}
 	if short := shortage(v, func(i int) bool { return i != h && mayCome(v, i) }); short != "" {
-		return nil, -1, fmt.Sprintf("host %s failed %d times in a row, and without it %s", v.name(h), tooOften, short)
+		return nil, -1, fmt.Sprintf("host %s failed %d times in a row, and without it %s", v.name(h), maxBlamed, short)
 	}
-	return notice("host %s failed %d times in a row and is left out", v.name(h), tooOften), h, ""
+	return notice("host %s failed %d times in a row and is left out", v.name(h), maxBlamed), h, ""
 }
 
 // backoff returns the delay before the next restart.
@@ -197,8 +197,8 @@ func (r *regroup) elapsed(t Timer) {
 
 // next begins the next generation if nothing has to be waited for any more.
 func (r *regroup) next(v view) ([]Command, decision) {
-	if seat := v.hosts.seatLost(); seat != nil {
-		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", seat.name(), seat.silent)}
+	if driving := v.hosts.lostDriver(); driving != nil {
+		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", driving.name(), driving.disconnected)}
 	}
 	if !r.over[backoffTimer] || r.awaits(v) {
 		return nil, nil
@@ -233,11 +233,11 @@ func (r *regroup) awaits(v view) bool {
 	for _, h := range v.hosts {
 		switch {
 		case h.place == joining || h.place == left: // such a host runs no tasks that must end first
-		case !h.gone && (h.silent != "" || h.leaving || !h.up):
+		case !h.lost && (h.disconnected != "" || h.leaving || !h.up):
 			return true
-		case h.gone && h.clearing:
+		case h.lost && h.tasksMayRun:
 			return true
-		case h.place == member && h.gone && !h.barred && h.answers && v.plan.Restarts.Revive && !r.over[reviveTimer]:
+		case h.place == member && h.lost && !h.excluded && h.revivable && v.plan.Restarts.Revive && !r.over[reviveTimer]:
 			return true
 		}
 	}

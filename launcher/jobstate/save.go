@@ -75,9 +75,9 @@ func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) 
 	return commands, d
 }
 
-// goOn is called after each event. It cancels the checkpoint if the chief has
+// afterEvent is called after each event. It cancels the checkpoint if the chief has
 // ended before other workers.
-func (s *save) goOn(v view) ([]Command, decision) {
+func (s *save) afterEvent(v view) ([]Command, decision) {
 	if !v.generation.ended(cluster.Chief) || !s.awaits(v.stage) {
 		return nil, nil
 	}

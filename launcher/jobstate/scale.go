@@ -56,7 +56,7 @@ func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 	case s.last.Scaled.ID != "" && s.last.Scaled.ID == ask.ID:
 		return answer(s.last.Scaled)
 	case ask.Known == 0:
-		return answer(protocol.Scaled{ID: ask.ID, Hosts: v.hosts.everybody()})
+		return answer(protocol.Scaled{ID: ask.ID, Hosts: v.hosts.withIdleMembers()})
 	}
 	if why := unfit(v, ask); why != "" {
 		return answer(protocol.Scaled{ID: ask.ID, Cause: why})
@@ -72,20 +72,20 @@ func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 	return append(commands, timer(scaleTimer, joinTime)...)
 }
 
-// goOn is called after each event. It enters the next phase of the change if
+// afterEvent is called after each event. It enters the next phase of the change if
 // the current one is complete.
-func (s *scale) goOn(v view) []Command {
+func (s *scale) afterEvent(v view) []Command {
 	switch {
 	case s.phase == moved && s.stepped && v.stage == running:
-		commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.everybody(),
+		commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.withIdleMembers(),
 			From: s.workers, To: v.generation.workers, Step: s.step})
 		return append(commands, s.release(v)...)
 	case s.phase != connecting || v.stage != running:
 		return nil
 	}
 	for _, i := range s.joined {
-		if h := v.hosts[i]; h.gone {
-			return s.giveUp(v, fmt.Sprintf("host %s: %s", h.name(), h.silent))
+		if h := v.hosts[i]; h.lost {
+			return s.giveUp(v, fmt.Sprintf("host %s: %s", h.name(), h.disconnected))
 		} else if !h.listens() {
 			return nil
 		}
@@ -207,7 +207,7 @@ func unfit(v view, s protocol.Scale) string {
 	case s.SaveTime <= 0:
 		return "no time is given to save in"
 	}
-	return cmp.Or(unfitLeave(v, s), unfitJoin(v, s), lacking(v, s))
+	return cmp.Or(unfitLeave(v, s), unfitJoin(v, s), tasksLacking(v, s))
 }
 
 func unfitLeave(v view, s protocol.Scale) string {
@@ -242,9 +242,9 @@ func unfitJoin(v view, s protocol.Scale) string {
 	return ""
 }
 
-// lacking returns an error text if the change would leave the job with too few
+// tasksLacking returns an error text if the change would leave the job with too few
 // workers or no server. Otherwise it returns "".
-func lacking(v view, s protocol.Scale) string {
+func tasksLacking(v view, s protocol.Scale) string {
 	workers, servers := tasksAfter(v, s)
 	_, serversNow := v.hosts.count(func(int) bool { return true })
 	switch least := v.plan.Restarts.MinWorkers; {

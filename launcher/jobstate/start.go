@@ -18,8 +18,8 @@ type start struct {
 	launched bool         // a Start message was sent, in this generation or an earlier one
 	warned   bool         // the user has been warned that some hosts cannot reach each other
 
-	circle  []int           // sorted indices of the hosts that take part in the connection check; nil before it
-	message *protocol.Start // the Start message, which is the same for all hosts; nil before the stage starting
+	checkedHosts []int           // sorted indices of the hosts that take part in the connection check; nil before it
+	message      *protocol.Start // the Start message, which is the same for all hosts; nil before the stage starting
 }
 
 // request returns the request of the current stage for host h.
@@ -54,18 +54,18 @@ const checkAll = 16
 // dial it. A connection that is not checked fails later, in the task that
 // needs it.
 func (s *start) peers(v view, of int) (peers []protocol.Peer) {
-	if s.circle == nil {
+	if s.checkedHosts == nil {
 		for i, h := range v.hosts {
-			if h.in && (v.generation.number == 0 || len(h.tasks) > 0) {
-				s.circle = append(s.circle, i)
+			if h.participates && (v.generation.number == 0 || len(h.tasks) > 0) {
+				s.checkedHosts = append(s.checkedHosts, i)
 			}
 		}
 	}
-	self, found := slices.BinarySearch(s.circle, of)
+	self, found := slices.BinarySearch(s.checkedHosts, of)
 	if !found {
 		return nil
 	}
-	for _, i := range dialled(s.circle, self, v.chief()) {
+	for _, i := range dialled(s.checkedHosts, self, v.chief()) {
 		peers = append(peers, protocol.Peer{Index: i, Host: v.name(i), Addr: v.hosts[i].addr})
 	}
 	return peers
@@ -90,7 +90,7 @@ func dialled(all []int, self, chief int) (some []int) {
 // prepared records the addresses of a host's tasks. An agent may answer twice,
 // if Prepare was sent again after a reconnection.
 func (s *start) prepared(v view, h int, p protocol.Prepared) decision {
-	if v.stage != preparing || !v.hosts[h].in {
+	if v.stage != preparing || !v.hosts[h].participates {
 		return nil
 	}
 	if p.Error == "" {
@@ -134,7 +134,7 @@ func mismatch(v view, h int, p protocol.Prepared) string {
 // each other. Then an unreachable peer only causes a warning, unless host h
 // drives a detached job and so must reach all hosts.
 func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision) {
-	if !v.hosts[h].in || v.stage != checking && v.stage != settling {
+	if !v.hosts[h].participates || v.stage != checking && v.stage != settling {
 		return nil, nil
 	}
 	var failures []failure
@@ -147,7 +147,7 @@ func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision)
 		case v.generation.number == 0:
 			return nil, refused{h, reason + blocked}
 		case f.Peer.Index >= 0 && f.Peer.Index < len(v.hosts):
-			failures = append(failures, failure{host: f.Peer.Index, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}, hearsay: true})
+			failures = append(failures, failure{host: f.Peer.Index, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}, secondhand: true})
 		}
 	}
 	if len(failures) > 0 {
@@ -178,9 +178,9 @@ func (s *start) warn(reason string) []Command {
 func (s *start) overdue(v view) decision {
 	late, who := 0, "the job"
 	for i, h := range v.hosts {
-		if h.in && !(h.up && (v.stage == gathering || h.answered >= v.stage)) {
-			if late, who = i, "host "+h.name(); h.silent != "" {
-				who += " (" + h.silent + ")"
+		if h.participates && !(h.up && (v.stage == gathering || h.answered >= v.stage)) {
+			if late, who = i, "host "+h.name(); h.disconnected != "" {
+				who += " (" + h.disconnected + ")"
 			}
 			break
 		}

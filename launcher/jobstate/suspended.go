@@ -19,16 +19,16 @@ func (v view) excuse(f failure) failure {
 		return f
 	}
 	who := "plx was suspended for %s (it was stopped, or its machine slept)"
-	if seat := v.seat(); seat != nil {
-		who = "host " + seat.name() + ", which drives the job, was suspended for %s"
+	if driving := v.driverHost(); driving != nil {
+		who = "host " + driving.name() + ", which drives the job, was suspended for %s"
 	}
 	reason := fmt.Sprintf(who+", and hosts end their tasks within %s (--lease) after they last heard it: %s", v.suspended.Round(time.Second), v.plan.Lease, f.reason)
 	return failure{host: f.host, reason: reason, exit: failureOfHost(f.host, "").exit, excused: true}
 }
 
-// seat returns the host whose agent drives a detached job. It returns nil if
+// driverHost returns the host whose agent drives a detached job. It returns nil if
 // the launcher drives the job.
-func (v view) seat() *host {
+func (v view) driverHost() *host {
 	for _, h := range v.hosts {
 		if h.plan.Drives {
 			return h

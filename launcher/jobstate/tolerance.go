@@ -32,7 +32,7 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	switch {
 	case workers == nil:
 		return nil, false
-	case sure || !blamesNeeded(v, f):
+	case sure || !namesNeededPeer(v, f):
 		return t.goOnWithout(f, workers), true
 	case v.stage == settling:
 		return nil, false // collected with the other failures, one of which is blamed
@@ -49,7 +49,7 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 // takes the checkpoints, or without a server, which holds variables of the
 // model.
 func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
-	if !t.on || f.hearsay || v.stage < starting || v.stage > settling || v.stage == finishing {
+	if !t.on || f.secondhand || v.stage < starting || v.stage > settling || v.stage == finishing {
 		return nil
 	}
 	var with []cluster.Task
@@ -72,10 +72,10 @@ func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
 	return with
 }
 
-// blamesNeeded reports whether failure f names the chief or a server as the
+// namesNeededPeer reports whether failure f names the chief or a server as the
 // lost peer.
-func blamesNeeded(v view, f failure) bool {
-	peer, _, known := blamed(v, f)
+func namesNeededPeer(v view, f failure) bool {
+	peer, _, known := namedPeer(v, f)
 	return known && (peer.Role != cluster.Worker || peer.IsChief())
 }
 
@@ -140,7 +140,7 @@ func (t *tolerance) lingering(v view, h int) (workers []cluster.Task) {
 // lease has expired, so that no process is left.
 func (t *tolerance) unclear(v view) bool {
 	for i, h := range v.hosts {
-		if h.gone && h.clearing && len(t.lingering(v, i)) > 0 {
+		if h.lost && h.tasksMayRun && len(t.lingering(v, i)) > 0 {
 			return true
 		}
 	}

@@ -15,14 +15,14 @@ import (
 
 // failure is the failure of one task, or of a whole host if task is nil.
 type failure struct {
-	host    int            // index of the host that failed or that runs the task
-	task    *cluster.Task  // the task that failed; nil if the whole host did
-	exit    protocol.Exit  // the task's exit; if there is none, an Exit with only the fields that are known
-	culprit string         // if task is nil, the name of a task that is blamed, or empty
-	reason  string         // what failed and why, as text for the verdict
-	hang    *protocol.Hang // set if the failure is that the job hangs; otherwise nil
-	excused bool           // the driver was suspended, so the host is not at fault
-	hearsay bool           // the failure is a report of another host that it could not reach this one
+	host       int            // index of the host that failed or that runs the task
+	task       *cluster.Task  // the task that failed; nil if the whole host did
+	exit       protocol.Exit  // the task's exit; if there is none, an Exit with only the fields that are known
+	culprit    string         // if task is nil, the name of a task that is blamed, or empty
+	reason     string         // what failed and why, as text for the verdict
+	hang       *protocol.Hang // set if the failure is that the job hangs; otherwise nil
+	excused    bool           // the driver was suspended, so the host is not at fault
+	secondhand bool           // the failure is a report of another host that it could not reach this one
 }
 
 // failureOf returns the failure that a task has reported before its process
@@ -83,7 +83,7 @@ func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 		Victims: victims[:min(len(victims), maxEnds)], MoreVictims: max(0, len(victims)-maxEnds)}
 	if culprit.excused {
 		verdict.Host = ""
-		if v.seat() == nil {
+		if v.driverHost() == nil {
 			verdict.Suspended = v.suspended
 		}
 	}
@@ -102,7 +102,7 @@ func (fs *failures) blame(v view) (failure, []string) {
 	culprit := slices.IndexFunc(fs.all, func(f failure) bool { return f.exit.LostPeer == "" })
 	var guilty failure
 	if culprit >= 0 {
-		guilty = fs.all[fs.outvoted(culprit)]
+		guilty = fs.all[fs.mostUnreachable(culprit)]
 	} else {
 		guilty, culprit = fs.blamedPeer(v)
 	}
@@ -116,22 +116,22 @@ func (fs *failures) blame(v view) (failure, []string) {
 	return guilty, victims
 }
 
-// outvoted corrects the choice of the failure to blame if it is one that
-// another host reported (hearsay). It then returns the index of the host that
+// mostUnreachable corrects the choice of the failure to blame if it is one that
+// another host reported (secondhand). It then returns the index of the host that
 // most other hosts could not reach. So if two hosts cannot reach each other,
 // the one with more broken connections is blamed.
-func (fs *failures) outvoted(culprit int) int {
-	if !fs.all[culprit].hearsay {
+func (fs *failures) mostUnreachable(culprit int) int {
+	if !fs.all[culprit].secondhand {
 		return culprit
 	}
 	votes := map[int]int{}
 	for _, f := range fs.all {
-		if f.hearsay {
+		if f.secondhand {
 			votes[f.host]++
 		}
 	}
 	for i, f := range fs.all {
-		if f.hearsay && votes[f.host] > votes[fs.all[culprit].host] {
+		if f.secondhand && votes[f.host] > votes[fs.all[culprit].host] {
 			culprit = i
 		}
 	}
@@ -156,17 +156,17 @@ func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 		}
 	}
 	witness := fs.all[best]
-	peer, h, known := blamed(v, witness)
+	peer, h, known := namedPeer(v, witness)
 	if !known {
-		if h := v.outOfReach(); h >= 0 {
-			return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), v.hosts[h].silent)), -1
+		if h := v.firstDisconnected(); h >= 0 {
+			return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), v.hosts[h].disconnected)), -1
 		}
 		if e := v.leftBefore(witness); e != nil {
 			return leftEarly(v, *e, witness), -1
 		}
 		return witness, best
 	}
-	if cause := v.hosts[h].silent; cause != "" {
+	if cause := v.hosts[h].disconnected; cause != "" {
 		return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), cause)), -1
 	}
 	// Verdict.First stays empty: the blamed peer has not exited, and the exit
@@ -176,10 +176,10 @@ func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 		fs.of(peer)
 }
 
-// outOfReach returns the index of the first host that has tasks but no
+// firstDisconnected returns the index of the first host that has tasks but no
 // connection, or -1.
-func (v view) outOfReach() int {
-	return slices.IndexFunc(v.hosts, func(h *host) bool { return len(h.tasks) > 0 && h.silent != "" })
+func (v view) firstDisconnected() int {
+	return slices.IndexFunc(v.hosts, func(h *host) bool { return len(h.tasks) > 0 && h.disconnected != "" })
 }
 
 // leftBefore returns the exit of the first worker that exited with status 0
@@ -212,16 +212,16 @@ func leftEarly(v view, e protocol.Exit, witness failure) failure {
 // which task it was, and a report of that peer's end may still arrive.
 func (fs *failures) unexplained(v view) bool {
 	for _, f := range fs.all {
-		if _, _, known := blamed(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
+		if _, _, known := namedPeer(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
 			return false
 		}
 	}
-	return v.outOfReach() < 0 && len(v.generation.exits) < len(v.generation.hostOf)
+	return v.firstDisconnected() < 0 && len(v.generation.exits) < len(v.generation.hostOf)
 }
 
-// blamed returns the peer task that failure f names as lost, and the index of
+// namedPeer returns the peer task that failure f names as lost, and the index of
 // its host. The result known is false if f names no task of the job.
-func blamed(v view, f failure) (peer cluster.Task, host int, known bool) {
+func namedPeer(v view, f failure) (peer cluster.Task, host int, known bool) {
 	name, _, _ := strings.Cut(f.exit.LostPeer, " ")
 	peer, err := cluster.ParseTask(name)
 	host, known = v.generation.hostOf[peer]

@@ -73,11 +73,11 @@ func (v view) unended(h int) (n int) {
 	return n
 }
 
-// notEnded returns a notice for each host whose tasks were asked to stop but
+// unendedNotices returns a notice for each host whose tasks were asked to stop but
 // have not all ended.
-func (v view) notEnded() (commands []Command) {
+func (v view) unendedNotices() (commands []Command) {
 	for i, h := range v.hosts {
-		if n := v.unended(i); h.told && !h.gone && n > 0 {
+		if n := v.unended(i); h.startSent && !h.lost && n > 0 {
 			commands = append(commands, notice("host %s: told %s to end, and no end was reported", h.name(), plural.Count(n, "task"))...)
 		}
 	}
@@ -96,19 +96,19 @@ func (v view) fault(h int, e protocol.Exit) string {
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)
 	case e.Signal != 0:
-		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(causes(cmp.Or(e.Cause, ofMemory(e)), e.Shm))
+		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(causes(cmp.Or(e.Cause, outOfMemory(e)), e.Shm))
 	case e.Code != 0:
-		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(causes(cmp.Or(e.Cause, ofMemory(e)), e.Shm))
+		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(causes(cmp.Or(e.Cause, outOfMemory(e)), e.Shm))
 	case e.Native && !e.Finished:
 		return who + " exited with status 0 before its work was finished"
 	}
 	return ""
 }
 
-// ofMemory returns a text if the task was, or may have been, killed by the
+// outOfMemory returns a text if the task was, or may have been, killed by the
 // kernel because memory ran out. Without evidence for this task, the kernel's
 // count covers the whole host, so it may have killed another program.
-func ofMemory(e protocol.Exit) string {
+func outOfMemory(e protocol.Exit) string {
 	switch {
 	case e.OOM != "":
 		return "out of memory: " + e.OOM

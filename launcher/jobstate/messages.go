@@ -14,7 +14,7 @@ import (
 // what the agent has reported while there was no connection.
 func (m *Machine) up(e Up) {
 	h, before := m.hosts[e.Host], m.stage
-	if h.gone && !m.plan.Restarts.Revive {
+	if h.lost && !m.plan.Restarts.Revive {
 		return
 	}
 	m.do(h.arrive(e.State, m.stage))
@@ -37,13 +37,13 @@ func (m *Machine) up(e Up) {
 // lost handles the loss of a host, which includes the loss of its tasks.
 func (m *Machine) lost(e Lost) {
 	h := m.hosts[e.Host]
-	if h.gone {
+	if h.lost {
 		return
 	}
 	ended := m.view().unended(e.Host) == 0 && h.answered >= starting
-	idle := !h.in || m.generation.number > 0 && len(h.tasks) == 0
-	h.gone, h.silent, h.in, h.leaving = true, e.Cause, false, false
-	h.answers, h.clearing = e.Answers, e.Clear > 0
+	idle := !h.participates || m.generation.number > 0 && len(h.tasks) == 0
+	h.lost, h.disconnected, h.participates, h.leaving = true, e.Cause, false, false
+	h.revivable, h.tasksMayRun = e.Answers, e.Clear > 0
 	m.do(timer(clearTimer(e.Host), e.Clear))
 	switch reason := fmt.Sprintf("host %s: %s", h.name(), e.Cause); {
 	case idle:
@@ -65,7 +65,7 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 		m.decide(nil, m.start.prepared(v, h, *msg.Prepared))
 	case msg.Checked != nil && msg.Checked.Generation == now:
 		m.decide(m.start.checked(v, h, *msg.Checked))
-	case msg.Started != nil && msg.Started.Generation == now && v.stage >= starting && v.hosts[h].in:
+	case msg.Started != nil && msg.Started.Generation == now && v.stage >= starting && v.hosts[h].participates:
 		m.decide(nil, answered{h, starting})
 	case msg.Exited != nil:
 		m.exited(h, *msg.Exited)
