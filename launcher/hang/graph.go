@@ -99,20 +99,20 @@ func (g *graph) task(i int) posture {
 	case t.Exit != nil && t.Exit.Native && t.Exit.Finished:
 		return posture{rank: unclear, why: "it has ended: its work was done"}
 	case t.Exit != nil && t.Exit.Signal != 0:
-		return posture{rank: left, why: fmt.Sprintf("it was ended by signal %d", t.Exit.Signal)}
+		return posture{rank: ended, why: fmt.Sprintf("it was ended by signal %d", t.Exit.Signal)}
 	case t.Exit != nil:
-		return posture{rank: left, why: fmt.Sprintf("it has left: it exited with status %d while others still run", t.Exit.Code)}
+		return posture{rank: ended, why: fmt.Sprintf("it has left: it exited with status %d while others still run", t.Exit.Code)}
 	case t.Seen == nil:
-		return posture{rank: unheard, why: "its host has not told what it does"}
+		return posture{rank: unknown, why: "its host has not told what it does"}
 	case len(t.Seen.Processes) == 0:
-		return posture{rank: unheard, why: "what it does could not be read"}
+		return posture{rank: unknown, why: "what it does could not be read"}
 	}
 	p := g.process(i, &t.Seen.Processes[0], map[int]bool{})
 	if p.rank > halted && t.Seen.Training != nil {
 		return g.training(i)
 	}
 	if p.rank > active && computes(t.Seen) && !g.explicit(i) {
-		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s", ago(t.Seen.Quiet))}
+		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s", formatDuration(t.Seen.Quiet))}
 	}
 	return p
 }
@@ -128,12 +128,12 @@ func (g *graph) training(i int) posture {
 		p := posture{rank: waiting, why: "it waits for other tasks, in a call of plx's trainer"}
 		for j, t := range g.tasks {
 			if t.Seen != nil && t.Seen.Training != nil && !t.Seen.Training.Waits && !g.serves(j) {
-				p.on = append(p.on, j)
+				p.waitsFor = append(p.waitsFor, j)
 			}
 		}
 		return p
 	case computes(g.tasks[i].Seen):
-		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s: %s", ago(g.tasks[i].Seen.Quiet), clean(at.Where))}
+		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s: %s", formatDuration(g.tasks[i].Seen.Quiet), clean(at.Where))}
 	}
 	return posture{rank: active, why: "it does not take part in the step that the others wait for: " + clean(at.Where)}
 }
@@ -184,14 +184,14 @@ func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
 	case protocol.OnFile:
 		return g.fileLock(i, who, first)
 	case protocol.Sleeps:
-		if sub := g.children(i, p, seen); sub.rank < inward || sub.rank == waiting && len(sub.on) > 0 {
+		if sub := g.children(i, p, seen); sub.rank < alone || sub.rank == waiting && len(sub.waitsFor) > 0 {
 			return sub
 		}
 		return posture{rank: active, why: "it sleeps: " + who + in(first)}
 	case protocol.OnLock:
 		return g.lock(i, p, who, seen)
 	case protocol.Runs:
-		return posture{rank: inward, why: who + " runs"}
+		return posture{rank: alone, why: who + " runs"}
 	}
 	return g.descriptors(i, p, who, seen)
 }
@@ -213,7 +213,7 @@ func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
 	}
 	for _, pid := range t.PIDs {
 		if j, known := g.owners[process{g.tasks[i].HostIndex, pid}]; known && j != i {
-			return posture{rank: waiting, why: fmt.Sprintf("%s that %s holds", why, g.tasks[j].Name), on: []int{j}, lock: true}
+			return posture{rank: waiting, why: fmt.Sprintf("%s that %s holds", why, g.tasks[j].Name), waitsFor: []int{j}, lock: true}
 		}
 		why += fmt.Sprintf(", which process %d holds", pid)
 	}
@@ -236,16 +236,16 @@ func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) 
 		all[n] = n
 	}
 	links, connected := g.sockets(i, p, all, false)
-	if links.rank == cut || len(links.on) > 0 {
+	if links.rank == cutOff || len(links.waitsFor) > 0 {
 		return links
 	}
-	if sub := g.children(i, p, seen); sub.rank < inward || len(sub.on) > 0 {
+	if sub := g.children(i, p, seen); sub.rank < alone || len(sub.waitsFor) > 0 {
 		return sub
 	}
 	if connected {
-		return posture{rank: waiting, near: links.near, why: who + " waits for a lock or condition of its own, and has answered none of the others" + links.why}
+		return posture{rank: waiting, ambiguous: links.ambiguous, why: who + " waits for a lock or condition of its own, and has answered none of the others" + links.why}
 	}
-	return posture{rank: inward, why: who + " waits for a lock or condition of its own process"}
+	return posture{rank: alone, why: who + " waits for a lock or condition of its own process"}
 }
 
 // descriptors returns the posture of a process whose main thread waits on
@@ -253,10 +253,10 @@ func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) 
 func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	first := p.Threads[0]
 	links, _ := g.sockets(i, p, first.Sockets, true)
-	if links.rank == cut || len(links.on) > 0 {
+	if links.rank == cutOff || len(links.waitsFor) > 0 {
 		return links
 	}
-	if sub := g.follow(i, first.PIDs, seen); sub.rank <= inward || len(sub.on) > 0 {
+	if sub := g.follow(i, first.PIDs, seen); sub.rank <= alone || len(sub.waitsFor) > 0 {
 		return sub
 	}
 	switch {
@@ -265,13 +265,13 @@ func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int
 	case len(first.PIDs) > 0:
 		return posture{rank: unclear, why: who + " waits for another process of its task"}
 	case first.Wait == protocol.OnOther:
-		return posture{rank: inward, why: who + " waits" + in(first)}
+		return posture{rank: alone, why: who + " waits" + in(first)}
 	case len(first.Sockets) > 0:
-		return posture{rank: inward, why: who + " waits for something outside of the job: " + outside(p, first)}
+		return posture{rank: alone, why: who + " waits for something outside of the job: " + outside(p, first)}
 	case first.What != "":
-		return posture{rank: inward, why: fmt.Sprintf("%s waits (%s) for %s", who, first.Wait, clean(first.What))}
+		return posture{rank: alone, why: fmt.Sprintf("%s waits (%s) for %s", who, first.Wait, clean(first.What))}
 	}
-	return posture{rank: inward, why: fmt.Sprintf("%s waits (%s)%s", who, first.Wait, in(first))}
+	return posture{rank: alone, why: fmt.Sprintf("%s waits (%s)%s", who, first.Wait, in(first))}
 }
 
 // outside returns the address at the other end of the first socket that a
@@ -301,7 +301,7 @@ func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 		case !known || seen[pid]:
 			continue
 		case j != i:
-			next = posture{rank: waiting, on: []int{j}}
+			next = posture{rank: waiting, waitsFor: []int{j}}
 		default:
 			next = g.process(i, g.find(i, pid), seen)
 		}
@@ -341,15 +341,15 @@ func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool
 		s := p.Sockets[n]
 		j := g.peer(i, s)
 		if lost(s) && (j >= 0 || explicit) {
-			if found.rank != cut {
-				found = posture{rank: cut, why: fmt.Sprintf("its connection to %s takes no bytes: the kernel has sent them again %d times; the network or that host is down", g.far(j, s), s.Retries)}
+			if found.rank != cutOff {
+				found = posture{rank: cutOff, why: fmt.Sprintf("its connection to %s takes no bytes: the kernel has sent them again %d times; the network or that host is down", g.peerName(j, s), s.Retries)}
 			}
-			if j >= 0 && !slices.Contains(found.on, j) {
-				found.on = append(found.on, j)
+			if j >= 0 && !slices.Contains(found.waitsFor, j) {
+				found.waitsFor = append(found.waitsFor, j)
 			}
 			connected = true
 		}
-		if found.rank == cut {
+		if found.rank == cutOff {
 			continue
 		}
 		if j < 0 || j == i {
@@ -360,17 +360,17 @@ func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool
 			silent = s.Sent
 		}
 		spoke := s.Sent+margin < s.Received || s.Unsent > 0 || s.Opening
-		if s.Unread == 0 && (explicit || spoke) && !slices.Contains(found.on, j) {
-			found.on = append(found.on, j)
+		if s.Unread == 0 && (explicit || spoke) && !slices.Contains(found.waitsFor, j) {
+			found.waitsFor = append(found.waitsFor, j)
 		}
 		if !spoke && s.Sent <= s.Received+margin {
-			found.near = append(found.near, j)
+			found.ambiguous = append(found.ambiguous, j)
 		}
 	}
-	if silent >= 0 && found.rank != cut {
-		found.why = fmt.Sprintf(" for %s", ago(silent))
+	if silent >= 0 && found.rank != cutOff {
+		found.why = fmt.Sprintf(" for %s", formatDuration(silent))
 	}
-	slices.Sort(found.on)
+	slices.Sort(found.waitsFor)
 	return found, connected
 }
 
@@ -378,8 +378,8 @@ func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool
 // request on the socket, because the peer does not acknowledge them.
 func lost(s protocol.Socket) bool { return s.Retries > 0 && (s.Unsent > 0 || s.Opening) }
 
-// far returns the name of task j, or the peer address of socket s if j is -1.
-func (g *graph) far(j int, s protocol.Socket) string {
+// peerName returns the name of task j, or the peer address of socket s if j is -1.
+func (g *graph) peerName(j int, s protocol.Socket) string {
 	if j < 0 {
 		return clean(s.Peer)
 	}

@@ -18,9 +18,9 @@ type Doing struct {
 	What string
 }
 
-// own matches the parts of a description that differ between tasks that do the
+// varying matches the parts of a description that differ between tasks that do the
 // same: process IDs and durations.
-var own = sync.OnceValue(func() *regexp.Regexp {
+var varying = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(` \(pid [0-9]+\)| for ([0-9]+(\.[0-9]+)?(h|ms|m|s|µs))+`)
 })
 
@@ -36,7 +36,7 @@ func Groups(all []Doing) (lines []string) {
 	groups := map[string][]Doing{}
 	var order []string
 	for _, d := range all {
-		key := string(d.Task.Role) + " " + own().ReplaceAllString(d.What, "")
+		key := string(d.Task.Role) + " " + varying().ReplaceAllString(d.What, "")
 		if groups[key] == nil {
 			order = append(order, key)
 		}

@@ -74,10 +74,10 @@ type rank int
 const (
 	halted  rank = iota // stopped, stuck in the kernel, or waiting for a lock or pipe that no other task holds
 	active              // sleeping or computing
-	left                // the task has ended
-	unheard             // the task's host has not answered
-	cut                 // the task's connections transfer no data
-	inward              // waiting for a lock of its own process, or for something outside the job
+	ended               // the task has ended
+	unknown             // the task's host has not answered
+	cutOff              // the task's connections transfer no data
+	alone               // waiting for a lock of its own process, or for something outside the job
 	waiting             // waiting for other tasks
 	unclear             // finished, serving requests, or waiting for a process of its own task without a known cause
 )
@@ -85,11 +85,11 @@ const (
 // posture describes what a task, or one of its processes, is doing or waiting
 // for.
 type posture struct {
-	rank rank
-	why  string
-	on   []int // indices of the tasks that this one waits for
-	lock bool  // true if it waits for a file lock that another task holds
-	near []int // tasks with which it last exchanged data so close in time that the sender of the last data is unknown
+	rank      rank
+	why       string
+	waitsFor  []int // indices of the tasks that this one waits for
+	lock      bool  // true if it waits for a file lock that another task holds
+	ambiguous []int // tasks with which it last exchanged data so close in time that the sender of the last data is unknown
 }
 
 // maxLines is the largest number of lines in protocol.Hang.Waits.
@@ -123,8 +123,8 @@ func (g *graph) doing(culprit int) (all []Doing) {
 		case d.What != "":
 		case i == culprit:
 			continue
-		case p.rank == waiting && len(p.on) > 0:
-			d.What = "waits for " + g.names(p.on)
+		case p.rank == waiting && len(p.waitsFor) > 0:
+			d.What = "waits for " + g.names(p.waitsFor)
 		default:
 			d.What = p.why
 		}
@@ -166,13 +166,13 @@ func (g *graph) names(tasks []int) string {
 
 // culprit returns the index of the task to blame, or -1, and the explanation.
 func (g *graph) culprit() (int, string) {
-	if best := g.best(); best >= 0 && g.postures[best].rank <= inward {
+	if best := g.best(); best >= 0 && g.postures[best].rank <= alone {
 		return best, g.postures[best].why
 	} else if best >= 0 { // others have reported that their connections to this task transfer no data
 		return best, fmt.Sprintf("it takes no bytes of %s: the network or its host is down", g.names(g.directly(best)))
 	}
 	if sink := g.sink(); sink >= 0 {
-		return sink, g.owes(sink)
+		return sink, g.blameSink(sink)
 	}
 	for i, p := range g.postures {
 		if p.lock { // the tasks wait in a cycle, and this one waits for a file lock: the lock is the cause, since it is outside any collective operation
@@ -180,7 +180,7 @@ func (g *graph) culprit() (int, string) {
 		}
 	}
 	if i := g.mostDirect(); i >= 0 {
-		return i, fmt.Sprintf("it waits for %s, and is awaited by %s", g.names(g.postures[i].on), g.names(g.directly(i)))
+		return i, fmt.Sprintf("it waits for %s, and is awaited by %s", g.names(g.postures[i].waitsFor), g.names(g.directly(i)))
 	}
 	if same := g.with(active); len(same) > 1 {
 		return -1, "no task could be named: all tasks do the same: each " + strings.TrimPrefix(g.postures[same[0]].why, "it ")
@@ -199,7 +199,7 @@ func (g *graph) best() int {
 			candidates = nil
 		}
 	}
-	for _, r := range []rank{left, unheard} {
+	for _, r := range []rank{ended, unknown} {
 		if len(candidates) == 0 {
 			candidates = g.with(r)
 		}
@@ -208,7 +208,7 @@ func (g *graph) best() int {
 		candidates = g.mostCut()
 	}
 	if len(candidates) == 0 && g.sink() < 0 {
-		candidates = g.with(inward)
+		candidates = g.with(alone)
 	}
 	return g.mostAwaited(candidates)
 }
@@ -238,7 +238,7 @@ func (g *graph) mostCut() (tasks []int) {
 // lost reports whether task i has a connection to task j that transfers no
 // data.
 func (g *graph) lost(i, j int) bool {
-	return g.postures[i].rank == cut && slices.Contains(g.postures[i].on, j)
+	return g.postures[i].rank == cutOff && slices.Contains(g.postures[i].waitsFor, j)
 }
 
 // mostAwaited returns the candidate that most others wait for, or -1 if there
@@ -285,7 +285,7 @@ func (g *graph) waiters(i int) int {
 	for again := true; again; {
 		again = false
 		for j, p := range g.postures {
-			if !reached[j] && slices.ContainsFunc(p.on, func(k int) bool { return reached[k] }) {
+			if !reached[j] && slices.ContainsFunc(p.waitsFor, func(k int) bool { return reached[k] }) {
 				reached[j], again = true, true
 			}
 		}
@@ -298,28 +298,28 @@ func (g *graph) waiters(i int) int {
 func (g *graph) sink() int {
 	var sinks []int
 	for i, p := range g.postures {
-		if len(p.on) == 0 && p.rank >= inward && g.waiters(i) > 0 {
+		if len(p.waitsFor) == 0 && p.rank >= alone && g.waiters(i) > 0 {
 			sinks = append(sinks, i)
 		}
 	}
 	sink := g.mostAwaited(sinks)
 	if sink >= 0 {
-		return g.behind(sink)
+		return g.behindSink(sink)
 	}
 	return sink
 }
 
-// behind returns the task that the sink itself waits for, if only the coarse
+// behindSink returns the task that the sink itself waits for, if only the coarse
 // kernel clock hides that wait. Otherwise it returns the sink.
 //
 // Such a task waits for no other, no other waits for it, and it exchanged data
 // with the sink so close in time that the order is unknown. If that task
 // waited for the sink, it would have sent a request since then.
-func (g *graph) behind(sink int) int {
+func (g *graph) behindSink(sink int) int {
 	found := sink
-	for _, i := range g.postures[sink].near {
+	for _, i := range g.postures[sink].ambiguous {
 		p := g.postures[i]
-		if len(p.on) > 0 || p.rank < inward || !slices.Contains(p.near, sink) || g.waiters(i) > 0 {
+		if len(p.waitsFor) > 0 || p.rank < alone || !slices.Contains(p.ambiguous, sink) || g.waiters(i) > 0 {
 			continue
 		}
 		if found != sink {
@@ -330,12 +330,12 @@ func (g *graph) behind(sink int) int {
 	return found
 }
 
-// owes explains why a task that waits for no other is to blame: the others
+// blameSink explains why a task that waits for no other is to blame: the others
 // wait for it.
-func (g *graph) owes(sink int) string {
+func (g *graph) blameSink(sink int) string {
 	waiters := g.directly(sink)
-	if len(waiters) == 0 { // behind has chosen this task, so no wait for it is known
-		waiters = g.postures[sink].near
+	if len(waiters) == 0 { // behindSink has chosen this task, so no wait for it is known
+		waiters = g.postures[sink].ambiguous
 	}
 	return fmt.Sprintf("%s; it is awaited by %s", g.postures[sink].why, g.names(waiters))
 }
@@ -344,7 +344,7 @@ func (g *graph) owes(sink int) string {
 // tasks.
 func (g *graph) directly(i int) (waiters []int) {
 	for j, p := range g.postures {
-		if slices.Contains(p.on, i) {
+		if slices.Contains(p.waitsFor, i) {
 			waiters = append(waiters, j)
 		}
 	}
@@ -376,9 +376,9 @@ func clean(text string) string {
 	return text[:min(len(text), 400)]
 }
 
-// ago formats a duration for a message, rounded to 100 ms below 10 s and to
+// formatDuration formats a duration for a message, rounded to 100 ms below 10 s and to
 // seconds above.
-func ago(d time.Duration) string {
+func formatDuration(d time.Duration) string {
 	if d < 10*time.Second {
 		return d.Round(100 * time.Millisecond).String()
 	}

@@ -22,11 +22,11 @@ const (
 // timeout, it asks what each task waits for, and explains the hang. Watch does
 // no I/O: its caller sends the requests and sets the timers.
 type Watch struct {
-	plan    protocol.HangPlan
-	round   int                    // ID of the last request; 0 if none was sent
-	waits   bool                   // the last request also asked what the tasks wait for
-	answers map[int]*protocol.Seen // answers to the last request, by host index
-	told    time.Duration          // how long the job had been inactive when the user was told about the hang; 0 if it does not hang
+	plan     protocol.HangPlan
+	round    int                    // ID of the last request; 0 if none was sent
+	waits    bool                   // the last request also asked what the tasks wait for
+	answers  map[int]*protocol.Seen // answers to the last request, by host index
+	reported time.Duration          // how long the job had been inactive when the user was told about the hang; 0 if it does not hang
 }
 
 // Advice is what the caller of a Watch has to do next.
@@ -98,10 +98,10 @@ func (w *Watch) Judge(tasks []Task, hold bool) Advice {
 	}
 	after, hangs := w.hangs(tasks)
 	switch {
-	case hangs && w.told == 0 && !hold:
+	case hangs && w.reported == 0 && !hold:
 		return w.ask(true)
-	case !hangs && w.told > 0 && after < w.told:
-		w.told = 0
+	case !hangs && w.reported > 0 && after < w.reported:
+		w.reported = 0
 		return Advice{Moves: true}
 	}
 	return Advice{}
@@ -145,7 +145,7 @@ func (w *Watch) explain(tasks []Task) Advice {
 	if !hangs { // the job has made progress in the meantime
 		return Advice{After: w.every()}
 	}
-	w.told = after
+	w.reported = after
 	found := explain(w.seen(tasks), after)
 	return Advice{After: w.every(), Hang: &found}
 }
