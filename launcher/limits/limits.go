@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// files is the number of files that plx opens for itself, without those
+	// minFiles is the number of files that plx opens for itself, without those
 	// for each host or task.
-	files = 48
-	// room is the smallest amount of memory, in bytes, that plx maps after its
+	minFiles = 48
+	// minMemory is the smallest amount of memory, in bytes, that plx maps after its
 	// start.
-	room = 128 << 20
-	// threads is the smallest number of threads that plx starts.
-	threads = 16
-	// many is a number of processes that is always enough: a limit of at least
-	// many is not checked.
-	many = 8192
+	minMemory = 128 << 20
+	// minThreads is the smallest number of threads that plx starts.
+	minThreads = 16
+	// enoughProcesses is a number of processes that is always enough: a limit of at least
+	// enoughProcesses is not checked.
+	enoughProcesses = 8192
 )
 
 // Check returns an error that names the first limit which is too low for plx,
 // or nil.
 func Check() error {
-	if most, limited := limit(unix.RLIMIT_NOFILE); limited && most < files {
+	if most, limited := limit(unix.RLIMIT_NOFILE); limited && most < minFiles {
 		return fmt.Errorf("the shell limits the number of open files to %d (ulimit -n)", most)
 	}
 	if err := memory(); err != nil {
@@ -62,7 +62,7 @@ func memory() error {
 		return nil
 	}
 	try := func(access int) error {
-		mapped, err := unix.Mmap(-1, 0, room, access, unix.MAP_ANON|unix.MAP_PRIVATE)
+		mapped, err := unix.Mmap(-1, 0, minMemory, access, unix.MAP_ANON|unix.MAP_PRIVATE)
 		if err == nil {
 			err = unix.Munmap(mapped)
 		}

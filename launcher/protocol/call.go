@@ -119,7 +119,7 @@ type Caller struct {
 	conn *Conn
 
 	mu      sync.Mutex
-	quiet   *sync.Cond          // signalled when the last pending call has ended
+	idle    *sync.Cond          // signalled when the last pending call has ended
 	used    time.Time           // time at which the last call was sent or answered
 	last    uint64              // ID of the newest call
 	waiting map[uint64]*Pending // pending calls, by ID
@@ -129,7 +129,7 @@ type Caller struct {
 // NewCaller returns a Caller for conn. The Caller owns conn until Detach.
 func NewCaller(conn *Conn) *Caller {
 	c := &Caller{conn: conn, used: time.Now(), waiting: map[uint64]*Pending{}}
-	c.quiet = sync.NewCond(&c.mu)
+	c.idle = sync.NewCond(&c.mu)
 	return c
 }
 
@@ -142,26 +142,26 @@ type Pending struct {
 	caller *Caller
 	id     uint64
 	do     Method
-	prints func(Piece) // receives each Piece of the call's output; nil if the method has none
+	output func(Piece) // receives each Piece of the call's output; nil if the method has none
 	reply  chan Reply  // closed without a value if the connection fails before the reply arrives
 	failed error       // why no reply arrived; valid once the channel reply is closed
 
-	ordering sync.Mutex // held while an Order is being sent; guards over
-	over     bool       // true once the call has ended, after which no Order is sent; guarded by ordering
+	orderMu sync.Mutex // held while an Order is being sent; guards over
+	over    bool       // true once the call has ended, after which no Order is sent; guarded by orderMu
 }
 
 // Begin sends a call and returns without waiting for the reply. A connection
 // error is returned by Pending.Wait, not by Begin.
 //
-// The function prints receives each Piece of the method's output, in order.
-// While prints runs, no other message is read from the connection. It may be
+// The function output receives each Piece of the method's output, in order.
+// While output runs, no other message is read from the connection. It may be
 // nil for a method without output.
-func (c *Caller) Begin(do Method, in any, prints func(Piece)) (*Pending, error) {
+func (c *Caller) Begin(do Method, in any, output func(Piece)) (*Pending, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, fmt.Errorf("encode the call %s: %w", do, err)
 	}
-	p := &Pending{caller: c, do: do, prints: prints, reply: make(chan Reply, 1)}
+	p := &Pending{caller: c, do: do, output: output, reply: make(chan Reply, 1)}
 	c.mu.Lock()
 	if c.over != nil {
 		c.mu.Unlock()
@@ -188,9 +188,9 @@ func (c *Caller) read() {
 		m, err := c.conn.Receive()
 		c.mu.Lock()
 		if err == nil && m.Piece != nil {
-			if p := c.waiting[m.Piece.ID]; p != nil && p.prints != nil {
+			if p := c.waiting[m.Piece.ID]; p != nil && p.output != nil {
 				c.mu.Unlock()
-				p.prints(*m.Piece)
+				p.output(*m.Piece)
 				continue
 			}
 		}
@@ -207,7 +207,7 @@ func (c *Caller) read() {
 		delete(c.waiting, m.Reply.ID)
 		done := len(c.waiting) == 0
 		if done {
-			c.quiet.Broadcast()
+			c.idle.Broadcast()
 		}
 		c.mu.Unlock()
 		if done {
@@ -220,8 +220,8 @@ func (c *Caller) read() {
 // Wait has returned, Order does nothing. Order returns no error: if the
 // connection fails, Wait returns the error.
 func (p *Pending) Order(data []byte) {
-	p.ordering.Lock()
-	defer p.ordering.Unlock()
+	p.orderMu.Lock()
+	defer p.orderMu.Unlock()
 	if !p.over {
 		_ = p.caller.conn.Send(Message{Order: &Order{ID: p.id, Data: data}})
 	}
@@ -231,8 +231,8 @@ func (p *Pending) Order(data []byte) {
 // for an Order that is being sent; the agent drops that Order if it has
 // already replied.
 func (p *Pending) end() {
-	p.ordering.Lock()
-	defer p.ordering.Unlock()
+	p.orderMu.Lock()
+	defer p.orderMu.Unlock()
 	p.over = true
 }
 
@@ -287,7 +287,7 @@ func (c *Caller) Close(why error) {
 		close(p.reply)
 		delete(c.waiting, id)
 	}
-	c.quiet.Broadcast()
+	c.idle.Broadcast()
 	c.mu.Unlock()
 	c.conn.Close() // the error why is more informative than that of Close
 }
@@ -298,7 +298,7 @@ func (c *Caller) Detach() (*Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.waiting) > 0 {
-		c.quiet.Wait()
+		c.idle.Wait()
 	}
 	if c.over != nil {
 		return nil, c.over
@@ -314,8 +314,8 @@ type Answering struct {
 	conn *Conn
 	call Call
 	*io.PipeReader
-	orders *io.PipeWriter // write end of PipeReader, for the data of Order messages
-	untie  func() bool    // cancels the context.AfterFunc that closes orders when the connection is lost
+	orders        *io.PipeWriter // write end of PipeReader, for the data of Order messages
+	stopAfterFunc func() bool    // cancels the context.AfterFunc that closes orders when the connection is lost
 }
 
 // Send sends a part of the call's output on the given stream. The caller may
@@ -324,20 +324,20 @@ func (r *Answering) Send(stream int, data []byte) error {
 	return r.conn.Send(Message{Piece: &Piece{ID: r.call.ID, Stream: stream, Data: data}})
 }
 
-// Write sends p as output on stream 1, in pieces of at most mostPiece bytes.
+// Write sends p as output on stream 1, in pieces of at most maxPiece bytes.
 func (r *Answering) Write(p []byte) (int, error) {
-	for sent := 0; sent < len(p); sent += mostPiece {
-		if err := r.Send(1, p[sent:min(sent+mostPiece, len(p))]); err != nil {
+	for sent := 0; sent < len(p); sent += maxPiece {
+		if err := r.Send(1, p[sent:min(sent+maxPiece, len(p))]); err != nil {
 			return sent, err
 		}
 	}
 	return len(p), nil
 }
 
-// mostPiece is the largest number of bytes in one Piece. A larger Piece would
+// maxPiece is the largest number of bytes in one Piece. A larger Piece would
 // delay a Renew message (lease renewal) that is sent after it on the same
 // connection.
-const mostPiece = 256 << 10
+const maxPiece = 256 << 10
 
 // Handler implements a method on the agent. Its result is sent to the caller
 // as JSON.
@@ -376,7 +376,7 @@ const MostSilence = time.Minute
 func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &server{conn: conn, calls: make(chan *Answering, mostWaiting)}
+	r := &server{conn: conn, calls: make(chan *Answering, maxQueuedCalls)}
 	end, failed := make(chan Message, 1), make(chan error, 1)
 	go func() { // this goroutine ends when the connection fails or receive returns the first message that is not a call
 		m, err := r.receive(ctx)
@@ -406,9 +406,9 @@ func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence
 	}
 }
 
-// mostWaiting is the largest number of calls that may queue on one connection
+// maxQueuedCalls is the largest number of calls that may queue on one connection
 // while the agent processes another call.
-const mostWaiting = 64
+const maxQueuedCalls = 64
 
 // server is the agent's side of a connection on which a Caller sends calls.
 type server struct {
@@ -428,12 +428,12 @@ func (s *server) receive(ctx context.Context) (Message, error) {
 		case m.Call != nil:
 			run := &Answering{call: *m.Call, conn: s.conn}
 			run.PipeReader, run.orders = io.Pipe()
-			run.untie = context.AfterFunc(ctx, func() { run.orders.CloseWithError(context.Cause(ctx)) })
+			run.stopAfterFunc = context.AfterFunc(ctx, func() { run.orders.CloseWithError(context.Cause(ctx)) })
 			s.running.Store(m.Call.ID, run)
 			select {
 			case s.calls <- run:
 			default:
-				return m, fmt.Errorf("more than %d calls wait for an answer", mostWaiting)
+				return m, fmt.Errorf("more than %d calls wait for an answer", maxQueuedCalls)
 			}
 		default:
 			s.order(*m.Order)
@@ -458,7 +458,7 @@ func (s *server) order(o Order) {
 func (s *server) answer(ctx context.Context, call *Answering, handlers map[Method]Handler) *Reply {
 	defer func() {
 		s.running.Delete(call.call.ID)
-		call.untie()
+		call.stopAfterFunc()
 		call.Close() // from now on, writes to orders fail instead of blocking
 	}()
 	id, do := call.call.ID, call.call.Do

@@ -62,14 +62,14 @@ func Continue(stream io.ReadWriteCloser) *Conn { return &Conn{stream: stream} }
 
 func open(stream io.ReadWriteCloser, magic string) (*Conn, error) {
 	c := &Conn{stream: stream}
-	if err := c.greet(magic); err != nil {
-		stream.Close() // the error of greet is more informative than that of Close
+	if err := c.exchangeMagic(magic); err != nil {
+		stream.Close() // the error of exchangeMagic is more informative than that of Close
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Conn) greet(magic string) error {
+func (c *Conn) exchangeMagic(magic string) error {
 	sent := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(c.stream, magic)

@@ -29,7 +29,7 @@ const (
 // shared memory beyond the free space is killed by SIGBUS.
 func OfShm(f Folder) (fault ShmFault, text string) {
 	known := f.SizeKiB > 0 && f.FreeKiB >= 0
-	room := fmt.Sprintf("(%s, %s left)", amount(f.SizeKiB), amount(f.FreeKiB))
+	room := fmt.Sprintf("(%s, %s left)", formatKiB(f.SizeKiB), formatKiB(f.FreeKiB))
 	switch {
 	case f.Path == "":
 		return ShmGood, ""
@@ -47,9 +47,9 @@ func OfShm(f Folder) (fault ShmFault, text string) {
 	return ShmGood, ""
 }
 
-// amount formats a size in whole units. It rounds down, so that hosts with
+// formatKiB formats a size in whole units. It rounds down, so that hosts with
 // nearly equal free space get the same text and can be grouped.
-func amount(kib int64) string {
+func formatKiB(kib int64) string {
 	switch {
 	case kib <= 0:
 		return "0"

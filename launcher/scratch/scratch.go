@@ -35,9 +35,9 @@ type Folder struct {
 	lock *os.File // the opened folder, which carries the file lock
 }
 
-// tries is how often New retries if Tidy in another process removes the new
+// maxTries is how often New retries if Tidy in another process removes the new
 // folder before New has locked it.
-const tries = 100
+const maxTries = 100
 
 // New creates and locks a temporary folder.
 func New() (*Folder, error) {
@@ -45,8 +45,8 @@ func New() (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := Place(least)
-	for range tries {
+	dir := Place(minFree)
+	for range maxTries {
 		path, err := os.MkdirTemp(dir, start)
 		if err != nil {
 			return nil, fmt.Errorf("make a temporary folder: %w", err)
@@ -125,9 +125,9 @@ func prefix() (string, error) {
 	return "plx-scratch-" + host + "-", err
 }
 
-// least is the free space in bytes that the parent folder of a new Folder must
+// minFree is the free space in bytes that the parent folder of a new Folder must
 // have.
-const least = 1 << 20
+const minFree = 1 << 20
 
 // Place returns a parent folder for temporary files of size bytes in all. It
 // is the system's folder for temporary files. If that one is missing, not
@@ -139,7 +139,7 @@ func Place(size int64) string {
 		if i > 0 && os.MkdirAll(dir, 0o700) != nil {
 			continue
 		}
-		if takes(dir, size) {
+		if hasRoom(dir, size) {
 			return dir
 		}
 	}
@@ -154,8 +154,8 @@ func places() []string {
 	return all
 }
 
-// takes reports whether the folder is writable and has room for size bytes.
-func takes(dir string, size int64) bool {
+// hasRoom reports whether the folder is writable and has room for size bytes.
+func hasRoom(dir string, size int64) bool {
 	if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
 		return false
 	}
