@@ -1,11 +1,11 @@
-// Package exit decides with which status plx exits after an error, and which
+// Package exit decides which exit status plx returns for an error, and which
 // hint it prints.
 //
 //	err := exit.Mistake(errors.New("no program was named"), "plx launch ./train")
 //	fmt.Fprintln(os.Stderr, err, exit.Hint(err))
 //	os.Exit(exit.Code(err)) // 2
 //
-// It neither prints nor ends the process: package main does.
+// The package neither prints nor exits; package main does.
 package exit
 
 import (
@@ -13,25 +13,27 @@ import (
 	"fmt"
 )
 
-// Exit statuses that no program chose. Package jobstate chooses the status of a job.
+// Exit statuses of plx itself, as opposed to those of the launched program.
+// For a job, package jobstate chooses the exit status.
 const (
-	CodeUsage      = 2   // the user's mistake: flags, or the resource file
-	CodeTimeout    = 124 // time ran out, as timeout(1) reports it
-	CodePlx        = 125 // plx, not the program, is at fault
-	CodeNotRunning = 126 // the program cannot be executed, as in a shell
-	CodeNotFound   = 127 // there is no such program, as in a shell
+	CodeUsage      = 2   // a mistake of the user, in the flags or the resource file
+	CodeTimeout    = 124 // a time limit has expired; timeout(1) uses the same status
+	CodePlx        = 125 // plx, not the launched program, has failed
+	CodeNotRunning = 126 // the program cannot be executed; shells use the same status
+	CodeNotFound   = 127 // the program does not exist; shells use the same status
 )
 
-// hinted is an error with advice.
+// hinted is an error with a hint for the user.
 type hinted struct {
 	error
-	hint string // what the user can do
+	hint string // what the user can do about the error
 }
 
 func (h *hinted) Unwrap() error { return h.error }
 func (h *hinted) Hint() string  { return h.hint }
 
-// WithHint adds advice to err, unless the hint is empty.
+// WithHint returns err with a hint for the user. If the hint is empty, it
+// returns err unchanged.
 func WithHint(err error, hint string) error {
 	if hint == "" {
 		return err
@@ -39,7 +41,7 @@ func WithHint(err error, hint string) error {
 	return &hinted{err, hint}
 }
 
-// coded is an error with an exit status of its own.
+// coded is an error with an exit status for plx.
 type coded struct {
 	error
 	code int // plx's exit status
@@ -47,12 +49,12 @@ type coded struct {
 
 func (c *coded) Unwrap() error { return c.error }
 
-// WithCode gives err an exit status.
+// WithCode returns err with an exit status, which Code then returns.
 func WithCode(err error, code int) error { return &coded{err, code} }
 
-// Mistake marks err as the user's own: [Code] returns CodeUsage. It needs a hint, which
-// fmt.Sprintf makes of a format and its arguments. A hint that err already carries is
-// preferred, because it is about the very text.
+// Mistake marks err as a mistake of the user, for which [Code] returns
+// CodeUsage. The hint is formatted with args as by fmt.Sprintf. If err already
+// has a hint, Mistake keeps that one, because it is more specific.
 func Mistake(err error, hint string, args ...any) error {
 	if Hint(err) == "" {
 		err = WithHint(err, fmt.Sprintf(hint, args...))
@@ -60,8 +62,8 @@ func Mistake(err error, hint string, args ...any) error {
 	return WithCode(err, CodeUsage)
 }
 
-// Code returns plx's exit status for err: 0 for nil, the status of [WithCode] or
-// [Mistake], and CodePlx for every other error.
+// Code returns plx's exit status for err: 0 for nil, the status set by
+// [WithCode] or [Mistake], and CodePlx for every other error.
 func Code(err error) int {
 	var c *coded
 	switch {
@@ -73,7 +75,8 @@ func Code(err error) int {
 	return CodePlx
 }
 
-// Hint returns the advice that err or an error below it carries, or "".
+// Hint returns the hint of err or of an error that err wraps, or "" if there
+// is none.
 func Hint(err error) string {
 	var h interface{ Hint() string }
 	if errors.As(err, &h) {

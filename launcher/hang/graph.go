@@ -10,27 +10,30 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// margin is by how much one end must have spoken later than the other to count: the
-// kernel's clock for this has steps of up to 10 ms.
+// margin is the smallest difference between two times of last sent or received
+// bytes that counts as an order. The kernel measures these times in steps of
+// up to 10 ms.
 const margin = 20 * time.Millisecond
 
-// graph is what is known of all tasks.
+// graph holds the tasks and the connections, listening sockets and processes
+// by which one can wait for another.
 type graph struct {
 	tasks    []Task
-	ends     map[end]int     // task by the two addresses of a connection
-	servers  map[end]int     // task by the address at which it listens
-	owners   map[process]int // task by process
-	postures []posture       // by task
+	ends     map[end]int     // index of the task that has each end of a connection
+	servers  map[end]int     // index of the task that listens at each address
+	owners   map[process]int // index of the task that each process belongs to
+	postures []posture       // posture of each task, by index
 }
 
-// end is one end of a connection. host is the index of the host of an address that counts
-// there only; -1 for others.
+// end identifies one end of a TCP connection. For a loopback or unspecified
+// local address, which is not unique among hosts, host is the index of the
+// host; otherwise it is -1.
 type end struct {
 	host        int
 	local, peer netip.AddrPort
 }
 
-// process is a process of a host.
+// process identifies a process by the index of its host and its PID.
 type process struct{ host, pid int }
 
 func newGraph(tasks []Task) *graph {
@@ -72,7 +75,8 @@ func endOf(host int, local, peer netip.AddrPort) end {
 	return end{host, local, peer}
 }
 
-// peer returns the task at the other end of a socket of task i; -1: none is known.
+// peer returns the index of the task at the other end of a socket of task i,
+// or -1 if unknown.
 func (g *graph) peer(i int, s protocol.Socket) int {
 	local, remote, ok := addresses(s)
 	if !ok || s.Listening {
@@ -88,32 +92,33 @@ func (g *graph) peer(i int, s protocol.Socket) int {
 	return -1
 }
 
-// task returns what task i does.
+// task returns the posture of task i: what it is doing or waiting for.
 func (g *graph) task(i int) posture {
 	t := g.tasks[i]
 	switch {
 	case t.Exit != nil && t.Exit.Native && t.Exit.Finished:
 		return posture{rank: unclear, why: "it has ended: its work was done"}
 	case t.Exit != nil && t.Exit.Signal != 0:
-		return posture{rank: left, why: fmt.Sprintf("it was ended by signal %d", t.Exit.Signal)}
+		return posture{rank: ended, why: fmt.Sprintf("it was ended by signal %d", t.Exit.Signal)}
 	case t.Exit != nil:
-		return posture{rank: left, why: fmt.Sprintf("it has left: it exited with status %d while others still run", t.Exit.Code)}
+		return posture{rank: ended, why: fmt.Sprintf("it has left: it exited with status %d while others still run", t.Exit.Code)}
 	case t.Seen == nil:
-		return posture{rank: unheard, why: "its host has not told what it does"}
+		return posture{rank: unknown, why: "its host has not told what it does"}
 	case len(t.Seen.Processes) == 0:
-		return posture{rank: unheard, why: "what it does could not be read"}
+		return posture{rank: unknown, why: "what it does could not be read"}
 	}
 	p := g.process(i, &t.Seen.Processes[0], map[int]bool{})
 	if p.rank > halted && t.Seen.Training != nil {
 		return g.training(i)
 	}
 	if p.rank > active && computes(t.Seen) && !g.explicit(i) {
-		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s", ago(t.Seen.Quiet))}
+		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s", formatDuration(t.Seen.Quiet))}
 	}
 	return p
 }
 
-// training is the posture of a task of plx's trainer, which tells where it is.
+// training returns the posture of a task that uses plx's trainer, whose stack
+// traces show where its training is.
 func (g *graph) training(i int) posture {
 	at := g.tasks[i].Seen.Training
 	switch {
@@ -123,26 +128,28 @@ func (g *graph) training(i int) posture {
 		p := posture{rank: waiting, why: "it waits for other tasks, in a call of plx's trainer"}
 		for j, t := range g.tasks {
 			if t.Seen != nil && t.Seen.Training != nil && !t.Seen.Training.Waits && !g.serves(j) {
-				p.on = append(p.on, j)
+				p.waitsFor = append(p.waitsFor, j)
 			}
 		}
 		return p
 	case computes(g.tasks[i].Seen):
-		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s: %s", ago(g.tasks[i].Seen.Quiet), clean(at.Where))}
+		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s: %s", formatDuration(g.tasks[i].Seen.Quiet), clean(at.Where))}
 	}
 	return posture{rank: active, why: "it does not take part in the step that the others wait for: " + clean(at.Where)}
 }
 
-// serves reports whether a task is a parameter server of plx's trainer.
+// serves reports whether task i is a parameter server of plx's trainer.
 func (g *graph) serves(i int) bool {
 	t := g.tasks[i]
 	return t.Name.Role == cluster.PS && t.Seen != nil && t.Seen.Training != nil
 }
 
-// computes reports whether a task has used the processor while nothing else of it moved.
+// computes reports whether a task uses the processor but has long shown no
+// other activity.
 func computes(a *protocol.Activity) bool { return a.Still < a.Quiet/4 }
 
-// explicit reports whether the first thread of a task waits for bytes of another task.
+// explicit reports whether the main thread of task i waits on a socket that is
+// connected to another task.
 func (g *graph) explicit(i int) bool {
 	p := g.tasks[i].Seen.Processes[0]
 	if len(p.Threads) == 0 || p.Go {
@@ -153,7 +160,8 @@ func (g *graph) explicit(i int) bool {
 	})
 }
 
-// process returns what one process of task i does. seen has the processes that led here.
+// process returns the posture of process p of task i. The set seen has the
+// PIDs already visited while following waits, to stop at cycles.
 func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
 	seen[p.PID] = true
 	who := fmt.Sprintf("%s (pid %d)", clean(p.Name), p.PID)
@@ -176,19 +184,20 @@ func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
 	case protocol.OnFile:
 		return g.fileLock(i, who, first)
 	case protocol.Sleeps:
-		if sub := g.children(i, p, seen); sub.rank < inward || sub.rank == waiting && len(sub.on) > 0 {
+		if sub := g.children(i, p, seen); sub.rank < alone || sub.rank == waiting && len(sub.waitsFor) > 0 {
 			return sub
 		}
 		return posture{rank: active, why: "it sleeps: " + who + in(first)}
 	case protocol.OnLock:
 		return g.lock(i, p, who, seen)
 	case protocol.Runs:
-		return posture{rank: inward, why: who + " runs"}
+		return posture{rank: alone, why: who + " runs"}
 	}
 	return g.descriptors(i, p, who, seen)
 }
 
-// in says in which function of the kernel a thread is.
+// in returns the text " in FUNCTION" for the kernel function in which a thread
+// waits, or "" if it is unknown.
 func in(t protocol.Thread) string {
 	if t.Where == "" {
 		return ""
@@ -196,7 +205,7 @@ func in(t protocol.Thread) string {
 	return " in " + clean(t.Where)
 }
 
-// fileLock is the posture of a process that waits for a lock on a file.
+// fileLock returns the posture of a process that waits for a file lock.
 func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
 	why := who + " waits for a lock on a file"
 	if t.What != "" {
@@ -204,15 +213,16 @@ func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
 	}
 	for _, pid := range t.PIDs {
 		if j, known := g.owners[process{g.tasks[i].HostIndex, pid}]; known && j != i {
-			return posture{rank: waiting, why: fmt.Sprintf("%s that %s holds", why, g.tasks[j].Name), on: []int{j}, lock: true}
+			return posture{rank: waiting, why: fmt.Sprintf("%s that %s holds", why, g.tasks[j].Name), waitsFor: []int{j}, lock: true}
 		}
 		why += fmt.Sprintf(", which process %d holds", pid)
 	}
 	return posture{rank: halted, why: why}
 }
 
-// lock is the posture of a process whose first thread waits for a lock of the process: as
-// its other threads, its sockets and its children tell.
+// lock returns the posture of a process whose main thread waits for a lock of
+// its own process. Such a wait alone does not show the cause, so lock examines
+// the other threads, the sockets and the child processes.
 func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	for _, t := range p.Threads[1:] {
 		if t.Wait == protocol.InKernel || t.Wait == protocol.OnFile {
@@ -226,27 +236,27 @@ func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) 
 		all[n] = n
 	}
 	links, connected := g.sockets(i, p, all, false)
-	if links.rank == cut || len(links.on) > 0 {
+	if links.rank == cutOff || len(links.waitsFor) > 0 {
 		return links
 	}
-	if sub := g.children(i, p, seen); sub.rank < inward || len(sub.on) > 0 {
+	if sub := g.children(i, p, seen); sub.rank < alone || len(sub.waitsFor) > 0 {
 		return sub
 	}
 	if connected {
-		return posture{rank: waiting, near: links.near, why: who + " waits for a lock or condition of its own, and has answered none of the others" + links.why}
+		return posture{rank: waiting, ambiguous: links.ambiguous, why: who + " waits for a lock or condition of its own, and has answered none of the others" + links.why}
 	}
-	return posture{rank: inward, why: who + " waits for a lock or condition of its own process"}
+	return posture{rank: alone, why: who + " waits for a lock or condition of its own process"}
 }
 
-// descriptors is the posture of a process whose first thread waits for pipes, sockets or
-// children.
+// descriptors returns the posture of a process whose main thread waits on
+// pipes, sockets or child processes.
 func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	first := p.Threads[0]
 	links, _ := g.sockets(i, p, first.Sockets, true)
-	if links.rank == cut || len(links.on) > 0 {
+	if links.rank == cutOff || len(links.waitsFor) > 0 {
 		return links
 	}
-	if sub := g.follow(i, first.PIDs, seen); sub.rank <= inward || len(sub.on) > 0 {
+	if sub := g.follow(i, first.PIDs, seen); sub.rank <= alone || len(sub.waitsFor) > 0 {
 		return sub
 	}
 	switch {
@@ -255,16 +265,17 @@ func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int
 	case len(first.PIDs) > 0:
 		return posture{rank: unclear, why: who + " waits for another process of its task"}
 	case first.Wait == protocol.OnOther:
-		return posture{rank: inward, why: who + " waits" + in(first)}
+		return posture{rank: alone, why: who + " waits" + in(first)}
 	case len(first.Sockets) > 0:
-		return posture{rank: inward, why: who + " waits for something outside of the job: " + outside(p, first)}
+		return posture{rank: alone, why: who + " waits for something outside of the job: " + outside(p, first)}
 	case first.What != "":
-		return posture{rank: inward, why: fmt.Sprintf("%s waits (%s) for %s", who, first.Wait, clean(first.What))}
+		return posture{rank: alone, why: fmt.Sprintf("%s waits (%s) for %s", who, first.Wait, clean(first.What))}
 	}
-	return posture{rank: inward, why: fmt.Sprintf("%s waits (%s)%s", who, first.Wait, in(first))}
+	return posture{rank: alone, why: fmt.Sprintf("%s waits (%s)%s", who, first.Wait, in(first))}
 }
 
-// outside names the other ends of the sockets that a thread waits for.
+// outside returns the address at the other end of the first socket that a
+// thread waits on.
 func outside(p *protocol.Process, t protocol.Thread) string {
 	for _, n := range t.Sockets {
 		if n >= 0 && n < len(p.Sockets) {
@@ -278,8 +289,9 @@ func outside(p *protocol.Process, t protocol.Thread) string {
 	return "a socket"
 }
 
-// follow returns the surest posture of processes of the same task, or a wait for the
-// tasks that the others belong to.
+// follow examines the given processes. For those of task i it returns the
+// posture with the lowest rank. For a process of another task it returns that
+// task i waits for that one.
 func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	best := posture{rank: unclear}
 	for _, pid := range pids {
@@ -289,7 +301,7 @@ func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 		case !known || seen[pid]:
 			continue
 		case j != i:
-			next = posture{rank: waiting, on: []int{j}}
+			next = posture{rank: waiting, waitsFor: []int{j}}
 		default:
 			next = g.process(i, g.find(i, pid), seen)
 		}
@@ -300,7 +312,7 @@ func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	return best
 }
 
-// children is follow for the children of a process.
+// children calls follow for the child processes of p.
 func (g *graph) children(i int, p *protocol.Process, seen map[int]bool) posture {
 	var pids []int
 	for _, c := range g.tasks[i].Seen.Processes {
@@ -316,9 +328,9 @@ func (g *graph) find(i, pid int) *protocol.Process {
 	return &all[slices.IndexFunc(all, func(p protocol.Process) bool { return p.PID == pid })]
 }
 
-// sockets returns for whom a process waits, by its sockets with these indices. explicit
-// says that the first thread waits for them. connected reports whether one of them leads
-// to another task.
+// sockets returns the posture of process p as shown by the sockets with the
+// given indices. With explicit, the main thread waits on these sockets. The
+// result connected reports whether one of them is connected to another task.
 func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool) (found posture, connected bool) {
 	found.rank = waiting
 	silent := time.Duration(-1)
@@ -329,15 +341,15 @@ func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool
 		s := p.Sockets[n]
 		j := g.peer(i, s)
 		if lost(s) && (j >= 0 || explicit) {
-			if found.rank != cut {
-				found = posture{rank: cut, why: fmt.Sprintf("its connection to %s takes no bytes: the kernel has sent them again %d times; the network or that host is down", g.far(j, s), s.Retries)}
+			if found.rank != cutOff {
+				found = posture{rank: cutOff, why: fmt.Sprintf("its connection to %s takes no bytes: the kernel has sent them again %d times; the network or that host is down", g.peerName(j, s), s.Retries)}
 			}
-			if j >= 0 && !slices.Contains(found.on, j) {
-				found.on = append(found.on, j)
+			if j >= 0 && !slices.Contains(found.waitsFor, j) {
+				found.waitsFor = append(found.waitsFor, j)
 			}
 			connected = true
 		}
-		if found.rank == cut {
+		if found.rank == cutOff {
 			continue
 		}
 		if j < 0 || j == i {
@@ -348,25 +360,26 @@ func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool
 			silent = s.Sent
 		}
 		spoke := s.Sent+margin < s.Received || s.Unsent > 0 || s.Opening
-		if s.Unread == 0 && (explicit || spoke) && !slices.Contains(found.on, j) {
-			found.on = append(found.on, j)
+		if s.Unread == 0 && (explicit || spoke) && !slices.Contains(found.waitsFor, j) {
+			found.waitsFor = append(found.waitsFor, j)
 		}
 		if !spoke && s.Sent <= s.Received+margin {
-			found.near = append(found.near, j)
+			found.ambiguous = append(found.ambiguous, j)
 		}
 	}
-	if silent >= 0 && found.rank != cut {
-		found.why = fmt.Sprintf(" for %s", ago(silent))
+	if silent >= 0 && found.rank != cutOff {
+		found.why = fmt.Sprintf(" for %s", formatDuration(silent))
 	}
-	slices.Sort(found.on)
+	slices.Sort(found.waitsFor)
 	return found, connected
 }
 
-// lost reports whether the kernel sends bytes again, or asks again for a connection.
+// lost reports whether the kernel is retransmitting data or a connection
+// request on the socket, because the peer does not acknowledge them.
 func lost(s protocol.Socket) bool { return s.Retries > 0 && (s.Unsent > 0 || s.Opening) }
 
-// far names the other end of a socket.
-func (g *graph) far(j int, s protocol.Socket) string {
+// peerName returns the name of task j, or the peer address of socket s if j is -1.
+func (g *graph) peerName(j int, s protocol.Socket) string {
 	if j < 0 {
 		return clean(s.Peer)
 	}

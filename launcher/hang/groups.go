@@ -11,20 +11,23 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Doing is what a task does, in one line.
+// Doing is a one-line description of what a task is doing.
 type Doing struct {
 	Task cluster.Task
 	Host string
 	What string
 }
 
-// own is what tells tasks apart that do the same: pids, and for how long they have done it.
-var own = sync.OnceValue(func() *regexp.Regexp {
+// varying matches the parts of a description that differ between tasks that do the
+// same: process IDs and durations.
+var varying = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(` \(pid [0-9]+\)| for ([0-9]+(\.[0-9]+)?(h|ms|m|s|µs))+`)
 })
 
-// Groups returns a line for those tasks that do the same, in the order of their first ones,
-// workers first: "ranks 0-2,4: all_reduce (train.py:41)". A task that is alone has its host.
+// Groups returns one line for each group of tasks that do the same, such as
+// "ranks 0-2,4: all_reduce (train.py:41)". The lines are sorted by the first
+// task of each group, workers before servers. The line of a single task also
+// names its host.
 func Groups(all []Doing) (lines []string) {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Doing) int {
@@ -33,7 +36,7 @@ func Groups(all []Doing) (lines []string) {
 	groups := map[string][]Doing{}
 	var order []string
 	for _, d := range all {
-		key := string(d.Task.Role) + " " + own().ReplaceAllString(d.What, "")
+		key := string(d.Task.Role) + " " + varying().ReplaceAllString(d.What, "")
 		if groups[key] == nil {
 			order = append(order, key)
 		}
@@ -51,7 +54,8 @@ func Groups(all []Doing) (lines []string) {
 	return lines
 }
 
-// noun is the word for tasks of a role, as programs call them.
+// noun returns the user's word for a task of role r: rank or server, with the
+// suffix plural.
 func noun(r cluster.Role, plural string) string {
 	if r == cluster.Worker {
 		return "rank" + plural
@@ -59,7 +63,7 @@ func noun(r cluster.Role, plural string) string {
 	return "server" + plural
 }
 
-// indices writes those of tasks in rising order as 0-2,4.
+// indices formats the sorted indices of tasks as ranges, such as 0-2,4.
 func indices(all []Doing) string {
 	var words []string
 	for i := 0; i < len(all); {

@@ -1,37 +1,49 @@
-// Package hang finds out why a job stands still: from what each task waits for it names
-// the task that waits for none of the others.
+// Package hang finds out why a job makes no progress. From what each task
+// waits for, it determines the task that blocks the others (the culprit).
 //
 //	advice := watch.Begin(plan)         // after advice.After, call Next
-//	advice = watch.Next(tasks)          // send advice.Ask to the hosts, give answers to Heard
-//	advice = watch.Judge(tasks, false)  // advice.Hang names the culprit, once there is one
+//	advice = watch.Next(tasks)          // send advice.Ask to the hosts, pass their answers to Heard
+//	advice = watch.Judge(tasks, false)  // advice.Hang names the culprit, once it is known
 //
-// Watch compares how long all tasks have been still with the hang timeout.
+// Watch compares the time since the last activity of any task with the hang
+// timeout.
 //
 // # How the culprit is found
 //
-// The tasks are the nodes of a graph. There is an edge from a task to each task that it
-// waits for: the other end of a socket that its first thread reads, the holder of a lock on
-// a file. A first thread that waits for a lock of its own process, as programs with a
-// network thread do, tells nothing by itself. Then the sockets decide: of two tasks with a
-// connection, the one that spoke last waits for the other.
+// The tasks are the nodes of a graph. There is an edge from a task to each
+// task that it waits for. Such a task is at the other end of a socket that the
+// waiting task's main thread reads, or it holds a file lock that the main
+// thread needs.
 //
-// Tasks of plx's trainer tell more: whether their program is in a call that waits for others,
-// or elsewhere, so that the others wait for it.
+// In a program with a separate network thread, the main thread waits for a
+// lock of its own process, which does not show the cause. Then the package
+// looks at the sockets: of two connected tasks, the one that sent data last
+// waits for the other.
 //
-// Inside a task the same is done with its processes: one that waits for a child, or for a
-// pipe that a child holds, leads to the child.
+// Tasks that use plx's trainer show more in their stack traces. Either the
+// program is in a trainer call that waits for other tasks, or it is elsewhere
+// and the other tasks wait for it.
 //
-// A task with a reason of its own is the culprit: it is stopped, stuck in the kernel, waits
-// for a lock that no task holds, sleeps, or computes while all others wait. Next come a
-// task that has ended while others still wait, a host that does not answer, a connection
-// that takes no bytes, and a task that others wait for and that waits for none. If tasks
-// wait for one another in a circle, the culprit is the one for which most others wait; if
-// several are, none is named.
+// The processes within a task are examined in the same way: a process that
+// waits for a child process, or for a pipe that the child holds, leads to that
+// child.
 //
-// # What it refuses to do
+// The culprit is first of all a task with a cause of its own. Such a task is
+// stopped, is stuck in the kernel, waits for a lock that no task holds,
+// sleeps, or computes while all others wait.
 //
-// It does not decide what becomes of a job that hangs: package jobstate does. It reads
-// nothing: agents collect what it is given. It names no culprit if all tasks do the same.
+// If there is none, the culprit is one of these, in this order: a task that
+// has ended while others still wait for it, a task on a host that does not
+// answer, a task whose connections transfer no data, or a task that others
+// wait for and that waits for none. If tasks wait for one another in a cycle,
+// the culprit is the one that most others wait for. If that is not a single
+// task, none is blamed.
+//
+// # What the package does not do
+//
+// It does not decide what happens to a job that hangs; package jobstate does.
+// It does no I/O: the agents collect the data. It blames no task if all tasks
+// do the same.
 package hang
 
 import (
@@ -44,44 +56,47 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Task is one task of the job.
+// Task is one task of the job, with what its host has reported about it.
 type Task struct {
 	Name      cluster.Task
-	Host      string             // name of its host
-	HostIndex int                // index of its host among those of the job
-	Exit      *protocol.Exit     // how it has ended; nil: it has not
-	Seen      *protocol.Activity // what it does, with its processes; nil: its host has not told
+	Host      string             // name of the task's host
+	HostIndex int                // index of the task's host among those of the job
+	Exit      *protocol.Exit     // exit of the task; nil if it is still running
+	Seen      *protocol.Activity // current activity of the task, with its processes; nil if its host has not answered
 }
 
 func (t Task) String() string { return fmt.Sprintf("%s on %s", t.Name, t.Host) }
 
-// rank says how far a posture explains a hang by itself. A lower one explains it better.
+// rank says how well a posture alone explains a hang of the job. A lower rank
+// explains it better.
 type rank int
 
 const (
-	halted  rank = iota // stopped, stuck in the kernel, or waits for a lock or pipe that no other task holds
-	active              // sleeps or computes
-	left                // has ended
-	unheard             // its host has not told
-	cut                 // its connections take no bytes
-	inward              // waits for a lock of its own, or for something outside the job
-	waiting             // waits for other tasks
-	unclear             // waits for a process that waits for it
+	halted  rank = iota // stopped, stuck in the kernel, or waiting for a lock or pipe that no other task holds
+	active              // sleeping or computing
+	ended               // the task has ended
+	unknown             // the task's host has not answered
+	cutOff              // the task's connections transfer no data
+	alone               // waiting for a lock of its own process, or for something outside the job
+	waiting             // waiting for other tasks
+	unclear             // finished, serving requests, or waiting for a process of its own task without a known cause
 )
 
-// posture is what a task, or one process of it, does.
+// posture describes what a task, or one of its processes, is doing or waiting
+// for.
 type posture struct {
-	rank rank
-	why  string
-	on   []int // tasks that it waits for, by index
-	lock bool  // it waits for a lock on a file that another task holds
-	near []int // tasks with which it last spoke at so nearly the same time that the order is not known
+	rank      rank
+	why       string
+	waitsFor  []int // indices of the tasks that this one waits for
+	lock      bool  // true if it waits for a file lock that another task holds
+	ambiguous []int // tasks with which it last exchanged data so close in time that the sender of the last data is unknown
 }
 
-// maxLines bounds the lines of a verdict.
+// maxLines is the largest number of lines in protocol.Hang.Waits.
 const maxLines = 64
 
-// explain returns the verdict on tasks of which nothing has moved for some time.
+// explain finds the culprit among tasks that have shown no activity for the
+// time after.
 func explain(tasks []Task, after time.Duration) protocol.Hang {
 	g := newGraph(tasks)
 	culprit, why := g.culprit()
@@ -95,8 +110,9 @@ func explain(tasks []Task, after time.Duration) protocol.Hang {
 	return verdict
 }
 
-// doing says what each task does: where its program is, or else what it waits for. Of the
-// culprit the verdict says that.
+// doing returns a description for each task: its position in the program if
+// known, otherwise what it waits for. It omits the culprit if its position is
+// unknown, because Hang.Why already describes it.
 func (g *graph) doing(culprit int) (all []Doing) {
 	for i, t := range g.tasks {
 		d := Doing{Task: t.Name, Host: t.Host}
@@ -107,8 +123,8 @@ func (g *graph) doing(culprit int) (all []Doing) {
 		case d.What != "":
 		case i == culprit:
 			continue
-		case p.rank == waiting && len(p.on) > 0:
-			d.What = "waits for " + g.names(p.on)
+		case p.rank == waiting && len(p.waitsFor) > 0:
+			d.What = "waits for " + g.names(p.waitsFor)
 		default:
 			d.What = p.why
 		}
@@ -117,10 +133,11 @@ func (g *graph) doing(culprit int) (all []Doing) {
 	return all
 }
 
-// maxStack bounds the lines of a stack in a verdict.
+// maxStack is the largest number of stack trace lines in protocol.Hang.Stack.
 const maxStack = 8
 
-// stack returns what the host of the culprit has told of its stacks, beside what why has.
+// stack returns the culprit's stack trace lines that why does not already
+// contain, and the path of the file with the full stack traces.
 func stack(seen *protocol.Activity, why string) (lines []string, file string) {
 	if seen == nil {
 		return nil, ""
@@ -133,7 +150,7 @@ func stack(seen *protocol.Activity, why string) (lines []string, file string) {
 	return lines, clean(seen.File)
 }
 
-// names lists tasks, the first few of many.
+// names returns the names of up to four tasks and the number of the others.
 func (g *graph) names(tasks []int) string {
 	const most = 4
 	var names []string
@@ -147,23 +164,23 @@ func (g *graph) names(tasks []int) string {
 	return text
 }
 
-// culprit returns the index of the task to blame and why; -1 is none.
+// culprit returns the index of the task to blame, or -1, and the explanation.
 func (g *graph) culprit() (int, string) {
-	if best := g.best(); best >= 0 && g.postures[best].rank <= inward {
+	if best := g.best(); best >= 0 && g.postures[best].rank <= alone {
 		return best, g.postures[best].why
-	} else if best >= 0 { // others have found its connections lost
+	} else if best >= 0 { // others have reported that their connections to this task transfer no data
 		return best, fmt.Sprintf("it takes no bytes of %s: the network or its host is down", g.names(g.directly(best)))
 	}
 	if sink := g.sink(); sink >= 0 {
-		return sink, g.owes(sink)
+		return sink, g.blameSink(sink)
 	}
 	for i, p := range g.postures {
-		if p.lock { // the others wait for it, and it for one of them: a collective cannot know of the lock
+		if p.lock { // the tasks wait in a cycle, and this one waits for a file lock: the lock is the cause, since it is outside any collective operation
 			return i, p.why
 		}
 	}
 	if i := g.mostDirect(); i >= 0 {
-		return i, fmt.Sprintf("it waits for %s, and is awaited by %s", g.names(g.postures[i].on), g.names(g.directly(i)))
+		return i, fmt.Sprintf("it waits for %s, and is awaited by %s", g.names(g.postures[i].waitsFor), g.names(g.directly(i)))
 	}
 	if same := g.with(active); len(same) > 1 {
 		return -1, "no task could be named: all tasks do the same: each " + strings.TrimPrefix(g.postures[same[0]].why, "it ")
@@ -171,17 +188,18 @@ func (g *graph) culprit() (int, string) {
 	return -1, "no task could be named: the tasks wait for one another"
 }
 
-// best returns the task with the best reason of its own, of equals the one for which most
-// others wait; -1: none has a reason, or all that run have the same one.
+// best returns the task whose posture explains the hang best. Among equals, it
+// prefers the one that most others wait for. It returns -1 if no posture
+// explains the hang, or if all running tasks have the same one.
 func (g *graph) best() int {
 	candidates := g.with(halted)
 	if len(candidates) == 0 {
 		candidates = g.with(active)
-		if len(candidates) > 1 && len(candidates) == g.working() { // they may do so while they wait
+		if len(candidates) > 1 && len(candidates) == g.working() { // all tasks compute or sleep; some programs do that while they wait
 			candidates = nil
 		}
 	}
-	for _, r := range []rank{left, unheard} {
+	for _, r := range []rank{ended, unknown} {
 		if len(candidates) == 0 {
 			candidates = g.with(r)
 		}
@@ -190,13 +208,14 @@ func (g *graph) best() int {
 		candidates = g.mostCut()
 	}
 	if len(candidates) == 0 && g.sink() < 0 {
-		candidates = g.with(inward)
+		candidates = g.with(alone)
 	}
 	return g.mostAwaited(candidates)
 }
 
-// mostCut returns the tasks that have lost the connections to most others: of two tasks
-// that are cut off from each other, the one that is cut off from others too.
+// mostCut returns the tasks with broken connections to the most others. So if
+// two tasks cannot reach each other, the one that others cannot reach either
+// is blamed.
 func (g *graph) mostCut() (tasks []int) {
 	most := 1
 	for i := range g.postures {
@@ -216,12 +235,14 @@ func (g *graph) mostCut() (tasks []int) {
 	return tasks
 }
 
-// lost reports whether task i has found its connection to task j to take no bytes.
+// lost reports whether task i has a connection to task j that transfers no
+// data.
 func (g *graph) lost(i, j int) bool {
-	return g.postures[i].rank == cut && slices.Contains(g.postures[i].on, j)
+	return g.postures[i].rank == cutOff && slices.Contains(g.postures[i].waitsFor, j)
 }
 
-// mostAwaited returns the task for which most others wait; -1 if there are no candidates.
+// mostAwaited returns the candidate that most others wait for, or -1 if there
+// are no candidates.
 func (g *graph) mostAwaited(candidates []int) int {
 	best := -1
 	for _, i := range candidates {
@@ -232,10 +253,11 @@ func (g *graph) mostAwaited(candidates []int) int {
 	return best
 }
 
-// awaited counts the tasks that wait for a task, and those of them that do so directly.
+// awaited returns the number of tasks that wait for task i, directly or not,
+// and the number of those that wait directly.
 func (g *graph) awaited(i int) []int { return []int{g.waiters(i), len(g.directly(i))} }
 
-// with returns the tasks with a posture of this rank.
+// with returns the tasks whose posture has rank r.
 func (g *graph) with(r rank) (found []int) {
 	for i, p := range g.postures {
 		if p.rank == r {
@@ -245,7 +267,8 @@ func (g *graph) with(r rank) (found []int) {
 	return found
 }
 
-// working counts the tasks that run and are known, without servers of plx's trainer.
+// working returns the number of running tasks whose activity is known, without
+// the parameter servers of plx's trainer.
 func (g *graph) working() (n int) {
 	for i, t := range g.tasks {
 		if t.Exit == nil && t.Seen != nil && !g.serves(i) {
@@ -255,13 +278,14 @@ func (g *graph) working() (n int) {
 	return n
 }
 
-// waiters counts the tasks that wait for a task, directly or through others.
+// waiters returns the number of tasks that wait for task i, directly or
+// through other tasks.
 func (g *graph) waiters(i int) int {
 	reached := map[int]bool{i: true}
 	for again := true; again; {
 		again = false
 		for j, p := range g.postures {
-			if !reached[j] && slices.ContainsFunc(p.on, func(k int) bool { return reached[k] }) {
+			if !reached[j] && slices.ContainsFunc(p.waitsFor, func(k int) bool { return reached[k] }) {
 				reached[j], again = true, true
 			}
 		}
@@ -269,61 +293,67 @@ func (g *graph) waiters(i int) int {
 	return len(reached) - 1
 }
 
-// sink returns the task that waits for none and for which most others wait; -1: none.
+// sink returns the task that waits for no other and that most others wait for,
+// or -1 if there is none.
 func (g *graph) sink() int {
 	var sinks []int
 	for i, p := range g.postures {
-		if len(p.on) == 0 && p.rank >= inward && g.waiters(i) > 0 {
+		if len(p.waitsFor) == 0 && p.rank >= alone && g.waiters(i) > 0 {
 			sinks = append(sinks, i)
 		}
 	}
 	sink := g.mostAwaited(sinks)
 	if sink >= 0 {
-		return g.behind(sink)
+		return g.behindSink(sink)
 	}
 	return sink
 }
 
-// behind returns the task for which a sink waits, if only the kernel's clock was too coarse
-// to show that: one that waits for none, for which nobody else waits, and that last spoke
-// with the sink when the sink spoke with it. If it waited for the sink it would have spoken
-// since, as the tasks have that do. Without such a task it returns the sink.
-func (g *graph) behind(sink int) int {
+// behindSink returns the task that the sink itself waits for, if only the coarse
+// kernel clock hides that wait. Otherwise it returns the sink.
+//
+// Such a task waits for no other, no other waits for it, and it exchanged data
+// with the sink so close in time that the order is unknown. If that task
+// waited for the sink, it would have sent a request since then.
+func (g *graph) behindSink(sink int) int {
 	found := sink
-	for _, i := range g.postures[sink].near {
+	for _, i := range g.postures[sink].ambiguous {
 		p := g.postures[i]
-		if len(p.on) > 0 || p.rank < inward || !slices.Contains(p.near, sink) || g.waiters(i) > 0 {
+		if len(p.waitsFor) > 0 || p.rank < alone || !slices.Contains(p.ambiguous, sink) || g.waiters(i) > 0 {
 			continue
 		}
 		if found != sink {
-			return sink // of two neither is the one
+			return sink // two tasks qualify, so neither can be blamed
 		}
 		found = i
 	}
 	return found
 }
 
-// owes says why a task that waits for none is to blame: others wait for it.
-func (g *graph) owes(sink int) string {
+// blameSink explains why a task that waits for no other is to blame: the others
+// wait for it.
+func (g *graph) blameSink(sink int) string {
 	waiters := g.directly(sink)
-	if len(waiters) == 0 { // see behind
-		waiters = g.postures[sink].near
+	if len(waiters) == 0 { // behindSink has chosen this task, so no wait for it is known
+		waiters = g.postures[sink].ambiguous
 	}
 	return fmt.Sprintf("%s; it is awaited by %s", g.postures[sink].why, g.names(waiters))
 }
 
-// directly returns the tasks that wait for a task, without those that do through others.
+// directly returns the tasks that wait for task i directly, not through other
+// tasks.
 func (g *graph) directly(i int) (waiters []int) {
 	for j, p := range g.postures {
-		if slices.Contains(p.on, i) {
+		if slices.Contains(p.waitsFor, i) {
 			waiters = append(waiters, j)
 		}
 	}
 	return waiters
 }
 
-// mostDirect returns the task in a circle for which more others wait than for any other;
-// -1: there is none.
+// mostDirect returns the task that more others directly wait for than any
+// other task, for tasks that wait in a cycle. It returns -1 if there is no
+// single one.
 func (g *graph) mostDirect() int {
 	best, most, same := -1, 1, false
 	for i := range g.postures {
@@ -340,14 +370,15 @@ func (g *graph) mostDirect() int {
 	return best
 }
 
-// clean makes a text of an agent fit for one line.
+// clean shortens a text from an agent to one line of at most 400 bytes.
 func clean(text string) string {
 	text = strings.ReplaceAll(text, "\n", " ")
 	return text[:min(len(text), 400)]
 }
 
-// ago is a duration for a line.
-func ago(d time.Duration) string {
+// formatDuration formats a duration for a message, rounded to 100 ms below 10 s and to
+// seconds above.
+func formatDuration(d time.Duration) string {
 	if d < 10*time.Second {
 		return d.Round(100 * time.Millisecond).String()
 	}

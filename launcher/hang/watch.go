@@ -8,39 +8,44 @@ import (
 )
 
 const (
-	// busyTimes is by how much longer than the hang timeout a job may only use processor
-	// time: a compilation or an evaluation without output is no hang yet.
+	// busyTimes is the factor by which the hang timeout is longer for a job
+	// whose only activity is use of the processor or GPU. A compilation or an
+	// evaluation without output must not count as a hang too early.
 	busyTimes = 3
-	// explainTime bounds the answers on what tasks wait for.
+	// explainTime is how long the hosts may take to report what their tasks
+	// wait for.
 	explainTime = 15 * time.Second
 )
 
-// Watch finds out that a job hangs. It asks the agents of all tasks how long these have
-// been still. Once nothing has moved for the timeout it asks what they wait for, and
-// explains. Like all of the package it is pure: who calls it sends and sets timers.
+// Watch detects that a job hangs. It regularly asks all agents how long their
+// tasks have been inactive. Once all tasks have been inactive for the hang
+// timeout, it asks what each task waits for, and explains the hang. Watch does
+// no I/O: its caller sends the requests and sets the timers.
 type Watch struct {
-	plan    protocol.HangPlan
-	round   int                    // number of the last question; 0: none was asked
-	waits   bool                   // the last question was what tasks wait for
-	answers map[int]*protocol.Seen // to the last question, by host
-	told    time.Duration          // for how long nothing had moved when the user was told; 0: the job moves
+	plan     protocol.HangPlan
+	round    int                    // ID of the last request; 0 if none was sent
+	waits    bool                   // the last request also asked what the tasks wait for
+	answers  map[int]*protocol.Seen // answers to the last request, by host index
+	reported time.Duration          // how long the job had been inactive when the user was told about the hang; 0 if it does not hang
 }
 
-// Advice is what follows a step of the watch.
+// Advice is what the caller of a Watch has to do next.
 type Advice struct {
-	Ask   *protocol.Look // to the hosts of all tasks that have not ended; nil: to none
-	After time.Duration  // time until Next; 0: as set before
-	Moves bool           // the job, which had hung, moves again
-	Hang  *protocol.Hang // the job hangs; nil: it does not, or the user knows already
+	Ask   *protocol.Look // request to send to the hosts of all running tasks; nil if none
+	After time.Duration  // time after which to call Next; 0 keeps the previous timer
+	Moves bool           // the job was reported as hung and makes progress again
+	Hang  *protocol.Hang // the job hangs, and the user does not know yet; otherwise nil
 }
 
-// Begin watches a generation whose tasks have started. Questions go on being numbered.
+// Begin starts to watch a generation (run of all tasks) whose tasks have
+// started. Request IDs continue from the previous generation.
 func (w *Watch) Begin(plan protocol.HangPlan) Advice {
 	*w = Watch{plan: plan, round: w.round}
 	return Advice{After: w.every()}
 }
 
-// every is the time between two questions; 0: none is asked.
+// every returns the time between two requests; 0 if hang detection is
+// disabled.
 func (w *Watch) every() time.Duration {
 	if w.plan.Timeout <= 0 {
 		return 0
@@ -48,11 +53,12 @@ func (w *Watch) every() time.Duration {
 	return min(max(w.plan.Timeout/10, time.Second), 30*time.Second)
 }
 
-// Round is the number of the last question.
+// Round returns the ID of the last request.
 func (w *Watch) Round() int { return w.round }
 
-// Next asks again, or ends a question that some hosts have not answered. tasks are those
-// of the generation; Seen is filled in here.
+// Next sends the next request. If the hosts were asked what their tasks wait
+// for, it instead explains the hang from the answers so far. tasks are those
+// of the generation, without Seen.
 func (w *Watch) Next(tasks []Task) Advice {
 	if w.waits {
 		return w.explain(tasks)
@@ -70,7 +76,8 @@ func (w *Watch) ask(waits bool) Advice {
 	return Advice{Ask: &protocol.Look{ID: w.round, Waits: waits, Stacks: waits}, After: after}
 }
 
-// Heard takes an answer of a host. It reports whether that is to the last question.
+// Heard records the answer of a host. It reports whether this is an answer to
+// the last request.
 func (w *Watch) Heard(host int, s *protocol.Seen) bool {
 	if w.answers == nil || s.ID != w.round {
 		return false
@@ -79,28 +86,29 @@ func (w *Watch) Heard(host int, s *protocol.Seen) bool {
 	return true
 }
 
-// HasHeard reports whether a host has answered the last question.
+// HasHeard reports whether the host has answered the last request.
 func (w *Watch) HasHeard(host int) bool { return w.answers[host] != nil }
 
-// Judge follows the last answer: all hosts of tasks that have not ended have answered. hold
-// keeps the watch from finding that the job hangs.
+// Judge evaluates the answers. The caller calls it when the hosts of all
+// running tasks have answered the last request. With hold, Judge does not
+// report that the job hangs.
 func (w *Watch) Judge(tasks []Task, hold bool) Advice {
 	if w.waits {
 		return w.explain(tasks)
 	}
 	after, hangs := w.hangs(tasks)
 	switch {
-	case hangs && w.told == 0 && !hold:
+	case hangs && w.reported == 0 && !hold:
 		return w.ask(true)
-	case !hangs && w.told > 0 && after < w.told:
-		w.told = 0
+	case !hangs && w.reported > 0 && after < w.reported:
+		w.reported = 0
 		return Advice{Moves: true}
 	}
 	return Advice{}
 }
 
-// hangs reports for how long nothing has moved but processor time, and whether that is too
-// long.
+// hangs reports whether the job hangs, and how long it has shown no activity
+// other than use of the processor or GPU.
 func (w *Watch) hangs(tasks []Task) (after time.Duration, hangs bool) {
 	still, quiet := time.Duration(-1), time.Duration(-1)
 	for _, t := range w.seen(tasks) {
@@ -111,7 +119,7 @@ func (w *Watch) hangs(tasks []Task) (after time.Duration, hangs bool) {
 	return quiet, quiet >= 0 && (still >= w.plan.Timeout || quiet >= busyTimes*w.plan.Timeout)
 }
 
-// shorter returns the shorter of two times; a negative first one is none.
+// shorter returns the shorter of two durations; a negative a stands for none.
 func shorter(a, b time.Duration) time.Duration {
 	if a < 0 || b < a {
 		return b
@@ -119,7 +127,7 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// seen returns the tasks with what their hosts have told of them.
+// seen returns the tasks with what their hosts have answered.
 func (w *Watch) seen(tasks []Task) (all []Task) {
 	for _, t := range tasks {
 		if s := w.answers[t.HostIndex]; s != nil && t.Exit == nil {
@@ -130,24 +138,24 @@ func (w *Watch) seen(tasks []Task) (all []Task) {
 	return all
 }
 
-// explain names the culprit by the answers that have come.
+// explain finds the culprit from the answers that have arrived.
 func (w *Watch) explain(tasks []Task) Advice {
 	after, hangs := w.hangs(tasks)
 	w.waits = false
-	if !hangs { // it has moved meanwhile
+	if !hangs { // the job has made progress in the meantime
 		return Advice{After: w.every()}
 	}
-	w.told = after
+	w.reported = after
 	found := explain(w.seen(tasks), after)
 	return Advice{After: w.every(), Hang: &found}
 }
 
-// Reason is the reason of a job's verdict.
+// Reason returns the Verdict.Reason of a job that was stopped because it hung.
 func Reason(h protocol.Hang) string {
 	return fmt.Sprintf("hung: nothing moved for %s: %s", h.After, Line(h))
 }
 
-// Line is the line that names the culprit.
+// Line returns the line for the user that names the culprit of a hang.
 func Line(h protocol.Hang) string {
 	if h.Culprit == "" {
 		return "culprit: " + h.Why

@@ -1,16 +1,16 @@
 // Package jobstate is the state machine of a job. It decides when agents open
-// sockets, when tasks start, who failed first, whether another generation follows,
-// and what the verdict is.
+// sockets and start tasks, which task or host is to blame for a failure,
+// whether the job is restarted, and what the job's verdict (result) is.
 //
-// The machine is pure: events go in, commands come out. It does no I/O, has no clock
-// and starts no goroutine. So a whole run can be written down as a transcript
-// (testdata), and a test can play any order of events. Package driver carries the
-// commands out.
+// The machine is a pure function of its input: events go in, commands come
+// out. It does no I/O, reads no clock and starts no goroutine. So a test can
+// play any order of events, and testdata holds whole runs as transcripts.
+// Package driver delivers the events and carries out the commands.
 //
 //	m := jobstate.New(plan)
 //	commands := m.Step(jobstate.Up{Host: 0, State: state})
 //
-// # Course of a job
+// # Stages of a job
 //
 //	gathering -> preparing -> checking -> starting -> running
 //	                                                    | all workers done
@@ -20,52 +20,61 @@
 //	                              v
 //	                          regrouping -> preparing the next generation
 //
-// # Small machines
+// # Submachines
 //
-// Machine composes small machines. Each owns the state of its subject, gets an event
-// and a view of the job that it only reads, and returns commands and what it decides: as a
-// rule a decision, which only Machine.decide reads. Only Machine writes the stage and the
-// verdict.
+// Machine is composed of smaller machines. Each one owns the state of one
+// subject and has read-only access to the job through a view. It takes an
+// event and returns commands and, in most cases, a decision, which
+// Machine.decide carries out. Only Machine changes the stage and the verdict.
 //
-//	start.go      sockets, reachability, start of the tasks
-//	verdict.go    failures are collected, one is blamed: the verdict and its exit status
+//	start.go      opening sockets, checking connections between hosts, starting tasks
+//	verdict.go    collecting failures, choosing the culprit, building the verdict
 //	tolerance.go  losses of workers that the job tolerates
-//	restart.go    whether another generation follows a failure, and when it begins
-//	scale.go      change of hosts, and which changes are possible
-//	save.go       checkpoint before a stop
+//	restart.go    whether another generation follows a failure, and when
+//	scale.go      changing the hosts of a running job
+//	save.go       checkpoint before a requested stop
 //
-// Package hang finds out whether nothing moves in any task.
+// Package hang detects a job in which no task makes progress.
 //
-// They read tables, which hold facts: hosts.go and generation.go (where tasks run, how
-// they ended and which steps they have made). heard.go turns events into calls, machine.go
-// changes stages, end.go leads from failures and stops to the end of the job.
+// The submachines read the facts in hosts.go and generation.go: where tasks
+// run, how they ended and which steps they have made. In messages.go, messages
+// from agents are passed on to the submachines; machine.go changes stages;
+// end.go handles failures and stops until the job has ended.
 //
 // # Generations
 //
-// A generation is one run of all tasks. The machine counts generations; every message
-// of an agent carries the number, and the machine ignores messages of another
-// generation. Between two generations nothing of the job runs: the next one begins
-// when the backoff is over, and when every host has a connected agent or nothing can
-// run there any more. Hosts without an agent, and hosts that were blamed too often,
-// get no tasks. The tasks of the others are numbered again.
+// A generation is one run of all tasks; a restart begins the next one. Every
+// message of an agent carries the number of its generation, and the machine
+// ignores messages of any other generation.
 //
-// The machine does not restart a job after a failure that a restart would only repeat:
-// one before tasks were started, a program that cannot be started, wrong use, a task
-// that gives up before the job has made a step.
+// Between two generations no process of the job runs. The next generation
+// begins when the backoff time is over and every host either has a connected
+// agent or can no longer run anything. Hosts without an agent get no tasks,
+// nor do hosts that were blamed for too many failures. The tasks on the
+// remaining hosts are renumbered.
+//
+// The machine does not restart a job if the same failure would only happen
+// again. Such failures are: no task was ever started, the program cannot be
+// started, the program reports wrong usage, or a task exits before the job has
+// made a step.
 //
 // # Blame
 //
-// The first failure that the machine sees is often not the cause. A task dies, and its
-// peers report a lost connection a moment before the machine learns of the death. So
-// the machine collects failures for Plan.Settle. Then it blames the first one that
-// does not blame a peer; if all blame peers, it blames the peer that most of them name.
+// The first failure that the machine sees is often not the cause. When a task
+// dies, its peers may report a lost connection before the machine learns of
+// the death. So the machine collects failures for the time Plan.Settle. Then
+// it blames the first one that does not name a lost peer as its reason. If all
+// failures name a peer, it blames the peer that most of them name.
 //
 // # Tolerated losses
 //
-// The chief may report that its job tolerates the loss of other workers. From then on
-// the failure of a worker is a notice, and so is the loss of a host that runs neither
-// the chief nor a server. The job is done when the workers that are left are done. It
-// fails when fewer than Restarts.MinWorkers are left. A worker that blames a task which
-// the job needs is in doubt for Plan.Settle: if that task fails too, the worker was its
-// victim.
+// The chief (worker 0) may report that its job tolerates the loss of other
+// workers. From then on, the failure of such a worker only causes a notice to
+// the user. The same holds for the loss of a host that runs neither the chief
+// nor a server. The job succeeds when the remaining workers are done. It fails
+// when fewer than Restarts.MinWorkers remain.
+//
+// If a worker fails and names the chief or a server as the lost peer, the
+// machine waits for Plan.Settle before it decides. If that task fails too, the
+// worker was only its victim.
 package jobstate

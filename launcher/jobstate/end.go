@@ -8,23 +8,25 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// stopMargin is added to the grace before the job ends without the tasks' own
-// exits: agents kill at the end of the grace and then report.
+// stopMargin is added to the grace period before the job ends without having
+// received the tasks' exits. Agents kill tasks at the end of the grace period,
+// and their reports of that need time to arrive.
 const stopMargin = 10 * time.Second
 
-// prolonging is how many times longer than Plan.Settle failures are collected if nobody knows
-// which peer was lost: a program may dump core before it ends, and a connection may break
-// late.
-const prolonging = 5
+// prolongFactor is the factor by which the time Plan.Settle is prolonged if no
+// failure names the peer that was lost. That peer may still be writing a core
+// dump, or its connection may break late.
+const prolongFactor = 5
 
-// fail takes a failure. The first one that is not tolerated begins the time in
-// which failures are collected.
+// fail handles a failure of a task or host. The first failure that the job
+// does not tolerate starts the stage settling, in which further failures are
+// collected.
 func (m *Machine) fail(f failure) {
 	switch {
 	case m.stage == stopping || m.stage == regrouping:
-		return // the job itself ends its tasks
+		return // ignore f: the job is stopping its tasks itself
 	case f.task != nil && m.tolerance.without[*f.task]:
-		return // it was taken out before
+		return // ignore f: the job already continues without this task
 	case m.stage == finishing:
 		m.do(notice("%s, after all workers were done", f.reason))
 		return
@@ -35,7 +37,7 @@ func (m *Machine) fail(f failure) {
 	m.failures.add(f)
 	if m.stage == settling {
 		if m.failures.prolonged && !m.failures.unexplained(m.view()) {
-			m.do(timer(settleTimer, m.plan.Settle)) // others may still be heard
+			m.do(timer(settleTimer, m.plan.Settle)) // the lost peer is known now, but more failures may follow
 		}
 		return
 	}
@@ -47,8 +49,8 @@ func (m *Machine) fail(f failure) {
 	m.do(timer(settleTimer, m.plan.Settle))
 }
 
-// tolerate reports whether the job tolerates a failure, or may turn out to. sure
-// is as in tolerance.take.
+// tolerate reports whether the job tolerates failure f, or may do so once it
+// is clear who is to blame. The parameter sure is passed to tolerance.take.
 func (m *Machine) tolerate(f failure, sure bool) bool {
 	commands, tolerated := m.tolerance.take(m.view(), f, sure)
 	m.do(commands)
@@ -58,14 +60,14 @@ func (m *Machine) tolerate(f failure, sure bool) bool {
 	return tolerated
 }
 
-// judge chooses who is to blame and ends the generation. If all workers have
-// turned out to be done meanwhile, the failures are those of servers that lost
-// them: no failure of the job.
+// judge blames one of the collected failures and ends the generation. If all
+// workers have finished in the meantime, the job succeeds: then only servers
+// have failed, because their workers were gone.
 func (m *Machine) judge() {
 	if m.tolerance.done(m.view()) {
 		m.finish()
 		for _, f := range m.failures.all {
-			m.fail(f) // becomes a note
+			m.fail(f) // fail turns f into a notice in this stage
 		}
 		return
 	}
@@ -73,17 +75,17 @@ func (m *Machine) judge() {
 	culprit, m.verdict = m.failures.verdict(m.view(), m.tolerance.short)
 	m.restart.blame(culprit)
 	if !m.goBack() {
-		commands, bar, why := m.restart.decide(m.view(), culprit, m.verdict.Reason)
+		commands, exclude, why := m.restart.decide(m.view(), culprit, m.verdict.Reason)
 		m.do(commands)
 		m.verdict = m.verdict.Adding(why)
-		if bar >= 0 {
-			m.hosts[bar].barred = true
+		if exclude >= 0 {
+			m.hosts[exclude].excluded = true
 		}
 	}
 	m.end()
 }
 
-// stopAsked takes the user's wish that the job ends.
+// stopAsked handles a request of the user to end the job.
 func (m *Machine) stopAsked(e StopAsked) {
 	v := m.view()
 	if e.SaveTime > 0 {
@@ -99,20 +101,21 @@ func (m *Machine) stopAsked(e StopAsked) {
 	}
 	m.grace = min(m.grace, e.Grace)
 	switch {
-	case m.stage == finishing: // the work is done: only hurry
+	case m.stage == finishing: // the job's work is done: only shorten the grace period
 		m.requestEnd()
 	case underWay:
 		m.end()
-	case m.stage == settling: // on what is known: the user wants to go
+	case m.stage == settling: // the user wants to stop: judge the failures collected so far
 		_, m.verdict = m.failures.verdict(v, m.tolerance.short)
 		m.end()
-	default: // status 0 would say that the work was done
+	default: // never with exit status 0, which means that the work was done
 		m.endWith(protocol.Verdict{Code: cmp.Or(e.Code, exit.CodePlx), Reason: e.Reason})
 	}
 }
 
-// endWith ends the job with a verdict. If a generation was to follow that is no restart,
-// the failure before it becomes a notice. That of a restart is one already.
+// endWith ends the job with verdict v. If the next generation was to follow a
+// change of hosts, the reason of the pending verdict becomes a notice. In case
+// of a restart, the user has already seen that reason.
 func (m *Machine) endWith(v protocol.Verdict) {
 	if m.verdict.Reason != "" && m.restart.uncounted != "" && m.view().between() {
 		m.do(notice("%s", m.verdict.Reason))
@@ -122,7 +125,7 @@ func (m *Machine) endWith(v protocol.Verdict) {
 	m.end()
 }
 
-// end tells every task to end. The verdict is in place.
+// end asks every task to stop. The caller has already set m.verdict.
 func (m *Machine) end() {
 	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))
 	if m.stage != stopping {
@@ -131,7 +134,8 @@ func (m *Machine) end() {
 	m.requestEnd()
 }
 
-// requestEnd tells tasks to end, and sets a bound on that.
+// requestEnd asks the tasks on all hosts to stop, and sets a timer for the
+// time limit.
 func (m *Machine) requestEnd() {
 	for h := range m.hosts {
 		m.request(h)
@@ -139,8 +143,8 @@ func (m *Machine) requestEnd() {
 	m.do(timer(stopTimer, m.grace+stopMargin))
 }
 
-// finish ends the servers of a job whose work is done. From here on nothing fails
-// the job.
+// finish stops the servers of a job whose workers are done. From now on no
+// failure can change the job's success.
 func (m *Machine) finish() {
 	v := m.view()
 	m.do(m.scale.giveUp(v, "all workers are done"))
@@ -149,17 +153,17 @@ func (m *Machine) finish() {
 	m.requestEnd()
 }
 
-// endIfAllGone ends a stop, or the time in which failures are collected, once no
-// task is left.
+// endIfAllGone leaves the stages finishing, settling and stopping once no task
+// runs any more.
 func (m *Machine) endIfAllGone() {
 	if m.stage < finishing || m.stage > stopping {
 		return
 	}
 	v := m.view()
-	if m.busy.finds(len(m.hosts), func(h int) bool { return m.hosts[h].told && !m.hosts[h].gone && v.unended(h) > 0 }) {
+	if m.busy.finds(len(m.hosts), func(h int) bool { return m.hosts[h].startSent && !m.hosts[h].lost && v.unended(h) > 0 }) {
 		return
 	}
-	if m.stage == settling && !m.failures.all[0].hearsay { // after hearsay the failed host may still be heard
+	if m.stage == settling && !m.failures.all[0].secondhand { // if another host reported the first failure, wait: the failed host itself may still report one
 		m.judge()
 	}
 	if m.stage == stopping || m.stage == finishing && !m.tolerance.unclear(m.view()) {
@@ -167,8 +171,8 @@ func (m *Machine) endIfAllGone() {
 	}
 }
 
-// stopped goes on when no task is left, or none is waited for any more: with the
-// verdict, or by waiting for the next generation.
+// stopped continues after all tasks have ended, or after the time limit for
+// that. It ends the job with its verdict, or waits for the next generation.
 func (m *Machine) stopped() {
 	v := m.view()
 	if m.scale.phase == ending && m.generation.finished() {
@@ -191,7 +195,7 @@ func (m *Machine) stopped() {
 	m.do(m.regroup.begin(v, pause))
 }
 
-// conclude ends the job with its verdict.
+// conclude ends the job: it completes the verdict and enters the stage over.
 func (m *Machine) conclude() {
 	m.restart.coming = false
 	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))

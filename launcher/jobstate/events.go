@@ -7,52 +7,57 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Event is something that happened: one of the types below. Hosts are indices
-// into Plan.Hosts; hosts that joined follow them.
+// Event is an input of the state machine: one of the types below. The field
+// Host is an index into Plan.Hosts; hosts that joined later have the indices
+// after these.
 type Event interface {
-	about() (host int) // -1: none
+	about() (host int) // index of the host that the event is about; -1 if none
 }
 
 // The events.
 type (
-	// Up reports that the driver has connected to the host's agent, which is in
-	// State. The driver reports it after every connection.
+	// Up reports that the driver has connected, or reconnected, to the agent
+	// of a host. State is what the agent reported on that connection.
 	Up struct {
 		Host  int
 		State protocol.State
 	}
-	// Silent reports that the driver has lost the connection and dials again.
+	// Silent reports that the driver has lost the connection to a host's agent
+	// and is trying to reconnect.
 	Silent struct {
 		Host  int
 		Cause string
 	}
-	// Lost reports that the host's agent is gone for good. After Clear at the
-	// latest its tasks are gone too: that is how long its lease can still run.
-	// Answers reports that the driver has reached the host and may soon start a
-	// new agent there. If the plan allows that, a later Up is that agent's.
+	// Lost reports that a host's agent is lost for good. Its tasks may run
+	// until its lease expires, which takes at most the time Clear. If the
+	// driver then starts a new agent on the host, the machine gets another Up
+	// event.
 	Lost struct {
 		Host    int           // index of the host
-		Cause   string        // why the agent counts as lost
-		Clear   time.Duration // time until nothing of the agent can run any more; 0: nothing runs now
-		Answers bool          // the driver reached the host and may soon start a new agent there
+		Cause   string        // why the driver considers the agent lost
+		Clear   time.Duration // time after which no process of the agent can still run; 0 if none runs now
+		Answers bool          // true if the driver can reach the host and may soon start a new agent there
 	}
-	// Heard reports a message of the agent, other than State.
+	// Heard delivers a message from a host's agent, except State, which is
+	// part of Up.
 	Heard struct {
 		Host    int
 		Message protocol.Message
 	}
-	// StopAsked reports that the user, or a signal, wants the job to end. Grace 0
-	// means at once. With a SaveTime the chief saves first, in at most that time.
+	// StopAsked reports that the user or a signal has asked to end the job. If
+	// SaveTime is not 0, the chief (worker 0) first takes a checkpoint.
 	StopAsked struct {
-		Reason   string        // for the verdict: who or what asked
-		Code     int           // plx's exit status; 0: exit.CodePlx
-		Grace    time.Duration // between telling tasks to end and killing them; 0: kill at once
-		SaveTime time.Duration // bound of the checkpoint before the stop; 0: none is made
+		Reason   string        // who or what asked, as text for the verdict
+		Code     int           // exit status of plx launch; 0 means exit.CodePlx
+		Grace    time.Duration // time between asking tasks to stop and killing them; 0 kills at once
+		SaveTime time.Duration // time limit for the checkpoint before the stop; 0 means no checkpoint
 	}
-	// Suspended reports that the driver did not run for so long that hosts may have
-	// ended their tasks.
+	// Suspended reports that the driver process was suspended for a long time.
+	// Hosts may have stopped their tasks because it did not renew their
+	// leases.
 	Suspended struct{ For time.Duration }
-	// Elapsed reports the end of a timer that a SetTimer command has set.
+	// Elapsed reports that a timer, which a SetTimer command has set, has
+	// expired.
 	Elapsed struct{ Timer Timer }
 )
 
@@ -64,81 +69,90 @@ func (StopAsked) about() int { return -1 }
 func (Suspended) about() int { return -1 }
 func (Elapsed) about() int   { return -1 }
 
-// Timer names a timer. Setting a timer again replaces it.
+// Timer is the name of a timer. Setting a timer that is already running
+// restarts it.
 type Timer string
 
-// The timers. Each constant says what must have happened by its end.
+// The timers. Each comment says what the machine expects to have happened
+// before the timer expires, or what may happen after that.
 const (
 	startTimer   Timer = "start"   // all tasks have started
 	maxTimer     Timer = "max"     // the job has ended (--max-time)
-	settleTimer  Timer = "settle"  // failures have been collected
-	doubtTimer   Timer = "doubt"   // the task that a worker blames has failed, or has not
-	stopTimer    Timer = "stop"    // tasks that were told to end have ended
-	saveTimer    Timer = "save"    // the chief has saved
-	hangTimer    Timer = "hang"    // hosts have answered what their tasks do
-	scaleTimer   Timer = "scale"   // the present part of a change of hosts is over
-	steadyTimer  Timer = "steady"  // the generation has run so long that earlier failures are forgiven
-	backoffTimer Timer = "backoff" // the next generation may begin
-	reviveTimer  Timer = "revive"  // hosts that answer have a new agent
-	waitTimer    Timer = "wait"    // lost hosts are back (--wait-host)
-	regroupTimer Timer = "regroup" // every host has an agent or is lost
+	settleTimer  Timer = "settle"  // all failures with the same cause have been reported
+	doubtTimer   Timer = "doubt"   // if a task that a failed worker named as lost has failed too, its failure was reported
+	stopTimer    Timer = "stop"    // tasks that were asked to stop have ended
+	saveTimer    Timer = "save"    // the chief has taken the checkpoint before a stop
+	hangTimer    Timer = "hang"    // hosts have reported the activity of their tasks
+	scaleTimer   Timer = "scale"   // the current phase of a change of hosts (plx scale) is complete
+	steadyTimer  Timer = "steady"  // the generation has run so long that earlier failures no longer count
+	backoffTimer Timer = "backoff" // the backoff time is over and the next generation may begin
+	reviveTimer  Timer = "revive"  // each lost host that the driver can reach has a new agent
+	waitTimer    Timer = "wait"    // lost hosts have come back (--wait-host)
+	regroupTimer Timer = "regroup" // every host has a connected agent or is lost
 )
 
-// hourTimer ends one hour after restart n.
+// hourTimer returns the timer that expires one hour after the n-th restart.
 func hourTimer(n int) Timer { return Timer(fmt.Sprintf("hour %d", n)) }
 
-// clearTimer ends when nothing can run any more on host h, which was lost.
+// clearTimer returns the timer that expires when no process of the job can
+// still run on the lost host h.
 func clearTimer(h int) Timer { return Timer(fmt.Sprintf("clear %d", h)) }
 
-// Command is something that the driver does: one of the types below.
+// Command is an output of the state machine, which the driver carries out: one
+// of the types below.
 type Command interface{ command() }
 
 // The commands.
 type (
-	// Send sends a message to a host's agent. Without a connection the driver
-	// drops it; after Up the machine sends again what still matters.
+	// Send asks the driver to send a message to a host's agent. If there is no
+	// connection, the driver drops the message. After the next Up event, the
+	// machine sends the messages again that are still needed.
 	Send struct {
 		Host    int
 		Message protocol.Message
 	}
-	// SetTimer asks for Elapsed after a time.
+	// SetTimer asks the driver for an Elapsed event after the time After.
 	SetTimer struct {
 		Timer Timer
 		After time.Duration
 	}
-	// Note prints one line for the user. A lasting line is also among the notices
-	// of the verdict.
+	// Note asks the driver to print one line for the user.
 	Note struct {
 		Text    string
-		Lasting bool // the line is also among the notices of the verdict
+		Lasting bool // true: the line is also recorded in Verdict.Notices
 	}
-	// Hung reports that nothing moves in the job, after the notes that say so.
+	// Hung reports that the job hangs: no task makes progress. It follows the
+	// Note commands with the text for the user.
 	Hung struct{ Hang protocol.Hang }
-	// Enter announces the phase that the job is in from now on.
+	// Enter reports that the job has entered another phase.
 	Enter struct{ Phase protocol.Phase }
-	// Lay announces where the tasks of a generation after the first run.
+	// Lay reports which tasks run on which hosts in a new generation. It is
+	// not sent for the first one, whose placement is in the Plan.
 	Lay struct {
 		Generation int
 		Hosts      []protocol.HostPlan
 	}
-	// Join adds a host with the next index. The driver connects to its agent.
+	// Join adds a host to the job, with the next free index. The driver then
+	// connects to its agent.
 	Join struct {
 		Host    int // index of the new host
 		Joining protocol.Joining
 	}
-	// Leave ends the agent of a host that no longer belongs to the job. The
+	// Leave removes a host from the job: the driver ends its agent. The
 	// machine ignores all later events of that host.
 	Leave struct{ Host int }
-	// Holding reports that the chief has made no step for this long, because
-	// hosts are changed.
+	// Holding reports how long the chief (worker 0) has been paused so far for
+	// a change of hosts.
 	Holding struct{ For time.Duration }
-	// Answer tells the agent of a host, for its visitor, what came of a Scale.
-	// The driver fills in the pause, which counts from Holding.
+	// Answer sends the result of a Scale request to the agent of a host, which
+	// forwards it to the command that asked. The driver adds the length of the
+	// pause, which it measures from Holding on.
 	Answer struct {
-		Host   int // index of the host whose agent the visitor is connected to
+		Host   int // index of the host to whose agent the asking command is connected
 		Scaled protocol.Scaled
 	}
-	// Conclude ends the job: the driver sends End to every agent.
+	// Conclude ends the job: the driver sends End, with the verdict, to every
+	// agent.
 	Conclude struct{ Verdict protocol.Verdict }
 )
 
@@ -154,12 +168,14 @@ func (Holding) command()  {}
 func (Answer) command()   {}
 func (Conclude) command() {}
 
-// notice is a Note that is also among the notices of the verdict.
+// notice returns a command that prints a line for the user and also records it
+// in Verdict.Notices.
 func notice(format string, args ...any) []Command {
 	return []Command{Note{Text: fmt.Sprintf(format, args...), Lasting: true}}
 }
 
-// timer sets a timer; a time of 0 sets none.
+// timer returns a command that sets timer t. If after is 0 or negative, it
+// returns none.
 func timer(t Timer, after time.Duration) []Command {
 	if after <= 0 {
 		return nil

@@ -9,17 +9,19 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// generation is one run of the job's tasks: where they run and how they ended.
+// generation is one run of all tasks of the job: on which hosts they run and
+// how they have ended.
 type generation struct {
 	number int                            // 0 for the first
-	hostOf map[cluster.Task]int           // index of the host that runs each task
-	exits  map[cluster.Task]protocol.Exit // how tasks ended; a task that has not ended has no entry
+	hostOf map[cluster.Task]int           // index of the host on which each task runs
+	exits  map[cluster.Task]protocol.Exit // exit of each task that has ended
 
 	workers int // number of workers
-	groups  int // number of hosts with workers
+	groups  int // number of hosts that run workers
 }
 
-// newGeneration returns a generation with the tasks that the hosts have now.
+// newGeneration returns a generation with the tasks that are currently
+// assigned to the hosts.
 func newGeneration(number int, all hosts) generation {
 	g := generation{number: number, hostOf: map[cluster.Task]int{}, exits: map[cluster.Task]protocol.Exit{}}
 	for i, h := range all {
@@ -34,7 +36,7 @@ func newGeneration(number int, all hosts) generation {
 	return g
 }
 
-// runs reports whether a task of this generation belongs to host h.
+// runs reports whether task t of this generation is assigned to host h.
 func (g generation) runs(h int, t cluster.Task) bool {
 	of, known := g.hostOf[t]
 	return known && of == h
@@ -45,7 +47,8 @@ func (g generation) ended(t cluster.Task) bool {
 	return ended
 }
 
-// servers returns the servers among tasks that have not ended.
+// servers returns those of the given tasks that are parameter servers and have
+// not ended.
 func (g generation) servers(tasks []protocol.TaskSpec) []cluster.Task {
 	var servers []cluster.Task
 	for _, t := range tasks {
@@ -56,7 +59,8 @@ func (g generation) servers(tasks []protocol.TaskSpec) []cluster.Task {
 	return servers
 }
 
-// finished reports whether every worker had ended well before it was told to end.
+// finished reports whether every worker has ended successfully, with its work
+// reported as complete.
 func (g generation) finished() bool {
 	for t := range g.hostOf {
 		if e, ended := g.exits[t]; t.Role == cluster.Worker && (!ended || e.Code != 0 || e.Signal != 0 || !e.Finished) {
@@ -66,10 +70,10 @@ func (g generation) finished() bool {
 	return true
 }
 
-// renumber gives the tasks of the hosts that are in new indices, from 0 without
-// gaps: workers in the order of the hosts and of their local ranks, servers in the
-// order of the hosts. Each host keeps its devices. A host that is not in gets no
-// tasks.
+// renumber assigns new indices, from 0 without gaps, to the tasks of the hosts
+// for which in returns true. Tasks of each role are numbered in the order of
+// the hosts, and within a host in the order of Plan.Tasks. Each task keeps its
+// host and devices. The other hosts get no tasks.
 func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
 	next := map[cluster.Role]int{}
 	laid := make([][]protocol.TaskSpec, len(all))
@@ -86,20 +90,21 @@ func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
 	return laid
 }
 
-// progress is how far the job has come, as its tasks report.
+// progress records the training steps that tasks have reported.
 type progress struct {
-	stepped bool  // a task has made a step, in this generation or an earlier one
-	chief   bool  // the chief has made a step in this generation
-	reached int64 // highest step that the chief reported in the last generation in which it stepped; 0: none
+	stepped bool  // a task has made a training step, in this generation or an earlier one
+	chief   bool  // the chief (worker 0) has made a training step in this generation
+	reached int64 // highest step that the chief has reported since it last began to step in a generation; 0 if none
 
-	// Step after which the chief held the job for plx scale: held in this generation,
-	// heldBefore in an earlier one. Zero: it did not hold the job. The chief's first
-	// step in a later generation sets heldBefore to zero.
+	// Step after which the chief paused for a change of hosts: held in this
+	// generation, heldBefore in an earlier one. 0 means that it has not
+	// paused. The chief's first step in a later generation resets heldBefore
+	// to 0.
 	held, heldBefore int64
 }
 
-// take takes a task's report of its steps. It reports whether the task has made
-// one in this generation.
+// take records a task's report of its steps. The result stepped reports
+// whether the task has made a step in this generation.
 func (p *progress) take(v view, s protocol.Said) (commands []Command, stepped bool) {
 	w := s.Message
 	stepped = w.Step > w.From
@@ -117,9 +122,10 @@ func (p *progress) take(v view, s protocol.Said) (commands []Command, stepped bo
 	return commands, stepped && w.Kind == cluster.Heartbeat
 }
 
-// resumed tells the user, with the chief's first step in a later generation, from
-// which step it resumes. A chief that starts from the beginning says so itself,
-// and a change of hosts has said it.
+// resumed returns a notice for the user when the chief makes its first step in
+// a generation after the first: from which step it resumes. It returns none if
+// the chief starts from the beginning, or after a change of hosts, because
+// other messages report these.
 func (p *progress) resumed(v view, from int64) []Command {
 	if v.generation.number == 0 || from == 0 || p.heldBefore > 0 && from >= p.heldBefore {
 		return nil
@@ -131,7 +137,7 @@ func (p *progress) resumed(v view, from int64) []Command {
 	return notice("%s", text)
 }
 
-// end ends a generation.
+// end resets the values of the current generation before the next one begins.
 func (p *progress) end() {
 	p.chief, p.reached = false, max(p.reached, p.held)
 	p.held, p.heldBefore = 0, cmp.Or(p.held, p.heldBefore)

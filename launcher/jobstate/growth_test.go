@@ -253,7 +253,7 @@ func (s *simulation) say(m cluster.ControlMessage) {
 
 // exit ends a task, once.
 func (s *simulation) exit(h int, e protocol.Exit) {
-	if name := e.Task.String(); !s.ended[name] && !s.m.hosts[h].gone {
+	if name := e.Task.String(); !s.ended[name] && !s.m.hosts[h].lost {
 		s.ended[name] = true
 		s.hear(h, protocol.Message{Exited: &e})
 	}

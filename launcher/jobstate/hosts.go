@@ -8,69 +8,72 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// host is what the job knows of one host and its agent. A host that is gone is not in;
-// only one that is gone is clearing.
+// host is what the driver knows about one host and its agent. The fields lost
+// and participates are never both true, and tasksMayRun implies lost.
 type host struct {
-	plan  protocol.HostPlan // from Plan.Hosts or Join; Tasks are those of the host's first generation
-	place membership        // whether the host is a member, joins, parts or has left
+	plan  protocol.HostPlan // from Plan.Hosts or Join; its Tasks are those of the host's first generation
+	place membership        // whether the host is a member of the job, joins it or leaves it
 
-	up       bool   // the driver has connected to an agent of the host at least once
-	silent   string // why there is no connection; "": there is one, or the first attempt has not failed
-	gone     bool   // the agent is lost; false again after Up from a new agent
-	leaving  bool   // the agent is ending, and the job has not asked for that
-	clearing bool   // the agent is lost, but its tasks may still run
-	answers  bool   // the agent is lost, but the host was reached and may soon have a new agent
-	barred   bool   // blamed too often in a row: the host gets no tasks from the next generation on
-	addr     string // where the agent listens on the data network; "" before the first Up
+	up           bool   // true once the driver has connected to an agent on this host
+	disconnected string // why there is no connection to the agent; empty if connected or still dialling for the first time
+	lost         bool   // the agent is lost; reset when a new agent connects
+	leaving      bool   // the agent is shutting down although the job has not asked for that
+	tasksMayRun  bool   // the agent is lost, but its tasks may still run until its lease expires
+	revivable    bool   // the agent is lost, but the driver can reach the host and may soon start a new agent
+	excluded     bool   // blamed for too many failures in a row: gets no tasks in the next generations
+	addr         string // address of the agent on the data network; empty until the agent connects
 
-	// Of the present generation.
-	tasks []protocol.TaskSpec // that the host runs; nil: none
+	// The following fields are about the current generation.
+	tasks []protocol.TaskSpec // tasks that the host runs in this generation; nil if none
 
-	groupRank int   // number of hosts with workers that come before this one
-	in        bool  // the host takes part, perhaps without tasks; false once its agent is lost
-	answered  stage // last stage whose request the agent has answered; gathering: none
-	told      bool  // Start was sent and not known to be lost: tasks may run
+	groupRank    int   // number of hosts with workers that have a lower index than this one
+	participates bool  // the host takes part in this generation, possibly without tasks; false once its agent is lost
+	answered     stage // last stage whose request the agent has answered; gathering if none
+	startSent    bool  // a Start message was sent and may have arrived, so tasks may be running
 }
 
-// membership is what a host is to the job.
+// membership says whether a host belongs to the job, or is joining or leaving
+// it.
 type membership int
 
 const (
 	member  membership = iota
-	joining            // its agent is there, or is to be; it has no tasks yet
-	parting            // it has no tasks any more, but the job may have to return to it
+	joining            // the host was added by plx scale; it has no tasks yet
+	parting            // plx scale has taken the host's tasks away, but the job may still return to it
 	left
 )
 
 func (h *host) name() string { return h.plan.Host }
 
-// arrive takes the state of an agent that has just connected.
+// arrive updates h from the state of an agent that has just connected. The
+// parameter now is the current stage.
 func (h *host) arrive(s protocol.State, now stage) (commands []Command) {
 	switch {
-	case h.gone && now >= settling: // the next generation may come soon
+	case h.lost && now >= settling: // the next generation may begin soon and use the host
 		commands = notice("host %s: is back", h.name())
-	case h.gone:
+	case h.lost:
 		commands = notice("host %s: is back; the next restart uses it", h.name())
-	case h.silent != "" && h.in:
+	case h.disconnected != "" && h.participates:
 		commands = notice("host %s: connected", h.name())
 	}
-	if h.gone {
-		h.gone, h.clearing, h.told = false, false, false
+	if h.lost {
+		h.lost, h.tasksMayRun, h.startSent = false, false, false
 	}
-	h.up, h.silent, h.addr = true, "", s.Addr
+	h.up, h.disconnected, h.addr = true, "", s.Addr
 	h.leaving = s.Phase == protocol.Stopping || s.Phase == protocol.Over
 	if s.Phase == protocol.Idle || s.Phase == protocol.Ready {
-		h.told = false // Start was lost on the way: no task runs
+		h.startSent = false // the Start message did not arrive, so no task is running
 	}
 	return commands
 }
 
-// fallSilent notes that the connection to the agent is lost.
+// fallSilent records that the connection to the agent is lost, and returns a
+// notice for the user.
 func (h *host) fallSilent(cause string) []Command {
-	h.silent = cause
+	h.disconnected = cause
 	switch {
-	case h.gone: // no new agent yet
-	case h.up && h.in:
+	case h.lost: // no new agent yet
+	case h.up && h.participates:
 		return notice("host %s: connection lost: %s; dialling again", h.name(), cause)
 	case !h.up:
 		return notice("host %s: no connection yet: %s; dialling again", h.name(), cause)
@@ -78,29 +81,31 @@ func (h *host) fallSilent(cause string) []Command {
 	return nil
 }
 
-// reachable reports whether there is a connection to the agent, or is to be the
-// first one.
-func (h *host) reachable() bool { return !h.gone && h.silent == "" }
+// reachable reports whether there is a connection to the agent, or the driver
+// is still dialling for the first time.
+func (h *host) reachable() bool { return !h.lost && h.disconnected == "" }
 
-// listens reports whether a message would reach the agent.
+// listens reports whether a message sent now would reach the agent.
 func (h *host) listens() bool { return h.reachable() && h.up }
 
-// hosts are all that the job has had, by index.
+// hosts are all hosts that have ever belonged to the job, by index.
 type hosts []*host
 
-// lay begins a generation: it gives tasks to the hosts that can have some.
+// lay resets the hosts for a new generation and assigns tasks to the available
+// ones.
 func (all hosts) lay() {
 	groups := 0
 	for i, tasks := range renumber(all, all.available) {
 		h := all[i]
-		h.tasks, h.groupRank, h.in, h.answered, h.told = tasks, groups, !h.gone && h.place == member, gathering, false
+		h.tasks, h.groupRank, h.participates, h.answered, h.startSent = tasks, groups, !h.lost && h.place == member, gathering, false
 		if protocol.Workers(tasks) > 0 {
 			groups++
 		}
 	}
 }
 
-// move makes some hosts members and others parting.
+// move makes the hosts with the indices in members full members. It marks
+// those in partings as leaving the job.
 func (all hosts) move(members, partings []int) {
 	for _, i := range members {
 		all[i].place = member
@@ -110,22 +115,24 @@ func (all hosts) move(members, partings []int) {
 	}
 }
 
-// clear takes the end of a clearTimer; it ignores other timers.
+// clear handles the end of a clearTimer, after which no task can run on the
+// lost host. It ignores other timers.
 func (all hosts) clear(t Timer) {
 	for i, h := range all {
 		if t == clearTimer(i) {
-			h.clearing = false
+			h.tasksMayRun = false
 		}
 	}
 }
 
-// available reports whether host h can be given tasks.
+// available reports whether host h can run tasks in the next generation.
 func (all hosts) available(h int) bool {
-	return all[h].place == member && !all[h].gone && !all[h].barred
+	return all[h].place == member && !all[h].lost && !all[h].excluded
 }
 
-// search looks for a host. It begins where it found one last: while hosts answer one after
-// the other, all searches for one that has not take together about one look at each.
+// search finds a host with some property, starting at the host that it found
+// last time. While hosts lose the property one after the other, all calls of
+// finds together examine each host only about once.
 type search struct{ at int }
 
 func (s *search) finds(among int, is func(h int) bool) bool {
@@ -138,28 +145,31 @@ func (s *search) finds(among int, is func(h int) bool) bool {
 	return false
 }
 
-// arrived reports whether every agent has answered at least once.
+// arrived reports whether the driver has connected to every agent at least
+// once. The search late finds one that is missing.
 func (all hosts) arrived(late *search) bool {
 	return !late.finds(len(all), func(h int) bool { return !all[h].up })
 }
 
-// answered reports whether every host that takes part has answered the request of
-// a stage.
+// answered reports whether every host that takes part in the generation has
+// answered the request of stage s. The search late finds one that has not.
 func (all hosts) answered(s stage, late *search) bool {
-	return !late.finds(len(all), func(h int) bool { return all[h].in && all[h].answered < s })
+	return !late.finds(len(all), func(h int) bool { return all[h].participates && all[h].answered < s })
 }
 
-// seatLost is the host that drives a detached job, if its agent is gone or ends; else nil.
-func (all hosts) seatLost() *host {
+// lostDriver returns the host that drives a detached job if its agent is lost or
+// shutting down. Otherwise it returns nil.
+func (all hosts) lostDriver() *host {
 	for _, h := range all {
-		if h.plan.Drives && (h.gone || h.leaving) {
+		if h.plan.Drives && (h.lost || h.leaving) {
 			return h
 		}
 	}
 	return nil
 }
 
-// layout is where the tasks of the present generation run.
+// layout returns all hosts with the tasks that they run in the current
+// generation.
 func (all hosts) layout() []protocol.HostPlan {
 	var plan []protocol.HostPlan
 	for _, h := range all {
@@ -170,9 +180,9 @@ func (all hosts) layout() []protocol.HostPlan {
 	return plan
 }
 
-// everybody is layout, where members that have no tasks for the time being are
-// listed with those that they had.
-func (all hosts) everybody() []protocol.HostPlan {
+// withIdleMembers is like layout, but a member that currently has no tasks is listed
+// with the tasks of its first generation.
+func (all hosts) withIdleMembers() []protocol.HostPlan {
 	plan := all.layout()
 	for i, h := range all {
 		if h.place == member && len(plan[i].Tasks) == 0 {
@@ -182,7 +192,8 @@ func (all hosts) everybody() []protocol.HostPlan {
 	return plan
 }
 
-// where says on how many hosts and with how many workers a generation starts.
+// where returns a text for the user: on how many hosts and with how many
+// workers a generation starts, and which hosts have no tasks.
 func (all hosts) where(generation int) string {
 	used, workers := 0, 0
 	var without []string
@@ -202,24 +213,26 @@ func (all hosts) where(generation int) string {
 	return text
 }
 
-// missing says why each host that is lost and may come back is not there.
+// missing returns a text that lists the lost hosts that may come back, each
+// with the reason of its loss.
 func (all hosts) missing() string {
 	text := ""
 	for _, h := range all {
-		if h.gone && !h.barred && h.place == member {
-			text += fmt.Sprintf("; host %s: %s", h.name(), h.silent)
+		if h.lost && !h.excluded && h.place == member {
+			text += fmt.Sprintf("; host %s: %s", h.name(), h.disconnected)
 		}
 	}
 	return text
 }
 
-// mayCome reports whether host h has an agent, or may come to have one.
+// mayCome reports whether host h has an agent, or could get a new one.
 func mayCome(v view, h int) bool {
 	host := v.hosts[h]
-	return host.place == member && !host.barred && (!host.gone || v.plan.Restarts.Revive && v.plan.Restarts.Max > 0)
+	return host.place == member && !host.excluded && (!host.lost || v.plan.Restarts.Revive && v.plan.Restarts.Max > 0)
 }
 
-// count counts the workers and servers of the members that count.
+// count returns the number of workers and servers that the plan puts on those
+// members for which counts returns true.
 func (all hosts) count(counts func(h int) bool) (workers, servers int) {
 	for i, h := range all {
 		if h.place == member && counts(i) {
@@ -230,8 +243,9 @@ func (all hosts) count(counts func(h int) bool) (workers, servers int) {
 	return workers, servers
 }
 
-// shortage says what the job lacks if only the hosts that count are there; "" if
-// they are enough.
+// shortage returns a text that says which tasks the job lacks if it only has
+// the hosts for which counts returns true. It returns "" if these hosts are
+// enough.
 func shortage(v view, counts func(h int) bool) string {
 	workers, servers := v.hosts.count(counts)
 	all, allServers := v.hosts.count(func(int) bool { return true })

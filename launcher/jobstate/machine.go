@@ -12,33 +12,34 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// maxNotices bounds what a verdict carries: it goes to every agent in one message,
-// after a job of months perhaps.
+// maxNotices is the largest number of notices in a verdict. A job may run for
+// months, and its verdict must fit into one message.
 const maxNotices = 100
 
-// Machine is the state of one job. It composes small machines, each of which owns
-// the state of its subject; the stage and the verdict are its own. It is not safe
-// for concurrent use.
+// Machine is the state machine of one job. It is composed of submachines, each
+// of which owns the state of one subject. Machine itself owns the stage and
+// the verdict. It is not safe for concurrent use.
 type Machine struct {
-	plan    protocol.Plan // as New got it; hosts that joined later are only in the field hosts
+	plan    protocol.Plan // parameter of New; hosts that joined later are only in the field hosts
 	stage   stage
-	verdict protocol.Verdict // of this generation, and at the end of the job; an empty Reason: none yet
-	notices []string         // lasting notes for the verdict, at most maxNotices
-	grace   time.Duration    // shortest time to end that tasks were given; at first Plan.Grace
-	expired bool             // --max-time has run out
-	// suspended is for how long the driver did not run lately; 0: it always did.
+	verdict protocol.Verdict // of the current generation or the whole job; its Reason is empty until it is decided
+	notices []string         // notices for the verdict, at most maxNotices
+	grace   time.Duration    // shortest grace period for stopping tasks so far; initially Plan.Grace
+	expired bool             // the job's time limit (--max-time) has expired
+	// suspended is how long the driver process was recently suspended; 0 if it
+	// was not.
 	suspended time.Duration
-	out       []Command // commands of the present Step, in order
+	out       []Command // commands that the current Step has produced so far, in order
 
 	hosts      hosts
 	generation generation
 	progress   progress
 
-	late search // for a host that has not answered
-	busy search // for a host with tasks that have not ended
+	late search // finds a host that has not answered
+	busy search // finds a host with tasks that have not ended
 
 	start     start
-	failures  failures // of this generation, not yet judged
+	failures  failures // failures of this generation, collected until one is blamed
 	tolerance tolerance
 	restart   restart
 	regroup   regroup
@@ -47,7 +48,7 @@ type Machine struct {
 	watch     hang.Watch
 }
 
-// New returns the machine of a job that has not begun.
+// New returns the state machine of a job that has not started yet.
 func New(plan protocol.Plan) *Machine {
 	m := &Machine{plan: plan, grace: plan.Grace}
 	for _, h := range plan.Hosts {
@@ -57,14 +58,14 @@ func New(plan protocol.Plan) *Machine {
 	return m
 }
 
-// Begin starts the job's clocks.
+// Begin returns the commands that start the job's timers.
 func (m *Machine) Begin() []Command {
 	return slices.Concat(timer(startTimer, m.plan.StartTimeout), timer(maxTimer, m.plan.MaxTime))
 }
 
-// Step takes one event and returns the commands to carry out, in order. It ignores
-// every event of a host that has left the job, messages of a lost host, and messages
-// about any generation but the present one.
+// Step handles one event and returns the commands to carry out, in order. It
+// ignores all events of a host that has left the job and messages of a lost
+// host. It also ignores messages about any generation but the current one.
 func (m *Machine) Step(e Event) []Command {
 	if h := e.about(); m.stage == over || h >= 0 && m.hosts[h].place == left {
 		return nil
@@ -78,19 +79,19 @@ func (m *Machine) Step(e Event) []Command {
 	case Lost:
 		m.lost(e)
 	case Heard:
-		if !m.hosts[e.Host].gone {
+		if !m.hosts[e.Host].lost {
 			m.heard(e.Host, e.Message)
 		}
 	case StopAsked:
 		m.stopAsked(e)
 	case Suspended:
-		m.suspended = max(m.suspended, e.For) // its consequences are heard later
+		m.suspended = max(m.suspended, e.For) // hosts that this has affected are reported by later events
 		m.do(timer(suspendedTimer, 2*m.plan.Lease+time.Minute))
 	case Elapsed:
 		m.elapsed(e.Timer)
 	}
-	m.decide(m.save.goOn(m.view()))
-	m.do(m.scale.goOn(m.view()))
+	m.decide(m.save.afterEvent(m.view()))
+	m.do(m.scale.afterEvent(m.view()))
 	m.endIfAllGone()
 	if m.stage == regrouping {
 		m.decide(m.regroup.next(m.view()))
@@ -98,7 +99,7 @@ func (m *Machine) Step(e Event) []Command {
 	return m.out
 }
 
-// view is what the small machines may read.
+// view returns the part of the state that the submachines may read.
 func (m *Machine) view() view {
 	return view{
 		plan: m.plan, stage: m.stage, hosts: m.hosts, generation: m.generation,
@@ -107,7 +108,8 @@ func (m *Machine) view() view {
 	}
 }
 
-// do gives commands to the driver. Some of them change what the job knows.
+// do adds commands to the output of Step. It also records the effects of Note,
+// Join and Leave in the machine's own state.
 func (m *Machine) do(commands []Command) {
 	for _, c := range commands {
 		switch c := c.(type) {
@@ -124,8 +126,8 @@ func (m *Machine) do(commands []Command) {
 	}
 }
 
-// elapsed takes the end of a timer. Timers are not stopped: one may end when
-// nothing waits for it any more.
+// elapsed handles the expiry of timer t. The machine never cancels timers, so
+// t may have become irrelevant.
 func (m *Machine) elapsed(t Timer) {
 	v := m.view()
 	switch {
@@ -138,11 +140,11 @@ func (m *Machine) elapsed(t Timer) {
 		}
 	case t == settleTimer && m.stage == settling && !m.failures.prolonged && m.failures.unexplained(v):
 		m.failures.prolonged = true
-		m.do(timer(settleTimer, prolonging*m.plan.Settle))
+		m.do(timer(settleTimer, prolongFactor*m.plan.Settle))
 	case t == settleTimer && m.stage == settling:
 		m.judge()
 	case t == doubtTimer && (m.stage == starting || m.stage == running):
-		for _, f := range m.tolerance.endDoubt() { // no task that the job needs has failed meanwhile
+		for _, f := range m.tolerance.endDoubt() { // the named peer has not failed, so f is the worker's own failure
 			if !m.tolerate(f, true) {
 				m.fail(f)
 			}
@@ -154,13 +156,13 @@ func (m *Machine) elapsed(t Timer) {
 	case t == scaleTimer:
 		m.decide(m.scale.overdue(v))
 	case t == stopTimer && (m.stage == stopping || m.stage == finishing):
-		m.do(v.notEnded())
+		m.do(v.unendedNotices())
 		if m.stage == stopping || !m.tolerance.unclear(v) {
 			m.stopped()
 			return
 		}
 		for _, h := range m.hosts {
-			h.told = false // only leases are waited for
+			h.startSent = false // stop waiting for exits, but still wait for the leases of lost hosts to expire
 		}
 	case t == steadyTimer && m.stage == running:
 		m.restart.doubled, m.restart.inRow = 0, 0
@@ -176,8 +178,8 @@ func (m *Machine) elapsed(t Timer) {
 	}
 }
 
-// lay begins a generation: every host that is there takes part in it, and those
-// that are not left out get tasks.
+// lay sets the machine up for a new generation: it assigns tasks to the
+// available hosts and resets the state of the previous generation.
 func (m *Machine) lay(generation int) {
 	m.progress.end()
 	m.hosts.lay()
@@ -186,13 +188,14 @@ func (m *Machine) lay(generation int) {
 	m.failures, m.verdict, m.tolerance, m.suspended = failures{}, protocol.Verdict{}, tolerance{}, 0
 }
 
-// enter begins a stage.
+// enter changes the stage of the job and reports its phase.
 func (m *Machine) enter(s stage, phase protocol.Phase) {
 	m.stage = s
 	m.do([]Command{Enter{Phase: phase}})
 }
 
-// proceed enters the next stage if the present one is complete.
+// proceed enters the next stage if all hosts have answered the request of the
+// current one, or all workers are done.
 func (m *Machine) proceed() {
 	v := m.view()
 	switch {
@@ -208,13 +211,13 @@ func (m *Machine) proceed() {
 		if m.plan.Restarts.Max > 0 {
 			m.do(timer(steadyTimer, steadyTime))
 		}
-		m.proceed() // all may have ended already
+		m.proceed() // all tasks may have ended while other hosts were starting theirs
 	case m.stage == running && m.tolerance.done(v):
 		m.finish()
 	}
 }
 
-// advance enters a stage in which every agent has to answer one request.
+// advance enters stage s and sends its request to every agent.
 func (m *Machine) advance(s stage, phase protocol.Phase) {
 	m.enter(s, phase)
 	for h := range m.hosts {
@@ -222,30 +225,32 @@ func (m *Machine) advance(s stage, phase protocol.Phase) {
 	}
 }
 
-// request sends the stage's request to a host that has not answered it. A host
-// without a connection gets it after Up, so that it gets it once.
+// request sends the request of the current stage to host h, unless the host
+// has answered it. If there is no connection, the host gets the request after
+// its next Up event.
 func (m *Machine) request(h int) {
 	v, to := m.view(), m.hosts[h]
-	if !to.in || !to.listens() || to.answered >= m.stage {
+	if !to.participates || !to.listens() || to.answered >= m.stage {
 		return
 	}
 	switch m.stage {
 	case preparing, checking, starting:
 		if m.stage == starting {
-			to.told = true
+			to.startSent = true
 		}
 		m.do(m.start.request(v, h))
 	case finishing:
 		if tasks := append(v.generation.servers(to.tasks), m.tolerance.lingering(v, h)...); len(tasks) > 0 {
 			m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Tasks: tasks, Grace: m.grace}})})
 		}
-	case stopping: // not while settling: a task that is told to end no longer fails
+	case stopping: // not in the stage settling: a task that was asked to stop no longer reports its own failure
 		m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Quit: m.verdict.Hang != nil, Interrupt: m.verdict.Interrupted()}})})
 	}
 }
 
-// goBack returns to the old hosts if new ones have failed, and reports whether it
-// does. The failure is in the verdict.
+// goBack returns the job to its old hosts if it has failed on the new hosts of
+// a change of hosts. It reports whether it does so. The failure is in
+// m.verdict.
 func (m *Machine) goBack() bool {
 	if m.scale.phase != moved || m.save.wanted || m.expired {
 		return false
@@ -257,7 +262,7 @@ func (m *Machine) goBack() bool {
 	return true
 }
 
-// again begins the next generation on the hosts that are there.
+// again begins the next generation on the available hosts.
 func (m *Machine) again() {
 	next := m.generation.number + 1
 	m.lay(next)
@@ -268,7 +273,8 @@ func (m *Machine) again() {
 	m.advance(preparing, protocol.Idle)
 }
 
-// decide carries out a decision of a small machine, after its commands.
+// decide carries out the commands and then the decision that a submachine has
+// returned.
 func (m *Machine) decide(commands []Command, d decision) {
 	m.do(commands)
 	switch d := d.(type) {
@@ -276,7 +282,7 @@ func (m *Machine) decide(commands []Command, d decision) {
 		h := m.hosts[d.host]
 		h.answered = max(h.answered, d.stage)
 		m.proceed()
-	case refused: // a generation after the first has started before: it can again
+	case refused: // in a later generation a host that cannot start is a failure, since it has started before
 		switch {
 		case m.generation.number > 0 && m.view().beforeStop():
 			m.fail(failureOfHost(d.host, d.reason))

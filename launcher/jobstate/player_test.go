@@ -116,7 +116,7 @@ func (p *player) begun() {
 	kept := p.out.String()
 	for _, verb := range []string{"prepared", "checked", "started"} {
 		for i, h := range p.plan.Hosts {
-			if !p.m.hosts[i].in {
+			if !p.m.hosts[i].participates {
 				continue
 			}
 			if err := p.agent(verb, []string{h.Host}); err != nil {

@@ -37,7 +37,7 @@ func (g *game) step(e Event) {
 		}
 		for _, m := range missed(e.State) {
 			if m.Said != nil {
-				g.told(e.Host, *m.Said)
+				g.taskMessage(e.Host, *m.Said)
 			}
 			if m.Exited != nil {
 				g.note(e.Host, *m.Exited, was)
@@ -93,7 +93,7 @@ func (g *game) heard(e Heard, was stage) {
 		g.gaveUp[s.Task] = true
 	}
 	if s := m.Said; s != nil && was != over {
-		g.told(e.Host, *s)
+		g.taskMessage(e.Host, *s)
 	}
 	if s := m.Said; s != nil && s.Message.Kind == cluster.ToleratesLoss && s.Task == cluster.Chief && s.Generation == g.generation && g.runs(e.Host, s.Task) {
 		g.tolerates = true

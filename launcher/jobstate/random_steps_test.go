@@ -49,9 +49,9 @@ func (g *game) steps(h int) protocol.Message {
 	return protocol.Message{Said: &protocol.Said{Task: task, Generation: g.of(), Message: g.word(task)}}
 }
 
-// told notes a task's word. With the chief's first step it is to be said from where
+// taskMessage notes a task's word. With the chief's first step it is to be said from where
 // the generation resumes.
-func (g *game) told(h int, s protocol.Said) {
+func (g *game) taskMessage(h int, s protocol.Said) {
 	counts := []cluster.ControlKind{cluster.Heartbeat, cluster.Failed, cluster.Finished}
 	if s.Generation != g.generation || !g.runs(h, s.Task) || !slices.Contains(counts, s.Message.Kind) || !s.Task.IsChief() {
 		return

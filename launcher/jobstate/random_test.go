@@ -293,9 +293,9 @@ func (g *game) ring() (Event, bool) {
 func (g *game) good(h int) Event {
 	say := func(m protocol.Message) Event { return Heard{Host: h, Message: m} }
 	switch host := g.m.hosts[h]; {
-	case !host.up || host.silent != "" || g.m.stage == gathering:
+	case !host.up || host.disconnected != "" || g.m.stage == gathering:
 		state := protocol.State{Addr: "a:1", Phase: protocol.Running, Generation: g.generation, Tasks: g.missed(h)}
-		if host.gone {
+		if host.lost {
 			state.Phase, state.Tasks = protocol.Idle, nil
 		}
 		return Up{Host: h, State: state}

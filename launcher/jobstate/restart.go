@@ -11,32 +11,36 @@ import (
 )
 
 const (
-	// maxBackoff bounds the time before a restart, unless the user wants more.
+	// maxBackoff is the largest delay before a restart, unless
+	// Restarts.Backoff is larger.
 	maxBackoff = time.Minute
-	// steadyTime is how long a generation runs until earlier failures no longer
-	// count as being in a row.
+	// steadyTime is how long a generation must run without a failure to reset
+	// the backoff and the count of failures in a row.
 	steadyTime = 10 * time.Minute
-	// tooOften is how often in a row the culprit is on a host that is then left out.
-	tooOften = 3
+	// maxBlamed is the number of failures in a row blamed on one host after
+	// which that host gets no more tasks.
+	maxBlamed = 3
 )
 
-// restart decides whether another generation follows a failure. 0 <= recent <= made, and
-// 0 <= doubled <= made.
+// restart decides whether another generation follows a failure. Always 0 <=
+// recent <= made and 0 <= doubled <= made.
 type restart struct {
-	made    int  // number of restarts so far
+	made    int  // number of restarts of the job so far
 	recent  int  // number of restarts within the last hour
-	doubled int  // how often the backoff was doubled; 0 again after steadyTime without a failure
-	coming  bool // another generation is to follow the present one, and has not begun
+	doubled int  // number of times that the backoff has been doubled; reset after steadyTime without a failure
+	coming  bool // another generation will follow the current one, and has not begun yet
 
-	// uncounted is the notice for a generation that follows a change of hosts, not a
-	// failure, and does not count as a restart. "": the next generation is a restart.
+	// uncounted is the notice for the user if the next generation follows a
+	// change of hosts, which does not count as a restart. It is empty if the
+	// next generation is a restart after a failure.
 	uncounted string
 
-	culprit int // index of the host that was blamed last; valid if inRow is not 0
-	inRow   int // failures in a row that were blamed on culprit; 0: none
+	culprit int // index of the host that was blamed for the last failure; valid if inRow > 0
+	inRow   int // number of failures in a row that were blamed on the host culprit
 }
 
-// blame charges a failure to its host, unless that is excused.
+// blame counts failure f against its host, unless the failure is excused
+// (caused by a suspended driver).
 func (r *restart) blame(f failure) {
 	if f.host != r.culprit || f.excused {
 		r.culprit, r.inRow = f.host, 0
@@ -46,34 +50,36 @@ func (r *restart) blame(f failure) {
 	}
 }
 
-// decide decides whether another generation follows a failure. bar is a host that gets no
-// tasks in it, -1 is none. If none follows although there are restarts, why says why.
-func (r *restart) decide(v view, f failure, reason string) (commands []Command, bar int, why string) {
+// decide decides whether another generation follows failure f. The result exclude
+// is the index of a host that must get no tasks in that generation, or -1. If
+// restarts are enabled but none follows, why is the reason, as text for the
+// verdict.
+func (r *restart) decide(v view, f failure, reason string) (commands []Command, exclude int, why string) {
 	if v.plan.Restarts.Max <= 0 || v.expired {
 		return nil, -1, ""
 	}
 	if why = r.exhausted(v, f); why == "" {
-		commands, bar, why = r.leaveOut(v, f.host)
+		commands, exclude, why = r.leaveOut(v, f.host)
 	}
 	if why != "" {
 		return nil, -1, "; " + why
 	}
 	r.coming = true
 	return append(commands, notice("%s: restarting in %s (attempt %d of %d)",
-		reason, r.backoff(v.plan.Restarts), r.made+1, v.plan.Restarts.Max)...), bar, ""
+		reason, r.backoff(v.plan.Restarts), r.made+1, v.plan.Restarts.Max)...), exclude, ""
 }
 
-// exhausted says why a restart is not allowed, or would only repeat the failure;
-// "" if it is allowed.
+// exhausted returns why the job may not be restarted after failure f, or "" if
+// it may.
 func (r *restart) exhausted(v view, f failure) string {
 	if v.saving {
 		return "not restarted: the job was asked to end"
 	}
-	if why := mistake(v, f); why != "" && v.generation.number == 0 {
+	if why := futile(v, f); why != "" && v.generation.number == 0 {
 		return "not restarted: " + why
 	}
-	if seat := v.hosts.seatLost(); seat != nil {
-		return fmt.Sprintf("not restarted: host %s drives the job", seat.name())
+	if driving := v.hosts.lostDriver(); driving != nil {
+		return fmt.Sprintf("not restarted: host %s drives the job", driving.name())
 	}
 	switch limits := v.plan.Restarts; {
 	case r.made >= limits.Max:
@@ -84,9 +90,9 @@ func (r *restart) exhausted(v view, f failure) string {
 	return ""
 }
 
-// mistake says why a restart would only repeat a failure of the first generation;
-// "" if it may not.
-func mistake(v view, f failure) string {
+// futile returns why a restart would only repeat failure f of the first
+// generation, or "" if a restart may help.
+func futile(v view, f failure) string {
 	e := f.exit
 	switch {
 	case !v.launched:
@@ -103,20 +109,21 @@ func mistake(v view, f failure) string {
 	return ""
 }
 
-// leaveOut leaves a host out if the culprit was there too often in a row. bar is
-// that host, -1 is none; why says why the job ends instead. With a single host
-// there is no choice: the number of restarts decides.
-func (r *restart) leaveOut(v view, h int) (commands []Command, bar int, why string) {
-	if r.inRow < tooOften || len(v.hosts) == 1 {
+// leaveOut excludes host h from the job if too many failures in a row were
+// blamed on it. The result exclude is the index of the excluded host, or -1. The
+// result why is not empty if the job must end because too few tasks would be
+// left. The only host of a job is never excluded.
+func (r *restart) leaveOut(v view, h int) (commands []Command, exclude int, why string) {
+	if r.inRow < maxBlamed || len(v.hosts) == 1 {
 		return nil, -1, shortage(v, func(i int) bool { return mayCome(v, i) })
 	}
 	if short := shortage(v, func(i int) bool { return i != h && mayCome(v, i) }); short != "" {
-		return nil, -1, fmt.Sprintf("host %s failed %d times in a row, and without it %s", v.name(h), tooOften, short)
+		return nil, -1, fmt.Sprintf("host %s failed %d times in a row, and without it %s", v.name(h), maxBlamed, short)
 	}
-	return notice("host %s failed %d times in a row and is left out", v.name(h), tooOften), h, ""
+	return notice("host %s failed %d times in a row and is left out", v.name(h), maxBlamed), h, ""
 }
 
-// backoff is the time before the next restart.
+// backoff returns the delay before the next restart.
 func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 	b := max(limits.Backoff, time.Millisecond)
 	most := max(maxBackoff, b)
@@ -126,11 +133,12 @@ func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 	return b
 }
 
-// follow has another generation follow that counts as no restart.
+// follow makes another generation follow the current one without counting it
+// as a restart. The notice tells the user why.
 func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 
-// again counts the restart that is made now, and tells the user, who knows the reason from
-// decide.
+// again counts the restart that begins now, and returns a notice about it. The
+// notice has no reason, because decide has already reported it to the user.
 func (r *restart) again(v view, where string) []Command {
 	if uncounted := r.uncounted; uncounted != "" {
 		r.uncounted = ""
@@ -143,7 +151,7 @@ func (r *restart) again(v view, where string) []Command {
 		notice("restarted (%d of %d): %s", r.made, v.plan.Restarts.Max, where)...)
 }
 
-// done is the reason of a job's good end.
+// done returns the Verdict.Reason of a job that has succeeded.
 func (r *restart) done() string {
 	if r.made == 0 {
 		return "done"
@@ -152,44 +160,45 @@ func (r *restart) done() string {
 }
 
 const (
-	// reviveTime is how long a host that answers may take to get a new agent before
-	// the others go on without it.
+	// reviveTime is how long the next generation waits for a new agent on a
+	// lost host that the driver can reach.
 	reviveTime = 15 * time.Second
-	// regroupMargin is added to all that a regrouping may have to wait for, so that
-	// it ends even if it hears nothing any more.
+	// regroupMargin is added to the longest time that the stage regrouping can
+	// take. When that time is over, the stage ends even if no event has
+	// arrived.
 	regroupMargin = time.Minute
 )
 
-// regroup decides when the next generation begins: after the backoff, once every
-// host has an agent or nothing can run there any more. Nothing of the job runs
-// meanwhile.
+// regroup decides when the next generation begins, in the stage regrouping, in
+// which no task of the job runs. The generation begins when the backoff is
+// over and every host either has an agent or can no longer run anything.
 type regroup struct {
-	over    map[Timer]bool // which of backoffTimer, reviveTimer and waitTimer have ended; nil before the first wait
-	waiting bool           // the user was told that plx waits for hosts
+	over    map[Timer]bool // timers among backoffTimer, reviveTimer and waitTimer that have expired; nil before the first begin
+	waiting bool           // the user has been notified that the job waits for hosts
 }
 
-// begin begins to wait, at least for a pause.
+// begin starts to wait for the hosts, for at least the time pause.
 func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
 	*r = regroup{over: map[Timer]bool{backoffTimer: pause <= 0, waitTimer: limits.WaitHost <= 0}}
-	// A host is lost a lease after it was heard, and nothing runs there another
-	// lease and a bit later.
+	// A host counts as lost one lease after its last message. Its own lease
+	// expires at most a bit more than one lease later.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
 	return slices.Concat(timer(backoffTimer, pause), timer(reviveTimer, reviveTime),
 		timer(waitTimer, limits.WaitHost), timer(regroupTimer, longest))
 }
 
-// elapsed takes the end of a time that regroup waits for.
+// elapsed records that timer t has expired.
 func (r *regroup) elapsed(t Timer) {
 	if r.over != nil {
 		r.over[t] = true
 	}
 }
 
-// next begins the next generation once that may be.
+// next begins the next generation if nothing has to be waited for any more.
 func (r *regroup) next(v view) ([]Command, decision) {
-	if seat := v.hosts.seatLost(); seat != nil {
-		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", seat.name(), seat.silent)}
+	if driving := v.hosts.lostDriver(); driving != nil {
+		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", driving.name(), driving.disconnected)}
 	}
 	if !r.over[backoffTimer] || r.awaits(v) {
 		return nil, nil
@@ -197,8 +206,9 @@ func (r *regroup) next(v view) ([]Command, decision) {
 	return r.choose(v, v.scaling)
 }
 
-// choose decides with the hosts that are there. If they are too few and hosts are
-// being changed, the job can go back to the old ones.
+// choose decides whether the available hosts are enough for the next
+// generation. If not, it waits or ends the job. With canGoBack, it instead
+// returns the job to the hosts before the change of hosts.
 func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 	short, missing := shortage(v, v.hosts.available), v.hosts.missing()
 	switch {
@@ -217,17 +227,17 @@ func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 	return []Command{Note{Text: fmt.Sprintf("%s: waiting up to %s for hosts to come back (--wait-host)%s", short, v.plan.Restarts.WaitHost, missing)}}, nil
 }
 
-// awaits reports whether it is not known of a host what becomes of it: its
-// connection may be back or be lost, a lease runs, or an agent is being started.
+// awaits reports whether the fate of some host is still open: its connection
+// may come back, its lease has not expired, or a new agent is being started.
 func (r *regroup) awaits(v view) bool {
 	for _, h := range v.hosts {
 		switch {
-		case h.place == joining || h.place == left: // nothing has run there, or it is seen to
-		case !h.gone && (h.silent != "" || h.leaving || !h.up):
+		case h.place == joining || h.place == left: // such a host runs no tasks that must end first
+		case !h.lost && (h.disconnected != "" || h.leaving || !h.up):
 			return true
-		case h.gone && h.clearing:
+		case h.lost && h.tasksMayRun:
 			return true
-		case h.place == member && h.gone && !h.barred && h.answers && v.plan.Restarts.Revive && !r.over[reviveTimer]:
+		case h.place == member && h.lost && !h.excluded && h.revivable && v.plan.Restarts.Revive && !r.over[reviveTimer]:
 			return true
 		}
 	}

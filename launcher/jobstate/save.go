@@ -7,24 +7,25 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// save has the chief save before a stop. Until the chief has answered, the job
-// runs on: if its work is done meanwhile, or it fails, that is the verdict. No
-// restart follows then, as the user wants the job to end.
+// save takes a checkpoint before a stop that the user has requested. Until the
+// chief (worker 0) has answered, the job continues to run. If the job finishes
+// or fails in that time, that is its verdict. The job is not restarted then,
+// because the user wants it to end.
 type save struct {
-	wanted  bool            // a stop has asked for a checkpoint first
-	ask     StopAsked       // the stop to carry out after the save; valid if wanted
-	outcome *protocol.Saved // result of the save, or why there is none; nil: not yet known
+	wanted  bool            // a stop with a checkpoint has been requested
+	ask     StopAsked       // the stop to carry out after the checkpoint; valid if wanted
+	outcome *protocol.Saved // result of the checkpoint; nil until it is known
 }
 
-// starts reports whether a stop that asks for a save now is to wait for the chief.
-// There is nothing to save while nothing runs, as earlier checkpoints are on the
-// disks, and while the job has made no step since a change of hosts held it.
+// starts reports whether a stop that is requested now must wait for a new
+// checkpoint of the chief. No checkpoint is needed if no task runs. The same
+// holds if the job has made no step since the checkpoint of a change of hosts.
 func (s *save) starts(v view) bool { return v.stage == running && !s.wanted && v.held == 0 }
 
-// begin takes a stop that asks for a save.
+// begin handles the request for a stop with a checkpoint before it.
 func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	switch {
-	case v.stage == running && s.wanted: // under way: a visitor's wish comes from each host
+	case v.stage == running && s.wanted: // already under way: plx stop sends the same request through each host
 		return nil, nil
 	case s.starts(v):
 		s.wanted, s.ask = true, ask
@@ -32,7 +33,7 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	}
 	ask.SaveTime = 0
 	if v.stage > running && !v.between() {
-		return nil, stopNow{ask} // it has ended, or failed: that is the verdict
+		return nil, stopNow{ask} // the job has finished or failed, which determines its verdict
 	}
 	s.wanted, s.ask = true, ask
 	cause := "the job had not started"
@@ -46,8 +47,9 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	return s.end(outcome)
 }
 
-// request asks the chief, if h is its host and the answer is still wanted. It is
-// repeated after a lost connection, which may have swallowed either.
+// request asks the chief for the checkpoint if h is its host and the job still
+// waits for the answer. It is called again after a reconnection, because the
+// request or the answer may have been lost.
 func (s *save) request(v view, h int) []Command {
 	if v.generation.ended(cluster.Chief) || !s.awaits(v.stage) || h != v.chief() || !v.hosts[h].reachable() {
 		return nil
@@ -55,11 +57,13 @@ func (s *save) request(v view, h int) []Command {
 	return []Command{send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{}})}
 }
 
-// awaits reports whether the job waits for the chief's answer.
+// awaits reports whether the job waits for the chief's answer to the
+// checkpoint request.
 func (s *save) awaits(now stage) bool { return now == running && s.wanted && s.outcome == nil }
 
-// answered takes the chief's answer, or its agent's for it. It ignores the saves
-// that the program makes by itself, and a second answer.
+// answered handles the answer of the chief, or of its agent if the chief
+// cannot answer. It ignores a second answer, and checkpoints that the program
+// takes on its own.
 func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) {
 	if !s.wanted || s.outcome != nil {
 		return nil, nil
@@ -71,15 +75,16 @@ func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) 
 	return commands, d
 }
 
-// goOn gives the save up, after any event, if the chief has ended before other workers.
-func (s *save) goOn(v view) ([]Command, decision) {
+// afterEvent is called after each event. It cancels the checkpoint if the chief has
+// ended before other workers.
+func (s *save) afterEvent(v view) ([]Command, decision) {
 	if !v.generation.ended(cluster.Chief) || !s.awaits(v.stage) {
 		return nil, nil
 	}
 	return s.end(protocol.Saved{Cause: fmt.Sprintf("%s has ended", cluster.Chief)})
 }
 
-// overdue gives the save up at the end of its time.
+// overdue cancels the checkpoint when its time limit is over.
 func (s *save) overdue(v view) ([]Command, decision) {
 	if !s.awaits(v.stage) {
 		return nil, nil
@@ -87,7 +92,8 @@ func (s *save) overdue(v view) ([]Command, decision) {
 	return s.end(protocol.Saved{Cause: fmt.Sprintf("%s on %s had not saved within %s", cluster.Chief, v.name(v.chief()), s.ask.SaveTime)})
 }
 
-// end notes what came of the save, and goes on with the stop.
+// end records the result of the checkpoint and continues with the requested
+// stop.
 func (s *save) end(outcome protocol.Saved) ([]Command, decision) {
 	s.outcome = &outcome
 	ask := s.ask
@@ -100,7 +106,8 @@ func (s *save) end(outcome protocol.Saved) ([]Command, decision) {
 	return notice("%s", text), stopNow{ask}
 }
 
-// record is what the verdict says of the save; nil if none was asked for.
+// record returns the result of the checkpoint for the verdict, or nil if none
+// was requested.
 func (s *save) record() *protocol.Saved {
 	if s.wanted && s.outcome == nil {
 		return &protocol.Saved{Cause: "the job ended before it was saved"}

@@ -11,40 +11,42 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// joinTime is how long the driver may take to connect to the agents that were
-// started for a change of hosts.
+// joinTime is the time limit for connecting to the agents of hosts that plx
+// scale adds.
 const joinTime = 45 * time.Second
 
-// scale changes the hosts of a running job: agents join, the chief saves and holds
-// the job, the generation ends, and the next one begins on the new hosts. Until
-// that has made a step the job can go back to the old hosts.
+// scale changes the hosts of a running job (plx scale). The driver connects to
+// the new agents; the chief takes a checkpoint and pauses; the generation
+// ends; and the next one begins on the new hosts. Until a task has made a step
+// there, the job can return to its old hosts.
 type scale struct {
 	phase   scalePhase
-	begun   int    // number of changes that were begun; also the Request of the last one's Checkpoint
-	last    Answer // answer to the change that ended last; an empty ID: none has
+	begun   int    // number of changes so far; the current change uses it as its Checkpoint.Request
+	last    Answer // answer to the previous request; its ID is empty if there was none
 	stepped bool   // a task has made a step on the new hosts
 
-	ask     protocol.Scale // what the visitor asked for; valid if a change is under way
-	by      int            // index of the host whose agent gets the answer for the visitor
-	joined  []int          // indices of the new hosts
+	ask     protocol.Scale // the request; valid while a change is under way
+	by      int            // index of the host whose agent forwards the answer to the command that asked
+	joined  []int          // indices of the hosts that join
 	workers int            // number of workers before the change
-	step    int64          // step after which the chief holds the job; valid from the phase ending on
+	step    int64          // step after which the chief has paused; valid from the phase ending on
 }
 
-// scalePhase is how far a change of hosts has come.
+// scalePhase is the progress of a change of hosts.
 type scalePhase int
 
 const (
-	unchanged  scalePhase = iota // no change is under way
-	connecting                   // agents join
-	saving                       // the chief is asked to save and to hold the job
-	ending                       // the chief holds the job, the generation ends
-	moved                        // the next generation is laid
+	unchanged  scalePhase = iota // no change of hosts is under way
+	connecting                   // the driver connects to the agents of the new hosts
+	saving                       // the chief was asked to take a checkpoint and pause
+	ending                       // the chief has paused, and the tasks of the old hosts are being stopped
+	moved                        // the new hosts are in place, and the next generation starts on them
 )
 
 func (s *scale) underWay() bool { return s.phase != unchanged }
 
-// asked takes a visitor's wish, which may come again after a lost connection.
+// asked handles a Scale request that arrived through host h. A command may
+// repeat its request, with the same ID, after a lost connection.
 func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 	answer := func(scaled protocol.Scaled) []Command { return []Command{Answer{Host: h, Scaled: scaled}} }
 	switch {
@@ -54,7 +56,7 @@ func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 	case s.last.Scaled.ID != "" && s.last.Scaled.ID == ask.ID:
 		return answer(s.last.Scaled)
 	case ask.Known == 0:
-		return answer(protocol.Scaled{ID: ask.ID, Hosts: v.hosts.everybody()})
+		return answer(protocol.Scaled{ID: ask.ID, Hosts: v.hosts.withIdleMembers()})
 	}
 	if why := unfit(v, ask); why != "" {
 		return answer(protocol.Scaled{ID: ask.ID, Cause: why})
@@ -70,19 +72,20 @@ func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 	return append(commands, timer(scaleTimer, joinTime)...)
 }
 
-// goOn does what can be done now, after any event.
-func (s *scale) goOn(v view) []Command {
+// afterEvent is called after each event. It enters the next phase of the change if
+// the current one is complete.
+func (s *scale) afterEvent(v view) []Command {
 	switch {
 	case s.phase == moved && s.stepped && v.stage == running:
-		commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.everybody(),
+		commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.withIdleMembers(),
 			From: s.workers, To: v.generation.workers, Step: s.step})
 		return append(commands, s.release(v)...)
 	case s.phase != connecting || v.stage != running:
 		return nil
 	}
 	for _, i := range s.joined {
-		if h := v.hosts[i]; h.gone {
-			return s.giveUp(v, fmt.Sprintf("host %s: %s", h.name(), h.silent))
+		if h := v.hosts[i]; h.lost {
+			return s.giveUp(v, fmt.Sprintf("host %s: %s", h.name(), h.disconnected))
 		} else if !h.listens() {
 			return nil
 		}
@@ -91,8 +94,8 @@ func (s *scale) goOn(v view) []Command {
 	return append(timer(scaleTimer, s.ask.SaveTime), s.request(v, v.chief())...)
 }
 
-// request asks the chief to save and to hold the job, if h is its host and the
-// answer is still wanted. It is repeated after a lost connection.
+// request asks the chief to take a checkpoint and pause, if h is its host and
+// the change still needs that. It is called again after a reconnection.
 func (s *scale) request(v view, h int) []Command {
 	if s.phase != saving || v.stage != running || h != v.chief() || !v.hosts[h].reachable() {
 		return nil
@@ -107,8 +110,9 @@ func (s *scale) request(v view, h int) []Command {
 	return []Command{send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{Request: s.begun, Hold: hold}})}
 }
 
-// answered takes the chief's answer: the job stands still, and the generation is
-// to end.
+// answered handles the answer of the chief. If the chief has taken the
+// checkpoint and paused, the generation ends; otherwise the change is
+// cancelled.
 func (s *scale) answered(v view, said cluster.ControlMessage) ([]Command, decision) {
 	if s.phase != saving || v.stage != running || said.Request != s.begun {
 		return nil, nil
@@ -124,16 +128,18 @@ func (s *scale) answered(v view, said cluster.ControlMessage) ([]Command, decisi
 	return append([]Command{Holding{For: said.Held}}, note...), held{s.step}
 }
 
-// move makes the new hosts those of the job.
+// move enters the phase moved, and sets the time limit for the first step on
+// the new hosts.
 func (s *scale) move(v view) []Command {
 	s.phase = moved
 	return timer(scaleTimer, v.plan.StartTimeout+s.ask.SaveTime)
 }
 
-// release ends the agents of hosts that no generation has use for any more.
+// release removes the hosts that a completed change no longer needs from the
+// job, which ends their agents.
 func (s *scale) release(v view) (commands []Command) {
 	if s.underWay() {
-		return nil // the job may have to go back to them
+		return nil // until the change is complete, the job may have to return to these hosts
 	}
 	for i, h := range v.hosts {
 		if h.place == parting {
@@ -143,8 +149,8 @@ func (s *scale) release(v view) (commands []Command) {
 	return commands
 }
 
-// giveUp ends a change of which nothing has been changed yet. A change that is
-// further ends with the job.
+// giveUp cancels a change that has not stopped any task yet. In a later phase
+// it only sends the answer, because the job ends.
 func (s *scale) giveUp(v view, why string) []Command {
 	was := s.phase
 	if was == unchanged || was == ending && v.coming {
@@ -164,7 +170,7 @@ func (s *scale) giveUp(v view, why string) []Command {
 	return commands
 }
 
-// end ends a change and answers who asked for it.
+// end ends the change and answers the command that requested it.
 func (s *scale) end(answer protocol.Scaled) []Command {
 	s.phase = unchanged
 	answer.ID = s.ask.ID
@@ -172,7 +178,7 @@ func (s *scale) end(answer protocol.Scaled) []Command {
 	return []Command{s.last}
 }
 
-// overdue takes the end of the present phase's time.
+// overdue handles the end of the time limit of the current phase.
 func (s *scale) overdue(v view) ([]Command, decision) {
 	switch {
 	case s.phase == moved && v.beforeStop():
@@ -185,8 +191,9 @@ func (s *scale) overdue(v view) ([]Command, decision) {
 	return nil, nil
 }
 
-// unfit says why the hosts of the job cannot be changed as asked; "" if they can.
-// What only the chief knows it says when it is asked to save.
+// unfit returns why the requested change of hosts is not possible, or "" if it
+// is. Reasons that only the program knows are in the chief's answer to the
+// checkpoint request.
 func unfit(v view, s protocol.Scale) string {
 	switch {
 	case v.scaling:
@@ -200,7 +207,7 @@ func unfit(v view, s protocol.Scale) string {
 	case s.SaveTime <= 0:
 		return "no time is given to save in"
 	}
-	return cmp.Or(unfitLeave(v, s), unfitJoin(v, s), lacking(v, s))
+	return cmp.Or(unfitLeave(v, s), unfitJoin(v, s), tasksLacking(v, s))
 }
 
 func unfitLeave(v view, s protocol.Scale) string {
@@ -235,8 +242,9 @@ func unfitJoin(v view, s protocol.Scale) string {
 	return ""
 }
 
-// lacking says of which tasks too few would be left.
-func lacking(v view, s protocol.Scale) string {
+// tasksLacking returns an error text if the change would leave the job with too few
+// workers or no server. Otherwise it returns "".
+func tasksLacking(v view, s protocol.Scale) string {
 	workers, servers := tasksAfter(v, s)
 	_, serversNow := v.hosts.count(func(int) bool { return true })
 	switch least := v.plan.Restarts.MinWorkers; {
@@ -250,7 +258,8 @@ func lacking(v view, s protocol.Scale) string {
 	return ""
 }
 
-// tasksAfter counts the tasks on the hosts that the job will have.
+// tasksAfter returns the number of workers and servers that the job has after
+// the change.
 func tasksAfter(v view, s protocol.Scale) (workers, servers int) {
 	workers, servers = v.hosts.count(func(i int) bool { return v.hosts.available(i) && !slices.Contains(s.Leave, i) })
 	for _, j := range s.Join {

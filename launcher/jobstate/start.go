@@ -9,19 +9,20 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// start brings a generation from opened sockets to running tasks. In each of its
-// stages every agent gets one request and answers it.
+// start handles the stages preparing, checking and starting, from opening
+// sockets to running tasks. In each of these stages, every agent gets one
+// request and answers it.
 type start struct {
-	cluster  cluster.Spec // addresses where the tasks will listen; complete after the stage preparing
+	cluster  cluster.Spec // listen addresses of the tasks; complete after the stage preparing
 	foreign  cluster.Spec // addresses reserved for programs that do not use plx's trainer
-	launched bool         // Start was sent, in this generation or an earlier one
-	warned   bool         // the user knows that hosts cannot reach each other
+	launched bool         // a Start message was sent, in this generation or an earlier one
+	warned   bool         // the user has been warned that some hosts cannot reach each other
 
-	circle  []int           // indices of the hosts that reach each other, in order; nil before the stage checking
-	message *protocol.Start // what all hosts are sent in the stage starting; nil before
+	checkedHosts []int           // sorted indices of the hosts that take part in the connection check; nil before it
+	message      *protocol.Start // the Start message, which is the same for all hosts; nil before the stage starting
 }
 
-// request is the present stage's request to host h.
+// request returns the request of the current stage for host h.
 func (s *start) request(v view, h int) []Command {
 	to, now := v.hosts[h], v.generation.number
 	switch v.stage {
@@ -40,33 +41,38 @@ func (s *start) request(v view, h int) []Command {
 	return nil
 }
 
-// checkAll is up to how many hosts a check reaches from each to each.
+// checkAll is the largest number of hosts for which the connection check
+// covers every pair of hosts. With more hosts it covers a selection of pairs.
 const checkAll = 16
 
-// peers are the hosts that a host has to reach: others with tasks, and in the first
-// generation every other host. Of many hosts they are those at distances of 1, 2, 4, 8
-// and so on, and the chief's, which reaches all: a firewall closes a host to most
-// others, and each is dialled from many. What no check has seen, a task that dials in
-// vain names.
+// peers returns the hosts that host of must connect to in the check. These are
+// the other hosts with tasks, and in the first generation all other hosts.
+//
+// With more than checkAll hosts, each host only dials those at distances 1, 2,
+// 4, 8 and so on in the list of hosts, and the chief's host. The chief's host
+// dials all others. This finds a host behind a firewall, because several hosts
+// dial it. A connection that is not checked fails later, in the task that
+// needs it.
 func (s *start) peers(v view, of int) (peers []protocol.Peer) {
-	if s.circle == nil {
+	if s.checkedHosts == nil {
 		for i, h := range v.hosts {
-			if h.in && (v.generation.number == 0 || len(h.tasks) > 0) {
-				s.circle = append(s.circle, i)
+			if h.participates && (v.generation.number == 0 || len(h.tasks) > 0) {
+				s.checkedHosts = append(s.checkedHosts, i)
 			}
 		}
 	}
-	self, found := slices.BinarySearch(s.circle, of)
+	self, found := slices.BinarySearch(s.checkedHosts, of)
 	if !found {
 		return nil
 	}
-	for _, i := range dialled(s.circle, self, v.chief()) {
+	for _, i := range dialled(s.checkedHosts, self, v.chief()) {
 		peers = append(peers, protocol.Peer{Index: i, Host: v.name(i), Addr: v.hosts[i].addr})
 	}
 	return peers
 }
 
-// dialled are the hosts that the one at index self of all dials.
+// dialled returns the elements of all that the host at position self must
+// dial.
 func dialled(all []int, self, chief int) (some []int) {
 	if len(all) <= checkAll || all[self] == chief {
 		return slices.Delete(slices.Clone(all), self, self+1)
@@ -81,10 +87,10 @@ func dialled(all []int, self, chief int) (some []int) {
 	return slices.Compact(some)
 }
 
-// prepared takes the addresses of a host's tasks. An agent answers twice if
-// Prepare was sent again after a lost connection.
+// prepared records the addresses of a host's tasks. An agent may answer twice,
+// if Prepare was sent again after a reconnection.
 func (s *start) prepared(v view, h int, p protocol.Prepared) decision {
-	if v.stage != preparing || !v.hosts[h].in {
+	if v.stage != preparing || !v.hosts[h].participates {
 		return nil
 	}
 	if p.Error == "" {
@@ -102,8 +108,8 @@ func (s *start) prepared(v view, h int, p protocol.Prepared) decision {
 	return answered{h, preparing}
 }
 
-// mismatch says what is wrong with a host's addresses: there must be one for each
-// of its tasks, and none for another host's task.
+// mismatch checks a host's addresses: each of the host's tasks must have one,
+// and no task of another host may. It returns an error text or "".
 func mismatch(v view, h int, p protocol.Prepared) string {
 	for _, t := range v.hosts[h].tasks {
 		if p.Open[t.Task] == "" {
@@ -120,12 +126,15 @@ func mismatch(v view, h int, p protocol.Prepared) string {
 	return ""
 }
 
-// checked takes which peers a host could not reach. In the first generation that
-// is a mistake in the resources; later it is a failure of the peer's host. Tasks of a
-// foreign program may never talk to each other: the user is told, and they start. The
-// host that drives a detached job must reach all.
+// checked handles the result of a host's connection check. In the first
+// generation, an unreachable peer ends the job as a configuration error. Later
+// it counts as a failure of the peer's host.
+//
+// If the program does not use plx's trainer, its tasks may never connect to
+// each other. Then an unreachable peer only causes a warning, unless host h
+// drives a detached job and so must reach all hosts.
 func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision) {
-	if !v.hosts[h].in || v.stage != checking && v.stage != settling {
+	if !v.hosts[h].participates || v.stage != checking && v.stage != settling {
 		return nil, nil
 	}
 	var failures []failure
@@ -138,7 +147,7 @@ func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision)
 		case v.generation.number == 0:
 			return nil, refused{h, reason + blocked}
 		case f.Peer.Index >= 0 && f.Peer.Index < len(v.hosts):
-			failures = append(failures, failure{host: f.Peer.Index, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}, hearsay: true})
+			failures = append(failures, failure{host: f.Peer.Index, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}, secondhand: true})
 		}
 	}
 	if len(failures) > 0 {
@@ -150,10 +159,12 @@ func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision)
 	return warnings, answered{h, checking}
 }
 
-// blocked is what may be wrong between two hosts, and what to do.
+// blocked is appended to the error about an unreachable host: the likely cause
+// and the options that may help.
 const blocked = " (a firewall? see --port-range, or --nic and addr= in the resource file)"
 
-// warn tells the user once that hosts of a foreign program cannot reach each other.
+// warn returns a warning that some hosts cannot reach each other, for a
+// program that does not use plx's trainer. It warns only once.
 func (s *start) warn(reason string) []Command {
 	if s.warned {
 		return nil
@@ -162,13 +173,14 @@ func (s *start) warn(reason string) []Command {
 	return notice("warning: %s%s; the program starts all the same", reason, blocked)
 }
 
-// overdue gives up a start that takes too long. It names a host that holds it up.
+// overdue cancels the start of a generation when its time limit is over. The
+// error names one host that has not answered.
 func (s *start) overdue(v view) decision {
 	late, who := 0, "the job"
 	for i, h := range v.hosts {
-		if h.in && !(h.up && (v.stage == gathering || h.answered >= v.stage)) {
-			if late, who = i, "host "+h.name(); h.silent != "" {
-				who += " (" + h.silent + ")"
+		if h.participates && !(h.up && (v.stage == gathering || h.answered >= v.stage)) {
+			if late, who = i, "host "+h.name(); h.disconnected != "" {
+				who += " (" + h.disconnected + ")"
 			}
 			break
 		}

@@ -5,27 +5,30 @@ import (
 	"time"
 )
 
-// suspendedTimer ends when hosts that were lost because the driver did not run have been found lost.
+// suspendedTimer expires when the driver must have noticed all hosts that were
+// lost because it was suspended itself.
 const suspendedTimer Timer = "suspended"
 
-// excuse returns the failure to blame instead of f if the driver did not run for a while:
-// hosts end their tasks when they do not hear the driver for a lease, and are no culprits. A
-// task that failed by itself stays the culprit.
+// excuse returns f, or a failure to blame instead of f if the driver process
+// was suspended. In that time hosts stop their tasks because the driver does
+// not renew their leases, so these hosts are not at fault. A task that failed
+// on its own stays the culprit.
 func (v view) excuse(f failure) failure {
 	own := f.task != nil && !f.exit.Told && f.exit.LostPeer == ""
 	if v.suspended <= 0 || own || f.hang != nil {
 		return f
 	}
 	who := "plx was suspended for %s (it was stopped, or its machine slept)"
-	if seat := v.seat(); seat != nil {
-		who = "host " + seat.name() + ", which drives the job, was suspended for %s"
+	if driving := v.driverHost(); driving != nil {
+		who = "host " + driving.name() + ", which drives the job, was suspended for %s"
 	}
 	reason := fmt.Sprintf(who+", and hosts end their tasks within %s (--lease) after they last heard it: %s", v.suspended.Round(time.Second), v.plan.Lease, f.reason)
 	return failure{host: f.host, reason: reason, exit: failureOfHost(f.host, "").exit, excused: true}
 }
 
-// seat is the host that drives a detached job; nil: plx does.
-func (v view) seat() *host {
+// driverHost returns the host whose agent drives a detached job. It returns nil if
+// the launcher drives the job.
+func (v view) driverHost() *host {
 	for _, h := range v.hosts {
 		if h.plan.Drives {
 			return h

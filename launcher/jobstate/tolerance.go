@@ -10,29 +10,32 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tolerance decides which failures the job tolerates: losses of workers that it
-// can do without, once the chief has said that it can. It is one generation's.
+// tolerance decides which failures the job tolerates in the current
+// generation. After the chief (worker 0) has reported that the job supports
+// it, these are losses of other workers.
 type tolerance struct {
-	on      bool                  // the chief has said that the job tolerates the loss of other workers
-	without map[cluster.Task]bool // lost workers that the job goes on without; nil: none
-	short   string                // why a loss was not tolerated: too few workers would be left; "": no such loss
+	on      bool                  // the chief has reported that the job tolerates the loss of other workers
+	without map[cluster.Task]bool // lost workers without which the job continues
+	short   string                // text for the verdict if a loss would have left too few workers; otherwise empty
 
-	// doubt holds failures of workers that blame a task which the job needs, for
-	// Plan.Settle. If that task fails too, these workers are its victims.
+	// doubt holds, for the time Plan.Settle, failures of workers that name the
+	// chief or a server as their lost peer. If that peer fails too, the
+	// workers were its victims.
 	doubt failures
 }
 
-// take reports whether the job tolerates a failure, or may turn out to. sure says that no
-// task which the job needs has failed, so that a worker that blames one is not in doubt.
+// take reports whether the job tolerates failure f, or may do so once it is
+// clear who is to blame. With sure, it is clear that neither the chief nor a
+// server has failed, so that the worker's failure can be decided at once.
 func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	workers := t.dispensable(v, f)
 	switch {
 	case workers == nil:
 		return nil, false
-	case sure || !blamesNeeded(v, f):
+	case sure || !namesNeededPeer(v, f):
 		return t.goOnWithout(f, workers), true
 	case v.stage == settling:
-		return nil, false // it goes with what is being settled
+		return nil, false // collected with the other failures, one of which is blamed
 	}
 	first := len(t.doubt.all) == 0
 	if t.doubt.add(f); !first {
@@ -41,11 +44,12 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	return timer(doubtTimer, v.plan.Settle), true
 }
 
-// dispensable returns the workers that a failure takes with it, if the job can do
-// without them; else nil. The job needs the chief, which decides and saves, and
-// the servers, which hold what is trained.
+// dispensable returns the workers that the job loses by failure f if it can
+// continue without them, else nil. It cannot continue without the chief, which
+// takes the checkpoints, or without a server, which holds variables of the
+// model.
 func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
-	if !t.on || f.hearsay || v.stage < starting || v.stage > settling || v.stage == finishing {
+	if !t.on || f.secondhand || v.stage < starting || v.stage > settling || v.stage == finishing {
 		return nil
 	}
 	var with []cluster.Task
@@ -68,20 +72,22 @@ func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
 	return with
 }
 
-// blamesNeeded reports whether a failure blames a task that the job needs.
-func blamesNeeded(v view, f failure) bool {
-	peer, _, known := blamed(v, f)
+// namesNeededPeer reports whether failure f names the chief or a server as the
+// lost peer.
+func namesNeededPeer(v view, f failure) bool {
+	peer, _, known := namedPeer(v, f)
 	return known && (peer.Role != cluster.Worker || peer.IsChief())
 }
 
-// endDoubt returns the failures that were in doubt.
+// endDoubt returns the failures in t.doubt and empties it.
 func (t *tolerance) endDoubt() []failure {
 	doubt := t.doubt.all
 	t.doubt = failures{}
 	return doubt
 }
 
-// goOnWithout takes workers out of the job.
+// goOnWithout makes the job continue without the given workers, and returns a
+// notice about that.
 func (t *tolerance) goOnWithout(f failure, workers []cluster.Task) []Command {
 	for _, d := range t.endDoubt() {
 		if !slices.Contains(workers, *d.task) {
@@ -103,8 +109,8 @@ func (t *tolerance) goOnWithout(f failure, workers []cluster.Task) []Command {
 	return notice("%s; the job goes on without %s", f.reason, who)
 }
 
-// done reports whether every worker that was not taken out has ended without a
-// fault.
+// done reports whether all workers have ended successfully, apart from those
+// without which the job continues.
 func (t *tolerance) done(v view) bool {
 	for task, h := range v.generation.hostOf {
 		if task.Role != cluster.Worker || t.without[task] {
@@ -117,8 +123,8 @@ func (t *tolerance) done(v view) bool {
 	return true
 }
 
-// lingering returns the workers of host h that were taken out and have not ended:
-// they have reported that they fail, and nothing more.
+// lingering returns the workers of host h without which the job continues but
+// whose processes have not ended. Such a worker has only reported its failure.
 func (t *tolerance) lingering(v view, h int) (workers []cluster.Task) {
 	for task := range t.without {
 		if !v.generation.ended(task) && v.generation.runs(h, task) {
@@ -129,19 +135,20 @@ func (t *tolerance) lingering(v view, h int) (workers []cluster.Task) {
 	return workers
 }
 
-// unclear reports whether a worker that was taken out may still run on a lost
-// host. A job that is done waits for the end of that host's lease: nothing of the
-// job is left when plx reports its end.
+// unclear reports whether a worker without which the job continues may still
+// run on a lost host. Before a successful job ends, it waits until that host's
+// lease has expired, so that no process is left.
 func (t *tolerance) unclear(v view) bool {
 	for i, h := range v.hosts {
-		if h.gone && h.clearing && len(t.lingering(v, i)) > 0 {
+		if h.lost && h.tasksMayRun && len(t.lingering(v, i)) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// fewer says without how many workers a job is done.
+// fewer returns a text for the verdict of a successful job: how many of its
+// workers were lost. It returns "" if none was.
 func (t *tolerance) fewer(v view) string {
 	if len(t.without) == 0 {
 		return ""

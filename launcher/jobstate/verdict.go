@@ -13,40 +13,42 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// failure is that of one task, or of one host if task is nil.
+// failure is the failure of one task, or of a whole host if task is nil.
 type failure struct {
-	host    int            // index of the host
-	task    *cluster.Task  // nil: the whole host failed
-	exit    protocol.Exit  // of the task; a substitute with a Code if no Exit has arrived, or for a host
-	culprit string         // name of the task that is blamed if task is nil; "": none
-	reason  string         // what failed and why, for the verdict
-	hang    *protocol.Hang // the job hung; nil: it did not
-	excused bool           // the driver did not run, and the host is not to blame
-	hearsay bool           // another host reports that it could not reach this host
+	host       int            // index of the host that failed or that runs the task
+	task       *cluster.Task  // the task that failed; nil if the whole host did
+	exit       protocol.Exit  // the task's exit; if there is none, an Exit with only the fields that are known
+	culprit    string         // if task is nil, the name of a task that is blamed, or empty
+	reason     string         // what failed and why, as text for the verdict
+	hang       *protocol.Hang // set if the failure is that the job hangs; otherwise nil
+	excused    bool           // the driver was suspended, so the host is not at fault
+	secondhand bool           // the failure is a report of another host that it could not reach this one
 }
 
-// failureOf is a failure that a task reports before it exits.
+// failureOf returns the failure that a task has reported before its process
+// exits.
 func failureOf(v view, h int, s protocol.Said) failure {
 	return failure{host: h, task: &s.Task, reason: fmt.Sprintf("%s on %s failed%s", s.Task, v.name(h), because(s.Message.Cause)),
 		exit: protocol.Exit{Task: s.Task, Code: 1, Started: true, Native: true, Cause: s.Message.Cause, LostPeer: s.Message.Peer}}
 }
 
-// failureOfHost is a failure for which plx's own exit status stands.
+// failureOfHost returns a failure of host h with the exit status CodePlx,
+// which means that plx and not the program failed.
 func failureOfHost(h int, reason string) failure {
 	return failure{host: h, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}}
 }
 
-// failures collects failures for Plan.Settle, as the first one seen is often not
-// the cause. Then it chooses the one to blame.
+// failures collects failures for the time Plan.Settle, because the first one
+// is often not the cause. Then it chooses one to blame.
 type failures struct {
 	all []failure
 	at  map[cluster.Task]int // index into all of each task's failure
 
-	prolonged bool // the time in which failures are collected was prolonged
+	prolonged bool // the time for collecting failures was prolonged once
 }
 
-// add collects failures. An exit says more than the task's own report did, and
-// takes its place.
+// add adds failures. If a task has already reported its own failure, its exit
+// replaces that report, because the exit has more details.
 func (fs *failures) add(more ...failure) {
 	for _, f := range more {
 		if f.task != nil {
@@ -64,7 +66,7 @@ func (fs *failures) add(more ...failure) {
 	}
 }
 
-// of is the index of the failure of a task; -1 is none.
+// of returns the index in fs.all of the failure of task t, or -1.
 func (fs *failures) of(t cluster.Task) int {
 	if i, known := fs.at[t]; known {
 		return i
@@ -72,7 +74,8 @@ func (fs *failures) of(t cluster.Task) int {
 	return -1
 }
 
-// verdict returns the culprit and the verdict on it. more is added to the reason.
+// verdict returns the failure to blame and the resulting verdict. It appends
+// the text more to the verdict's Reason.
 func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 	culprit, victims := fs.blame(v)
 	culprit = v.excuse(culprit)
@@ -80,7 +83,7 @@ func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 		Victims: victims[:min(len(victims), maxEnds)], MoreVictims: max(0, len(victims)-maxEnds)}
 	if culprit.excused {
 		verdict.Host = ""
-		if v.seat() == nil {
+		if v.driverHost() == nil {
 			verdict.Suspended = v.suspended
 		}
 	}
@@ -92,14 +95,14 @@ func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 	return culprit, verdict
 }
 
-// blame returns the culprit and the tasks that failed because a peer did. The
-// culprit is the first failure that does not blame a peer; if all blame peers it
-// is the peer that they blame.
+// blame returns the failure to blame, and the tasks that failed only because a
+// peer did. It blames the first failure that does not name a lost peer. If all
+// failures name one, it blames that peer.
 func (fs *failures) blame(v view) (failure, []string) {
 	culprit := slices.IndexFunc(fs.all, func(f failure) bool { return f.exit.LostPeer == "" })
 	var guilty failure
 	if culprit >= 0 {
-		guilty = fs.all[fs.outvoted(culprit)]
+		guilty = fs.all[fs.mostUnreachable(culprit)]
 	} else {
 		guilty, culprit = fs.blamedPeer(v)
 	}
@@ -113,32 +116,36 @@ func (fs *failures) blame(v view) (failure, []string) {
 	return guilty, victims
 }
 
-// outvoted replaces a host that another host could not reach by the one that most
-// hosts could not reach: of two hosts that are cut off from each other, the one
-// that is cut off from others too. It leaves any other failure as it is.
-func (fs *failures) outvoted(culprit int) int {
-	if !fs.all[culprit].hearsay {
+// mostUnreachable corrects the choice of the failure to blame if it is one that
+// another host reported (secondhand). It then returns the index of the host that
+// most other hosts could not reach. So if two hosts cannot reach each other,
+// the one with more broken connections is blamed.
+func (fs *failures) mostUnreachable(culprit int) int {
+	if !fs.all[culprit].secondhand {
 		return culprit
 	}
 	votes := map[int]int{}
 	for _, f := range fs.all {
-		if f.hearsay {
+		if f.secondhand {
 			votes[f.host]++
 		}
 	}
 	for i, f := range fs.all {
-		if f.hearsay && votes[f.host] > votes[fs.all[culprit].host] {
+		if f.secondhand && votes[f.host] > votes[fs.all[culprit].host] {
 			culprit = i
 		}
 	}
 	return culprit
 }
 
-// blamedPeer turns failures that all blame peers into one: that of the peer which
-// most of them name, or the first of equals. If that peer is no task of the job, as a
-// program without plx's trainer does not know which it was, it is a task of a host
-// that is out of reach, or one that ended well before; if there is none the failure is the
-// witness's own. victim is the index of the culprit's own failure; -1 is none.
+// blamedPeer returns the failure to blame if every failure names a lost peer:
+// that of the peer named most often.
+//
+// A program without plx's trainer does not report which peer was lost. Then
+// blamedPeer blames a host without a connection, or a worker that has already
+// exited with status 0. If there is neither, it blames the reporting task
+// itself. The result victim is the index of the blamed task's own failure, or
+// -1.
 func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	votes := map[string]int{}
 	best := 0
@@ -149,33 +156,34 @@ func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 		}
 	}
 	witness := fs.all[best]
-	peer, h, known := blamed(v, witness)
+	peer, h, known := namedPeer(v, witness)
 	if !known {
-		if h := v.outOfReach(); h >= 0 {
-			return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), v.hosts[h].silent)), -1
+		if h := v.firstDisconnected(); h >= 0 {
+			return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), v.hosts[h].disconnected)), -1
 		}
 		if e := v.leftBefore(witness); e != nil {
 			return leftEarly(v, *e, witness), -1
 		}
 		return witness, best
 	}
-	if cause := v.hosts[h].silent; cause != "" {
+	if cause := v.hosts[h].disconnected; cause != "" {
 		return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), cause)), -1
 	}
-	// The verdict names no first exit: the peer has none, and the witness's last
-	// words are not those of the culprit.
+	// Verdict.First stays empty: the blamed peer has not exited, and the exit
+	// of the task that reported it is not that of the culprit.
 	return failure{host: h, culprit: peer.String(), exit: protocol.Exit{Code: status(witness.exit)},
 			reason: fmt.Sprintf("%s on %s failed, as %s reports%s", peer, v.name(h), witness.exit.Task, because(witness.exit.Cause))},
 		fs.of(peer)
 }
 
-// outOfReach is the first host with tasks to which there is no connection; -1 is none.
-func (v view) outOfReach() int {
-	return slices.IndexFunc(v.hosts, func(h *host) bool { return len(h.tasks) > 0 && h.silent != "" })
+// firstDisconnected returns the index of the first host that has tasks but no
+// connection, or -1.
+func (v view) firstDisconnected() int {
+	return slices.IndexFunc(v.hosts, func(h *host) bool { return len(h.tasks) > 0 && h.disconnected != "" })
 }
 
-// leftBefore is the end of the worker that ended first, if it ended well and before a
-// failure; nil: none did.
+// leftBefore returns the exit of the first worker that exited with status 0
+// before failure f. It returns nil if there is none.
 func (v view) leftBefore(f failure) (first *protocol.Exit) {
 	for t, e := range v.generation.exits {
 		if t.Role != cluster.Worker || e.Code != 0 || e.Told || e.Native || e.Time.After(f.exit.Time) {
@@ -188,7 +196,8 @@ func (v view) leftBefore(f failure) (first *protocol.Exit) {
 	return first
 }
 
-// leftEarly is the failure of a worker that ended well, but before the others.
+// leftEarly returns the failure of a worker that exited with status 0 while
+// the others still needed it.
 func leftEarly(v view, e protocol.Exit, witness failure) failure {
 	h := v.generation.hostOf[e.Task]
 	before := ","
@@ -199,52 +208,56 @@ func leftEarly(v view, e protocol.Exit, witness failure) failure {
 		reason: fmt.Sprintf("%s on %s ended with status 0%s before %s on %s failed because it had lost a peer", e.Task, v.name(h), before, witness.exit.Task, v.name(witness.host))}
 }
 
-// unexplained reports whether all failures blame peers, none knows which, and the peer's end
-// may still be heard: a task has not ended, or its host has just been cut off.
+// unexplained reports whether every failure names a lost peer without saying
+// which task it was, and a report of that peer's end may still arrive.
 func (fs *failures) unexplained(v view) bool {
 	for _, f := range fs.all {
-		if _, _, known := blamed(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
+		if _, _, known := namedPeer(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
 			return false
 		}
 	}
-	return v.outOfReach() < 0 && len(v.generation.exits) < len(v.generation.hostOf)
+	return v.firstDisconnected() < 0 && len(v.generation.exits) < len(v.generation.hostOf)
 }
 
-// blamed is the peer that a failure blames, with its host. known is false if that
-// is no task of the job.
-func blamed(v view, f failure) (peer cluster.Task, host int, known bool) {
+// namedPeer returns the peer task that failure f names as lost, and the index of
+// its host. The result known is false if f names no task of the job.
+func namedPeer(v view, f failure) (peer cluster.Task, host int, known bool) {
 	name, _, _ := strings.Cut(f.exit.LostPeer, " ")
 	peer, err := cluster.ParseTask(name)
 	host, known = v.generation.hostOf[peer]
 	return peer, host, known && err == nil
 }
 
-// status is an exit as a shell shows it: 128 + signal if a signal ended the task.
+// status returns the exit status for an exit as a shell does: 128 + N if
+// signal N ended the task.
 func status(e protocol.Exit) int {
 	switch {
-	case e.Told: // by its agent, and the job had not asked for that
+	case e.Told: // the agent stopped the task although the job had not asked for it
 		return exit.CodePlx
 	case e.Signal != 0:
 		return 128 + e.Signal
 	case e.Code != 0:
 		return e.Code
 	}
-	return 1 // native, exited with 0, not finished
+	return 1 // a task of plx's trainer exited with 0 before its work was complete
 }
 
-// maxEnds bounds the tasks that a verdict lists, and the victims: it goes to every agent.
+// maxEnds is the largest number of tasks in Verdict.Ends and of names in
+// Verdict.Victims, because the verdict is sent to every agent.
 const maxEnds = 200
 
-// parts are the parts that a task may have in a failure, as a summary lists them.
+// parts lists the values of TaskEnd.Part in the order in which Verdict.Ends is
+// sorted.
 var parts = []protocol.Part{protocol.Culprit, protocol.Victim, protocol.Failed, protocol.Unknown, protocol.TornDown, protocol.Done}
 
-// summary adds to the verdict on a job that failed or hung how each task of its last
-// generation ended.
+// summary returns the verdict with the field Ends, which lists how each task
+// of the last generation ended. It leaves the verdict of a job that succeeded
+// or was stopped unchanged.
 func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	if verdict.Code == 0 || verdict.Stopped() || !v.launched {
 		return verdict
 	}
-	var late []string // victims that ended after the job was told to
+	var late []string // victims whose failure was reported after one was blamed
 	for task, h := range v.generation.hostOf {
 		e, ended := v.generation.exits[task]
 		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: causes(cmp.Or(e.Cause, e.OOM), e.Shm)}

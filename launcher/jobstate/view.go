@@ -14,55 +14,56 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// stage is what the job is doing. Only Machine changes it.
+// stage is what the job is currently doing. Only Machine changes it.
 type stage int
 
-// The stages, in the order of their values.
+// The stages. Comparisons such as stage < finishing depend on their order.
 const (
 	gathering stage = iota
 	preparing
 	checking
 	starting
 	running
-	finishing // workers are done, servers are told to end
-	settling  // something failed, more may be reported
+	finishing // workers are done, servers are being stopped
+	settling  // something failed; further failures are being collected
 	stopping
-	regrouping // nothing runs; the next generation begins when hosts and time allow
+	regrouping // no task runs; the job waits to begin the next generation
 	over
 )
 
-// view is what the small machines may read of the job. They do not change it.
+// view is the part of the Machine's state that the submachines may read. They
+// do not change it.
 type view struct {
-	plan       protocol.Plan // as Machine.plan: hosts that joined later are only in the field hosts
+	plan       protocol.Plan // copy of Machine.plan; hosts that joined later are only in the field hosts
 	stage      stage
 	hosts      hosts
 	generation generation
 
-	restarts  int           // number of restarts so far
-	coming    bool          // another generation is to follow the present one
-	scaling   bool          // a change of hosts is under way
-	saving    bool          // a stop has asked for a checkpoint, which may be complete
-	expired   bool          // --max-time has run out
-	suspended time.Duration // for how long the driver did not run lately; 0: it always did
+	restarts  int           // number of restarts of the job so far
+	coming    bool          // another generation will follow the current one
+	scaling   bool          // a change of hosts (plx scale) is under way
+	saving    bool          // a stop with a checkpoint was requested; stays true after the checkpoint
+	expired   bool          // the job's time limit (--max-time) has expired
+	suspended time.Duration // how long the driver process was recently suspended; 0 if it was not
 
 	launched bool  // tasks were started, in this generation or an earlier one
 	stepped  bool  // a task has made a step, in this generation or an earlier one
-	held     int64 // step after which the chief held the job for plx scale, since which the chief has made none; 0: there is none
+	held     int64 // step after which the chief has paused for plx scale, if no later step was made; otherwise 0
 }
 
 func (v view) name(h int) string { return v.hosts[h].name() }
 
-// beforeStop reports whether the generation starts or runs.
+// beforeStop reports whether the current generation is starting or running.
 func (v view) beforeStop() bool { return v.stage < finishing }
 
-// between reports whether a generation has failed, or is being ended, and another
-// one is to follow.
+// between reports whether the current generation has failed or is being
+// stopped and another one will follow.
 func (v view) between() bool { return v.stage == regrouping || v.stage == stopping && v.coming }
 
-// chief is the index of the chief's host.
+// chief returns the index of the host that runs the chief (worker 0).
 func (v view) chief() int { return v.generation.hostOf[cluster.Chief] }
 
-// unended counts the tasks of host h that have not ended.
+// unended returns the number of tasks of host h that have not ended.
 func (v view) unended(h int) (n int) {
 	for _, t := range v.hosts[h].tasks {
 		if !v.generation.ended(t.Task) {
@@ -72,39 +73,42 @@ func (v view) unended(h int) (n int) {
 	return n
 }
 
-// notEnded names the hosts whose tasks were told to end and have not ended.
-func (v view) notEnded() (commands []Command) {
+// unendedNotices returns a notice for each host whose tasks were asked to stop but
+// have not all ended.
+func (v view) unendedNotices() (commands []Command) {
 	for i, h := range v.hosts {
-		if n := v.unended(i); h.told && !h.gone && n > 0 {
+		if n := v.unended(i); h.startSent && !h.lost && n > 0 {
 			commands = append(commands, notice("host %s: told %s to end, and no end was reported", h.name(), plural.Count(n, "task"))...)
 		}
 	}
 	return commands
 }
 
-// fault says why an exit is a failure; "" if it is none.
+// fault returns why the exit e of a task on host h is a failure, or "" if the
+// exit is no failure.
 func (v view) fault(h int, e protocol.Exit) string {
 	who := fmt.Sprintf("%s on %s", e.Task, v.name(h))
 	switch {
 	case e.Told && (v.stage == finishing || v.stage == stopping):
 		return ""
-	case e.Told: // not by us: the agent's lease is over, or its host shuts down
+	case e.Told: // not asked by the driver: the agent's lease has expired, or its host shuts down
 		return who + " was told to end by its host's agent" + because(e.Cause)
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)
 	case e.Signal != 0:
-		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(causes(cmp.Or(e.Cause, ofMemory(e)), e.Shm))
+		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(causes(cmp.Or(e.Cause, outOfMemory(e)), e.Shm))
 	case e.Code != 0:
-		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(causes(cmp.Or(e.Cause, ofMemory(e)), e.Shm))
+		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(causes(cmp.Or(e.Cause, outOfMemory(e)), e.Shm))
 	case e.Native && !e.Finished:
 		return who + " exited with status 0 before its work was finished"
 	}
 	return ""
 }
 
-// ofMemory says that a task was killed because memory ran out. Without a proof the kernel
-// counts for the whole host, so another program's process may be meant.
-func ofMemory(e protocol.Exit) string {
+// outOfMemory returns a text if the task was, or may have been, killed by the
+// kernel because memory ran out. Without evidence for this task, the kernel's
+// count covers the whole host, so it may have killed another program.
+func outOfMemory(e protocol.Exit) string {
 	switch {
 	case e.OOM != "":
 		return "out of memory: " + e.OOM
@@ -114,7 +118,8 @@ func ofMemory(e protocol.Exit) string {
 	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", plural.Count(int(e.OOMKills), "process"))
 }
 
-// causes joins what the program and the host have said.
+// causes joins the causes that are not empty: the program's own error message
+// and what the agent has found.
 func causes(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(cause string) bool { return cause == "" }), "; ")
 }
@@ -126,43 +131,46 @@ func because(cause string) string {
 	return ": " + cause
 }
 
-// decision is what a small machine wants the job to do next: one of the types below, or
-// nil for nothing. Only Machine.decide reads it.
+// decision is what a submachine decides that the job does next: one of the
+// types below, or nil for nothing. Machine.decide carries it out.
 type decision any
 
-// The decisions, by the machine that takes them.
+// The decisions. Each comment begins with the submachine that makes the
+// decision.
 type (
 	// start: a host has answered the request of a stage.
 	answered struct {
 		host  int // index of the host
 		stage stage
 	}
-	// start: the job cannot start, because of a host.
+	// start: the generation cannot start because of a host.
 	refused struct {
 		host   int // index of the host
 		reason string
 	}
 	// start, scale: tasks or hosts have failed.
 	failed struct{ failures []failure }
-	// hang: nothing moves in any task.
+	// package hang: the job hangs, that is, no task makes progress.
 	hung struct {
 		hang protocol.Hang
 		plan protocol.HangPlan
-		host int // index of the culprit's host, or of the chief's if there is no culprit
+		host int // index of the culprit's host, or of the chief's host if there is no culprit
 	}
-	// save: the stop that waited for the save goes on.
+	// save: continue with the stop that has waited for a checkpoint.
 	stopNow struct{ ask StopAsked }
-	// scale: the chief has saved after a step and holds the job.
+	// scale: the chief has taken a checkpoint after a step and has paused.
 	held struct{ step int64 }
-	// regroup: the next generation begins.
+	// regroup: begin the next generation.
 	begin struct{}
-	// regroup: the hosts that a change of hosts wants are too few.
+	// regroup: too few of the hosts of a requested change of hosts are
+	// available.
 	tooFew struct{ why string }
-	// regroup: the next generation cannot begin.
+	// regroup: end the job, because the next generation cannot begin.
 	abandon struct{ why string }
 )
 
-// watched returns the tasks of the generation, for the watch over hangs.
+// watched returns the tasks of the generation in the form that package hang
+// needs.
 func (v view) watched() (all []hang.Task) {
 	for i, h := range v.hosts {
 		for _, t := range h.tasks {
@@ -176,7 +184,8 @@ func (v view) watched() (all []hang.Task) {
 	return all
 }
 
-// seen takes what host h has told of its tasks. The watch judges by the last answer.
+// seen passes the report of host h about its tasks to the hang detection.
+// After the last missing report, the hang detection evaluates all of them.
 func (v view) seen(watch *hang.Watch, late *search, h int, s *protocol.Seen) ([]Command, decision) {
 	unheard := func(h int) bool { return v.unended(h) > 0 && !watch.HasHeard(h) }
 	if !watch.Heard(h, s) || late.finds(len(v.hosts), unheard) {
@@ -185,7 +194,8 @@ func (v view) seen(watch *hang.Watch, late *search, h int, s *protocol.Seen) ([]
 	return v.follow(watch.Judge(v.watched(), v.scaling || v.saving))
 }
 
-// follow turns advice of the watch into commands and a decision.
+// follow converts the result of the hang detection into commands and a
+// decision.
 func (v view) follow(a hang.Advice) (commands []Command, d decision) {
 	for i := range v.hosts {
 		if a.Ask != nil && v.unended(i) > 0 {

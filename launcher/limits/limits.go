@@ -1,12 +1,14 @@
-// Package limits tells ahead whether the limits of the shell (ulimit) leave plx what it needs.
+// Package limits checks whether the resource limits of the shell (ulimit)
+// allow plx to run.
 //
 //	if err := limits.Check(); err != nil {
 //		return err // the shell limits the number of open files to 20 (ulimit -n)
 //	}
 //
-// Go ends a process that gets no memory or thread with pages of stacks. It also does that before
-// main begins, which nothing in the process can prevent: the launcher puts what an agent says then
-// into words, see package bootstrap.
+// Without this check, the Go runtime would print pages of stack traces when it
+// gets no memory or thread. If that happens before main begins, the process
+// cannot prevent it. For agents, package bootstrap then turns that output into
+// a short message.
 package limits
 
 import (
@@ -16,19 +18,23 @@ import (
 )
 
 const (
-	// files are those that plx opens on its own: what it does for each host or task comes on top.
-	files = 48
-	// room is what plx maps after its start, at the least, in bytes.
-	room = 128 << 20
-	// threads are those that plx starts, at the least.
-	threads = 16
-	// many is the number of processes from which a limit is none for plx.
-	many = 8192
+	// minFiles is the number of files that plx opens for itself, without those
+	// for each host or task.
+	minFiles = 48
+	// minMemory is the smallest amount of memory, in bytes, that plx maps after its
+	// start.
+	minMemory = 128 << 20
+	// minThreads is the smallest number of threads that plx starts.
+	minThreads = 16
+	// enoughProcesses is a number of processes that is always enough: a limit of at least
+	// enoughProcesses is not checked.
+	enoughProcesses = 8192
 )
 
-// Check returns which limit is too low for plx; nil: none is.
+// Check returns an error that names the first limit which is too low for plx,
+// or nil.
 func Check() error {
-	if most, limited := limit(unix.RLIMIT_NOFILE); limited && most < files {
+	if most, limited := limit(unix.RLIMIT_NOFILE); limited && most < minFiles {
 		return fmt.Errorf("the shell limits the number of open files to %d (ulimit -n)", most)
 	}
 	if err := memory(); err != nil {
@@ -37,15 +43,18 @@ func Check() error {
 	return processes()
 }
 
-// limit returns a limit of this process. Go has raised that of files to the hard one.
+// limit returns a soft limit of this process, and whether there is one. For
+// open files, the Go runtime has already raised the soft limit to the hard
+// one.
 func limit(resource int) (most uint64, limited bool) {
 	var l unix.Rlimit
 	err := unix.Getrlimit(resource, &l)
 	return uint64(l.Cur), err == nil && uint64(l.Cur) < 1<<62
 }
 
-// memory tries whether a limit of memory leaves room. How much Go has reserved for itself by now
-// depends on the limit.
+// memory checks whether the memory limits leave room for plx. It maps memory
+// to find out, because the Go runtime reserves a different amount of address
+// space under each limit.
 func memory() error {
 	space, spaceLimited := limit(unix.RLIMIT_AS)
 	data, dataLimited := limit(unix.RLIMIT_DATA)
@@ -53,7 +62,7 @@ func memory() error {
 		return nil
 	}
 	try := func(access int) error {
-		mapped, err := unix.Mmap(-1, 0, room, access, unix.MAP_ANON|unix.MAP_PRIVATE)
+		mapped, err := unix.Mmap(-1, 0, minMemory, access, unix.MAP_ANON|unix.MAP_PRIVATE)
 		if err == nil {
 			err = unix.Munmap(mapped)
 		}

@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes compares the limit of processes, which counts threads, with those that the user has.
-// The limit does not hold for root.
+// processes checks whether the user may start enough processes. The kernel
+// counts threads for this limit, and does not apply it to root.
 func processes() error {
 	most, limited := limit(unix.RLIMIT_NPROC)
-	if !limited || most >= many || os.Getuid() == 0 {
+	if !limited || most >= enoughProcesses || os.Getuid() == 0 {
 		return nil
 	}
-	if n := running("/proc", os.Getuid()); uint64(n)+threads > most {
+	if n := threadsOf("/proc", os.Getuid()); uint64(n)+minThreads > most {
 		return fmt.Errorf("the shell limits the number of processes to %d (ulimit -u), of which this user has %d with their threads", most, n)
 	}
 	return nil
 }
 
-// running counts the threads of a user.
-func running(proc string, user int) (n int) {
-	all, _ := filepath.Glob(proc + "/[0-9]*/status") // the pattern is right
+// threadsOf returns the number of threads of all processes of a user.
+func threadsOf(proc string, user int) (n int) {
+	all, _ := filepath.Glob(proc + "/[0-9]*/status") // the error is only for a malformed pattern
 	for _, path := range all {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
-		ids, count := strings.Fields(line(string(text), "Uid:")), line(string(text), "Threads:")
+		ids, count := strings.Fields(valueOf(string(text), "Uid:")), valueOf(string(text), "Threads:")
 		if t, err := strconv.Atoi(strings.TrimSpace(count)); err == nil && len(ids) > 0 && ids[0] == strconv.Itoa(user) {
 			n += t
 		}
@@ -39,8 +39,8 @@ func running(proc string, user int) (n int) {
 	return n
 }
 
-// line returns what follows a name at the beginning of a line.
-func line(text, name string) string {
+// valueOf returns the rest of the first line of text that begins with name.
+func valueOf(text, name string) string {
 	_, after, _ := strings.Cut(text, "\n"+name)
 	value, _, _ := strings.Cut(after, "\n")
 	return value

@@ -2,5 +2,6 @@
 
 package limits
 
-// processes: without /proc it is not known how many there are.
+// processes does nothing: without /proc, plx cannot count the user's
+// processes.
 func processes() error { return nil }

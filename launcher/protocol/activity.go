@@ -7,130 +7,141 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Look asks an agent what its tasks do. The driver and visitors may ask. The answer is a
-// Seen with the same ID.
+// Look asks an agent what the tasks on its host are doing. The driver (the
+// process that runs the job) and visitors (other commands, such as plx top)
+// send it. The agent's answer, Seen, has the same ID.
 type Look struct {
 	ID    int  `json:"id"`
-	Waits bool `json:"waits,omitempty"` // with what each thread waits for
-	// Metrics asks for the newest values that the tasks have reported. An agent of an older
-	// plx sends none.
+	Waits bool `json:"waits,omitempty"` // true: the answer also lists each process and what its threads wait for
+	// Metrics asks for the newest metric values that the tasks have reported.
+	// An agent of an older plx version ignores the field and sends none.
 	Metrics bool `json:"metrics,omitempty"`
-	// Stacks has the agent write the stacks of the tasks into the job's folder, by ways that
-	// do no harm.
+	// Stacks makes the agent write the stack traces of its tasks to files in
+	// the job's folder. The agent uses only methods that do not disturb a
+	// running task.
 	Stacks bool `json:"stacks,omitempty"`
-	Tell   bool `json:"tell,omitempty"` // with the text of the stacks; without it, with an excerpt
-	Host   bool `json:"host,omitempty"` // with how much of the host is used
+	Tell   bool `json:"tell,omitempty"` // true: the answer has the full text of the stack traces; false: only an excerpt
+	Host   bool `json:"host,omitempty"` // true: the answer has the host's CPU, memory, network and GPU usage
 }
 
-// Seen is what an agent knows of the tasks that run on its host.
+// Seen is an agent's report of what the tasks on its host are doing. It answers
+// Look.
 type Seen struct {
-	ID         int                        `json:"id"`              // of the Look
-	Generation int                        `json:"generation"`      // of the tasks
-	Tasks      map[cluster.Task]*Activity `json:"tasks,omitempty"` // tasks whose process runs
-	Host       *HostUse                   `json:"host,omitempty"`  // nil: Look has not asked for it, or an agent of an earlier plx cannot tell
+	ID         int                        `json:"id"`              // ID of the request that this message answers
+	Generation int                        `json:"generation"`      // number of the generation (run of all tasks) that the reported tasks belong to
+	Tasks      map[cluster.Task]*Activity `json:"tasks,omitempty"` // by task; tasks without a running process are missing
+	Host       *HostUse                   `json:"host,omitempty"`  // usage of the host; nil if it was not requested or the agent's plx version is too old to measure it
 }
 
-// Activity is what one task does.
+// Activity describes what one task is doing now.
 type Activity struct {
-	PID int           `json:"pid"`           // of the process that the agent started
-	Age time.Duration `json:"age,omitempty"` // since the process was started; 0: not known
+	PID int           `json:"pid"`           // process ID of the process that the agent started for the task
+	Age time.Duration `json:"age,omitempty"` // time since that process was started; 0 means unknown
 
-	// Still is how long nothing of the task has moved. Quiet is how long nothing has moved
-	// but processor time. Quiet is never less than Still.
+	// Still is the time since the task last showed any activity: output, a
+	// training step, network or file I/O, or use of the processor or GPU.
+	// Quiet is the same time, but without counting the use of processor and
+	// GPU as activity. So Quiet is at least Still.
 	Still time.Duration `json:"still"`
 	Quiet time.Duration `json:"quiet"`
 
-	// Metrics are the newest values that the task has reported in this generation, by name. Nil:
-	// there are none, or Look has not asked for them.
+	// Metrics holds the newest value of each metric that the task has reported
+	// in this generation, by the metric's name. It is nil if the task has
+	// reported none or the request did not ask for metrics.
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"`
 
-	Processes []Process `json:"processes,omitempty"` // the task's own first; nil: Look has not asked for waits
-	Stacks    string    `json:"stacks,omitempty"`    // "": Look has not asked for the text
-	Training  *Training `json:"training,omitempty"`  // nil: the task does not use plx's trainer, or has not sent its stacks
-	Excerpt   []string  `json:"excerpt,omitempty"`   // lines of the stacks that tell a user most; nil: there are none
-	Places    []string  `json:"places,omitempty"`    // where the program is, equal for tasks that do the same; nil: it is not written in Python or for plx's trainer
-	File      string    `json:"file,omitempty"`      // on the host, where the stacks were written; "": they were not
+	Processes []Process `json:"processes,omitempty"` // processes of the task, the one that the agent started first; nil unless requested
+	Stacks    string    `json:"stacks,omitempty"`    // full text of the task's stack traces; empty unless requested
+	Training  *Training `json:"training,omitempty"`  // where the program is in plx's trainer; nil if the task does not use the trainer or gave no stack traces
+	Excerpt   []string  `json:"excerpt,omitempty"`   // the stack trace lines that help a user most; nil if there are none
+	Places    []string  `json:"places,omitempty"`    // current position of the program, equal for tasks that execute the same code; nil if unknown
+	File      string    `json:"file,omitempty"`      // path on the task's host of the file with its stack traces; empty if none was written
 }
 
-// Training is where the program of a task of plx's trainer is.
+// Training describes where the program of a task is, for a task that uses
+// plx's trainer.
 type Training struct {
-	Waits bool   `json:"waits,omitempty"` // in a call of the trainer that needs other tasks
-	Where string `json:"where,omitempty"` // its goroutine, if it is in no such call
+	Waits bool   `json:"waits,omitempty"` // true: the program is blocked in a trainer call that waits for other tasks
+	Where string `json:"where,omitempty"` // stack trace line of the training goroutine; empty if Waits is true
 }
 
-// Process is one process of a task.
+// Process is one operating system process of a task.
 type Process struct {
 	PID     int      `json:"pid"`
 	Parent  int      `json:"parent"`
-	Name    string   `json:"name"`              // the kernel's name for the program, at most 15 bytes
-	Threads []Thread `json:"threads,omitempty"` // the first thread first; threads that wait alike are one element
+	Name    string   `json:"name"`              // process name as in /proc/PID/comm, at most 15 bytes
+	Threads []Thread `json:"threads,omitempty"` // the main thread first; other threads that wait for the same thing are combined into one element
 	Sockets []Socket `json:"sockets,omitempty"` // TCP sockets
-	// Go says that the program is written in Go: its runtime polls all of its sockets, also
-	// those for which nothing of the program waits.
+	// Go is true if the program is written in Go. The Go runtime polls every
+	// socket of the process, even one that no goroutine waits for. So a poll
+	// by such a process does not show what the program waits for.
 	Go bool `json:"go,omitempty"`
 }
 
-// Wait is what a thread does, or what it waits for.
+// Wait is the state of a thread: running, stopped, or what it is blocked on.
 type Wait string
 
-// The kinds of Wait.
+// Values of Wait.
 const (
 	Runs     Wait = "runs"
-	Stopped  Wait = "stopped"   // by a signal or a debugger
-	InKernel Wait = "kernel"    // it cannot be interrupted: a disk, a network file system or a driver
-	Sleeps   Wait = "sleeps"    // until a time
-	OnLock   Wait = "lock"      // a lock or a condition of its own process
-	OnChild  Wait = "child"     // the end of a child
-	OnFile   Wait = "file lock" // a lock on a file
-	OnRead   Wait = "read"      // bytes or a connection from a file, pipe or socket
-	OnWrite  Wait = "write"     // room in a pipe or socket, or that a connection opens
-	OnPoll   Wait = "poll"      // any of several pipes or sockets
-	OnOther  Wait = "other"     // something else: Where has the name
+	Stopped  Wait = "stopped"   // stopped by a signal or a debugger
+	InKernel Wait = "kernel"    // in an uninterruptible kernel wait (state D): for a disk, a network file system or a driver
+	Sleeps   Wait = "sleeps"    // sleeping for a fixed time
+	OnLock   Wait = "lock"      // blocked on a mutex or condition variable (futex) of its own process
+	OnChild  Wait = "child"     // waiting for a child process to exit
+	OnFile   Wait = "file lock" // blocked on a file lock
+	OnRead   Wait = "read"      // blocked reading from a file, pipe or socket, or accepting a connection
+	OnWrite  Wait = "write"     // blocked writing to a full pipe or socket, or connecting a socket
+	OnPoll   Wait = "poll"      // polling several pipes or sockets
+	OnOther  Wait = "other"     // blocked on something else; Thread.Where names the kernel function
 )
 
-// Thread is a thread, or Count threads of a process that wait alike.
+// Thread describes one thread of a process, or Count threads that wait for the
+// same thing.
 type Thread struct {
 	Wait    Wait   `json:"wait"`
 	Count   int    `json:"count"`
-	Where   string `json:"where,omitempty"`   // the kernel's function that waits; "": the kernel does not tell
-	What    string `json:"what,omitempty"`    // file, pipe or socket that it waits for; "": none, or several
-	PIDs    []int  `json:"pids,omitempty"`    // processes of the host that can end the wait: children, the other end of a pipe, who holds a lock
-	Sockets []int  `json:"sockets,omitempty"` // those that it waits for, by index into Process.Sockets
+	Where   string `json:"where,omitempty"`   // kernel function in which the thread waits; empty if the kernel does not show it
+	What    string `json:"what,omitempty"`    // file, pipe or socket that the thread waits for; empty if there is none or more than one
+	PIDs    []int  `json:"pids,omitempty"`    // processes on this host that can end the wait: child processes, readers or writers of the pipe, holders of the lock
+	Sockets []int  `json:"sockets,omitempty"` // sockets that the thread waits for, as indices into Process.Sockets
 }
 
-// Socket is a TCP socket. Addresses are ADDRESS:PORT.
+// Socket describes a TCP socket of a process. Addresses have the form IP:PORT.
 type Socket struct {
 	Local     string        `json:"local"`
 	Peer      string        `json:"peer"`
-	Listening bool          `json:"listening,omitempty"` // it accepts connections; Unread is how many wait
-	Opening   bool          `json:"opening,omitempty"`   // the peer has not answered
-	Unread    int64         `json:"unread,omitempty"`    // bytes that the process has not read
-	Unsent    int64         `json:"unsent,omitempty"`    // bytes that the peer has not acknowledged
-	Retries   int           `json:"retries,omitempty"`   // how often the kernel has sent the oldest of them again
+	Listening bool          `json:"listening,omitempty"` // true for a listening socket; Unread is then the number of connections not yet accepted
+	Opening   bool          `json:"opening,omitempty"`   // true while the connection is being established (SYN sent, no reply yet)
+	Unread    int64         `json:"unread,omitempty"`    // bytes received by the kernel that the process has not read yet
+	Unsent    int64         `json:"unsent,omitempty"`    // bytes sent that the peer has not acknowledged yet
+	Retries   int           `json:"retries,omitempty"`   // number of times that the kernel has retransmitted the oldest unacknowledged bytes
 	Sent      time.Duration `json:"sent,omitempty"`      // time since bytes were last sent
 	Received  time.Duration `json:"received,omitempty"`  // time since bytes were last received
 }
 
-// What to do with a job that hangs.
+// Values of HangPlan.Action: what the driver does with a job that hangs.
 const (
 	HangReport  = "report"
 	HangStop    = "stop"
 	HangRestart = "restart"
 )
 
-// HangPlan says when a job counts as hung, and what follows.
+// HangPlan configures hang detection: when a job counts as hung and what the
+// driver then does.
 type HangPlan struct {
-	Timeout time.Duration `json:"timeout"` // how long nothing moves in any task; 0: the job is not watched
+	Timeout time.Duration `json:"timeout"` // a job in which no task makes progress for this long is hung; 0 disables hang detection
 	Action  string        `json:"action"`  // HangReport, HangStop or HangRestart
 }
 
-// Hang is the verdict on a job that has hung.
+// Hang is the result of hang detection for a job that has hung: how long,
+// which task is to blame, and why.
 type Hang struct {
-	After   time.Duration `json:"after"`             // how long nothing had moved
-	Culprit string        `json:"culprit,omitempty"` // task for which the others wait, such as "worker:2"; "": none could be named
-	Host    string        `json:"host,omitempty"`    // name of its host
-	Why     string        `json:"why"`               // what it does, or why no task could be named
-	Waits   []string      `json:"waits,omitempty"`   // what the tasks do, one line for those that do the same
-	Stack   []string      `json:"stack,omitempty"`   // lines of the culprit's stacks that tell a user most; nil: none are known
-	File    string        `json:"file,omitempty"`    // on the culprit's host, where its stacks were written; "": they were not
+	After   time.Duration `json:"after"`             // how long no task had made progress when the hang was detected
+	Culprit string        `json:"culprit,omitempty"` // the task that the others wait for, such as "worker:2"; empty if no single task could be blamed
+	Host    string        `json:"host,omitempty"`    // name of the culprit's host
+	Why     string        `json:"why"`               // what the culprit is doing, or why no task could be blamed
+	Waits   []string      `json:"waits,omitempty"`   // what each task is doing; tasks that do the same share one line
+	Stack   []string      `json:"stack,omitempty"`   // the culprit's stack trace lines that help a user most; nil if there are none
+	File    string        `json:"file,omitempty"`    // path on the culprit's host of the file with its stack traces; empty if none was written
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Addresses are those of all tasks of a generation. Every host is sent all of them, so
-// they travel compressed, and are compressed once for all hosts.
+// Addresses holds the network addresses of all tasks of one generation (run of
+// all tasks). The driver sends all of them to every host, so NewAddresses
+// compresses them once and every message reuses the compressed bytes.
 type Addresses struct {
 	tables addressTables
-	packed []byte // tables as JSON, compressed; nil: of the zero value
+	packed []byte // tables as compressed JSON; nil in the zero Addresses
 }
 
 type addressTables struct {
@@ -22,26 +23,30 @@ type addressTables struct {
 	Foreign cluster.Spec `json:"foreign"`
 }
 
-// NewAddresses returns the addresses at which the tasks of plx's trainer listen, and those
-// that are reserved for other programs.
+// NewAddresses returns an Addresses with two address tables. In tasks are the
+// listen addresses of tasks that use plx's trainer; in foreign are ports
+// reserved for programs that do not.
 func NewAddresses(tasks, foreign cluster.Spec) Addresses {
 	a := Addresses{tables: addressTables{tasks, foreign}}
-	text, _ := json.Marshal(a.tables) // strings always encode
+	text, _ := json.Marshal(a.tables) // Marshal cannot fail: the tables contain only strings
 	var packed bytes.Buffer
-	w, _ := flate.NewWriter(&packed, flate.DefaultCompression) // which is a level
-	w.Write(text)                                              // a buffer takes all
-	w.Close()                                                  // a buffer takes the rest too
+	w, _ := flate.NewWriter(&packed, flate.DefaultCompression) // cannot fail: DefaultCompression is a valid level
+	w.Write(text)                                              // cannot fail: w writes to a bytes.Buffer
+	w.Close()                                                  // cannot fail: w writes to a bytes.Buffer
 	a.packed = packed.Bytes()
 	return a
 }
 
-// Cluster has where the tasks of plx's trainer listen.
+// Cluster returns the addresses at which the tasks that use plx's trainer
+// listen.
 func (a Addresses) Cluster() cluster.Spec { return a.tables.Cluster }
 
-// Foreign has the reserved addresses, for TF_CONFIG and MASTER_PORT of other programs.
+// Foreign returns the addresses reserved for programs that do not use plx's
+// trainer. Agents pass these addresses to the programs in TF_CONFIG and
+// MASTER_PORT.
 func (a Addresses) Foreign() cluster.Spec { return a.tables.Foreign }
 
-// MarshalJSON encodes a.
+// MarshalJSON encodes the addresses as compressed bytes in base64.
 func (a Addresses) MarshalJSON() ([]byte, error) { return json.Marshal(a.packed) }
 
 // UnmarshalJSON decodes what MarshalJSON wrote.

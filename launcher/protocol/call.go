@@ -11,43 +11,51 @@ import (
 	"time"
 )
 
-// Method names what an agent does when it is asked, before it gets the Spec of a job.
+// Method names a remote procedure of an agent that has no job yet. After the
+// agent receives the Spec of a job it accepts no more calls.
 type Method string
 
-// The methods, with what they are given and what they answer.
+// The methods. Each comment names the parameter type and the result type of
+// the method's JSON.
 const (
-	DoSurvey     Method = "survey"     // Survey, Surveyed
-	DoProbe      Method = "probe"      // Probe, Answer of package gpuprobe
-	DoUse        Method = "use"        // nothing, HostUse: samples since the first call
-	DoCheckName  Method = "check-name" // CheckName, nothing: an error with CodeTaken if a running job has the name
-	DoInterfaces Method = "interfaces" // nothing, a list of Interface
-	DoFind       Method = "find"       // Find, Found
-	DoReserve    Method = "reserve"    // Reserve, Reservation
-	DoSeed       Method = "seed"       // Seed, the port as an int
-	DoHas        Method = "has"        // Has
-	DoVenv       Method = "venv"       // venv.Request of package envsync/venv, bool: it is installed
-	// DoPut is given a Put, and takes contents: Orders and Pieces are the two sides of Store.Serve of
-	// package envsync/tree/store. The Pieces of DoGet, which is given a Get, are a folder that was put.
+	DoSurvey     Method = "survey"     // parameter Survey, result Surveyed: the host's facts and files
+	DoProbe      Method = "probe"      // parameter Probe, result gpuprobe.Answer: the host's GPUs
+	DoUse        Method = "use"        // no parameter, result HostUse: the host's usage, sampled since the first call
+	DoCheckName  Method = "check-name" // parameter CheckName, no result; fails with CodeTaken if a running job uses the name
+	DoInterfaces Method = "interfaces" // no parameter, result []Interface: the host's network interfaces
+	DoFind       Method = "find"       // parameter Find, result Found: looks for a program on the PATH
+	DoReserve    Method = "reserve"    // parameter Reserve, result Reservation: books GPUs
+	DoSeed       Method = "seed"       // parameter Seed, result int: the port at which the agent serves its executable
+	DoHas        Method = "has"        // parameter Has, no result: checks that the host stores the files of a folder
+	DoVenv       Method = "venv"       // parameter venv.Request, result bool: whether the virtual environment is installed
+	// DoPut uploads the files of a folder to the host; its parameter is a Put.
+	// DoGet downloads an uploaded folder or file; its parameter is a Get. For
+	// both, the Order messages (input) and Piece messages (output) carry the
+	// stream of Store.Serve in package envsync/tree/store.
 	DoPut   Method = "put"
 	DoGet   Method = "get"
-	DoFetch Method = "fetch" // FetchRequest; what it tells comes in Pieces
-	// DoExec takes an ExecRequest, and answers Executed: the command has ended, and nothing is left
-	// of what it has started. Until then its output comes in Pieces, and it takes Orders.
+	DoFetch Method = "fetch" // parameter FetchRequest, no result: the requested list or file arrives as Piece messages
+	// DoExec runs a command; its parameter is an ExecRequest, its result an
+	// Executed. While the command runs, Piece messages carry its output, and
+	// Order messages control it. When the agent replies, the command and all
+	// processes that it started have ended.
 	DoExec    Method = "exec"
-	DoCheckup Method = "checkup" // Checkup, HostReport: from then on the agent serves the others
-	DoMeet    Method = "meet"    // a list of Peer, a list of CheckupFailure: those that it cannot reach
-	DoDiscard Method = "discard" // HostJob, nothing: the working directory of a job that is not started is removed
-	DoState   Method = "state"   // HostJob, State: what the host knows of a job, or CodeForgotten
-	DoKept    Method = "kept"    // WantKept, Kept, or CodeForgotten
-	DoPrune   Method = "prune"   // PruneRequest, PruneAnswer
-	DoReap    Method = "reap"    // HostJob, nothing: what a dead agent has left is killed
-	// DoConnect is given a HostJob, and answers nothing: the next message that is no call goes to
-	// the job's agent, and all that follow. Without an agent, CodeNoAgent, the agent that was asked
-	// has ended what that one left.
+	DoCheckup Method = "checkup" // parameter Checkup, result HostReport; after it the agent accepts connections of other agents
+	DoMeet    Method = "meet"    // parameter []Peer, result []CheckupFailure: the peers that the agent cannot reach
+	DoDiscard Method = "discard" // parameter HostJob, no result: deletes the working directory of a job that was never started
+	DoState   Method = "state"   // parameter HostJob, result State; fails with CodeForgotten if the host has no record of the job
+	DoKept    Method = "kept"    // parameter WantKept, result Kept; fails with CodeForgotten if the host has no record of the job
+	DoPrune   Method = "prune"   // parameter PruneRequest, result PruneAnswer: deletes files of old jobs
+	DoReap    Method = "reap"    // parameter HostJob, no result: kills processes that a dead agent of the job has left
+	// DoConnect forwards this connection to the agent that runs a job; its
+	// parameter is a HostJob. After the reply, every message that is not a
+	// Call goes to that agent. If the job's agent is dead, the called agent
+	// kills the processes which that one left and fails with CodeNoAgent.
 	DoConnect Method = "connect"
 )
 
-// Call asks for a method. The agent answers each with a Reply of the same ID.
+// Call is a remote procedure call to an agent. The agent answers each call
+// with a Reply that has the same ID.
 type Call struct {
 	ID uint64          `json:"id"`
 	Do Method          `json:"do"`
@@ -58,42 +66,44 @@ type Call struct {
 type Reply struct {
 	ID  uint64          `json:"id"`
 	Out json.RawMessage `json:"out,omitempty"`
-	Err *Failure        `json:"err,omitempty"` // nil: it was done
+	Err *Failure        `json:"err,omitempty"` // nil if the call succeeded
 }
 
-// Piece is a part of what a call under way prints.
+// Piece is a part of the output of a call that the agent is still processing.
 type Piece struct {
-	ID     uint64 `json:"id"`     // of the Call
-	Stream int    `json:"stream"` // 1: standard output, 2: standard error
+	ID     uint64 `json:"id"`     // ID of the Call
+	Stream int    `json:"stream"` // 1 for standard output, 2 for standard error
 	Data   []byte `json:"data"`
 }
 
-// Order is further input to a call under way. Without Data it is the last one. One for a call that
-// has ended is dropped.
+// Order is a part of the input of a call that the agent is still processing.
+// An Order without Data ends the input. The agent drops an Order for a call
+// that has ended.
 type Order struct {
-	ID   uint64 `json:"id"` // of the Call
+	ID   uint64 `json:"id"` // ID of the Call
 	Data []byte `json:"data,omitempty"`
 }
 
-// Failure is the error of a method.
+// Failure is the error that a method returned, as sent in a Reply.
 type Failure struct {
 	Code Code   `json:"code,omitempty"`
 	Text string `json:"text"`
-	Hint string `json:"hint,omitempty"` // what the user can do
+	Hint string `json:"hint,omitempty"` // advice for the user on how to fix the problem; may be empty
 }
 
-// Code is a kind of failure that callers distinguish; empty: none.
+// Code identifies an error that callers handle specially. It is empty for all
+// other errors.
 type Code string
 
 const (
-	CodeTaken     Code = "name-taken" // a running job keeps its checkpoints under the name
-	CodeNoAgent   Code = "no-agent"   // no agent of the job runs on the host; the text is how it ended
-	CodeForgotten Code = "forgotten"  // nothing of the job is left on the host
-	CodeDamaged   Code = "damaged"    // files that the host keeps were wrong, and are to be sent again
-	CodeKilled    Code = "killed"     // the process that ran a command was killed; nothing of the command is left
+	CodeTaken     Code = "name-taken" // a running job already stores its checkpoints under this name
+	CodeNoAgent   Code = "no-agent"   // no agent runs for the job on this host; Failure.Text describes how the job ended
+	CodeForgotten Code = "forgotten"  // the host has no files of the job any more
+	CodeDamaged   Code = "damaged"    // stored files on the host were corrupt; the caller must send them again
+	CodeKilled    Code = "killed"     // the process that supervised a command was killed; no process of the command is left
 )
 
-// Is reports whether err is a failure of a kind.
+// Is reports whether err is, or wraps, a *Failure with code c.
 func (c Code) Is(err error) bool {
 	f := (*Failure)(nil)
 	return errors.As(err, &f) && f.Code == c
@@ -101,52 +111,57 @@ func (c Code) Is(err error) bool {
 
 func (f *Failure) Error() string { return f.Text }
 
-// Caller asks an agent. Any number of calls may be under way; the agent answers them one after
-// the other. Nothing is read from the connection while no call is under way, so that it can
-// then be used for other messages.
+// Caller sends calls to an agent over a connection. Several calls may be
+// pending at a time; the agent processes them in order. While no call is
+// pending, Caller does not read from the connection, so Detach can hand it
+// over for other messages.
 type Caller struct {
 	conn *Conn
 
 	mu      sync.Mutex
-	quiet   *sync.Cond          // no call is under way any more
-	used    time.Time           // when a call was last sent or answered
+	idle    *sync.Cond          // signalled when the last pending call has ended
+	used    time.Time           // time at which the last call was sent or answered
 	last    uint64              // ID of the newest call
-	waiting map[uint64]*Pending // by ID
-	over    error               // why there are no more calls; nil: there may be
+	waiting map[uint64]*Pending // pending calls, by ID
+	over    error               // error that Begin returns once the Caller is closed or detached; nil before
 }
 
-// NewCaller returns the Caller that owns the connection until Detach.
+// NewCaller returns a Caller for conn. The Caller owns conn until Detach.
 func NewCaller(conn *Conn) *Caller {
 	c := &Caller{conn: conn, used: time.Now(), waiting: map[uint64]*Pending{}}
-	c.quiet = sync.NewCond(&c.mu)
+	c.idle = sync.NewCond(&c.mu)
 	return c
 }
 
-// ErrDetached says that the agent answers no calls any more, since it has a job.
+// ErrDetached is the error of a call after Detach: the connection now carries
+// the messages of a job, and the agent accepts no more calls.
 var ErrDetached = errors.New("the agent has a job")
 
-// Pending is a call under way.
+// Pending is a call that was sent and not yet answered.
 type Pending struct {
 	caller *Caller
 	id     uint64
 	do     Method
-	prints func(Piece) // takes what the call prints; nil: it prints nothing
-	reply  chan Reply  // closed if there is none
-	failed error       // why there is none; valid once reply is closed
+	output func(Piece) // receives each Piece of the call's output; nil if the method has none
+	reply  chan Reply  // closed without a value if the connection fails before the reply arrives
+	failed error       // why no reply arrived; valid once the channel reply is closed
 
-	ordering sync.Mutex // held while an order is sent
-	over     bool       // the call is over, so that no order is sent any more; needs ordering
+	orderMu sync.Mutex // held while an Order is being sent; guards over
+	over    bool       // true once the call has ended, after which no Order is sent; guarded by orderMu
 }
 
-// Begin sends a call. An error of the connection is told by the Pending. prints takes the Pieces of
-// a method that answers with some before its Reply, one after the other; meanwhile no other answer
-// arrives. Nil: the method prints nothing.
-func (c *Caller) Begin(do Method, in any, prints func(Piece)) (*Pending, error) {
+// Begin sends a call and returns without waiting for the reply. A connection
+// error is returned by Pending.Wait, not by Begin.
+//
+// The function output receives each Piece of the method's output, in order.
+// While output runs, no other message is read from the connection. It may be
+// nil for a method without output.
+func (c *Caller) Begin(do Method, in any, output func(Piece)) (*Pending, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, fmt.Errorf("encode the call %s: %w", do, err)
 	}
-	p := &Pending{caller: c, do: do, prints: prints, reply: make(chan Reply, 1)}
+	p := &Pending{caller: c, do: do, output: output, reply: make(chan Reply, 1)}
 	c.mu.Lock()
 	if c.over != nil {
 		c.mu.Unlock()
@@ -166,15 +181,16 @@ func (c *Caller) Begin(do Method, in any, prints func(Piece)) (*Pending, error) 
 	return p, nil
 }
 
-// read hands out answers until no call is under way.
+// read receives messages and passes each to its pending call. It returns when
+// no call is pending or the connection fails.
 func (c *Caller) read() {
 	for {
 		m, err := c.conn.Receive()
 		c.mu.Lock()
 		if err == nil && m.Piece != nil {
-			if p := c.waiting[m.Piece.ID]; p != nil && p.prints != nil {
+			if p := c.waiting[m.Piece.ID]; p != nil && p.output != nil {
 				c.mu.Unlock()
-				p.prints(*m.Piece)
+				p.output(*m.Piece)
 				continue
 			}
 		}
@@ -191,7 +207,7 @@ func (c *Caller) read() {
 		delete(c.waiting, m.Reply.ID)
 		done := len(c.waiting) == 0
 		if done {
-			c.quiet.Broadcast()
+			c.idle.Broadcast()
 		}
 		c.mu.Unlock()
 		if done {
@@ -200,26 +216,30 @@ func (c *Caller) read() {
 	}
 }
 
-// Order sends further input; empty data ends it. After Wait it sends nothing. Wait returns an error
-// of the connection.
+// Order sends input to the call; empty data marks the end of the input. After
+// Wait has returned, Order does nothing. Order returns no error: if the
+// connection fails, Wait returns the error.
 func (p *Pending) Order(data []byte) {
-	p.ordering.Lock()
-	defer p.ordering.Unlock()
+	p.orderMu.Lock()
+	defer p.orderMu.Unlock()
 	if !p.over {
 		_ = p.caller.conn.Send(Message{Order: &Order{ID: p.id, Data: data}})
 	}
 }
 
-// end waits for an order that is just being sent: the agent drops it if it has answered.
+// end marks the call as over, so that Order sends nothing more. It first waits
+// for an Order that is being sent; the agent drops that Order if it has
+// already replied.
 func (p *Pending) end() {
-	p.ordering.Lock()
-	defer p.ordering.Unlock()
+	p.orderMu.Lock()
+	defer p.orderMu.Unlock()
 	p.over = true
 }
 
-// Wait returns after the answer has been decoded into out, which may be nil. The error of the
-// method is a *Failure. After the end of ctx the connection is closed, because the agent may
-// still answer.
+// Wait waits for the reply and decodes its result into out, which may be nil.
+// If the method failed on the agent, the error is a *Failure. If ctx ends
+// first, Wait closes the connection, because the late reply would otherwise be
+// read as that of another call.
 func (p *Pending) Wait(ctx context.Context, out any) error {
 	defer p.end()
 	var r Reply
@@ -244,7 +264,8 @@ func (p *Pending) Wait(ctx context.Context, out any) error {
 	return nil
 }
 
-// Idle returns for how long nothing was asked or answered. It is 0 while a call is under way.
+// Idle returns the time since the last call was sent or answered. It returns 0
+// while a call is pending.
 func (c *Caller) Idle() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +275,8 @@ func (c *Caller) Idle() time.Duration {
 	return time.Since(c.used)
 }
 
-// Close ends all calls with the error, and the connection.
+// Close closes the connection and makes all pending calls fail with the error
+// why.
 func (c *Caller) Close(why error) {
 	c.mu.Lock()
 	if c.over == nil {
@@ -265,18 +287,18 @@ func (c *Caller) Close(why error) {
 		close(p.reply)
 		delete(c.waiting, id)
 	}
-	c.quiet.Broadcast()
+	c.idle.Broadcast()
 	c.mu.Unlock()
-	c.conn.Close() // the error says more
+	c.conn.Close() // the error why is more informative than that of Close
 }
 
-// Detach waits until no call is under way, and returns the connection, which is the caller's
-// from then on.
+// Detach waits until no call is pending and returns the connection. The Caller
+// no longer uses the connection, and its further calls fail with ErrDetached.
 func (c *Caller) Detach() (*Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.waiting) > 0 {
-		c.quiet.Wait()
+		c.idle.Wait()
 	}
 	if c.over != nil {
 		return nil, c.over
@@ -285,43 +307,50 @@ func (c *Caller) Detach() (*Conn, error) {
 	return c.conn, nil
 }
 
-// Answering is a call that the agent answers. Its further input is read from it as one stream,
-// which ends with the connection.
+// Answering is a call that an agent is processing. Reading from it returns the
+// data of the call's Order messages as one stream. The stream fails if the
+// connection is lost.
 type Answering struct {
 	conn *Conn
 	call Call
 	*io.PipeReader
-	orders *io.PipeWriter // to the PipeReader
-	untie  func() bool    // undoes that the end of the connection ends the orders
+	orders        *io.PipeWriter // write end of PipeReader, for the data of Order messages
+	stopAfterFunc func() bool    // cancels the context.AfterFunc that closes orders when the connection is lost
 }
 
-// Send sends a part of what the call produces, which can be changed afterwards.
+// Send sends a part of the call's output on the given stream. The caller may
+// reuse data after Send returns.
 func (r *Answering) Send(stream int, data []byte) error {
 	return r.conn.Send(Message{Piece: &Piece{ID: r.call.ID, Stream: stream, Data: data}})
 }
 
-// Write sends a part of what the call produces, as its stream 1.
+// Write sends p as output on stream 1, in pieces of at most maxPiece bytes.
 func (r *Answering) Write(p []byte) (int, error) {
-	for sent := 0; sent < len(p); sent += mostPiece {
-		if err := r.Send(1, p[sent:min(sent+mostPiece, len(p))]); err != nil {
+	for sent := 0; sent < len(p); sent += maxPiece {
+		if err := r.Send(1, p[sent:min(sent+maxPiece, len(p))]); err != nil {
 			return sent, err
 		}
 	}
 	return len(p), nil
 }
 
-// mostPiece bounds the bytes that are sent at once: a renewal may wait behind them.
-const mostPiece = 256 << 10
+// maxPiece is the largest number of bytes in one Piece. A larger Piece would
+// delay a Renew message (lease renewal) that is sent after it on the same
+// connection.
+const maxPiece = 256 << 10
 
-// Handler answers calls of a method.
+// Handler implements a method on the agent. Its result is sent to the caller
+// as JSON.
 type Handler func(ctx context.Context, call *Answering) (out any, err error)
 
-// Handle returns the Handler that decodes what f is given.
+// Handle returns a Handler that decodes the call's JSON parameter into an In
+// and calls f.
 func Handle[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 	return HandleStream(func(ctx context.Context, in In, _ *Answering) (Out, error) { return f(ctx, in) })
 }
 
-// HandleStream is Handle of a method that answers with Pieces, or takes Orders.
+// HandleStream is like Handle for a method that also reads Order messages or
+// sends Piece messages.
 func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, error)) Handler {
 	return func(ctx context.Context, call *Answering) (any, error) {
 		var in In
@@ -332,26 +361,29 @@ func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, err
 	}
 }
 
-// ErrSilent says that an agent has not been asked anything for a while.
+// ErrSilent is the error of Serve if no message arrives in time.
 var ErrSilent = errors.New("plx was not heard")
 
-// MostSilence is how long an agent without a job waits for the next message. Then it ends, and
-// gives up the GPUs that it holds: the network may be cut.
+// MostSilence is how long an agent without a job waits for the next message
+// from the launcher. After that the agent exits and releases its GPU
+// reservations, because the network may be down.
 const MostSilence = time.Minute
 
-// Serve answers calls one after the other, and returns the first other message, or ErrSilent
-// if for so long none comes. The context of a Handler ends with the connection.
+// Serve processes calls one after the other until a message arrives that is
+// neither a Call nor an Order, and returns that message. It returns ErrSilent
+// if no such message or call arrives within the duration silence. The context
+// of a Handler ends with the connection.
 func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r := &server{conn: conn, calls: make(chan *Answering, mostWaiting)}
+	r := &server{conn: conn, calls: make(chan *Answering, maxQueuedCalls)}
 	end, failed := make(chan Message, 1), make(chan error, 1)
-	go func() { // ends with the connection, or with the last message that is read here
+	go func() { // this goroutine ends when the connection fails or receive returns the first message that is not a call
 		m, err := r.receive(ctx)
 		if err != nil {
 			failed <- err
 			if err == io.EOF {
-				err = io.ErrUnexpectedEOF // who reads orders is not to take it for their end
+				err = io.ErrUnexpectedEOF // handlers that read orders must not mistake a lost connection for the end of the input
 			}
 			cancel(err)
 			return
@@ -374,17 +406,19 @@ func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence
 	}
 }
 
-// mostWaiting bounds the calls of a connection that wait while one is answered.
-const mostWaiting = 64
+// maxQueuedCalls is the largest number of calls that may queue on one connection
+// while the agent processes another call.
+const maxQueuedCalls = 64
 
-// server answers the calls of a connection.
+// server is the agent's side of a connection on which a Caller sends calls.
 type server struct {
 	conn    *Conn
-	calls   chan *Answering // that wait
-	running sync.Map        // of *Answering, by ID: calls that were not answered yet
+	calls   chan *Answering // queue of calls to process
+	running sync.Map        // map of call ID to *Answering: the calls that have not been answered yet
 }
 
-// receive passes calls and their orders on, and returns the first other message.
+// receive queues each Call and forwards each Order to its call. It returns the
+// first message that is neither.
 func (s *server) receive(ctx context.Context) (Message, error) {
 	for {
 		m, err := s.conn.Receive()
@@ -394,12 +428,12 @@ func (s *server) receive(ctx context.Context) (Message, error) {
 		case m.Call != nil:
 			run := &Answering{call: *m.Call, conn: s.conn}
 			run.PipeReader, run.orders = io.Pipe()
-			run.untie = context.AfterFunc(ctx, func() { run.orders.CloseWithError(context.Cause(ctx)) })
+			run.stopAfterFunc = context.AfterFunc(ctx, func() { run.orders.CloseWithError(context.Cause(ctx)) })
 			s.running.Store(m.Call.ID, run)
 			select {
 			case s.calls <- run:
 			default:
-				return m, fmt.Errorf("more than %d calls wait for an answer", mostWaiting)
+				return m, fmt.Errorf("more than %d calls wait for an answer", maxQueuedCalls)
 			}
 		default:
 			s.order(*m.Order)
@@ -407,7 +441,8 @@ func (s *server) receive(ctx context.Context) (Message, error) {
 	}
 }
 
-// order passes an order on, unless its call has ended.
+// order writes the data of o to the input stream of its call. It drops o if
+// that call has ended.
 func (s *server) order(o Order) {
 	run, _ := s.running.Load(o.ID)
 	call, runs := run.(*Answering)
@@ -416,15 +451,15 @@ func (s *server) order(o Order) {
 	case len(o.Data) == 0:
 		call.orders.Close()
 	default:
-		_, _ = call.orders.Write(o.Data) // fails once the call has ended
+		_, _ = call.orders.Write(o.Data) // returns an error if the call has ended, which drops the data
 	}
 }
 
 func (s *server) answer(ctx context.Context, call *Answering, handlers map[Method]Handler) *Reply {
 	defer func() {
 		s.running.Delete(call.call.ID)
-		call.untie()
-		call.Close() // orders that come too late are dropped
+		call.stopAfterFunc()
+		call.Close() // from now on, writes to orders fail instead of blocking
 	}()
 	id, do := call.call.ID, call.call.Do
 	handler, known := handlers[do]

@@ -259,7 +259,7 @@ func pattern(n int) []byte {
 
 // The orders of a call are one stream, whatever their sizes and those of the reads.
 func TestOrdersAsAStream(t *testing.T) {
-	sizes := []int{1, 2, 3, 1000, 4096, 1, mostPiece + 1}
+	sizes := []int{1, 2, 3, 1000, 4096, 1, maxPiece + 1}
 	var want []byte
 	for _, n := range sizes {
 		want = append(want, pattern(n)...)
@@ -352,12 +352,12 @@ func TestWriteInPieces(t *testing.T) {
 	}, patience.Limit)
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
-	for n, want := range map[int]int{0: 0, 1: 1, mostPiece - 1: 1, mostPiece: 1, mostPiece + 1: 2, 3*mostPiece + 5: 4} {
+	for n, want := range map[int]int{0: 0, 1: 1, maxPiece - 1: 1, maxPiece: 1, maxPiece + 1: 2, 3*maxPiece + 5: 4} {
 		var got []byte
 		pieces := 0
 		p, err := c.Begin("write", n, func(p Piece) {
 			pieces++
-			if got = append(got, p.Data...); len(p.Data) == 0 || len(p.Data) > mostPiece || p.Stream != 1 {
+			if got = append(got, p.Data...); len(p.Data) == 0 || len(p.Data) > maxPiece || p.Stream != 1 {
 				t.Errorf("a piece of %d bytes of stream %d", len(p.Data), p.Stream)
 			}
 		})
@@ -371,7 +371,7 @@ func TestWriteInPieces(t *testing.T) {
 	}
 	c.Close(errors.New("over"))
 	call := &Answering{conn: agent}
-	if n, err := call.Write(pattern(2 * mostPiece)); err == nil || n != 0 {
+	if n, err := call.Write(pattern(2 * maxPiece)); err == nil || n != 0 {
 		t.Errorf("on a connection that has ended: %d, %v", n, err)
 	}
 }

@@ -10,59 +10,66 @@ import (
 	"sync"
 )
 
-// A magic opens both directions of a connection. It names the messages that follow.
+// Both sides begin a connection by sending one of these strings. It identifies
+// the protocol of the messages that follow.
 const (
-	magic      = "plx-agent-1\n" // of a job, to its agent that runs
-	magicCalls = "plx-agent-3\n" // calls, and then the messages of a job from its Spec on
+	magic      = "plx-agent-1\n" // messages of a job, sent to the agent that runs it
+	magicCalls = "plx-agent-3\n" // remote procedure calls, followed by a Spec and the messages of its job
 )
 
-// MaxMessage bounds one encoded message in bytes. The largest is a Spec with
-// the user's environment.
+// MaxMessage is the largest size of one encoded message in bytes. The largest
+// message is a Spec, which contains the user's environment variables.
 const MaxMessage = 16 << 20
 
-// KnowsNoCalls is in what an agent prints that does not know calls.
+// KnowsNoCalls is part of the error text that an older agent, which does not
+// support calls, prints when it receives magicCalls.
 const KnowsNoCalls = `something that begins with "plx-agent-3`
 
-// errNotAgent says that something else than an agent answered.
+// errNotAgent is the error if the other side does not send a plx magic string.
 var errNotAgent = errors.New("no plx agent answered")
 
-// VersionError says that an agent of another version of plx answered.
+// VersionError is the error if the other side is a plx agent that uses another
+// protocol version. Got is the version string that it sent.
 type VersionError struct{ Got string }
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("its agent is of another version of plx (%s): use the plx that launched the job", e.Got)
 }
 
-// Conn carries messages over a stream. Send may be called by any goroutine,
-// Receive by one at a time. Neither has a deadline of its own: whoever owns
-// the stream closes it when the other side is silent for too long. Receive reads no
-// byte beyond its message, so that another process can go on with the stream.
+// Conn sends and receives messages over a byte stream. Several goroutines may
+// call Send at the same time, but only one may call Receive. Neither call has
+// a timeout: the owner of the stream must close it if the other side stops
+// responding.
+//
+// Receive never reads beyond the end of a message, so another process can take
+// over the stream.
 type Conn struct {
 	stream io.ReadWriteCloser
-	mu     sync.Mutex // is held while a message is written
+	mu     sync.Mutex // held while a message is being written
 }
 
-// Open exchanges a magic over stream and owns it from then on: that of the agent of a job. On
-// an error the stream is closed.
+// Open starts a connection to an agent that runs a job: it exchanges magic
+// strings over stream. The Conn owns stream; if Open fails, it closes stream.
 func Open(stream io.ReadWriteCloser) (*Conn, error) { return open(stream, magic) }
 
-// OpenCalls is Open of an agent that has no job yet.
+// OpenCalls is like Open for an agent that has no job yet and accepts calls.
 func OpenCalls(stream io.ReadWriteCloser) (*Conn, error) { return open(stream, magicCalls) }
 
-// Continue goes on with a stream on which another process has opened a Conn, and received all
-// messages until now.
+// Continue returns a Conn for a stream on which another process has already
+// called Open. That process must have received all earlier messages
+// completely.
 func Continue(stream io.ReadWriteCloser) *Conn { return &Conn{stream: stream} }
 
 func open(stream io.ReadWriteCloser, magic string) (*Conn, error) {
 	c := &Conn{stream: stream}
-	if err := c.greet(magic); err != nil {
-		stream.Close() // the greeting's error says more
+	if err := c.exchangeMagic(magic); err != nil {
+		stream.Close() // the error of exchangeMagic is more informative than that of Close
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Conn) greet(magic string) error {
+func (c *Conn) exchangeMagic(magic string) error {
 	sent := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(c.stream, magic)
@@ -81,8 +88,8 @@ func (c *Conn) greet(magic string) error {
 	return <-sent
 }
 
-// Duplex makes one stream of the standard input and output of a process, which end with it:
-// Close does nothing.
+// Duplex combines the standard input and output of a process into one stream.
+// Its Close does nothing, because the files are closed when the process exits.
 func Duplex(in io.Reader, out io.Writer) io.ReadWriteCloser { return duplex{in, out} }
 
 type duplex struct {
@@ -92,7 +99,7 @@ type duplex struct {
 
 func (duplex) Close() error { return nil }
 
-// Send writes one message.
+// Send writes one message to the stream.
 func (c *Conn) Send(m Message) error {
 	body, kind, err := encode(m)
 	if err != nil {
@@ -108,13 +115,14 @@ func (c *Conn) Send(m Message) error {
 	return err
 }
 
-// A message is its length, and JSON. The bytes that calls move are not encoded: the length of a
-// Piece or an Order has one of these bits, and before the bytes are the number of the call, and of
-// a Piece's stream.
+// A message is encoded as a 4-byte length followed by JSON. A Piece or an
+// Order is not JSON, to save the encoding of its data: its length field has
+// one of these bits set, and the data follows an 8-byte call ID and a 1-byte
+// stream number.
 const (
 	rawPiece = 1 << 31
 	rawOrder = 1 << 30
-	rawHead  = 9 // bytes before those of the call
+	rawHead  = 9 // size in bytes of the call ID and stream number before the data
 )
 
 func encode(m Message) (body []byte, kind uint32, err error) {
@@ -148,8 +156,8 @@ func decode(body []byte, kind uint32) (m Message, err error) {
 	return m, nil
 }
 
-// Receive reads one message. io.EOF means that the other side closed in good
-// order, between two messages.
+// Receive reads one message. It returns io.EOF if the other side has closed
+// the connection between two messages.
 func (c *Conn) Receive() (Message, error) {
 	var m Message
 	var size [4]byte
@@ -162,7 +170,7 @@ func (c *Conn) Receive() (Message, error) {
 	if n > MaxMessage {
 		return m, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)
 	}
-	body, err := io.ReadAll(io.LimitReader(c.stream, int64(n))) // grows with what really arrives: a length alone costs no memory
+	body, err := io.ReadAll(io.LimitReader(c.stream, int64(n))) // ReadAll allocates as data arrives, so a forged length cannot exhaust the memory
 	if err == nil && len(body) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -175,5 +183,5 @@ func (c *Conn) Receive() (Message, error) {
 	return m, nil
 }
 
-// Close closes the stream; a blocked Receive returns.
+// Close closes the stream, which makes a blocked Receive return an error.
 func (c *Conn) Close() error { return c.stream.Close() }

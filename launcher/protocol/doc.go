@@ -1,38 +1,47 @@
-// Package protocol is the messages between the driver of a job and its agents.
+// Package protocol defines the messages between the driver of a job and its
+// agents.
 //
-// The driver runs a job: it is the launcher while that is attached, and the agent
-// of the chief's host if the job is detached. Each host of a job has one agent. They
-// talk over any stream: the SSH channel on which the agent was started, a later one that is
-// relayed to the agent's local socket, or TCP between two agents that have proved the job's secret. A visitor is a
-// command that talks to an agent and is not the driver, such as plx stop.
+// The driver is the process that runs a job: the launcher (plx launch), or for
+// a detached job the agent on the chief's host (the host of worker 0). Every
+// host of a job has one agent, which starts and supervises the tasks there. A
+// visitor is a command that talks to an agent without being the driver, such
+// as plx stop.
+//
+// Messages travel over any byte stream. It is the SSH channel on which the
+// launcher started the agent, a later SSH channel that is connected to the
+// agent's local socket, or a TCP connection between two agents of the job that
+// have authenticated each other.
 //
 //	driver                                 agent
-//	       Call -------------------------->  before the job: what the host is and has, its GPUs
+//	       Call -------------------------->  before the job: query the host and its GPUs
 //	<----- Reply
-//	------ magic ------------------------->
-//	<----- magic --------------------------
+//	------ magic string ------------------>
+//	<----- magic string -------------------
 //	       Spec (only to "agent start") -->
 //	       Attach ------------------------>
-//	<----- State                            what the agent does; visitors get it on each change
-//	       Renew ------------------------->  keeps the lease; answered by Renewed
-//	       Prepare ----------------------->
-//	<----- Prepared                         sockets are open, at these addresses
-//	       Check ------------------------->
-//	<----- Checked                          which other agents could not be reached
-//	       Start ------------------------->
+//	<----- State                            what the agent is doing; visitors get it on each change
+//	       Renew ------------------------->  extends the agent's lease; answered by Renewed
+//	       Prepare ----------------------->  open sockets for the tasks
+//	<----- Prepared                         the addresses of these sockets
+//	       Check ------------------------->  connect to the other agents
+//	<----- Checked                          the agents that could not be reached
+//	       Start ------------------------->  start the tasks
 //	<----- Started, Exited, Said, Notice
-//	       Checkpoint -------------------->  to the chief's agent, which answers with Said
-//	       Stop -------------------------->  ends some tasks or all; the agent stays
+//	       Checkpoint -------------------->  only to the chief's agent, which answers with Said
+//	       Stop -------------------------->  stop some tasks or all; the agent keeps running
 //	       Prepare, ...                     the next generation, perhaps with other tasks
-//	       End --------------------------->  ends all tasks, then the agent itself
-//	<----- (end of stream)                  nothing of the job is left on the host
+//	       End --------------------------->  stop all tasks, then the agent
+//	<----- (end of stream)                  no process of the job is left on the host
 //
-// An agent ends what is left of a generation before it prepares the next one, and
-// refuses a generation that is over.
+// A generation is one run of all tasks; a restart begins the next one. Before
+// an agent prepares a generation it kills all processes of the previous one.
+// It refuses to
+// prepare a generation that is over.
 //
-// Messages are JSON in frames of a little-endian uint32 length. A lost connection loses
-// no fact: State repeats all that Exited and Said told.
+// A message is a little-endian uint32 length followed by JSON. A lost
+// connection loses no information, because State repeats everything that
+// Exited and Said have reported.
 //
-// The package carries no log bytes. They travel on a channel of their own, see
-// package logs.
+// The output of tasks does not travel in these messages, except for the first
+// 64 KiB (Logged). See package logs.
 package protocol

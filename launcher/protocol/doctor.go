@@ -2,88 +2,94 @@ package protocol
 
 import "time"
 
-// Checkup asks an agent what it finds on its host.
+// Checkup asks an agent to examine its host, for plx doctor.
 type Checkup struct {
-	Secret  []byte `json:"secret"`  // all agents of the examination have it
-	Index   int    `json:"index"`   // of the host
-	Addr    string `json:"addr"`    // its data address, without a port; "": it is not known
-	PortLow int    `json:"portLow"` // first port; 0 with PortHigh 0: any
-	// PortHigh is the last port.
+	Secret  []byte `json:"secret"`  // shared by all agents of this checkup, to authenticate each other
+	Index   int    `json:"index"`   // index of the host among those of the checkup
+	Addr    string `json:"addr"`    // IP address of the host on the data network, without a port; empty if unknown
+	PortLow int    `json:"portLow"` // first port on which the agent may listen; if both ports are 0, any port
+	// PortHigh is the last port on which the agent may listen.
 	PortHigh int `json:"portHigh"`
 }
 
-// HostReport is what an agent finds on its host.
+// HostReport is the result of a Checkup: what an agent found on its host.
 type HostReport struct {
-	Addr    string      `json:"addr,omitempty"`    // where it serves the other agents, with the port
-	Refused string      `json:"refused,omitempty"` // why it cannot serve them
+	Addr    string      `json:"addr,omitempty"`    // IP:PORT at which the agent accepts connections of other agents
+	Refused string      `json:"refused,omitempty"` // why the agent cannot listen for other agents; empty if it listens or was given no address
 	Links   []Interface `json:"links"`             // network interfaces
-	// Interface is the name of the one that has the data address; "": none has it.
+	// Interface is the name of the network interface that has the data
+	// address. It is empty if no interface has that address.
 	Interface string `json:"interface,omitempty"`
 
-	NoSubreaper string `json:"noSubreaper,omitempty"` // why it cannot adopt orphans; "": it can
-	NoPidfd     string `json:"noPidfd,omitempty"`     // why there is no handle on a process; "": there is
-	Scope       bool   `json:"scope"`                 // the user's systemd can hold a detached job
-	LogindKills bool   `json:"logindKills,omitempty"` // logind kills the user's processes when the login ends
-	PidsMax     int64  `json:"pidsMax,omitempty"`     // most processes of the control group; 0: no limit
+	NoSubreaper string `json:"noSubreaper,omitempty"` // why the agent cannot become a child subreaper (prctl); empty if it can
+	NoPidfd     string `json:"noPidfd,omitempty"`     // why the agent cannot use pidfd_open; empty if it can
+	Scope       bool   `json:"scope"`                 // a detached job can run in a systemd scope of the user
+	LogindKills bool   `json:"logindKills,omitempty"` // systemd-logind kills the user's processes at logout
+	PidsMax     int64  `json:"pidsMax,omitempty"`     // largest number of processes in the agent's cgroup; 0 means no limit
 
-	Now   int64         `json:"now"`  // its clock when it began to answer, in nanoseconds since 1970
-	Took  time.Duration `json:"took"` // until it had found all this
+	Now   int64         `json:"now"`  // the host's clock when the agent began the checkup, in nanoseconds since 1970
+	Took  time.Duration `json:"took"` // duration of the checkup, without the time to listen
 	Facts *HostFacts    `json:"facts,omitempty"`
 
-	Strays []Stray `json:"strays,omitempty"`  // jobs that are over, of which processes are left
-	Old    int     `json:"old,omitempty"`     // jobs that ended long ago and were not pruned
-	Broken string  `json:"problem,omitempty"` // why the jobs could not be listed
+	Strays []Stray `json:"strays,omitempty"`  // jobs that have ended but have processes left on the host
+	Old    int     `json:"old,omitempty"`     // number of jobs that ended more than 30 days ago and still have files here
+	Broken string  `json:"problem,omitempty"` // why the agent could not list the jobs on the host; empty if it could
 }
 
-// HostFacts is what a host says of itself. A number that is [NotKnown] was not to be had.
+// HostFacts describes the operating system, user, file systems and limits of a
+// host. A number is [NotKnown] if the host could not determine it.
 type HostFacts struct {
 	OS        string `json:"os"`     // as uname prints it
 	Arch      string `json:"arch"`   // as uname prints it
-	Kernel    string `json:"kernel"` // version
+	Kernel    string `json:"kernel"` // version of the kernel
 	HostName  string `json:"hostname"`
 	User      string `json:"user"`
 	UID       int    `json:"uid"`
 	Home      Folder `json:"home"` // ~/.plx
 	Tmp       Folder `json:"tmp"`
 	Shm       Folder `json:"shm"`        // /dev/shm
-	OpenFiles Limit  `json:"open_files"` // of what a login starts
-	Processes Limit  `json:"processes"`  // of the user
+	OpenFiles Limit  `json:"open_files"` // limit on open files of a process that a login shell starts
+	Processes Limit  `json:"processes"`  // limit on processes of the user
 }
 
-// NotKnown is a number that the host did not tell.
+// NotKnown stands for a number that the host could not determine.
 const NotKnown = -1
 
-// Folder is what a host says of a folder.
+// Folder describes a directory on a host and its file system.
 type Folder struct {
 	Path       string `json:"path"`
 	Missing    bool   `json:"missing,omitempty"`
-	Unwritable string `json:"unwritable,omitempty"` // why no file could be written; "": one could
-	NoExec     bool   `json:"noexec,omitempty"`     // a program there cannot be executed
-	Mount      string `json:"mount,omitempty"`      // where the file system is mounted
-	SizeKiB    int64  `json:"size_kib"`             // of the file system; NotKnown also if it has no limit, as FreeKiB then
+	Unwritable string `json:"unwritable,omitempty"` // error when the agent tried to create a file there; empty if it succeeded
+	NoExec     bool   `json:"noexec,omitempty"`     // true if the host cannot execute a program stored there
+	Mount      string `json:"mount,omitempty"`      // mount point of the file system
+	SizeKiB    int64  `json:"size_kib"`             // size of the file system in KiB; NotKnown, like FreeKiB, also if it has no size limit
 	FreeKiB    int64  `json:"free_kib"`
-	FreeInodes int64  `json:"free_inodes"` // NotKnown also for file systems that do not count them
+	FreeInodes int64  `json:"free_inodes"` // NotKnown also for a file system that does not count inodes
 }
 
-// Limit is a resource limit. Unlimited is a large number.
+// Limit is a resource limit of a process (setrlimit). [Unlimited] stands for
+// no limit.
 type Limit struct {
 	Soft int64 `json:"soft"`
 	Hard int64 `json:"hard"`
 }
 
-// Unlimited is more than any limit.
+// Unlimited is the value of a Limit without a limit. It is larger than any
+// real limit.
 const Unlimited = int64(1) << 62
 
-// Stray is a job of which processes are left although its agent is gone.
+// Stray is a job that has processes left on the host although its agent has
+// ended.
 type Stray struct {
 	Job  string `json:"job"`
 	PIDs []int  `json:"pids"`
 }
 
-// CheckupFailure says why a peer could not be reached.
+// CheckupFailure reports that an agent could not exchange messages with
+// another agent, and why.
 type CheckupFailure struct {
 	Unreached
-	// Connected tells that the connection was made, and that what followed did not
-	// arrive.
+	// Connected is true if the TCP connection was established but the messages
+	// sent over it did not arrive.
 	Connected bool `json:"connected,omitempty"`
 }

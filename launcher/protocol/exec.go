@@ -2,39 +2,43 @@ package protocol
 
 import "time"
 
-// ExecRequest is a command that an agent is to run. Orders to it are a byte each, as many as
-// there are in an Order.
+// ExecRequest is a command that an agent runs by the method DoExec. Each byte
+// of an Order to it is one of ExecBeat, ExecStop and ExecKill.
 type ExecRequest struct {
-	// Mark names the command as a job does, in the environment of all its processes: so they can be
-	// found if the agent is killed.
+	// Mark identifies the command in the environment variables of all its
+	// processes, as a job does for its tasks. If the agent is killed, the next
+	// agent finds the processes by this mark.
 	Mark HostJob `json:"mark"`
 
 	Command Command       `json:"command"`
-	Env     []Raw         `json:"env,omitempty"`     // the user's NAME=VALUE, any bytes but NUL
-	Lease   time.Duration `json:"lease"`             // how long the command may run without an order
-	Grace   time.Duration `json:"grace"`             // from telling the command to end to killing it; 0: kill at once
-	MaxTime time.Duration `json:"maxTime,omitempty"` // bounds the command; 0: no limit
+	Env     []Raw         `json:"env,omitempty"`     // user's environment variables, NAME=VALUE; any bytes except NUL
+	Lease   time.Duration `json:"lease"`             // the agent stops the command after this long without an Order
+	Grace   time.Duration `json:"grace"`             // time between SIGTERM and SIGKILL when the command is stopped; 0 sends SIGKILL at once
+	MaxTime time.Duration `json:"maxTime,omitempty"` // largest running time of the command; 0 means no limit
 
-	// Job and Folder name a job with a working directory. The command runs there, and
-	// what the job's --setup has changed counts for it. "": it runs for no job.
+	// Job and Folder name a job with a working directory, in which the command
+	// then runs. The command also gets the environment that the job's --setup
+	// script has produced. Both are empty if the command belongs to no job.
 	Job    string `json:"job,omitempty"`
-	Folder string `json:"folder,omitempty"` // as in Spec
-	// Setup says that Command.Setup is the job's --setup, and all that is run. What it
-	// changes is recorded for the job's tasks. It is not run again after a success.
+	Folder string `json:"folder,omitempty"` // name of the host's folder of the job, as in Spec
+	// Setup means that the agent runs only Command.Setup, which is the job's
+	// --setup script. The agent stores the resulting environment for the job's
+	// tasks. Once the script has succeeded, the agent does not run it again.
 	Setup bool `json:"setup,omitempty"`
 }
 
-// Executed is the end of a command.
+// Executed reports that a command has ended.
 type Executed struct {
-	Status int `json:"status"` // as a shell has it: 128 and more by a signal
+	Status int `json:"status"` // exit status as a shell reports it: 128 + N if signal N ended the command
 }
 
-// Orders to a command. The end of them is an ExecStop.
+// Bytes of an Order to a running command. The end of the orders has the effect
+// of ExecStop.
 const (
-	ExecBeat = '.' // renews the lease
-	ExecStop = 't' // tells the command to end, and kills it after the grace
-	ExecKill = 'k' // kills the command
+	ExecBeat = '.' // extends the lease: the time that the command may run without an Order
+	ExecStop = 't' // sends SIGTERM to the command, and SIGKILL after the grace period
+	ExecKill = 'k' // kills the command immediately
 )
 
-// ExecTimedOut is the exit status of a command whose MaxTime ran out.
+// ExecTimedOut is the exit status of a command that was stopped after MaxTime.
 const ExecTimedOut = 124

@@ -1,30 +1,33 @@
 package protocol
 
-// LockPrefix begins the abstract names of the sockets that book GPUs. Other versions of plx
-// use the same names, so what they mean must not change.
+// LockPrefix begins the name of every abstract Unix socket that serves as a
+// lock on a GPU. Other versions of plx use the same names, so their format
+// must not change.
 const LockPrefix = "plx-gpu-"
 
-// MostLocks bounds the list of a host's locks, in bytes: some thousand locks.
+// MostLocks is the largest size in bytes of the list of a host's GPU locks. It
+// has room for several thousand locks.
 const MostLocks = 1 << 20
 
-// Reserve asks an agent to wait for GPUs and to hold them until it gets the Spec of the job. An
-// agent that holds any, or waits, ends if it hears nothing for a minute.
+// Reserve asks an agent to queue for GPUs and to lock them until it receives
+// the Spec of the job. An agent that holds locks or queues exits if it
+// receives no message for a minute.
 type Reserve struct {
-	Ask    string  `json:"ask"`    // ReserveQueue, ReserveTake, ReserveDrop or ReserveLeave
-	Ticket string  `json:"ticket"` // of the launch; earlier ones sort before it
-	Claims []Claim `json:"claims"` // what the launch books on the host
+	Ask    string  `json:"ask"`    // the action: ReserveQueue, ReserveTake, ReserveDrop or ReserveLeave
+	Ticket string  `json:"ticket"` // position of the launch in the queues; tickets of earlier launches sort first
+	Claims []Claim `json:"claims"` // GPUs of this host that the launch wants to lock
 }
 
-// Values of Reserve.Ask.
+// Values of Reserve.Ask: what the agent does.
 const (
-	ReserveQueue = "queue" // enter the queues, and tell who comes first
-	ReserveTake  = "take"  // take all locks, or keep them
-	ReserveDrop  = "drop"  // give the locks up, and stay in the queue
-	ReserveLeave = "leave" // give the locks up, and leave the queues
+	ReserveQueue = "queue" // join the GPUs' queues and report which launches are ahead
+	ReserveTake  = "take"  // lock all the GPUs, or keep the locks if they are held already
+	ReserveDrop  = "drop"  // release the locks but stay in the queues
+	ReserveLeave = "leave" // release the locks and leave the queues
 )
 
-// Reservation is the answer to a Reserve.
+// Reservation is the result of the method DoReserve.
 type Reservation struct {
-	Ahead []string `json:"ahead,omitempty"` // tickets of launches that come first
-	Cause string   `json:"cause,omitempty"` // why the locks were not taken; "": they were, or nobody asked
+	Ahead []string `json:"ahead,omitempty"` // tickets of launches that are ahead in a queue
+	Cause string   `json:"cause,omitempty"` // why the agent could not lock the GPUs; empty if it did or was not asked to
 }

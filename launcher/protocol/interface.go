@@ -3,10 +3,10 @@ package protocol
 // Interface is a network interface of a host.
 type Interface struct {
 	Name     string   `json:"name"`
-	Up       bool     `json:"up"`       // switched on
-	Running  bool     `json:"running"`  // has a carrier: its cable is plugged in
-	Loopback bool     `json:"loopback"` // reaches this host only
+	Up       bool     `json:"up"`       // administratively up (ip link set up)
+	Running  bool     `json:"running"`  // the link has a carrier, such as a plugged-in cable
+	Loopback bool     `json:"loopback"` // loopback interface, which reaches only this host
 	MTU      int      `json:"mtu"`      // largest packet in bytes
-	Speed    int      `json:"speed"`    // of its hardware in Mbit/s; 0: not known, or it has none
-	Addrs    []string `json:"addrs"`    // addresses with the lengths of their prefixes, such as 10.0.0.1/24
+	Speed    int      `json:"speed"`    // hardware speed in Mbit/s; 0 if unknown or if the interface has no fixed speed
+	Addrs    []string `json:"addrs"`    // IP addresses with prefix length, such as 10.0.0.1/24
 }

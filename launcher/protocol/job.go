@@ -10,125 +10,141 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Spec is all that an agent needs to know of its job. It travels on a stream only
-// and is never written to disk: it holds the user's environment and the secret.
+// Spec is everything that an agent needs to know about its job. The launcher
+// sends it over a stream. It is never written to disk, because it contains the
+// user's environment variables and the job's secret.
 type Spec struct {
 	Job       string `json:"job"`
-	Name      string `json:"name"`      // the user's name for the job, or ""
-	Host      string `json:"host"`      // as the resource file names it
-	HostIndex int    `json:"hostIndex"` // index among the job's hosts
-	Folder    string `json:"folder"`    // name of the host's folder under ~/.plx/jobs/<job>/
+	Name      string `json:"name"`      // name that the user gave the job; may be empty
+	Host      string `json:"host"`      // name of the host in the resource file (the user's list of hosts)
+	HostIndex int    `json:"hostIndex"` // index of the host among those of the job, from 0
+	Folder    string `json:"folder"`    // name of this host's folder under ~/.plx/jobs/<job>/
 
-	// Checkpoints is the name under ~/.plx/ckpt by which a later job finds
-	// this one's checkpoints.
+	// Checkpoints is the name of the folder under ~/.plx/ckpt for the job's
+	// checkpoints. A later job with the same name resumes from them.
 	Checkpoints string `json:"checkpoints"`
 
 	Command  Command  `json:"command"`
-	Env      []Raw    `json:"env"`                // the user's NAME=VALUE, any bytes but NUL; of equal names the last counts
-	OwnEnv   int      `json:"ownEnv,omitempty"`   // number of elements at the end of Env that the host's line sets
-	Copied   string   `json:"copied,omitempty"`   // content hash of the manifest of what each task's folder begins with; "": it is empty, or there is Workdir
-	Workdir  string   `json:"workdir,omitempty"`  // content hash of the manifest of the folder that the host's tasks run in; "": each has its own
-	LogLevel string   `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
-	LogLimit int64    `json:"logLimit,omitempty"` // bytes of disk that the output of a task may take; 0: no limit
-	Metrics  []string `json:"metrics,omitempty"`  // the user's NAME=REGEXP for values in the output of tasks, as metrics.ParsePatterns reads them
-	Secret   []byte   `json:"secret"`             // by which the job's agents and tasks authenticate each other
-	TLS      bool     `json:"tls,omitempty"`      // agents and plx's trainer encrypt what leaves a host
+	Env      []Raw    `json:"env"`                // user's environment variables, NAME=VALUE, any bytes except NUL; the last one of the same name wins
+	OwnEnv   int      `json:"ownEnv,omitempty"`   // the last OwnEnv elements of Env come from the host's line in the resource file
+	Copied   string   `json:"copied,omitempty"`   // hash of the manifest of files to copy into each task's folder; empty if there are none
+	Workdir  string   `json:"workdir,omitempty"`  // hash of the manifest of the working directory that the host's tasks share; empty if each task has its own
+	LogLevel string   `json:"logLevel"`           // value of PLX_LOG_LEVEL for the tasks
+	LogLimit int64    `json:"logLimit,omitempty"` // largest size in bytes of a task's stored output; 0 means no limit
+	Metrics  []string `json:"metrics,omitempty"`  // NAME=REGEXP patterns that extract metrics from the tasks' output; see metrics.ParsePatterns
+	Secret   []byte   `json:"secret"`             // shared secret with which the job's agents and tasks authenticate each other
+	TLS      bool     `json:"tls,omitempty"`      // true: agents and plx's trainer encrypt their connections to other hosts
 
-	Outputs []Output `json:"outputs,omitempty"` // files that the job makes
+	Outputs []Output `json:"outputs,omitempty"` // patterns of the files that the job produces
 
-	// Tasks are those of generation 0, whose folders are filled before the agent
-	// runs. The agent starts the tasks that Prepare names. WorldSize is the number of
-	// workers in generation 0.
+	// Tasks are the host's tasks in generation 0, the first run of all tasks.
+	// Their folders are filled before the agent starts. Which tasks the agent
+	// then starts is in each Prepare message. WorldSize is the number of
+	// workers of the job in generation 0.
 	Tasks     []TaskSpec `json:"tasks"`
 	WorldSize int        `json:"worldSize"`
-	Bind      bool       `json:"bind"` // bind workers to their share of the cores
-	// Claims is what the job books on the host, until the agent has ended.
+	Bind      bool       `json:"bind"` // true: pin each worker to its share of the host's CPU cores
+	// Claims are the devices of this host that the job has locked. The agent
+	// releases them when it exits.
 	Claims []Claim `json:"claims,omitempty"`
-	// Ticket is the launch's in the queues for GPUs: launches that wait and have earlier
-	// ones come first.
+	// Ticket is the launch's position in the queues for GPUs. Waiting launches
+	// with earlier tickets get the GPUs first.
 	Ticket string `json:"ticket,omitempty"`
 
-	DataAddr string `json:"dataAddr"` // address, without a port, at which other hosts reach this one
-	// Interface is the network interface that the user chose for DataAddr. "": none was
-	// chosen. JobInterface is the choice for hosts whose lines make none.
+	DataAddr string `json:"dataAddr"` // IP address, without a port, at which other hosts reach this host
+	// Interface is the network interface that the user selected for DataAddr,
+	// or empty if none was selected. JobInterface is the selection for hosts
+	// whose line in the resource file has none.
 	Interface    string `json:"interface,omitempty"`
 	JobInterface string `json:"jobInterface,omitempty"`
 
-	PortLow  int           `json:"portLow"`  // first port for the host's sockets; 0 with PortHigh 0: any port
-	PortHigh int           `json:"portHigh"` // last port for the host's sockets
-	Lease    time.Duration `json:"lease"`    // how long the tasks may run without a Renew; 0: for ever
-	Grace    time.Duration `json:"grace"`    // from telling tasks to end to killing them; 0: kill at once
-	Freeze   time.Duration `json:"freeze"`   // silence after which the agent kills a task that has sent hello; 0: never
-	Detached bool          `json:"detached"` // an agent drives the job, not the launcher
-	Logs     bool          `json:"logs"`     // the agent sends the first EarlyLogs bytes of logs
-	// Hang is HangPlan.Timeout: tasks are measured often enough for it.
+	PortLow  int           `json:"portLow"`  // first port for sockets on this host; if both PortLow and PortHigh are 0, any port
+	PortHigh int           `json:"portHigh"` // last port for sockets on this host
+	Lease    time.Duration `json:"lease"`    // the agent stops its tasks after this long without a Renew message; 0 means never
+	Grace    time.Duration `json:"grace"`    // time between asking tasks to stop and killing them; 0 kills at once
+	Freeze   time.Duration `json:"freeze"`   // the agent kills a task of plx's trainer that sends no heartbeat for this long; 0 means never
+	Detached bool          `json:"detached"` // true: an agent drives the job; false: the launcher does
+	Logs     bool          `json:"logs"`     // true: the agent sends the first EarlyLogs bytes of the logs in Logged messages
+	// Hang is HangPlan.Timeout. The agent measures the activity of its tasks
+	// often enough to detect a hang of this duration.
 	Hang time.Duration `json:"hang,omitempty"`
 
-	// Placing and StartTimeout are those of the launch, for hosts that join the job.
+	// Placing and StartTimeout are options of plx launch. They are stored for
+	// hosts that join the job later.
 	Placing      Placing       `json:"placing"`
-	StartTimeout time.Duration `json:"startTimeout"` // bounds the start of all tasks of a generation
+	StartTimeout time.Duration `json:"startTimeout"` // time limit for starting all tasks of a generation
 
-	// Imports are modules of Python that a host must be able to import. Nil: none.
+	// Imports are Python modules that every host must be able to import. It is
+	// nil if there are none.
 	Imports []string `json:"imports,omitempty"`
-	// SetupTime bounds Command.Setup on a host, if its tasks do not run it. 0: no limit.
+	// SetupTime is the time limit for the --setup script if it runs once per
+	// host instead of in each task. 0 means no limit.
 	SetupTime time.Duration `json:"setupTime,omitempty"`
 
-	// SaveTime bounds the save before the end of a job whose host is to be taken
-	// away. 0: the job ends without one.
+	// SaveTime is the time limit for the checkpoint that is taken before a
+	// host of the job is shut down. If it is 0, the job ends without a
+	// checkpoint.
 	SaveTime time.Duration `json:"saveTime"`
 }
 
-// EnvOf returns the user's variables for a host whose line sets own.
+// EnvOf returns the user's environment variables for another host, whose line
+// in the resource file sets the variables own.
 func (s Spec) EnvOf(own []string) []Raw {
 	shared := s.Env[:max(0, len(s.Env)-s.OwnEnv)]
 	return append(slices.Clone(shared), Raws(own)...)
 }
 
-// Placing is how the user wants the tasks of a job placed, beside the resource file.
+// Placing holds the options of plx launch that determine which tasks run on
+// which host. The resource file (list of hosts) has the rest.
 type Placing struct {
-	Workers     int      `json:"workers,omitempty"`     // in the whole job; 0: one per device
-	PerHost     int      `json:"perHost,omitempty"`     // workers on each host; 0: one per device
-	Servers     []string `json:"servers,omitempty"`     // hosts that get a server; nil: every host with a worker
-	NoServers   bool     `json:"noServers,omitempty"`   // no host gets a server
-	VisibleHost bool     `json:"visibleHost,omitempty"` // a worker sees the devices of all workers of its host
-	ShareGPUs   bool     `json:"shareGPUs,omitempty"`   // other jobs may use the same GPUs
+	Workers     int      `json:"workers,omitempty"`     // number of workers of the job; 0 means one per device
+	PerHost     int      `json:"perHost,omitempty"`     // number of workers on each host; 0 means one per device
+	Servers     []string `json:"servers,omitempty"`     // names of hosts that run a parameter server; nil means every host with a worker
+	NoServers   bool     `json:"noServers,omitempty"`   // true: the job has no parameter servers
+	VisibleHost bool     `json:"visibleHost,omitempty"` // true: each worker sees the GPUs of all workers of its host
+	ShareGPUs   bool     `json:"shareGPUs,omitempty"`   // true: other jobs may use the same GPUs
 }
 
-// Command is what every task runs. Exactly one of Blob and Name is set.
+// Command is the program that every task runs. Exactly one of Blob and Name is
+// set.
 type Command struct {
-	Blob  string `json:"blob,omitempty"`  // content hash of a shipped executable
-	Base  Raw    `json:"base,omitempty"`  // file name of the executable in Blob, for argv[0]
-	Name  Raw    `json:"name,omitempty"`  // a command to find on the host's PATH
-	Args  []Raw  `json:"args,omitempty"`  // any bytes but NUL
-	Setup Raw    `json:"setup,omitempty"` // shell line to run before the program; "": none
-	// SetupDone says that "agent exec" has run Setup for all tasks of the host. What it
-	// changed is in the job's folder. Otherwise every task runs Setup.
+	Blob  string `json:"blob,omitempty"`  // SHA-256 of an executable that plx has copied to the host
+	Base  Raw    `json:"base,omitempty"`  // original file name of that executable, used as argv[0]
+	Name  Raw    `json:"name,omitempty"`  // name of a command that is found through the host's PATH
+	Args  []Raw  `json:"args,omitempty"`  // arguments; any bytes except NUL
+	Setup Raw    `json:"setup,omitempty"` // shell script to run before the program; empty if there is none
+	// SetupDone means that the script Setup has already run once for all tasks
+	// of the host, and the job's folder has its resulting environment. If it
+	// is false, every task runs Setup.
 	SetupDone bool  `json:"setupDone,omitempty"`
-	Chdir     Raw   `json:"chdir,omitempty"` // working folder; "": the task's own; a relative one is below the home
-	Path      Raw   `json:"path,omitempty"`  // put before the host's PATH, with a colon; "": nothing
-	Venv      *Venv `json:"venv,omitempty"`  // the virtual environment to run in; nil: none
+	Chdir     Raw   `json:"chdir,omitempty"` // working directory, relative to the home directory unless absolute; empty means the task's own folder
+	Path      Raw   `json:"path,omitempty"`  // folders to put before the host's PATH; may be empty
+	Venv      *Venv `json:"venv,omitempty"`  // Python virtual environment in which the program runs; nil if there is none
 }
 
-// Venv is a virtual environment of Python that the agent has installed.
+// Venv is a Python virtual environment that the agent has installed on the
+// host.
 type Venv struct {
-	Folder    string   `json:"folder"`         // name under ~/.plx/envs
-	Base      string   `json:"base,omitempty"` // name there of its interpreter's folder; "": the host has the interpreter
-	Manifests []string `json:"manifests"`      // content hashes of what was sent of them
-	// Request is the venv.Request of the installation, for hosts that join the job. Nil:
-	// it is not known to the version that launched the job.
+	Folder    string   `json:"folder"`         // name of the environment's folder under ~/.plx/envs
+	Base      string   `json:"base,omitempty"` // name under ~/.plx/envs of the interpreter's folder; empty if the host's own interpreter is used
+	Manifests []string `json:"manifests"`      // content hashes of the manifests of the folders that plx sent for it
+	// Request is the venv.Request with which the environment was installed, to
+	// install it on hosts that join the job. It is nil if an older plx
+	// version, which does not record it, launched the job.
 	Request json.RawMessage `json:"request,omitempty"`
 }
 
-// TaskSpec is one task of the host.
+// TaskSpec describes one task of a host: a worker or a parameter server.
 type TaskSpec struct {
 	Task      cluster.Task `json:"task"`
-	Devices   string       `json:"devices"`           // ids of the GPUs that it sees, with commas between them; "": none
-	Visible   []string     `json:"visible,omitempty"` // variables that show it these alone; nil: CUDA_VISIBLE_DEVICES does
-	LocalRank int          `json:"localRank"`         // rank of a worker among those of its host, from 0; 0 for a server
-	Claims    []Claim      `json:"claims,omitempty"`  // devices that the job books for the task
+	Devices   string       `json:"devices"`           // comma-separated IDs of the GPUs that the task sees; empty if it sees none
+	Visible   []string     `json:"visible,omitempty"` // NAME=VALUE variables that make only these GPUs visible; nil means CUDA_VISIBLE_DEVICES=Devices
+	LocalRank int          `json:"localRank"`         // rank of a worker among the workers of its host, from 0; always 0 for a server
+	Claims    []Claim      `json:"claims,omitempty"`  // devices that the job locks for this task
 }
 
-// Variables returns the variables, NAME=VALUE, that show the task its GPUs.
+// Variables returns the NAME=VALUE environment variables that make only the
+// task's GPUs visible to it.
 func (t TaskSpec) Variables() []string {
 	if t.Visible == nil {
 		return []string{"CUDA_VISIBLE_DEVICES=" + t.Devices}
@@ -136,17 +152,19 @@ func (t TaskSpec) Variables() []string {
 	return t.Visible
 }
 
-// Claim is a device that a job books on a host.
+// Claim is a lock on a device (GPU or MIG device) of a host that a job holds
+// or wants to take.
 type Claim struct {
-	Device string `json:"device"`           // UUID, or the PCI address of a GPU whose UUID is not known
-	Name   string `json:"name,omitempty"`   // as the user knows it, such as "gpu 3"; "": no other than Device
-	Shared bool   `json:"shared,omitempty"` // other jobs may book the device too, if they say the same
-	// Whole is the GPU of a MIG device, written as Device. Nobody can book it as a whole
-	// while its device is booked. "": Device is no MIG device.
+	Device string `json:"device"`           // UUID of the device, or its PCI address if the UUID is unknown
+	Name   string `json:"name,omitempty"`   // name for the user, such as "gpu 3"; empty means Device
+	Shared bool   `json:"shared,omitempty"` // true: other jobs may lock the device too, if their claim is also shared
+	// Whole identifies the GPU that contains a MIG device, in the same form as
+	// Device. While the MIG device is locked, no job can lock the whole GPU.
+	// It is empty if Device is not a MIG device.
 	Whole string `json:"whole,omitempty"`
 }
 
-// Claims returns what is booked for tasks.
+// Claims returns the claims of all given tasks.
 func Claims(tasks []TaskSpec) (all []Claim) {
 	for _, t := range tasks {
 		all = append(all, t.Claims...)
@@ -154,7 +172,7 @@ func Claims(tasks []TaskSpec) (all []Claim) {
 	return all
 }
 
-// Workers counts the workers among tasks.
+// Workers returns the number of workers among the given tasks.
 func Workers(tasks []TaskSpec) int {
 	n := 0
 	for _, t := range tasks {
@@ -165,211 +183,221 @@ func Workers(tasks []TaskSpec) int {
 	return n
 }
 
-// Phase is what a job or an agent is doing.
+// Phase is the phase that a job, or one host's part of the job, is in.
 type Phase string
 
-// The phases, in order.
+// Values of Phase, in the order in which a job goes through them.
 const (
-	Idle     Phase = "idle"     // agent up, nothing prepared
-	Ready    Phase = "ready"    // sockets open
-	Running  Phase = "running"  // tasks started
-	Stopping Phase = "stopping" // End or lease ran out
-	Over     Phase = "over"     // verdict recorded
+	Idle     Phase = "idle"     // the agent runs, but has not opened sockets for tasks
+	Ready    Phase = "ready"    // the sockets of the tasks are open
+	Running  Phase = "running"  // the tasks have been started
+	Stopping Phase = "stopping" // the agent is stopping its tasks, because of an End message or because the lease expired
+	Over     Phase = "over"     // the job has ended and its verdict is recorded
 )
 
-// State is what an agent knows of its part of the job. It is also the content of
-// state.json in the host's folder (0600), which outlives the agent.
+// State is what an agent knows about its part of the job. The agent also
+// stores it as state.json (mode 0600) in the host's folder of the job, where
+// it remains after the agent exits.
 type State struct {
 	Job        string `json:"job"`
-	Name       string `json:"name,omitempty"`  // the user's name for the job
-	Host       string `json:"host"`            // as the resource file names the host
-	HostIndex  int    `json:"hostIndex"`       // index among the job's hosts
-	Folder     string `json:"folder"`          // name of the host's folder under ~/.plx/jobs/<job>/
-	Binary     string `json:"binary"`          // the agent's own executable, ~/.plx/blobs/<sha256>
-	Phase      Phase  `json:"phase"`           // of this host's part of the job
-	Generation int    `json:"generation"`      // number of the generation that was prepared last; 0 before the first too
-	Least      int    `json:"least,omitempty"` // lowest generation that may still be prepared; those before it are over
-	Addr       string `json:"addr"`            // TCP address on the data network; "": the agent does not listen there
+	Name       string `json:"name,omitempty"`  // name that the user gave the job; may be empty
+	Host       string `json:"host"`            // name of the host in the resource file (the user's list of hosts)
+	HostIndex  int    `json:"hostIndex"`       // index of the host among those of the job, from 0
+	Folder     string `json:"folder"`          // name of this host's folder under ~/.plx/jobs/<job>/
+	Binary     string `json:"binary"`          // path of the agent's executable, ~/.plx/blobs/<sha256>
+	Phase      Phase  `json:"phase"`           // phase of this host's part of the job
+	Generation int    `json:"generation"`      // number of the last prepared generation; also 0 before the first one
+	Least      int    `json:"least,omitempty"` // lowest generation that the agent may still prepare; all lower ones are over
+	Addr       string `json:"addr"`            // TCP address of the agent on the data network; empty if the agent does not listen there
 	Processes
 	Products
 
-	Lease      time.Duration       `json:"lease,omitempty"`      // how long tasks may run without a Renew; 0: for ever
-	Detached   bool                `json:"detached,omitempty"`   // an agent drives the job, not the launcher
-	Tasks      map[string]*TaskNow `json:"tasks,omitempty"`      // of the generation prepared last, by Task.String
-	JobPhase   Phase               `json:"jobPhase,omitempty"`   // phase of the job, if this agent drives it; "": it does not
-	Verdict    *Verdict            `json:"verdict,omitempty"`    // how this host's part ended; nil: Phase is not Over
-	Unkillable []int               `json:"unkillable,omitempty"` // pids of processes that outlived SIGKILL; nil: none
-	Started    time.Time           `json:"started"`              // when the agent was started, by the host's clock
+	Lease      time.Duration       `json:"lease,omitempty"`      // the agent stops its tasks after this long without a Renew message; 0 means never
+	Detached   bool                `json:"detached,omitempty"`   // true: an agent drives the job; false: the launcher does
+	Tasks      map[string]*TaskNow `json:"tasks,omitempty"`      // tasks of the last prepared generation, by Task.String()
+	JobPhase   Phase               `json:"jobPhase,omitempty"`   // phase of the whole job if this agent drives it; otherwise empty
+	Verdict    *Verdict            `json:"verdict,omitempty"`    // how this host's part of the job ended; nil until Phase is Over
+	Unkillable []int               `json:"unkillable,omitempty"` // PIDs of processes that SIGKILL did not end, for example in an uninterruptible wait
+	Started    time.Time           `json:"started"`              // start time of the agent, by the host's clock
 
-	// Laid is the present layout, if this agent drives a job that is no longer in
-	// its first generation.
+	// Laid is the placement of the tasks in the current generation. It is nil
+	// in the first generation, and on a host whose agent does not drive the
+	// job.
 	Laid *Layout `json:"laid,omitempty"`
 }
 
-// Products say what a job leaves for its user.
+// Products describes the files that a job leaves for its user.
 type Products struct {
-	Checkpoints string   `json:"checkpoints,omitempty"` // as in Spec
-	Outputs     []Output `json:"outputs,omitempty"`     // as in Spec
-	Workdir     string   `json:"workdir,omitempty"`     // as in Spec: what it has sent is no output
+	Checkpoints string   `json:"checkpoints,omitempty"` // name of the checkpoint folder, as in Spec
+	Outputs     []Output `json:"outputs,omitempty"`     // patterns of the files that the job produces, as in Spec
+	Workdir     string   `json:"workdir,omitempty"`     // manifest hash of the working directory, as in Spec; files listed there are not outputs
 }
 
-// Processes are those of an agent. Pids and start times, in clock ticks, tell them
-// from later processes.
+// Processes identifies the processes of an agent. Each has a PID and a start
+// time in clock ticks, so that a later process with the same PID is not
+// mistaken for it.
 type Processes struct {
-	Socket          string `json:"socket,omitempty"` // name of the agent's local socket
-	Watchdog        int    `json:"watchdog"`         // pid; 0: none was started
+	Socket          string `json:"socket,omitempty"` // name of the Unix socket on which the agent listens
+	Watchdog        int    `json:"watchdog"`         // PID of the watchdog, the process that cleans up if the supervisor dies; 0 if not started
 	WatchdogStart   uint64 `json:"watchdogStart,omitempty"`
-	Supervisor      int    `json:"supervisor"` // pid; 0: none was started
+	Supervisor      int    `json:"supervisor"` // PID of the supervisor, the process that runs the tasks; 0 if not started
 	SupervisorStart uint64 `json:"supervisorStart,omitempty"`
 
-	// Machine tells the host from others that share its home folder, and from itself
-	// before it was started again.
+	// Machine identifies the host and its current boot. It tells the host
+	// apart from others with the same shared home directory, and from itself
+	// before a reboot.
 	Machine string `json:"machine,omitempty"`
-	// Alive is when the agent last wrote its state, which it does every 30 s at least,
-	// by the host's clock.
+	// Alive is the time, by the host's clock, at which the agent last wrote
+	// its state. The agent writes it at least every 30 s.
 	Alive time.Time `json:"alive,omitzero"`
 }
 
-// TaskNow is one task's state. The task runs if it has a PID and no Exit.
+// TaskNow is the current state of one task. The task is running if PID is set
+// and Exit is nil.
 type TaskNow struct {
-	PID           int   `json:"pid,omitempty"`           // 0: the process was not started
-	Native        bool  `json:"native,omitempty"`        // the task has sent hello, so it uses plx's trainer
-	Step          int64 `json:"step,omitempty"`          // highest step that the task has reported; 0: none
-	ToleratesLoss bool  `json:"toleratesLoss,omitempty"` // the task has said that the job tolerates lost workers; counts only for the chief
-	// Word is the task's last message with a step, except messages about checkpoints.
-	// Nil: none came.
+	PID           int   `json:"pid,omitempty"`           // PID of the task's process; 0 if it was not started
+	Native        bool  `json:"native,omitempty"`        // true once the task has connected to the agent by the control channel of plx's trainer
+	Step          int64 `json:"step,omitempty"`          // highest training step that the task has reported; 0 means none
+	ToleratesLoss bool  `json:"toleratesLoss,omitempty"` // the task has reported that the job can continue without lost workers; only the chief's report counts
+	// Word is the last control message of the task that has a step number,
+	// except for messages about checkpoints. It is nil if there was none.
 	Word *cluster.ControlMessage `json:"word,omitempty"`
-	// Failed is the task's report of its own failure, which may come long before its
-	// exit; nil: none came.
+	// Failed is the message in which the task reported its own failure,
+	// possibly long before it exited. It is nil if there was none.
 	Failed *cluster.ControlMessage `json:"failed,omitempty"`
-	Exit   *Exit                   `json:"exit,omitempty"` // how the task ended; nil: it has not
+	Exit   *Exit                   `json:"exit,omitempty"` // how the task's process ended; nil while it has not
 }
 
-// Plan is what a driver needs to run a job.
+// Plan holds the parameters that a driver (the process that runs a job) needs.
 type Plan struct {
 	Job          string        `json:"job"`
-	Hosts        []HostPlan    `json:"hosts"`        // in the order of their indices
-	Grace        time.Duration `json:"grace"`        // from telling tasks to end to killing them; 0: kill at once
-	Settle       time.Duration `json:"settle"`       // how long failures are collected; 0: the first is blamed at once
-	StartTimeout time.Duration `json:"startTimeout"` // bounds the start of all tasks of a generation; 0: no limit
-	MaxTime      time.Duration `json:"maxTime"`      // bounds the job; 0: no limit
-	Lease        time.Duration `json:"lease"`        // how long a host may stay silent before it is lost
+	Hosts        []HostPlan    `json:"hosts"`        // hosts of the job, ordered by host index
+	Grace        time.Duration `json:"grace"`        // time between asking tasks to stop and killing them; 0 kills at once
+	Settle       time.Duration `json:"settle"`       // after the first failure, time to wait for more before one is blamed; 0 blames the first
+	StartTimeout time.Duration `json:"startTimeout"` // time limit for starting all tasks of a generation; 0 means no limit
+	MaxTime      time.Duration `json:"maxTime"`      // time limit for the whole job; 0 means no limit
+	Lease        time.Duration `json:"lease"`        // a host counts as lost after this long without a message
 	Restarts     Restarts      `json:"restarts"`
 	Hang         HangPlan      `json:"hang,omitzero"`
-	Foreign      bool          `json:"foreign,omitempty"` // the program does not link plx's trainer: hosts that cannot reach each other are a warning
+	Foreign      bool          `json:"foreign,omitempty"` // true: the program does not use plx's trainer, so hosts that cannot reach each other cause only a warning
 }
 
-// HostPlan is one host of a plan.
+// HostPlan describes one host of a job and the tasks on it.
 type HostPlan struct {
 	Host   string     `json:"host"`
-	Tasks  []TaskSpec `json:"tasks"`            // in a Plan those of generation 0, in a Layout those of its generation
-	Drives bool       `json:"drives,omitempty"` // the driver runs in this host's agent: the job ends when the host is lost
+	Tasks  []TaskSpec `json:"tasks"`            // tasks of generation 0 if part of a Plan; of the Layout's generation if part of a Layout
+	Drives bool       `json:"drives,omitempty"` // true: the agent on this host drives the job, so the job ends if this host is lost
 
-	Folder string `json:"folder,omitempty"` // as in Spec
-	Left   bool   `json:"left,omitempty"`   // the host does not belong to the job, or no longer does
-	Line   string `json:"line,omitempty"`   // the host's line of a resource file
-	Binary string `json:"binary,omitempty"` // path of the agent's program on the host, relative to the home
+	Folder string `json:"folder,omitempty"` // name of the host's folder of the job, as in Spec
+	Left   bool   `json:"left,omitempty"`   // true: the host has left the job, or has not become a member
+	Line   string `json:"line,omitempty"`   // the host's line in the resource file
+	Binary string `json:"binary,omitempty"` // path of the agent's executable on the host, relative to the home directory
 }
 
-// Layout says where the tasks of a generation run.
+// Layout describes on which hosts the tasks of one generation run.
 type Layout struct {
 	Generation int        `json:"generation"`
-	Hosts      []HostPlan `json:"hosts"` // all hosts that the job has had, in the order of their indices
+	Hosts      []HostPlan `json:"hosts"` // all hosts that have ever belonged to the job, ordered by host index
 }
 
-// Restarts says when a job that fails is restarted on the hosts that are left.
+// Restarts configures when a failed job is restarted on its remaining hosts.
 type Restarts struct {
-	Max        int           `json:"max"`        // most restarts of the job; 0: none
-	PerHour    int           `json:"perHour"`    // most restarts within an hour; 0: as many as Max allows
-	MinWorkers int           `json:"minWorkers"` // fewest workers of a generation; 0: all workers of the job's hosts
-	WaitHost   time.Duration `json:"waitHost"`   // how long to wait for lost hosts if workers are too few; 0: not at all
-	Backoff    time.Duration `json:"backoff"`    // time before the first restart; doubled for each next one, up to a limit
-	Revive     bool          `json:"revive"`     // the driver can start a new agent on a host that has lost its agent
+	Max        int           `json:"max"`        // largest number of restarts of the job; 0 disables restarts
+	PerHour    int           `json:"perHour"`    // largest number of restarts within an hour; 0 means no limit besides Max
+	MinWorkers int           `json:"minWorkers"` // smallest number of workers to continue with; 0 requires all workers of the job
+	WaitHost   time.Duration `json:"waitHost"`   // if too few workers are left, time to wait for lost hosts to come back; 0 means not to wait
+	Backoff    time.Duration `json:"backoff"`    // delay before the first restart; doubled for each further one, up to a limit
+	Revive     bool          `json:"revive"`     // true: the driver can start a new agent on a host whose agent was lost
 }
 
-// Verdict is how a job ended.
+// Verdict is the result of a job: its exit status, the reason, and the task or
+// host to blame.
 type Verdict struct {
-	Code       int      `json:"code"`                 // plx's exit status; 0: the job is done
-	Reason     string   `json:"reason"`               // one line, such as "done", "worker:3 on gpu01 exited with status 2"
-	First      *Exit    `json:"first,omitempty"`      // exit of the blamed task; nil: none is known
-	Culprit    string   `json:"culprit,omitempty"`    // task that is blamed, such as "worker:3"; "": a host, or plx itself
-	Host       string   `json:"host,omitempty"`       // name of the host that is blamed, or runs the blamed task; "": none
-	Victims    []string `json:"victims,omitempty"`    // tasks that failed because a peer did, as "worker:3 on gpu01"
-	Notices    []string `json:"notices,omitempty"`    // lines for the user that the driver collected during the job
-	Generation int      `json:"generation,omitempty"` // number of the last generation that began
-	Stepped    bool     `json:"stepped,omitempty"`    // a task has made a step, in any generation
+	Code       int      `json:"code"`                 // exit status of plx launch; 0 means that the job succeeded
+	Reason     string   `json:"reason"`               // one line for the user, such as "done" or "worker:3 on gpu01 exited with status 2"
+	First      *Exit    `json:"first,omitempty"`      // exit of the task that is blamed; nil if there is none
+	Culprit    string   `json:"culprit,omitempty"`    // the task that is blamed, such as "worker:3"; empty if a host or plx itself is
+	Host       string   `json:"host,omitempty"`       // name of the host that is blamed, or that runs the blamed task; empty if none is
+	Victims    []string `json:"victims,omitempty"`    // tasks that failed only because another task failed, such as "worker:3 on gpu01"
+	Notices    []string `json:"notices,omitempty"`    // messages for the user that the driver recorded during the job, one line each
+	Generation int      `json:"generation,omitempty"` // number of the last generation that was begun
+	Stepped    bool     `json:"stepped,omitempty"`    // true if any task has completed a training step, in any generation
 
-	MoreVictims int `json:"moreVictims,omitempty"` // number of victims that were left out of Victims
+	MoreVictims int `json:"moreVictims,omitempty"` // number of victims that were left out of Victims because it is limited in length
 
-	// Ends has how the tasks of the last generation ended, the culprit first; nil: the job
-	// did not fail. MoreEnds is the number of tasks that were left out.
+	// Ends lists how each task of the last generation ended, the culprit
+	// first. It is nil if the job did not fail. MoreEnds is the number of
+	// tasks that were left out because Ends is limited in length.
 	Ends     []TaskEnd `json:"ends,omitempty"`
 	MoreEnds int       `json:"moreEnds,omitempty"`
 
-	Ended time.Time `json:"ended,omitzero"` // when the driver concluded, by its clock; zero: not known
+	Ended time.Time `json:"ended,omitzero"` // time at which the driver ended the job, by the driver's clock; zero if unknown
 
-	// Suspended is for how long plx did not run, which is why hosts have ended their tasks:
-	// it was stopped, or its machine slept. 0: that is not the cause, or the job was detached.
+	// Suspended is how long plx launch did not run, because it was stopped or
+	// its machine slept. It is set only if the hosts ended their tasks for
+	// this reason; otherwise it is 0.
 	Suspended time.Duration `json:"suspended,omitempty"`
 
-	Hang  *Hang  `json:"hang,omitempty"`  // the job hung, and ended because of that; nil: it did not
-	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint that a stop asked for; nil: none was asked for
+	Hang  *Hang  `json:"hang,omitempty"`  // details of the hang if the job ended because it hung; otherwise nil
+	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint before a requested stop; nil if none was requested
 }
 
-// Part is the part that a task has in the failure of a job.
+// Part classifies how a task ended in a job that failed: as the culprit, a
+// victim and so on.
 type Part string
 
-// The parts.
+// Values of Part.
 const (
-	Culprit  Part = "culprit"   // it is blamed
-	Victim   Part = "victim"    // it failed because a peer did
-	Failed   Part = "failed"    // it failed too, and blames nobody
-	TornDown Part = "torn down" // plx ended it, because the job failed
-	Done     Part = "done"      // it had ended well before
-	Unknown  Part = "unknown"   // its end was not reported: its host is lost, or did not answer
+	Culprit  Part = "culprit"   // the task is blamed for the job's failure
+	Victim   Part = "victim"    // the task failed because another task of the job did
+	Failed   Part = "failed"    // the task failed too, for a reason of its own
+	TornDown Part = "torn down" // plx stopped the task because the job had failed
+	Done     Part = "done"      // the task had already ended successfully
+	Unknown  Part = "unknown"   // the task's exit was not reported, because its host was lost or did not answer
 )
 
-// TaskEnd is how a task of a failed job ended.
+// TaskEnd describes how one task of a failed job ended.
 type TaskEnd struct {
 	Task   string `json:"task"`
 	Host   string `json:"host"`
 	Part   Part   `json:"part"`
-	Code   int    `json:"code"`             // exit status, 128 + Signal after a signal; 0 too if Part is Unknown
-	Signal int    `json:"signal,omitempty"` // signal that ended the task; 0: none
-	Cause  string `json:"cause,omitempty"`  // as in Exit, or what shows that memory ran out, and what is wrong with /dev/shm
+	Code   int    `json:"code"`             // exit status, 128 + Signal if a signal ended the task; also 0 if Part is Unknown
+	Signal int    `json:"signal,omitempty"` // number of the signal that ended the task; 0 if none did
+	Cause  string `json:"cause,omitempty"`  // why the task ended, as far as known: its own report, an out-of-memory kill, or a problem with /dev/shm
 }
 
-// StoppedBy begins the Reason of a job that somebody stopped. How follows: "Ctrl-C", "plx
-// stop", "SIGTERM".
+// StoppedBy begins Verdict.Reason if a user or a signal stopped the job. It is
+// followed by the means, such as "Ctrl-C", "plx stop" or "SIGTERM".
 const StoppedBy = "stopped by "
 
-// CtrlC is how a user stops a job on the terminal.
+// CtrlC follows StoppedBy in Verdict.Reason if the user pressed Ctrl-C in the
+// terminal.
 const CtrlC = "Ctrl-C"
 
-// Interrupted reports whether Ctrl-C stopped the job.
+// Interrupted reports whether the user stopped the job by Ctrl-C.
 func (v Verdict) Interrupted() bool { return v.Reason == StoppedBy+CtrlC }
 
-// Stopped reports whether somebody stopped the job.
+// Stopped reports whether a user or a signal stopped the job.
 func (v Verdict) Stopped() bool { return strings.HasPrefix(v.Reason, StoppedBy) }
 
-// Adding returns the verdict with text added to its reason.
+// Adding returns a copy of v with text appended to its Reason.
 func (v Verdict) Adding(text string) Verdict {
 	v.Reason += text
 	return v
 }
 
-// Saved is the result of a save: a complete checkpoint after Step, or none, with a
-// Cause.
+// Saved is the result of a request to take a checkpoint. Either the checkpoint
+// is complete, or Cause explains why there is none.
 type Saved struct {
-	Step  int64  `json:"step"`            // step after which the checkpoint was taken; valid without a Cause
-	Cause string `json:"cause,omitempty"` // why there is no checkpoint; "": there is one
+	Step  int64  `json:"step"`            // training step after which the checkpoint was taken; valid if Cause is empty
+	Cause string `json:"cause,omitempty"` // why no checkpoint was taken; empty if one was
 }
 
-// Raw is a string of any bytes. JSON strings hold text only and would change
-// the rest, so it travels in base64.
+// Raw is a string that may contain any bytes. A JSON string can hold only
+// valid text, so Raw is encoded in base64.
 type Raw string
 
-// Raws returns texts as Raw.
+// Raws converts each text to a Raw.
 func Raws(texts []string) (rs []Raw) {
 	for _, t := range texts {
 		rs = append(rs, Raw(t))
@@ -377,12 +405,12 @@ func Raws(texts []string) (rs []Raw) {
 	return rs
 }
 
-// MarshalText encodes r.
+// MarshalText encodes r in base64.
 func (r Raw) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, []byte(r)), nil
 }
 
-// UnmarshalText decodes what MarshalText wrote.
+// UnmarshalText decodes the base64 that MarshalText wrote.
 func (r *Raw) UnmarshalText(text []byte) error {
 	b, err := base64.StdEncoding.AppendDecode(nil, text)
 	*r = Raw(b)

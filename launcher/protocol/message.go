@@ -8,15 +8,18 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Message is one message: exactly one field is set.
+// Message is the unit that a connection carries. Exactly one of its fields is
+// set.
 type Message struct {
-	// To "plx agent start", any number of times before the Spec of a job.
+	// Remote procedure calls to "plx agent start" before it receives the Spec
+	// of a job, and the agent's answers.
 	Call  *Call  `json:"call,omitempty"`
 	Order *Order `json:"order,omitempty"`
 	Piece *Piece `json:"piece,omitempty"`
 	Reply *Reply `json:"reply,omitempty"`
 
-	// From the driver; Attach and Stop from a visitor too.
+	// Sent by the driver. A visitor (a command that is not the driver) may
+	// also send Attach and Stop.
 	Spec    *Spec    `json:"spec,omitempty"`
 	Attach  *Attach  `json:"attach,omitempty"`
 	Renew   *Renew   `json:"renew,omitempty"`
@@ -28,16 +31,16 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Scaled     *Scaled     `json:"scaled,omitempty"` // the agent passes it on to its visitors
+	Scaled     *Scaled     `json:"scaled,omitempty"` // the agent that receives this forwards it to its visitors
 
-	// From a visitor. The agent passes Scale on to the driver and answers SpecAsk
-	// with its Spec.
+	// Sent by a visitor. The agent forwards Scale to the driver. It answers
+	// SpecAsk with the job's Spec.
 	Scale   *Scale `json:"scale,omitempty"`
 	SpecAsk bool   `json:"spec_ask,omitempty"`
 
-	Look *Look `json:"look,omitempty"` // from the driver or a visitor
+	Look *Look `json:"look,omitempty"` // sent by the driver or a visitor
 
-	// From the agent.
+	// Sent by the agent.
 	State    *State    `json:"state,omitempty"`
 	Renewed  *Renew    `json:"renewed,omitempty"`
 	Prepared *Prepared `json:"prepared,omitempty"`
@@ -45,310 +48,334 @@ type Message struct {
 	Started  *Started  `json:"started,omitempty"`
 	Exited   *Exit     `json:"exited,omitempty"`
 	Said     *Said     `json:"said,omitempty"`
-	StopAsk  *Stop     `json:"stop_ask,omitempty"` // what a visitor of this agent asks of the driver: to stop the job
-	Notice   string    `json:"notice,omitempty"`   // one line for the user
+	StopAsk  *Stop     `json:"stop_ask,omitempty"` // a visitor's request to stop the job, which the agent forwards to the driver
+	Notice   string    `json:"notice,omitempty"`   // one line of text to show to the user
 	Seen     *Seen     `json:"seen,omitempty"`
 
-	Logged *Logged `json:"logged,omitempty"` // to the launcher that has started the agent
+	Logged *Logged `json:"logged,omitempty"` // log output, sent only to the launcher that started the agent
 
-	// Made is the last message to a driver, when no task runs any more. It may not come.
+	// Made is the agent's last message to the driver, after all tasks have
+	// ended. It is sent on a best-effort basis and may be missing.
 	Made *Made `json:"made,omitempty"`
 }
 
-// Survey asks what the host is and which files it has.
+// Survey asks an agent for the facts of its host and which of the given files
+// the host stores.
 type Survey struct {
-	Blobs map[string]int64 `json:"blobs"` // sizes in bytes of files, by their SHA-256
+	Blobs map[string]int64 `json:"blobs"` // size in bytes of each requested file, by its SHA-256
 }
 
-// Surveyed answers Survey.
+// Surveyed is the result of the method DoSurvey.
 type Surveyed struct {
-	Facts json.RawMessage `json:"facts,omitempty"` // for envsync.ReadFacts
-	Has   []string        `json:"has,omitempty"`   // sums of the files that are there and right
-	// Damaged are sums of the files that are there and not right.
+	Facts json.RawMessage `json:"facts,omitempty"` // JSON that envsync.ReadFacts parses
+	Has   []string        `json:"has,omitempty"`   // SHA-256 of each requested file that the host stores intact
+	// Damaged has the SHA-256 of each requested file that the host stores with
+	// wrong content.
 	Damaged []string `json:"damaged,omitempty"`
-	// Locks are the lines of /proc/net/unix on booked GPUs and on launches that wait for them.
+	// Locks has the lines of /proc/net/unix that represent locks on GPUs and
+	// launches that queue for GPUs.
 	Locks string `json:"locks,omitempty"`
 }
 
-// Probe asks for the host's GPUs.
+// Probe asks an agent for the GPUs of its host.
 type Probe struct {
-	ToolTime time.Duration `json:"toolTime"` // how long a call of nvidia-smi may take; 0: the default
+	ToolTime time.Duration `json:"toolTime"` // time limit for one run of nvidia-smi; 0 means the default
 }
 
-// Has asks whether the host has all files of a folder, since an earlier job had them, and to make
-// the job's working directory of them if there is one. An error says that the files are to be sent,
-// or that something is wrong which sending them tells.
+// Has asks an agent whether its host stores all files of a folder, because an
+// earlier job sent them. If Job is set, the agent also creates that job's
+// working directory from the files. If the call fails, the caller sends the
+// files with Put; that reports any lasting problem again.
 type Has struct {
-	Manifest string `json:"manifest"` // content hash
-	// Job is the job whose working directory is made of it, and Folder its folder on the host;
-	// both are empty if there is none to make.
+	Manifest string `json:"manifest"` // content hash of the manifest that lists the folder's files
+	// Job is the job whose working directory the agent creates, and Folder the
+	// name of the host's folder of that job. Both are empty if no working
+	// directory is to be created.
 	Job    string `json:"job,omitempty"`
 	Folder string `json:"folder,omitempty"`
 }
 
-// CheckName asks whether a new job could keep its checkpoints under a name.
+// CheckName asks an agent whether a new job may use this name for its
+// checkpoint folder.
 type CheckName struct {
 	Name string `json:"name"`
 }
 
-// Find asks for a program on the PATH that tasks will have, unless a setup line changes it.
+// Find asks an agent to look for a program on the PATH of the tasks. It does
+// not see changes that a --setup script makes to the PATH.
 type Find struct {
-	Name Raw   `json:"name"` // without a slash
+	Name Raw   `json:"name"` // file name of the program, without a slash
 	Path Raw   `json:"path,omitempty"`
 	Env  []Raw `json:"env,omitempty"`
 }
 
-// Found answers Find.
+// Found is the result of the method DoFind.
 type Found struct {
-	There   bool `json:"there"`   // there is such a program, and it can be read
-	Trainer bool `json:"trainer"` // it links plx's trainer
+	There   bool `json:"there"`   // true if the program exists and is readable
+	Trainer bool `json:"trainer"` // true if the program is linked with plx's trainer
 }
 
-// HostJob names a job and its folder on the host.
+// HostJob identifies a job and the name of the host's folder of that job.
 type HostJob struct {
 	Job    string `json:"job"`
 	Folder string `json:"folder"`
 }
 
-// EarlyLogs is how many bytes of logs an agent sends at most, if its Spec asks for them.
+// EarlyLogs is the largest number of bytes of logs that an agent sends in
+// Logged messages.
 const EarlyLogs = 64 << 10
 
-// Logged is a part of what "agent logs" would print for a new follower.
+// Logged carries a part of the first log output of a job, in the format of the
+// command "plx agent logs".
 type Logged struct {
 	Data []byte `json:"data,omitempty"`
-	Done bool   `json:"done,omitempty"` // no more come: the job is over, or there is more than EarlyLogs
+	Done bool   `json:"done,omitempty"` // true in the last such message: the job has ended, or the next output would exceed EarlyLogs
 }
 
-// Attach is the first message on every connection except the one that brings a Spec.
-// A new driver replaces the one before it. A visitor gets State on each change and
-// may ask for Stop.
+// Attach is the first message on a connection to an agent, unless a Spec is.
+// If a new driver attaches, it replaces the previous driver. A visitor
+// receives State on each change and may send Stop.
 type Attach struct {
-	Driver bool `json:"driver"` // the sender drives the job; false: the sender is a visitor
+	Driver bool `json:"driver"` // true: the sender drives the job; false: the sender is a visitor
 }
 
-// Renew keeps the lease of the host for another Spec.Lease. The answer, Renewed,
-// carries the same.
+// Renew extends the agent's lease by Spec.Lease. The agent answers with
+// Renewed, which has the same content.
 //
-// Sent is the time of sending by a clock of the driver's, which Clock names. The
-// agent compares it with earlier stamps of the same clock, never with its own clock.
-// A renewal that took longer on its way than others is worth as much less. Without
-// Clock the lease counts from the moment at which the agent reads the message.
+// Sent is the send time by the driver's clock that Clock names. The agent
+// compares it only with earlier times of the same clock, never with its own.
+// If a renewal was delayed longer on its way than earlier ones, the agent
+// shortens the extension by that delay. Without Clock, the extension starts
+// when the agent reads the message.
 type Renew struct {
-	Clock string        `json:"clock,omitempty"` // name of the driver's clock; "": none, the lease counts from the receipt
-	Sent  time.Duration `json:"sent,omitempty"`  // time of sending, since Clock began
+	Clock string        `json:"clock,omitempty"` // name of the driver's clock; empty if the lease is extended from the time of receipt
+	Sent  time.Duration `json:"sent,omitempty"`  // send time, as time since Clock started
 }
 
-// Prepare asks for open sockets for the tasks of a generation. The agent opens them
-// when nothing of the generation before is left on the host. A host may have no tasks.
+// Prepare asks an agent to open the sockets for its tasks in a generation (run
+// of all tasks). The agent first waits until no process of the previous
+// generation is left on the host. Tasks may be empty.
 type Prepare struct {
 	Generation int        `json:"generation"`
 	Tasks      []TaskSpec `json:"tasks"`
-	GroupRank  int        `json:"groupRank"` // number of hosts with workers that come before this one
+	GroupRank  int        `json:"groupRank"` // number of hosts with workers that have a lower host index than this one
 }
 
-// Prepared tells where the tasks of the host will serve, or the Error.
+// Prepared reports the addresses at which the host's tasks will listen, or an
+// error.
 type Prepared struct {
 	Generation int                     `json:"generation"`
-	Error      string                  `json:"error,omitempty"`    // why there are no sockets; "": there are
-	Open       map[cluster.Task]string `json:"open,omitempty"`     // listening sockets, which the tasks inherit
-	Reserved   map[cluster.Task]string `json:"reserved,omitempty"` // bound, not listening: for programs without plx's trainer
+	Error      string                  `json:"error,omitempty"`    // why the agent could not open the sockets; empty if it could
+	Open       map[cluster.Task]string `json:"open,omitempty"`     // addresses of listening sockets, which the tasks inherit
+	Reserved   map[cluster.Task]string `json:"reserved,omitempty"` // addresses that are bound but not listening, for programs that do not use plx's trainer
 }
 
-// Check asks the agent to reach the other agents on their data addresses.
+// Check asks an agent to connect to other agents of the job at their addresses
+// on the data network.
 type Check struct {
 	Generation int    `json:"generation"`
 	Peers      []Peer `json:"peers"`
 }
 
-// Peer is another agent of the job: its index among the job's hosts, its name for the
-// user and its TCP address on the data network.
+// Peer identifies another agent of the job: its host's index and name, and its
+// TCP address on the data network.
 type Peer struct {
 	Index int    `json:"index"`
 	Host  string `json:"host"`
 	Addr  string `json:"addr"`
 }
 
-// Checked lists the peers that could not be reached.
+// Checked answers Check. It lists the agents that this agent could not reach.
 type Checked struct {
 	Generation int         `json:"generation"`
 	Failures   []Unreached `json:"failures,omitempty"`
 }
 
-// Unreached says why a peer could not be reached.
+// Unreached reports why an agent could not be reached.
 type Unreached struct {
 	Peer  Peer   `json:"peer"`
 	Cause string `json:"cause"`
 }
 
-// Start starts the tasks of the host. All hosts of the job get the same.
+// Start asks an agent to start the tasks that it has prepared. The driver
+// sends the same content to all hosts.
 type Start struct {
 	Generation int       `json:"generation"`
 	Addresses  Addresses `json:"addresses"`
 
-	Groups      int `json:"groups,omitempty"`      // number of hosts with workers
-	Restarts    int `json:"restarts,omitempty"`    // number of restarts so far
-	MaxRestarts int `json:"maxRestarts,omitempty"` // most restarts of the job; 0: none
+	Groups      int `json:"groups,omitempty"`      // number of hosts of this generation that run workers
+	Restarts    int `json:"restarts,omitempty"`    // number of restarts of the job so far
+	MaxRestarts int `json:"maxRestarts,omitempty"` // largest number of restarts of the job; 0 means that it is never restarted
 }
 
-// Started reports that every task of the host was started, or has an Exited that says
-// why not.
+// Started reports that the agent has tried to start every task of its host.
+// For a task that it could not start, it also sends an Exit with the cause.
 type Started struct {
 	Generation int                  `json:"generation"`
-	PIDs       map[cluster.Task]int `json:"pids"` // of the tasks that were started
+	PIDs       map[cluster.Task]int `json:"pids"` // process IDs of the tasks that were started
 }
 
-// Exit is the end of a task.
+// Exit reports that a task has ended, and how.
 type Exit struct {
 	Task       cluster.Task `json:"task"`
 	Generation int          `json:"generation"`
-	Code       int          `json:"code"`               // exit status; 128 + Signal after a signal; 125 to 127: not started
-	Signal     int          `json:"signal,omitempty"`   // signal that ended the task; 0: none
-	Started    bool         `json:"started"`            // the task's process was started
-	Native     bool         `json:"native"`             // the task had sent hello, so it used plx's trainer
-	Finished   bool         `json:"finished"`           // the task had said that its work was done
-	Told       bool         `json:"told"`               // the agent had told the task to end
-	Cause      string       `json:"cause,omitempty"`    // why the task could not start or failed; "": nobody has said so
-	LostPeer   string       `json:"lostPeer,omitempty"` // the peer whose loss the task blames for its failure; "": none
-	Tail       string       `json:"tail,omitempty"`     // last lines of the task's stderr, a few KiB
-	OOMKills   int64        `json:"oomKills,omitempty"` // processes that the host's kernel killed for want of memory while the task ran; 0: none, or plx killed the task
-	OOM        string       `json:"oom,omitempty"`      // what shows that the task is one of them; "": nothing does
-	Shm        string       `json:"shm,omitempty"`      // what is wrong with /dev/shm, if the task's end looks like want of shared memory; "": nothing, or it does not
-	Time       time.Time    `json:"time"`               // when the agent noted the end, by the host's clock
+	Code       int          `json:"code"`               // exit status; 128 + Signal if a signal ended the task; 125 to 127 if the task could not start
+	Signal     int          `json:"signal,omitempty"`   // number of the signal that ended the task; 0 if none did
+	Started    bool         `json:"started"`            // true if the task's process was started
+	Native     bool         `json:"native"`             // true if the task had connected to the agent by the control channel of plx's trainer
+	Finished   bool         `json:"finished"`           // true if the task had reported that its work was complete
+	Told       bool         `json:"told"`               // true if the agent had asked the task to stop
+	Cause      string       `json:"cause,omitempty"`    // why the task failed or could not start; empty if unknown
+	LostPeer   string       `json:"lostPeer,omitempty"` // the peer task whose loss this task reported as the reason of its failure; empty if none
+	Tail       string       `json:"tail,omitempty"`     // last few KiB of the task's stderr
+	OOMKills   int64        `json:"oomKills,omitempty"` // processes that the OOM killer of the host killed while the task ran; 0 also if plx killed the task
+	OOM        string       `json:"oom,omitempty"`      // evidence that the OOM killer killed this task; empty if there is none
+	Shm        string       `json:"shm,omitempty"`      // problem with /dev/shm, if the task's exit looks like a lack of shared memory; otherwise empty
+	Time       time.Time    `json:"time"`               // time at which the agent noticed the exit, by the host's clock
 }
 
-// Said passes on a message of a task's control channel.
+// Said forwards a message that a task has sent to its agent over the control
+// channel of plx's trainer.
 type Said struct {
 	Task       cluster.Task           `json:"task"`
 	Generation int                    `json:"generation"`
 	Message    cluster.ControlMessage `json:"message"`
 }
 
-// Stop ends tasks. The agent tells them, and after Grace kills them with all their
-// descendants. Without Tasks it ends all. From a visitor it asks the driver to end
-// the job.
+// Stop asks an agent to stop tasks. The agent asks the tasks to end, and after
+// Grace kills them and all their descendants. If a visitor sends Stop, the
+// agent instead forwards it to the driver, which ends the whole job.
 type Stop struct {
-	Tasks []cluster.Task `json:"tasks,omitempty"` // nil: all tasks
-	Grace time.Duration  `json:"grace"`           // from telling tasks to end to killing them; 0: kill at once
-	// Quit has Go programs that do not use plx's trainer print their stacks: they get SIGQUIT
-	// in place of SIGTERM.
+	Tasks []cluster.Task `json:"tasks,omitempty"` // tasks to stop; nil means all tasks
+	Grace time.Duration  `json:"grace"`           // time between asking tasks to stop and killing them; 0 kills at once
+	// Quit makes the agent send SIGQUIT instead of SIGTERM to Go programs that
+	// do not use plx's trainer. Such a program then prints its goroutine stack
+	// traces.
 	Quit bool `json:"quit,omitempty"`
-	// Interrupt has tasks that do not use plx's trainer get SIGINT first, and SIGTERM after
-	// half of Grace: the user has pressed Ctrl-C.
+	// Interrupt means that the user pressed Ctrl-C. Tasks that do not use
+	// plx's trainer then get SIGINT first, and SIGTERM after half of Grace.
 	Interrupt bool `json:"interrupt,omitempty"`
 
-	Reason string `json:"reason,omitempty"` // for the verdict; from a visitor
-	Code   int    `json:"code,omitempty"`   // plx's exit status, from a visitor; 0: the driver takes 125
+	Reason string `json:"reason,omitempty"` // reason to record in the verdict; set only by a visitor
+	Code   int    `json:"code,omitempty"`   // exit status of plx launch, set only by a visitor; 0 means 125
 
-	// SaveTime bounds the checkpoint before the end of the job; from a visitor. 0:
-	// none is made.
+	// SaveTime is the time limit for a checkpoint before the job ends. Only a
+	// visitor sets it. 0 means that no checkpoint is taken.
 	SaveTime time.Duration `json:"saveTime,omitempty"`
 }
 
-// Checkpoint asks the chief, a task of the agent's, to save after its present step.
-// The answer is a Said of kind checkpoint. It is the chief's or, if the chief cannot
-// answer, the agent's with a Cause. If the driver asks again in the same generation
-// the agent does not ask the chief twice and answers the same. Another Request is
-// another question.
+// Checkpoint asks the chief (worker 0) to take a checkpoint after its current
+// step. The driver sends it to the chief's agent. The answer is Said, with a
+// message of kind checkpoint. If the chief cannot answer, the agent answers
+// for it, with a Cause.
 //
-// With Hold the chief makes no further step after the save, until Resume or Stop.
+// If the driver repeats the same Request in the same generation, the agent
+// does not ask the chief again but repeats the answer.
+//
+// If Hold is set, the chief takes no further step after the checkpoint until
+// it receives Resume or Stop.
 type Checkpoint struct {
 	Request int   `json:"request,omitempty"` // number of the request; 0 for the checkpoint before a stop
-	Hold    *Hold `json:"hold,omitempty"`    // nil: the chief goes on after the checkpoint
-	Resume  bool  `json:"resume,omitempty"`  // save nothing: a chief that holds for this Request or an earlier one goes on
+	Hold    *Hold `json:"hold,omitempty"`    // nil: the chief continues training after the checkpoint
+	Resume  bool  `json:"resume,omitempty"`  // true: take no checkpoint; a chief that is paused by this Request or an earlier one continues
 }
 
-// Hold says how the job is to continue from a checkpoint.
+// Hold describes with which workers the job will continue after a checkpoint.
 type Hold struct {
-	Workers int      `json:"workers"`           // number of workers with which the job continues
-	Leaving []string `json:"leaving,omitempty"` // names of tasks on hosts that leave; nil: no host leaves
+	Workers int      `json:"workers"`           // number of workers with which the job will continue
+	Leaving []string `json:"leaving,omitempty"` // names of the tasks on hosts that leave the job; nil if no host leaves
 }
 
-// Drive makes this agent the driver of a detached job.
+// Drive makes the agent that receives it the driver of a detached job.
 type Drive struct {
 	Plan  Plan   `json:"plan"`
-	Peers []Peer `json:"peers"` // all agents of the job with this one, in the order of host indices
+	Peers []Peer `json:"peers"` // all agents of the job including this one, ordered by host index
 }
 
-// End asks the agent to end all tasks, record the verdict, delete secrets and end. The
-// stream ends when nothing of the job is left on the host.
+// End asks an agent to stop all tasks, record the verdict, delete secrets and
+// exit. The agent closes the stream when no process of the job is left on the
+// host.
 type End struct {
-	Grace   time.Duration `json:"grace"` // from telling tasks to end to killing them; 0: they are killed at once
+	Grace   time.Duration `json:"grace"` // time between asking tasks to stop and killing them; 0 kills at once
 	Verdict Verdict       `json:"verdict"`
 }
 
-// Scale asks the driver to continue the job on other hosts, after the chief's present
-// step. The answer is a Scaled of the same ID. A Scale with an ID that was asked
-// before changes nothing a second time.
+// Scale asks the driver to continue the job on a different set of hosts, after
+// the chief's current step. The driver answers with a Scaled that has the same
+// ID. If a Scale with the same ID arrives again, the driver does not repeat
+// the change.
 //
-// A Scale without Known changes nothing at all: the answer lists the hosts.
+// A Scale with Known 0 changes nothing; its answer only lists the hosts.
 type Scale struct {
 	ID       string        `json:"id"`
-	Known    int           `json:"known,omitempty"`    // number of hosts that the job has had; 0: only list the hosts
-	Join     []Joining     `json:"join,omitempty"`     // hosts that join; nil: none
-	Leave    []int         `json:"leave,omitempty"`    // indices of hosts that leave; nil: none
-	SaveTime time.Duration `json:"saveTime,omitempty"` // bounds the checkpoint before the change
+	Known    int           `json:"known,omitempty"`    // number of hosts that have ever belonged to the job; 0 only lists the hosts
+	Join     []Joining     `json:"join,omitempty"`     // hosts that join the job; nil if none
+	Leave    []int         `json:"leave,omitempty"`    // indices of hosts that leave the job; nil if none
+	SaveTime time.Duration `json:"saveTime,omitempty"` // time limit for the checkpoint before the change
 }
 
-// Joining is a host whose agent was started with the next host index. The driver
-// gives the indices of its tasks.
+// Joining is a host that joins a running job. Its agent is already running,
+// with the next free host index. The driver assigns the indices of its tasks.
 type Joining struct {
 	HostPlan
 	Addr string `json:"addr"` // address of the agent on the data network, as in State
 
-	Interface string `json:"interface,omitempty"` // as the host's line names it, or --nic did; "": neither did
-	Env       []Raw  `json:"env,omitempty"`       // variables that the host's line sets
+	Interface string `json:"interface,omitempty"` // network interface from the host's line in the resource file or from --nic; empty if neither is set
+	Env       []Raw  `json:"env,omitempty"`       // environment variables from the host's line in the resource file
 }
 
-// Scaled is the answer to Scale. With a Cause nothing was changed, and that is why.
+// Scaled is the answer to Scale. If Cause is set, nothing was changed.
 type Scaled struct {
 	ID         string        `json:"id"`
-	Cause      string        `json:"cause,omitempty"`      // why nothing was changed; "": changed, or only listed
-	Generation int           `json:"generation,omitempty"` // number of the generation whose tasks Hosts shows
-	Hosts      []HostPlan    `json:"hosts,omitempty"`      // all hosts that the job has had, in the order of their indices
+	Cause      string        `json:"cause,omitempty"`      // why nothing was changed; empty if the change succeeded or the hosts were only listed
+	Generation int           `json:"generation,omitempty"` // number of the generation whose tasks are in Hosts
+	Hosts      []HostPlan    `json:"hosts,omitempty"`      // all hosts that have ever belonged to the job, ordered by host index
 	From       int           `json:"from,omitempty"`       // number of workers before the change
-	To         int           `json:"to,omitempty"`         // number of workers after the change; 0: nothing was changed
-	Step       int64         `json:"step,omitempty"`       // step after which the hosts were changed
-	Pause      time.Duration `json:"pause,omitempty"`      // from when the chief stood still until the next step was made
+	To         int           `json:"to,omitempty"`         // number of workers after the change; 0 if nothing was changed
+	Step       int64         `json:"step,omitempty"`       // step after which the checkpoint was taken and the hosts were changed
+	Pause      time.Duration `json:"pause,omitempty"`      // time from the pause of the chief to the first step on the new hosts
 }
 
-// String is a line for the user.
+// String describes a completed change in one line for the user.
 func (s Scaled) String() string {
 	return fmt.Sprintf("scaled from %d to %d workers after step %d: paused for %s", s.From, s.To, s.Step, s.Pause.Round(10*time.Millisecond))
 }
 
-// After returns the answer with the pause that the change took.
+// After returns a copy of s with Pause set to pause.
 func (s Scaled) After(pause time.Duration) Scaled {
 	s.Pause = pause
 	return s
 }
 
-// Put asks an agent to take the files of a folder.
+// Put asks an agent to receive the files of a folder and store them.
 type Put struct {
-	Program bool `json:"program,omitempty"` // the only file becomes a blob
-	// Job is the job whose working directory is made of them, and Folder its folder on the host; both
-	// are empty if there is none to make.
+	Program bool `json:"program,omitempty"` // true: the folder contains one executable, which is stored under ~/.plx/blobs
+	// Job is the job whose working directory the agent creates from the files,
+	// and Folder the name of the host's folder of that job. Both are empty if
+	// no working directory is to be created.
 	Job    string `json:"job,omitempty"`
 	Folder string `json:"folder,omitempty"`
 }
 
-// Get asks an agent for what was put there: a folder, or a blob.
+// Get asks an agent for a folder or a file that was stored by Put.
 type Get struct {
-	Manifest string `json:"manifest,omitempty"` // content hash of the folder's
-	Blob     string `json:"blob,omitempty"`     // content hash; "": the folder is meant
+	Manifest string `json:"manifest,omitempty"` // content hash of the manifest that lists the folder's files
+	Blob     string `json:"blob,omitempty"`     // SHA-256 of the file to get; empty to get the folder
 }
 
-// HostCheckpoint is what one host has of a checkpoint: a folder with a manifest.
+// HostCheckpoint describes the part of a checkpoint that one host stores: a
+// folder with a manifest.
 type HostCheckpoint struct {
-	Folder string           `json:"folder"`           // path below ~/.plx/ckpt/<name>, with slashes
-	Made   time.Time        `json:"made,omitzero"`    // time from the manifest; zero: the manifest is unreadable
-	Files  []CheckpointFile `json:"files,omitempty"`  // those of the manifest, the manifest last; nil: it is unreadable
-	Damage string           `json:"damage,omitempty"` // why the manifest is unreadable; empty: it is readable
+	Folder string           `json:"folder"`           // slash-separated path of the folder under ~/.plx/ckpt/<name>
+	Made   time.Time        `json:"made,omitzero"`    // creation time in the manifest; zero if the manifest is unreadable
+	Files  []CheckpointFile `json:"files,omitempty"`  // files that the manifest lists, and last the manifest itself; nil if it is unreadable
+	Damage string           `json:"damage,omitempty"` // why the manifest is unreadable; empty if it is readable
 }
 
-// CheckpointFile is one file of a checkpoint.
+// CheckpointFile describes one file of a checkpoint.
 type CheckpointFile struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`           // bytes
-	Sum  string `json:"sum"`            // SHA-256, hexadecimal
-	Here bool   `json:"here,omitempty"` // the host has a file of this name and size
+	Sum  string `json:"sum"`            // SHA-256 of the content, in hexadecimal
+	Here bool   `json:"here,omitempty"` // true if the host has a file of this name and size
 }

@@ -8,9 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// EscapeName returns the name of a file as plain text. Control characters and bytes that are
-// no UTF-8 become \xHH, and so does a backslash that begins such a sequence. Any other name
-// stays as it is. Different names stay different: see UnescapeName.
+// EscapeName returns a file name as printable text. It writes control
+// characters and invalid UTF-8 bytes as \xHH, and also a backslash that begins
+// such a sequence. Other names are unchanged. UnescapeName reverses the
+// conversion, so different names stay different.
 func EscapeName(name string) string {
 	var b strings.Builder
 	for i, size := 0, 0; i < len(name); i += size {
@@ -27,7 +28,7 @@ func EscapeName(name string) string {
 	return b.String()
 }
 
-// UnescapeName returns the name of which EscapeName has made plain text.
+// UnescapeName returns the file name that EscapeName has converted to plain.
 func UnescapeName(plain string) string {
 	var b strings.Builder
 	for len(plain) > 0 {
@@ -43,7 +44,8 @@ func UnescapeName(plain string) string {
 	return b.String()
 }
 
-// escapedByte returns the byte of which EscapeName has made the beginning of text.
+// escapedByte decodes the \xHH sequence at the beginning of text. It reports
+// ok false if text begins with none.
 func escapedByte(text string) (c byte, ok bool) {
 	if len(text) < len(`\xHH`) || text[:2] != `\x` || strings.ContainsAny(text[2:4], "ABCDEF") {
 		return 0, false

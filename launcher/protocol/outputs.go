@@ -11,15 +11,16 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Output names files that a job makes.
+// Output is a pattern for files that a job produces, which plx fetch copies to
+// the user.
 type Output struct {
-	Pattern string `json:"pattern"`           // path below Dir, with *, ? and **; a folder stands for all that is in it
-	Dir     string `json:"dir,omitempty"`     // absolute path of a folder; "": where the tasks run
-	Implied bool   `json:"implied,omitempty"` // plx has added it, for what its trainer writes
+	Pattern string `json:"pattern"`           // glob pattern with *, ? and **, relative to Dir; a folder's name matches all files in the folder
+	Dir     string `json:"dir,omitempty"`     // absolute path of a folder; empty means the tasks' working folder
+	Implied bool   `json:"implied,omitempty"` // true if plx added the pattern for files that its trainer writes; false if the user gave it
 }
 
-// ParsePattern returns the user's pattern for an Output without what means nothing, such as
-// a slash at the end.
+// ParsePattern checks the user's pattern for an Output and returns it
+// normalized, for example without a trailing slash.
 func ParsePattern(text string) (string, error) {
 	clean := path.Clean(text)
 	if clean == "." {
@@ -40,76 +41,90 @@ func ParsePattern(text string) (string, error) {
 	return clean, nil
 }
 
-// Matches reports whether the pattern names a path, or a folder that the path is in.
+// Matches reports whether the pattern matches the path name or one of the
+// folders that contain it.
 func (o Output) Matches(name string) bool {
 	return doublestar.MatchUnvalidated(o.Pattern, name) || doublestar.MatchUnvalidated(o.Pattern+"/**", name)
 }
 
-// Names reports whether the pattern names the file. It names no logs.
+// Names reports whether the file belongs to this output. Log files belong to
+// no output.
 func (o Output) Names(file HostOutput) bool {
 	return file.Place != LogsPlace && (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Path())
 }
 
-// FetchRequest asks for what a job has made. With a Name it asks for the bytes of a file, and
-// else for a list: an object of JSON on each line, with empty pieces while a long file is read.
-// The objects are of type HostCheckpoint if Checkpoints is set, and else HostOutput.
+// FetchRequest asks an agent for files that a job has produced. If Name is
+// set, the answer is the content of that file.
+//
+// If Name is empty, the answer is a list with one JSON object per line: a
+// HostCheckpoint if Checkpoints is set, otherwise a HostOutput. While the
+// agent computes the checksum of a large file, it sends empty pieces to keep
+// the connection alive.
 type FetchRequest struct {
 	HostJob
-	// Checkpoints is the name of the checkpoints that are meant: a folder under ~/.plx/ckpt. "": the
-	// outputs and logs of the job are meant.
+	// Checkpoints is the name of a checkpoint folder under ~/.plx/ckpt. If it
+	// is empty, the request is about the outputs and logs of the job.
 	Checkpoints string `json:"checkpoints,omitempty"`
-	// Wanted are the outputs that are meant. An empty one stands for what --output of the
-	// launch names. With patterns no logs are.
+	// Wanted selects the outputs. The zero Wanted selects the files that the
+	// --output flags of plx launch name. If it has patterns, no logs are
+	// included.
 	Wanted
-	Place string `json:"place,omitempty"` // as in HostOutput; "": Name is the path of a file below the folder of the checkpoints
+	Place string `json:"place,omitempty"` // place of the file as in HostOutput; empty if Name is a path in the checkpoint folder
 	Name  string `json:"name,omitempty"`
-	// Offset and Size bound what is sent of the file, which may have grown; Size 0: all of it.
+	// Offset and Size select the bytes of the file to send, because the file
+	// may have grown. A Size of 0 selects all bytes.
 	Offset  int64        `json:"offset,omitempty"`
 	Size    int64        `json:"size,omitempty"`
-	Fetched []HostOutput `json:"fetched,omitempty"` // outputs that were fetched: the agent notes that, for a prune
-	Count   bool         `json:"count,omitempty"`   // the list is one Made
+	Fetched []HostOutput `json:"fetched,omitempty"` // outputs that the user has fetched; the agent records them, so that plx prune may delete them
+	Count   bool         `json:"count,omitempty"`   // true: the answer is a single Made object, which counts the files
 }
 
-// Wanted chooses among the files that a job has made.
+// Wanted selects some of the files that a job has produced.
 type Wanted struct {
-	Made     bool     `json:"made,omitempty"`     // also those in the job's own folders that no Output names
-	Patterns []string `json:"patterns,omitempty"` // those that one of them matches, in place of what Output names; nil: none
+	Made     bool     `json:"made,omitempty"`     // true: also select files in the job's own folders that match no Output
+	Patterns []string `json:"patterns,omitempty"` // if not nil, select the files that match one of these patterns instead of those that match an Output
 }
 
-// Made counts files in a job's own folders that the job has made or changed, that no
-// Output names, and that nobody has fetched as they are now.
+// Made counts the files in a job's own folders that match no Output, that the
+// job has created or changed, and that the user has not fetched since their
+// last change.
 type Made struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
-	// Named counts the same of files that an Output names.
+	// Named is the number of files that do match an Output and that the user
+	// has not fetched since their last change.
 	Named int `json:"named,omitempty"`
 }
 
-// HostOutput is a file that a job has made on a host, or the log of a stream of a task.
+// HostOutput is a file on a host that a job has produced: an output, or the
+// log of one stream of a task.
 type HostOutput struct {
-	Place    string `json:"place"`            // whose folder the file is in: worker-3, ps-0, or one of the names below
-	Name     string `json:"name"`             // path below that folder, with slashes, as EscapeName makes it
-	Size     int64  `json:"size"`             // bytes
-	Modified int64  `json:"modified"`         // when the file was written last, in nanoseconds since 1970
-	Sum      string `json:"sum,omitempty"`    // SHA-256, hexadecimal; "": the file was not read
-	Damage   string `json:"damage,omitempty"` // why the file cannot be fetched; "": it can
-	// Lost tells that the job has made something that cannot be fetched. Otherwise nothing is
-	// lost by Damage: it is a link, or no file.
+	Place    string `json:"place"`            // the folder that contains the file: a task's, such as worker-3 or ps-0, or LogsPlace, SharedPlace or TelemetryPlace
+	Name     string `json:"name"`             // slash-separated path in the folder of Place, encoded by EscapeName
+	Size     int64  `json:"size"`             // size of the file in bytes
+	Modified int64  `json:"modified"`         // time of the last modification, in nanoseconds since 1970
+	Sum      string `json:"sum,omitempty"`    // hexadecimal SHA-256 of the content; empty if the agent did not read the file
+	Damage   string `json:"damage,omitempty"` // why the file cannot be fetched; empty if it can
+	// Lost is true if the user loses data because the file cannot be fetched.
+	// It is false for entries that hold no data of their own, such as symbolic
+	// links and directories.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// Path returns the path on the host. That of a file with a Damage may be cut off.
+// Path returns the file's path in the folder of Place. It may be truncated if
+// Damage is set.
 func (o HostOutput) Path() string { return UnescapeName(o.Name) }
 
-// Damaged returns the output with the error as its Damage. A file that was removed
-// meanwhile is not lost.
+// Damaged returns a copy of o with the error text as its Damage. Lost is set
+// unless the error is fs.ErrNotExist, that is, the file was removed in the
+// meantime.
 func (o HostOutput) Damaged(err error) HostOutput {
 	o.Damage, o.Lost = strings.ToValidUTF8(err.Error(), "?"), !errors.Is(err, fs.ErrNotExist)
 	return o
 }
 
-// Read returns the output with the size and the sum that were read, or with the error as
-// its Damage.
+// Read returns a copy of o with the size and checksum that were read from the
+// file. If err is not nil, it returns a copy with err as its Damage instead.
 func (o HostOutput) Read(size int64, sum string, err error) HostOutput {
 	if err != nil {
 		return o.Damaged(err)
@@ -118,56 +133,63 @@ func (o HostOutput) Read(size int64, sum string, err error) HostOutput {
 	return o
 }
 
-// Places of files that are in no task's own folder.
+// Values of HostOutput.Place for files that are not in the folder of a single
+// task.
 const (
-	LogsPlace      = "logs"      // what tasks have printed, in files named as those of package logs
-	SharedPlace    = "shared"    // the folder that the tasks of a host share
-	TelemetryPlace = "telemetry" // folders of summaries and timelines with an absolute path
+	LogsPlace      = "logs"      // output of the tasks, in log files as package logs names them
+	SharedPlace    = "shared"    // folder that all tasks of a host share
+	TelemetryPlace = "telemetry" // folders with absolute paths to which tasks write summaries and timelines
 )
 
-// Bounds of what a host lists.
+// Limits of the list of outputs that a host returns.
 const (
-	MaxOutputs    = 100_000 // files of one job
-	MaxOutputName = 1000    // bytes of a name
+	MaxOutputs    = 100_000 // largest number of listed files of one job
+	MaxOutputName = 1000    // longest file name in bytes
 )
 
-// Pruned is something that a host removed, or a job that it kept.
+// Pruned is an entry in the report of plx prune: something that a host
+// removed, or a job whose folder it kept.
 type Pruned struct {
-	Path  string `json:"path"`  // relative to ~/.plx
-	Bytes int64  `json:"bytes"` // size of what was removed; of a kept job, that of Outputs
+	Path  string `json:"path"`  // path relative to ~/.plx
+	Bytes int64  `json:"bytes"` // size in bytes of what was removed; for a kept job, size of the files that Outputs counts
 
-	// Outputs is the number of files that the job has made and nobody has fetched. The
-	// folder of a job with some is kept, unless the files were to be discarded. 0: it was
-	// removed.
+	// Outputs is the number of files that the job has produced and the user
+	// has not fetched. If it is not 0, the host kept the job's folder. It is 0
+	// if the host removed the folder.
 	Outputs int    `json:"outputs,omitempty"`
-	Job     string `json:"job,omitempty"`    // id of the job; "": something else
-	Folder  string `json:"folder,omitempty"` // name of the host's folder
-	// Unchecked is why it is not known what the job has made: then it is kept, and counts as
-	// one file at least. "": it is known.
+	Job     string `json:"job,omitempty"`    // ID of the job; empty if Path does not belong to a job
+	Folder  string `json:"folder,omitempty"` // name of the host's folder of the job
+	// Unchecked is the error if the host could not determine which files the
+	// job has produced. The host then keeps the job's folder, and Outputs is
+	// at least 1. It is empty if the check succeeded.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// PruneRequest asks for folders of jobs that are over, and what no job uses, to be removed if
-// they have not changed for a time.
+// PruneRequest asks a host to remove the folders of jobs that have ended, and
+// files that no job uses any more.
 type PruneRequest struct {
-	Older   time.Duration `json:"older"`   // that time
-	Discard bool          `json:"discard"` // also files that a job made and nobody has fetched
-	Dry     bool          `json:"dry"`     // only tell what would be removed
-	Keep    []string      `json:"keep"`    // ids of jobs that are kept, whatever they have made on this host
+	Older   time.Duration `json:"older"`   // remove only what has not changed for this long
+	Discard bool          `json:"discard"` // true: also remove outputs that the user has not fetched
+	Dry     bool          `json:"dry"`     // dry run: only report what would be removed
+	Keep    []string      `json:"keep"`    // IDs of jobs whose folders must be kept even if they have no unfetched outputs
 
-	// All asks for all of ~/.plx. Discard then means checkpoints too. If something is kept, plx and
-	// what the kept jobs use stay with it.
+	// All asks the host to remove the whole folder ~/.plx; with Discard,
+	// checkpoints too. If the host must keep something, it also keeps the plx
+	// executable and the files that the kept jobs use.
 	All bool `json:"all,omitempty"`
-	// Forgotten are ids of jobs whose records go too, with All, if they were launched from this home.
+	// Forgotten lists IDs of jobs that were launched from this home directory
+	// and whose launch records are removed too. It is used only with All.
 	Forgotten []string `json:"forgotten,omitempty"`
 }
 
-// PruneAnswer is what was removed, and what was kept because nobody has fetched it.
+// PruneAnswer lists what the host has removed, and the jobs that it kept
+// because the user has not fetched their outputs.
 type PruneAnswer struct {
 	Items  []Pruned `json:"items"`
-	Failed string   `json:"failed,omitempty"` // why that is not all; "": it is
+	Failed string   `json:"failed,omitempty"` // error that stopped the removal before its end; empty if there was none
 
-	Busy string `json:"busy,omitempty"` // with All: what uses ~/.plx, so that nothing was removed; "": nothing does
-	// Left is a folder below ~/.plx, of which something could not be removed while the agent runs.
+	Busy string `json:"busy,omitempty"` // used with All: the process or job that uses ~/.plx, so that nothing was removed; empty if none does
+	// Left is a folder under ~/.plx that could not be removed completely
+	// because the agent itself is running from it.
 	Left string `json:"left,omitempty"`
 }

@@ -7,9 +7,10 @@ import (
 	"sync"
 )
 
-// lostPeer matches what torch 1.13 to 2.x reports if the process of a peer has ended or does
-// not answer: Gloo, NCCL and its watchdog, and the store that ranks meet at. A lost
-// connection of another library, such as one that downloads data, is none of these.
+// lostPeer matches the error messages of torch 1.13 to 2.x for a peer process
+// that has ended or does not respond. They come from Gloo, NCCL, NCCL's
+// watchdog and the rendezvous store (TCPStore). It must not match a lost
+// connection of another library, such as one that downloads data.
 var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(strings.Join([]string{
 		`gloo/transport/\S+ .*(Connection (closed|reset) by peer|Connection refused|Broken pipe|Socket closed|Timed out waiting|timeout)`,
@@ -23,14 +24,15 @@ var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	}, "|"))
 })
 
-// noise matches lines that come after the one that tells why a program ends: the stack of
-// C++, and what its runtime adds.
+// noise matches lines that a program may print after its error message: a C++
+// stack trace and messages of the C++ runtime.
 var noise = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\[rank[0-9]+\]: ?)?(frame #[0-9]+: .*|Exception raised from .*|Last error:|\s*|<.*>)$`)
 })
 
-// LossOfPeer returns that of the last lines of a program's stderr by which the program
-// reports that it failed because a peer did; "": it reports something else.
+// LossOfPeer searches the last lines of a program's stderr for a message that
+// the program failed because another process of the job did. It returns that
+// line, or "" if there is none.
 func LossOfPeer(lines []string) string {
 	lines = slices.DeleteFunc(slices.Clone(lines), noise().MatchString)
 	for _, line := range slices.Backward(lines[max(0, len(lines)-5):]) {

@@ -1,10 +1,11 @@
 package protocol
 
-// Seed asks an agent to give its own program to other hosts, whose shells take it: they have no
-// agent yet. The answer is the port.
+// Seed asks an agent to serve its own executable over TCP to hosts that have
+// no agent yet. Shell scripts on these hosts download it. The result is the
+// port.
 type Seed struct {
-	Addr  string `json:"addr"`          // where
-	Low   int    `json:"low,omitempty"` // as in Spec.PortLow
+	Addr  string `json:"addr"`          // IP address on which the agent listens
+	Low   int    `json:"low,omitempty"` // first port of the allowed range, as in Spec.PortLow
 	High  int    `json:"high,omitempty"`
-	Token string `json:"token"` // what they must tell
+	Token string `json:"token"` // secret that a downloading host must send
 }

@@ -2,30 +2,34 @@ package protocol
 
 import "fmt"
 
-// Shm is the folder in which processes of a host share memory.
+// Shm is the directory of POSIX shared memory, through which processes of a
+// host exchange data.
 const Shm = "/dev/shm"
 
-// goodShmKiB is the size from which on programs for training find enough shared memory. The
-// default of Docker, 64 MiB, is known to be too small for PyTorch's data loaders.
+// goodShmKiB is the size in KiB of /dev/shm that is enough for usual training
+// programs. Docker's default of 64 MiB is known to be too small for PyTorch's
+// data loaders.
 const goodShmKiB = 1 << 20
 
-// ShmFault is why programs that share memory fail.
+// ShmFault is a problem with /dev/shm that makes programs which use shared
+// memory fail.
 type ShmFault int
 
-// The faults.
+// Values of ShmFault.
 const (
 	ShmGood ShmFault = iota
 	ShmMissing
-	ShmFull // or nearly
+	ShmFull // full or nearly full
 	ShmUnwritable
 	ShmSmall
 )
 
-// OfShm returns what is wrong with the folder Shm of a host, and says it. Memory that is
-// mapped beyond the room of its file system ends the process by SIGBUS.
+// OfShm returns the problem of a host's /dev/shm, as a value and as text for
+// the user. It returns ShmGood if there is none. A program that writes to
+// shared memory beyond the free space is killed by SIGBUS.
 func OfShm(f Folder) (fault ShmFault, text string) {
 	known := f.SizeKiB > 0 && f.FreeKiB >= 0
-	room := fmt.Sprintf("(%s, %s left)", amount(f.SizeKiB), amount(f.FreeKiB))
+	room := fmt.Sprintf("(%s, %s left)", formatKiB(f.SizeKiB), formatKiB(f.FreeKiB))
 	switch {
 	case f.Path == "":
 		return ShmGood, ""
@@ -43,8 +47,9 @@ func OfShm(f Folder) (fault ShmFault, text string) {
 	return ShmGood, ""
 }
 
-// amount rounds down, so that the same is said of hosts that are about equally full.
-func amount(kib int64) string {
+// formatKiB formats a size in whole units. It rounds down, so that hosts with
+// nearly equal free space get the same text and can be grouped.
+func formatKiB(kib int64) string {
 	switch {
 	case kib <= 0:
 		return "0"

@@ -8,17 +8,19 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// StacksHead begins the stacks of a task as they are written.
+// StacksHead is the header of a task's stack traces in a stacks file.
 type StacksHead struct {
 	Task   cluster.Task
-	Time   time.Time // when they were read, to the second
-	Places []string  // where the task is, one line each
+	Time   time.Time // when the agent read the stack traces, to the second
+	Places []string  // current positions in the program, such as function and line, one per element
 }
 
-// placePrefix begins the line of a place.
+// placePrefix begins each line of a header that contains an element of
+// StacksHead.Places.
 const placePrefix = "  at "
 
-// String has a line for the task, a line for each place, and an empty one.
+// String formats the header: a line with the task and time, one line per
+// place, and an empty line.
 func (h StacksHead) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %s\n", h.Task, h.Time.Format(time.RFC3339))
@@ -29,9 +31,10 @@ func (h StacksHead) String() string {
 	return text.String()
 }
 
-// StacksHeads returns the heads in the stacks of several tasks.
+// StacksHeads parses the stack traces of several tasks, as an agent writes
+// them, and returns their headers.
 func StacksHeads(text string) (all []StacksHead) {
-	open := false // the lines of a head go on
+	open := false // the previous line belongs to a header, so a line with placePrefix continues it
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if place, is := strings.CutPrefix(line, placePrefix); open && is {

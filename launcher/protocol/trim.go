@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// maxText bounds each text of a trimmed message, in bytes.
+// maxText is the length in bytes to which Trim shortens each string of a
+// message.
 const maxText = 8 << 10
 
-// Trim cuts the texts of a message from an agent. A driver keeps many of them, and its
-// verdict carries them to every agent in one message, which must not become too long
-// because one host tells too much.
+// Trim shortens long strings in a message that came from an agent. The driver
+// stores many of these strings and sends them to every agent in its verdict.
+// So one host with long texts must not make that message too large.
 func (m *Message) Trim() { trim(reflect.ValueOf(m)) }
 
 func trim(v reflect.Value) {

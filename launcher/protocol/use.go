@@ -2,47 +2,50 @@ package protocol
 
 import "time"
 
-// HostUse is how much of a host is used.
+// HostUse is the usage of a host's processors, memory, network and GPUs.
 type HostUse struct {
 	CPUs        int           `json:"cpus"`
-	Load        float64       `json:"load"`        // of the last minute, as the kernel tells it
-	MemoryTotal int64         `json:"memoryTotal"` // in bytes
+	Load        float64       `json:"load"`        // load average of the last minute, as in /proc/loadavg
+	MemoryTotal int64         `json:"memoryTotal"` // memory of the host in bytes
 	Samples     []Sample      `json:"samples,omitempty"`
 	GPUs        []GPUUse      `json:"gpus,omitempty"`
-	Every       time.Duration `json:"every"`             // between two samples
-	Trouble     string        `json:"trouble,omitempty"` // why something is missing; "": nothing is
+	Every       time.Duration `json:"every"`             // time between two samples
+	Trouble     string        `json:"trouble,omitempty"` // why some values are missing; empty if none are
 }
 
-// Sample is how much of a host was used for a while. The newest is the last of HostUse.Samples,
-// which has at most MaxSamples.
+// Sample is one measurement of the usage of a host, over the time since the
+// previous sample. The newest is the last element of HostUse.Samples, which
+// has at most MaxSamples elements.
 type Sample struct {
-	CPU      float32 `json:"cpu"`      // processors that were busy, such as 1.5
-	Memory   int64   `json:"memory"`   // bytes that are not available to programs
-	Received int64   `json:"received"` // bytes a second through all interfaces but the loopback
+	CPU      float32 `json:"cpu"`      // number of busy processors, such as 1.5
+	Memory   int64   `json:"memory"`   // bytes of memory that are not available to new programs
+	Received int64   `json:"received"` // received bytes per second, all network interfaces except loopback
 	Sent     int64   `json:"sent"`
-	GPU      float32 `json:"gpu"` // GPUs that were busy, such as 1.5; negative: not asked
+	GPU      float32 `json:"gpu"` // sum of the utilization of all GPUs, 1 for a fully busy one; negative if not measured
 }
 
-// GPUUse is how much of a GPU is used. Numbers that the tool does not tell are -1.
+// GPUUse is the usage of one GPU. A number that nvidia-smi does not report is
+// -1.
 type GPUUse struct {
 	Index       int     `json:"index"`
 	Name        string  `json:"name,omitempty"`
 	Percent     int     `json:"percent"`
-	MemoryUsed  int64   `json:"memoryUsed"` // in bytes
+	MemoryUsed  int64   `json:"memoryUsed"` // used GPU memory in bytes
 	MemoryTotal int64   `json:"memoryTotal"`
 	Temperature int     `json:"temperature"`     // in degrees Celsius
 	Power       float64 `json:"power"`           // in watts
-	Owner       string  `json:"owner,omitempty"` // the task or the user's process that computes on it
+	Owner       string  `json:"owner,omitempty"` // the task, or other process of the user, that computes on the GPU
 }
 
-// Bounds of a HostUse.
+// Limits of a HostUse.
 const (
 	MaxSamples  = 180
 	MaxGPUs     = 64
-	SampleEvery = 5 * time.Second // so that MaxSamples are 15 minutes
+	SampleEvery = 5 * time.Second // the last MaxSamples samples cover 15 minutes
 )
 
-// Bounded returns u without what exceeds the bounds: an agent of another version may tell more.
+// Bounded returns u without the samples and GPUs that exceed MaxSamples and
+// MaxGPUs. An agent of another plx version may send more.
 func (u HostUse) Bounded() HostUse {
 	u.Samples = u.Samples[max(0, len(u.Samples)-MaxSamples):]
 	u.GPUs = u.GPUs[:min(len(u.GPUs), MaxGPUs)]

@@ -1,5 +1,5 @@
-// Package scratch makes temporary folders of the launching machine of which nothing stays,
-// whatever ends plx.
+// Package scratch creates temporary folders on the machine where plx runs.
+// They are always removed in the end, even if plx is killed.
 //
 //	folder, err := scratch.New()
 //	if err != nil {
@@ -7,9 +7,11 @@
 //	}
 //	defer folder.Remove()
 //
-// A folder lies in that for temporary files, or in ~/.plx/scratch if that one takes nothing. It
-// is locked as long as a process has it, and [Tidy] removes folders that no process has. It
-// leaves those of other users and of other machines, whose locks it cannot see.
+// A folder is created in the system's folder for temporary files, or in
+// ~/.plx/scratch if that one has no room or is not writable. A process holds a
+// file lock on its folder while it uses it. [Tidy] removes the folders that no
+// process has locked. It skips folders of other users and of other machines
+// that share the file system, because it cannot see their locks.
 package scratch
 
 import (
@@ -30,20 +32,21 @@ import (
 // Folder is a temporary folder.
 type Folder struct {
 	Path string
-	lock *os.File // the folder itself
+	lock *os.File // the opened folder, which carries the file lock
 }
 
-// tries is how often New begins again after Tidy of another process has been faster than its lock.
-const tries = 100
+// maxTries is how often New retries if Tidy in another process removes the new
+// folder before New has locked it.
+const maxTries = 100
 
-// New makes a Folder.
+// New creates and locks a temporary folder.
 func New() (*Folder, error) {
 	start, err := prefix()
 	if err != nil {
 		return nil, err
 	}
-	dir := Place(least)
-	for range tries {
+	dir := Place(minFree)
+	for range maxTries {
 		path, err := os.MkdirTemp(dir, start)
 		if err != nil {
 			return nil, fmt.Errorf("make a temporary folder: %w", err)
@@ -62,11 +65,13 @@ func New() (*Folder, error) {
 	return nil, fmt.Errorf("make a temporary folder in %s: another process removes it each time", dir)
 }
 
-// Hold has a command that is to start keep the folder until it has ended too: it may outlive
-// this process, and writes into it.
+// Hold passes the lock of the folder to the command, which is not started yet.
+// A command that writes into the folder may outlive this process; the folder
+// then stays locked until the command ends.
 func (f *Folder) Hold(cmd *exec.Cmd) { cmd.ExtraFiles = append(cmd.ExtraFiles, f.lock) }
 
-// Remove removes the folder. A nil Folder is none.
+// Remove deletes the folder and releases its lock. It does nothing if f is
+// nil.
 func (f *Folder) Remove() error {
 	if f == nil {
 		return nil
@@ -76,17 +81,18 @@ func (f *Folder) Remove() error {
 	return err
 }
 
-// Tidy removes folders whose processes have ended without doing that, as after kill -9. What it
-// cannot remove it leaves.
+// Tidy removes folders that processes have left because they were killed (kill
+// -9). It ignores errors.
 func Tidy() {
 	start, err := prefix()
 	if err != nil {
 		return
 	}
 	for _, dir := range places() {
-		entries, _ := os.ReadDir(dir) // what cannot be read is not tidied
+		entries, _ := os.ReadDir(dir) // skip a folder that cannot be read
 		for _, e := range entries {
-			// Digits alone follow, else it is one of a machine with a longer name.
+			// After the prefix only digits may follow. Otherwise the folder
+			// belongs to a machine whose host name begins with ours.
 			if n, ours := strings.CutPrefix(e.Name(), start); ours && strings.Trim(n, "0123456789") == "" {
 				tidy(filepath.Join(dir, e.Name()))
 			}
@@ -108,28 +114,32 @@ func tidy(path string) {
 	}
 	defer folder.Close() // only read
 	if unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-		_ = os.RemoveAll(path) // else the next one does
+		_ = os.RemoveAll(path) // if this fails, a later Tidy tries again
 	}
 }
 
-// prefix begins the names of this machine's folders.
+// prefix returns the text with which the names of all scratch folders of this
+// machine begin.
 func prefix() (string, error) {
 	host, err := os.Hostname()
 	return "plx-scratch-" + host + "-", err
 }
 
-// least is how much room a place must have to be taken.
-const least = 1 << 20
+// minFree is the free space in bytes that the parent folder of a new Folder must
+// have.
+const minFree = 1 << 20
 
-// Place returns the folder for temporary files that will have size bytes: that of the system, or
-// ~/.plx/scratch if that one is not there, cannot be written or has no room, and this one has.
+// Place returns a parent folder for temporary files of size bytes in all. It
+// is the system's folder for temporary files. If that one is missing, not
+// writable or has no room, it is ~/.plx/scratch, provided that this one is
+// usable.
 func Place(size int64) string {
 	all := places()
 	for i, dir := range all {
 		if i > 0 && os.MkdirAll(dir, 0o700) != nil {
 			continue
 		}
-		if takes(dir, size) {
+		if hasRoom(dir, size) {
 			return dir
 		}
 	}
@@ -144,14 +154,14 @@ func places() []string {
 	return all
 }
 
-// takes reports whether size bytes can be written into a folder.
-func takes(dir string, size int64) bool {
+// hasRoom reports whether the folder is writable and has room for size bytes.
+func hasRoom(dir string, size int64) bool {
 	if unix.Access(dir, unix.W_OK|unix.X_OK) != nil {
 		return false
 	}
 	var disk unix.Statfs_t
 	if unix.Statfs(dir, &disk) != nil || disk.Bsize <= 0 {
-		return true // nothing is known of its room
+		return true // the free space is unknown, so assume that there is enough
 	}
 	full := disk.Files > 0 && disk.Ffree == 0
 	return !full && uint64(disk.Bavail) >= uint64(size)/uint64(disk.Bsize)

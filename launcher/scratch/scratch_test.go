@@ -110,7 +110,7 @@ func TestPlace(t *testing.T) {
 	inHome := filepath.Join(home, ".plx", "scratch")
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	if got := Place(least); got != dir {
+	if got := Place(minFree); got != dir {
 		t.Errorf("%s, want TMPDIR", got)
 	}
 	if got := Place(1 << 60); got != dir {

@@ -10,11 +10,11 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// up takes the state of an agent that has just connected: the first time as its
-// arrival, later as what the job has missed.
+// up handles a new connection to an agent. From the agent's State it learns
+// what the agent has reported while there was no connection.
 func (m *Machine) up(e Up) {
 	h, before := m.hosts[e.Host], m.stage
-	if h.gone && !m.plan.Restarts.Revive {
+	if h.lost && !m.plan.Restarts.Revive {
 		return
 	}
 	m.do(h.arrive(e.State, m.stage))
@@ -24,7 +24,7 @@ func (m *Machine) up(e Up) {
 		}
 	}
 	switch {
-	case m.stage != before: // and this host was told with the others
+	case m.stage != before: // the machine has entered another stage and sent the requests of that stage to all hosts
 	case m.stage == gathering:
 		m.proceed()
 	default:
@@ -34,20 +34,20 @@ func (m *Machine) up(e Up) {
 	}
 }
 
-// lost takes the loss of a host: with it go its tasks.
+// lost handles the loss of a host, which includes the loss of its tasks.
 func (m *Machine) lost(e Lost) {
 	h := m.hosts[e.Host]
-	if h.gone {
+	if h.lost {
 		return
 	}
 	ended := m.view().unended(e.Host) == 0 && h.answered >= starting
-	idle := !h.in || m.generation.number > 0 && len(h.tasks) == 0
-	h.gone, h.silent, h.in, h.leaving = true, e.Cause, false, false
-	h.answers, h.clearing = e.Answers, e.Clear > 0
+	idle := !h.participates || m.generation.number > 0 && len(h.tasks) == 0
+	h.lost, h.disconnected, h.participates, h.leaving = true, e.Cause, false, false
+	h.revivable, h.tasksMayRun = e.Answers, e.Clear > 0
 	m.do(timer(clearTimer(e.Host), e.Clear))
 	switch reason := fmt.Sprintf("host %s: %s", h.name(), e.Cause); {
 	case idle:
-		m.proceed() // others may have answered before
+		m.proceed() // the stage may be complete if it was only waiting for this host
 	case ended:
 		m.do(notice("%s, after its tasks had ended", reason))
 	default:
@@ -55,7 +55,8 @@ func (m *Machine) lost(e Lost) {
 	}
 }
 
-// heard takes what an agent said. State is no such message, see Up.
+// heard handles a message from the agent of host h. State messages arrive with
+// the event Up instead.
 func (m *Machine) heard(h int, msg protocol.Message) {
 	v := m.view()
 	now := v.generation.number
@@ -64,7 +65,7 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 		m.decide(nil, m.start.prepared(v, h, *msg.Prepared))
 	case msg.Checked != nil && msg.Checked.Generation == now:
 		m.decide(m.start.checked(v, h, *msg.Checked))
-	case msg.Started != nil && msg.Started.Generation == now && v.stage >= starting && v.hosts[h].in:
+	case msg.Started != nil && msg.Started.Generation == now && v.stage >= starting && v.hosts[h].participates:
 		m.decide(nil, answered{h, starting})
 	case msg.Exited != nil:
 		m.exited(h, *msg.Exited)
@@ -82,7 +83,7 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 	}
 }
 
-// exited takes the end of a task, once.
+// exited handles the exit of a task. It ignores a repeated report.
 func (m *Machine) exited(h int, e protocol.Exit) {
 	v := m.view()
 	if m.generation.ended(e.Task) || !m.generation.runs(h, e.Task) || e.Generation != m.generation.number {
@@ -99,7 +100,7 @@ func (m *Machine) exited(h int, e protocol.Exit) {
 	m.proceed()
 }
 
-// said takes what a task of host h has said to its agent.
+// said handles a message that a task on host h has sent to its agent.
 func (m *Machine) said(h int, s protocol.Said) {
 	v := m.view()
 	commands, stepped := m.progress.take(v, s)
@@ -119,9 +120,10 @@ func (m *Machine) said(h int, s protocol.Said) {
 	}
 }
 
-// missed turns the state of an agent that has just connected into the messages
-// that it may have sent without a connection: what the chief tolerates, steps,
-// exits, failures that are no exits yet.
+// missed converts the state of an agent that has just connected into the
+// messages that the driver may have missed. These are the chief's report that
+// it tolerates losses, the tasks' last steps, exits, and failures of tasks
+// that have not exited yet.
 func missed(s protocol.State) []protocol.Message {
 	var all []protocol.Message
 	said := func(t cluster.Task, m cluster.ControlMessage) {
@@ -144,7 +146,7 @@ func missed(s protocol.State) []protocol.Message {
 		if now := states[t]; now.Word != nil {
 			word := *now.Word
 			if word.Kind == cluster.Failed {
-				word.Kind = cluster.Finished // the failure itself comes below, or its exit does
+				word.Kind = cluster.Finished // reports only the step; the failure follows below, or the task's exit reports it
 			}
 			said(t, word)
 		}
@@ -152,7 +154,8 @@ func missed(s protocol.State) []protocol.Message {
 			exits = append(exits, *e)
 		}
 	}
-	// In the order in which they happened, so that the first failure is blamed.
+	// Sort the exits by time, so that the failure that happened first is
+	// blamed.
 	slices.SortStableFunc(exits, func(a, b protocol.Exit) int { return a.Time.Compare(b.Time) })
 	for _, e := range exits {
 		all = append(all, protocol.Message{Exited: &e})
