@@ -17,19 +17,21 @@ import (
 )
 
 const (
-	mostTakers = 8                // connections at a time
-	tellTime   = 5 * time.Second  // until a connection has told the token
-	takeTime   = time.Minute      // until it has taken the program
-	seedTime   = 10 * time.Minute // of all, whatever the launcher does
+	mostTakers = 8                // simultaneous downloads; further connections are closed
+	tellTime   = 5 * time.Second  // within which a client must send the token
+	takeTime   = time.Minute      // within which a client must have downloaded the binary
+	seedTime   = 10 * time.Minute // after which the server stops in any case
 )
 
-// seed gives this program to other hosts, whose shells take it: they have no agent yet.
+// seed is a TCP server that sends the plx binary to other hosts of the job.
+// They have no agent yet, so their login shells download it.
 type seed struct {
 	mu  sync.Mutex
-	end func() // nil: it gives to nobody
+	end func() // stops the server; nil: no server runs
 }
 
-// begin begins to give, and returns the port. It ends what began before.
+// begin starts a server and returns its port. It stops a server that was
+// started before.
 func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) {
 	if of.Token == "" {
 		return 0, errors.New("give plx to other hosts: no token")
@@ -43,7 +45,7 @@ func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) 
 		return 0, errors.Join(errors.New("give plx to other hosts: no port"), ln.Close())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), seedTime)
-	context.AfterFunc(ctx, func() { ln.Close() }) // nothing was written to it
+	context.AfterFunc(ctx, func() { ln.Close() }) // a listener has no buffered data to lose
 	s.close()
 	s.mu.Lock()
 	s.end = cancel
@@ -52,7 +54,8 @@ func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) 
 	return addr.Port, nil
 }
 
-// close gives to nobody more. What is under way goes on for a minute at most.
+// close stops the server. Downloads in progress may continue for up to a
+// minute.
 func (s *seed) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,17 +76,17 @@ func giveAway(ctx context.Context, ln net.Listener, token string) {
 		case places <- struct{}{}:
 			go func() {
 				defer func() { <-places }()
-				giveSelf(conn, token) // who does not get it all notices
+				giveSelf(conn, token) // a client with an incomplete file finds a wrong checksum
 			}()
 		default:
-			conn.Close() // it gets nothing, and notices
+			conn.Close() // the client gets an empty file and finds a wrong checksum
 		}
 	}
 }
 
-// giveSelf writes this program to whoever tells the token.
+// giveSelf sends this executable to a client that sends the token first.
 func giveSelf(conn net.Conn, token string) {
-	defer conn.Close() // the other end compares the hash
+	defer conn.Close() // the client compares the checksum, so an error here is noticed there
 	told := make([]byte, len(token))
 	if conn.SetDeadline(time.Now().Add(tellTime)) != nil {
 		return

@@ -13,14 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outlive runs the server of a step of Slurm. Slurm kills what is left in a step when its
-// first process ends, so this process stays until all have ended that were started in it:
-// agents outlive the connection that started them. They heed Slurm's SIGTERM; this process
-// and the server end with the connection.
+// outlive runs an SSH server in a Slurm job step. Slurm kills all processes of
+// a step when the step's first process, which is this one, ends. Agents that
+// the server starts must outlive its connection, so outlive returns only after
+// all processes in the step have ended. This process ignores Slurm's SIGTERM;
+// the agents handle it.
 func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 	heedNoTerm()
 	for _, name := range ranks {
-		os.Unsetenv(name) // fails for no valid name
+		os.Unsetenv(name) // fails only for invalid names
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("adopt what commands leave: %w", err)
@@ -30,7 +31,7 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 	if err := server.Start(); err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
-	for _, own := range []*os.File{os.Stdin, os.Stdout} { // the server has them: whoever reads sees its end
+	for _, own := range []*os.File{os.Stdin, os.Stdout} { // so that only the server holds them, and the launcher sees end of file when it ends
 		own.Close() // nothing is buffered
 	}
 	for {
@@ -43,11 +44,13 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 	}
 }
 
-// ranks are variables by which programs take the step for their job, which has one task.
+// ranks are environment variables of the one-task step that runs this process.
+// Training programs would take them for the ranks of their own job.
 var ranks = []string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_GTIDS",
 	"SLURM_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}
 
-// heedNoTerm makes SIGTERM do nothing in this process. Its children are not affected.
+// heedNoTerm makes this process ignore SIGTERM. Child processes do not inherit
+// that.
 func heedNoTerm() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
 }

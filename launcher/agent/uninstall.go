@@ -19,8 +19,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// pruneAll is prune with All: it removes all of ~/.plx, unless something uses it. If something is
-// kept, it removes what prune does, of any age.
+// pruneAll implements "plx prune --all": it removes the whole folder ~/.plx,
+// unless a job or another plx process uses it. If some files must be kept, it
+// removes what prune would remove, regardless of age.
 func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Use) (answer protocol.PruneAnswer, err error) {
 	dir, err := jobfolder.Root()
 	if err != nil {
@@ -58,8 +59,9 @@ func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Us
 	return answer, nil
 }
 
-// runs says which job runs, or may; "": none does. Of jobs of dead agents it notes that they are over:
-// another host with this home cannot tell.
+// runs describes the jobs that run, or may run on another host with this home;
+// "" means none does. For each job whose agent is dead it records in the state
+// file that the job is over, since another host cannot detect that.
 func (p *pruner) runs() (string, error) {
 	all, err := jobfolder.States()
 	if err != nil {
@@ -88,22 +90,25 @@ func (p *pruner) runs() (string, error) {
 }
 
 const (
-	// comes is how recently an upload was written that is under way.
+	// An upload counts as in progress if its file was written within this
+	// time.
 	comes     = time.Minute
 	beingSent = "plx is just being sent there"
 )
 
-// coming reports whether plx is being sent to a folder of blobs.
+// coming reports whether an upload of the plx binary into the folder blobs is
+// in progress.
 func coming(blobs string) bool {
-	entries, _ := os.ReadDir(blobs) // without a folder nothing comes
+	entries, _ := os.ReadDir(blobs) // a missing folder has no uploads
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		info, err := e.Info()
 		return err == nil && e.Name()[0] == '.' && time.Since(info.ModTime()) < comes
 	})
 }
 
-// prepares says what uses ~/.plx beside jobs. If nothing does, nothing will until the process ends or
-// shares use again.
+// prepares describes what else uses ~/.plx, apart from jobs. If it returns "",
+// this process holds the exclusive lock of ~/.plx until it ends or calls
+// use.Share.
 func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
 	if !use.Alone() {
 		return "another plx works there, such as a launch or plx exec"
@@ -118,15 +123,16 @@ func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
 	}
 	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the pattern is valid
 	for _, file := range launches {
-		if locked, _ := filelock.Locked(file); locked { // an error: it has just ended, or there are no locks
+		if locked, _ := filelock.Locked(file); locked { // Locked fails if the launch has just ended or the file system has no locks: then no launch is assumed
 			return "a launch is being prepared there, by process " + filepath.Base(file)
 		}
 	}
 	return ""
 }
 
-// keepsakes lists what is no job's folder and stays: checkpoints, unless they are discarded, and
-// records of jobs that were launched from this home and are not forgotten.
+// keepsakes lists the files outside of job folders that must stay:
+// checkpoints, unless p.discard is set, and the launcher's records of jobs
+// that are not in forgotten.
 func (p *pruner) keepsakes(forgotten []string) (kept []protocol.Pruned, err error) {
 	records, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*.json"))
 	if err != nil {
@@ -161,13 +167,14 @@ func (p *pruner) keepsakes(forgotten []string) (kept []protocol.Pruned, err erro
 	return kept, err
 }
 
-// literal is the root as a pattern.
+// literal returns p.root with the special characters of glob patterns escaped.
 func (p *pruner) literal() string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(p.root)
 }
 
-// keepsJobs counts the folders of jobs that stay, as the launcher wants it or for what they have made. It
-// lists those whose state cannot be read.
+// keepsJobs counts the job folders that must stay, because the launcher asked
+// for that or because the job's output files were not fetched. unread lists
+// the folders whose state file cannot be read.
 func (p *pruner) keepsJobs() (n int, unread []protocol.Pruned, err error) {
 	states, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*", "state.json"))
 	for _, state := range states {
@@ -184,10 +191,12 @@ func (p *pruner) keepsJobs() (n int, unread []protocol.Pruned, err error) {
 	return n, unread, err
 }
 
-// all removes all of ~/.plx. First everything gets another place at once, the lock last: who comes
-// then finds a host without plx, and makes ~/.plx again. left is a folder that remains below ~/.plx, since it
-// has something that cannot be removed, such as this executable on a network file system. busy is as in
-// the answer.
+// all removes ~/.plx. It first renames all entries into a new folder below
+// ~/.plx, the lock file last, so that a launch that starts now finds a host
+// without plx and creates ~/.plx again. left names that folder if some of its
+// files could not be removed, such as this executable on a network file
+// system. busy is the reason if an upload has just begun and nothing was
+// removed.
 func (p *pruner) all() (left, busy string, err error) {
 	entries, err := os.ReadDir(p.root)
 	if err != nil {
@@ -209,7 +218,7 @@ func (p *pruner) all() (left, busy string, err error) {
 		if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return filepath.Base(away), "", err
 		}
-		if turn(e) == first && coming(to) { // it began to come just now
+		if turn(e) == first && coming(to) { // an upload of the plx binary has just begun: undo the rename
 			return "", beingSent, errors.Join(os.Rename(to, from), os.Remove(away))
 		}
 	}
@@ -219,16 +228,18 @@ func (p *pruner) all() (left, busy string, err error) {
 	if err = errors.Join(err, os.Remove(away)); err != nil {
 		return filepath.Base(away), "", err
 	}
-	if info, err := os.Lstat(p.root); err == nil && info.IsDir() { // a link is the user's
-		_ = os.Remove(p.root) // fails if another launch uses it by now
+	if info, err := os.Lstat(p.root); err == nil && info.IsDir() { // keep ~/.plx if it is a symbolic link, which the user made
+		_ = os.Remove(p.root) // fails if a new launch has used the folder meanwhile
 	}
 	return "", "", nil
 }
 
-// first is the turn of the programs, by which a launch begins.
+// first is the result of turn for the folder of plx binaries, which a launch
+// uses first.
 const first = -1
 
-// turn orders what is removed from ~/.plx.
+// turn returns a number that sorts the entries of ~/.plx into the order of
+// removal: the plx binaries first, the lock last.
 func turn(e fs.DirEntry) int {
 	switch e.Name() {
 	case "blobs":
@@ -239,7 +250,8 @@ func turn(e fs.DirEntry) int {
 	return 0
 }
 
-// each removes an entry of ~/.plx, which is in a folder now, and those of jobs one by one.
+// each removes the entry e of the folder in. The report names it by its
+// original path below ~/.plx, and lists each job's folder separately.
 func (p *pruner) each(in string, e fs.DirEntry) error {
 	path := filepath.Join(in, e.Name())
 	if e.IsDir() && !p.dry {
