@@ -19,26 +19,28 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// maxVisitors bounds the visitors of one agent.
+// maxVisitors is the maximum number of simultaneous connections of commands
+// such as plx attach.
 const maxVisitors = 256
 
-// sessions are the connections of the driver and of visitors: plx attach, plx stop
-// and plx scale.
+// sessions are the open connections to this supervisor: one of the driver,
+// which controls the job, and those of visitors, the commands plx attach, plx
+// stop and plx scale.
 type sessions struct {
 	log      *log.Logger
-	driver   *link          // connection of the present driver; nil: none is connected
+	driver   *link          // the driver's connection; nil: no driver is connected
 	visitors map[*link]bool // connected visitors
 }
 
-// tell sends a message to the driver. Without one it is dropped; State repeats the
-// fact to the next driver.
+// tell sends a message to the driver. It drops the message if no driver is
+// connected: the next driver gets the same facts in the State message.
 func (s *sessions) tell(m protocol.Message) {
 	if s.driver != nil {
 		s.driver.send(m)
 	}
 }
 
-// notice sends a line for the user to the driver, and writes it to the log.
+// notice logs a line, and sends it to the driver to be shown to the user.
 func (s *sessions) notice(text string) {
 	s.log.Print(text)
 	s.tell(protocol.Message{Notice: text})
@@ -51,8 +53,9 @@ func (s *sessions) show(m protocol.Message) {
 	}
 }
 
-// attach takes a link as the driver or a visitor and sends it the state. A new
-// driver replaces the one before it.
+// attach registers a new connection, as the driver's or a visitor's, and sends
+// the current state. A new driver's connection replaces that of the previous
+// driver.
 func (s *sessions) attach(l *link, state protocol.State) {
 	switch {
 	case l.driver:
@@ -70,7 +73,7 @@ func (s *sessions) attach(l *link, state protocol.State) {
 	l.send(protocol.Message{State: &state})
 }
 
-// detach forgets a link.
+// detach removes a connection that has ended.
 func (s *sessions) detach(l *link, err error) {
 	l.finish()
 	delete(s.visitors, l)
@@ -80,14 +83,16 @@ func (s *sessions) detach(l *link, err error) {
 	}
 }
 
-// finishDriver sends what is queued for the driver and closes its link.
+// finishDriver sends the queued messages to the driver and then closes its
+// connection.
 func (s *sessions) finishDriver() {
 	if s.driver != nil {
 		s.driver.finish()
 	}
 }
 
-// finish does so for all links, and waits until they are closed, within bounds.
+// finish sends the queued messages on all connections, closes them, and waits
+// for that with a timeout for each.
 func (s *sessions) finish() {
 	s.finishDriver()
 	for l := range s.visitors {
@@ -101,8 +106,8 @@ func (s *sessions) finish() {
 	}
 }
 
-// accept serves connections until ln is closed. admit authenticates a connection
-// before anything else is read from it.
+// accept serves connections until ln is closed. admit must authenticate a
+// connection before any message is read from it.
 func (s *supervisor) accept(ln net.Listener, admit func(net.Conn) (net.Conn, error)) {
 	for {
 		conn, err := ln.Accept()
@@ -114,23 +119,24 @@ func (s *supervisor) accept(ln net.Listener, admit func(net.Conn) (net.Conn, err
 			return
 		}
 		s.host.log.Printf("accept on %s: %v", ln.Addr(), err)
-		if within(s.pace(), s.loop.quit) { // descriptors may have run out: do not spin
+		if within(s.pace(), s.loop.quit) { // Accept may fail for lack of file descriptors: wait before the next attempt
 			return
 		}
 	}
 }
 
-// serve serves one connection to its end.
+// serve authenticates one connection and serves it until it is closed.
 func (s *supervisor) serve(raw net.Conn, admit func(net.Conn) (net.Conn, error)) {
 	conn, err := admit(raw)
 	if err != nil {
 		s.refusals.add(s.host.log, raw.RemoteAddr(), err)
-		raw.Close() // it has no right to an answer
+		raw.Close() // an unauthenticated client gets no reply
 		return
 	}
 	l, err := greet(conn)
 	if err != nil {
-		// An agent that only checks that it can reach this one hangs up.
+		// Another agent that only tests whether it can reach this one
+		// disconnects without a message: not worth a log line.
 		if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
 			s.host.log.Printf("connection from %s: %v", conn.RemoteAddr(), err)
 		}
@@ -139,7 +145,7 @@ func (s *supervisor) serve(raw net.Conn, admit func(net.Conn) (net.Conn, error))
 	s.converse(l)
 }
 
-// converse serves a link to its end.
+// converse handles the messages of one connection until it is closed.
 func (s *supervisor) converse(l *link) {
 	go l.write()
 	s.loop.do(func() { s.sessions.attach(l, s.snapshot()) })
@@ -153,13 +159,14 @@ func (s *supervisor) converse(l *link) {
 	close(l.received)
 	s.loop.do(func() {
 		if s.record.ending() && errors.Is(err, io.EOF) {
-			return // it sends no more, but may still want to hear how the job ends
+			return // the client has closed its sending side only; it may still wait for the job's result
 		}
 		s.sessions.detach(l, err)
 	})
 }
 
-// handle does what a message asks for. A driver that was replaced is not heard.
+// handle executes one message of the driver or a visitor. It ignores a former
+// driver that was replaced.
 func (s *supervisor) handle(l *link, m protocol.Message) {
 	switch {
 	case s.sessions.visitors[l]:
@@ -173,7 +180,7 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 		l.send(protocol.Message{Renewed: m.Renew})
 	case m.Prepare != nil:
 		s.generation.prepare(*m.Prepare)
-	case m.Check != nil: // dial the agents of other hosts and answer which could not be reached
+	case m.Check != nil: // test whether this host can connect to the agents of the given hosts
 		s.loop.background(func() {
 			answer := &protocol.Checked{Generation: m.Check.Generation, Failures: s.host.identity.ReachAll(m.Check.Peers)}
 			s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
@@ -197,8 +204,9 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 	}
 }
 
-// visited passes the wishes of a visitor to the driver. If there is none, a request
-// to stop ends this host's part.
+// visited handles a message of a visitor: it forwards requests to the driver.
+// If no driver is connected, a stop request ends the job on this host
+// directly.
 func (s *supervisor) visited(l *link, m protocol.Message) {
 	alone := s.sessions.driver == nil || s.record.ending()
 	why := s.host.driver() + " is not connected"
@@ -227,30 +235,31 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 	}
 }
 
-// Bounds of a connection. One that exceeds them is closed; State repeats the facts
-// that were lost with it.
+// Limits of a connection. The supervisor closes a connection that exceeds one;
+// after a reconnect, the State message has the current facts.
 const (
 	writing = 30 * time.Second // to send one message
-	parting = time.Second      // for the other side to close after this one
-	waiting = 1024             // messages that wait to be sent
+	parting = time.Second      // for the client to close its side after the supervisor has closed its own
+	waiting = 1024             // messages in the send queue
 )
 
-// link is a connection of the driver or of a visitor.
+// link is an open connection to the driver or a visitor.
 type link struct {
 	raw    interface{ SetWriteDeadline(time.Time) error }
-	conn   *protocol.Conn // over raw
-	driver bool           // the other side is the driver; false: a visitor
+	conn   *protocol.Conn // message protocol on top of raw
+	driver bool           // true: the client is the driver; false: a visitor
 
-	out      chan protocol.Message // messages to send, at most waiting
-	hurry    context.Context       // cancelled by finish
-	finish   func()                // makes write send what is queued and then close the link; returns at once
-	sent     chan struct{}         // closed when write has stopped sending
-	received chan struct{}         // closed when reading has ended
+	out      chan protocol.Message // send queue, with room for 1024 messages (waiting)
+	hurry    context.Context       // cancelled by finish, to make write stop
+	finish   func()                // makes write send the queue and close the connection; does not wait for that
+	sent     chan struct{}         // closed when write will send no more
+	received chan struct{}         // closed when converse will receive no more
 }
 
-// greet opens a connection and reads its Attach. On an error it closes raw.
+// greet opens a connection and receives its first message, Attach. On an error
+// it closes the connection.
 func greet(raw net.Conn) (*link, error) {
-	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // a closed one fails at its first use
+	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // on a closed connection the next read fails
 	conn, err := protocol.Open(raw)
 	if err != nil {
 		return nil, err
@@ -275,18 +284,19 @@ func newLink(raw interface{ SetWriteDeadline(time.Time) error }, conn *protocol.
 	return l
 }
 
-// send queues a message. It closes a link whose queue is full.
+// send queues a message. If the queue is full, it closes the connection.
 func (l *link) send(m protocol.Message) {
 	select {
 	case l.out <- m:
 	default:
-		l.conn.Close() // the reader notices and reports it
+		l.conn.Close() // the receiving goroutine gets an error and reports it
 	}
 }
 
-// write sends queued messages until finish is called. Then it closes its
-// direction, and a socket once the other side has closed too: closing one while
-// bytes of the other side are unread could destroy what was sent last.
+// write sends the queued messages until finish is called. Then it sends the
+// rest of the queue and shuts down the sending side. It closes a socket only
+// after the client has closed its side too, because closing a TCP socket with
+// unread input may discard output that the client has not received yet.
 func (l *link) write() {
 	defer l.conn.Close()
 	defer close(l.sent)
@@ -308,12 +318,12 @@ func (l *link) write() {
 		return
 	}
 	if half, ok := l.raw.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // fails only on a connection that is gone
+		_ = half.CloseWrite() // fails only if the connection is broken already
 	}
 	within(parting, l.received)
 }
 
 func (l *link) transmit(m protocol.Message) bool {
-	l.raw.SetWriteDeadline(time.Now().Add(writing)) // sending fails on one that is closed
+	l.raw.SetWriteDeadline(time.Now().Add(writing)) // on a closed connection Send fails
 	return l.conn.Send(m) == nil
 }
