@@ -66,7 +66,7 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 			}
 			return prune(ctx, want)
 		}),
-		protocol.DoKept:    protocol.Handle(func(_ context.Context, want protocol.WantKept) (protocol.Kept, error) { return kept(want) }),
+		protocol.DoKept:    protocol.Handle(func(_ context.Context, want protocol.WantKept) (protocol.Kept, error) { return storedHistory(want) }),
 		protocol.DoReap:    protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, reapJob(f) })),
 		protocol.DoState:   protocol.Handle(inJob(stateOf)),
 		protocol.DoConnect: protocol.Handle(s.connect),
@@ -138,7 +138,7 @@ func listLocks() string {
 }
 
 func checkName(ctx context.Context, c protocol.CheckName) (none, error) {
-	return none{}, claim(ctx, "", c.Name)
+	return none{}, checkNameFree(ctx, "", c.Name)
 }
 
 // find looks up the program that the tasks will run, and reports whether it
@@ -159,7 +159,7 @@ func installVenv(ctx context.Context, want venv.Request) (ready bool, err error)
 		return false, err
 	}
 	ready, err = install.Environment(ctx, dir, files, want)
-	return ready, mendable(err)
+	return ready, damagedContent(err)
 }
 
 // inJob makes a handler of a function whose only input is a job's folder on

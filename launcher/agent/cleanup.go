@@ -34,8 +34,8 @@ func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.Pru
 	if err != nil {
 		return answer, err
 	}
-	defer alone(ctx, dir)()
-	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-want.Older), stay: want.Keep, discard: want.Discard, dry: want.Dry}
+	defer lockPrune(ctx, dir)()
+	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-want.Older), keepJobs: want.Keep, discard: want.Discard, dry: want.Dry}
 	if err := errors.Join(p.jobs(), p.unstarted(), p.below("spares", nil), p.blobs(), p.envs(), p.files()); err != nil {
 		answer.Failed = err.Error()
 	}
@@ -43,12 +43,12 @@ func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.Pru
 	return answer, nil
 }
 
-// alone waits until no other process prunes dir, and returns a function that
+// lockPrune waits until no other process prunes dir, and returns a function that
 // releases the lock. Several hosts can share a home, and "plx prune" runs on
 // all of them at once: while one host removes a job's folder, another cannot
 // tell whether that job still runs. On a file system without locks, or after
-// ctx has ended, alone returns without the lock.
-func alone(ctx context.Context, dir string) (done func()) {
+// ctx has ended, lockPrune returns without the lock.
+func lockPrune(ctx context.Context, dir string) (done func()) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return func() {} // the caller reads dir next, and reports the error
@@ -60,15 +60,15 @@ func alone(ctx context.Context, dir string) (done func()) {
 }
 
 type pruner struct {
-	ctx     context.Context    // checked before each removal, so that cancelling it stops the pruner
-	root    string             // ~/.plx
-	before  time.Time          // remove only files and folders last changed before this time
-	stay    []string           // IDs of jobs whose folders must not be removed
-	discard bool               // remove a job's folder even if its output files were not fetched
-	dry     bool               // dry run: report what would be removed, remove nothing
-	items   []protocol.Pruned  // everything removed (in a dry run: to be removed), and job folders kept for their output files
-	leaving []jobfolder.Folder // job folders removed (in a dry run: to be removed); cached files that only they use can go too
-	spared  []string           // checksums of blobs to keep although no job uses them; only gc sets it
+	ctx         context.Context    // checked before each removal, so that cancelling it stops the pruner
+	root        string             // ~/.plx
+	before      time.Time          // remove only files and folders last changed before this time
+	keepJobs    []string           // IDs of jobs whose folders must not be removed
+	discard     bool               // remove a job's folder even if its output files were not fetched
+	dry         bool               // dry run: report what would be removed, remove nothing
+	items       []protocol.Pruned  // everything removed (in a dry run: to be removed), and job folders kept for their output files
+	removedJobs []jobfolder.Folder // job folders removed (in a dry run: to be removed); cached files that only they use can go too
+	keepBlobs   []string           // checksums of blobs to keep although no job uses them; only gc sets it
 }
 
 // jobs removes the folders of jobs whose agent is dead, unless the job must be
@@ -80,7 +80,7 @@ func (p *pruner) jobs() error {
 	}
 	var errs []error
 	for f, s := range all {
-		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.stay, f.Job()) {
+		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.keepJobs, f.Job()) {
 			continue
 		}
 		if left := jobfolder.Left(s); s.Phase != protocol.Over && left != "" { // leftover processes: their only record is this folder
@@ -105,7 +105,7 @@ func (p *pruner) unstarted() error {
 	}
 	var errs []error
 	for _, f := range all {
-		if p.old(string(f)) && !slices.Contains(p.stay, f.Job()) {
+		if p.old(string(f)) && !slices.Contains(p.keepJobs, f.Job()) {
 			errs = append(errs, p.folder(f))
 		}
 	}
@@ -118,7 +118,7 @@ func (p *pruner) folder(f jobfolder.Folder) error {
 	if err := p.remove(string(f), string(f)); err != nil {
 		return err
 	}
-	p.leaving = append(p.leaving, f)
+	p.removedJobs = append(p.removedJobs, f)
 	if !p.dry {
 		_ = os.Remove(filepath.Dir(string(f))) // fails if the job still has a folder of another host or of the launcher
 	}
@@ -150,11 +150,11 @@ func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 
 // blobs removes cached programs (blobs) that no job uses.
 func (p *pruner) blobs() error {
-	used, err := jobfolder.UsedBlobs(p.leaving)
+	used, err := jobfolder.UsedBlobs(p.removedJobs)
 	if err != nil {
 		return err
 	}
-	for _, sum := range p.spared {
+	for _, sum := range p.keepBlobs {
 		used[sum] = true
 	}
 	return p.below("blobs", used)
@@ -176,7 +176,7 @@ func (p *pruner) uploads() error {
 // envs removes virtual environments that no job uses, and the remains of
 // incomplete installations.
 func (p *pruner) envs() error {
-	used, err := jobfolder.UsedEnvs(p.leaving)
+	used, err := jobfolder.UsedEnvs(p.removedJobs)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (p *pruner) below(folder string, used map[string]bool) error {
 
 // files removes cached files, the contents of sent folders, that no job uses.
 func (p *pruner) files() error {
-	used, err := jobfolder.UsedManifests(p.leaving)
+	used, err := jobfolder.UsedManifests(p.removedJobs)
 	if err != nil {
 		return err
 	}
@@ -303,7 +303,7 @@ const (
 // The supervisor (the agent's process that runs tasks) starts gc while tasks
 // run. gc keeps all job folders, with their logs and outputs.
 func gc(ctx context.Context, _ []string, _ streams) error {
-	yield()
+	lowerPriority()
 	ctx, cancel := context.WithTimeout(ctx, gcTime)
 	defer cancel()
 	root, err := jobfolder.Root()
@@ -326,11 +326,11 @@ func gc(ctx context.Context, _ []string, _ streams) error {
 	return nil
 }
 
-// yield lowers the CPU and disk priority of this process, so that tasks that
+// lowerPriority lowers the CPU and disk priority of this process, so that tasks that
 // use all cores leave it about a tenth of one. It does nothing unless the
 // process leads its own process group. Errors are ignored: gc then runs at
 // normal priority.
-func yield() {
+func lowerPriority() {
 	const (
 		low     = 10
 		ofGroup = 2         // IOPRIO_WHO_PGRP
@@ -369,7 +369,7 @@ func takeTurn(path string, now time.Time) (note *os.File, due bool, err error) {
 	return nil, false, errors.Join(err, note.Close())
 }
 
-// oldJobs adds jobs that ended before p.before to p.leaving, so that gc may
+// oldJobs adds jobs that ended before p.before to p.removedJobs, so that gc may
 // remove the cached files that they use. Two things stay: the agent's binary,
 // which "plx logs" runs, and the files of a job with --output patterns, since
 // finding its outputs compares with the files that were sent.
@@ -379,12 +379,12 @@ func (p *pruner) oldJobs() error {
 		return err
 	}
 	for f, s := range all {
-		p.spared = append(p.spared, filepath.Base(s.Binary))
+		p.keepBlobs = append(p.keepBlobs, filepath.Base(s.Binary))
 		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead {
 			continue
 		}
 		if named, made, err := outputs.Unfetched(f); err == nil && named.Files+made.Files == 0 && len(s.Outputs) == 0 {
-			p.leaving = append(p.leaving, f)
+			p.removedJobs = append(p.removedJobs, f)
 		}
 	}
 	return nil

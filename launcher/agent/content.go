@@ -30,7 +30,7 @@ func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	return mendable(files.Serve(ctx, in, out, sockets.Relay{}, build))
+	return damagedContent(files.Serve(ctx, in, out, sockets.Relay{}, build))
 }
 
 // workdir returns a function that builds the job's working directory from a
@@ -48,9 +48,9 @@ func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) erro
 	}, err
 }
 
-// mendable marks err for the launcher if it means a damaged file in the cache:
+// damagedContent marks err for the launcher if it means a damaged file in the cache:
 // the launcher then sends that file again.
-func mendable(err error) error {
+func damagedContent(err error) error {
 	if damaged := (*tree.DamagedError)(nil); errors.As(err, &damaged) {
 		return &protocol.Failure{Code: protocol.CodeDamaged, Text: damaged.Error()}
 	}
@@ -70,7 +70,7 @@ func has(ctx context.Context, of protocol.Has) error {
 		return err
 	}
 	if build != nil {
-		return mendable(build(id)) // build fails if a file is missing
+		return damagedContent(build(id)) // build fails if a file is missing
 	}
 	files, err := jobfolder.Files()
 	if err == nil && !files.Holds(id) {

@@ -28,14 +28,14 @@ import (
 // each. It ends the command when its input ends, when no order arrives for the
 // lease, or when its parent ends. Its exit status is that of the command.
 func execute(_ context.Context, _ []string, std streams) error {
-	terms, alone := watchdog.Signals(), make(chan os.Signal, 1)
-	signal.Notify(alone, guardEnded)
+	terms, guardGone := watchdog.Signals(), make(chan os.Signal, 1)
+	signal.Notify(guardGone, guardEnded)
 	var want protocol.ExecRequest
 	lines := json.NewDecoder(io.LimitReader(std.in, protocol.MaxMessage))
 	if err := lines.Decode(&want); err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	e := &execution{want: want, orders: make(chan byte), alone: alone, stderr: std.err}
+	e := &execution{want: want, orders: make(chan byte), guardGone: guardGone, stderr: std.err}
 	done, err := e.findJob()
 	if done || err != nil {
 		return err
@@ -58,14 +58,14 @@ func execute(_ context.Context, _ []string, std streams) error {
 
 // execution is the state of a command that execute runs.
 type execution struct {
-	want     protocol.ExecRequest
-	orders   chan byte        // orders of the launcher, one byte each; ExecStop when the input has ended
-	alone    <-chan os.Signal // receives a signal when the parent, which runs guard, has ended
-	children *process.Children
-	child    *process.Child
-	told     time.Time // when SIGTERM was sent to the command; zero: not sent
-	ended    error     // why this process ended the command (lease, time limit); nil: it did not
-	stderr   io.Writer // shared by this process and the command
+	want      protocol.ExecRequest
+	orders    chan byte        // orders of the launcher, one byte each; ExecStop when the input has ended
+	guardGone <-chan os.Signal // receives a signal when the parent, which runs guard, has ended
+	children  *process.Children
+	child     *process.Child
+	askedAt   time.Time // when SIGTERM was sent to the command; zero: not sent
+	ended     error     // why this process ended the command (lease, time limit); nil: it did not
+	stderr    io.Writer // shared by this process and the command
 
 	folder jobfolder.Folder // folder of the job for which the command runs; "" for a command without a job
 	after  jobfolder.Setup  // environment changes that the job's --setup command has made earlier
@@ -197,20 +197,20 @@ func (e *execution) watch(terms <-chan os.Signal) {
 			case protocol.ExecKill:
 				return
 			case protocol.ExecStop:
-				e.tell()
+				e.askToEnd()
 			default:
 				lease.Reset(e.want.Lease)
 			}
 		case <-terms:
-			e.tell()
-		case <-e.alone:
+			e.askToEnd()
+		case <-e.guardGone:
 			return
 		case <-lease.C:
 			e.giveUp(exit.CodePlx, "plx was not heard for %s", e.want.Lease)
 		case <-limit:
 			e.giveUp(protocol.ExecTimedOut, "it ran longer than %s", e.want.MaxTime)
 		case <-tick.C:
-			if !e.told.IsZero() && (time.Since(e.told) > e.want.Grace || e.child.Over() && e.children.Left(0) == 0) {
+			if !e.askedAt.IsZero() && (time.Since(e.askedAt) > e.want.Grace || e.child.Over() && e.children.Left(0) == 0) {
 				return
 			}
 		case <-e.over():
@@ -223,16 +223,16 @@ func (e *execution) watch(terms <-chan os.Signal) {
 // after the command was asked to end, because watch then waits for its
 // descendants too.
 func (e *execution) over() <-chan struct{} {
-	if e.told.IsZero() {
+	if e.askedAt.IsZero() {
 		return e.child.Done()
 	}
 	return nil
 }
 
-// tell asks the command to end by SIGTERM. Further calls do nothing.
-func (e *execution) tell() {
-	if e.told.IsZero() {
-		e.told = time.Now()
+// askToEnd asks the command to end by SIGTERM. Further calls do nothing.
+func (e *execution) askToEnd() {
+	if e.askedAt.IsZero() {
+		e.askedAt = time.Now()
 		e.child.SignalGroup(unix.SIGTERM, unix.SIGCONT)
 	}
 }
@@ -241,16 +241,16 @@ func (e *execution) tell() {
 // command's exit status. It does nothing if the command was asked to end
 // before.
 func (e *execution) giveUp(code int, why string, limit time.Duration) {
-	if e.told.IsZero() {
+	if e.askedAt.IsZero() {
 		e.ended = coded{code, fmt.Errorf("the command was ended: "+why, limit)}
 	}
-	e.tell()
+	e.askToEnd()
 }
 
 // end kills all processes that the command has left, and returns the command's
 // result as an error.
 func (e *execution) end() error {
-	if e.told.IsZero() { // the command ended by itself
+	if e.askedAt.IsZero() { // the command ended by itself
 		if n := e.children.Left(settling); n > 0 {
 			fmt.Fprintf(e.stderr, "plx agent: the command left processes in the background, which end with it: %d\n", n) // only a warning: its loss is harmless
 		}
@@ -274,8 +274,8 @@ type exited int
 
 func (e exited) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// becoming is the name of the subcommand "become".
-const becoming = "become"
+// becomeName is the name of the subcommand "become".
+const becomeName = "become"
 
 // become is "agent become", which turns this process into a task: see
 // program.Become. Errors go to the task's standard error.

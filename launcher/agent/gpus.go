@@ -40,7 +40,7 @@ func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protoco
 		b.drop()
 	case protocol.ReserveTake:
 		if b.locks == nil {
-			if b.locks, err = gpulock.Take(b.claims, ask.Ticket); others(err) {
+			if b.locks, err = gpulock.Take(b.claims, ask.Ticket); heldByOthers(err) {
 				a.Cause, err = err.Error(), nil
 			}
 		}
@@ -53,9 +53,9 @@ func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protoco
 	return a, err
 }
 
-// others reports whether err means that other launches hold the GPU locks or
+// heldByOthers reports whether err means that other launches hold the GPU locks or
 // are ahead in the queue.
-func others(err error) bool {
+func heldByOthers(err error) bool {
 	held, waiting := (*gpulock.Held)(nil), (*gpulock.Waiting)(nil)
 	return errors.As(err, &held) || errors.As(err, &waiting)
 }
@@ -86,7 +86,7 @@ func (b *reservation) of(spec protocol.Spec) ([]*os.File, error) {
 	}
 	b.leave()
 	locks, err := gpulock.Take(spec.Claims, spec.Ticket)
-	if others(err) {
+	if heldByOthers(err) {
 		err = fmt.Errorf("%w; a launch with --wait-gpus 30m waits for it", err)
 	}
 	return locks, err

@@ -66,11 +66,11 @@ func ended(f jobfolder.Folder) func() bool {
 	}
 }
 
-// claim returns an error if another running job of this home saves checkpoints
+// checkNameFree returns an error if another running job of this home saves checkpoints
 // under the same name: each job would resume from the other's checkpoints and
 // delete them. The caller has written the new job's state file before, so that
 // of two jobs that start at once at least one sees the other.
-func claim(ctx context.Context, job, name string) error {
+func checkNameFree(ctx context.Context, job, name string) error {
 	if _, err := jobfolder.Checkpoints(name); err != nil || name == "" {
 		return err
 	}
@@ -82,7 +82,7 @@ func claim(ctx context.Context, job, name string) error {
 		if s.Job == job || s.Checkpoints != name || s.Phase == protocol.Over {
 			continue
 		}
-		if life := jobfolder.LifeOf(s); life == jobfolder.Living || life == jobfolder.Unknown && answers(ctx, f, s) {
+		if life := jobfolder.LifeOf(s); life == jobfolder.Living || life == jobfolder.Unknown && agentReachable(ctx, f, s) {
 			return &protocol.Failure{Code: protocol.CodeTaken, Text: fmt.Sprintf("job %s runs here under the same name, %s: end it with plx stop %s, or launch with another --name",
 				s.Job, name, s.Job)}
 		}
@@ -90,13 +90,13 @@ func claim(ctx context.Context, job, name string) error {
 	return nil
 }
 
-// answerTime bounds the connection attempt of answers.
+// answerTime bounds the connection attempt of agentReachable.
 const answerTime = 10 * time.Second
 
-// answers reports whether the agent of a job runs on another machine that
+// agentReachable reports whether the agent of a job runs on another machine that
 // shares this home. That agent proves that it knows the secret in the job's
 // folder, which every agent deletes when it ends.
-func answers(ctx context.Context, f jobfolder.Folder, s protocol.State) bool {
+func agentReachable(ctx context.Context, f jobfolder.Folder, s protocol.State) bool {
 	text, err := bounded.ReadFile(f.Secret(), bounded.Words)
 	if err != nil {
 		return false

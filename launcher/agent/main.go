@@ -35,7 +35,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 			return fail(stderr, err)
 		}
 	}
-	if args[0] != becoming { // "become" passes its socket, its control channel and the GPU locks on to the task
+	if args[0] != becomeName { // "become" passes its socket, its control channel and the GPU locks on to the task
 		if err := closeOnExec(); err != nil {
 			return fail(stderr, err)
 		}
@@ -74,7 +74,7 @@ func commands() map[string]command {
 		"serve":      {1, "the word that begins its answer", serve},
 		"step":       {1, "the word that begins its answer", step},
 		"gc":         {0, "no arguments", gc},
-		becoming:     {anyArgs, "", become},
+		becomeName:   {anyArgs, "", become},
 	}
 }
 
@@ -83,7 +83,7 @@ func commands() map[string]command {
 // the user's own command instead of SSH.
 func serve(_ context.Context, args []string, std streams) error {
 	if cluster.InStep() {
-		heedNoTerm()
+		ignoreSIGTERM()
 	}
 	return sshserver.ServePipe(std.in, std.out, args[0])
 }

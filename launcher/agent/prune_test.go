@@ -214,8 +214,8 @@ func TestTidyKeepsWhatOutputsNeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &pruner{ctx: t.Context(), root: root, before: time.Now().Add(-unusedFor)}
-	if err := p.oldJobs(); err != nil || !slices.Equal(p.leaving, []jobfolder.Folder{plain}) {
-		t.Errorf("leaving are %v, %v", p.leaving, err)
+	if err := p.oldJobs(); err != nil || !slices.Equal(p.removedJobs, []jobfolder.Folder{plain}) {
+		t.Errorf("leaving are %v, %v", p.removedJobs, err)
 	}
 }
 

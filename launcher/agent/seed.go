@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	mostTakers = 8                // simultaneous downloads; further connections are closed
-	tellTime   = 5 * time.Second  // within which a client must send the token
-	takeTime   = time.Minute      // within which a client must have downloaded the binary
-	seedTime   = 10 * time.Minute // after which the server stops in any case
+	maxDownloads    = 8                // simultaneous downloads; further connections are closed
+	tokenTimeout    = 5 * time.Second  // within which a client must send the token
+	downloadTimeout = time.Minute      // within which a client must have downloaded the binary
+	seedTime        = 10 * time.Minute // after which the server stops in any case
 )
 
 // seed is a TCP server that sends the plx binary to other hosts of the job.
@@ -50,7 +50,7 @@ func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) 
 	s.mu.Lock()
 	s.end = cancel
 	s.mu.Unlock()
-	go giveAway(ctx, ln, of.Token)
+	go serveBinary(ctx, ln, of.Token)
 	return addr.Port, nil
 }
 
@@ -65,18 +65,18 @@ func (s *seed) close() {
 	s.end = nil
 }
 
-func giveAway(ctx context.Context, ln net.Listener, token string) {
-	places := make(chan struct{}, mostTakers)
+func serveBinary(ctx context.Context, ln net.Listener, token string) {
+	slots := make(chan struct{}, maxDownloads)
 	for {
 		conn, err := ln.Accept()
 		if err != nil || ctx.Err() != nil {
 			return
 		}
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 			go func() {
-				defer func() { <-places }()
-				giveSelf(conn, token) // a client with an incomplete file finds a wrong checksum
+				defer func() { <-slots }()
+				sendBinary(conn, token) // a client with an incomplete file finds a wrong checksum
 			}()
 		default:
 			conn.Close() // the client gets an empty file and finds a wrong checksum
@@ -84,14 +84,14 @@ func giveAway(ctx context.Context, ln net.Listener, token string) {
 	}
 }
 
-// giveSelf sends this executable to a client that sends the token first.
-func giveSelf(conn net.Conn, token string) {
+// sendBinary sends this executable to a client that sends the token first.
+func sendBinary(conn net.Conn, token string) {
 	defer conn.Close() // the client compares the checksum, so an error here is noticed there
-	told := make([]byte, len(token))
-	if conn.SetDeadline(time.Now().Add(tellTime)) != nil {
+	received := make([]byte, len(token))
+	if conn.SetDeadline(time.Now().Add(tokenTimeout)) != nil {
 		return
 	}
-	if _, err := io.ReadFull(conn, told); err != nil || subtle.ConstantTimeCompare(told, []byte(token)) != 1 {
+	if _, err := io.ReadFull(conn, received); err != nil || subtle.ConstantTimeCompare(received, []byte(token)) != 1 {
 		return
 	}
 	self, err := os.Open("/proc/self/exe")
@@ -99,7 +99,7 @@ func giveSelf(conn net.Conn, token string) {
 		return
 	}
 	defer self.Close() // only read
-	if conn.SetDeadline(time.Now().Add(takeTime)) == nil {
+	if conn.SetDeadline(time.Now().Add(downloadTimeout)) == nil {
 		_, _ = io.Copy(conn, self)
 	}
 }

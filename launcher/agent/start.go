@@ -47,7 +47,7 @@ func start(ctx context.Context, _ []string, std streams) error {
 		return fmt.Errorf("receive the job's specification: %w", err)
 	}
 	if s.job != nil {
-		return s.job.visit(std, first)
+		return s.job.relay(std, first)
 	}
 	if first.Spec == nil {
 		return errors.New("the first message was not the job's specification")
@@ -73,10 +73,10 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 	// Unpacking large files can take long. Until the agent has started, send
 	// an unrequested Renewed message every second to show the launcher that
 	// this process works.
-	quiet := repeat(reassureEvery, func() bool { // if it fails, what is read next fails too
+	stopKeepalive := repeat(keepaliveEvery, func() bool { // if it fails, what is read next fails too
 		return launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) == nil
 	})
-	defer quiet()
+	defer stopKeepalive()
 	f, err := jobfolder.Of(spec.Job, spec.Folder)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 		return nil, err
 	}
 	err = fill(ctx, f, spec, least)
-	quiet()
+	stopKeepalive()
 	if err == nil {
 		if spec.Detached {
 			_ = watchdog.EnterScope(ctx, spec.Job) // best effort; "plx doctor" warns if logind would kill a detached job at logout
@@ -102,10 +102,10 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 	return w, nil
 }
 
-// reassureEvery is the interval of the messages that show the launcher that
+// keepaliveEvery is the interval of the messages that show the launcher that
 // the agent is still starting. It is much shorter than the launcher's timeout
 // for the first answer and than the shortest lease.
-const reassureEvery = time.Second
+const keepaliveEvery = time.Second
 
 // repeat calls f at an interval, in a new goroutine, until f returns false or
 // stop is called. stop waits until the goroutine has ended; further calls of
@@ -146,7 +146,7 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 	if err := f.WriteState(state); err != nil {
 		return err
 	}
-	if err := claim(ctx, spec.Job, spec.Checkpoints); err != nil {
+	if err := checkNameFree(ctx, spec.Job, spec.Checkpoints); err != nil {
 		return err
 	}
 	if err := f.RecordBlobs(spec); err != nil {
@@ -233,11 +233,11 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 	return none{}, &protocol.Failure{Code: protocol.CodeNoAgent, Text: how}
 }
 
-// visit relays between the launcher and the agent of a running job until
+// relay copies messages between the launcher and the agent of a running job until
 // either side closes its stream. first is the message that the launcher has
-// already sent. If the agent has ended by then, visit kills all processes that
+// already sent. If the agent has ended by then, relay kills all processes that
 // it left.
-func (r *running) visit(launcher streams, first protocol.Message) error {
+func (r *running) relay(launcher streams, first protocol.Message) error {
 	if err := r.agent.Send(first); err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", r.folder.Job(), err)
 	}
@@ -259,8 +259,8 @@ func (r *running) visit(launcher streams, first protocol.Message) error {
 
 // Timeouts of waitForDeath, measured from the end of the agent's stream.
 const (
-	parted = 300 * time.Millisecond // for signs that the agent is ending
-	leave  = 10 * time.Second       // for the agent's processes to end
+	endingTimeout = 300 * time.Millisecond // for signs that the agent is ending
+	endTimeout    = 10 * time.Second       // for the agent's processes to end
 )
 
 // waitForDeath waits for the end of the agent whose processes state names, if
@@ -275,10 +275,10 @@ func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 			ending = !watchdog() || !supervisor() || err == nil && s.Phase == protocol.Over
 		}
 		switch waited := time.Since(began); {
-		case !ending && waited > parted:
+		case !ending && waited > endingTimeout:
 			return nil
-		case waited > leave:
-			return fmt.Errorf("the agent of job %s has not ended within %s: pids %d and %d", f.Job(), leave, state.Watchdog, state.Supervisor)
+		case waited > endTimeout:
+			return fmt.Errorf("the agent of job %s has not ended within %s: pids %d and %d", f.Job(), endTimeout, state.Watchdog, state.Supervisor)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 // all processes in the step have ended. This process ignores Slurm's SIGTERM;
 // the agents handle it.
 func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
-	heedNoTerm()
+	ignoreSIGTERM()
 	for _, name := range ranks {
 		os.Unsetenv(name) // fails only for invalid names
 	}
@@ -49,8 +49,8 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 var ranks = []string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_GTIDS",
 	"SLURM_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}
 
-// heedNoTerm makes this process ignore SIGTERM. Child processes do not inherit
+// ignoreSIGTERM makes this process ignore SIGTERM. Child processes do not inherit
 // that.
-func heedNoTerm() {
+func ignoreSIGTERM() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
 }

@@ -27,21 +27,21 @@ func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Us
 	if err != nil {
 		return answer, err
 	}
-	p := &pruner{ctx: ctx, root: dir, before: time.Now(), stay: want.Keep, discard: want.Discard, dry: want.Dry}
+	p := &pruner{ctx: ctx, root: dir, before: time.Now(), keepJobs: want.Keep, discard: want.Discard, dry: want.Dry}
 	if answer.Busy, err = p.runs(); err != nil || answer.Busy != "" {
 		return answer, err
 	}
 	if !want.Dry {
-		if answer.Busy = p.prepares(use); answer.Busy != "" {
+		if answer.Busy = p.otherUse(use); answer.Busy != "" {
 			return answer, nil
 		}
 		defer use.Share()
 	}
-	kept, err := p.keepsakes(want.Forgotten)
+	kept, err := p.keptFiles(want.Forgotten)
 	if err != nil {
 		return answer, err
 	}
-	jobs, unread, err := p.keepsJobs()
+	jobs, unread, err := p.keptJobs()
 	if err != nil {
 		return answer, err
 	}
@@ -50,7 +50,7 @@ func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Us
 		p.items, p.before = kept, time.Now()
 		err = errors.Join(p.jobs(), p.unstarted(), p.below("spares", nil), p.blobs(), p.uploads(), p.envs(), p.files())
 	} else {
-		answer.Left, answer.Busy, err = p.all()
+		answer.Left, answer.Busy, err = p.removeAll()
 	}
 	if err != nil {
 		answer.Failed = err.Error()
@@ -92,24 +92,24 @@ func (p *pruner) runs() (string, error) {
 const (
 	// An upload counts as in progress if its file was written within this
 	// time.
-	comes     = time.Minute
+	uploadAge = time.Minute
 	beingSent = "plx is just being sent there"
 )
 
-// coming reports whether an upload of the plx binary into the folder blobs is
+// uploading reports whether an upload of the plx binary into the folder blobs is
 // in progress.
-func coming(blobs string) bool {
+func uploading(blobs string) bool {
 	entries, _ := os.ReadDir(blobs) // a missing folder has no uploads
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		info, err := e.Info()
-		return err == nil && e.Name()[0] == '.' && time.Since(info.ModTime()) < comes
+		return err == nil && e.Name()[0] == '.' && time.Since(info.ModTime()) < uploadAge
 	})
 }
 
-// prepares describes what else uses ~/.plx, apart from jobs. If it returns "",
+// otherUse describes what else uses ~/.plx, apart from jobs. If it returns "",
 // this process holds the exclusive lock of ~/.plx until it ends or calls
 // use.Share.
-func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
+func (p *pruner) otherUse(use *jobfolder.Use) (busy string) {
 	if !use.Alone() {
 		return "another plx works there, such as a launch or plx exec"
 	}
@@ -118,7 +118,7 @@ func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
 			use.Share()
 		}
 	}()
-	if coming(filepath.Join(p.root, "blobs")) {
+	if uploading(filepath.Join(p.root, "blobs")) {
 		return beingSent
 	}
 	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the pattern is valid
@@ -130,10 +130,10 @@ func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
 	return ""
 }
 
-// keepsakes lists the files outside of job folders that must stay:
+// keptFiles lists the files outside of job folders that must stay:
 // checkpoints, unless p.discard is set, and the launcher's records of jobs
 // that are not in forgotten.
-func (p *pruner) keepsakes(forgotten []string) (kept []protocol.Pruned, err error) {
+func (p *pruner) keptFiles(forgotten []string) (kept []protocol.Pruned, err error) {
 	records, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*.json"))
 	if err != nil {
 		return nil, err
@@ -172,10 +172,10 @@ func (p *pruner) literal() string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(p.root)
 }
 
-// keepsJobs counts the job folders that must stay, because the launcher asked
+// keptJobs counts the job folders that must stay, because the launcher asked
 // for that or because the job's output files were not fetched. unread lists
 // the folders whose state file cannot be read.
-func (p *pruner) keepsJobs() (n int, unread []protocol.Pruned, err error) {
+func (p *pruner) keptJobs() (n int, unread []protocol.Pruned, err error) {
 	states, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*", "state.json"))
 	for _, state := range states {
 		f := jobfolder.Folder(filepath.Dir(state))
@@ -184,27 +184,27 @@ func (p *pruner) keepsJobs() (n int, unread []protocol.Pruned, err error) {
 			continue
 		}
 		kept, failed := p.keep(f)
-		if err = errors.Join(err, failed); kept || slices.Contains(p.stay, f.Job()) {
+		if err = errors.Join(err, failed); kept || slices.Contains(p.keepJobs, f.Job()) {
 			n++
 		}
 	}
 	return n, unread, err
 }
 
-// all removes ~/.plx. It first renames all entries into a new folder below
+// removeAll removes ~/.plx. It first renames all entries into a new folder below
 // ~/.plx, the lock file last, so that a launch that starts now finds a host
 // without plx and creates ~/.plx again. left names that folder if some of its
 // files could not be removed, such as this executable on a network file
 // system. busy is the reason if an upload has just begun and nothing was
 // removed.
-func (p *pruner) all() (left, busy string, err error) {
+func (p *pruner) removeAll() (left, busy string, err error) {
 	entries, err := os.ReadDir(p.root)
 	if err != nil {
 		return "", "", err
 	}
 	if p.dry {
 		for _, e := range entries {
-			err = errors.Join(err, p.each(p.root, e))
+			err = errors.Join(err, p.removeEntry(p.root, e))
 		}
 		return "", "", err
 	}
@@ -212,18 +212,18 @@ func (p *pruner) all() (left, busy string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return turn(a) - turn(b) })
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return removalOrder(a) - removalOrder(b) })
 	for _, e := range entries {
 		from, to := filepath.Join(p.root, e.Name()), filepath.Join(away, e.Name())
 		if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return filepath.Base(away), "", err
 		}
-		if turn(e) == first && coming(to) { // an upload of the plx binary has just begun: undo the rename
+		if removalOrder(e) == binariesFirst && uploading(to) { // an upload of the plx binary has just begun: undo the rename
 			return "", beingSent, errors.Join(os.Rename(to, from), os.Remove(away))
 		}
 	}
 	for _, e := range entries {
-		err = errors.Join(err, p.each(away, e))
+		err = errors.Join(err, p.removeEntry(away, e))
 	}
 	if err = errors.Join(err, os.Remove(away)); err != nil {
 		return filepath.Base(away), "", err
@@ -234,25 +234,25 @@ func (p *pruner) all() (left, busy string, err error) {
 	return "", "", nil
 }
 
-// first is the result of turn for the folder of plx binaries, which a launch
+// binariesFirst is the result of removalOrder for the folder of plx binaries, which a launch
 // uses first.
-const first = -1
+const binariesFirst = -1
 
-// turn returns a number that sorts the entries of ~/.plx into the order of
+// removalOrder returns a number that sorts the entries of ~/.plx into the order of
 // removal: the plx binaries first, the lock last.
-func turn(e fs.DirEntry) int {
+func removalOrder(e fs.DirEntry) int {
 	switch e.Name() {
 	case "blobs":
-		return first
+		return binariesFirst
 	case jobfolder.LockName:
 		return 1
 	}
 	return 0
 }
 
-// each removes the entry e of the folder in. The report names it by its
+// removeEntry removes the entry e of the folder in. The report names it by its
 // original path below ~/.plx, and lists each job's folder separately.
-func (p *pruner) each(in string, e fs.DirEntry) error {
+func (p *pruner) removeEntry(in string, e fs.DirEntry) error {
 	path := filepath.Join(in, e.Name())
 	if e.IsDir() && !p.dry {
 		install.Unprotect(path) // environments are read-only
