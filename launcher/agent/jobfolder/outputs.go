@@ -27,18 +27,18 @@ func (f Folder) Places() (dirs []string, err error) {
 	var noted []string
 	err = f.readJSON("places.json", &noted)
 	for _, dir := range noted {
-		if dir = f.spell(dir); !slices.Contains(dirs, dir) {
+		if dir = f.normalize(dir); !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}
 	return dirs, err
 }
 
-// spell returns dir with the prefix f if dir is inside the job's own folder,
+// normalize returns dir with the prefix f if dir is inside the job's own folder,
 // else unchanged. The recorded path may differ from f in its beginning,
 // because symbolic links and mounts give HOME several spellings. The job's id
 // in the path is enough to recognize the folder.
-func (f Folder) spell(dir string) string {
+func (f Folder) normalize(dir string) string {
 	if _, below, own := strings.Cut(dir+"/", filepath.Join("/jobs", f.Job(), f.Name())+"/"); own {
 		return filepath.Join(string(f), below)
 	}
@@ -50,7 +50,7 @@ func (f Folder) spell(dir string) string {
 // calls it.
 func (f Folder) NotePlace(dir string) error {
 	dirs, err := f.Places()
-	if dir = f.spell(dir); err != nil || slices.Contains(dirs, dir) {
+	if dir = f.normalize(dir); err != nil || slices.Contains(dirs, dir) {
 		return err
 	}
 	begun, err := f.Begun()
@@ -72,7 +72,7 @@ func (f Folder) Begun() (begun map[string]int64, err error) {
 	err = f.readJSON("begun.json", &noted)
 	begun = map[string]int64{}
 	for dir, at := range noted {
-		dir = f.spell(dir)
+		dir = f.normalize(dir)
 		if first, known := begun[dir]; !known || at < first {
 			begun[dir] = at
 		}

@@ -68,7 +68,7 @@ func TestPlacesUnderAnotherHome(t *testing.T) {
 	for _, home := range []string{"real", "link"} {
 		var want []string
 		for _, dir := range places {
-			want = append(want, of(home).spell(dir))
+			want = append(want, of(home).normalize(dir))
 		}
 		slices.Sort(want)
 		dirs, err := of(home).Places()

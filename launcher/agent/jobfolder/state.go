@@ -195,8 +195,8 @@ func Settled(s protocol.State) protocol.State {
 	return Ended(s, reason)
 }
 
-// mostLeft is the maximum number of processes that Left lists.
-const mostLeft = 20
+// maxLeft is the maximum number of processes that Left lists.
+const maxLeft = 20
 
 // Left describes processes of a dead agent's job that may still run on this
 // machine, and how to end them. plx cannot end them itself, because the job's
@@ -208,7 +208,7 @@ func Left(s protocol.State) string {
 	}
 	found, _ := process.Using(string(f)) // processes that cannot be listed are not reported
 	var names, pids []string
-	for _, p := range found[:min(len(found), mostLeft)] {
+	for _, p := range found[:min(len(found), maxLeft)] {
 		names, pids = append(names, fmt.Sprintf("%d (%s)", p.PID, p.Name)), append(pids, strconv.Itoa(p.PID))
 	}
 	if len(found) == 0 {

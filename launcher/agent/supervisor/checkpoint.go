@@ -34,7 +34,7 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 	case chief == nil || chief.running == nil:
 		c.refuse(m, fmt.Sprintf("%s does not run on this host", cluster.Chief))
 	case c.answer != nil:
-		c.sessions.tell(chief.said(*c.answer))
+		c.sessions.sendToDriver(chief.wrap(*c.answer))
 	case c.asked: // the chief will reply
 	case chief.exit != nil:
 		c.refuse(m, fmt.Sprintf("%s has ended", chief.Task))
@@ -77,11 +77,11 @@ func (c *checkpoint) answered(t *task, m cluster.ControlMessage) {
 		return
 	}
 	c.answer = &m
-	c.sessions.tell(t.said(m))
+	c.sessions.sendToDriver(t.wrap(m))
 }
 
 // refuse tells the driver why the chief cannot save a checkpoint.
 func (c *checkpoint) refuse(m protocol.Checkpoint, cause string) {
-	c.sessions.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: c.record.Generation,
+	c.sessions.sendToDriver(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: c.record.Generation,
 		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: cause}}})
 }

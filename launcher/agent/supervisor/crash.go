@@ -50,7 +50,7 @@ func (c *crash) read(p []byte) {
 		if i < 0 {
 			end = len(p)
 		}
-		if i >= 0 && len(c.line) == 0 && !c.heeds(p[:i]) {
+		if i >= 0 && len(c.line) == 0 && !c.mayMatter(p[:i]) {
 			p = p[i+1:]
 			continue
 		}
@@ -65,15 +65,15 @@ func (c *crash) read(p []byte) {
 	}
 }
 
-// heeds quickly rejects lines that cannot belong to a crash report, which most
+// mayMatter quickly rejects lines that cannot belong to a crash report, which most
 // lines cannot.
-func (c *crash) heeds(line []byte) bool {
+func (c *crash) mayMatter(line []byte) bool {
 	return len(line) > 0 && (c.cause != "" || line[0] == 'p' || line[0] == 'f' || line[0] == 'S')
 }
 
 // take parses the complete line in c.line.
 func (c *crash) take() {
-	if !c.heeds(c.line) {
+	if !c.mayMatter(c.line) {
 		return
 	}
 	switch line := strings.TrimRight(string(c.line), "\r"); {

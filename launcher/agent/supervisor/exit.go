@@ -14,9 +14,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// drain is how long to wait for the remaining output of a task whose process
+// drainTimeout is how long to wait for the remaining output of a task whose process
 // has ended.
-const drain = 2 * time.Second
+const drainTimeout = 2 * time.Second
 
 // follow starts the goroutines that watch a started task: its output, its
 // control channel and its end.
@@ -24,15 +24,15 @@ func (ts *tasks) follow(t *task) {
 	for _, o := range t.outs {
 		ts.loop.background(o.run)
 	}
-	heard := make(chan struct{})
+	controlClosed := make(chan struct{})
 	ts.loop.background(func() {
-		defer close(heard)
+		defer close(controlClosed)
 		for {
 			m, err := t.control.Receive()
 			if err != nil {
 				return // the task or the supervisor has closed the channel; the Exit message gives the reason
 			}
-			ts.loop.do(func() { ts.hear(t, m) })
+			ts.loop.do(func() { ts.receive(t, m) })
 		}
 	})
 	ts.loop.background(func() {
@@ -44,11 +44,11 @@ func (ts *tasks) follow(t *task) {
 		<-t.child.Done()
 		ts.loop.do(func() {
 			t.reaped = true
-			if t.told && !ts.record.ending() { // only this task was stopped: kill its descendants now; when all tasks end, shutdown does that
+			if t.stopAsked && !ts.record.ending() { // only this task was stopped: kill its descendants now; when all tasks end, shutdown does that
 				ts.kill(t)
 			}
 		})
-		deadline := time.Now().Add(drain)
+		deadline := time.Now().Add(drainTimeout)
 		read := make(chan complaint, 1)
 		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
 		seen := make(chan protocol.Folder, 1)
@@ -57,25 +57,25 @@ func (ts *tasks) follow(t *task) {
 		} else {
 			seen <- protocol.Folder{}
 		}
-		within(time.Until(deadline), heard)
+		within(time.Until(deadline), controlClosed)
 		quiet := within(time.Until(deadline), t.outs[0].done)
 		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
 		var why complaint
 		select {
 		case why = <-read:
-		case <-time.After(drain): // the file system hangs
+		case <-time.After(drainTimeout): // the file system hangs
 		}
 		var shm protocol.Folder
 		select {
 		case shm = <-seen:
-		case <-time.After(drain): // as above
+		case <-time.After(drainTimeout): // as above
 		}
 		ts.loop.do(func() { ts.exited(t, quiet, why, shm) })
 	})
 }
 
 // exited reports the end of a task to the driver. quiet is false if the task's
-// output pipes were still open after the time drain.
+// output pipes were still open after drainTimeout.
 func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder) {
 	exit := t.end(ts.killed, why, shm)
 	ts.record.changed = true
@@ -84,7 +84,7 @@ func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder)
 	if !quiet {
 		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}
-	ts.sessions.tell(protocol.Message{Exited: exit})
+	ts.sessions.sendToDriver(protocol.Message{Exited: exit})
 }
 
 // end records how the task ended. killed is the reason to report if the
@@ -96,7 +96,7 @@ func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.
 	t.control.Close() // the task has ended, even if a descendant still has the other end open
 	e := &protocol.Exit{
 		Task: t.Task, Generation: t.generation, Started: true,
-		Native: t.report.native, Finished: t.report.finished, Told: t.told,
+		Native: t.report.native, Finished: t.report.finished, Told: t.stopAsked,
 		Cause: t.report.cause, LostPeer: t.report.lostPeer, Tail: t.outs[1].lastLines(), Time: time.Now(),
 	}
 	if e.Cause == "" && t.killing {
@@ -120,10 +120,10 @@ func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.
 	if !e.Native && e.Code != 0 && blamesPeer(e.Tail) {
 		e.LostPeer = "a peer" // the program does not know the peer's task name
 	}
-	if e.Code == 128+int(unix.SIGKILL) && !t.killing && !t.told {
+	if e.Code == 128+int(unix.SIGKILL) && !t.killing && !t.stopAsked {
 		e.OOMKills, e.OOM = t.memory.Killed(t.child.PID)
 	}
-	if e.Code != 0 && !t.killing && !t.told {
+	if e.Code != 0 && !t.killing && !t.stopAsked {
 		e.Shm = lackOfShm(e.Code, t.outs[1], shm)
 	}
 	t.exit = e

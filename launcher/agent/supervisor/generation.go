@@ -121,7 +121,9 @@ func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepar
 	}
 }
 
-func (g *generation) answer(p *protocol.Prepared) { g.sessions.tell(protocol.Message{Prepared: p}) }
+func (g *generation) answer(p *protocol.Prepared) {
+	g.sessions.sendToDriver(protocol.Message{Prepared: p})
+}
 
 // start starts all tasks of the prepared generation. If the driver repeats the
 // request, start repeats its reply.
@@ -144,7 +146,7 @@ func (g *generation) start(m protocol.Start) {
 	for _, t := range g.tasks.launched() {
 		pids[t.Task] = t.child.PID
 	}
-	g.sessions.tell(protocol.Message{Started: &protocol.Started{Generation: m.Generation, PIDs: pids}})
+	g.sessions.sendToDriver(protocol.Message{Started: &protocol.Started{Generation: m.Generation, PIDs: pids}})
 }
 
 // gcAfter is the delay between the start of the tasks and the start of "agent

@@ -28,7 +28,7 @@ type launch struct {
 	task   *task
 	layout protocol.Prepare // the driver's Prepare request, with the tasks of this host
 	start  protocol.Start   // the driver's Start request, with the addresses of all tasks of the job
-	tell   func(string)     // shows a message to the user, when output was lost
+	notify func(string)     // shows a message to the user, when output was lost
 }
 
 // run starts the task's process and returns it with its output streams and
@@ -64,7 +64,7 @@ func (l launch) run() (*running, error) {
 	}
 	env = program.Traceable(env, stacks.Python(), stacks.PythonFile(l.task.Task, l.task.generation))
 	r := &running{queue: make(chan cluster.ControlMessage, maxQueued)}
-	ours, err := r.connect(l.task, l.folder.Logs(), l.spec.LogLimit, l.tell)
+	ours, err := r.connect(l.task, l.folder.Logs(), l.spec.LogLimit, l.notify)
 	defer func() {
 		for _, f := range ours {
 			f.Close() // the child process has its own copies
@@ -212,9 +212,9 @@ const maxQueued = 16
 // connect creates the output pipes and the control channel of a task. It
 // returns the files that the process inherits, in the order of their
 // descriptors. The caller must close them, even after an error. limit bounds
-// the log files (spools) of the task, as in protocol.Spec. connect keeps tell,
+// the log files (spools) of the task, as in protocol.Spec. connect keeps notify,
 // which is called with a message for the user when output is lost.
-func (r *running) connect(t *task, logFolder string, limit int64, tell func(string)) (theirs []*os.File, err error) {
+func (r *running) connect(t *task, logFolder string, limit int64, notify func(string)) (theirs []*os.File, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func (r *running) connect(t *task, logFolder string, limit int64, tell func(stri
 			_, _ = fmt.Fprintf(to, "%sgeneration %d\n", cluster.VerboseMark, t.generation)
 		}
 		var end *os.File
-		if r.outs[i], end, err = newOutput(source.String(), to, tell, func(p []byte) { t.reported.output(i, p) }); err != nil {
+		if r.outs[i], end, err = newOutput(source.String(), to, notify, func(p []byte) { t.reported.output(i, p) }); err != nil {
 			to.Close() // the new log file is still empty
 			return theirs, err
 		}

@@ -18,12 +18,12 @@ import (
 // from TensorBoard event files, or from its control channel if it uses plx's
 // trainer. It is safe for concurrent use.
 type reported struct {
-	mu      sync.Mutex
-	history metrics.History
-	streams [2]*metrics.Watcher // parsers of stdout and stderr, in this order
-	heard   int64               // step in the task's last control message; 0: no message had a step yet
-	saved   int64               // number of steps in the newest checkpoint that the task has reported; 0: none
-	changed bool                // history has values that are not on disk yet
+	mu       sync.Mutex
+	history  metrics.History
+	streams  [2]*metrics.Watcher // parsers of stdout and stderr, in this order
+	lastStep int64               // step in the task's last control message; 0: no message had a step yet
+	saved    int64               // number of steps in the newest checkpoint that the task has reported; 0: none
+	changed  bool                // history has values that are not on disk yet
 
 	stepped bool // the task's output or control messages have contained a step number
 
@@ -57,9 +57,9 @@ func (r *reported) output(stream int, p []byte) {
 	r.streams[stream].Add(time.Now(), p)
 }
 
-// hear adds the step, loss and checkpoint in a control message of the task to
+// receive adds the step, loss and checkpoint in a control message of the task to
 // the history.
-func (r *reported) hear(m cluster.ControlMessage) {
+func (r *reported) receive(m cluster.ControlMessage) {
 	if m.Step <= 0 || m.Kind == cluster.Checkpoint {
 		return
 	}
@@ -69,8 +69,8 @@ func (r *reported) hear(m cluster.ControlMessage) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.Step != r.heard { // the same step again is only a heartbeat during a long step
-		r.heard = m.Step
+	if m.Step != r.lastStep { // the same step again is only a heartbeat during a long step
+		r.lastStep = m.Step
 		r.add(time.Now(), sample)
 	}
 	if m.Saved > 0 && m.Saved != r.saved {

@@ -17,13 +17,13 @@ import (
 // output copies one output stream of a task from a pipe into a log file, the
 // spool. If the disk is full, it drops bytes instead of blocking the task.
 type output struct {
-	name string         // task and stream, such as "worker:3 stderr"
-	pipe *os.File       // read end; the task has the other end
-	to   io.WriteCloser // the spool, which is the log file of this stream
-	tell func(string)   // shows a message to the user
-	look func([]byte)   // searches new output for metrics; must not keep the slice
-	done chan struct{}  // closed when run has returned: the stream has ended, or close was called
-	read atomic.Int64   // number of bytes read from the task so far
+	name   string         // task and stream, such as "worker:3 stderr"
+	pipe   *os.File       // read end; the task has the other end
+	to     io.WriteCloser // the spool, which is the log file of this stream
+	notify func(string)   // shows a message to the user
+	scan   func([]byte)   // searches new output for metrics; must not keep the slice
+	done   chan struct{}  // closed when run has returned: the stream has ended, or close was called
+	read   atomic.Int64   // number of bytes read from the task so far
 
 	// Only the method run accesses dropped and gap until done is closed.
 	dropped int64 // total number of bytes not written to the spool
@@ -35,13 +35,13 @@ type output struct {
 }
 
 // newOutput returns an output, and the write end of its pipe for the task,
-// which the caller must close. The goroutine of run calls tell and look.
-func newOutput(name string, to io.WriteCloser, tell func(string), look func([]byte)) (*output, *os.File, error) {
+// which the caller must close. The goroutine of run calls notify and scan.
+func newOutput(name string, to io.WriteCloser, notify func(string), scan func([]byte)) (*output, *os.File, error) {
 	pipe, end, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("pipe for %s: %w", name, err)
 	}
-	return &output{name: name, to: to, pipe: pipe, tell: tell, look: look, done: make(chan struct{})}, end, nil
+	return &output{name: name, to: to, pipe: pipe, notify: notify, scan: scan, done: make(chan struct{})}, end, nil
 }
 
 // run copies the stream until all writers have closed the pipe, or close is
@@ -53,7 +53,7 @@ func (o *output) run() {
 		n, err := o.pipe.Read(buf)
 		o.read.Add(int64(n))
 		o.keep(buf[:n])
-		o.look(buf[:n])
+		o.scan(buf[:n])
 		if err != nil {
 			return // end of file, or closed by the method close
 		}
@@ -98,8 +98,8 @@ func (o *output) crashed() string {
 	return o.seen.found
 }
 
-// says reports whether the end of the stream contains one of the texts.
-func (o *output) says(texts [][]byte) bool {
+// endContains reports whether the end of the stream contains one of the texts.
+func (o *output) endContains(texts [][]byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	end := o.tail[max(0, len(o.tail)-tailKept):]
@@ -110,7 +110,7 @@ func (o *output) says(texts [][]byte) bool {
 // it also informs the user.
 func (o *output) drop(n int, err error) {
 	if o.dropped == 0 {
-		o.tell(fmt.Sprintf("output is being lost: %v", err))
+		o.notify(fmt.Sprintf("output is being lost: %v", err))
 	}
 	o.dropped += int64(n)
 	o.gap += int64(n)
@@ -138,14 +138,14 @@ func (o *output) close(deadline time.Time) error {
 	// Closing the pipe interrupts a pending Read, because os.File uses the
 	// poller for pipes.
 	err := o.pipe.Close()
-	if !within(closing, o.done) {
+	if !within(spoolTimeout, o.done) {
 		return errors.Join(err, errors.New("the disk took no more output in time"))
 	}
 	if o.dropped > 0 {
-		o.tell(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
+		o.notify(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
 	}
 	return errors.Join(err, o.to.Close())
 }
 
-// closing is how long close waits for the last write to the spool.
-const closing = 3 * time.Second
+// spoolTimeout is how long close waits for the last write to the spool.
+const spoolTimeout = 3 * time.Second

@@ -28,13 +28,13 @@ const maxVisitors = 256
 // stop and plx scale.
 type sessions struct {
 	log      *log.Logger
-	driver   *link          // the driver's connection; nil: no driver is connected
-	visitors map[*link]bool // connected visitors
+	driver   *session          // the driver's connection; nil: no driver is connected
+	visitors map[*session]bool // connected visitors
 }
 
-// tell sends a message to the driver. It drops the message if no driver is
+// sendToDriver sends a message to the driver. It drops the message if no driver is
 // connected: the next driver gets the same facts in the State message.
-func (s *sessions) tell(m protocol.Message) {
+func (s *sessions) sendToDriver(m protocol.Message) {
 	if s.driver != nil {
 		s.driver.send(m)
 	}
@@ -43,7 +43,7 @@ func (s *sessions) tell(m protocol.Message) {
 // notice logs a line, and sends it to the driver to be shown to the user.
 func (s *sessions) notice(text string) {
 	s.log.Print(text)
-	s.tell(protocol.Message{Notice: text})
+	s.sendToDriver(protocol.Message{Notice: text})
 }
 
 // show sends a message to every visitor.
@@ -56,7 +56,7 @@ func (s *sessions) show(m protocol.Message) {
 // attach registers a new connection, as the driver's or a visitor's, and sends
 // the current state. A new driver's connection replaces that of the previous
 // driver.
-func (s *sessions) attach(l *link, state protocol.State) {
+func (s *sessions) attach(l *session, state protocol.State) {
 	switch {
 	case l.driver:
 		if s.driver != nil {
@@ -74,7 +74,7 @@ func (s *sessions) attach(l *link, state protocol.State) {
 }
 
 // detach removes a connection that has ended.
-func (s *sessions) detach(l *link, err error) {
+func (s *sessions) detach(l *session, err error) {
 	l.finish()
 	delete(s.visitors, l)
 	if s.driver == l {
@@ -99,10 +99,10 @@ func (s *sessions) finish() {
 		l.finish()
 	}
 	for l := range s.visitors {
-		within(2*parting, l.sent)
+		within(2*closeTimeout, l.writeDone)
 	}
 	if s.driver != nil {
-		within(2*parting, s.driver.sent)
+		within(2*closeTimeout, s.driver.writeDone)
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *supervisor) accept(ln net.Listener, admit func(net.Conn) (net.Conn, err
 			return
 		}
 		s.host.log.Printf("accept on %s: %v", ln.Addr(), err)
-		if within(s.pace(), s.loop.quit) { // Accept may fail for lack of file descriptors: wait before the next attempt
+		if within(s.tickInterval(), s.loop.quit) { // Accept may fail for lack of file descriptors: wait before the next attempt
 			return
 		}
 	}
@@ -146,7 +146,7 @@ func (s *supervisor) serve(raw net.Conn, admit func(net.Conn) (net.Conn, error))
 }
 
 // converse handles the messages of one connection until it is closed.
-func (s *supervisor) converse(l *link) {
+func (s *supervisor) converse(l *session) {
 	go l.write()
 	s.loop.do(func() { s.sessions.attach(l, s.snapshot()) })
 	var err error
@@ -156,7 +156,7 @@ func (s *supervisor) converse(l *link) {
 			s.loop.do(func() { s.handle(l, m) })
 		}
 	}
-	close(l.received)
+	close(l.readDone)
 	s.loop.do(func() {
 		if s.record.ending() && errors.Is(err, io.EOF) {
 			return // the client has closed its sending side only; it may still wait for the job's result
@@ -167,7 +167,7 @@ func (s *supervisor) converse(l *link) {
 
 // handle executes one message of the driver or a visitor. It ignores a former
 // driver that was replaced.
-func (s *supervisor) handle(l *link, m protocol.Message) {
+func (s *supervisor) handle(l *session, m protocol.Message) {
 	switch {
 	case s.sessions.visitors[l]:
 		s.visited(l, m)
@@ -186,7 +186,7 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 			s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
 		})
 	case m.Look != nil:
-		s.watch.look(l, *m.Look)
+		s.watch.answerLook(l, *m.Look)
 	case m.Start != nil:
 		s.generation.start(*m.Start)
 	case m.Checkpoint != nil && m.Checkpoint.Resume:
@@ -207,7 +207,7 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 // visited handles a message of a visitor: it forwards requests to the driver.
 // If no driver is connected, a stop request ends the job on this host
 // directly.
-func (s *supervisor) visited(l *link, m protocol.Message) {
+func (s *supervisor) visited(l *session, m protocol.Message) {
 	alone := s.sessions.driver == nil || s.record.ending()
 	why := s.host.driver() + " is not connected"
 	if s.record.ending() {
@@ -215,17 +215,17 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 	}
 	switch {
 	case m.Look != nil:
-		s.watch.look(l, *m.Look)
+		s.watch.answerLook(l, *m.Look)
 	case m.SpecAsk:
 		spec := s.host.spec
 		l.send(protocol.Message{Spec: &spec})
 	case m.Scale != nil && alone:
 		l.send(protocol.Message{Scaled: &protocol.Scaled{ID: m.Scale.ID, Cause: why}})
 	case m.Scale != nil:
-		s.sessions.tell(m)
+		s.sessions.sendToDriver(m)
 	case m.Stop == nil:
 	case !alone:
-		s.sessions.tell(protocol.Message{StopAsk: m.Stop})
+		s.sessions.sendToDriver(protocol.Message{StopAsk: m.Stop})
 	default:
 		v := protocol.Verdict{Code: m.Stop.Code, Reason: m.Stop.Reason}
 		if m.Stop.SaveTime > 0 {
@@ -238,27 +238,27 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 // Limits of a connection. The supervisor closes a connection that exceeds one;
 // after a reconnect, the State message has the current facts.
 const (
-	writing = 30 * time.Second // to send one message
-	parting = time.Second      // for the client to close its side after the supervisor has closed its own
-	waiting = 1024             // messages in the send queue
+	writeTimeout = 30 * time.Second // to send one message
+	closeTimeout = time.Second      // for the client to close its side after the supervisor has closed its own
+	queueSize    = 1024             // messages in the send queue
 )
 
-// link is an open connection to the driver or a visitor.
-type link struct {
+// session is an open connection to the driver or a visitor.
+type session struct {
 	raw    interface{ SetWriteDeadline(time.Time) error }
 	conn   *protocol.Conn // message protocol on top of raw
 	driver bool           // true: the client is the driver; false: a visitor
 
-	out      chan protocol.Message // send queue, with room for 1024 messages (waiting)
-	hurry    context.Context       // cancelled by finish, to make write stop
-	finish   func()                // makes write send the queue and close the connection; does not wait for that
-	sent     chan struct{}         // closed when write will send no more
-	received chan struct{}         // closed when converse will receive no more
+	out       chan protocol.Message // send queue, with room for 1024 messages (queueSize)
+	finishing context.Context       // cancelled by finish, to make write stop
+	finish    func()                // makes write send the queue and close the connection; does not wait for that
+	writeDone chan struct{}         // closed when write will send no more
+	readDone  chan struct{}         // closed when converse will receive no more
 }
 
 // greet opens a connection and receives its first message, Attach. On an error
 // it closes the connection.
-func greet(raw net.Conn) (*link, error) {
+func greet(raw net.Conn) (*session, error) {
 	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // on a closed connection the next read fails
 	conn, err := protocol.Open(raw)
 	if err != nil {
@@ -274,18 +274,18 @@ func greet(raw net.Conn) (*link, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("greet a connection: %w", err), conn.Close())
 	}
-	return newLink(raw, conn, first.Attach.Driver), nil
+	return newSession(raw, conn, first.Attach.Driver), nil
 }
 
-func newLink(raw interface{ SetWriteDeadline(time.Time) error }, conn *protocol.Conn, driver bool) *link {
-	l := &link{raw: raw, conn: conn, driver: driver,
-		out: make(chan protocol.Message, waiting), sent: make(chan struct{}), received: make(chan struct{})}
-	l.hurry, l.finish = context.WithCancel(context.Background())
+func newSession(raw interface{ SetWriteDeadline(time.Time) error }, conn *protocol.Conn, driver bool) *session {
+	l := &session{raw: raw, conn: conn, driver: driver,
+		out: make(chan protocol.Message, queueSize), writeDone: make(chan struct{}), readDone: make(chan struct{})}
+	l.finishing, l.finish = context.WithCancel(context.Background())
 	return l
 }
 
 // send queues a message. If the queue is full, it closes the connection.
-func (l *link) send(m protocol.Message) {
+func (l *session) send(m protocol.Message) {
 	select {
 	case l.out <- m:
 	default:
@@ -297,16 +297,16 @@ func (l *link) send(m protocol.Message) {
 // rest of the queue and shuts down the sending side. It closes a socket only
 // after the client has closed its side too, because closing a TCP socket with
 // unread input may discard output that the client has not received yet.
-func (l *link) write() {
+func (l *session) write() {
 	defer l.conn.Close()
-	defer close(l.sent)
-	for l.hurry.Err() == nil {
+	defer close(l.writeDone)
+	for l.finishing.Err() == nil {
 		select {
 		case m := <-l.out:
 			if !l.transmit(m) {
 				return
 			}
-		case <-l.hurry.Done():
+		case <-l.finishing.Done():
 		}
 	}
 	for len(l.out) > 0 {
@@ -320,10 +320,10 @@ func (l *link) write() {
 	if half, ok := l.raw.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // fails only if the connection is broken already
 	}
-	within(parting, l.received)
+	within(closeTimeout, l.readDone)
 }
 
-func (l *link) transmit(m protocol.Message) bool {
-	l.raw.SetWriteDeadline(time.Now().Add(writing)) // on a closed connection Send fails
+func (l *session) transmit(m protocol.Message) bool {
+	l.raw.SetWriteDeadline(time.Now().Add(writeTimeout)) // on a closed connection Send fails
 	return l.conn.Send(m) == nil
 }

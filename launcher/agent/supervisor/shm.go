@@ -8,16 +8,16 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// busSigns are texts that shells, Python, Go and PyTorch print when a process
+// busErrorTexts are texts that shells, Python, Go and PyTorch print when a process
 // was killed by SIGBUS or could not get shared memory.
-var busSigns = [][]byte{
+var busErrorTexts = [][]byte{
 	[]byte("Bus error"), []byte("bus error"), []byte("SIGBUS"),
 	[]byte("insufficient shared memory"), []byte("shared memory(shm)"), []byte("shared memory limit"),
 }
 
-// shmSigns are texts in system errors about files in /dev/shm. Other output
-// may contain them too, so they are weaker evidence than busSigns.
-var shmSigns = [][]byte{[]byte(protocol.Shm), []byte("</torch_"), []byte("SemLock"), []byte("shm_open")}
+// shmErrorTexts are texts in system errors about files in /dev/shm. Other output
+// may contain them too, so they are weaker evidence than busErrorTexts.
+var shmErrorTexts = [][]byte{[]byte(protocol.Shm), []byte("</torch_"), []byte("SemLock"), []byte("shm_open")}
 
 // lackOfShm returns a message about /dev/shm if a task failed with exit status
 // code, apparently for lack of shared memory; else it returns "". shm
@@ -28,7 +28,7 @@ func lackOfShm(code int, stderr *output, shm protocol.Folder) string {
 	if fault == protocol.ShmGood {
 		return ""
 	}
-	if byBusError(code) || stderr.says(busSigns) || fault != protocol.ShmSmall && stderr.says(shmSigns) {
+	if byBusError(code) || stderr.endContains(busErrorTexts) || fault != protocol.ShmSmall && stderr.endContains(shmErrorTexts) {
 		return text
 	}
 	return ""

@@ -73,7 +73,7 @@ func (s *shutdown) conclude(err error) {
 	s.record.Verdict = s.verdict
 	s.record.enter(protocol.Over)
 	state := s.record.snapshot(s.tasks.now())
-	s.sessions.tell(protocol.Message{State: &state})
+	s.sessions.sendToDriver(protocol.Message{State: &state})
 	s.loop.over = true
 }
 

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// inquiryTime is how long to wait for a task that uses plx's trainer to
+	// stacksTimeout is how long to wait for a task that uses plx's trainer to
 	// send its stacks.
-	inquiryTime = 3 * time.Second
+	stacksTimeout = 3 * time.Second
 	// maxStacks is the maximum size of one task's stacks in its file,
-	// toldStacks the maximum that is sent to plx, in bytes.
+	// sentStacks the maximum that is sent to plx, in bytes.
 	maxStacks  = 1 << 20
-	toldStacks = 256 << 10
+	sentStacks = 256 << 10
 )
 
 // inquiry is a pending request for the goroutine stacks of a task that uses
@@ -36,9 +36,9 @@ type inquiry struct {
 	over    bool          // true once done is closed
 }
 
-// hear appends one part of the task's reply. It ignores replies to earlier
+// receive appends one part of the task's reply. It ignores replies to earlier
 // requests.
-func (q *inquiry) hear(m cluster.ControlMessage) {
+func (q *inquiry) receive(m cluster.ControlMessage) {
 	if q == nil || q.over || m.Request != q.request {
 		return
 	}
@@ -88,7 +88,7 @@ func (w *watch) subjects() (all []subject) {
 func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map[cluster.Task]located {
 	texts := map[cluster.Task]located{}
 	folder := jobfolder.StacksOf(w.host.folder)
-	timeout := time.Now().Add(inquiryTime)
+	timeout := time.Now().Add(stacksTimeout)
 	for _, s := range all {
 		text := s.stacks(processes[s.pid], folder.PythonFile(s.task, s.generation), timeout)
 		text = text[:min(len(text), maxStacks)]
@@ -120,7 +120,7 @@ func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout
 		if within(time.Until(timeout), s.inquiry.done) {
 			fmt.Fprintf(&text, "\nGoroutines:\n%s", s.inquiry.text.String())
 		} else {
-			fmt.Fprintf(&text, "\nThe task did not send the stacks of its goroutines within %s.\n", inquiryTime)
+			fmt.Fprintf(&text, "\nThe task did not send the stacks of its goroutines within %s.\n", stacksTimeout)
 		}
 	}
 	for _, p := range processes {
@@ -133,13 +133,13 @@ func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout
 	return text.String()
 }
 
-// sent is the command of a job whose program plx may have sent. On the host
+// sentProgram is the command of a job whose program plx may have sent. On the host
 // the program's file name is a checksum, which its methods replace by the
 // user's name for the program.
-type sent protocol.Command
+type sentProgram protocol.Command
 
 // base returns the user's name for the program, or "" if plx has sent none.
-func (p sent) base() string {
+func (p sentProgram) base() string {
 	if p.Blob == "" {
 		return ""
 	}
@@ -151,7 +151,7 @@ const maxName = 15
 
 // named returns the processes with the checksum in their names replaced by the
 // program's name.
-func (p sent) named(all map[int][]protocol.Process) map[int][]protocol.Process {
+func (p sentProgram) named(all map[int][]protocol.Process) map[int][]protocol.Process {
 	if p.base() == "" {
 		return all
 	}
@@ -168,7 +168,7 @@ func (p sent) named(all map[int][]protocol.Process) map[int][]protocol.Process {
 }
 
 // in returns the text of stacks with the program's path replaced by its name.
-func (p sent) in(text string) string {
+func (p sentProgram) in(text string) string {
 	if p.base() == "" {
 		return text
 	}
@@ -178,7 +178,7 @@ func (p sent) in(text string) string {
 
 // at returns places (source locations) with the checksum replaced by the
 // program's name.
-func (p sent) at(places []string) []string {
+func (p sentProgram) at(places []string) []string {
 	for i := range places {
 		if p.base() != "" {
 			places[i] = strings.ReplaceAll(places[i], p.Blob, p.base())

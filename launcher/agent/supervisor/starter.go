@@ -24,20 +24,20 @@ type starter struct {
 	over   atomic.Bool   // the job has ended, so the logs are complete
 }
 
-// meet begins to serve the launcher that started this agent, as the job's
+// serveLauncher begins to serve the launcher that started this agent, as the job's
 // driver.
-func (s *supervisor) meet(launcher *watchdog.Launcher) {
-	l := newLink(launcher, protocol.Continue(launcher), true)
+func (s *supervisor) serveLauncher(launcher *watchdog.Launcher) {
+	l := newSession(launcher, protocol.Continue(launcher), true)
 	if s.host.spec.Logs {
 		s.starter.logged = make(chan struct{})
-		go s.starter.tellLogs(l) // ends when the logs were sent or the connection is closed
+		go s.starter.sendLogs(l) // ends when the logs were sent or the connection is closed
 	}
 	s.loop.background(func() { s.converse(l) })
 }
 
-// tellLogs sends the job's logs from their beginning, at most
+// sendLogs sends the job's logs from their beginning, at most
 // protocol.EarlyLogs bytes. For the rest, the launcher runs "agent logs".
-func (s *starter) tellLogs(l *link) {
+func (s *starter) sendLogs(l *session) {
 	defer close(s.logged)
 	_ = logs.Serve(context.Background(), s.host.folder.Logs(), logs.Request{TailLines: -1, Follow: true}, s.over.Load,
 		&logged{l, protocol.EarlyLogs}) // errors need no report: the launcher detects missing bytes
@@ -46,7 +46,7 @@ func (s *starter) tellLogs(l *link) {
 
 // logged is a writer that sends log bytes to the launcher, up to a limit.
 type logged struct {
-	to   *link
+	to   *session
 	left int // number of bytes that may still be sent
 }
 
@@ -66,10 +66,10 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastWords bounds each of the two things that are sent after the job has
+// finalTimeout bounds each of the two things that are sent after the job has
 // ended: the last logs, and the number of files. It is much shorter than the
 // silence after which the driver would give up this host.
-const lastWords = 2 * time.Second
+const finalTimeout = 2 * time.Second
 
 // finish sends the last logs, and the number of files that the job has made.
 // If finish fails to count them in time, the launcher asks for the number
@@ -77,7 +77,7 @@ const lastWords = 2 * time.Second
 func (s *starter) finish() {
 	s.over.Store(true)
 	if s.logged != nil {
-		within(lastWords, s.logged)
+		within(finalTimeout, s.logged)
 	}
 	if s.sessions.driver == nil || s.host.spec.Detached {
 		return
@@ -92,8 +92,8 @@ func (s *starter) finish() {
 	select {
 	case made, ok := <-counted:
 		if ok {
-			s.sessions.tell(protocol.Message{Made: &made})
+			s.sessions.sendToDriver(protocol.Message{Made: &made})
 		}
-	case <-time.After(lastWords):
+	case <-time.After(finalTimeout):
 	}
 }

@@ -82,7 +82,7 @@ const beat = time.Second
 // the signals that this process receives from the host.
 func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	defer close(s.loop.quit)
-	tick := time.NewTicker(s.pace())
+	tick := time.NewTicker(s.tickInterval())
 	defer tick.Stop()
 	lost := in.Lost
 	var beaten time.Time
@@ -116,8 +116,8 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	}
 }
 
-// pace returns the interval at which the lease and the deadlines are checked.
-func (s *supervisor) pace() time.Duration {
+// tickInterval returns the interval at which the lease and the deadlines are checked.
+func (s *supervisor) tickInterval() time.Duration {
 	if s.host.spec.Lease <= 0 {
 		return beat / 4
 	}
@@ -159,7 +159,7 @@ func (s *supervisor) preempted() {
 		s.sessions.notice("this host is to be taken away; the job has no tasks on it and goes on")
 	default:
 		s.host.log.Print(reason)
-		s.sessions.tell(protocol.Message{StopAsk: &protocol.Stop{Reason: reason, Code: codePreempted, Grace: spec.Grace, SaveTime: spec.SaveTime}})
+		s.sessions.sendToDriver(protocol.Message{StopAsk: &protocol.Stop{Reason: reason, Code: codePreempted, Grace: spec.Grace, SaveTime: spec.SaveTime}})
 	}
 }
 
@@ -186,7 +186,7 @@ func Run(f jobfolder.Folder, locks int) error {
 	if err := in.Answer(nil); err != nil {
 		s.host.log.Printf("the watchdog is gone: %v", err) // the loop notices that too, and ends the job
 	}
-	s.meet(in.Launcher)
+	s.serveLauncher(in.Launcher)
 	s.loop.background(s.watch.run)
 	s.loop.background(s.watch.saveMetrics)
 	s.run(in, terms)
@@ -211,14 +211,14 @@ func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*s
 	}
 	p := &parts{host: h, record: &record{State: state, saver: newSaver(f)},
 		loop:     &loop{calls: make(chan func()), quit: make(chan struct{})},
-		sessions: &sessions{log: h.log, visitors: map[*link]bool{}}}
+		sessions: &sessions{log: h.log, visitors: map[*session]bool{}}}
 	s := &supervisor{parts: p, local: local, data: data, checkpoint: &checkpoint{parts: p}}
 	s.tasks = &tasks{parts: p, checkpoint: s.checkpoint, killed: "killed: it did not end in time"}
 	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData, used: map[string]bool{}}
 	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, uptime)}
 	s.driving = &driving{parts: p, shutdown: s.shutdown}
 	s.watch = &watch{parts: p, tasks: s.tasks, sampler: sampler.New(spec.Hang, h.usage),
-		program: sent(spec.Command), turn: make(chan struct{}, 1)}
+		program: sentProgram(spec.Command), turn: make(chan struct{}, 1)}
 	s.starter = &starter{parts: p}
 	return s, nil
 }
@@ -279,7 +279,7 @@ func (s *supervisor) leave() error {
 		within(max(s.host.spec.Grace, s.host.spec.Lease)+process.KillTime+15*time.Second, s.driving.done)
 	}
 	s.sessions.finish()
-	s.loop.wait(parting)
+	s.loop.wait(closeTimeout)
 	return err
 }
 

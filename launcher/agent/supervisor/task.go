@@ -32,9 +32,9 @@ type task struct {
 
 	memory process.Memory // counters of killed processes (OOM), as read before the task was started
 
-	told, termed, killing bool     // told: the task was asked to end; termed: SIGTERM was sent; killing: its processes are being killed
-	interrupted           bool     // SIGINT was sent
-	term, kill            deadline // when to send SIGTERM, and when to kill; zero: no time is set
+	stopAsked, termed, killing bool     // stopAsked: the task was asked to end; termed: SIGTERM was sent; killing: its processes are being killed
+	interrupted                bool     // SIGINT was sent
+	term, kill                 deadline // when to send SIGTERM, and when to kill; zero: no time is set
 }
 
 // newTask creates a task with its two sockets. used are addresses that earlier
@@ -75,22 +75,22 @@ func (t *task) now() *protocol.TaskNow {
 	return &now
 }
 
-// said wraps a message of the task for the driver.
-func (t *task) said(m cluster.ControlMessage) protocol.Message {
+// wrap returns a protocol message that carries the task's control message m to the driver.
+func (t *task) wrap(m cluster.ControlMessage) protocol.Message {
 	return protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: m}}
 }
 
-// hear processes a message from the task's control channel.
-func (t *task) hear(m cluster.ControlMessage) {
-	t.report.hear(m)
-	t.reported.hear(m)
+// receive processes a message from the task's control channel.
+func (t *task) receive(m cluster.ControlMessage) {
+	t.report.receive(m)
+	t.reported.receive(m)
 	if m.Kind != cluster.Hello {
 		return
 	}
 	if m.Version != cluster.ControlVersion {
 		t.control.Close() // the task fails when its control channel is closed
 	}
-	if t.told {
+	if t.stopAsked {
 		t.sendStop() // until now only a signal could ask the task to end
 	}
 }
@@ -98,19 +98,19 @@ func (t *task) hear(m cluster.ControlMessage) {
 // froze is called once a second. It reports whether a task that uses plx's
 // trainer has sent no message for longer than limit.
 func (t *task) froze(limit time.Duration) bool {
-	if !t.alive() || !t.report.native || t.report.finished || t.told || t.killing {
+	if !t.alive() || !t.report.native || t.report.finished || t.stopAsked || t.killing {
 		return false
 	}
 	return t.report.froze(limit)
 }
 
-// tellToEnd asks the task to end. A task that uses plx's trainer gets a
+// askToEnd asks the task to end. A task that uses plx's trainer gets a
 // message on its control channel, and SIGTERM after half of the grace period.
 // Another task gets SIGTERM at once; after a Ctrl-C (interrupt), it gets
 // SIGINT as on a terminal, and SIGTERM after half of the grace period.
-func (t *task) tellToEnd(grace time.Duration, interrupt bool) {
-	first := !t.told
-	t.told = true
+func (t *task) askToEnd(grace time.Duration, interrupt bool) {
+	first := !t.stopAsked
+	t.stopAsked = true
 	if !t.report.native && interrupt {
 		if t.alive() && !t.termed && !t.interrupted { // send SIGINT only once
 			t.interrupted = true
@@ -164,11 +164,11 @@ type report struct {
 	cause     string                  // why the task failed, as reported by the task or found by the supervisor; "": unknown
 	lostPeer  string                  // name of the peer whose loss made the task fail; "": none
 	silent    int                     // seconds since the task's last message, counted in ticks of the supervisor
-	passed    time.Time               // when a heartbeat was last forwarded to the driver; zero: forward the next one at once
+	forwarded time.Time               // when a heartbeat was last forwarded to the driver; zero: forward the next one at once
 }
 
-// hear records the content of a control message.
-func (r *report) hear(m cluster.ControlMessage) {
+// receive records the content of a control message.
+func (r *report) receive(m cluster.ControlMessage) {
 	r.silent = 0
 	switch m.Kind {
 	case cluster.Hello:
@@ -178,7 +178,7 @@ func (r *report) hear(m cluster.ControlMessage) {
 		}
 	case cluster.Heartbeat:
 		if r.step <= m.From && m.Step > m.From {
-			r.passed = time.Time{} // forward at once, because the driver waits for the first step
+			r.forwarded = time.Time{} // forward at once, because the driver waits for the first step
 		}
 		r.step = max(r.step, m.Step)
 	case cluster.Checkpoint:
@@ -199,13 +199,13 @@ func (r *report) hear(m cluster.ControlMessage) {
 	}
 }
 
-// passOn reports whether a heartbeat is to be forwarded to the driver now. It
+// forwardNow reports whether a heartbeat is to be forwarded to the driver now. It
 // limits them to one per second.
-func (r *report) passOn() bool {
-	if time.Since(r.passed) < time.Second {
+func (r *report) forwardNow() bool {
+	if time.Since(r.forwarded) < time.Second {
 		return false
 	}
-	r.passed = time.Now()
+	r.forwarded = time.Now()
 	return true
 }
 

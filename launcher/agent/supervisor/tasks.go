@@ -59,14 +59,14 @@ func (ts *tasks) now() map[string]*protocol.TaskNow {
 // start starts the tasks in layout. For a task that cannot be started, it
 // sends an Exit message at once.
 func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
-	tell := func(text string) { ts.loop.do(func() { ts.sessions.notice(text) }) }
+	notify := func(text string) { ts.loop.do(func() { ts.sessions.notice(text) }) }
 	for _, spec := range layout.Tasks {
 		t := ts.all[spec.Task]
-		r, err := launch{host: ts.host, task: t, layout: layout, start: m, tell: tell}.run()
+		r, err := launch{host: ts.host, task: t, layout: layout, start: m, notify: notify}.run()
 		if err != nil {
 			t.closeSockets()
-			t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), Told: t.told, Cause: err.Error(), Time: time.Now()}
-			ts.sessions.tell(protocol.Message{Exited: t.exit})
+			t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), Told: t.stopAsked, Cause: err.Error(), Time: time.Now()}
+			ts.sessions.sendToDriver(protocol.Message{Exited: t.exit})
 			continue
 		}
 		t.running = r
@@ -74,17 +74,17 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 	}
 }
 
-// hear processes a control message of a task, and forwards to the driver what
+// receive processes a control message of a task, and forwards to the driver what
 // it needs.
-func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
+func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 	if t.exit != nil {
 		return
 	}
-	t.hear(m)
+	t.receive(m)
 	switch m.Kind {
 	case cluster.Heartbeat:
 		ts.record.stepped = true
-		if !t.report.passOn() {
+		if !t.report.forwardNow() {
 			return
 		}
 	case cluster.Checkpoint:
@@ -92,7 +92,7 @@ func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
 		ts.checkpoint.answered(t, m)
 		return
 	case cluster.Stacks:
-		t.inquiry.hear(m)
+		t.inquiry.receive(m)
 		return
 	case cluster.Hello, cluster.Failed, cluster.ToleratesLoss:
 		ts.record.changed = true
@@ -101,7 +101,7 @@ func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
 		ts.host.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
 		return
 	}
-	ts.sessions.tell(t.said(m))
+	ts.sessions.sendToDriver(t.wrap(m))
 }
 
 // killFrozen is called once a second. It kills tasks whose heartbeats have
@@ -114,7 +114,7 @@ func (ts *tasks) killFrozen() {
 	}
 	for _, t := range ts.all {
 		if t.froze(ts.host.spec.Freeze) {
-			ts.sessions.tell(t.said(cluster.ControlMessage{Kind: cluster.Failed, Cause: t.report.cause}))
+			ts.sessions.sendToDriver(t.wrap(cluster.ControlMessage{Kind: cluster.Failed, Cause: t.report.cause}))
 			ts.kill(t)
 		}
 	}
@@ -140,7 +140,7 @@ func (ts *tasks) stop(m protocol.Stop) {
 			t.termed = true
 			t.child.Signal(unix.SIGQUIT) // a Go program prints its stacks on SIGQUIT; only the first process gets it, as other programs would dump core
 		}
-		t.tellToEnd(m.Grace, m.Interrupt)
+		t.askToEnd(m.Grace, m.Interrupt)
 		t.kill.set(m.Grace)
 	}
 }
@@ -169,7 +169,7 @@ func (ts *tasks) end(grace time.Duration, killed string) {
 	}
 	for _, t := range ts.all {
 		if t.alive() {
-			t.tellToEnd(grace, false)
+			t.askToEnd(grace, false)
 		}
 	}
 }
@@ -198,13 +198,13 @@ func (ts *tasks) clear(whose string, done func(error)) {
 	}
 	ts.loop.background(func() {
 		left, err := ts.host.children.Clear(process.KillTime)
-		deadline := time.Now().Add(drain + time.Second)
+		deadline := time.Now().Add(drainTimeout + time.Second)
 		for _, t := range started {
 			within(time.Until(deadline), t.over)
 		}
 		// Only processes that could not be killed can still write to the log
 		// files now.
-		deadline = time.Now().Add(drain)
+		deadline = time.Now().Add(drainTimeout)
 		var closing error
 		for _, t := range started {
 			closing = errors.Join(closing, t.outs[0].close(deadline), t.outs[1].close(deadline))
@@ -218,7 +218,7 @@ func (ts *tasks) clear(whose string, done func(error)) {
 				t.reported.closeEvents()
 			}
 		})
-		within(drain, saved) // the disk may hang, so the wait is limited
+		within(drainTimeout, saved) // the disk may hang, so the wait is limited
 		ts.loop.do(func() {
 			ts.unkillable(whose, left, err)
 			done(closing)

@@ -22,7 +22,7 @@ type watch struct {
 	*parts
 	tasks    *tasks
 	sampler  *sampler.Sampler
-	program  sent          // the job's program, if plx has sent one
+	program  sentProgram   // the job's program, if plx has sent one
 	failing  string        // last error of measuring, to log each error once; "": none; only run accesses it
 	turn     chan struct{} // semaphore of capacity 1: one Look request is answered at a time
 	requests int           // number of requests for stacks so far; only the loop accesses it
@@ -93,9 +93,9 @@ func (w *watch) booked() map[string]string {
 	return all
 }
 
-// look answers a Look request on connection l: what the tasks do now. Requests
+// answerLook answers a Look request on connection l: what the tasks do now. Requests
 // that need expensive work are answered in the background, one at a time.
-func (w *watch) look(l *link, m protocol.Look) {
+func (w *watch) answerLook(l *session, m protocol.Look) {
 	seen := protocol.Seen{ID: m.ID, Generation: w.record.Generation, Tasks: map[cluster.Task]*protocol.Activity{}}
 	measured := w.sampler.Activities(time.Now())
 	for _, t := range w.tasks.launched() { // a task that was measured may have ended since
@@ -182,7 +182,7 @@ type located struct {
 func (l located) in(a protocol.Activity, all bool) protocol.Activity {
 	a.File, a.Training, a.Places = l.file, waits.Training(l.text), l.places
 	if all {
-		a.Stacks = l.text[:min(len(l.text), toldStacks)]
+		a.Stacks = l.text[:min(len(l.text), sentStacks)]
 	} else {
 		a.Excerpt = waits.Excerpt(l.text)
 	}

@@ -16,8 +16,8 @@ import (
 // watchdog's pid.
 func Scope(name string, pid int) string { return fmt.Sprintf("plx-%s-%d.scope", name, pid) }
 
-// entering bounds the time for moving this process into a systemd scope.
-const entering = 2 * time.Second
+// enterTimeout bounds the time for moving this process into a systemd scope.
+const enterTimeout = 2 * time.Second
 
 // EnterScope moves this process, and all processes that it will start, into a
 // scope unit of the user's systemd. In a scope, logind does not kill a
@@ -29,7 +29,7 @@ func EnterScope(ctx context.Context, name string) bool {
 	if err != nil || os.Getenv("XDG_RUNTIME_DIR") == "" {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, entering)
+	ctx, cancel := context.WithTimeout(ctx, enterTimeout)
 	defer cancel()
 	pid := strconv.Itoa(os.Getpid())
 	unit := Scope(name, os.Getpid())
@@ -38,7 +38,7 @@ func EnterScope(ctx context.Context, name string) bool {
 	// see the manual page org.freedesktop.systemd1.
 	call := exec.CommandContext(ctx, path, "--user", "call", systemd, "/org/freedesktop/systemd1", systemd+".Manager",
 		"StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "fail", "2", "PIDs", "au", "1", pid, "CollectMode", "s", "inactive-or-failed", "0")
-	call.WaitDelay = entering
+	call.WaitDelay = enterTimeout
 	if call.Run() != nil {
 		return false
 	}

@@ -57,8 +57,8 @@ type Watchdog struct {
 	beats      atomic.Int64 // number of beats received from the supervisor
 }
 
-// starting is how long to wait for the supervisor to report that it is ready.
-const starting = 30 * time.Second
+// startTimeout is how long to wait for the supervisor to report that it is ready.
+const startTimeout = 30 * time.Second
 
 // Start starts the supervisor of a job and waits until it is ready. It passes
 // on the specification, the launcher's connection and the locks of the host's
@@ -78,12 +78,12 @@ func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog,
 		_, uncleared := w.children.Clear(process.KillTime)
 		return nil, fmt.Errorf("start the agent: %w", errors.Join(err, uncleared))
 	}
-	return w, retire()
+	return w, dropLauncher()
 }
 
-// retire closes this process's copy of the connection to the launcher, which
+// dropLauncher closes this process's copy of the connection to the launcher, which
 // only the supervisor uses from now on.
-func retire() error {
+func dropLauncher() error {
 	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // name shown by ps and top; the arguments remain "plx agent start"
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -112,9 +112,9 @@ func (e *Ended) Error() string { return e.How }
 // handle: SIGTERM and SIGUSR1. It also makes the process ignore a terminal's
 // signals.
 func Signals() <-chan os.Signal {
-	terms, unheeded := make(chan os.Signal, 4), make(chan os.Signal, 1)
+	terms, ignored := make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
-	signal.Notify(unheeded, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // not signal.Ignore, which tasks would inherit
+	signal.Notify(ignored, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // not signal.Ignore, which tasks would inherit
 	return terms
 }
 
@@ -150,7 +150,7 @@ func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) 
 // await sends the specification to the supervisor and waits until it reports
 // that it is ready.
 func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
-	deadline := time.Now().Add(starting)
+	deadline := time.Now().Add(startTimeout)
 	to.SetDeadline(deadline) // cannot fail: pipes support deadlines
 	from.SetDeadline(deadline)
 	wrote := json.NewEncoder(to).Encode(spec)
@@ -162,12 +162,12 @@ func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
 		return errors.New(r.Error)
 	}
 	from.SetDeadline(time.Time{})
-	go w.hear(from)
+	go w.countBeats(from)
 	return nil
 }
 
-// hear counts the supervisor's beats until the supervisor ends.
-func (w *Watchdog) hear(beats *os.File) {
+// countBeats counts the supervisor's beats until the supervisor ends.
+func (w *Watchdog) countBeats(beats *os.File) {
 	defer beats.Close() // only read from
 	buf := make([]byte, 64)
 	for {
