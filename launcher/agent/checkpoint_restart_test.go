@@ -33,7 +33,7 @@ func (h *testHost) said(text string) {
 
 // The agent asks the chief of each generation, and its answer names the generation: a
 // driver drops answers of earlier ones.
-func TestEachGenerationSavesForItself(t *testing.T) {
+func TestCheckpointReplyNamesItsGeneration(t *testing.T) {
 	h := newHost(t, 1, "native", "save=7", "stop", "finished")
 	l, _ := h.launch()
 	for generation := range 2 {
@@ -52,7 +52,7 @@ func TestEachGenerationSavesForItself(t *testing.T) {
 
 // A chief that was asked and ends with its generation has not saved. The agent asks the
 // next chief again.
-func TestASaveEndsWithItsGeneration(t *testing.T) {
+func TestCheckpointRequestEndsWithItsGeneration(t *testing.T) {
 	h := newHost(t, 1, "native", "asked", "deaf")
 	l, _ := h.launch()
 	ask := func(generation int, said string) {
@@ -75,7 +75,7 @@ func TestASaveEndsWithItsGeneration(t *testing.T) {
 }
 
 // A job that has no tasks on a host goes on if that host is taken away.
-func TestPreemptionOfAHostWithoutTasks(t *testing.T) {
+func TestPreemptionOfAHostWithoutTasksDoesNotEndTheJob(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, _ := h.launch()
 	h.said("ready\n")

@@ -68,7 +68,7 @@ func TestCheckpointGoesToTheChief(t *testing.T) {
 	}
 }
 
-func TestAgentAnswersForAChiefThatCannot(t *testing.T) {
+func TestAgentRefusesCheckpointIfChiefCannotSave(t *testing.T) {
 	for name, c := range map[string]struct {
 		task  cluster.Task
 		words []string
@@ -94,7 +94,7 @@ func TestAgentAnswersForAChiefThatCannot(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAskedBeforeTheStartOrAfterTheEnd(t *testing.T) {
+func TestNoCheckpointRequestBeforeStartOrAfterEnd(t *testing.T) {
 	h := newHost(t, 1, "exit", "0")
 	l, _ := h.start()
 	go l.renew(h.spec.Lease / 5)
@@ -183,7 +183,7 @@ func (h *testHost) refusedStart() string {
 	return l.stderr.String()
 }
 
-func TestRunningJobKeepsItsName(t *testing.T) {
+func TestSecondJobWithTheNameOfARunningJobIsRefused(t *testing.T) {
 	first := newHost(t, 1, "wait")
 	first.spec.Checkpoints = "mnist"
 	l, _ := first.launch()
@@ -217,7 +217,7 @@ func TestRunningJobKeepsItsName(t *testing.T) {
 }
 
 // Of jobs that start at once at most one runs.
-func TestNoTwoJobsGetOneName(t *testing.T) {
+func TestOnlyOneOfTwoConcurrentJobsGetsTheName(t *testing.T) {
 	first := newHost(t, 1, "wait")
 	first.spec.Checkpoints = "mnist"
 	jobs := []*testHost{first, first.newJob("mnist"), first.newJob("mnist")}
@@ -249,7 +249,7 @@ func TestNoTwoJobsGetOneName(t *testing.T) {
 	}
 }
 
-func TestKilledAgentBlocksNobody(t *testing.T) {
+func TestKilledAgentDoesNotBlockItsName(t *testing.T) {
 	first := newHost(t, 1, "wait")
 	first.spec.Checkpoints = "mnist"
 	first.launch()
@@ -273,7 +273,7 @@ func TestKilledAgentBlocksNobody(t *testing.T) {
 
 // Only the answer of an agent on another machine with the same home tells whether that
 // agent runs.
-func TestAgentOfAnotherMachine(t *testing.T) {
+func TestAgentOfAnotherMachineBlocksItsNameWhileItAnswers(t *testing.T) {
 	far := newHost(t, 1, "wait")
 	far.spec.Checkpoints = "mnist"
 	l, state := far.start()
@@ -300,7 +300,7 @@ func TestAgentOfAnotherMachine(t *testing.T) {
 	ln.end(near, 0)
 }
 
-func TestStrangeNamesOfCheckpointsAreRefused(t *testing.T) {
+func TestInvalidCheckpointNamesAreRefused(t *testing.T) {
 	for _, name := range []string{"..", "a/b", "a\nb", strings.Repeat("x", 201)} {
 		h := newHost(t, 1, "wait")
 		h.spec.Checkpoints = name
@@ -310,7 +310,7 @@ func TestStrangeNamesOfCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-func TestTaskIsToldWhereItsCheckpointsLie(t *testing.T) {
+func TestTaskGetsTheCheckpointFolder(t *testing.T) {
 	h := newHost(t, 1, "echo")
 	h.spec.Checkpoints = "mnist"
 	l, _ := h.launch()

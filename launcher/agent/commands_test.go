@@ -20,7 +20,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-func TestStartSaysWhatIsWrong(t *testing.T) {
+func TestStartReportsBadInput(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	for name, test := range map[string]struct {
 		edit func(*protocol.Spec)
@@ -55,7 +55,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestUnwritableHome(t *testing.T) {
+func TestStartFailsInAnUnwritableHome(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	file := h.home + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -158,9 +158,9 @@ func TestEveryTaskGetsTheCopiedFiles(t *testing.T) {
 	l.end(h, 0)
 }
 
-// TestLongCopyingIsNoSilence has a list of files that can be read only when the launcher
+// TestLauncherGetsKeepalivesDuringALongCopy has a list of files that can be read only when the launcher
 // has heard twice that the agent is still being started.
-func TestLongCopyingIsNoSilence(t *testing.T) {
+func TestLauncherGetsKeepalivesDuringALongCopy(t *testing.T) {
 	h := newHost(t, 1)
 	sum, list := copied(t, h, "conf/a.txt", "hello")
 	content, err := os.ReadFile(list)

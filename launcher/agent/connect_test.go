@@ -40,7 +40,7 @@ func TestNewDriverReplacesTheOld(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-func TestReconnectedDriverMissesNothing(t *testing.T) {
+func TestReconnectedDriverGetsTheCurrentState(t *testing.T) {
 	h := newHost(t, 2, "native", "deaf")
 	old, pids := h.launch()
 	h.greets(0)
@@ -84,7 +84,7 @@ func TestVisitorSeesChangesAndAsksToStop(t *testing.T) {
 	v.gone(h)
 }
 
-func TestVisitorStopsWhatNobodyDrives(t *testing.T) {
+func TestVisitorStopsJobWithoutDriver(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	l.leave()
 	v, _ := h.attach(false)
@@ -95,7 +95,7 @@ func TestVisitorStopsWhatNobodyDrives(t *testing.T) {
 	}
 }
 
-func TestLeavingVisitorIsNotWaitedFor(t *testing.T) {
+func TestAgentDoesNotWaitForADisconnectedVisitor(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, _ := h.launch()
 	v, _ := h.attach(false)
@@ -108,7 +108,7 @@ func TestLeavingVisitorIsNotWaitedFor(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-func TestConnectWithoutAgent(t *testing.T) {
+func TestConnectFailsWithoutAgent(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	for do, want := range map[protocol.Method]protocol.Code{protocol.DoConnect: protocol.CodeNoAgent, protocol.DoState: protocol.CodeForgotten} {
 		if err := h.ask(do).Err; err == nil || err.Code != want || err.Text == "" {
@@ -131,7 +131,7 @@ func TestConnectWithoutAgent(t *testing.T) {
 	}
 }
 
-func TestGarbageChangesNothing(t *testing.T) {
+func TestInvalidMessagesDoNotAffectTheJob(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, state := h.start()
 	go l.renew(time.Second)
@@ -163,7 +163,7 @@ func TestGarbageChangesNothing(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-func TestCheckNamesWhoCannotBeReached(t *testing.T) {
+func TestCheckReportsUnreachableHosts(t *testing.T) {
 	a, b, stranger := newHost(t, 1, "wait"), newHost(t, 1, "wait"), newHost(t, 1, "wait")
 	b.spec.HostIndex, stranger.spec.HostIndex = 1, 2
 	stranger.spec.Secret = bytes.Repeat([]byte{9}, cluster.SecretSize)
@@ -271,7 +271,7 @@ func TestSocketsThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-func TestPortsKeepToTheRange(t *testing.T) {
+func TestPortsAreInTheConfiguredRange(t *testing.T) {
 	h := newHost(t, 2, "wait")
 	h.spec.PortLow = freePorts(t, 5) // exactly as many as needed
 	h.spec.PortHigh = h.spec.PortLow + 4

@@ -157,7 +157,7 @@ func TestPutProgram(t *testing.T) {
 }
 
 // What is no folder, or leads out of one, or is for no job is refused. The agent goes on to answer.
-func TestPutRefuses(t *testing.T) {
+func TestPutRefusesInvalidInput(t *testing.T) {
 	h := newHost(t, 1)
 	l := h.dial("start")
 	f := folderOf(t, map[string]string{"a": "content"})
@@ -199,7 +199,7 @@ func TestPutRefuses(t *testing.T) {
 }
 
 // An agent ends whose caller goes while it takes files, and has no part of them.
-func TestPutWhoseCallerGoes(t *testing.T) {
+func TestPutEndsWhenTheCallerDisconnects(t *testing.T) {
 	h := newHost(t, 1)
 	l := h.dial("start")
 	f := folderOf(t, map[string]string{"a": "content"})

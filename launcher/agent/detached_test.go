@@ -52,7 +52,7 @@ func over(t *testing.T, h *testHost) protocol.State {
 	return state
 }
 
-func TestDetachedJobDrivesItself(t *testing.T) {
+func TestDetachedJobRunsToItsEnd(t *testing.T) {
 	a, b := detached(t, patience.Limit, "exit", "3")
 	for _, h := range []*testHost{a, b} {
 		if state := over(t, h); state.Verdict.Code != 3 || state.Verdict.First == nil {
@@ -63,7 +63,7 @@ func TestDetachedJobDrivesItself(t *testing.T) {
 
 // The driver's host records where the tasks run now, for machines that have not seen
 // them move.
-func TestTheDriverKeepsTheLayout(t *testing.T) {
+func TestDriverRecordsTheLayoutInTheState(t *testing.T) {
 	a, b := restarting(t, patience.Limit, protocol.Restarts{Max: 1}, "exit", "3")
 	laid := over(t, a).Laid
 	if laid == nil || laid.Generation != 1 || len(laid.Hosts) != 2 || laid.Hosts[1].Host != "gpu02" || len(laid.Hosts[1].Tasks) != 1 {

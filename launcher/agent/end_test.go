@@ -35,7 +35,7 @@ func stubborn(t *testing.T) (*testHost, *line, map[cluster.Task]int) {
 	return h, l, pids
 }
 
-func TestEndKillsWhatIgnoresIt(t *testing.T) {
+func TestEndKillsTasksThatIgnoreSIGTERM(t *testing.T) {
 	h, l, _ := stubborn(t)
 	begun := time.Now()
 	l.end(h, 300*time.Millisecond)
@@ -70,7 +70,7 @@ func TestForkingProcessIsKilled(t *testing.T) {
 	}
 }
 
-func TestSecondEndHurries(t *testing.T) {
+func TestSecondEndShortensTheGracePeriod(t *testing.T) {
 	h, l, _ := stubborn(t)
 	l.send(protocol.Message{End: &protocol.End{Grace: time.Hour, Verdict: protocol.Verdict{Code: 130, Reason: "interrupted"}}})
 	l.end(h, 0)
@@ -79,7 +79,7 @@ func TestSecondEndHurries(t *testing.T) {
 	}
 }
 
-func TestKilledSupervisorLeavesNothing(t *testing.T) {
+func TestKilledSupervisorLeavesNoProcess(t *testing.T) {
 	h, l, _ := stubborn(t)
 	state, _ := h.folder().ReadState()
 	kill(t, state.Supervisor)
@@ -95,7 +95,7 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestKilledWatchdogLeavesNothing(t *testing.T) {
+func TestKilledWatchdogLeavesNoProcess(t *testing.T) {
 	h, l, _ := stubborn(t)
 	state, _ := h.folder().ReadState()
 	kill(t, state.Watchdog)
@@ -113,7 +113,7 @@ func TestKilledWatchdogLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestBothKilledLeavesNoTask(t *testing.T) {
+func TestKillingWatchdogAndSupervisorLeavesNoTask(t *testing.T) {
 	h := newHost(t, 2, "wait")
 	_, _ = h.launch()
 	h.prints("worker-0.stdout", "ready")
@@ -139,7 +139,7 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-func TestReapKillsWhatTheAgentLeft(t *testing.T) {
+func TestReapKillsProcessesOfADeadAgent(t *testing.T) {
 	h, _, _ := stubborn(t)
 	other := newHost(t, 1, "wait")
 	other.home, other.spec.Job, other.spec.Folder = h.home, h.spec.Job, "gpu02"
@@ -164,7 +164,7 @@ func TestReapKillsWhatTheAgentLeft(t *testing.T) {
 }
 
 // A job whose agent runs on another machine that shares the home is not touched.
-func TestReapLeavesOtherMachines(t *testing.T) {
+func TestReapSkipsJobsOfOtherMachines(t *testing.T) {
 	h := newHost(t, 0)
 	if err := os.MkdirAll(string(h.folder()), 0o700); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestLeaseEndsTheJob(t *testing.T) {
 	}
 }
 
-func TestRenewedLeaseGoesOn(t *testing.T) {
+func TestRenewedLeaseDoesNotExpire(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -228,7 +228,7 @@ func TestRenewedLeaseGoesOn(t *testing.T) {
 }
 
 // Renewals that waited in a pipe while the host was frozen are too late.
-func TestLateRenewalsDoNotRevive(t *testing.T) {
+func TestLateRenewalDoesNotReviveTheLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -259,7 +259,7 @@ func TestLateRenewalsDoNotRevive(t *testing.T) {
 }
 
 // A stuck supervisor does not check the lease. Its watchdog kills it before the end.
-func TestAStuckSupervisorKeepsTheLease(t *testing.T) {
+func TestStuckSupervisorIsKilledWithinTheLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -304,7 +304,7 @@ func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestStopTellsNativeTasksFirst(t *testing.T) {
+func TestStopSendsNativeTasksAMessageFirst(t *testing.T) {
 	h, l, _ := ready(t, "native", "stop", "finished")
 	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
 	if e := l.exits(1)[worker(0)]; e.Code != 0 || !e.Finished || !e.Told {
@@ -313,7 +313,7 @@ func TestStopTellsNativeTasksFirst(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestDeafNativeTaskGetsSIGTERM(t *testing.T) {
+func TestNativeTaskThatIgnoresMessagesGetsSIGTERM(t *testing.T) {
 	h, l, _ := ready(t, "native", "deaf")
 	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second}})
 	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
@@ -322,7 +322,7 @@ func TestDeafNativeTaskGetsSIGTERM(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestStoppedTaskHearsTheSignal(t *testing.T) {
+func TestSuspendedTaskReceivesSIGTERM(t *testing.T) {
 	h, l, pids := ready(t, "wait")
 	if err := unix.Kill(pids[worker(0)], unix.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -348,9 +348,9 @@ func TestShutdownOfTheHostEndsTheJob(t *testing.T) {
 	}
 }
 
-// TestH7: a program that saves on Ctrl-C can. One that ignores SIGINT gets SIGTERM, and
+// TestCtrlCSendsSIGINTThenSIGTERM: a program that saves on Ctrl-C can. One that ignores SIGINT gets SIGTERM, and
 // nobody gets SIGINT for another reason.
-func TestH7(t *testing.T) {
+func TestCtrlCSendsSIGINTThenSIGTERM(t *testing.T) {
 	const saves = `trap 'sleep 0.2; echo saved; exit 7' INT; trap 'echo term; exit 8' TERM; echo ready; while :; do sleep 0.1; done`
 	for name, c := range map[string]struct {
 		script string
@@ -379,7 +379,7 @@ func TestH7(t *testing.T) {
 
 // Who started an agent hears at its end what the job has made, and need not start a command that
 // counts.
-func TestStartTellsWhatWasMade(t *testing.T) {
+func TestLauncherGetsTheCountOfFilesAtTheEnd(t *testing.T) {
 	h := newHost(t, 1)
 	h.spec.Command = protocol.Command{Name: "sh", Args: []protocol.Raw{"-c", "echo four >a.txt; echo ready; exec sleep 1000"}}
 	l, _ := h.launch()
@@ -393,7 +393,7 @@ func TestStartTellsWhatWasMade(t *testing.T) {
 }
 
 // What speaks with the launcher becomes the watchdog, which people can tell from others.
-func TestTwoProcesses(t *testing.T) {
+func TestStartProcessBecomesTheWatchdog(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	state, _ := h.folder().ReadState()
 	if pid := l.cmd.Process.Pid; state.Watchdog != pid {

@@ -60,7 +60,7 @@ func TestExecBeforeAJob(t *testing.T) {
 
 // Nothing is left of a command whose agent was killed, one process of it or the other, or whose
 // launcher has gone.
-func TestExecEnds(t *testing.T) {
+func TestExecLeavesNoProcess(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, l *line, runner int){
 		"order": func(_ *testing.T, l *line, _ int) {
 			l.send(protocol.Message{Order: &protocol.Order{ID: 1, Data: []byte{protocol.ExecKill}}})

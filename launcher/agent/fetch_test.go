@@ -44,7 +44,7 @@ func (h *testHost) put(name, content string) {
 	}
 }
 
-func TestFetchListsWhatIsKept(t *testing.T) {
+func TestFetchListsCheckpoints(t *testing.T) {
 	h := newHost(t, 1)
 	files := map[string]string{"ps-0.safetensors": "weights", "worker-0.safetensors": "more"}
 	manifest := manifestOf(files)

@@ -52,7 +52,7 @@ const old = unusedFor + time.Hour
 
 // What no job has used for 30 days goes, once a day, without being asked for: while tasks
 // run. What a job that runs uses stays, and so do an ended job's logs and what reads them.
-func TestTidy(t *testing.T) {
+func TestGCRemovesUnusedFiles(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	ended := jobfolder.Folder(filepath.Join(h.home, ".plx", "jobs", "ended", "gpu01"))
 	unused, young, reader, program := h.stored("1", old), h.stored("2", unusedFor-time.Hour), h.stored("3", old), h.stored("4", old)
@@ -118,7 +118,7 @@ func (h *testHost) collects() {
 }
 
 // A blob that a launch touches after prune has found it unused stays, under its name.
-func TestTouchedMeanwhileStays(t *testing.T) {
+func TestPruneKeepsFilesTouchedMeanwhile(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	path := h.stored("1", old)
 	p := &pruner{ctx: t.Context(), root: filepath.Join(h.home, ".plx"), before: time.Now().Add(-unusedFor)}

@@ -19,7 +19,7 @@ import (
 
 // The Prepare of the next generation ends tasks that were not told to end, and what
 // they have left.
-func TestPrepareEndsTheGenerationBefore(t *testing.T) {
+func TestPrepareKillsThePreviousGeneration(t *testing.T) {
 	h, l, pids := stubborn(t)
 	if p := l.ask(1, h.spec.Tasks); p.Error != "" {
 		t.Fatalf("prepare: %s", p.Error)
@@ -37,7 +37,7 @@ func TestPrepareEndsTheGenerationBefore(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestAnOldGenerationIsRefused(t *testing.T) {
+func TestPrepareRefusesAnEndedGeneration(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, _ := h.start()
 	go l.renew(time.Second)
@@ -62,7 +62,7 @@ func TestAnOldGenerationIsRefused(t *testing.T) {
 
 // An agent that replaces a dead one knows which generations that has run, and leaves
 // the tasks' folders and logs as they are.
-func TestANewAgentGoesOnInTheOldFolder(t *testing.T) {
+func TestNewAgentContinuesInTheOldFolder(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	kept := filepath.Join(h.folder().Task(worker(0)), "kept")
 	if err := os.WriteFile(kept, []byte("by the program"), 0o600); err != nil {
@@ -91,7 +91,7 @@ func TestANewAgentGoesOnInTheOldFolder(t *testing.T) {
 }
 
 // A generation can give a host other tasks than the one before.
-func TestTasksAreNumberedAnew(t *testing.T) {
+func TestGenerationCanChangeTheTasksOfAHost(t *testing.T) {
 	h := newHost(t, 2, "echo")
 	l, _ := h.launch()
 	l.exits(2)
@@ -140,7 +140,7 @@ func TestAHostWithoutTasks(t *testing.T) {
 }
 
 // A Prepare that comes while the agent prepares is not lost.
-func TestPreparesInARow(t *testing.T) {
+func TestPrepareDuringAPrepareIsNotLost(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, _ := h.start()
 	for generation := range 3 {

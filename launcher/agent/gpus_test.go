@@ -25,7 +25,7 @@ func held(claim protocol.Claim) bool {
 }
 
 // The agent that holds GPUs for a launch keeps them for the job, and gives up others.
-func TestHeldGPUsBecomeThoseOfTheJob(t *testing.T) {
+func TestReservedGPUsAreUsedByTheJob(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	gpu, other := protocol.Claim{Device: "GPU-" + h.spec.Job}, protocol.Claim{Device: "GPU-other-" + h.spec.Job}
 	l := h.dial("start")
@@ -56,7 +56,7 @@ func TestHeldGPUsBecomeThoseOfTheJob(t *testing.T) {
 }
 
 // A launch that ends without a job gives its GPUs up, and so does an agent that is killed.
-func TestHeldGPUsAreFreedWithoutAJob(t *testing.T) {
+func TestReservedGPUsAreReleasedWithoutAJob(t *testing.T) {
 	for name, end := range map[string]func(*line){
 		"the launch ends": func(l *line) { l.conn.Close() },
 		"it is killed":    func(l *line) { l.cmd.Process.Kill() },

@@ -47,7 +47,7 @@ func (h *testHost) saved(dir string) *checkpoint.Manifest {
 
 // The agent finds and understands what the trainer writes, although this package reads
 // manifests with code of its own.
-func TestFetchListsWhatTheTrainerWrites(t *testing.T) {
+func TestFetchListsCheckpointsOfTheTrainer(t *testing.T) {
 	h := newHost(t, 1)
 	m := h.saved("mnist/run 1")
 	manifest, err := os.ReadFile(filepath.Join(h.home, ".plx", "ckpt", "mnist", "run 1", m.ID, manifestName))

@@ -86,7 +86,7 @@ func TestPruneKeepsUnfetchedOutputs(t *testing.T) {
 // A job stays under another spelling of HOME, if it is not known what was fetched, and if the
 // Hosts that share a home prune it at the same time: none takes what another one is removing for a
 // job of which nobody can tell what it made.
-func TestPruneAtTheSameTime(t *testing.T) {
+func TestConcurrentPrunesOfOneHome(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for i := range 40 {
 		fetched(t, left(t, fmt.Sprint("job", i)))
@@ -149,7 +149,7 @@ func TestPruneKeepsJobs(t *testing.T) {
 }
 
 // Prune leaves what is young, what nobody can tell of, and all that is left when it is told to end.
-func TestPruneLeaves(t *testing.T) {
+func TestPruneKeepsRecentAndUncheckableFiles(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	root, err := jobfolder.Root()
 	if err != nil {
@@ -194,7 +194,7 @@ func TestPruneLeaves(t *testing.T) {
 
 // What was sent to an old job is no longer in use, unless its files are yet to be fetched, or
 // told from what was sent, or the job may run on another host.
-func TestTidyKeepsWhatOutputsNeed(t *testing.T) {
+func TestGCKeepsFilesThatOutputsNeed(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	root, err := jobfolder.Root()
 	if err != nil {

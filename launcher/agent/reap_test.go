@@ -49,9 +49,9 @@ func hidden(t *testing.T) (*testHost, process.Process, protocol.State) {
 	return h, child, state
 }
 
-// TestBothKilledNamesWhatHidItself: a child that nothing marks as the job's is named by whoever looks
+// TestDeadAgentReportsProcessesWithoutTheMark: a child that nothing marks as the job's is named by whoever looks
 // at the job next, and nobody ends it: it could be a shell of the user.
-func TestBothKilledNamesWhatHidItself(t *testing.T) {
+func TestDeadAgentReportsProcessesWithoutTheMark(t *testing.T) {
 	h, child, _ := hidden(t)
 	want := fmt.Sprintf("%d (sleep); if they are, end them: kill -9 %d", child.PID, child.PID)
 	if s := decode[protocol.State](t, string(h.ask(protocol.DoState).Out)); s.Phase != protocol.Over || !strings.Contains(s.Verdict.Reason, want) {
@@ -74,8 +74,8 @@ func TestBothKilledNamesWhatHidItself(t *testing.T) {
 	}
 }
 
-// TestBothKilledNamesNothing: without such a child it is said that there may be one.
-func TestBothKilledNamesNothing(t *testing.T) {
+// TestDeadAgentWarnsOfPossibleProcesses: without such a child it is said that there may be one.
+func TestDeadAgentWarnsOfPossibleProcesses(t *testing.T) {
 	h, child, _ := hidden(t)
 	process.Signal(child, unix.SIGKILL)
 	eventually(t, "it has ended", func() bool { return !process.Alive(child.PID, child.Start) })
@@ -84,8 +84,8 @@ func TestBothKilledNamesNothing(t *testing.T) {
 	}
 }
 
-// TestBothKilledEndsItsScope: no process leaves the control group that systemd has made for a job.
-func TestBothKilledEndsItsScope(t *testing.T) {
+// TestReapKillsTheScopeOfADeadAgent: no process leaves the control group that systemd has made for a job.
+func TestReapKillsTheScopeOfADeadAgent(t *testing.T) {
 	h, child, state := hidden(t)
 	root := "/sys/fs/cgroup"
 	if _, err := os.Stat(root + "/unified/cgroup.procs"); err == nil {

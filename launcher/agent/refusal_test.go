@@ -95,7 +95,7 @@ func TestBrokenSetupIsNamed(t *testing.T) {
 	}
 }
 
-func TestRemovedFolderIsSaid(t *testing.T) {
+func TestRemovedJobFolderIsReported(t *testing.T) {
 	for name, remove := range map[string]bool{"removed": true, "kept": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -51,7 +51,7 @@ func TestSignalIsReported(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestTaskSeesWhatItIsGiven(t *testing.T) {
+func TestTaskGetsItsEnvironment(t *testing.T) {
 	args := []string{"", " ", "a b", "{\"x\": '1'}", "$HOME", "*", "\xff\xfe", "line\nline", "--", "`id`"}
 	h := newHost(t, 2, append([]string{"echo"}, args...)...)
 	h.spec.Env = []protocol.Raw{"WITH_BYTES=\xff,\n=x ", "EMPTY=", "LOGIN_VARIABLE=user", "PLX_RANK=99"}
@@ -251,7 +251,7 @@ func TestNativeTask(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsAreThinnedAndKept(t *testing.T) {
+func TestHeartbeatsAreForwardedOncePerSecond(t *testing.T) {
 	words := []string{"native"}
 	for i := range 100 {
 		words = append(words, fmt.Sprintf("beat=%d", i))
@@ -276,7 +276,7 @@ func TestHeartbeatsAreThinnedAndKept(t *testing.T) {
 
 // The state keeps the last message of a task about its steps, for a driver that was not
 // connected. A message without a step does not replace it.
-func TestTheLastWordIsKept(t *testing.T) {
+func TestLastMessageIsInTheState(t *testing.T) {
 	h := newHost(t, 1, "native", "beat=29-28", "beat=31-28", "beat=0", "finished")
 	l, _ := h.launch()
 	l.exits(1)
@@ -291,7 +291,7 @@ func TestTheLastWordIsKept(t *testing.T) {
 
 // That a job tolerates the loss of workers is passed on, and kept in the state for a
 // driver that was not connected.
-func TestToleranceIsPassedOn(t *testing.T) {
+func TestToleratesLossIsForwarded(t *testing.T) {
 	h := newHost(t, 1, "native", "bears", "finished")
 	l, _ := h.launch()
 	l.wait("Said", func(m protocol.Message) bool {
@@ -447,7 +447,7 @@ func bytesOf(t *testing.T, stream io.Reader) map[logs.Source]told {
 	}
 }
 
-func TestHeldOutputIsBoundedAndTold(t *testing.T) {
+func TestOutputHeldOpenByADescendantIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -13,7 +13,7 @@ import (
 
 // The chief holds the job, resumes and is asked for another checkpoint. Only an answer
 // to the last request counts.
-func TestTheChiefHoldsAndGoesOn(t *testing.T) {
+func TestChiefPausesAtACheckpointAndResumes(t *testing.T) {
 	h, l, _ := ready(t, "native", "hold=7", "save=9", "stop", "finished")
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{Request: 3, Hold: &protocol.Hold{Workers: 4, Leaving: []string{"worker:1", "ps:1"}}}})
 	said := func() cluster.ControlMessage {
@@ -37,7 +37,7 @@ func TestTheChiefHoldsAndGoesOn(t *testing.T) {
 
 // A visitor gets the Spec. The agent passes its requests to the driver, and the
 // answers back.
-func TestAVisitorScales(t *testing.T) {
+func TestScaleRequestOfAVisitorIsForwarded(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	v, _ := h.attach(false)
 	v.send(protocol.Message{SpecAsk: true})

@@ -193,7 +193,7 @@ func TestPruneAllKeeps(t *testing.T) {
 
 // An agent that begins during a removal waits for its end, and does not begin if its program was
 // removed: the launcher sends it again.
-func TestAgentsWaitForARemoval(t *testing.T) {
+func TestAgentStartWaitsForPruneAll(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	t.Setenv("HOME", h.home)
 	use, err := jobfolder.Enter()

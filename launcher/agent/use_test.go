@@ -61,7 +61,7 @@ func checkUse(t *testing.T, use *protocol.HostUse, owner string) {
 }
 
 // Somebody who looks at a running job sees its host. The tool of the GPUs is not asked before.
-func TestLookAtTheHost(t *testing.T) {
+func TestLookReportsTheUseOfTheHost(t *testing.T) {
 	asked := smi(t)
 	h := newHost(t, 1, "wait")
 	h.spec.Tasks[0].Claims = []protocol.Claim{{Device: "GPU-bbbb"}}

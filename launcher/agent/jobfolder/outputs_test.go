@@ -42,7 +42,7 @@ func TestRecordsAreBounded(t *testing.T) {
 
 // A job's own folders are known by today's spelling of HOME, whatever it was when the tasks
 // ran, and each once.
-func TestPlacesUnderAnotherHome(t *testing.T) {
+func TestPlacesWithAnotherSpellingOfHome(t *testing.T) {
 	top := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(top, "real"), 0o700), os.Symlink("real", filepath.Join(top, "link"))); err != nil {
 		t.Fatal(err)

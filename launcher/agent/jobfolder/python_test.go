@@ -118,7 +118,7 @@ print("end")
 
 // To look at a process ends no call of it early: not of its first thread, of another, or of
 // a child.
-func TestLookingInterruptsNothing(t *testing.T) {
+func TestPythonStacksInterruptNoSystemCall(t *testing.T) {
 	python, f := prepared(t)
 	stacks := f.PythonFile(cluster.Chief, 0)
 	cmd := exec.Command(python, "-c", foreign, filepath.Join(t.TempDir(), "lock"))

@@ -29,7 +29,7 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 
 func (d *fullDisk) Close() error { return nil }
 
-func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
+func TestFullDiskDropsOutputWithoutBlocking(t *testing.T) {
 	disk := &fullDisk{room: 4}
 	var mu sync.Mutex
 	var told []string
@@ -61,7 +61,7 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 	}
 }
 
-func TestCloseEndsAReadThatGoesOn(t *testing.T) {
+func TestCloseInterruptsAPendingRead(t *testing.T) {
 	o, task, err := newOutput("worker:0 stdout", &fullDisk{room: 100}, func(string) {}, func([]byte) {})
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func TestReportOfATask(t *testing.T) {
 }
 
 // A heartbeat a second is passed on, and that of the first step of a generation.
-func TestHeartbeatsThatArePassedOn(t *testing.T) {
+func TestForwardNow(t *testing.T) {
 	var r report
 	for i, test := range []struct {
 		step int64
@@ -50,7 +50,7 @@ func TestHeartbeatsThatArePassedOn(t *testing.T) {
 	}
 }
 
-func TestSilenceIsCountedInBeats(t *testing.T) {
+func TestFreezeIsCountedInBeats(t *testing.T) {
 	var r report
 	for range 3 {
 		if r.froze(3 * beat) {
@@ -69,7 +69,7 @@ func TestSilenceIsCountedInBeats(t *testing.T) {
 }
 
 // What ends is neither prepared nor started again.
-func TestAnEndIsFinal(t *testing.T) {
+func TestPhaseOverIsFinal(t *testing.T) {
 	r := &record{State: protocol.State{Phase: protocol.Idle, Least: 2}}
 	r.enter(protocol.Ready)
 	if s := r.snapshot(nil); s.Phase != protocol.Ready || s.Least != 2 || !r.changed {
@@ -87,7 +87,7 @@ func TestAnEndIsFinal(t *testing.T) {
 	}
 }
 
-func TestStepsGoOutOnceASecond(t *testing.T) {
+func TestStepsArePublishedOncePerSecond(t *testing.T) {
 	r := &record{}
 	now := time.Now()
 	r.shown = now

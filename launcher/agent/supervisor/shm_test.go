@@ -26,7 +26,7 @@ func stderrOf(t *testing.T, pieces ...string) *output {
 	return o
 }
 
-func TestReportA5SignsOfShm(t *testing.T) {
+func TestTextsOfShmFailures(t *testing.T) {
 	long := strings.Repeat("step 3: loss 0.5\n", tailKept/17+1)
 	const bus, shm = 1, 2
 	for text, want := range map[string]int{
@@ -57,7 +57,7 @@ func TestReportA5SignsOfShm(t *testing.T) {
 }
 
 // Only an end that looks like want of shared memory is explained by the state of /dev/shm.
-func TestReportA5LackOfShm(t *testing.T) {
+func TestLackOfShm(t *testing.T) {
 	const mib = 1 << 10
 	small := protocol.Folder{Path: protocol.Shm, SizeKiB: 8 * mib, FreeKiB: 8 * mib}
 	full := protocol.Folder{Path: protocol.Shm, SizeKiB: 8 * mib}
