@@ -74,7 +74,7 @@ func TestAgentRefusesCheckpointIfChiefCannotSave(t *testing.T) {
 		words []string
 		want  string
 	}{
-		"foreign":   {worker(0), []string{"wait"}, "does not know of checkpoints"},
+		"foreign":   {worker(0), []string{"wait"}, "cannot be asked for a checkpoint"},
 		"elsewhere": {worker(1), []string{"wait"}, "worker:0 does not run on this host"},
 		"dies":      {worker(0), []string{"native", "asked", "exit=3"}, "worker:0 ended before it had saved"},
 	} {

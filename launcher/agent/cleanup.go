@@ -28,7 +28,7 @@ import (
 // cannot be checked.
 func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.PruneAnswer, err error) {
 	if want.Older < 0 {
-		return answer, errors.New("prune: want an age")
+		return answer, errors.New("prune: the age must not be negative")
 	}
 	dir, err := jobfolder.Root()
 	if err != nil {

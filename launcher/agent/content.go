@@ -74,7 +74,7 @@ func has(ctx context.Context, of protocol.Has) error {
 	}
 	files, err := jobfolder.Files()
 	if err == nil && !files.Holds(id) {
-		err = errors.New("this host lacks files of it")
+		err = errors.New("files of the folder are missing on this host")
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func putProgram(ctx context.Context, in io.Reader, out io.Writer) error {
 			return err
 		}
 		if len(m.Entries) != 1 || m.Entries[0].Kind != tree.File {
-			return errors.New("want one file")
+			return errors.New("want exactly one file, the program")
 		}
 		program := m.Entries[0]
 		if err := envsync.Settle(programs.Path(program.Sum), program.Sum.String(), program.Size); err != nil {

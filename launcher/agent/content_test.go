@@ -151,7 +151,7 @@ func TestPutProgram(t *testing.T) {
 		}
 	}
 	two := folderOf(t, map[string]string{"a": "a", "b": "b"})
-	if err := l.give(protocol.Put{Program: true}, two); err == nil || !strings.Contains(err.Error(), "want one file") {
+	if err := l.give(protocol.Put{Program: true}, two); err == nil || !strings.Contains(err.Error(), "want exactly one file") {
 		t.Errorf("two programs: %v", err)
 	}
 }

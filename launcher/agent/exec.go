@@ -98,7 +98,7 @@ func (e *execution) note() error {
 		return err
 	}
 	for _, name := range ours {
-		fmt.Fprintf(e.stderr, "plx: --setup: it sets %s, which plx sets for each task: plx's value counts\n", name) // only a warning: its loss is harmless
+		fmt.Fprintf(e.stderr, "plx: --setup: it sets %s, which plx sets for each task: plx's value is used\n", name) // only a warning: its loss is harmless
 	}
 	return e.folder.WriteSetup(changed)
 }

@@ -54,7 +54,7 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 	}
 	if unread != nil {
 		state := protocol.HostOutput{Place: protocol.SharedPlace, Name: filepath.Base(f.State()),
-			Damage: unread.Error() + ": what --output has named is not known here"}
+			Damage: unread.Error() + ": the --output patterns of the job are unknown on this host"}
 		if err := lines.Encode(state); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func copyPart(out io.Writer, file io.Reader, offset, size int64) (err error) {
 		size = math.MaxInt64
 	}
 	if offset < 0 || size < offset {
-		return fmt.Errorf("bytes %d to %d are no part of a file", offset, size)
+		return fmt.Errorf("invalid range of bytes: %d to %d", offset, size)
 	}
 	if seeker, ok := file.(io.Seeker); ok {
 		_, err = seeker.Seek(offset, io.SeekStart)

@@ -50,7 +50,7 @@ func TestPrepareRefusesAnEndedGeneration(t *testing.T) {
 		if m.Started != nil {
 			t.Fatal("an old generation was started")
 		}
-		return strings.Contains(m.Notice, "asked to start generation 1")
+		return strings.Contains(m.Notice, "cannot start generation 1")
 	})
 	l.run(2)
 	h.prints("worker-0.stdout", "ready")

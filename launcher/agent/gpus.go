@@ -45,7 +45,7 @@ func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protoco
 			}
 		}
 	default:
-		return a, fmt.Errorf("unknown question %q", ask.Ask)
+		return a, fmt.Errorf("unknown reservation request %q", ask.Ask)
 	}
 	if err == nil {
 		a.Ahead, err = b.queue.Ahead()

@@ -43,7 +43,7 @@ func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answerin
 	g, err := startGuarded(children, want.Mark)
 	if err != nil {
 		children.Close()
-		return done, fmt.Errorf("start the agent of a command: %w", err)
+		return done, fmt.Errorf("start the process that runs the command: %w", err)
 	}
 	go g.feed(append(request, '\n'), call)
 	var printing sync.WaitGroup

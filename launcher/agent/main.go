@@ -71,8 +71,8 @@ func commands() map[string]command {
 		"supervisor": {2, "the path of a job's folder and a number of GPU locks", supervise},
 		"logs":       {2, "a job and a folder", printLogs},
 		"exec":       {0, "no arguments", execute},
-		"serve":      {1, "the word that begins its answer", serve},
-		"step":       {1, "the word that begins its answer", step},
+		"serve":      {1, "the word to print first", serve},
+		"step":       {1, "the word to print first", step},
 		"gc":         {0, "no arguments", gc},
 		becomeName:   {anyArgs, "", become},
 	}

@@ -34,7 +34,7 @@ type seed struct {
 // started before.
 func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) {
 	if of.Token == "" {
-		return 0, errors.New("give plx to other hosts: no token")
+		return 0, errors.New("serve plx to other hosts: no token")
 	}
 	ln, err := sockets.Place{Addr: of.Addr, Low: of.Low, High: of.High}.ListenData()
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) 
 	}
 	addr, ok := ln.Addr().(*net.TCPAddr)
 	if !ok {
-		return 0, errors.Join(errors.New("give plx to other hosts: no port"), ln.Close())
+		return 0, errors.Join(errors.New("serve plx to other hosts: no TCP port"), ln.Close())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), seedTime)
 	context.AfterFunc(ctx, func() { ln.Close() }) // a listener has no buffered data to lose

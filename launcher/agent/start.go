@@ -188,7 +188,7 @@ func dialJob(ctx context.Context, f jobfolder.Folder) (*running, error) {
 		return nil, errNoAgent
 	}
 	if errors.Is(err, jobfolder.ErrDamaged) {
-		return nil, fmt.Errorf("%w: an agent that runs writes it within %s: try again then", err, jobfolder.AliveEvery)
+		return nil, fmt.Errorf("%w: a running agent rewrites it within %s: try again then", err, jobfolder.AliveEvery)
 	}
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 		return none{}, err
 	}
 	if err := reapJob(f); err != nil {
-		return none{}, fmt.Errorf("end what the agent left: %w", err)
+		return none{}, fmt.Errorf("kill the processes that the agent left: %w", err)
 	}
 	how := "the cause is not known"
 	state, err := f.ReadState()

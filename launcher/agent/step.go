@@ -24,7 +24,7 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 		os.Unsetenv(name) // fails only for invalid names
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("adopt what commands leave: %w", err)
+		return fmt.Errorf("become the reaper of orphaned processes: %w", err)
 	}
 	server.Args[0] = "plx"
 	server.Stdin, server.Stdout, server.Stderr = in, out, complaints

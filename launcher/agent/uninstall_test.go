@@ -221,7 +221,7 @@ func TestAgentStartWaitsForPruneAll(t *testing.T) {
 	}
 	cmd := h.command("start")
 	cmd.Path = program
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "plx was just removed there") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "plx prune has just removed plx there") {
 		t.Errorf("%v, %q", err, out)
 	}
 }

@@ -255,7 +255,7 @@ func furnish(ctx context.Context, dir, manifest string) error {
 	}
 	err = files.Build(ctx, id, dir, nil)
 	if errors.As(err, new(*tree.DamagedError)) {
-		err = fmt.Errorf("%w: launch again, then they are sent", err)
+		err = fmt.Errorf("%w: launch again to send the files", err)
 	}
 	return err
 }

@@ -214,6 +214,6 @@ func Left(s protocol.State) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("processes without its mark use its folder, and may be left of it: %s; if they are, end them: kill -9 %s",
+	return fmt.Sprintf("processes that use the job's folder may be left of the job: %s; if so, end them: kill -9 %s",
 		strings.Join(names, ", "), strings.Join(pids, " "))
 }

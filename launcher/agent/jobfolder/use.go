@@ -52,7 +52,7 @@ func Enter() (*Use, error) {
 		err = nil
 	}
 	if removed() {
-		return nil, errors.New("plx was just removed there, by plx prune")
+		return nil, errors.New("plx prune has just removed plx there")
 	}
 	return u, nil // maybe without the lock: the disk is full, or the file system has no locks
 }

@@ -115,7 +115,7 @@ func (f Folder) WriteSetup(s Setup) error {
 		err = replace(filepath.Join(string(f), setupName), append(text, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("note what --setup has changed: %w", err)
+		return fmt.Errorf("record what --setup has changed: %w", err)
 	}
 	return nil
 }

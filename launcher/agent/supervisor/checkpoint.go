@@ -39,7 +39,7 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 	case chief.exit != nil:
 		c.refuse(m, fmt.Sprintf("%s has ended", chief.Task))
 	case !chief.report.native:
-		c.refuse(m, "the program does not know of checkpoints of plx's trainer; it may save on SIGTERM")
+		c.refuse(m, "the program does not use plx's trainer, so it cannot be asked for a checkpoint; it may save one on SIGTERM")
 	default:
 		c.asked = true
 		ask := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request}
@@ -47,7 +47,7 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 			ask.Hold, ask.Workers, ask.Leaving = true, m.Hold.Workers, strings.Join(m.Hold.Leaving, " ")
 		}
 		if !chief.send(ask) {
-			c.unsent(chief, ask, errors.New("it does not listen"))
+			c.unsent(chief, ask, errors.New("the program does not read its control channel"))
 		}
 	}
 }

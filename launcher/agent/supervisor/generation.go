@@ -139,7 +139,7 @@ func (g *generation) start(m protocol.Start) {
 		g.tasks.start(g.layout, m)
 		g.gcLater()
 	default:
-		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
+		g.sessions.notice(fmt.Sprintf("cannot start generation %d: this host is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
 		return
 	}
 	pids := map[cluster.Task]int{} // tasks that failed to start have sent an Exit instead

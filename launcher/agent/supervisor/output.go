@@ -139,7 +139,7 @@ func (o *output) close(deadline time.Time) error {
 	// poller for pipes.
 	err := o.pipe.Close()
 	if !within(spoolTimeout, o.done) {
-		return errors.Join(err, errors.New("the disk took no more output in time"))
+		return errors.Join(err, errors.New("timed out writing the last output to the log (file system hung?)"))
 	}
 	if o.dropped > 0 {
 		o.notify(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))

@@ -114,7 +114,7 @@ func (s *saver) save(state protocol.State) {
 func (s *saver) close(d time.Duration) error {
 	close(s.next)
 	if !within(d, s.done) {
-		return errors.New("the disk did not take the agent's state in time")
+		return errors.New("timed out writing the agent's state (file system hung?)")
 	}
 	return s.err
 }

@@ -79,7 +79,7 @@ func (s *sessions) detach(l *session, err error) {
 	delete(s.visitors, l)
 	if s.driver == l {
 		s.driver = nil
-		s.log.Printf("the driver is gone: %v", err)
+		s.log.Printf("the driver has disconnected: %v", err)
 	}
 }
 
@@ -272,7 +272,7 @@ func greet(raw net.Conn) (*session, error) {
 		err = raw.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("greet a connection: %w", err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("accept a connection: %w", err), conn.Close())
 	}
 	return newSession(raw, conn, first.Attach.Driver), nil
 }

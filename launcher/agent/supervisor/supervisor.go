@@ -156,7 +156,7 @@ func (s *supervisor) preempted() {
 	case s.sessions.driver == nil:
 		s.host.log.Printf("%s, and %s is not connected", reason, s.host.driver())
 	case s.generation.spare():
-		s.sessions.notice("this host is to be taken away; the job has no tasks on it and goes on")
+		s.sessions.notice("this host will be taken away (preempted); the job has no tasks on it and continues")
 	default:
 		s.host.log.Print(reason)
 		s.sessions.sendToDriver(protocol.Message{StopAsk: &protocol.Stop{Reason: reason, Code: codePreempted, Grace: spec.Grace, SaveTime: spec.SaveTime}})

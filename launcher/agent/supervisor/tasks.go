@@ -98,7 +98,7 @@ func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 		ts.record.changed = true
 	case cluster.Finished:
 	default:
-		ts.host.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
+		ts.host.log.Printf("%s sent a control message of unknown kind %q", t.Task, m.Kind)
 		return
 	}
 	ts.sessions.sendToDriver(t.wrap(m))

@@ -150,7 +150,7 @@ func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
 	}
 	processes, err := waits.Collect(roots)
 	if err != nil {
-		w.host.log.Printf("look at the processes of the tasks: %v", err)
+		w.host.log.Printf("inspect the processes of the tasks: %v", err)
 	}
 	processes = w.program.named(processes)
 	var stacks map[cluster.Task]located
