@@ -93,7 +93,7 @@ func TestPreemptionOfAHostWithoutTasksDoesNotEndTheJob(t *testing.T) {
 		if m.StopAsk != nil {
 			t.Fatalf("asked to stop: %+v", m.StopAsk)
 		}
-		return strings.Contains(m.Notice, "the job has no tasks on it and goes on")
+		return strings.Contains(m.Notice, "the job has no tasks on it and continues")
 	})
 	// A later generation has tasks here, so the job ends.
 	l.run(2)

@@ -60,7 +60,7 @@ func lockPrune(ctx context.Context, dir string) (done func()) {
 }
 
 type pruner struct {
-	ctx         context.Context    // checked before each removal, so that cancelling it stops the pruner
+	ctx         context.Context    // the pruner stops before the next removal when it is canceled
 	root        string             // ~/.plx
 	before      time.Time          // remove only files and folders last changed before this time
 	keepJobs    []string           // IDs of jobs whose folders must not be removed
@@ -83,7 +83,7 @@ func (p *pruner) jobs() error {
 		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.keepJobs, f.Job()) {
 			continue
 		}
-		if left := jobfolder.Left(s); s.Phase != protocol.Over && left != "" { // leftover processes: their only record is this folder
+		if left := jobfolder.Left(s); s.Phase != protocol.Over && left != "" { // keep the folder: it is the only hint at the job's leftover processes
 			errs = append(errs, fmt.Errorf("job %s is kept: %s", f.Job(), left))
 			continue
 		}
@@ -263,8 +263,9 @@ func (p *pruner) old(path string) bool {
 
 const leavingMark = jobfolder.LeavingMark
 
-// remove removes path, unless this is a dry run, and adds its size to p.items.
-// name is the path that the report shows; path itself may be renamed already.
+// remove deletes the file or folder path, unless this is a dry run, and adds
+// an item with its size to p.items. name is the original path for the report,
+// since path may have been renamed.
 func (p *pruner) remove(path, name string) error {
 	if err := p.ctx.Err(); err != nil {
 		return fmt.Errorf("prune: %w", err)

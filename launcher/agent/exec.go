@@ -65,7 +65,7 @@ type execution struct {
 	child     *process.Child
 	askedAt   time.Time // when SIGTERM was sent to the command; zero: not sent
 	ended     error     // why this process ended the command (lease, time limit); nil: it did not
-	stderr    io.Writer // shared by this process and the command
+	stderr    io.Writer // standard error of this process, which the command inherits
 
 	folder jobfolder.Folder // folder of the job for which the command runs; "" for a command without a job
 	after  jobfolder.Setup  // environment changes that the job's --setup command has made earlier

@@ -102,7 +102,7 @@ func startGuarded(children *process.Children, mark protocol.HostJob) (g *guarded
 func (g *guarded) feed(request []byte, orders io.Reader) {
 	defer g.in.Close() // ends the command
 	if _, err := g.in.Write(request); err == nil {
-		_, _ = io.Copy(g.in, orders) // fails once the child has ended
+		_, _ = io.Copy(g.in, orders) // the copy fails once the child has ended
 	}
 }
 

@@ -104,7 +104,7 @@ func supervise(_ context.Context, args []string, _ streams) error {
 	return supervisor.Run(jobfolder.Folder(args[0]), locks)
 }
 
-// coded is an error with an exit status for the process.
+// coded is an error that determines the exit status of the process.
 type coded struct {
 	code int // exit status of plx
 	error

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	maxDownloads    = 8                // simultaneous downloads; further connections are closed
-	tokenTimeout    = 5 * time.Second  // within which a client must send the token
-	downloadTimeout = time.Minute      // within which a client must have downloaded the binary
-	seedTime        = 10 * time.Minute // after which the server stops in any case
+	maxDownloads    = 8                // maximum number of simultaneous downloads; further connections are closed
+	tokenTimeout    = 5 * time.Second  // for a client to send the token
+	downloadTimeout = time.Minute      // for a client to download the plx binary
+	seedTime        = 10 * time.Minute // the server stops after this time in any case
 )
 
 // seed is a TCP server that sends the plx binary to other hosts of the job.
@@ -76,10 +76,10 @@ func serveBinary(ctx context.Context, ln net.Listener, token string) {
 		case slots <- struct{}{}:
 			go func() {
 				defer func() { <-slots }()
-				sendBinary(conn, token) // a client with an incomplete file finds a wrong checksum
+				sendBinary(conn, token) // after an incomplete download the client's checksum test fails
 			}()
 		default:
-			conn.Close() // the client gets an empty file and finds a wrong checksum
+			conn.Close() // too many downloads: the client gets no data and reports that
 		}
 	}
 }

@@ -54,7 +54,7 @@ func start(ctx context.Context, _ []string, std streams) error {
 	}
 	w, err := s.begin(ctx, launcher, *first.Spec)
 	if err != nil {
-		return err // the launcher adds the host's name
+		return err // the launcher adds the host's name to this error
 	}
 	err = w.Run()
 	if _, ended := errors.AsType[*watchdog.Ended](err); ended {
@@ -73,7 +73,7 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 	// Unpacking large files can take long. Until the agent has started, send
 	// an unrequested Renewed message every second to show the launcher that
 	// this process works.
-	stopKeepalive := repeat(keepaliveEvery, func() bool { // if it fails, what is read next fails too
+	stopKeepalive := repeat(keepaliveEvery, func() bool { // if Send fails, the next read from the launcher fails too
 		return launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) == nil
 	})
 	defer stopKeepalive()
@@ -173,7 +173,7 @@ func abandon(f jobfolder.Folder, spec protocol.Spec, cause error) error {
 // running is a connection of this process to the supervisor of a running job.
 type running struct {
 	folder jobfolder.Folder
-	state  protocol.State // state file of the job, as read before connecting
+	state  protocol.State // content of the job's state file before this process connected
 	raw    *net.UnixConn
 	agent  *protocol.Conn // message protocol on top of raw
 }
@@ -248,7 +248,7 @@ func (r *running) relay(launcher streams, first protocol.Message) error {
 		_, _ = io.Copy(r.raw, launcher.in)
 		_ = r.raw.CloseWrite()
 	}()
-	_, _ = io.Copy(launcher.out, r.raw) // if the agent ended, waitForDeath reports it; an error of the launcher's side needs no report
+	_, _ = io.Copy(launcher.out, r.raw) // a broken stream to the launcher is no error; waitForDeath reports the end of the agent
 	_ = r.agent.Close()
 	err := waitForDeath(r.folder, r.state)
 	if s, unread := r.folder.ReadState(); err == nil && unread == nil && jobfolder.LifeOf(s) == jobfolder.Dead {
@@ -259,8 +259,8 @@ func (r *running) relay(launcher streams, first protocol.Message) error {
 
 // Timeouts of waitForDeath, measured from the end of the agent's stream.
 const (
-	endingTimeout = 300 * time.Millisecond // for signs that the agent is ending
-	endTimeout    = 10 * time.Second       // for the agent's processes to end
+	endingTimeout = 300 * time.Millisecond // how long to wait for signs that the agent is ending
+	endTimeout    = 10 * time.Second       // how long to wait for the end of the agent's processes
 )
 
 // waitForDeath waits for the end of the agent whose processes state names, if

@@ -21,7 +21,7 @@ import (
 func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 	ignoreSIGTERM()
 	for _, name := range ranks {
-		os.Unsetenv(name) // fails only for invalid names
+		os.Unsetenv(name) // Unsetenv fails only for invalid names
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the reaper of orphaned processes: %w", err)
@@ -31,7 +31,7 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 	if err := server.Start(); err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
-	for _, own := range []*os.File{os.Stdin, os.Stdout} { // so that only the server holds them, and the launcher sees end of file when it ends
+	for _, own := range []*os.File{os.Stdin, os.Stdout} { // close them here, so that the launcher sees end of file when the server ends
 		own.Close() // nothing is buffered
 	}
 	for {

@@ -123,7 +123,7 @@ func (p *pruner) otherUse(use *jobfolder.Use) (busy string) {
 	}
 	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the pattern is valid
 	for _, file := range launches {
-		if locked, _ := filelock.Locked(file); locked { // Locked fails if the launch has just ended or the file system has no locks: then no launch is assumed
+		if locked, _ := filelock.Locked(file); locked { // on an error (the launch has just ended, or there are no locks) assume no launch
 			return "a launch is being prepared there, by process " + filepath.Base(file)
 		}
 	}
