@@ -55,7 +55,8 @@ func TestReconnectedDriverGetsTheCurrentState(t *testing.T) {
 	if now := state.Tasks["worker:0"]; now.Exit != nil || !now.Native || now.PID != pids[worker(0)] {
 		t.Errorf("worker:0 %+v", now)
 	}
-	// Asked again, the agent answers the same and starts nothing twice.
+	// If the driver repeats a request, the agent repeats its reply and starts
+	// no task twice.
 	l.send(protocol.Message{Start: &protocol.Start{}})
 	again := l.wait("Started", func(m protocol.Message) bool { return m.Started != nil }).Started.PIDs
 	if again[worker(0)] != pids[worker(0)] {
@@ -74,7 +75,7 @@ func TestVisitorSeesChangesAndAsksToStop(t *testing.T) {
 	}
 	l.run(0)
 	v.wait("Running", func(m protocol.Message) bool { return m.State != nil && m.State.Phase == protocol.Running })
-	v.send(protocol.Message{End: &protocol.End{}}) // a visitor has no right to that
+	v.send(protocol.Message{End: &protocol.End{}}) // the agent ignores this message from a visitor
 	v.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second, Reason: "stopped by alice", Code: 143}})
 	ask := l.wait("StopAsk", func(m protocol.Message) bool { return m.StopAsk != nil }).StopAsk
 	if ask.Reason != "stopped by alice" || ask.Code != 143 {
@@ -273,7 +274,7 @@ func TestSocketsThatCannotBeOpened(t *testing.T) {
 
 func TestPortsAreInTheConfiguredRange(t *testing.T) {
 	h := newHost(t, 2, "wait")
-	h.spec.PortLow = freePorts(t, 5) // exactly as many as needed
+	h.spec.PortLow = freePorts(t, 5) // a range of exactly five ports, which is enough
 	h.spec.PortHigh = h.spec.PortLow + 4
 	l, state := h.start()
 	open, reserved := l.prepare(0)
@@ -289,8 +290,8 @@ func TestPortsAreInTheConfiguredRange(t *testing.T) {
 	l.end(h, 0)
 }
 
-// freePorts returns the first of n consecutive free ports, below those that the kernel
-// chooses by itself.
+// freePorts returns the first of n consecutive free ports, below the range
+// from which the kernel chooses ports.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for low := 20000; low < 30000; low += n {

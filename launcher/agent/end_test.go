@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// stubborn starts two tasks that ignore SIGTERM. Each has a daemon that ignores it too,
-// in a session of its own and without a parent.
+// stubborn starts two tasks that ignore SIGTERM. Each has a daemon in a
+// separate session that ignores SIGTERM too.
 func stubborn(t *testing.T) (*testHost, *line, map[cluster.Task]int) {
 	t.Helper()
 	h := newHost(t, 2, "stubborn")
@@ -48,8 +48,8 @@ func TestEndKillsTasksThatIgnoreSIGTERM(t *testing.T) {
 	}
 }
 
-// A process that forks, leaves its session and ends, over and over, has a new pid every
-// few milliseconds.
+// hopper is a shell script that forks into a new session and exits, over and
+// over, so that its pid changes every few milliseconds.
 const hopper = `echo ready; hop='(setsid sh -c "$hop" &)'; export hop; sh -c "$hop"; exec sleep 1000`
 
 func TestForkingProcessIsKilled(t *testing.T) {
@@ -120,7 +120,7 @@ func TestKillingWatchdogAndSupervisorLeavesNoTask(t *testing.T) {
 	h.prints("worker-1.stdout", "ready")
 	state, _ := h.folder().ReadState()
 	for _, pid := range []int{state.Watchdog, state.Supervisor} {
-		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // so that neither notices that the other has ended
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // suspended, so that neither process notices the end of the other
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +163,8 @@ func TestReapKillsProcessesOfADeadAgent(t *testing.T) {
 	}
 }
 
-// A job whose agent runs on another machine that shares the home is not touched.
+// Reaping does not touch a job whose agent runs on another machine that shares
+// the home.
 func TestReapSkipsJobsOfOtherMachines(t *testing.T) {
 	h := newHost(t, 0)
 	if err := os.MkdirAll(string(h.folder()), 0o700); err != nil {
@@ -227,7 +228,8 @@ func TestRenewedLeaseDoesNotExpire(t *testing.T) {
 	l.end(h, 0)
 }
 
-// Renewals that waited in a pipe while the host was frozen are too late.
+// Renewals that waited in a pipe while the host was suspended arrive too late
+// to keep the lease.
 func TestLateRenewalDoesNotReviveTheLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -235,12 +237,12 @@ func TestLateRenewalDoesNotReviveTheLease(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1, "wait")
 	h.spec.Lease, h.spec.Grace = 5*time.Second, 0
-	h.launch() // it renews all the time
+	h.launch() // launch also renews the lease in the background
 	s, err := h.folder().ReadState()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range []int{s.Watchdog, s.Supervisor} { // the watchdog would kill a supervisor that is stuck
+	for _, pid := range []int{s.Watchdog, s.Supervisor} { // both processes, because the watchdog would kill a stuck supervisor
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +260,8 @@ func TestLateRenewalDoesNotReviveTheLease(t *testing.T) {
 	})
 }
 
-// A stuck supervisor does not check the lease. Its watchdog kills it before the end.
+// A stuck supervisor cannot check the lease. Its watchdog kills it before the
+// lease expires.
 func TestStuckSupervisorIsKilledWithinTheLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -266,7 +269,7 @@ func TestStuckSupervisorIsKilledWithinTheLease(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1, "stubborn")
 	h.spec.Lease, h.spec.Grace = 10*time.Second, 0
-	h.launch() // it renews all the time
+	h.launch() // launch also renews the lease in the background
 	h.prints("worker-0.stdout", "ghost")
 	s, err := h.folder().ReadState()
 	if err != nil {
@@ -348,8 +351,8 @@ func TestShutdownOfTheHostEndsTheJob(t *testing.T) {
 	}
 }
 
-// TestCtrlCSendsSIGINTThenSIGTERM: a program that saves on Ctrl-C can. One that ignores SIGINT gets SIGTERM, and
-// nobody gets SIGINT for another reason.
+// After Ctrl-C a program gets SIGINT, so that it can save, and SIGTERM if it
+// ignores that. In all other cases no program gets SIGINT.
 func TestCtrlCSendsSIGINTThenSIGTERM(t *testing.T) {
 	const saves = `trap 'sleep 0.2; echo saved; exit 7' INT; trap 'echo term; exit 8' TERM; echo ready; while :; do sleep 0.1; done`
 	for name, c := range map[string]struct {
@@ -377,8 +380,9 @@ func TestCtrlCSendsSIGINTThenSIGTERM(t *testing.T) {
 	}
 }
 
-// Who started an agent hears at its end what the job has made, and need not start a command that
-// counts.
+// At the end of a job the agent sends the number of files that the job has
+// made to the launcher that started it. So the launcher need not run a command
+// for that.
 func TestLauncherGetsTheCountOfFilesAtTheEnd(t *testing.T) {
 	h := newHost(t, 1)
 	h.spec.Command = protocol.Command{Name: "sh", Args: []protocol.Raw{"-c", "echo four >a.txt; echo ready; exec sleep 1000"}}
@@ -392,7 +396,8 @@ func TestLauncherGetsTheCountOfFilesAtTheEnd(t *testing.T) {
 	l.gone(h)
 }
 
-// What speaks with the launcher becomes the watchdog, which people can tell from others.
+// The process that the launcher has started becomes the watchdog, and changes
+// its name in ps.
 func TestStartProcessBecomesTheWatchdog(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	state, _ := h.folder().ReadState()
@@ -414,7 +419,8 @@ func TestStartProcessBecomesTheWatchdog(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A watchdog that no mark shows is killed with the job.
+// Reaping also kills the watchdog, although its environment does not name the
+// job.
 func TestReapKillsTheWatchdog(t *testing.T) {
 	h, _, _ := ready(t, "wait")
 	state, _ := h.folder().ReadState()

@@ -194,7 +194,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// exitOf waits until the state tells how a task has ended.
+// exitOf waits until the state file shows how a task has ended.
 func (h *testHost) exitOf(task cluster.Task) protocol.Exit {
 	h.t.Helper()
 	var exit protocol.Exit
@@ -274,8 +274,8 @@ func TestHeartbeatsAreForwardedOncePerSecond(t *testing.T) {
 	}
 }
 
-// The state keeps the last message of a task about its steps, for a driver that was not
-// connected. A message without a step does not replace it.
+// The state has the last message of a task about its steps, for a driver that
+// was disconnected. A message without a step does not replace it.
 func TestLastMessageIsInTheState(t *testing.T) {
 	h := newHost(t, 1, "native", "beat=29-28", "beat=31-28", "beat=0", "finished")
 	l, _ := h.launch()
@@ -289,8 +289,8 @@ func TestLastMessageIsInTheState(t *testing.T) {
 	l.end(h, 0)
 }
 
-// That a job tolerates the loss of workers is passed on, and kept in the state for a
-// driver that was not connected.
+// The agent forwards that a job tolerates the loss of workers, and keeps that
+// in the state for a driver that was disconnected.
 func TestToleratesLossIsForwarded(t *testing.T) {
 	h := newHost(t, 1, "native", "bears", "finished")
 	l, _ := h.launch()
@@ -367,9 +367,9 @@ func TestOutputIsComplete(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A task that prints four times its limit ends as well as any other. Its host keeps the
-// newest part, and every reader is told what is missing: one that is overtaken while the
-// task runs, and one that comes later.
+// A task that prints four times its log limit still ends normally. The host
+// keeps the newest part. Each reader learns how many bytes are missing,
+// whether it reads during the task or afterwards.
 func TestLogLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -392,7 +392,7 @@ func TestLogLimit(t *testing.T) {
 	if e := l.exits(1)[worker(0)]; e.Code != 0 {
 		t.Errorf("exit status %d", e.Code)
 	}
-	l.end(h, 0) // only now anybody reads from slow
+	l.end(h, 0) // slow is read only from here on
 	live := bytesOf(t, out)
 	if err := slow.Wait(); err != nil {
 		t.Error(err)
@@ -427,8 +427,8 @@ func TestLogLimit(t *testing.T) {
 	}
 }
 
-// told is how many bytes of a source a reader got, and of how many it was told that they
-// were dropped.
+// told has the number of bytes that a reader received of a source, and the
+// number reported as dropped.
 type told struct{ bytes, dropped int64 }
 
 func bytesOf(t *testing.T, stream io.Reader) map[logs.Source]told {
@@ -462,7 +462,7 @@ func TestOutputHeldOpenByADescendantIsReported(t *testing.T) {
 	if !told {
 		t.Error("nobody was told that something holds the output open")
 	}
-	h.prints("worker-0.stdout", "ghost") // what it prints afterwards is kept
+	h.prints("worker-0.stdout", "ghost") // later output of the leftover process is stored too
 	l.end(h, 0)
 }
 
@@ -498,7 +498,8 @@ func TestStateKeepsNoSecret(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A task has stacks from its start on, before it was measured for the first time.
+// Stacks of a task can be collected at once after its start, before the first
+// sample.
 func TestStacksOfATaskThatHasJustStarted(t *testing.T) {
 	h, l, pids := ready(t, "wait")
 	l.send(protocol.Message{Look: &protocol.Look{ID: 1, Stacks: true, Tell: true}})

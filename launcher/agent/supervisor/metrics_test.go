@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/trainer/summary"
 )
 
-// The steps of a task of plx's trainer come from its control channel, beside what it prints.
+// Steps of a task that uses plx's trainer come from its control channel, in
+// addition to the metrics in its output.
 func TestMetricsOfANativeTask(t *testing.T) {
 	one := &task{reported: newReported(metrics.History{}, nil)}
 	one.receive(cluster.ControlMessage{Kind: cluster.Heartbeat})
@@ -36,7 +37,8 @@ func TestMetricsOfANativeTask(t *testing.T) {
 	}
 }
 
-// Keras counts epochs as the steps of some scalars: the steps that the program prints count.
+// Keras writes epochs as the steps of some scalars into event files. Steps
+// that the program prints take precedence over them.
 func TestStepsOfEvents(t *testing.T) {
 	r := newReported(metrics.History{}, nil)
 	r.event(summary.Event{Step: 3, Tag: "epoch_loss", Value: 0.5})

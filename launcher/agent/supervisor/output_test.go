@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// fullDisk takes room bytes and then none, until it is emptied.
+// fullDisk is a writer that accepts room bytes and then fails, until the test
+// raises room.
 type fullDisk struct {
 	buf  bytes.Buffer
 	room int
@@ -66,7 +67,7 @@ func TestCloseInterruptsAPendingRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer task.Close() // until then it is open for writing
+	defer task.Close() // keeps the write end open until the test ends
 	go o.run()
 	if err := o.close(time.Now()); err != nil {
 		t.Error(err)

@@ -36,7 +36,8 @@ func TestReportOfATask(t *testing.T) {
 	}
 }
 
-// A heartbeat a second is passed on, and that of the first step of a generation.
+// Heartbeats are forwarded once a second, and additionally at the first step
+// of a generation.
 func TestForwardNow(t *testing.T) {
 	var r report
 	for i, test := range []struct {
@@ -68,7 +69,7 @@ func TestFreezeIsCountedInBeats(t *testing.T) {
 	}
 }
 
-// What ends is neither prepared nor started again.
+// A job that is ending can neither be prepared nor started again.
 func TestPhaseOverIsFinal(t *testing.T) {
 	r := &record{State: protocol.State{Phase: protocol.Idle, Least: 2}}
 	r.enter(protocol.Ready)

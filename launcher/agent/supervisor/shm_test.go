@@ -10,7 +10,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// stderrOf is the stderr of a task that wrote these pieces.
+// stderrOf returns the stderr of a task that has written the given pieces.
 func stderrOf(t *testing.T, pieces ...string) *output {
 	t.Helper()
 	o, end, err := newOutput("worker:0 stderr", &fullDisk{}, func(string) {}, func([]byte) {})
@@ -56,7 +56,8 @@ func TestTextsOfShmFailures(t *testing.T) {
 	}
 }
 
-// Only an end that looks like want of shared memory is explained by the state of /dev/shm.
+// The state of /dev/shm explains only failures that look like a lack of shared
+// memory.
 func TestLackOfShm(t *testing.T) {
 	const mib = 1 << 10
 	small := protocol.Folder{Path: protocol.Shm, SizeKiB: 8 * mib, FreeKiB: 8 * mib}
