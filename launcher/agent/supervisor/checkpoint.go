@@ -30,7 +30,7 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 		c.chief, c.request, c.asked, c.answer = chief, m.Request, false, nil
 	}
 	switch {
-	case c.record.ending(): // the verdict is the reply
+	case c.record.ending(): // the job is ending, so the driver gets the verdict instead of a reply
 	case chief == nil || chief.running == nil:
 		c.refuse(m, fmt.Sprintf("%s does not run on this host", cluster.Chief))
 	case c.answer != nil:

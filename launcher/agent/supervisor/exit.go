@@ -44,7 +44,7 @@ func (ts *tasks) follow(t *task) {
 		<-t.child.Done()
 		ts.loop.do(func() {
 			t.reaped = true
-			if t.stopAsked && !ts.record.ending() { // only this task was stopped: kill its descendants now; when all tasks end, shutdown does that
+			if t.stopAsked && !ts.record.ending() { // only this task was asked to end: kill its descendants now; at the end of the job, shutdown kills all processes
 				ts.kill(t)
 			}
 		})
@@ -52,7 +52,7 @@ func (ts *tasks) follow(t *task) {
 		read := make(chan complaint, 1)
 		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
 		seen := make(chan protocol.Folder, 1)
-		if t.child.Status().ExitStatus() != 0 { // at once, before other failing tasks free their shared memory
+		if t.child.Status().ExitStatus() != 0 { // inspect /dev/shm at once, before other failing tasks free their shared memory
 			ts.loop.background(func() { seen <- process.Look(protocol.Shm) })
 		} else {
 			seen <- protocol.Folder{}
@@ -80,7 +80,7 @@ func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder)
 	exit := t.end(ts.killed, why, shm)
 	ts.record.changed = true
 	ts.checkpoint.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: ts.checkpoint.request,
-		Cause: fmt.Sprintf("%s ended before it had saved", t.Task)}) // ignored if the chief has replied itself
+		Cause: fmt.Sprintf("%s ended before it had saved", t.Task)}) // ignored unless a checkpoint request to this task still waits for a reply
 	if !quiet {
 		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}

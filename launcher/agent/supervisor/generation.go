@@ -131,8 +131,7 @@ func (g *generation) start(m protocol.Start) {
 	switch {
 	case g.record.ending():
 		return
-	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation:
-		// The driver asks again because it lost the connection before the first reply.
+	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation: // the tasks have started already; the driver asks again because it lost the first reply
 	case g.record.Phase == protocol.Ready && g.record.Generation == m.Generation:
 		g.record.Least = m.Generation + 1 // a started generation cannot be prepared again
 		g.record.enter(protocol.Running)

@@ -108,7 +108,7 @@ func (l launch) withLocks(files ...uintptr) []uintptr {
 		return files
 	}
 	for len(files) < firstLockFD {
-		files = append(files, ^uintptr(0)) // leave this descriptor number closed
+		files = append(files, ^uintptr(0)) // leaves this descriptor number closed in the task
 	}
 	for _, f := range l.locks {
 		files = append(files, f.Fd())
@@ -190,7 +190,7 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 	c.Checkpoints, _ = jobfolder.Checkpoints(l.spec.Checkpoints) // "agent start" has already validated the name
 	if host, port, err := net.SplitHostPort(c.Foreign.Cluster.Addr(cluster.Chief)); err == nil {
 		c.Foreign.MasterAddr = host
-		c.Foreign.MasterPort, _ = strconv.Atoi(port) // valid, as another agent has sent it
+		c.Foreign.MasterPort, _ = strconv.Atoi(port) // the port is valid, as another agent has sent it
 	}
 	return c
 }

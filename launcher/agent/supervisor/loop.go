@@ -27,7 +27,8 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// background runs f in a new goroutine, for which wait waits.
+// background runs f in a new goroutine. The method wait waits for all such
+// goroutines.
 func (l *loop) background(f func()) { l.work.Go(f) }
 
 // wait waits up to d for the background goroutines. A goroutine that still

@@ -19,7 +19,7 @@ import (
 type output struct {
 	name   string         // task and stream, such as "worker:3 stderr"
 	pipe   *os.File       // read end; the task has the other end
-	to     io.WriteCloser // the spool, which is the log file of this stream
+	to     io.WriteCloser // log file of this stream, called the spool
 	notify func(string)   // shows a message to the user
 	scan   func([]byte)   // searches new output for metrics; must not keep the slice
 	done   chan struct{}  // closed when run has returned: the stream has ended, or close was called

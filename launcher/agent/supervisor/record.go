@@ -64,7 +64,7 @@ func (r *record) due(now time.Time) bool {
 // file system delays neither the lease nor the tasks. A newer state replaces
 // an older one that was not written yet.
 type saver struct {
-	next chan protocol.State // the newest state that is not being written yet; capacity 1
+	next chan protocol.State // the latest state to write, of which only one can wait
 	done chan struct{}       // closed when run has returned, after the last write
 	err  error               // error of the last write; may be read only after done is closed
 }

@@ -259,7 +259,7 @@ type session struct {
 // greet opens a connection and receives its first message, Attach. On an error
 // it closes the connection.
 func greet(raw net.Conn) (*session, error) {
-	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // on a closed connection the next read fails
+	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // SetDeadline fails only on a closed connection, and then the next read fails too
 	conn, err := protocol.Open(raw)
 	if err != nil {
 		return nil, err
@@ -324,6 +324,6 @@ func (l *session) write() {
 }
 
 func (l *session) transmit(m protocol.Message) bool {
-	l.raw.SetWriteDeadline(time.Now().Add(writeTimeout)) // on a closed connection Send fails
+	l.raw.SetWriteDeadline(time.Now().Add(writeTimeout)) // SetWriteDeadline fails only on a closed connection, and then Send fails too
 	return l.conn.Send(m) == nil
 }

@@ -67,7 +67,7 @@ type subject struct {
 	task       cluster.Task
 	generation int
 	pid        int
-	inquiry    *inquiry // nil: no reply will come, as ask has returned nil
+	inquiry    *inquiry // pending request for the task's stacks; nil: the task does not use plx's trainer, or does not read its messages
 }
 
 // subjects returns the running tasks, after requesting stacks from those that

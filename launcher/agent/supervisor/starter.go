@@ -83,7 +83,7 @@ func (s *starter) finish() {
 		return
 	}
 	counted := make(chan protocol.Made, 1)
-	go func() { // may outlive finish, and then ends with the process
+	go func() { // this goroutine may outlive finish; it ends with the process
 		defer close(counted)
 		if _, made, err := outputs.Unfetched(s.host.folder); err == nil {
 			counted <- made

@@ -92,7 +92,7 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 			f()
 		case <-lost:
 			lost = nil
-			if !s.shutdown.clearing { // no process would kill the tasks if this one were killed too
+			if !s.shutdown.clearing { // the watchdog has died: if this process were killed too, no process would kill the tasks
 				const killed = "the agent's watchdog was killed"
 				s.shutdown.endHere(killed, 0, killed)
 			}
@@ -184,7 +184,7 @@ func Run(f jobfolder.Folder, locks int) error {
 	defer stop()
 	s.open(ctx)
 	if err := in.Answer(nil); err != nil {
-		s.host.log.Printf("the watchdog is gone: %v", err) // the loop notices that too, and ends the job
+		s.host.log.Printf("the watchdog is gone: %v", err) // the loop notices the end of the watchdog too, and ends the job
 	}
 	s.serveLauncher(in.Launcher)
 	s.loop.background(s.watch.run)

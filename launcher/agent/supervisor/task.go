@@ -91,7 +91,7 @@ func (t *task) receive(m cluster.ControlMessage) {
 		t.control.Close() // the task fails when its control channel is closed
 	}
 	if t.stopAsked {
-		t.sendStop() // until now only a signal could ask the task to end
+		t.sendStop() // the task was asked to end before its hello message, when only signals could reach it
 	}
 }
 

@@ -106,7 +106,7 @@ func (w *watch) answerLook(l *session, m protocol.Look) {
 		switch a := measured[t.Task]; {
 		case a != nil && a.PID == t.child.PID:
 			one = *a
-		case m.Tell || m.Metrics: // too new for a measurement, but stacks and metrics need none
+		case m.Tell || m.Metrics: // the task is too new to have been measured, but stacks and metrics need no measurement
 			one.PID = t.child.PID
 		default:
 			continue
