@@ -109,7 +109,7 @@ func (u *hostUse) answer(context.Context, none) (protocol.HostUse, error) {
 	if u.host == nil {
 		u.host, u.quit = sampler.NewHost(nil), make(chan struct{})
 		u.running.Go(func() { u.host.Run(u.quit) })
-		time.Sleep(sampler.Soonest) // for a first sample
+		time.Sleep(sampler.Soonest) // wait until the first sample exists
 	}
 	return u.host.Use(nil), nil
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Bounds of what sendCheckpoints reads.
+// Limits on what sendCheckpoints and listKept read.
 const (
-	maxManifest = 64 << 20 // bytes
-	maxKept     = 10_000   // checkpoints of one name
+	maxManifest = 64 << 20 // size of a manifest in bytes
+	maxKept     = 10_000   // number of checkpoints with one name
 )
 
 const manifestName = "manifest.json"

@@ -199,7 +199,7 @@ func (p *pruner) below(folder string, used map[string]bool) error {
 			continue
 		}
 		if e.IsDir() && !p.dry {
-			install.Unprotect(path) // an environment is read-only
+			install.Unprotect(path) // an installed environment is read-only, so it cannot be removed
 		}
 		errs = append(errs, p.unused(path))
 	}
@@ -334,8 +334,8 @@ func gc(ctx context.Context, _ []string, _ streams) error {
 func lowerPriority() {
 	const (
 		low     = 10
-		ofGroup = 2         // IOPRIO_WHO_PGRP
-		last    = 2<<13 | 7 // IOPRIO_CLASS_BE, the lowest level
+		ofGroup = 2         // the constant IOPRIO_WHO_PGRP
+		last    = 2<<13 | 7 // the lowest level of the class IOPRIO_CLASS_BE
 	)
 	if unix.Getpgrp() != os.Getpid() {
 		return // a user has started gc by hand: keep the normal priority

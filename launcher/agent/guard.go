@@ -100,7 +100,7 @@ func startGuarded(children *process.Children, mark protocol.HostJob) (g *guarded
 // feed writes the request and then the launcher's orders to the child, until
 // the launcher ends the call.
 func (g *guarded) feed(request []byte, orders io.Reader) {
-	defer g.in.Close() // ends the command
+	defer g.in.Close() // the child ends the command at the end of its input
 	if _, err := g.in.Write(request); err == nil {
 		_, _ = io.Copy(g.in, orders) // the copy fails once the child has ended
 	}

@@ -139,7 +139,7 @@ func closeOnExec() error {
 	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
 	}
-	entries, err := os.ReadDir("/proc/self/fd") // kernels before 5.11
+	entries, err := os.ReadDir("/proc/self/fd") // kernels before 5.11 lack CLOSE_RANGE_CLOEXEC
 	if err != nil {
 		return fmt.Errorf("list open descriptors: %w", err)
 	}

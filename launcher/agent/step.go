@@ -32,7 +32,7 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 		return fmt.Errorf("start the server: %w", err)
 	}
 	for _, own := range []*os.File{os.Stdin, os.Stdout} { // close them here, so that the launcher sees end of file when the server ends
-		own.Close() // nothing is buffered
+		own.Close() // an error can be ignored, as no data is buffered
 	}
 	for {
 		_, err := unix.Wait4(-1, nil, 0, nil)

@@ -121,7 +121,7 @@ func (p *pruner) otherUse(use *jobfolder.Use) (busy string) {
 	if uploading(filepath.Join(p.root, "blobs")) {
 		return beingSent
 	}
-	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the pattern is valid
+	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the error is nil, as the pattern is valid
 	for _, file := range launches {
 		if locked, _ := filelock.Locked(file); locked { // on an error (the launch has just ended, or there are no locks) assume no launch
 			return "a launch is being prepared there, by process " + filepath.Base(file)
@@ -255,7 +255,7 @@ func removalOrder(e fs.DirEntry) int {
 func (p *pruner) removeEntry(in string, e fs.DirEntry) error {
 	path := filepath.Join(in, e.Name())
 	if e.IsDir() && !p.dry {
-		install.Unprotect(path) // environments are read-only
+		install.Unprotect(path) // installed environments are read-only, so they cannot be removed
 	}
 	if e.Name() != "jobs" {
 		return p.remove(path, filepath.Join(p.root, e.Name()))

@@ -68,7 +68,7 @@ func (ts *tasks) follow(t *task) {
 		var shm protocol.Folder
 		select {
 		case shm = <-seen:
-		case <-time.After(drainTimeout): // as above
+		case <-time.After(drainTimeout): // the file system hangs
 		}
 		ts.loop.do(func() { ts.exited(t, quiet, why, shm) })
 	})

@@ -282,6 +282,6 @@ func (r *running) disconnect() {
 		}
 	}
 	if r.control != nil {
-		r.control.Close() // no message was sent
+		r.control.Close() // no message was sent on the channel
 	}
 }

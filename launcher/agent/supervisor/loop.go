@@ -14,7 +14,7 @@ type loop struct {
 	calls chan func()    // functions to run, in order
 	quit  chan struct{}  // closed when supervisor.run has returned; later functions are dropped
 	over  bool           // supervisor.run returns after the current function, which has set it
-	work  sync.WaitGroup // background goroutines
+	work  sync.WaitGroup // counts the running background goroutines
 }
 
 // do waits until the loop begins to run f. It returns without running f if the

@@ -29,8 +29,8 @@ type record struct {
 // Minimum interval of publishing the state if only the tasks' step numbers
 // have changed.
 const (
-	showEvery = time.Second      // to visitors
-	saveEvery = 10 * time.Second // to state.json
+	showEvery = time.Second      // for sending to visitors
+	saveEvery = 10 * time.Second // for writing state.json
 )
 
 // ending reports whether the job is ending or has ended on this host.

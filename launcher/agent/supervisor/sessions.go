@@ -238,7 +238,7 @@ func (s *supervisor) visited(l *session, m protocol.Message) {
 // Limits of a connection. The supervisor closes a connection that exceeds one;
 // after a reconnect, the State message has the current facts.
 const (
-	writeTimeout = 30 * time.Second // to send one message
+	writeTimeout = 30 * time.Second // for sending one message
 	closeTimeout = time.Second      // for the client to close its side after the supervisor has closed its own
 	queueSize    = 1024             // messages in the send queue
 )

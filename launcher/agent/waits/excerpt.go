@@ -55,7 +55,7 @@ func ofProgram(function string) bool {
 func Excerpt(text string) []string {
 	lines := goroutines(text)
 	for _, p := range pythons(text) {
-		imported := slices.IndexFunc(p.calls, func(c frame) bool { return c.function == module }) // last
+		imported := slices.IndexFunc(p.calls, func(c frame) bool { return c.function == module }) // index of the innermost module frame, which is the module being run or imported
 		lines = append(lines, fmt.Sprintf("%s (pid %d): %s", p.name, p.pid, chain(p.calls[:1+imported])))
 	}
 	return bounded(lines)

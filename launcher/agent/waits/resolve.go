@@ -28,7 +28,7 @@ type call struct {
 type operand int
 
 const (
-	nothing    operand = iota // in none
+	nothing    operand = iota // no argument has a descriptor
 	descriptor                // the first argument is a descriptor
 	pollList                  // as in poll(2)
 	selectSets                // as in select(2)
@@ -171,7 +171,7 @@ func readEpoll(pid, fd int) (fds []int) {
 	}
 	defer f.Close() // only read from
 	for lines := bufio.NewScanner(f); lines.Scan() && len(fds) < maxDescriptors; {
-		words := strings.Fields(lines.Text()) // tfd: 7 events: ...
+		words := strings.Fields(lines.Text()) // such as "tfd: 7 events: ..."
 		if len(words) < 2 || words[0] != "tfd:" {
 			continue
 		}
