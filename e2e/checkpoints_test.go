@@ -162,7 +162,7 @@ func testStopSaves(b *bench, file, saver string) {
 	attached.want(143)
 	job = b.detach("--hosts", file, "sleep", "1000")
 	res = b.want(125, "stop", "--checkpoint", job)
-	contains(b.t, res.stderr, "not saved: the program does not know of checkpoints")
+	contains(b.t, res.stderr, "not saved: the program does not use plx's trainer")
 	if strings.Contains(res.stderr, "saved first") {
 		b.t.Errorf("a job that cannot save: %s", res.stderr)
 	}

@@ -191,7 +191,7 @@ func notScaled(b *bench, path string) {
 	}
 	foreign := launch("foreign", b.script("waits", "echo up; sleep 100"))
 	foreign.up("worker:0", "worker:1")
-	refused("foreign", three, "does not know of checkpoints")
+	refused("foreign", three, "cannot be asked for a checkpoint")
 	end(foreign)
 
 	train := append([]string{path}, append(elasticFlags, "--steps=1000000")...)

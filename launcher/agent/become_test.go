@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// newSetUpHost returns a host on which --setup has changed the mask and limits, and
-// whose job books a GPU.
+// newSetUpHost returns a host on which --setup has changed the umask and
+// resource limits, and whose job uses a GPU.
 func newSetUpHost(t *testing.T, args ...string) (h *testHost, gpu protocol.Claim) {
 	t.Helper()
 	h = newHost(t, 1, args...)
@@ -28,7 +28,7 @@ func newSetUpHost(t *testing.T, args ...string) (h *testHost, gpu protocol.Claim
 	mask := 0o27
 	changed := jobfolder.Setup{Mask: &mask, Limits: []jobfolder.Limit{
 		{Resource: unix.RLIMIT_CORE},
-		{Resource: unix.RLIMIT_NOFILE, Soft: 64, Hard: 64}, // less than the locks' descriptors
+		{Resource: unix.RLIMIT_NOFILE, Soft: 64, Hard: 64}, // lower than the descriptor numbers of the GPU locks
 	}}
 	if err := os.MkdirAll(string(h.folder()), 0o700); err != nil {
 		t.Fatal(err)
@@ -39,7 +39,8 @@ func newSetUpHost(t *testing.T, args ...string) (h *testHost, gpu protocol.Claim
 	return h, gpu
 }
 
-// A task whose limits --setup has changed inherits what every task inherits.
+// A task inherits all its descriptors even if --setup has lowered the limit of
+// open files.
 func TestDescriptorsAfterSetup(t *testing.T) {
 	h, _ := newSetUpHost(t, "echo")
 	l, _ := h.launch()
@@ -52,7 +53,8 @@ func TestDescriptorsAfterSetup(t *testing.T) {
 	}
 }
 
-// Such a task of plx's trainer reaches its agent, and the GPU is free after the job only.
+// A task of plx's trainer with limits changed by --setup reaches its agent.
+// Its GPU is free only after the job.
 func TestTrainerAfterSetup(t *testing.T) {
 	h, gpu := newSetUpHost(t, "native", "beat=3", "stop", "finished")
 	l, _ := h.launch()

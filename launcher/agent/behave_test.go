@@ -23,7 +23,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// behave is what a test's task does.
+// behave runs the behavior of a test's task with the given name.
 func behave(how string, args []string) int {
 	switch how {
 	case "exit":
@@ -36,14 +36,14 @@ func behave(how string, args []string) int {
 	case "wait":
 		fmt.Println("ready")
 		return hang()
-	case "say": // prints args, and the last of them to stderr
+	case "say": // prints args to stdout, the last one to stderr
 		for _, a := range args[:len(args)-1] {
 			fmt.Println(a)
 		}
 		fmt.Fprint(os.Stderr, args[len(args)-1])
 		fmt.Println("ready")
 		return hang()
-	case "events": // a file of its folder, into which it writes args[0] in hex, stays open
+	case "events": // writes args[0], decoded from hex, into an event file and keeps the file open
 		f, err := os.Create("events.out.tfevents.1." + args[1])
 		if err == nil {
 			_, err = io.Copy(f, hex.NewDecoder(strings.NewReader(args[0])))
@@ -54,7 +54,7 @@ func behave(how string, args []string) int {
 		}
 		fmt.Println("ready")
 		return hang()
-	case "stubborn": // ignores SIGTERM, and so does a daemon that it leaves
+	case "stubborn": // ignores SIGTERM, and starts a daemon that ignores it too
 		signal.Ignore(unix.SIGTERM, unix.SIGHUP)
 		if err := daemon("hidden"); err != nil {
 			fmt.Println(err)
@@ -62,7 +62,7 @@ func behave(how string, args []string) int {
 		}
 		fmt.Println("ready")
 		return hang()
-	case "hidden": // first fork of a daemon
+	case "hidden": // starts a second process and exits, which makes that process a daemon
 		exe, _ := os.Executable()
 		cmd := exec.Command(exe, "task", "ghost")
 		cmd.Stdout = os.Stdout
@@ -75,7 +75,7 @@ func behave(how string, args []string) int {
 		signal.Ignore(unix.SIGTERM, unix.SIGHUP)
 		fmt.Println("ghost")
 		return hang()
-	case "holder": // exits and leaves a process that holds its output
+	case "holder": // exits, but leaves a process that keeps its output open
 		if err := daemon("hidden"); err != nil {
 			return 1
 		}
@@ -93,7 +93,7 @@ func behave(how string, args []string) int {
 		return knock(args[0])
 	case "squat":
 		return squat()
-	case "serve": // a foreign program that serves on its reserved port
+	case "serve": // acts as a program without plx's trainer, and listens on its reserved port
 		ln, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT")))
 		if err != nil {
 			fmt.Println(err)
@@ -106,15 +106,15 @@ func behave(how string, args []string) int {
 	return 99
 }
 
-// hang waits for the signal that ends the process. The runtime would report a
-// deadlock if only an empty select waited and the program had no C code.
+// hang waits for a signal. Without cgo, an empty select would make the runtime
+// report a deadlock.
 func hang() int {
 	for {
 		time.Sleep(time.Hour)
 	}
 }
 
-// daemon starts a process of its own session, whose parent ends at once.
+// daemon starts a process in a new session whose parent exits at once.
 func daemon(how string) error {
 	exe, err := os.Executable()
 	if err != nil {
@@ -158,7 +158,8 @@ func echo(args []string) int {
 	return 0
 }
 
-// native is a task that follows the contract. It does what the words say, in order.
+// native is a task that uses the control channel as plx's trainer does. It
+// executes the words in order.
 func native(words []string) int {
 	c, ok, err := cluster.FromEnvironment(os.Getenv)
 	if err != nil || !ok {
@@ -198,13 +199,13 @@ func native(words []string) int {
 			}
 			conn.Write([]byte("hello"))
 			conn.Close()
-		case "stop": // waits for a stop on the channel, ignores SIGTERM
+		case "stop": // waits for a stop message on the control channel, ignores SIGTERM
 			signal.Ignore(unix.SIGTERM)
 			fmt.Println("ready")
 			if m, err := control.Receive(); err != nil || m.Kind != cluster.Stop {
 				return 1
 			}
-		case "save", "refuse": // waits for a request to save, and answers
+		case "save", "refuse": // waits for a checkpoint request and replies
 			fmt.Println("ready")
 			m, err := control.Receive()
 			if err != nil || m.Kind != cluster.Checkpoint {
@@ -216,7 +217,7 @@ func native(words []string) int {
 				answer.Step, _ = strconv.ParseInt(value, 10, 64)
 			}
 			control.Send(answer)
-		case "hold": // answers a request to hold, and waits for resume
+		case "hold": // replies to a checkpoint request with Hold, and waits for Resume
 			fmt.Println("ready")
 			m, err := control.Receive()
 			if err != nil || m.Kind != cluster.Checkpoint || !m.Hold {
@@ -231,14 +232,14 @@ func native(words []string) int {
 				return 1
 			}
 			fmt.Println("resumed")
-		case "asked": // reads a request to save and does not answer
+		case "asked": // receives a checkpoint request and does not reply
 			fmt.Println("ready")
 			if m, err := control.Receive(); err != nil || m.Kind != cluster.Checkpoint {
 				return 1
 			}
-		case "saved": // reports a checkpoint that nobody asked for
+		case "saved": // reports a checkpoint without a request
 			control.Send(cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 3})
-		case "deaf": // does not read the channel
+		case "deaf": // stops reading the control channel
 			fmt.Println("ready")
 			return hang()
 		case "beats": // sends heartbeats until it is killed

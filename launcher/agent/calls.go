@@ -24,17 +24,19 @@ import (
 
 type none = struct{}
 
-// session is what an agent without a job keeps from one call to the next.
+// session holds the state of one "plx agent start" process between the calls
+// that it answers, until it gets a job.
 type session struct {
 	use     *jobfolder.Use
 	gpus    reservation
 	seed    seed
 	checkup checkup.Agent
 	usage   hostUse
-	job     *running // that the next message goes to; nil: none
+	job     *running // connection to a running job's agent, to which this process will relay; nil before a Connect call
 }
 
-// methods are what the agent answers before it gets a job.
+// methods returns the handlers of the calls that an agent answers before it
+// gets a job.
 func (s *session) methods() map[protocol.Method]protocol.Handler {
 	return map[protocol.Method]protocol.Handler{
 		protocol.DoSurvey:    protocol.Handle(survey),
@@ -64,21 +66,23 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 			}
 			return prune(ctx, want)
 		}),
-		protocol.DoKept:    protocol.Handle(func(_ context.Context, want protocol.WantKept) (protocol.Kept, error) { return kept(want) }),
+		protocol.DoKept:    protocol.Handle(func(_ context.Context, want protocol.WantKept) (protocol.Kept, error) { return storedHistory(want) }),
 		protocol.DoReap:    protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, reapJob(f) })),
 		protocol.DoState:   protocol.Handle(inJob(stateOf)),
 		protocol.DoConnect: protocol.Handle(s.connect),
 	}
 }
 
-// piped is a method that reads its orders, and writes its pieces, as streams.
+// piped makes a handler of a function that reads the launcher's input, and
+// writes its output, as byte streams.
 func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) protocol.Handler {
 	return protocol.HandleStream(func(ctx context.Context, want In, call *protocol.Answering) (none, error) {
 		return none{}, do(ctx, want, call, call)
 	})
 }
 
-// survey answers what the host is, and which files it has.
+// survey returns facts about the host (system, hardware), the GPU locks on it,
+// and which of the requested blobs its cache holds.
 func survey(_ context.Context, of protocol.Survey) (protocol.Surveyed, error) {
 	facts, err := envsync.Here()
 	if err != nil {
@@ -92,10 +96,12 @@ func probe(ctx context.Context, how protocol.Probe) (gpuprobe.Answer, error) {
 	return gpuprobe.Here(ctx, gpuprobe.Options{ToolTime: how.ToolTime})
 }
 
-// hostUse is how much of the host is used, from the first call on.
+// hostUse samples the CPU, memory and GPU use of the host. Sampling begins
+// with the first DoUse call.
 type hostUse struct {
-	host    *sampler.Host // nil: nobody has asked
-	quit    chan struct{} // closed at the end
+	host *sampler.Host // nil before the first DoUse call
+	// closed by close, so that the goroutine that samples the host ends
+	quit    chan struct{}
 	running sync.WaitGroup
 }
 
@@ -103,12 +109,12 @@ func (u *hostUse) answer(context.Context, none) (protocol.HostUse, error) {
 	if u.host == nil {
 		u.host, u.quit = sampler.NewHost(nil), make(chan struct{})
 		u.running.Go(func() { u.host.Run(u.quit) })
-		time.Sleep(sampler.Soonest) // for a first sample
+		time.Sleep(sampler.Soonest) // wait until the first sample exists
 	}
 	return u.host.Use(nil), nil
 }
 
-// close ends what measures the host.
+// close stops sampling the host and waits until the goroutine has ended.
 func (u *hostUse) close() {
 	if u.host != nil {
 		close(u.quit)
@@ -117,8 +123,9 @@ func (u *hostUse) close() {
 	}
 }
 
-// listLocks returns the lines of /proc/net/unix on locks of GPUs. Without that file there is none
-// to show: the agent reports it when it takes the locks.
+// listLocks returns the lines of /proc/net/unix that belong to GPU locks,
+// which are abstract sockets. It returns "" if that file cannot be read;
+// taking the locks reports that error later.
 func listLocks() string {
 	text, _ := os.ReadFile("/proc/net/unix")
 	var locks strings.Builder
@@ -131,16 +138,17 @@ func listLocks() string {
 }
 
 func checkName(ctx context.Context, c protocol.CheckName) (none, error) {
-	return none{}, claim(ctx, "", c.Name)
+	return none{}, checkNameFree(ctx, "", c.Name)
 }
 
-// find looks for a program that tasks will run, and for plx's trainer in it.
+// find looks up the program that the tasks will run, and reports whether it
+// links plx's trainer.
 func find(ctx context.Context, want protocol.Find) (protocol.Found, error) {
 	return program.Find(ctx, program.LoginOf(os.Environ()), want), nil
 }
 
-// installVenv installs a virtual environment, if the host has its contents, and reports whether it
-// is there.
+// installVenv installs a virtual environment if the host's cache holds all its
+// files. ready reports whether the environment is installed now.
 func installVenv(ctx context.Context, want venv.Request) (ready bool, err error) {
 	dir, err := jobfolder.Envs()
 	if err != nil {
@@ -151,10 +159,11 @@ func installVenv(ctx context.Context, want venv.Request) (ready bool, err error)
 		return false, err
 	}
 	ready, err = install.Environment(ctx, dir, files, want)
-	return ready, mendable(err)
+	return ready, damagedContent(err)
 }
 
-// inJob is a method that needs no more than the folder of a job.
+// inJob makes a handler of a function whose only input is a job's folder on
+// this host.
 func inJob[Out any](do func(jobfolder.Folder) (Out, error)) func(context.Context, protocol.HostJob) (Out, error) {
 	return func(_ context.Context, of protocol.HostJob) (out Out, err error) {
 		f, err := jobfolder.Of(of.Job, of.Folder)

@@ -14,8 +14,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// greets waits until the agent has read the hello of worker:0 of a generation. What the
-// task prints comes another way and tells nothing of that.
+// greets waits until the agent has received the hello message of worker:0 in a
+// generation. The task's output cannot show that, because it arrives on
+// another channel.
 func (h *testHost) greets(generation int) {
 	h.t.Helper()
 	eventually(h.t, "worker:0 says hello", func() bool {
@@ -25,15 +26,16 @@ func (h *testHost) greets(generation int) {
 	})
 }
 
-// said waits until worker:0 has printed exactly text, in all its generations.
+// said waits until the log of worker:0, from all generations, is exactly text.
 func (h *testHost) said(text string) {
 	h.t.Helper()
 	eventually(h.t, "worker:0 says "+text, func() bool { return h.spool("worker-0.stdout") == text })
 }
 
-// The agent asks the chief of each generation, and its answer names the generation: a
-// driver drops answers of earlier ones.
-func TestEachGenerationSavesForItself(t *testing.T) {
+// The agent sends a checkpoint request to the chief of each generation. Its
+// reply names the generation, because a driver ignores replies of earlier
+// ones.
+func TestCheckpointReplyNamesItsGeneration(t *testing.T) {
 	h := newHost(t, 1, "native", "save=7", "stop", "finished")
 	l, _ := h.launch()
 	for generation := range 2 {
@@ -41,7 +43,7 @@ func TestEachGenerationSavesForItself(t *testing.T) {
 			l.run(generation)
 		}
 		h.greets(generation)
-		for range 2 { // asked again, as after a lost connection
+		for range 2 { // the second time as after a lost connection
 			if said := l.saves(); said.Generation != generation || said.Message.Step != 7 || said.Message.Cause != "" {
 				t.Errorf("generation %d: %+v", generation, said)
 			}
@@ -50,9 +52,9 @@ func TestEachGenerationSavesForItself(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A chief that was asked and ends with its generation has not saved. The agent asks the
-// next chief again.
-func TestASaveEndsWithItsGeneration(t *testing.T) {
+// If the chief ends with its generation before it replies, the reply is an
+// error. The agent can then ask the chief of the next generation.
+func TestCheckpointRequestEndsWithItsGeneration(t *testing.T) {
 	h := newHost(t, 1, "native", "asked", "deaf")
 	l, _ := h.launch()
 	ask := func(generation int, said string) {
@@ -74,8 +76,8 @@ func TestASaveEndsWithItsGeneration(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A job that has no tasks on a host goes on if that host is taken away.
-func TestPreemptionOfAHostWithoutTasks(t *testing.T) {
+// If a host is preempted that has no tasks of the job, the job continues.
+func TestPreemptionOfAHostWithoutTasksDoesNotEndTheJob(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, _ := h.launch()
 	h.said("ready\n")
@@ -93,9 +95,10 @@ func TestPreemptionOfAHostWithoutTasks(t *testing.T) {
 		if m.StopAsk != nil {
 			t.Fatalf("asked to stop: %+v", m.StopAsk)
 		}
-		return strings.Contains(m.Notice, "the job has no tasks on it and goes on")
+		return strings.Contains(m.Notice, "the job has no tasks on it and continues")
 	})
-	// A later generation has tasks here, so the job ends.
+	// The next generation has tasks on this host again, so a preemption ends
+	// the job.
 	l.run(2)
 	h.said("ready\nready\n")
 	if err := unix.Kill(state.Supervisor, unix.SIGUSR1); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// saves asks for a checkpoint and returns the answer.
+// saves sends a checkpoint request and returns the reply.
 func (l *line) saves() protocol.Said {
 	l.t.Helper()
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{}})
@@ -37,11 +37,13 @@ func TestCheckpointGoesToTheChief(t *testing.T) {
 	}{
 		"saved":     {[]string{"save=7"}, cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 7}},
 		"not saved": {[]string{"refuse=disk full"}, cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: "disk full"}},
-		// A checkpoint that the task reported before is no answer.
+		// A checkpoint that the task has reported before the request is no
+		// reply to it.
 		"said before": {[]string{"saved", "save=7"}, cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// A second request that reached the task would end it with status 1.
+			// The task would exit with status 1 if it received a second
+			// request.
 			h := newHost(t, 1, append(append([]string{"native"}, c.words...), "stop", "finished")...)
 			l, _ := h.launch()
 			h.greets(0)
@@ -51,7 +53,7 @@ func TestCheckpointGoesToTheChief(t *testing.T) {
 					return l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State.Tasks["worker:0"].Step == 3
 				})
 			}
-			for range 2 { // asked again, as after a lost connection
+			for range 2 { // the second time as after a lost connection
 				if said := l.saves(); said.Task != cluster.Chief || !reflect.DeepEqual(said.Message, c.want) {
 					t.Errorf("%+v, want %+v", said, c.want)
 				}
@@ -68,13 +70,13 @@ func TestCheckpointGoesToTheChief(t *testing.T) {
 	}
 }
 
-func TestAgentAnswersForAChiefThatCannot(t *testing.T) {
+func TestAgentRefusesCheckpointIfChiefCannotSave(t *testing.T) {
 	for name, c := range map[string]struct {
 		task  cluster.Task
 		words []string
 		want  string
 	}{
-		"foreign":   {worker(0), []string{"wait"}, "does not know of checkpoints"},
+		"foreign":   {worker(0), []string{"wait"}, "cannot be asked for a checkpoint"},
 		"elsewhere": {worker(1), []string{"wait"}, "worker:0 does not run on this host"},
 		"dies":      {worker(0), []string{"native", "asked", "exit=3"}, "worker:0 ended before it had saved"},
 	} {
@@ -94,7 +96,7 @@ func TestAgentAnswersForAChiefThatCannot(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAskedBeforeTheStartOrAfterTheEnd(t *testing.T) {
+func TestNoCheckpointRequestBeforeStartOrAfterEnd(t *testing.T) {
 	h := newHost(t, 1, "exit", "0")
 	l, _ := h.start()
 	go l.renew(h.spec.Lease / 5)
@@ -131,7 +133,8 @@ func TestPreemptionNoticeAsksTheDriver(t *testing.T) {
 	}
 }
 
-// If a host is taken away, the detached job is saved by the chief on another, and ends.
+// If a host of a detached job is preempted, the chief on another host saves a
+// checkpoint, and the job ends.
 func TestPreemptionOfADetachedJobSavesAndEndsIt(t *testing.T) {
 	a, b := detached(t, patience.Limit, "native", "save=7", "stop", "finished")
 	a.greets(0)
@@ -163,14 +166,16 @@ func TestStopWithoutADriverSavesNothing(t *testing.T) {
 	}
 }
 
-// newJob is another job of the same home that keeps checkpoints under a name.
+// newJob returns another job in the same home that saves checkpoints under the
+// given name.
 func (h *testHost) newJob(name string) *testHost {
 	other := newHost(h.t, 1, "wait")
 	other.home, other.spec.Checkpoints = h.home, name
 	return other
 }
 
-// refusedStart starts the agent and returns why it was refused.
+// refusedStart starts the agent and returns the error with which it refuses
+// the job.
 func (h *testHost) refusedStart() string {
 	h.t.Helper()
 	l := h.dial("start")
@@ -183,7 +188,7 @@ func (h *testHost) refusedStart() string {
 	return l.stderr.String()
 }
 
-func TestRunningJobKeepsItsName(t *testing.T) {
+func TestSecondJobWithTheNameOfARunningJobIsRefused(t *testing.T) {
 	first := newHost(t, 1, "wait")
 	first.spec.Checkpoints = "mnist"
 	l, _ := first.launch()
@@ -204,7 +209,7 @@ func TestRunningJobKeepsItsName(t *testing.T) {
 	lo, _ := other.launch()
 	lo.end(other, 0)
 
-	// A second host of the same job, in the same home.
+	// This is a second host of the same job, with the same home.
 	again := first.newJob("mnist")
 	again.spec.Job, again.spec.Folder = first.spec.Job, "gpu02"
 	la, _ := again.launch()
@@ -216,8 +221,8 @@ func TestRunningJobKeepsItsName(t *testing.T) {
 	l.end(second, 0)
 }
 
-// Of jobs that start at once at most one runs.
-func TestNoTwoJobsGetOneName(t *testing.T) {
+// If several jobs with one name start at once, at most one of them runs.
+func TestOnlyOneOfTwoConcurrentJobsGetsTheName(t *testing.T) {
 	first := newHost(t, 1, "wait")
 	first.spec.Checkpoints = "mnist"
 	jobs := []*testHost{first, first.newJob("mnist"), first.newJob("mnist")}
@@ -249,7 +254,7 @@ func TestNoTwoJobsGetOneName(t *testing.T) {
 	}
 }
 
-func TestKilledAgentBlocksNobody(t *testing.T) {
+func TestKilledAgentDoesNotBlockItsName(t *testing.T) {
 	first := newHost(t, 1, "wait")
 	first.spec.Checkpoints = "mnist"
 	first.launch()
@@ -271,9 +276,9 @@ func TestKilledAgentBlocksNobody(t *testing.T) {
 	l.end(second, 0)
 }
 
-// Only the answer of an agent on another machine with the same home tells whether that
-// agent runs.
-func TestAgentOfAnotherMachine(t *testing.T) {
+// Whether a job on another machine with the same home still runs can only be
+// found out by connecting to its agent.
+func TestAgentOfAnotherMachineBlocksItsNameWhileItAnswers(t *testing.T) {
 	far := newHost(t, 1, "wait")
 	far.spec.Checkpoints = "mnist"
 	l, state := far.start()
@@ -295,12 +300,12 @@ func TestAgentOfAnotherMachine(t *testing.T) {
 	if why := near.refusedStart(); !strings.Contains(why, far.spec.Job) {
 		t.Errorf("%s: want the job of the other machine", why)
 	}
-	l.end(far, 0) // it ends, although the state on the shared home does not say so
+	l.end(far, 0) // the agent ends, but the state file in the shared home still says that it runs
 	ln, _ := near.launch()
 	ln.end(near, 0)
 }
 
-func TestStrangeNamesOfCheckpointsAreRefused(t *testing.T) {
+func TestInvalidCheckpointNamesAreRefused(t *testing.T) {
 	for _, name := range []string{"..", "a/b", "a\nb", strings.Repeat("x", 201)} {
 		h := newHost(t, 1, "wait")
 		h.spec.Checkpoints = name
@@ -310,7 +315,7 @@ func TestStrangeNamesOfCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-func TestTaskIsToldWhereItsCheckpointsLie(t *testing.T) {
+func TestTaskGetsTheCheckpointFolder(t *testing.T) {
 	h := newHost(t, 1, "echo")
 	h.spec.Checkpoints = "mnist"
 	l, _ := h.launch()

@@ -19,16 +19,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Bounds of what sendCheckpoints reads.
+// Limits on what sendCheckpoints and listKept read.
 const (
-	maxManifest = 64 << 20 // bytes
-	maxKept     = 10_000   // checkpoints of one name
+	maxManifest = 64 << 20 // size of a manifest in bytes
+	maxKept     = 10_000   // number of checkpoints with one name
 )
 
 const manifestName = "manifest.json"
 
-// sendCheckpoints writes the list of the checkpoints of a name, or the bytes of one file. It
-// verifies manifests only; who takes another file knows its sum.
+// sendCheckpoints lists the checkpoints saved under the name want.Checkpoints,
+// or sends one file of them. It verifies the checksums of manifests only; the
+// receiver verifies any other file against the checksum in the manifest.
 func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	dir, err := jobfolder.Checkpoints(want.Checkpoints)
 	if err != nil {
@@ -36,7 +37,7 @@ func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	}
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) && want.Name == "" {
-		return nil // the name has no checkpoints
+		return nil // no job has saved a checkpoint under this name
 	}
 	if err != nil {
 		return fmt.Errorf("open checkpoints: %w", err)
@@ -53,12 +54,13 @@ func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	return copyPart(out, file, want.Offset, want.Size)
 }
 
-// listKept prints every folder that has a manifest.
+// listKept writes one JSON object for each checkpoint folder, which is a
+// folder that has a manifest.
 func listKept(root *os.Root, out *json.Encoder) error {
 	n := 0
 	return fs.WalkDir(root.FS(), ".", func(folder string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() {
-			return nil // the folder was removed meanwhile, or cannot be read
+			return nil // skip a folder that was removed during the walk or cannot be read
 		}
 		if _, err := root.Lstat(path.Join(folder, manifestName)); err != nil || folder == "." {
 			return nil
@@ -77,8 +79,8 @@ func listKept(root *os.Root, out *json.Encoder) error {
 	})
 }
 
-// readManifest returns the files of the checkpoint in a folder, the manifest last,
-// and when the checkpoint was made.
+// readManifest returns the files of the checkpoint in a folder, with the
+// manifest last, and the time at which the checkpoint was made.
 func readManifest(root *os.Root, folder string) (files []protocol.CheckpointFile, made time.Time, err error) {
 	info, err := root.Stat(path.Join(folder, manifestName))
 	if err == nil && info.Size() > maxManifest {
@@ -104,9 +106,11 @@ func readManifest(root *os.Root, folder string) (files []protocol.CheckpointFile
 	return append(files, protocol.CheckpointFile{Name: manifestName, Size: int64(len(text)), Sum: hex.EncodeToString(own[:]), Here: true}), made, nil
 }
 
-// filesOf returns the files that a manifest lists, and when it was made. Of a
-// manifest it knows only
-// {"sum":"<SHA-256 of the bytes of checkpoint>","checkpoint":{"files":[...],...}}.
+// filesOf returns the files that a checkpoint's manifest lists, and the time
+// at which the checkpoint was made. It verifies the manifest's own checksum
+// and ignores all other fields. The manifest is
+//
+//	{"sum":"<SHA-256 of the bytes of checkpoint>","checkpoint":{"time":...,"files":[...],...}}
 func filesOf(manifest []byte) (files []protocol.CheckpointFile, made time.Time, err error) {
 	var envelope struct {
 		Sum        string          `json:"sum"`

@@ -23,18 +23,19 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// prune removes folders of jobs that are over and what no job uses. It keeps jobs with files
-// that they made and nobody has fetched, and those of which it cannot tell.
+// prune removes the folders of ended jobs, and cached files that no job uses.
+// It keeps a job whose output files were not fetched yet, or whose files
+// cannot be checked.
 func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.PruneAnswer, err error) {
 	if want.Older < 0 {
-		return answer, errors.New("prune: want an age")
+		return answer, errors.New("prune: the age must not be negative")
 	}
 	dir, err := jobfolder.Root()
 	if err != nil {
 		return answer, err
 	}
-	defer alone(ctx, dir)()
-	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-want.Older), stay: want.Keep, discard: want.Discard, dry: want.Dry}
+	defer lockPrune(ctx, dir)()
+	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-want.Older), keepJobs: want.Keep, discard: want.Discard, dry: want.Dry}
 	if err := errors.Join(p.jobs(), p.unstarted(), p.below("spares", nil), p.blobs(), p.envs(), p.files()); err != nil {
 		answer.Failed = err.Error()
 	}
@@ -42,33 +43,36 @@ func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.Pru
 	return answer, nil
 }
 
-// alone waits until no other prune is at work in a folder, and returns what lets the next one
-// begin. Hosts that share a home are pruned at the same time: what one removes, another cannot
-// judge. A file system without locks lets all in, as does the end of ctx.
-func alone(ctx context.Context, dir string) (done func()) {
+// lockPrune waits until no other process prunes dir, and returns a function that
+// releases the lock. Several hosts can share a home, and "plx prune" runs on
+// all of them at once: while one host removes a job's folder, another cannot
+// tell whether that job still runs. On a file system without locks, or after
+// ctx has ended, lockPrune returns without the lock.
+func lockPrune(ctx context.Context, dir string) (done func()) {
 	f, err := os.Open(dir)
 	if err != nil {
-		return func() {} // who reads the folder says it
+		return func() {} // the caller reads dir next, and reports the error
 	}
 	for unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
-	return func() { _ = f.Close() } // it is only read
+	return func() { _ = f.Close() } // opened only for its lock
 }
 
 type pruner struct {
-	ctx     context.Context    // its end ends the pruner before the next removal
-	root    string             // ~/.plx
-	before  time.Time          // only what was last changed before this time is removed
-	stay    []string           // ids of jobs that are kept
-	discard bool               // what a job made and nobody has fetched is removed too
-	dry     bool               // nothing is removed
-	items   []protocol.Pruned  // what was removed, or would have been, and jobs that were kept
-	leaving []jobfolder.Folder // were removed, or would have been: what they use is not in use
-	spared  []string           // blobs that stay although no job uses them
+	ctx         context.Context    // the pruner stops before the next removal when it is canceled
+	root        string             // ~/.plx
+	before      time.Time          // remove only files and folders last changed before this time
+	keepJobs    []string           // IDs of jobs whose folders must not be removed
+	discard     bool               // remove a job's folder even if its output files were not fetched
+	dry         bool               // dry run: report what would be removed, remove nothing
+	items       []protocol.Pruned  // everything removed (in a dry run: to be removed), and job folders kept for their output files
+	removedJobs []jobfolder.Folder // job folders removed (in a dry run: to be removed); cached files that only they use can go too
+	keepBlobs   []string           // checksums of blobs to keep although no job uses them; only gc sets it
 }
 
-// jobs removes folders of jobs whose agent is dead.
+// jobs removes the folders of jobs whose agent is dead, unless the job must be
+// kept.
 func (p *pruner) jobs() error {
 	all, err := jobfolder.States()
 	if err != nil {
@@ -76,10 +80,10 @@ func (p *pruner) jobs() error {
 	}
 	var errs []error
 	for f, s := range all {
-		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.stay, f.Job()) {
+		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.keepJobs, f.Job()) {
 			continue
 		}
-		if left := jobfolder.Left(s); s.Phase != protocol.Over && left != "" { // without the folder nobody could tell
+		if left := jobfolder.Left(s); s.Phase != protocol.Over && left != "" { // keep the folder: it is the only hint at the job's leftover processes
 			errs = append(errs, fmt.Errorf("job %s is kept: %s", f.Job(), left))
 			continue
 		}
@@ -92,7 +96,8 @@ func (p *pruner) jobs() error {
 	return errors.Join(errs...)
 }
 
-// unstarted removes what launches left that were cut off before they started an agent.
+// unstarted removes the folders of launches that were interrupted before they
+// started an agent.
 func (p *pruner) unstarted() error {
 	all, err := jobfolder.Unstarted()
 	if err != nil {
@@ -100,27 +105,29 @@ func (p *pruner) unstarted() error {
 	}
 	var errs []error
 	for _, f := range all {
-		if p.old(string(f)) && !slices.Contains(p.stay, f.Job()) {
+		if p.old(string(f)) && !slices.Contains(p.keepJobs, f.Job()) {
 			errs = append(errs, p.folder(f))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// folder removes the folder of a job.
+// folder removes the job folder f, and the job's parent folder if it is empty
+// then.
 func (p *pruner) folder(f jobfolder.Folder) error {
 	if err := p.remove(string(f), string(f)); err != nil {
 		return err
 	}
-	p.leaving = append(p.leaving, f)
+	p.removedJobs = append(p.removedJobs, f)
 	if !p.dry {
-		_ = os.Remove(filepath.Dir(string(f))) // fails while it has folders of other hosts or of the launcher
+		_ = os.Remove(filepath.Dir(string(f))) // fails if the job still has a folder of another host or of the launcher
 	}
 	return nil
 }
 
-// keep reports whether a job has made files that nobody has fetched, or may have, and notes
-// how many.
+// keep reports whether the job's folder must be kept because it holds output
+// files that were not fetched, or files that cannot be checked. It adds such a
+// folder to p.items.
 func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 	if p.discard {
 		return false, nil
@@ -141,19 +148,20 @@ func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 	return true, nil
 }
 
-// blobs removes unused blobs and uploads that were never completed.
+// blobs removes cached programs (blobs) that no job uses.
 func (p *pruner) blobs() error {
-	used, err := jobfolder.UsedBlobs(p.leaving)
+	used, err := jobfolder.UsedBlobs(p.removedJobs)
 	if err != nil {
 		return err
 	}
-	for _, sum := range p.spared {
+	for _, sum := range p.keepBlobs {
 		used[sum] = true
 	}
 	return p.below("blobs", used)
 }
 
-// uploads removes what a cut-off bootstrap has left, a day later.
+// uploads removes files of interrupted plx uploads (~/.plx/blobs/.*) that are
+// more than a day old.
 func (p *pruner) uploads() error {
 	left, err := filepath.Glob(filepath.Join(p.root, "blobs", ".*"))
 	errs := []error{err}
@@ -165,18 +173,19 @@ func (p *pruner) uploads() error {
 	return errors.Join(errs...)
 }
 
-// envs removes virtual environments that no job uses, and what was left of some that
-// were not completed.
+// envs removes virtual environments that no job uses, and the remains of
+// incomplete installations.
 func (p *pruner) envs() error {
-	used, err := jobfolder.UsedEnvs(p.leaving)
+	used, err := jobfolder.UsedEnvs(p.removedJobs)
 	if err != nil {
 		return err
 	}
 	return p.below("envs", used)
 }
 
-// below removes what is in a folder of ~/.plx, neither used nor new. An earlier version of plx has
-// made the folder spares, of working directories ahead of jobs.
+// below removes each old entry of the folder ~/.plx/<folder> whose name is not
+// in used. The folder "spares" holds prebuilt working directories, which only
+// an earlier version of plx made.
 func (p *pruner) below(folder string, used map[string]bool) error {
 	dir := filepath.Join(p.root, folder)
 	entries, err := os.ReadDir(dir)
@@ -190,16 +199,16 @@ func (p *pruner) below(folder string, used map[string]bool) error {
 			continue
 		}
 		if e.IsDir() && !p.dry {
-			install.Unprotect(path) // an environment is read-only
+			install.Unprotect(path) // an installed environment is read-only, so it cannot be removed
 		}
 		errs = append(errs, p.unused(path))
 	}
 	return errors.Join(errs...)
 }
 
-// files removes contents of folders that no job uses.
+// files removes cached files, the contents of sent folders, that no job uses.
 func (p *pruner) files() error {
-	used, err := jobfolder.UsedManifests(p.leaving)
+	used, err := jobfolder.UsedManifests(p.removedJobs)
 	if err != nil {
 		return err
 	}
@@ -218,7 +227,7 @@ func (p *pruner) files() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if n > 0 { // one line for all: there may be thousands
+	if n > 0 { // one item for all files together, as there may be thousands
 		p.items = append(p.items, protocol.Pruned{Path: "files", Bytes: bytes})
 	}
 	if err != nil {
@@ -227,16 +236,16 @@ func (p *pruner) files() error {
 	return nil
 }
 
-// unused removes what nobody has used since p.before. A launch may begin to use it at any
-// moment: it touches what it finds. So path gets another name first, and gets its own back
-// if it was touched meanwhile.
+// unused removes path if no launch has used it since p.before. A launch may
+// find path at any moment, and then updates its modification time. So unused
+// first renames path, and renames it back if its time has changed meanwhile.
 func (p *pruner) unused(path string) error {
 	if p.dry {
 		return p.remove(path, path)
 	}
 	away := filepath.Join(filepath.Dir(path), leavingMark+filepath.Base(path))
 	if err := os.Rename(path, away); errors.Is(err, fs.ErrNotExist) {
-		return nil // another prune was faster
+		return nil // another prune process has removed path first
 	} else if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
@@ -246,7 +255,7 @@ func (p *pruner) unused(path string) error {
 	return p.remove(away, path)
 }
 
-// old reports whether a file or a folder is there, and was last changed before p.before.
+// old reports whether path exists and was last changed before p.before.
 func (p *pruner) old(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.ModTime().Before(p.before)
@@ -254,8 +263,9 @@ func (p *pruner) old(path string) bool {
 
 const leavingMark = jobfolder.LeavingMark
 
-// remove removes path, unless nothing is to be removed, and notes its size under the name
-// that it had.
+// remove deletes the file or folder path, unless this is a dry run, and adds
+// an item with its size to p.items. name is the original path for the report,
+// since path may have been renamed.
 func (p *pruner) remove(path, name string) error {
 	if err := p.ctx.Err(); err != nil {
 		return fmt.Errorf("prune: %w", err)
@@ -263,7 +273,7 @@ func (p *pruner) remove(path, name string) error {
 	var bytes int64
 	err := filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // counted as nothing; RemoveAll reports the error
+			return nil // its size counts as 0; RemoveAll below reports the error
 		}
 		if info, err := e.Info(); err == nil && e.Type().IsRegular() {
 			bytes += info.Size()
@@ -285,15 +295,16 @@ func (p *pruner) remove(path, name string) error {
 }
 
 const (
-	unusedFor = 30 * 24 * time.Hour // after which gc removes what no job has used
-	gcTime    = time.Minute         // bounds one time; the rest waits for the next
+	unusedFor = 30 * 24 * time.Hour // gc removes files that no job has used for this long
+	gcTime    = time.Minute         // limit of one gc run; the next run removes the rest
 )
 
-// gc is "agent gc": once a day it removes programs, contents of folders, virtual
-// environments that no job has used for 30 days. The
-// supervisor starts it while tasks run, if it is due. Folders of jobs stay, with all logs and outputs.
+// gc is the command "agent gc". At most once a day, it removes cached
+// programs, files and virtual environments that no job has used for 30 days.
+// The supervisor (the agent's process that runs tasks) starts gc while tasks
+// run. gc keeps all job folders, with their logs and outputs.
 func gc(ctx context.Context, _ []string, _ streams) error {
-	yield()
+	lowerPriority()
 	ctx, cancel := context.WithTimeout(ctx, gcTime)
 	defer cancel()
 	root, err := jobfolder.Root()
@@ -316,27 +327,30 @@ func gc(ctx context.Context, _ []string, _ streams) error {
 	return nil
 }
 
-// yield gives all threads of this process, which must be alone in its process group, a low
-// priority: tasks that use all cores leave it about a tenth of one. What the kernel does
-// not allow is left as it is.
-func yield() {
+// lowerPriority lowers the CPU and disk priority of this process, so that tasks that
+// use all cores leave it about a tenth of one. It does nothing unless the
+// process leads its own process group. Errors are ignored: gc then runs at
+// normal priority.
+func lowerPriority() {
 	const (
 		low     = 10
-		ofGroup = 2         // IOPRIO_WHO_PGRP
-		last    = 2<<13 | 7 // IOPRIO_CLASS_BE, the lowest level
+		ofGroup = 2         // the constant IOPRIO_WHO_PGRP
+		last    = 2<<13 | 7 // the lowest level of the class IOPRIO_CLASS_BE
 	)
 	if unix.Getpgrp() != os.Getpid() {
-		return // whoever runs the command by hand keeps the priority
+		return // a user has started gc by hand: keep the normal priority
 	}
 	runtime.GOMAXPROCS(1)
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, low)
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ofGroup, 0, last)
-	// A session of its own has a group of the scheduler too, with a priority of its own.
+	// The kernel schedules each session as a group (autogroup), whose priority
+	// is separate from that of the process.
 	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(low)), 0)
 }
 
-// takeTurn locks the file, and reports whether gc did not run lately in the home. Without a
-// lock another process does this, of this host or of one that shares the home.
+// takeTurn locks the file that records the last gc run, and reports in due
+// whether gc should run now. due is false if another process has the lock, on
+// this host or on one that shares the home.
 func takeTurn(path string, now time.Time) (note *os.File, due bool, err error) {
 	if note, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, false, err
@@ -356,21 +370,22 @@ func takeTurn(path string, now time.Time) (note *os.File, due bool, err error) {
 	return nil, false, errors.Join(err, note.Close())
 }
 
-// oldJobs counts jobs as leaving that ended before p.before, so that what they used is no
-// longer in use: but for the agent's binary, which reads the logs, and what was sent to
-// jobs with outputs, from which their outputs are told.
+// oldJobs adds jobs that ended before p.before to p.removedJobs, so that gc may
+// remove the cached files that they use. Two things stay: the agent's binary,
+// which "plx logs" runs, and the files of a job with --output patterns, since
+// finding its outputs compares with the files that were sent.
 func (p *pruner) oldJobs() error {
 	all, err := jobfolder.States()
 	if err != nil {
 		return err
 	}
 	for f, s := range all {
-		p.spared = append(p.spared, filepath.Base(s.Binary))
+		p.keepBlobs = append(p.keepBlobs, filepath.Base(s.Binary))
 		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead {
 			continue
 		}
 		if named, made, err := outputs.Unfetched(f); err == nil && named.Files+made.Files == 0 && len(s.Outputs) == 0 {
-			p.leaving = append(p.leaving, f)
+			p.removedJobs = append(p.removedJobs, f)
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-func TestStartSaysWhatIsWrong(t *testing.T) {
+func TestStartReportsBadInput(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	for name, test := range map[string]struct {
 		edit func(*protocol.Spec)
@@ -55,13 +55,13 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestUnwritableHome(t *testing.T) {
+func TestStartFailsInAnUnwritableHome(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	file := h.home + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.home = file // a folder cannot be made below a file, not even by root
+	h.home = file // a file as HOME: even root cannot create a folder below it
 	l := h.dial("start")
 	l.send(protocol.Message{Spec: &h.spec})
 	<-l.ended
@@ -79,7 +79,7 @@ func TestPrune(t *testing.T) {
 	ol.end(over, 0)
 	l, _ := h.launch()
 	h.prints("worker-0.stdout", "ready")
-	eventually(t, "the jobs have their phases", func() bool { // an agent writes its state in the background
+	eventually(t, "the jobs have their phases", func() bool { // agents write their state files in the background
 		running, err := h.folder().ReadState()
 		ended, failed := over.folder().ReadState()
 		return err == nil && failed == nil && running.Phase == protocol.Running && ended.Phase == protocol.Over
@@ -97,7 +97,7 @@ func TestPrune(t *testing.T) {
 	if err := os.WriteFile(h.folder().Blobs(), []byte(used+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cutOff := h.home + "/.plx/jobs/cut-off/gpu01/work" // made for a job that was never started
+	cutOff := h.home + "/.plx/jobs/cut-off/gpu01/work" // working directory of a job that was never started
 	if err := errors.Join(os.MkdirAll(cutOff, 0o700), os.WriteFile(cutOff+"/file", make([]byte, 1000), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +158,9 @@ func TestEveryTaskGetsTheCopiedFiles(t *testing.T) {
 	l.end(h, 0)
 }
 
-// TestLongCopyingIsNoSilence has a list of files that can be read only when the launcher
-// has heard twice that the agent is still being started.
-func TestLongCopyingIsNoSilence(t *testing.T) {
+// The list of files can be read only after the launcher has received two
+// messages that the agent is still starting.
+func TestLauncherGetsKeepalivesDuringALongCopy(t *testing.T) {
 	h := newHost(t, 1)
 	sum, list := copied(t, h, "conf/a.txt", "hello")
 	content, err := os.ReadFile(list)
@@ -170,7 +170,7 @@ func TestLongCopyingIsNoSilence(t *testing.T) {
 	h.spec.Copied = sum
 	l := h.dial("start")
 	l.send(protocol.Message{Spec: &h.spec})
-	t.Cleanup(func() { // a reader that still waits is let go
+	t.Cleanup(func() { // unblock a reader that still waits
 		if f, err := os.OpenFile(list, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 			f.Close()
 		}
@@ -185,7 +185,8 @@ func TestLongCopyingIsNoSilence(t *testing.T) {
 	l.end(h, 0)
 }
 
-// copied stores a folder of one file, and returns the hash and the file of its manifest.
+// copied stores a folder with one file, and returns the manifest's checksum
+// and path.
 func copied(t *testing.T, h *testHost, name, content string) (sum, list string) {
 	t.Helper()
 	m := tree.Manifest{Entries: []tree.Entry{

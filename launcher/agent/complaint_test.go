@@ -9,9 +9,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// A program that does not use plx's trainer says why it failed in a file, or by the last
-// lines of its stderr.
-func TestForeignTaskSaysWhyItFailed(t *testing.T) {
+// The Exit of a program without plx's trainer has the reason from its error
+// file or the last lines of its stderr.
+func TestExitReportsForeignProgramsReason(t *testing.T) {
 	const report = `printf '{"message": {"message": "ValueError: no data", "extraInfo": {"py_callstack": "Traceback\\nValueError: no data\\n"}}}' > "$TORCHELASTIC_ERROR_FILE"; `
 	for name, test := range map[string]struct {
 		script            string

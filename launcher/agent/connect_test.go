@@ -40,7 +40,7 @@ func TestNewDriverReplacesTheOld(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-func TestReconnectedDriverMissesNothing(t *testing.T) {
+func TestReconnectedDriverGetsTheCurrentState(t *testing.T) {
 	h := newHost(t, 2, "native", "deaf")
 	old, pids := h.launch()
 	h.greets(0)
@@ -55,7 +55,8 @@ func TestReconnectedDriverMissesNothing(t *testing.T) {
 	if now := state.Tasks["worker:0"]; now.Exit != nil || !now.Native || now.PID != pids[worker(0)] {
 		t.Errorf("worker:0 %+v", now)
 	}
-	// Asked again, the agent answers the same and starts nothing twice.
+	// If the driver repeats a request, the agent repeats its reply and starts
+	// no task twice.
 	l.send(protocol.Message{Start: &protocol.Start{}})
 	again := l.wait("Started", func(m protocol.Message) bool { return m.Started != nil }).Started.PIDs
 	if again[worker(0)] != pids[worker(0)] {
@@ -74,7 +75,7 @@ func TestVisitorSeesChangesAndAsksToStop(t *testing.T) {
 	}
 	l.run(0)
 	v.wait("Running", func(m protocol.Message) bool { return m.State != nil && m.State.Phase == protocol.Running })
-	v.send(protocol.Message{End: &protocol.End{}}) // a visitor has no right to that
+	v.send(protocol.Message{End: &protocol.End{}}) // the agent ignores this message from a visitor
 	v.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second, Reason: "stopped by alice", Code: 143}})
 	ask := l.wait("StopAsk", func(m protocol.Message) bool { return m.StopAsk != nil }).StopAsk
 	if ask.Reason != "stopped by alice" || ask.Code != 143 {
@@ -84,7 +85,7 @@ func TestVisitorSeesChangesAndAsksToStop(t *testing.T) {
 	v.gone(h)
 }
 
-func TestVisitorStopsWhatNobodyDrives(t *testing.T) {
+func TestVisitorStopsJobWithoutDriver(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	l.leave()
 	v, _ := h.attach(false)
@@ -95,7 +96,7 @@ func TestVisitorStopsWhatNobodyDrives(t *testing.T) {
 	}
 }
 
-func TestLeavingVisitorIsNotWaitedFor(t *testing.T) {
+func TestAgentDoesNotWaitForADisconnectedVisitor(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, _ := h.launch()
 	v, _ := h.attach(false)
@@ -108,7 +109,7 @@ func TestLeavingVisitorIsNotWaitedFor(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-func TestConnectWithoutAgent(t *testing.T) {
+func TestConnectFailsWithoutAgent(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	for do, want := range map[protocol.Method]protocol.Code{protocol.DoConnect: protocol.CodeNoAgent, protocol.DoState: protocol.CodeForgotten} {
 		if err := h.ask(do).Err; err == nil || err.Code != want || err.Text == "" {
@@ -131,7 +132,7 @@ func TestConnectWithoutAgent(t *testing.T) {
 	}
 }
 
-func TestGarbageChangesNothing(t *testing.T) {
+func TestInvalidMessagesDoNotAffectTheJob(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, state := h.start()
 	go l.renew(time.Second)
@@ -163,7 +164,7 @@ func TestGarbageChangesNothing(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-func TestCheckNamesWhoCannotBeReached(t *testing.T) {
+func TestCheckReportsUnreachableHosts(t *testing.T) {
 	a, b, stranger := newHost(t, 1, "wait"), newHost(t, 1, "wait"), newHost(t, 1, "wait")
 	b.spec.HostIndex, stranger.spec.HostIndex = 1, 2
 	stranger.spec.Secret = bytes.Repeat([]byte{9}, cluster.SecretSize)
@@ -271,9 +272,9 @@ func TestSocketsThatCannotBeOpened(t *testing.T) {
 	}
 }
 
-func TestPortsKeepToTheRange(t *testing.T) {
+func TestPortsAreInTheConfiguredRange(t *testing.T) {
 	h := newHost(t, 2, "wait")
-	h.spec.PortLow = freePorts(t, 5) // exactly as many as needed
+	h.spec.PortLow = freePorts(t, 5) // a range of exactly five ports, which is enough
 	h.spec.PortHigh = h.spec.PortLow + 4
 	l, state := h.start()
 	open, reserved := l.prepare(0)
@@ -289,8 +290,8 @@ func TestPortsKeepToTheRange(t *testing.T) {
 	l.end(h, 0)
 }
 
-// freePorts returns the first of n consecutive free ports, below those that the kernel
-// chooses by itself.
+// freePorts returns the first of n consecutive free ports, below the range
+// from which the kernel chooses ports.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for low := 20000; low < 30000; low += n {

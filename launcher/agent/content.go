@@ -15,8 +15,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// put takes the files of a folder that tree.Send sends. For a job it also makes the working
-// directory.
+// put receives the files of a folder, as tree.Send sends them, into the host's
+// cache. If of.Job is set, put also builds that job's working directory from
+// them.
 func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) error {
 	if of.Program {
 		return putProgram(ctx, in, out)
@@ -29,11 +30,11 @@ func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	return mendable(files.Serve(ctx, in, out, sockets.Relay{}, build))
+	return damagedContent(files.Serve(ctx, in, out, sockets.Relay{}, build))
 }
 
-// workdir returns what makes the working directory of a job from the files of a folder; nil if there
-// is no job.
+// workdir returns a function that builds the job's working directory from a
+// manifest in the cache. build is nil if job is empty.
 func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) error, err error) {
 	if job == "" {
 		return nil, nil
@@ -47,15 +48,18 @@ func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) erro
 	}, err
 }
 
-// mendable returns an error as the launcher is told it, which sends again what was damaged.
-func mendable(err error) error {
+// damagedContent marks err for the launcher if it means a damaged file in the cache:
+// the launcher then sends that file again.
+func damagedContent(err error) error {
 	if damaged := (*tree.DamagedError)(nil); errors.As(err, &damaged) {
 		return &protocol.Failure{Code: protocol.CodeDamaged, Text: damaged.Error()}
 	}
 	return err
 }
 
-// has does what put does with a folder whose files are all here.
+// has succeeds if the cache holds all files of a folder, so that the launcher
+// need not send them. If of.Job is set, has also builds that job's working
+// directory.
 func has(ctx context.Context, of protocol.Has) error {
 	id, err := tree.ParseSum(of.Manifest)
 	if err != nil {
@@ -66,11 +70,11 @@ func has(ctx context.Context, of protocol.Has) error {
 		return err
 	}
 	if build != nil {
-		return mendable(build(id)) // looks for each file
+		return damagedContent(build(id)) // build fails if a file is missing
 	}
 	files, err := jobfolder.Files()
 	if err == nil && !files.Holds(id) {
-		err = errors.New("this host lacks files of it")
+		err = errors.New("files of the folder are missing on this host")
 	}
 	return err
 }
@@ -86,7 +90,7 @@ func putProgram(ctx context.Context, in io.Reader, out io.Writer) error {
 			return err
 		}
 		if len(m.Entries) != 1 || m.Entries[0].Kind != tree.File {
-			return errors.New("want one file")
+			return errors.New("want exactly one file, the program")
 		}
 		program := m.Entries[0]
 		if err := envsync.Settle(programs.Path(program.Sum), program.Sum.String(), program.Size); err != nil {
@@ -96,7 +100,8 @@ func putProgram(ctx context.Context, in io.Reader, out io.Writer) error {
 	})
 }
 
-// get writes a folder or a blob that was put, for hosts that join the job.
+// get sends a folder or a blob from this host's cache, for hosts that join the
+// job later.
 func get(ctx context.Context, of protocol.Get, _ io.Reader, out io.Writer) error {
 	if of.Blob != "" {
 		file, err := envsync.OpenBlob(of.Blob)

@@ -16,7 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// stream is pipe with an input and an output that go on at the same time.
+// stream is like pipe, but sends the input and receives the output at the same
+// time.
 func (l *line) stream(do protocol.Method, want any, in io.Reader, out io.Writer) error {
 	l.t.Helper()
 	l.asked++
@@ -30,7 +31,7 @@ func (l *line) stream(do protocol.Method, want any, in io.Reader, out io.Writer)
 				err = l.conn.Send(protocol.Message{Order: &protocol.Order{ID: id, Data: piece[:n]}})
 			}
 			if err != nil {
-				_ = l.conn.Send(protocol.Message{Order: &protocol.Order{ID: id}}) // who misses it says so
+				_ = l.conn.Send(protocol.Message{Order: &protocol.Order{ID: id}}) // if this fails, the call does not end and the test fails
 				return
 			}
 		}
@@ -48,7 +49,7 @@ func (l *line) stream(do protocol.Method, want any, in io.Reader, out io.Writer)
 	return failed
 }
 
-// put is tree.Target.Put of the host.
+// put returns the function that tree.Send calls for this host.
 func (l *line) put(want protocol.Put) tree.Put {
 	return func(_ context.Context, in io.Reader, out io.Writer) error {
 		return l.stream(protocol.DoPut, want, in, out)
@@ -61,7 +62,8 @@ func (l *line) give(want protocol.Put, f *tree.Folder) error {
 	return tree.Send(l.t.Context(), []tree.Target{{Name: "gpu01", Put: l.put(want)}}, f, tree.SendOptions{})
 }
 
-// folderOf scans a new folder with files of such contents.
+// folderOf creates a folder with the given files (content by name) and scans
+// it.
 func folderOf(t *testing.T, files map[string]string) *tree.Folder {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +80,7 @@ func folderOf(t *testing.T, files map[string]string) *tree.Folder {
 	return f
 }
 
-// written is a list of files as it travels.
+// written returns a manifest in the format in which it is sent.
 func written(t *testing.T, m tree.Manifest) string {
 	t.Helper()
 	var text strings.Builder
@@ -88,8 +90,8 @@ func written(t *testing.T, m tree.Manifest) string {
 	return text.String()
 }
 
-// A folder that was put can be got again, and becomes the working directory of a job. All calls are
-// those of one agent.
+// A folder that was sent to an agent can be read back, and becomes a job's
+// working directory. The same agent process answers all calls.
 func TestPutAndGet(t *testing.T) {
 	h := newHost(t, 1)
 	l := h.dial("start")
@@ -98,7 +100,7 @@ func TestPutAndGet(t *testing.T) {
 	if files.Holds(f.ID()) {
 		t.Fatal("it is there")
 	}
-	for range 2 { // the second time it is there
+	for range 2 { // the second time the folder is cached already
 		if err := l.give(protocol.Put{}, f); err != nil || !files.Holds(f.ID()) {
 			t.Errorf("%v, or it is not there", err)
 		}
@@ -129,7 +131,8 @@ func TestPutAndGet(t *testing.T) {
 	}
 }
 
-// A program becomes a blob, once: the second time none of it travels.
+// A program that was sent becomes a blob. If it is sent again, no content is
+// transferred.
 func TestPutProgram(t *testing.T) {
 	h := newHost(t, 1)
 	l := h.dial("start")
@@ -151,13 +154,14 @@ func TestPutProgram(t *testing.T) {
 		}
 	}
 	two := folderOf(t, map[string]string{"a": "a", "b": "b"})
-	if err := l.give(protocol.Put{Program: true}, two); err == nil || !strings.Contains(err.Error(), "want one file") {
+	if err := l.give(protocol.Put{Program: true}, two); err == nil || !strings.Contains(err.Error(), "want exactly one file") {
 		t.Errorf("two programs: %v", err)
 	}
 }
 
-// What is no folder, or leads out of one, or is for no job is refused. The agent goes on to answer.
-func TestPutRefuses(t *testing.T) {
+// The agent refuses input that is no folder, has paths outside of it, or names
+// no job. It continues to answer calls.
+func TestPutRefusesInvalidInput(t *testing.T) {
 	h := newHost(t, 1)
 	l := h.dial("start")
 	f := folderOf(t, map[string]string{"a": "content"})
@@ -198,8 +202,9 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-// An agent ends whose caller goes while it takes files, and has no part of them.
-func TestPutWhoseCallerGoes(t *testing.T) {
+// If the caller disconnects while an agent receives files, the agent ends and
+// stores no partial files.
+func TestPutEndsWhenTheCallerDisconnects(t *testing.T) {
 	h := newHost(t, 1)
 	l := h.dial("start")
 	f := folderOf(t, map[string]string{"a": "content"})
@@ -214,7 +219,8 @@ func TestPutWhoseCallerGoes(t *testing.T) {
 	}
 }
 
-// Outputs are listed, sent from an offset, counted and noted. No other file is sent.
+// An agent lists outputs, sends them from an offset, counts them, and records
+// which were fetched. It sends no other file.
 func TestOutputs(t *testing.T) {
 	h := newHost(t, 1)
 	t.Setenv("HOME", h.home)

@@ -16,8 +16,9 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// Logs and files of a job are there although its state is damaged, or has grown to 1 GiB. The damage is
-// told, and takes no memory.
+// If a job's state file is damaged or has grown to 1 GiB, its logs and outputs
+// can still be read. The agent reports the damage without reading all of the
+// file.
 func TestDamagedState(t *testing.T) {
 	h := newHost(t, 1, "flood", "1600")
 	l, _ := h.launch()
@@ -62,7 +63,8 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// A damaged state that was written just now may be that of an agent that runs, and writes it again.
+// A damaged state file that was changed recently may belong to a running
+// agent, which will rewrite it.
 func TestDamagedStateOfAnAgent(t *testing.T) {
 	h := newHost(t, 1)
 	f := h.folder()

@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// detached starts the agents of a job of two hosts and makes the first one its driver.
+// detached starts the agents of a job on two hosts and makes the first agent
+// the driver.
 func detached(t *testing.T, lease time.Duration, args ...string) (a, b *testHost) {
 	t.Helper()
 	return restarting(t, lease, protocol.Restarts{}, args...)
@@ -33,7 +34,7 @@ func restarting(t *testing.T, lease time.Duration, restarts protocol.Restarts, a
 		Hosts: []protocol.HostPlan{{Host: "gpu01", Tasks: a.spec.Tasks, Drives: true}, {Host: "gpu02", Tasks: b.spec.Tasks}}}
 	la.send(protocol.Message{Drive: &protocol.Drive{Plan: plan, Peers: []protocol.Peer{
 		{Index: 0, Host: "gpu01", Addr: sa.Addr}, {Index: 1, Host: "gpu02", Addr: sb.Addr}}}})
-	la.closed() // another driver has replaced them
+	la.closed() // the agent's driver has replaced these connections
 	lb.closed()
 	return a, b
 }
@@ -52,7 +53,7 @@ func over(t *testing.T, h *testHost) protocol.State {
 	return state
 }
 
-func TestDetachedJobDrivesItself(t *testing.T) {
+func TestDetachedJobRunsToItsEnd(t *testing.T) {
 	a, b := detached(t, patience.Limit, "exit", "3")
 	for _, h := range []*testHost{a, b} {
 		if state := over(t, h); state.Verdict.Code != 3 || state.Verdict.First == nil {
@@ -61,9 +62,9 @@ func TestDetachedJobDrivesItself(t *testing.T) {
 	}
 }
 
-// The driver's host records where the tasks run now, for machines that have not seen
-// them move.
-func TestTheDriverKeepsTheLayout(t *testing.T) {
+// The agent that drives the job records the current placement of tasks in its
+// state file, for plx commands on other machines.
+func TestDriverRecordsTheLayoutInTheState(t *testing.T) {
 	a, b := restarting(t, patience.Limit, protocol.Restarts{Max: 1}, "exit", "3")
 	laid := over(t, a).Laid
 	if laid == nil || laid.Generation != 1 || len(laid.Hosts) != 2 || laid.Hosts[1].Host != "gpu02" || len(laid.Hosts[1].Tasks) != 1 {
@@ -103,5 +104,5 @@ func TestLostDriverEndsADetachedJob(t *testing.T) {
 	if v := over(t, b).Verdict; v.Code != 125 {
 		t.Errorf("verdict %+v", v)
 	}
-	a.ask(protocol.DoReap) // watchdog and supervisor were killed
+	a.ask(protocol.DoReap) // watchdog and supervisor are killed too
 }

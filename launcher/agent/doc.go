@@ -1,32 +1,39 @@
-// Package agent is "plx agent": what runs on a host.
+// Package agent implements "plx agent", the part of plx that runs on each host
+// of a job.
 //
-// The launcher runs the plx binary as "plx agent start" over SSH. That process
-// answers calls (calls.go): what the host is and has, its GPUs, which it may hold, its
-// interfaces, what it knows of jobs; it takes and gives files, and its own program. With the Spec of a job it makes the job's folder, starts the
-// job's supervisor and becomes its watchdog. Both outlive the connection:
+// The launcher (plx on the user's machine) runs the plx binary as "plx agent
+// start" over SSH. That process first answers calls (calls.go): it reports
+// facts about the host, its GPUs, network interfaces and jobs, locks GPUs, and
+// sends and receives files, including the plx binary itself. When it receives
+// the Spec of a job, it makes the job's folder, starts the job's supervisor
+// and becomes its watchdog. Watchdog and supervisor outlive the SSH
+// connection:
 //
-//	plx agent start          the watchdog; its exit status tells the launcher how the job ended here
-//	  plx agent supervisor   has the stream to the launcher; owns the tasks, their output and the lease
-//	    ps:0, worker:0, ...  sessions of their own
+//	plx agent start          the watchdog; its exit status tells the launcher how the job ended on this host
+//	  plx agent supervisor   talks to the launcher; starts the tasks, stores their output, checks the lease
+//	    ps:0, worker:0, ...  the tasks, each in its own session
 //
-// Watchdog and supervisor adopt all orphans among the tasks' processes, and each
-// sees the other end. If one is killed, the other kills every process of the job on
-// this host. The supervisor also does so if it does not hear its driver for the
-// lease. See packages watchdog, supervisor, process and lease.
+// Watchdog and supervisor are subreapers: they adopt orphaned descendants of
+// the tasks. Each notices when the other ends. If one of them is killed, the
+// other kills every process of the job on this host. The supervisor also kills
+// the tasks if its driver (the process that runs the job as a whole) sends no
+// message for the duration of the lease. See packages watchdog, supervisor,
+// process and lease.
 //
-// This package has the short-lived commands:
+// This package itself implements the short-lived commands, among them:
 //
-//	start    answer calls; then start a job, or connect to the agent of one and relay
+//	start    answer calls; then start a job, or relay between the launcher and a running job's agent
 //	logs     print the output of the tasks
-//	exec     run a command that is no task, as the child of an agent that is asked to
+//	exec     run a command that is no task, as a child of "plx agent start"
 //
-// An agent knows no host but its own. It reports facts and decides nothing about the
-// job. It runs on Linux only; elsewhere Main fails.
+// An agent knows only its own host. It reports facts; the driver makes all
+// decisions about the job. The package supports Linux only; elsewhere Main
+// fails.
 package agent
 
-// Exit statuses of the commands.
+// Exit statuses of "plx agent" commands.
 const (
-	codeFailed  = 1 // the reason is one line on standard error
+	codeFailed  = 1 // the command failed; standard error has the reason, one line
 	codeUsage   = 2 // wrong arguments
-	codeNoAgent = 3 // start: no agent of the job is here any more, or none can be started
+	codeNoAgent = 3 // only "start": the job has no running agent on this host, or its agent could not be started
 )

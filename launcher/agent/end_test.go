@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// stubborn starts two tasks that ignore SIGTERM. Each has a daemon that ignores it too,
-// in a session of its own and without a parent.
+// stubborn starts two tasks that ignore SIGTERM. Each has a daemon in a
+// separate session that ignores SIGTERM too.
 func stubborn(t *testing.T) (*testHost, *line, map[cluster.Task]int) {
 	t.Helper()
 	h := newHost(t, 2, "stubborn")
@@ -35,7 +35,7 @@ func stubborn(t *testing.T) (*testHost, *line, map[cluster.Task]int) {
 	return h, l, pids
 }
 
-func TestEndKillsWhatIgnoresIt(t *testing.T) {
+func TestEndKillsTasksThatIgnoreSIGTERM(t *testing.T) {
 	h, l, _ := stubborn(t)
 	begun := time.Now()
 	l.end(h, 300*time.Millisecond)
@@ -48,8 +48,8 @@ func TestEndKillsWhatIgnoresIt(t *testing.T) {
 	}
 }
 
-// A process that forks, leaves its session and ends, over and over, has a new pid every
-// few milliseconds.
+// hopper is a shell script that forks into a new session and exits, over and
+// over, so that its pid changes every few milliseconds.
 const hopper = `echo ready; hop='(setsid sh -c "$hop" &)'; export hop; sh -c "$hop"; exec sleep 1000`
 
 func TestForkingProcessIsKilled(t *testing.T) {
@@ -70,7 +70,7 @@ func TestForkingProcessIsKilled(t *testing.T) {
 	}
 }
 
-func TestSecondEndHurries(t *testing.T) {
+func TestSecondEndShortensTheGracePeriod(t *testing.T) {
 	h, l, _ := stubborn(t)
 	l.send(protocol.Message{End: &protocol.End{Grace: time.Hour, Verdict: protocol.Verdict{Code: 130, Reason: "interrupted"}}})
 	l.end(h, 0)
@@ -79,7 +79,7 @@ func TestSecondEndHurries(t *testing.T) {
 	}
 }
 
-func TestKilledSupervisorLeavesNothing(t *testing.T) {
+func TestKilledSupervisorLeavesNoProcess(t *testing.T) {
 	h, l, _ := stubborn(t)
 	state, _ := h.folder().ReadState()
 	kill(t, state.Supervisor)
@@ -95,7 +95,7 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestKilledWatchdogLeavesNothing(t *testing.T) {
+func TestKilledWatchdogLeavesNoProcess(t *testing.T) {
 	h, l, _ := stubborn(t)
 	state, _ := h.folder().ReadState()
 	kill(t, state.Watchdog)
@@ -113,14 +113,14 @@ func TestKilledWatchdogLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestBothKilledLeavesNoTask(t *testing.T) {
+func TestKillingWatchdogAndSupervisorLeavesNoTask(t *testing.T) {
 	h := newHost(t, 2, "wait")
 	_, _ = h.launch()
 	h.prints("worker-0.stdout", "ready")
 	h.prints("worker-1.stdout", "ready")
 	state, _ := h.folder().ReadState()
 	for _, pid := range []int{state.Watchdog, state.Supervisor} {
-		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // so that neither notices that the other has ended
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // suspended, so that neither process notices the end of the other
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +139,7 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-func TestReapKillsWhatTheAgentLeft(t *testing.T) {
+func TestReapKillsProcessesOfADeadAgent(t *testing.T) {
 	h, _, _ := stubborn(t)
 	other := newHost(t, 1, "wait")
 	other.home, other.spec.Job, other.spec.Folder = h.home, h.spec.Job, "gpu02"
@@ -163,8 +163,9 @@ func TestReapKillsWhatTheAgentLeft(t *testing.T) {
 	}
 }
 
-// A job whose agent runs on another machine that shares the home is not touched.
-func TestReapLeavesOtherMachines(t *testing.T) {
+// Reaping does not touch a job whose agent runs on another machine that shares
+// the home.
+func TestReapSkipsJobsOfOtherMachines(t *testing.T) {
 	h := newHost(t, 0)
 	if err := os.MkdirAll(string(h.folder()), 0o700); err != nil {
 		t.Fatal(err)
@@ -209,7 +210,7 @@ func TestLeaseEndsTheJob(t *testing.T) {
 	}
 }
 
-func TestRenewedLeaseGoesOn(t *testing.T) {
+func TestRenewedLeaseDoesNotExpire(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -227,20 +228,21 @@ func TestRenewedLeaseGoesOn(t *testing.T) {
 	l.end(h, 0)
 }
 
-// Renewals that waited in a pipe while the host was frozen are too late.
-func TestLateRenewalsDoNotRevive(t *testing.T) {
+// Renewals that waited in a pipe while the host was suspended arrive too late
+// to keep the lease.
+func TestLateRenewalDoesNotReviveTheLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
 	t.Parallel()
 	h := newHost(t, 1, "wait")
 	h.spec.Lease, h.spec.Grace = 5*time.Second, 0
-	h.launch() // it renews all the time
+	h.launch() // launch also renews the lease in the background
 	s, err := h.folder().ReadState()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range []int{s.Watchdog, s.Supervisor} { // the watchdog would kill a supervisor that is stuck
+	for _, pid := range []int{s.Watchdog, s.Supervisor} { // both processes, because the watchdog would kill a stuck supervisor
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -258,15 +260,16 @@ func TestLateRenewalsDoNotRevive(t *testing.T) {
 	})
 }
 
-// A stuck supervisor does not check the lease. Its watchdog kills it before the end.
-func TestAStuckSupervisorKeepsTheLease(t *testing.T) {
+// A stuck supervisor cannot check the lease. Its watchdog kills it before the
+// lease expires.
+func TestStuckSupervisorIsKilledWithinTheLease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
 	t.Parallel()
 	h := newHost(t, 1, "stubborn")
 	h.spec.Lease, h.spec.Grace = 10*time.Second, 0
-	h.launch() // it renews all the time
+	h.launch() // launch also renews the lease in the background
 	h.prints("worker-0.stdout", "ghost")
 	s, err := h.folder().ReadState()
 	if err != nil {
@@ -304,7 +307,7 @@ func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestStopTellsNativeTasksFirst(t *testing.T) {
+func TestStopSendsNativeTasksAMessageFirst(t *testing.T) {
 	h, l, _ := ready(t, "native", "stop", "finished")
 	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
 	if e := l.exits(1)[worker(0)]; e.Code != 0 || !e.Finished || !e.Told {
@@ -313,7 +316,7 @@ func TestStopTellsNativeTasksFirst(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestDeafNativeTaskGetsSIGTERM(t *testing.T) {
+func TestNativeTaskThatIgnoresMessagesGetsSIGTERM(t *testing.T) {
 	h, l, _ := ready(t, "native", "deaf")
 	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second}})
 	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
@@ -322,7 +325,7 @@ func TestDeafNativeTaskGetsSIGTERM(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestStoppedTaskHearsTheSignal(t *testing.T) {
+func TestSuspendedTaskReceivesSIGTERM(t *testing.T) {
 	h, l, pids := ready(t, "wait")
 	if err := unix.Kill(pids[worker(0)], unix.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -348,9 +351,9 @@ func TestShutdownOfTheHostEndsTheJob(t *testing.T) {
 	}
 }
 
-// TestH7: a program that saves on Ctrl-C can. One that ignores SIGINT gets SIGTERM, and
-// nobody gets SIGINT for another reason.
-func TestH7(t *testing.T) {
+// After Ctrl-C a program gets SIGINT, so that it can save, and SIGTERM if it
+// ignores that. In all other cases no program gets SIGINT.
+func TestCtrlCSendsSIGINTThenSIGTERM(t *testing.T) {
 	const saves = `trap 'sleep 0.2; echo saved; exit 7' INT; trap 'echo term; exit 8' TERM; echo ready; while :; do sleep 0.1; done`
 	for name, c := range map[string]struct {
 		script string
@@ -377,9 +380,10 @@ func TestH7(t *testing.T) {
 	}
 }
 
-// Who started an agent hears at its end what the job has made, and need not start a command that
-// counts.
-func TestStartTellsWhatWasMade(t *testing.T) {
+// At the end of a job the agent sends the number of files that the job has
+// made to the launcher that started it. So the launcher need not run a command
+// for that.
+func TestLauncherGetsTheCountOfFilesAtTheEnd(t *testing.T) {
 	h := newHost(t, 1)
 	h.spec.Command = protocol.Command{Name: "sh", Args: []protocol.Raw{"-c", "echo four >a.txt; echo ready; exec sleep 1000"}}
 	l, _ := h.launch()
@@ -392,8 +396,9 @@ func TestStartTellsWhatWasMade(t *testing.T) {
 	l.gone(h)
 }
 
-// What speaks with the launcher becomes the watchdog, which people can tell from others.
-func TestTwoProcesses(t *testing.T) {
+// The process that the launcher has started becomes the watchdog, and changes
+// its name in ps.
+func TestStartProcessBecomesTheWatchdog(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	state, _ := h.folder().ReadState()
 	if pid := l.cmd.Process.Pid; state.Watchdog != pid {
@@ -414,7 +419,8 @@ func TestTwoProcesses(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A watchdog that no mark shows is killed with the job.
+// Reaping also kills the watchdog, although its environment does not name the
+// job.
 func TestReapKillsTheWatchdog(t *testing.T) {
 	h, _, _ := ready(t, "wait")
 	state, _ := h.folder().ReadState()

@@ -22,19 +22,20 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// execute is "agent exec", a child of the agent that answers DoExec: it runs one command, which is
-// no task of a job. It reads an ExecRequest, a line of JSON, and then orders, a byte each. It ends
-// the command when its standard input ends or is silent for the lease, or when its parent ends.
-// Its exit status is that of the command.
+// execute is "plx agent exec", a child of the agent process that answers a
+// DoExec call. It runs one command that is no task of a job. From standard
+// input it reads an ExecRequest, one line of JSON, and then orders of one byte
+// each. It ends the command when its input ends, when no order arrives for the
+// lease, or when its parent ends. Its exit status is that of the command.
 func execute(_ context.Context, _ []string, std streams) error {
-	terms, alone := watchdog.Signals(), make(chan os.Signal, 1)
-	signal.Notify(alone, guardEnded)
+	terms, guardGone := watchdog.Signals(), make(chan os.Signal, 1)
+	signal.Notify(guardGone, guardEnded)
 	var want protocol.ExecRequest
 	lines := json.NewDecoder(io.LimitReader(std.in, protocol.MaxMessage))
 	if err := lines.Decode(&want); err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	e := &execution{want: want, orders: make(chan byte), alone: alone, stderr: std.err}
+	e := &execution{want: want, orders: make(chan byte), guardGone: guardGone, stderr: std.err}
 	done, err := e.findJob()
 	if done || err != nil {
 		return err
@@ -55,24 +56,25 @@ func execute(_ context.Context, _ []string, std streams) error {
 	return err
 }
 
-// execution is a command that runs.
+// execution is the state of a command that execute runs.
 type execution struct {
-	want     protocol.ExecRequest
-	orders   chan byte        // orders of the launcher; ExecStop at the end of the input
-	alone    <-chan os.Signal // delivers a signal when the guard has ended
-	children *process.Children
-	child    *process.Child
-	told     time.Time // when the command was told to end; zero: it was not
-	ended    error     // why the agent ended the command by itself; nil: it did not
-	stderr   io.Writer // of the agent and of the command
+	want      protocol.ExecRequest
+	orders    chan byte        // orders of the launcher, one byte each; ExecStop when the input has ended
+	guardGone <-chan os.Signal // receives a signal when the parent, which runs guard, has ended
+	children  *process.Children
+	child     *process.Child
+	askedAt   time.Time // when SIGTERM was sent to the command; zero: not sent
+	ended     error     // why this process ended the command (lease, time limit); nil: it did not
+	stderr    io.Writer // standard error of this process, which the command inherits
 
-	folder jobfolder.Folder // of the job for which the command runs; "": it runs for none
-	after  jobfolder.Setup  // what the job's --setup has changed
-	states program.States   // what the command, if it is a --setup, changes
+	folder jobfolder.Folder // folder of the job for which the command runs; "" for a command without a job
+	after  jobfolder.Setup  // environment changes that the job's --setup command has made earlier
+	states program.States   // only if the command is a --setup: its environment before and after
 }
 
-// findJob finds the job for which the command runs. done tells that the command is a
-// --setup which was run before.
+// findJob sets the fields that depend on the command's job. done reports that
+// the command is a --setup that has already run on this host, so there is
+// nothing to do.
 func (e *execution) findJob() (done bool, err error) {
 	if e.want.Job == "" {
 		return false, nil
@@ -88,19 +90,20 @@ func (e *execution) findJob() (done bool, err error) {
 	return false, err
 }
 
-// note records what a --setup has changed.
+// note compares the environment before and after a --setup, and stores the
+// changes in the job's folder.
 func (e *execution) note() error {
 	changed, ours, err := e.states.Compare()
 	if err != nil {
 		return err
 	}
 	for _, name := range ours {
-		fmt.Fprintf(e.stderr, "plx: --setup: it sets %s, which plx sets for each task: plx's value counts\n", name) // a note may be lost
+		fmt.Fprintf(e.stderr, "plx: --setup: it sets %s, which plx sets for each task: plx's value is used\n", name) // only a warning: its loss is harmless
 	}
 	return e.folder.WriteSetup(changed)
 }
 
-// directory returns the folder that the command runs in.
+// directory returns the working directory of the command.
 func (e *execution) directory() (string, error) {
 	if e.folder != "" {
 		return e.folder.Work(), nil
@@ -112,7 +115,8 @@ func (e *execution) directory() (string, error) {
 	return program.WorkingFolder(string(e.want.Command.Chdir), home)
 }
 
-// start starts the command in a session of its own, with the streams of this process.
+// start starts the command in a new session. The command inherits standard
+// output and error; its standard input is /dev/null.
 func (e *execution) start() (*process.Child, error) {
 	dir, err := e.directory()
 	if err != nil {
@@ -131,7 +135,7 @@ func (e *execution) start() (*process.Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer null.Close() // the command has its own
+	defer null.Close() // the command has its own copy of the descriptor
 	files := []uintptr{null.Fd(), 1, 2}
 	if e.want.Setup {
 		files = append(files, e.states[0].Fd(), e.states[1].Fd())
@@ -145,7 +149,8 @@ func (e *execution) start() (*process.Child, error) {
 	})
 }
 
-// command returns what is executed, with its environment and its folder.
+// command returns the program to execute, and the environment and the working
+// directory for it.
 func (e *execution) command(env []string, dir string) (c program.Command, _ []string, _ string, err error) {
 	if e.want.Setup {
 		return program.Setup(string(e.want.Command.Setup), env, dir), env, dir, nil
@@ -153,7 +158,8 @@ func (e *execution) command(env []string, dir string) (c program.Command, _ []st
 	return program.ResolveAfter(e.after, e.want.Command, env, dir)
 }
 
-// read passes orders on, until the input ends. It ends with the process.
+// read sends each byte of the input to e.orders, and ExecStop at the end of
+// the input. Its goroutine ends only with the process.
 func (e *execution) read(in io.Reader) {
 	buf := make([]byte, 256)
 	for {
@@ -168,11 +174,13 @@ func (e *execution) read(in io.Reader) {
 	}
 }
 
-// settling is how long watch waits for processes that end together with the command.
+// settling is how long to wait, after the command has ended by itself, for its
+// background processes to end too.
 const settling = 300 * time.Millisecond
 
-// watch returns after the command has ended, or when it is to be killed. If the command
-// was told to end, watch also waits for what it has started.
+// watch returns when the command has ended by itself, or when it must be
+// killed. After the command was asked to end, watch waits for its descendants
+// too, up to the grace period.
 func (e *execution) watch(terms <-chan os.Signal) {
 	lease := time.NewTimer(e.want.Lease)
 	defer lease.Stop()
@@ -189,20 +197,20 @@ func (e *execution) watch(terms <-chan os.Signal) {
 			case protocol.ExecKill:
 				return
 			case protocol.ExecStop:
-				e.tell()
+				e.askToEnd()
 			default:
 				lease.Reset(e.want.Lease)
 			}
 		case <-terms:
-			e.tell()
-		case <-e.alone:
+			e.askToEnd()
+		case <-e.guardGone:
 			return
 		case <-lease.C:
 			e.giveUp(exit.CodePlx, "plx was not heard for %s", e.want.Lease)
 		case <-limit:
 			e.giveUp(protocol.ExecTimedOut, "it ran longer than %s", e.want.MaxTime)
 		case <-tick.C:
-			if !e.told.IsZero() && (time.Since(e.told) > e.want.Grace || e.child.Over() && e.children.Left(0) == 0) {
+			if !e.askedAt.IsZero() && (time.Since(e.askedAt) > e.want.Grace || e.child.Over() && e.children.Left(0) == 0) {
 				return
 			}
 		case <-e.over():
@@ -211,35 +219,40 @@ func (e *execution) watch(terms <-chan os.Signal) {
 	}
 }
 
-// over is closed when a command has ended that was not told to.
+// over returns a channel that is closed when the command ends. It returns nil
+// after the command was asked to end, because watch then waits for its
+// descendants too.
 func (e *execution) over() <-chan struct{} {
-	if e.told.IsZero() {
+	if e.askedAt.IsZero() {
 		return e.child.Done()
 	}
 	return nil
 }
 
-// tell asks the command to end, once.
-func (e *execution) tell() {
-	if e.told.IsZero() {
-		e.told = time.Now()
+// askToEnd asks the command to end by SIGTERM. Further calls do nothing.
+func (e *execution) askToEnd() {
+	if e.askedAt.IsZero() {
+		e.askedAt = time.Now()
 		e.child.SignalGroup(unix.SIGTERM, unix.SIGCONT)
 	}
 }
 
-// giveUp asks the command to end, and notes why. It does nothing after tell.
+// giveUp asks the command to end and records the reason, which replaces the
+// command's exit status. It does nothing if the command was asked to end
+// before.
 func (e *execution) giveUp(code int, why string, limit time.Duration) {
-	if e.told.IsZero() {
+	if e.askedAt.IsZero() {
 		e.ended = coded{code, fmt.Errorf("the command was ended: "+why, limit)}
 	}
-	e.tell()
+	e.askToEnd()
 }
 
-// end kills what is left, and returns how the command ended.
+// end kills all processes that the command has left, and returns the command's
+// result as an error.
 func (e *execution) end() error {
-	if e.told.IsZero() { // the command ended by itself
+	if e.askedAt.IsZero() { // the command ended by itself
 		if n := e.children.Left(settling); n > 0 {
-			fmt.Fprintf(e.stderr, "plx agent: the command left processes in the background, which end with it: %d\n", n) // a note may be lost
+			fmt.Fprintf(e.stderr, "plx agent: the command left processes in the background, which end with it: %d\n", n) // only a warning: its loss is harmless
 		}
 	}
 	if err := clearAll(e.children); err != nil {
@@ -255,15 +268,17 @@ func (e *execution) end() error {
 	return exited(status.ExitStatus())
 }
 
-// exited is the exit status of a command, which fail prints nothing about.
+// exited is an error that carries the exit status of a command. The function
+// fail prints no message for it.
 type exited int
 
 func (e exited) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// becoming is the name of the command become.
-const becoming = "become"
+// becomeName is the name of the subcommand "become".
+const becomeName = "become"
 
-// become is "agent become": see program.Become. The task's stderr gets the error.
+// become is "agent become", which turns this process into a task: see
+// program.Become. Errors go to the task's standard error.
 func become(_ context.Context, args []string, _ streams) error {
 	err := program.Become(args)
 	return coded{program.ExitCode(err), err}

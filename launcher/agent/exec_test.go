@@ -16,10 +16,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// marked is the mark of the tests' commands.
+// marked is the job and folder that mark the processes of the tests' commands.
 var marked = protocol.HostJob{Job: "exec-test", Folder: "gpu01"}
 
-// runs asks for a shell script, and returns the call's number.
+// runs sends a request to run a shell script, and returns the number of the
+// call.
 func (l *line) runs(script string) uint64 {
 	l.t.Helper()
 	l.asked++
@@ -28,7 +29,8 @@ func (l *line) runs(script string) uint64 {
 	return l.asked
 }
 
-// ran returns what a command has printed on each stream, and its end.
+// ran waits for the end of a command, and returns its output by stream and the
+// reply.
 func (l *line) ran() (out [3]string, r protocol.Reply) {
 	l.t.Helper()
 	r = *l.wait("Reply", func(m protocol.Message) bool {
@@ -40,7 +42,7 @@ func (l *line) ran() (out [3]string, r protocol.Reply) {
 	return out, r
 }
 
-// Commands run on the stream of an agent, one after the other, and it then starts a job.
+// An agent runs several commands in sequence, and can start a job after them.
 func TestExecBeforeAJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1, "exit", "0")
@@ -58,9 +60,9 @@ func TestExecBeforeAJob(t *testing.T) {
 	l.end(h, 0)
 }
 
-// Nothing is left of a command whose agent was killed, one process of it or the other, or whose
-// launcher has gone.
-func TestExecEnds(t *testing.T) {
+// No process of a command is left after one of its two agent processes was
+// killed or its launcher has disconnected.
+func TestExecLeavesNoProcess(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, l *line, runner int){
 		"order": func(_ *testing.T, l *line, _ int) {
 			l.send(protocol.Message{Order: &protocol.Order{ID: 1, Data: []byte{protocol.ExecKill}}})

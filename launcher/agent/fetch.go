@@ -16,14 +16,15 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// aliveEvery is the time between two empty pieces of a list, which show the reader that work goes on.
+// aliveEvery is the interval of the empty messages that show the launcher that
+// a slow listing is still in progress.
 const aliveEvery = 5 * time.Second
 
-// fetch lists what the job has made, sends a file of it, counts the files, or notes which were
-// fetched.
+// fetch serves one request about a job's output files: list them, send one,
+// count those not fetched yet, or record which were fetched.
 func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 	if want.Name == "" {
-		defer repeat(aliveEvery, func() bool { return to.Send(1, nil) == nil })() // if it fails, the next line fails too
+		defer repeat(aliveEvery, func() bool { return to.Send(1, nil) == nil })() // if Send fails, so does the next write to the launcher, which reports it
 	}
 	if want.Checkpoints != "" {
 		return sendCheckpoints(want, to)
@@ -53,7 +54,7 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 	}
 	if unread != nil {
 		state := protocol.HostOutput{Place: protocol.SharedPlace, Name: filepath.Base(f.State()),
-			Damage: unread.Error() + ": what --output has named is not known here"}
+			Damage: unread.Error() + ": the --output patterns of the job are unknown on this host"}
 		if err := lines.Encode(state); err != nil {
 			return err
 		}
@@ -61,13 +62,14 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 	return outputs.List(f, want.Wanted, func(o protocol.HostOutput) error { return lines.Encode(o) })
 }
 
-// copyPart writes the bytes of a file from offset to size; 0: to its end.
+// copyPart copies the bytes from offset up to position size of file to out. A
+// size of 0 means up to the end of the file.
 func copyPart(out io.Writer, file io.Reader, offset, size int64) (err error) {
 	if size == 0 {
 		size = math.MaxInt64
 	}
 	if offset < 0 || size < offset {
-		return fmt.Errorf("bytes %d to %d are no part of a file", offset, size)
+		return fmt.Errorf("invalid range of bytes: %d to %d", offset, size)
 	}
 	if seeker, ok := file.(io.Seeker); ok {
 		_, err = seeker.Seek(offset, io.SeekStart)

@@ -22,8 +22,8 @@ func sumOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// manifestOf is the manifest of a checkpoint with the given files, as package
-// checkpoint writes it.
+// manifestOf returns the manifest of a checkpoint with the given files, in the
+// format of package checkpoint.
 func manifestOf(files map[string]string) string {
 	var list []map[string]any
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -44,7 +44,7 @@ func (h *testHost) put(name, content string) {
 	}
 }
 
-func TestFetchListsWhatIsKept(t *testing.T) {
+func TestFetchListsCheckpoints(t *testing.T) {
 	h := newHost(t, 1)
 	files := map[string]string{"ps-0.safetensors": "weights", "worker-0.safetensors": "more"}
 	manifest := manifestOf(files)
@@ -53,7 +53,7 @@ func TestFetchListsWhatIsKept(t *testing.T) {
 	h.put("mnist/sub dir/000000000040-g0-5f3a9c1e/worker-0.safetensors", "cut") // of another size
 	h.put("mnist/000000000080-g0-5f3a9c1e/ps-0.safetensors", "no manifest yet")
 	h.put("mnist/000000000120-g0-5f3a9c1e/manifest.json", strings.Replace(manifest, "ps-0", "ps-1", 1))
-	h.put("mnist/manifest.json", manifest) // no folder of its own
+	h.put("mnist/manifest.json", manifest) // a manifest at the top, not in a checkpoint's folder
 	h.put("other/000000000040-g0-5f3a9c1e/manifest.json", manifest)
 
 	l := h.dial("start")
@@ -111,7 +111,7 @@ func TestFetchSendsAFile(t *testing.T) {
 	}
 }
 
-// Every name that is read from a manifest is a valid path.
+// filesOf returns only valid paths, whatever the manifest contains.
 func FuzzFilesOf(f *testing.F) {
 	f.Add([]byte(manifestOf(map[string]string{"ps-0.safetensors": "x", "worker-0.safetensors": ""})))
 	for _, body := range []string{`{}`, `{"files":[{"name":"../x","size":1,"sum":""}]}`, `[]`,

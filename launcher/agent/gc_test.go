@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// stored puts a blob into the home whose last use was so long ago, and returns its path.
+// stored puts a blob into the home that was last used the given time ago, and
+// returns its path.
 func (h *testHost) stored(digit string, unused time.Duration) string {
 	h.t.Helper()
 	path := filepath.Join(h.home, ".plx", "blobs", strings.Repeat(digit, 64))
@@ -23,7 +24,7 @@ func (h *testHost) stored(digit string, unused time.Duration) string {
 	return path
 }
 
-// leave writes a file that was last changed so long ago.
+// leave writes a file and sets its modification time to the given time ago.
 func (h *testHost) leave(path string, ago time.Duration) {
 	h.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -50,9 +51,10 @@ func there(path string) bool {
 
 const old = unusedFor + time.Hour
 
-// What no job has used for 30 days goes, once a day, without being asked for: while tasks
-// run. What a job that runs uses stays, and so do an ended job's logs and what reads them.
-func TestTidy(t *testing.T) {
+// Once a day, while tasks run, gc removes what no job has used for 30 days. It
+// keeps what a running job uses, an ended job's logs, and the binary that
+// reads the logs.
+func TestGCRemovesUnusedFiles(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	ended := jobfolder.Folder(filepath.Join(h.home, ".plx", "jobs", "ended", "gpu01"))
 	unused, young, reader, program := h.stored("1", old), h.stored("2", unusedFor-time.Hour), h.stored("3", old), h.stored("4", old)
@@ -64,7 +66,8 @@ func TestTidy(t *testing.T) {
 	if err := os.WriteFile(ended.Blobs(), []byte(strings.Repeat("4", 64)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What a cut-off bootstrap has left, and marks of a boot that is over.
+	// These are left by an interrupted upload, and by a session before the
+	// last reboot.
 	upload, uploading, marks := filepath.Join(h.home, ".plx/blobs/.plx-A.gz"), filepath.Join(h.home, ".plx/blobs/.plx-B"), filepath.Join(h.home, ".plx/verified/boot")
 	h.leave(upload, 25*time.Hour)
 	h.leave(uploading, time.Hour)
@@ -117,8 +120,9 @@ func (h *testHost) collects() {
 	}
 }
 
-// A blob that a launch touches after prune has found it unused stays, under its name.
-func TestTouchedMeanwhileStays(t *testing.T) {
+// If a launch touches a blob after prune has found it unused, prune keeps the
+// blob under its name.
+func TestPruneKeepsFilesTouchedMeanwhile(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	path := h.stored("1", old)
 	p := &pruner{ctx: t.Context(), root: filepath.Join(h.home, ".plx"), before: time.Now().Add(-unusedFor)}

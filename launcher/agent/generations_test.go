@@ -17,9 +17,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// The Prepare of the next generation ends tasks that were not told to end, and what
-// they have left.
-func TestPrepareEndsTheGenerationBefore(t *testing.T) {
+// Preparing the next generation kills tasks that still run, and all processes
+// that tasks have left.
+func TestPrepareKillsThePreviousGeneration(t *testing.T) {
 	h, l, pids := stubborn(t)
 	if p := l.ask(1, h.spec.Tasks); p.Error != "" {
 		t.Fatalf("prepare: %s", p.Error)
@@ -37,7 +37,7 @@ func TestPrepareEndsTheGenerationBefore(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestAnOldGenerationIsRefused(t *testing.T) {
+func TestPrepareRefusesAnEndedGeneration(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, _ := h.start()
 	go l.renew(time.Second)
@@ -50,7 +50,7 @@ func TestAnOldGenerationIsRefused(t *testing.T) {
 		if m.Started != nil {
 			t.Fatal("an old generation was started")
 		}
-		return strings.Contains(m.Notice, "asked to start generation 1")
+		return strings.Contains(m.Notice, "cannot start generation 1")
 	})
 	l.run(2)
 	h.prints("worker-0.stdout", "ready")
@@ -60,9 +60,9 @@ func TestAnOldGenerationIsRefused(t *testing.T) {
 	l.end(h, 0)
 }
 
-// An agent that replaces a dead one knows which generations that has run, and leaves
-// the tasks' folders and logs as they are.
-func TestANewAgentGoesOnInTheOldFolder(t *testing.T) {
+// An agent that replaces a dead one refuses the generations that the dead one
+// has run. It leaves the tasks' folders and logs as they are.
+func TestNewAgentContinuesInTheOldFolder(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	kept := filepath.Join(h.folder().Task(worker(0)), "kept")
 	if err := os.WriteFile(kept, []byte("by the program"), 0o600); err != nil {
@@ -84,14 +84,14 @@ func TestANewAgentGoesOnInTheOldFolder(t *testing.T) {
 	if text, err := os.ReadFile(kept); err != nil || string(text) != "by the program" {
 		t.Errorf("%s: %q, %v", kept, text, err)
 	}
-	if said := h.spool("worker-0.stderr"); said != cluster.VerboseMark+"generation 1\n" { // report T4: only -v and plx logs print it
+	if said := h.spool("worker-0.stderr"); said != cluster.VerboseMark+"generation 1\n" { // a marker line that only -v and plx logs print
 		t.Errorf("stderr %q, want a line that tells the generations apart", said)
 	}
 	l.end(h, 0)
 }
 
-// A generation can give a host other tasks than the one before.
-func TestTasksAreNumberedAnew(t *testing.T) {
+// A generation can have other tasks on a host than the previous one.
+func TestGenerationCanChangeTheTasksOfAHost(t *testing.T) {
 	h := newHost(t, 2, "echo")
 	l, _ := h.launch()
 	l.exits(2)
@@ -122,7 +122,7 @@ func TestTasksAreNumberedAnew(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A generation without tasks on a host ends what the host ran.
+// A generation without tasks on a host ends the previous tasks there.
 func TestAHostWithoutTasks(t *testing.T) {
 	h, l, _ := stubborn(t)
 	if p := l.ask(1, nil); p.Error != "" || len(p.Open) != 0 {
@@ -139,8 +139,9 @@ func TestAHostWithoutTasks(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A Prepare that comes while the agent prepares is not lost.
-func TestPreparesInARow(t *testing.T) {
+// A Prepare message that arrives while the agent is preparing is handled
+// afterwards.
+func TestPrepareDuringAPrepareIsNotLost(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	l, _ := h.start()
 	for generation := range 3 {
@@ -183,7 +184,8 @@ func TestAFrozenTaskIsKilledAndReported(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A foreign program sends no heartbeats and is not killed for that.
+// A program without plx's trainer sends no heartbeats, and is not killed for
+// that.
 func TestAForeignTaskDoesNotFreeze(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -13,15 +13,16 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// reservation is the agent of a launch that waits for GPUs or has their locks. The zero value
-// waits for none.
+// reservation is the place of a launch in the queue for this host's GPUs, and
+// the GPU locks that it has got. The zero value is in no queue.
 type reservation struct {
-	queue  *gpulock.Queue // nil: it does not wait
+	queue  *gpulock.Queue // nil: the launch is not in the queue
 	claims []protocol.Claim
-	locks  []*os.File // nil: not held
+	locks  []*os.File // locks of all claimed GPUs; nil: none is held
 }
 
-// answer does what the launch asks.
+// answer executes a Reserve request of the launch: enter the queue, take the
+// locks, release them, or leave the queue.
 func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protocol.Reservation, err error) {
 	if ask.Ask == protocol.ReserveLeave {
 		b.leave()
@@ -39,12 +40,12 @@ func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protoco
 		b.drop()
 	case protocol.ReserveTake:
 		if b.locks == nil {
-			if b.locks, err = gpulock.Take(b.claims, ask.Ticket); others(err) {
+			if b.locks, err = gpulock.Take(b.claims, ask.Ticket); heldByOthers(err) {
 				a.Cause, err = err.Error(), nil
 			}
 		}
 	default:
-		return a, fmt.Errorf("unknown question %q", ask.Ask)
+		return a, fmt.Errorf("unknown reservation request %q", ask.Ask)
 	}
 	if err == nil {
 		a.Ahead, err = b.queue.Ahead()
@@ -52,19 +53,20 @@ func (b *reservation) answer(_ context.Context, ask protocol.Reserve) (a protoco
 	return a, err
 }
 
-// others reports whether locks were not taken because others have them, or come first.
-func others(err error) bool {
+// heldByOthers reports whether err means that other launches hold the GPU locks or
+// are ahead in the queue.
+func heldByOthers(err error) bool {
 	held, waiting := (*gpulock.Held)(nil), (*gpulock.Waiting)(nil)
 	return errors.As(err, &held) || errors.As(err, &waiting)
 }
 
-// drop gives the locks up.
+// drop releases the GPU locks and keeps the place in the queue.
 func (b *reservation) drop() {
 	gpulock.Release(b.locks)
 	b.locks = nil
 }
 
-// leave gives all up.
+// leave releases the GPU locks and leaves the queue.
 func (b *reservation) leave() {
 	b.drop()
 	if b.queue != nil {
@@ -73,8 +75,8 @@ func (b *reservation) leave() {
 	b.queue, b.claims = nil, nil
 }
 
-// of returns the locks of a job's GPUs, which the caller releases: those that are held for it,
-// or new ones.
+// of returns the locks of the GPUs that a job uses: those already reserved for
+// the job, or newly taken ones. The caller owns them.
 func (b *reservation) of(spec protocol.Spec) ([]*os.File, error) {
 	locks := b.locks
 	if locks != nil && reflect.DeepEqual(b.claims, spec.Claims) {
@@ -84,7 +86,7 @@ func (b *reservation) of(spec protocol.Spec) ([]*os.File, error) {
 	}
 	b.leave()
 	locks, err := gpulock.Take(spec.Claims, spec.Ticket)
-	if others(err) {
+	if heldByOthers(err) {
 		err = fmt.Errorf("%w; a launch with --wait-gpus 30m waits for it", err)
 	}
 	return locks, err

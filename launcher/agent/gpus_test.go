@@ -10,13 +10,13 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// reserve asks the agent of a line about GPUs.
+// reserve sends a GPU reservation request to the agent.
 func (l *line) reserve(ask string, claims ...protocol.Claim) protocol.Reservation {
 	l.t.Helper()
 	return call[protocol.Reservation](l, protocol.DoReserve, protocol.Reserve{Ask: ask, Ticket: "1", Claims: claims})
 }
 
-// held reports whether somebody has the GPU.
+// held reports whether any process has locked the GPU.
 func held(claim protocol.Claim) bool {
 	locks, err := gpulock.Take([]protocol.Claim{claim}, "1")
 	gpulock.Release(locks)
@@ -24,8 +24,9 @@ func held(claim protocol.Claim) bool {
 	return errors.As(err, &held)
 }
 
-// The agent that holds GPUs for a launch keeps them for the job, and gives up others.
-func TestHeldGPUsBecomeThoseOfTheJob(t *testing.T) {
+// An agent that has reserved GPUs for a launch passes the locks on to the job
+// if it uses the same GPUs; else it releases them.
+func TestReservedGPUsAreUsedByTheJob(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	gpu, other := protocol.Claim{Device: "GPU-" + h.spec.Job}, protocol.Claim{Device: "GPU-other-" + h.spec.Job}
 	l := h.dial("start")
@@ -55,8 +56,9 @@ func TestHeldGPUsBecomeThoseOfTheJob(t *testing.T) {
 	}
 }
 
-// A launch that ends without a job gives its GPUs up, and so does an agent that is killed.
-func TestHeldGPUsAreFreedWithoutAJob(t *testing.T) {
+// Reserved GPUs are released if the launch ends without a job, or if its agent
+// is killed.
+func TestReservedGPUsAreReleasedWithoutAJob(t *testing.T) {
 	for name, end := range map[string]func(*line){
 		"the launch ends": func(l *line) { l.conn.Close() },
 		"it is killed":    func(l *line) { l.cmd.Process.Kill() },

@@ -20,11 +20,14 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// guardEnded is what the process that runs a command gets when its guard ends.
+// guardEnded is the signal that the kernel sends to "agent exec" when its
+// parent, the guard process, ends.
 const guardEnded = unix.SIGUSR2
 
-// guard runs a command in "agent exec", and kills what that has left. So one process is left to
-// clean up if the other is killed. While it runs, the process has no other children.
+// guard runs a command through a child process, "agent exec", and kills all
+// processes that the child has left. If either of the two processes is killed,
+// the other still cleans up. While guard runs, this process has no other
+// children.
 func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answering) (done protocol.Executed, err error) {
 	request, err := json.Marshal(want)
 	if err != nil {
@@ -40,7 +43,7 @@ func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answerin
 	g, err := startGuarded(children, want.Mark)
 	if err != nil {
 		children.Close()
-		return done, fmt.Errorf("start the agent of a command: %w", err)
+		return done, fmt.Errorf("start the process that runs the command: %w", err)
 	}
 	go g.feed(append(request, '\n'), call)
 	var printing sync.WaitGroup
@@ -56,21 +59,22 @@ func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answerin
 		}
 	}
 	if err := clearAll(children); err != nil {
-		os.Exit(fail(os.Stderr, err)) // what comes next would take what is left for its own
+		os.Exit(fail(os.Stderr, err)) // a later call would take the surviving processes for its own children
 	}
 	children.Close()
-	printing.Wait() // nobody is left who could write
+	printing.Wait() // all writers were killed, so both outputs end
 	if g.child.Status().Signaled() {
 		return done, &protocol.Failure{Code: protocol.CodeKilled, Text: "its agent on the host was killed"}
 	}
 	return protocol.Executed{Status: g.child.Status().ExitStatus()}, nil
 }
 
-// guarded is an "agent exec" that runs.
+// guarded is a running "agent exec" child, with the parent's ends of its
+// streams.
 type guarded struct {
 	child *process.Child
-	in    *os.File    // takes the request and the orders
-	out   [2]*os.File // standard output and error of the command
+	in    *os.File    // standard input of the child: the request, then the launcher's orders
+	out   [2]*os.File // the command's standard output and standard error
 }
 
 func startGuarded(children *process.Children, mark protocol.HostJob) (g *guarded, err error) {
@@ -87,21 +91,23 @@ func startGuarded(children *process.Children, mark protocol.HostJob) (g *guarded
 	attr := &syscall.ProcAttr{Env: program.AgentEnvironment(os.Environ(), mark.Job, mark.Folder), Sys: &syscall.SysProcAttr{Pdeathsig: guardEnded}}
 	for _, f := range theirs {
 		attr.Files = append(attr.Files, f.Fd())
-		defer f.Close() // the child has its own
+		defer f.Close() // the child has its own copy of the descriptor
 	}
 	g.child, err = children.Start("/proc/self/exe", []string{"plx", "agent", "exec"}, attr, nil)
 	return g, err
 }
 
-// feed writes the request and the orders, until there are no more or the call is over.
+// feed writes the request and then the launcher's orders to the child, until
+// the launcher ends the call.
 func (g *guarded) feed(request []byte, orders io.Reader) {
-	defer g.in.Close() // ends the command
+	defer g.in.Close() // the child ends the command at the end of its input
 	if _, err := g.in.Write(request); err == nil {
-		_, _ = io.Copy(g.in, orders) // fails once the command has ended
+		_, _ = io.Copy(g.in, orders) // the copy fails once the child has ended
 	}
 }
 
-// forward sends what a command prints. Without a launcher the command's output breaks.
+// forward sends what the command prints to the launcher. If the launcher has
+// disconnected, forward closes the pipe, so that the command gets SIGPIPE.
 func forward(call *protocol.Answering, stream int, from *os.File) {
 	defer from.Close() // only read
 	buf := make([]byte, 32<<10)
@@ -113,7 +119,8 @@ func forward(call *protocol.Answering, stream int, from *os.File) {
 	}
 }
 
-// clearAll kills all descendants of this process.
+// clearAll kills all descendants of this process. It fails if one of them
+// survives.
 func clearAll(children *process.Children) error {
 	left, err := children.Clear(process.KillTime)
 	if err == nil && len(left) > 0 {

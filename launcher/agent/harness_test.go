@@ -26,7 +26,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// TestMain lets the test binary be an agent and a task too.
+// TestMain lets the test binary also act as an agent or as a task.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "agent" {
 		os.Exit(Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
@@ -37,14 +37,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testHost is one host and job: a home folder and an agent.
+// testHost is a host with its own home folder, and one job on it.
 type testHost struct {
 	t    *testing.T
 	home string
 	spec protocol.Spec
 }
 
-// line is a connection to an agent.
+// line is a connection to an agent process.
 type line struct {
 	t      *testing.T
 	host   *testHost
@@ -52,9 +52,9 @@ type line struct {
 	conn   *protocol.Conn
 	asked  uint64 // calls so far
 	in     chan protocol.Message
-	logged []protocol.Logged // all that came, complete once in is closed
+	logged []protocol.Logged // all log data received; complete once in is closed
 	stderr *bytes.Buffer
-	ended  chan struct{} // the process that speaks with the launcher has ended: the watchdog, or one that relays
+	ended  chan struct{} // closed when the process at the other end (the watchdog or a relaying agent) has exited
 	code   int
 }
 
@@ -64,7 +64,8 @@ var jobNumber = func() func() int {
 	return func() int { mu.Lock(); defer mu.Unlock(); n++; return n }
 }()
 
-// newHost makes a host whose job has n foreign workers that run args.
+// newHost returns a host whose job has n workers that run args and do not use
+// plx's trainer.
 func newHost(t *testing.T, n int, args ...string) *testHost {
 	t.Helper()
 	exe, err := os.Executable()
@@ -83,7 +84,8 @@ func newHost(t *testing.T, n int, args ...string) *testHost {
 	for i := range n {
 		h.spec.Tasks = append(h.spec.Tasks, protocol.TaskSpec{Task: worker(i), LocalRank: i})
 	}
-	// "agent gc" ran just now: its process would be counted with those of the job.
+	// Pretend that "agent gc" has just run, so that no agent starts it: tests
+	// count processes.
 	if err := errors.Join(os.Mkdir(filepath.Join(h.home, ".plx"), 0o700), os.WriteFile(h.tidied(), []byte("."), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +101,14 @@ func (h *testHost) folder() jobfolder.Folder {
 	return jobfolder.Folder(filepath.Join(h.home, ".plx", "jobs", h.spec.Job, h.spec.Folder))
 }
 
-// clean checks that nothing is left, and shows the agent's log of a failed test.
+// clean checks that no process is left, and prints the agent's log if the test
+// has failed.
 func (h *testHost) clean() {
 	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) > 0 {
 		h.t.Errorf("left after the test: %v, %v", left, err)
 		h.ask(protocol.DoReap)
 	}
-	text, _ := os.ReadFile(h.folder().Log()) // missing if the agent did not start
+	text, _ := os.ReadFile(h.folder().Log()) // the log is missing if the agent did not start
 	if bytes.Contains(text, []byte("DATA RACE")) || bytes.Contains(text, []byte("panic:")) {
 		h.t.Error("a race or a panic in the agent")
 	}
@@ -114,7 +117,7 @@ func (h *testHost) clean() {
 	}
 }
 
-// command returns "agent args" on this host.
+// command returns the command "agent args" with the environment of this host.
 func (h *testHost) command(args ...string) *exec.Cmd {
 	exe, err := os.Executable()
 	if err != nil {
@@ -122,7 +125,7 @@ func (h *testHost) command(args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(exe, append([]string{"agent"}, args...)...)
 	cmd.Env = append(program.Without(os.Environ(), "HOME=", "PLX_"), "HOME="+h.home, "SSH_CONNECTION=x", "PLX_FOO=x", "LOGIN_VARIABLE=login",
-		"GORACE=atexit_sleep_ms=0") // otherwise every process that is built with -race takes a second to end
+		"GORACE=atexit_sleep_ms=0") // without this, each process built with -race needs a second to exit
 	return cmd
 }
 
@@ -139,11 +142,12 @@ func (h *testHost) agent(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// dial starts a command of the agent and opens a connection to it.
+// dial starts an agent command and opens a connection over its standard
+// streams.
 func (h *testHost) dial(args ...string) *line {
 	h.t.Helper()
 	l := &line{t: h.t, host: h, cmd: h.command(args...), in: make(chan protocol.Message, 4096), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
-	theirs, stdin, err := os.Pipe() // not StdinPipe, which ends with the watchdog: the supervisor has it too
+	theirs, stdin, err := os.Pipe() // not StdinPipe: Wait would close it when the watchdog ends, while the supervisor may still use it
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -188,7 +192,7 @@ func (h *testHost) dial(args ...string) *line {
 	return l
 }
 
-// call asks an agent that has no job, and returns the answer.
+// call sends a call to an agent without a job, and returns the reply.
 func (l *line) call(do protocol.Method, in any) protocol.Reply {
 	l.t.Helper()
 	l.asked++
@@ -200,8 +204,8 @@ func (l *line) call(do protocol.Method, in any) protocol.Reply {
 	return *r
 }
 
-// pipe is line.call of a method that moves bytes: it sends in as orders, and returns what comes in
-// pieces.
+// pipe makes a call that transfers bytes: it sends in as orders, and returns
+// the bytes of all pieces.
 func (l *line) pipe(do protocol.Method, want any, in ...string) (out string, failed *protocol.Failure) {
 	l.t.Helper()
 	l.asked++
@@ -226,12 +230,12 @@ func (l *line) pipe(do protocol.Method, want any, in ...string) (out string, fai
 	return string(all), r.Err
 }
 
-// named is the job's name and its host's folder.
+// named returns the job's id and the name of its folder on this host.
 func (h *testHost) named() protocol.HostJob {
 	return protocol.HostJob{Job: h.spec.Job, Folder: h.spec.Folder}
 }
 
-// ask asks an agent of its own about the job.
+// ask starts a new agent process and makes a call about the job.
 func (h *testHost) ask(do protocol.Method) protocol.Reply {
 	h.t.Helper()
 	l := h.dial("start")
@@ -241,7 +245,7 @@ func (h *testHost) ask(do protocol.Method) protocol.Reply {
 	return r
 }
 
-// call is line.call of a method that must not fail.
+// call makes a call that must succeed, and returns its result.
 func call[Out any](l *line, do protocol.Method, in any) (out Out) {
 	l.t.Helper()
 	r := l.call(do, in)
@@ -262,7 +266,7 @@ type duplexPipe struct {
 func (d duplexPipe) Write(p []byte) (int, error) { return d.w.Write(p) }
 func (d duplexPipe) Close() error                { return errors.Join(d.w.Close(), d.ReadCloser.Close()) }
 
-// start starts the agent and returns its first state.
+// start starts the job's agent and returns its first state.
 func (h *testHost) start() (*line, protocol.State) {
 	h.t.Helper()
 	l := h.dial("start")
@@ -278,7 +282,7 @@ func (h *testHost) attach(driver bool) (*line, protocol.State) {
 	return l, *l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State
 }
 
-// launch starts the agent and its tasks, and renews the lease.
+// launch starts the agent and its tasks, and keeps renewing the lease.
 func (h *testHost) launch() (*line, map[cluster.Task]int) {
 	h.t.Helper()
 	l, _ := h.start()
@@ -286,8 +290,8 @@ func (h *testHost) launch() (*line, map[cluster.Task]int) {
 	return l, l.run(0)
 }
 
-// ready launches a job of one foreign worker that runs args, and waits until the worker
-// has printed "ready".
+// ready launches a job with one worker that runs args, and waits until the
+// worker has printed "ready".
 func ready(t *testing.T, args ...string) (*testHost, *line, map[cluster.Task]int) {
 	t.Helper()
 	h := newHost(t, 1, args...)
@@ -304,7 +308,7 @@ func (l *line) renew(every time.Duration) {
 	}
 }
 
-// run prepares and starts a generation and returns the pids.
+// run prepares and starts a generation, and returns the pids of its tasks.
 func (l *line) run(generation int) map[cluster.Task]int {
 	l.t.Helper()
 	spec, foreign := l.prepare(generation)
@@ -325,7 +329,7 @@ func (l *line) prepare(generation int) (open, reserved cluster.Spec) {
 	return open, reserved
 }
 
-// ask asks for the sockets of tasks and returns the answer.
+// ask sends a Prepare message for tasks and returns the reply.
 func (l *line) ask(generation int, tasks []protocol.TaskSpec) *protocol.Prepared {
 	l.t.Helper()
 	l.send(protocol.Message{Prepare: &protocol.Prepare{Generation: generation, Tasks: tasks}})
@@ -343,7 +347,8 @@ func (l *line) send(m protocol.Message) {
 	}
 }
 
-// wait returns the first message that ok accepts; others are dropped.
+// wait returns the first message that ok accepts, and drops the messages
+// before it.
 func (l *line) wait(what string, ok func(protocol.Message) bool) protocol.Message {
 	l.t.Helper()
 	limit := time.After(patience.Limit)
@@ -363,7 +368,7 @@ func (l *line) wait(what string, ok func(protocol.Message) bool) protocol.Messag
 	}
 }
 
-// exits waits for the exits of n tasks.
+// exits waits for the Exit messages of n tasks and returns them.
 func (l *line) exits(n int) map[cluster.Task]protocol.Exit {
 	l.t.Helper()
 	all := map[cluster.Task]protocol.Exit{}
@@ -374,14 +379,14 @@ func (l *line) exits(n int) map[cluster.Task]protocol.Exit {
 	return all
 }
 
-// end ends the job and checks that nothing is left.
+// end ends the job and checks that no process is left.
 func (l *line) end(h *testHost, grace time.Duration) {
 	l.t.Helper()
 	l.send(protocol.Message{End: &protocol.End{Grace: grace, Verdict: protocol.Verdict{Reason: "done"}}})
 	l.gone(h)
 }
 
-// closed waits until nothing more can come from the agent.
+// closed waits until the agent has closed the connection.
 func (l *line) closed() {
 	l.t.Helper()
 	limit := time.After(patience.Limit)
@@ -397,7 +402,8 @@ func (l *line) closed() {
 	}
 }
 
-// leave closes the driver's connection, and waits until the agent has noticed.
+// leave closes the driver's connection, and waits until the agent has noticed
+// that.
 func (l *line) leave() {
 	l.t.Helper()
 	l.conn.Close()
@@ -407,14 +413,14 @@ func (l *line) leave() {
 	})
 }
 
-// gone waits until the process that spoke with the launcher has ended well, and checks that
-// nothing is left.
+// gone waits until the agent process has exited with status 0, checks that no
+// process is left, and returns the job's last state.
 func (l *line) gone(h *testHost) protocol.State {
 	l.t.Helper()
 	return l.goneWith(h, 0)
 }
 
-// goneWith is gone of a process that ends with a status.
+// goneWith is like gone for an agent process that exits with status code.
 func (l *line) goneWith(h *testHost, code int) protocol.State {
 	l.t.Helper()
 	select {
@@ -445,8 +451,8 @@ func (l *line) goneWith(h *testHost, code int) protocol.State {
 	return state
 }
 
-// eventually waits for a condition. Most come at once, and are looked for often; what takes
-// seconds is looked for more seldom.
+// eventually waits until ok returns true. It polls often at first and less
+// often later.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	pause := 5 * time.Millisecond
@@ -458,7 +464,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// spool returns what a task has printed.
+// spool returns the content of a task's log file.
 func (h *testHost) spool(name string) string {
 	h.t.Helper()
 	text, err := os.ReadFile(filepath.Join(h.folder().Logs(), name))

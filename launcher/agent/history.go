@@ -14,8 +14,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// kept answers what the host keeps of a job's course, in at most want.Bytes bytes.
-func kept(want protocol.WantKept) (k protocol.Kept, err error) {
+// storedHistory returns what this host has stored about the progress of a job: its
+// event log and the metrics of its tasks, in at most want.Bytes bytes.
+func storedHistory(want protocol.WantKept) (k protocol.Kept, err error) {
 	f, err := jobfolder.Of(want.Job, want.Folder)
 	if err != nil {
 		return k, err

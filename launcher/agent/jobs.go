@@ -21,8 +21,8 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// readState reads a job's state. That one is missing has a code of its own, because the job may have
-// been pruned.
+// readState reads a job's state file. A missing file has its own error code,
+// because the job may have been pruned.
 func readState(f jobfolder.Folder) (protocol.State, error) {
 	s, err := f.ReadState()
 	if errors.Is(err, os.ErrNotExist) {
@@ -31,8 +31,8 @@ func readState(f jobfolder.Folder) (protocol.State, error) {
 	return s, err
 }
 
-// printLogs is "agent logs JOB FOLDER": it reads a logs.Request, one line of JSON,
-// and prints the output of the tasks.
+// printLogs is "agent logs JOB FOLDER". It reads a logs.Request, one line of
+// JSON, from standard input and prints the output of the tasks.
 func printLogs(ctx context.Context, args []string, std streams) error {
 	f, err := jobfolder.Of(args[0], args[1])
 	if err != nil {
@@ -49,8 +49,8 @@ func printLogs(ctx context.Context, args []string, std streams) error {
 	return cmp.Or(logs.Serve(ctx, f.Logs(), req, ended(f), std.out), unread)
 }
 
-// ended returns a function that reports whether the job's part on this host has
-// ended, so that nobody writes to its logs any more. The function reads the state at
+// ended returns a function that reports whether the job has ended on this
+// host, so that its logs no longer grow. That function reads the state file at
 // most every 100 ms.
 func ended(f jobfolder.Folder) func() bool {
 	var looked time.Time
@@ -66,11 +66,11 @@ func ended(f jobfolder.Folder) func() bool {
 	}
 }
 
-// claim refuses a job if another running job of this home keeps checkpoints under
-// the same name: each would resume from the other's and remove them. The caller
-// writes the state of the new job before, so that of two jobs that start at once at
-// least one sees the other.
-func claim(ctx context.Context, job, name string) error {
+// checkNameFree returns an error if another running job of this home saves checkpoints
+// under the same name: each job would resume from the other's checkpoints and
+// delete them. The caller has written the new job's state file before, so that
+// of two jobs that start at once at least one sees the other.
+func checkNameFree(ctx context.Context, job, name string) error {
 	if _, err := jobfolder.Checkpoints(name); err != nil || name == "" {
 		return err
 	}
@@ -82,7 +82,7 @@ func claim(ctx context.Context, job, name string) error {
 		if s.Job == job || s.Checkpoints != name || s.Phase == protocol.Over {
 			continue
 		}
-		if life := jobfolder.LifeOf(s); life == jobfolder.Living || life == jobfolder.Unknown && answers(ctx, f, s) {
+		if life := jobfolder.LifeOf(s); life == jobfolder.Living || life == jobfolder.Unknown && agentReachable(ctx, f, s) {
 			return &protocol.Failure{Code: protocol.CodeTaken, Text: fmt.Sprintf("job %s runs here under the same name, %s: end it with plx stop %s, or launch with another --name",
 				s.Job, name, s.Job)}
 		}
@@ -90,12 +90,13 @@ func claim(ctx context.Context, job, name string) error {
 	return nil
 }
 
-// answerTime bounds answers.
+// answerTime bounds the connection attempt of agentReachable.
 const answerTime = 10 * time.Second
 
-// answers reports whether the agent of another machine that shares this home runs.
-// If so, it proves the secret in its folder, which it deletes when it ends.
-func answers(ctx context.Context, f jobfolder.Folder, s protocol.State) bool {
+// agentReachable reports whether the agent of a job runs on another machine that
+// shares this home. That agent proves that it knows the secret in the job's
+// folder, which every agent deletes when it ends.
+func agentReachable(ctx context.Context, f jobfolder.Folder, s protocol.State) bool {
 	text, err := bounded.ReadFile(f.Secret(), bounded.Words)
 	if err != nil {
 		return false
@@ -111,6 +112,6 @@ func answers(ctx context.Context, f jobfolder.Folder, s protocol.State) bool {
 	if err != nil {
 		return false
 	}
-	conn.Close() // the proof was all that was wanted
+	conn.Close() // the connection was only a test
 	return true
 }

@@ -21,21 +21,21 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Main runs "plx agent" with args, which begin with the command, and returns the
-// exit status. It prints an error as one line on stderr. The process must be nothing
-// but an agent: Main marks every descriptor from 3 up close-on-exec, except for the
-// command that becomes a task.
+// Main runs "plx agent" with args, which begin with the subcommand, and
+// returns the exit status. It prints an error as one line on stderr. Main
+// marks every file descriptor from 3 up close-on-exec, except for the
+// subcommand that becomes a task; so the process must do nothing else.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		return fail(stderr, usage("a subcommand is missing"))
 	}
 	switch args[0] {
-	case "start", "serve", "step": // what a login shell runs, and no task
+	case "start", "serve", "step": // started by a login shell, whose resource limits may be too low
 		if err := limits.Check(); err != nil {
 			return fail(stderr, err)
 		}
 	}
-	if args[0] != becoming { // a task inherits its socket, its control channel and the GPU locks
+	if args[0] != becomeName { // "become" passes its socket, its control channel and the GPU locks on to the task
 		if err := closeOnExec(); err != nil {
 			return fail(stderr, err)
 		}
@@ -50,16 +50,16 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return fail(stderr, c.run(ctx, args[1:], streams{in: stdin, out: stdout, err: stderr}))
 }
 
-// streams are the standard streams of a command.
+// streams are the standard streams of a subcommand.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// command is a subcommand.
+// command describes a subcommand of "plx agent".
 type command struct {
-	args  int    // how many arguments it takes; anyArgs: it looks itself
-	takes string // what they are
+	args  int    // required number of arguments; anyArgs: run checks them itself
+	takes string // what the arguments are, for the error message
 	run   func(context.Context, []string, streams) error
 }
 
@@ -71,30 +71,31 @@ func commands() map[string]command {
 		"supervisor": {2, "the path of a job's folder and a number of GPU locks", supervise},
 		"logs":       {2, "a job and a folder", printLogs},
 		"exec":       {0, "no arguments", execute},
-		"serve":      {1, "the word that begins its answer", serve},
-		"step":       {1, "the word that begins its answer", step},
+		"serve":      {1, "the word to print first", serve},
+		"step":       {1, "the word to print first", step},
 		"gc":         {0, "no arguments", gc},
-		becoming:     {anyArgs, "", become},
+		becomeName:   {anyArgs, "", become},
 	}
 }
 
-// serve is "agent serve WORD": an SSH server on its standard input and output, for a
-// launcher that reached the host by a command of the user's.
+// serve is "agent serve WORD": an SSH server on its standard input and output,
+// which prints WORD first. The launcher uses it for a host that it reaches by
+// the user's own command instead of SSH.
 func serve(_ context.Context, args []string, std streams) error {
 	if cluster.InStep() {
-		heedNoTerm()
+		ignoreSIGTERM()
 	}
 	return sshserver.ServePipe(std.in, std.out, args[0])
 }
 
-// step is "agent step WORD": "agent serve WORD" in a step of Slurm, which lasts until all that
-// was started in it has ended.
+// step is "agent step WORD": it runs "agent serve WORD" in a Slurm job step,
+// and keeps the step alive until all processes started in it have ended.
 func step(_ context.Context, args []string, std streams) error {
 	return outlive(exec.Command("/proc/self/exe", "agent", "serve", args[0]), std.in, std.out, std.err)
 }
 
-// supervise is "agent supervisor FOLDER LOCKS": the path of a job's folder, and the number of GPU
-// locks that the process inherits.
+// supervise is "agent supervisor FOLDER LOCKS". FOLDER is the path of a job's
+// folder, LOCKS the number of GPU locks that the process inherits.
 func supervise(_ context.Context, args []string, _ streams) error {
 	locks, err := strconv.Atoi(args[1])
 	if err != nil || locks < 0 {
@@ -103,9 +104,9 @@ func supervise(_ context.Context, args []string, _ streams) error {
 	return supervisor.Run(jobfolder.Folder(args[0]), locks)
 }
 
-// coded is an error with an exit status of its own.
+// coded is an error that determines the exit status of the process.
 type coded struct {
-	code int // plx's exit status
+	code int // exit status of plx
 	error
 }
 
@@ -115,7 +116,7 @@ func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + "; package launcher/agent describes the subcommands")}
 }
 
-// fail prints err in one line and returns the exit status that it stands for.
+// fail prints err as one line and returns the exit status for it.
 func fail(stderr io.Writer, err error) int {
 	if err == nil {
 		return 0
@@ -124,20 +125,21 @@ func fail(stderr io.Writer, err error) int {
 		return int(own)
 	}
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
-	fmt.Fprintln(stderr, "plx agent: "+strings.Join(lines, "; ")) // if that fails, nobody can be told
+	fmt.Fprintln(stderr, "plx agent: "+strings.Join(lines, "; ")) // a failed write to standard error cannot be reported anywhere
 	if c := (coded{}); errors.As(err, &c) {
 		return c.code
 	}
 	return codeFailed
 }
 
-// closeOnExec marks every inherited descriptor but the standard ones. A task that
-// kept one open would delay whoever waits for its end.
+// closeOnExec marks every inherited descriptor except the standard streams
+// close-on-exec. If a task kept an inherited pipe open, its reader would not
+// see end of file.
 func closeOnExec() error {
 	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
 	}
-	entries, err := os.ReadDir("/proc/self/fd") // kernels before 5.11
+	entries, err := os.ReadDir("/proc/self/fd") // kernels before 5.11 lack CLOSE_RANGE_CLOEXEC
 	if err != nil {
 		return fmt.Errorf("list open descriptors: %w", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// Main fails: hosts must run Linux.
+// Main prints an error: agents run on Linux only.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	fmt.Fprintln(stderr, "plx agent: a host must run Linux, this machine does not") // if that fails, nobody can be told
+	fmt.Fprintln(stderr, "plx agent: a host must run Linux, this machine does not") // a failed write to standard error cannot be reported anywhere
 	return codeFailed
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// saved makes a checkpoint as a task does.
+// saved writes a checkpoint with the trainer's own code.
 func (h *testHost) saved(dir string) *checkpoint.Manifest {
 	h.t.Helper()
 	f, err := checkpoint.OpenFolder(filepath.Join(h.home, ".plx", "ckpt", dir))
@@ -45,9 +45,9 @@ func (h *testHost) saved(dir string) *checkpoint.Manifest {
 	return m
 }
 
-// The agent finds and understands what the trainer writes, although this package reads
-// manifests with code of its own.
-func TestFetchListsWhatTheTrainerWrites(t *testing.T) {
+// The agent finds and parses the manifests that the trainer writes, although
+// the two packages have separate parsers.
+func TestFetchListsCheckpointsOfTheTrainer(t *testing.T) {
 	h := newHost(t, 1)
 	m := h.saved("mnist/run 1")
 	manifest, err := os.ReadFile(filepath.Join(h.home, ".plx", "ckpt", "mnist", "run 1", m.ID, manifestName))
@@ -68,8 +68,8 @@ func TestFetchListsWhatTheTrainerWrites(t *testing.T) {
 	}
 }
 
-// A damaged manifest lists no other files. If it lists the same ones, it does no harm
-// that the trainer would refuse it.
+// A damaged manifest never lists different files. If it lists the same files,
+// the agent may accept it although the trainer would not.
 func TestDamagedManifestsOfTheTrainer(t *testing.T) {
 	h := newHost(t, 1)
 	m := h.saved("mnist")
@@ -82,7 +82,7 @@ func TestDamagedManifestsOfTheTrainer(t *testing.T) {
 		t.Fatalf("%+v, %v", good, err)
 	}
 	for i := range manifest {
-		if _, _, err := filesOf(manifest[:i]); err == nil && i < len(manifest)-1 { // it ends with a new line
+		if _, _, err := filesOf(manifest[:i]); err == nil && i < len(manifest)-1 { // only the final newline may be missing
 			t.Errorf("cut after %d bytes of %d: no error", i, len(manifest))
 		}
 		for bit := range 8 {

@@ -19,7 +19,8 @@ import (
 	"github.com/plx-run/plx/trainer/summary"
 )
 
-// reports asks until worker:0 has reported as many values as want has, and compares them.
+// reports polls until worker:0 has reported as many values as want contains,
+// and compares them.
 func (l *line) reports(want string) {
 	l.t.Helper()
 	var wanted map[string]metrics.Number
@@ -43,8 +44,8 @@ func (l *line) reports(want string) {
 	}
 }
 
-// Values come from both streams, from lines without an end and by the user's patterns. Who does
-// not ask for them gets none.
+// Metrics come from both output streams, from incomplete lines, and by the
+// user's patterns. A Look request without Metrics gets none.
 func TestMetricsOfATask(t *testing.T) {
 	h := newHost(t, 1, "say", "step 3 | loss nan", "the cost is 7", "nothing", "\r 45%|####5     | 45/100 [00:10<00:12,  4.50it/s]")
 	h.spec.Metrics = []string{"mine=cost is ([0-9.]+)"}
@@ -58,8 +59,8 @@ func TestMetricsOfATask(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-// What a task has reported in all generations is kept with the job. The newest values are those
-// of the last generation. A file that is damaged is replaced.
+// The metrics of all generations of a task are stored with the job. The newest
+// values are those of the last generation. A damaged file is replaced.
 func TestMetricsAreKeptWithTheJob(t *testing.T) {
 	h := newHost(t, 1, "say", "step 3 | loss 0.5", "step 4 | loss 0.25, acc 0.5", "")
 	l, _ := h.launch()
@@ -92,8 +93,8 @@ func TestMetricsAreKeptWithTheJob(t *testing.T) {
 	}
 }
 
-// Event files that a process of the task has open are read, whoever writes them. A damaged one
-// costs what follows the damage.
+// The agent reads event files that any process of the task has open. In a
+// damaged file it reads the records before the damage.
 func TestMetricsOfEventFiles(t *testing.T) {
 	dir := t.TempDir()
 	w, err := summary.Open(dir)

@@ -20,7 +20,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// left makes the folder of a job that has ended long ago, with a file that the job has made.
+// left creates the folder of a job that ended long ago, with one output file.
 func left(t *testing.T, job string, named ...protocol.Output) jobfolder.Folder {
 	t.Helper()
 	root, err := jobfolder.Root()
@@ -37,7 +37,7 @@ func left(t *testing.T, job string, named ...protocol.Output) jobfolder.Folder {
 	return f
 }
 
-// fetched notes that all which a job has made was fetched.
+// fetched records that all outputs of a job were fetched.
 func fetched(t *testing.T, f jobfolder.Folder) {
 	t.Helper()
 	var all []protocol.HostOutput
@@ -49,7 +49,7 @@ func fetched(t *testing.T, f jobfolder.Folder) {
 	}
 }
 
-// pruned prunes what is older than an hour, and returns what that tells.
+// pruned removes what is older than an hour, and returns the reported items.
 func pruned(t *testing.T, want protocol.PruneRequest) []protocol.Pruned {
 	t.Helper()
 	want.Older = time.Hour
@@ -60,7 +60,7 @@ func pruned(t *testing.T, want protocol.PruneRequest) []protocol.Pruned {
 	return answer.Items
 }
 
-// What a job has made stays until it was fetched, unless the user wants it gone.
+// A job's outputs stay until they were fetched, unless the user discards them.
 func TestPruneKeepsUnfetchedOutputs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for _, named := range [][]protocol.Output{nil, {{Pattern: "*.pt"}}} {
@@ -83,10 +83,10 @@ func TestPruneKeepsUnfetchedOutputs(t *testing.T) {
 	}
 }
 
-// A job stays under another spelling of HOME, if it is not known what was fetched, and if the
-// Hosts that share a home prune it at the same time: none takes what another one is removing for a
-// job of which nobody can tell what it made.
-func TestPruneAtTheSameTime(t *testing.T) {
+// Several hosts that share a home may prune it at the same time. None of them
+// mistakes a job that another one is removing for a job whose outputs cannot
+// be checked.
+func TestConcurrentPrunesOfOneHome(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for i := range 40 {
 		fetched(t, left(t, fmt.Sprint("job", i)))
@@ -114,7 +114,9 @@ func TestPruneAtTheSameTime(t *testing.T) {
 	}
 }
 
-// launcher asks for it: another host has its files.
+// Prune keeps a job under another spelling of HOME, a job whose record of
+// fetched files is damaged, and a job that the launcher asks to keep because
+// another host has its files.
 func TestPruneKeepsJobs(t *testing.T) {
 	real := t.TempDir()
 	t.Setenv("HOME", real)
@@ -148,8 +150,9 @@ func TestPruneKeepsJobs(t *testing.T) {
 	}
 }
 
-// Prune leaves what is young, what nobody can tell of, and all that is left when it is told to end.
-func TestPruneLeaves(t *testing.T) {
+// Prune keeps recent files and jobs that cannot be checked. After it was
+// canceled, it removes nothing more.
+func TestPruneKeepsRecentAndUncheckableFiles(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	root, err := jobfolder.Root()
 	if err != nil {
@@ -192,9 +195,10 @@ func TestPruneLeaves(t *testing.T) {
 	}
 }
 
-// What was sent to an old job is no longer in use, unless its files are yet to be fetched, or
-// told from what was sent, or the job may run on another host.
-func TestTidyKeepsWhatOutputsNeed(t *testing.T) {
+// The files sent to an old job count as unused, with three exceptions: its
+// outputs were not fetched, finding its outputs needs the sent files, or the
+// job may run on another host.
+func TestGCKeepsFilesThatOutputsNeed(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	root, err := jobfolder.Root()
 	if err != nil {
@@ -214,12 +218,13 @@ func TestTidyKeepsWhatOutputsNeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &pruner{ctx: t.Context(), root: root, before: time.Now().Add(-unusedFor)}
-	if err := p.oldJobs(); err != nil || !slices.Equal(p.leaving, []jobfolder.Folder{plain}) {
-		t.Errorf("leaving are %v, %v", p.leaving, err)
+	if err := p.oldJobs(); err != nil || !slices.Equal(p.removedJobs, []jobfolder.Folder{plain}) {
+		t.Errorf("leaving are %v, %v", p.removedJobs, err)
 	}
 }
 
-// Contents of folders go unless a job uses them: one that is kept, too.
+// Prune removes cached files of folders unless a job uses them; a job that
+// prune keeps counts too.
 func TestPruneKeepsFilesOfKeptJobs(t *testing.T) {
 	h := newHost(t, 1)
 	t.Setenv("HOME", h.home)
@@ -228,7 +233,7 @@ func TestPruneKeepsFilesOfKeptJobs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(string(f), "manifests"), []byte(sum+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	later := func(p *pruner) *pruner { // contents count by their change time, which cannot be set
+	later := func(p *pruner) *pruner { // cached files count by their ctime, which a test cannot set
 		p.before = time.Now().Add(time.Hour)
 		return p
 	}

@@ -13,15 +13,16 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// reapTime bounds a reap.
+// reapTime bounds the time in which reapJob repeats killing processes.
 const reapTime = 10 * time.Second
 
-// reapJob kills the processes that are marked with the job and the host's folder, and their
-// descendants, those of the scope that a detached job has, which no process leaves, and the job's
-// watchdog, which is not marked. Of a dead agent it records that it is dead and what else may be left, and
-// deletes the secret. It is for jobs of which watchdog and supervisor may both be dead.
+// reapJob kills what is left of a job on this host whose watchdog and
+// supervisor may both be dead. It kills the processes whose environment names
+// the job, their descendants, those in a detached job's systemd scope, and the
+// watchdog. If the agent is dead, reapJob also records that, with the pids of
+// processes that it could not kill, and deletes the job's secret.
 func reapJob(f jobfolder.Folder) error {
-	before, _ := f.ReadState() // without one, the watchdog ends with its supervisor
+	before, _ := f.ReadState() // without a state file the watchdog's pid is unknown; it ends after its supervisor is killed
 	left, err := process.Sweep(func() ([]process.Process, error) {
 		all, err := process.OfJob(f.Job(), f.Name())
 		if before.Watchdog != 0 && before.Machine == jobfolder.Machine() {

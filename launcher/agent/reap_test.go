@@ -18,8 +18,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// hidden starts a task with a child that has left its session and cleared its environment, and
-// kills supervisor and watchdog at once. It returns the child.
+// hidden starts a task with a child that has left its session and cleared its
+// environment. It kills supervisor and watchdog at once, and returns the
+// child.
 func hidden(t *testing.T) (*testHost, process.Process, protocol.State) {
 	t.Helper()
 	h := newHost(t, 1)
@@ -39,7 +40,7 @@ func hidden(t *testing.T) (*testHost, process.Process, protocol.State) {
 	t.Cleanup(func() { process.Signal(child, unix.SIGKILL) })
 	state, _ := h.folder().ReadState()
 	for _, pid := range []int{state.Watchdog, state.Supervisor} {
-		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // so that neither notices that the other has ended
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // suspended, so that neither process notices the end of the other
 			t.Fatal(err)
 		}
 	}
@@ -49,9 +50,10 @@ func hidden(t *testing.T) (*testHost, process.Process, protocol.State) {
 	return h, child, state
 }
 
-// TestBothKilledNamesWhatHidItself: a child that nothing marks as the job's is named by whoever looks
-// at the job next, and nobody ends it: it could be a shell of the user.
-func TestBothKilledNamesWhatHidItself(t *testing.T) {
+// The next command on a job with a dead agent reports a child process without
+// the job's mark. plx does not kill that child, since it could be a shell of
+// the user.
+func TestDeadAgentReportsProcessesWithoutTheMark(t *testing.T) {
 	h, child, _ := hidden(t)
 	want := fmt.Sprintf("%d (sleep); if they are, end them: kill -9 %d", child.PID, child.PID)
 	if s := decode[protocol.State](t, string(h.ask(protocol.DoState).Out)); s.Phase != protocol.Over || !strings.Contains(s.Verdict.Reason, want) {
@@ -64,7 +66,7 @@ func TestBothKilledNamesWhatHidItself(t *testing.T) {
 	if busy, err := (&pruner{}).runs(); err != nil || !strings.Contains(busy, want) {
 		t.Errorf("prune --all: %q, %v", busy, err)
 	}
-	for range 2 { // the job's state keeps it
+	for range 2 { // the second answer comes from the job's state file
 		if err := h.ask(protocol.DoConnect).Err; err == nil || err.Code != protocol.CodeNoAgent || !strings.Contains(err.Text, want) {
 			t.Errorf("connect: %+v", err)
 		}
@@ -74,8 +76,8 @@ func TestBothKilledNamesWhatHidItself(t *testing.T) {
 	}
 }
 
-// TestBothKilledNamesNothing: without such a child it is said that there may be one.
-func TestBothKilledNamesNothing(t *testing.T) {
+// If no such child is found, the report says that one may exist.
+func TestDeadAgentWarnsOfPossibleProcesses(t *testing.T) {
 	h, child, _ := hidden(t)
 	process.Signal(child, unix.SIGKILL)
 	eventually(t, "it has ended", func() bool { return !process.Alive(child.PID, child.Start) })
@@ -84,8 +86,9 @@ func TestBothKilledNamesNothing(t *testing.T) {
 	}
 }
 
-// TestBothKilledEndsItsScope: no process leaves the control group that systemd has made for a job.
-func TestBothKilledEndsItsScope(t *testing.T) {
+// Reaping kills all processes in the job's systemd scope, which no process can
+// leave.
+func TestReapKillsTheScopeOfADeadAgent(t *testing.T) {
 	h, child, state := hidden(t)
 	root := "/sys/fs/cgroup"
 	if _, err := os.Stat(root + "/unified/cgroup.procs"); err == nil {

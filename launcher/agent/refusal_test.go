@@ -13,7 +13,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// blob makes content a shipped program, and makes that the command.
+// blob stores content as a program that plx has sent, and makes it the job's
+// command.
 func (h *testHost) blob(content []byte, base string) {
 	h.t.Helper()
 	sum := strings.Repeat("0b", 32)
@@ -60,7 +61,7 @@ func TestShippedProgramsAreRefusedByName(t *testing.T) {
 func TestBrokenSetupIsNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		setup protocol.Raw
-		path  string // bash is on it, or not
+		path  string // PATH, with or without bash
 		says  []string
 		code  int
 	}{
@@ -95,7 +96,7 @@ func TestBrokenSetupIsNamed(t *testing.T) {
 	}
 }
 
-func TestRemovedFolderIsSaid(t *testing.T) {
+func TestRemovedJobFolderIsReported(t *testing.T) {
 	for name, remove := range map[string]bool{"removed": true, "kept": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -51,7 +51,7 @@ func TestSignalIsReported(t *testing.T) {
 	l.end(h, 0)
 }
 
-func TestTaskSeesWhatItIsGiven(t *testing.T) {
+func TestTaskGetsItsEnvironment(t *testing.T) {
 	args := []string{"", " ", "a b", "{\"x\": '1'}", "$HOME", "*", "\xff\xfe", "line\nline", "--", "`id`"}
 	h := newHost(t, 2, append([]string{"echo"}, args...)...)
 	h.spec.Env = []protocol.Raw{"WITH_BYTES=\xff,\n=x ", "EMPTY=", "LOGIN_VARIABLE=user", "PLX_RANK=99"}
@@ -194,7 +194,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// exitOf waits until the state tells how a task has ended.
+// exitOf waits until the state file shows how a task has ended.
 func (h *testHost) exitOf(task cluster.Task) protocol.Exit {
 	h.t.Helper()
 	var exit protocol.Exit
@@ -251,7 +251,7 @@ func TestNativeTask(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsAreThinnedAndKept(t *testing.T) {
+func TestHeartbeatsAreForwardedOncePerSecond(t *testing.T) {
 	words := []string{"native"}
 	for i := range 100 {
 		words = append(words, fmt.Sprintf("beat=%d", i))
@@ -274,9 +274,9 @@ func TestHeartbeatsAreThinnedAndKept(t *testing.T) {
 	}
 }
 
-// The state keeps the last message of a task about its steps, for a driver that was not
-// connected. A message without a step does not replace it.
-func TestTheLastWordIsKept(t *testing.T) {
+// The state has the last message of a task about its steps, for a driver that
+// was disconnected. A message without a step does not replace it.
+func TestLastMessageIsInTheState(t *testing.T) {
 	h := newHost(t, 1, "native", "beat=29-28", "beat=31-28", "beat=0", "finished")
 	l, _ := h.launch()
 	l.exits(1)
@@ -289,9 +289,9 @@ func TestTheLastWordIsKept(t *testing.T) {
 	l.end(h, 0)
 }
 
-// That a job tolerates the loss of workers is passed on, and kept in the state for a
-// driver that was not connected.
-func TestToleranceIsPassedOn(t *testing.T) {
+// The agent forwards that a job tolerates the loss of workers, and keeps that
+// in the state for a driver that was disconnected.
+func TestToleratesLossIsForwarded(t *testing.T) {
 	h := newHost(t, 1, "native", "bears", "finished")
 	l, _ := h.launch()
 	l.wait("Said", func(m protocol.Message) bool {
@@ -367,9 +367,9 @@ func TestOutputIsComplete(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A task that prints four times its limit ends as well as any other. Its host keeps the
-// newest part, and every reader is told what is missing: one that is overtaken while the
-// task runs, and one that comes later.
+// A task that prints four times its log limit still ends normally. The host
+// keeps the newest part. Each reader learns how many bytes are missing,
+// whether it reads during the task or afterwards.
 func TestLogLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -392,7 +392,7 @@ func TestLogLimit(t *testing.T) {
 	if e := l.exits(1)[worker(0)]; e.Code != 0 {
 		t.Errorf("exit status %d", e.Code)
 	}
-	l.end(h, 0) // only now anybody reads from slow
+	l.end(h, 0) // slow is read only from here on
 	live := bytesOf(t, out)
 	if err := slow.Wait(); err != nil {
 		t.Error(err)
@@ -427,8 +427,8 @@ func TestLogLimit(t *testing.T) {
 	}
 }
 
-// told is how many bytes of a source a reader got, and of how many it was told that they
-// were dropped.
+// told has the number of bytes that a reader received of a source, and the
+// number reported as dropped.
 type told struct{ bytes, dropped int64 }
 
 func bytesOf(t *testing.T, stream io.Reader) map[logs.Source]told {
@@ -447,7 +447,7 @@ func bytesOf(t *testing.T, stream io.Reader) map[logs.Source]told {
 	}
 }
 
-func TestHeldOutputIsBoundedAndTold(t *testing.T) {
+func TestOutputHeldOpenByADescendantIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -462,7 +462,7 @@ func TestHeldOutputIsBoundedAndTold(t *testing.T) {
 	if !told {
 		t.Error("nobody was told that something holds the output open")
 	}
-	h.prints("worker-0.stdout", "ghost") // what it prints afterwards is kept
+	h.prints("worker-0.stdout", "ghost") // later output of the leftover process is stored too
 	l.end(h, 0)
 }
 
@@ -498,7 +498,8 @@ func TestStateKeepsNoSecret(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A task has stacks from its start on, before it was measured for the first time.
+// Stacks of a task can be collected at once after its start, before the first
+// sample.
 func TestStacksOfATaskThatHasJustStarted(t *testing.T) {
 	h, l, pids := ready(t, "wait")
 	l.send(protocol.Message{Look: &protocol.Look{ID: 1, Stacks: true, Tell: true}})

@@ -11,9 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// The chief holds the job, resumes and is asked for another checkpoint. Only an answer
-// to the last request counts.
-func TestTheChiefHoldsAndGoesOn(t *testing.T) {
+// The chief pauses at a checkpoint, resumes, and gets another request. Only a
+// reply to the last request counts.
+func TestChiefPausesAtACheckpointAndResumes(t *testing.T) {
 	h, l, _ := ready(t, "native", "hold=7", "save=9", "stop", "finished")
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{Request: 3, Hold: &protocol.Hold{Workers: 4, Leaving: []string{"worker:1", "ps:1"}}}})
 	said := func() cluster.ControlMessage {
@@ -26,7 +26,7 @@ func TestTheChiefHoldsAndGoesOn(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{Request: 3, Resume: true}})
-	h.prints("worker-0.stdout", "resumed") // requests may overtake each other
+	h.prints("worker-0.stdout", "resumed") // the next request must not overtake the resume message
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{Request: 4}})
 	want = cluster.ControlMessage{Kind: cluster.Checkpoint, Request: 4, Step: 9}
 	if got := said(); !reflect.DeepEqual(got, want) {
@@ -35,9 +35,9 @@ func TestTheChiefHoldsAndGoesOn(t *testing.T) {
 	l.end(h, time.Minute)
 }
 
-// A visitor gets the Spec. The agent passes its requests to the driver, and the
-// answers back.
-func TestAVisitorScales(t *testing.T) {
+// A visitor can get the Spec. The agent forwards a visitor's scale request to
+// the driver, and the reply to the visitor.
+func TestScaleRequestOfAVisitorIsForwarded(t *testing.T) {
 	h, l, _ := ready(t, "wait")
 	v, _ := h.attach(false)
 	v.send(protocol.Message{SpecAsk: true})

@@ -17,22 +17,24 @@ import (
 )
 
 const (
-	mostTakers = 8                // connections at a time
-	tellTime   = 5 * time.Second  // until a connection has told the token
-	takeTime   = time.Minute      // until it has taken the program
-	seedTime   = 10 * time.Minute // of all, whatever the launcher does
+	maxDownloads    = 8                // maximum number of simultaneous downloads; further connections are closed
+	tokenTimeout    = 5 * time.Second  // for a client to send the token
+	downloadTimeout = time.Minute      // for a client to download the plx binary
+	seedTime        = 10 * time.Minute // the server stops after this time in any case
 )
 
-// seed gives this program to other hosts, whose shells take it: they have no agent yet.
+// seed is a TCP server that sends the plx binary to other hosts of the job.
+// They have no agent yet, so their login shells download it.
 type seed struct {
 	mu  sync.Mutex
-	end func() // nil: it gives to nobody
+	end func() // stops the server; nil: no server runs
 }
 
-// begin begins to give, and returns the port. It ends what began before.
+// begin starts a server and returns its port. It stops a server that was
+// started before.
 func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) {
 	if of.Token == "" {
-		return 0, errors.New("give plx to other hosts: no token")
+		return 0, errors.New("serve plx to other hosts: no token")
 	}
 	ln, err := sockets.Place{Addr: of.Addr, Low: of.Low, High: of.High}.ListenData()
 	if err != nil {
@@ -40,19 +42,20 @@ func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) 
 	}
 	addr, ok := ln.Addr().(*net.TCPAddr)
 	if !ok {
-		return 0, errors.Join(errors.New("give plx to other hosts: no port"), ln.Close())
+		return 0, errors.Join(errors.New("serve plx to other hosts: no TCP port"), ln.Close())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), seedTime)
-	context.AfterFunc(ctx, func() { ln.Close() }) // nothing was written to it
+	context.AfterFunc(ctx, func() { ln.Close() }) // a listener has no buffered data to lose
 	s.close()
 	s.mu.Lock()
 	s.end = cancel
 	s.mu.Unlock()
-	go giveAway(ctx, ln, of.Token)
+	go serveBinary(ctx, ln, of.Token)
 	return addr.Port, nil
 }
 
-// close gives to nobody more. What is under way goes on for a minute at most.
+// close stops the server. Downloads in progress may continue for up to a
+// minute.
 func (s *seed) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,33 +65,33 @@ func (s *seed) close() {
 	s.end = nil
 }
 
-func giveAway(ctx context.Context, ln net.Listener, token string) {
-	places := make(chan struct{}, mostTakers)
+func serveBinary(ctx context.Context, ln net.Listener, token string) {
+	slots := make(chan struct{}, maxDownloads)
 	for {
 		conn, err := ln.Accept()
 		if err != nil || ctx.Err() != nil {
 			return
 		}
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 			go func() {
-				defer func() { <-places }()
-				giveSelf(conn, token) // who does not get it all notices
+				defer func() { <-slots }()
+				sendBinary(conn, token) // after an incomplete download the client's checksum test fails
 			}()
 		default:
-			conn.Close() // it gets nothing, and notices
+			conn.Close() // too many downloads: the client gets no data and reports that
 		}
 	}
 }
 
-// giveSelf writes this program to whoever tells the token.
-func giveSelf(conn net.Conn, token string) {
-	defer conn.Close() // the other end compares the hash
-	told := make([]byte, len(token))
-	if conn.SetDeadline(time.Now().Add(tellTime)) != nil {
+// sendBinary sends this executable to a client that sends the token first.
+func sendBinary(conn net.Conn, token string) {
+	defer conn.Close() // the client compares the checksum, so an error here is noticed there
+	received := make([]byte, len(token))
+	if conn.SetDeadline(time.Now().Add(tokenTimeout)) != nil {
 		return
 	}
-	if _, err := io.ReadFull(conn, told); err != nil || subtle.ConstantTimeCompare(told, []byte(token)) != 1 {
+	if _, err := io.ReadFull(conn, received); err != nil || subtle.ConstantTimeCompare(received, []byte(token)) != 1 {
 		return
 	}
 	self, err := os.Open("/proc/self/exe")
@@ -96,7 +99,7 @@ func giveSelf(conn net.Conn, token string) {
 		return
 	}
 	defer self.Close() // only read
-	if conn.SetDeadline(time.Now().Add(takeTime)) == nil {
+	if conn.SetDeadline(time.Now().Add(downloadTimeout)) == nil {
 		_, _ = io.Copy(conn, self)
 	}
 }

@@ -23,9 +23,10 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// start is "agent start": it answers calls until it gets the Spec of a job, or is to connect to
-// one. With a Spec it starts the job's agent, and becomes its watchdog; else it relays between the
-// agent and the standard streams. A launcher that needs no agent closes the stream.
+// start is "agent start". It answers the launcher's calls until one of three
+// things happens. With the Spec of a job, it starts the job's supervisor and
+// becomes its watchdog. After a Connect call, it relays between the launcher
+// and a running job's agent. If the launcher closes the stream, it ends.
 func start(ctx context.Context, _ []string, std streams) error {
 	use, err := jobfolder.Enter()
 	if err != nil {
@@ -46,14 +47,14 @@ func start(ctx context.Context, _ []string, std streams) error {
 		return fmt.Errorf("receive the job's specification: %w", err)
 	}
 	if s.job != nil {
-		return s.job.visit(std, first)
+		return s.job.relay(std, first)
 	}
 	if first.Spec == nil {
 		return errors.New("the first message was not the job's specification")
 	}
 	w, err := s.begin(ctx, launcher, *first.Spec)
 	if err != nil {
-		return err // the launcher names the host
+		return err // the launcher adds the host's name to this error
 	}
 	err = w.Run()
 	if _, ended := errors.AsType[*watchdog.Ended](err); ended {
@@ -62,18 +63,20 @@ func start(ctx context.Context, _ []string, std streams) error {
 	return err
 }
 
-// begin starts the agent of a job, after it has made the job's folder on this host.
+// begin makes the job's folder on this host and starts the job's supervisor.
+// The returned watchdog watches the supervisor.
 func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec protocol.Spec) (w *watchdog.Watchdog, err error) {
 	locks, err := s.gpus.of(spec)
 	if err != nil {
 		return nil, coded{codeNoAgent, err}
 	}
-	// A renewal that the launcher did not ask for tells it now and then that the agent is still
-	// being started: large files take a while to be unpacked.
-	quiet := repeat(reassureEvery, func() bool { // if it fails, what is read next fails too
+	// Unpacking large files can take long. Until the agent has started, send
+	// an unrequested Renewed message every second to show the launcher that
+	// this process works.
+	stopKeepalive := repeat(keepaliveEvery, func() bool { // if Send fails, the next read from the launcher fails too
 		return launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) == nil
 	})
-	defer quiet()
+	defer stopKeepalive()
 	f, err := jobfolder.Of(spec.Job, spec.Folder)
 	if err != nil {
 		return nil, err
@@ -86,10 +89,10 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 		return nil, err
 	}
 	err = fill(ctx, f, spec, least)
-	quiet()
+	stopKeepalive()
 	if err == nil {
 		if spec.Detached {
-			_ = watchdog.EnterScope(ctx, spec.Job) // "plx doctor" tells where logind would end the job
+			_ = watchdog.EnterScope(ctx, spec.Job) // best effort; "plx doctor" warns if logind would kill a detached job at logout
 		}
 		w, err = watchdog.Start(f, spec, locks)
 	}
@@ -99,12 +102,14 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 	return w, nil
 }
 
-// reassureEvery is well under what a launcher waits for a first answer, and under the
-// shortest lease.
-const reassureEvery = time.Second
+// keepaliveEvery is the interval of the messages that show the launcher that
+// the agent is still starting. It is much shorter than the launcher's timeout
+// for the first answer and than the shortest lease.
+const keepaliveEvery = time.Second
 
-// repeat calls f in a goroutine of its own, again and again until f returns false or stop
-// is called. stop waits for the goroutine, and may be called again.
+// repeat calls f at an interval, in a new goroutine, until f returns false or
+// stop is called. stop waits until the goroutine has ended; further calls of
+// stop do nothing.
 func repeat(every time.Duration, f func() bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var goroutine sync.WaitGroup
@@ -128,8 +133,9 @@ func repeat(every time.Duration, f func() bool) (stop func()) {
 	}
 }
 
-// fill writes what the folder has besides the secret. least is the first generation
-// that the agent may prepare.
+// fill writes the job's folder: the state file, the lists of files that the
+// job uses, and the tasks' working directories. least is the first generation
+// (start of all tasks) that the new agent may run.
 func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int) error {
 	own, err := process.Read(os.Getpid())
 	if err != nil {
@@ -140,7 +146,7 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 	if err := f.WriteState(state); err != nil {
 		return err
 	}
-	if err := claim(ctx, spec.Job, spec.Checkpoints); err != nil {
+	if err := checkNameFree(ctx, spec.Job, spec.Checkpoints); err != nil {
 		return err
 	}
 	if err := f.RecordBlobs(spec); err != nil {
@@ -154,7 +160,8 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 	return f.Furnish(ctx, spec, spec.Tasks)
 }
 
-// abandon records that the agent was not started, and deletes the secret.
+// abandon records in the state file that the job's agent could not be started,
+// and deletes the job's secret.
 func abandon(f jobfolder.Folder, spec protocol.Spec, cause error) error {
 	state := jobfolder.FirstState(spec)
 	if before, err := f.ReadState(); err == nil {
@@ -163,25 +170,25 @@ func abandon(f jobfolder.Folder, spec protocol.Spec, cause error) error {
 	return errors.Join(f.RemoveSecret(), f.WriteState(jobfolder.Ended(state, cause.Error())))
 }
 
-// running is the agent of a job that this process is connected to.
+// running is a connection of this process to the supervisor of a running job.
 type running struct {
 	folder jobfolder.Folder
-	state  protocol.State // as it was before
+	state  protocol.State // content of the job's state file before this process connected
 	raw    *net.UnixConn
-	agent  *protocol.Conn // over raw
+	agent  *protocol.Conn // message protocol on top of raw
 }
 
-// errNoAgent says that the job has no agent on this host.
+// errNoAgent means that the job has no running agent on this host.
 var errNoAgent = errors.New("no agent")
 
-// dialJob connects to the agent of a job.
+// dialJob connects to the job's supervisor through its local socket.
 func dialJob(ctx context.Context, f jobfolder.Folder) (*running, error) {
 	state, err := f.ReadState()
 	if errors.Is(err, os.ErrNotExist) || err == nil && state.Socket == "" || f.Deserted() {
 		return nil, errNoAgent
 	}
 	if errors.Is(err, jobfolder.ErrDamaged) {
-		return nil, fmt.Errorf("%w: an agent that runs writes it within %s: try again then", err, jobfolder.AliveEvery)
+		return nil, fmt.Errorf("%w: a running agent rewrites it within %s: try again then", err, jobfolder.AliveEvery)
 	}
 	if err != nil {
 		return nil, err
@@ -200,7 +207,9 @@ func dialJob(ctx context.Context, f jobfolder.Folder) (*running, error) {
 	return r, nil
 }
 
-// connect connects to the agent of a job. It ends what an agent left that has ended.
+// connect connects this session to a running job's agent. If that agent has
+// ended, connect kills the processes that it left, and returns an error that
+// says how it ended.
 func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error) {
 	f, err := jobfolder.Of(of.Job, of.Folder)
 	if err != nil {
@@ -211,7 +220,7 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 		return none{}, err
 	}
 	if err := reapJob(f); err != nil {
-		return none{}, fmt.Errorf("end what the agent left: %w", err)
+		return none{}, fmt.Errorf("kill the processes that the agent left: %w", err)
 	}
 	how := "the cause is not known"
 	state, err := f.ReadState()
@@ -224,19 +233,22 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 	return none{}, &protocol.Failure{Code: protocol.CodeNoAgent, Text: how}
 }
 
-// visit relays between the launcher, which has sent first, and the agent of a job until either
-// side ends. When the agent has ended, nothing of the job is left on the host.
-func (r *running) visit(launcher streams, first protocol.Message) error {
+// relay copies messages between the launcher and the agent of a running job until
+// either side closes its stream. first is the message that the launcher has
+// already sent. If the agent has ended by then, relay kills all processes that
+// it left.
+func (r *running) relay(launcher streams, first protocol.Message) error {
 	if err := r.agent.Send(first); err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", r.folder.Job(), err)
 	}
 	go func() {
-		// A read of the standard input cannot be interrupted, so this goroutine ends with the
-		// process. The end of the input is passed on.
+		// A read from standard input cannot be interrupted, so this goroutine
+		// ends only with the process. At the end of the input, the agent sees
+		// end of file too.
 		_, _ = io.Copy(r.raw, launcher.in)
 		_ = r.raw.CloseWrite()
 	}()
-	_, _ = io.Copy(launcher.out, r.raw) // who has gone is seen below, or does not read
+	_, _ = io.Copy(launcher.out, r.raw) // a broken stream to the launcher is no error; waitForDeath reports the end of the agent
 	_ = r.agent.Close()
 	err := waitForDeath(r.folder, r.state)
 	if s, unread := r.folder.ReadState(); err == nil && unread == nil && jobfolder.LifeOf(s) == jobfolder.Dead {
@@ -245,14 +257,15 @@ func (r *running) visit(launcher streams, first protocol.Message) error {
 	return err
 }
 
-// Bounds of waiting for an agent whose stream has ended.
+// Timeouts of waitForDeath, measured from the end of the agent's stream.
 const (
-	parted = 300 * time.Millisecond // until it shows that the agent is ending
-	leave  = 10 * time.Second       // until the agent has ended
+	endingTimeout = 300 * time.Millisecond // how long to wait for signs that the agent is ending
+	endTimeout    = 10 * time.Second       // how long to wait for the end of the agent's processes
 )
 
-// waitForDeath returns after the agent that state names has ended, if it is ending. If
-// another driver has only replaced this one, it does not wait.
+// waitForDeath waits for the end of the agent whose processes state names, if
+// that agent is ending. It returns at once if the stream has ended only
+// because another driver replaced this connection.
 func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 	watchdog := func() bool { return process.Alive(state.Watchdog, state.WatchdogStart) }
 	supervisor := func() bool { return process.Alive(state.Supervisor, state.SupervisorStart) }
@@ -262,10 +275,10 @@ func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 			ending = !watchdog() || !supervisor() || err == nil && s.Phase == protocol.Over
 		}
 		switch waited := time.Since(began); {
-		case !ending && waited > parted:
+		case !ending && waited > endingTimeout:
 			return nil
-		case waited > leave:
-			return fmt.Errorf("the agent of job %s has not ended within %s: pids %d and %d", f.Job(), leave, state.Watchdog, state.Supervisor)
+		case waited > endTimeout:
+			return fmt.Errorf("the agent of job %s has not ended within %s: pids %d and %d", f.Job(), endTimeout, state.Watchdog, state.Supervisor)
 		}
 	}
 	return nil

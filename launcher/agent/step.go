@@ -13,25 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outlive runs the server of a step of Slurm. Slurm kills what is left in a step when its
-// first process ends, so this process stays until all have ended that were started in it:
-// agents outlive the connection that started them. They heed Slurm's SIGTERM; this process
-// and the server end with the connection.
+// outlive runs an SSH server in a Slurm job step. Slurm kills all processes of
+// a step when the step's first process, which is this one, ends. Agents that
+// the server starts must outlive its connection, so outlive returns only after
+// all processes in the step have ended. This process ignores Slurm's SIGTERM;
+// the agents handle it.
 func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
-	heedNoTerm()
+	ignoreSIGTERM()
 	for _, name := range ranks {
-		os.Unsetenv(name) // fails for no valid name
+		os.Unsetenv(name) // Unsetenv fails only for invalid names
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("adopt what commands leave: %w", err)
+		return fmt.Errorf("become the reaper of orphaned processes: %w", err)
 	}
 	server.Args[0] = "plx"
 	server.Stdin, server.Stdout, server.Stderr = in, out, complaints
 	if err := server.Start(); err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
-	for _, own := range []*os.File{os.Stdin, os.Stdout} { // the server has them: whoever reads sees its end
-		own.Close() // nothing is buffered
+	for _, own := range []*os.File{os.Stdin, os.Stdout} { // close them here, so that the launcher sees end of file when the server ends
+		own.Close() // an error can be ignored, as no data is buffered
 	}
 	for {
 		_, err := unix.Wait4(-1, nil, 0, nil)
@@ -43,11 +44,13 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 	}
 }
 
-// ranks are variables by which programs take the step for their job, which has one task.
+// ranks are environment variables of the one-task step that runs this process.
+// Training programs would take them for the ranks of their own job.
 var ranks = []string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_GTIDS",
 	"SLURM_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}
 
-// heedNoTerm makes SIGTERM do nothing in this process. Its children are not affected.
-func heedNoTerm() {
+// ignoreSIGTERM makes this process ignore SIGTERM. Child processes do not inherit
+// that.
+func ignoreSIGTERM() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// surveyed starts "agent start" and asks what the host is.
+// surveyed starts "agent start" and makes the calls Survey and Probe.
 func surveyed(t *testing.T, h *testHost) *line {
 	t.Helper()
 	l := h.dial("start")
@@ -44,7 +44,7 @@ func inspected(t *testing.T, h *testHost) {
 	}
 }
 
-// One process answers the survey and then starts the job.
+// One agent process answers the survey and then starts the job.
 func TestSurveyBeforeAJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1, "exit", "0")
@@ -58,7 +58,8 @@ func TestSurveyBeforeAJob(t *testing.T) {
 	l.end(h, 0)
 }
 
-// A launcher that needs no agent leaves nothing.
+// A launcher that surveys a host without starting a job leaves no process and
+// no folder.
 func TestSurveyWithoutAJob(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
@@ -81,7 +82,8 @@ func TestSurveyOfAHostThatWasNotInspected(t *testing.T) {
 	}
 }
 
-// early returns the logs that "agent start" sends for a job of one worker that runs args.
+// early returns the logs that "agent start" sends for a job with one worker
+// that runs args.
 func early(t *testing.T, args ...string) []byte {
 	t.Helper()
 	h := newHost(t, 1, args...)
@@ -100,8 +102,8 @@ func early(t *testing.T, args ...string) []byte {
 	return all
 }
 
-// A short output comes whole with the messages of the agent. Of a long one a command is to
-// bring the rest.
+// The agent itself sends all of a short output. For the rest of a long output,
+// the launcher needs a separate command.
 func TestEarlyLogs(t *testing.T) {
 	t.Parallel()
 	for n, whole := range map[string]bool{"1600": true, "1000000": false} {
@@ -120,7 +122,7 @@ func TestEarlyLogs(t *testing.T) {
 	}
 }
 
-// The list has the locks of GPUs and no other sockets.
+// listLocks returns the GPU locks and no other sockets.
 func TestListLocks(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{protocol.LockPrefix + "of-a-test", "plx-other-of-a-test"} {

@@ -19,28 +19,29 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// pruneAll is prune with All: it removes all of ~/.plx, unless something uses it. If something is
-// kept, it removes what prune does, of any age.
+// pruneAll implements "plx prune --all": it removes the whole folder ~/.plx,
+// unless a job or another plx process uses it. If some files must be kept, it
+// removes what prune would remove, regardless of age.
 func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Use) (answer protocol.PruneAnswer, err error) {
 	dir, err := jobfolder.Root()
 	if err != nil {
 		return answer, err
 	}
-	p := &pruner{ctx: ctx, root: dir, before: time.Now(), stay: want.Keep, discard: want.Discard, dry: want.Dry}
+	p := &pruner{ctx: ctx, root: dir, before: time.Now(), keepJobs: want.Keep, discard: want.Discard, dry: want.Dry}
 	if answer.Busy, err = p.runs(); err != nil || answer.Busy != "" {
 		return answer, err
 	}
 	if !want.Dry {
-		if answer.Busy = p.prepares(use); answer.Busy != "" {
+		if answer.Busy = p.otherUse(use); answer.Busy != "" {
 			return answer, nil
 		}
 		defer use.Share()
 	}
-	kept, err := p.keepsakes(want.Forgotten)
+	kept, err := p.keptFiles(want.Forgotten)
 	if err != nil {
 		return answer, err
 	}
-	jobs, unread, err := p.keepsJobs()
+	jobs, unread, err := p.keptJobs()
 	if err != nil {
 		return answer, err
 	}
@@ -49,7 +50,7 @@ func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Us
 		p.items, p.before = kept, time.Now()
 		err = errors.Join(p.jobs(), p.unstarted(), p.below("spares", nil), p.blobs(), p.uploads(), p.envs(), p.files())
 	} else {
-		answer.Left, answer.Busy, err = p.all()
+		answer.Left, answer.Busy, err = p.removeAll()
 	}
 	if err != nil {
 		answer.Failed = err.Error()
@@ -58,8 +59,9 @@ func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Us
 	return answer, nil
 }
 
-// runs says which job runs, or may; "": none does. Of jobs of dead agents it notes that they are over:
-// another host with this home cannot tell.
+// runs describes the jobs that run, or may run on another host with this home;
+// "" means none does. For each job whose agent is dead it records in the state
+// file that the job is over, since another host cannot detect that.
 func (p *pruner) runs() (string, error) {
 	all, err := jobfolder.States()
 	if err != nil {
@@ -88,23 +90,26 @@ func (p *pruner) runs() (string, error) {
 }
 
 const (
-	// comes is how recently an upload was written that is under way.
-	comes     = time.Minute
+	// An upload counts as in progress if its file was written within this
+	// time.
+	uploadAge = time.Minute
 	beingSent = "plx is just being sent there"
 )
 
-// coming reports whether plx is being sent to a folder of blobs.
-func coming(blobs string) bool {
-	entries, _ := os.ReadDir(blobs) // without a folder nothing comes
+// uploading reports whether an upload of the plx binary into the folder blobs is
+// in progress.
+func uploading(blobs string) bool {
+	entries, _ := os.ReadDir(blobs) // a missing folder has no uploads
 	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		info, err := e.Info()
-		return err == nil && e.Name()[0] == '.' && time.Since(info.ModTime()) < comes
+		return err == nil && e.Name()[0] == '.' && time.Since(info.ModTime()) < uploadAge
 	})
 }
 
-// prepares says what uses ~/.plx beside jobs. If nothing does, nothing will until the process ends or
-// shares use again.
-func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
+// otherUse describes what else uses ~/.plx, apart from jobs. If it returns "",
+// this process holds the exclusive lock of ~/.plx until it ends or calls
+// use.Share.
+func (p *pruner) otherUse(use *jobfolder.Use) (busy string) {
 	if !use.Alone() {
 		return "another plx works there, such as a launch or plx exec"
 	}
@@ -113,21 +118,22 @@ func (p *pruner) prepares(use *jobfolder.Use) (busy string) {
 			use.Share()
 		}
 	}()
-	if coming(filepath.Join(p.root, "blobs")) {
+	if uploading(filepath.Join(p.root, "blobs")) {
 		return beingSent
 	}
-	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the pattern is valid
+	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the error is nil, as the pattern is valid
 	for _, file := range launches {
-		if locked, _ := filelock.Locked(file); locked { // an error: it has just ended, or there are no locks
+		if locked, _ := filelock.Locked(file); locked { // on an error (the launch has just ended, or there are no locks) assume no launch
 			return "a launch is being prepared there, by process " + filepath.Base(file)
 		}
 	}
 	return ""
 }
 
-// keepsakes lists what is no job's folder and stays: checkpoints, unless they are discarded, and
-// records of jobs that were launched from this home and are not forgotten.
-func (p *pruner) keepsakes(forgotten []string) (kept []protocol.Pruned, err error) {
+// keptFiles lists the files outside of job folders that must stay:
+// checkpoints, unless p.discard is set, and the launcher's records of jobs
+// that are not in forgotten.
+func (p *pruner) keptFiles(forgotten []string) (kept []protocol.Pruned, err error) {
 	records, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*.json"))
 	if err != nil {
 		return nil, err
@@ -161,14 +167,15 @@ func (p *pruner) keepsakes(forgotten []string) (kept []protocol.Pruned, err erro
 	return kept, err
 }
 
-// literal is the root as a pattern.
+// literal returns p.root with the special characters of glob patterns escaped.
 func (p *pruner) literal() string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(p.root)
 }
 
-// keepsJobs counts the folders of jobs that stay, as the launcher wants it or for what they have made. It
-// lists those whose state cannot be read.
-func (p *pruner) keepsJobs() (n int, unread []protocol.Pruned, err error) {
+// keptJobs counts the job folders that must stay, because the launcher asked
+// for that or because the job's output files were not fetched. unread lists
+// the folders whose state file cannot be read.
+func (p *pruner) keptJobs() (n int, unread []protocol.Pruned, err error) {
 	states, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*", "state.json"))
 	for _, state := range states {
 		f := jobfolder.Folder(filepath.Dir(state))
@@ -177,25 +184,27 @@ func (p *pruner) keepsJobs() (n int, unread []protocol.Pruned, err error) {
 			continue
 		}
 		kept, failed := p.keep(f)
-		if err = errors.Join(err, failed); kept || slices.Contains(p.stay, f.Job()) {
+		if err = errors.Join(err, failed); kept || slices.Contains(p.keepJobs, f.Job()) {
 			n++
 		}
 	}
 	return n, unread, err
 }
 
-// all removes all of ~/.plx. First everything gets another place at once, the lock last: who comes
-// then finds a host without plx, and makes ~/.plx again. left is a folder that remains below ~/.plx, since it
-// has something that cannot be removed, such as this executable on a network file system. busy is as in
-// the answer.
-func (p *pruner) all() (left, busy string, err error) {
+// removeAll removes ~/.plx. It first renames all entries into a new folder below
+// ~/.plx, the lock file last, so that a launch that starts now finds a host
+// without plx and creates ~/.plx again. left names that folder if some of its
+// files could not be removed, such as this executable on a network file
+// system. busy is the reason if an upload has just begun and nothing was
+// removed.
+func (p *pruner) removeAll() (left, busy string, err error) {
 	entries, err := os.ReadDir(p.root)
 	if err != nil {
 		return "", "", err
 	}
 	if p.dry {
 		for _, e := range entries {
-			err = errors.Join(err, p.each(p.root, e))
+			err = errors.Join(err, p.removeEntry(p.root, e))
 		}
 		return "", "", err
 	}
@@ -203,47 +212,50 @@ func (p *pruner) all() (left, busy string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return turn(a) - turn(b) })
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return removalOrder(a) - removalOrder(b) })
 	for _, e := range entries {
 		from, to := filepath.Join(p.root, e.Name()), filepath.Join(away, e.Name())
 		if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return filepath.Base(away), "", err
 		}
-		if turn(e) == first && coming(to) { // it began to come just now
+		if removalOrder(e) == binariesFirst && uploading(to) { // an upload of the plx binary has just begun: undo the rename
 			return "", beingSent, errors.Join(os.Rename(to, from), os.Remove(away))
 		}
 	}
 	for _, e := range entries {
-		err = errors.Join(err, p.each(away, e))
+		err = errors.Join(err, p.removeEntry(away, e))
 	}
 	if err = errors.Join(err, os.Remove(away)); err != nil {
 		return filepath.Base(away), "", err
 	}
-	if info, err := os.Lstat(p.root); err == nil && info.IsDir() { // a link is the user's
-		_ = os.Remove(p.root) // fails if another launch uses it by now
+	if info, err := os.Lstat(p.root); err == nil && info.IsDir() { // keep ~/.plx if it is a symbolic link, which the user made
+		_ = os.Remove(p.root) // fails if a new launch has used the folder meanwhile
 	}
 	return "", "", nil
 }
 
-// first is the turn of the programs, by which a launch begins.
-const first = -1
+// binariesFirst is the result of removalOrder for the folder of plx binaries, which a launch
+// uses first.
+const binariesFirst = -1
 
-// turn orders what is removed from ~/.plx.
-func turn(e fs.DirEntry) int {
+// removalOrder returns a number that sorts the entries of ~/.plx into the order of
+// removal: the plx binaries first, the lock last.
+func removalOrder(e fs.DirEntry) int {
 	switch e.Name() {
 	case "blobs":
-		return first
+		return binariesFirst
 	case jobfolder.LockName:
 		return 1
 	}
 	return 0
 }
 
-// each removes an entry of ~/.plx, which is in a folder now, and those of jobs one by one.
-func (p *pruner) each(in string, e fs.DirEntry) error {
+// removeEntry removes the entry e of the folder in. The report names it by its
+// original path below ~/.plx, and lists each job's folder separately.
+func (p *pruner) removeEntry(in string, e fs.DirEntry) error {
 	path := filepath.Join(in, e.Name())
 	if e.IsDir() && !p.dry {
-		install.Unprotect(path) // environments are read-only
+		install.Unprotect(path) // installed environments are read-only, so they cannot be removed
 	}
 	if e.Name() != "jobs" {
 		return p.remove(path, filepath.Join(p.root, e.Name()))

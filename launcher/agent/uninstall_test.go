@@ -19,7 +19,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// used makes a home as plx leaves it, and enters it.
+// used creates a home with all kinds of plx files, and takes the shared lock
+// of ~/.plx.
 func used(t *testing.T) (home string, use *jobfolder.Use) {
 	t.Helper()
 	home = t.TempDir()
@@ -43,7 +44,8 @@ func used(t *testing.T) (home string, use *jobfolder.Use) {
 	return home, use
 }
 
-// all asks for all to be removed, and returns the paths of what was, and of what was kept.
+// all runs pruneAll, and returns the paths that were removed and those that
+// were kept.
 func all(t *testing.T, use *jobfolder.Use, want protocol.PruneRequest) (gone, kept []string, answer protocol.PruneAnswer) {
 	t.Helper()
 	want.All = true
@@ -63,13 +65,13 @@ func all(t *testing.T, use *jobfolder.Use, want protocol.PruneRequest) (gone, ke
 	return gone, kept, answer
 }
 
-// Without anything that is kept all goes, also what is read-only, and a later agent finds a home
-// without plx. --dry-run lists the same.
+// If nothing must be kept, all files are removed, even read-only ones. A later
+// agent can use the home as a new one. A dry run lists the same files.
 func TestPruneAll(t *testing.T) {
 	home, use := used(t)
 	f := left(t, "j")
 	fetched(t, f)
-	if err := os.Mkdir(filepath.Join(home, ".plx/ckpt"), 0o700); err != nil { // of which all checkpoints were removed
+	if err := os.Mkdir(filepath.Join(home, ".plx/ckpt"), 0o700); err != nil { // a name whose checkpoints were all removed
 		t.Fatal(err)
 	}
 	listed, _, _ := all(t, use, protocol.PruneRequest{Dry: true})
@@ -86,7 +88,8 @@ func TestPruneAll(t *testing.T) {
 	}
 }
 
-// A link to a folder on another disk is the user's.
+// A symbolic link ~/.plx to a folder on another disk stays, because the user
+// has made it.
 func TestPruneAllKeepsALink(t *testing.T) {
 	home, use := used(t)
 	disk := filepath.Join(t.TempDir(), "disk")
@@ -99,7 +102,7 @@ func TestPruneAllKeepsALink(t *testing.T) {
 	}
 }
 
-// Nothing is removed while something uses plx.
+// Nothing is removed while a job or another plx process uses ~/.plx.
 func TestPruneAllIsRefused(t *testing.T) {
 	me, err := process.Read(os.Getpid())
 	if err != nil {
@@ -146,8 +149,8 @@ func TestPruneAllIsRefused(t *testing.T) {
 	}
 }
 
-// What nobody has fetched, checkpoints and records of this home are kept, with what the kept jobs use;
-// the rest goes.
+// Unfetched outputs, checkpoints and the launcher's records of this home stay,
+// with all files that the kept jobs use. Everything else is removed.
 func TestPruneAllKeeps(t *testing.T) {
 	put := func(path ...string) func(string) error {
 		return func(home string) error {
@@ -191,9 +194,9 @@ func TestPruneAllKeeps(t *testing.T) {
 	}
 }
 
-// An agent that begins during a removal waits for its end, and does not begin if its program was
-// removed: the launcher sends it again.
-func TestAgentsWaitForARemoval(t *testing.T) {
+// An agent that starts during a removal waits for its end. It fails if its own
+// binary was removed, so that the launcher sends it again.
+func TestAgentStartWaitsForPruneAll(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	t.Setenv("HOME", h.home)
 	use, err := jobfolder.Enter()
@@ -221,7 +224,7 @@ func TestAgentsWaitForARemoval(t *testing.T) {
 	}
 	cmd := h.command("start")
 	cmd.Path = program
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "plx was just removed there") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "plx prune has just removed plx there") {
 		t.Errorf("%v, %q", err, out)
 	}
 }

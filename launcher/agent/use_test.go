@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// smi makes an nvidia-smi that lists two GPUs, and returns how often it was asked.
+// smi installs a fake nvidia-smi that lists two GPUs, and returns a function
+// that counts its calls.
 func smi(t *testing.T) (asked func() int) {
 	t.Helper()
 	folder := t.TempDir()
@@ -44,7 +45,8 @@ func smi(t *testing.T) (asked func() int) {
 	}
 }
 
-// checkUse checks what an agent tells of the host with the GPUs of smi. The second one is that of owner.
+// checkUse checks what an agent reports about a host with the GPUs of smi, the
+// second of which owner uses.
 func checkUse(t *testing.T, use *protocol.HostUse, owner string) {
 	t.Helper()
 	if use.CPUs == 0 || use.MemoryTotal == 0 || use.Every != protocol.SampleEvery || use.Trouble != "" {
@@ -60,8 +62,9 @@ func checkUse(t *testing.T, use *protocol.HostUse, owner string) {
 	}
 }
 
-// Somebody who looks at a running job sees its host. The tool of the GPUs is not asked before.
-func TestLookAtTheHost(t *testing.T) {
+// A Look request with Host on a running job returns the use of its host.
+// nvidia-smi does not run before the first request.
+func TestLookReportsTheUseOfTheHost(t *testing.T) {
 	asked := smi(t)
 	h := newHost(t, 1, "wait")
 	h.spec.Tasks[0].Claims = []protocol.Claim{{Device: "GPU-bbbb"}}
@@ -83,7 +86,8 @@ func TestLookAtTheHost(t *testing.T) {
 	l.end(h, time.Second)
 }
 
-// An agent without a job tells of its host from the first question on.
+// An agent without a job reports the use of its host from the first request
+// on.
 func TestUseOfAHostWithoutAJob(t *testing.T) {
 	smi(t)
 	h := newHost(t, 1)

@@ -19,7 +19,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// knock asks an agent to stop its job, as a visitor does, and prints the agent's answer.
+// knock connects to an agent as a visitor, asks it to stop its job and prints
+// the reply.
 func knock(socket string) int {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
@@ -46,7 +47,8 @@ func knock(socket string) int {
 	return 0
 }
 
-// squat opens a local socket, prints its name and waits for the end of its input.
+// squat listens on a local socket, prints its name and waits for the end of
+// its input.
 func squat() int {
 	ln, name, err := sockets.ListenLocal()
 	if err != nil {
@@ -59,17 +61,17 @@ func squat() int {
 	return 0
 }
 
-// as returns a command that does how as another user.
+// as returns a command that runs the behavior how as another user.
 func as(t *testing.T, uid uint32, how ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", append([]string{"task"}, how...)...) // its own path is closed to others
+	cmd := exec.Command("/proc/self/exe", append([]string{"task"}, how...)...) // the path of the test binary is not accessible to other users
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	return cmd
 }
 
-// An agent's local socket tells another user nothing, and no agent tells another user's
-// socket anything.
+// An agent refuses another user's connections to its local socket, and does
+// not talk to another user's socket.
 func TestOtherUsersAreRefused(t *testing.T) {
 	const nobody = 65534
 	if os.Geteuid() != 0 {

@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// A task must not run in another environment than the job's.
+// Env fails if the job's virtual environment is missing, so that no task runs
+// with another interpreter.
 func TestEnv(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	if _, err := Env(&protocol.Venv{Folder: "../x"}); err == nil {

@@ -1,32 +1,33 @@
 //go:build linux
 
-// Package jobfolder is what an agent keeps of a job on its host:
+// Package jobfolder reads and writes the files that an agent keeps on its
+// host, most of them in one folder for each job:
 //
-//	~/.plx/jobs/JOB/HOST/state.json   what the agent knows; it outlives the agent
+//	~/.plx/jobs/JOB/HOST/state.json   state of the job on this host; stays after the agent has ended
 //	                     secret       the job's secret in hex, until the agent ends
-//	                     agent.log    what watchdog and supervisor report
-//	                     blobs        content hashes that the job uses, one per line
-//	                     manifests    content hashes of the folders that the job uses, one per line
+//	                     agent.log    log of watchdog and supervisor
+//	                     blobs        checksums of the programs that the job uses, one per line
+//	                     manifests    checksums of the folders that the job uses, one per line
 //	                     envs         virtual environments that the job uses, one per line
 //	                     work/        the working directory that the tasks share, with --workdir
-//	                     setup.json   what --setup has changed for them, until the agent ends
-//	                     logs/        the output of the tasks
-//	                     tasks/       their working folders
-//	                     metrics/     what they have reported of their training, in all generations
-//	                     errors/      what tasks write about their failures
-//	                     places.json  where tasks have run
-//	                     begun.json   since when, for each place
-//	                     fetched.json which outputs were fetched
-//	~/.plx/blobs/SUM                  programs, by content
-//	~/.plx/files/SU/M                 files and manifests of folders, by content
-//	~/.plx/files/programs/            programs on their way to blobs, and lists of their chunks
-//	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
-//	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
-//	~/.plx/lock                       held by each agent, which "plx prune --all" respects, see [Use]
-//	~/.plx/tidied                     when "agent gc" was last run, by its time of change; named as earlier versions know it
+//	                     setup.json   environment changes that --setup has made, until the agent ends
+//	                     logs/        output of the tasks
+//	                     tasks/       working folder of each task
+//	                     metrics/     training metrics of each task, from all generations
+//	                     errors/      error files that failing tasks write
+//	                     places.json  folders in which tasks have run
+//	                     begun.json   for each of these folders, when its first task began
+//	                     fetched.json outputs that the user has fetched
+//	~/.plx/blobs/SUM                  programs, by checksum
+//	~/.plx/files/SU/M                 files and manifests of folders, by checksum
+//	~/.plx/files/programs/            programs being received, which move to blobs, and lists of their chunks
+//	~/.plx/envs/NAME/                 virtual environments, and interpreters that plx has sent
+//	~/.plx/ckpt/NAME/                 checkpoints of the jobs with one name
+//	~/.plx/lock                       locked by each agent and by "plx prune --all", see [Use]
+//	~/.plx/tidied                     its modification time is that of the last "agent gc"; earlier versions use the name too
 //
-// Several machines can share a home folder, so a state names the machine whose
-// agent wrote it. [Life] tells whether that agent still runs.
+// Several machines can share a home folder, so the state names the machine
+// whose agent wrote it. [LifeOf] reports whether that agent still runs.
 package jobfolder
 
 import (
@@ -50,66 +51,71 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Folder is the path of the folder of one host and job, ~/.plx/jobs/JOB/HOST.
+// Folder is the path of a job's folder on one host, ~/.plx/jobs/JOB/HOST.
 type Folder string
 
-// State is the path of the agent's state.
+// State returns the path of the agent's state file.
 func (f Folder) State() string { return filepath.Join(string(f), "state.json") }
 
-// GCEvery is how often "agent gc" runs in a home.
+// GCEvery is the minimum time between two runs of "agent gc" (removal of
+// unused cached files) in one home.
 const GCEvery = 24 * time.Hour
 
-// LastGC is the path of the file below ~/.plx that tells when "agent gc" was last run.
+// LastGC returns the path of the file whose modification time is that of the
+// last "agent gc". root is ~/.plx.
 func LastGC(root string) string { return filepath.Join(root, "tidied") }
 
-// GCDue reports whether "agent gc" was not run lately, by that file.
+// GCDue reports whether "agent gc" should run again. file describes the file
+// of LastGC.
 func GCDue(file fs.FileInfo, now time.Time) bool {
-	return file.Size() == 0 || now.Sub(file.ModTime()) >= GCEvery // a file that is new was made just now
+	return file.Size() == 0 || now.Sub(file.ModTime()) >= GCEvery // an empty file was only just created: gc has never run
 }
 
-// Secret is the path of the job's secret.
+// Secret returns the path of the file with the job's secret.
 func (f Folder) Secret() string { return filepath.Join(string(f), "secret") }
 
-// Logs is the folder of the tasks' output.
+// Logs returns the folder of the tasks' log files.
 func (f Folder) Logs() string { return filepath.Join(string(f), "logs") }
 
-// Log is the path of the agent's own log.
+// Log returns the path of the agent's own log.
 func (f Folder) Log() string { return filepath.Join(string(f), "agent.log") }
 
-// Blobs is the path of the list of blobs that the job uses. "agent prune" reads
-// it.
+// Blobs returns the path of the list of blobs (cached programs) that the job
+// uses. Pruning keeps the blobs in it.
 func (f Folder) Blobs() string { return filepath.Join(string(f), blobsName) }
 
 const blobsName = "blobs"
 
-// Files with lists of what the job uses beside blobs: folders by their manifests, and
-// installed environments.
+// Names of the lists of the cached folders (by manifest) and virtual
+// environments that the job uses. Pruning keeps them.
 const (
 	manifestsName = "manifests"
 	envsName      = "envs"
 )
 
-// Work is the working directory that the tasks of the host share. A job without
-// --workdir has none.
+// Work returns the working directory that all tasks on the host share. It
+// exists only for a job with --workdir.
 func (f Folder) Work() string { return filepath.Join(string(f), "work") }
 
-// Task is the working folder of a task.
+// Task returns the working folder of one task.
 func (f Folder) Task(t cluster.Task) string {
 	return filepath.Join(f.Tasks(), strings.Replace(t.String(), ":", "-", 1))
 }
 
-// ErrorFile is where a task of a generation writes why it failed.
+// ErrorFile returns the path at which a task of a generation writes why it
+// failed.
 func (f Folder) ErrorFile(t cluster.Task, generation int) string {
 	return filepath.Join(string(f), "errors", fmt.Sprintf("%s-%d.%d.json", t.Role, t.Index, generation))
 }
 
-// Job is the job's name, the last but one element of the path.
+// Job returns the job's id, the last but one element of the path.
 func (f Folder) Job() string { return filepath.Base(filepath.Dir(string(f))) }
 
-// Name is the host's folder name, the last element of the path.
+// Name returns the name of the host's folder, the last element of the path.
 func (f Folder) Name() string { return filepath.Base(string(f)) }
 
-// Home returns the user's home folder, which is $HOME everywhere in plx.
+// Home returns the user's home folder: the value of $HOME, which must be an
+// absolute path.
 func Home() (string, error) {
 	dir := os.Getenv("HOME")
 	if !filepath.IsAbs(dir) {
@@ -124,8 +130,8 @@ func Root() (string, error) {
 	return filepath.Join(dir, ".plx"), err
 }
 
-// Of returns the folder of a host and job. It refuses names that lead out of
-// ~/.plx/jobs.
+// Of returns the folder of a job on the host whose folder has the given name.
+// It rejects names that would lead out of ~/.plx/jobs.
 func Of(job, name string) (Folder, error) {
 	for _, element := range []string{job, name} {
 		if err := CheckName(element); err != nil {
@@ -136,7 +142,8 @@ func Of(job, name string) (Folder, error) {
 	return Folder(filepath.Join(dir, "jobs", job, name)), err
 }
 
-// CheckName refuses what is not one visible element of a path.
+// CheckName returns an error unless name is a single path element that does
+// not begin with a dot.
 func CheckName(name string) error {
 	if name == "" || len(name) > 200 || name[0] == '.' || strings.ContainsAny(name, "/\x00\n") {
 		return fmt.Errorf("%q is not a valid name", name)
@@ -144,8 +151,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Checkpoints returns the folder of the checkpoints that jobs keep under a name,
-// or "" without a name. The tasks create it.
+// Checkpoints returns the folder of the checkpoints of jobs with the given
+// name, which the tasks create. It returns "" for an empty name.
 func Checkpoints(name string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -157,7 +164,8 @@ func Checkpoints(name string) (string, error) {
 	return filepath.Join(dir, "ckpt", name), err
 }
 
-// BlobPath returns the path of the blob with a content hash.
+// BlobPath returns the path of the cached program (blob) with the given
+// checksum.
 func BlobPath(sum string) (string, error) {
 	if raw, err := hex.DecodeString(sum); err != nil || len(raw) != 32 {
 		return "", fmt.Errorf("%q is not a content hash", sum)
@@ -166,15 +174,15 @@ func BlobPath(sum string) (string, error) {
 	return filepath.Join(dir, envsync.BlobPath(sum)), err
 }
 
-// Create makes the folder and writes the secret. A folder that an agent has left
-// is used again, but only for generations after those that it may have run:
-// least is the first of them.
+// Create makes the job's folder and writes the secret. If an earlier agent of
+// the job has used the folder, the new agent must not repeat a generation that
+// the earlier one may have run: least is the first allowed generation.
 func (f Folder) Create(secret []byte) (least int, err error) {
 	old, err := f.ReadState()
 	switch {
 	case err == nil && LifeOf(old) != Dead:
 		return 0, fmt.Errorf("job %s already has an agent on this host, pid %d", f.Job(), old.Supervisor)
-	case err == nil && old.Supervisor == 0: // it never started, and has run nothing
+	case err == nil && old.Supervisor == 0: // that agent never started a supervisor, so it has run no generation
 		least = old.Least
 	case err == nil:
 		least = max(old.Least, old.Generation+1)
@@ -190,24 +198,26 @@ func (f Folder) Create(secret []byte) (least int, err error) {
 	return least, nil
 }
 
-// replace writes a file that only its owner can read.
+// replace atomically writes a file with mode 0600.
 func replace(path string, content []byte) error { return atomicfile.WriteFile(path, content, 0o600) }
 
-// Files returns the store of the contents of folders.
+// Files returns the cache of the files that plx has sent in folders.
 func Files() (*store.Store, error) {
 	dir, err := Root()
 	return store.Open(filepath.Join(dir, "files")), err
 }
 
-// Programs returns the store through which programs come. They are moved to where the blobs are.
+// Programs returns the store that receives programs. Complete programs are
+// moved from it to ~/.plx/blobs.
 func Programs() (*store.Store, error) {
 	dir, err := Root()
 	return store.Open(filepath.Join(dir, "files", "programs")).Beside(filepath.Join(dir, "blobs")), err
 }
 
-// Furnish makes the working folders of tasks, each with the files that the user
-// sent, or the working directory that they share. It leaves a folder that exists as
-// it is, so a later generation finds the files of the one before.
+// Furnish creates the working directory that the tasks share, or the working
+// folder of each task, filled with the files that the user sent. It does not
+// change a folder that exists, so tasks of a later generation find the files
+// of the earlier ones.
 func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protocol.TaskSpec) error {
 	if spec.Workdir != "" && len(tasks) > 0 {
 		id, err := tree.ParseSum(spec.Workdir)
@@ -229,7 +239,8 @@ func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protoco
 	return nil
 }
 
-// furnish makes a folder with the content of a manifest; "": an empty one.
+// furnish creates the folder dir with the files of a manifest. If manifest is
+// "", the folder is empty.
 func furnish(ctx context.Context, dir, manifest string) error {
 	if manifest == "" {
 		return os.MkdirAll(dir, 0o700)
@@ -244,16 +255,17 @@ func furnish(ctx context.Context, dir, manifest string) error {
 	}
 	err = files.Build(ctx, id, dir, nil)
 	if errors.As(err, new(*tree.DamagedError)) {
-		err = fmt.Errorf("%w: launch again, then they are sent", err)
+		err = fmt.Errorf("%w: launch again to send the files", err)
 	}
 	return err
 }
 
-// RecordBlobs writes down which blobs the job uses, this executable among them,
-// so that "agent prune" keeps them.
+// RecordBlobs writes the lists of cached programs, folders and virtual
+// environments that the job uses, so that pruning keeps them. This executable
+// is among them.
 func (f Folder) RecordBlobs(spec protocol.Spec) error {
 	sums := []string{spec.Command.Blob, ownSum()}
-	sums = slices.DeleteFunc(sums, func(sum string) bool { return len(sum) != 64 }) // a program on PATH has none
+	sums = slices.DeleteFunc(sums, func(sum string) bool { return len(sum) != 64 }) // a program that plx did not send has no checksum
 	if err := replace(f.Blobs(), []byte(strings.Join(sums, "\n")+"\n")); err != nil {
 		return fmt.Errorf("record the job's files: %w", err)
 	}
@@ -273,23 +285,27 @@ func (f Folder) RecordBlobs(spec protocol.Spec) error {
 	return nil
 }
 
-// ownSum is the content hash of this executable, if it is a blob: its file's name.
+// ownSum returns the file name of this executable, which is its checksum if
+// plx has sent it.
 func ownSum() string {
-	path, _ := os.Executable() // Linux knows it
+	path, _ := os.Executable() // does not fail on Linux
 	return filepath.Base(path)
 }
 
-// UsedBlobs returns the content hashes that the jobs under ~/.plx use, and that
-// of this executable. Folders of leaving are not counted.
+// UsedBlobs returns the checksums of the cached programs that jobs under
+// ~/.plx use, and that of this executable. It ignores the job folders in
+// leaving, which are about to be removed.
 func UsedBlobs(leaving []Folder) (map[string]bool, error) {
 	used, err := words(blobsName, leaving)
 	if err == nil {
-		used[ownSum()] = true // the next job needs it too
+		used[ownSum()] = true // the next job will use this executable too
 	}
 	return used, err
 }
 
-// UsedManifests returns the manifests that the jobs under ~/.plx use, without leaving.
+// UsedManifests returns the manifests of the cached folders that jobs under
+// ~/.plx use. It ignores the job folders in leaving, which are about to be
+// removed.
 func UsedManifests(leaving []Folder) (ids []tree.Sum, err error) {
 	used, err := words(manifestsName, leaving)
 	if err != nil {
@@ -305,14 +321,15 @@ func UsedManifests(leaving []Folder) (ids []tree.Sum, err error) {
 	return ids, nil
 }
 
-// Envs returns the folder of installed environments.
+// Envs returns the folder that contains all installed virtual environments.
 func Envs() (string, error) {
 	dir, err := Root()
 	return filepath.Join(dir, "envs"), err
 }
 
-// Env returns the folder of an installed environment. It is an error if the folder is not
-// there: tasks would run with another interpreter.
+// Env returns the folder of an installed virtual environment. It fails if that
+// folder does not exist, because the tasks would then run with the wrong
+// interpreter.
 func Env(v *protocol.Venv) (string, error) {
 	if err := CheckName(v.Folder); err != nil {
 		return "", err
@@ -328,12 +345,13 @@ func Env(v *protocol.Venv) (string, error) {
 	return dir, nil
 }
 
-// UsedEnvs returns the names of the environments that the jobs under ~/.plx use, without
-// leaving.
+// UsedEnvs returns the names of the virtual environments that jobs under
+// ~/.plx use. It ignores the job folders in leaving, which are about to be
+// removed.
 func UsedEnvs(leaving []Folder) (map[string]bool, error) { return words(envsName, leaving) }
 
-// words returns the words in the files of a name in all folders of jobs but those of
-// leaving.
+// words returns the words in all files with the given name in job folders,
+// except in the folders in leaving.
 func words(name string, leaving []Folder) (map[string]bool, error) {
 	files, err := each(name)
 	if err != nil {

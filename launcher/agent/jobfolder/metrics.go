@@ -16,32 +16,37 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// metricsOf is the name of the file with what a task has reported of its training.
+// metricsOf returns the name of a task's metrics file.
 func metricsOf(t cluster.Task) string { return fmt.Sprintf("%s-%d", t.Role, t.Index) }
 
-// metrics is the folder of these files, and of that of the host.
+// metrics returns the folder of the tasks' metrics files and of the host's.
 func (f Folder) metrics() string { return filepath.Join(string(f), "metrics") }
 
-// ReadMetrics returns what WriteMetrics wrote last for a task; an empty history: nothing.
+// ReadMetrics returns the metrics that WriteMetrics has saved for a task. It
+// returns an empty history if none were saved.
 func (f Folder) ReadMetrics(t cluster.Task) (metrics.History, error) {
 	return f.readHistory(metricsOf(t), t.String())
 }
 
-// WriteMetrics replaces what a task has reported, as the encoding of a History.
+// WriteMetrics saves the metrics of a task, replacing earlier ones. encoded is
+// an encoded metrics.History.
 func (f Folder) WriteMetrics(t cluster.Task, encoded []byte) error {
 	return f.writeHistory(metricsOf(t), encoded)
 }
 
-// ReadHostUse returns what WriteHostUse wrote last; an empty history: nothing.
+// ReadHostUse returns the history of CPU, memory and GPU use that WriteHostUse
+// has saved. It returns an empty history if none was saved.
 func (f Folder) ReadHostUse() (metrics.History, error) {
 	return f.readHistory(protocol.OfHost, protocol.OfHost)
 }
 
-// WriteHostUse replaces how much of the host was used, as the encoding of a History.
+// WriteHostUse saves the history of the host's CPU, memory and GPU use.
+// encoded is an encoded metrics.History.
 func (f Folder) WriteHostUse(encoded []byte) error { return f.writeHistory(protocol.OfHost, encoded) }
 
-// Histories calls visit with each history that is kept, of the task with the name or of
-// protocol.OfHost. One that cannot be read has an error.
+// Histories calls visit for each saved history. name is a task's name, or
+// protocol.OfHost for the host's own history. err is not nil if the file
+// cannot be read.
 func (f Folder) Histories(visit func(name string, h metrics.History, err error)) error {
 	entries, err := os.ReadDir(f.metrics())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +58,7 @@ func (f Folder) Histories(visit func(name string, h metrics.History, err error))
 			i := strings.LastIndexByte(name, '-')
 			task, err := cluster.ParseTask(name[:max(0, i)] + ":" + name[i+1:])
 			if err != nil {
-				continue // a file that is just being written
+				continue // a temporary file of an unfinished write
 			}
 			name = task.String()
 		}
@@ -88,5 +93,6 @@ func (f Folder) writeHistory(name string, encoded []byte) error {
 	return nil
 }
 
-// Events is the file with what has happened to a detached job, on the host whose agent drives it.
+// Events returns the path of a detached job's event log. Only the host whose
+// agent drives the job has that file.
 func (f Folder) Events() string { return filepath.Join(string(f), "events.jsonl") }

@@ -17,37 +17,40 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Tasks is the folder of the tasks' working folders.
+// Tasks returns the folder that contains the tasks' working folders.
 func (f Folder) Tasks() string { return filepath.Join(string(f), "tasks") }
 
-// Places returns the folders in which tasks have run, each once, also those of earlier
-// generations. Those in the job's own folder begin with f, however HOME was spelled then.
+// Places returns the folders in which tasks of any generation have run, each
+// once. Folders inside the job's own folder begin with f, even if HOME had
+// another spelling when NotePlace recorded them.
 func (f Folder) Places() (dirs []string, err error) {
 	var noted []string
 	err = f.readJSON("places.json", &noted)
 	for _, dir := range noted {
-		if dir = f.spell(dir); !slices.Contains(dirs, dir) {
+		if dir = f.normalize(dir); !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
 	}
 	return dirs, err
 }
 
-// spell returns the path of a folder by today's spelling of HOME, if it is the job's. HOME
-// can have several spellings, by links and mounts, or another place. No other folder has the
-// job's id in its path: it was noted before the first task ran.
-func (f Folder) spell(dir string) string {
+// normalize returns dir with the prefix f if dir is inside the job's own folder,
+// else unchanged. The recorded path may differ from f in its beginning,
+// because symbolic links and mounts give HOME several spellings. The job's id
+// in the path is enough to recognize the folder.
+func (f Folder) normalize(dir string) string {
 	if _, below, own := strings.Cut(dir+"/", filepath.Join("/jobs", f.Job(), f.Name())+"/"); own {
 		return filepath.Join(string(f), below)
 	}
 	return dir
 }
 
-// NotePlace notes that a task runs in a folder, before the first one does. Only the
-// supervisor calls it.
+// NotePlace records that tasks run in the folder dir, and when the first one
+// starts there. It must be called before that task starts; only the supervisor
+// calls it.
 func (f Folder) NotePlace(dir string) error {
 	dirs, err := f.Places()
-	if dir = f.spell(dir); err != nil || slices.Contains(dirs, dir) {
+	if dir = f.normalize(dir); err != nil || slices.Contains(dirs, dir) {
 		return err
 	}
 	begun, err := f.Begun()
@@ -60,14 +63,16 @@ func (f Folder) NotePlace(dir string) error {
 	return errors.Join(f.writeJSON("begun.json", begun), f.writeJSON("places.json", append(dirs, dir)))
 }
 
-// Begun returns when the first task began to run in each of Places, in nanoseconds since
-// 1970 by the clock of the folder's file system. What was sent or set up is older.
+// Begun returns for each folder in Places the time just before its first task
+// started, in nanoseconds since 1970. Files that plx sent or --setup created
+// there are older. The time is that of the file system's clock, which can
+// differ from the host's.
 func (f Folder) Begun() (begun map[string]int64, err error) {
 	noted := map[string]int64{}
 	err = f.readJSON("begun.json", &noted)
 	begun = map[string]int64{}
 	for dir, at := range noted {
-		dir = f.spell(dir)
+		dir = f.normalize(dir)
 		if first, known := begun[dir]; !known || at < first {
 			begun[dir] = at
 		}
@@ -75,7 +80,8 @@ func (f Folder) Begun() (begun map[string]int64, err error) {
 	return begun, err
 }
 
-// now returns the time by the clock of the folder's file system.
+// now returns the current time of the file system's clock, by creating a
+// temporary file.
 func (f Folder) now() (int64, error) {
 	file, err := os.CreateTemp(string(f), ".now-*")
 	if err != nil {
@@ -88,8 +94,9 @@ func (f Folder) now() (int64, error) {
 	return info.ModTime().UnixNano(), nil
 }
 
-// Sent returns the files that --workdir has sent to the folder Work, by their paths with
-// slashes. Nil: no folder was sent, or the host no longer knows what was in it.
+// Sent returns the files that --workdir has sent to the folder Work, by
+// slash-separated path. It returns nil if no folder was sent, or if the list
+// of its files is no longer in the cache.
 func (f Folder) Sent(workdir string) (map[string]tree.Entry, error) {
 	if workdir == "" {
 		return nil, nil
@@ -104,7 +111,7 @@ func (f Folder) Sent(workdir string) (map[string]tree.Entry, error) {
 	}
 	manifest, err := files.Manifest(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // "agent gc" has removed the manifest
+		return nil, nil // "agent gc" has removed the list of files
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was sent: %w", err)
@@ -118,17 +125,19 @@ func (f Folder) Sent(workdir string) (map[string]tree.Entry, error) {
 	return sent, nil
 }
 
-// Fetched returns the outputs of the job that were fetched, as they were then.
+// Fetched returns the job's output files that the user has fetched, with their
+// checksums at that time.
 func (f Folder) Fetched() (all []protocol.HostOutput, err error) {
 	return all, f.readJSON("fetched.json", &all)
 }
 
-// WriteFetched replaces what Fetched returns.
+// WriteFetched replaces the list that Fetched returns.
 func (f Folder) WriteFetched(all []protocol.HostOutput) error {
 	return f.writeJSON("fetched.json", all)
 }
 
-// readJSON reads a file of the folder. A file that is missing leaves to as it is.
+// readJSON decodes a JSON file in the folder into to. If the file does not
+// exist, to stays unchanged.
 func (f Folder) readJSON(name string, to any) error {
 	text, err := bounded.ReadFile(filepath.Join(string(f), name), bounded.Record)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// A record that has grown to 1 GiB is refused by its size.
+// Reading a 1 GiB record file fails because of its size.
 func TestRecordsAreBounded(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	f, err := Of("j", "h1")
@@ -40,9 +40,9 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// A job's own folders are known by today's spelling of HOME, whatever it was when the tasks
-// ran, and each once.
-func TestPlacesUnderAnotherHome(t *testing.T) {
+// Places returns the job's own folders with today's spelling of HOME, each
+// once, whatever spelling was recorded.
+func TestPlacesWithAnotherSpellingOfHome(t *testing.T) {
 	top := t.TempDir()
 	if err := errors.Join(os.Mkdir(filepath.Join(top, "real"), 0o700), os.Symlink("real", filepath.Join(top, "link"))); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,8 @@ func TestPlacesUnderAnotherHome(t *testing.T) {
 	if err != nil || len(first) != len(places) {
 		t.Fatalf("begun %v, %v", first, err)
 	}
-	// What an agent has noted that knew one spelling only: the first time counts.
+	// An earlier plx recorded each spelling of HOME separately: the earliest
+	// time counts.
 	old := map[string]int64{of("link").Work(): 5, of("real").Work(): 7, "/gone/.plx/jobs/j/h1/tasks/worker-0": 6, "/data": 8, "/data/jobs/j/h10": 9}
 	if err := errors.Join(of("real").writeJSON("places.json", slices.Sorted(maps.Keys(old))), of("real").writeJSON("begun.json", old)); err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func TestPlacesUnderAnotherHome(t *testing.T) {
 	for _, home := range []string{"real", "link"} {
 		var want []string
 		for _, dir := range places {
-			want = append(want, of(home).spell(dir))
+			want = append(want, of(home).normalize(dir))
 		}
 		slices.Sort(want)
 		dirs, err := of(home).Places()

@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// prepared returns a Python and the folder whose module it is to import.
+// prepared returns a Python interpreter and a job's Stacks whose
+// sitecustomize.py was written.
 func prepared(t *testing.T) (python string, f Stacks) {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -34,8 +35,8 @@ func prepared(t *testing.T) (python string, f Stacks) {
 	return python, f
 }
 
-// The module for Python leaves no trace in what a program sees, and makes way for a
-// sitecustomize of the user.
+// sitecustomize.py changes nothing that a program can see, and also runs the
+// user's own sitecustomize.
 func TestPython(t *testing.T) {
 	python, f := prepared(t)
 	users, broken := t.TempDir(), t.TempDir()
@@ -57,7 +58,7 @@ while os.path.exists(sys.argv[2]) and 'in <module>' not in open(sys.argv[2]).rea
 		}
 		cmd := exec.Command(python, "-c", program, f.Python(), file)
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+f.Python()+path, "PLX_PYTHON_STACKS="+file)
-		text, _ := cmd.CombinedOutput() // the signal ends a program that is not prepared
+		text, _ := cmd.CombinedOutput() // the signal kills a Python process without sitecustomize.py
 		content, err := os.ReadFile(stacks)
 		return string(text), err == nil && strings.Contains(string(content), "in <module>")
 	}
@@ -75,8 +76,9 @@ while os.path.exists(sys.argv[2]) and 'in <module>' not in open(sys.argv[2]).rea
 	}
 }
 
-// foreign calls what sleeps and polls without Python, in the first thread, in another and in
-// a child, and prints what ended early.
+// foreign is a Python program that sleeps and polls in native code: in the
+// main thread, another thread and a child. It prints which calls were
+// interrupted.
 const foreign = `
 import ctypes, errno, fcntl, os, sys, threading
 
@@ -116,9 +118,9 @@ os.waitpid(child, 0)
 print("end")
 `
 
-// To look at a process ends no call of it early: not of its first thread, of another, or of
-// a child.
-func TestLookingInterruptsNothing(t *testing.T) {
+// The signal for stacks interrupts no system call of a Python process: not in
+// its main thread, another thread or a child.
+func TestPythonStacksInterruptNoSystemCall(t *testing.T) {
 	python, f := prepared(t)
 	stacks := f.PythonFile(cluster.Chief, 0)
 	cmd := exec.Command(python, "-c", foreign, filepath.Join(t.TempDir(), "lock"))

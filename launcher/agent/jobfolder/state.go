@@ -21,10 +21,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// ErrDamaged says that state.json is not what an agent has written.
+// ErrDamaged means that state.json exists but cannot be decoded.
 var ErrDamaged = errors.New("the agent's state is damaged")
 
-// ReadState reads state.json. The error may be an ErrDamaged: what is beside it is there all the same.
+// ReadState reads state.json. If the error is ErrDamaged, the other files of
+// the job may still be intact.
 func (f Folder) ReadState() (s protocol.State, err error) {
 	text, err := bounded.ReadFile(f.State(), bounded.Record)
 	if err != nil && !errors.Is(err, bounded.ErrTooLarge) {
@@ -39,14 +40,15 @@ func (f Folder) ReadState() (s protocol.State, err error) {
 	return s, nil
 }
 
-// Deserted reports whether state.json is damaged and no agent runs that would write it again.
+// Deserted reports whether state.json is damaged and no running agent will
+// rewrite it: a running agent does so every 30 seconds.
 func (f Folder) Deserted() bool {
 	_, err := f.ReadState()
 	info, gone := os.Stat(f.State())
 	return errors.Is(err, ErrDamaged) && gone == nil && time.Since(info.ModTime()).Abs() > aliveLimit
 }
 
-// WriteState replaces state.json.
+// WriteState atomically replaces state.json.
 func (f Folder) WriteState(s protocol.State) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -58,8 +60,9 @@ func (f Folder) WriteState(s protocol.State) error {
 	return nil
 }
 
-// FirstState is the state of an agent that has prepared nothing. Later commands start
-// the agent's binary from where it says.
+// FirstState returns the state of a new agent, which has prepared no tasks
+// yet. Its field Binary names this executable, which later commands on the
+// host start.
 func FirstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
 		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached, Lease: spec.Lease,
@@ -68,20 +71,22 @@ func FirstState(spec protocol.Spec) protocol.State {
 	}
 }
 
-// Failed is the verdict of a job that ends because of something other than a task
-// on a host.
+// Failed returns the verdict of a job that ends because of a host, not because
+// of a task.
 func Failed(host, reason string) protocol.Verdict {
 	return protocol.Verdict{Code: exit.CodePlx, Host: host, Reason: "host " + host + ": " + reason}
 }
 
-// Ended returns the state of a part of a job that ended for a reason of its host.
+// Ended returns s changed to the end of the job on this host, which a problem
+// of the host has caused.
 func Ended(s protocol.State, reason string) protocol.State {
 	v := Failed(s.Host, reason)
 	s.Phase, s.Verdict = protocol.Over, &v
 	return s
 }
 
-// RemoveSecret deletes the job's secret. It is no error if there is none.
+// RemoveSecret deletes the file with the job's secret. A missing file is no
+// error.
 func (f Folder) RemoveSecret() error {
 	err := os.Remove(f.Secret())
 	if errors.Is(err, os.ErrNotExist) {
@@ -90,8 +95,8 @@ func (f Folder) RemoveSecret() error {
 	return err
 }
 
-// States returns the folders of all jobs under ~/.plx with their states, without
-// those whose state cannot be read.
+// States returns the folders of all jobs under ~/.plx with their states. It
+// omits folders whose state cannot be read.
 func States() (map[Folder]protocol.State, error) {
 	files, err := each("state.json")
 	if err != nil {
@@ -107,7 +112,7 @@ func States() (map[Folder]protocol.State, error) {
 	return found, nil
 }
 
-// each returns the paths of the file of a name in all folders of jobs.
+// each returns the paths of all files with the given name in job folders.
 func each(name string) ([]string, error) {
 	dir, err := Root()
 	if err != nil {
@@ -117,17 +122,17 @@ func each(name string) ([]string, error) {
 	return filepath.Glob(filepath.Join(literal, "jobs", "*", "*", name))
 }
 
-// Life says whether the agent that wrote a state still runs.
+// Life describes whether the agent that wrote a state still runs.
 type Life int
 
-// What is known of an agent.
+// Values of Life.
 const (
-	Dead    Life = iota // neither watchdog nor supervisor runs
-	Living              // at least one of them runs
-	Unknown             // it runs, if at all, on another machine that shares this home, or with another process table
+	Dead    Life = iota // neither the agent's watchdog nor its supervisor runs
+	Living              // at least one of the agent's two processes runs
+	Unknown             // the agent belongs to another machine that shares this home, or to another pid namespace
 )
 
-// LifeOf tells from its state whether an agent runs.
+// LifeOf reports whether the agent that wrote the state s still runs.
 func LifeOf(s protocol.State) Life {
 	switch {
 	case s.Machine == Machine():
@@ -140,29 +145,31 @@ func LifeOf(s protocol.State) Life {
 	case HostOf(s.Machine) != HostOf(Machine()):
 		return Unknown
 	case boot(s.Machine) != boot(Machine()), time.Since(s.Alive) > aliveLimit:
-		return Dead // this machine, or the container that it is, was restarted since
+		return Dead // the machine or container has restarted since the agent wrote its state
 	}
 	return Unknown
 }
 
 const (
-	// AliveEvery is how often an agent writes that it lives.
+	// AliveEvery is the interval at which a running agent rewrites state.json
+	// with the current time.
 	AliveEvery = 30 * time.Second
-	// aliveLimit is the silence after which an agent with another process table counts as
-	// dead: a container that restarts keeps the boot id of its machine.
+	// aliveLimit is the age of state.json after which an agent in another pid
+	// namespace of this host counts as dead. Such an agent may belong to a
+	// restarted container, which has the same boot id as before.
 	aliveLimit = 4 * AliveEvery
 )
 
-// Machine names this machine, from its start to its end, and the process table
-// that this process sees: host name, boot id and pid namespace.
+// Machine identifies the running machine and the pid namespace of this
+// process: host name, boot id and namespace. After a reboot it is different.
 var Machine = sync.OnceValue(func() string {
-	name, _ := os.Hostname() // what cannot be read is the same every time
+	name, _ := os.Hostname() // a part that cannot be read is "" in every call
 	bootID, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	table, _ := os.Readlink("/proc/self/ns/pid")
 	return name + " " + strings.TrimSpace(string(bootID)) + " " + table
 })
 
-// HostOf is the host name in what Machine has returned on some machine.
+// HostOf returns the host name in a result of Machine.
 func HostOf(machine string) string {
 	host, _, _ := strings.Cut(machine, " ")
 	return host
@@ -174,8 +181,9 @@ func boot(machine string) string {
 	return id
 }
 
-// Settled returns the state as it is now: the job part of an agent that is dead
-// and recorded no verdict is over. The verdict names the processes that may be left.
+// Settled returns s as it is now. If the agent has died without a verdict, the
+// result has the phase Over and a verdict that names processes that may be
+// left.
 func Settled(s protocol.State) protocol.State {
 	if s.Phase == protocol.Over || LifeOf(s) != Dead {
 		return s
@@ -187,24 +195,25 @@ func Settled(s protocol.State) protocol.State {
 	return Ended(s, reason)
 }
 
-// mostLeft is how many processes Left names.
-const mostLeft = 20
+// maxLeft is the maximum number of processes that Left lists.
+const maxLeft = 20
 
-// Left names the processes that a job of a dead agent may have left on this machine although its
-// mark is not in their environment, and says how to end them. "": none is known.
+// Left describes processes of a dead agent's job that may still run on this
+// machine, and how to end them. plx cannot end them itself, because the job's
+// mark (a variable) is missing in their environment. "" means none was found.
 func Left(s protocol.State) string {
 	f, err := Of(s.Job, s.Folder)
 	if err != nil || s.Machine != Machine() {
 		return ""
 	}
-	found, _ := process.Using(string(f)) // what cannot be listed cannot be named
+	found, _ := process.Using(string(f)) // processes that cannot be listed are not reported
 	var names, pids []string
-	for _, p := range found[:min(len(found), mostLeft)] {
+	for _, p := range found[:min(len(found), maxLeft)] {
 		names, pids = append(names, fmt.Sprintf("%d (%s)", p.PID, p.Name)), append(pids, strconv.Itoa(p.PID))
 	}
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("processes without its mark use its folder, and may be left of it: %s; if they are, end them: kill -9 %s",
+	return fmt.Sprintf("processes that use the job's folder may be left of the job: %s; if so, end them: kill -9 %s",
 		strings.Join(names, ", "), strings.Join(pids, " "))
 }

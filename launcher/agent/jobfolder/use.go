@@ -13,28 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Use is the use of ~/.plx by this process, until it ends. While one process uses it, no other
-// can remove it as a whole. It is a lock of the file ~/.plx/lock. A file system without locks has none.
+// Use is a lock on ~/.plx that each agent process holds until it ends, so that
+// no other process removes the whole folder. It locks the file ~/.plx/lock. On
+// a file system without locks it has no effect.
 type Use struct{ fd int }
 
-// LockName is the name of the lock below ~/.plx. Who removes ~/.plx removes it last.
+// LockName is the name of the lock file in ~/.plx. "plx prune --all" removes
+// this file last.
 const LockName = "lock"
 
-// LeavingMark begins the names of what is being removed.
+// LeavingMark is the prefix of files and folders that a process has renamed in
+// order to remove them.
 const LeavingMark = ".leaving-"
 
-// enterTime bounds the wait for the end of a removal. It is less than what the launcher waits for
-// an agent to begin.
+// enterTime is how long Enter waits for a running "plx prune --all". It is
+// shorter than the launcher's timeout for the start of an agent.
 const enterTime = 15 * time.Second
 
-// Enter begins to use ~/.plx, which may have to wait until another process has removed something. If
-// this executable was removed meanwhile, the launcher has to send it again: that is the error.
+// Enter locks ~/.plx for this process. It waits while another process removes
+// the folder. It fails if that process has removed this executable too; the
+// launcher then has to send plx again.
 func Enter() (*Use, error) {
 	dir, err := Root()
 	if err != nil {
-		return &Use{-1}, nil // the first call says it
+		return &Use{-1}, nil // HOME is invalid, which the first call that needs it reports
 	}
-	// Not an os.File, which is closed when nobody refers to it any more.
+	// A plain descriptor, because the garbage collector would close an os.File
+	// and release its lock.
 	fd, err := unix.Open(filepath.Join(dir, LockName), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	u := &Use{fd}
 	for began := time.Now(); err == nil; time.Sleep(5 * time.Millisecond) {
@@ -47,29 +52,32 @@ func Enter() (*Use, error) {
 		err = nil
 	}
 	if removed() {
-		return nil, errors.New("plx was just removed there, by plx prune")
+		return nil, errors.New("plx prune has just removed plx there")
 	}
-	return u, nil // without a lock where there can be none: a full disk, some network file systems
+	return u, nil // maybe without the lock: the disk is full, or the file system has no locks
 }
 
-// removed reports whether this executable is being removed, or is gone.
+// removed reports whether another process has removed this executable or is
+// removing it.
 func removed() bool {
-	own, _ := os.Readlink("/proc/self/exe") // Linux follows its renames
+	own, _ := os.Readlink("/proc/self/exe") // Linux updates this link when the file is renamed or removed
 	return strings.Contains(own, "/"+LeavingMark) || strings.HasSuffix(own, " (deleted)")
 }
 
-// Alone reports whether no other process uses ~/.plx, and keeps others from it until this one ends, or
-// calls Share.
+// Alone tries to get the lock exclusively, and reports whether no other
+// process holds it. If so, other processes cannot lock ~/.plx until this one
+// ends or calls Share.
 func (u *Use) Alone() bool {
 	err := u.lock(unix.LOCK_EX)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		u.Share() // Linux gives the old lock up
+		u.Share() // the failed attempt has released the shared lock
 		return false
 	}
 	return true
 }
 
-// Share lets other processes use ~/.plx again.
-func (u *Use) Share() { _ = u.lock(unix.LOCK_SH) } // only who is alone excludes it, for a moment
+// Share changes the lock to a shared one, so that other processes can use
+// ~/.plx too.
+func (u *Use) Share() { _ = u.lock(unix.LOCK_SH) } // fails only while another process holds the exclusive lock for a moment
 
 func (u *Use) lock(how int) error { return unix.Flock(u.fd, how|unix.LOCK_NB) }

@@ -17,8 +17,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Build makes the working directory of a manifest that the tasks share. If there is one already, it stays as it is. It is built
-// before the agent is started, since a large folder takes longer than a start may.
+// Build creates the working directory that the tasks share, from the manifest
+// with the given id. It does not change a directory that exists. The launcher
+// has it built before it starts the agent, because a large folder takes longer
+// than the timeout of a start.
 func (f Folder) Build(ctx context.Context, id tree.Sum) error {
 	files, err := Files()
 	if err != nil {
@@ -30,20 +32,21 @@ func (f Folder) Build(ctx context.Context, id tree.Sum) error {
 	return files.Build(ctx, id, f.Work(), nil)
 }
 
-// Discard removes a folder in which no agent was ever started.
+// Discard removes the job's folder, but only if no agent has ever been started
+// in it.
 func (f Folder) Discard() error {
 	if _, err := os.Lstat(f.State()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	err := os.RemoveAll(string(f))
-	_ = os.Remove(filepath.Dir(string(f))) // fails while it has folders of other hosts or of the launcher
+	_ = os.Remove(filepath.Dir(string(f))) // fails if the job has a folder of another host or of the launcher
 	return err
 }
 
-// Unstarted returns the folders in which no agent was ever started: a launch was cut
-// off after it had begun to make their working directories.
+// Unstarted returns the job folders in which no agent was ever started,
+// because the launch was interrupted while it built the working directory.
 func Unstarted() ([]Folder, error) {
-	works, err := each("*work*") // Build makes it under the name .work-*
+	works, err := each("*work*") // while Build is at work, the directory is named .work-*
 	if err != nil {
 		return nil, err
 	}
@@ -60,17 +63,18 @@ func Unstarted() ([]Folder, error) {
 	return all, nil
 }
 
-// Setup is what --setup has changed, for all tasks of the host. Only the owner can read
-// its file: variables may be secret.
+// Setup is what the job's --setup command has changed in its environment. The
+// tasks start with these changes. Its file has mode 0600, because variables
+// may contain secrets.
 type Setup struct {
-	Env    []protocol.Raw `json:"env,omitempty"`    // variables that it has set, as NAME=VALUE
-	Unset  []string       `json:"unset,omitempty"`  // names of variables that it has removed
-	Dir    protocol.Raw   `json:"dir,omitempty"`    // folder to which it went, absolute; "": it stayed
-	Mask   *int           `json:"mask,omitempty"`   // for the permissions of new files; nil: unchanged
-	Limits []Limit        `json:"limits,omitempty"` // of the kernel, that it has changed
+	Env    []protocol.Raw `json:"env,omitempty"`    // variables that --setup has set, as NAME=VALUE
+	Unset  []string       `json:"unset,omitempty"`  // names of variables that --setup has removed
+	Dir    protocol.Raw   `json:"dir,omitempty"`    // absolute path of the directory to which --setup has changed; "": unchanged
+	Mask   *int           `json:"mask,omitempty"`   // umask (permissions of new files) that --setup has set; nil: unchanged
+	Limits []Limit        `json:"limits,omitempty"` // resource limits (ulimit) that --setup has changed
 }
 
-// Limit is a limit of the kernel, as setrlimit(2) takes it.
+// Limit is a resource limit as in setrlimit(2).
 type Limit struct {
 	Resource int    `json:"resource"`
 	Soft     uint64 `json:"soft"`
@@ -79,7 +83,8 @@ type Limit struct {
 
 const setupName = "setup.json"
 
-// ReadSetup returns what --setup has changed. done is false if it was not run yet.
+// ReadSetup returns the changes that --setup has made. done is false if
+// --setup has not run yet.
 func (f Folder) ReadSetup() (s Setup, done bool, err error) {
 	text, err := bounded.ReadFile(filepath.Join(string(f), setupName), bounded.Record)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +99,8 @@ func (f Folder) ReadSetup() (s Setup, done bool, err error) {
 	return s, true, nil
 }
 
-// RemoveSetup forgets what --setup has changed, for it may hold secrets.
+// RemoveSetup deletes the recorded changes of --setup, which may contain
+// secrets.
 func (f Folder) RemoveSetup() error {
 	if err := os.Remove(filepath.Join(string(f), setupName)); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -102,14 +108,14 @@ func (f Folder) RemoveSetup() error {
 	return nil
 }
 
-// WriteSetup notes what --setup has changed.
+// WriteSetup records the changes that --setup has made.
 func (f Folder) WriteSetup(s Setup) error {
 	text, err := json.Marshal(s)
 	if err == nil {
 		err = replace(filepath.Join(string(f), setupName), append(text, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("note what --setup has changed: %w", err)
+		return fmt.Errorf("record what --setup has changed: %w", err)
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A launch that was cut off has left a whole working directory or a part of one.
+// An interrupted launch leaves a complete working directory or a part of one;
+// Unstarted finds both.
 func TestUnstarted(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -11,33 +11,35 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// checkpoint is what the chief was asked to save. Each request of the driver gets
-// exactly one answer: the chief's, or the supervisor's if the chief cannot answer.
+// checkpoint tracks the driver's latest request that the chief (worker 0,
+// which writes checkpoints) save a checkpoint. The driver gets exactly one
+// reply to each request: the chief's, or the supervisor's if the chief cannot
+// reply.
 type checkpoint struct {
 	*parts
-	chief   *task                   // the task that the fields below are about; nil: no chief of this host was asked
-	request int                     // Request of the last protocol.Checkpoint; 0 for a save before a stop
-	asked   bool                    // the request was queued for the chief
-	answer  *cluster.ControlMessage // the chief's answer, or the supervisor's in its place; nil: none yet
+	chief   *task                   // task to which the request was made; nil: no request yet while the chief ran on this host
+	request int                     // Request number of the last protocol.Checkpoint; 0 for the save before a stop
+	asked   bool                    // the request is in the chief's message queue or was sent
+	answer  *cluster.ControlMessage // reply sent to the driver, from the chief or the supervisor; nil: none yet
 }
 
-// ask asks the chief to save, once for each request. chief is nil if it does not
-// run on this host.
+// ask sends a checkpoint request to the chief, at most once for each request
+// number. chief is nil if that task does not run on this host.
 func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 	if chief != nil && (c.chief != chief || c.request != m.Request) {
 		c.chief, c.request, c.asked, c.answer = chief, m.Request, false, nil
 	}
 	switch {
-	case c.record.ending(): // the verdict says all
+	case c.record.ending(): // the job is ending, so the driver gets the verdict instead of a reply
 	case chief == nil || chief.running == nil:
 		c.refuse(m, fmt.Sprintf("%s does not run on this host", cluster.Chief))
 	case c.answer != nil:
-		c.sessions.tell(chief.said(*c.answer))
-	case c.asked: // the answer is coming
+		c.sessions.sendToDriver(chief.wrap(*c.answer))
+	case c.asked: // the chief will reply
 	case chief.exit != nil:
 		c.refuse(m, fmt.Sprintf("%s has ended", chief.Task))
 	case !chief.report.native:
-		c.refuse(m, "the program does not know of checkpoints of plx's trainer; it may save on SIGTERM")
+		c.refuse(m, "the program does not use plx's trainer, so it cannot be asked for a checkpoint; it may save one on SIGTERM")
 	default:
 		c.asked = true
 		ask := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request}
@@ -45,13 +47,14 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 			ask.Hold, ask.Workers, ask.Leaving = true, m.Hold.Workers, strings.Join(m.Hold.Leaving, " ")
 		}
 		if !chief.send(ask) {
-			c.unsent(chief, ask, errors.New("it does not listen"))
+			c.unsent(chief, ask, errors.New("the program does not read its control channel"))
 		}
 	}
 }
 
-// resume lets a chief that holds its steps go on. If the chief does not read that,
-// its heartbeats show it.
+// resume lets the chief continue training after a checkpoint that made it
+// pause. No reply is needed: if the chief does not read the message, its
+// heartbeats show that it is still paused.
 func (c *checkpoint) resume(chief *task, request int) {
 	if chief == nil || !chief.alive() || !chief.report.native {
 		return
@@ -59,25 +62,26 @@ func (c *checkpoint) resume(chief *task, request int) {
 	chief.send(cluster.ControlMessage{Kind: cluster.Resume, Request: request})
 }
 
-// unsent takes a message that could not be sent to a task: a request gets no other answer.
+// unsent replies to a checkpoint request that could not be sent to the chief,
+// because no other reply would come. It ignores other messages.
 func (c *checkpoint) unsent(t *task, m cluster.ControlMessage, err error) {
 	if m.Kind == cluster.Checkpoint {
 		c.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
 	}
 }
 
-// answered passes on the first answer to the last request. A task that saves on
-// its own reports that too, and nobody has asked for it.
+// answered forwards the first reply to the current request to the driver. It
+// drops reports of checkpoints that a task saves without a request.
 func (c *checkpoint) answered(t *task, m cluster.ControlMessage) {
 	if c.chief != t || !c.asked || c.answer != nil || c.request != m.Request {
 		return
 	}
 	c.answer = &m
-	c.sessions.tell(t.said(m))
+	c.sessions.sendToDriver(t.wrap(m))
 }
 
-// refuse answers for a chief that cannot.
+// refuse tells the driver why the chief cannot save a checkpoint.
 func (c *checkpoint) refuse(m protocol.Checkpoint, cause string) {
-	c.sessions.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: c.record.Generation,
+	c.sessions.sendToDriver(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: c.record.Generation,
 		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: cause}}})
 }

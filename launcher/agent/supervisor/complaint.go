@@ -17,14 +17,15 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// complaint is why a program failed, by its own account.
+// complaint is the reason for a failure that the program itself has written
+// into its error file.
 type complaint struct {
-	cause     string // one line; "": the program has not said why
-	traceback string // in Python's format, at most tailSize bytes; "": there is none
+	cause     string // reason in one line; "": the file has none
+	traceback string // Python traceback, at most tailSize bytes; "": the file has none
 }
 
-// blamesPeer reports whether the last lines of a program's stderr say that it failed
-// because a peer did.
+// blamesPeer reports whether the last lines of a program's stderr show that it
+// failed because another task of the job did.
 func blamesPeer(tail string) bool {
 	return protocol.LossOfPeer(strings.Split(strings.TrimRight(tail, "\n"), "\n")) != ""
 }
@@ -35,20 +36,21 @@ func (c complaint) lastLine() string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// tailSize is how many of the last bytes of stderr an Exit carries.
+// tailSize is the maximum number of bytes of a task's stderr that an Exit
+// message contains, counted from the end.
 const tailSize = 4 << 10
 
-// Bounds on a complaint, in bytes.
+// Size limits of an error file and of the reason in it, in bytes.
 const (
 	maxErrorFile = 1 << 20
 	maxCause     = 400
 )
 
-// readComplaint reads the file that TORCHELASTIC_ERROR_FILE names. A missing or
-// unreadable file is no complaint. Of a longer file than maxErrorFile the rest is not
-// read, so it does not parse.
+// readComplaint reads a task's error file, whose path is in its environment
+// variable TORCHELASTIC_ERROR_FILE. It returns an empty complaint if the file
+// is missing, unreadable, larger than maxErrorFile, or no valid JSON.
 func readComplaint(path string) complaint {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // a FIFO does not block
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // O_NONBLOCK: opening a FIFO must not block
 	if err != nil {
 		return complaint{}
 	}
@@ -63,13 +65,15 @@ func readComplaint(path string) complaint {
 	return parseComplaint(text)
 }
 
-// frame is a line of a traceback.
+// frame matches the line of a Python traceback that names a source file.
 var frame = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *File "([^"\n]+)", line (\d+), in (\S+)`) })
 
-// blob is the path of a program that plx sent.
+// blob matches the path of a program that plx has sent: its file name is a
+// checksum.
 var blob = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`/blobs/[0-9a-f]{64}$`) })
 
-// parseComplaint reads what torch's record and programs like it write:
+// parseComplaint parses the two formats that torch's @record decorator and
+// similar programs write:
 //
 //	{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback ..."}}}
 //	{"message": "ValueError: x"}
@@ -91,18 +95,18 @@ func parseComplaint(text []byte) complaint {
 	if frames := frame().FindAllStringSubmatch(c.traceback, -1); c.cause != "" && len(frames) > 0 {
 		last := frames[len(frames)-1]
 		where := filepath.Base(last[1]) + ":" + last[2]
-		if blob().MatchString(last[1]) { // the user has never seen that name
+		if blob().MatchString(last[1]) { // the user does not know the checksum that is the file's name
 			where = "line " + last[2]
 		}
 		c.cause += oneLine(fmt.Sprintf(" (%s, in %s)", where, last[3]))
 	}
-	if extra := len(c.traceback) - tailSize; extra > 0 { // the exception is at the end
+	if extra := len(c.traceback) - tailSize; extra > 0 { // keep the end, which names the exception
 		_, c.traceback, _ = strings.Cut(c.traceback[extra:], "\n")
 	}
 	return c
 }
 
-// oneLine returns the first line of text, at most maxCause bytes of it.
+// oneLine returns the first line of text, shortened to maxCause bytes.
 func oneLine(text string) string {
 	line, _, more := strings.Cut(strings.TrimRight(text, "\r\n"), "\n")
 	if len(line) > maxCause {

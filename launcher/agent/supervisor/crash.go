@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// crash finds in a program's stderr why the Go runtime has ended it:
+// crash parses a program's stderr for a crash report of the Go runtime:
 //
 //	panic: no such table
 //
@@ -19,27 +19,30 @@ import (
 //	main.load(...)
 //		/home/ann/train/load.go:31 +0x18
 //
-// The stacks of many goroutines may follow, so the last lines do not have it. A line that a
-// program prints by itself does not count: a goroutine must follow.
+// The last lines of stderr would not be enough, because the stacks of many
+// goroutines may follow. A program may itself print a line such as "panic:
+// ..."; it counts only if a goroutine line follows.
 type crash struct {
-	line  []byte // beginning of the line that is read, at most maxCause bytes
-	cause string // the last line that may begin a crash; "": none
-	place string // the function of which the next line has the place; "": none
-	found string // the crash, in one line; "": none
+	line  []byte // the incomplete line at the end of the input so far, at most maxCause bytes of it
+	cause string // the last line that may begin a crash report; "": no such line
+	place string // function line just read, whose source line comes next; "": no goroutine line yet
+	found string // summary of the crash in one line; "": no crash found
 }
 
-// crashed matches the line with which the Go runtime begins; goroutine the line before the
-// functions of the goroutine that has crashed; source the place of a function.
+// crashed matches the first line of a crash report, goroutine the header of a
+// goroutine's stack, and source the line with a function's file and line
+// number.
 var (
 	crashed   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(panic: |fatal error: |SIG[A-Z]+: )`) })
 	goroutine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^goroutine \d+ .*\[[^\]]+\]:$`) })
 	source    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\t(/?\S.*):(\d+)( \+0x[0-9a-f]+)?$`) })
 )
 
-// inGoroutine is crash.place before the first function of the goroutine.
+// inGoroutine is the value of crash.place between the goroutine's header and
+// its first function.
 const inGoroutine = "goroutine"
 
-// read takes a piece of the stream.
+// read parses the next bytes of stderr.
 func (c *crash) read(p []byte) {
 	for len(p) > 0 {
 		i := bytes.IndexByte(p, '\n')
@@ -47,7 +50,7 @@ func (c *crash) read(p []byte) {
 		if i < 0 {
 			end = len(p)
 		}
-		if i >= 0 && len(c.line) == 0 && !c.heeds(p[:i]) {
+		if i >= 0 && len(c.line) == 0 && !c.mayMatter(p[:i]) {
 			p = p[i+1:]
 			continue
 		}
@@ -62,14 +65,15 @@ func (c *crash) read(p []byte) {
 	}
 }
 
-// heeds reports whether a line may matter. Few do.
-func (c *crash) heeds(line []byte) bool {
+// mayMatter quickly rejects lines that cannot belong to a crash report, which most
+// lines cannot.
+func (c *crash) mayMatter(line []byte) bool {
 	return len(line) > 0 && (c.cause != "" || line[0] == 'p' || line[0] == 'f' || line[0] == 'S')
 }
 
-// take takes the line that was read.
+// take parses the complete line in c.line.
 func (c *crash) take() {
-	if !c.heeds(c.line) {
+	if !c.mayMatter(c.line) {
 		return
 	}
 	switch line := strings.TrimRight(string(c.line), "\r"); {
@@ -78,7 +82,7 @@ func (c *crash) take() {
 	case c.cause == "":
 	case goroutine().MatchString(line) && c.place == "":
 		c.found, c.place = c.cause, inGoroutine
-	case goroutine().MatchString(line): // another one, which did not crash
+	case goroutine().MatchString(line): // a second goroutine: the first one's stack, which crashed, has ended
 		c.cause, c.place = "", ""
 	case c.place == "":
 	case !strings.HasPrefix(line, "\t"):
@@ -91,15 +95,17 @@ func (c *crash) take() {
 	}
 }
 
-// notUsers begins lines of a stack with functions in which no user looks for a mistake.
+// notUsers are prefixes of stack lines that belong to the Go runtime and
+// library, not to the user's code.
 var notUsers = []string{"panic(", "runtime.", "internal/", "sync.", "created by "}
 
-// ofRuntime reports whether a function belongs to the runtime.
+// ofRuntime reports whether a stack line belongs to the Go runtime or library.
 func ofRuntime(call string) bool {
 	return slices.ContainsFunc(notUsers, func(start string) bool { return strings.HasPrefix(call, start) })
 }
 
-// function returns the name in a line such as "main.(*store).load(0xc00001, {0x5, 0x7})".
+// function returns the function's name in a stack line such as
+// "main.(*store).load(0xc00001, {0x5, 0x7})".
 func function(call string) string {
 	if i := strings.LastIndex(call, "("); i > 0 {
 		call = call[:i]

@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-// The texts are what go1.26 prints.
+// crashes are crash reports as Go 1.26 prints them.
 var crashes = []struct{ text, want string }{
 	{"panic: no such table\n\tsecond line\n\ngoroutine 22 [running]:\nmain.main.func1()\n\t/tmp/p.go:7 +0x39\ncreated by main.main in goroutine 1\n\t/tmp/p.go:7 +0x1c6\n",
 		"panic: no such table (p.go:7, in main.main.func1)"},

@@ -18,17 +18,19 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// driving runs the driver of a detached job in the agent of the chief's host.
+// driving runs the driver (the code that controls all hosts of a job) inside
+// the supervisor. Only a detached job has its driver here, on the host of
+// worker 0.
 type driving struct {
 	*parts
 	shutdown *shutdown
 	events   *event.Log
 	begun    time.Time     // when this agent became the driver
-	done     chan struct{} // closed when the driver has returned; nil: this agent drives no job
+	done     chan struct{} // closed when driver.Run has returned; nil: no driver runs in this process
 }
 
-// start makes this agent the driver of its job: it dials itself and the other
-// agents, and runs the job to its verdict.
+// start runs the driver in a new goroutine. The driver connects to this agent
+// and to all other agents, and controls the job until it has ended.
 func (d *driving) start(m protocol.Drive) {
 	if d.done != nil || d.record.ending() {
 		return
@@ -57,8 +59,9 @@ func (d *driving) start(m protocol.Drive) {
 	}()
 }
 
-// returned ends this host's part. If the job has a verdict, the driver has asked for
-// that before.
+// returned ends the job on this host after the driver has returned. If the job
+// had a verdict, the driver has requested the end before, and this call
+// changes nothing.
 func (d *driving) returned(v protocol.Verdict, err error) {
 	if err != nil {
 		d.host.log.Printf("drive the job: %v", err)
@@ -70,34 +73,36 @@ func (d *driving) returned(v protocol.Verdict, err error) {
 	d.shutdown.end(v, d.host.spec.Grace, "the job's driver failed")
 }
 
-// Entered records the phase of the job.
+// Entered records the job's new phase. It implements driver.Observer.
 func (d *driving) Entered(p protocol.Phase) { d.loop.do(func() { d.record.drives(p) }) }
 
-// Noted writes a line of the driver's to the agent's log.
+// Noted writes a message of the driver to the agent's log.
 func (d *driving) Noted(line string) { d.host.log.Print(line) }
 
-// Hung does nothing: the lines for the user are in the log, and the verdict has what ended the job.
+// Hung does nothing: the log already has the driver's lines about the hang,
+// and the verdict has the reason.
 func (d *driving) Hung(protocol.Hang) {}
 
-// Laid records where the tasks of a new generation run.
+// Laid records on which hosts the tasks of a new generation run.
 func (d *driving) Laid(generation int, hosts []protocol.HostPlan) {
 	laid := &protocol.Layout{Generation: generation, Hosts: hosts}
 	d.loop.do(func() { d.record.Laid, d.record.changed = laid, true })
 }
 
-// reach returns how the driver reaches the agent of peer from here.
+// reach returns a driver.Host that connects to the agent at peer.
 func (d *driving) reach(peer protocol.Peer) driver.Host {
 	return driver.Host{Name: peer.Host, Agent: peerDialer{d, peer}}
 }
 
-// peerDialer connects to the agent of a peer: over the local socket if that is this
-// agent itself, else over TCP.
+// peerDialer connects to the agent of a host: over the local Unix socket if
+// the host is this one, else over TCP.
 type peerDialer struct {
 	*driving
 	peer protocol.Peer
 }
 
-// Dial connects to the agent.
+// Dial connects to the agent. The error is a driver.ErrNoAgent if the host refuses
+// the connection.
 func (p peerDialer) Dial(ctx context.Context) (*protocol.Conn, error) {
 	var conn net.Conn
 	var err error
@@ -106,7 +111,7 @@ func (p peerDialer) Dial(ctx context.Context) (*protocol.Conn, error) {
 	} else {
 		conn, err = p.host.identity.Dial(ctx, p.peer)
 	}
-	if errors.Is(err, unix.ECONNREFUSED) { // the host answers and has no agent any more
+	if errors.Is(err, unix.ECONNREFUSED) { // the host is up, but no agent listens on the port
 		err = fmt.Errorf("%w: %w", driver.ErrNoAgent, err)
 	}
 	if err != nil {

@@ -17,22 +17,24 @@ import (
 	"github.com/plx-run/plx/trainer/summary"
 )
 
-// Bounds of the event files of TensorBoard that are followed for a task: their number, and
-// how often one is read at a time, see summary.ReadEvents.
+// Limits for the TensorBoard event files of one task: the number of files, and
+// the number of summary.ReadEvents calls per file in one pass.
 const (
 	maxEventFiles = 16
 	maxEventReads = 16
 )
 
-// eventFile is an event file that a process of a task has open, or had.
+// eventFile is a TensorBoard event file that a process of the task has or had
+// open.
 type eventFile struct {
 	*os.File
-	offset int64 // of the first record that was not read
-	broken bool  // a record is damaged: nothing further is read
+	offset int64 // byte offset of the first record not read yet
+	broken bool  // the file has a damaged record: stop reading it
 }
 
-// follow finds the event files that the processes of the task have open. So a file belongs
-// to the task that writes it, wherever it lies, and no folder is searched.
+// follow opens the TensorBoard event files that the processes of the task have
+// open. Searching open files instead of folders finds them wherever they are,
+// and shows to which task each belongs.
 func (r *reported) follow(processes []process.Process) {
 	r.saving.Lock()
 	defer r.saving.Unlock()
@@ -41,13 +43,14 @@ func (r *reported) follow(processes []process.Process) {
 			if !strings.HasPrefix(filepath.Base(path), "events.out.tfevents.") || r.events[path] != nil || len(r.events) == maxEventFiles {
 				continue
 			}
-			// By its descriptor it is found in a container too.
+			// The path under /proc/PID/fd also works if the process runs in a
+			// container.
 			f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", p.PID, fd), os.O_RDONLY|unix.O_NONBLOCK, 0)
 			if err != nil {
-				continue // the process has just closed it, or ended
+				continue // the process has closed the file or ended
 			}
 			if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-				f.Close() // nothing was written to it
+				f.Close() // read-only, so nothing can be lost
 				continue
 			}
 			r.events[path] = &eventFile{File: f}
@@ -55,7 +58,8 @@ func (r *reported) follow(processes []process.Process) {
 	}
 }
 
-// readEvents reads what the event files have more. The caller holds saving.
+// readEvents reads the new records of all event files. The caller holds
+// r.saving.
 func (r *reported) readEvents() (err error) {
 	for path, f := range r.events {
 		for n := 0; n < maxEventReads && !f.broken; n++ {
@@ -73,7 +77,8 @@ func (r *reported) readEvents() (err error) {
 	return err
 }
 
-// event takes a scalar of an event file. Its step counts if the task's lines name none.
+// event adds a scalar from an event file to the task's metrics. It uses the
+// event's step only if the task reports steps in no other way.
 func (r *reported) event(e summary.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +100,7 @@ func (r *reported) closeEvents() {
 	r.saving.Lock()
 	defer r.saving.Unlock()
 	for path, f := range r.events {
-		f.Close() // nothing was written to it
+		f.Close() // read-only, so nothing can be lost
 		delete(r.events, path)
 	}
 }

@@ -14,23 +14,25 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// drain bounds the wait for the output of a task that has ended.
-const drain = 2 * time.Second
+// drainTimeout is how long to wait for the remaining output of a task whose process
+// has ended.
+const drainTimeout = 2 * time.Second
 
-// follow watches a task that was started until all about its end is known.
+// follow starts the goroutines that watch a started task: its output, its
+// control channel and its end.
 func (ts *tasks) follow(t *task) {
 	for _, o := range t.outs {
 		ts.loop.background(o.run)
 	}
-	heard := make(chan struct{})
+	controlClosed := make(chan struct{})
 	ts.loop.background(func() {
-		defer close(heard)
+		defer close(controlClosed)
 		for {
 			m, err := t.control.Receive()
 			if err != nil {
-				return // closed by the task's end or by us; the Exit tells the rest
+				return // the task or the supervisor has closed the channel; the Exit message gives the reason
 			}
-			ts.loop.do(func() { ts.hear(t, m) })
+			ts.loop.do(func() { ts.receive(t, m) })
 		}
 	})
 	ts.loop.background(func() {
@@ -42,58 +44,59 @@ func (ts *tasks) follow(t *task) {
 		<-t.child.Done()
 		ts.loop.do(func() {
 			t.reaped = true
-			if t.told && !ts.record.ending() { // it alone was told to end; at the end of all tasks shutdown kills what is left
+			if t.stopAsked && !ts.record.ending() { // only this task was asked to end: kill its descendants now; at the end of the job, shutdown kills all processes
 				ts.kill(t)
 			}
 		})
-		deadline := time.Now().Add(drain)
+		deadline := time.Now().Add(drainTimeout)
 		read := make(chan complaint, 1)
 		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
 		seen := make(chan protocol.Folder, 1)
-		if t.child.Status().ExitStatus() != 0 { // before others that end give up what they have there
+		if t.child.Status().ExitStatus() != 0 { // inspect /dev/shm at once, before other failing tasks free their shared memory
 			ts.loop.background(func() { seen <- process.Look(protocol.Shm) })
 		} else {
 			seen <- protocol.Folder{}
 		}
-		within(time.Until(deadline), heard)
+		within(time.Until(deadline), controlClosed)
 		quiet := within(time.Until(deadline), t.outs[0].done)
 		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
 		var why complaint
 		select {
 		case why = <-read:
-		case <-time.After(drain): // the file system hangs
+		case <-time.After(drainTimeout): // the file system hangs
 		}
 		var shm protocol.Folder
 		select {
 		case shm = <-seen:
-		case <-time.After(drain): // as above
+		case <-time.After(drainTimeout): // the file system hangs
 		}
 		ts.loop.do(func() { ts.exited(t, quiet, why, shm) })
 	})
 }
 
-// exited reports the end of a task. It is called when all output was read, or, with
-// quiet false, after drain.
+// exited reports the end of a task to the driver. quiet is false if the task's
+// output pipes were still open after drainTimeout.
 func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder) {
 	exit := t.end(ts.killed, why, shm)
 	ts.record.changed = true
 	ts.checkpoint.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: ts.checkpoint.request,
-		Cause: fmt.Sprintf("%s ended before it had saved", t.Task)}) // unless it has answered itself
+		Cause: fmt.Sprintf("%s ended before it had saved", t.Task)}) // ignored unless a checkpoint request to this task still waits for a reply
 	if !quiet {
 		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}
-	ts.sessions.tell(protocol.Message{Exited: exit})
+	ts.sessions.sendToDriver(protocol.Message{Exited: exit})
 }
 
-// end records the end of the task. killed is the cause if the task had to be killed
-// and nobody said why. why is the program's own account, which counts if the program
-// failed by itself. shm is what /dev/shm was like at its end.
+// end records how the task ended. killed is the reason to report if the
+// supervisor had to kill the task and no better reason is known. why is the
+// reason that the program wrote into its error file; it counts only if the
+// program failed by itself. shm describes /dev/shm at the end of the task.
 func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.Exit {
 	t.closeSockets()
-	t.control.Close() // whatever holds the other end, the task is gone
+	t.control.Close() // the task has ended, even if a descendant still has the other end open
 	e := &protocol.Exit{
 		Task: t.Task, Generation: t.generation, Started: true,
-		Native: t.report.native, Finished: t.report.finished, Told: t.told,
+		Native: t.report.native, Finished: t.report.finished, Told: t.stopAsked,
 		Cause: t.report.cause, LostPeer: t.report.lostPeer, Tail: t.outs[1].lastLines(), Time: time.Now(),
 	}
 	if e.Cause == "" && t.killing {
@@ -108,19 +111,19 @@ func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.
 	if e.Cause == "" && e.Code != 0 {
 		e.Cause = why.cause
 		if last := why.lastLine(); !strings.Contains(e.Tail, last) {
-			e.Tail = why.traceback // stderr does not show it
+			e.Tail = why.traceback // stderr does not contain the traceback
 		}
 	}
 	if e.Cause == "" && !e.Told && (e.Code == goCrash || e.Signal == int(unix.SIGABRT)) {
 		e.Cause = t.outs[1].crashed()
 	}
 	if !e.Native && e.Code != 0 && blamesPeer(e.Tail) {
-		e.LostPeer = "a peer" // which one, the program does not know by its task
+		e.LostPeer = "a peer" // the program does not know the peer's task name
 	}
-	if e.Code == 128+int(unix.SIGKILL) && !t.killing && !t.told {
+	if e.Code == 128+int(unix.SIGKILL) && !t.killing && !t.stopAsked {
 		e.OOMKills, e.OOM = t.memory.Killed(t.child.PID)
 	}
-	if e.Code != 0 && !t.killing && !t.told {
+	if e.Code != 0 && !t.killing && !t.stopAsked {
 		e.Shm = lackOfShm(e.Code, t.outs[1], shm)
 	}
 	t.exit = e
@@ -128,6 +131,6 @@ func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.
 	return e
 }
 
-// goCrash is the exit status that the Go runtime chooses after a crash. With
-// GOTRACEBACK=crash it aborts.
+// goCrash is the exit status of a crashed Go program. With GOTRACEBACK=crash
+// the program ends by SIGABRT instead.
 const goCrash = 2

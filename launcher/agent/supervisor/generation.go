@@ -13,26 +13,27 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// generation prepares the tasks of one generation after the other and starts them.
+// generation prepares and starts the tasks of this host for each generation.
+// The driver begins a new generation whenever it restarts the job's tasks.
 type generation struct {
 	*parts
 	tasks  *tasks
 	noData error // why the agent cannot listen on the data network; nil: it listens
 
-	layout    protocol.Prepare   // request for the generation that was prepared last, or is being prepared
-	prepared  *protocol.Prepared // answer to the last Prepare that succeeded; nil: none has
-	used      map[string]bool    // addresses that were reserved for tasks, in any generation; only openSockets uses it
-	preparing bool               // sockets are being opened; a further Prepare waits in next
-	next      *protocol.Prepare  // the last Prepare that arrived while preparing; nil: none
+	layout    protocol.Prepare   // latest request: the generation prepared last or being prepared now
+	prepared  *protocol.Prepared // reply to the last successful Prepare; nil: none was successful yet
+	used      map[string]bool    // addresses reserved for tasks in any generation so far; only openSockets accesses it
+	preparing bool               // openSockets runs in the background; new requests wait in next
+	next      *protocol.Prepare  // the latest request that waits while preparing is true; nil: none waits
 }
 
-// prepare ends what is left of the generation before and opens the sockets of the
-// next one. Asked again for the same generation, it answers the same. It refuses a
-// generation that is over.
+// prepare kills all tasks of the previous generation and opens the sockets for
+// the next one. If the driver repeats a request, prepare repeats its reply. It
+// rejects a generation that has already ended.
 func (g *generation) prepare(m protocol.Prepare) {
 	switch {
 	case g.record.ending():
-		return // no answer is wanted
+		return // the driver expects no reply any more
 	case m.Generation < g.record.Least:
 		g.answer(failedPrepare(m, fmt.Errorf("generation %d is over, the next one here is %d", m.Generation, g.record.Least)))
 		return
@@ -44,7 +45,7 @@ func (g *generation) prepare(m protocol.Prepare) {
 		return
 	}
 	g.preparing, g.layout = true, m
-	g.record.Least = m.Generation // those before it are over
+	g.record.Least = m.Generation // earlier generations can no longer be prepared
 	g.record.enter(protocol.Idle)
 	g.tasks.clear("the generation before", func(err error) {
 		if err != nil {
@@ -58,17 +59,19 @@ func (g *generation) prepare(m protocol.Prepare) {
 	})
 }
 
-// reported returns what a task has reported in earlier generations.
+// reported returns the metrics that a task has reported in earlier
+// generations.
 func (g *generation) reported(t cluster.Task) *reported {
 	history, err := g.host.folder.ReadMetrics(t)
 	if err != nil {
-		g.host.log.Print(err) // the next save replaces it
+		g.host.log.Print(err) // the next save replaces the damaged file
 	}
 	return newReported(history, g.host.patterns)
 }
 
-// openSockets makes the tasks of a generation, each with its folder and two ports,
-// unless there is an obstacle, err.
+// openSockets creates the tasks of a generation, each with its working folder
+// and two sockets. If err is not nil, it creates nothing and returns err as
+// the reply.
 func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Task]*task, *protocol.Prepared) {
 	if err == nil && len(m.Tasks) > 0 {
 		err = g.noData
@@ -101,7 +104,8 @@ func failedPrepare(m protocol.Prepare, err error) *protocol.Prepared {
 	return &protocol.Prepared{Generation: m.Generation, Error: err.Error()}
 }
 
-// ready takes the tasks of a generation and answers the driver.
+// ready installs the tasks that openSockets created, and sends the reply to
+// the driver.
 func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepared) {
 	g.preparing = false
 	if answer.Error == "" {
@@ -117,38 +121,40 @@ func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepar
 	}
 }
 
-func (g *generation) answer(p *protocol.Prepared) { g.sessions.tell(protocol.Message{Prepared: p}) }
+func (g *generation) answer(p *protocol.Prepared) {
+	g.sessions.sendToDriver(protocol.Message{Prepared: p})
+}
 
-// start starts every task of the prepared generation. Asked again, it answers the
-// same.
+// start starts all tasks of the prepared generation. If the driver repeats the
+// request, start repeats its reply.
 func (g *generation) start(m protocol.Start) {
 	switch {
 	case g.record.ending():
 		return
-	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation:
-		// The first answer was lost with its connection.
+	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation: // the tasks have started already; the driver asks again because it lost the first reply
 	case g.record.Phase == protocol.Ready && g.record.Generation == m.Generation:
-		g.record.Least = m.Generation + 1 // it cannot be prepared again
+		g.record.Least = m.Generation + 1 // a started generation cannot be prepared again
 		g.record.enter(protocol.Running)
 		g.tasks.start(g.layout, m)
 		g.gcLater()
 	default:
-		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
+		g.sessions.notice(fmt.Sprintf("cannot start generation %d: this host is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
 		return
 	}
-	pids := map[cluster.Task]int{} // a task that could not be started has an Exit
+	pids := map[cluster.Task]int{} // tasks that failed to start have sent an Exit instead
 	for _, t := range g.tasks.launched() {
 		pids[t.Task] = t.child.PID
 	}
-	g.sessions.tell(protocol.Message{Started: &protocol.Started{Generation: m.Generation, PIDs: pids}})
+	g.sessions.sendToDriver(protocol.Message{Started: &protocol.Started{Generation: m.Generation, PIDs: pids}})
 }
 
-// gcAfter is how long tasks have run when the host starts it. Jobs that end sooner are
-// left alone.
+// gcAfter is the delay between the start of the tasks and the start of "agent
+// gc". A job that ends sooner does not start it.
 const gcAfter = 300 * time.Millisecond
 
-// gcLater starts a process that removes what no job uses any more, if tasks of the first
-// generation still run then. Like all descendants it is killed with the tasks.
+// gcLater starts "agent gc", which removes unused cached files, after gcAfter
+// if tasks of the first generation still run then. It is a child process like
+// a task, so it is killed with the tasks.
 func (g *generation) gcLater() {
 	if g.record.Generation > 0 {
 		return
@@ -168,7 +174,8 @@ func (g *generation) gcLater() {
 	})
 }
 
-// gcDue reports whether "agent gc" would do anything: it is a process.
+// gcDue reports whether the last "agent gc" is long enough ago. The check
+// avoids starting a process in vain.
 func gcDue() bool {
 	root, err := jobfolder.Root()
 	if err != nil {
@@ -178,6 +185,6 @@ func gcDue() bool {
 	return err != nil || jobfolder.GCDue(file, time.Now())
 }
 
-// spare reports whether this host has no task in the present generation: the job
-// goes on without it, or it waits for the next generation.
+// spare reports whether this host has no task in the current generation, so
+// that the job can continue without this host.
 func (g *generation) spare() bool { return g.record.Least > 0 && len(g.layout.Tasks) == 0 }

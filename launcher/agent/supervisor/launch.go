@@ -22,16 +22,17 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// launch starts the process of one task.
+// launch has what is needed to start the process of one task.
 type launch struct {
 	*host
 	task   *task
-	layout protocol.Prepare // what this host was asked to prepare: its tasks
-	start  protocol.Start   // addresses of all tasks of the job
-	tell   func(string)     // takes a line for the user if output is lost
+	layout protocol.Prepare // the driver's Prepare request, with the tasks of this host
+	start  protocol.Start   // the driver's Start request, with the addresses of all tasks of the job
+	notify func(string)     // shows a message to the user, when output was lost
 }
 
-// run starts the process.
+// run starts the task's process and returns it with its output streams and
+// control channel.
 func (l launch) run() (*running, error) {
 	own := filepath.Clean(l.folder.Task(l.task.Task))
 	if err := os.MkdirAll(own, 0o700); err != nil {
@@ -63,10 +64,10 @@ func (l launch) run() (*running, error) {
 	}
 	env = program.Traceable(env, stacks.Python(), stacks.PythonFile(l.task.Task, l.task.generation))
 	r := &running{queue: make(chan cluster.ControlMessage, maxQueued)}
-	ours, err := r.connect(l.task, l.folder.Logs(), l.spec.LogLimit, l.tell)
+	ours, err := r.connect(l.task, l.folder.Logs(), l.spec.LogLimit, l.notify)
 	defer func() {
 		for _, f := range ours {
-			f.Close() // the task has its own
+			f.Close() // the child process has its own copies
 		}
 		l.task.open.CloseSocket()
 	}()
@@ -78,8 +79,8 @@ func (l launch) run() (*running, error) {
 			Files: l.withLocks(ours[0].Fd(), ours[1].Fd(), ours[2].Fd(), uintptr(l.task.open.FD), ours[3].Fd()), // see program.ListenFD
 			Sys: &syscall.SysProcAttr{
 				Setsid: true,
-				// The watchdog kills the task if this process is killed. This
-				// kills it if both are.
+				// If only this process is killed, the watchdog kills the task.
+				// If both are killed, the kernel kills it by this signal.
 				Pdeathsig: syscall.SIGKILL,
 			}}
 		err = command.Run(func() (err error) {
@@ -95,18 +96,19 @@ func (l launch) run() (*running, error) {
 	return r, nil
 }
 
-// firstLockFD is the descriptor of a task's first GPU lock. Shells use numbers up to 10,
-// and bash 255.
+// firstLockFD is the descriptor number of a task's first GPU lock. It avoids
+// the numbers that shells use themselves: up to 10, and 255 in bash.
 const firstLockFD = 100
 
-// withLocks adds the GPU locks of the host to the descriptors of a task, so that the locks
-// last as long as any process of the job.
+// withLocks appends the host's GPU locks to the descriptors that a task
+// inherits, so that the GPUs stay locked as long as any process of the job
+// lives.
 func (l launch) withLocks(files ...uintptr) []uintptr {
 	if len(l.locks) == 0 {
 		return files
 	}
 	for len(files) < firstLockFD {
-		files = append(files, ^uintptr(0)) // none
+		files = append(files, ^uintptr(0)) // leaves this descriptor number closed in the task
 	}
 	for _, f := range l.locks {
 		files = append(files, f.Fd())
@@ -114,13 +116,14 @@ func (l launch) withLocks(files ...uintptr) []uintptr {
 	return files
 }
 
-// startGC starts "agent gc" beside the tasks. What it reports goes to the agent's log.
+// startGC starts the process "agent gc". Its standard error goes to the
+// agent's log.
 func (h *host) startGC() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("start agent gc: %w", err)
 	}
-	defer null.Close() // the process has its own
+	defer null.Close() // the child process has its own copy
 	attr := &syscall.ProcAttr{Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), os.Stderr.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}}
 	if _, err = h.children.Start("/proc/self/exe", []string{"plx", "agent", "gc"}, attr, nil); err != nil {
@@ -129,7 +132,8 @@ func (h *host) startGC() error {
 	return nil
 }
 
-// directory returns the folder that the task runs in. own is the task's own.
+// directory returns the task's working directory: the one that all tasks share
+// if the job has --workdir, else own or the folder of --chdir.
 func (l launch) directory(own string) (string, error) {
 	if l.spec.Workdir != "" {
 		return l.folder.Work(), nil
@@ -137,8 +141,9 @@ func (l launch) directory(own string) (string, error) {
 	return program.WorkingFolder(string(l.spec.Command.Chdir), own)
 }
 
-// command returns what the task executes, with its environment and its folder. If --setup
-// was run for the whole host, what it has changed counts.
+// command returns the program that the task executes, and the environment and
+// working directory for it. If --setup has already run for the whole host,
+// command applies the changes that it made instead of running it again.
 func (l launch) command(env []string, dir string) (c program.Command, _ []string, _ string, err error) {
 	want := l.spec.Command
 	if !want.SetupDone {
@@ -155,7 +160,8 @@ func (l launch) command(env []string, dir string) (c program.Command, _ []string
 	return program.ResolveAfter(changed, want, env, dir)
 }
 
-// share returns the cores of a worker. Servers may use all.
+// share returns the CPU cores of a worker. It returns nil for a parameter
+// server, which may use all cores.
 func (l launch) share() []int {
 	if l.task.Task.Role != cluster.Worker {
 		return nil
@@ -163,8 +169,8 @@ func (l launch) share() []int {
 	return process.ShareOfCores(l.cores, l.task.LocalRank, protocol.Workers(l.layout.Tasks))
 }
 
-// contract is what the task is told about itself and the job. dir is its own
-// folder.
+// contract returns what the task learns about itself and the job through its
+// environment. dir is the task's own folder.
 func (l launch) contract(dir string, cores int) cluster.Contract {
 	c := cluster.Contract{
 		Job: l.spec.Job, Generation: l.start.Generation, Task: l.task.Task,
@@ -181,32 +187,34 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 	}
 	c.Foreign.Interface = cmp.Or(l.spec.Interface, sockets.Interface(l.spec.DataAddr))
 	c.Foreign.Prefix = sockets.IsPrefix(c.Foreign.Interface)
-	c.Checkpoints, _ = jobfolder.Checkpoints(l.spec.Checkpoints) // "agent start" has checked it
+	c.Checkpoints, _ = jobfolder.Checkpoints(l.spec.Checkpoints) // "agent start" has already validated the name
 	if host, port, err := net.SplitHostPort(c.Foreign.Cluster.Addr(cluster.Chief)); err == nil {
 		c.Foreign.MasterAddr = host
-		c.Foreign.MasterPort, _ = strconv.Atoi(port) // an agent wrote it
+		c.Foreign.MasterPort, _ = strconv.Atoi(port) // the port is valid, as another agent has sent it
 	}
 	return c
 }
 
-// running is the process of a task, with the supervisor's ends of its streams and
-// of its control channel.
+// running is the started process of a task, with the supervisor's ends of its
+// output pipes and control channel.
 type running struct {
 	child   *process.Child
-	since   time.Time                   // when the process was started
+	since   time.Time                   // start time of the process
 	control *cluster.Control            // the supervisor's end of the control channel
 	outs    [2]*output                  // stdout, then stderr
-	queue   chan cluster.ControlMessage // messages for the task, to be sent on control in order
+	queue   chan cluster.ControlMessage // messages to send to the task on control, in order
 }
 
-// maxQueued bounds the messages that wait for a process that does not listen.
+// maxQueued is the maximum number of unsent messages for a task that does not
+// read its control channel.
 const maxQueued = 16
 
-// connect opens the streams and the control channel of a task's process. It returns
-// the files that the process inherits for them, in order, which the caller closes also
-// on an error. limit bounds the spools of the task, as in protocol.Spec. tell is called with
-// a line for the user if output is lost.
-func (r *running) connect(t *task, logFolder string, limit int64, tell func(string)) (theirs []*os.File, err error) {
+// connect creates the output pipes and the control channel of a task. It
+// returns the files that the process inherits, in the order of their
+// descriptors. The caller must close them, even after an error. limit bounds
+// the log files (spools) of the task, as in protocol.Spec. connect keeps notify,
+// which is called with a message for the user when output is lost.
+func (r *running) connect(t *task, logFolder string, limit int64, notify func(string)) (theirs []*os.File, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -219,12 +227,13 @@ func (r *running) connect(t *task, logFolder string, limit int64, tell func(stri
 			return theirs, err
 		}
 		if stream == logs.Stderr && t.generation > 0 {
-			// A line separates generations. The task's own output reports a full disk.
+			// A marker line separates generations in the log. If the disk is
+			// full, the task's own output reports that.
 			_, _ = fmt.Fprintf(to, "%sgeneration %d\n", cluster.VerboseMark, t.generation)
 		}
 		var end *os.File
-		if r.outs[i], end, err = newOutput(source.String(), to, tell, func(p []byte) { t.reported.output(i, p) }); err != nil {
-			to.Close() // nothing was written to it
+		if r.outs[i], end, err = newOutput(source.String(), to, notify, func(p []byte) { t.reported.output(i, p) }); err != nil {
+			to.Close() // the new log file is still empty
 			return theirs, err
 		}
 		theirs = append(theirs, end)
@@ -237,8 +246,8 @@ func (r *running) connect(t *task, logFolder string, limit int64, tell func(stri
 	return append(theirs, end), nil
 }
 
-// send queues a message to the process. It reports false if the process does not
-// listen; signals deal with that.
+// send queues a message to the task. It returns false if the queue is full
+// because the task does not read; the caller then relies on signals.
 func (r *running) send(m cluster.ControlMessage) bool {
 	select {
 	case r.queue <- m:
@@ -248,8 +257,8 @@ func (r *running) send(m cluster.ControlMessage) bool {
 	}
 }
 
-// write sends queued messages until the process has ended. failed takes those that
-// could not be sent.
+// write sends the queued messages until the process has ended. It passes each
+// message that could not be sent to failed.
 func (r *running) write(failed func(cluster.ControlMessage, error)) {
 	for {
 		select {
@@ -263,15 +272,16 @@ func (r *running) write(failed func(cluster.ControlMessage, error)) {
 	}
 }
 
-// disconnect closes the streams and the channel of a process that did not start.
+// disconnect closes the pipes and the control channel of a process that did
+// not start.
 func (r *running) disconnect() {
 	for _, o := range r.outs {
 		if o != nil {
-			o.pipe.Close() // nobody has written to it
-			o.to.Close()   // nothing was written to it
+			o.pipe.Close() // no process has written to the pipe
+			o.to.Close()   // the log file has got no output
 		}
 	}
 	if r.control != nil {
-		r.control.Close() // nobody has written to it either
+		r.control.Close() // no message was sent on the channel
 	}
 }

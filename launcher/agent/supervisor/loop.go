@@ -8,15 +8,18 @@ import (
 )
 
 // loop runs functions one after the other, in the goroutine of supervisor.run.
+// The supervisor's state needs no locks, because only these functions change
+// it.
 type loop struct {
 	calls chan func()    // functions to run, in order
-	quit  chan struct{}  // closed when run has returned: no more functions are run
-	over  bool           // run returns after the present function, which has set it
-	work  sync.WaitGroup // background goroutines
+	quit  chan struct{}  // closed when supervisor.run has returned; later functions are dropped
+	over  bool           // supervisor.run returns after the current function, which has set it
+	work  sync.WaitGroup // counts the running background goroutines
 }
 
-// do makes the loop run f. It returns when f has begun, or after the loop has
-// ended. The loop itself must not call it.
+// do waits until the loop begins to run f. It returns without running f if the
+// loop has ended. A function that runs on the loop must not call do: it would
+// deadlock.
 func (l *loop) do(f func()) {
 	select {
 	case l.calls <- f:
@@ -24,11 +27,12 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// background runs f in a goroutine of its own.
+// background runs f in a new goroutine. The method wait waits for all such
+// goroutines.
 func (l *loop) background(f func()) { l.work.Go(f) }
 
-// wait waits for the background goroutines, at most d. What is stuck ends with the
-// process.
+// wait waits up to d for the background goroutines. A goroutine that still
+// blocks then ends with the process.
 func (l *loop) wait(d time.Duration) {
 	idle := make(chan struct{})
 	go func() {
@@ -38,14 +42,15 @@ func (l *loop) wait(d time.Duration) {
 	within(d, idle)
 }
 
-// within waits until done is closed, at most d. It reports whether it was.
+// within waits up to d until done is closed. It reports whether done was
+// closed.
 func within(d time.Duration, done <-chan struct{}) bool {
 	select {
 	case <-done:
 		return true
 	case <-time.After(d):
 	}
-	select { // both may have been ready
+	select { // if both were ready, select above may have chosen the timer
 	case <-done:
 		return true
 	default:
@@ -53,10 +58,11 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// deadline is the earliest of the times that it was set to. Its zero value is none.
+// deadline is a point in time that can only move to an earlier one. The zero
+// value means no deadline.
 type deadline struct {
-	at   time.Time // zero: none is set
-	over bool      // passed has returned true; it does so once
+	at   time.Time // zero: no deadline is set
+	over bool      // passed has already returned true
 }
 
 func (d *deadline) set(after time.Duration) {
@@ -65,7 +71,7 @@ func (d *deadline) set(after time.Duration) {
 	}
 }
 
-// passed reports once that the deadline has passed.
+// passed returns true exactly once: at the first call after the deadline.
 func (d *deadline) passed() bool {
 	if d.over || d.at.IsZero() || time.Now().Before(d.at) {
 		return false

@@ -14,23 +14,25 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// reported is what a task reports of its training: in its output, in event files of
-// TensorBoard, or on its control channel if it uses plx's trainer. Any goroutine may use it.
+// reported collects the training metrics of a task. They come from its output,
+// from TensorBoard event files, or from its control channel if it uses plx's
+// trainer. It is safe for concurrent use.
 type reported struct {
-	mu      sync.Mutex
-	history metrics.History
-	streams [2]*metrics.Watcher // stdout, then stderr
-	heard   int64               // the step of the task's last message; 0: none
-	saved   int64               // steps in the newest checkpoint that the task has reported; 0: none
-	changed bool                // the history has values that were not saved
+	mu       sync.Mutex
+	history  metrics.History
+	streams  [2]*metrics.Watcher // parsers of stdout and stderr, in this order
+	lastStep int64               // step in the task's last control message; 0: no message had a step yet
+	saved    int64               // number of steps in the newest checkpoint that the task has reported; 0: none
+	changed  bool                // history has values that are not on disk yet
 
-	stepped bool // lines or messages of the task have named a step
+	stepped bool // the task's output or control messages have contained a step number
 
-	saving sync.Mutex            // held while event files are read and the history is saved
-	events map[string]*eventFile // by path; saving guards it
+	saving sync.Mutex            // held while event files are read and history is written to disk
+	events map[string]*eventFile // open event files by path; guarded by saving
 }
 
-// newReported begins a generation of a task, after a history of earlier ones.
+// newReported returns the metrics of a task in a new generation. history has
+// the values of earlier generations.
 func newReported(history metrics.History, patterns []metrics.Pattern) *reported {
 	r := &reported{history: history, events: map[string]*eventFile{}}
 	r.history.Restart()
@@ -40,22 +42,24 @@ func newReported(history metrics.History, patterns []metrics.Pattern) *reported 
 	return r
 }
 
-// add adds a sample to the history. The caller holds mu.
+// add adds a sample to the history. The caller holds r.mu.
 func (r *reported) add(at time.Time, s metrics.Sample) {
 	r.history.Add(at, s)
 	_, stepped := s.Get(metrics.Step)
 	r.changed, r.stepped = true, r.stepped || stepped
 }
 
-// output takes the next bytes of a stream.
+// output parses the next bytes that the task has written. stream is 0 for
+// stdout, 1 for stderr.
 func (r *reported) output(stream int, p []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[stream].Add(time.Now(), p)
 }
 
-// hear takes a message of a task of plx's trainer.
-func (r *reported) hear(m cluster.ControlMessage) {
+// receive adds the step, loss and checkpoint in a control message of the task to
+// the history.
+func (r *reported) receive(m cluster.ControlMessage) {
 	if m.Step <= 0 || m.Kind == cluster.Checkpoint {
 		return
 	}
@@ -65,8 +69,8 @@ func (r *reported) hear(m cluster.ControlMessage) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.Step != r.heard { // else it is a heartbeat within a long step
-		r.heard = m.Step
+	if m.Step != r.lastStep { // the same step again is only a heartbeat during a long step
+		r.lastStep = m.Step
 		r.add(time.Now(), sample)
 	}
 	if m.Saved > 0 && m.Saved != r.saved {
@@ -75,7 +79,7 @@ func (r *reported) hear(m cluster.ControlMessage) {
 	}
 }
 
-// newest returns the newest value of each name.
+// newest returns the latest value of each metric.
 func (r *reported) newest() map[string]metrics.Number {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,14 +87,16 @@ func (r *reported) newest() map[string]metrics.Number {
 	return r.history.Newest()
 }
 
-// flush looks at what the watchers have left. The caller holds mu.
+// flush makes the output parsers process incomplete lines. The caller holds
+// r.mu.
 func (r *reported) flush() {
 	for _, s := range r.streams {
 		s.Flush(time.Now())
 	}
 }
 
-// save writes the history to the job's folder, if it has changed.
+// save reads the event files and writes the history to the job's folder, if it
+// has changed.
 func (r *reported) save(f jobfolder.Folder, t cluster.Task) error {
 	r.saving.Lock()
 	defer r.saving.Unlock()
@@ -101,7 +107,7 @@ func (r *reported) save(f jobfolder.Folder, t cluster.Task) error {
 	r.changed = false
 	var encoded []byte
 	if changed {
-		encoded, _ = r.history.AppendBinary(nil) // it returns no error
+		encoded, _ = r.history.AppendBinary(nil) // the error is always nil
 	}
 	r.mu.Unlock()
 	if !changed {
@@ -110,16 +116,16 @@ func (r *reported) save(f jobfolder.Folder, t cluster.Task) error {
 	return errors.Join(failed, f.WriteMetrics(t, encoded))
 }
 
-// What tasks report is saved, and their event files are read, first after a second and then
-// every 10 seconds. The use of the host is saved once in a minute.
+// Intervals of saving: metrics of tasks after one second and then every 10
+// seconds, and the CPU, memory and GPU use of the host every minute.
 const (
 	saveMetricsFirst = time.Second
 	saveMetricsEvery = 10 * time.Second
 	saveUseEvery     = time.Minute
 )
 
-// saveMetrics saves what the tasks report until the loop ends. A disk that hangs stops only
-// this.
+// saveMetrics saves the tasks' metrics periodically until the loop ends. It
+// runs in its own goroutine, so a hanging disk blocks nothing else.
 func (w *watch) saveMetrics() {
 	saved := time.Now()
 	for pause := saveMetricsFirst; !within(pause, w.loop.quit); pause = saveMetricsEvery {
@@ -145,19 +151,20 @@ func (w *watch) saveMetrics() {
 	}
 }
 
-// saveUse saves how much of the host was used, with a last sample.
+// saveUse takes a last sample of the host's CPU, memory and GPU use, and saves
+// the history.
 func (h *host) saveUse() {
 	encoded := h.usage.Encoded()
 	if encoded == nil {
 		return
 	}
 	if err := h.folder.WriteHostUse(encoded); err != nil {
-		h.log.Print(err) // a job goes on without
+		h.log.Print(err) // only logged: the job can continue without these metrics
 	}
 }
 
-// saveMetrics saves what tasks have reported. What fails is only logged: a job goes on
-// without its metrics.
+// saveMetrics saves the metrics of the started tasks. Errors are only logged,
+// since a job can continue without metrics.
 func (h *host) saveMetrics(started []*task) {
 	for _, t := range started {
 		if err := t.reported.save(h.folder, t.Task); err != nil {

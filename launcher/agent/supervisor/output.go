@@ -14,37 +14,38 @@ import (
 	"time"
 )
 
-// output carries one stream of a task from a pipe into its spool. On a full disk it
-// drops bytes, so that the task does not wait.
+// output copies one output stream of a task from a pipe into a log file, the
+// spool. If the disk is full, it drops bytes instead of blocking the task.
 type output struct {
-	name string         // task and stream, such as "worker:3 stderr"
-	pipe *os.File       // read end; the task has the other end
-	to   io.WriteCloser // the spool: the stream's log file on the host
-	tell func(string)   // takes a line for the user
-	look func([]byte)   // looks for metrics in what has been written to the spool, and does not keep it
-	done chan struct{}  // closed when the stream has ended, or close was called
-	read atomic.Int64   // bytes that the task has written
+	name   string         // task and stream, such as "worker:3 stderr"
+	pipe   *os.File       // read end; the task has the other end
+	to     io.WriteCloser // log file of this stream, called the spool
+	notify func(string)   // shows a message to the user
+	scan   func([]byte)   // searches new output for metrics; must not keep the slice
+	done   chan struct{}  // closed when run has returned: the stream has ended, or close was called
+	read   atomic.Int64   // number of bytes read from the task so far
 
-	// Until done is closed, only run uses these.
-	dropped int64 // bytes that the spool did not take, in all
-	gap     int64 // bytes dropped since the last one that the spool took; 0: the spool has no gap at its end
+	// Only the method run accesses dropped and gap until done is closed.
+	dropped int64 // total number of bytes not written to the spool
+	gap     int64 // number of bytes dropped since the last successful write to the spool
 
 	mu   sync.Mutex
-	tail []byte // the last bytes of the stream, at most twice tailKept
-	seen crash  // what the stream tells of a crash
+	tail []byte // end of the stream, between tailKept and 2*tailKept bytes once there are so many
+	seen crash  // parser for a crash report of the Go runtime in the stream
 }
 
-// newOutput returns an output and the end of its pipe that the task inherits, which
-// the caller closes. A goroutine of the output calls tell and look.
-func newOutput(name string, to io.WriteCloser, tell func(string), look func([]byte)) (*output, *os.File, error) {
+// newOutput returns an output, and the write end of its pipe for the task,
+// which the caller must close. The goroutine of run calls notify and scan.
+func newOutput(name string, to io.WriteCloser, notify func(string), scan func([]byte)) (*output, *os.File, error) {
 	pipe, end, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("pipe for %s: %w", name, err)
 	}
-	return &output{name: name, to: to, pipe: pipe, tell: tell, look: look, done: make(chan struct{})}, end, nil
+	return &output{name: name, to: to, pipe: pipe, notify: notify, scan: scan, done: make(chan struct{})}, end, nil
 }
 
-// run reads until every writer has closed its end, or close is called.
+// run copies the stream until all writers have closed the pipe, or close is
+// called.
 func (o *output) run() {
 	defer close(o.done)
 	buf := make([]byte, 64<<10)
@@ -52,14 +53,14 @@ func (o *output) run() {
 		n, err := o.pipe.Read(buf)
 		o.read.Add(int64(n))
 		o.keep(buf[:n])
-		o.look(buf[:n])
+		o.scan(buf[:n])
 		if err != nil {
-			return // the end, or closed
+			return // end of file, or closed by the method close
 		}
 	}
 }
 
-// keep writes p to the spool and remembers the last bytes. Only run calls it.
+// keep writes p to the spool and to the tail in memory. Only run calls it.
 func (o *output) keep(p []byte) {
 	o.remember(p)
 	if o.gap > 0 && len(p) > 0 {
@@ -80,41 +81,43 @@ func (o *output) remember(p []byte) {
 	defer o.mu.Unlock()
 	o.seen.read(p)
 	o.tail = append(o.tail, p[max(0, len(p)-tailKept):]...)
-	if len(o.tail) > 2*tailKept { // not before, so that each byte is moved once at most
+	if len(o.tail) > 2*tailKept { // trim only at twice the size, so that each byte is moved at most once
 		o.tail = append(o.tail[:0], o.tail[len(o.tail)-tailKept:]...)
 	}
 }
 
-// tailKept is how many of the last bytes of a stream are kept, at least. A sign that a program
-// has survived for longer says nothing about its end.
+// tailKept is how many bytes at the end of a stream are searched for the cause
+// of a failure. Earlier output says nothing about the end of the program.
 const tailKept = 32 << 10
 
-// crashed returns why the Go runtime has ended the program, in one line; "": it has not.
+// crashed returns a one-line summary of the Go runtime's crash report in the
+// stream, or "" if there is none.
 func (o *output) crashed() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.seen.found
 }
 
-// says reports whether the last bytes of the stream have one of some texts.
-func (o *output) says(texts [][]byte) bool {
+// endContains reports whether the end of the stream contains one of the texts.
+func (o *output) endContains(texts [][]byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	end := o.tail[max(0, len(o.tail)-tailKept):]
 	return slices.ContainsFunc(texts, func(text []byte) bool { return bytes.Contains(end, text) })
 }
 
-// drop counts bytes that the spool did not take. It tells the user once.
+// drop counts n bytes that could not be written to the spool. The first time,
+// it also informs the user.
 func (o *output) drop(n int, err error) {
 	if o.dropped == 0 {
-		o.tell(fmt.Sprintf("output is being lost: %v", err))
+		o.notify(fmt.Sprintf("output is being lost: %v", err))
 	}
 	o.dropped += int64(n)
 	o.gap += int64(n)
 }
 
-// lastLines returns the last bytes of the stream. They begin at the start of a line,
-// unless one line is longer than tailSize.
+// lastLines returns up to tailSize bytes from the end of the stream. The
+// result begins at the start of a line, unless a single line is longer.
 func (o *output) lastLines() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,20 +130,22 @@ func (o *output) lastLines() string {
 	return string(tail)
 }
 
-// close ends the reading, after all was read or at the deadline, and closes the
-// spool. It tells the user how much was lost.
+// close waits until the whole stream was read, or until the deadline, and
+// closes the pipe and the spool. If output was lost, it tells the user how
+// many bytes.
 func (o *output) close(deadline time.Time) error {
 	within(time.Until(deadline), o.done)
-	// A read that is going on returns: the pipe is in the poller.
+	// Closing the pipe interrupts a pending Read, because os.File uses the
+	// poller for pipes.
 	err := o.pipe.Close()
-	if !within(closing, o.done) {
-		return errors.Join(err, errors.New("the disk took no more output in time"))
+	if !within(spoolTimeout, o.done) {
+		return errors.Join(err, errors.New("timed out writing the last output to the log (file system hung?)"))
 	}
 	if o.dropped > 0 {
-		o.tell(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
+		o.notify(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
 	}
 	return errors.Join(err, o.to.Close())
 }
 
-// closing bounds the wait for a spool's last write.
-const closing = 3 * time.Second
+// spoolTimeout is how long close waits for the last write to the spool.
+const spoolTimeout = 3 * time.Second

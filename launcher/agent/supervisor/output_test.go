@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// fullDisk takes room bytes and then none, until it is emptied.
+// fullDisk is a writer that accepts room bytes and then fails, until the test
+// raises room.
 type fullDisk struct {
 	buf  bytes.Buffer
 	room int
@@ -29,7 +30,7 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 
 func (d *fullDisk) Close() error { return nil }
 
-func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
+func TestFullDiskDropsOutputWithoutBlocking(t *testing.T) {
 	disk := &fullDisk{room: 4}
 	var mu sync.Mutex
 	var told []string
@@ -61,12 +62,12 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 	}
 }
 
-func TestCloseEndsAReadThatGoesOn(t *testing.T) {
+func TestCloseInterruptsAPendingRead(t *testing.T) {
 	o, task, err := newOutput("worker:0 stdout", &fullDisk{room: 100}, func(string) {}, func([]byte) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer task.Close() // until then it is open for writing
+	defer task.Close() // keeps the write end open until the test ends
 	go o.run()
 	if err := o.close(time.Now()); err != nil {
 		t.Error(err)

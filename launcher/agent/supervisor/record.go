@@ -10,30 +10,33 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// record is what is known of this host's part of the job. It goes to state.json
-// and to visitors.
+// record is the state of the job on this host. The supervisor writes it to
+// state.json and sends it to visitors (plx commands that watch the job).
 type record struct {
-	// State is without Tasks. 0 <= Generation <= Least; Generation < Least once its tasks
-	// were started. Phase never leaves Stopping and Over but from the first to the second.
+	// Without Tasks, which snapshot adds. Least is the first generation that
+	// may still be prepared: Generation <= Least, and Generation < Least after
+	// the tasks of Generation were started. From phase Stopping only Over can
+	// follow, and Over is final.
 	protocol.State
 
 	saver   *saver
-	changed bool      // the latest change is not yet in state.json and not sent to visitors
-	stepped bool      // the latest steps are not yet sent to visitors
-	shown   time.Time // when visitors were last sent the state; zero means never
-	saved   time.Time // when state.json was last written; zero means never
+	changed bool      // set by a change that must be published at once; publish clears it
+	stepped bool      // set when a task reports a new step; publish clears it
+	shown   time.Time // time at which visitors were last sent the state; zero: never
+	saved   time.Time // time at which state.json was last written; zero: never
 }
 
-// Bounds on how often a state of which only steps have changed goes out.
+// Minimum interval of publishing the state if only the tasks' step numbers
+// have changed.
 const (
-	showEvery = time.Second      // to visitors
-	saveEvery = 10 * time.Second // to state.json
+	showEvery = time.Second      // for sending to visitors
+	saveEvery = 10 * time.Second // for writing state.json
 )
 
-// ending reports whether this host's part of the job ends or has ended.
+// ending reports whether the job is ending or has ended on this host.
 func (r *record) ending() bool { return r.Phase == protocol.Stopping || r.Phase == protocol.Over }
 
-// enter changes the phase. A part that ends is not prepared or started any more.
+// enter changes the phase. After Stopping it accepts only Over.
 func (r *record) enter(p protocol.Phase) {
 	if r.ending() && p != protocol.Over {
 		return
@@ -41,27 +44,29 @@ func (r *record) enter(p protocol.Phase) {
 	r.Phase, r.changed = p, true
 }
 
-// drives notes the phase of the job whose driver runs in this process.
+// drives records the phase of the whole job. Only a supervisor that runs the
+// driver calls it.
 func (r *record) drives(p protocol.Phase) { r.JobPhase, r.changed = p, true }
 
-// snapshot returns the state, with that of the tasks.
+// snapshot returns the state including the state of the tasks.
 func (r *record) snapshot(tasks map[string]*protocol.TaskNow) protocol.State {
 	s := r.State
 	s.Tasks = tasks
 	return s
 }
 
-// due reports whether the state is to be published.
+// due reports whether the state must be published now.
 func (r *record) due(now time.Time) bool {
 	return r.changed || r.stepped && now.Sub(r.shown) >= showEvery
 }
 
-// saver writes states in the background, so that a file system that hangs delays
-// neither lease nor tasks. A newer state replaces one that waits.
+// saver writes the state to state.json in the background, so that a hanging
+// file system delays neither the lease nor the tasks. A newer state replaces
+// an older one that was not written yet.
 type saver struct {
-	next chan protocol.State // the newest state that waits to be written; at most one
-	done chan struct{}       // closed after the last state was written
-	err  error               // of the last write; nil: it succeeded; valid once done is closed
+	next chan protocol.State // the latest state to write, of which only one can wait
+	done chan struct{}       // closed when run has returned, after the last write
+	err  error               // error of the last write; may be read only after done is closed
 }
 
 func newSaver(f jobfolder.Folder) *saver {
@@ -70,7 +75,8 @@ func newSaver(f jobfolder.Folder) *saver {
 	return s
 }
 
-// run writes the newest state, and again now and then, which shows that the agent lives.
+// run writes each new state. It also rewrites the current state periodically
+// with a new time, which shows other machines that this agent is alive.
 func (s *saver) run(f jobfolder.Folder, every time.Duration) {
 	defer close(s.done)
 	tick := time.NewTicker(every)
@@ -93,7 +99,8 @@ func (s *saver) run(f jobfolder.Folder, every time.Duration) {
 	}
 }
 
-// save queues a state, which must not be changed any more. One goroutine calls it.
+// save queues a state for writing. The caller must not change the state any
+// more. Only one goroutine may call save.
 func (s *saver) save(state protocol.State) {
 	select {
 	case <-s.next:
@@ -102,12 +109,12 @@ func (s *saver) save(state protocol.State) {
 	s.next <- state
 }
 
-// close waits until the last state is written, at most d, and returns the error of
-// that write.
+// close waits up to d until the last state was written, and returns the error
+// of that write.
 func (s *saver) close(d time.Duration) error {
 	close(s.next)
 	if !within(d, s.done) {
-		return errors.New("the disk did not take the agent's state in time")
+		return errors.New("timed out writing the agent's state (file system hung?)")
 	}
 	return s.err
 }

@@ -8,16 +8,18 @@ import (
 	"sync/atomic"
 )
 
-// refusals logs connections that were refused: the first ones, and then one whenever their
-// number has doubled. So nobody fills the host's disk by connecting.
+// refusals logs refused connections: each of the first 20, and after that only
+// when their number has doubled. So an attacker cannot fill the disk by
+// connecting.
 type refusals struct {
 	n atomic.Int64
 }
 
-// firstRefusals is how many of them have a line each.
+// firstRefusals is the number of refused connections that are logged one by
+// one.
 const firstRefusals = 20
 
-// add logs that a connection was refused. Any goroutine may call it.
+// add logs a refused connection. It is safe for concurrent use.
 func (r *refusals) add(to *log.Logger, from net.Addr, why error) {
 	switch n := r.n.Add(1); {
 	case n <= firstRefusals:

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Thousands of refused connections cost a few lines of the agent's log, of which the last
-// tells how many there were.
+// Thousands of refused connections produce only a few log lines. The last line
+// has the total number.
 func TestRefusalsAreCounted(t *testing.T) {
 	var out bytes.Buffer
 	var r refusals

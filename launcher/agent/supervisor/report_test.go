@@ -20,44 +20,45 @@ func TestReportOfATask(t *testing.T) {
 		{Kind: cluster.Checkpoint, Step: 9},
 		{Kind: cluster.Heartbeat},
 	} {
-		r.hear(m)
+		r.receive(m)
 	}
 	if !r.native || r.step != 9 || r.progress == nil || r.progress.Step != 6 || r.cause != "" || r.finished {
 		t.Errorf("%+v", r)
 	}
-	r.hear(cluster.ControlMessage{Kind: cluster.Failed, Step: 10, Cause: "broken", Peer: "worker:1 on gpu02"})
-	r.hear(cluster.ControlMessage{Kind: "from a later version", Step: 99})
+	r.receive(cluster.ControlMessage{Kind: cluster.Failed, Step: 10, Cause: "broken", Peer: "worker:1 on gpu02"})
+	r.receive(cluster.ControlMessage{Kind: "from a later version", Step: 99})
 	if r.step != 10 || r.failed == nil || r.cause != "broken" || r.lostPeer != "worker:1 on gpu02" {
 		t.Errorf("after it failed: %+v", r)
 	}
-	r.hear(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion + 1})
+	r.receive(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion + 1})
 	if !strings.Contains(r.cause, "build both from one release") {
 		t.Errorf("cause of another version: %q", r.cause)
 	}
 }
 
-// A heartbeat a second is passed on, and that of the first step of a generation.
-func TestHeartbeatsThatArePassedOn(t *testing.T) {
+// Heartbeats are forwarded once a second, and additionally at the first step
+// of a generation.
+func TestForwardNow(t *testing.T) {
 	var r report
 	for i, test := range []struct {
 		step int64
 		want bool
 	}{{5, true}, {5, false}, {6, true}, {7, false}} {
-		r.hear(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: test.step, From: 5})
-		if got := r.passOn(); got != test.want {
+		r.receive(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: test.step, From: 5})
+		if got := r.forwardNow(); got != test.want {
 			t.Errorf("heartbeat %d of step %d is passed on: %v", i, test.step, got)
 		}
 	}
 }
 
-func TestSilenceIsCountedInBeats(t *testing.T) {
+func TestFreezeIsCountedInBeats(t *testing.T) {
 	var r report
 	for range 3 {
 		if r.froze(3 * beat) {
 			t.Fatal("frozen too early")
 		}
 	}
-	r.hear(cluster.ControlMessage{Kind: cluster.Heartbeat})
+	r.receive(cluster.ControlMessage{Kind: cluster.Heartbeat})
 	for i := range 4 {
 		if got := r.froze(3 * beat); got != (i == 3) {
 			t.Errorf("frozen after beat %d: %v", i, got)
@@ -68,8 +69,8 @@ func TestSilenceIsCountedInBeats(t *testing.T) {
 	}
 }
 
-// What ends is neither prepared nor started again.
-func TestAnEndIsFinal(t *testing.T) {
+// A job that is ending can neither be prepared nor started again.
+func TestPhaseOverIsFinal(t *testing.T) {
 	r := &record{State: protocol.State{Phase: protocol.Idle, Least: 2}}
 	r.enter(protocol.Ready)
 	if s := r.snapshot(nil); s.Phase != protocol.Ready || s.Least != 2 || !r.changed {
@@ -87,7 +88,7 @@ func TestAnEndIsFinal(t *testing.T) {
 	}
 }
 
-func TestStepsGoOutOnceASecond(t *testing.T) {
+func TestStepsArePublishedOncePerSecond(t *testing.T) {
 	r := &record{}
 	now := time.Now()
 	r.shown = now

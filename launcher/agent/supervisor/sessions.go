@@ -19,29 +19,31 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// maxVisitors bounds the visitors of one agent.
+// maxVisitors is the maximum number of simultaneous connections of commands
+// such as plx attach.
 const maxVisitors = 256
 
-// sessions are the connections of the driver and of visitors: plx attach, plx stop
-// and plx scale.
+// sessions are the open connections to this supervisor: one of the driver,
+// which controls the job, and those of visitors, the commands plx attach, plx
+// stop and plx scale.
 type sessions struct {
 	log      *log.Logger
-	driver   *link          // connection of the present driver; nil: none is connected
-	visitors map[*link]bool // connected visitors
+	driver   *session          // the driver's connection; nil: no driver is connected
+	visitors map[*session]bool // connected visitors
 }
 
-// tell sends a message to the driver. Without one it is dropped; State repeats the
-// fact to the next driver.
-func (s *sessions) tell(m protocol.Message) {
+// sendToDriver sends a message to the driver. It drops the message if no driver is
+// connected: the next driver gets the same facts in the State message.
+func (s *sessions) sendToDriver(m protocol.Message) {
 	if s.driver != nil {
 		s.driver.send(m)
 	}
 }
 
-// notice sends a line for the user to the driver, and writes it to the log.
+// notice logs a line, and sends it to the driver to be shown to the user.
 func (s *sessions) notice(text string) {
 	s.log.Print(text)
-	s.tell(protocol.Message{Notice: text})
+	s.sendToDriver(protocol.Message{Notice: text})
 }
 
 // show sends a message to every visitor.
@@ -51,9 +53,10 @@ func (s *sessions) show(m protocol.Message) {
 	}
 }
 
-// attach takes a link as the driver or a visitor and sends it the state. A new
-// driver replaces the one before it.
-func (s *sessions) attach(l *link, state protocol.State) {
+// attach registers a new connection, as the driver's or a visitor's, and sends
+// the current state. A new driver's connection replaces that of the previous
+// driver.
+func (s *sessions) attach(l *session, state protocol.State) {
 	switch {
 	case l.driver:
 		if s.driver != nil {
@@ -70,39 +73,41 @@ func (s *sessions) attach(l *link, state protocol.State) {
 	l.send(protocol.Message{State: &state})
 }
 
-// detach forgets a link.
-func (s *sessions) detach(l *link, err error) {
+// detach removes a connection that has ended.
+func (s *sessions) detach(l *session, err error) {
 	l.finish()
 	delete(s.visitors, l)
 	if s.driver == l {
 		s.driver = nil
-		s.log.Printf("the driver is gone: %v", err)
+		s.log.Printf("the driver has disconnected: %v", err)
 	}
 }
 
-// finishDriver sends what is queued for the driver and closes its link.
+// finishDriver sends the queued messages to the driver and then closes its
+// connection.
 func (s *sessions) finishDriver() {
 	if s.driver != nil {
 		s.driver.finish()
 	}
 }
 
-// finish does so for all links, and waits until they are closed, within bounds.
+// finish sends the queued messages on all connections, closes them, and waits
+// for that with a timeout for each.
 func (s *sessions) finish() {
 	s.finishDriver()
 	for l := range s.visitors {
 		l.finish()
 	}
 	for l := range s.visitors {
-		within(2*parting, l.sent)
+		within(2*closeTimeout, l.writeDone)
 	}
 	if s.driver != nil {
-		within(2*parting, s.driver.sent)
+		within(2*closeTimeout, s.driver.writeDone)
 	}
 }
 
-// accept serves connections until ln is closed. admit authenticates a connection
-// before anything else is read from it.
+// accept serves connections until ln is closed. admit must authenticate a
+// connection before any message is read from it.
 func (s *supervisor) accept(ln net.Listener, admit func(net.Conn) (net.Conn, error)) {
 	for {
 		conn, err := ln.Accept()
@@ -114,23 +119,24 @@ func (s *supervisor) accept(ln net.Listener, admit func(net.Conn) (net.Conn, err
 			return
 		}
 		s.host.log.Printf("accept on %s: %v", ln.Addr(), err)
-		if within(s.pace(), s.loop.quit) { // descriptors may have run out: do not spin
+		if within(s.tickInterval(), s.loop.quit) { // Accept may fail for lack of file descriptors: wait before the next attempt
 			return
 		}
 	}
 }
 
-// serve serves one connection to its end.
+// serve authenticates one connection and serves it until it is closed.
 func (s *supervisor) serve(raw net.Conn, admit func(net.Conn) (net.Conn, error)) {
 	conn, err := admit(raw)
 	if err != nil {
 		s.refusals.add(s.host.log, raw.RemoteAddr(), err)
-		raw.Close() // it has no right to an answer
+		raw.Close() // an unauthenticated client gets no reply
 		return
 	}
 	l, err := greet(conn)
 	if err != nil {
-		// An agent that only checks that it can reach this one hangs up.
+		// Another agent that only tests whether it can reach this one
+		// disconnects without a message: not worth a log line.
 		if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
 			s.host.log.Printf("connection from %s: %v", conn.RemoteAddr(), err)
 		}
@@ -139,8 +145,8 @@ func (s *supervisor) serve(raw net.Conn, admit func(net.Conn) (net.Conn, error))
 	s.converse(l)
 }
 
-// converse serves a link to its end.
-func (s *supervisor) converse(l *link) {
+// converse handles the messages of one connection until it is closed.
+func (s *supervisor) converse(l *session) {
 	go l.write()
 	s.loop.do(func() { s.sessions.attach(l, s.snapshot()) })
 	var err error
@@ -150,17 +156,18 @@ func (s *supervisor) converse(l *link) {
 			s.loop.do(func() { s.handle(l, m) })
 		}
 	}
-	close(l.received)
+	close(l.readDone)
 	s.loop.do(func() {
 		if s.record.ending() && errors.Is(err, io.EOF) {
-			return // it sends no more, but may still want to hear how the job ends
+			return // the client has closed its sending side only; it may still wait for the job's result
 		}
 		s.sessions.detach(l, err)
 	})
 }
 
-// handle does what a message asks for. A driver that was replaced is not heard.
-func (s *supervisor) handle(l *link, m protocol.Message) {
+// handle executes one message of the driver or a visitor. It ignores a former
+// driver that was replaced.
+func (s *supervisor) handle(l *session, m protocol.Message) {
 	switch {
 	case s.sessions.visitors[l]:
 		s.visited(l, m)
@@ -173,13 +180,13 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 		l.send(protocol.Message{Renewed: m.Renew})
 	case m.Prepare != nil:
 		s.generation.prepare(*m.Prepare)
-	case m.Check != nil: // dial the agents of other hosts and answer which could not be reached
+	case m.Check != nil: // test whether this host can connect to the agents of the given hosts
 		s.loop.background(func() {
 			answer := &protocol.Checked{Generation: m.Check.Generation, Failures: s.host.identity.ReachAll(m.Check.Peers)}
 			s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
 		})
 	case m.Look != nil:
-		s.watch.look(l, *m.Look)
+		s.watch.answerLook(l, *m.Look)
 	case m.Start != nil:
 		s.generation.start(*m.Start)
 	case m.Checkpoint != nil && m.Checkpoint.Resume:
@@ -197,9 +204,10 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 	}
 }
 
-// visited passes the wishes of a visitor to the driver. If there is none, a request
-// to stop ends this host's part.
-func (s *supervisor) visited(l *link, m protocol.Message) {
+// visited handles a message of a visitor: it forwards requests to the driver.
+// If no driver is connected, a stop request ends the job on this host
+// directly.
+func (s *supervisor) visited(l *session, m protocol.Message) {
 	alone := s.sessions.driver == nil || s.record.ending()
 	why := s.host.driver() + " is not connected"
 	if s.record.ending() {
@@ -207,17 +215,17 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 	}
 	switch {
 	case m.Look != nil:
-		s.watch.look(l, *m.Look)
+		s.watch.answerLook(l, *m.Look)
 	case m.SpecAsk:
 		spec := s.host.spec
 		l.send(protocol.Message{Spec: &spec})
 	case m.Scale != nil && alone:
 		l.send(protocol.Message{Scaled: &protocol.Scaled{ID: m.Scale.ID, Cause: why}})
 	case m.Scale != nil:
-		s.sessions.tell(m)
+		s.sessions.sendToDriver(m)
 	case m.Stop == nil:
 	case !alone:
-		s.sessions.tell(protocol.Message{StopAsk: m.Stop})
+		s.sessions.sendToDriver(protocol.Message{StopAsk: m.Stop})
 	default:
 		v := protocol.Verdict{Code: m.Stop.Code, Reason: m.Stop.Reason}
 		if m.Stop.SaveTime > 0 {
@@ -227,30 +235,31 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 	}
 }
 
-// Bounds of a connection. One that exceeds them is closed; State repeats the facts
-// that were lost with it.
+// Limits of a connection. The supervisor closes a connection that exceeds one;
+// after a reconnect, the State message has the current facts.
 const (
-	writing = 30 * time.Second // to send one message
-	parting = time.Second      // for the other side to close after this one
-	waiting = 1024             // messages that wait to be sent
+	writeTimeout = 30 * time.Second // for sending one message
+	closeTimeout = time.Second      // for the client to close its side after the supervisor has closed its own
+	queueSize    = 1024             // messages in the send queue
 )
 
-// link is a connection of the driver or of a visitor.
-type link struct {
+// session is an open connection to the driver or a visitor.
+type session struct {
 	raw    interface{ SetWriteDeadline(time.Time) error }
-	conn   *protocol.Conn // over raw
-	driver bool           // the other side is the driver; false: a visitor
+	conn   *protocol.Conn // message protocol on top of raw
+	driver bool           // true: the client is the driver; false: a visitor
 
-	out      chan protocol.Message // messages to send, at most waiting
-	hurry    context.Context       // cancelled by finish
-	finish   func()                // makes write send what is queued and then close the link; returns at once
-	sent     chan struct{}         // closed when write has stopped sending
-	received chan struct{}         // closed when reading has ended
+	out       chan protocol.Message // send queue, with room for 1024 messages (queueSize)
+	finishing context.Context       // cancelled by finish, to make write stop
+	finish    func()                // makes write send the queue and close the connection; does not wait for that
+	writeDone chan struct{}         // closed when write will send no more
+	readDone  chan struct{}         // closed when converse will receive no more
 }
 
-// greet opens a connection and reads its Attach. On an error it closes raw.
-func greet(raw net.Conn) (*link, error) {
-	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // a closed one fails at its first use
+// greet opens a connection and receives its first message, Attach. On an error
+// it closes the connection.
+func greet(raw net.Conn) (*session, error) {
+	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // SetDeadline fails only on a closed connection, and then the next read fails too
 	conn, err := protocol.Open(raw)
 	if err != nil {
 		return nil, err
@@ -263,40 +272,41 @@ func greet(raw net.Conn) (*link, error) {
 		err = raw.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("greet a connection: %w", err), conn.Close())
+		return nil, errors.Join(fmt.Errorf("accept a connection: %w", err), conn.Close())
 	}
-	return newLink(raw, conn, first.Attach.Driver), nil
+	return newSession(raw, conn, first.Attach.Driver), nil
 }
 
-func newLink(raw interface{ SetWriteDeadline(time.Time) error }, conn *protocol.Conn, driver bool) *link {
-	l := &link{raw: raw, conn: conn, driver: driver,
-		out: make(chan protocol.Message, waiting), sent: make(chan struct{}), received: make(chan struct{})}
-	l.hurry, l.finish = context.WithCancel(context.Background())
+func newSession(raw interface{ SetWriteDeadline(time.Time) error }, conn *protocol.Conn, driver bool) *session {
+	l := &session{raw: raw, conn: conn, driver: driver,
+		out: make(chan protocol.Message, queueSize), writeDone: make(chan struct{}), readDone: make(chan struct{})}
+	l.finishing, l.finish = context.WithCancel(context.Background())
 	return l
 }
 
-// send queues a message. It closes a link whose queue is full.
-func (l *link) send(m protocol.Message) {
+// send queues a message. If the queue is full, it closes the connection.
+func (l *session) send(m protocol.Message) {
 	select {
 	case l.out <- m:
 	default:
-		l.conn.Close() // the reader notices and reports it
+		l.conn.Close() // the receiving goroutine gets an error and reports it
 	}
 }
 
-// write sends queued messages until finish is called. Then it closes its
-// direction, and a socket once the other side has closed too: closing one while
-// bytes of the other side are unread could destroy what was sent last.
-func (l *link) write() {
+// write sends the queued messages until finish is called. Then it sends the
+// rest of the queue and shuts down the sending side. It closes a socket only
+// after the client has closed its side too, because closing a TCP socket with
+// unread input may discard output that the client has not received yet.
+func (l *session) write() {
 	defer l.conn.Close()
-	defer close(l.sent)
-	for l.hurry.Err() == nil {
+	defer close(l.writeDone)
+	for l.finishing.Err() == nil {
 		select {
 		case m := <-l.out:
 			if !l.transmit(m) {
 				return
 			}
-		case <-l.hurry.Done():
+		case <-l.finishing.Done():
 		}
 	}
 	for len(l.out) > 0 {
@@ -308,12 +318,12 @@ func (l *link) write() {
 		return
 	}
 	if half, ok := l.raw.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // fails only on a connection that is gone
+		_ = half.CloseWrite() // fails only if the connection is broken already
 	}
-	within(parting, l.received)
+	within(closeTimeout, l.readDone)
 }
 
-func (l *link) transmit(m protocol.Message) bool {
-	l.raw.SetWriteDeadline(time.Now().Add(writing)) // sending fails on one that is closed
+func (l *session) transmit(m protocol.Message) bool {
+	l.raw.SetWriteDeadline(time.Now().Add(writeTimeout)) // SetWriteDeadline fails only on a closed connection, and then Send fails too
 	return l.conn.Send(m) == nil
 }

@@ -8,32 +8,35 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// busSigns are what shells, Python, Go and PyTorch print of a process that SIGBUS has ended or
-// that got no shared memory.
-var busSigns = [][]byte{
+// busErrorTexts are texts that shells, Python, Go and PyTorch print when a process
+// was killed by SIGBUS or could not get shared memory.
+var busErrorTexts = [][]byte{
 	[]byte("Bus error"), []byte("bus error"), []byte("SIGBUS"),
 	[]byte("insufficient shared memory"), []byte("shared memory(shm)"), []byte("shared memory limit"),
 }
 
-// shmSigns are in errors of the system about files in /dev/shm, and perhaps in other lines.
-var shmSigns = [][]byte{[]byte(protocol.Shm), []byte("</torch_"), []byte("SemLock"), []byte("shm_open")}
+// shmErrorTexts are texts in system errors about files in /dev/shm. Other output
+// may contain them too, so they are weaker evidence than busErrorTexts.
+var shmErrorTexts = [][]byte{[]byte(protocol.Shm), []byte("</torch_"), []byte("SemLock"), []byte("shm_open")}
 
-// lackOfShm returns what is wrong with /dev/shm, if a task that has ended with code looks as if
-// it had lacked shared memory; "": it does not. A small /dev/shm is the cause of bus errors only.
+// lackOfShm returns a message about /dev/shm if a task failed with exit status
+// code, apparently for lack of shared memory; else it returns "". shm
+// describes /dev/shm at the end of the task. If /dev/shm is merely small,
+// lackOfShm blames it for bus errors only.
 func lackOfShm(code int, stderr *output, shm protocol.Folder) string {
 	fault, text := protocol.OfShm(shm)
 	if fault == protocol.ShmGood {
 		return ""
 	}
-	if byBusError(code) || stderr.says(busSigns) || fault != protocol.ShmSmall && stderr.says(shmSigns) {
+	if byBusError(code) || stderr.endContains(busErrorTexts) || fault != protocol.ShmSmall && stderr.endContains(shmErrorTexts) {
 		return text
 	}
 	return ""
 }
 
-// byBusError reports whether an exit status is that of a process which SIGBUS has ended, of a
-// shell whose last command it has ended, or of a program of Python that passes on what
-// subprocess has returned, -7.
+// byBusError reports whether an exit status means a death by SIGBUS:
+// 128+SIGBUS of the process or of a shell's last command, or 256-SIGBUS of a
+// Python program that exits with the code -7 that subprocess returned.
 func byBusError(code int) bool {
 	return code == 128+int(unix.SIGBUS) || code == 256-int(unix.SIGBUS)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// stderrOf is the stderr of a task that wrote these pieces.
+// stderrOf returns the stderr of a task that has written the given pieces.
 func stderrOf(t *testing.T, pieces ...string) *output {
 	t.Helper()
 	o, end, err := newOutput("worker:0 stderr", &fullDisk{}, func(string) {}, func([]byte) {})
@@ -26,7 +26,7 @@ func stderrOf(t *testing.T, pieces ...string) *output {
 	return o
 }
 
-func TestReportA5SignsOfShm(t *testing.T) {
+func TestTextsOfShmFailures(t *testing.T) {
 	long := strings.Repeat("step 3: loss 0.5\n", tailKept/17+1)
 	const bus, shm = 1, 2
 	for text, want := range map[string]int{
@@ -46,8 +46,8 @@ func TestReportA5SignsOfShm(t *testing.T) {
 		"Bus error\n" + long + "subprocess: died with <Signals.SIGBUS: 7>": bus,
 	} {
 		for _, o := range []*output{stderrOf(t, text), stderrOf(t, strings.SplitAfter(text, "s")...)} {
-			if o.says(busSigns) != (want&bus != 0) || o.says(shmSigns) != (want&shm != 0) {
-				t.Errorf("%.60q: %v, %v, want %d", text, o.says(busSigns), o.says(shmSigns), want)
+			if o.endContains(busErrorTexts) != (want&bus != 0) || o.endContains(shmErrorTexts) != (want&shm != 0) {
+				t.Errorf("%.60q: %v, %v, want %d", text, o.endContains(busErrorTexts), o.endContains(shmErrorTexts), want)
 			}
 			if len(o.tail) > 2*tailKept {
 				t.Errorf("%d bytes are kept", len(o.tail))
@@ -56,8 +56,9 @@ func TestReportA5SignsOfShm(t *testing.T) {
 	}
 }
 
-// Only an end that looks like want of shared memory is explained by the state of /dev/shm.
-func TestReportA5LackOfShm(t *testing.T) {
+// The state of /dev/shm explains only failures that look like a lack of shared
+// memory.
+func TestLackOfShm(t *testing.T) {
 	const mib = 1 << 10
 	small := protocol.Folder{Path: protocol.Shm, SizeKiB: 8 * mib, FreeKiB: 8 * mib}
 	full := protocol.Folder{Path: protocol.Shm, SizeKiB: 8 * mib}

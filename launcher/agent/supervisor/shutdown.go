@@ -13,40 +13,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shutdown ends this host's part of the job: the tasks are told to end, killed after
-// a grace, and the verdict is recorded. The driver asks for it; so do the host, a
-// lost watchdog and a lease that has run out.
+// shutdown ends the job on this host: it asks the tasks to end, kills them
+// after a grace period and records the verdict (exit status and reason). The
+// driver requests that, or a signal of the host, the loss of the watchdog, or
+// an expired lease.
 type shutdown struct {
 	*parts
 	tasks      *tasks
 	generation *generation
 
 	lease   *lease.Lease
-	expired bool // the lease has run out, and tasks were told to end for that
+	expired bool // the lease has expired, and end was called for that reason
 
-	verdict  *protocol.Verdict // how this host's part ends; nil: nothing has asked it to end
-	kill     deadline          // when tasks that still run are killed; zero: nothing has asked for an end
+	verdict  *protocol.Verdict // how the job ends on this host; nil: it is not ending
+	kill     deadline          // when to kill tasks that still run; zero: the job is not ending
 	overdue  bool              // the time in kill has passed
-	clearing bool              // all processes of the job on this host are being killed
+	clearing bool              // tasks.clear is killing all processes of the job on this host
 }
 
-// end tells all tasks to end and has them killed after the grace. Asked again, it
-// keeps the first verdict, and the shorter grace holds. killed is the cause that a
-// task gives that had to be killed, "" for the usual one.
+// end asks all tasks to end, and has them killed after the grace period. If it
+// is called again, the first verdict and the shorter grace period hold. killed
+// is the reason to report for a task that must be killed; "" keeps the default
+// reason.
 func (s *shutdown) end(v protocol.Verdict, grace time.Duration, killed string) {
 	if s.verdict == nil {
 		s.host.log.Printf("ending: %s", v.Reason)
 		s.verdict = &v
 		s.record.enter(protocol.Stopping)
 	} else {
-		killed = "" // the first cause holds
+		killed = "" // only the first call sets the reason
 	}
 	s.tasks.end(grace, killed)
 	s.kill.set(grace)
 }
 
-// advance kills all descendants once every task has ended, or the grace has. The
-// loop calls it after every function that it runs.
+// advance kills all remaining processes once every task has ended or the grace
+// period has passed. The loop calls it after every function that it runs.
 func (s *shutdown) advance() {
 	s.overdue = s.overdue || s.kill.passed()
 	if s.verdict == nil || s.clearing || s.generation.preparing || s.tasks.alive() && !s.overdue {
@@ -56,7 +58,8 @@ func (s *shutdown) advance() {
 	s.tasks.clear("the job", s.conclude)
 }
 
-// conclude records the verdict and ends the loop. err is that of closing the logs.
+// conclude records the verdict and ends the loop. err is the error of closing
+// the tasks' log files.
 func (s *shutdown) conclude(err error) {
 	if err != nil {
 		s.sessions.notice(fmt.Sprintf("close the logs: %v", err))
@@ -70,11 +73,12 @@ func (s *shutdown) conclude(err error) {
 	s.record.Verdict = s.verdict
 	s.record.enter(protocol.Over)
 	state := s.record.snapshot(s.tasks.now())
-	s.sessions.tell(protocol.Message{State: &state})
+	s.sessions.sendToDriver(protocol.Message{State: &state})
 	s.loop.over = true
 }
 
-// checkLease ends this host's part if the driver was not heard for the lease.
+// checkLease ends the job on this host if the driver has not renewed the lease
+// in time. It reports whether the lease has expired.
 func (s *shutdown) checkLease() (over bool) {
 	grace, over := s.lease.Left()
 	if !over || s.expired {
@@ -86,29 +90,29 @@ func (s *shutdown) checkLease() (over bool) {
 	return true
 }
 
-// renew keeps the lease, unless it has run out. A renewal that was sent in time can
-// be read too late, as on a host that was frozen; the driver has given this host up
-// meanwhile.
+// renew renews the lease, unless it has already expired. On a host that was
+// suspended, a renewal that arrived in time can be read too late; by then the
+// driver has given up this host.
 func (s *shutdown) renew(m protocol.Renew) {
 	if !s.checkLease() {
 		s.lease.Renew(m.Clock, m.Sent)
 	}
 }
 
-// endHere ends this host's part and tells the driver, which has not asked for it,
-// why.
+// endHere ends the job on this host on the supervisor's own decision, and
+// tells the driver the reason.
 func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {
 	s.sessions.notice(reason)
 	s.end(s.host.failed(reason), grace, killed)
 }
 
-// uptime is the time since the machine started. It includes the time for which
-// the machine was suspended, because the rest of the job gives the host up
-// meanwhile. It does not jump when somebody sets the clock.
+// uptime returns the time since the machine has booted. It includes the time
+// during which the machine was suspended, because the other hosts of the job
+// measure the lease meanwhile. Setting the clock does not change it.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic(err) // every kernel that Go supports has it
+		panic(err) // impossible: every kernel that Go supports has this clock
 	}
 	return time.Duration(t.Nano())
 }

@@ -17,24 +17,28 @@ import (
 )
 
 const (
-	// inquiryTime bounds the answer of a task of plx's trainer with its stacks.
-	inquiryTime = 3 * time.Second
-	// maxStacks bounds the stacks of one task, in bytes; toldStacks what is sent of them.
+	// stacksTimeout is how long to wait for a task that uses plx's trainer to
+	// send its stacks.
+	stacksTimeout = 3 * time.Second
+	// maxStacks is the maximum size of one task's stacks in its file,
+	// sentStacks the maximum that is sent to plx, in bytes.
 	maxStacks  = 1 << 20
-	toldStacks = 256 << 10
+	sentStacks = 256 << 10
 )
 
-// inquiry is a question for the stacks of a task that uses plx's trainer. The loop writes
-// text until done is closed.
+// inquiry is a pending request for the goroutine stacks of a task that uses
+// plx's trainer. The loop appends to text until done is closed; then others
+// may read it.
 type inquiry struct {
 	request int
 	text    strings.Builder
-	done    chan struct{} // closed when the answer is complete
-	over    bool          // done is closed
+	done    chan struct{} // closed when the whole reply has arrived
+	over    bool          // true once done is closed
 }
 
-// hear takes a piece of the answer.
-func (q *inquiry) hear(m cluster.ControlMessage) {
+// receive appends one part of the task's reply. It ignores replies to earlier
+// requests.
+func (q *inquiry) receive(m cluster.ControlMessage) {
 	if q == nil || q.over || m.Request != q.request {
 		return
 	}
@@ -45,27 +49,29 @@ func (q *inquiry) hear(m cluster.ControlMessage) {
 	}
 }
 
-// ask asks a task that uses plx's trainer. It returns nil for another task.
+// ask requests the stacks of a task. It returns nil if the task does not use
+// plx's trainer or does not read its messages.
 func (t *task) ask(request int) *inquiry {
 	if !t.report.native {
 		return nil
 	}
 	t.inquiry = &inquiry{request: request, done: make(chan struct{})}
 	if !t.send(cluster.ControlMessage{Kind: cluster.Stacks, Request: request}) {
-		return nil // it does not listen
+		return nil // the task's message queue is full
 	}
 	return t.inquiry
 }
 
-// subject is a task whose stacks are collected.
+// subject is a running task whose stacks are being collected.
 type subject struct {
 	task       cluster.Task
 	generation int
 	pid        int
-	inquiry    *inquiry // nil: the task does not use plx's trainer, or does not listen
+	inquiry    *inquiry // pending request for the task's stacks; nil: the task does not use plx's trainer, or does not read its messages
 }
 
-// subjects returns the tasks that run, and asks those that can answer. The loop calls it.
+// subjects returns the running tasks, after requesting stacks from those that
+// use plx's trainer. It runs on the loop.
 func (w *watch) subjects() (all []subject) {
 	w.requests++
 	for _, t := range w.tasks.launched() {
@@ -76,12 +82,13 @@ func (w *watch) subjects() (all []subject) {
 	return all
 }
 
-// collect writes the stacks of tasks into the job's folder, and returns them. processes
-// has what their processes wait for, by the pid of the first.
+// collect gathers the stacks of the tasks, writes them into the job's folder
+// and returns them. processes has what each process of a task waits for, by
+// the pid of the task's first process.
 func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map[cluster.Task]located {
 	texts := map[cluster.Task]located{}
 	folder := jobfolder.StacksOf(w.host.folder)
-	timeout := time.Now().Add(inquiryTime)
+	timeout := time.Now().Add(stacksTimeout)
 	for _, s := range all {
 		text := s.stacks(processes[s.pid], folder.PythonFile(s.task, s.generation), timeout)
 		text = text[:min(len(text), maxStacks)]
@@ -101,8 +108,9 @@ func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map
 	return texts
 }
 
-// stacks returns all that can be learned of where a task is: the kernel's view, the stacks
-// of its goroutines if it uses plx's trainer, and those of its Python processes.
+// stacks returns a text with the kernel's view of the task's processes, the
+// goroutine stacks if the task uses plx's trainer, and the stacks of its
+// Python processes.
 func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout time.Time) string {
 	var text strings.Builder
 	for _, p := range processes {
@@ -112,7 +120,7 @@ func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout
 		if within(time.Until(timeout), s.inquiry.done) {
 			fmt.Fprintf(&text, "\nGoroutines:\n%s", s.inquiry.text.String())
 		} else {
-			fmt.Fprintf(&text, "\nThe task did not send the stacks of its goroutines within %s.\n", inquiryTime)
+			fmt.Fprintf(&text, "\nThe task did not send the stacks of its goroutines within %s.\n", stacksTimeout)
 		}
 	}
 	for _, p := range processes {
@@ -125,23 +133,25 @@ func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout
 	return text.String()
 }
 
-// sent is a program that plx sent. On the host it has the name of its content, which the
-// user has never seen.
-type sent protocol.Command
+// sentProgram is the command of a job whose program plx may have sent. On the host
+// the program's file name is a checksum, which its methods replace by the
+// user's name for the program.
+type sentProgram protocol.Command
 
-// base is the user's name for the program; "": plx sent none.
-func (p sent) base() string {
+// base returns the user's name for the program, or "" if plx has sent none.
+func (p sentProgram) base() string {
 	if p.Blob == "" {
 		return ""
 	}
 	return filepath.Base(string(p.Base))
 }
 
-// maxName is how much the kernel keeps of a program's name, in bytes.
+// maxName is the maximum length of a process name in the kernel, in bytes.
 const maxName = 15
 
-// named gives processes that run the program the user's name for it.
-func (p sent) named(all map[int][]protocol.Process) map[int][]protocol.Process {
+// named returns the processes with the checksum in their names replaced by the
+// program's name.
+func (p sentProgram) named(all map[int][]protocol.Process) map[int][]protocol.Process {
 	if p.base() == "" {
 		return all
 	}
@@ -157,8 +167,8 @@ func (p sent) named(all map[int][]protocol.Process) map[int][]protocol.Process {
 	return named
 }
 
-// in gives the program the user's name in stacks.
-func (p sent) in(text string) string {
+// in returns the text of stacks with the program's path replaced by its name.
+func (p sentProgram) in(text string) string {
 	if p.base() == "" {
 		return text
 	}
@@ -166,8 +176,9 @@ func (p sent) in(text string) string {
 	return path.ReplaceAllLiteralString(text, p.base())
 }
 
-// at gives the program the user's name in places.
-func (p sent) at(places []string) []string {
+// at returns places (source locations) with the checksum replaced by the
+// program's name.
+func (p sentProgram) at(places []string) []string {
 	for i := range places {
 		if p.base() != "" {
 			places[i] = strings.ReplaceAll(places[i], p.Blob, p.base())

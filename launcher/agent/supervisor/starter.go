@@ -14,37 +14,40 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// starter is the launcher that has started the agent. Beside the messages of the job it gets
-// what other commands would have to be started for: the first logs if they are wanted, and at the
-// end the count of what the job has made.
+// starter serves the launcher process that has started this agent. It sends
+// two things that the launcher would otherwise run other commands for: the
+// first part of the logs, if the user wants them, and at the end the number of
+// files that the job has made.
 type starter struct {
 	*parts
-	logged chan struct{} // closed when the first logs were sent; nil: they are not wanted
-	over   atomic.Bool   // nothing more is written to the logs
+	logged chan struct{} // closed when the first part of the logs was sent; nil: the user wants no logs
+	over   atomic.Bool   // the job has ended, so the logs are complete
 }
 
-// meet begins to serve the launcher, which drives the job for now.
-func (s *supervisor) meet(launcher *watchdog.Launcher) {
-	l := newLink(launcher, protocol.Continue(launcher), true)
+// serveLauncher begins to serve the launcher that started this agent, as the job's
+// driver.
+func (s *supervisor) serveLauncher(launcher *watchdog.Launcher) {
+	l := newSession(launcher, protocol.Continue(launcher), true)
 	if s.host.spec.Logs {
 		s.starter.logged = make(chan struct{})
-		go s.starter.tellLogs(l) // ends with the logs, or with the link
+		go s.starter.sendLogs(l) // ends when the logs were sent or the connection is closed
 	}
 	s.loop.background(func() { s.converse(l) })
 }
 
-// tellLogs sends the first logs of the job, no more than a launcher takes at once.
-func (s *starter) tellLogs(l *link) {
+// sendLogs sends the job's logs from their beginning, at most
+// protocol.EarlyLogs bytes. For the rest, the launcher runs "agent logs".
+func (s *starter) sendLogs(l *session) {
 	defer close(s.logged)
 	_ = logs.Serve(context.Background(), s.host.folder.Logs(), logs.Request{TailLines: -1, Follow: true}, s.over.Load,
-		&logged{l, protocol.EarlyLogs}) // the launcher sees what is missing
+		&logged{l, protocol.EarlyLogs}) // errors need no report: the launcher detects missing bytes
 	l.transmit(protocol.Message{Logged: &protocol.Logged{Done: true}})
 }
 
-// logged sends bytes of the logs.
+// logged is a writer that sends log bytes to the launcher, up to a limit.
 type logged struct {
-	to   *link
-	left int // bytes that may still be sent
+	to   *session
+	left int // number of bytes that may still be sent
 }
 
 var (
@@ -63,22 +66,24 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastWords bounds what is sent after the end of a job: its last logs, and the count of files.
-// It is well under what a driver takes for silence.
-const lastWords = 2 * time.Second
+// finalTimeout bounds each of the two things that are sent after the job has
+// ended: the last logs, and the number of files. It is much shorter than the
+// silence after which the driver would give up this host.
+const finalTimeout = 2 * time.Second
 
-// finish sends the last logs, and tells the driver what the job has made. If it does not, the
-// launcher asks.
+// finish sends the last logs, and the number of files that the job has made.
+// If finish fails to count them in time, the launcher asks for the number
+// itself.
 func (s *starter) finish() {
 	s.over.Store(true)
 	if s.logged != nil {
-		within(lastWords, s.logged)
+		within(finalTimeout, s.logged)
 	}
 	if s.sessions.driver == nil || s.host.spec.Detached {
 		return
 	}
 	counted := make(chan protocol.Made, 1)
-	go func() { // ends with the process
+	go func() { // this goroutine may outlive finish; it ends with the process
 		defer close(counted)
 		if _, made, err := outputs.Unfetched(s.host.folder); err == nil {
 			counted <- made
@@ -87,8 +92,8 @@ func (s *starter) finish() {
 	select {
 	case made, ok := <-counted:
 		if ok {
-			s.sessions.tell(protocol.Message{Made: &made})
+			s.sessions.sendToDriver(protocol.Message{Made: &made})
 		}
-	case <-time.After(lastWords):
+	case <-time.After(finalTimeout):
 	}
 }

@@ -1,29 +1,31 @@
 //go:build linux
 
-// Package supervisor owns the tasks of one host and job: it starts them, passes on
-// what they report, keeps their output and ends them.
+// Package supervisor runs the tasks of one job on one host: it starts them,
+// forwards their reports, stores their output and ends them.
 //
-//	err := supervisor.Run(folder)   // in "plx agent supervisor", started by the watchdog
+//	err := supervisor.Run(folder, locks)   // in "plx agent supervisor", started by the watchdog
 //
-// One goroutine, the loop, runs every function that changes state. Each subject is
-// a type whose fields only its own methods assign, on the loop:
+// One goroutine, the loop, runs every function that changes state. Each part
+// of the state is a type whose fields only its own methods assign, on the
+// loop:
 //
 //	loop        runs functions one after the other
-//	record      the state of this host's part: state.json, and what visitors see
-//	sessions    connections of the driver and of visitors
-//	tasks, task the tasks of the present generation, one of them
-//	reported    what a task reports of its training
-//	checkpoint  what the chief was asked to save, and its answer
-//	generation  prepares the tasks of a generation and starts them
-//	shutdown    ends the host's part: the lease, the kill, the verdict
-//	watch       measures what tasks do, and reports what they wait for
+//	record      the state of the job on this host, as in state.json and as visitors see it
+//	sessions    connections of the driver and of visitors (plx attach, plx stop, plx scale)
+//	tasks, task the tasks of the current generation, and one of them
+//	reported    training metrics that a task reports
+//	checkpoint  the driver's checkpoint request to worker 0, and the reply
+//	generation  prepares and starts the tasks of each generation
+//	shutdown    ends the job on this host: the lease, the kill, the verdict
+//	watch       measures tasks, and reports what they wait for
 //	driving     the driver of a detached job, if it runs in this process
-//	starter     what only the launcher gets that has started the agent
+//	starter     extra messages for the launcher that has started the agent
 //
-// The driver is the launcher, or in a detached job the agent of the chief's host.
-// The supervisor decides nothing about the job. It reports facts, and the driver
-// decides; but without a driver the supervisor ends its tasks when the lease runs
-// out, and it does so at once without its watchdog.
+// The driver controls the whole job from one place: the launcher, or for a
+// detached job the agent on the host of worker 0. It decides; the supervisor
+// only reports facts and follows orders. There are two exceptions: the
+// supervisor ends its tasks when the driver does not renew the lease, and at
+// once when the watchdog dies.
 package supervisor
 
 import (
@@ -50,12 +52,11 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// supervisor puts the parts together. See the package's documentation for what
-// each of them does.
+// supervisor combines the parts that the package documentation lists.
 type supervisor struct {
 	*parts
-	local      net.Listener // local socket, for plx on this host and a driver in this process
-	data       net.Listener // TCP, for agents of other hosts; nil: generation.noData says why
+	local      net.Listener // Unix socket for plx commands on this host and for a driver in this process
+	data       net.Listener // TCP socket for agents of other hosts; nil: generation.noData has the error
 	checkpoint *checkpoint
 	tasks      *tasks
 	generation *generation
@@ -66,7 +67,7 @@ type supervisor struct {
 	refusals   refusals
 }
 
-// parts are what all subjects need.
+// parts are the values that all parts of the supervisor share.
 type parts struct {
 	host     *host
 	loop     *loop
@@ -74,14 +75,14 @@ type parts struct {
 	sessions *sessions
 }
 
-// beat is how often the watchdog hears that the loop is alive.
+// beat is the interval at which the loop shows the watchdog that it is alive.
 const beat = time.Second
 
 // run is the loop. It returns after the verdict was recorded. terms delivers
-// signals of the host.
+// the signals that this process receives from the host.
 func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	defer close(s.loop.quit)
-	tick := time.NewTicker(s.pace())
+	tick := time.NewTicker(s.tickInterval())
 	defer tick.Stop()
 	lost := in.Lost
 	var beaten time.Time
@@ -91,14 +92,14 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 			f()
 		case <-lost:
 			lost = nil
-			if !s.shutdown.clearing { // if this process were killed now, nobody would kill the tasks
+			if !s.shutdown.clearing { // the watchdog has died: if this process were killed too, no process would kill the tasks
 				const killed = "the agent's watchdog was killed"
 				s.shutdown.endHere(killed, 0, killed)
 			}
 		case sig := <-terms:
-			if sig == unix.SIGUSR1 || cluster.InStep() { // the host is to be taken away
+			if sig == unix.SIGUSR1 || cluster.InStep() { // preemption: the host will be taken away from the job
 				s.preempted()
-			} else { // as when the host shuts down
+			} else { // any other signal, as when the host shuts down
 				s.shutdown.endHere(fmt.Sprintf("the agent was told to end: %v", sig), min(s.host.spec.Grace, 5*time.Second), "the host told the agent to end")
 			}
 		case <-tick.C:
@@ -115,40 +116,39 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	}
 }
 
-// pace is how often the lease and the deadlines are checked.
-func (s *supervisor) pace() time.Duration {
+// tickInterval returns the interval at which the lease and the deadlines are checked.
+func (s *supervisor) tickInterval() time.Duration {
 	if s.host.spec.Lease <= 0 {
 		return beat / 4
 	}
 	return min(max(s.host.spec.Lease/50, 5*time.Millisecond), 250*time.Millisecond)
 }
 
-// publish writes the state to state.json and sends it to visitors, if it has
-// changed.
+// publish writes the state to state.json and sends it to visitors if that is
+// due.
 func (s *supervisor) publish() {
 	now := time.Now()
 	if !s.record.due(now) {
 		return
 	}
 	state := s.snapshot()
-	if r := s.record; r.changed || now.Sub(r.saved) >= saveEvery { // steps alone are not written at once
+	if r := s.record; r.changed || now.Sub(r.saved) >= saveEvery { // if only step numbers have changed, write less often
 		r.saver.save(state)
 		r.saved = now
 	}
 	s.record.changed, s.record.stepped, s.record.shown = false, false, now
-	state.Laid = nil // it can be long, and who needs it reads the file
+	state.Laid = nil // may be large; a client that needs the layout reads the file
 	s.sessions.show(protocol.Message{State: &state})
 }
 
 func (s *supervisor) snapshot() protocol.State { return s.record.snapshot(s.tasks.now()) }
 
-// codePreempted is the exit status of a job whose host is taken away: that of
-// SIGTERM.
+// codePreempted is the exit status of a preempted job: 128+SIGTERM.
 const codePreempted = 143
 
-// preempted asks the driver to save and end the job, because this host is to be
-// taken away. A job that has no tasks here goes on. Without a driver the lease ends
-// this host's part.
+// preempted asks the driver to save a checkpoint and end the job, because this
+// host will be taken away. If the host has no tasks, the job continues. If no
+// driver is connected, the job ends on this host when the lease expires.
 func (s *supervisor) preempted() {
 	spec := s.host.spec
 	reason := "preempted on host " + spec.Host
@@ -156,16 +156,17 @@ func (s *supervisor) preempted() {
 	case s.sessions.driver == nil:
 		s.host.log.Printf("%s, and %s is not connected", reason, s.host.driver())
 	case s.generation.spare():
-		s.sessions.notice("this host is to be taken away; the job has no tasks on it and goes on")
+		s.sessions.notice("this host will be taken away (preempted); the job has no tasks on it and continues")
 	default:
 		s.host.log.Print(reason)
-		s.sessions.tell(protocol.Message{StopAsk: &protocol.Stop{Reason: reason, Code: codePreempted, Grace: spec.Grace, SaveTime: spec.SaveTime}})
+		s.sessions.sendToDriver(protocol.Message{StopAsk: &protocol.Stop{Reason: reason, Code: codePreempted, Grace: spec.Grace, SaveTime: spec.SaveTime}})
 	}
 }
 
-// Run is the supervisor of the job in a folder. Its parent is the watchdog. It
-// returns after nothing of the job is left on the host but watchdog and supervisor.
-// locks is the number of GPU locks that the process has inherited.
+// Run runs the supervisor of the job in folder f. Its parent process must be
+// the watchdog. locks is the number of GPU locks that the process has
+// inherited. Run returns after all processes of the job on this host have
+// ended, except watchdog and supervisor.
 func Run(f jobfolder.Folder, locks int) error {
 	in, err := watchdog.Inherit(locks)
 	var s *supervisor
@@ -183,17 +184,17 @@ func Run(f jobfolder.Folder, locks int) error {
 	defer stop()
 	s.open(ctx)
 	if err := in.Answer(nil); err != nil {
-		s.host.log.Printf("the watchdog is gone: %v", err) // it is noticed below
+		s.host.log.Printf("the watchdog is gone: %v", err) // the loop notices the end of the watchdog too, and ends the job
 	}
-	s.meet(in.Launcher)
+	s.serveLauncher(in.Launcher)
 	s.loop.background(s.watch.run)
 	s.loop.background(s.watch.saveMetrics)
 	s.run(in, terms)
 	return s.leave()
 }
 
-// newSupervisor makes a supervisor that serves nobody yet, and writes its first
-// state.
+// newSupervisor creates a supervisor and writes its first state. It accepts no
+// connections yet.
 func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*supervisor, error) {
 	h, err := newHost(f, spec, locks)
 	if err != nil {
@@ -210,20 +211,21 @@ func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*s
 	}
 	p := &parts{host: h, record: &record{State: state, saver: newSaver(f)},
 		loop:     &loop{calls: make(chan func()), quit: make(chan struct{})},
-		sessions: &sessions{log: h.log, visitors: map[*link]bool{}}}
+		sessions: &sessions{log: h.log, visitors: map[*session]bool{}}}
 	s := &supervisor{parts: p, local: local, data: data, checkpoint: &checkpoint{parts: p}}
 	s.tasks = &tasks{parts: p, checkpoint: s.checkpoint, killed: "killed: it did not end in time"}
 	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData, used: map[string]bool{}}
 	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, uptime)}
 	s.driving = &driving{parts: p, shutdown: s.shutdown}
 	s.watch = &watch{parts: p, tasks: s.tasks, sampler: sampler.New(spec.Hang, h.usage),
-		program: sent(spec.Command), turn: make(chan struct{}, 1)}
+		program: sentProgram(spec.Command), turn: make(chan struct{}, 1)}
 	s.starter = &starter{parts: p}
 	return s, nil
 }
 
-// firstState writes the state of a new supervisor and returns it. It keeps which
-// generations an earlier agent has run in the folder.
+// firstState writes the first state of this supervisor to state.json and
+// returns it. It keeps the field Least, which shows the generations that an
+// earlier agent in the same folder has run.
 func firstState(h *host, socket string, data net.Listener) (protocol.State, error) {
 	own, err := process.Read(os.Getpid())
 	if err != nil {
@@ -247,7 +249,7 @@ func firstState(h *host, socket string, data net.Listener) (protocol.State, erro
 	return state, h.folder.WriteState(state)
 }
 
-// open begins to take connections.
+// open begins to accept connections.
 func (s *supervisor) open(ctx context.Context) {
 	s.loop.background(func() {
 		s.accept(s.local, func(c net.Conn) (net.Conn, error) { return c, sockets.SameUser(c.(*net.UnixConn)) })
@@ -263,9 +265,9 @@ func (s *supervisor) open(ctx context.Context) {
 	}
 }
 
-// leave writes the last state and sends what is queued on connections. A driver in
-// this process hears of the end and then ends the job on the other hosts; visitors
-// wait for that too.
+// leave writes the last state and sends all queued messages. A driver in this
+// process then ends the job on the other hosts; leave waits for the driver
+// before it closes the visitors' connections.
 func (s *supervisor) leave() error {
 	err := errors.Join(s.record.saver.close(5*time.Second), s.local.Close())
 	if s.data != nil {
@@ -277,33 +279,35 @@ func (s *supervisor) leave() error {
 		within(max(s.host.spec.Grace, s.host.spec.Lease)+process.KillTime+15*time.Second, s.driving.done)
 	}
 	s.sessions.finish()
-	s.loop.wait(parting)
+	s.loop.wait(closeTimeout)
 	return err
 }
 
-// host is what the supervisor knows of its host and job. It does not change.
+// host has the facts about this host and its job. They do not change after
+// newHost.
 type host struct {
 	spec     protocol.Spec
 	folder   jobfolder.Folder
-	locks    []*os.File // of the host's GPUs
-	login    []string   // environment of the user's login that started the agent, as NAME=VALUE
-	cores    []int      // cores that this process may use, and the tasks share
+	locks    []*os.File // locks of the host's GPUs
+	login    []string   // environment (NAME=VALUE) of the login shell that started the agent
+	cores    []int      // CPU cores that this process may use, which the tasks divide among them
 	children *process.Children
-	usage    *sampler.Host     // how much of the host is used
-	patterns []metrics.Pattern // the user's, for values in the output of the tasks
-	place    sockets.Place     // address and ports for the host's sockets
-	identity sockets.Identity  // what this agent proves to agents of other hosts
+	usage    *sampler.Host     // samples the CPU, memory and GPU use of the host
+	patterns []metrics.Pattern // the user's patterns for metrics in the tasks' output
+	place    sockets.Place     // address and port range of the sockets on this host
+	identity sockets.Identity  // credentials for connections between the agents of the job
 	log      *log.Logger
 }
 
-// newHost makes this process the reaper of all tasks.
+// newHost collects the facts about the host. It makes this process the
+// subreaper of all tasks.
 func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, error) {
 	cores, err := process.AllowedCores()
 	if err != nil {
 		return nil, err
 	}
 	if n := program.StepCores(); n > 0 && n < len(cores) {
-		cores, spec.Bind = cores[:n], false // Slurm counts the job's cores, and does not keep it to certain ones
+		cores, spec.Bind = cores[:n], false // Slurm limits the number of cores, but not which ones, so tasks are not bound to cores
 	}
 	patterns, err := metrics.ParsePatterns(spec.Metrics)
 	if err != nil {
@@ -316,7 +320,7 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 	usage := sampler.NewHost(children.Shell)
 	history, err := f.ReadHostUse()
 	if err != nil {
-		log.Print(err) // the next save replaces it
+		log.Print(err) // the next save replaces the damaged file
 	}
 	usage.Keep(history, len(spec.Claims) > 0)
 	return &host{spec: spec, usage: usage, folder: f, locks: locks, login: program.LoginOf(os.Environ()), cores: cores, children: children, patterns: patterns,
@@ -325,7 +329,7 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
 }
 
-// driver names who drives the job, for messages.
+// driver returns a name for the driver, for messages to the user.
 func (h *host) driver() string {
 	if h.spec.Detached {
 		return "the host that drives the job"
@@ -333,5 +337,6 @@ func (h *host) driver() string {
 	return "the launcher"
 }
 
-// failed is the verdict of a job that ends for a reason of this host.
+// failed returns the verdict of a job that ends because of this host, not
+// because of a task.
 func (h *host) failed(reason string) protocol.Verdict { return jobfolder.Failed(h.spec.Host, reason) }

@@ -14,31 +14,32 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// task is one task of the host in one generation.
+// task is one task on this host, in one generation.
 type task struct {
 	protocol.TaskSpec
 	generation     int
-	open, reserved *sockets.Socket // open: the task listens on it; reserved: for a program that does not use plx's trainer
-	*running                       // the process and its streams; nil until it is started
+	open, reserved *sockets.Socket // sockets: open is inherited by the task, which listens on it; reserved keeps a second port for programs without plx's trainer
+	*running                       // process with its streams; nil until the task is started
 
-	report   report         // what the task has said on its control channel
-	reported *reported      // what it reports of its training
-	reaped   bool           // the process has ended; its output may still arrive. Implies running != nil
-	exit     *protocol.Exit // how the task ended; nil until its output was read too. Implies running == nil or reaped
+	report   report         // what the task has reported on its control channel
+	reported *reported      // training metrics of the task
+	reaped   bool           // the process has ended, but its output may still arrive; implies running != nil
+	exit     *protocol.Exit // how the task ended; nil until its output was read completely; implies running == nil or reaped
 	over     chan struct{}  // closed when exit is set; never closed if the task could not be started
 
-	inquiry *inquiry // the last question for stacks; nil: none was asked
-	golang  bool     // the task's program is written in Go, as far as one has looked
+	inquiry *inquiry // last request for the task's stacks; nil: none was made
+	golang  bool     // the task runs a Go program; false until its stacks were collected once
 
-	memory process.Memory // before the task was started
+	memory process.Memory // counters of killed processes (OOM), as read before the task was started
 
-	told, termed, killing bool     // the task was told to end; got SIGTERM; its processes are being killed
-	interrupted           bool     // the task got SIGINT
-	term, kill            deadline // when to send SIGTERM, and when to kill; zero: no time is set
+	stopAsked, termed, killing bool     // stopAsked: the task was asked to end; termed: SIGTERM was sent; killing: its processes are being killed
+	interrupted                bool     // SIGINT was sent
+	term, kill                 deadline // when to send SIGTERM, and when to kill; zero: no time is set
 }
 
-// newTask opens the sockets of a task. used are addresses that were reserved before: what
-// an earlier generation left on another host may still connect to them.
+// newTask creates a task with its two sockets. used are addresses that earlier
+// tasks had reserved. The new task must not get one of them, since leftover
+// processes on other hosts may still connect to it.
 func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used map[string]bool, reported *reported) (*task, error) {
 	t := &task{TaskSpec: spec, generation: generation, reported: reported, over: make(chan struct{}), memory: process.ReadMemory()}
 	var err error
@@ -52,7 +53,7 @@ func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used m
 	return t, nil
 }
 
-// closeSockets gives the task's ports up.
+// closeSockets closes the task's sockets, which frees their ports.
 func (t *task) closeSockets() {
 	for _, s := range []*sockets.Socket{t.open, t.reserved} {
 		if s != nil {
@@ -61,10 +62,10 @@ func (t *task) closeSockets() {
 	}
 }
 
-// alive reports whether the task's process runs.
+// alive reports whether the task's process is running.
 func (t *task) alive() bool { return t.running != nil && !t.reaped }
 
-// now is what State says of the task.
+// now returns the description of the task for the State message.
 func (t *task) now() *protocol.TaskNow {
 	now := protocol.TaskNow{Native: t.report.native, ToleratesLoss: t.report.tolerates, Step: t.report.step,
 		Word: t.report.progress, Failed: t.report.failed, Exit: t.exit}
@@ -74,43 +75,44 @@ func (t *task) now() *protocol.TaskNow {
 	return &now
 }
 
-// said is the message that passes m on to the driver.
-func (t *task) said(m cluster.ControlMessage) protocol.Message {
+// wrap returns a protocol message that carries the task's control message m to the driver.
+func (t *task) wrap(m cluster.ControlMessage) protocol.Message {
 	return protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: m}}
 }
 
-// hear notes a message of the task.
-func (t *task) hear(m cluster.ControlMessage) {
-	t.report.hear(m)
-	t.reported.hear(m)
+// receive processes a message from the task's control channel.
+func (t *task) receive(m cluster.ControlMessage) {
+	t.report.receive(m)
+	t.reported.receive(m)
 	if m.Kind != cluster.Hello {
 		return
 	}
 	if m.Version != cluster.ControlVersion {
-		t.control.Close() // the task fails when it sees that
+		t.control.Close() // the task fails when its control channel is closed
 	}
-	if t.told {
-		t.sendStop() // before, it was told by a signal only
+	if t.stopAsked {
+		t.sendStop() // the task was asked to end before its hello message, when only signals could reach it
 	}
 }
 
-// froze counts a beat of the supervisor. It reports whether the task is native and
-// has sent no message for longer than limit.
+// froze is called once a second. It reports whether a task that uses plx's
+// trainer has sent no message for longer than limit.
 func (t *task) froze(limit time.Duration) bool {
-	if !t.alive() || !t.report.native || t.report.finished || t.told || t.killing {
+	if !t.alive() || !t.report.native || t.report.finished || t.stopAsked || t.killing {
 		return false
 	}
 	return t.report.froze(limit)
 }
 
-// tellToEnd asks the task to end. A foreign task gets SIGTERM, or after a Ctrl-C first
-// SIGINT, as on a terminal, and SIGTERM after half of the grace. A native one is told on
-// the control channel, and gets SIGTERM after half of the grace.
-func (t *task) tellToEnd(grace time.Duration, interrupt bool) {
-	first := !t.told
-	t.told = true
+// askToEnd asks the task to end. A task that uses plx's trainer gets a
+// message on its control channel, and SIGTERM after half of the grace period.
+// Another task gets SIGTERM at once; after a Ctrl-C (interrupt), it gets
+// SIGINT as on a terminal, and SIGTERM after half of the grace period.
+func (t *task) askToEnd(grace time.Duration, interrupt bool) {
+	first := !t.stopAsked
+	t.stopAsked = true
 	if !t.report.native && interrupt {
-		if t.alive() && !t.termed && !t.interrupted { // once
+		if t.alive() && !t.termed && !t.interrupted { // send SIGINT only once
 			t.interrupted = true
 			t.child.SignalGroup(unix.SIGINT, unix.SIGCONT)
 		}
@@ -127,11 +129,13 @@ func (t *task) tellToEnd(grace time.Duration, interrupt bool) {
 	}
 }
 
-// sendStop tells the task to end. A task that does not read it gets a signal later.
+// sendStop asks the task to end by a control message. If the task does not
+// read it, signals follow.
 func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}) }
 
-// terminate sends SIGTERM, once: many programs take a second one to mean "at once". So does
-// plx's trainer after a SIGINT, which it got before it had said what it is.
+// terminate sends SIGTERM at most once, because many programs take a second
+// one as "end at once". A task of plx's trainer that has got SIGINT before its
+// hello message gets no SIGTERM at all, for the same reason.
 func (t *task) terminate() {
 	if t.alive() && !t.termed && !(t.interrupted && t.report.native) {
 		t.termed = true
@@ -139,7 +143,8 @@ func (t *task) terminate() {
 	}
 }
 
-// startKilling notes that the task is being killed. It reports whether it was not.
+// startKilling records that the task is being killed. It returns false if that
+// was recorded before.
 func (t *task) startKilling() bool {
 	if t.killing {
 		return false
@@ -148,22 +153,22 @@ func (t *task) startKilling() bool {
 	return true
 }
 
-// report is what a task has said on its control channel.
+// report is what a task has reported on its control channel.
 type report struct {
-	native    bool                    // the task has sent hello, so it uses plx's trainer
-	step      int64                   // highest step that the task has reported; 0: none
-	tolerates bool                    // the task has said that the job tolerates the loss of another worker
-	finished  bool                    // the task has said that its work is done
-	failed    *cluster.ControlMessage // the task's report of its own failure; nil: none
-	progress  *cluster.ControlMessage // the task's last message with a step, except messages about checkpoints; nil: none
-	cause     string                  // why the task failed, as the task or the supervisor says; "": not known
-	lostPeer  string                  // the peer whose loss the task blames for its failure; "": none
-	silent    int                     // seconds since the task's last message, counted as beats of the supervisor
-	passed    time.Time               // when a heartbeat was last sent on to the driver; zero: the next one is sent on at once
+	native    bool                    // the task has sent the hello message, so it uses plx's trainer
+	step      int64                   // highest step number reported so far; 0: none
+	tolerates bool                    // the task has reported that the job can continue if another worker is lost
+	finished  bool                    // the task has reported that its work is complete
+	failed    *cluster.ControlMessage // the task's Failed message; nil: none was sent
+	progress  *cluster.ControlMessage // last message with a step number, except about checkpoints; nil: none was sent
+	cause     string                  // why the task failed, as reported by the task or found by the supervisor; "": unknown
+	lostPeer  string                  // name of the peer whose loss made the task fail; "": none
+	silent    int                     // seconds since the task's last message, counted in ticks of the supervisor
+	forwarded time.Time               // when a heartbeat was last forwarded to the driver; zero: forward the next one at once
 }
 
-// hear notes a message.
-func (r *report) hear(m cluster.ControlMessage) {
+// receive records the content of a control message.
+func (r *report) receive(m cluster.ControlMessage) {
 	r.silent = 0
 	switch m.Kind {
 	case cluster.Hello:
@@ -173,7 +178,7 @@ func (r *report) hear(m cluster.ControlMessage) {
 		}
 	case cluster.Heartbeat:
 		if r.step <= m.From && m.Step > m.From {
-			r.passed = time.Time{} // the driver waits for the first step
+			r.forwarded = time.Time{} // forward at once, because the driver waits for the first step
 		}
 		r.step = max(r.step, m.Step)
 	case cluster.Checkpoint:
@@ -194,17 +199,19 @@ func (r *report) hear(m cluster.ControlMessage) {
 	}
 }
 
-// passOn reports whether the driver is sent a heartbeat: one a second.
-func (r *report) passOn() bool {
-	if time.Since(r.passed) < time.Second {
+// forwardNow reports whether a heartbeat is to be forwarded to the driver now. It
+// limits them to one per second.
+func (r *report) forwardNow() bool {
+	if time.Since(r.forwarded) < time.Second {
 		return false
 	}
-	r.passed = time.Now()
+	r.forwarded = time.Now()
 	return true
 }
 
-// froze counts a beat of the supervisor. It reports whether the task has sent no
-// message for longer than limit, and then notes that as the cause of its failure.
+// froze is called once a second. It reports whether the task has sent no
+// message for longer than limit, and then records that as the cause of the
+// failure.
 func (r *report) froze(limit time.Duration) bool {
 	if r.silent++; time.Duration(r.silent)*beat <= limit {
 		return false

@@ -15,17 +15,18 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tasks are the tasks of the generation that was prepared last. They are started,
-// heard and ended here.
+// tasks are the tasks of the generation that was prepared last. Its methods
+// start and end them, and process their messages.
 type tasks struct {
 	*parts
 	checkpoint *checkpoint
 
-	all    map[cluster.Task]*task // by name; nil before the first generation is ready
-	killed string                 // Cause of the Exit of a task that was killed and gave no cause itself
+	all    map[cluster.Task]*task // by task name; nil before the first generation is prepared
+	killed string                 // reason in the Exit message of a task that had to be killed and reported no reason itself
 }
 
-// launched returns the tasks whose process was started.
+// launched returns the tasks whose process was started, even if it has ended
+// since.
 func (ts *tasks) launched() []*task {
 	var started []*task
 	for _, t := range ts.all {
@@ -36,7 +37,7 @@ func (ts *tasks) launched() []*task {
 	return started
 }
 
-// alive reports whether a task's process runs.
+// alive reports whether the process of any task is running.
 func (ts *tasks) alive() bool {
 	for _, t := range ts.all {
 		if t.alive() {
@@ -46,7 +47,7 @@ func (ts *tasks) alive() bool {
 	return false
 }
 
-// now is what State says of the tasks.
+// now returns the descriptions of all tasks for the State message.
 func (ts *tasks) now() map[string]*protocol.TaskNow {
 	all := make(map[string]*protocol.TaskNow, len(ts.all))
 	for name, t := range ts.all {
@@ -55,17 +56,17 @@ func (ts *tasks) now() map[string]*protocol.TaskNow {
 	return all
 }
 
-// start starts the tasks of layout. A task that cannot be started has an Exit at
-// once.
+// start starts the tasks in layout. For a task that cannot be started, it
+// sends an Exit message at once.
 func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
-	tell := func(text string) { ts.loop.do(func() { ts.sessions.notice(text) }) }
+	notify := func(text string) { ts.loop.do(func() { ts.sessions.notice(text) }) }
 	for _, spec := range layout.Tasks {
 		t := ts.all[spec.Task]
-		r, err := launch{host: ts.host, task: t, layout: layout, start: m, tell: tell}.run()
+		r, err := launch{host: ts.host, task: t, layout: layout, start: m, notify: notify}.run()
 		if err != nil {
 			t.closeSockets()
-			t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), Told: t.told, Cause: err.Error(), Time: time.Now()}
-			ts.sessions.tell(protocol.Message{Exited: t.exit})
+			t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), Told: t.stopAsked, Cause: err.Error(), Time: time.Now()}
+			ts.sessions.sendToDriver(protocol.Message{Exited: t.exit})
 			continue
 		}
 		t.running = r
@@ -73,16 +74,17 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 	}
 }
 
-// hear takes a message of a task and passes on what concerns the driver.
-func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
+// receive processes a control message of a task, and forwards to the driver what
+// it needs.
+func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 	if t.exit != nil {
 		return
 	}
-	t.hear(m)
+	t.receive(m)
 	switch m.Kind {
 	case cluster.Heartbeat:
 		ts.record.stepped = true
-		if !t.report.passOn() {
+		if !t.report.forwardNow() {
 			return
 		}
 	case cluster.Checkpoint:
@@ -90,34 +92,35 @@ func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
 		ts.checkpoint.answered(t, m)
 		return
 	case cluster.Stacks:
-		t.inquiry.hear(m)
+		t.inquiry.receive(m)
 		return
 	case cluster.Hello, cluster.Failed, cluster.ToleratesLoss:
 		ts.record.changed = true
 	case cluster.Finished:
 	default:
-		ts.host.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
+		ts.host.log.Printf("%s sent a control message of unknown kind %q", t.Task, m.Kind)
 		return
 	}
-	ts.sessions.tell(t.said(m))
+	ts.sessions.sendToDriver(t.wrap(m))
 }
 
-// killFrozen is called once a beat. It kills tasks whose heartbeats have stopped for
-// longer than Spec.Freeze. It counts beats, so a host that was suspended with its tasks
-// kills none. The driver is told first, in case the task cannot be killed.
+// killFrozen is called once a second. It kills tasks whose heartbeats have
+// stopped for longer than Spec.Freeze. It counts ticks instead of time, so
+// that it kills no task after the whole host was suspended. It informs the
+// driver before the kill, which may not succeed.
 func (ts *tasks) killFrozen() {
 	if ts.host.spec.Freeze <= 0 {
 		return
 	}
 	for _, t := range ts.all {
 		if t.froze(ts.host.spec.Freeze) {
-			ts.sessions.tell(t.said(cluster.ControlMessage{Kind: cluster.Failed, Cause: t.report.cause}))
+			ts.sessions.sendToDriver(t.wrap(cluster.ControlMessage{Kind: cluster.Failed, Cause: t.report.cause}))
 			ts.kill(t)
 		}
 	}
 }
 
-// stop tells tasks to end and kills them after the grace.
+// stop asks the tasks in m to end, and has them killed after the grace period.
 func (ts *tasks) stop(m protocol.Stop) {
 	if ts.record.ending() {
 		return
@@ -135,15 +138,15 @@ func (ts *tasks) stop(m protocol.Stop) {
 		}
 		if m.Quit && t.golang && !t.report.native && !t.termed {
 			t.termed = true
-			t.child.Signal(unix.SIGQUIT) // it prints its stacks; only the first process: other programs would dump core
+			t.child.Signal(unix.SIGQUIT) // a Go program prints its stacks on SIGQUIT; only the first process gets it, as other programs would dump core
 		}
-		t.tellToEnd(m.Grace, m.Interrupt)
+		t.askToEnd(m.Grace, m.Interrupt)
 		t.kill.set(m.Grace)
 	}
 }
 
-// advance ends tasks whose grace is over. The loop calls it after every function that
-// it runs.
+// advance sends SIGTERM or SIGKILL to tasks whose time has come. The loop
+// calls it after every function that it runs.
 func (ts *tasks) advance() {
 	for _, t := range ts.all {
 		if t.exit != nil {
@@ -158,20 +161,20 @@ func (ts *tasks) advance() {
 	}
 }
 
-// end tells all tasks to end. killed is the cause of those that have to be killed,
-// "" for the usual one.
+// end asks all tasks to end. killed is the reason to report for a task that
+// must be killed; "" keeps the current one.
 func (ts *tasks) end(grace time.Duration, killed string) {
 	if killed != "" {
 		ts.killed = killed
 	}
 	for _, t := range ts.all {
 		if t.alive() {
-			t.tellToEnd(grace, false)
+			t.askToEnd(grace, false)
 		}
 	}
 }
 
-// kill kills all processes of a task.
+// kill kills all processes that belong to a task, in the background.
 func (ts *tasks) kill(t *task) {
 	if !t.startKilling() {
 		return
@@ -184,9 +187,10 @@ func (ts *tasks) kill(t *task) {
 	})
 }
 
-// clear kills every descendant of this process in the background. Then it waits
-// until the ends of all tasks are known, closes their spools and calls done on the
-// loop with the error of that. whose says in messages what is cleared.
+// clear kills every descendant of this process in the background. Then it
+// waits until each task's end is recorded, closes the log files (spools) and
+// calls done on the loop with the error of closing. whose names in messages
+// what is being killed, such as "the job".
 func (ts *tasks) clear(whose string, done func(error)) {
 	started := ts.launched()
 	for _, t := range started {
@@ -194,12 +198,13 @@ func (ts *tasks) clear(whose string, done func(error)) {
 	}
 	ts.loop.background(func() {
 		left, err := ts.host.children.Clear(process.KillTime)
-		deadline := time.Now().Add(drain + time.Second)
+		deadline := time.Now().Add(drainTimeout + time.Second)
 		for _, t := range started {
 			within(time.Until(deadline), t.over)
 		}
-		// Only processes that could not be killed can still write to the spools.
-		deadline = time.Now().Add(drain)
+		// Only processes that could not be killed can still write to the log
+		// files now.
+		deadline = time.Now().Add(drainTimeout)
 		var closing error
 		for _, t := range started {
 			closing = errors.Join(closing, t.outs[0].close(deadline), t.outs[1].close(deadline))
@@ -213,7 +218,7 @@ func (ts *tasks) clear(whose string, done func(error)) {
 				t.reported.closeEvents()
 			}
 		})
-		within(drain, saved) // the disk may hang
+		within(drainTimeout, saved) // the disk may hang, so the wait is limited
 		ts.loop.do(func() {
 			ts.unkillable(whose, left, err)
 			done(closing)
@@ -221,7 +226,8 @@ func (ts *tasks) clear(whose string, done func(error)) {
 	})
 }
 
-// unkillable reports processes that outlived SIGKILL, and the error of listing.
+// unkillable reports the processes in left, which survived SIGKILL, and err,
+// an error of listing processes.
 func (ts *tasks) unkillable(whose string, left []int, err error) {
 	if err != nil {
 		ts.sessions.notice(fmt.Sprintf("list processes: %v", err))
@@ -232,8 +238,8 @@ func (ts *tasks) unkillable(whose string, left []int, err error) {
 	}
 }
 
-// retire gives up the ports of the generation's tasks. It fails if one of them has
-// not ended.
+// retire closes the sockets of the previous generation's tasks. It fails if
+// one of the tasks has not ended.
 func (ts *tasks) retire() error {
 	for _, t := range ts.all {
 		if t.running != nil && t.exit == nil {

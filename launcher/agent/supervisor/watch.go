@@ -15,19 +15,20 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// watch measures what the tasks do, and reports it to the driver and to visitors. It reads
-// /proc in goroutines of its own, so that the loop never waits for the kernel.
+// watch measures what the tasks do, and reports it to the driver and visitors.
+// It reads /proc in separate goroutines, because such reads can block and the
+// loop must not wait.
 type watch struct {
 	*parts
 	tasks    *tasks
 	sampler  *sampler.Sampler
-	program  sent          // the program that plx sent, if it did
-	failing  string        // what could not be measured last; "": nothing. Only run uses it.
-	turn     chan struct{} // full while an answer is made: one at a time
-	requests int           // number of questions for stacks so far; only the loop uses it
+	program  sentProgram   // the job's program, if plx has sent one
+	failing  string        // last error of measuring, to log each error once; "": none; only run accesses it
+	turn     chan struct{} // semaphore of capacity 1: one Look request is answered at a time
+	requests int           // number of requests for stacks so far; only the loop accesses it
 }
 
-// run measures the tasks and the host until the loop ends.
+// run samples the tasks and the host periodically until the loop ends.
 func (w *watch) run() {
 	w.loop.background(func() { w.host.usage.Run(w.loop.quit) })
 	for !within(w.sampler.Every(), w.loop.quit) {
@@ -41,7 +42,7 @@ func (w *watch) run() {
 	}
 }
 
-// note writes an error of measuring to the log, if it is a new one.
+// note logs an error of sampling, unless it is the same as the last one.
 func (w *watch) note(err error) {
 	text := ""
 	if err != nil {
@@ -53,7 +54,7 @@ func (w *watch) note(err error) {
 	w.failing = text
 }
 
-// targets returns the tasks that run.
+// targets returns the running tasks, as the sampler needs them.
 func (w *watch) targets() (all []sampler.Target) {
 	for _, t := range w.tasks.launched() {
 		if t.alive() {
@@ -64,8 +65,8 @@ func (w *watch) targets() (all []sampler.Target) {
 	return all
 }
 
-// uuids are the GPUs of claims. The use of a MIG device is that of its GPU, if the driver
-// tells any.
+// uuids returns the ids of the GPUs in claims. For a MIG device (a part of a GPU) it
+// returns the whole GPU, because the sampler measures whole GPUs.
 func uuids(claims []protocol.Claim) (all []string) {
 	for _, c := range claims {
 		all = append(all, cmp.Or(c.Whole, c.Device))
@@ -73,7 +74,8 @@ func uuids(claims []protocol.Claim) (all []string) {
 	return all
 }
 
-// booked names the tasks for which the job books each GPU.
+// booked returns for each GPU the name of a task that uses it, plus the number
+// of further tasks.
 func (w *watch) booked() map[string]string {
 	tasks := map[string][]string{}
 	for _, t := range w.tasks.all {
@@ -91,12 +93,12 @@ func (w *watch) booked() map[string]string {
 	return all
 }
 
-// look answers on a link what the tasks do. A link that asks while an answer is made waits
-// for its turn.
-func (w *watch) look(l *link, m protocol.Look) {
+// answerLook answers a Look request on connection l: what the tasks do now. Requests
+// that need expensive work are answered in the background, one at a time.
+func (w *watch) answerLook(l *session, m protocol.Look) {
 	seen := protocol.Seen{ID: m.ID, Generation: w.record.Generation, Tasks: map[cluster.Task]*protocol.Activity{}}
 	measured := w.sampler.Activities(time.Now())
-	for _, t := range w.tasks.launched() { // one that was measured may have ended since
+	for _, t := range w.tasks.launched() { // a task that was measured may have ended since
 		if !t.alive() {
 			continue
 		}
@@ -104,7 +106,7 @@ func (w *watch) look(l *link, m protocol.Look) {
 		switch a := measured[t.Task]; {
 		case a != nil && a.PID == t.child.PID:
 			one = *a
-		case m.Tell || m.Metrics: // it has just started, and the user asks for what does not need a measurement
+		case m.Tell || m.Metrics: // the task is too new to have been measured, but stacks and metrics need no measurement
 			one.PID = t.child.PID
 		default:
 			continue
@@ -139,8 +141,8 @@ func (w *watch) look(l *link, m protocol.Look) {
 	})
 }
 
-// complete returns an answer with what the processes of the tasks wait for, and where they
-// are, as far as m asks for it.
+// complete returns the answer to a Look request, extended by what the tasks'
+// processes wait for and by their stacks, if m asks for these.
 func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
 	var roots []int
 	for _, a := range seen.Tasks {
@@ -148,7 +150,7 @@ func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
 	}
 	processes, err := waits.Collect(roots)
 	if err != nil {
-		w.host.log.Printf("look at the processes of the tasks: %v", err)
+		w.host.log.Printf("inspect the processes of the tasks: %v", err)
 	}
 	processes = w.program.named(processes)
 	var stacks map[cluster.Task]located
@@ -168,25 +170,27 @@ func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
 	return seen
 }
 
-// located are the stacks of a task.
+// located are the stacks of one task.
 type located struct {
 	text   string
-	file   string   // where they were written; "": they were not
-	places []string // where the task is, see waits.Places
+	file   string   // path of the file that has them; "": writing failed
+	places []string // source locations at which the task is, see waits.Places
 }
 
-// in adds the stacks to what a task does: all, or an excerpt.
+// in returns a with the stacks added: the full text if all is true, else an
+// excerpt.
 func (l located) in(a protocol.Activity, all bool) protocol.Activity {
 	a.File, a.Training, a.Places = l.file, waits.Training(l.text), l.places
 	if all {
-		a.Stacks = l.text[:min(len(l.text), toldStacks)]
+		a.Stacks = l.text[:min(len(l.text), sentStacks)]
 	} else {
 		a.Excerpt = waits.Excerpt(l.text)
 	}
 	return a
 }
 
-// stacks writes the stacks of all tasks into the job's folder, and returns them.
+// stacks collects the stacks of all tasks, writes them into the job's folder
+// and returns them.
 func (w *watch) stacks(processes map[int][]protocol.Process) map[cluster.Task]located {
 	var all []subject
 	if !w.onLoop(func() { all = w.subjects() }) {
@@ -204,8 +208,8 @@ func (w *watch) stacks(processes map[int][]protocol.Process) map[cluster.Task]lo
 	return texts
 }
 
-// onLoop runs f on the loop and waits for its end. It reports false if the loop has ended
-// before.
+// onLoop runs f on the loop and waits until f has returned. It returns false
+// if the loop has ended without running f.
 func (w *watch) onLoop(f func()) bool {
 	done := make(chan struct{})
 	w.loop.do(func() {

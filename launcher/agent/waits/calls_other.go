@@ -4,5 +4,5 @@ package waits
 
 import "sync"
 
-// calls are the system calls that wait, by number.
+// calls returns the system calls that can block, by number.
 var calls = sync.OnceValue(common)

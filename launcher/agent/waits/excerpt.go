@@ -15,11 +15,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Bounds on an excerpt.
+// Limits of an excerpt of a task's stacks.
 const (
-	maxExcerpt = 4   // lines
-	maxFrames  = 3   // functions of a line
-	maxWidth   = 300 // bytes of a line
+	maxExcerpt = 4   // number of lines
+	maxFrames  = 3   // number of functions in a line
+	maxWidth   = 300 // length of a line in bytes
 )
 
 var (
@@ -29,37 +29,39 @@ var (
 	goPlace     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\t(.*):(\d+)( \+0x[0-9a-f]+)?$`) })
 )
 
-// trainerPackages begins functions of plx's trainer, and trainerCalls those that programs
-// call and that wait for other tasks.
+// trainerPackages is the prefix of functions of plx's trainer. trainerCalls
+// are prefixes of those that user programs call and that may wait for other
+// tasks.
 const trainerPackages = "github.com/plx-run/plx/trainer"
 
 var trainerCalls = []string{trainerPackages + ".(*Session).", trainerPackages + ".(*Job)."}
 
-// standard are the first elements of the paths of Go's standard packages. Paths of other
-// packages begin with a host, or are main.
+// standard are the first path elements of Go's standard packages. A package
+// path of a user begins with a domain name, or is main.
 var standard = strings.Fields(`archive bufio bytes cmp compress container context crypto database debug embed encoding
 	errors expvar flag fmt go hash html image index internal io iter log maps math mime net os path plugin reflect regexp
 	runtime slices sort strconv strings structs sync syscall testing text time unicode unique unsafe vendor weak`)
 
-// ofProgram reports whether a function is the user's own.
+// ofProgram reports whether a function belongs to the user's program, not to
+// Go's standard library or plx's trainer.
 func ofProgram(function string) bool {
 	first := function[:strings.IndexAny(function+".", "./")]
 	return first != "panic" && !strings.HasPrefix(function, trainerPackages) && !slices.Contains(standard, first)
 }
 
-// Excerpt returns of the stacks of a task, as the agent writes them, the lines that tell a
-// user most: where the main threads of its Python processes are, and those goroutines that
-// are in functions of the program. It returns nil if there are no such stacks.
+// Excerpt returns the most useful lines of a task's stacks: the position of
+// each Python process's main thread, and the goroutines that are in functions
+// of the user's program. It returns nil if text has no such stacks.
 func Excerpt(text string) []string {
 	lines := goroutines(text)
 	for _, p := range pythons(text) {
-		imported := slices.IndexFunc(p.calls, func(c frame) bool { return c.function == module }) // last
+		imported := slices.IndexFunc(p.calls, func(c frame) bool { return c.function == module }) // index of the innermost module frame, which is the module being run or imported
 		lines = append(lines, fmt.Sprintf("%s (pid %d): %s", p.name, p.pid, chain(p.calls[:1+imported])))
 	}
 	return bounded(lines)
 }
 
-// bounded cuts lines to what an excerpt may have.
+// bounded shortens lines to the limits of an excerpt.
 func bounded(lines []string) []string {
 	for i, line := range lines {
 		if len(line) > maxWidth {
@@ -69,7 +71,7 @@ func bounded(lines []string) []string {
 	return lines[:min(len(lines), maxExcerpt)]
 }
 
-// frame is a call in a stack.
+// frame is one function call in a stack.
 type frame struct {
 	function string
 	file     string
@@ -82,14 +84,14 @@ func (c frame) String() string { return place(c.file, c.line) + " in " + c.funct
 type python struct {
 	name  string
 	pid   int
-	calls []frame // the innermost first
+	calls []frame // from the innermost call to the outermost
 }
 
-// module is the function of Python in which a program begins. Of the threads only the main
-// one has it.
+// module is the name that Python's stacks show for the top level of a module.
+// Of all threads, only the main thread's stack has it.
 const module = "<module>"
 
-// pythons returns the main thread of each Python process.
+// pythons returns the main thread of each Python process in the stacks.
 func pythons(text string) (all []python) {
 	var p python
 	for block := range strings.SplitSeq(text, "\n\n") {
@@ -97,12 +99,12 @@ func pythons(text string) (all []python) {
 		for line := range strings.Lines(block) {
 			line = strings.TrimRight(line, "\n")
 			if m := pythonHead().FindStringSubmatch(line); m != nil {
-				pid, _ := strconv.Atoi(m[1]) // a number that is too large is that of no process
+				pid, _ := strconv.Atoi(m[1]) // 0 if the number is too large; no process has it
 				p = python{name: m[2], pid: pid}
 			} else if m := pythonFrame().FindStringSubmatch(line); m != nil {
 				p.calls = append(p.calls, frame{function: m[3], file: m[1], line: m[2]})
 			} else if strings.Contains(line, "most recent call first") {
-				p.calls = nil // another thread begins
+				p.calls = nil // the next thread of the process begins
 			}
 		}
 		if p.name != "" && slices.ContainsFunc(p.calls, func(c frame) bool { return c.function == module }) {
@@ -113,16 +115,17 @@ func pythons(text string) (all []python) {
 	return all
 }
 
-// goroutine is one goroutine in functions of the program.
+// goroutine is a goroutine that is in a function of the user's program.
 type goroutine struct {
-	line  string // number, state, and the calls of the program
-	at    string // its place, see Places
-	main  bool   // of the program it is in main.main alone
-	waits bool   // it is in a call of plx's trainer that waits for other tasks
+	line  string // text for the user: goroutine number, state, and calls of the program
+	at    string // source location, in the form of Places
+	main  bool   // main.main is the only function of the program in the stack
+	waits bool   // the goroutine waits for other tasks, in a call of plx's trainer
 }
 
-// goroutines returns a line for each goroutine in a function of the program. One that is in
-// main.main alone comes last: it often waits for the others.
+// goroutines returns a line for each goroutine that is in a function of the
+// user's program. Goroutines with only main.main in the stack come last,
+// because main often just waits for others.
 func goroutines(text string) (lines []string) {
 	var idle []string
 	for _, g := range ofGo(text) {
@@ -135,8 +138,9 @@ func goroutines(text string) (lines []string) {
 	return append(lines, idle...)
 }
 
-// Training tells from the stacks of a task, as the agent writes them, where its training is;
-// nil: the task does not use plx's trainer, or has not told.
+// Training reports from a task's stacks where its training is, or whether it
+// waits for other tasks. It returns nil if the stacks contain no goroutine of
+// the user's program.
 func Training(text string) *protocol.Training {
 	var found *protocol.Training
 	for _, g := range ofGo(text) {
@@ -150,7 +154,7 @@ func Training(text string) *protocol.Training {
 	return found
 }
 
-// ofGo returns the goroutines that are in functions of the program.
+// ofGo returns the goroutines that are in functions of the user's program.
 func ofGo(text string) (all []goroutine) {
 	_, text, found := strings.Cut(text, "\nGoroutines:\n")
 	if !found {
@@ -163,16 +167,17 @@ func ofGo(text string) (all []goroutine) {
 		if m == nil || len(calls) == 0 {
 			continue
 		}
-		state, _, _ := strings.Cut(m[2], ", ") // without the time
+		state, _, _ := strings.Cut(m[2], ", ") // without how long the goroutine has been blocked
 		all = append(all, goroutine{line: m[1] + " [" + m[2] + "]: " + chain(calls), at: cmp.Or(called, state) + at(calls[0]), waits: waits,
 			main: len(calls) == 1 && calls[0].function == "main.main"})
 	}
 	return all
 }
 
-// programCalls returns the calls of a goroutine that are the program's own, the innermost
-// first. called is the function outside of the program that the innermost has called; "":
-// none. waits reports whether it is one of the trainer that waits for other tasks.
+// programCalls returns the calls in a goroutine's stack that belong to the
+// user's program, the innermost first. called is the library function that the
+// innermost of them has called; "" if there is none. waits reports whether the
+// program is in a call of plx's trainer that waits for other tasks.
 func programCalls(block string) (calls []frame, called string, waits bool) {
 	name := ""
 	for line := range strings.Lines(block) {

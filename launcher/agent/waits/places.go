@@ -18,10 +18,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Places returns where the program of a task is, from its stacks as the agent writes them:
-// the line of the program that runs, and what it calls there, such as
-// "all_reduce (train.py:41)". Tasks that do the same have the same places: there are no pids
-// and no times in them. It returns nil if there are no stacks of Python or Go.
+// Places returns the source locations at which a task's program is, such as
+// "all_reduce (train.py:41)": the called function and the program's line. text
+// has the task's stacks. Locations contain no pids or times, so tasks that do
+// the same have equal ones. Places returns nil if text has no stacks of Python
+// or Go.
 func Places(text string) []string {
 	var all []string
 	for _, g := range ofGo(text) {
@@ -32,7 +33,7 @@ func Places(text string) []string {
 			all = append(all, g.at)
 		}
 	}
-	if len(all) == 0 { // only main.main is left
+	if len(all) == 0 { // no goroutine but that of main.main is in the program
 		for _, g := range ofGo(text) {
 			all = append(all, g.at)
 		}
@@ -46,13 +47,13 @@ func Places(text string) []string {
 		}
 	}
 	if len(all) == 0 && len(foreign) > 0 {
-		all = foreign[:1] // others are often its helpers
+		all = foreign[:1] // further Python processes are often helpers of the first
 	}
 	return bounded(distinct(all))
 }
 
-// KernelPlaces returns what the processes of a task without children wait for, in words that
-// are equal for tasks that do the same: "sleep: sleeps".
+// KernelPlaces returns what those processes of a task that have no children
+// wait for, such as "sleep: sleeps". Tasks that do the same have equal texts.
 func KernelPlaces(processes []protocol.Process) []string {
 	var all []string
 	for _, p := range processes {
@@ -64,7 +65,7 @@ func KernelPlaces(processes []protocol.Process) []string {
 	return bounded(distinct(all))
 }
 
-// distinct returns lines without repetitions, in their order.
+// distinct removes repeated lines and keeps the order of the others.
 func distinct(lines []string) (all []string) {
 	for _, line := range lines {
 		if !slices.Contains(all, line) {
@@ -76,15 +77,18 @@ func distinct(lines []string) (all []string) {
 
 func at(c frame) string { return " (" + place(c.file, c.line) + ")" }
 
-// libraries are the files of Python's library, of installed packages, and what is no file.
+// libraries matches paths of Python's standard library, of installed packages,
+// and names such as "<string>" that are no files.
 var libraries = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`/(site|dist)-packages/|/lib(64)?/python[0-9.]+/|^<`)
 })
 
-// place returns where a main thread is: the innermost line of the program itself, with the
-// function that this line calls. The stack has no functions that are not written in Python,
-// such as time.sleep, and has decorators in place of what they decorate: so names come from
-// the text of the line. own is false if the stack has no line of the program.
+// place returns the innermost line of the user's program in the main thread's
+// stack, with the function that this line calls. The stack lacks functions
+// that are not written in Python, such as time.sleep, and shows a decorator's
+// wrapper instead of the decorated function. So place finds the function's
+// name in the source line. own is false if the stack has no line of the user's
+// program.
 func (p python) place() (text string, own bool) {
 	i := slices.IndexFunc(p.calls, func(c frame) bool { return !libraries().MatchString(c.file) })
 	if i < 0 {
@@ -98,7 +102,7 @@ func (p python) place() (text string, own bool) {
 		}
 	}
 	switch {
-	case i > 0: // such as the method behind an operator
+	case i > 0: // a call without a name in the source, such as an operator's method
 		return inner[i-1].function + at(c), true
 	case len(called) > 0:
 		return strings.Join(called[:min(len(called), maxCalled)], " or ") + at(c), true
@@ -106,16 +110,19 @@ func (p python) place() (text string, own bool) {
 	return c.function + at(c), true
 }
 
-// maxCalled bounds the functions of a line of which it is not known which one runs.
+// maxCalled is the maximum number of functions to name if it is unknown which
+// function of a line is running.
 const maxCalled = 3
 
-// pythonCall is a call in a line of Python, and keywords what only looks like one.
+// pythonCall matches a call in a line of Python. keywords are names before a
+// parenthesis that are no functions.
 var (
 	pythonCall = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.]*)[ ]*\(`) })
 	keywords   = strings.Fields("and as assert await class def elif except for from if import in is lambda not or return while with yield")
 )
 
-// callsIn returns the names of the functions that a line of Python calls, in their order.
+// callsIn returns the names of the functions that a line of Python calls, from
+// left to right.
 func callsIn(line string) (names []string) {
 	for _, m := range pythonCall().FindAllStringSubmatch(line, -1) {
 		if !slices.Contains(keywords, m[1]) {
@@ -125,11 +132,12 @@ func callsIn(line string) (names []string) {
 	return names
 }
 
-// maxSource bounds what is read of a file for one of its lines, in bytes.
+// maxSource is how much of a source file sourceLine reads, in bytes.
 const maxSource = 4 << 20
 
-// sourceLine returns a line of a source file, as a process sees the file; "": it cannot be
-// read.
+// sourceLine returns a line of a source file. It opens the file by the path
+// that process pid would use, which may run in a container. It returns "" if
+// the file cannot be read.
 func sourceLine(pid int, file, line string) string {
 	n, err := strconv.Atoi(line)
 	if err != nil {

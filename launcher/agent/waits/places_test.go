@@ -13,7 +13,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// TestPlaces has stacks as Python and Go write them. What a line calls comes from its text.
+// Places of stacks as Python and Go write them. Python's called functions come
+// from the source line.
 func TestPlaces(t *testing.T) {
 	dir := t.TempDir()
 	train := filepath.Join(dir, "train.py")

@@ -18,27 +18,30 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// call is a system call that waits.
+// call describes a system call that can block.
 type call struct {
-	wait protocol.Wait
-	on   operand
+	wait protocol.Wait // what a thread in this call waits for
+	on   operand       // where its arguments have file descriptors
 }
 
-// operand says where a call has its descriptors.
+// operand tells which arguments of a system call contain file descriptors.
 type operand int
 
 const (
-	nothing operand = iota
-	descriptor
-	pollList
-	selectSets
-	epollSet
+	nothing    operand = iota // no argument has a descriptor
+	descriptor                // the first argument is a descriptor
+	pollList                  // as in poll(2)
+	selectSets                // as in select(2)
+	epollSet                  // the first argument is an epoll instance, which has a list of descriptors
 )
 
-// maxDescriptors bounds what is read of one poll, select or epoll.
+// maxDescriptors is the maximum number of descriptors that are read from one
+// poll, select or epoll call.
 const maxDescriptors = 1024
 
-// resolve returns a thread of a process with what it waits for.
+// resolve adds to the thread t what it waits for in the system call c: files,
+// sockets or processes. args are the arguments of the call; sockets maps
+// inodes to indexes of the process's sockets.
 func (h *host) resolve(pid int, t protocol.Thread, c call, args [6]uint64, sockets map[uint32]int) protocol.Thread {
 	var fds []int
 	switch c.on {
@@ -69,8 +72,8 @@ func (h *host) resolve(pid int, t protocol.Thread, c call, args [6]uint64, socke
 	return t
 }
 
-// follow adds to a thread what a descriptor leads to: a socket, or who has the other end of
-// a pipe.
+// follow adds to the thread t what the descriptor fd refers to: a socket, or
+// the processes at the other end of a pipe.
 func (h *host) follow(pid, fd int, t protocol.Thread, sockets map[uint32]int) protocol.Thread {
 	to := h.files[pid][fd]
 	if inode, ok := process.Inode(to, "socket"); ok {
@@ -95,18 +98,19 @@ func (h *host) follow(pid, fd int, t protocol.Thread, sockets map[uint32]int) pr
 	return t
 }
 
-// holders returns the processes that hold the lock for which a process waits, by the text
-// of /proc/locks.
+// holders returns the processes that hold the file lock for which process pid
+// waits. locks is the content of /proc/locks.
 func holders(locks string, pid int) (pids []int) {
-	held := map[string]int{} // pid by the number of the lock
+	held := map[string]int{} // pid of the holder by the lock's number in /proc/locks
 	for line := range strings.Lines(locks) {
-		// 1: POSIX ADVISORY WRITE 7 fe:00:99 0 EOF, and 1: -> POSIX ... for who waits
+		// line of a holder: "1: POSIX ADVISORY WRITE 7 fe:00:99 0 EOF"; of a
+		// waiting process: "1: -> POSIX ..."
 		f := strings.Fields(line)
 		if len(f) < 6 {
 			continue
 		}
 		if f[1] != "->" {
-			held[f[0]], _ = strconv.Atoi(f[4]) // -1: the lock belongs to a descriptor
+			held[f[0]], _ = strconv.Atoi(f[4]) // pid -1: the lock belongs to an open file, not a process
 		} else if waits, err := strconv.Atoi(f[5]); err == nil && waits == pid && held[f[0]] > 0 {
 			pids = append(pids, held[f[0]])
 		}
@@ -114,7 +118,8 @@ func holders(locks string, pid int) (pids []int) {
 	return pids
 }
 
-// memory reads bytes of a process. It returns fewer if it may not read them.
+// memory reads size bytes at an address of a process. It returns nil or fewer
+// bytes if the kernel refuses.
 func memory(pid int, at uint64, size int) []byte {
 	b := make([]byte, size)
 	if size == 0 || at == 0 {
@@ -129,7 +134,8 @@ func memory(pid int, at uint64, size int) []byte {
 	return b[:n]
 }
 
-// readPoll returns the descriptors of a poll.
+// readPoll returns the descriptors in the argument of a poll call of a
+// process.
 func readPoll(pid int, at, count uint64) (fds []int) {
 	const size = int(unsafe.Sizeof(unix.PollFd{}))
 	b := memory(pid, at, int(min(count, maxDescriptors))*size)
@@ -141,7 +147,8 @@ func readPoll(pid int, at, count uint64) (fds []int) {
 	return fds
 }
 
-// readSelect returns the descriptors of the sets for reading and writing of a select.
+// readSelect returns the descriptors in the read and write sets of a select
+// call of a process.
 func readSelect(pid int, count uint64, sets []uint64) (fds []int) {
 	words := int(min(count, maxDescriptors)+63) / 64
 	for _, at := range sets {
@@ -155,15 +162,16 @@ func readSelect(pid int, count uint64, sets []uint64) (fds []int) {
 	return fds
 }
 
-// readEpoll returns the descriptors that an epoll instance watches.
+// readEpoll returns the descriptors that a process's epoll instance fd
+// watches.
 func readEpoll(pid, fd int) (fds []int) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/fdinfo/%d", pid, fd))
 	if err != nil {
 		return nil
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // only read from
 	for lines := bufio.NewScanner(f); lines.Scan() && len(fds) < maxDescriptors; {
-		words := strings.Fields(lines.Text()) // tfd: 7 events: ...
+		words := strings.Fields(lines.Text()) // such as "tfd: 7 events: ..."
 		if len(words) < 2 || words[0] != "tfd:" {
 			continue
 		}

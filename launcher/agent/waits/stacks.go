@@ -17,28 +17,30 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// The signals on which Python writes its stacks, as sitecustomize.py of package jobfolder
-// sets them up. No program is known that uses them.
+// The signals on which a Python process writes its stacks; sitecustomize.py of
+// package jobfolder installs the handlers. No program is known to use these
+// signals for anything else.
 const (
-	askPython  = unix.Signal(58) // as soon as a thread has Python's lock
-	urgePython = unix.Signal(57) // at once: safe only while nothing runs in Python
+	askPython  = unix.Signal(58) // write the stacks with the GIL held, so after waiting for it
+	urgePython = unix.Signal(57) // write the stacks at once, without the GIL: safe only while no thread runs Python code
 )
 
 const (
-	// lockTime bounds the wait for Python's lock. Who runs in Python gives it up within
-	// milliseconds, within a second on a machine with a load of a hundred; foreign code may
-	// keep it.
+	// lockTime is how long to wait for stacks that need the GIL (Python's
+	// global lock). Python code releases the GIL within milliseconds, or
+	// within a second on a heavily loaded machine. Native code may keep it
+	// longer.
 	lockTime  = 3 * time.Second
-	dumpTime  = time.Second            // bounds the wait for a dump that needs no lock
-	dumpQuiet = 100 * time.Millisecond // without a further byte the dump is complete
-	maxDump   = 256 << 10              // bytes of a dump that are read
+	dumpTime  = time.Second            // how long to wait for stacks that do not need the GIL
+	dumpQuiet = 100 * time.Millisecond // the stacks are complete if the file has not grown for this time
+	maxDump   = 256 << 10              // maximum number of bytes that are read
 )
 
-// Python has a process write the stacks of its Python threads into file, and returns them.
-// Threads of plx's own take the signals, which all others block: no sleep and no poll of the
-// program ends early.
-// It returns "" for a process that has not opened file: it is no Python, or a Python that
-// has closed all its descriptors. Such a process is left alone, as is one that is stopped.
+// Python makes a Python process append the stacks of its threads to file, and
+// returns them. It sends signals that only plx's own threads in the process
+// receive, so no sleep or poll of the program is interrupted. It returns ""
+// without sending a signal if the process has not opened file (it is no
+// Python, or has closed all descriptors) or is stopped.
 func Python(pid int, file string) string {
 	p, err := process.Read(pid)
 	if err != nil || !opened(pid, file) || stateOf(fmt.Sprintf("/proc/%d/", pid)) == 'T' {
@@ -59,20 +61,23 @@ func Python(pid int, file string) string {
 		process.Signal(p, urgePython)
 		size = grown(f, before, dumpTime)
 	}
-	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // what could be read counts
+	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // on an error, return what was read
 	return withoutOwn(string(dump))
 }
 
-// IsPython reports whether a process is a Python.
+// IsPython reports whether a process runs a Python interpreter, judging by its
+// file name.
 func IsPython(pid int) bool {
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil && strings.TrimRight(filepath.Base(program), "0123456789.") == "python"
 }
 
-// ownThreads are the functions of sitecustomize.py in which threads wait for signals.
+// ownThreads are functions of sitecustomize.py, in which plx's own threads in
+// a Python process wait for signals.
 var ownThreads = []string{" in _write_for_plx", " in _wait_for_plx"}
 
-// withoutOwn removes from a dump the threads that plx has started in the process.
+// withoutOwn removes the stacks of plx's own threads from the stacks of a
+// Python process.
 func withoutOwn(dump string) string {
 	var rest []string
 	for _, thread := range strings.SplitAfter(dump, "\n\n") {
@@ -84,8 +89,8 @@ func withoutOwn(dump string) string {
 	return strings.Join(rest, "")
 }
 
-// grown waits, for a time, until a file has grown beyond a size, and then until it grows no
-// more, in bounded time. It returns the new size.
+// grown waits up to first until the file is longer than before, and then until
+// it stops growing, with a limit. It returns the file's length.
 func grown(f *os.File, before int64, first time.Duration) int64 {
 	size, end, quiet := before, time.Now().Add(first+dumpTime), time.Now().Add(first)
 	for now := time.Now(); now.Before(end) && now.Before(quiet); now = time.Now() {
@@ -97,7 +102,7 @@ func grown(f *os.File, before int64, first time.Duration) int64 {
 	return size
 }
 
-// opened reports whether a process has a descriptor for file.
+// opened reports whether a process has file open.
 func opened(pid int, file string) bool {
 	want, err := os.Stat(file)
 	if err != nil {
@@ -114,8 +119,8 @@ func opened(pid int, file string) bool {
 	return false
 }
 
-// Describe returns the kernel's view of a process as text. It adds the kernel's stacks if
-// this process may read them, which needs root.
+// Describe formats what the kernel reports about a process. With root's
+// permissions it includes the kernel stack.
 func Describe(p protocol.Process) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "process %d (%s), child of %d\n", p.PID, p.Name, p.Parent)

@@ -16,7 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// asked starts a Python as tasks are started, with file for its stacks.
+// asked starts a Python process in the way tasks are started, with file for
+// its stacks.
 func asked(t *testing.T, file string, args ...string) int {
 	t.Helper()
 	python, err := exec.LookPath("python3")
@@ -34,9 +35,9 @@ func asked(t *testing.T, file string, args ...string) int {
 	return start(t, "env", append(env, args...)...).Process.Pid
 }
 
-// TestPythonStacks has a process write its stacks, without the threads of plx's own, also
-// while foreign code keeps Python's lock. It leaves one alone that ignores its environment
-// and would die of it.
+// A Python process writes its stacks, without those of plx's own threads, even
+// while native code holds the GIL. A Python that ignores its environment gets
+// no signal, which would kill it.
 func TestPythonStacks(t *testing.T) {
 	dir := t.TempDir()
 	const program = "import ctypes, time\nopen(%q, 'w')\n%s"
@@ -73,8 +74,8 @@ func TestPythonStacks(t *testing.T) {
 	})
 }
 
-// A Python that runs is not harmed by being looked at: its stacks stay as they are while
-// they are read.
+// Collecting stacks does not harm a Python process that is running Python
+// code.
 func TestPythonStacksWhileItRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "busy.python")
 	pid := asked(t, file, "-c", `

@@ -1,14 +1,15 @@
 //go:build linux
 
-// Package waits finds out what the processes of tasks wait for, by the kernel's view: the
-// state of each thread, the system call that it is in, and what the descriptors of that
-// call lead to.
+// Package waits finds out what the processes of tasks wait for. It asks the
+// kernel for the state of each thread, the system call that the thread is in,
+// and what the descriptors in the call's arguments refer to.
 //
 //	seen, err := waits.Collect([]int{pid})   // by the pid of each task's first process
 //
-// It reads /proc, and the few bytes of a process's memory in which poll and select have
-// their descriptors. It stops no process and changes nothing. The kernel shows system
-// calls of the user's own processes only; of the others the state is all that is known.
+// The package reads /proc, and a few bytes of the process's memory: the
+// descriptor lists of poll and select. It neither stops nor changes a process.
+// The kernel shows system calls only for processes of the same user; for other
+// processes only the state is known.
 package waits
 
 import (
@@ -27,15 +28,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Bounds of what is collected of one task: it travels in one message.
+// Limits of what Collect returns, so that a task's result fits into one
+// message.
 const (
-	maxProcesses = 64
-	maxThreads   = 1024 // read of one process
-	maxKinds     = 32   // reported of one process
-	maxSockets   = 256  // reported of one process
+	maxProcesses = 64   // processes of one task
+	maxThreads   = 1024 // threads read of one process
+	maxKinds     = 32   // groups of equal threads reported of one process
+	maxSockets   = 256  // sockets reported of one process
 )
 
-// Collect returns the processes of each root, the root first.
+// Collect returns, for each pid in roots, that process and its descendants,
+// with what their threads wait for. The root process comes first.
 func Collect(roots []int) (map[int][]protocol.Process, error) {
 	trees, err := process.Trees(roots)
 	if err != nil {
@@ -65,15 +68,16 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// host is what is known of all tasks' processes before each is described.
+// host has facts about all processes of the tasks, collected before the single
+// processes are described.
 type host struct {
-	files       map[int]map[int]string // by pid and descriptor
-	children    map[int][]int          // pids by the parent's
-	readers     map[uint32][]int       // pids of processes that can read a pipe, by its inode
-	writers     map[uint32][]int
-	connections map[uint32]sockets.Connection // by inode
-	locks       []byte                        // /proc/locks
-	programs    map[string]bool               // by the path of a program: it is written in Go
+	files       map[int]map[int]string        // target of each open descriptor, by pid and descriptor
+	children    map[int][]int                 // pids of children by the parent's pid
+	readers     map[uint32][]int              // pids of the processes with the read end of a pipe open, by the pipe's inode
+	writers     map[uint32][]int              // pids of the processes with the write end of a pipe open, by the pipe's inode
+	connections map[uint32]sockets.Connection // TCP connections by the socket's inode
+	locks       []byte                        // content of /proc/locks
+	programs    map[string]bool               // whether an executable is written in Go, by its path
 }
 
 func newHost(trees map[int][]process.Process, connections []sockets.Connection) *host {
@@ -89,11 +93,11 @@ func newHost(trees map[int][]process.Process, connections []sockets.Connection) 
 			h.pipes(p.PID)
 		}
 	}
-	h.locks, _ = os.ReadFile("/proc/locks") // without it a lock has no holder
+	h.locks, _ = os.ReadFile("/proc/locks") // if this fails, holders of file locks are not reported
 	return h
 }
 
-// pipes notes which pipes a process can read and write.
+// pipes records the pipes that a process has open for reading or writing.
 func (h *host) pipes(pid int) {
 	for fd, to := range h.files[pid] {
 		inode, ok := process.Inode(to, "pipe")
@@ -113,10 +117,11 @@ func (h *host) pipes(pid int) {
 	}
 }
 
-// describe returns what a process does.
+// describe returns a process with its sockets, and with what its threads wait
+// for.
 func (h *host) describe(p process.Process) protocol.Process {
 	d := protocol.Process{PID: p.PID, Parent: p.Parent, Name: p.Name}
-	index := map[uint32]int{} // of a socket in d.Sockets, by inode
+	index := map[uint32]int{} // index of each socket in d.Sockets, by inode
 	for _, to := range h.files[p.PID] {
 		inode, ok := process.Inode(to, "socket")
 		c, known := h.connections[inode]
@@ -132,12 +137,12 @@ func (h *host) describe(p process.Process) protocol.Process {
 	return d
 }
 
-// golang reports whether the program of a process is written in Go.
+// golang reports whether the executable of a process is written in Go.
 func (h *host) golang(pid int) bool {
 	link := fmt.Sprintf("/proc/%d/exe", pid)
 	program, err := os.Readlink(link)
 	if err != nil {
-		return false // another user's, or it has ended
+		return false // the process belongs to another user or has ended
 	}
 	is, known := h.programs[program]
 	if !known {
@@ -154,7 +159,7 @@ func describeSocket(c sockets.Connection) protocol.Socket {
 		Unread: int64(c.Unread), Unsent: int64(c.Unsent), Retries: c.Retries, Sent: c.Sent, Received: c.Received}
 }
 
-// threads returns the threads of a process, the first one first.
+// threads returns the thread ids of a process, the main thread first.
 func threads(pid int) []int {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -169,8 +174,8 @@ func threads(pid int) []int {
 	return tids
 }
 
-// fold adds a thread, or counts it with one that waits alike. The first thread stays
-// alone.
+// fold adds the thread t to all, or increments the count of a thread there
+// that waits for the same. It never merges the main thread, all[0].
 func fold(all []protocol.Thread, t protocol.Thread) []protocol.Thread {
 	for i := 1; i < len(all); i++ {
 		o := &all[i]
@@ -185,11 +190,11 @@ func fold(all []protocol.Thread, t protocol.Thread) []protocol.Thread {
 	return append(all, t)
 }
 
-// thread returns what one thread does.
+// thread returns what one thread of a process waits for.
 func (h *host) thread(pid, tid int, sockets map[uint32]int) protocol.Thread {
 	folder := fmt.Sprintf("/proc/%d/task/%d/", pid, tid)
 	t := protocol.Thread{Count: 1, Wait: protocol.OnOther}
-	where, _ := os.ReadFile(folder + "wchan") // "" if the kernel hides it
+	where, _ := os.ReadFile(folder + "wchan") // empty if the kernel hides it
 	if t.Where = string(where); t.Where == "0" {
 		t.Where = ""
 	}
@@ -204,7 +209,7 @@ func (h *host) thread(pid, tid int, sockets map[uint32]int) protocol.Thread {
 		t.Wait = protocol.Runs
 		return t
 	}
-	text, _ := os.ReadFile(folder + "syscall") // "" if the kernel hides it
+	text, _ := os.ReadFile(folder + "syscall") // empty if the kernel hides it
 	nr, args, ok := parseCall(string(text))
 	if !ok {
 		return t
@@ -217,7 +222,8 @@ func (h *host) thread(pid, tid int, sockets map[uint32]int) protocol.Thread {
 	return h.resolve(pid, t, called, args, sockets)
 }
 
-// stateOf returns the state of a thread as in /proc/PID/stat; 0: it has ended.
+// stateOf returns the state letter in /proc/PID/stat, or 0 if the thread has
+// ended.
 func stateOf(folder string) byte {
 	text, err := os.ReadFile(folder + "stat")
 	if err != nil {
@@ -229,11 +235,12 @@ func stateOf(folder string) byte {
 	return 0
 }
 
-// parseCall reads /proc/PID/syscall: number and arguments of a system call.
+// parseCall parses /proc/PID/syscall: the number of the system call that the
+// thread is in, and its arguments. ok is false if the thread is in none.
 func parseCall(text string) (nr int64, args [6]uint64, ok bool) {
 	fields := strings.Fields(text)
 	if len(fields) < 7 {
-		return 0, args, false // "running", or not in a system call
+		return 0, args, false // "running", or blocked outside of a system call
 	}
 	nr, err := strconv.ParseInt(fields[0], 10, 64)
 	if err != nil || nr < 0 {

@@ -22,7 +22,8 @@ import (
 
 // patience bounds the wait until a process waits as it should.
 
-// await collects what a process does until it does what it should.
+// await collects what a process waits for, again and again until done accepts
+// the result.
 func await(t *testing.T, pid int, done func([]protocol.Process) bool) []protocol.Process {
 	t.Helper()
 	var all []protocol.Process
@@ -42,7 +43,7 @@ func await(t *testing.T, pid int, done func([]protocol.Process) bool) []protocol
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // children of a shell are to end too
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a process group, so that a shell's children are killed too
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,8 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// A pipe that nobody empties: the writer waits for the process that could.
+// A process that writes to a full pipe waits for the process that has the read
+// end.
 func TestPipe(t *testing.T) {
 	pid := start(t, "sh", "-c", "cat /dev/zero | sleep 600").Process.Pid
 	all := await(t, pid, func(all []protocol.Process) bool {
@@ -105,14 +107,15 @@ func TestFileLock(t *testing.T) {
 	await(t, holder, func(all []protocol.Process) bool { return len(all) == 2 })
 	second := start(t, "flock", file, "true").Process.Pid
 	waits := waitsFor(protocol.OnFile)
-	// Descriptors and locks are read before the state: those of a moment ago may be libc's.
+	// Repeat: Collect reads descriptors and locks before the states of threads,
+	// so they may still be those of the starting C library.
 	await(t, second, func(all []protocol.Process) bool {
 		first := all[0].Threads[0]
 		return waits(all) && first.What == file && slices.Equal(first.PIDs, []int{holder})
 	})
 }
 
-// A process that reads from a connection, with bytes that it has sent.
+// A process reads from a TCP connection on which it has sent bytes.
 func TestSocket(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -138,7 +141,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// Threads, poll, select and epoll of Python.
+// What a Python process waits for, in threads, poll, select and epoll.
 func TestPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

@@ -12,35 +12,37 @@ import (
 	"time"
 )
 
-// Scope is the name of the scope that a process with a pid enters under a name.
+// Scope returns the name of the systemd scope unit for a job's name and the
+// watchdog's pid.
 func Scope(name string, pid int) string { return fmt.Sprintf("plx-%s-%d.scope", name, pid) }
 
-// entering bounds the move into a scope.
-const entering = 2 * time.Second
+// enterTimeout bounds the time for moving this process into a systemd scope.
+const enterTimeout = 2 * time.Second
 
-// EnterScope moves this process, and so the processes that it starts from then on, into a scope
-// of the user's systemd. In a scope, logind does not kill a detached job when the login ends.
-// name makes the scope's name unique. EnterScope reports whether it has moved the process, and
-// runs programs for that.
+// EnterScope moves this process, and all processes that it will start, into a
+// scope unit of the user's systemd. In a scope, logind does not kill a
+// detached job when the user logs out. name makes the unit's name unique.
+// EnterScope runs the program busctl, and reports whether the move has
+// succeeded.
 func EnterScope(ctx context.Context, name string) bool {
 	path, err := exec.LookPath("busctl")
 	if err != nil || os.Getenv("XDG_RUNTIME_DIR") == "" {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, entering)
+	ctx, cancel := context.WithTimeout(ctx, enterTimeout)
 	defer cancel()
 	pid := strconv.Itoa(os.Getpid())
 	unit := Scope(name, os.Getpid())
 	const systemd = "org.freedesktop.systemd1"
-	// The call that systemd-run --user --scope --collect makes for itself, see the page
-	// org.freedesktop.systemd1 of systemd's manual.
+	// This D-Bus call does the same as systemd-run --user --scope --collect;
+	// see the manual page org.freedesktop.systemd1.
 	call := exec.CommandContext(ctx, path, "--user", "call", systemd, "/org/freedesktop/systemd1", systemd+".Manager",
 		"StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "fail", "2", "PIDs", "au", "1", pid, "CollectMode", "s", "inactive-or-failed", "0")
-	call.WaitDelay = entering
+	call.WaitDelay = enterTimeout
 	if call.Run() != nil {
 		return false
 	}
-	for ctx.Err() == nil { // systemd has only queued it
+	for ctx.Err() == nil { // systemd has only queued the move, so wait until it is visible
 		if text, err := os.ReadFile("/proc/self/cgroup"); err != nil || bytes.Contains(text, []byte(unit)) {
 			return err == nil
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// TestMain lets the test binary enter a scope and print its control groups.
+// TestMain lets the test binary act as a process that enters a systemd scope
+// and prints its control groups.
 func TestMain(m *testing.M) {
 	if os.Getenv("PLX_TEST_SCOPE") == "" {
 		os.Exit(m.Run())
@@ -28,8 +29,9 @@ func TestMain(m *testing.M) {
 	os.Stdout.Write(text)
 }
 
-// TestScope: a real systemd of a user takes a process into a scope. It must be root, for a mount
-// namespace in which the machine looks as if systemd had started it.
+// The user's systemd, a real one, moves a process into a scope. The test needs
+// root, for a mount namespace in which the machine seems to be booted by
+// systemd.
 func TestScope(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

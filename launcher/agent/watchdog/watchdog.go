@@ -1,23 +1,26 @@
 //go:build linux
 
-// Package watchdog starts the supervisor of a job and outlives it.
+// Package watchdog starts the supervisor of a job (the agent's process that
+// runs the tasks) and cleans up after it.
 //
 //	w, err := watchdog.Start(folder, spec, locks)   // in "plx agent start"
 //	err = w.Run()
 //
-// The process that the SSH server has started becomes the watchdog. Start hands its standard
-// input and output, which lead to the launcher, to the supervisor. Its own end tells the
-// launcher how the job's part on the host has ended, and that nothing of it is left.
+// The process "plx agent start", a child of the SSH server, becomes the
+// watchdog. Start passes its standard input and output, which are connected to
+// the launcher, to the supervisor. When the watchdog exits, the launcher knows
+// how the job ended on the host and that no process of it is left.
 //
-// The supervisor writes a beat every second. The watchdog kills a supervisor that
-// is stuck, before the lease ends. When the supervisor has ended, the watchdog
-// kills every process that it left and deletes the secret. If the supervisor has
-// recorded no verdict, the watchdog records why it ended. If the watchdog ends first,
-// the supervisor ends the job's part on the host, see [Inherited]. When the lease runs
-// out, the supervisor kills the tasks (its file shutdown.go), not the watchdog.
+// The supervisor sends a beat every second. If the supervisor is stuck, the
+// watchdog kills it before the lease ends. When the supervisor has ended, the
+// watchdog kills every process that is left and deletes the secret. If the
+// supervisor has recorded no verdict, the watchdog records why it ended. If
+// the watchdog ends first, the supervisor ends the job on the host, see
+// [Inherited]. When the lease expires, the supervisor kills the tasks (its
+// file shutdown.go), not the watchdog.
 //
-// The watchdog has no network connection and starts no task, so that little can
-// go wrong with it.
+// The watchdog has no network connection and starts no task, so that few
+// things can go wrong in it.
 package watchdog
 
 import (
@@ -42,26 +45,26 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Watchdog watches one supervisor.
+// Watchdog watches one supervisor process.
 type Watchdog struct {
 	folder     jobfolder.Folder
-	stuck      int // seconds without a beat after which the supervisor is killed
+	stuck      int // after this many seconds without a beat the watchdog kills the supervisor
 	log        *log.Logger
 	terms      <-chan os.Signal
 	children   *process.Children
 	supervisor *process.Child
-	life       *os.File     // the supervisor got the specification from its other end, and sees there when this process has ended
-	beats      atomic.Int64 // number of beats that the supervisor has sent
+	life       *os.File     // write end of a pipe to the supervisor: it carries the Spec, and the supervisor sees end of file when this process ends
+	beats      atomic.Int64 // number of beats received from the supervisor
 }
 
-// starting bounds the supervisor's start.
-const starting = 30 * time.Second
+// startTimeout is how long to wait for the supervisor to report that it is ready.
+const startTimeout = 30 * time.Second
 
-// Start starts the supervisor of a job and hands it the specification, the launcher's
-// connection and the locks of the host's GPUs. It returns when the supervisor is ready, which
-// from then on is the only one that uses the connection. With an error nothing of it is left.
-// No other code of the process may wait for a child, see [process.Children]. The process keeps
-// the locks to its end.
+// Start starts the supervisor of a job and waits until it is ready. It passes
+// on the specification, the launcher's connection and the locks of the host's
+// GPUs. From then on only the supervisor uses the connection, but this process
+// holds the locks too, until it ends. If Start fails, no process is left. No
+// other code of this process may wait for children, see [process.Children].
 func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog, error) {
 	output, err := os.OpenFile(f.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -75,50 +78,53 @@ func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog,
 		_, uncleared := w.children.Clear(process.KillTime)
 		return nil, fmt.Errorf("start the agent: %w", errors.Join(err, uncleared))
 	}
-	return w, retire()
+	return w, dropLauncher()
 }
 
-// retire gives up what only the supervisor is to have now: the connection to the launcher.
-func retire() error {
-	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // for people: its arguments stay those of "plx agent start"
+// dropLauncher closes this process's copy of the connection to the launcher, which
+// only the supervisor uses from now on.
+func dropLauncher() error {
+	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // name shown by ps and top; the arguments remain "plx agent start"
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	defer null.Close() // the standard streams have it
+	defer null.Close() // Dup3 below has made copies of it
 	debug.FreeOSMemory()
 	return errors.Join(unix.Dup3(int(null.Fd()), 0, 0), unix.Dup3(int(null.Fd()), 1, 0), os.Chdir("/"))
 }
 
-// Run returns after no process of the job is left on the host, or only processes that cannot
-// be killed.
+// Run watches the supervisor, and returns after no process of the job is left
+// on the host, except any that cannot be killed.
 func (w *Watchdog) Run() error {
-	defer w.life.Close() // nothing more is written to it
+	defer w.life.Close() // a pipe; all data was written long before
 	w.watch()
 	return w.end()
 }
 
-// Ended is the error of a supervisor that has recorded no verdict. It says how it ended.
+// Ended is the error of Run if the supervisor has ended without recording a
+// verdict. How says how it ended, such as by which signal.
 type Ended struct{ How string }
 
 func (e *Ended) Error() string { return e.How }
 
-// Signals delivers the signals of the host that watchdog and supervisor heed: SIGTERM
-// and SIGUSR1. From then on those of a terminal do nothing.
+// Signals returns a channel of the signals that watchdog and supervisor
+// handle: SIGTERM and SIGUSR1. It also makes the process ignore a terminal's
+// signals.
 func Signals() <-chan os.Signal {
-	terms, unheeded := make(chan os.Signal, 4), make(chan os.Signal, 1)
+	terms, ignored := make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
-	signal.Notify(unheeded, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // signal.Ignore would be inherited by tasks
+	signal.Notify(ignored, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // not signal.Ignore, which tasks would inherit
 	return terms
 }
 
-// start starts the supervisor and waits until it is ready.
+// start starts the supervisor process and waits until it is ready.
 func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) error {
-	theirs, to, err := os.Pipe() // the specification; its other end ends with this process
+	theirs, to, err := os.Pipe() // pipe for the Spec; end of file tells the supervisor that this process has ended
 	if err != nil {
 		return err
 	}
-	from, answers, err := os.Pipe() // readiness, and then beats
+	from, answers, err := os.Pipe() // pipe for the supervisor's readiness and beats
 	if err != nil {
 		return err
 	}
@@ -132,7 +138,7 @@ func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) 
 	}
 	w.supervisor, err = w.children.Start(self, []string{"plx", "agent", "supervisor", string(w.folder), strconv.Itoa(len(locks))}, attr, nil)
 	for _, file := range []*os.File{null, theirs, answers} {
-		file.Close() // only the supervisor may hold these: their other ends wait for the end
+		file.Close() // only the supervisor may keep these, so that its end closes the pipes
 	}
 	if err != nil {
 		return err
@@ -141,10 +147,11 @@ func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) 
 	return w.await(spec, to, from)
 }
 
-// await hands the specification over, and waits for the answer.
+// await sends the specification to the supervisor and waits until it reports
+// that it is ready.
 func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
-	deadline := time.Now().Add(starting)
-	to.SetDeadline(deadline) // pipes have deadlines
+	deadline := time.Now().Add(startTimeout)
+	to.SetDeadline(deadline) // cannot fail: pipes support deadlines
 	from.SetDeadline(deadline)
 	wrote := json.NewEncoder(to).Encode(spec)
 	var r readiness
@@ -155,13 +162,13 @@ func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
 		return errors.New(r.Error)
 	}
 	from.SetDeadline(time.Time{})
-	go w.hear(from)
+	go w.countBeats(from)
 	return nil
 }
 
-// hear counts the supervisor's beats. It ends with the supervisor.
-func (w *Watchdog) hear(beats *os.File) {
-	defer beats.Close() // only read
+// countBeats counts the supervisor's beats until the supervisor ends.
+func (w *Watchdog) countBeats(beats *os.File) {
+	defer beats.Close() // only read from
 	buf := make([]byte, 64)
 	for {
 		if _, err := beats.Read(buf); err != nil {
@@ -171,17 +178,17 @@ func (w *Watchdog) hear(beats *os.File) {
 	}
 }
 
-// Bounds of watchdog.stuck, in seconds. The watchdog counts ticks instead of
-// measuring time, so that the time for which a machine was suspended does not
-// count.
+// Limits of Watchdog.stuck, in seconds. The watchdog counts ticks instead of
+// measuring time, so that it does not count the time during which the machine
+// was suspended.
 const (
 	leastStuck = 3
 	mostStuck  = 30
 )
 
-// stuckAfter returns after how many seconds without a beat a supervisor is killed.
-// It is less than the lease: a stuck supervisor does not look at the lease, and
-// after the lease nothing of the job may be left.
+// stuckAfter returns the number of seconds without a beat after which the
+// supervisor is killed. It is less than the lease: a stuck supervisor cannot
+// check the lease, but no process of the job may outlive the lease.
 func stuckAfter(lease time.Duration) int {
 	if lease <= 0 {
 		return mostStuck
@@ -189,8 +196,8 @@ func stuckAfter(lease time.Duration) int {
 	return min(max(int(lease.Seconds()*0.6), leastStuck), mostStuck)
 }
 
-// watch waits until the supervisor has ended. It passes the host's signals on and
-// kills a supervisor that is stuck.
+// watch waits until the supervisor has ended. Meanwhile it forwards SIGTERM
+// and SIGUSR1 to the supervisor, and kills it if it is stuck.
 func (w *Watchdog) watch() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -213,14 +220,14 @@ func (w *Watchdog) watch() {
 	}
 }
 
-// end kills what the supervisor has left and makes sure that state.json has a
-// verdict.
+// end kills all processes that the supervisor has left, and records a verdict
+// in state.json if there is none.
 func (w *Watchdog) end() error {
 	state, err := w.folder.ReadState()
 	known := err == nil && state.Phase == protocol.Over
 	limit := process.KillTime
 	if known && len(state.Unkillable) > 0 {
-		limit = 0 // the supervisor has waited for them
+		limit = 0 // the supervisor has already waited for the unkillable processes
 	}
 	left, err := w.children.Clear(limit)
 	err = errors.Join(err, w.folder.RemoveSecret())
@@ -240,37 +247,42 @@ func describe(status syscall.WaitStatus) string {
 	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }
 
-// self is this very program, also after its file was replaced or removed.
+// self is the path of this executable, which works even after the file was
+// replaced or removed.
 const self = "/proc/self/exe"
 
-// Descriptors that the supervisor inherits after the standard ones, in this order.
+// Descriptors that the supervisor inherits from the watchdog, after the
+// standard streams.
 const (
-	fromFD = 3 // delivers the Spec, and ends with the watchdog
-	toFD   = 4 // takes one readiness, and then beats
-	inFD   = 5 // what the launcher sends after the Spec
-	outFD  = 6 // leads to the launcher
-	lockFD = 7 // the first lock of a GPU
+	fromFD = 3 // the Spec, then end of file when the watchdog has ended
+	toFD   = 4 // to the watchdog: one readiness message, then beats
+	inFD   = 5 // messages of the launcher, after the Spec
+	outFD  = 6 // messages to the launcher
+	lockFD = 7 // first of the GPU locks
 )
 
-// readiness is the supervisor's answer to its start.
+// readiness is the message in which the supervisor reports the result of its
+// start.
 type readiness struct {
-	Error string `json:"error,omitempty"` // why it could not start; "": it has started
+	Error string `json:"error,omitempty"` // why the supervisor could not start; "": it has started
 }
 
-// Inherited is what a supervisor inherits from its watchdog.
+// Inherited is what a supervisor gets from the watchdog that starts it.
 type Inherited struct {
-	Spec     protocol.Spec   // of the job
+	Spec     protocol.Spec   // specification of the job
 	Lost     <-chan struct{} // closed when the watchdog has ended
-	Launcher *Launcher       // that has sent the Spec
-	Locks    []*os.File      // locks of the host's GPUs, which every task inherits
-	watchdog *os.File        // takes one readiness, and then beats
+	Launcher *Launcher       // connection to the launcher that has sent the Spec
+	Locks    []*os.File      // locks of the host's GPUs, which every task inherits too
+	watchdog *os.File        // pipe to the watchdog: one readiness message, then beats
 }
 
-// Inherit takes the descriptors over, among them a number of GPU locks, and receives the job's
-// specification. It is called once, by the supervisor. With an error only Answer can be called.
+// Inherit opens the inherited descriptors and receives the job's
+// specification. locks is the number of GPU locks among the descriptors. The
+// supervisor calls it once. If it fails, the result can only be used to call
+// Answer.
 func Inherit(locks int) (*Inherited, error) {
 	for _, fd := range []int{inFD, outFD} {
-		_ = unix.SetNonblock(fd, true) // else writing has no deadline, and a read does not end when the file is closed
+		_ = unix.SetNonblock(fd, true) // for write deadlines, and so that Close interrupts a pending read
 	}
 	in := &Inherited{Launcher: &Launcher{os.NewFile(inFD, "from the launcher"), os.NewFile(outFD, "to the launcher")},
 		watchdog: os.NewFile(toFD, "to the watchdog")}
@@ -285,18 +297,18 @@ func Inherit(locks int) (*Inherited, error) {
 	in.Lost = lost
 	go func() {
 		defer close(lost)
-		_, _ = io.Copy(io.Discard, from) // nothing more is written: it returns when the watchdog ends
+		_, _ = io.Copy(io.Discard, from) // no more data comes: Copy returns when the watchdog has ended
 	}()
 	return in, nil
 }
 
 // Beat tells the watchdog that the supervisor is alive.
 func (in *Inherited) Beat() {
-	_, _ = in.watchdog.Write([]byte{'.'}) // Lost tells of a watchdog that has ended
+	_, _ = in.watchdog.Write([]byte{'.'}) // fails if the watchdog has ended, which the channel Lost reports
 }
 
-// Answer tells the watchdog why the supervisor could not start, or that it has started if err
-// is nil. It is called once, before the first Beat.
+// Answer reports to the watchdog that the supervisor has started, or with an
+// err why it could not. It must be called once, before the first Beat.
 func (in *Inherited) Answer(err error) error {
 	var r readiness
 	if err != nil {
@@ -305,12 +317,14 @@ func (in *Inherited) Answer(err error) error {
 	return json.NewEncoder(in.watchdog).Encode(r)
 }
 
-// Launcher is the stream to and from a launcher.
+// Launcher is the connection to the launcher: a pair of pipes from the SSH
+// server.
 type Launcher struct{ in, out *os.File }
 
 func (l *Launcher) Read(p []byte) (int, error)         { return l.in.Read(p) }
 func (l *Launcher) Write(p []byte) (int, error)        { return l.out.Write(p) }
 func (l *Launcher) SetWriteDeadline(t time.Time) error { return l.out.SetWriteDeadline(t) }
 
-// Close ends both directions. The launcher still gets all that was written.
+// Close closes both directions. The launcher still receives everything that
+// was written before.
 func (l *Launcher) Close() error { return errors.Join(l.out.Close(), l.in.Close()) }
