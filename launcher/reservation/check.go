@@ -11,9 +11,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Check refuses GPUs that another job has booked, or for which an earlier launch waits, by what the
-// hosts told when they were surveyed. It changes nothing, so it comes before the program is sent;
-// the agents look again when they start.
+// Check returns an error if another job has reserved one of the wanted GPUs,
+// or an earlier launch waits for one. It uses the list of sockets that each
+// host sent when it was surveyed. Check reserves nothing, and comes before the
+// program is sent; the agents check again when they start.
 func Check(ctx context.Context, wanted []Host, ticket string) error {
 	agents := make([]*hosts.AgentHost, len(wanted))
 	for i, w := range wanted {
@@ -24,9 +25,9 @@ func Check(ctx context.Context, wanted []Host, ticket string) error {
 		if cause == "" {
 			return nil
 		}
-		h := wanted[i].host(ticket) // it can name the job
+		h := wanted[i].host(ticket) // the host's agent can name the job that has reserved the GPU
 		if said, err := h.ask(ctx, protocol.ReserveTake); err == nil {
-			cause = said.Cause // none: it is free by now
+			cause = said.Cause // "" if the GPU has become free in the meantime
 			_, err = h.ask(ctx, protocol.ReserveLeave)
 			if err != nil {
 				return err
@@ -39,12 +40,13 @@ func Check(ctx context.Context, wanted []Host, ticket string) error {
 	})
 }
 
-// listening is set in the flags of a socket that listens. One that does not is a ticket, or
-// a lock that is just being taken or given up.
+// listening is the flags field in /proc/net/unix of a socket that listens. A
+// lock's socket listens. A socket with other flags is a ticket in the queue,
+// or a lock that is just being taken or released.
 const listening = "00010000"
 
-// taken reads a list in the form of /proc/net/unix. It returns why the claims cannot be
-// booked, "" if they can.
+// taken parses a list of sockets in the format of /proc/net/unix. It returns
+// why the claims cannot be reserved, or "" if they can.
 func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
@@ -65,7 +67,8 @@ func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 	return ""
 }
 
-// stands returns how a socket stands in the way of a claim, "" if it does not.
+// stands returns why a socket with this name prevents the claim c, or "" if it
+// does not. held is true if the socket listens, so that it is a lock.
 func stands(name string, held bool, c protocol.Claim, ticket string) string {
 	before := ""
 	if c.Name != "" {
