@@ -41,7 +41,9 @@ func (s Source) checkFiles(sent *tree.Folder) (notes []string, err error) {
 		bare := fmt.Sprintf("%s is a file here, and a name without a slash means a command of the hosts", s.Program)
 		if !f.reaches(s.Program) {
 			if _, err := kindOf("./" + s.Program); err != nil {
-				return nil, exit.Mistake(errors.New(bare), "%s", exit.Hint(err)) // "plx launch ./NAME" would fail too, so give the hint for that error instead
+				// "plx launch ./NAME" would fail too, so give the hint for
+				// that error instead.
+				return nil, exit.Mistake(errors.New(bare), "%s", exit.Hint(err))
 			}
 			return nil, exit.Mistake(errors.New(bare), "plx launch ./%s", s.Program)
 		}

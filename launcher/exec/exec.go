@@ -195,7 +195,8 @@ func (r *run) command(a *hosts.AgentHost, res *result, tell *console.Tally) erro
 	orders, done := r.orders()
 	defer done()
 	own := r.request
-	own.Env = slices.Concat(own.Env, raws(res.host.Resource.Env)) // the host's own variables come last, so they override the others
+	// The host's own variables come last, so they override the others.
+	own.Env = slices.Concat(own.Env, raws(res.host.Resource.Env))
 	stdout, stderr := r.outputs(res, tell)
 	err := hosts.Exec(r.interrupts.bounded, a, own, orders, stdout, stderr)
 	if transport.IsLost(err) {
@@ -214,9 +215,12 @@ func (r *run) each(doing string, work func(*result, *console.Tally) error) {
 		}
 	}
 	tell := r.printer.NewTally(doing, len(going))
-	hosts.Each(context.Background(), going, func(_ int, res *result) error { // the function returns no errors: they are in the results
+	// The function returns no errors: they are in the results.
+	hosts.Each(context.Background(), going, func(_ int, res *result) error {
 		defer tell.End(res.host.Label())
-		res.err = transport.Unnamed(res.host.Name(), work(res, tell)) // the host's name is removed from the error, because it is printed with the result
+		// The host's name is removed from the error, because it is printed
+		// with the result.
+		res.err = transport.Unnamed(res.host.Name(), work(res, tell))
 		return nil
 	})
 }

@@ -36,7 +36,8 @@ const anyTask = "command"
 // the command must continue; logs.Printer.Close returns the first failed
 // write.
 func (l *liveStream) Write(p []byte) (int, error) {
-	_ = l.to.Chunk(l.host, logs.Chunk{Source: logs.Source{Task: anyTask, Stream: l.stream}, Offset: l.next, Data: p}) // ignore the error: r.live.Close returns it
+	// Ignore the error: r.live.Close returns it.
+	_ = l.to.Chunk(l.host, logs.Chunk{Source: logs.Source{Task: anyTask, Stream: l.stream}, Offset: l.next, Data: p})
 	l.next += int64(len(p))
 	return len(p), nil
 }

@@ -30,7 +30,8 @@ func (r *run) print() error {
 	out := printer{w: t.Stdout, tty: t.StdoutTTY, colour: t.StdoutColour}
 	err := out.print(r.results, func(res *result) *kept { return &res.stdout })
 	errs := printer{w: t.Stderr, tty: t.StderrTTY, colour: t.StderrColour}
-	errs.print(r.results, func(res *result) *kept { return &res.stderr }) // ignore the error: it could only be reported on stderr, which has failed
+	// Ignore the error: it could only be reported on stderr, which has failed.
+	errs.print(r.results, func(res *result) *kept { return &res.stderr })
 	r.printCuts()
 	r.printEnds()
 	return err
@@ -133,7 +134,8 @@ func (r *run) printEnds() {
 			r.printer.Printf("hint: no shell reads the command; for one: plx exec ... -- bash -c '...'")
 		}
 	}
-	for _, alike := range groups(r.results, func(res *result) string { // group the errors by their hint, so that each hint is printed once
+	// Group the errors by their hint, so that each hint is printed once.
+	for _, alike := range groups(r.results, func(res *result) string {
 		if res.err != nil {
 			return "\x00" + exit.Hint(res.err)
 		}

@@ -43,7 +43,8 @@ func (f *fetcher) checkpoints(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if r.gone && unreached == nil && n < mostRounds && !slices.Equal(before, r.first) { // ask again only if new lists can show other checkpoints
+		// Ask again only if new lists can show other checkpoints.
+		if r.gone && unreached == nil && n < mostRounds && !slices.Equal(before, r.first) {
 			before = r.first
 			continue
 		}

@@ -225,7 +225,8 @@ func (f *fetcher) logFiles(lists [][]protocol.HostOutput) (all []file) {
 	for host, list := range lists {
 		for _, o := range list {
 			to := path.Join(logsFolder, o.Name+"."+f.from.Hosts[host].Folder)
-			known := slices.ContainsFunc(streams[o.Name], func(w file) bool { return w.to[0] == to }) // a host that has left and rejoined the job is listed twice
+			// A host that has left and rejoined the job is listed twice.
+			known := slices.ContainsFunc(streams[o.Name], func(w file) bool { return w.to[0] == to })
 			if o.Place == protocol.LogsPlace && o.Damage == "" && !known {
 				streams[o.Name] = append(streams[o.Name], file{size: o.Size, sum: o.Sum, log: true, from: []origin{{host, o.Place, o.Name}}, to: []string{to}})
 			}

@@ -45,7 +45,9 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 	if err != nil {
 		return false, ownFault{err}
 	}
-	for begun := true; begun && err == nil; { // receive again from the start if the bytes of an earlier fetch belong to another file
+	// Receive again from the start if the bytes of an earlier fetch belong to
+	// another file.
+	for begun := true; begun && err == nil; {
 		err = part.receive(ctx, w.sum, from)
 		begun = errors.As(err, new(errSum)) && !part.fresh
 		if begun {

@@ -32,7 +32,9 @@ func (h Host) host(ticket string) *host {
 		},
 		keep: func(ctx context.Context) {
 			if h.Agent.Waits() {
-				_, _ = call(ctx, protocol.ReserveTake, mostBusy) // ignore the error: if the agent has ended, sending the job to it will fail
+				// Ignore the error: if the agent has ended, sending the job to
+				// it will fail.
+				_, _ = call(ctx, protocol.ReserveTake, mostBusy)
 			}
 		}}
 }

@@ -157,7 +157,8 @@ func leftovers(now time.Time) (strays []protocol.Stray, old int, err error) {
 // yes. root is "/", or a test's folder that stands for the root folder.
 func logindKills(root string) (kills bool) {
 	files := []string{filepath.Join(root, "etc/systemd/logind.conf")}
-	for _, folder := range []string{"usr/lib", "run", "etc"} { // drop-in files override logind.conf, so they are read after it
+	// Drop-in files override logind.conf, so they are read after it.
+	for _, folder := range []string{"usr/lib", "run", "etc"} {
 		more, _ := filepath.Glob(filepath.Join(root, folder, "systemd/logind.conf.d/*.conf")) // the pattern is valid
 		files = append(files, more...)
 	}
@@ -184,8 +185,10 @@ func pidsMax(root string) (least int64) {
 			continue
 		}
 		for path = filepath.Clean("/" + path); ; path = filepath.Dir(path) {
-			limit, _ := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", path, "pids.max"))                                    // if the file is missing, this group has no limit
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil && (least == 0 || n < least) { // pids.max without a limit contains "max", which ParseInt rejects
+			// If the file is missing, this group has no limit.
+			limit, _ := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", path, "pids.max"))
+			// pids.max without a limit contains "max", which ParseInt rejects.
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil && (least == 0 || n < least) {
 				least = n
 			}
 			if path == "/" {

@@ -80,8 +80,10 @@ func Answer(locks []*os.File, job string) error {
 				if err != nil {
 					return // out of file descriptors: clients get no reply, and report the user without the job
 				}
-				_, _ = conn.Write(append(text, '\n')) // the text fits into the socket's buffer, so Write does not block; it fails if the client has disconnected
-				conn.Close()                          // the reply is complete, or the client has disconnected
+				// The text fits into the socket's buffer, so Write does not
+				// block; it fails if the client has disconnected.
+				_, _ = conn.Write(append(text, '\n'))
+				conn.Close() // the reply is complete, or the client has disconnected
 			}
 		}()
 	}

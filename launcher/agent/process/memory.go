@@ -173,7 +173,9 @@ func killRecord(record string, pid int) (at time.Duration, line string) {
 	if err != nil {
 		return 0, ""
 	}
-	kib, _ := strconv.ParseInt(m[4], 10, 64) // the pattern ensures digits, so the only error is overflow, and then kib is the largest int64
+	// The pattern ensures digits, so the only error is overflow, and then kib
+	// is the largest int64.
+	kib, _ := strconv.ParseInt(m[4], 10, 64)
 	line = fmt.Sprintf("the kernel killed %s (pid %d), which had %d MiB", m[3], pid, kib>>10)
 	if strings.HasPrefix(m[1], "Memory cgroup") {
 		line += ", at the limit of its control group"

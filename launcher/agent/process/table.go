@@ -224,7 +224,9 @@ func Environment(pid int) ([]string, error) {
 // Environment variables that plx sets to recognise the processes of a job.
 // Child processes inherit them.
 const (
-	MarkAgent  = "PLX_AGENT_JOB"   // name of the job, in the environment of the supervisor (the agent process that runs the tasks)
+	// Name of the job, in the environment of the supervisor (the agent process
+	// that runs the tasks).
+	MarkAgent  = "PLX_AGENT_JOB"
 	MarkTask   = "PLX_JOB"         // name of the job, in the environment of tasks
 	MarkFolder = "PLX_HOST_FOLDER" // name of the job's folder on this host, in the environment of supervisor and tasks
 )

@@ -73,10 +73,14 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	for _, e := range spec.Env {
 		env = append(env, string(e))
 	}
-	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok { // Without has removed the login's value, so the user has set this one for the job
+	// Without has removed the login's value, so the user has set this one for
+	// the job.
+	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok {
 		c.LogLevel = level
 	}
-	env = Without(env, contractNames()...) // plx sets no rank for a parameter server, so a rank that the user has set must not reach it
+	// Plx sets no rank for a parameter server, so a rank that the user has set
+	// must not reach it.
+	env = Without(env, contractNames()...)
 	path, ok := Lookup(env, "PATH")
 	if !ok {
 		path = defaultPath

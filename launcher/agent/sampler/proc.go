@@ -54,7 +54,9 @@ func parseStat(text []byte) (busy, idle uint64, cpus int, err error) {
 		fields := bytes.Fields(line)
 		switch {
 		case len(fields) == 0 || !bytes.HasPrefix(fields[0], []byte("cpu")):
-			return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "no line of a processor") // stop here: the lines after the processors' are long and not needed
+			// Stop here: the lines after the processors' are long and not
+			// needed.
+			return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "no line of a processor")
 		case len(fields[0]) > len("cpu"):
 			cpus++
 			continue

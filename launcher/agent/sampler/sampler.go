@@ -220,7 +220,8 @@ func filesOf(pid int) (sum uint64) {
 		name, number, _ := bytes.Cut(line, []byte(": "))
 		switch string(name) {
 		case "rchar", "wchar", "read_bytes", "write_bytes":
-			n, _ := strconv.ParseUint(string(bytes.TrimSpace(number)), 10, 64) // ignore the error: the kernel writes only numbers here
+			// Ignore the error: the kernel writes only numbers here.
+			n, _ := strconv.ParseUint(string(bytes.TrimSpace(number)), 10, 64)
 			sum += n
 		}
 	}

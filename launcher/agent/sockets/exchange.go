@@ -24,7 +24,9 @@ const exchanged = 64 << 10
 const (
 	exchangeDial = 6 * time.Second // long enough for the kernel to retransmit its SYN packet
 	exchangeTime = 6 * time.Second
-	echoTime     = 10 * time.Second // longer than exchangeTime, so that the dialling agent times out first and reports the failure
+	// Longer than exchangeTime, so that the dialling agent times out first and
+	// reports the failure.
+	echoTime = 10 * time.Second
 )
 
 // Exchange tests the connection to another agent: it dials the agent, sends
