@@ -76,7 +76,7 @@ func (p Placement) Notes(machines []Machine, want Options) (lines []string) {
 			several++
 			if all := d.GPU.Unplaced(); len(all) > 0 && !told[d.GPU.Index] {
 				told[d.GPU.Index] = true
-				lines = append(lines, fmt.Sprintf("note: host %s: nvidia-smi does not tell which MIG devices of GPU %d these use: %s", m.Name, d.GPU.Index, users(all, 0)))
+				lines = append(lines, fmt.Sprintf("note: host %s: nvidia-smi does not report which MIG devices of GPU %d these use: %s", m.Name, d.GPU.Index, users(all, 0)))
 			}
 		}
 		if want.VisibleHost && several > 1 {
@@ -96,7 +96,7 @@ func users(processes []gpuprobe.Process, used int) string {
 	const most = 4
 	var all []string
 	for _, p := range processes[:min(len(processes), most)] {
-		all = append(all, fmt.Sprintf("%s of %s (pid %d, %s)", cmp.Or(p.Name, "a process"), cmp.Or(p.User, "a user that is not known"), p.PID, mebibytes(p.MemoryMiB)))
+		all = append(all, fmt.Sprintf("%s of %s (pid %d, %s)", cmp.Or(p.Name, "a process"), cmp.Or(p.User, "an unknown user"), p.PID, mebibytes(p.MemoryMiB)))
 	}
 	if more := len(processes) - most; more > 0 {
 		all = append(all, fmt.Sprintf("%d more", more))

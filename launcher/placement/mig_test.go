@@ -91,7 +91,7 @@ func TestMIGClaimsAndUse(t *testing.T) {
 	if got := p.Busy(ms); len(got) > 0 {
 		t.Errorf("the other MIG device is busy: %v", got)
 	}
-	if got := p.Notes(ms, Options{VisibleHost: true}); !slices.Equal(got, []string{"note: host h: nvidia-smi does not tell which MIG devices of GPU 0 these use: java of bob (pid 8, 6 MiB)"}) {
+	if got := p.Notes(ms, Options{VisibleHost: true}); !slices.Equal(got, []string{"note: host h: nvidia-smi does not report which MIG devices of GPU 0 these use: java of bob (pid 8, 6 MiB)"}) {
 		t.Errorf("notes: %q", got)
 	}
 	g.MIG[1].Processes = []gpuprobe.Process{unplaced}

@@ -78,11 +78,11 @@ func stands(name string, held bool, c protocol.Claim, ticket string) string {
 	other, waits := strings.CutPrefix(name, c.Device+"/wait/")
 	switch {
 	case held && (name == c.Device || isShared && !c.Shared && shared != ""):
-		return before + "GPU " + c.Device + " is booked by another job of plx"
+		return before + "GPU " + c.Device + " is reserved by another job of plx"
 	case held && c.Whole != "" && name == c.Whole:
-		return before + "GPU " + c.Whole + " is booked as a whole by another job of plx"
+		return before + "GPU " + c.Whole + " is reserved as a whole by another job of plx"
 	case waits && other < ticket:
-		return "another launch was there before and waits for its GPUs"
+		return "another launch is ahead in the queue for its GPUs"
 	}
 	return ""
 }

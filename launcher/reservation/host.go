@@ -22,7 +22,7 @@ func (h Host) host(ticket string) *host {
 	call := func(ctx context.Context, ask string, limit time.Duration) (protocol.Reservation, error) {
 		a, err := hosts.Call[protocol.Reservation](ctx, h.Agent, limit, protocol.DoReserve, protocol.Reserve{Ask: ask, Ticket: ticket, Claims: h.Claims})
 		if err != nil {
-			err = fmt.Errorf("book its GPUs: %w", err)
+			err = fmt.Errorf("reserve its GPUs: %w", err)
 		}
 		return a, err
 	}

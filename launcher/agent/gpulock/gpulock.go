@@ -147,7 +147,7 @@ var device = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^
 
 // errUnsettled is returned if another process is just taking or releasing the
 // lock; the caller retries.
-var errUnsettled = errors.New("its lock is being taken or given up")
+var errUnsettled = errors.New("another process is taking or releasing its lock")
 
 // take takes the lock of one device.
 func take(c protocol.Claim) (fd int, err error) {
@@ -202,7 +202,7 @@ func bindShared(device string) (int, error) {
 			return fd, err
 		}
 	}
-	return -1, fmt.Errorf("GPU %s: %d jobs share it already, more cannot", device, mostShared)
+	return -1, fmt.Errorf("GPU %s: already shared by %d jobs, the maximum", device, mostShared)
 }
 
 // unshared returns an error if one of the device's shared names is bound,

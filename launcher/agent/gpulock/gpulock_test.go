@@ -207,7 +207,7 @@ func TestAcrossUsers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after the other user's process was killed: %v", err)
 	}
-	if got := newOtherAs(t, device, uint32(uid)).next(); !strings.Contains(got, "is booked by job mine of user root") {
+	if got := newOtherAs(t, device, uint32(uid)).next(); !strings.Contains(got, "is reserved by job mine of user root") {
 		t.Errorf("the other user's attempt beside root's lock: %s", got)
 	}
 }
@@ -255,7 +255,7 @@ func TestHolderIsStuck(t *testing.T) {
 		t.Error("who asks waits until the holder ends")
 	}
 	var held *Held
-	if !errors.As(err, &held) || held.Holder.Job != "" || !strings.Contains(err.Error(), "is booked by user "+held.Holder.User) {
+	if !errors.As(err, &held) || held.Holder.Job != "" || !strings.Contains(err.Error(), "is reserved by user "+held.Holder.User) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -414,7 +414,7 @@ func TestMIG(t *testing.T) {
 	refused(a, a.Device, "gpu 0:0: MIG device MIG-")
 	refused(protocol.Claim{Device: whole}, whole, "GPU GPU-")
 	Release(first)
-	refused(protocol.Claim{Device: whole}, whole, "is booked by user")
+	refused(protocol.Claim{Device: whole}, whole, "is reserved by user")
 	Release(second)
 	all := must(protocol.Claim{Device: whole}, 1)
 	refused(b, whole, "gpu 0:1: GPU GPU-")
@@ -465,7 +465,7 @@ func TestRace(t *testing.T) {
 		for _, a := range answers {
 			if a == "held" {
 				won++
-			} else if !strings.Contains(a, "is booked by") {
+			} else if !strings.Contains(a, "is reserved by") {
 				t.Errorf("round %d: %s", round, a)
 			}
 		}

@@ -39,7 +39,7 @@ func (h *Held) Error() string {
 	if strings.HasPrefix(h.Device, "MIG-") {
 		kind = "MIG device"
 	}
-	return fmt.Sprintf("%s %s is booked by %s", kind, h.Device, h.Holder)
+	return fmt.Sprintf("%s %s is reserved by %s", kind, h.Device, h.Holder)
 }
 
 // Holder describes the job and the user that hold a lock.
@@ -72,7 +72,7 @@ func Answer(locks []*os.File, job string) error {
 	for _, f := range locks {
 		ln, err := net.FileListener(f)
 		if err != nil {
-			return fmt.Errorf("answer for the lock of GPU %s: %w", f.Name(), err)
+			return fmt.Errorf("reply to clients of the lock of GPU %s: %w", f.Name(), err)
 		}
 		go func() {
 			for {
@@ -96,7 +96,7 @@ func Answer(locks []*os.File, job string) error {
 func heldBy(device, name string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("ask who has booked GPU %s: %w", device, err)
+		return fmt.Errorf("find out who has reserved GPU %s: %w", device, err)
 	}
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 	if errors.Is(err, unix.ECONNREFUSED) {

@@ -73,7 +73,7 @@ func (q *Queue) Ahead() ([]string, error) { return ahead(q.claims, q.ticket) }
 func ahead(claims []protocol.Claim, ticket string) (before []string, err error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
-		return nil, fmt.Errorf("list who waits for GPUs: %w", err)
+		return nil, fmt.Errorf("list the launches that wait for GPUs: %w", err)
 	}
 	defer f.Close()
 	return ticketsBefore(f, claims, ticket)
@@ -106,7 +106,7 @@ type Waiting struct {
 
 func (w *Waiting) Error() string {
 	if w.Launches == 1 {
-		return "another launch was there before and waits for its GPUs"
+		return "another launch is ahead in the queue for its GPUs"
 	}
-	return fmt.Sprintf("%d other launches were there before and wait for its GPUs", w.Launches)
+	return fmt.Sprintf("%d other launches are ahead in the queue for its GPUs", w.Launches)
 }
