@@ -26,7 +26,7 @@ func (s Source) checkMissing() error {
 		return nil
 	}
 	return exit.Mistake(fmt.Errorf("%s %s: there is no %s in --workdir %s", s.Program, script, script, s.Workdir),
-		"name the file by its path in that folder; a file that --setup makes needs --setup")
+		"use the script's path relative to that folder; if a setup line creates the script, add --setup")
 }
 
 // checkFiles returns an error if the program or its script is a local file
@@ -38,7 +38,7 @@ func (s Source) checkFiles(sent *tree.Folder) (notes []string, err error) {
 	}
 	f := files{s, sent}
 	if isBareFile(s.Program) {
-		bare := fmt.Sprintf("%s is a file here, and a name without a slash means a command of the hosts", s.Program)
+		bare := fmt.Sprintf("%s is a file on this machine, but a name without a slash means a command on the hosts", s.Program)
 		if !f.reaches(s.Program) {
 			if _, err := kindOf("./" + s.Program); err != nil {
 				// "plx launch ./NAME" would fail too, so give the hint for
@@ -108,7 +108,7 @@ func (f files) checkWrapped() error {
 	if before == 0 || root == "" || filepath.IsAbs(in.Program) || f.Setup != "" || f.reaches(in.Program) {
 		return nil
 	}
-	return exit.Mistake(fmt.Errorf("%s is of the virtual environment %s, and not on the hosts", in.Program, root),
+	return exit.Mistake(fmt.Errorf("%s belongs to the virtual environment %s, which is not on the hosts", in.Program, root),
 		"plx launch --venv %s %s", root, shellWords(f.Program, slices.Concat(f.Args[:before-1], []string{command}, in.Args)))
 }
 
@@ -187,7 +187,7 @@ func (f files) refuse(script string) error {
 				p = up + "/"
 			}
 		}
-		return exit.Mistake(fmt.Errorf("%s does not reach the hosts: %s excludes it", script, why), "add the line !/%s to .plxignore", p)
+		return exit.Mistake(fmt.Errorf("%s is not sent to the hosts: %s excludes it", script, why), "add the line !/%s to .plxignore", p)
 	}
 	return exit.Mistake(fmt.Errorf("%s is not in --workdir %s under that path", script, f.Workdir),
 		"tasks run in that folder: name it %s", p)
@@ -204,7 +204,7 @@ func (f files) absolute(script string) []string {
 	if !in {
 		return nil
 	}
-	return []string{fmt.Sprintf("note: %s is that path on the hosts too; in the working directory the file is %s", script, p)}
+	return []string{fmt.Sprintf("note: tasks open %s on their own host, by this path; the copy in their working directory is %s", script, p)}
 }
 
 // note returns one line that lists the arguments which name local files or

@@ -79,7 +79,7 @@ func TestLocalFiles(t *testing.T) {
 		hint, note string // of the error, of the warning; "": there is none
 	}{
 		{command: "python3 train.py", hint: "train.py is a local file: add --workdir ."},
-		{command: "python3 missing.py", cfg: Source{Workdir: "."}, hint: "name the file by its path in that folder"},
+		{command: "python3 missing.py", cfg: Source{Workdir: "."}, hint: "use the script's path relative to that folder"},
 		{command: "python3 missing.py", cfg: Source{Workdir: ".", Setup: "touch missing.py"}},
 		{command: "python3 missing.py", cfg: Source{Workdir: ".", Copy: []string{"/elsewhere/missing.py"}}},
 		{command: "python3 model.py", cfg: Source{Workdir: "src"}},
@@ -121,9 +121,9 @@ func TestExcludedProgram(t *testing.T) {
 	makeFiles(t, map[string]string{".gitignore": "build/\n*.gen.py\n", "build/train.py": "", "build/sub/x.gen.py": "", "a": "", "a.gen.py": ""})
 	ignore := ""
 	for _, c := range []struct{ script, why, line string }{
-		{"build/train.py", "build/train.py does not reach the hosts: .gitignore:1", "!/build/"},
-		{"a.gen.py", "a.gen.py does not reach the hosts: .gitignore:2", "!/a.gen.py"},
-		{"build/sub/x.gen.py", "build/sub/x.gen.py does not reach the hosts: .gitignore:2", "!/build/sub/x.gen.py"}, // build/ is sent by now
+		{"build/train.py", "build/train.py is not sent to the hosts: .gitignore:1", "!/build/"},
+		{"a.gen.py", "a.gen.py is not sent to the hosts: .gitignore:2", "!/a.gen.py"},
+		{"build/sub/x.gen.py", "build/sub/x.gen.py is not sent to the hosts: .gitignore:2", "!/build/sub/x.gen.py"}, // build/ is sent by now
 	} {
 		for _, command := range [][]string{{"python3", c.script}, {"bash", "-c", "exec python3 -u " + c.script + " --x"}} {
 			_, err := resolve(t, Source{Workdir: ".", Program: command[0], Args: command[1:]})

@@ -48,11 +48,11 @@ func kindOf(program string) (Kind, error) {
 	words, known := interpreterOf()[filepath.Ext(program)]
 	switch {
 	case !info.Mode().IsRegular():
-		return 0, refused(exit.CodeNotRunning, "name an executable file, or a folder of Go sources", "program %s: it is no file", program)
+		return 0, refused(exit.CodeNotRunning, "name an executable file, or a folder of Go sources", "program %s: it is not a regular file", program)
 	case known && !strings.HasPrefix(beginning(program, 2), "#!"):
 		folder, script := filepath.Split(filepath.Clean(program))
 		return 0, refused(exit.CodeNotRunning, fmt.Sprintf("plx launch --workdir %s %s %s", cmp.Or(filepath.Clean(folder), "."), words, script),
-			"program %s: a script without a line #! that names its interpreter", program)
+			"program %s: a script without a #! line that names its interpreter", program)
 	case info.Mode()&0o111 == 0:
 		return 0, refused(exit.CodeNotRunning, "chmod +x "+program, "program %s: it is not executable", program)
 	}
@@ -101,9 +101,9 @@ func isFolder(name string) bool {
 func missingHint(program string) string {
 	dir, base := filepath.Split(program)
 	if filepath.IsAbs(dir) {
-		return fmt.Sprintf("check the path; a program that only the hosts have is a name without a folder: --path %s %s", filepath.Clean(dir), base)
+		return fmt.Sprintf("check the path; for a program that only the hosts have, give its name without a folder: --path %s %s", filepath.Clean(dir), base)
 	}
-	return fmt.Sprintf("check the path; a command of the hosts is a name without a folder: %s", base)
+	return fmt.Sprintf("check the path; for a command on the hosts' PATH, give its name without a folder: %s", base)
 }
 
 func checkPackage(folder string) error {

@@ -72,7 +72,7 @@ func (s Source) checkVenv() error {
 	if root == "" || s.Venv == "" || sameFolder(root, s.Venv) {
 		return nil
 	}
-	return exit.Mistake(fmt.Errorf("%s is of the virtual environment %s, and --venv is %s", s.Program, root, s.Venv),
+	return exit.Mistake(fmt.Errorf("%s belongs to the virtual environment %s, but --venv is %s", s.Program, root, s.Venv),
 		"--venv %s %s, or name the program of the other one: %s", root, command, command)
 }
 

@@ -97,7 +97,7 @@ func TestReportV1BareInterpreter(t *testing.T) {
 			t.Errorf("%s: %q, want %q", command, got, want)
 		}
 	}
-	if err := (Source{Program: "other/bin/python", Venv: ".venv"}).Check(); err == nil || !strings.Contains(err.Error(), "other/bin/python is of the virtual environment other, and --venv is .venv") {
+	if err := (Source{Program: "other/bin/python", Venv: ".venv"}).Check(); err == nil || !strings.Contains(err.Error(), "other/bin/python belongs to the virtual environment other, but --venv is .venv") {
 		t.Errorf("two environments: %v", err)
 	}
 }

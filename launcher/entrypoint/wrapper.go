@@ -117,7 +117,7 @@ func (s Source) noteManager() []string {
 		command = "python3 " + command
 	}
 	tool, _, _ := strings.Cut(name, " ")
-	what := fmt.Sprintf("note: %s takes an environment of each host, which needs %s", name, tool)
+	what := fmt.Sprintf("note: %s uses an environment on each host, which must have %s", name, tool)
 	switch {
 	case s.Venv != "":
 		return []string{fmt.Sprintf("%s, and not that of --venv: leave %s out: %s", what, name, command)}

@@ -145,7 +145,7 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 }
 
 // stdinNote is printed if data waits on the standard input of plx.
-const stdinNote = "note: standard input does not reach the command, its own is empty: bash -c 'LINE' runs a line of shell"
+const stdinNote = "note: standard input is not sent to the command, which reads an empty input; bash -c 'LINE' runs a shell line"
 
 // run is the state of one call of Run.
 type run struct {
@@ -200,7 +200,7 @@ func (r *run) command(a *hosts.AgentHost, res *result, tell *console.Tally) erro
 	stdout, stderr := r.outputs(res, tell)
 	err := hosts.Exec(r.interrupts.bounded, a, own, orders, stdout, stderr)
 	if transport.IsLost(err) {
-		err = fmt.Errorf("%w; the host ends the command %s after it last heard plx, at the latest", err, r.cfg.Lease)
+		err = fmt.Errorf("%w; the host kills the command within %s of the last message from plx", err, r.cfg.Lease)
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, print
 					i.status.Store(int32(code))
 					cancel(exit.WithCode(errors.New("interrupted"), code))
 					close(i.stop)
-					printer.Printf("interrupted: ending the command on all hosts, for at most %s; again to kill it", grace)
+					printer.Printf("interrupted: ending the command on all hosts within %s; interrupt again to kill it", grace)
 					deadline = time.After(grace + ending)
 				} else if n == 2 {
 					close(i.kill)

@@ -131,7 +131,7 @@ func (r *run) printEnds() {
 	}) {
 		r.printer.Printf("exit status %d: %s", group[0].status, labels(group))
 		if group[0].status == notFound && strings.ContainsAny(r.cfg.Program, " |;&$*<>") {
-			r.printer.Printf("hint: no shell reads the command; for one: plx exec ... -- bash -c '...'")
+			r.printer.Printf("hint: plx exec runs the command without a shell; to use one: plx exec ... -- bash -c '...'")
 		}
 	}
 	// Group the errors by their hint, so that each hint is printed once.

@@ -86,7 +86,7 @@ func Job(ctx context.Context, r Request) error {
 }
 
 // DirHint is the hint for users that goes with an error of [Writable].
-const DirHint = "name a folder of this machine that you may write into, such as fetched: plx makes it"
+const DirHint = "name a folder of this machine that you may write to, such as fetched; plx creates it if needed"
 
 // Writable creates the folder dir if necessary. It returns an error if no file
 // can be created in it.

@@ -282,7 +282,7 @@ func TestFetchTakesAnotherCopyOfADamagedFile(t *testing.T) {
 	h.write(1, ".plx/ckpt/mnist/"+newer+"/p", string(flipped))
 	dir = t.TempDir()
 	err := h.fetch(dir)
-	if err == nil || !strings.Contains(err.Error(), "host h1: p: its sum is wrong") || !strings.Contains(err.Error(), "host h2: p: its sum is wrong") {
+	if err == nil || !strings.Contains(err.Error(), "host h1: p: its checksum is wrong") || !strings.Contains(err.Error(), "host h2: p: its checksum is wrong") {
 		t.Errorf("%v, want both hosts and the file", err)
 	}
 	if got := tree(t, dir); slices.Contains(got, newer+"/manifest.json") || slices.Contains(got, newer+"/p") || len(got) > 1 {
@@ -328,7 +328,7 @@ func TestFetchReplacesNothing(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.fetch(dir); err == nil || !strings.Contains(err.Error(), mine+" is there already and is another file") {
+	if err := h.fetch(dir); err == nil || !strings.Contains(err.Error(), mine+" already exists with other content") {
 		t.Errorf("%v", err)
 	}
 	if text, _ := os.ReadFile(mine); string(text) != "mine" {

@@ -44,7 +44,7 @@ func list[T any](ctx context.Context, a *hosts.AgentHost, want protocol.FetchReq
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	to.silent = time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("it was silent for %s", idleTime)) })
+	to.silent = time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("the host sent nothing for %s", idleTime)) })
 	defer to.silent.Stop()
 	if err := ask(ctx, a, want, to); err != nil {
 		return err

@@ -132,13 +132,13 @@ func TestLogsThatGrow(t *testing.T) {
 		if err := os.WriteFile(path, []byte(mine), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.all(dir); err == nil || !strings.HasSuffix(err.Error(), "log logs/worker-0.stdout: "+path+" is there already and is another file: plx does not replace it") {
+		if err := h.all(dir); err == nil || !strings.HasSuffix(err.Error(), "log logs/worker-0.stdout: "+path+" already exists with other content: plx does not replace it") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := h.launched(dir); !Nothing(err) {
 			t.Errorf("%s: after a launch: %v", name, err)
 		}
-		h.says("log logs/worker-0.stdout: " + path + " is there already and is another file")
+		h.says("log logs/worker-0.stdout: " + path + " already exists with other content")
 		h.keeps(dir, map[string]string{"worker-0.stdout": mine})
 	}
 	if err := errors.Join(os.Remove(path), os.Symlink("elsewhere", path)); err != nil {
@@ -214,7 +214,7 @@ func TestLogsOfWhichBytesWereDropped(t *testing.T) {
 		t.Errorf("%q, %d bytes, %v", first, len(rest), err)
 	}
 	h.prints(0, worker0, strings.Repeat(line, logs.MinLimit/len(line)), logs.MinLimit)
-	if err := h.all(dir); err == nil || !strings.Contains(err.Error(), path+" is there already and is another file") {
+	if err := h.all(dir); err == nil || !strings.Contains(err.Error(), path+" already exists with other content") {
 		t.Errorf("%v", err)
 	}
 	h.keeps(dir, map[string]string{"worker-0.stdout": string(before)})
@@ -262,7 +262,7 @@ func TestLogsOfARunningJob(t *testing.T) {
 	h.keeps(dir, map[string]string{"worker-0.stdout": "before"})
 	writes(func() { h.write(0, ".plx/jobs/j/h1/logs/worker-0.stdout", "something of another length") })
 	dir = t.TempDir()
-	if err := h.all(dir); err == nil || !strings.Contains(err.Error(), "log logs/worker-0.stdout: host h1: worker-0.stdout: its sum is wrong") {
+	if err := h.all(dir); err == nil || !strings.Contains(err.Error(), "log logs/worker-0.stdout: host h1: worker-0.stdout: its checksum is wrong") {
 		t.Errorf("%v", err)
 	}
 	h.keeps(dir, nil)

@@ -32,7 +32,7 @@ func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...pro
 			}})
 		}
 		if err != nil {
-			return fmt.Errorf("what the job made is not counted: %w", err)
+			return fmt.Errorf("count the files that the job made: %w", err)
 		}
 		return nil
 	})

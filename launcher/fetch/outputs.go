@@ -66,7 +66,7 @@ func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 				lines = append(lines, err.Error())
 			}
 		}
-		f.tell(some(lines, mostTold, "not fetched besides: ", "log"))
+		f.tell(some(lines, mostTold, "also not fetched: ", "log"))
 	}
 	return n, errors.Join(err, lost, f.joined(errs), f.note(ctx, fetched))
 }
@@ -128,7 +128,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 			}
 		}
 	}
-	f.tell(some(others, mostTold, "not fetched besides: ", "output"))
+	f.tell(some(others, mostTold, "also not fetched: ", "output"))
 	patterns, flag := f.from.Outputs, "--output "
 	if f.from.Wanted.Patterns != nil {
 		patterns, flag = nil, ""
@@ -142,7 +142,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 		}
 	}
 	var errs []error
-	for _, line := range some(lost, mostTold, "not fetched besides: ", "output") {
+	for _, line := range some(lost, mostTold, "also not fetched: ", "output") {
 		errs = append(errs, errors.New(line))
 	}
 	return errors.Join(errs...)
@@ -159,7 +159,7 @@ func (f *fetcher) reportEscaped(fetched [][]protocol.HostOutput) {
 			}
 		}
 	}
-	f.tell(some(lines, mostNamed, "with escaped names besides: ", "output"))
+	f.tell(some(lines, mostNamed, "also with escaped names: ", "output"))
 }
 
 func (f *fetcher) tell(lines []string) {
@@ -251,7 +251,7 @@ func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) err
 	return hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		for some := range slices.Chunk(fetched[i], mostNoted) {
 			if err := ask(ctx, a, protocol.FetchRequest{Fetched: some}, io.Discard); err != nil {
-				return fmt.Errorf("note what was fetched: %w", err)
+				return fmt.Errorf("record what was fetched: %w", err)
 			}
 		}
 		return nil

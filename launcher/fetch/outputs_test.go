@@ -77,7 +77,7 @@ func TestOutputs(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), mine+" is there already and is another file") {
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), mine+" already exists with other content") {
 		t.Errorf("%v", err)
 	}
 	if text, _ := os.ReadFile(mine); string(text) != "mine" {
@@ -462,7 +462,7 @@ func TestMade(t *testing.T) {
 	}
 	made("")
 	h.lose(1)
-	if line, _, err := Made(t.Context(), "j", h.agents); line != "" || err == nil || !strings.HasPrefix(err.Error(), "host h2: what the job made is not counted: ") {
+	if line, _, err := Made(t.Context(), "j", h.agents); line != "" || err == nil || !strings.HasPrefix(err.Error(), "host h2: count the files that the job made: ") {
 		t.Errorf("%q, %v", line, err)
 	}
 }

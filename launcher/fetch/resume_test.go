@@ -143,7 +143,7 @@ func TestNextHostGoesOn(t *testing.T) {
 	h, dir := ranBig(t, 2), t.TempDir()
 	h.anew(0).lostAfter(3 << 20)
 	w := h.anew(1)
-	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "note what was fetched") { // on the host that is lost
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "record what was fetched") { // on the host that is lost
 		t.Errorf("%v", err)
 	}
 	if came := w.came.Load(); came < 1<<20 || came > 2<<20 {
@@ -286,7 +286,7 @@ func TestPartOfAFileThatIsNowAnother(t *testing.T) {
 			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", other)
 		}
 	}
-	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "its sum is wrong") {
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "its checksum is wrong") {
 		t.Errorf("%v", err)
 	}
 	has(t, dir)

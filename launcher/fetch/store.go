@@ -181,7 +181,7 @@ func (e ownFault) Unwrap() error { return e.error }
 
 // another returns the error for a path at which a different file exists.
 func another(path string) error {
-	return ownFault{fmt.Errorf("%s is there already and is another file: plx does not replace it", path)}
+	return ownFault{fmt.Errorf("%s already exists with other content: plx does not replace it", path)}
 }
 
 // compare returns an error unless the file at path has the size and the
@@ -218,7 +218,7 @@ func (p *part) receive(ctx context.Context, sum string, from source) error {
 	case p.offset != p.size:
 		return fmt.Errorf("%s: %d bytes arrived, want %d", p.name, p.offset, p.size)
 	case hex.EncodeToString(p.sum.Sum(nil)) != sum:
-		return errSum{fmt.Errorf("%s: its sum is wrong: it is damaged there, or was written meanwhile: fetch again once nothing writes it", p.name)}
+		return errSum{fmt.Errorf("%s: its checksum is wrong: the file is damaged on the host, or changed while it was fetched: fetch it again when nothing writes to it", p.name)}
 	}
 	if err := errors.Join(p.writer.Flush(), p.file.Sync()); err != nil {
 		return ownFault{err}

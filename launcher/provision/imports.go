@@ -139,7 +139,7 @@ func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (go
 	stdout, stderr, err := hosts.Ask(ctx, a, request, nil)
 	_, text, found := strings.Cut(stdout, mark)
 	if err == nil && !found {
-		err = errors.New("its output has no answer")
+		err = errors.New("the script has printed no result")
 	}
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &got)

@@ -88,7 +88,7 @@ func (w Workdir) notEmpty() error {
 	if filepath.IsAbs(why) {
 		cure = fmt.Sprintf("to make it a repository of its own, in which that file does not count: git init %s; %s", w.named, cure)
 	}
-	return exit.Mistake(fmt.Errorf("--workdir %s: nothing of it would be sent: %s excludes it", w.named, why), "%s", cure)
+	return exit.Mistake(fmt.Errorf("--workdir %s: nothing in it would be sent: %s excludes it", w.named, why), "%s", cure)
 }
 
 // remarks returns notes about files in the folder of --workdir that could
@@ -123,7 +123,7 @@ func (w Workdir) size() []string {
 	for _, e := range files[:min(most, len(files))] {
 		largest = append(largest, fmt.Sprintf("%s (%s)", e.Path, console.Size(e.Size)))
 	}
-	return []string{fmt.Sprintf("note: --workdir %s has %s, and hosts get what they lack of it; largest: %s; lines in .plxignore leave files here",
+	return []string{fmt.Sprintf("note: --workdir %s has %s, and hosts are sent what they do not have; largest: %s; lines in .plxignore exclude files",
 		w.named, console.Size(size), strings.Join(largest, ", "))}
 }
 

@@ -63,7 +63,7 @@ func TestReportW3DotfilesRepository(t *testing.T) {
 	for _, cure := range []string{"git init -q .", "echo '!*' >> .plxignore"} {
 		t.Chdir(filepath.Join(home, "project"))
 		_, err := workdirOf(t, ".")
-		if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "--workdir .: nothing of it would be sent: "+home+"/.gitignore:1 excludes it") {
+		if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "--workdir .: nothing in it would be sent: "+home+"/.gitignore:1 excludes it") {
 			t.Fatalf("%v, want who excludes all", err)
 		}
 		if !strings.Contains(exit.Hint(err), strings.Replace(cure, " -q", "", 1)) {
@@ -91,7 +91,7 @@ func TestReportW4FolderExcludesItself(t *testing.T) {
 	inRepository(t)
 	makeFiles(t, map[string]string{"dist/.gitignore": "*\n", "dist/train": "", "dist/sub/x": ""})
 	_, err := workdirOf(t, "dist")
-	if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "nothing of it would be sent: .gitignore:1 excludes it") {
+	if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "nothing in it would be sent: .gitignore:1 excludes it") {
 		t.Fatalf("%v, want who excludes all", err)
 	}
 	cure, found := strings.CutPrefix(exit.Hint(err), "to send it all: ")
@@ -111,7 +111,7 @@ func TestReportW6LargeFolder(t *testing.T) {
 		m.Entries = append(m.Entries, tree.Entry{Path: name, Kind: tree.File, Size: 1<<28 + int64(i)<<20})
 	}
 	w := Workdir{named: ".", Folder: &tree.Folder{Manifest: m}}
-	const want = "note: --workdir . has 1.0 GiB, and hosts get what they lack of it; largest: d (259.0 MiB), c (258.0 MiB), b (257.0 MiB); lines in .plxignore leave files here"
+	const want = "note: --workdir . has 1.0 GiB, and hosts are sent what they do not have; largest: d (259.0 MiB), c (258.0 MiB), b (257.0 MiB); lines in .plxignore exclude files"
 	if got := w.size(); len(got) != 1 || got[0] != want {
 		t.Errorf("notes %q, want %q", got, want)
 	}

@@ -227,7 +227,7 @@ func (p place) look(root *os.Root, name string) protocol.HostOutput {
 	info, err := root.Stat(name) // os.Root follows no link that leads out of the folder
 	switch {
 	case err != nil && isLink(root, name):
-		o.Damage = "it is a link that leads out of the folder, or to nothing"
+		o.Damage = "it is a symbolic link out of the folder, or to a file that does not exist"
 	case err != nil:
 		return o.Damaged(err)
 	case info.IsDir():

@@ -95,7 +95,7 @@ func TestList(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const leads = "it is a link that leads out of the folder, or to nothing"
+	const leads = "it is a symbolic link out of the folder, or to a file that does not exist"
 	want := []string{"worker-0/a.pt 4", "worker-0/dir.pt: it is not a file, but a link to a folder", "worker-0/gone.pt: " + leads, "worker-0/good.pt 4",
 		`worker-0/new\x0aline.pt 0`, "worker-0/out.pt: " + leads, "worker-0/sub.pt/in 31", "shared/deep/1/2/x 1"}
 	if got, _ := listed(t, f); !slices.Equal(got, want) {

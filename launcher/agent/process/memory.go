@@ -109,7 +109,7 @@ func (g group) limit() string {
 	if err != nil || n <= 0 || n >= 1<<60 { // cgroup version 1 writes "no limit" as a huge number
 		return ""
 	}
-	return fmt.Sprintf(", which may have %d MiB", n>>20)
+	return fmt.Sprintf(", whose memory limit is %d MiB", n>>20)
 }
 
 // initialPIDs is the inode number of the host's first pid namespace. It is a
@@ -178,7 +178,7 @@ func killRecord(record string, pid int) (at time.Duration, line string) {
 	kib, _ := strconv.ParseInt(m[4], 10, 64)
 	line = fmt.Sprintf("the kernel killed %s (pid %d), which had %d MiB", m[3], pid, kib>>10)
 	if strings.HasPrefix(m[1], "Memory cgroup") {
-		line += ", at the limit of its control group"
+		line += ", because its control group reached its memory limit"
 	}
 	return time.Duration(micros) * time.Microsecond, line
 }

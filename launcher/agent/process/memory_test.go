@@ -32,7 +32,7 @@ func TestKillRecord(t *testing.T) {
 	const text = "Killed process 6052 (python3) total-vm:118968kB, anon-rss:30464kB, file-rss:6508kB, shmem-rss:0kB, UID:0 pgtables:132kB oom_score_adj:0\n"
 	const line = "the kernel killed python3 (pid 6052), which had 29 MiB"
 	for record, want := range map[string]string{
-		"3,5234,2584379476,-;Memory cgroup out of memory: " + text:                        line + ", at the limit of its control group",
+		"3,5234,2584379476,-;Memory cgroup out of memory: " + text:                        line + ", because its control group reached its memory limit",
 		"3,5234,2584379476,-;Out of memory: " + text:                                      line,
 		"3,5234,2584379476,-;Out of memory: " + strings.Replace(text, "6052", "60521", 1): "",
 		"12,5234,2584379476,-;I say: Out of memory: " + text:                              "", // /dev/kmsg takes lines of anybody who may write to it
@@ -78,7 +78,7 @@ func TestKilledForMemory(t *testing.T) {
 	}
 	kills, proof := m.Killed(cmd.Process.Pid)
 	byLog := "the kernel killed bash (pid " + strconv.Itoa(cmd.Process.Pid) + "), which had "
-	byGroup := "the kernel killed 1 process of its control group " + g.name + ", which may have 16 MiB"
+	byGroup := "the kernel killed 1 process of its control group " + g.name + ", whose memory limit is 16 MiB"
 	if kills < 1 || !strings.HasPrefix(proof, byLog) && proof != byGroup {
 		t.Errorf("%d kills: %q, want %q or %q", kills, proof, byLog, byGroup)
 	}

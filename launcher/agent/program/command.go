@@ -148,7 +148,7 @@ func startUpHint(line string) string {
 	if !slices.ContainsFunc([]string{"bashrc", "profile", "conda"}, func(word string) bool { return strings.Contains(line, word) }) {
 		return ""
 	}
-	const hint = `plx: --setup: hint: start-up files such as .bashrc mostly end early where nobody types; ` +
+	const hint = `plx: --setup: hint: start-up files such as .bashrc usually return early in a shell that is not interactive; ` +
 		`for conda: --setup 'eval "$(~/miniconda3/bin/conda shell.bash hook)" && conda activate NAME'; for a folder of programs: --path DIR`
 	return "[ $s != 127 ] || echo '" + strings.ReplaceAll(hint, "'", `'\''`) + "' >&2; "
 }

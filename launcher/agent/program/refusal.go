@@ -40,8 +40,8 @@ func missingInterpreter(path string) string {
 	if loader == "" || !notThere(loader) {
 		return ""
 	}
-	return fmt.Sprintf("its loader %s is not on this host, which has another C library (musl?) than the program wants: "+
-		"build it static; a Go program that uses plx's trainer with -tags nodlopen", loader)
+	return fmt.Sprintf("its dynamic loader %s is not on this host, which has another C library (musl?) than the program needs: "+
+		"link the program statically; build a Go program that uses plx's trainer with -tags nodlopen", loader)
 }
 
 // missingShell does what missingInterpreter does, for a script. head is the
@@ -154,8 +154,8 @@ func (c Command) tooLong() string {
 		note("the variable "+name, e)
 	}
 	if longest >= limit {
-		return fmt.Sprintf("%s has %d bytes, the kernel takes less than %d KiB in one: put it into a file", what, longest, limit>>10)
+		return fmt.Sprintf("%s has %d bytes, but the kernel accepts less than %d KiB for one: pass the value in a file", what, longest, limit>>10)
 	}
-	return fmt.Sprintf("arguments and environment have %d bytes in %d strings, more than the kernel takes on this host "+
+	return fmt.Sprintf("arguments and environment have %d bytes in %d strings, more than the kernel accepts on this host "+
 		"(a quarter of the limit on the stack, ulimit -s); the longest is %s with %d bytes", total, len(c.Argv)+len(c.env), what, longest)
 }

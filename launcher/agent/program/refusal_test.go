@@ -84,7 +84,7 @@ func TestTooLongIsNamedAndNotShown(t *testing.T) {
 		want string
 	}{
 		"variable": {Command{Argv: []string{"train", "a"}, own: 1, env: []string{"A=b", "DATA=" + long}},
-			fmt.Sprintf("train: the variable DATA has %d bytes, the kernel takes less than", len(long)+5)},
+			fmt.Sprintf("train: the variable DATA has %d bytes, but the kernel accepts less than", len(long)+5)},
 		"argument":     {Command{Argv: []string{"train", "a", long}, own: 1}, "train: argument 2 has"},
 		"after set-up": {Command{Argv: []string{"bash", "-c", "x", "a", long}, own: 3}, "train: argument 2 has"},
 		"set-up":       {Command{Argv: []string{"bash", "-c", long, "a"}, own: 3}, "train: --setup has"},

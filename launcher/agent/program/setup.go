@@ -87,7 +87,7 @@ func (s States) Compare() (changed jobfolder.Setup, names []string, err error) {
 	for i, f := range s {
 		raw, err := io.ReadAll(io.NewSectionReader(f, 0, maxState))
 		if err == nil && i == 1 && len(raw) == 0 {
-			err = errors.New("the line has ended the shell: leave exit and exec out of it")
+			err = errors.New("the line has ended the shell: do not use exit or exec in it")
 		}
 		if err == nil {
 			states[i], err = parseState(raw)

@@ -97,7 +97,7 @@ func (g *gpus) ask(limit time.Duration) answer {
 }
 
 func late(limit time.Duration) error {
-	return fmt.Errorf("ask for the use of GPUs: no answer within %v", limit)
+	return fmt.Errorf("query the use of GPUs: no answer within %v", limit)
 }
 
 // begin starts a call of the GPU tool, unless one is running. The returned
@@ -155,7 +155,7 @@ func read(out []byte, status int, err error) (a answer) {
 		if len(a.gpus) > 0 { // the tool printed some GPUs first, so its error message is the last line
 			said = lines[len(lines)-1]
 		}
-		a.err = fmt.Errorf("ask for the use of GPUs: %s", cmp.Or(said[:min(len(said), 200)], "exit status "+strconv.Itoa(status)))
+		a.err = fmt.Errorf("query the use of GPUs: %s", cmp.Or(said[:min(len(said), 200)], "exit status "+strconv.Itoa(status)))
 	}
 	return a
 }

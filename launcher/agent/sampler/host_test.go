@@ -82,9 +82,9 @@ func TestHostAsksForGPUs(t *testing.T) {
 		"quick":       {tool{took: 10 * time.Millisecond, out: twoUsed}, 100, 2, ""},
 		"slow":        {tool{took: 2 * time.Second, out: twoUsed}, 3, 2, ""},
 		"none":        {tool{status: gpuprobe.NoTool}, 1, 0, ""},
-		"no driver":   {tool{status: 1, out: "NVIDIA-SMI has failed\nmore"}, 1, 0, "ask for the use of GPUs: NVIDIA-SMI has failed"},
-		"one is lost": {tool{took: 10 * time.Millisecond, status: 1, out: twoUsed + "Unable to determine the device handle\n"}, 100, 2, "ask for the use of GPUs: Unable to"},
-		"stuck":       {tool{took: time.Hour}, 1, 0, "ask for the use of GPUs: no answer within 10s"},
+		"no driver":   {tool{status: 1, out: "NVIDIA-SMI has failed\nmore"}, 1, 0, "query the use of GPUs: NVIDIA-SMI has failed"},
+		"one is lost": {tool{took: 10 * time.Millisecond, status: 1, out: twoUsed + "Unable to determine the device handle\n"}, 100, 2, "query the use of GPUs: Unable to"},
+		"stuck":       {tool{took: time.Hour}, 1, 0, "query the use of GPUs: no answer within 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -56,7 +56,7 @@ func parseStat(text []byte) (busy, idle uint64, cpus int, err error) {
 		case len(fields) == 0 || !bytes.HasPrefix(fields[0], []byte("cpu")):
 			// Stop here: the lines after the processors' are long and not
 			// needed.
-			return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "no line of a processor")
+			return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "it has no line about a CPU")
 		case len(fields[0]) > len("cpu"):
 			cpus++
 			continue
@@ -74,7 +74,7 @@ func parseStat(text []byte) (busy, idle uint64, cpus int, err error) {
 			}
 		}
 	}
-	return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "no line of a processor")
+	return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "it has no line about a CPU")
 }
 
 func enough(ok bool, otherwise string) error {

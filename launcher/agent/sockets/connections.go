@@ -43,18 +43,18 @@ const diagTime = 2 * time.Second
 func Connections() ([]Connection, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kernel for sockets: %w", err)
+		return nil, fmt.Errorf("list the TCP sockets: %w", err)
 	}
 	defer unix.Close(fd)
 	limit := unix.NsecToTimeval(int64(diagTime))
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return nil, fmt.Errorf("ask the kernel for sockets: %w", err)
+		return nil, fmt.Errorf("list the TCP sockets: %w", err)
 	}
 	var all []Connection
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		more, err := dump(fd, family)
 		if err != nil {
-			return nil, fmt.Errorf("ask the kernel for sockets: %w", err)
+			return nil, fmt.Errorf("list the TCP sockets: %w", err)
 		}
 		all = append(all, more...)
 	}
@@ -96,7 +96,7 @@ func parseAnswers(b []byte) (done bool, all []Connection, err error) {
 	for len(b) >= unix.SizeofNlMsghdr {
 		size := int(native.Uint32(b))
 		if size < unix.SizeofNlMsghdr || size > len(b) {
-			return false, nil, errors.New("a message of the kernel is cut short")
+			return false, nil, errors.New("the kernel's message is truncated")
 		}
 		body := b[unix.SizeofNlMsghdr:size]
 		switch native.Uint16(b[4:]) {

@@ -67,7 +67,7 @@ func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected 
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v", exchangeTime)
 	case err == nil && !bytes.Equal(sent, got):
-		err = errors.New("what came back is not what was sent")
+		err = errors.New("the peer returned other data than was sent")
 	}
 	return true, err
 }

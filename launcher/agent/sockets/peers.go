@@ -203,10 +203,10 @@ func SameUser(conn *net.UnixConn) error {
 		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(err, failed); err != nil {
-		return fmt.Errorf("ask which user is at the local socket: %w", err)
+		return fmt.Errorf("get the user at the other end of the local socket: %w", err)
 	}
 	if int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("the local socket's other end is user %d, this is %d", peer.Uid, os.Geteuid())
+		return fmt.Errorf("the other end of the local socket runs as user %d, this process as %d", peer.Uid, os.Geteuid())
 	}
 	return nil
 }

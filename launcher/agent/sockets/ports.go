@@ -138,12 +138,12 @@ func ownAddresses() []string {
 func claimed(ip netip.Addr, port int, listen bool) (*Socket, error) {
 	claim, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("claim port %d: %w", port, err)
+		return nil, fmt.Errorf("reserve port %d: %w", port, err)
 	}
 	name := fmt.Sprintf("@plx-port-%s-%d", ip, port)
 	if err := unix.Bind(claim, &unix.SockaddrUnix{Name: name}); err != nil {
 		unix.Close(claim)
-		return nil, fmt.Errorf("claim port %d: %w", port, err)
+		return nil, fmt.Errorf("reserve port %d: %w", port, err)
 	}
 	s, err := bind(ip, port, listen)
 	if err != nil {
