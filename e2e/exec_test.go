@@ -180,7 +180,7 @@ func execEnds(b *bench, file string) {
 	b.sleeps(b.Hosts[2], "1001") // a host does not suffer from another
 	b.killOne(b.Hosts[2], func(p testhosts.Process) bool { return strings.HasSuffix(strings.Join(p.Args, " "), " agent start") })
 	b.gone(patience.Limit, b.Hosts[2])
-	contains(b.t, r.want(125).stderr, "plx: host h[1,3]: its agent on the host was killed", "plx: host h2: ", "; the host ends the command 5m0s after")
+	contains(b.t, r.want(125).stderr, "plx: host h[1,3]: its agent on the host was killed", "plx: host h2: ", "; the host kills the command within 5m0s of")
 }
 
 // sleeps waits for a process "sleep TIME". The command line of the shell has that text too.

@@ -63,14 +63,14 @@ import (
 // the abstract namespace.
 const prefix = "@" + protocol.LockPrefix
 
-// mostShared is how many jobs can share a device at the same time.
-const mostShared = 16
+// maxShared is how many jobs can share a device at the same time.
+const maxShared = 16
 
 // If another process is just taking or releasing a lock, take retries: for
-// settleTime in all, with settlePause between two attempts.
+// retryTime in all, with retryPause between two attempts.
 const (
-	settleTime  = 3 * time.Second
-	settlePause = 2 * time.Millisecond
+	retryTime  = 3 * time.Second
+	retryPause = 2 * time.Millisecond
 )
 
 // Take takes the locks of all claimed devices, or none. It locks in the order
@@ -83,7 +83,7 @@ func Take(claims []protocol.Claim, ticket string) (locks []*os.File, err error) 
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	for _, c := range withWholes(claims) {
+	for _, c := range withWholeGPUs(claims) {
 		fd, err := take(c)
 		if err != nil {
 			Release(locks)
@@ -113,9 +113,9 @@ func Release(locks []*os.File) {
 	}
 }
 
-// withWholes adds, for each claimed MIG device, a shared claim on the GPU that
+// withWholeGPUs adds, for each claimed MIG device, a shared claim on the GPU that
 // contains it. claims has each device once.
-func withWholes(claims []protocol.Claim) []protocol.Claim {
+func withWholeGPUs(claims []protocol.Claim) []protocol.Claim {
 	all := slices.Clone(claims)
 	for _, c := range claims {
 		if c.Whole != "" && !slices.ContainsFunc(all, func(o protocol.Claim) bool { return o.Device == c.Whole }) {
@@ -140,23 +140,23 @@ func merged(claims []protocol.Claim) (all []protocol.Claim) {
 	return all
 }
 
-// device matches the UUID of a device, or the PCI address of a GPU whose UUID
+// validDevice matches the UUID of a device, or the PCI address of a GPU whose UUID
 // is unknown. The length is limited because a socket's address, which contains
 // the name, has 108 bytes.
-var device = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:./-]{0,63}$`) })
+var validDevice = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:./-]{0,63}$`) })
 
-// errUnsettled is returned if another process is just taking or releasing the
+// errLockChanging is returned if another process is just taking or releasing the
 // lock; the caller retries.
-var errUnsettled = errors.New("another process is taking or releasing its lock")
+var errLockChanging = errors.New("another process is taking or releasing its lock")
 
 // take takes the lock of one device.
 func take(c protocol.Claim) (fd int, err error) {
-	if !device().MatchString(c.Device) {
+	if !validDevice().MatchString(c.Device) {
 		return -1, fmt.Errorf("lock GPU %q: that is no UUID", c.Device)
 	}
-	for deadline := time.Now().Add(settleTime); ; time.Sleep(settlePause) {
+	for deadline := time.Now().Add(retryTime); ; time.Sleep(retryPause) {
 		fd, err := attempt(c)
-		if !errors.Is(err, errUnsettled) || time.Now().After(deadline) {
+		if !errors.Is(err, errLockChanging) || time.Now().After(deadline) {
 			return fd, err
 		}
 	}
@@ -179,7 +179,7 @@ func attempt(c protocol.Claim) (fd int, err error) {
 	if c.Shared {
 		fd, err = bindShared(c.Device)
 	} else {
-		err = unshared(c.Device)
+		err = checkUnshared(c.Device)
 	}
 	if err == nil {
 		err = unix.Listen(fd, backlog)
@@ -196,19 +196,19 @@ func attempt(c protocol.Claim) (fd int, err error) {
 
 // bindShared binds the device's first free shared name and returns the socket.
 func bindShared(device string) (int, error) {
-	for i := range mostShared {
+	for i := range maxShared {
 		fd, err := bind(sharedName(device, i))
 		if !errors.Is(err, unix.EADDRINUSE) {
 			return fd, err
 		}
 	}
-	return -1, fmt.Errorf("GPU %s: already shared by %d jobs, the maximum", device, mostShared)
+	return -1, fmt.Errorf("GPU %s: already shared by %d jobs, the maximum", device, maxShared)
 }
 
-// unshared returns an error if one of the device's shared names is bound,
+// checkUnshared returns an error if one of the device's shared names is bound,
 // which means that another job shares the device.
-func unshared(device string) error {
-	for i := range mostShared {
+func checkUnshared(device string) error {
+	for i := range maxShared {
 		fd, err := bind(sharedName(device, i))
 		if errors.Is(err, unix.EADDRINUSE) {
 			return heldBy(device, sharedName(device, i))

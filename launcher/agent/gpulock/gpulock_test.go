@@ -314,7 +314,7 @@ func TestUnsettledLockIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(settlePause, func() { unix.Close(fd) })
+	time.AfterFunc(retryPause, func() { unix.Close(fd) })
 	if _, err := takeHere(t, protocol.Claim{Device: device}); err != nil {
 		t.Error(err)
 	}
@@ -344,21 +344,21 @@ func TestAllOrNone(t *testing.T) {
 func TestShared(t *testing.T) {
 	device := newDevice()
 	var all [][]*os.File
-	for range mostShared {
+	for range maxShared {
 		locks, err := takeHere(t, protocol.Claim{Device: device, Shared: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, locks)
 	}
-	if _, err := takeHere(t, protocol.Claim{Device: device, Shared: true}); err == nil || !strings.Contains(err.Error(), "more cannot") {
+	if _, err := takeHere(t, protocol.Claim{Device: device, Shared: true}); err == nil || !strings.Contains(err.Error(), "already shared by 16 jobs") {
 		t.Errorf("one more: %v", err)
 	}
 	var held *Held
 	for i, locks := range all {
-		if i == 0 || i == mostShared-1 { // in between it is the same, and who is refused asks in vain for a while
+		if i == 0 || i == maxShared-1 { // in between it is the same, and who is refused asks in vain for a while
 			if _, err := takeHere(t, protocol.Claim{Device: device}); !errors.As(err, &held) {
-				t.Errorf("an exclusive lock beside %d shared ones: %v", mostShared-i, err)
+				t.Errorf("an exclusive lock beside %d shared ones: %v", maxShared-i, err)
 			}
 		}
 		Release(locks)

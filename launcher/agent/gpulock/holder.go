@@ -24,8 +24,8 @@ const backlog = 1024
 // Limits for the reply of a lock's holder: how long a client waits for it, and
 // its size.
 const (
-	askTime   = 500 * time.Millisecond
-	maxAnswer = 1 << 10 // bytes
+	replyTimeout = 500 * time.Millisecond
+	maxReply     = 1 << 10 // bytes
 )
 
 // Held is the error for a device that another job has reserved.
@@ -55,9 +55,9 @@ func (h Holder) String() string {
 	return fmt.Sprintf("job %s of user %s", h.Job, h.User)
 }
 
-// answer is the JSON reply that the holder of a lock sends to each client that
+// reply is the JSON reply that the holder of a lock sends to each client that
 // connects.
-type answer struct {
+type reply struct {
 	Job string `json:"job"`
 }
 
@@ -65,7 +65,7 @@ type answer struct {
 // reply with the job's name, until the process ends. Only one of the processes
 // that share the locks needs to call it.
 func Answer(locks []*os.File, job string) error {
-	text, err := json.Marshal(answer{Job: job})
+	text, err := json.Marshal(reply{Job: job})
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func Answer(locks []*os.File, job string) error {
 }
 
 // heldBy connects to the socket with the given name to find out which job
-// holds the device. It returns a *Held, or errUnsettled if no process listens
+// holds the device. It returns a *Held, or errLockChanging if no process listens
 // on the socket.
 func heldBy(device, name string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -101,7 +101,7 @@ func heldBy(device, name string) error {
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 	if errors.Is(err, unix.ECONNREFUSED) {
 		unix.Close(fd)
-		return errUnsettled
+		return errLockChanging
 	}
 	held := &Held{Device: device, Holder: Holder{User: "unknown"}}
 	if err != nil { // for example, the holder does not accept connections and its backlog is full
@@ -113,12 +113,12 @@ func heldBy(device, name string) error {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close() // only read
-	if f.SetReadDeadline(time.Now().Add(askTime)) != nil {
+	if f.SetReadDeadline(time.Now().Add(replyTimeout)) != nil {
 		return held // without a deadline, the read below could block for ever
 	}
-	var told answer
-	if json.NewDecoder(io.LimitReader(f, maxAnswer)).Decode(&told) == nil {
-		held.Holder.Job = shortened(told.Job)
+	var got reply
+	if json.NewDecoder(io.LimitReader(f, maxReply)).Decode(&got) == nil {
+		held.Holder.Job = shortened(got.Job)
 	}
 	return held
 }

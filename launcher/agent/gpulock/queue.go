@@ -22,8 +22,8 @@ import (
 // ticket. Tickets sort by the time at which the launches began. Every user can
 // read the queue, because /proc/net/unix lists all bound names.
 
-// plainTicket matches a valid ticket: lower-case letters, digits and "-".
-var plainTicket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-z-]{1,24}$`) })
+// validTicket matches a valid ticket: lower-case letters, digits and "-".
+var validTicket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-z-]{1,24}$`) })
 
 func ticketName(device, ticket string) string { return prefix + device + "/wait/" + ticket }
 
@@ -38,11 +38,11 @@ type Queue struct {
 // claimed devices. Its places last until Leave, or the end of the process.
 func Enter(claims []protocol.Claim, ticket string) (*Queue, error) {
 	q := &Queue{claims: merged(claims), ticket: ticket}
-	if !plainTicket().MatchString(ticket) {
+	if !validTicket().MatchString(ticket) {
 		return nil, fmt.Errorf("wait for GPUs: bad ticket %q", ticket)
 	}
 	for _, c := range q.claims {
-		if !device().MatchString(c.Device) {
+		if !validDevice().MatchString(c.Device) {
 			q.Leave()
 			return nil, fmt.Errorf("wait for GPU %q: that is no UUID", c.Device)
 		}
@@ -89,7 +89,7 @@ func ticketsBefore(list io.Reader, claims []protocol.Claim, ticket string) (befo
 		name := line[strings.LastIndexByte(line, ' ')+1:]
 		for _, c := range claims {
 			other, ok := strings.CutPrefix(name, ticketName(c.Device, ""))
-			if ok && plainTicket().MatchString(other) && other < ticket && !slices.Contains(before, other) {
+			if ok && validTicket().MatchString(other) && other < ticket && !slices.Contains(before, other) {
 				before = append(before, other)
 			}
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// lookTime is how long Look waits for the file system of a folder, which may
+// lookTimeout is how long Look waits for the file system of a folder, which may
 // be a network file system that hangs.
-const lookTime = 5 * time.Second
+const lookTimeout = 5 * time.Second
 
 // Look examines a folder: its size, free space, mount point and whether this
 // user can write to it. To test that, Look creates a small file and removes
-// it. If the file system does not respond within lookTime, Look returns
+// it. If the file system does not respond within lookTimeout, Look returns
 // without these values.
 func Look(path string) protocol.Folder {
 	found := make(chan protocol.Folder, 1)
@@ -28,9 +28,9 @@ func Look(path string) protocol.Folder {
 	select {
 	case f := <-found:
 		return f
-	case <-time.After(lookTime):
+	case <-time.After(lookTimeout):
 		f := notKnown(path)
-		f.Unwritable = fmt.Sprintf("no answer within %s", lookTime)
+		f.Unwritable = fmt.Sprintf("no answer within %s", lookTimeout)
 		return f
 	}
 }

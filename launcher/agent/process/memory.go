@@ -41,7 +41,7 @@ func ReadMemory() Memory {
 // signal; "" means that another process may have been its victim.
 func (m Memory) Killed(pid int) (kills int64, proof string) {
 	kills = hostKills() - m.host
-	if line := logged(pid, m.at); line != "" {
+	if line := oomRecord(pid, m.at); line != "" {
 		return kills, line
 	}
 	if n := m.group.kills() - m.kills; n > 0 {
@@ -52,9 +52,9 @@ func (m Memory) Killed(pid int) (kills int64, proof string) {
 
 // group is a control group with a memory limit, of cgroup version 1 or 2.
 type group struct {
-	name   string // path of the group as in /proc/self/cgroup
-	events string // path of the file that has a line "oom_kill N"; "" if no group was found
-	most   string // path of the file that contains the group's memory limit in bytes
+	name       string // path of the group as in /proc/self/cgroup
+	eventsFile string // path of the file that has a line "oom_kill N"; "" if no group was found
+	limitFile  string // path of the file that contains the group's memory limit in bytes
 }
 
 // groupRoot is the folder in which Linux systems mount the cgroup file
@@ -79,8 +79,8 @@ func findGroup(own string) group {
 			continue
 		}
 		for _, below := range []string{fields[2], "/"} {
-			g := group{name: fields[2], events: path.Join(dir, below, events), most: path.Join(dir, below, most)}
-			if _, err := os.Stat(g.events); err == nil {
+			g := group{name: fields[2], eventsFile: path.Join(dir, below, events), limitFile: path.Join(dir, below, most)}
+			if _, err := os.Stat(g.eventsFile); err == nil {
 				return g
 			}
 		}
@@ -91,7 +91,7 @@ func findGroup(own string) group {
 // kills returns the number of OOM kills in the control group; 0 if the kernel
 // does not count them.
 func (g group) kills() int64 {
-	text, err := os.ReadFile(g.events)
+	text, err := os.ReadFile(g.eventsFile)
 	if err != nil {
 		return 0
 	}
@@ -101,7 +101,7 @@ func (g group) kills() int64 {
 // limit returns the end of a sentence that contains the group's memory limit,
 // or "" if the group has no limit.
 func (g group) limit() string {
-	text, err := os.ReadFile(g.most)
+	text, err := os.ReadFile(g.limitFile)
 	if err != nil {
 		return ""
 	}
@@ -112,9 +112,9 @@ func (g group) limit() string {
 	return fmt.Sprintf(", whose memory limit is %d MiB", n>>20)
 }
 
-// initialPIDs is the inode number of the host's first pid namespace. It is a
+// hostPIDNamespace is the inode number of the host's first pid namespace. It is a
 // constant of the Linux kernel.
-const initialPIDs = 0xEFFFFFFC
+const hostPIDNamespace = 0xEFFFFFFC
 
 // clockMargin is the assumed maximum by which timestamps in the kernel's log
 // lag behind CLOCK_MONOTONIC.
@@ -123,14 +123,14 @@ const clockMargin = 10 * time.Second
 // maxLogRecords is how many records of the kernel's log are read at most.
 const maxLogRecords = 100_000
 
-// logged returns a sentence from the kernel's log about the OOM kill of the
+// oomRecord returns a sentence from the kernel's log about the OOM kill of the
 // process pid, if that happened later than after. It returns "" if the log has
 // no such record or this process may not read the log. The log contains pids
-// of the host's first pid namespace, so logged also returns "" in another
+// of the host's first pid namespace, so oomRecord also returns "" in another
 // namespace.
-func logged(pid int, after time.Duration) string {
+func oomRecord(pid int, after time.Duration) string {
 	var ns unix.Stat_t
-	if unix.Stat("/proc/self/ns/pid", &ns) != nil || ns.Ino != initialPIDs {
+	if unix.Stat("/proc/self/ns/pid", &ns) != nil || ns.Ino != hostPIDNamespace {
 		return ""
 	}
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -146,7 +146,7 @@ func logged(pid int, after time.Duration) string {
 		case err != nil || n <= 0:
 			return found
 		default:
-			if at, line := killRecord(string(record[:n]), pid); line != "" && at+clockMargin >= after {
+			if at, line := parseOOMRecord(string(record[:n]), pid); line != "" && at+clockMargin >= after {
 				found = line
 			}
 		}
@@ -154,18 +154,18 @@ func logged(pid int, after time.Duration) string {
 	return found
 }
 
-// killed matches the message that the kernel logs about an OOM kill.
-var killed = sync.OnceValue(func() *regexp.Regexp {
+// oomMessage matches the message that the kernel logs about an OOM kill.
+var oomMessage = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^((?:Memory cgroup out|Out) of memory): Killed process (\d+) \(([^\n]{0,15})\).* anon-rss:(\d+)kB`)
 })
 
-// killRecord parses one record of /dev/kmsg. If the record reports the OOM
-// kill of the process pid, killRecord returns its time since boot and a
+// parseOOMRecord parses one record of /dev/kmsg. If the record reports the OOM
+// kill of the process pid, parseOOMRecord returns its time since boot and a
 // sentence about it. Otherwise line is "".
-func killRecord(record string, pid int) (at time.Duration, line string) {
+func parseOOMRecord(record string, pid int) (at time.Duration, line string) {
 	head, text, _ := strings.Cut(record, ";")
 	fields := strings.Split(head, ",")
-	m := killed().FindStringSubmatch(text)
+	m := oomMessage().FindStringSubmatch(text)
 	if m == nil || m[2] != strconv.Itoa(pid) || len(fields) < 3 {
 		return 0, ""
 	}

@@ -40,7 +40,7 @@ func TestKillRecord(t *testing.T) {
 		"3;Out of memory: " + text:                                                        "",
 		"":                                                                                "",
 	} {
-		at, got := killRecord(record, 6052)
+		at, got := parseOOMRecord(record, 6052)
 		if got != want || want != "" && at.Truncate(time.Second) != 2584*time.Second {
 			t.Errorf("%q: %q at %s, want %q", record, got, at, want)
 		}
@@ -54,11 +54,11 @@ func TestKilledForMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := findGroup(string(own))
-	if os.Getuid() != 0 || before.events == "" {
+	if os.Getuid() != 0 || before.eventsFile == "" {
 		t.Skip("needs root and control groups for memory")
 	}
 	top := groupRoot // where a group can be made, also if the present one has processes
-	if strings.Contains(before.events, "/memory/") {
+	if strings.Contains(before.eventsFile, "/memory/") {
 		top += "/memory"
 	}
 	dir, err := os.MkdirTemp(top, "plx-test-")
@@ -66,8 +66,8 @@ func TestKilledForMemory(t *testing.T) {
 		t.Skip("no control group can be made here: ", err)
 	}
 	defer os.Remove(dir) // its processes have ended
-	g := group{name: "/" + filepath.Base(dir), events: filepath.Join(dir, filepath.Base(before.events)), most: filepath.Join(dir, filepath.Base(before.most))}
-	if err := os.WriteFile(g.most, []byte(strconv.Itoa(16<<20)), 0); err != nil {
+	g := group{name: "/" + filepath.Base(dir), eventsFile: filepath.Join(dir, filepath.Base(before.eventsFile)), limitFile: filepath.Join(dir, filepath.Base(before.limitFile))}
+	if err := os.WriteFile(g.limitFile, []byte(strconv.Itoa(16<<20)), 0); err != nil {
 		t.Skip("the group cannot be limited: ", err)
 	}
 	m := Memory{host: hostKills(), group: g, kills: g.kills(), at: uptime()}
@@ -82,7 +82,7 @@ func TestKilledForMemory(t *testing.T) {
 	if kills < 1 || !strings.HasPrefix(proof, byLog) && proof != byGroup {
 		t.Errorf("%d kills: %q, want %q or %q", kills, proof, byLog, byGroup)
 	}
-	if line := logged(cmd.Process.Pid, m.at+time.Hour); line != "" {
+	if line := oomRecord(cmd.Process.Pid, m.at+time.Hour); line != "" {
 		t.Errorf("an old record counts: %q", line)
 	}
 	later := Memory{host: hostKills(), group: g, kills: g.kills(), at: uptime() + time.Hour}

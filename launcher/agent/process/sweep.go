@@ -59,7 +59,7 @@ func (c *Children) Clear(limit time.Duration) (left []int, err error) {
 	deadline := time.Now().Add(limit)
 	for {
 		left, err := Sweep(descendants, time.Until(deadline))
-		for settled := time.Now().Add(reaping); !c.none() && time.Now().Before(settled); {
+		for settled := time.Now().Add(reapTime); !c.none() && time.Now().Before(settled); {
 			time.Sleep(time.Millisecond)
 		}
 		if err != nil || c.none() || !time.Now().Before(deadline) {
@@ -81,9 +81,9 @@ func (c *Children) Left(limit time.Duration) (n int) {
 	return 0
 }
 
-// reaping is how long Clear waits for killed processes to be reaped before it
+// reapTime is how long Clear waits for killed processes to be reaped before it
 // lists the processes again.
-const reaping = 50 * time.Millisecond
+const reapTime = 50 * time.Millisecond
 
 // remaining returns the sorted pids of those processes in seen that have not
 // ended.

@@ -44,10 +44,10 @@ type Command struct {
 	Path string   // the file to execute
 	Argv []string // arguments, argv[0] first
 
-	dir  string   // working folder
-	env  []string // environment, as NAME=VALUE
-	name string   // name of the user's program in error messages
-	own  int      // number of leading elements of Argv that plx has added, argv[0] included; the rest is the user's
+	dir   string   // working folder
+	env   []string // environment, as NAME=VALUE
+	name  string   // name of the user's program in error messages
+	added int      // number of leading elements of Argv that plx has added, argv[0] included; the rest is the user's
 }
 
 // Resolve finds the executable file of a task's program. It looks it up in the
@@ -79,7 +79,7 @@ func Resolve(c protocol.Command, env []string, dir string) (Command, error) {
 			return Command{}, unstartedf(exit.CodeNotRunning, "%s: %s", cmd.name, why)
 		}
 	}
-	cmd.Argv, cmd.own = append([]string{name}, args...), 1
+	cmd.Argv, cmd.added = append([]string{name}, args...), 1
 	return cmd, nil
 }
 
@@ -131,7 +131,7 @@ func WorkingFolder(wanted, own string) (string, error) {
 // The line is passed to eval as one quoted word, so that an open quote in the
 // line cannot swallow the check after it. The word ends with an empty line in
 // case the user's line ends with a backslash.
-func guarded(line string) string { return turn + evaluated(line, "") + endTurn }
+func guarded(line string) string { return lockSetup + evaluated(line, "") + unlockSetup }
 
 // evaluated returns a shell script that runs the line with the given
 // redirections, and exits if the line fails.
@@ -153,15 +153,15 @@ func startUpHint(line string) string {
 	return "[ $s != 127 ] || echo '" + strings.ReplaceAll(hint, "'", `'\''`) + "' >&2; "
 }
 
-// turn is a shell script that takes a file lock, so that the tasks of a host
+// lockSetup is a shell script that takes a file lock, so that the tasks of a host
 // run their --setup lines one after another: the lines may write files that
 // the tasks share. The lock is on the parent of the tasks' folders. On a host
-// without the flock command, the lines run at the same time. endTurn releases
+// without the flock command, the lines run at the same time. unlockSetup releases
 // the lock explicitly, because a background process of the line may have
 // inherited the descriptor.
 const (
-	turn    = `[ -n "$PLX_DIR" ] && [ -d "$PLX_DIR/.." ] && { exec 9<"$PLX_DIR/.." && flock 9; } 2>/dev/null` + "\n"
-	endTurn = "{ flock -u 9; exec 9<&-; } 2>/dev/null\n"
+	lockSetup   = `[ -n "$PLX_DIR" ] && [ -d "$PLX_DIR/.." ] && { exec 9<"$PLX_DIR/.." && flock 9; } 2>/dev/null` + "\n"
+	unlockSetup = "{ flock -u 9; exec 9<&-; } 2>/dev/null\n"
 )
 
 // subject is $0 of the shell that runs a --setup line, so the shell's error
@@ -179,7 +179,7 @@ func (c Command) setup(line, path, program string, args []string) Command {
 		c.Path = "/bin/sh"
 		c.Argv = []string{"sh", "-c", guarded(line) + `exec "$@"`, subject, program}
 	}
-	c.own = len(c.Argv)
+	c.added = len(c.Argv)
 	c.Argv = append(c.Argv, args...)
 	return c
 }

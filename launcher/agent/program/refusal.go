@@ -37,7 +37,7 @@ func missingInterpreter(path string) string {
 		return missingShell(line)
 	}
 	loader := loaderOf(f)
-	if loader == "" || !notThere(loader) {
+	if loader == "" || !missing(loader) {
 		return ""
 	}
 	return fmt.Sprintf("its dynamic loader %s is not on this host, which has another C library (musl?) than the program needs: "+
@@ -61,7 +61,7 @@ func missingShell(head []byte) string {
 		return fmt.Sprintf("the file has Windows line ends, so that its #! line asks for %q: convert it, as with dos2unix",
 			fields[len(fields)-1]+"\r")
 	}
-	if filepath.IsAbs(fields[0]) && notThere(fields[0]) {
+	if filepath.IsAbs(fields[0]) && missing(fields[0]) {
 		return fmt.Sprintf("its interpreter %s is not on this host", fields[0])
 	}
 	return ""
@@ -93,21 +93,21 @@ func loaderOf(f io.ReaderAt) string {
 	return ""
 }
 
-// notThere reports whether no file exists at path.
-func notThere(path string) bool {
+// missing reports whether no file exists at path.
+func missing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// busy is how long Run retries if another process has the program file open
+// busyTimeout is how long Run retries if another process has the program file open
 // for writing (ETXTBSY). Usually that is a process that was forked while plx
 // wrote the file, and that closes the file when it calls exec.
-const busy = 2 * time.Second
+const busyTimeout = 2 * time.Second
 
 // Run calls start, which executes the command and returns the error of exec.
 // If the kernel has refused, Run returns an error that explains the reason.
 func (c Command) Run(start func() error) error {
-	deadline := time.Now().Add(busy)
+	deadline := time.Now().Add(busyTimeout)
 	err := start()
 	for errors.Is(err, unix.ETXTBSY) && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
@@ -142,9 +142,9 @@ func (c Command) tooLong() string {
 	for i, a := range c.Argv {
 		name := "the command"
 		switch {
-		case i >= c.own:
-			name = fmt.Sprintf("argument %d", i-c.own+1)
-		case c.own > 1:
+		case i >= c.added:
+			name = fmt.Sprintf("argument %d", i-c.added+1)
+		case c.added > 1:
 			name = "--setup"
 		}
 		note(name, a)

@@ -39,7 +39,7 @@ func TestMissingInterpreter(t *testing.T) {
 		file string
 		want string // "": nothing is missing
 	}{
-		"loader":             {string(elfFor("/lib/ld-nowhere.so.2")), "its loader /lib/ld-nowhere.so.2 is not on this host"},
+		"loader":             {string(elfFor("/lib/ld-nowhere.so.2")), "its dynamic loader /lib/ld-nowhere.so.2 is not on this host"},
 		"loader is there":    {string(elfFor("/bin/sh")), ""},
 		"cut ELF":            {string(elfFor("/lib/ld-nowhere.so.2")[:125]), ""},
 		"script":             {"#!/bin/sh\nexit\n", ""},
@@ -83,12 +83,12 @@ func TestTooLongIsNamedAndNotShown(t *testing.T) {
 		c    Command
 		want string
 	}{
-		"variable": {Command{Argv: []string{"train", "a"}, own: 1, env: []string{"A=b", "DATA=" + long}},
+		"variable": {Command{Argv: []string{"train", "a"}, added: 1, env: []string{"A=b", "DATA=" + long}},
 			fmt.Sprintf("train: the variable DATA has %d bytes, but the kernel accepts less than", len(long)+5)},
-		"argument":     {Command{Argv: []string{"train", "a", long}, own: 1}, "train: argument 2 has"},
-		"after set-up": {Command{Argv: []string{"bash", "-c", "x", "a", long}, own: 3}, "train: argument 2 has"},
-		"set-up":       {Command{Argv: []string{"bash", "-c", long, "a"}, own: 3}, "train: --setup has"},
-		"all of them": {Command{Argv: []string{"train", long[:100]}, own: 1, env: []string{"A=b"}},
+		"argument":     {Command{Argv: []string{"train", "a", long}, added: 1}, "train: argument 2 has"},
+		"after set-up": {Command{Argv: []string{"bash", "-c", "x", "a", long}, added: 3}, "train: argument 2 has"},
+		"set-up":       {Command{Argv: []string{"bash", "-c", long, "a"}, added: 3}, "train: --setup has"},
+		"all of them": {Command{Argv: []string{"train", long[:100]}, added: 1, env: []string{"A=b"}},
 			"have 111 bytes in 3 strings"},
 	} {
 		test.c.name = "train"

@@ -43,7 +43,7 @@ func Setup(line string, env []string, dir string) Command {
 	if shell, err := find("bash", path, dir); err == nil {
 		c.Path, c.Argv = shell, []string{"bash", "--noprofile", "--norc", "-c", script, subject}
 	}
-	c.own = len(c.Argv)
+	c.added = len(c.Argv)
 	return c
 }
 
@@ -160,24 +160,24 @@ func parseLimit(resource int, fields []string) jobfolder.Limit {
 	return jobfolder.Limit{Resource: resource, Soft: values[0], Hard: values[1]}
 }
 
-// ofShell are variables that every shell changes by itself, so their changes
+// shellVariables are variables that every shell changes by itself, so their changes
 // are not the line's.
-var ofShell = []string{"PWD", "OLDPWD", "SHLVL", "_"}
+var shellVariables = []string{"PWD", "OLDPWD", "SHLVL", "_"}
 
 func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
 	for _, name := range slices.Sorted(maps.Keys(after.env)) {
 		value := after.env[name]
-		if before, had := s.env[name]; had && before == value || slices.Contains(ofShell, name) {
+		if before, had := s.env[name]; had && before == value || slices.Contains(shellVariables, name) {
 			continue
 		}
-		if isOurs(name) {
+		if isSetByPlx(name) {
 			ours = append(ours, name)
 			continue
 		}
 		changed.Env = append(changed.Env, protocol.Raw(name+"="+value))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.env)) {
-		if _, has := after.env[name]; !has && !isOurs(name) && !slices.Contains(ofShell, name) {
+		if _, has := after.env[name]; !has && !isSetByPlx(name) && !slices.Contains(shellVariables, name) {
 			changed.Unset = append(changed.Unset, name)
 		}
 	}
@@ -195,8 +195,8 @@ func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
 	return changed, ours
 }
 
-// isOurs reports whether plx itself sets the variable name for each task.
-func isOurs(name string) bool { return slices.Contains(contractNames(), name+"=") }
+// isSetByPlx reports whether plx itself sets the variable name for each task.
+func isSetByPlx(name string) bool { return slices.Contains(contractNames(), name+"=") }
 
 // ResolveAfter is like Resolve, for a host on which --setup has already run.
 // It applies the recorded changes s to the environment and the working folder,
@@ -243,7 +243,7 @@ func (c Command) limited(s jobfolder.Setup) (Command, error) {
 		argv = append(argv, fmt.Sprintf("mask:%d", *s.Mask))
 	}
 	argv = append(argv, "--", c.Path)
-	c.own += len(argv)
+	c.added += len(argv)
 	c.Path, c.Argv = self, append(argv, c.Argv...)
 	return c, nil
 }
@@ -261,7 +261,7 @@ func Become(args []string) error {
 			return fmt.Errorf("%s, as --setup has it: %w", change, err)
 		}
 	}
-	c := Command{Path: args[end+1], Argv: args[end+2:], env: os.Environ(), name: args[end+1], own: 1}
+	c := Command{Path: args[end+1], Argv: args[end+2:], env: os.Environ(), name: args[end+1], added: 1}
 	return c.Run(func() error { return syscall.Exec(c.Path, c.Argv, c.env) })
 }
 

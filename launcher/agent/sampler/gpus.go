@@ -35,11 +35,11 @@ type Shell func(ctx context.Context, script string, limit int64) (out []byte, st
 type gpus struct {
 	shell Shell
 
-	mu     sync.Mutex
-	asking chan struct{} // closed when the running call of the tool has ended; nil if none is running
-	cancel func()        // kills the running call of the tool
-	over   bool          // true if the tool must not be called again
-	newest answer
+	mu       sync.Mutex
+	asking   chan struct{} // closed when the running call of the tool has ended; nil if none is running
+	cancel   func()        // kills the running call of the tool
+	disabled bool          // true if the tool must not be called again
+	newest   answer
 }
 
 // answer is the result of one call of the GPU tool.
@@ -66,9 +66,9 @@ var errNoTool = errors.New("the host has no nvidia-smi or rocm-smi")
 // tool's CPU time.
 func (a answer) pause() time.Duration { return max(share*a.took, protocol.SampleEvery) }
 
-// holds reports whether result a is recent enough to be shown as the present
+// isRecent reports whether result a is recent enough to be shown as the present
 // use of the GPUs.
-func (a answer) holds(now time.Time) bool {
+func (a answer) isRecent(now time.Time) bool {
 	return !a.at.IsZero() && now.Sub(a.at) < 3*a.pause()
 }
 
@@ -109,7 +109,7 @@ func (g *gpus) begin(limit time.Duration) <-chan struct{} {
 		return g.asking
 	}
 	done := make(chan struct{})
-	if g.over {
+	if g.disabled {
 		close(done)
 		return done
 	}
@@ -128,7 +128,7 @@ func (g *gpus) begin(limit time.Duration) <-chan struct{} {
 		// If the first call fails and shows no GPU, later calls will fail too.
 		// An example is a machine image with nvidia-smi on a host without a
 		// GPU.
-		g.over = g.over || status > 0 && len(a.gpus) == 0 && g.newest.at.IsZero()
+		g.disabled = g.disabled || status > 0 && len(a.gpus) == 0 && g.newest.at.IsZero()
 		g.asking, g.newest = nil, a
 	}()
 	return done
@@ -204,14 +204,14 @@ func userOf(pid int) string {
 func (g *gpus) known(now time.Time, owners map[string]string) (all []protocol.GPUUse, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	holds := g.newest.holds(now)
-	if holds {
+	recent := g.newest.isRecent(now)
+	if recent {
 		for i, u := range g.newest.gpus {
 			u.Owner = cmp.Or(owners[g.newest.ids[i]], u.Owner)
 			all = append(all, u)
 		}
 	}
-	if (holds || g.over) && g.newest.err != errNoTool {
+	if (recent || g.disabled) && g.newest.err != errNoTool {
 		err = g.newest.err
 	}
 	return all, err
@@ -223,7 +223,7 @@ func (g *gpus) known(now time.Time, owners map[string]string) (all []protocol.GP
 func (g *gpus) busy(now time.Time) (sum float32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.newest.gpus) == 0 || !g.newest.holds(now) {
+	if len(g.newest.gpus) == 0 || !g.newest.isRecent(now) {
 		return -1
 	}
 	for _, u := range g.newest.gpus {
@@ -236,7 +236,7 @@ func (g *gpus) busy(now time.Time) (sum float32) {
 // the call to end, because a GPU driver may block the tool.
 func (g *gpus) close() {
 	g.mu.Lock()
-	g.over = true
+	g.disabled = true
 	asking, cancel := g.asking, g.cancel
 	g.mu.Unlock()
 	if asking == nil {

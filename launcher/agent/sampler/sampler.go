@@ -13,15 +13,15 @@
 //
 // A task has made progress between two samples if it did at least one of
 // these: it wrote to stdout or stderr, it completed a training step, it moved
-// more than chatter bytes through its TCP sockets, or it read or wrote more
-// than murmur bytes in system calls. A task that only used CPU or GPU time
+// more than socketNoise bytes through its TCP sockets, or it read or wrote more
+// than ioNoise bytes in system calls. A task that only used CPU or GPU time
 // counts as busy: it may be computing, or spinning.
 //
 // A task's Activity has two times. Still is the time since the task last made
 // progress or was busy. Quiet is the time since it last made progress. Package
 // jobstate waits longer for a job that is busy without progress.
 //
-// The thresholds chatter and murmur exist because a waiting task also does
+// The thresholds socketNoise and ioNoise exist because a waiting task also does
 // some I/O: libraries send keepalives, and runtimes wake themselves up through
 // pipes.
 //
@@ -53,8 +53,8 @@ import (
 )
 
 const (
-	chatter = 1 << 10  // bytes through sockets between two samples that do not count as progress yet
-	murmur  = 16 << 10 // bytes in system calls between two samples that do not count as progress yet
+	socketNoise = 1 << 10  // bytes through sockets between two samples that do not count as progress yet
+	ioNoise     = 16 << 10 // bytes in system calls between two samples that do not count as progress yet
 	// idle is the utilization of one CPU core or of a GPU, in percent, below
 	// which a task does not count as busy.
 	idle = 5

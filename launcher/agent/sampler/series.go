@@ -16,12 +16,12 @@ type series struct {
 	pid        int
 	last       measure
 	at         time.Time // when last was taken; zero before the first sample
-	marked     time.Time // when the task last made progress; at first, when the task was first seen
+	progressed time.Time // when the task last made progress; at first, when the task was first seen
 	busy       time.Time // when the task last made progress or used CPU or GPU time
 }
 
 func newSeries(t Target, now time.Time) *series {
-	return &series{generation: t.Generation, pid: t.PID, marked: now, busy: now}
+	return &series{generation: t.Generation, pid: t.PID, progressed: now, busy: now}
 }
 
 // add adds a sample that was taken at time now. every is the planned time
@@ -31,8 +31,8 @@ func (s *series) add(m measure, now time.Time, every time.Duration) {
 		moved := s.last.until(m)
 		late := now.Sub(s.at)
 		switch {
-		case moved.marks() || late > 3*every+time.Second: // progress; or the sample is so late that the host itself must have been suspended
-			s.marked, s.busy = now, now
+		case moved.isProgress() || late > 3*every+time.Second: // progress; or the sample is so late that the host itself must have been suspended
+			s.progressed, s.busy = now, now
 		case moved.cpu*100 >= late*idle, m.gpu >= idle:
 			s.busy = now
 		}
@@ -69,13 +69,13 @@ func grown(before, now map[int]uint64) (sum uint64) {
 	return sum
 }
 
-// marks reports whether the activity counts as progress: output, training
+// isProgress reports whether the activity counts as progress: output, training
 // steps, or enough I/O.
-func (m motion) marks() bool {
-	return m.output != 0 || m.step != 0 || m.network > chatter || m.files > murmur
+func (m motion) isProgress() bool {
+	return m.output != 0 || m.step != 0 || m.network > socketNoise || m.files > ioNoise
 }
 
 // activity returns how long the task has been inactive at time now.
 func (s *series) activity(now time.Time) *protocol.Activity {
-	return &protocol.Activity{PID: s.pid, Still: now.Sub(s.busy), Quiet: now.Sub(s.marked)}
+	return &protocol.Activity{PID: s.pid, Still: now.Sub(s.busy), Quiet: now.Sub(s.progressed)}
 }

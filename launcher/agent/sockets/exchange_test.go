@@ -27,7 +27,7 @@ func TestExchange(t *testing.T) {
 			}
 			_, err := c.Write(make([]byte, exchanged))
 			return err
-		}, "not what was sent"},
+		}, "other data than was sent"},
 		{"less", func(c net.Conn) error {
 			if _, err := io.CopyN(io.Discard, c, exchanged); err != nil {
 				return err

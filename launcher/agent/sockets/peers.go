@@ -68,15 +68,15 @@ const (
 	dialPause = 100 * time.Millisecond
 )
 
-// reachMany is how many agents ReachAll dials at the same time.
-const reachMany = 64
+// reachLimit is how many agents ReachAll dials at the same time.
+const reachLimit = 64
 
 // ReachAll dials the other agents and returns those that it could not reach.
 func (id Identity) ReachAll(peers []protocol.Peer) []protocol.Unreached {
 	var mu sync.Mutex
 	var failures []protocol.Unreached
 	var dialling errgroup.Group
-	dialling.SetLimit(reachMany)
+	dialling.SetLimit(reachLimit)
 	for _, peer := range peers {
 		if peer.Index == id.HostIndex {
 			continue

@@ -82,9 +82,9 @@ func (p Place) Open(listen bool) (*Socket, error) {
 	return nil, fmt.Errorf("no port of %s is free in the range %d-%d: every task needs two of them, and the agent one: widen --port-range", p.Addr, p.Low, p.High)
 }
 
-// mostHeld is how many ports Reserve holds at most while it looks for an
+// maxHeld is how many ports Reserve holds at most while it looks for an
 // unused one.
-const mostHeld = 64
+const maxHeld = 64
 
 // Reserve reserves a port whose address is not in used, and adds the address
 // to used. If all free ports are in used, as can happen in a narrow range, it
@@ -94,7 +94,7 @@ func (p Place) Reserve(used map[string]bool) (*Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	for held := 0; used[s.Addr] && held < mostHeld; held++ {
+	for held := 0; used[s.Addr] && held < maxHeld; held++ {
 		other, err := p.Open(false)
 		if err != nil {
 			break // no other port is free
