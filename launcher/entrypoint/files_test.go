@@ -95,7 +95,7 @@ func TestLocalFiles(t *testing.T) {
 		{command: "python3 train.py", cfg: Source{Setup: "cd there"}, note: "train.py"},
 		{command: "python3 train.py --config=config.json", cfg: Source{Workdir: "."}},
 		{command: "python3 other.py --config=config.json train.py train.py", note: "note: config.json, train.py: local files"},
-		{command: "python3 " + dir + "/src/model.py", cfg: Source{Workdir: "."}, note: "in the working directory the file is src/model.py"},
+		{command: "python3 " + dir + "/src/model.py", cfg: Source{Workdir: "."}, note: "the copy in their working directory is src/model.py"},
 		{command: "python3 " + dir + "/src/model.py"},
 		{command: "python3 src/model.py", cfg: Source{Workdir: "src"}, hint: "name it model.py"},
 		{command: "python3 train.py", cfg: Source{Workdir: "src"}, hint: "--workdir ."},

@@ -59,9 +59,9 @@ type Config struct {
 	Stream  bool          // print each line when it arrives, with the name of its host before it
 }
 
-// leastLease is the shortest allowed lease. On a busy host, renewals could
+// minLease is the shortest allowed lease. On a busy host, renewals could
 // arrive too late for a shorter one.
-const leastLease = 5 * time.Second
+const minLease = 5 * time.Second
 
 // request validates the configuration and returns the request that is sent to
 // the agents.
@@ -72,7 +72,7 @@ func (c Config) request() (protocol.ExecRequest, error) {
 	}{
 		{c.Program == "", exit.Mistake(errors.New("no command was named"), "plx exec --hosts resources.txt -- uname -r")},
 		{len(c.Hosts) == 0, exit.Mistake(errors.New("no hosts were named"), "--hosts FILE, or --host LINE")},
-		{c.Lease < leastLease, exit.Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), "--lease %s", leastLease)},
+		{c.Lease < minLease, exit.Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, minLease), "--lease %s", minLease)},
 		{c.JSON && c.Stream, exit.Mistake(errors.New("--json and --stream exclude each other"), "--json prints after the last host has ended, --stream at once")},
 		{c.MaxTime < 0, exit.Mistake(errors.New("--max-time is negative"), "--max-time 10m, or leave it out for no limit")},
 		{c.Grace < 0, exit.Mistake(errors.New("--grace is negative"), "--grace 0s kills the command at once")},

@@ -18,12 +18,12 @@ type result struct {
 
 // Limits of the memory for the hosts' output, in bytes.
 const (
-	mostKept = 4 << 20   // for one stream of one host
-	allKept  = 256 << 20 // for the streams of all hosts together
+	maxKept      = 4 << 20   // for one stream of one host
+	maxKeptOfAll = 256 << 20 // for the streams of all hosts together
 )
 
 func newResult(h *hosts.Host, n int) *result {
-	limit := min(mostKept, allKept/(2*n))
+	limit := min(maxKept, maxKeptOfAll/(2*n))
 	return &result{host: h, stdout: newKept(limit), stderr: newKept(limit)}
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// mostRounds is how often the hosts are asked for their lists at most. A
+// maxRounds is how often the hosts are asked for their lists at most. A
 // running job writes new checkpoints and removes old ones, so a listed
 // checkpoint can be gone when it is fetched.
-const mostRounds = 5
+const maxRounds = 5
 
 // checkpoints fetches every checkpoint whose files the hosts have completely.
 // If the newest checkpoint of a folder was removed in the meantime, it asks
@@ -44,7 +44,7 @@ func (f *fetcher) checkpoints(ctx context.Context) error {
 			return err
 		}
 		// Ask again only if new lists can show other checkpoints.
-		if r.gone && unreached == nil && n < mostRounds && !slices.Equal(before, r.first) {
+		if r.gone && unreached == nil && n < maxRounds && !slices.Equal(before, r.first) {
 			before = r.first
 			continue
 		}
@@ -115,7 +115,7 @@ func (f *fetcher) round(ctx context.Context, all []checkpoint, t *tally) (r roun
 			return r
 		case newest:
 			r.newest = append(r.newest, fmt.Errorf("checkpoint %s, the newest: %w", c.folder, err))
-			r.gone = r.gone || !errors.As(err, new(ownFault))
+			r.gone = r.gone || !errors.As(err, new(localError))
 		default:
 			r.older = append(r.older, fmt.Sprintf("checkpoint %s: not fetched: %v", c.folder, err))
 		}

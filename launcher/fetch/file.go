@@ -105,7 +105,7 @@ func (f *fetcher) get(ctx context.Context, w file, t *tally) error {
 		err := f.keep(ctx, w, to, t, func(_ context.Context, out io.Writer, offset int64) error {
 			first, err := os.Open(filepath.Join(f.from.Dir, filepath.FromSlash(w.to[0])))
 			if err != nil {
-				return ownFault{err}
+				return localError{err}
 			}
 			defer first.Close()
 			_, err = io.Copy(out, io.NewSectionReader(first, offset, w.size-offset))
@@ -132,9 +132,9 @@ func (f *fetcher) fetch(ctx context.Context, w file, t *tally) error {
 			if o.place == "" {
 				want.Checkpoints = f.from.Name
 			}
-			return ask(ctx, a, want, &passing{to: out, bar: f.bar, tally: t, file: w, sent: offset})
+			return ask(ctx, a, want, &progressWriter{to: out, bar: f.bar, tally: t, file: w, sent: offset})
 		})
-		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
+		if err == nil || ctx.Err() != nil || errors.As(err, new(localError)) {
 			return err
 		}
 		errs = append(errs, a.Named(err))
@@ -146,7 +146,7 @@ func (f *fetcher) fetch(ctx context.Context, w file, t *tally) error {
 func (f *fetcher) keep(ctx context.Context, w file, to string, t *tally, from source) error {
 	path := filepath.Join(f.from.Dir, filepath.FromSlash(to))
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return ownFault{err}
+		return localError{err}
 	}
 	there, err := store(ctx, path, w, from)
 	if err == nil {
@@ -155,8 +155,8 @@ func (f *fetcher) keep(ctx context.Context, w file, to string, t *tally, from so
 	return err
 }
 
-// passing is a writer that shows the progress of a file on the progress bar.
-type passing struct {
+// progressWriter is a writer that shows the progress of a file on the progress bar.
+type progressWriter struct {
 	to    io.Writer
 	bar   *console.Transfer
 	tally *tally
@@ -164,7 +164,7 @@ type passing struct {
 	sent  int64 // bytes of the file written so far, including those of earlier fetches
 }
 
-func (p *passing) Write(b []byte) (int, error) {
+func (p *progressWriter) Write(b []byte) (int, error) {
 	n, err := p.to.Write(b)
 	p.sent += int64(n)
 	p.bar.Moved("", p.file.to[0], p.sent, p.file.size)
@@ -182,7 +182,7 @@ func (e errFull) Unwrap() error { return e.error }
 // isFull reports whether err means that the disk of this machine is full, or
 // that the user's disk quota is used up.
 func isFull(err error) bool {
-	return errors.As(err, new(ownFault)) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+	return errors.As(err, new(localError)) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
 // full returns one error for all files that did not fit on the disk.

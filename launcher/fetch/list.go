@@ -54,9 +54,9 @@ func list[T any](ctx context.Context, a *hosts.AgentHost, want protocol.FetchReq
 
 // Limits for the list that one host sends.
 const (
-	maxList  = 16 << 20 // bytes of the whole list
-	maxLine  = 8 << 20  // bytes of one line, which describes an output or a checkpoint with all its files
-	mostKept = 100_000  // number of checkpoints, and number of their files
+	maxList   = 16 << 20 // bytes of the whole list
+	maxLine   = 8 << 20  // bytes of one line, which describes an output or a checkpoint with all its files
+	maxListed = 100_000  // number of checkpoints, and number of their files
 )
 
 // lines is a writer that decodes a JSON object from each line. It buffers at
@@ -109,8 +109,8 @@ func (l *lines[T]) end() error { return l.line(l.rest) }
 func listOf(all *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	files := 0
 	return &lines[protocol.HostCheckpoint]{take: func(k protocol.HostCheckpoint) error {
-		if files += len(k.Files); len(*all) == mostKept || files > mostKept {
-			return fmt.Errorf("list of checkpoints: more than %d checkpoints or files", mostKept)
+		if files += len(k.Files); len(*all) == maxListed || files > maxListed {
+			return fmt.Errorf("list of checkpoints: more than %d checkpoints or files", maxListed)
 		}
 		if err := checkKept(k); err != nil {
 			return fmt.Errorf("list of checkpoints: %w", err)

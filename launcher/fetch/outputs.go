@@ -66,7 +66,7 @@ func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 				lines = append(lines, err.Error())
 			}
 		}
-		f.tell(some(lines, mostTold, "also not fetched: ", "log"))
+		f.tell(some(lines, maxReported, "also not fetched: ", "log"))
 	}
 	return n, errors.Join(err, lost, f.joined(errs), f.note(ctx, fetched))
 }
@@ -107,9 +107,9 @@ func (f *fetcher) fetched(lists [][]protocol.HostOutput, made *tally) [][]protoc
 }
 
 const (
-	mostTold   = 3    // lines printed at most about outputs that cannot be fetched
-	mostNamed  = 20   // lines printed at most about outputs with an escaped name
-	mostFolded = 1000 // lines that are folded at most; folding more takes too long
+	maxReported        = 3    // lines printed at most about outputs that cannot be fetched
+	maxEscapedReported = 20   // lines printed at most about outputs with an escaped name
+	maxFolded          = 1000 // lines that are folded at most; folding more takes too long
 )
 
 // report prints which outputs are not files that can be fetched, such as links
@@ -128,7 +128,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 			}
 		}
 	}
-	f.tell(some(others, mostTold, "also not fetched: ", "output"))
+	f.tell(some(others, maxReported, "also not fetched: ", "output"))
 	patterns, flag := f.from.Outputs, "--output "
 	if f.from.Wanted.Patterns != nil {
 		patterns, flag = nil, ""
@@ -142,7 +142,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 		}
 	}
 	var errs []error
-	for _, line := range some(lost, mostTold, "also not fetched: ", "output") {
+	for _, line := range some(lost, maxReported, "also not fetched: ", "output") {
 		errs = append(errs, errors.New(line))
 	}
 	return errors.Join(errs...)
@@ -159,7 +159,7 @@ func (f *fetcher) reportEscaped(fetched [][]protocol.HostOutput) {
 			}
 		}
 	}
-	f.tell(some(lines, mostNamed, "also with escaped names: ", "output"))
+	f.tell(some(lines, maxEscapedReported, "also with escaped names: ", "output"))
 }
 
 func (f *fetcher) tell(lines []string) {
@@ -172,7 +172,7 @@ func (f *fetcher) tell(lines []string) {
 // differ only in the host. If lines are left out, the last line is rest with
 // their number; kind is the word for one of them.
 func some(lines []string, most int, rest, kind string) []string {
-	if len(lines) <= mostFolded {
+	if len(lines) <= maxFolded {
 		lines = console.FoldHosts(lines)
 	}
 	shown := lines[:min(len(lines), most):min(len(lines), most)]
@@ -241,15 +241,15 @@ func (f *fetcher) logFiles(lists [][]protocol.HostOutput) (all []file) {
 	return all
 }
 
-// mostNoted is how many outputs one request of note lists at most, because the
+// maxNoted is how many outputs one request of note lists at most, because the
 // size of a request is limited.
-const mostNoted = 10_000
+const maxNoted = 10_000
 
 // note sends every host the list of outputs that were fetched from it, so that
 // plx prune may remove them.
 func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) error {
 	return hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
-		for some := range slices.Chunk(fetched[i], mostNoted) {
+		for some := range slices.Chunk(fetched[i], maxNoted) {
 			if err := ask(ctx, a, protocol.FetchRequest{Fetched: some}, io.Discard); err != nil {
 				return fmt.Errorf("record what was fetched: %w", err)
 			}

@@ -132,7 +132,7 @@ func TestOutputsWithOddNames(t *testing.T) {
 		if err := h.fetchJob(dir); err == nil || !strings.HasPrefix(err.Error(), "host h1: output worker-0/runs/aaa") || !strings.HasSuffix(err.Error(), " is not fetched: its name is longer than 1000 bytes") {
 			t.Errorf("%v", err)
 		}
-		h.says("host h1: output worker-0/gone.pt is not fetched: it is a link")
+		h.says("host h1: output worker-0/gone.pt is not fetched: it is a symbolic link")
 	}
 }
 
@@ -327,7 +327,7 @@ func TestEndlessCheckpoints(t *testing.T) {
 	} {
 		var list []protocol.HostCheckpoint
 		if name == "checkpoints" {
-			list = make([]protocol.HostCheckpoint, mostKept-2) // two more may come
+			list = make([]protocol.HostCheckpoint, maxListed-2) // two more may come
 		}
 		out, err := listOf(&list), error(nil)
 		for i := 0; i < 1<<20 && err == nil; i++ {

@@ -132,7 +132,7 @@ func TestFetchGoesOn(t *testing.T) {
 // Of a file that has hardly begun nothing stays.
 func TestLittleIsNotKept(t *testing.T) {
 	h, dir := ranBig(t, 1), t.TempDir()
-	if n := h.lostHalfway(dir, leastKept-1<<18); n != 0 {
+	if n := h.lostHalfway(dir, minKept-1<<18); n != 0 {
 		t.Errorf("a part of %d bytes", n)
 	}
 	has(t, dir)

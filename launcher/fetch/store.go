@@ -22,9 +22,9 @@ import (
 // end.
 type source func(ctx context.Context, to io.Writer, offset int64) error
 
-// leastKept is the smallest size of an incomplete file that is kept for the
+// minKept is the smallest size of an incomplete file that is kept for the
 // next fetch to resume, in bytes.
-const leastKept = 1 << 20
+const minKept = 1 << 20
 
 // store writes a file to path; from provides the bytes. The file appears there
 // only when it is complete. An existing file is not replaced: store returns
@@ -39,11 +39,11 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 	case err == nil && !grows:
 		return true, compare(path, w)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return false, ownFault{err}
+		return false, localError{err}
 	}
 	part, err := openPart(path, w, grows)
 	if err != nil {
-		return false, ownFault{err}
+		return false, localError{err}
 	}
 	// Receive again from the start if the bytes of an earlier fetch belong to
 	// another file.
@@ -53,24 +53,24 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 		if begun {
 			err = nil
 			if failed := part.restart(); failed != nil {
-				err = ownFault{failed}
+				err = localError{failed}
 			}
 		}
 	}
 	if errors.As(err, new(errSum)) && grows {
-		err = another(path)
+		err = errExists(path)
 	}
 	if err == nil {
 		if err = os.Rename(part.file.Name(), path); err != nil {
-			err = ownFault{err}
+			err = localError{err}
 		}
 	}
 	_ = part.writer.Flush() // ignore the error: the next call of store receives the missing zeros again
-	if err != nil && (part.alone || part.offset < leastKept || errors.As(err, new(errSum)) || errors.As(err, new(ownFault))) {
+	if err != nil && (part.alone || part.offset < minKept || errors.As(err, new(errSum)) || errors.As(err, new(localError))) {
 		_ = os.Remove(part.file.Name()) // ignore the error: err is the cause
 	}
 	if closed := part.file.Close(); err == nil && closed != nil { // closing also releases the file lock
-		err = ownFault{closed}
+		err = localError{closed}
 	}
 	return false, err
 }
@@ -107,7 +107,7 @@ func openPart(path string, w file, grows bool) (*part, error) {
 	if grows {
 		p.before = path
 	}
-	if !own(file) {
+	if !lockPart(file) {
 		p.alone = true
 		if err := file.Close(); err != nil {
 			return nil, err
@@ -128,10 +128,10 @@ func openPart(path string, w file, grows bool) (*part, error) {
 	return p, nil
 }
 
-// own locks a file and reports whether it succeeded. It returns false if the
+// lockPart locks a file and reports whether it succeeded. It returns false if the
 // file no longer has its name, because another process has completed and
 // renamed it in the meantime.
-func own(file *os.File) bool {
+func lockPart(file *os.File) bool {
 	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return false
 	}
@@ -168,20 +168,20 @@ func (p *part) Write(b []byte) (int, error) {
 	p.offset += int64(n)
 	p.sum.Write(b[:n]) // a hash never returns an error
 	if err != nil {
-		err = ownFault{err}
+		err = localError{err}
 	}
 	return n, err
 }
 
-// ownFault wraps an error of this machine, such as a full disk. Fetching from
+// localError wraps an error of this machine, such as a full disk. Fetching from
 // another host would not help.
-type ownFault struct{ error }
+type localError struct{ error }
 
-func (e ownFault) Unwrap() error { return e.error }
+func (e localError) Unwrap() error { return e.error }
 
-// another returns the error for a path at which a different file exists.
-func another(path string) error {
-	return ownFault{fmt.Errorf("%s already exists with other content: plx does not replace it", path)}
+// errExists returns the error for a path at which a different file exists.
+func errExists(path string) error {
+	return localError{fmt.Errorf("%s already exists with other content: plx does not replace it", path)}
 }
 
 // compare returns an error unless the file at path has the size and the
@@ -189,15 +189,15 @@ func another(path string) error {
 func compare(path string, w file) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return ownFault{err}
+		return localError{err}
 	}
 	defer file.Close()
 	n, sum, err := digest.Of(file)
 	if err != nil {
-		return ownFault{err}
+		return localError{err}
 	}
 	if n != w.size || sum != w.sum {
-		return another(path)
+		return errExists(path)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (p *part) receive(ctx context.Context, sum string, from source) error {
 		return errSum{fmt.Errorf("%s: its checksum is wrong: the file is damaged on the host, or changed while it was fetched: fetch it again when nothing writes to it", p.name)}
 	}
 	if err := errors.Join(p.writer.Flush(), p.file.Sync()); err != nil {
-		return ownFault{err}
+		return localError{err}
 	}
 	return nil
 }

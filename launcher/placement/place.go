@@ -56,7 +56,7 @@ type Options = protocol.Placing
 func Joining(launched Options, hosts []hostfile.Host) Options {
 	launched.Workers = 0
 	if launched.Servers != nil {
-		launched.Servers = slices.DeleteFunc(slices.Clone(launched.Servers), func(name string) bool { return !namesOne(name, hosts) })
+		launched.Servers = slices.DeleteFunc(slices.Clone(launched.Servers), func(name string) bool { return !namesAny(name, hosts) })
 		launched.NoServers = launched.NoServers || len(launched.Servers) == 0
 	}
 	return launched
@@ -171,7 +171,7 @@ func hasServer(want Options, m Machine, works bool) bool {
 	case want.NoServers:
 		return false
 	case want.Servers != nil:
-		return slices.ContainsFunc(want.Servers, func(name string) bool { return means(name, m.Host) })
+		return slices.ContainsFunc(want.Servers, func(name string) bool { return matchesName(name, m.Host) })
 	}
 	return works || m.Devices.Kind == hostfile.ServerOnly
 }
@@ -180,20 +180,20 @@ func hasServer(want Options, m Machine, works bool) bool {
 // not the name of a host.
 func CheckServers(all []hostfile.Host, names []string) error {
 	for _, name := range names {
-		if !namesOne(name, all) {
+		if !namesAny(name, all) {
 			return exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")
 		}
 	}
 	return nil
 }
 
-func namesOne(name string, of []hostfile.Host) bool {
-	return slices.ContainsFunc(of, func(h hostfile.Host) bool { return means(name, h) })
+func namesAny(name string, of []hostfile.Host) bool {
+	return slices.ContainsFunc(of, func(h hostfile.Host) bool { return matchesName(name, h) })
 }
 
-// means reports whether name stands for host h. It can be "gpu01" or
+// matchesName reports whether name stands for host h. It can be "gpu01" or
 // "gpu01:2222", or an IPv6 address with or without brackets.
-func means(name string, h hostfile.Host) bool {
+func matchesName(name string, h hostfile.Host) bool {
 	return strings.EqualFold(name, h.Name) || strings.EqualFold(name, "["+h.Name+"]") ||
 		strings.EqualFold(name, net.JoinHostPort(h.Name, strconv.Itoa(cmp.Or(h.Port, 22))))
 }

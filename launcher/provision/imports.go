@@ -92,7 +92,7 @@ func (r *Recipe) Imports(ctx context.Context, on []*Target) error {
 			return err
 		}
 		t.Python = &got
-		t.Note, err = judgeImports(got, t.GPUs, t.Report.Driver, t.Report.Vendor.Torch())
+		t.Note, err = checkTorch(got, t.GPUs, t.Report.Driver, t.Report.Vendor.Torch())
 		return err
 	})
 }
@@ -154,11 +154,11 @@ func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (go
 	return got, fmt.Errorf("%s: %w", doing, err)
 }
 
-// judgeImports returns an error if the host's torch cannot use the GPUs there,
+// checkTorch returns an error if the host's torch cannot use the GPUs there,
 // or a note if it is built for CPUs only. gpus is the number of the host's
 // workers that have GPUs. built is what the host's GPUs need torch to be built
 // for, such as "CUDA".
-func judgeImports(got Imported, gpus int, driver, built string) (note string, err error) {
+func checkTorch(got Imported, gpus int, driver, built string) (note string, err error) {
 	switch {
 	case got.Error != "":
 		return "", fmt.Errorf("import %s: %s", got.Module, got.Error)

@@ -27,7 +27,7 @@ func TestJudge(t *testing.T) {
 		{"later CUDA", Imported{Torch: "2.1", CUDA: "14.0"}, 1, "100", "", "torch 2.1 is built for CUDA 14.0 and finds no GPU; the driver is 100", ""},
 		{"no driver", Imported{Torch: "2.1", CUDA: "12.1"}, 1, "", "", "torch 2.1 is built for CUDA 12.1 and finds no GPU; the driver is unknown", ""},
 	} {
-		note, err := judgeImports(c.got, c.gpus, c.driver, "CUDA")
+		note, err := checkTorch(c.got, c.gpus, c.driver, "CUDA")
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -40,7 +40,7 @@ func TestJudge(t *testing.T) {
 
 // Report a4: torch for CUDA cannot use GPUs of AMD.
 func TestReportA4(t *testing.T) {
-	_, err := judgeImports(Imported{Torch: "2.1", CUDA: "12.1"}, 1, "6.8.5", "ROCm")
+	_, err := checkTorch(Imported{Torch: "2.1", CUDA: "12.1"}, 1, "6.8.5", "ROCm")
 	if err == nil || err.Error() != "torch 2.1 is built for CUDA 12.1, and the GPUs there need one for ROCm" || exit.Hint(err) != "install a torch for ROCm into the environment" {
 		t.Errorf("%v", err)
 	}

@@ -81,7 +81,7 @@ func (r *Recipe) sendFolder(ctx context.Context, on []*Target, f *tree.Folder, i
 			want.Job, want.Folder = t.Job, t.Folder
 		}
 		_, err := hosts.Call[struct{}](ctx, t.AgentHost, limit, protocol.DoHas, want)
-		r.mend(t, err)
+		r.reportDamage(t, err)
 		has[i] = err == nil
 		return nil
 	})
@@ -94,7 +94,7 @@ func (r *Recipe) sendFolder(ctx context.Context, on []*Target, f *tree.Folder, i
 	damaged, err := sendOnce(ctx, lacking, f, inJob, o)
 	if len(damaged) > 0 && ctx.Err() == nil {
 		for t, err := range damaged {
-			r.mend(t, err)
+			r.reportDamage(t, err)
 		}
 		_, err = sendOnce(ctx, slices.Collect(maps.Keys(damaged)), f, inJob, o)
 	}
@@ -135,9 +135,9 @@ func sendOnce(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o t
 	return failed, err
 }
 
-// mend prints a message if err means that a host's cached files were damaged,
+// reportDamage prints a message if err means that a host's cached files were damaged,
 // and reports whether it does.
-func (r *Recipe) mend(t *Target, err error) bool {
+func (r *Recipe) reportDamage(t *Target, err error) bool {
 	damaged := protocol.CodeDamaged.Is(err)
 	if damaged {
 		r.Printer.Printf("host %s: files that it keeps were %s; plx sends them again", t.Name(), err)

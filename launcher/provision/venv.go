@@ -157,7 +157,7 @@ func (v Venv) install(ctx context.Context, on []*Target, r *Recipe) error {
 		return err
 	}
 	err := each(ctx, on, r.Printer.NewTally("looking for "+v.named, len(on)), func(i int, t *Target) error {
-		if why := misfit(request.Python, t.Facts.Platform); why != "" {
+		if why := incompatible(request.Python, t.Facts.Platform); why != "" {
 			return errors.New(why)
 		}
 		return ask(i, t)
@@ -182,7 +182,7 @@ func (v Venv) install(ctx context.Context, on []*Target, r *Recipe) error {
 	request.Stored = true
 	err = v.fill(ctx, lacking, r, ask)
 	failed := slices.DeleteFunc(lacking, func(t *Target) bool { return t.Err == nil })
-	if len(failed) == 0 || slices.ContainsFunc(failed, func(t *Target) bool { return !r.mend(t, t.Err) }) || ctx.Err() != nil {
+	if len(failed) == 0 || slices.ContainsFunc(failed, func(t *Target) bool { return !r.reportDamage(t, t.Err) }) || ctx.Err() != nil {
 		return err
 	}
 	return v.fill(ctx, failed, r, ask)
@@ -225,9 +225,9 @@ func (v *Venv) take(ctx context.Context) (err error) {
 // machines maps Python's names of CPU architectures to Go's, if they differ.
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
-// misfit returns why a host cannot run programs for the platform of p, or ""
+// incompatible returns why a host cannot run programs for the platform of p, or ""
 // if it can.
-func misfit(p venv.Python, host envsync.Platform) string {
+func incompatible(p venv.Python, host envsync.Platform) string {
 	system, machine, _ := strings.Cut(p.Platform, "-")
 	if i := strings.LastIndexByte(machine, '-'); i >= 0 { // for example macosx-14.0-arm64
 		machine = machine[i+1:]

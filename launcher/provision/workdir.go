@@ -102,18 +102,18 @@ func (w Workdir) remarks() (lines []string) {
 	return lines
 }
 
-// muchSize is the size in bytes from which plx prints a note, because the
+// largeFolder is the size in bytes from which plx prints a note, because the
 // folder may be larger than the user expects.
-const muchSize = 1 << 30
+const largeFolder = 1 << 30
 
 // size returns a note with the largest files if the folder is larger than
-// muchSize.
+// largeFolder.
 func (w Workdir) size() []string {
 	if w.Folder == nil {
 		return nil
 	}
 	_, size := w.Folder.Files()
-	if size <= muchSize {
+	if size <= largeFolder {
 		return nil
 	}
 	const most = 3

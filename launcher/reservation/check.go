@@ -59,7 +59,7 @@ func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 			continue
 		}
 		for _, c := range claims {
-			if cause := stands(name, fields[3] == listening, c, ticket); cause != "" {
+			if cause := blocks(name, fields[3] == listening, c, ticket); cause != "" {
 				return cause
 			}
 		}
@@ -67,9 +67,9 @@ func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 	return ""
 }
 
-// stands returns why a socket with this name prevents the claim c, or "" if it
+// blocks returns why a socket with this name prevents the claim c, or "" if it
 // does not. held is true if the socket listens, so that it is a lock.
-func stands(name string, held bool, c protocol.Claim, ticket string) string {
+func blocks(name string, held bool, c protocol.Claim, ticket string) string {
 	before := ""
 	if c.Name != "" {
 		before = c.Name + ": "

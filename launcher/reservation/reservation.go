@@ -67,7 +67,7 @@ func Wait(ctx context.Context, r Request) (*Held, error) {
 	for _, h := range r.Hosts {
 		all = append(all, h.host(r.Ticket))
 	}
-	_, _, err := all.move(ctx, protocol.ReserveQueue)
+	_, _, err := all.request(ctx, protocol.ReserveQueue)
 	if err == nil {
 		err = r.wait(ctx, all)
 	}
@@ -145,12 +145,12 @@ type group []*host
 // take begins with the first host alone. So if two launches want the same
 // hosts, one of them gets all.
 func (all group) take(ctx context.Context) (place int, cause string, err error) {
-	ahead, _, err := all.move(ctx, protocol.ReserveQueue)
+	ahead, _, err := all.request(ctx, protocol.ReserveQueue)
 	if err != nil || len(ahead) > 0 {
 		return len(ahead) + 1, "", err
 	}
 	for _, some := range []group{all[:1], all[1:]} {
-		ahead, causes, err := some.move(ctx, protocol.ReserveTake)
+		ahead, causes, err := some.request(ctx, protocol.ReserveTake)
 		if err != nil || len(causes) > 0 {
 			return len(ahead) + 1, strings.Join(causes, "; "), errors.Join(err, all.drop(ctx))
 		}
@@ -160,14 +160,14 @@ func (all group) take(ctx context.Context) (place int, cause string, err error) 
 
 // drop releases the locks on all hosts. The launch stays in the queue.
 func (all group) drop(ctx context.Context) error {
-	_, _, err := all.move(ctx, protocol.ReserveDrop)
+	_, _, err := all.request(ctx, protocol.ReserveDrop)
 	return err
 }
 
-// move sends the request ask to the agents of all hosts. ahead has the tickets
+// request sends the request ask to the agents of all hosts. ahead has the tickets
 // of launches that are earlier in the queue. causes says which hosts refused
 // the request, and why.
-func (all group) move(ctx context.Context, ask string) (ahead, causes []string, err error) {
+func (all group) request(ctx context.Context, ask string) (ahead, causes []string, err error) {
 	answers := make([]protocol.Reservation, len(all))
 	err = hosts.Each(ctx, all, func(i int, h *host) (err error) {
 		answers[i], err = h.ask(ctx, ask)
