@@ -116,7 +116,7 @@ func TestLocalFiles(t *testing.T) {
 
 // Scripts that a pattern leaves here are refused, in a line for a shell too. Each hint
 // leads on.
-func TestExcludedProgram(t *testing.T) {
+func TestExcludedScriptIsRejectedWithHint(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{".gitignore": "build/\n*.gen.py\n", "build/train.py": "", "build/sub/x.gen.py": "", "a": "", "a.gen.py": ""})
 	ignore := ""
@@ -143,7 +143,7 @@ func TestExcludedProgram(t *testing.T) {
 }
 
 // Hosts are asked about commands of theirs that may link plx's trainer.
-func TestHostsAreAsked(t *testing.T) {
+func TestAskHostsForUnknownCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{"train": "#!/bin/sh\n", ".venv/bin/tool": "#!/bin/sh\n", ".venv/pyvenv.cfg": ""})
 	for _, c := range []struct {
@@ -167,7 +167,7 @@ func TestHostsAreAsked(t *testing.T) {
 }
 
 // How an executable reaches the hosts, and what tasks there execute.
-func TestHowAProgramReachesTheHosts(t *testing.T) {
+func TestKindAndCommandOfProgram(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{"train": "#!/bin/sh\n", "src/run": "#!/bin/sh\n", "src/left": "#!/bin/sh\n", "src/.plxignore": "left\n", ".venv/bin/tool": "#!/bin/sh\n", ".venv/pyvenv.cfg": ""})
 	for _, c := range []struct {

@@ -50,7 +50,7 @@ func TestKindOf(t *testing.T) {
 
 // What links plx's trainer can use servers. A package that is no program is refused before
 // it is built.
-func TestTrainerOfAPackage(t *testing.T) {
+func TestGoPackageThatImportsTrainer(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {
 		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(text), 0o644); err != nil {

@@ -48,7 +48,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-func TestHeaderIsHarmless(t *testing.T) {
+func TestHeaderIsEscaped(t *testing.T) {
 	all := answers("a")
 	all[0].host.Resource.Name = "h\x1b[2J"
 	if want, got := `h\x1b[2J`, (printer{}).header(all); strings.Split(got, "\n")[1] != want {
@@ -57,7 +57,7 @@ func TestHeaderIsHarmless(t *testing.T) {
 }
 
 // Streams whose beginnings are equal are not equal.
-func TestKept(t *testing.T) {
+func TestKeyDiffersForEqualBeginnings(t *testing.T) {
 	one, two := newKept(4), newKept(4)
 	for _, text := range []string{"ab", "cd", "ef"} {
 		one.Write([]byte(text)) // never fails

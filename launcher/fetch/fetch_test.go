@@ -292,7 +292,7 @@ func TestFetchTakesAnotherCopyOfADamagedFile(t *testing.T) {
 
 // A job that runs removes the newest checkpoint that it had before its files are
 // fetched, and has made another one: that one is fetched, and nothing is wrong.
-func TestFetchFollowsAJobThatRuns(t *testing.T) {
+func TestFetchFollowsRunningJob(t *testing.T) {
 	const newest = "sub/000000000030-g0-cccccccc"
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "pw")
@@ -339,7 +339,7 @@ func TestFetchReplacesNothing(t *testing.T) {
 	}
 }
 
-func TestFetchOfNothing(t *testing.T) {
+func TestFetchWithoutCheckpointsFails(t *testing.T) {
 	h := newHomes(t, 2)
 	if err := h.fetch(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no host has checkpoints under the name mnist") {
 		t.Errorf("%v", err)

@@ -70,7 +70,7 @@ func (h *homes) keeps(dir string, want map[string]string) {
 
 // The bytes of all generations come whole, in the session of the other files, and are no files that
 // a prune waits for. Of a launch they are none that count.
-func TestLogs(t *testing.T) {
+func TestLogsOfAllGenerationsAreFetched(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
 	h.prints(0, worker0, "first\n", 0)
@@ -111,7 +111,7 @@ func TestLogs(t *testing.T) {
 }
 
 // Only what tasks have printed since travels. It is added, unless the file has become another one.
-func TestLogsThatGrow(t *testing.T) {
+func TestGrownLogIsCompleted(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
 	dir := t.TempDir()
@@ -150,7 +150,7 @@ func TestLogsThatGrow(t *testing.T) {
 }
 
 // After a cut the next fetch goes on there, also with a log that is longer now.
-func TestLogsGoOn(t *testing.T) {
+func TestInterruptedLogIsResumed(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
 	h.prints(0, worker0, big, 0)
@@ -198,7 +198,7 @@ func TestLogsGoOn(t *testing.T) {
 
 // A line stands for what the host has dropped. If it drops more, the file that is there has bytes
 // that the host has lost: it stays.
-func TestLogsOfWhichBytesWereDropped(t *testing.T) {
+func TestLogWithDroppedBytesIsNotReplaced(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
 	line := strings.Repeat("a line of a program", 50) + "\n"
@@ -221,7 +221,7 @@ func TestLogsOfWhichBytesWereDropped(t *testing.T) {
 }
 
 // A task that has moved to another host has a log on both. A host that is in the job twice has one.
-func TestLogsOfATaskThatHasMoved(t *testing.T) {
+func TestLogsOfTaskThatMovedHosts(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
 	h.prints(0, worker0, "before", 0)

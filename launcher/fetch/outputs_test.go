@@ -147,7 +147,7 @@ func TestPatternOfAnOddName(t *testing.T) {
 }
 
 // Lines have a bound, and say how many files there are besides.
-func TestSome(t *testing.T) {
+func TestSomeLimitsLines(t *testing.T) {
 	lines := []string{"host h1: a", "host h2: a", "host h1: b", "host h1: c"}
 	if got, want := some(lines, 2, "besides: ", "output"), []string{"hosts h[1-2]: a", "host h1: b", "besides: 1 output"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -156,7 +156,7 @@ func TestSome(t *testing.T) {
 
 // Files with the same bytes are one. A sum, a size and a place alone are not enough for that,
 // and what is damaged is not fetched.
-func TestEqualOutputs(t *testing.T) {
+func TestEqualOutputsAreFetchedOnce(t *testing.T) {
 	f := &fetcher{from: Request{Hosts: []*hosts.AgentHost{{Folder: "h1"}, {Folder: "h2"}, {Folder: "h3"}}}}
 	all := f.outputFiles([][]protocol.HostOutput{{{Name: "a", Sum: "x", Size: 1}, {Name: "b", Damage: "a pipe"}}, {{Name: "a", Sum: "x", Size: 2}, {Name: "a", Sum: "y", Size: 1}}, {{Name: "c", Sum: "x", Size: 1}}})
 	if len(all) != 3 || len(all[0].to) != 2 || len(all[0].from) != 2 || all[0].from[1].host != 2 || all[1].size != 2 || all[2].sum != "y" {
@@ -165,7 +165,7 @@ func TestEqualOutputs(t *testing.T) {
 }
 
 // A host is told of what has come, and of nothing else: plx prune may remove it there.
-func TestFailedOutputIsNotNoted(t *testing.T) {
+func TestFailedOutputIsNotRecordedAsFetched(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights", "b.pt": "others"})
 	dir := t.TempDir()
@@ -183,7 +183,7 @@ func TestFailedOutputIsNotNoted(t *testing.T) {
 }
 
 // A full disk of this machine is told from one of a host, and of all files it is one error.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskIsOneError(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("needs /dev/full: ", err)
@@ -209,7 +209,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 // What is not fetched is counted, as is none of what came, of what no host has, or of an earlier round.
-func TestWhatIsLeft(t *testing.T) {
+func TestUnfetchedBytesAreCounted(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights", "b.pt": "others"})
 	h.checkpoint(older, "p")
@@ -243,7 +243,7 @@ func TestOutputsWithAHostOutOfReach(t *testing.T) {
 }
 
 // A file that the job changes between the list and the fetch is not believed.
-func TestOutputThatChanges(t *testing.T) {
+func TestOutputChangedDuringFetchFails(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights"})
 	h.anew(0).in = func(asked []byte) {
@@ -261,7 +261,7 @@ func TestOutputThatChanges(t *testing.T) {
 }
 
 // Of a file that grows, such as a log, what the host has listed is fetched.
-func TestOutputThatGrows(t *testing.T) {
+func TestGrowingOutputIsFetchedAsListed(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights"})
 	h.anew(0).in = func(asked []byte) {
@@ -279,7 +279,7 @@ func TestOutputThatGrows(t *testing.T) {
 }
 
 // A host that lists another's sum does not keep plx from fetching the file.
-func TestOutputThatIsAnothers(t *testing.T) {
+func TestWrongChecksumOfOneHostTriesNext(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(map[string]string{"a.pt": "weights"})
 	h.anew(0).in = func(asked []byte) {
@@ -297,7 +297,7 @@ func TestOutputThatIsAnothers(t *testing.T) {
 }
 
 // A list has a bound, however the host ends it.
-func TestEndlessList(t *testing.T) {
+func TestEndlessListIsRejected(t *testing.T) {
 	var list []protocol.HostOutput
 	endless := func(out *lines[protocol.HostOutput], piece string) (err error) {
 		for range 1 << 20 {
@@ -320,7 +320,7 @@ func TestEndlessList(t *testing.T) {
 }
 
 // A list of checkpoints has a bound in memory too: an entry takes more than its text.
-func TestEndlessCheckpoints(t *testing.T) {
+func TestEndlessCheckpointListIsRejected(t *testing.T) {
 	for name, piece := range map[string]string{
 		"checkpoints": `{"folder":"a"}` + "\n",
 		"files":       `{"folder":"a","files":[` + strings.Repeat(`{"name":"a"},`, 999) + `{"name":"a"}]}` + "\n",
@@ -340,7 +340,7 @@ func TestEndlessCheckpoints(t *testing.T) {
 }
 
 // Names that lead out of the folder, are hidden, or change a terminal are refused.
-func TestNamesThatALiarLists(t *testing.T) {
+func TestUnsafeNamesAreRejected(t *testing.T) {
 	sum := strings.Repeat("00", 32)
 	for _, name := range []string{"..", "../x", "a/../../x", "/etc/passwd", ".ssh", ".ssh/authorized_keys", "a/.", "a//b", "a\u0000b", "a\u001b[2Jb", "a\nb", ""} {
 		quoted, err := json.Marshal(name)
@@ -367,7 +367,7 @@ func TestNamesThatALiarLists(t *testing.T) {
 }
 
 // Sizes and sums that no file has are refused, and a name that no file system takes.
-func TestFilesThatALiarLists(t *testing.T) {
+func TestInvalidSizesAndSumsAreRejected(t *testing.T) {
 	sum := strings.Repeat("00", 32)
 	good := protocol.HostOutput{Place: "worker-0", Name: "a", Sum: sum}
 	if err := errors.Join(checkOutput(good), checkKept(protocol.HostCheckpoint{Folder: "a", Files: []protocol.CheckpointFile{{Name: "a"}}})); err != nil {
@@ -422,7 +422,7 @@ func FuzzListOfOutputs(f *testing.F) {
 }
 
 // Files that no --output names are counted, and come if they are asked for.
-func TestMade(t *testing.T) {
+func TestFilesWithoutPatternAreCountedAndFetched(t *testing.T) {
 	h := newHomes(t, 3)
 	h.ran(map[string]string{"a.pt": "named", "log.txt": "four", "deep/er": "123"})
 	made := func(want string) {
@@ -468,7 +468,7 @@ func TestMade(t *testing.T) {
 }
 
 // A job that has made nothing is no failure of a fetch, a host that is lost is one.
-func TestNothing(t *testing.T) {
+func TestNothingToFetchIsNoFailure(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
 	if err := h.fetchJob(t.TempDir()); !Nothing(err) {

@@ -105,7 +105,7 @@ func (h *homes) lostHalfway(dir string, after int64) int64 {
 }
 
 // What has come of a file when its host was lost stays, and the next fetch brings the rest alone.
-func TestFetchGoesOn(t *testing.T) {
+func TestInterruptedFetchIsResumed(t *testing.T) {
 	h := ranBig(t, 1)
 	dir := t.TempDir()
 	first := h.lostHalfway(dir, 2<<20)
@@ -130,7 +130,7 @@ func TestFetchGoesOn(t *testing.T) {
 }
 
 // Of a file that has hardly begun nothing stays.
-func TestLittleIsNotKept(t *testing.T) {
+func TestSmallPartIsNotKept(t *testing.T) {
 	h, dir := ranBig(t, 1), t.TempDir()
 	if n := h.lostHalfway(dir, minKept-1<<18); n != 0 {
 		t.Errorf("a part of %d bytes", n)
@@ -139,7 +139,7 @@ func TestLittleIsNotKept(t *testing.T) {
 }
 
 // The next host that has the file goes on where the lost one has ended.
-func TestNextHostGoesOn(t *testing.T) {
+func TestNextHostResumesFile(t *testing.T) {
 	h, dir := ranBig(t, 2), t.TempDir()
 	h.anew(0).lostAfter(3 << 20)
 	w := h.anew(1)
@@ -153,7 +153,7 @@ func TestNextHostGoesOn(t *testing.T) {
 }
 
 // The same holds for a file of a checkpoint.
-func TestCheckpointGoesOn(t *testing.T) {
+func TestInterruptedCheckpointIsResumed(t *testing.T) {
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "w")
 	body := fmt.Sprintf(`{"files":[{"name":"p","size":%d,"sum":%q}]}`, len(big), sumOf(big))
@@ -181,7 +181,7 @@ func TestCheckpointGoesOn(t *testing.T) {
 
 // A part is no more than a hint: whatever is in it, the file is right in the end, and nothing else
 // is left.
-func TestPartOfAnotherFile(t *testing.T) {
+func TestAnyPartLeadsToRightFile(t *testing.T) {
 	text, others := big[:1000], other[:1000]
 	f := file{size: 1000, sum: sumOf(text)}
 	for name, c := range map[string]struct {
@@ -218,7 +218,7 @@ func TestPartOfAnotherFile(t *testing.T) {
 }
 
 // Zeros of a file take no room here, also if its host is lost among them: the next fetch goes on there.
-func TestZerosTakeNoRoom(t *testing.T) {
+func TestZerosBecomeHoles(t *testing.T) {
 	const mega = 1 << 20
 	text := make([]byte, 64*mega)
 	copy(text[8*mega:9*mega], big)
@@ -252,7 +252,7 @@ func TestZerosTakeNoRoom(t *testing.T) {
 }
 
 // A file whose part has other bytes is fetched once again from its beginning.
-func TestPartWithOtherBytes(t *testing.T) {
+func TestPartWithWrongBytesIsFetchedAgain(t *testing.T) {
 	h, dir := ranBig(t, 1), t.TempDir()
 	leaves(t, dir, big, other[:2<<20])
 	w := h.anew(0)
@@ -267,7 +267,7 @@ func TestPartWithOtherBytes(t *testing.T) {
 
 // A file that has become another one since is fetched as it is now. One that becomes another one
 // meanwhile is not believed, and nothing of it stays.
-func TestPartOfAFileThatIsNowAnother(t *testing.T) {
+func TestPartOfReplacedFileIsFetchedAgain(t *testing.T) {
 	h, dir := newHomes(t, 1), t.TempDir()
 	h.ran(map[string]string{"a.pt": other})
 	leaves(t, dir, other, other[:2<<20])
@@ -332,7 +332,7 @@ func (s *stopped) wait(t *testing.T, what string, c <-chan struct{}, ended <-cha
 }
 
 // Two fetches at once into one folder both end well.
-func TestTwoFetchesAtOnce(t *testing.T) {
+func TestTwoFetchesAtOnceSucceed(t *testing.T) {
 	dir := t.TempDir()
 	first := stopHalfway(t, dir)
 	second := ranBig(t, 1)
@@ -354,7 +354,7 @@ func TestTwoFetchesAtOnce(t *testing.T) {
 }
 
 // Of two fetches at once only one leaves a part: nobody goes on with another.
-func TestSecondFetchLeavesNothing(t *testing.T) {
+func TestSecondOfTwoFetchesLeavesNoPart(t *testing.T) {
 	dir := t.TempDir()
 	first := stopHalfway(t, dir)
 	second := ranBig(t, 1)
@@ -375,7 +375,7 @@ func TestSecondFetchLeavesNothing(t *testing.T) {
 
 // Any number of stores of one file at the same time, as of a checkpoint with two files that are the
 // same, end well.
-func TestManyStoresAtOnce(t *testing.T) {
+func TestManyStoresOfOneFileSucceed(t *testing.T) {
 	const text = "weights"
 	f := file{size: int64(len(text)), sum: sumOf(text)}
 	for round := range 200 {
@@ -403,7 +403,7 @@ func TestManyStoresAtOnce(t *testing.T) {
 }
 
 // Who leaves in the middle keeps what has come, as one whose host is lost.
-func TestUserLeaves(t *testing.T) {
+func TestInterruptByUserKeepsPart(t *testing.T) {
 	h, dir := ranBig(t, 1), t.TempDir()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -433,7 +433,7 @@ func TestUserLeaves(t *testing.T) {
 }
 
 // All that comes from a host comes in one session.
-func TestOneSessionForAllFiles(t *testing.T) {
+func TestAllFilesOfHostUseOneSession(t *testing.T) {
 	h, files := newHomes(t, 2), map[string]string{}
 	for i := range 20 {
 		files[fmt.Sprint("runs/", i)] = fmt.Sprint("of step ", i)
@@ -456,7 +456,7 @@ func TestOneSessionForAllFiles(t *testing.T) {
 
 // A file that has grown since its host listed it does not concern the others, which are fetched at
 // the same time.
-func TestOutputsBesideOneThatGrows(t *testing.T) {
+func TestGrowingFileDoesNotAffectOthers(t *testing.T) {
 	h, files := newHomes(t, 1), map[string]string{"a.pt": "weights"}
 	for i := range 20 {
 		files[fmt.Sprint("runs/", i)] = fmt.Sprint("of step ", i)

@@ -7,7 +7,7 @@ import (
 )
 
 // Names of one machine are reported in one line, and refused if two of them share a GPU.
-func TestTwins(t *testing.T) {
+func TestHostsOnOneMachine(t *testing.T) {
 	for _, c := range []struct {
 		lines string
 		ids   []string

@@ -64,7 +64,7 @@ func TestUUIDsAndMIG(t *testing.T) {
 }
 
 // Without a probe a UUID is shown as it was written.
-func TestUUIDsUnprobed(t *testing.T) {
+func TestUUIDIsShownAsWrittenWithoutProbe(t *testing.T) {
 	ms := divided(t, "h: GPU-b,0")
 	ms[0].Report = nil
 	p, err := Place(ms, Options{NoServers: true})
@@ -107,9 +107,9 @@ func TestMIGClaimsAndUse(t *testing.T) {
 	}
 }
 
-// TestReportA4 gives GPUs of AMD's by index, by UUID and to all workers of a host, under the
+// TestReportA4AMDDevices gives GPUs of AMD's by index, by UUID and to all workers of a host, under the
 // numbers that AMD's runtime has for them.
-func TestReportA4(t *testing.T) {
+func TestReportA4AMDDevices(t *testing.T) {
 	report := &gpuprobe.Report{Vendor: gpuprobe.AMD, GPUTool: gpuprobe.ToolROCm, GPUs: []gpuprobe.GPU{
 		{Index: 0, UUID: "GPU-9c1d2e3f4a5b6c7d", RuntimeID: "1"},
 		{Index: 1, UUID: "GPU-1122334455667788", RuntimeID: "0"},

@@ -50,7 +50,7 @@ func TestCopiesAreFilesOfTheWorkdir(t *testing.T) {
 }
 
 // A file of --copy that always changes is missed, not left out.
-func TestCopiesThatChange(t *testing.T) {
+func TestChangingCopyIsAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	makeFiles(t, map[string]string{"data": "1"})

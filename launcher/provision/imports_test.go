@@ -7,7 +7,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-func TestJudge(t *testing.T) {
+func TestCheckTorch(t *testing.T) {
 	const hint = "install a torch for an older CUDA into the environment, or a later driver on the host"
 	for _, c := range []struct {
 		name             string
@@ -39,14 +39,14 @@ func TestJudge(t *testing.T) {
 }
 
 // Report a4: torch for CUDA cannot use GPUs of AMD.
-func TestReportA4(t *testing.T) {
+func TestReportA4TorchForOtherVendor(t *testing.T) {
 	_, err := checkTorch(Imported{Torch: "2.1", CUDA: "12.1"}, 1, "6.8.5", "ROCm")
 	if err == nil || err.Error() != "torch 2.1 is built for CUDA 12.1, and the GPUs there need one for ROCm" || exit.Hint(err) != "install a torch for ROCm into the environment" {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestModuleNames(t *testing.T) {
 	got, err := ModuleNames([]string{"torch, numpy", "a.b_1"})
 	if err != nil || !slices.Equal(got, []string{"torch", "numpy", "a.b_1"}) {
 		t.Errorf("%q %v", got, err)

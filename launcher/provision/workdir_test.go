@@ -153,7 +153,7 @@ func TestReportW5FilesVanishWhileSending(t *testing.T) {
 }
 
 // The home folder has keys. It is sent only with a .plxignore.
-func TestHomeStaysHere(t *testing.T) {
+func TestHomeFolderIsNotSent(t *testing.T) {
 	above := t.TempDir()
 	home := filepath.Join(above, "user")
 	project := filepath.Join(home, "project")
@@ -179,8 +179,8 @@ func TestHomeStaysHere(t *testing.T) {
 	read(home, false)
 }
 
-// TestReportL7NotFetched: pointers of git-lfs are named before they are sent.
-func TestReportL7NotFetched(t *testing.T) {
+// TestReportL7GitLFSPointers: pointers of git-lfs are named before they are sent.
+func TestReportL7GitLFSPointers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
 	makeFiles(t, map[string]string{"a.pt": pointer, "b.pt": "weights", "sub/c.pt": pointer})

@@ -7,7 +7,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-func TestTaken(t *testing.T) {
+func TestCheckReportsReservedGPUs(t *testing.T) {
 	const head = "Num       RefCount Protocol Flags    Type St Inode Path\n0000000000000000: 00000002 00000000 00010000 0001 01 20573 /run/x\n0000000000000000: 00000003 00000000 00000000 0001 03 99\n"
 	socket := func(flags, name string) string {
 		return "0000000000000000: 00000002 00000000 " + flags + " 0001 01 12345 @plx-gpu-" + name + "\n"

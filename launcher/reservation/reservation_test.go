@@ -105,7 +105,7 @@ func newRequest(out io.Writer, limit time.Duration, busy func() (string, error))
 }
 
 // What a launch waits for is printed when it changes, and is in the error when its time is over.
-func TestWaitEnds(t *testing.T) {
+func TestWaitPrintsCauseAndTimesOut(t *testing.T) {
 	free := func() (string, error) { return "", nil }
 	for name, c := range map[string]struct {
 		answer protocol.Reservation
@@ -167,7 +167,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 }
 
 // Tickets sort by the time at which launches began.
-func TestTickets(t *testing.T) {
+func TestTicketsSortByTime(t *testing.T) {
 	first := NewTicket()
 	for now := time.Now(); !time.Now().After(now); {
 	}

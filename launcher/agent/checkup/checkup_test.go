@@ -75,7 +75,7 @@ func TestPidsMax(t *testing.T) {
 
 // Of a job whose agent is gone the processes that are left are found, and of another one
 // nothing.
-func TestLeftovers(t *testing.T) {
+func TestLeftoversAreProcessesOfDeadJobs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for job, machine := range map[string]string{"dead": jobfolder.Machine(), "elsewhere": "other x y", "clean": jobfolder.Machine()} {
 		f, err := jobfolder.Of(job, "h1")
@@ -115,7 +115,7 @@ func TestLeftovers(t *testing.T) {
 }
 
 // The agent says what it finds, serves those with the secret, and dials whom it is told.
-func TestReportAndMeet(t *testing.T) {
+func TestAgentReportsServesAndDials(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	secret := bytes.Repeat([]byte{7}, 32)
 	ctx, cancel := context.WithCancel(t.Context())

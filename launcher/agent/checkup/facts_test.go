@@ -13,7 +13,7 @@ import (
 )
 
 // The limits are those of the login, and not those that this process has raised for itself.
-func TestFacts(t *testing.T) {
+func TestFactsHaveLimitsOfLogin(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	if err := os.Mkdir(filepath.Join(home, ".plx"), 0o700); err != nil {

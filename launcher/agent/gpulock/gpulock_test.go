@@ -151,7 +151,7 @@ func takeHere(t *testing.T, claims ...protocol.Claim) ([]*os.File, error) {
 }
 
 // A refusal names the holder, and the lock is free as soon as the holder is dead.
-func TestHolderIsNamedAndKilled(t *testing.T) {
+func TestLockNamesHolderAndEndsWithHolder(t *testing.T) {
 	device := newDevice()
 	holder := newOther(t, device)
 	if got := holder.next(); got != "held" {
@@ -176,7 +176,7 @@ func TestHolderIsNamedAndKilled(t *testing.T) {
 }
 
 // Other users and other versions of plx see a lock, and cannot take it.
-func TestAcrossUsers(t *testing.T) {
+func TestLockExcludesOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it runs a process of another user")
 	}
@@ -213,7 +213,7 @@ func TestAcrossUsers(t *testing.T) {
 }
 
 // The names of locks and tickets stay as they are: other versions of plx look for them.
-func TestNames(t *testing.T) {
+func TestSocketNamesStayTheSame(t *testing.T) {
 	own, shared, whole := newDevice(), newDevice(), newDevice()
 	if _, err := takeHere(t, protocol.Claim{Device: own}, protocol.Claim{Device: shared, Shared: true}, protocol.Claim{Device: "MIG-" + own, Whole: whole}); err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestNames(t *testing.T) {
 }
 
 // A holder that is stopped is known by its user.
-func TestHolderIsStuck(t *testing.T) {
+func TestStoppedHolderIsReportedByUser(t *testing.T) {
 	device := newDevice()
 	holder := newOther(t, device)
 	if got := holder.next(); got != "held" {
@@ -261,7 +261,7 @@ func TestHolderIsStuck(t *testing.T) {
 }
 
 // A lock lasts as long as any process that has inherited it.
-func TestChildKeepsLock(t *testing.T) {
+func TestInheritedLockOutlivesParent(t *testing.T) {
 	device := newDevice()
 	locks, err := Take([]protocol.Claim{{Device: device}}, "1")
 	if err != nil {
@@ -308,7 +308,7 @@ func TestLocksAreClosedOnExec(t *testing.T) {
 }
 
 // Who finds a lock that is just being taken or given up tries again.
-func TestUnsettledLockIsTriedAgain(t *testing.T) {
+func TestTakeRetriesWhileLockIsChanging(t *testing.T) {
 	device := newDevice()
 	fd, err := bind(prefix + device) // it does not listen yet
 	if err != nil {
@@ -321,7 +321,7 @@ func TestUnsettledLockIsTriedAgain(t *testing.T) {
 }
 
 // Of several devices a job gets all or none.
-func TestAllOrNone(t *testing.T) {
+func TestTakeGetsAllLocksOrNone(t *testing.T) {
 	a, b := "GPU-a-"+rand.Text(), "GPU-b-"+rand.Text()
 	if _, err := takeHere(t, protocol.Claim{Device: b}); err != nil {
 		t.Fatal(err)
@@ -341,7 +341,7 @@ func TestAllOrNone(t *testing.T) {
 }
 
 // Shared locks go together, up to their number, and exclude an exclusive one.
-func TestShared(t *testing.T) {
+func TestSharedLocksExcludeExclusiveLock(t *testing.T) {
 	device := newDevice()
 	var all [][]*os.File
 	for range maxShared {
@@ -372,7 +372,7 @@ func TestShared(t *testing.T) {
 }
 
 // A job of which one task shares a device and another one does not has it for itself.
-func TestSharedByOneTaskAlone(t *testing.T) {
+func TestClaimIsExclusiveUnlessAllTasksShare(t *testing.T) {
 	device := newDevice()
 	locks, err := takeHere(t, protocol.Claim{Device: device, Shared: true}, protocol.Claim{Device: device})
 	if err == nil {
@@ -390,7 +390,7 @@ func TestSharedByOneTaskAlone(t *testing.T) {
 }
 
 // MIG devices of one GPU go to different jobs, and the whole GPU to none beside them.
-func TestMIG(t *testing.T) {
+func TestMIGDevicesExcludeWholeGPU(t *testing.T) {
 	t.Parallel() // nobody answers for its locks, and who asks waits
 	whole := newDevice()
 	a := protocol.Claim{Device: "MIG-" + rand.Text(), Name: "gpu 0:0", Whole: whole}
@@ -425,7 +425,7 @@ func TestMIG(t *testing.T) {
 }
 
 // Who waits for a MIG device holds nobody up who wants another one of the same GPU.
-func TestMIGQueue(t *testing.T) {
+func TestQueueIsPerMIGDevice(t *testing.T) {
 	whole := newDevice()
 	a := protocol.Claim{Device: "MIG-" + rand.Text(), Whole: whole}
 	b := protocol.Claim{Device: "MIG-" + rand.Text(), Whole: whole}
@@ -447,7 +447,7 @@ func TestMIGQueue(t *testing.T) {
 
 // Of a thousand attempts at a lock, by many processes at once, one in each round succeeds,
 // and after the holder is killed one does again.
-func TestRace(t *testing.T) {
+func TestOnlyOneOfManyProcessesGetsLock(t *testing.T) {
 	const processes, rounds = 20, 5
 	device := newDevice()
 	for round := range rounds {
@@ -485,7 +485,7 @@ func TestRace(t *testing.T) {
 
 // Shared and exclusive attempts race, and the holders are killed in between: never are a
 // shared and an exclusive lock held at once.
-func TestRaceOfKinds(t *testing.T) {
+func TestSharedAndExclusiveLocksAreNeverHeldTogether(t *testing.T) {
 	device := newDevice()
 	var racing sync.WaitGroup
 	var mu sync.Mutex
@@ -531,7 +531,7 @@ func TestRaceOfKinds(t *testing.T) {
 
 // Launches get their place by their tickets, a later one cannot overtake, and a queue of a
 // process that has ended is empty.
-func TestQueue(t *testing.T) {
+func TestQueueOrdersLaunchesByTicket(t *testing.T) {
 	device, other := "GPU-a-"+rand.Text(), "GPU-b-"+rand.Text()
 	claims := []protocol.Claim{{Device: device}, {Device: other}}
 	enter := func(ticket string, claims ...protocol.Claim) *Queue {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestLease(t *testing.T) {
+func TestTimeLeftOfLease(t *testing.T) {
 	for _, test := range []struct {
 		length, grace, age time.Duration
 		over               bool
@@ -33,7 +33,7 @@ func TestLease(t *testing.T) {
 }
 
 // The lease counts from when a renewal was sent, as far as that can be known.
-func TestLeaseCountsFromTheSending(t *testing.T) {
+func TestLeaseCountsFromTimeOfSending(t *testing.T) {
 	const s = time.Second
 	type renewal struct {
 		sent, way time.Duration // by the sender's clock, which is 1000 s ahead

@@ -113,7 +113,7 @@ func TestList(t *testing.T) {
 }
 
 // Files and folders whose names are no plain text are as others, under an escaped name.
-func TestNamesThatAreNoPlainText(t *testing.T) {
+func TestUnusualNamesAreEscaped(t *testing.T) {
 	f := job(t, "*.pt")
 	long := strings.Repeat(strings.Repeat("a", 200)+"/", 5) + "x"
 	names := []string{"caf\xe9.pt", `caf\xe9.pt`, "café.pt", "new\nline.pt", "fold\xff\ner/b.txt"}
@@ -176,7 +176,7 @@ func TestNamesThatAreNoPlainText(t *testing.T) {
 
 // A folder that cannot be read may hold what the job has made, and so may one that is too deep
 // for the kernel to look at its files by their paths.
-func TestFoldersThatCannotBeRead(t *testing.T) {
+func TestUnreadableFoldersAreListedAsDamaged(t *testing.T) {
 	withoutPrivileges(t)
 	f := job(t, "runs/*.pt")
 	put(t, f, "tasks/worker-0/runs/a.pt", "four")
@@ -259,7 +259,7 @@ func TestUnfetched(t *testing.T) {
 }
 
 // A file counts as fetched only as it was then, and where it was: prune removes it.
-func TestFetchedFileThatIsAnother(t *testing.T) {
+func TestChangedFileCountsAsUnfetched(t *testing.T) {
 	f := job(t, "*.pt")
 	set := func(name, text string, modified time.Time) {
 		t.Helper()
@@ -297,7 +297,7 @@ func TestFetchedFileThatIsAnother(t *testing.T) {
 
 // What --workdir has sent is no output, but for what the job has changed in it. And in a
 // folder of the user's nothing counts that no pattern names.
-func TestSentFilesThatTheJobHasChanged(t *testing.T) {
+func TestWorkdirFilesAreOutputsOnlyIfChanged(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	f := job(t)
 	var sent tree.Manifest
@@ -331,7 +331,7 @@ func TestSentFilesThatTheJobHasChanged(t *testing.T) {
 
 // What no pattern names counts if the job has made or changed it: not what was there before
 // its first task, compiled Python, links, or what begins with a dot at the top.
-func TestMade(t *testing.T) {
+func TestFilesMadeByJobAreListedWithoutPattern(t *testing.T) {
 	f := job(t, "*.pt")
 	before := filepath.Join(string(f), "tasks", "worker-1")
 	if err := os.MkdirAll(before, 0o700); err != nil {

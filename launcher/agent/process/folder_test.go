@@ -12,7 +12,7 @@ import (
 )
 
 // What is wrong with a folder is told in words.
-func TestFolder(t *testing.T) {
+func TestLookReportsFaultsOfFolder(t *testing.T) {
 	if f := folder(filepath.Join(t.TempDir(), "none")); !f.Missing || f.FreeKiB != protocol.NotKnown || f.SizeKiB != protocol.NotKnown {
 		t.Errorf("%+v", f)
 	}

@@ -28,7 +28,7 @@ func TestOOMKills(t *testing.T) {
 	}
 }
 
-func TestKillRecord(t *testing.T) {
+func TestParseOOMRecord(t *testing.T) {
 	const text = "Killed process 6052 (python3) total-vm:118968kB, anon-rss:30464kB, file-rss:6508kB, shmem-rss:0kB, UID:0 pgtables:132kB oom_score_adj:0\n"
 	const line = "the kernel killed python3 (pid 6052), which had 29 MiB"
 	for record, want := range map[string]string{
@@ -47,8 +47,8 @@ func TestKillRecord(t *testing.T) {
 	}
 }
 
-// TestKilledForMemory has the kernel kill a process whose control group is full.
-func TestKilledForMemory(t *testing.T) {
+// TestKilledProvesOOMKill has the kernel kill a process whose control group is full.
+func TestKilledProvesOOMKill(t *testing.T) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		t.Fatal(err)

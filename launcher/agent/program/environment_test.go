@@ -33,7 +33,7 @@ func TestEnvironmentOrder(t *testing.T) {
 
 // What the user or the login sets is never changed, also if it is empty. The contract is
 // the same whatever they set.
-func TestDefaultsYield(t *testing.T) {
+func TestUserAndLoginOverrideDefaults(t *testing.T) {
 	c := cluster.Contract{Job: "j", Task: cluster.Chief, WorldSize: 1, Foreign: cluster.Foreign{Interface: "eth0", Threads: 4}}
 	login := []string{"PYTHONUNBUFFERED=login"}
 	spec := protocol.Spec{Env: []protocol.Raw{"NCCL_SOCKET_IFNAME=ib0,ib1", "OMP_NUM_THREADS=", "PLX_LOG_LEVEL=debug"}}

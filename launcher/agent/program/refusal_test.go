@@ -77,7 +77,7 @@ func FuzzMissingInterpreter(f *testing.F) {
 	})
 }
 
-func TestTooLongIsNamedAndNotShown(t *testing.T) {
+func TestTooLongValueIsNamedButNotPrinted(t *testing.T) {
 	long := strings.Repeat("q", 32*os.Getpagesize())
 	for name, test := range map[string]struct {
 		c    Command

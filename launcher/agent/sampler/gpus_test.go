@@ -13,9 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// TestGPUs measures a task that does nothing itself, beside stand-ins for nvidia-smi. It is
+// TestGPUUseMakesTaskBusy measures a task that does nothing itself, beside stand-ins for nvidia-smi. It is
 // sampled 20 times, as if a second had passed between two samples.
-func TestGPUs(t *testing.T) {
+func TestGPUUseMakesTaskBusy(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool    string
 		busy    bool
@@ -65,7 +65,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-func TestGPUsOfTasksThatMove(t *testing.T) {
+func TestGPUsAreNotQueriedForActiveTasks(t *testing.T) {
 	pid := sleeper(t)
 	t.Setenv("PATH", "/nowhere")
 	s, now := New(8*time.Second, NewHost(nil)), time.Unix(1000, 0)

@@ -18,7 +18,7 @@ import (
 )
 
 // The samples of 15 minutes are kept, and no more.
-func TestHost(t *testing.T) {
+func TestHostKeepsSamplesOf15Minutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, quit := NewHost(noTool), make(chan struct{})
 		defer close(quit)
@@ -72,7 +72,7 @@ func (s *tool) shell(ctx context.Context, _ string, _ int64) ([]byte, int, error
 const twoUsed = "61, 412.5, 0, GPU-a, 00000000:3B:00.0, 570.1, 1000, 200, 97, Default, H200\n[N/A], [N/A], 1, GPU-b, 00000000:3C:00.0, 570.1, [N/A], [N/A], [N/A], Default, H200\n"
 
 // The tool is asked only while somebody looks, and for less than a hundredth of the time.
-func TestHostAsksForGPUs(t *testing.T) {
+func TestGPUToolIsCalledRarely(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool    tool
 		asked   int // in 10 minutes in which somebody looks every second
@@ -130,7 +130,7 @@ func TestHostAsksForGPUs(t *testing.T) {
 }
 
 // A history goes on with the use of the host, and of its GPUs if the job has some.
-func TestHostKeeps(t *testing.T) {
+func TestHostAddsToHistory(t *testing.T) {
 	for _, gpus := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := tool{took: 10 * time.Millisecond, out: twoUsed}
@@ -190,7 +190,7 @@ func TestGPUUse(t *testing.T) {
 }
 
 // A Host that is closed ends the tool.
-func TestHostCloses(t *testing.T) {
+func TestCloseEndsGPUTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tool{took: time.Hour}
 		h := NewHost(s.shell)
@@ -211,7 +211,7 @@ func TestHostCloses(t *testing.T) {
 }
 
 // A script gets a process group of its own, so that nothing of it is left.
-func TestExecute(t *testing.T) {
+func TestExecuteKillsProcessGroup(t *testing.T) {
 	out, status, err := execute(t.Context(), "echo one; echo two >&2; exit 3", 100)
 	if string(out) != "one\n" || status != 3 || err != nil {
 		t.Errorf("%q, status %d, %v", out, status, err)

@@ -70,8 +70,8 @@ func TestParseLoad(t *testing.T) {
 	}
 }
 
-// TestUntil compares counters that were read 2 seconds apart on a host with 4 processors.
-func TestUntil(t *testing.T) {
+// TestUseBetweenTwoReadings compares counters that were read 2 seconds apart on a host with 4 processors.
+func TestUseBetweenTwoReadings(t *testing.T) {
 	net := func(name string, received, sent uint64) counters {
 		return counters{network: map[string]traffic{name: {received, sent}}}
 	}

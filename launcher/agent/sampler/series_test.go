@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestMovement plays samples, one a second, and looks how long the task has been still and
+// TestInactivityOfTask plays samples, one a second, and looks how long the task has been still and
 // quiet after the last one.
-func TestMovement(t *testing.T) {
+func TestInactivityOfTask(t *testing.T) {
 	tick := func(n uint64) measure { return measure{cpu: map[int]uint64{7: n}} }
 	for name, c := range map[string]struct {
 		measures     []measure
@@ -46,7 +46,7 @@ func TestMovement(t *testing.T) {
 }
 
 // A host that was suspended has not hung.
-func TestSuspended(t *testing.T) {
+func TestSuspendedHostIsNotInactive(t *testing.T) {
 	at := time.Unix(1000, 0)
 	s := newSeries(Target{}, at)
 	s.add(measure{}, at, time.Second)

@@ -16,7 +16,7 @@ import (
 
 // Right after a network was mended a peer may still count as unreachable, and in a crowd
 // it may have no place.
-func TestReachAsksAgain(t *testing.T) {
+func TestReachRetries(t *testing.T) {
 	refused, crowded := &net.OpError{Op: "dial", Err: unix.EHOSTUNREACH}, &net.OpError{Op: "read", Err: unix.ECONNRESET}
 	for _, c := range []struct {
 		errs []error
@@ -46,7 +46,7 @@ func TestReachAsksAgain(t *testing.T) {
 }
 
 // Each reservation is of a port that none before had, until all of the range are used.
-func TestReserveTakesFreshPorts(t *testing.T) {
+func TestReservePrefersUnusedPorts(t *testing.T) {
 	place, used := Place{Addr: "127.0.0.77", Low: 23501, High: 23504}, map[string]bool{}
 	reserve := func() string {
 		t.Helper()
