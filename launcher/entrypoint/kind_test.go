@@ -48,8 +48,8 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// What links plx's trainer can use servers. A package that is no program is refused before
-// it is built.
+// A Go package that imports plx's trainer can use parameter servers. A package
+// that is not package main is an error before it is built.
 func TestGoPackageThatImportsTrainer(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {

@@ -7,7 +7,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// TestReportV3Wrappers: what a wrapper runs counts as if it were the program.
+// The checks apply to the command that a wrapper such as nice runs, as if it
+// were the program.
 func TestReportV3Wrappers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeVenv(t, "env")
@@ -50,7 +51,8 @@ func TestReportV3Wrappers(t *testing.T) {
 	}
 }
 
-// What is no launcher is noted, or its script is read and missed as without the wrapper.
+// A wrapper such as "uv run" gets a note. The script that a wrapper runs is
+// checked as without the wrapper.
 func TestReportV3WrappedPrograms(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{"train.py": "import torch\n", "run.sh": "torchrun x.py\n"})

@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// prints has a task on a host print text, after what it has printed before, in a generation of its own.
+// prints makes a task on a host print text after its earlier output, in a new
+// generation.
 func (h *homes) prints(host int, src logs.Source, text string, limit int64) {
 	h.t.Helper()
 	dir := filepath.Join(h.dirs[host], ".plx/jobs/j", h.agents[host].Folder, "logs")
@@ -41,7 +42,8 @@ var (
 	worker1 = logs.Source{Task: "worker:1", Stream: logs.Stdout}
 )
 
-// all fetches all that the job has made, as plx fetch does, and launched what plx launch --fetch does.
+// all fetches all files of the job, as plx fetch does. launched fetches what
+// plx launch --fetch does.
 func (h *homes) all(dir string) error { return h.wanted(dir, protocol.Wanted{Made: true}) }
 
 func (h *homes) launched(dir string) error { return h.wanted(dir, protocol.Wanted{}) }
@@ -52,7 +54,7 @@ func (h *homes) wanted(dir string, want protocol.Wanted) error {
 	return Job(h.t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Wanted: want, Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})})
 }
 
-// keeps fails the test unless the logs in a folder are these.
+// keeps fails the test unless the folder contains exactly these logs.
 func (h *homes) keeps(dir string, want map[string]string) {
 	h.t.Helper()
 	var names []string
@@ -68,8 +70,9 @@ func (h *homes) keeps(dir string, want map[string]string) {
 	}
 }
 
-// The bytes of all generations come whole, in the session of the other files, and are no files that
-// a prune waits for. Of a launch they are none that count.
+// The logs of all generations are fetched completely, in the same session as
+// other files. They do not keep plx prune from removing the job. For plx
+// launch --fetch they do not count as files of the job.
 func TestLogsOfAllGenerationsAreFetched(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
@@ -110,7 +113,8 @@ func TestLogsOfAllGenerationsAreFetched(t *testing.T) {
 	}
 }
 
-// Only what tasks have printed since travels. It is added, unless the file has become another one.
+// Only the new part of a log is transferred and appended. If the log has been
+// replaced, that is an error.
 func TestGrownLogIsCompleted(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
@@ -149,7 +153,8 @@ func TestGrownLogIsCompleted(t *testing.T) {
 	}
 }
 
-// After a cut the next fetch goes on there, also with a log that is longer now.
+// If a fetch of a log is interrupted, the next fetch resumes it, even if the
+// log has grown.
 func TestInterruptedLogIsResumed(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
@@ -177,7 +182,7 @@ func TestInterruptedLogIsResumed(t *testing.T) {
 	}
 	h.keeps(dir, map[string]string{"worker-0.stdout": big + other})
 
-	h.prints(0, worker0, big, 0) // what was added is cut too
+	h.prints(0, worker0, big, 0) // the transfer of the new part is interrupted too
 	second := cut(2 << 20)
 	w = h.anew(0)
 	if err := h.all(dir); err != nil {
@@ -190,14 +195,15 @@ func TestInterruptedLogIsResumed(t *testing.T) {
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "logs/.plx-worker-0.stdout"), []byte(other), 0o600), os.Truncate(filepath.Join(dir, "logs/worker-0.stdout"), 100)); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.all(dir); err != nil { // a part that is of something else
+	if err := h.all(dir); err != nil { // the incomplete file has bytes of another log
 		t.Error(err)
 	}
 	h.keeps(dir, map[string]string{"worker-0.stdout": big + other + big})
 }
 
-// A line stands for what the host has dropped. If it drops more, the file that is there has bytes
-// that the host has lost: it stays.
+// If a host has dropped old bytes of a log, a line in the log says so. If it
+// drops more, the local copy has bytes that the host has lost, so it is not
+// replaced.
 func TestLogWithDroppedBytesIsNotReplaced(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
@@ -220,7 +226,8 @@ func TestLogWithDroppedBytesIsNotReplaced(t *testing.T) {
 	h.keeps(dir, map[string]string{"worker-0.stdout": string(before)})
 }
 
-// A task that has moved to another host has a log on both. A host that is in the job twice has one.
+// A task that has moved to another host has a log on both hosts. A host that
+// is listed twice has only one log.
 func TestLogsOfTaskThatMovedHosts(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
@@ -241,8 +248,8 @@ func TestLogsOfTaskThatMovedHosts(t *testing.T) {
 	}
 }
 
-// A log that tasks go on writing is fetched as the host has listed it. One that becomes another is
-// not believed.
+// A log that still grows is fetched with the length that the host has listed.
+// A log that is replaced during the fetch is an error.
 func TestLogsOfARunningJob(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)

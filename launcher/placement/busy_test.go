@@ -8,7 +8,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Only GPUs that get a worker count as busy, and their users are named.
+// Busy reports only GPUs that get a worker, and names the users of the
+// processes on them.
 func TestBusy(t *testing.T) {
 	ms := machines(t, `
 		a: 1,2 | 0 1 2 3
@@ -43,7 +44,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// A GPU is reserved by its UUID, or else by its address, and by nothing if neither is known.
+// A GPU is reserved by its UUID, or by its PCI address if the UUID is unknown.
+// If both are unknown, it is not reserved.
 func TestClaims(t *testing.T) {
 	ms := machines(t, `
 		a: 2,0,1 | 0 1 2

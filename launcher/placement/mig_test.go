@@ -10,7 +10,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// divided is a host whose GPU 0 is in MIG mode with two devices.
+// divided returns a host whose GPU 0 is in MIG mode and has two MIG devices.
 func divided(t *testing.T, line string) []Machine {
 	t.Helper()
 	hosts, err := hostfile.ParseLines([]string{line})
@@ -63,7 +63,7 @@ func TestUUIDsAndMIG(t *testing.T) {
 	}
 }
 
-// Without a probe a UUID is shown as it was written.
+// If the host was not probed, a UUID is shown as the resource file has it.
 func TestUUIDIsShownAsWrittenWithoutProbe(t *testing.T) {
 	ms := divided(t, "h: GPU-b,0")
 	ms[0].Report = nil
@@ -73,7 +73,8 @@ func TestUUIDIsShownAsWrittenWithoutProbe(t *testing.T) {
 	}
 }
 
-// A MIG device is booked with its GPU, and is busy if a process is known to use it.
+// A MIG device is reserved together with a share of its GPU. It is busy if a
+// process is known to use it.
 func TestMIGClaimsAndUse(t *testing.T) {
 	ms := divided(t, "h: MIG-01,GPU-b")
 	p, err := Place(ms, Options{VisibleHost: true})
@@ -107,8 +108,8 @@ func TestMIGClaimsAndUse(t *testing.T) {
 	}
 }
 
-// TestReportA4AMDDevices gives GPUs of AMD's by index, by UUID and to all workers of a host, under the
-// numbers that AMD's runtime has for them.
+// AMD GPUs can be selected by index and by UUID, and for all workers of a
+// host. Workers see them under the ids of AMD's runtime.
 func TestReportA4AMDDevices(t *testing.T) {
 	report := &gpuprobe.Report{Vendor: gpuprobe.AMD, GPUTool: gpuprobe.ToolROCm, GPUs: []gpuprobe.GPU{
 		{Index: 0, UUID: "GPU-9c1d2e3f4a5b6c7d", RuntimeID: "1"},

@@ -38,7 +38,7 @@ func TestCheckTorch(t *testing.T) {
 	}
 }
 
-// Report a4: torch for CUDA cannot use GPUs of AMD.
+// A torch that is built for CUDA cannot use AMD GPUs.
 func TestReportA4TorchForOtherVendor(t *testing.T) {
 	_, err := checkTorch(Imported{Torch: "2.1", CUDA: "12.1"}, 1, "6.8.5", "ROCm")
 	if err == nil || err.Error() != "torch 2.1 is built for CUDA 12.1, and the GPUs there need one for ROCm" || exit.Hint(err) != "install a torch for ROCm into the environment" {

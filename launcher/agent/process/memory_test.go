@@ -35,10 +35,11 @@ func TestParseOOMRecord(t *testing.T) {
 		"3,5234,2584379476,-;Memory cgroup out of memory: " + text:                        line + ", because its control group reached its memory limit",
 		"3,5234,2584379476,-;Out of memory: " + text:                                      line,
 		"3,5234,2584379476,-;Out of memory: " + strings.Replace(text, "6052", "60521", 1): "",
-		"12,5234,2584379476,-;I say: Out of memory: " + text:                              "", // /dev/kmsg takes lines of anybody who may write to it
-		"3,5234,soon,-;Out of memory: " + text:                                            "",
-		"3;Out of memory: " + text:                                                        "",
-		"":                                                                                "",
+		// Any process that may write to /dev/kmsg can write such a line.
+		"12,5234,2584379476,-;I say: Out of memory: " + text: "",
+		"3,5234,soon,-;Out of memory: " + text:               "",
+		"3;Out of memory: " + text:                           "",
+		"":                                                   "",
 	} {
 		at, got := parseOOMRecord(record, 6052)
 		if got != want || want != "" && at.Truncate(time.Second) != 2584*time.Second {
@@ -47,7 +48,8 @@ func TestParseOOMRecord(t *testing.T) {
 	}
 }
 
-// TestKilledProvesOOMKill has the kernel kill a process whose control group is full.
+// The kernel kills a process whose control group has no memory left, and
+// Killed proves that.
 func TestKilledProvesOOMKill(t *testing.T) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -57,7 +59,7 @@ func TestKilledProvesOOMKill(t *testing.T) {
 	if os.Getuid() != 0 || before.eventsFile == "" {
 		t.Skip("needs root and control groups for memory")
 	}
-	top := groupRoot // where a group can be made, also if the present one has processes
+	top := groupRoot // use the root group, because a group can be created there even if the current group has processes
 	if strings.Contains(before.eventsFile, "/memory/") {
 		top += "/memory"
 	}
@@ -71,7 +73,8 @@ func TestKilledProvesOOMKill(t *testing.T) {
 		t.Skip("the group cannot be limited: ", err)
 	}
 	m := Memory{host: hostKills(), group: g, kills: g.kills(), at: uptime()}
-	// Bash keeps what it reads in its own memory.
+	// Bash stores the output of head in its own memory, so the kernel kills
+	// bash.
 	cmd := exec.Command("bash", "-c", "echo $$ >"+dir+"/cgroup.procs; x=$(head -c 99M /dev/zero | tr '\\0' x)")
 	if err := cmd.Run(); err == nil {
 		t.Skip("the limit does not hold here")

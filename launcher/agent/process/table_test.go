@@ -37,8 +37,8 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestStartTimeIsSameInTimeNamespace reads the start time of this process in a time namespace of its own: it is the
-// same.
+// The start time of this process is the same when it is read in another time
+// namespace.
 func TestStartTimeIsSameInTimeNamespace(t *testing.T) {
 	own, err := Read(os.Getpid())
 	if err != nil {

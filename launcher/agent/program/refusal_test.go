@@ -16,13 +16,14 @@ import (
 	"github.com/plx-run/plx/internal/test/executable"
 )
 
-// elfFor returns the smallest program that asks for a loader.
+// elfFor returns the smallest ELF program that requires the given dynamic
+// loader.
 func elfFor(loader string) []byte {
 	var b bytes.Buffer
 	b.WriteString("\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9))
 	for _, field := range []any{
 		uint16(2), uint16(62), uint32(1), // executable, x86-64
-		uint64(0x400000), uint64(64), uint64(0), uint32(0), // entry, program headers, no sections
+		uint64(0x400000), uint64(64), uint64(0), uint32(0), // entry point, offset of the program headers, no section headers
 		uint16(64), uint16(56), uint16(1), uint16(64), uint16(0), uint16(0),
 		uint32(3), uint32(4), uint64(120), uint64(0), uint64(0), // PT_INTERP at 120
 		uint64(len(loader) + 1), uint64(len(loader) + 1), uint64(1),

@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// setUp runs a line with the shell that is found on path.
+// setUp runs a --setup line with the shell that it finds on path, and returns
+// the recorded states.
 func setUp(t *testing.T, line, path, dir string) (States, error) {
 	t.Helper()
 	states, err := NewStates(t.TempDir())

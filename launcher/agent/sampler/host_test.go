@@ -17,7 +17,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// The samples of 15 minutes are kept, and no more.
+// A Host keeps the samples of the last 15 minutes, and no older ones.
 func TestHostKeepsSamplesOf15Minutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, quit := NewHost(noTool), make(chan struct{})
@@ -50,7 +50,7 @@ func noTool(context.Context, string, int64) ([]byte, int, error) {
 	return nil, gpuprobe.NoTool, nil
 }
 
-// tool is a stand-in that takes a while.
+// tool stands for a GPU tool, such as nvidia-smi, that takes some time.
 type tool struct {
 	took   time.Duration
 	out    string
@@ -71,11 +71,12 @@ func (s *tool) shell(ctx context.Context, _ string, _ int64) ([]byte, int, error
 
 const twoUsed = "61, 412.5, 0, GPU-a, 00000000:3B:00.0, 570.1, 1000, 200, 97, Default, H200\n[N/A], [N/A], 1, GPU-b, 00000000:3C:00.0, 570.1, [N/A], [N/A], [N/A], Default, H200\n"
 
-// The tool is asked only while somebody looks, and for less than a hundredth of the time.
+// The GPU tool is called only while clients call Use, and for less than one
+// hundredth of the time.
 func TestGPUToolIsCalledRarely(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool    tool
-		asked   int // in 10 minutes in which somebody looks every second
+		asked   int // number of calls in 10 minutes, in which a client calls Use each second
 		gpus    int
 		trouble string
 	}{
@@ -129,7 +130,8 @@ func TestGPUToolIsCalledRarely(t *testing.T) {
 	}
 }
 
-// A history goes on with the use of the host, and of its GPUs if the job has some.
+// After Keep, a Host appends its use to the history, and the use of its GPUs
+// if the job has any.
 func TestHostAddsToHistory(t *testing.T) {
 	for _, gpus := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -189,7 +191,7 @@ func TestGPUUse(t *testing.T) {
 	}
 }
 
-// A Host that is closed ends the tool.
+// Close kills a running GPU tool.
 func TestCloseEndsGPUTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tool{took: time.Hour}
@@ -210,7 +212,8 @@ func TestCloseEndsGPUTool(t *testing.T) {
 	})
 }
 
-// A script gets a process group of its own, so that nothing of it is left.
+// A script runs in a process group of its own, so that all its processes are
+// killed.
 func TestExecuteKillsProcessGroup(t *testing.T) {
 	out, status, err := execute(t.Context(), "echo one; echo two >&2; exit 3", 100)
 	if string(out) != "one\n" || status != 3 || err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestInactivityOfTask plays samples, one a second, and looks how long the task has been still and
-// quiet after the last one.
+// TestInactivityOfTask adds one sample per second, and checks Still and Quiet
+// after the last one.
 func TestInactivityOfTask(t *testing.T) {
 	tick := func(n uint64) measure { return measure{cpu: map[int]uint64{7: n}} }
 	for name, c := range map[string]struct {
@@ -45,7 +45,8 @@ func TestInactivityOfTask(t *testing.T) {
 	}
 }
 
-// A host that was suspended has not hung.
+// The time in which the host was suspended does not count as inactivity of the
+// task.
 func TestSuspendedHostIsNotInactive(t *testing.T) {
 	at := time.Unix(1000, 0)
 	s := newSeries(Target{}, at)

@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// A peer that answers with something else, or less, was connected to.
+// If a peer returns other data, or less, Exchange fails but reports that it
+// was connected.
 func TestExchange(t *testing.T) {
 	id := Identity{Secret: make([]byte, cluster.SecretSize), HostIndex: 1}
 	for _, c := range []struct {
