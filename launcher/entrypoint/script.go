@@ -157,8 +157,8 @@ var byLocalRank = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(local_rank|torch|lightning|accelerate|transformers|deepspeed)\b`)
 })
 
-// ownChoice is a variable that only a program contains which checks the
-// visible devices itself.
+// ownChoice is a variable. If a program mentions it, the program itself
+// selects the devices that it sees.
 const ownChoice = "CUDA_VISIBLE_DEVICES"
 
 // choosesDevice reports whether the code, or a Python script that it names,

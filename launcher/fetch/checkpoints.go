@@ -64,7 +64,7 @@ func (f *fetcher) listCheckpoints(ctx context.Context) (lists [][]protocol.HostC
 	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		var all []protocol.HostCheckpoint
 		if err := list(ctx, a, protocol.FetchRequest{Checkpoints: f.from.Name}, listOf(&all)); err != nil {
-			if ctx.Err() == nil { // not canceled by the user
+			if ctx.Err() == nil { // do not report the error if the user has interrupted plx
 				f.from.Printer.Error(a.Named(fmt.Errorf("its checkpoints are not fetched: %w", err)))
 			}
 			return err

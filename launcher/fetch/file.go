@@ -32,7 +32,7 @@ type file struct {
 // origin is the location of a file on one host.
 type origin struct {
 	host        int    // index in Request.Hosts
-	place, name string // as in protocol.FetchRequest
+	place, name string // where the host finds the file, as in protocol.FetchRequest
 }
 
 // tally counts the files of one kind, such as outputs, that are complete in
@@ -142,7 +142,8 @@ func (f *fetcher) fetch(ctx context.Context, w file, t *tally) error {
 	return errors.Join(errs...)
 }
 
-// keep writes a file to the path to below Request.Dir, and records that in t.
+// keep writes a file to a path below Request.Dir. If that succeeds, it records
+// in t that the file is complete.
 func (f *fetcher) keep(ctx context.Context, w file, to string, t *tally, from source) error {
 	path := filepath.Join(f.from.Dir, filepath.FromSlash(to))
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// ask sends the request want to the host's agent, and writes the agent's reply
-// to the writer to.
+// ask sends a request to the host's agent, and copies the agent's reply to a
+// writer.
 func ask(ctx context.Context, a *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
 	want.HostJob = protocol.HostJob{Job: a.Job, Folder: a.Folder}
 	err := hosts.Pipe(ctx, a, protocol.DoFetch, want, nil, to)
@@ -36,8 +36,8 @@ func ask(ctx context.Context, a *hosts.AgentHost, want protocol.FetchRequest, to
 // idleTime is how long a host may send nothing while it lists its files.
 const idleTime = 40 * time.Second
 
-// list requests a list from the host's agent, and decodes it with the writer
-// to.
+// list requests a list from the host's agent, and writes the agent's reply to
+// a decoder.
 func list[T any](ctx context.Context, a *hosts.AgentHost, want protocol.FetchRequest, to *lines[T]) error {
 	if err := a.Dial(ctx); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (l *lines[T]) line(text []byte) error {
 // end decodes the last line if it does not end in a newline.
 func (l *lines[T]) end() error { return l.line(l.rest) }
 
-// listOf returns a decoder for a list of checkpoints, which appends them to
-// all.
+// listOf returns a decoder for a list of checkpoints. It appends each decoded
+// checkpoint to the slice.
 func listOf(all *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	files := 0
 	return &lines[protocol.HostCheckpoint]{take: func(k protocol.HostCheckpoint) error {
@@ -120,8 +120,8 @@ func listOf(all *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	}}
 }
 
-// listOfOutputs returns a decoder for a list of outputs and logs, which
-// appends them to all.
+// listOfOutputs returns a decoder for a list of outputs and logs. It appends
+// each decoded one to the slice.
 func listOfOutputs(all *[]protocol.HostOutput) *lines[protocol.HostOutput] {
 	return &lines[protocol.HostOutput]{take: func(o protocol.HostOutput) error {
 		if len(*all) == protocol.MaxOutputs {

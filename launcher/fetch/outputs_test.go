@@ -158,8 +158,8 @@ func TestSomeLimitsLines(t *testing.T) {
 	}
 }
 
-// Outputs with the same checksum and size are fetched as one file. Only the
-// same checksum, size or place is not enough. A damaged file is not fetched.
+// If outputs have the same checksum and size, they are fetched as one file. Only
+// the same checksum, size or place is not enough. A damaged file is not fetched.
 func TestEqualOutputsAreFetchedOnce(t *testing.T) {
 	f := &fetcher{from: Request{Hosts: []*hosts.AgentHost{{Folder: "h1"}, {Folder: "h2"}, {Folder: "h3"}}}}
 	all := f.outputFiles([][]protocol.HostOutput{{{Name: "a", Sum: "x", Size: 1}, {Name: "b", Damage: "a pipe"}}, {{Name: "a", Sum: "x", Size: 2}, {Name: "a", Sum: "y", Size: 1}}, {{Name: "c", Sum: "x", Size: 1}}})

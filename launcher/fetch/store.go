@@ -26,12 +26,14 @@ type source func(ctx context.Context, to io.Writer, offset int64) error
 // next fetch to resume, in bytes.
 const minKept = 1 << 20
 
-// store writes a file to path; from provides the bytes. The file appears there
-// only when it is complete. An existing file is not replaced: store returns
-// there = true if it is the same file, and an error otherwise. An existing log
-// that is shorter is completed. If the host is lost during the transfer, the
-// incomplete file remains under a name that begins with a dot, and the next
-// call of store resumes it.
+// store writes a file to path. The function from provides the bytes. The file
+// appears at path only when it is complete.
+//
+// An existing file is not replaced: store returns there = true if it is the
+// same file, and an error otherwise. An existing log that is shorter is
+// completed. If the host is lost during the transfer, the incomplete file
+// remains under a name that begins with a dot, and the next call of store
+// resumes it.
 func store(ctx context.Context, path string, w file, from source) (there bool, err error) {
 	before, err := os.Lstat(path)
 	grows := err == nil && w.log && before.Mode().IsRegular() && before.Size() < w.size

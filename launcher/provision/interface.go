@@ -108,9 +108,9 @@ func within(all []netip.Prefix, network netip.Prefix) int {
 	return slices.IndexFunc(all, func(p netip.Prefix) bool { return network.Contains(p.Addr()) })
 }
 
-// common returns a network that contains an address of every host, and the
-// address like unless that is empty. It returns the zero Prefix if there is no
-// such network, or if no host has more than one address.
+// common returns a network that contains an address of every host, and also
+// the address like, unless like is empty. It returns the zero Prefix if there
+// is no such network, or if no host has more than one address.
 func common(found []addresses, six bool, like string) netip.Prefix {
 	choice := slices.IndexFunc(found, func(f addresses) bool { return len(f.of(six)) > 1 })
 	if choice < 0 {
@@ -198,8 +198,8 @@ func onInterface(links []protocol.Interface, name, wanted, server string) (found
 // network is unknown.
 func alone(ip netip.Addr) netip.Prefix { return netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()) }
 
-// inNetwork returns ip with the prefix length of the first network in all that
-// contains ip.
+// inNetwork returns ip with the length of the first network prefix in the list
+// that contains ip.
 func inNetwork(all []netip.Prefix, ip netip.Addr) netip.Prefix {
 	for _, p := range all {
 		if p.Contains(ip) {
@@ -335,8 +335,8 @@ func ReachAsWritten(used []hostfile.Host) error {
 	return errLoopback(addr, line)
 }
 
-// ownAddress returns the address of this machine from which it would connect
-// to the address of, or "". It sends no packet.
+// ownAddress returns the address from which this machine would connect to
+// another address, or "". It sends no packet.
 func ownAddress(of string) string {
 	conn, err := net.Dial("udp", net.JoinHostPort(of, "9"))
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 	"github.com/plx-run/plx/launcher/scratch"
 )
 
-// options returns the options with which tree.Send sends files. The progress
-// bar and messages call these files part, or name for a single line of the
-// bar.
+// options returns the options with which tree.Send sends files. In the
+// progress bar, part is the title for all these files, and name is the name of
+// the current one.
 func (r *Recipe) options(part, name string) tree.SendOptions {
 	return tree.SendOptions{
 		Low: r.Spec.PortLow, High: r.Spec.PortHigh, Left: r.bar.Left, Spool: scratch.Place,
@@ -170,8 +170,9 @@ func discard(ctx context.Context, from []*Target) {
 	})
 }
 
-// FromJob returns the recipe of a running job, whose files are on the host
-// from. It copies the files that it needs to dir, an empty local folder.
+// FromJob returns the recipe of a running job. It copies the job's files from
+// one of the job's hosts to dir, an empty local folder, as far as they are
+// needed.
 func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir string, printer *console.Printer) (r Recipe, err error) {
 	r = Recipe{Printer: printer, Like: spec.DataAddr, Files: &Workdir{taken: true}, Spec: spec}
 	if sum := spec.Command.Blob; sum != "" {

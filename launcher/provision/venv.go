@@ -26,11 +26,11 @@ import (
 // The zero value means that there is none.
 type Venv struct {
 	named   string     // value of --venv, or a description of the environment for messages
-	read    *venv.Venv // content of the local environment; nil if there is none, or if it is on the host from
+	read    *venv.Venv // content of the local environment; nil if there is none, and before take has copied it from a host
 	request venv.Request
 
 	from *hosts.AgentHost // host of a running job that has the environment; nil if it is on this machine
-	dir  string           // empty local folder for the files that are copied from the host from
+	dir  string           // empty local folder for the files that are copied from that host
 }
 
 // ReadVenv reads the virtual environment in the folder dir. It returns the
@@ -87,7 +87,7 @@ func (v Venv) Importing(environ []string) []string {
 	return append(slices.Clone(environ), value)
 }
 
-// Lines returns lines for the user about which parts of the environment are
+// Lines returns lines that show the user which parts of the environment are
 // sent. on is the number of hosts.
 func (v Venv) Lines(on int) (lines []string) {
 	if v.read == nil {
@@ -199,9 +199,9 @@ func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *
 	return each(ctx, on, r.Printer.NewTally("installing "+v.named, len(on)), ask)
 }
 
-// venvOf returns the environment of a running job, which is installed on the
-// host from. dir is an empty local folder for the files that must be copied
-// from that host.
+// venvOf returns the environment of a running job, which is installed on one
+// of the job's hosts. dir is an empty local folder for the files that must be
+// copied from that host.
 func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
 	of := Venv{named: "the job's virtual environment", from: from, dir: dir}
 	if err := json.Unmarshal(v.Request, &of.request); err != nil {
@@ -213,7 +213,7 @@ func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
 	return of, nil
 }
 
-// take copies the files of the environment from the host v.from.
+// take copies the files of the environment from the host that has it.
 func (v *Venv) take(ctx context.Context) (err error) {
 	v.read = &venv.Venv{}
 	if v.read.Folder, err = takeFolder(ctx, v.from, v.request.Manifest, filepath.Join(v.dir, "venv")); err == nil && v.request.Base != "" {

@@ -199,7 +199,7 @@ func (w Workdir) Copied() string {
 	return w.Folder.ID().String()
 }
 
-// Lines returns lines for the user about which files are sent. on is the
+// Lines returns lines that show the user which files are sent. on is the
 // number of hosts.
 func (w Workdir) Lines(on int) (lines []string) {
 	if w.named != "" {

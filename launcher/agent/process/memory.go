@@ -61,10 +61,10 @@ type group struct {
 // systems.
 const groupRoot = "/sys/fs/cgroup"
 
-// findGroup finds the memory control group that own, the text of
-// /proc/self/cgroup, names. In a container the group's files can be at the
-// root of the cgroup file system instead of at the path that own contains, so
-// findGroup tries both.
+// findGroup finds the memory control group of this process. own is the text of
+// /proc/self/cgroup. In a container, the group's files can be at the root of
+// the cgroup file system instead of at the path in own, so findGroup tries
+// both.
 func findGroup(own string) group {
 	for line := range strings.Lines(own) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)

@@ -306,7 +306,7 @@ func markedWith(pid int, job, folder string) bool {
 // TaskMark identifies the processes of one task by variables in their
 // environment.
 type TaskMark struct {
-	Job, Folder string // as in protocol.Spec
+	Job, Folder string // name of the job and of its folder on the host, as in protocol.Spec
 	Task        cluster.Task
 	Generation  int
 }

@@ -78,8 +78,8 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok {
 		c.LogLevel = level
 	}
-	// Plx sets no rank for a parameter server, so a rank that the user has set
-	// must not reach it.
+	// A parameter server gets no rank from plx, so a rank that the user has
+	// set must not reach it.
 	env = Without(env, contractNames()...)
 	path, ok := Lookup(env, "PATH")
 	if !ok {
