@@ -34,11 +34,11 @@ func (h Host) host(ticket string) *host {
 			if h.Agent.Waits() {
 				// Ignore the error: if the agent has ended, sending the job to
 				// it will fail.
-				_, _ = call(ctx, protocol.ReserveTake, mostBusy)
+				_, _ = call(ctx, protocol.ReserveTake, maxBusy)
 			}
 		}}
 }
 
-// mostBusy is how long an agent may be busy with other requests before it
-// replies to keep.
-const mostBusy = time.Hour
+// maxBusy is how long an agent may be busy with other requests before it
+// replies to a message of keep.
+const maxBusy = time.Hour
