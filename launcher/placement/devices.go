@@ -82,6 +82,9 @@ func (m Machine) vendor() gpuprobe.Vendor {
 // visible returns the ids of the slots' GPUs for a variable such as
 // CUDA_VISIBLE_DEVICES. CUDA accepts either indexes or UUIDs there, so if the
 // resource file names one GPU by UUID, all ids are UUIDs.
+//
+// TODO: try the ids of AMD GPUs on a host that has some; the tests only have
+// stand-ins for AMD's tools.
 func visible(slots []slot) string {
 	byUUID := slices.ContainsFunc(slots, func(s slot) bool {
 		_, index := s.id.Index()

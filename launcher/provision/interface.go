@@ -157,9 +157,9 @@ func addressesOf(ctx context.Context, a *hosts.AgentHost) (found addresses, err 
 }
 
 // onInterface returns the addresses of the interface called name that other
-// hosts can dial. Addresses that SSH connects to are first. If wanted is not
-// empty, only that address may be returned. server is the address of the host
-// that SSH connects to.
+// hosts can dial. server is the address that SSH connects to; it comes first
+// if the interface has it. If wanted is not empty, only that address may be
+// returned.
 func onInterface(links []protocol.Interface, name, wanted, server string) (found addresses, err error) {
 	i := slices.IndexFunc(links, func(l protocol.Interface) bool { return l.Name == name })
 	if i < 0 {

@@ -1,7 +1,7 @@
 // Package lease computes how long a host may keep its tasks running without a
 // message from its driver. The driver is the launcher, or the agent that
-// drives the job. Package supervisor asks a Lease several times per lease, and
-// ends the host's tasks when the Lease reports so.
+// drives the job. Package supervisor calls Left several times per lease, and
+// ends the host's tasks when Left returns over = true.
 //
 // After a lease has expired, the driver may start the tasks on other hosts. So
 // before it expires, all processes of the job except the agent must have ended
@@ -70,8 +70,9 @@ func (l *Lease) killed() time.Duration { return l.length - min(2*time.Second, l.
 // then the time until they are killed.
 func (l *Lease) Left() (grace time.Duration, over bool) {
 	age := l.clock() - l.begun
-	// Tasks are asked to end a grace before the lease ends. Between that and
-	// killed they get at least the smaller of grace and a tenth of the length.
+	// Tasks are asked to end one grace period before the lease ends. In any
+	// case they get the smaller of grace and a tenth of the length before they
+	// are killed.
 	told := min(l.length-l.grace, l.killed()-min(l.grace, l.length/10))
 	if l.length <= 0 || age < told {
 		return 0, false

@@ -37,8 +37,8 @@ func ReadMemory() Memory {
 
 // Killed returns how many processes the kernel has OOM-killed on this host
 // since the snapshot m. The caller passes the pid of a process that SIGKILL
-// ended. proof is a sentence that shows that the kernel's OOM killer sent this
-// signal; "" means that another process may have been its victim.
+// ended. proof is a sentence that proves that the OOM killer sent this signal;
+// it is "" if there is no proof.
 func (m Memory) Killed(pid int) (kills int64, proof string) {
 	kills = hostKills() - m.host
 	if line := oomRecord(pid, m.at); line != "" {

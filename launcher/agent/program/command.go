@@ -104,9 +104,9 @@ func shipped(sum, name string) (string, error) {
 	return path, nil
 }
 
-// WorkingFolder returns the folder that a task runs in. That is wanted, a path
-// relative to the user's home folder, or own, the task's own folder, if wanted
-// is "".
+// WorkingFolder returns the folder that a task runs in: wanted, relative to
+// the user's home folder. If wanted is "", it returns own, which is the task's
+// own folder.
 func WorkingFolder(wanted, own string) (string, error) {
 	if wanted == "" {
 		return own, nil
