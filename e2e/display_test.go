@@ -32,7 +32,7 @@ printf '\n\033[?25hafter\n'; until [ -e `+end+` ]; do sleep 0.05; done`))
 		args := []string{"exec", "--host", "h1", "bash", "-s"}
 		cmd := exec.Command(b.plx, args...)
 		cmd.Env, cmd.Dir, cmd.Stdin = append(environ(), "HOME="+b.home), t.TempDir(), strings.NewReader("hostname\n")
-		contains(t, b.begin(cmd, args).want(0).stderr, "plx: note: standard input does not reach the command")
+		contains(t, b.begin(cmd, args).want(0).stderr, "plx: note: standard input is not sent to the command")
 	})
 	b.hostsGone(0)
 }

@@ -88,7 +88,7 @@ func execArguments(b *bench, file string) {
 	res = b.want(0, "exec", "--hosts", file, "echo", "--json", "-x") // without "--" too they are the command's
 	same(b.t, "stdout", []byte(block("h[1-3] (3)", "--json -x\n")), []byte(res.stdout))
 	res = b.want(127, "exec", "--hosts", file, "--", "ls -l | wc")
-	contains(b.t, res.stderr, "ls -l | wc: not found on PATH ", "plx: exit status 127: h[1-3]", "hint: no shell reads the command")
+	contains(b.t, res.stderr, "ls -l | wc: not found on PATH ", "plx: exit status 127: h[1-3]", "hint: plx exec runs the command without a shell")
 	contains(b.t, b.want(126, "exec", "--host", "h1", "/etc/passwd").stderr, "/etc/passwd is not executable")
 	res = b.want(0, "exec", "--hosts", file, "cat") // with an empty stdin
 	same(b.t, "stdout", nil, []byte(res.stdout))
@@ -160,11 +160,11 @@ func execEnds(b *bench, file string) {
 	res := r.want(130)
 	b.hostsGone(0)
 	same(b.t, "stdout", []byte(block("h[1-3] (3)", "up\n")), []byte(res.stdout))
-	contains(b.t, res.stderr, "plx: interrupted: ending the command on all hosts, for at most 500ms")
+	contains(b.t, res.stderr, "plx: interrupted: ending the command on all hosts within 500ms")
 
 	r = start("--grace", "1h")
 	r.signal(syscall.SIGTERM)
-	r.await(r.stderr, "again to kill it")
+	r.await(r.stderr, "interrupt again to kill it")
 	r.signal(syscall.SIGTERM)
 	r.want(143)
 	b.hostsGone(0)
@@ -180,7 +180,7 @@ func execEnds(b *bench, file string) {
 	b.sleeps(b.Hosts[2], "1001") // a host does not suffer from another
 	b.killOne(b.Hosts[2], func(p testhosts.Process) bool { return strings.HasSuffix(strings.Join(p.Args, " "), " agent start") })
 	b.gone(patience.Limit, b.Hosts[2])
-	contains(b.t, r.want(125).stderr, "plx: host h[1,3]: its agent on the host was killed", "plx: host h2: ", "; the host ends the command 5m0s after")
+	contains(b.t, r.want(125).stderr, "plx: host h[1,3]: its agent on the host was killed", "plx: host h2: ", "; the host kills the command within 5m0s of")
 }
 
 // sleeps waits for a process "sleep TIME". The command line of the shell has that text too.

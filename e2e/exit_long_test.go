@@ -34,7 +34,7 @@ func TestOutOfMemory(t *testing.T) {
 		inside("while read -r pid; do echo $pid >%[2]s/cgroup.procs || true; done <%[1]s/cgroup.procs; rmdir %[1]s", group, root)
 	})
 	res := b.want(137, "launch", "--hosts", b.ResourceFile(), "--name", "greedy", b.script("task", `x=$(head -c 900M /dev/zero | tr '\0' x)`))
-	reason := "worker:0 on h1 was ended by signal 9 (killed): out of memory: the kernel killed 1 process of its control group /" + name + ", which may have 400 MiB"
+	reason := "worker:0 on h1 was ended by signal 9 (killed): out of memory: the kernel killed 1 process of its control group /" + name + ", whose memory limit is 400 MiB"
 	contains(t, res.stderr, reason+"\n", "hint: plx exec --host h1 -- free -h ")
 	b.hostsGone(0)
 	contains(t, b.want(0, "status", "greedy").stdout, "worker:0  h1    culprit  137   SIGKILL  the kernel killed 1 process of its control group ")

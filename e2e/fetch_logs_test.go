@@ -43,8 +43,8 @@ func TestFetchLogs(t *testing.T) {
 		t.Errorf("--log-dir: %q, want %q", got, want)
 	}
 	put(t, filepath.Join(dir, "logs/worker-1.stdout"), "mine", 0o600)
-	contains(t, b.want(125, "fetch", job, dir).stderr, "log logs/worker-1.stdout: "+dir+"/logs/worker-1.stdout is there already and is another file")
-	contains(t, b.want(0, "launch", "--local", "2x1", "--fetch", dir, "sh", "-c", script).stderr, "log logs/worker-1.stdout: ", "is there already and is another file", ": done")
+	contains(t, b.want(125, "fetch", job, dir).stderr, "log logs/worker-1.stdout: "+dir+"/logs/worker-1.stdout already exists with other content")
+	contains(t, b.want(0, "launch", "--local", "2x1", "--fetch", dir, "sh", "-c", script).stderr, "log logs/worker-1.stdout: ", "already exists with other content", ": done")
 	if got, err := os.ReadFile(filepath.Join(dir, "logs/worker-1.stdout")); string(got) != "mine" {
 		t.Errorf("it was replaced by %q, %v", got, err)
 	}

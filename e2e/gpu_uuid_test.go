@@ -44,10 +44,10 @@ func TestGPUsByUUID(t *testing.T) {
 	b.says(b.want(125, "launch", "--ps", "none", "--host", "h1: 1", "true"), "--host:1: host h1: GPU 1 is in MIG mode, name its MIG devices instead: "+m)
 	r := b.start(brief(b.ResourceFile("h1: "+m), b.script("task", patient))...)
 	r.up("worker:0")
-	b.says(b.want(125, "launch", "--ps", "none", "--host", "h1: MIG-f", "true"), "host h1: gpu 1:0: MIG device "+m+" is booked by job task-")
+	b.says(b.want(125, "launch", "--ps", "none", "--host", "h1: MIG-f", "true"), "host h1: gpu 1:0: MIG device "+m+" is reserved by job task-")
 	see(n, "--host", "h1: MIG-a")
 	gpus(reversed) // out of MIG mode, while the job still has its device
-	b.says(b.want(125, "launch", "--ps", "none", "--host", "h1: 0", "true"), "gpu 0: GPU "+c+" is booked by job task-")
+	b.says(b.want(125, "launch", "--ps", "none", "--host", "h1: 0", "true"), "gpu 0: GPU "+c+" is reserved by job task-")
 	r.signal(syscall.SIGTERM)
 	r.wait()
 	see(c, "--host", "h1: GPU-d6de6afc")

@@ -34,7 +34,7 @@ rmdir $d`)
 	won := 0
 	for i, r := range all {
 		res := r.wait()
-		refused := strings.Contains(res.stderr, "is booked by") || strings.Contains(res.stderr, "there before and wait")
+		refused := strings.Contains(res.stderr, "is reserved by") || strings.Contains(res.stderr, "ahead in the queue")
 		switch {
 		case res.code == 0:
 			won++
@@ -63,7 +63,7 @@ func TestGPUsAwaited(t *testing.T) {
 		r.up("worker:0", "worker:1")
 		first := wait(b, "first", 1)
 		first.await(first.stderr, "host h1: gpu 0: GPU GPU-")
-		first.await(first.stderr, "is booked by job task-")
+		first.await(first.stderr, "is reserved by job task-")
 		lost := wait(b, "lost", 2)
 		third := wait(b, "third", 3)
 		res := b.want(125, "launch", "--hosts", file, "--ps", "none", "--wait-gpus", "1s", "true")

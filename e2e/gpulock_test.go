@@ -43,7 +43,7 @@ func TestGPUsBooked(t *testing.T) {
 		if n := blobs(); n != before {
 			t.Errorf("the refused launch sent %d files", n-before)
 		}
-		b.says(res, "host h2: gpu 1: GPU GPU-", "is booked by job task-", "of user root")
+		b.says(res, "host h2: gpu 1: GPU GPU-", "is reserved by job task-", "of user root")
 		contains(t, res.stderr, "plx: hint: --exclude HOST:ID leaves a GPU out, --wait-gpus 30m waits")
 		b.want(125, "launch", "--host", "h2: 1", "--ps", "none", "--share-gpus", "true")
 		b.want(0, "launch", "--host", "h1: 1", "--host", "h2: 0", "--ps", "none", "true")
@@ -55,7 +55,7 @@ func TestGPUsBooked(t *testing.T) {
 		b := b.in(t)
 		r := start(b, "--share-gpus")
 		b.want(0, "launch", "--hosts", file, "--ps", "none", "--share-gpus", "true")
-		b.says(b.want(125, "launch", "--hosts", file, "--ps", "none", "true"), "is booked by job task-")
+		b.says(b.want(125, "launch", "--hosts", file, "--ps", "none", "true"), "is reserved by job task-")
 		r.signal(syscall.SIGTERM)
 		r.wait()
 		free(b)
@@ -89,7 +89,7 @@ func TestGPUsBooked(t *testing.T) {
 		r := b.start(brief(b.ResourceFile("h1: 0"), "--name", "grows", task)...)
 		r.up("worker:0")
 		res := b.want(125, "scale", "--hosts", file, b.id("grows"))
-		b.says(res, "not scaled: host h2: gpu 1: GPU GPU-", "is booked by job task-")
+		b.says(res, "not scaled: host h2: gpu 1: GPU GPU-", "is reserved by job task-")
 		contains(t, res.stderr, "plx: hint: --exclude HOST:ID leaves a GPU out; plx probe shows")
 		holder.signal(syscall.SIGTERM)
 		holder.wait()

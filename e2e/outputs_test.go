@@ -46,9 +46,9 @@ echo $RANK > "runs/a b/rank"; head -c 1000000 /dev/zero > model.pt; ln -s model.
 		b.t.Errorf("worker:2 wrote %q", text)
 	}
 	contains(b.t, res.stderr, "fetched 9 outputs of "+b.id("own")+" into "+dir+"/outputs: 9 files, 976.6 KiB\n", // the model once
-		"host h1: output worker-0/evil.pt is not fetched: it is a link that leads out of the folder")
+		"host h1: output worker-0/evil.pt is not fetched: it is a symbolic link out of the folder")
 	put(b.t, filepath.Join(dir, "outputs/h1/worker-0/model.pt"), "mine", 0o600)
-	contains(b.t, b.want(125, "fetch", "own", dir).stderr, "outputs/h1/worker-0/model.pt is there already and is another file")
+	contains(b.t, b.want(125, "fetch", "own", dir).stderr, "outputs/h1/worker-0/model.pt already exists with other content")
 	if text := string(read(b.t, filepath.Join(dir, "outputs/h1/worker-0/model.pt"))); text != "mine" {
 		b.t.Errorf("plx fetch replaced a file by %q", text)
 	}

@@ -90,7 +90,7 @@ func testNoDevice(b *bench, file string) {
 	refused("h2 slots=1", "host h2: which GPUs it has is not known")
 	b.want(0, "launch", "--host", "h2: cpu", "true")
 	b.Hosts[1].SetGPUs(2, "app GPU-d6de6afc-bdfe-75c4-5273-0544439153fc|4711|python|500")
-	const use = "host h2: GPU 1 by python of a user that is not known (pid 4711, 500 MiB)"
+	const use = "host h2: GPU 1 by python of an unknown user (pid 4711, 500 MiB)"
 	res = b.want(125, "launch", "--ps", "none", "--host", "h2", "--workdir", b.shared(), "true")
 	b.says(res, "GPUs are in use: "+use)
 	contains(b.t, res.stderr, "plx: hint: --exclude HOST:ID leaves a GPU out, --wait-gpus 30m waits")

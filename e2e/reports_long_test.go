@@ -54,7 +54,7 @@ func TestReportS9(t *testing.T) {
 	}
 	res := launch(127, "--setup", "source ~/.bashrc && conda activate x")
 	const cure = `eval "$(~/miniconda3/bin/conda shell.bash hook)" && conda activate `
-	contains(t, res.stderr, "hint: start-up files such as .bashrc mostly end early", "--setup '"+cure+"NAME'", "--path DIR")
+	contains(t, res.stderr, "hint: start-up files such as .bashrc usually return early", "--setup '"+cure+"NAME'", "--path DIR")
 	contains(t, launch(0, "--setup", cure+"x").stdout, "it is python")
 	contains(t, launch(0, "--path", "/root/miniconda3/envs/x/bin").stdout, "it is python")
 }
@@ -96,7 +96,7 @@ chmod 755 /usr/local/bin/rocm-smi`)
 	contains(t, launch(0, "--host", "h1: cpu").stdout, "sees .")
 	r := b.start(brief(b.ResourceFile("h1: 1"), b.script("task", patient))...)
 	r.up("worker:0")
-	contains(t, launch(125, "--host", "h1: 1").stderr, "gpu 1: GPU GPU-1122334455667788 is booked by job task-")
+	contains(t, launch(125, "--host", "h1: 1").stderr, "gpu 1: GPU GPU-1122334455667788 is reserved by job task-")
 	r.signal(syscall.SIGTERM)
 	r.wait()
 }

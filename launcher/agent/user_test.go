@@ -90,7 +90,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 	l.end(h, time.Second)
 
-	for uid, want := range map[uint32]string{0: "", nobody: "the local socket's other end is user 65534, this is 0"} {
+	for uid, want := range map[uint32]string{0: "", nobody: "the other end of the local socket runs as user 65534, this process as 0"} {
 		cmd := as(t, uid, "squat")
 		in, err := cmd.StdinPipe()
 		if err != nil {

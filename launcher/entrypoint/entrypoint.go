@@ -1,19 +1,21 @@
-// Package entrypoint decides what the tasks of a launch run: how the program reaches the
-// hosts, which script it executes, what it sees of a host, and what its user should know.
+// Package entrypoint determines what the tasks of a launch execute: how the
+// program reaches the hosts, which script it runs, which GPUs each task sees,
+// and which notes plx prints for the user.
 //
 //	src := entrypoint.Source{Program: "python3", Args: []string{"train.py"}, Workdir: "."}
 //	if err := src.Check(); err != nil {
 //		return err
 //	}
-//	p, err := entrypoint.Resolve(ctx, src, folder) // as package tree has read src.Workdir
+//	p, err := entrypoint.Resolve(ctx, src, folder) // folder: src.Workdir, read by package tree
 //
-// The launch decides nothing else about its program: it reads the Program.
+// The launch takes all it knows about the program from the returned Program.
 //
 // # What it refuses to do
 //
-// It sends and builds nothing, and starts nothing but "go list". It refuses a program that
-// cannot be run, a launcher whose place plx takes, and a script of this machine that does not
-// reach the hosts.
+// The package sends nothing and builds nothing. The only command that it
+// starts is "go list". It returns an error for a program that cannot be run,
+// for a launcher such as torchrun that plx replaces, and for a local script
+// that is not sent to the hosts.
 package entrypoint
 
 import (
@@ -24,39 +26,43 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// Source is what the user has said of the program, and of the files that go with it.
+// Source is the user's choice of the program, and of the files that are sent
+// to the hosts with it.
 type Source struct {
 	// Program is a local executable ("./train"), a Go package folder, or the bare name of
 	// a command on the hosts' PATH.
 	Program string
 	Args    []string // arguments of the program
-	Workdir string   // folder of this machine whose content the tasks run in; empty: none
-	Venv    string   // folder of this machine with the tasks' virtual environment; empty: none
-	Copy    []string // files and folders of this machine for the tasks' working folders
-	Chdir   string   // folder of the hosts to run in; empty: the task's own
-	Setup   string   // shell line that runs before the program; empty: none
-	Path    string   // folders before the hosts' PATH; empty: none
+	Workdir string   // local folder that is sent to the hosts, and that the tasks run in; "" for none
+	Venv    string   // local virtual environment that is sent to the hosts for the tasks; "" for none
+	Copy    []string // local files and folders that are copied into the tasks' working folders
+	Chdir   string   // folder on the hosts in which the tasks run; "" means each task's own folder
+	Setup   string   // shell line that each task runs before the program; "" for none
+	Path    string   // folders that are put before the hosts' PATH; "" for none
 }
 
-// Program is what the tasks run.
+// Program describes what the tasks execute, and how it reaches the hosts.
 type Program struct {
 	Kind    Kind
-	Command string // what tasks execute unless the program is sent: a name on PATH, or a path in the working directory
-	Trainer bool   // it links plx's trainer, and so can use parameter servers
-	// AskHosts tells that only the hosts know whether it links the trainer: it is a command of
-	// theirs, and no interpreter, wrapper or launcher that is known not to.
+	Command string // name on the hosts' PATH, or path in the working folder; unused if the program itself is sent
+	Trainer bool   // the program contains plx's trainer package, so it can use parameter servers
+	// AskHosts is true if only the hosts can tell whether the program contains
+	// plx's trainer package. That is so for a command on the hosts that is not
+	// a known interpreter, wrapper or launcher.
 	AskHosts bool
-	// SeesHost tells that it chooses its device by LOCAL_RANK, as programs for torchrun do,
-	// or starts others that do: each task sees the devices of all workers of its host.
+	// SeesHost is true if the program selects its device by LOCAL_RANK, as
+	// programs for torchrun do, or starts other programs that do. Each task
+	// then sees the devices of all workers on its host.
 	SeesHost bool
-	// Launcher is a program such as mpirun that it starts, or is, and that starts processes
-	// of its own; empty: none is known. Where names the script and the line that starts
-	// Launcher; empty: each worker runs Launcher itself.
+	// Launcher is a launcher such as mpirun that the program is or starts; ""
+	// if none was found. Where names the script and line that start the
+	// launcher; "" if each worker executes the launcher directly.
 	Launcher, Where string
-	Notes           []string // lines for the user on files that the program is given
+	Notes           []string // lines to print for the user, for example about arguments that name local files
 }
 
-// Check refuses what no folder of --workdir makes right, before one is read.
+// Check returns the errors that can be found before the folder of --workdir is
+// read.
 func (s Source) Check() error {
 	if err := s.checkLauncher(); err != nil {
 		return err
@@ -70,7 +76,8 @@ func (s Source) Check() error {
 	return s.checkMissing()
 }
 
-// Resolve decides what tasks run. sent is Source.Workdir as it was read; nil: there is none.
+// Resolve determines what the tasks execute. sent is the content of the folder
+// s.Workdir; nil if there is no such folder.
 func Resolve(ctx context.Context, s Source, sent *tree.Folder) (p Program, err error) {
 	p = Program{Command: s.Program}
 	if p.Kind, err = kindOf(s.Program); err != nil {
@@ -97,8 +104,8 @@ func Resolve(ctx context.Context, s Source, sent *tree.Folder) (p Program, err e
 	return p, err
 }
 
-// place decides how an executable of this machine reaches the hosts, and what tasks there
-// execute.
+// place returns how a local executable reaches the hosts, and the path by
+// which the tasks execute it there.
 func (s Source) place(sent *tree.Folder) (Kind, string) {
 	if root, command := venvOf(s.Program); root != "" && sameFolder(root, s.Venv) {
 		return InVenv, command
@@ -113,7 +120,8 @@ func (s Source) place(sent *tree.Folder) (Kind, string) {
 	return Local, s.Program
 }
 
-// inside returns the path of a file of this machine relative to a folder.
+// inside returns the path of a local file relative to folder. It returns false
+// if the file is not below that folder.
 func inside(folder *tree.Folder, file string) (string, bool) {
 	abs, err := filepath.Abs(file)
 	if err != nil {

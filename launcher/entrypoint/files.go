@@ -14,36 +14,40 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// checkMissing refuses a script that is not in the folder of --workdir. A setup line may make
-// it.
+// checkMissing returns an error if the script is not in the folder of
+// --workdir. It accepts a missing script if --setup is used, because the
+// --setup line may create the script.
 func (s Source) checkMissing() error {
 	script, _ := s.script()
 	if s.Workdir == "" || s.Setup != "" || script == "" || filepath.IsAbs(script) || isFile(script) || s.copies(script) {
-		return nil // that the folder does not have one of the present folder is noticed later
+		return nil // a script that is in the current folder but not in --workdir is found later, by checkFiles
 	}
 	if _, err := os.Stat(filepath.Join(s.Workdir, script)); !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	return exit.Mistake(fmt.Errorf("%s %s: there is no %s in --workdir %s", s.Program, script, script, s.Workdir),
-		"name the file by its path in that folder; a file that --setup makes needs --setup")
+		"use the script's path relative to that folder; if a setup line creates the script, add --setup")
 }
 
-// checkFiles refuses a program or script that is a file of this machine and does not
-// reach the hosts. It returns notes on other arguments of that kind.
+// checkFiles returns an error if the program or its script is a local file
+// that is not sent to the hosts. notes are lines for the user about other
+// arguments that name such files.
 func (s Source) checkFiles(sent *tree.Folder) (notes []string, err error) {
 	if s.Chdir != "" {
-		return nil, nil // the folder of the hosts may have the files
+		return nil, nil // the files may be in that folder of the hosts
 	}
 	f := files{s, sent}
 	if isBareFile(s.Program) {
-		bare := fmt.Sprintf("%s is a file here, and a name without a slash means a command of the hosts", s.Program)
+		bare := fmt.Sprintf("%s is a file on this machine, but a name without a slash means a command on the hosts", s.Program)
 		if !f.reaches(s.Program) {
 			if _, err := kindOf("./" + s.Program); err != nil {
-				return nil, exit.Mistake(errors.New(bare), "%s", exit.Hint(err)) // which leads to the end at once
+				// "plx launch ./NAME" would fail too, so give the hint for
+				// that error instead.
+				return nil, exit.Mistake(errors.New(bare), "%s", exit.Hint(err))
 			}
 			return nil, exit.Mistake(errors.New(bare), "plx launch ./%s", s.Program)
 		}
-		if s.Path == "" && s.Setup == "" { // they may put its folder on the PATH
+		if s.Path == "" && s.Setup == "" { // --path or --setup may put the file's folder on the PATH
 			notes = append(notes, fmt.Sprintf("note: %s: the file is ./%s", bare, s.Program))
 		}
 	}
@@ -63,8 +67,9 @@ func (s Source) checkFiles(sent *tree.Folder) (notes []string, err error) {
 	return slices.Concat(notes, f.note(others), f.absolute(script)), nil
 }
 
-// isBareFile reports whether a name without a slash is a file here and no command: the
-// user has forgotten the "./".
+// isBareFile reports whether program is a name without a slash that exists as
+// a file in the current folder but not as a command on PATH. The user has
+// probably forgotten the "./".
 func isBareFile(program string) bool {
 	if strings.Contains(program, "/") || !isFile(program) {
 		return false
@@ -73,37 +78,42 @@ func isBareFile(program string) bool {
 	return err != nil
 }
 
-// movesAway reports whether a setup line may leave the working directory.
+// movesAway reports whether a shell line contains cd or pushd, so that the
+// program may run in another folder.
 func movesAway(setup string) bool {
 	words := strings.FieldsFunc(setup, func(r rune) bool { return strings.ContainsRune(" \t\n;&|({", r) })
 	return slices.Contains(words, "cd") || slices.Contains(words, "pushd")
 }
 
-// copies reports whether --copy sends a relative path.
+// copies reports whether --copy sends the file with this relative path to the
+// hosts.
 func (s Source) copies(file string) bool {
 	first, _, _ := strings.Cut(path.Clean(filepath.ToSlash(file)), "/")
 	return slices.ContainsFunc(s.Copy, func(copied string) bool { return filepath.Base(copied) == first })
 }
 
-// files finds arguments that name files of this machine.
+// files checks which arguments of the program name local files that are not
+// sent to the hosts.
 type files struct {
 	Source
-	sent *tree.Folder // Workdir as it was read; nil: there is none
+	sent *tree.Folder // content of the folder of --workdir; nil if the option is not used
 }
 
-// checkWrapped refuses a program such as .venv/bin/python after a wrapper such as numactl: the
-// hosts have no file of that path.
+// checkWrapped returns an error if a wrapper such as numactl runs a program of
+// a local virtual environment, such as .venv/bin/python, and the hosts do not
+// get that file.
 func (f files) checkWrapped() error {
 	in, before := f.inner()
 	root, command := venvOf(in.Program)
 	if before == 0 || root == "" || filepath.IsAbs(in.Program) || f.Setup != "" || f.reaches(in.Program) {
 		return nil
 	}
-	return exit.Mistake(fmt.Errorf("%s is of the virtual environment %s, and not on the hosts", in.Program, root),
+	return exit.Mistake(fmt.Errorf("%s belongs to the virtual environment %s, which is not on the hosts", in.Program, root),
 		"plx launch --venv %s %s", root, shellWords(f.Program, slices.Concat(f.Args[:before-1], []string{command}, in.Args)))
 }
 
-// checkLine refuses a line for a shell that names a script which a pattern leaves here.
+// checkLine returns an error if the line for "sh -c" names a Python script
+// that a pattern in .plxignore excludes, so that the hosts do not get it.
 func (f files) checkLine() error {
 	line, given := f.shellLine()
 	if f.sent == nil || !given || movesAway(line) || movesAway(f.Setup) {
@@ -117,7 +127,8 @@ func (f files) checkLine() error {
 	return nil
 }
 
-// reaches reports whether a relative path names the same file on the hosts.
+// reaches reports whether --workdir or --copy sends the file with this
+// relative path to the hosts, so that the tasks find it by the same path.
 func (f files) reaches(file string) bool {
 	if f.sent != nil {
 		e, found := f.sent.Find(path.Clean(filepath.ToSlash(file)))
@@ -128,13 +139,16 @@ func (f files) reaches(file string) bool {
 	return f.copies(file)
 }
 
-// lost reports whether a path names a file here that the hosts do not get.
+// lost reports whether a relative path names a local file that is not sent to
+// the hosts.
 func (f files) lost(file string) bool {
 	return file != "" && !filepath.IsAbs(file) && isFile(file) && !f.reaches(file)
 }
 
-// lostFolder is lost for a folder. A task makes folders that it writes into, so an empty one
-// counts as sent, and so does one that holds the present folder.
+// lostFolder reports whether a relative path names a local folder that is not
+// sent to the hosts. It returns false for an empty folder, because programs
+// create the folders that they write to. It also returns false for a path that
+// leads out of the current folder.
 func (f files) lostFolder(name string) bool {
 	if name == "" || !filepath.IsLocal(name) || path.Clean(name) == "." || !isFolder(name) || f.reaches(name) {
 		return false
@@ -143,8 +157,8 @@ func (f files) lostFolder(name string) bool {
 	return err == nil && len(entries) > 0
 }
 
-// excluded returns what excludes a file of the working directory, and the path to except
-// there; or "".
+// excluded returns the rule that excludes a file from the folder of --workdir,
+// and the file's path in that folder. It returns "" if no rule does.
 func (f files) excluded(file string) (why, except string) {
 	if f.sent == nil {
 		return "", ""
@@ -156,7 +170,8 @@ func (f files) excluded(file string) (why, except string) {
 	return f.sent.Excluded(except), except
 }
 
-// refuse is the error of a script that the hosts do not get.
+// refuse returns the error for a script that is not sent to the hosts, with a
+// hint how to send it.
 func (f files) refuse(script string) error {
 	if f.sent == nil {
 		return exit.Mistake(fmt.Errorf("%s is not on the hosts", script), "%s is a local file: add --workdir .", script)
@@ -172,14 +187,15 @@ func (f files) refuse(script string) error {
 				p = up + "/"
 			}
 		}
-		return exit.Mistake(fmt.Errorf("%s does not reach the hosts: %s excludes it", script, why), "add the line !/%s to .plxignore", p)
+		return exit.Mistake(fmt.Errorf("%s is not sent to the hosts: %s excludes it", script, why), "add the line !/%s to .plxignore", p)
 	}
 	return exit.Mistake(fmt.Errorf("%s is not in --workdir %s under that path", script, f.Workdir),
 		"tasks run in that folder: name it %s", p)
 }
 
-// absolute returns a line on a script in the working directory that is named by its path
-// on this machine. On hosts with a shared disk that path may be meant.
+// absolute returns a note if the user named a script of the working folder by
+// its absolute path on this machine. That is no error, because the hosts may
+// share a file system with this machine.
 func (f files) absolute(script string) []string {
 	if f.sent == nil || !filepath.IsAbs(script) || !isFile(script) {
 		return nil
@@ -188,10 +204,11 @@ func (f files) absolute(script string) []string {
 	if !in {
 		return nil
 	}
-	return []string{fmt.Sprintf("note: %s is that path on the hosts too; in the working directory the file is %s", script, p)}
+	return []string{fmt.Sprintf("note: tasks open %s on their own host, by this path; the copy in their working directory is %s", script, p)}
 }
 
-// note returns one line on arguments that name local files.
+// note returns one line that lists the arguments which name local files or
+// folders that are not sent to the hosts.
 func (f files) note(args []string) []string {
 	var lost []string
 	for _, arg := range args {

@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// resolve checks and resolves as a launch does.
+// resolve calls Check and Resolve, as a launch does.
 func resolve(t *testing.T, s Source) (Program, error) {
 	t.Helper()
 	if err := s.Check(); err != nil {
@@ -28,7 +28,7 @@ func resolve(t *testing.T, s Source) (Program, error) {
 	return Resolve(t.Context(), s, sent)
 }
 
-// makeFiles makes files with texts in the present folder.
+// makeFiles creates files with the given texts in the current folder.
 func makeFiles(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -76,10 +76,10 @@ func TestLocalFiles(t *testing.T) {
 	for _, c := range []struct {
 		command    string
 		cfg        Source
-		hint, note string // of the error, of the warning; "": there is none
+		hint, note string // part of the error's hint, and of the printed note; "" if there is none
 	}{
 		{command: "python3 train.py", hint: "train.py is a local file: add --workdir ."},
-		{command: "python3 missing.py", cfg: Source{Workdir: "."}, hint: "name the file by its path in that folder"},
+		{command: "python3 missing.py", cfg: Source{Workdir: "."}, hint: "use the script's path relative to that folder"},
 		{command: "python3 missing.py", cfg: Source{Workdir: ".", Setup: "touch missing.py"}},
 		{command: "python3 missing.py", cfg: Source{Workdir: ".", Copy: []string{"/elsewhere/missing.py"}}},
 		{command: "python3 model.py", cfg: Source{Workdir: "src"}},
@@ -95,7 +95,7 @@ func TestLocalFiles(t *testing.T) {
 		{command: "python3 train.py", cfg: Source{Setup: "cd there"}, note: "train.py"},
 		{command: "python3 train.py --config=config.json", cfg: Source{Workdir: "."}},
 		{command: "python3 other.py --config=config.json train.py train.py", note: "note: config.json, train.py: local files"},
-		{command: "python3 " + dir + "/src/model.py", cfg: Source{Workdir: "."}, note: "in the working directory the file is src/model.py"},
+		{command: "python3 " + dir + "/src/model.py", cfg: Source{Workdir: "."}, note: "the copy in their working directory is src/model.py"},
 		{command: "python3 " + dir + "/src/model.py"},
 		{command: "python3 src/model.py", cfg: Source{Workdir: "src"}, hint: "name it model.py"},
 		{command: "python3 train.py", cfg: Source{Workdir: "src"}, hint: "--workdir ."},
@@ -114,16 +114,17 @@ func TestLocalFiles(t *testing.T) {
 	}
 }
 
-// Scripts that a pattern leaves here are refused, in a line for a shell too. Each hint
-// leads on.
-func TestExcludedProgram(t *testing.T) {
+// A script that an ignore pattern excludes is an error, even if only a shell
+// line names it. Following the hint of each error leads to success.
+func TestExcludedScriptIsRejectedWithHint(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{".gitignore": "build/\n*.gen.py\n", "build/train.py": "", "build/sub/x.gen.py": "", "a": "", "a.gen.py": ""})
 	ignore := ""
 	for _, c := range []struct{ script, why, line string }{
-		{"build/train.py", "build/train.py does not reach the hosts: .gitignore:1", "!/build/"},
-		{"a.gen.py", "a.gen.py does not reach the hosts: .gitignore:2", "!/a.gen.py"},
-		{"build/sub/x.gen.py", "build/sub/x.gen.py does not reach the hosts: .gitignore:2", "!/build/sub/x.gen.py"}, // build/ is sent by now
+		{"build/train.py", "build/train.py is not sent to the hosts: .gitignore:1", "!/build/"},
+		{"a.gen.py", "a.gen.py is not sent to the hosts: .gitignore:2", "!/a.gen.py"},
+		// The hint for the first case has already included build/.
+		{"build/sub/x.gen.py", "build/sub/x.gen.py is not sent to the hosts: .gitignore:2", "!/build/sub/x.gen.py"},
 	} {
 		for _, command := range [][]string{{"python3", c.script}, {"bash", "-c", "exec python3 -u " + c.script + " --x"}} {
 			_, err := resolve(t, Source{Workdir: ".", Program: command[0], Args: command[1:]})
@@ -142,8 +143,9 @@ func TestExcludedProgram(t *testing.T) {
 	}
 }
 
-// Hosts are asked about commands of theirs that may link plx's trainer.
-func TestHostsAreAsked(t *testing.T) {
+// The hosts must be asked whether one of their commands contains plx's
+// trainer, unless it is known not to.
+func TestAskHostsForUnknownCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{"train": "#!/bin/sh\n", ".venv/bin/tool": "#!/bin/sh\n", ".venv/pyvenv.cfg": ""})
 	for _, c := range []struct {
@@ -152,7 +154,7 @@ func TestHostsAreAsked(t *testing.T) {
 	}{
 		{Source{Program: "mytrainer", Args: []string{"--arch", "ps"}}, true},
 		{Source{Program: "mytrainer", Path: "/opt/bin", Setup: "module load x"}, true},
-		{Source{Program: "mytrainer", Venv: ".venv"}, false}, // it may come with the environment
+		{Source{Program: "mytrainer", Venv: ".venv"}, false}, // the command may be part of the virtual environment
 		{Source{Program: "./train"}, false},
 		{Source{Program: ".venv/bin/tool", Venv: ".venv"}, false},
 		{Source{Program: "python3", Args: []string{"-c", "1"}}, false},
@@ -166,8 +168,9 @@ func TestHostsAreAsked(t *testing.T) {
 	}
 }
 
-// How an executable reaches the hosts, and what tasks there execute.
-func TestHowAProgramReachesTheHosts(t *testing.T) {
+// Resolve determines how an executable reaches the hosts, and by which path
+// tasks execute it there.
+func TestKindAndCommandOfProgram(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{"train": "#!/bin/sh\n", "src/run": "#!/bin/sh\n", "src/left": "#!/bin/sh\n", "src/.plxignore": "left\n", ".venv/bin/tool": "#!/bin/sh\n", ".venv/pyvenv.cfg": ""})
 	for _, c := range []struct {

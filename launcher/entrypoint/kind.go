@@ -18,19 +18,20 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Kind is how a program reaches the hosts.
+// Kind is the way in which a program reaches the hosts.
 type Kind int
 
 const (
-	OnHost    Kind = iota // a bare command name, found on the hosts' PATH
-	Local                 // an executable of this machine, sent by its content
-	GoPackage             // a folder with Go sources, built for each platform and sent
-	InWorkdir             // an executable in the folder of --workdir, sent with it
-	InVenv                // an executable of the environment of --venv, sent with it
+	OnHost    Kind = iota // name of a command on the hosts' PATH; nothing is sent
+	Local                 // local executable file, which is sent to the hosts
+	GoPackage             // local folder of a Go package, which is built for each platform and sent
+	InWorkdir             // executable in the folder of --workdir, which is sent with that folder
+	InVenv                // executable in the virtual environment of --venv, which is sent with it
 )
 
-// kindOf decides as a shell does: only a name with a slash is a path. It refuses a
-// program that cannot be run, with the exit status of a shell.
+// kindOf returns how a program reaches the hosts. As in a shell, only a name
+// with a slash is a path. If the program cannot be run, the error has the exit
+// status that a shell would return, 126 or 127.
 func kindOf(program string) (Kind, error) {
 	if !strings.ContainsRune(program, '/') && program != "." && program != ".." {
 		return OnHost, nil
@@ -47,39 +48,41 @@ func kindOf(program string) (Kind, error) {
 	words, known := interpreterOf()[filepath.Ext(program)]
 	switch {
 	case !info.Mode().IsRegular():
-		return 0, refused(exit.CodeNotRunning, "name an executable file, or a folder of Go sources", "program %s: it is no file", program)
+		return 0, refused(exit.CodeNotRunning, "name an executable file, or a folder of Go sources", "program %s: it is not a regular file", program)
 	case known && !strings.HasPrefix(beginning(program, 2), "#!"):
 		folder, script := filepath.Split(filepath.Clean(program))
 		return 0, refused(exit.CodeNotRunning, fmt.Sprintf("plx launch --workdir %s %s %s", cmp.Or(filepath.Clean(folder), "."), words, script),
-			"program %s: a script without a line #! that names its interpreter", program)
+			"program %s: a script without a #! line that names its interpreter", program)
 	case info.Mode()&0o111 == 0:
 		return 0, refused(exit.CodeNotRunning, "chmod +x "+program, "program %s: it is not executable", program)
 	}
 	return Local, nil
 }
 
-// refused is the error of a program that cannot be run, with a shell's exit status.
+// refused returns the error for a program that cannot be run. code is the exit
+// status that a shell would return: 126 or 127.
 func refused(code int, hint, format string, args ...any) error {
 	return exit.WithHint(exit.WithCode(fmt.Errorf(format, args...), code), hint)
 }
 
-// interpreterOf has the interpreters of scripts, by the ends of their names.
+// interpreterOf maps the extension of a script's name to the script's
+// interpreter.
 var interpreterOf = sync.OnceValue(func() map[string]string {
 	return map[string]string{".py": "python3", ".sh": "sh", ".bash": "bash", ".pl": "perl", ".rb": "ruby", ".jl": "julia", ".R": "Rscript"}
 })
 
-// beginning returns the first bytes of a file of this machine, most at most; "" if it cannot
-// be read.
+// beginning returns the first bytes of a local file, at most the given number.
+// It returns "" if the file cannot be read.
 func beginning(file string, most int64) string {
 	if !isFile(file) {
 		return ""
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return "" // who sends the file reports why
+		return "" // ignore the error: sending the file will fail and report it
 	}
-	defer f.Close()                                // only read
-	text, _ := io.ReadAll(io.LimitReader(f, most)) // as above
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, most)) // ignore the error: sending the file will fail and report it
 	return string(text)
 }
 
@@ -93,14 +96,14 @@ func isFolder(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// missingHint is the hint for a path of a program that names no file here. The hosts may
-// have the file.
+// missingHint returns the hint for a program whose path does not exist on this
+// machine. The user may have meant a program on the hosts.
 func missingHint(program string) string {
 	dir, base := filepath.Split(program)
 	if filepath.IsAbs(dir) {
-		return fmt.Sprintf("check the path; a program that only the hosts have is a name without a folder: --path %s %s", filepath.Clean(dir), base)
+		return fmt.Sprintf("check the path; for a program that only the hosts have, give its name without a folder: --path %s %s", filepath.Clean(dir), base)
 	}
-	return fmt.Sprintf("check the path; a command of the hosts is a name without a folder: %s", base)
+	return fmt.Sprintf("check the path; for a command on the hosts' PATH, give its name without a folder: %s", base)
 }
 
 func checkPackage(folder string) error {
@@ -117,8 +120,9 @@ func checkPackage(folder string) error {
 		"program %s: a folder without Go sources", folder)
 }
 
-// linksTrainer reports whether a program links plx's trainer. Of a script, and of a command
-// of the hosts, it reports false: what they start is not known here (Program.AskHosts).
+// linksTrainer reports whether a program contains plx's trainer package. It
+// can tell only for a local executable and a Go package, and returns false for
+// all other programs, see Program.AskHosts.
 func linksTrainer(ctx context.Context, kind Kind, program string) (bool, error) {
 	switch kind {
 	case Local:
@@ -126,7 +130,7 @@ func linksTrainer(ctx context.Context, kind Kind, program string) (bool, error) 
 		if err != nil {
 			return false, refused(exit.CodeNotRunning, "", "program %s: %w", program, err)
 		}
-		defer f.Close() // only read
+		defer f.Close()
 		found, err := cluster.Marked(f)
 		if err != nil {
 			return false, refused(exit.CodeNotRunning, "", "program %s: %w", program, err)
@@ -138,12 +142,13 @@ func linksTrainer(ctx context.Context, kind Kind, program string) (bool, error) 
 	return false, nil
 }
 
-// trainerPackage is plx's trainer as go list names it.
+// trainerPackage is the import path of plx's trainer package.
 const trainerPackage = "github.com/plx-run/plx/trainer"
 
-// importsTrainer looks at a package folder before it is built. It refuses a package that is
-// not package main: go build would make an archive of it. A package that go list refuses does
-// not build, and go build says why.
+// importsTrainer reports whether a Go package imports plx's trainer package.
+// It returns an error if the package is not package main, which go build would
+// compile without making a program. If go list fails, importsTrainer returns
+// false: go build will fail too, and report why.
 func importsTrainer(ctx context.Context, folder string) (bool, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f", "{{.ImportPath}} {{.Name}}", ".")
 	cmd.Dir = folder
@@ -151,7 +156,7 @@ func importsTrainer(ctx context.Context, folder string) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	words := strings.Fields(string(out)) // the package itself is the last
+	words := strings.Fields(string(out)) // go list prints dependencies first, so the package itself is the last one
 	if err != nil || len(words) == 0 {
 		return false, nil
 	}

@@ -48,9 +48,9 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// What links plx's trainer can use servers. A package that is no program is refused before
-// it is built.
-func TestTrainerOfAPackage(t *testing.T) {
+// A Go package that imports plx's trainer can use parameter servers. A package
+// that is not package main is an error before it is built.
+func TestGoPackageThatImportsTrainer(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {
 		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(text), 0o644); err != nil {

@@ -11,15 +11,17 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// launchers are programs and Python modules that start one process per device. plx launch
-// takes the place of those that are true. With the others each worker may have reasons to
-// start processes.
+// launchers are programs and Python modules that start one process per device.
+// true means that plx launch replaces the launcher, so plx rejects it as the
+// program. false means that plx runs the launcher in each worker, because the
+// user may have reasons for that.
 var launchers = sync.OnceValue(func() map[string]bool {
 	return map[string]bool{"torchrun": true, "torch.distributed.run": true, "torch.distributed.launch": true,
 		"accelerate": true, "accelerate.commands.launch": true, "deepspeed": false, "mpirun": false, "mpiexec": false, "horovodrun": false}
 })
 
-// launcher returns the launcher that the user wants to run in each task, or "".
+// launcher returns the name of the launcher, such as torchrun, that the user
+// wants to run in each task. It returns "" if the program is no launcher.
 func (s Source) launcher() string {
 	s, _ = s.inner()
 	name := filepath.Base(s.Program)
@@ -32,7 +34,8 @@ func (s Source) launcher() string {
 	return name
 }
 
-// startedByPython returns the name of the module or script that an interpreter runs; or "".
+// startedByPython returns the name of the module or script that a Python
+// interpreter with these arguments runs, or "".
 func startedByPython(args []string) string {
 	for i, arg := range args {
 		module, joined := strings.CutPrefix(arg, "-m")
@@ -42,13 +45,15 @@ func startedByPython(args []string) string {
 		case joined && i+1 < len(args):
 			return args[i+1]
 		case !strings.HasPrefix(arg, "-") && (i == 0 || !slices.Contains(withValue, args[i-1])):
-			return filepath.Base(arg) // such as .venv/bin/torchrun
+			return filepath.Base(arg) // for example "torchrun" for .venv/bin/torchrun
 		}
 	}
 	return ""
 }
 
-// checkLauncher refuses a launcher as the program that plx launch takes the place of.
+// checkLauncher returns an error if the program is a launcher that plx launch
+// replaces, such as torchrun. The hint is the same command without the
+// launcher.
 func (s Source) checkLauncher() error {
 	inner := s.launcher()
 	in, before := s.inner()
@@ -69,10 +74,11 @@ func (s Source) checkLauncher() error {
 		"leave %s and its options out: plx launch %s %s%s", out, flags, kept, withoutLauncher(inner, in.Args))
 }
 
-// withoutLauncher returns the command that a launcher is told to run, as far as that can
-// be seen: a script, or a module of Python.
+// withoutLauncher returns the command that a launcher with these arguments
+// would run, a script or a Python module. If it finds neither, it returns
+// "python3 SCRIPT".
 func withoutLauncher(inner string, args []string) string {
-	if i := slices.Index(args, inner); i >= 0 { // python3 -m torch.distributed.run
+	if i := slices.Index(args, inner); i >= 0 { // as in python3 -m torch.distributed.run
 		args = args[i+1:]
 	}
 	for i, arg := range args {
@@ -86,7 +92,8 @@ func withoutLauncher(inner string, args []string) string {
 	return "python3 SCRIPT"
 }
 
-// shellWords adds words to a command as a shell takes them.
+// shellWords appends words to a command line, and quotes them for a shell if
+// necessary.
 func shellWords(command string, words []string) string {
 	for _, w := range words {
 		if w == "" || strings.ContainsAny(w, " \t\n'\"$`\\*?[]();&|<>#~!{}") {
@@ -97,12 +104,15 @@ func shellWords(command string, words []string) string {
 	return command
 }
 
-// launcherCall matches a call of a launcher in a line of a shell script.
+// launcherCall matches a line of a shell script that calls a launcher such as
+// torchrun.
 var launcherCall = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:^|[\s;&|("'/=])(torchrun|torch\.distributed\.(?:run|launch)|accelerate(?:\.commands\.|\s+)launch|deepspeed\s.*\.py|(?:mpirun|mpiexec|horovodrun)\s+-)(?:["'\s\w]|$)`)
 })
 
-// launcher returns which launcher the program is, or starts and where; or "".
+// launcher returns the name of the launcher that the program is, or that the
+// program's shell script starts. where is the script and line of that call.
+// Both are "" if no launcher was found.
 func (c code) launcher() (name, where string) {
 	if inner := c.src.launcher(); inner != "" || !c.shell {
 		return inner, ""

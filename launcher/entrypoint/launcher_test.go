@@ -7,7 +7,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// A launcher as the program is refused with the command to use.
+// A launcher such as torchrun as the program is an error, and the hint is the
+// command without it.
 func TestReportH5LauncherAsProgram(t *testing.T) {
 	for command, want := range map[string]string{
 		"torchrun --nproc_per_node=2 train.py --lr 0.1": "plx launch [FLAGS] python3 train.py --lr 0.1", "/usr/bin/torchrun --nnodes 2 -m pkg.train a": "plx launch [FLAGS] python3 -m pkg.train a",
@@ -23,7 +24,7 @@ func TestReportH5LauncherAsProgram(t *testing.T) {
 	}
 }
 
-// Inside a script it is noted.
+// A launcher that a script starts is reported in Program.Launcher.
 func TestReportH5LauncherInScript(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{"run.sh": "#!/bin/bash\n# torchrun does it\nset -e\nexec torchrun --nproc_per_node=2 train.py\n", "run": "#!/usr/bin/env bash\npip install deepspeed\naccelerate launch x.py\n",
@@ -31,7 +32,7 @@ func TestReportH5LauncherInScript(t *testing.T) {
 	for _, c := range []struct {
 		program string
 		args    []string
-		where   string // that starts what; "": nothing does
+		where   string // script and line that start the launcher; "" if none does
 	}{
 		{"./run.sh", nil, "./run.sh:4 starts torchrun"}, {"./bare.sh", nil, "./bare.sh:1 starts torchrun"}, {"bash", []string{"run.sh"}, "run.sh:4 starts torchrun"}, {"./run", nil, "./run:3 starts accelerate"},
 		{"bash", []string{"-c", "torchrun --nproc_per_node=2 train.py"}, "the line for bash starts torchrun"}, {"sh", []string{"-c", "python3 -m torch.distributed.run x.py"}, "the line for sh starts torch.distributed.run"},

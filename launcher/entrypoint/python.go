@@ -11,19 +11,22 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// OwnVenv returns the folder of the virtual environment of this machine that the program is
-// in, such as ".venv" for ".venv/bin/python"; "": it is in none.
+// OwnVenv returns the folder of the local virtual environment that contains
+// the program, such as ".venv" for ".venv/bin/python". It returns "" if the
+// program is in none.
 func (s Source) OwnVenv() string {
 	root, _ := venvOf(s.Program)
 	return root
 }
 
-// maxLinks bounds a chain of links.
+// maxLinks is how many symbolic links venvOf follows at most.
 const maxLinks = 10
 
-// venvOf returns the virtual environment that a file of this machine is in, or is a link into,
-// and the command's name there. Python finds its environment in the same way: the interpreter
-// itself is a link that leads out.
+// venvOf returns the root folder of the virtual environment that contains a
+// local file, and the file's name in its bin folder. It follows the file's
+// symbolic links one by one and stops at the first one that is in a virtual
+// environment. Following all links would lead out of it, because a virtual
+// environment's python is itself a link to the system's python.
 func venvOf(file string) (root, command string) {
 	if !strings.Contains(file, "/") || !isFile(file) {
 		return "", ""
@@ -55,29 +58,32 @@ func isBin(dir string) bool {
 	return err == nil && filepath.Base(abs) == "bin"
 }
 
-// sameFolder reports whether two names are those of one folder.
+// sameFolder reports whether two paths name the same folder.
 func sameFolder(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-// checkVenv refuses a program of another virtual environment than that of --venv.
+// checkVenv returns an error if the program is in another virtual environment
+// than the one that --venv sends.
 func (s Source) checkVenv() error {
 	root, command := venvOf(s.Program)
 	if root == "" || s.Venv == "" || sameFolder(root, s.Venv) {
 		return nil
 	}
-	return exit.Mistake(fmt.Errorf("%s is of the virtual environment %s, and --venv is %s", s.Program, root, s.Venv),
+	return exit.Mistake(fmt.Errorf("%s belongs to the virtual environment %s, but --venv is %s", s.Program, root, s.Venv),
 		"--venv %s %s, or name the program of the other one: %s", root, command, command)
 }
 
-// checkInterpreter refuses a Python of this machine that would be sent without the modules
-// that belong to it. That of the system finds the hosts' modules: it returns a note.
+// checkInterpreter handles a local Python interpreter that would be sent to
+// the hosts without its modules. That is an error, except for the system's
+// interpreter: it can find the modules of the hosts' Python, so
+// checkInterpreter returns a note.
 func (s Source) checkInterpreter() (notes []string, err error) {
 	real, err := filepath.EvalSymlinks(s.Program)
 	if err != nil || !interpreter().MatchString(filepath.Base(s.Program)) && !interpreter().MatchString(filepath.Base(real)) || beginning(real, 2) == "#!" {
-		return nil, nil // who sends it reports why; so below
+		return nil, nil // no Python interpreter, or unreadable; sending an unreadable file fails with its own error
 	}
 	alone := fmt.Sprintf("%s would be sent alone, without its modules", s.Program)
 	hosts := shellWords("python3", s.Args)
@@ -92,9 +98,10 @@ func (s Source) checkInterpreter() (notes []string, err error) {
 	return nil, exit.Mistake(errors.New(alone), "%s -m venv .venv makes an environment: plx launch --venv .venv %s; with the Python of the hosts, without --venv", s.Program, hosts)
 }
 
-// noteVenv returns a line on the first word that names a file of a virtual environment of
-// this machine, which hosts do not have at that path: of what a wrapper runs, or of the code of
-// a shell.
+// noteVenv returns a note about the first path that names a file in a local
+// virtual environment, which does not exist at that path on the hosts. It
+// checks the program that a wrapper such as numactl runs, and the words of a
+// shell script.
 func (s Source) noteVenv(c code) []string {
 	in, before := s.inner()
 	var words []string

@@ -9,7 +9,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// makeVenv makes what looks like a virtual environment, whose interpreter is a link.
+// makeVenv creates the files that identify a virtual environment, whose python
+// is a symbolic link.
 func makeVenv(t *testing.T, dir string) {
 	t.Helper()
 	makeFiles(t, map[string]string{dir + "/pyvenv.cfg": "", dir + "/bin/torchrun": "#!python\n", dir + "/bin/activate": "", "elsewhere/bin/python3.11": "\x7fELF"})
@@ -27,8 +28,8 @@ func link(t *testing.T, to, name string) {
 	}
 }
 
-// TestReportV1ProgramOfAVenv: however a program of a virtual environment is named, the
-// environment is found.
+// The virtual environment of a program is found for each way to write the
+// program's path.
 func TestReportV1ProgramOfAVenv(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeVenv(t, ".venv")
@@ -63,7 +64,8 @@ func TestReportV1ProgramOfAVenv(t *testing.T) {
 	}
 }
 
-// No Python of this machine is sent alone without a word.
+// If a local Python would be sent without its modules, there is a note or an
+// error.
 func TestReportV1BareInterpreter(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeVenv(t, ".venv")
@@ -86,7 +88,7 @@ func TestReportV1BareInterpreter(t *testing.T) {
 	} {
 		words := strings.Fields(command)
 		if strings.HasPrefix(words[0], "/") && !isFile(words[0]) {
-			continue // this machine has no Python of the system
+			continue // no system Python on this machine
 		}
 		p, err := resolve(t, Source{Program: words[0], Args: words[1:], Copy: []string{"train.py"}})
 		got := strings.Join(p.Notes, "|")
@@ -97,7 +99,7 @@ func TestReportV1BareInterpreter(t *testing.T) {
 			t.Errorf("%s: %q, want %q", command, got, want)
 		}
 	}
-	if err := (Source{Program: "other/bin/python", Venv: ".venv"}).Check(); err == nil || !strings.Contains(err.Error(), "other/bin/python is of the virtual environment other, and --venv is .venv") {
+	if err := (Source{Program: "other/bin/python", Venv: ".venv"}).Check(); err == nil || !strings.Contains(err.Error(), "other/bin/python belongs to the virtual environment other, but --venv is .venv") {
 		t.Errorf("two environments: %v", err)
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"sync"
 )
 
-// interpreters are programs whose first argument without a dash is a script. interpreter are
-// names of Python's, python those and scripts, pythonScript are scripts of Python in a line of a shell.
+// interpreters matches programs whose first argument without a dash is a
+// script. interpreter matches only Python interpreters, and python matches
+// Python interpreters and scripts. pythonScript finds the Python scripts that
+// a shell line names.
 var (
 	interpreters = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(python|pypy|perl|ruby|node|lua|julia|Rscript|php|tclsh)[0-9.]*$|^(ba|da|z|k)?sh$`)
@@ -20,24 +22,25 @@ var (
 	pythonScript = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\w./-]+\.py\b`) })
 )
 
-// maxScripts is how many scripts of Python a line of a shell may name, and maxScript how much
-// of one is read, in bytes.
+// maxScripts is how many Python scripts of a shell line are examined at most.
+// maxScript is how many bytes of each script are read.
 const (
 	maxScripts = 10
 	maxScript  = 64 << 10
 )
 
-// isShell reports whether a program is a shell.
+// isShell reports whether a program is a shell, such as bash or /bin/sh.
 func isShell(program string) bool {
 	name := path.Base(program)
 	return interpreters().MatchString(name) && strings.HasSuffix(name, "sh") && name != "tclsh"
 }
 
-// withValue are options of interpreters whose value is an argument of its own.
+// withValue are options of interpreters whose value is the next argument.
 var withValue = []string{"-W", "-X", "--check-hash-based-pycs", "-o", "-O", "--init-file", "--rcfile"}
 
-// withoutScript reports whether an interpreter runs no script after an argument. In
-// shells "-e" is another option, in Python "-s" is.
+// withoutScript reports whether arg makes the interpreter run no script file,
+// as -c does. The options differ: -s does so in shells but not in Python, and
+// -e does so in perl and ruby but not in shells.
 func withoutScript(interpreter, arg string) bool {
 	switch arg {
 	case "-", "-c":
@@ -50,9 +53,9 @@ func withoutScript(interpreter, arg string) bool {
 	return false
 }
 
-// script returns the file that an interpreter is told to run, and the arguments that
-// come after it. The file is empty if there is none; a module of Python stands for
-// its file.
+// script returns the file that the interpreter runs, and the arguments after
+// it. For a Python module, file is the module's file. It is "" if the
+// interpreter runs no file.
 func (s Source) script() (file string, others []string) {
 	s, _ = s.inner()
 	file, module, others := target(s.Program, s.Args)
@@ -62,8 +65,9 @@ func (s Source) script() (file string, others []string) {
 	return file, others
 }
 
-// target returns the file or the Python module that an interpreter is told to run, and the
-// arguments that come after it.
+// target returns the file or the Python module that an interpreter with these
+// arguments runs, and the arguments after it. If program is no interpreter, it
+// returns all arguments in others.
 func target(program string, args []string) (file, module string, others []string) {
 	interpreter := path.Base(program)
 	if !interpreters().MatchString(interpreter) {
@@ -86,7 +90,8 @@ func target(program string, args []string) (file, module string, others []string
 	return "", "", nil
 }
 
-// moduleFile returns the file of a Python module of the present folder, or "".
+// moduleFile returns the file of a Python module in the current folder, or ""
+// if there is none.
 func moduleFile(module string) string {
 	base := strings.ReplaceAll(module, ".", "/")
 	for _, file := range []string{base + ".py", base + "/__main__.py"} {
@@ -97,7 +102,7 @@ func moduleFile(module string) string {
 	return ""
 }
 
-// shellLine returns what a shell is given by -c.
+// shellLine returns the value of the option -c if the program is a shell.
 func (s Source) shellLine() (line string, given bool) {
 	s, _ = s.inner()
 	at := slices.Index(s.Args, "-c")
@@ -107,12 +112,13 @@ func (s Source) shellLine() (line string, given bool) {
 	return s.Args[at+1], true
 }
 
-// code is what can be read here of what the tasks execute.
+// code is the source code that the tasks run, as far as this machine can read
+// it.
 type code struct {
 	src   Source
-	text  string // a script of this machine, or the line for an interpreter's -c; empty: none can be read
-	where string // its file, or what stands for that in a message
-	shell bool   // a shell executes it
+	text  string // text of a local script, or the interpreter's arguments if there is no script; "" if no code can be read
+	where string // path of the script, or a description of the source for messages
+	shell bool   // true if text is shell code
 }
 
 func (s Source) code() code {
@@ -122,7 +128,7 @@ func (s Source) code() code {
 		first, _, _ := strings.Cut(c.text, "\n")
 		c.shell = strings.HasSuffix(s.Program, ".sh") || strings.HasPrefix(first, "#!") && strings.HasSuffix(strings.TrimSpace(first), "sh")
 		if !c.shell && !strings.HasPrefix(first, "#!") && !strings.HasSuffix(s.Program, ".py") {
-			c.text = "" // a binary
+			c.text = "" // the file is a compiled program
 		}
 		return c
 	}
@@ -135,9 +141,9 @@ func (s Source) code() code {
 	return c
 }
 
-// read returns the beginning of a file of this machine, in the working directory of the job
-// if it is not in the present one. It is empty for what is none, such as a command of the
-// hosts.
+// read returns the first bytes of a local file. It looks in the current
+// folder, and then in the folder of --workdir. It returns "" if there is no
+// such file, for example for a command of the hosts.
 func (s Source) read(file string) string {
 	if !isFile(file) {
 		file = filepath.Join(s.Workdir, file)
@@ -145,17 +151,18 @@ func (s Source) read(file string) string {
 	return beginning(file, maxScript)
 }
 
-// byLocalRank are words of a program that chooses its device by LOCAL_RANK, or leaves that
-// to a library that does.
+// byLocalRank matches words by which a program shows that it selects its
+// device by LOCAL_RANK: that variable, or a library that reads it.
 var byLocalRank = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(local_rank|torch|lightning|accelerate|transformers|deepspeed)\b`)
 })
 
-// ownChoice is in a program that knows which devices it sees.
+// ownChoice is a variable. If a program mentions it, the program itself
+// selects the devices that it sees.
 const ownChoice = "CUDA_VISIBLE_DEVICES"
 
-// choosesDevice reports whether the code, or a script of Python that it names, says that it
-// chooses its device by LOCAL_RANK.
+// choosesDevice reports whether the code, or a Python script that it names,
+// selects its device by LOCAL_RANK.
 func (c code) choosesDevice() bool {
 	text := c.text
 	for _, script := range pythonScript().FindAllString(text, maxScripts) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Only programs that choose a device by LOCAL_RANK are to see those of the whole host.
+// Only a program that selects its device by LOCAL_RANK gets to see all devices
+// of its host.
 func TestChoosesDevice(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{

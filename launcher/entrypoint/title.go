@@ -10,9 +10,10 @@ import (
 
 var scriptFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.(py|sh|bash|pl|rb|js|lua|jl|R|php|tcl)$`) })
 
-// Title returns what a job is called after its program: the script or module that an
-// interpreter, a launcher such as torchrun, or a program such as env runs, without its
-// extension; else the program.
+// Title returns the name of a job, derived from its program. If the program is
+// an interpreter, a launcher such as torchrun or a wrapper such as env, the
+// name is that of the script or module which it runs, without the extension.
+// Otherwise it is the program's own name.
 func Title(program string, args []string) string {
 	in, _ := Source{Program: program, Args: args}.inner()
 	program, args = in.Program, in.Args
@@ -39,8 +40,9 @@ func Title(program string, args []string) string {
 	return cmp.Or(scriptFile().ReplaceAllString(base, ""), base)
 }
 
-// launched returns the words of the command that a launcher starts, as far as they can be told
-// from its options, or nil.
+// launched returns the command that a launcher such as torchrun starts, as far
+// as its arguments show. It returns nil if launcher is no launcher or the
+// command cannot be found.
 func launched(launcher string, args []string) []string {
 	if _, known := launchers()[launcher]; !known {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Report T3: a job is called after its script, not after what interprets it.
+// A job is named after its script, not after the interpreter.
 func TestReportT3Title(t *testing.T) {
 	for line, want := range map[string]string{
 		"./train":                                     "train",

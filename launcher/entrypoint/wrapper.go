@@ -9,12 +9,14 @@ import (
 	"sync"
 )
 
-// wrapper is a program that runs the command which comes after its own options.
+// wrapper describes a program such as nice or "uv run", which runs the command
+// that its arguments name.
 type wrapper struct {
-	sub    string // the word after which that command comes, such as "run"; "": its own name
-	values string // options whose value is an argument of its own and may be no number
-	// venv is what to write after --venv for the environment that it makes or finds on each
-	// host. Empty: it has none.
+	sub    string // subcommand after which the command comes, such as "run"; "" if the program has no subcommand
+	values string // options whose value is the next argument, if that value can be something other than a number
+	// venv is the value for --venv that sends the local environment which the
+	// wrapper would use. It is "" if the wrapper does not select a Python
+	// environment.
 	venv string
 }
 
@@ -39,14 +41,15 @@ var wrappers = sync.OnceValue(func() map[string]wrapper {
 
 const condaOptions = "-n --name -p --prefix --cwd -a --attach"
 
-// numeric matches values of options, and what comes before the command of taskset, timeout and
-// chrt.
+// numeric matches numeric values of options, and the number that taskset,
+// timeout and chrt expect before the command.
 var numeric = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(0x[0-9a-fA-F,]+|[0-9][0-9.,:+-]*[smhd]?|all)$`)
 })
 
-// inner returns what a chain of wrappers such as "env X=1 numactl -N 0 python3 x.py" runs, and
-// the number of arguments that come before that; without a wrapper it returns s and 0.
+// inner returns the command that a chain of wrappers runs, such as "python3
+// x.py" in "env X=1 numactl -N 0 python3 x.py". before is the number of
+// arguments before that command. If s has no wrapper, inner returns s and 0.
 func (s Source) inner() (in Source, before int) {
 	for in = s; ; {
 		i := wrapped(path.Base(in.Program), in.Args)
@@ -58,7 +61,8 @@ func (s Source) inner() (in Source, before int) {
 	}
 }
 
-// wrapped returns the index of the command that a program is told to run; -1: of none.
+// wrapped returns the index in args of the command that a wrapper runs. It
+// returns -1 if program is no wrapper, or args name no command.
 func wrapped(program string, args []string) int {
 	w, known := wrappers()[program]
 	if !known {
@@ -83,8 +87,9 @@ func wrapped(program string, args []string) int {
 	return -1
 }
 
-// manager returns the wrapper of s, as its user writes it, that makes or finds a Python
-// environment on each host, and what sends one of this machine instead; or "".
+// manager returns the first wrapper of s that selects a Python environment on
+// each host, such as "uv run". flag is the option that sends the local
+// environment instead. Both are "" if there is no such wrapper.
 func (s Source) manager() (name, flag string) {
 	for in := s; ; {
 		w := wrappers()[path.Base(in.Program)]
@@ -99,7 +104,8 @@ func (s Source) manager() (name, flag string) {
 	}
 }
 
-// noteManager returns a line on a program that finds a Python environment of its own.
+// noteManager returns a note if a wrapper such as "uv run" selects a Python
+// environment on each host.
 func (s Source) noteManager() []string {
 	name, flag := s.manager()
 	if name == "" {
@@ -111,7 +117,7 @@ func (s Source) noteManager() []string {
 		command = "python3 " + command
 	}
 	tool, _, _ := strings.Cut(name, " ")
-	what := fmt.Sprintf("note: %s takes an environment of each host, which needs %s", name, tool)
+	what := fmt.Sprintf("note: %s uses an environment on each host, which must have %s", name, tool)
 	switch {
 	case s.Venv != "":
 		return []string{fmt.Sprintf("%s, and not that of --venv: leave %s out: %s", what, name, command)}

@@ -7,7 +7,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// TestReportV3Wrappers: what a wrapper runs counts as if it were the program.
+// The checks apply to the command that a wrapper such as nice runs, as if it
+// were the program.
 func TestReportV3Wrappers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeVenv(t, "env")
@@ -50,13 +51,14 @@ func TestReportV3Wrappers(t *testing.T) {
 	}
 }
 
-// What is no launcher is noted, or its script is read and missed as without the wrapper.
+// A wrapper such as "uv run" gets a note. The script that a wrapper runs is
+// checked as without the wrapper.
 func TestReportV3WrappedPrograms(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{"train.py": "import torch\n", "run.sh": "torchrun x.py\n"})
 	for command, want := range map[string]string{
-		"uv run train.py --lr 1":          "note: uv run takes an environment of each host, which needs uv; to send the one of this machine: plx launch --venv .venv python3 train.py --lr 1",
-		"conda run -n x python train.py":  "note: conda run takes an environment of each host, which needs conda; to send a virtual environment of this machine: plx launch --venv DIR python train.py",
+		"uv run train.py --lr 1":          "note: uv run uses an environment on each host, which must have uv; to send the one of this machine: plx launch --venv .venv python3 train.py --lr 1",
+		"conda run -n x python train.py":  "note: conda run uses an environment on each host, which must have conda; to send a virtual environment of this machine: plx launch --venv DIR python train.py",
 		"numactl -N 0 deepspeed train.py": "each worker runs deepspeed",
 		"nohup bash run.sh":               "run.sh:1 starts torchrun",
 		"env A=1 python3 train.py":        "sees its host",

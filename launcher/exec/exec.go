@@ -1,5 +1,6 @@
-// Package exec runs one command on all hosts at once, and prints what they answer: equal
-// answers once after the end, or each line at once.
+// Package exec runs one command on all hosts at the same time and prints the
+// output. Hosts with the same output are printed together at the end, or each
+// line is printed at once.
 //
 //	code, err := exec.Run(ctx, exec.Config{
 //		Reach:    hosts.Reach{Hosts: lines}, // from package hostfile
@@ -7,14 +8,15 @@
 //		Terminal: console.Terminal{Stdout: os.Stdout, Stderr: os.Stderr},
 //	}, signals)
 //
-// The command runs below the agent of each host, which ends it, with all that
-// it has started, when this process ends, when it asks for that, or when the connection
-// is silent for the lease.
+// On each host, an agent runs the command. It kills the command and all that
+// the command has started in three cases: this process ends, this process
+// requests it, or no message arrives for the duration of the lease.
 //
 // # What it refuses to do
 //
-// It starts no job: there are no ranks, no log is kept, and nothing of the command
-// outlives it. It sends no program: the command is one of the hosts.
+// The package starts no job: commands have no ranks, plx keeps no log, and no
+// process of the command survives it. It sends no program: the command must
+// exist on the hosts.
 package exec
 
 import (
@@ -35,32 +37,34 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// Config is one command.
+// Config describes the command, the hosts and how to print the output.
 type Config struct {
 	hosts.Reach
 	Terminal console.Terminal
-	Stdin    *os.File // standard input, which the command does not read: a note says so if something waits there; nil: nothing does
+	Stdin    *os.File // standard input of plx, which the command does not get; if it has data, plx prints a note; nil means no input
 
-	Program string   // a command on the hosts' PATH, or a path on the hosts
-	Args    []string // passed as they are: no shell reads them
+	Program string   // command on the hosts' PATH, or path of a file on the hosts
+	Args    []string // arguments of the command; no shell interprets them
 
-	Env      []string // NAME=VALUE, or NAME for the value of this machine
+	Env      []string // variables to set: NAME=VALUE, or NAME to copy this machine's value
 	EnvFiles []string
-	Chdir    string // folder on the hosts to run in; empty: the home
-	Setup    string // shell line to run before the program; empty: none
-	Path     string // folders to put before the hosts' PATH, separated by colons; empty: none
+	Chdir    string // folder on the hosts to run in; "" means the user's home folder
+	Setup    string // shell line to run before the command; "" for none
+	Path     string // folders to put before the hosts' PATH, separated by colons; "" for none
 
-	MaxTime time.Duration // bounds the command on each host; 0: no limit
-	Lease   time.Duration // how long a host runs the command without hearing this process
-	Grace   time.Duration // between telling the command to end and killing it; 0: it is killed at once
-	JSON    bool          // print JSON
-	Stream  bool          // print each line at once, after the name of its host
+	MaxTime time.Duration // how long the command may run on each host; 0 means no limit
+	Lease   time.Duration // how long a host keeps the command running without a message from this process
+	Grace   time.Duration // time between asking the command to end and killing it; 0 kills the command at once
+	JSON    bool          // print all results as one JSON array
+	Stream  bool          // print each line when it arrives, with the name of its host before it
 }
 
-// leastLease is the shortest lease. A busy host would miss a shorter one.
-const leastLease = 5 * time.Second
+// minLease is the shortest allowed lease. On a busy host, renewals could
+// arrive too late for a shorter one.
+const minLease = 5 * time.Second
 
-// request checks the configuration, and returns what agents are told.
+// request validates the configuration and returns the request that is sent to
+// the agents.
 func (c Config) request() (protocol.ExecRequest, error) {
 	for _, check := range []struct {
 		wrong bool
@@ -68,7 +72,7 @@ func (c Config) request() (protocol.ExecRequest, error) {
 	}{
 		{c.Program == "", exit.Mistake(errors.New("no command was named"), "plx exec --hosts resources.txt -- uname -r")},
 		{len(c.Hosts) == 0, exit.Mistake(errors.New("no hosts were named"), "--hosts FILE, or --host LINE")},
-		{c.Lease < leastLease, exit.Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), "--lease %s", leastLease)},
+		{c.Lease < minLease, exit.Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, minLease), "--lease %s", minLease)},
 		{c.JSON && c.Stream, exit.Mistake(errors.New("--json and --stream exclude each other"), "--json prints after the last host has ended, --stream at once")},
 		{c.MaxTime < 0, exit.Mistake(errors.New("--max-time is negative"), "--max-time 10m, or leave it out for no limit")},
 		{c.Grace < 0, exit.Mistake(errors.New("--grace is negative"), "--grace 0s kills the command at once")},
@@ -96,10 +100,11 @@ func raws(texts []string) (rs []protocol.Raw) {
 	return rs
 }
 
-// Run runs the command on all hosts, up to hosts.FanOut at once, and prints what they
-// answer. It returns the largest exit status of all hosts. A host that could not be
-// reached, or was lost, counts with exit.CodePlx. sig delivers the user's signals: the
-// first ends the command everywhere with its grace, the second kills it.
+// Run runs the command on all hosts, on at most hosts.FanOut of them at the
+// same time, and prints the output. It returns the highest exit status of all
+// hosts. A host that could not be reached or was lost counts as exit.CodePlx.
+// sig delivers the user's signals: the first one asks the command to end on
+// all hosts, the second one kills the command.
 func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
 	request, err := cfg.request()
 	if err != nil {
@@ -112,7 +117,7 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 	if r.set, err = hosts.Open(ctx, cfg.Reach, r.printer); err != nil {
 		return exit.Code(err), errors.Join(err, r.set.Close())
 	}
-	defer r.set.Close() // every answer has arrived
+	defer r.set.Close() // ignore the error: all results have been received
 	for _, h := range r.set.Hosts {
 		r.results = append(r.results, newResult(h, len(r.set.Hosts)))
 	}
@@ -139,25 +144,26 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 	return code, r.print()
 }
 
-// stdinNote is printed if something waits on standard input.
-const stdinNote = "note: standard input does not reach the command, its own is empty: bash -c 'LINE' runs a line of shell"
+// stdinNote is printed if data waits on the standard input of plx.
+const stdinNote = "note: standard input is not sent to the command, which reads an empty input; bash -c 'LINE' runs a shell line"
 
-// run is one call of Run.
+// run is the state of one call of Run.
 type run struct {
 	cfg        Config
 	request    protocol.ExecRequest
 	printer    *console.Printer
 	interrupts *interrupts
 	set        *hosts.Set
-	results    []*result     // in the order of the resource file
-	live       *logs.Printer // prints lines at once; nil: results are printed at the end
+	results    []*result     // one for each host, in the order of the resource file
+	live       *logs.Printer // prints each line when it arrives; nil if results are printed at the end
 }
 
-// prepare connects to the hosts and places the agent. A host that fails has the error in its
-// result, and stops no other.
+// prepare connects to the hosts and starts the agent on each. If a host fails,
+// prepare stores the error in the host's result and continues with the other
+// hosts.
 func (r *run) prepare(ctx context.Context) error {
 	r.each("probing", func(res *result, tell *console.Tally) error {
-		if err := res.host.Dial(ctx); err != nil { // the dial shows itself
+		if err := res.host.Dial(ctx); err != nil { // Dial reports its own progress
 			return err
 		}
 		tell.Begin(res.host.Label())
@@ -167,7 +173,8 @@ func (r *run) prepare(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// everywhere runs the command.
+// everywhere runs the command on all hosts that have not failed, and stores
+// its exit status in their results.
 func (r *run) everywhere(ctx context.Context) {
 	r.each("running", func(res *result, tell *console.Tally) error {
 		tell.Begin(res.host.Label())
@@ -183,21 +190,23 @@ func (r *run) everywhere(ctx context.Context) {
 	})
 }
 
-// command runs the command on one host.
+// command runs the command on one host, through the host's agent.
 func (r *run) command(a *hosts.AgentHost, res *result, tell *console.Tally) error {
 	orders, done := r.orders()
 	defer done()
 	own := r.request
-	own.Env = slices.Concat(own.Env, raws(res.host.Resource.Env)) // the later value counts
+	// The host's own variables come last, so they override the others.
+	own.Env = slices.Concat(own.Env, raws(res.host.Resource.Env))
 	stdout, stderr := r.outputs(res, tell)
 	err := hosts.Exec(r.interrupts.bounded, a, own, orders, stdout, stderr)
 	if transport.IsLost(err) {
-		err = fmt.Errorf("%w; the host ends the command %s after it last heard plx, at the latest", err, r.cfg.Lease)
+		err = fmt.Errorf("%w; the host kills the command within %s of the last message from plx", err, r.cfg.Lease)
 	}
 	return err
 }
 
-// each works on all hosts that have not failed, and reports whom it waits for.
+// each calls work for all hosts that have not failed, and shows for which
+// hosts it still waits.
 func (r *run) each(doing string, work func(*result, *console.Tally) error) {
 	var going []*result
 	for _, res := range r.results {
@@ -206,9 +215,12 @@ func (r *run) each(doing string, work func(*result, *console.Tally) error) {
 		}
 	}
 	tell := r.printer.NewTally(doing, len(going))
-	hosts.Each(context.Background(), going, func(_ int, res *result) error { // the results have the errors
+	// The function returns no errors: they are in the results.
+	hosts.Each(context.Background(), going, func(_ int, res *result) error {
 		defer tell.End(res.host.Label())
-		res.err = transport.Unnamed(res.host.Name(), work(res, tell)) // what prints it names the host
+		// The host's name is removed from the error, because it is printed
+		// with the result.
+		res.err = transport.Unnamed(res.host.Name(), work(res, tell))
 		return nil
 	})
 }

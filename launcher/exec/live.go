@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// outputs returns where the command's two streams on a host go. With Config.Stream each
-// line is printed at once, else the streams are kept until the end.
+// outputs returns the writers for the command's stdout and stderr on one host.
+// If Config.Stream is set, they print each line when it arrives. Otherwise
+// they keep the output until the end.
 func (r *run) outputs(res *result, tell *console.Tally) (stdout, stderr io.Writer) {
 	if r.live != nil {
 		return &liveStream{to: r.live, host: res.host.Label(), stream: logs.Stdout}, &liveStream{to: r.live, host: res.host.Label(), stream: logs.Stderr}
@@ -18,32 +19,37 @@ func (r *run) outputs(res *result, tell *console.Tally) (stdout, stderr io.Write
 	return io.MultiWriter(&res.stdout, newest), io.MultiWriter(&res.stderr, newest)
 }
 
-// liveStream prints one stream of a host.
+// liveStream prints one stream (stdout or stderr) of the command on one host,
+// line by line.
 type liveStream struct {
 	to     *logs.Printer
 	host   string
 	stream logs.Stream
-	next   int64 // number of bytes so far
+	next   int64 // number of bytes written so far, which is the offset of the next ones
 }
 
-// anyTask is the name that all commands have for package logs. It is not shown.
+// anyTask is the task name that package logs requires. It is never shown,
+// because a command has no tasks.
 const anyTask = "command"
 
-// Write prints the lines that p completes. It hides a failed write, which logs.Printer
-// keeps: the command goes on.
+// Write prints the lines that p completes. It never returns an error, because
+// the command must continue; logs.Printer.Close returns the first failed
+// write.
 func (l *liveStream) Write(p []byte) (int, error) {
-	_ = l.to.Chunk(l.host, logs.Chunk{Source: logs.Source{Task: anyTask, Stream: l.stream}, Offset: l.next, Data: p}) // as above
+	// Ignore the error: r.live.Close returns it.
+	_ = l.to.Chunk(l.host, logs.Chunk{Source: logs.Source{Task: anyTask, Stream: l.stream}, Offset: l.next, Data: p})
 	l.next += int64(len(p))
 	return len(p), nil
 }
 
-// newestLine shows the last line that a host has written while plx waits for the host.
+// newestLine is a writer that shows the last line of a host's output in the
+// progress display.
 type newestLine struct {
 	tell *console.Tally
 	host string
 }
 
-// longestNote is how much of a line is shown, in bytes.
+// longestNote is how many bytes of a line newestLine shows at most.
 const longestNote = 200
 
 func (n newestLine) Write(p []byte) (int, error) {

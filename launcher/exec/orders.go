@@ -14,19 +14,20 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// interrupts is what the user's signals ask for.
+// interrupts holds what the user has requested by signals such as SIGINT.
 type interrupts struct {
-	stop, kill chan struct{}   // closed at the first and at the second signal
-	bounded    context.Context // ends some time after all commands must have ended
-	ended      chan struct{}   // closed by close
+	stop, kill chan struct{}   // closed by the first and by the second signal
+	bounded    context.Context // canceled some time after the agents should have killed all commands
+	ended      chan struct{}   // closed by the method close, to end the goroutine
 	goroutine  sync.WaitGroup
-	status     atomic.Int32 // plx's exit status; 0: there was no signal
+	status     atomic.Int32 // exit status of plx, 128 + signal number; 0 before the first signal
 }
 
-// ending bounds how long agents take to kill a command and to report that.
+// ending is how long agents may take to kill a command and to report its end.
 const ending = 15 * time.Second
 
-// watch returns a context that ends at the first signal.
+// watch starts a goroutine that handles the user's signals. The returned
+// context is canceled by the first signal.
 func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, printer *console.Printer) (context.Context, *interrupts) {
 	bounded, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -50,7 +51,7 @@ func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, print
 					i.status.Store(int32(code))
 					cancel(exit.WithCode(errors.New("interrupted"), code))
 					close(i.stop)
-					printer.Printf("interrupted: ending the command on all hosts, for at most %s; again to kill it", grace)
+					printer.Printf("interrupted: ending the command on all hosts within %s; interrupt again to kill it", grace)
 					deadline = time.After(grace + ending)
 				} else if n == 2 {
 					close(i.kill)
@@ -67,10 +68,12 @@ func (i *interrupts) close() {
 	i.goroutine.Wait()
 }
 
-// beatEvery is the time between two renewals of the lease.
+// beatEvery is the time between two messages that renew a host's lease.
 const beatEvery = time.Second
 
-// orders delivers the orders to a host's agent, one now and then, until done is called.
+// orders returns a channel of messages for a host's agent: a renewal of the
+// lease each second, and the user's requests to end or kill the command. The
+// caller must call done at the end.
 func (r *run) orders() (orders <-chan byte, done func()) {
 	all, ended := make(chan byte), make(chan struct{})
 	var g sync.WaitGroup

@@ -15,8 +15,8 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// print prints the results: outputs to stdout, what hosts wrote to stderr to stderr, and
-// then how hosts ended.
+// print prints the results: the hosts' output on stdout and stderr, and then
+// each exit status other than 0.
 func (r *run) print() error {
 	if r.cfg.JSON {
 		return r.printJSON()
@@ -30,14 +30,15 @@ func (r *run) print() error {
 	out := printer{w: t.Stdout, tty: t.StdoutTTY, colour: t.StdoutColour}
 	err := out.print(r.results, func(res *result) *kept { return &res.stdout })
 	errs := printer{w: t.Stderr, tty: t.StderrTTY, colour: t.StderrColour}
-	errs.print(r.results, func(res *result) *kept { return &res.stderr }) // if stderr is gone nobody can be told
+	// Ignore the error: it could only be reported on stderr, which has failed.
+	errs.print(r.results, func(res *result) *kept { return &res.stderr })
 	r.printCuts()
 	r.printEnds()
 	return err
 }
 
-// groups puts results with the same key together, in the order of their first hosts. It
-// leaves out those with the key "".
+// groups groups results with the same key. The groups are in the order of
+// their first hosts. Results with the key "" are omitted.
 func groups(all []*result, key func(*result) string) [][]*result {
 	at := map[string]int{}
 	var found [][]*result
@@ -56,7 +57,8 @@ func groups(all []*result, key func(*result) string) [][]*result {
 	return found
 }
 
-// labels returns the folded names of hosts.
+// labels returns the names of the group's hosts in short form, such as
+// "node[1-4]".
 func labels(group []*result) string {
 	var names []string
 	for _, res := range group {
@@ -65,7 +67,7 @@ func labels(group []*result) string {
 	return console.Fold(names)
 }
 
-// printer prints one stream of all hosts.
+// printer prints one stream, stdout or stderr, of all hosts.
 type printer struct {
 	w           io.Writer
 	tty, colour bool
@@ -92,7 +94,8 @@ func (p printer) print(all []*result, stream func(*result) *kept) error {
 	return nil
 }
 
-// header names the hosts of an output between two rules, as clush -b does.
+// header returns a heading with the names of the hosts between two lines of
+// dashes, as "clush -b" prints it.
 func (p printer) header(group []*result) string {
 	name := logs.Escape(labels(group))
 	if len(group) > 1 {
@@ -105,7 +108,8 @@ func (p printer) header(group []*result) string {
 	return style.Heading.Render(rule) + "\n" + style.Heading.Render(name) + "\n" + style.Heading.Render(rule)
 }
 
-// printCuts reports outputs that were too large to keep.
+// printCuts prints a line for each output that was too large, so that only its
+// beginning was printed.
 func (r *run) printCuts() {
 	for _, res := range r.results {
 		for name, k := range map[string]*kept{"stdout": &res.stdout, "stderr": &res.stderr} {
@@ -116,7 +120,8 @@ func (r *run) printCuts() {
 	}
 }
 
-// printEnds reports which commands did not exit with 0, and why others have no exit status.
+// printEnds prints which commands exited with a status other than 0, and the
+// errors of hosts without an exit status.
 func (r *run) printEnds() {
 	for _, group := range groups(r.results, func(res *result) string {
 		if res.err == nil && res.status != 0 && r.interrupts.status.Load() == 0 {
@@ -126,10 +131,11 @@ func (r *run) printEnds() {
 	}) {
 		r.printer.Printf("exit status %d: %s", group[0].status, labels(group))
 		if group[0].status == notFound && strings.ContainsAny(r.cfg.Program, " |;&$*<>") {
-			r.printer.Printf("hint: no shell reads the command; for one: plx exec ... -- bash -c '...'")
+			r.printer.Printf("hint: plx exec runs the command without a shell; to use one: plx exec ... -- bash -c '...'")
 		}
 	}
-	for _, alike := range groups(r.results, func(res *result) string { // so that a hint is printed once
+	// Group the errors by their hint, so that each hint is printed once.
+	for _, alike := range groups(r.results, func(res *result) string {
 		if res.err != nil {
 			return "\x00" + exit.Hint(res.err)
 		}
@@ -143,23 +149,25 @@ func (r *run) printEnds() {
 	}
 }
 
-// notFound is the exit status if the command was not found on the host.
+// notFound is the exit status of a command that was not found on the host, as
+// in a shell.
 const notFound = 127
 
-// answer is the result of a host in JSON.
+// answer is the result of one host in the JSON output.
 type answer struct {
 	Host         string  `json:"host"`
-	Status       *int    `json:"status,omitempty"` // exit status of the command; nil: there is an Error
-	Stdout       *string `json:"stdout,omitempty"` // nil: StdoutBase64
+	Status       *int    `json:"status,omitempty"` // exit status of the command; nil if Error is set
+	Stdout       *string `json:"stdout,omitempty"` // nil if the output is not UTF-8, and is in StdoutBase64
 	StdoutBase64 []byte  `json:"stdoutBase64,omitempty"`
-	StdoutCut    int64   `json:"stdoutCut,omitempty"` // bytes at the end that are left out
-	Stderr       *string `json:"stderr,omitempty"`    // nil: StderrBase64
+	StdoutCut    int64   `json:"stdoutCut,omitempty"` // number of bytes that are missing at the end of stdout
+	Stderr       *string `json:"stderr,omitempty"`    // nil if the output is not UTF-8, and is in StderrBase64
 	StderrBase64 []byte  `json:"stderrBase64,omitempty"`
 	StderrCut    int64   `json:"stderrCut,omitempty"`
-	Error        string  `json:"error,omitempty"` // why there is no exit status; empty: there is one
+	Error        string  `json:"error,omitempty"` // why the command has no exit status; "" if it has one
 }
 
-// printJSON prints an array with an answer of each host, in the order of the resource file.
+// printJSON prints a JSON array with one element per host, in the order of the
+// resource file.
 func (r *run) printJSON() error {
 	answers := []answer{}
 	for _, res := range r.results {
@@ -179,7 +187,8 @@ func (r *run) printJSON() error {
 	return nil
 }
 
-// textual returns text if it is UTF-8, else its bytes.
+// textual returns text as a string if it is valid UTF-8, and as bytes
+// otherwise.
 func textual(text []byte) (*string, []byte) {
 	if !utf8.Valid(text) {
 		return nil, text

@@ -25,7 +25,8 @@ func answers(texts ...string) (all []*result) {
 
 func stdout(res *result) *kept { return &res.stdout }
 
-// A terminal gets colours, and nothing that steers it.
+// On a terminal, the output is coloured, and its control characters are
+// escaped.
 func TestPrint(t *testing.T) {
 	const rule = "---------------\n"
 	for _, c := range []struct {
@@ -48,7 +49,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-func TestHeaderIsHarmless(t *testing.T) {
+func TestHeaderIsEscaped(t *testing.T) {
 	all := answers("a")
 	all[0].host.Resource.Name = "h\x1b[2J"
 	if want, got := `h\x1b[2J`, (printer{}).header(all); strings.Split(got, "\n")[1] != want {
@@ -56,8 +57,8 @@ func TestHeaderIsHarmless(t *testing.T) {
 	}
 }
 
-// Streams whose beginnings are equal are not equal.
-func TestKept(t *testing.T) {
+// Streams with the same beginning but different ends have different keys.
+func TestKeyDiffersForEqualBeginnings(t *testing.T) {
 	one, two := newKept(4), newKept(4)
 	for _, text := range []string{"ab", "cd", "ef"} {
 		one.Write([]byte(text)) // never fails
@@ -68,7 +69,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// Errors of several hosts with one hint are printed above it.
+// If the errors of several hosts have the same hint, it is printed once, after
+// the errors.
 func TestHintsArePrintedOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -81,15 +83,15 @@ func TestHintsArePrintedOnce(t *testing.T) {
 		run.results[i].err = exit.WithHint(fmt.Errorf("failed %d", min(i, 2)), hint)
 	}
 	run.printEnds()
-	w.Close() // the pipe holds it all
+	w.Close() // the pipe's buffer holds the whole output
 	want := "plx: host h1: failed 0\nplx: host h[3-4]: failed 2\nplx: hint: a\nplx: host h2: failed 1\nplx: hint: b\n"
 	if got, err := io.ReadAll(r); err != nil || string(got) != want {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }
 
-// The same error of several hosts is printed once, and each host is named once, also one that its error
-// names.
+// An error that several hosts have is printed once. Each host is named once,
+// even if the error already contains its name.
 func TestHostsAreNamedOnce(t *testing.T) {
 	var said bytes.Buffer
 	run := &run{results: answers("", "", ""), printer: console.NewPrinter(console.Terminal{Stderr: &said})}

@@ -8,29 +8,29 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 )
 
-// result is what a host answers.
+// result is the output and exit status of the command on one host.
 type result struct {
 	host           *hosts.Host
 	status         int   // exit status of the command
-	err            error // why there is no exit status, and nothing more is done on the host; nil: there is one
+	err            error // why there is no exit status; nil if there is one. A host with an error is skipped from then on.
 	stdout, stderr kept
 }
 
-// Bounds of the memory that outputs take, in bytes.
+// Limits of the memory for the hosts' output, in bytes.
 const (
-	mostKept = 4 << 20   // of one stream
-	allKept  = 256 << 20 // of all streams
+	maxKept      = 4 << 20   // for one stream of one host
+	maxKeptOfAll = 256 << 20 // for the streams of all hosts together
 )
 
 func newResult(h *hosts.Host, n int) *result {
-	limit := min(mostKept, allKept/(2*n))
+	limit := min(maxKept, maxKeptOfAll/(2*n))
 	return &result{host: h, stdout: newKept(limit), stderr: newKept(limit)}
 }
 
 // Named puts the host's name before an error.
 func (r *result) Named(err error) error { return r.host.Named(err) }
 
-// code returns the exit status with which the host counts.
+// code returns the exit status that counts for this host in the result of Run.
 func (r *result) code() int {
 	if r.err != nil {
 		return exit.CodePlx
@@ -38,25 +38,26 @@ func (r *result) code() int {
 	return r.status
 }
 
-// kept is the beginning of a stream.
+// kept stores the beginning of a stream, and the checksum of the whole stream.
 type kept struct {
-	limit int // most bytes to keep
+	limit int // most bytes to store in text
 	text  []byte
-	total int64     // bytes that were written
-	sum   hash.Hash // SHA-256 of all of them
+	total int64     // number of bytes written to the stream
+	sum   hash.Hash // SHA-256 of all bytes written to the stream
 }
 
 func newKept(limit int) kept { return kept{limit: limit, sum: sha256.New()} }
 
 func (k *kept) Write(p []byte) (int, error) {
 	k.total += int64(len(p))
-	k.sum.Write(p) // never fails
+	k.sum.Write(p) // a hash never returns an error
 	k.text = append(k.text, p[:min(len(p), k.limit-len(k.text))]...)
 	return len(p), nil
 }
 
-// cut returns how many bytes were not kept.
+// cut returns the number of bytes at the end of the stream that were not
+// stored.
 func (k *kept) cut() int64 { return k.total - int64(len(k.text)) }
 
-// key is equal for equal streams only.
+// key returns the stream's checksum, which is the same only for equal streams.
 func (k *kept) key() string { return string(k.sum.Sum(nil)) }

@@ -13,14 +13,16 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// mostRounds is how often hosts are asked. A running job makes new checkpoints and
-// removes old ones, also such that a host has just listed.
-const mostRounds = 5
+// maxRounds is how often the hosts are asked for their lists at most. A
+// running job writes new checkpoints and removes old ones, so a listed
+// checkpoint can be gone when it is fetched.
+const maxRounds = 5
 
-// checkpoints fetches every checkpoint of which the hosts have all files, and asks them again if a
-// newest checkpoint was removed meanwhile. It reports a
-// host that is out of reach and a checkpoint that cannot be fetched. It is an error if
-// that is the newest checkpoint of its folder, or if there is no checkpoint at all.
+// checkpoints fetches every checkpoint whose files the hosts have completely.
+// If the newest checkpoint of a folder was removed in the meantime, it asks
+// the hosts for new lists. It prints which hosts it cannot reach and which
+// checkpoints it cannot fetch. It returns an error if the newest checkpoint of
+// a folder cannot be fetched, or if there is no checkpoint.
 func (f *fetcher) checkpoints(ctx context.Context) error {
 	f.bar = f.from.Printer.NewTransfer("fetching")
 	defer f.bar.Close()
@@ -41,7 +43,8 @@ func (f *fetcher) checkpoints(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if r.gone && unreached == nil && n < mostRounds && !slices.Equal(before, r.first) { // else asking once more shows nothing new
+		// Ask again only if new lists can show other checkpoints.
+		if r.gone && unreached == nil && n < maxRounds && !slices.Equal(before, r.first) {
 			before = r.first
 			continue
 		}
@@ -54,13 +57,14 @@ func (f *fetcher) checkpoints(ctx context.Context) error {
 	}
 }
 
-// listCheckpoints asks every host for its checkpoints. It reports hosts that are out of reach.
+// listCheckpoints asks every host for its list of checkpoints. It prints which
+// hosts it cannot reach.
 func (f *fetcher) listCheckpoints(ctx context.Context) (lists [][]protocol.HostCheckpoint, err error) {
 	lists = make([][]protocol.HostCheckpoint, len(f.from.Hosts))
 	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		var all []protocol.HostCheckpoint
 		if err := list(ctx, a, protocol.FetchRequest{Checkpoints: f.from.Name}, listOf(&all)); err != nil {
-			if ctx.Err() == nil { // else the user has left
+			if ctx.Err() == nil { // do not report the error if the user has interrupted plx
 				f.from.Printer.Error(a.Named(fmt.Errorf("its checkpoints are not fetched: %w", err)))
 			}
 			return err
@@ -75,13 +79,14 @@ func (f *fetcher) listCheckpoints(ctx context.Context) (lists [][]protocol.HostC
 	})
 }
 
-// round is the result of fetching what the hosts listed once.
+// round is the result of fetching the checkpoints that the hosts have listed
+// once.
 type round struct {
 	fetched int      // number of checkpoints that were fetched
-	first   []string // names of the newest checkpoint of each folder
-	newest  []error  // errors of checkpoints that are the newest of their folder; nil: all were fetched
-	older   []string // notices of other checkpoints that could not be fetched
-	gone    bool     // a newest checkpoint was not fetched, perhaps because the job removed it meanwhile
+	first   []string // name of the newest checkpoint of each folder
+	newest  []error  // one error per folder whose newest checkpoint was not fetched; nil if all were fetched
+	older   []string // messages about older checkpoints that could not be fetched
+	gone    bool     // a newest checkpoint was not fetched; perhaps the job has removed it
 }
 
 func (f *fetcher) round(ctx context.Context, all []checkpoint, t *tally) (r round) {
@@ -110,7 +115,7 @@ func (f *fetcher) round(ctx context.Context, all []checkpoint, t *tally) (r roun
 			return r
 		case newest:
 			r.newest = append(r.newest, fmt.Errorf("checkpoint %s, the newest: %w", c.folder, err))
-			r.gone = r.gone || !errors.As(err, new(ownFault))
+			r.gone = r.gone || !errors.As(err, new(localError))
 		default:
 			r.older = append(r.older, fmt.Sprintf("checkpoint %s: not fetched: %v", c.folder, err))
 		}
@@ -118,8 +123,8 @@ func (f *fetcher) round(ctx context.Context, all []checkpoint, t *tally) (r roun
 	return r
 }
 
-// checkpoint fetches the files of a checkpoint, the manifest last. It begins with another host
-// for each file.
+// checkpoint fetches the files of one checkpoint. It starts each file at
+// another host, to spread the load, and fetches the manifest last.
 func (f *fetcher) checkpoint(ctx context.Context, c checkpoint, t *tally) error {
 	if c.missing != "" {
 		return errors.New(c.missing)

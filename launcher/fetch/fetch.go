@@ -1,13 +1,16 @@
-// Package fetch brings the checkpoints, the outputs and the logs of a job from its hosts into one
-// folder of this machine.
+// Package fetch copies the checkpoints, the outputs and the logs of a job from
+// its hosts into one local folder.
 //
 //	err := fetch.Job(ctx, fetch.Request{Hosts: agents, Name: "mnist", Dir: "saved", Printer: p})
 //
-// Hosts keep parts of a checkpoint, and some parts twice: gather.go puts together what
-// they list. Outputs are the files that --output names, and summaries and timelines; they and
-// the logs are in outputs.go. Each file is verified against the sum that the host lists, and no
-// file is replaced. No name that a host lists leads out of the folder, or to a name at its top
-// that begins with a dot.
+// Each host has some files of a checkpoint, and several hosts can have the
+// same file. gather.go combines the hosts' lists. Outputs are the files that
+// --output names, and TensorBoard summaries and timelines; outputs.go fetches
+// these and the logs.
+//
+// Each file is verified against the SHA-256 in the host's list. An existing
+// file is never replaced. The package rejects a listed name that leads out of
+// the local folder, and a hidden name directly below that folder.
 package fetch
 
 import (
@@ -21,41 +24,43 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Request tells what to fetch, and where to.
+// Request describes which files of a job to fetch, and the local folder to
+// write them to.
 type Request struct {
-	Hosts   []*hosts.AgentHost // to fetch from
-	Name    string             // of the checkpoints: a folder under ~/.plx/ckpt on the hosts
-	Outputs []protocol.Output  // outputs that the job was launched with; nil: it has none
-	Wanted  protocol.Wanted    // which files to fetch besides Outputs; with Patterns no checkpoints and no logs
-	Dir     string             // folder of this machine to write to
+	Hosts   []*hosts.AgentHost // hosts to fetch from, by their agents
+	Name    string             // name of the job's checkpoints, a folder below ~/.plx/ckpt on the hosts
+	Outputs []protocol.Output  // values of --output with which the job was launched; nil for none
+	Wanted  protocol.Wanted    // further files to fetch; if it has patterns, no checkpoints and logs are fetched
+	Dir     string             // local folder to write the files to
 	Printer *console.Printer
 }
 
-// fetcher is one call of Job.
+// fetcher is the state of one call of Job.
 type fetcher struct {
 	from Request
 	bar  *console.Transfer
 
 	mu   sync.Mutex
-	left map[string]int64 // sizes of the files that are to be fetched, and have not come yet, by path below Request.Dir
+	left map[string]int64 // sizes of the files still to be fetched, by path below Request.Dir
 }
 
-// errNone says that there is nothing to fetch.
+// errNone is the error if the hosts have nothing to fetch.
 type errNone struct {
 	error
-	unreached bool // on the hosts that were reached
+	unreached bool // some hosts could not be reached; they may have files
 }
 
-// Nothing reports whether an error of Job says only that the job has made nothing that was
-// to be fetched.
+// Nothing reports whether err, an error of Job, only means that the job has
+// made none of the requested files.
 func Nothing(err error) bool {
 	none, ok := err.(errNone)
 	return ok && !none.unreached
 }
 
-// Job fetches the checkpoints and the files of a job. It is an error if there are neither,
-// or if a file cannot be fetched; see also Nothing. The logs come too. They count as files of the
-// job only if all that it has made is wanted: otherwise an error of theirs is printed.
+// Job fetches the checkpoints, outputs and logs of a job. It returns an error
+// if there is nothing to fetch, see Nothing, or if a file cannot be fetched. A
+// log that cannot be fetched is an error only if Request.Wanted.Made is set;
+// otherwise Job prints a message about it.
 func Job(ctx context.Context, r Request) error {
 	f := &fetcher{from: r}
 	var err error = errNone{error: errors.New("no file of the job matches")}
@@ -80,10 +85,11 @@ func Job(ctx context.Context, r Request) error {
 	return err
 }
 
-// DirHint is the hint for an error of [Writable].
-const DirHint = "name a folder of this machine that you may write into, such as fetched: plx makes it"
+// DirHint is the hint for users that goes with an error of [Writable].
+const DirHint = "name a folder of this machine that you may write to, such as fetched; plx creates it if needed"
 
-// Writable makes a folder, and refuses it if it takes no files.
+// Writable creates the folder dir if necessary. It returns an error if no file
+// can be created in it.
 func Writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err

@@ -26,8 +26,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// homes are hosts as fetch sees them: home folders of this machine, with this
-// test's binary as the agent.
+// homes stands for several hosts: each has a home folder on this machine, and
+// this test binary as its agent.
 type homes struct {
 	t      *testing.T
 	dirs   []string
@@ -41,7 +41,7 @@ func newHomes(t *testing.T, n int) *homes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // else every agent that is built with -race takes a second to end
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // without this, each agent that is built with -race takes a second to exit
 	h := &homes{t: t}
 	for i := range n {
 		dir := t.TempDir()
@@ -56,7 +56,8 @@ func newHomes(t *testing.T, n int) *homes {
 	return h
 }
 
-// anew makes a host one on which no agent waits, and returns what is between it and plx.
+// anew replaces a host by one without a running agent, and returns the
+// connection between it and plx.
 func (h *homes) anew(host int) *wire {
 	w := &wire{Transport: transporttest.Shell(h.dirs[host])}
 	h.dials(host, func(context.Context) (transport.Transport, error) { return w, nil })
@@ -69,13 +70,14 @@ func (h *homes) dials(host int, dial transport.Dialer) {
 	h.agents[host].Host = r
 }
 
-// wire is what is between a host and plx.
+// wire is the connection between a host and plx, which a test can observe and
+// break.
 type wire struct {
 	transport.Transport
-	in   func(p []byte)       // is told what goes to the host, before it gets there; nil: nobody is
-	out  func(p []byte) error // is told what comes from the host; after an error the host is lost
+	in   func(p []byte)       // called with all data for the host before it is sent; may be nil
+	out  func(p []byte) error // called with all data from the host; if it returns an error, the connection breaks
 	runs atomic.Int64         // commands
-	came atomic.Int64         // bytes that have come from the host
+	came atomic.Int64         // number of bytes received from the host
 }
 
 func (w *wire) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -130,8 +132,9 @@ func (h *homes) write(host int, name, content string) {
 	}
 }
 
-// checkpoint lays one on hosts: each has the manifest and the files that its
-// word names, such as "pw".
+// checkpoint creates a checkpoint on the hosts. Each argument names the files
+// that one host gets, one letter per file, such as "pw"; all hosts get the
+// manifest.
 func (h *homes) checkpoint(folder string, hosts ...string) {
 	h.t.Helper()
 	var files []map[string]any
@@ -169,7 +172,7 @@ func (h *homes) lose(host int) {
 	h.dials(host, func(context.Context) (transport.Transport, error) { return nil, errors.New("no route to host") })
 }
 
-// tree is what lies below a folder, but for folders.
+// tree returns the paths of all files below a folder.
 func tree(t *testing.T, dir string) []string {
 	t.Helper()
 	found := map[string]bool{}
@@ -227,7 +230,7 @@ func TestFetchGathersFromAllHosts(t *testing.T) {
 
 func TestFetchWithHostsOutOfReach(t *testing.T) {
 	for name, c := range map[string]struct {
-		newest []string // files of it on each host; h2 is lost
+		newest []string // files of the newest checkpoint on each host; h2 cannot be reached
 		want   string   // error
 		files  int
 	}{
@@ -282,7 +285,7 @@ func TestFetchTakesAnotherCopyOfADamagedFile(t *testing.T) {
 	h.write(1, ".plx/ckpt/mnist/"+newer+"/p", string(flipped))
 	dir = t.TempDir()
 	err := h.fetch(dir)
-	if err == nil || !strings.Contains(err.Error(), "host h1: p: its sum is wrong") || !strings.Contains(err.Error(), "host h2: p: its sum is wrong") {
+	if err == nil || !strings.Contains(err.Error(), "host h1: p: its checksum is wrong") || !strings.Contains(err.Error(), "host h2: p: its checksum is wrong") {
 		t.Errorf("%v, want both hosts and the file", err)
 	}
 	if got := tree(t, dir); slices.Contains(got, newer+"/manifest.json") || slices.Contains(got, newer+"/p") || len(got) > 1 {
@@ -290,9 +293,9 @@ func TestFetchTakesAnotherCopyOfADamagedFile(t *testing.T) {
 	}
 }
 
-// A job that runs removes the newest checkpoint that it had before its files are
-// fetched, and has made another one: that one is fetched, and nothing is wrong.
-func TestFetchFollowsAJobThatRuns(t *testing.T) {
+// A running job removes its newest checkpoint before that is fetched, and has
+// written a newer one. The newer one is fetched without an error.
+func TestFetchFollowsRunningJob(t *testing.T) {
 	const newest = "sub/000000000030-g0-cccccccc"
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "pw")
@@ -328,7 +331,7 @@ func TestFetchReplacesNothing(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.fetch(dir); err == nil || !strings.Contains(err.Error(), mine+" is there already and is another file") {
+	if err := h.fetch(dir); err == nil || !strings.Contains(err.Error(), mine+" already exists with other content") {
 		t.Errorf("%v", err)
 	}
 	if text, _ := os.ReadFile(mine); string(text) != "mine" {
@@ -339,7 +342,7 @@ func TestFetchReplacesNothing(t *testing.T) {
 	}
 }
 
-func TestFetchOfNothing(t *testing.T) {
+func TestFetchWithoutCheckpointsFails(t *testing.T) {
 	h := newHomes(t, 2)
 	if err := h.fetch(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no host has checkpoints under the name mnist") {
 		t.Errorf("%v", err)
@@ -360,7 +363,7 @@ func TestFetchShowsItsProgress(t *testing.T) {
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "pw")
 	screen := &screen{}
-	h.anew(0).in = func(asked []byte) { // no file is sent before the screen shows that plx waits for it
+	h.anew(0).in = func(asked []byte) { // delay each file until the progress display shows that plx waits for it
 		for strings.Contains(string(asked), `"name":`) && !strings.Contains(screen.text(), "fetching: 0%") && t.Context().Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
@@ -377,7 +380,7 @@ func TestFetchShowsItsProgress(t *testing.T) {
 	}
 }
 
-// screen is what plx has written. Any goroutine may use it.
+// screen stores all that plx prints. It may be used by any goroutine.
 type screen struct {
 	mu      sync.Mutex
 	written bytes.Buffer

@@ -19,29 +19,31 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// file is a file that hosts have. Its bytes travel once.
+// file is a file to fetch. It is transferred once, even if several hosts have
+// it and several paths need it.
 type file struct {
 	size int64
 	sum  string   // SHA-256, hexadecimal
-	from []origin // who has it
-	to   []string // where it is to be: paths below Request.Dir, with slashes
-	log  bool     // it may be there with fewer bytes, as it was before the tasks printed more
+	from []origin // hosts that have the file, in the order in which they are tried
+	to   []string // paths below Request.Dir to write the file to, separated by slashes
+	log  bool     // the file is a log; a shorter local copy from an earlier fetch is completed
 }
 
-// origin is where a file is.
+// origin is the location of a file on one host.
 type origin struct {
-	host        int    // index into Request.Hosts
-	place, name string // as in protocol.FetchRequest
+	host        int    // index in Request.Hosts
+	place, name string // where the host finds the file, as in protocol.FetchRequest
 }
 
-// tally is which files of one kind are complete in Request.Dir.
+// tally counts the files of one kind, such as outputs, that are complete in
+// Request.Dir.
 type tally struct {
-	kind string // of a file, before its path in an error; "": the error names what the file belongs to
+	kind string // word before the file's path in an error, such as "log"; "" for files of a checkpoint
 
 	mu    sync.Mutex
-	done  map[string]bool // by path below it
-	there int             // number of those that an earlier fetch has left there
-	bytes int64           // that this one has fetched
+	done  map[string]bool // complete files, by path below Request.Dir
+	there int             // how many of the files in done were fetched by an earlier plx fetch
+	bytes int64           // bytes that were transferred by this fetch
 }
 
 func newTally(kind string) *tally { return &tally{kind: kind, done: map[string]bool{}} }
@@ -49,13 +51,13 @@ func newTally(kind string) *tally { return &tally{kind: kind, done: map[string]b
 func (t *tally) took(name string, there bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if there && !t.done[name] { // else it came in an earlier round
+	if there && !t.done[name] { // if it is in done, an earlier round of this fetch has written it
 		t.there++
 	}
 	t.done[name] = true
 }
 
-// summarise prints what was fetched.
+// summarise prints a line with the number of fetched files and their size.
 func (f *fetcher) summarise(t *tally, what, of, dir string) {
 	already := ""
 	if t.there > 0 {
@@ -64,7 +66,7 @@ func (f *fetcher) summarise(t *tally, what, of, dir string) {
 	f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", what, of, dir, plural.Count(len(t.done), "file"), console.Size(t.bytes), already)
 }
 
-// expect tells the progress bar the sizes of all files that are to be fetched.
+// expect adds the sizes of all files that will be fetched to the progress bar.
 func (f *fetcher) expect(all []file) {
 	f.left = map[string]int64{}
 	for _, w := range all {
@@ -76,7 +78,8 @@ func (f *fetcher) expect(all []file) {
 // atOnce is how many files are fetched at the same time.
 const atOnce = 8
 
-// all fetches files, and returns the error of each.
+// all fetches files, at most atOnce at the same time. It returns one error per
+// file.
 func (f *fetcher) all(ctx context.Context, files []file, t *tally) []error {
 	errs := make([]error, len(files))
 	var g errgroup.Group
@@ -89,11 +92,11 @@ func (f *fetcher) all(ctx context.Context, files []file, t *tally) []error {
 			return nil
 		})
 	}
-	g.Wait() // the functions return nil
+	g.Wait() // Wait returns nil, because no function returns an error
 	return errs
 }
 
-// get fetches a file, and copies it to its other paths.
+// get fetches a file to its first path and copies it to its other paths.
 func (f *fetcher) get(ctx context.Context, w file, t *tally) error {
 	if err := f.fetch(ctx, w, t); err != nil {
 		return err
@@ -102,9 +105,9 @@ func (f *fetcher) get(ctx context.Context, w file, t *tally) error {
 		err := f.keep(ctx, w, to, t, func(_ context.Context, out io.Writer, offset int64) error {
 			first, err := os.Open(filepath.Join(f.from.Dir, filepath.FromSlash(w.to[0])))
 			if err != nil {
-				return ownFault{err}
+				return localError{err}
 			}
-			defer first.Close() // only read
+			defer first.Close()
 			_, err = io.Copy(out, io.NewSectionReader(first, offset, w.size-offset))
 			return err
 		})
@@ -118,7 +121,8 @@ func (f *fetcher) get(ctx context.Context, w file, t *tally) error {
 	return nil
 }
 
-// fetch fetches a file from one of the hosts that have it. It tries the next host if one fails.
+// fetch fetches a file from the first of its hosts. If that fails, it tries
+// the next host.
 func (f *fetcher) fetch(ctx context.Context, w file, t *tally) error {
 	var errs []error
 	for _, o := range w.from {
@@ -128,9 +132,9 @@ func (f *fetcher) fetch(ctx context.Context, w file, t *tally) error {
 			if o.place == "" {
 				want.Checkpoints = f.from.Name
 			}
-			return ask(ctx, a, want, &passing{to: out, bar: f.bar, tally: t, file: w, sent: offset})
+			return ask(ctx, a, want, &progressWriter{to: out, bar: f.bar, tally: t, file: w, sent: offset})
 		})
-		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
+		if err == nil || ctx.Err() != nil || errors.As(err, new(localError)) {
 			return err
 		}
 		errs = append(errs, a.Named(err))
@@ -138,11 +142,12 @@ func (f *fetcher) fetch(ctx context.Context, w file, t *tally) error {
 	return errors.Join(errs...)
 }
 
-// keep writes a file below Request.Dir.
+// keep writes a file to a path below Request.Dir. If that succeeds, it records
+// in t that the file is complete.
 func (f *fetcher) keep(ctx context.Context, w file, to string, t *tally, from source) error {
 	path := filepath.Join(f.from.Dir, filepath.FromSlash(to))
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return ownFault{err}
+		return localError{err}
 	}
 	there, err := store(ctx, path, w, from)
 	if err == nil {
@@ -151,16 +156,16 @@ func (f *fetcher) keep(ctx context.Context, w file, to string, t *tally, from so
 	return err
 }
 
-// passing shows on the progress bar what is written to it.
-type passing struct {
+// progressWriter is a writer that shows the progress of a file on the progress bar.
+type progressWriter struct {
 	to    io.Writer
 	bar   *console.Transfer
 	tally *tally
 	file  file
-	sent  int64 // bytes of the file that were written, also by earlier fetches
+	sent  int64 // bytes of the file written so far, including those of earlier fetches
 }
 
-func (p *passing) Write(b []byte) (int, error) {
+func (p *progressWriter) Write(b []byte) (int, error) {
 	n, err := p.to.Write(b)
 	p.sent += int64(n)
 	p.bar.Moved("", p.file.to[0], p.sent, p.file.size)
@@ -170,18 +175,18 @@ func (p *passing) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// errFull says that the disk of this machine is full.
+// errFull is the error if the disk of this machine is full.
 type errFull struct{ error }
 
 func (e errFull) Unwrap() error { return e.error }
 
-// isFull reports whether an error of this machine says that its disk is full, or the
-// user's share of it.
+// isFull reports whether err means that the disk of this machine is full, or
+// that the user's disk quota is used up.
 func isFull(err error) bool {
-	return errors.As(err, new(ownFault)) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+	return errors.As(err, new(localError)) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
-// full is one error for all files that the disk has no room for.
+// full returns one error for all files that did not fit on the disk.
 func (f *fetcher) full() error {
 	missing := int64(0)
 	for _, size := range f.left {
@@ -191,7 +196,8 @@ func (f *fetcher) full() error {
 	return errFull{exit.WithHint(err, fmt.Sprintf("make room; then plx fetch %s %s fetches the rest", f.from.Hosts[0].Job, f.from.Dir))}
 }
 
-// joined puts the errors of files together. Those of a full disk become one.
+// joined joins the errors of several files. All errors about a full disk
+// become one error.
 func (f *fetcher) joined(errs []error) error {
 	others := slices.DeleteFunc(slices.Clone(errs), isFull)
 	if len(others) < len(errs) {

@@ -13,24 +13,27 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// checkpoint is put together from what hosts with the same manifest list.
+// checkpoint combines the lists of all hosts that have the same manifest of a
+// checkpoint.
 type checkpoint struct {
 	version
-	made    time.Time // time from the manifest; zero: the manifest is unreadable
-	files   []file    // the manifest is the last
-	votes   int       // number of hosts with this manifest
-	missing string    // why the checkpoint cannot be fetched; empty: it can
+	made    time.Time // time in the manifest; zero if the manifest is unreadable
+	files   []file    // files of the checkpoint, the manifest last
+	votes   int       // number of hosts that have this manifest
+	missing string    // why the checkpoint cannot be fetched; "" if it can
 }
 
-// version is one of the checkpoints in a folder, if hosts have different manifests.
+// version identifies a checkpoint by its folder and its manifest, because
+// hosts can have different manifests in the same folder.
 type version struct {
-	folder   string // path below ~/.plx/ckpt/<name>, with slashes
-	manifest string // SHA-256 of the manifest; empty: the manifest is unreadable
+	folder   string // path below ~/.plx/ckpt/<name>, separated by slashes
+	manifest string // SHA-256 of the manifest; "" if the manifest is unreadable
 }
 
-// gather puts together the checkpoints that hosts list, the newest of each folder first.
-// If hosts have different manifests of a checkpoint, gather chooses one: of a complete
-// version, then of the version that most hosts have.
+// gather combines the hosts' lists of checkpoints. In the result, the newest
+// checkpoint of each folder is first. If hosts have different manifests of a
+// checkpoint, gather prefers a version that is complete, and then the version
+// that most hosts have.
 func gather(lists [][]protocol.HostCheckpoint) []checkpoint {
 	versions := map[version]*checkpoint{}
 	for host, list := range lists {
@@ -67,7 +70,8 @@ func filesOf(k protocol.HostCheckpoint) (files []file) {
 	return files
 }
 
-// add notes that a host has the manifest, and which files it has.
+// add records that a host has this checkpoint's manifest, and which of its
+// files the host has.
 func (c *checkpoint) add(host int, k protocol.HostCheckpoint) {
 	c.votes++
 	c.missing = k.Damage
@@ -78,7 +82,8 @@ func (c *checkpoint) add(host int, k protocol.HostCheckpoint) {
 	}
 }
 
-// check writes missing, from the files that no host has.
+// check sets c.missing if the manifest is unreadable or no host has one of the
+// files.
 func (c *checkpoint) check() {
 	var none []string
 	for _, f := range c.files {
@@ -94,8 +99,9 @@ func (c *checkpoint) check() {
 	}
 }
 
-// newestFirst orders checkpoints by their parent folders, then by step, time and
-// generation, the highest first, as package checkpoint does.
+// newestFirst compares two checkpoints for sorting. It orders them by parent
+// folder, and within a folder by step, time and generation, the highest first,
+// as package checkpoint does. The generation counts the restarts of the job.
 func newestFirst(a, b checkpoint) int {
 	x, y := stepAndGeneration(a.folder), stepAndGeneration(b.folder)
 	return cmp.Or(cmp.Compare(path.Dir(a.folder), path.Dir(b.folder)),
@@ -110,7 +116,7 @@ func stepAndGeneration(folder string) (numbers [2]uint64) {
 		return numbers
 	}
 	for i := range numbers {
-		numbers[i], _ = strconv.ParseUint(m[i+1], 10, 64) // a number that is too large becomes the largest
+		numbers[i], _ = strconv.ParseUint(m[i+1], 10, 64) // on overflow, ParseUint returns the largest uint64
 	}
 	return numbers
 }

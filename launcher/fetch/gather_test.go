@@ -12,9 +12,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// lists reads one host's list per text: a line per checkpoint, its folder, its
-// files and then the sum of its manifest. A file that the host has bears a "+", a
-// folder may have a time.
+// lists parses one list per text, as a host would send it. Each line is a
+// checkpoint: its folder, its files and the checksum of its manifest. A "+"
+// marks a file that the host has. A folder can have a time.
 func lists(texts ...string) (all [][]protocol.HostCheckpoint) {
 	for _, text := range texts {
 		var list []protocol.HostCheckpoint
@@ -42,8 +42,8 @@ func lists(texts ...string) (all [][]protocol.HostCheckpoint) {
 	return all
 }
 
-// shown writes checkpoints as a line each: the hosts of every file, or what is
-// missing.
+// shown formats each checkpoint as a line: the hosts that have each file, or
+// what is missing.
 func shown(all []checkpoint) string {
 	var lines []string
 	for _, c := range all {
@@ -118,7 +118,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// What a host lists can lead nowhere else on this machine.
+// No path that a host lists can lead out of the local folder.
 func FuzzDecodeKept(f *testing.F) {
 	f.Add([]byte(`{"folder":"a/b","files":[{"name":"ps-0.safetensors","size":1,"sum":"x","here":true}]}` + "\n"))
 	f.Add([]byte(`{"folder":"../x"}`))

@@ -22,7 +22,8 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// ask asks the host's agent, and writes what it sends.
+// ask sends a request to the host's agent, and copies the agent's reply to a
+// writer.
 func ask(ctx context.Context, a *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
 	want.HostJob = protocol.HostJob{Job: a.Job, Folder: a.Folder}
 	err := hosts.Pipe(ctx, a, protocol.DoFetch, want, nil, to)
@@ -32,17 +33,18 @@ func ask(ctx context.Context, a *hosts.AgentHost, want protocol.FetchRequest, to
 	return err
 }
 
-// idleTime bounds how long a host may be silent while it lists what it has.
+// idleTime is how long a host may send nothing while it lists its files.
 const idleTime = 40 * time.Second
 
-// list asks the host's agent for a list.
+// list requests a list from the host's agent, and writes the agent's reply to
+// a decoder.
 func list[T any](ctx context.Context, a *hosts.AgentHost, want protocol.FetchRequest, to *lines[T]) error {
 	if err := a.Dial(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	to.silent = time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("it was silent for %s", idleTime)) })
+	to.silent = time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("the host sent nothing for %s", idleTime)) })
 	defer to.silent.Stop()
 	if err := ask(ctx, a, want, to); err != nil {
 		return err
@@ -50,27 +52,27 @@ func list[T any](ctx context.Context, a *hosts.AgentHost, want protocol.FetchReq
 	return to.end()
 }
 
-// Bounds of the list of one host.
+// Limits for the list that one host sends.
 const (
-	maxList  = 16 << 20 // bytes of all lines
-	maxLine  = 8 << 20  // bytes of a line: a checkpoint with all of its files, or an output
-	mostKept = 100_000  // checkpoints and their files
+	maxList   = 16 << 20 // bytes of the whole list
+	maxLine   = 8 << 20  // bytes of one line, which describes an output or a checkpoint with all its files
+	maxListed = 100_000  // number of checkpoints, and number of their files
 )
 
-// lines decodes what is written to it, an object of JSON on each line. It keeps no more
-// text than the last line.
+// lines is a writer that decodes a JSON object from each line. It buffers at
+// most one line.
 type lines[T any] struct {
-	take   func(T) error // is given each object
-	silent *time.Timer   // is reset by each Write; nil: there is none
-	rest   []byte        // beginning of a line
-	total  int           // bytes that were written, and number of Writes
+	take   func(T) error // called with each decoded object
+	silent *time.Timer   // timer that Write resets; it fires if the host sends nothing for idleTime; nil for no limit
+	rest   []byte        // the last line so far, without its end
+	total  int           // number of bytes written, plus one for each call of Write
 }
 
 func (l *lines[T]) Write(p []byte) (int, error) {
 	if l.silent != nil {
 		l.silent.Reset(idleTime)
 	}
-	if l.total += 1 + len(p); l.total > maxList { // an empty piece, while the host is at work, counts too
+	if l.total += 1 + len(p); l.total > maxList { // empty messages, which a busy host sends as heartbeats, count too
 		return 0, fmt.Errorf("the list has more than %d bytes", maxList)
 	}
 	for rest := p; ; {
@@ -99,15 +101,16 @@ func (l *lines[T]) line(text []byte) error {
 	return l.take(object)
 }
 
-// end takes the last line, if it has no end.
+// end decodes the last line if it does not end in a newline.
 func (l *lines[T]) end() error { return l.line(l.rest) }
 
-// listOf returns what reads a list of checkpoints.
+// listOf returns a decoder for a list of checkpoints. It appends each decoded
+// checkpoint to the slice.
 func listOf(all *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	files := 0
 	return &lines[protocol.HostCheckpoint]{take: func(k protocol.HostCheckpoint) error {
-		if files += len(k.Files); len(*all) == mostKept || files > mostKept {
-			return fmt.Errorf("list of checkpoints: more than %d checkpoints or files", mostKept)
+		if files += len(k.Files); len(*all) == maxListed || files > maxListed {
+			return fmt.Errorf("list of checkpoints: more than %d checkpoints or files", maxListed)
 		}
 		if err := checkKept(k); err != nil {
 			return fmt.Errorf("list of checkpoints: %w", err)
@@ -117,7 +120,8 @@ func listOf(all *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 	}}
 }
 
-// listOfOutputs returns what reads a list of outputs and logs.
+// listOfOutputs returns a decoder for a list of outputs and logs. It appends
+// each decoded one to the slice.
 func listOfOutputs(all *[]protocol.HostOutput) *lines[protocol.HostOutput] {
 	return &lines[protocol.HostOutput]{take: func(o protocol.HostOutput) error {
 		if len(*all) == protocol.MaxOutputs {
@@ -131,8 +135,9 @@ func listOfOutputs(all *[]protocol.HostOutput) *lines[protocol.HostOutput] {
 	}}
 }
 
-// isBelow reports whether name is the path of something below a folder of this machine, and not
-// hidden at its top.
+// isBelow reports whether name, which a host has listed, is safe as a path
+// below a local folder. It must not lead out of that folder, and its first
+// element must not begin with a dot.
 func isBelow(name string) bool {
 	return fs.ValidPath(name) && name[0] != '.' && len(name) <= protocol.MaxOutputName && filepath.IsLocal(filepath.FromSlash(name)) &&
 		!strings.ContainsFunc(name, unicode.IsControl)
@@ -140,7 +145,8 @@ func isBelow(name string) bool {
 
 var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$`) })
 
-// checkKept refuses a checkpoint whose names are no path below a folder of this machine.
+// checkKept returns an error if the names of a checkpoint or its files are not
+// safe as paths below a local folder.
 func checkKept(k protocol.HostCheckpoint) error {
 	if !isBelow(k.Folder) {
 		return fmt.Errorf("%.100q is no folder of a checkpoint", k.Folder)
@@ -157,7 +163,8 @@ var placeName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^((worker|ps)-[0-9]{1,9}|` + protocol.SharedPlace + `|` + protocol.TelemetryPlace + `|` + protocol.LogsPlace + `)$`)
 })
 
-// checkOutput refuses what is no path below a folder of this machine.
+// checkOutput returns an error if the name of an output is not safe as a path
+// below a local folder, or its size or checksum is invalid.
 func checkOutput(o protocol.HostOutput) error {
 	sum, err := hex.DecodeString(o.Sum)
 	switch {

@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// prints has a task on a host print text, after what it has printed before, in a generation of its own.
+// prints makes a task on a host print text after its earlier output, in a new
+// generation.
 func (h *homes) prints(host int, src logs.Source, text string, limit int64) {
 	h.t.Helper()
 	dir := filepath.Join(h.dirs[host], ".plx/jobs/j", h.agents[host].Folder, "logs")
@@ -41,7 +42,8 @@ var (
 	worker1 = logs.Source{Task: "worker:1", Stream: logs.Stdout}
 )
 
-// all fetches all that the job has made, as plx fetch does, and launched what plx launch --fetch does.
+// all fetches all files of the job, as plx fetch does. launched fetches what
+// plx launch --fetch does.
 func (h *homes) all(dir string) error { return h.wanted(dir, protocol.Wanted{Made: true}) }
 
 func (h *homes) launched(dir string) error { return h.wanted(dir, protocol.Wanted{}) }
@@ -52,7 +54,7 @@ func (h *homes) wanted(dir string, want protocol.Wanted) error {
 	return Job(h.t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Wanted: want, Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})})
 }
 
-// keeps fails the test unless the logs in a folder are these.
+// keeps fails the test unless the folder contains exactly these logs.
 func (h *homes) keeps(dir string, want map[string]string) {
 	h.t.Helper()
 	var names []string
@@ -68,9 +70,10 @@ func (h *homes) keeps(dir string, want map[string]string) {
 	}
 }
 
-// The bytes of all generations come whole, in the session of the other files, and are no files that
-// a prune waits for. Of a launch they are none that count.
-func TestLogs(t *testing.T) {
+// The logs of all generations are fetched completely, in the same session as
+// other files. They do not keep plx prune from removing the job. For plx
+// launch --fetch they do not count as files of the job.
+func TestLogsOfAllGenerationsAreFetched(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
 	h.prints(0, worker0, "first\n", 0)
@@ -110,8 +113,9 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// Only what tasks have printed since travels. It is added, unless the file has become another one.
-func TestLogsThatGrow(t *testing.T) {
+// Only the new part of a log is transferred and appended. If the log has been
+// replaced, that is an error.
+func TestGrownLogIsCompleted(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
 	dir := t.TempDir()
@@ -132,13 +136,13 @@ func TestLogsThatGrow(t *testing.T) {
 		if err := os.WriteFile(path, []byte(mine), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.all(dir); err == nil || !strings.HasSuffix(err.Error(), "log logs/worker-0.stdout: "+path+" is there already and is another file: plx does not replace it") {
+		if err := h.all(dir); err == nil || !strings.HasSuffix(err.Error(), "log logs/worker-0.stdout: "+path+" already exists with other content: plx does not replace it") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := h.launched(dir); !Nothing(err) {
 			t.Errorf("%s: after a launch: %v", name, err)
 		}
-		h.says("log logs/worker-0.stdout: " + path + " is there already and is another file")
+		h.says("log logs/worker-0.stdout: " + path + " already exists with other content")
 		h.keeps(dir, map[string]string{"worker-0.stdout": mine})
 	}
 	if err := errors.Join(os.Remove(path), os.Symlink("elsewhere", path)); err != nil {
@@ -149,8 +153,9 @@ func TestLogsThatGrow(t *testing.T) {
 	}
 }
 
-// After a cut the next fetch goes on there, also with a log that is longer now.
-func TestLogsGoOn(t *testing.T) {
+// If a fetch of a log is interrupted, the next fetch resumes it, even if the
+// log has grown.
+func TestInterruptedLogIsResumed(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
 	h.prints(0, worker0, big, 0)
@@ -177,7 +182,7 @@ func TestLogsGoOn(t *testing.T) {
 	}
 	h.keeps(dir, map[string]string{"worker-0.stdout": big + other})
 
-	h.prints(0, worker0, big, 0) // what was added is cut too
+	h.prints(0, worker0, big, 0) // the transfer of the new part is interrupted too
 	second := cut(2 << 20)
 	w = h.anew(0)
 	if err := h.all(dir); err != nil {
@@ -190,15 +195,16 @@ func TestLogsGoOn(t *testing.T) {
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "logs/.plx-worker-0.stdout"), []byte(other), 0o600), os.Truncate(filepath.Join(dir, "logs/worker-0.stdout"), 100)); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.all(dir); err != nil { // a part that is of something else
+	if err := h.all(dir); err != nil { // the incomplete file has bytes of another log
 		t.Error(err)
 	}
 	h.keeps(dir, map[string]string{"worker-0.stdout": big + other + big})
 }
 
-// A line stands for what the host has dropped. If it drops more, the file that is there has bytes
-// that the host has lost: it stays.
-func TestLogsOfWhichBytesWereDropped(t *testing.T) {
+// If a host has dropped old bytes of a log, a line in the log says so. If it
+// drops more, the local copy has bytes that the host has lost, so it is not
+// replaced.
+func TestLogWithDroppedBytesIsNotReplaced(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
 	line := strings.Repeat("a line of a program", 50) + "\n"
@@ -214,14 +220,15 @@ func TestLogsOfWhichBytesWereDropped(t *testing.T) {
 		t.Errorf("%q, %d bytes, %v", first, len(rest), err)
 	}
 	h.prints(0, worker0, strings.Repeat(line, logs.MinLimit/len(line)), logs.MinLimit)
-	if err := h.all(dir); err == nil || !strings.Contains(err.Error(), path+" is there already and is another file") {
+	if err := h.all(dir); err == nil || !strings.Contains(err.Error(), path+" already exists with other content") {
 		t.Errorf("%v", err)
 	}
 	h.keeps(dir, map[string]string{"worker-0.stdout": string(before)})
 }
 
-// A task that has moved to another host has a log on both. A host that is in the job twice has one.
-func TestLogsOfATaskThatHasMoved(t *testing.T) {
+// A task that has moved to another host has a log on both hosts. A host that
+// is listed twice has only one log.
+func TestLogsOfTaskThatMovedHosts(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
 	h.prints(0, worker0, "before", 0)
@@ -241,8 +248,8 @@ func TestLogsOfATaskThatHasMoved(t *testing.T) {
 	}
 }
 
-// A log that tasks go on writing is fetched as the host has listed it. One that becomes another is
-// not believed.
+// A log that still grows is fetched with the length that the host has listed.
+// A log that is replaced during the fetch is an error.
 func TestLogsOfARunningJob(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(nil)
@@ -262,7 +269,7 @@ func TestLogsOfARunningJob(t *testing.T) {
 	h.keeps(dir, map[string]string{"worker-0.stdout": "before"})
 	writes(func() { h.write(0, ".plx/jobs/j/h1/logs/worker-0.stdout", "something of another length") })
 	dir = t.TempDir()
-	if err := h.all(dir); err == nil || !strings.Contains(err.Error(), "log logs/worker-0.stdout: host h1: worker-0.stdout: its sum is wrong") {
+	if err := h.all(dir); err == nil || !strings.Contains(err.Error(), "log logs/worker-0.stdout: host h1: worker-0.stdout: its checksum is wrong") {
 		t.Errorf("%v", err)
 	}
 	h.keeps(dir, nil)

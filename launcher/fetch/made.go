@@ -11,13 +11,15 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// countTime bounds the count of files on a host, so that it keeps nobody from the prompt.
+// countTime is how long Made waits for a host's count, because the user waits
+// for the command to finish.
 const countTime = 10 * time.Second
 
-// Made counts what a job has left in its own folders on hosts, and that no output names and
-// nobody has fetched. known has the counts of hosts that need not be asked. It returns a line
-// for the user, or "" if there is nothing, and how many files an output names. An error names hosts
-// that do not answer.
+// Made counts the files that a job has made in its own folders on the hosts
+// and that the user has not fetched. known has the counts of hosts that need
+// not be asked. line describes the files that no --output names; it is "" if
+// there are none. named is the number of files that --output names. The error
+// lists the hosts that did not reply.
 func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...protocol.Made) (line string, named int, err error) {
 	counts := make([]protocol.Made, len(from), len(from)+len(known))
 	err = hosts.Each(ctx, from, func(i int, a *hosts.AgentHost) error {
@@ -30,7 +32,7 @@ func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...pro
 			}})
 		}
 		if err != nil {
-			return fmt.Errorf("what the job made is not counted: %w", err)
+			return fmt.Errorf("count the files that the job made: %w", err)
 		}
 		return nil
 	})

@@ -16,22 +16,24 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Folders below Request.Dir.
+// Names of folders below Request.Dir.
 const (
-	// outputsFolder has a folder of each host, and there one of each task, or one of the places of
-	// package protocol.
+	// outputsFolder contains one folder per host. In it is one folder per
+	// task, or one of the places that package protocol defines.
 	outputsFolder = "outputs"
 	logsFolder    = "logs"
 )
 
-// outputs fetches the outputs and the logs of the job, after its checkpoints. It returns how many
-// outputs were fetched, and the errors of hosts and files. had tells that the checkpoints have come.
-// If nobody named files then a host that does not answer is reported and no error.
+// outputs fetches the outputs and the logs of the job. had is true if the
+// job's checkpoints were fetched before. n is the number of fetched files. The
+// error joins the errors of hosts and files. If the user has named no files, a
+// host that does not reply is not always an error: outputs then prints a
+// message.
 func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 	f.bar = f.from.Printer.NewTransfer("fetching")
 	defer f.bar.Close()
 	lists, err := f.listOutputs(ctx)
-	all := f.from.Wanted.Made // the logs are among them
+	all := f.from.Wanted.Made // true if logs count as files of the job
 	named := len(f.from.Outputs) > 0 || f.from.Wanted.Patterns != nil
 	if !named && (had || !all) && err != nil && ctx.Err() == nil {
 		f.from.Printer.Error(err)
@@ -64,12 +66,12 @@ func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 				lines = append(lines, err.Error())
 			}
 		}
-		f.tell(some(lines, mostTold, "not fetched besides: ", "log"))
+		f.tell(some(lines, maxReported, "also not fetched: ", "log"))
 	}
 	return n, errors.Join(err, lost, f.joined(errs), f.note(ctx, fetched))
 }
 
-// listOutputs asks every host which of the wanted files it has.
+// listOutputs asks every host which of the requested files it has.
 func (f *fetcher) listOutputs(ctx context.Context) (lists [][]protocol.HostOutput, err error) {
 	lists = make([][]protocol.HostOutput, len(f.from.Hosts))
 	what := "outputs"
@@ -78,7 +80,7 @@ func (f *fetcher) listOutputs(ctx context.Context) (lists [][]protocol.HostOutpu
 	}
 	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		var all []protocol.HostOutput
-		err := errors.New("it was not reached") // for its checkpoints, which has been reported
+		err := errors.New("it was not reached") // listCheckpoints has reported that this host cannot be reached
 		if a.Connected() || f.from.Wanted.Patterns != nil {
 			err = list(ctx, a, protocol.FetchRequest{Wanted: f.from.Wanted}, listOfOutputs(&all))
 		}
@@ -90,7 +92,8 @@ func (f *fetcher) listOutputs(ctx context.Context) (lists [][]protocol.HostOutpu
 	})
 }
 
-// fetched returns which outputs of each host have come.
+// fetched returns, for each host, the listed outputs that are now complete on
+// this machine.
 func (f *fetcher) fetched(lists [][]protocol.HostOutput, made *tally) [][]protocol.HostOutput {
 	fetched := make([][]protocol.HostOutput, len(lists))
 	for host, list := range lists {
@@ -104,13 +107,14 @@ func (f *fetcher) fetched(lists [][]protocol.HostOutput, made *tally) [][]protoc
 }
 
 const (
-	mostTold   = 3    // lines about outputs that cannot be fetched
-	mostNamed  = 20   // lines about outputs with an escaped name
-	mostFolded = 1000 // more take long to compare
+	maxReported        = 3    // lines printed at most about outputs that cannot be fetched
+	maxEscapedReported = 20   // lines printed at most about outputs with an escaped name
+	maxFolded          = 1000 // lines that are folded at most; folding more takes too long
 )
 
-// report prints which outputs are nothing that can be fetched, and which patterns no file
-// matches. It returns an error for the files that cannot be fetched.
+// report prints which outputs are not files that can be fetched, such as links
+// and devices, and which patterns match no file. It returns an error for files
+// that should have been fetched but cannot be.
 func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 	var others, lost []string
 	for i, list := range lists {
@@ -124,7 +128,7 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 			}
 		}
 	}
-	f.tell(some(others, mostTold, "not fetched besides: ", "output"))
+	f.tell(some(others, maxReported, "also not fetched: ", "output"))
 	patterns, flag := f.from.Outputs, "--output "
 	if f.from.Wanted.Patterns != nil {
 		patterns, flag = nil, ""
@@ -138,13 +142,14 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 		}
 	}
 	var errs []error
-	for _, line := range some(lost, mostTold, "not fetched besides: ", "output") {
+	for _, line := range some(lost, maxReported, "also not fetched: ", "output") {
 		errs = append(errs, errors.New(line))
 	}
 	return errors.Join(errs...)
 }
 
-// reportEscaped prints the names of outputs that have others on their hosts.
+// reportEscaped prints which outputs have another name here than on their
+// host, because special characters are escaped.
 func (f *fetcher) reportEscaped(fetched [][]protocol.HostOutput) {
 	var lines []string
 	for i, list := range fetched {
@@ -154,7 +159,7 @@ func (f *fetcher) reportEscaped(fetched [][]protocol.HostOutput) {
 			}
 		}
 	}
-	f.tell(some(lines, mostNamed, "with escaped names besides: ", "output"))
+	f.tell(some(lines, maxEscapedReported, "also with escaped names: ", "output"))
 }
 
 func (f *fetcher) tell(lines []string) {
@@ -163,10 +168,11 @@ func (f *fetcher) tell(lines []string) {
 	}
 }
 
-// some returns at most that many of lines about files of a kind, and what they say of several hosts
-// once. After rest it says how many there are besides.
+// some returns at most the given number of lines. It first merges lines that
+// differ only in the host. If lines are left out, the last line is rest with
+// their number; kind is the word for one of them.
 func some(lines []string, most int, rest, kind string) []string {
-	if len(lines) <= mostFolded {
+	if len(lines) <= maxFolded {
 		lines = console.FoldHosts(lines)
 	}
 	shown := lines[:min(len(lines), most):min(len(lines), most)]
@@ -176,12 +182,14 @@ func some(lines []string, most int, rest, kind string) []string {
 	return shown
 }
 
-// local returns the path of an output below Request.Dir, with slashes.
+// local returns the path below Request.Dir of an output of a host, separated
+// by slashes.
 func (f *fetcher) local(host int, o protocol.HostOutput) string {
 	return path.Join(outputsFolder, f.from.Hosts[host].Folder, o.Place, o.Name)
 }
 
-// outputFiles puts outputs with the same bytes together, in the order of their first places.
+// outputFiles returns the outputs to fetch. Outputs with the same content
+// become one file with several paths.
 func (f *fetcher) outputFiles(lists [][]protocol.HostOutput) (all []file) {
 	type key struct {
 		sum  string
@@ -201,7 +209,7 @@ func (f *fetcher) outputFiles(lists [][]protocol.HostOutput) (all []file) {
 			}
 			w := &all[i]
 			w.to = append(w.to, f.local(host, o))
-			if last := len(w.from) - 1; last < 0 || w.from[last].host != host { // each host is tried once
+			if last := len(w.from) - 1; last < 0 || w.from[last].host != host { // list each host once
 				w.from = append(w.from, origin{host, o.Place, o.Name})
 			}
 		}
@@ -209,14 +217,16 @@ func (f *fetcher) outputFiles(lists [][]protocol.HostOutput) (all []file) {
 	return all
 }
 
-// logFiles returns the logs. If several hosts have logs of one stream, since a restart has moved its
-// task, the name of the file of each ends in its host.
+// logFiles returns the logs to fetch. A restart can move a task to another
+// host. Then several hosts have a log of the same stream, and each file's name
+// ends with the name of its host.
 func (f *fetcher) logFiles(lists [][]protocol.HostOutput) (all []file) {
 	streams := map[string][]file{}
 	for host, list := range lists {
 		for _, o := range list {
 			to := path.Join(logsFolder, o.Name+"."+f.from.Hosts[host].Folder)
-			known := slices.ContainsFunc(streams[o.Name], func(w file) bool { return w.to[0] == to }) // a host that came back to the job is in it twice
+			// A host that has left and rejoined the job is listed twice.
+			known := slices.ContainsFunc(streams[o.Name], func(w file) bool { return w.to[0] == to })
 			if o.Place == protocol.LogsPlace && o.Damage == "" && !known {
 				streams[o.Name] = append(streams[o.Name], file{size: o.Size, sum: o.Sum, log: true, from: []origin{{host, o.Place, o.Name}}, to: []string{to}})
 			}
@@ -231,15 +241,17 @@ func (f *fetcher) logFiles(lists [][]protocol.HostOutput) (all []file) {
 	return all
 }
 
-// mostNoted bounds the outputs in one request, which has a bound in bytes.
-const mostNoted = 10_000
+// maxNoted is how many outputs one request of note lists at most, because the
+// size of a request is limited.
+const maxNoted = 10_000
 
-// note tells every host which outputs were fetched, so that plx prune may remove them.
+// note sends every host the list of outputs that were fetched from it, so that
+// plx prune may remove them.
 func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) error {
 	return hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
-		for some := range slices.Chunk(fetched[i], mostNoted) {
+		for some := range slices.Chunk(fetched[i], maxNoted) {
 			if err := ask(ctx, a, protocol.FetchRequest{Fetched: some}, io.Discard); err != nil {
-				return fmt.Errorf("note what was fetched: %w", err)
+				return fmt.Errorf("record what was fetched: %w", err)
 			}
 		}
 		return nil

@@ -23,7 +23,8 @@ import (
 
 var patterns = []protocol.Output{{Pattern: "*.pt"}, {Pattern: "runs"}}
 
-// ran makes a job's folder on every host, with the files of worker:0.
+// ran creates the job's folder on every host, with the given files of
+// worker:0.
 func (h *homes) ran(files map[string]string) {
 	h.t.Helper()
 	state, err := json.Marshal(protocol.State{Job: "j", Folder: "h", Phase: protocol.Over, Products: protocol.Products{Outputs: patterns}})
@@ -55,7 +56,7 @@ func (h *homes) fetchJob(dir string) error {
 func TestOutputs(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(map[string]string{"a.pt": "weights", "runs/x/y": "more", "runs/.z": "dots below are not at the top", "b.txt": "not named", ".c.pt": "dot"})
-	h.write(1, ".plx/jobs/j/h2/tasks/worker-0/a.pt", "heights") // as long as the other one
+	h.write(1, ".plx/jobs/j/h2/tasks/worker-0/a.pt", "heights") // other content with the same length
 	dir := t.TempDir()
 	if err := h.fetchJob(dir); err != nil {
 		t.Fatalf("%v; %s", err, h.said.String())
@@ -77,13 +78,14 @@ func TestOutputs(t *testing.T) {
 	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), mine+" is there already and is another file") {
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), mine+" already exists with other content") {
 		t.Errorf("%v", err)
 	}
 	if text, _ := os.ReadFile(mine); string(text) != "mine" {
 		t.Errorf("it was replaced by %q", text)
 	}
-	if err := errors.Join(os.Remove(mine), os.Symlink("elsewhere", mine)); err != nil { // a link of the user's, whose disk is away
+	// A link to a missing file, such as one to a disk that is not mounted.
+	if err := errors.Join(os.Remove(mine), os.Symlink("elsewhere", mine)); err != nil {
 		t.Fatal(err)
 	}
 	err := h.fetchJob(dir)
@@ -92,8 +94,9 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// Files whose names are no plain text come under escaped ones, which are printed. A second
-// fetch knows them, and what cannot be fetched is an error each time.
+// Files with unusual names are fetched under escaped names, which are printed.
+// A second fetch recognises them. A file that cannot be fetched is an error
+// each time.
 func TestOutputsWithOddNames(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(map[string]string{"caf\xe9.pt": "latin", `caf\xe9.pt`: "escaped", "runs/new\nline/x": "folder", "a.pt": "weights"})
@@ -132,11 +135,11 @@ func TestOutputsWithOddNames(t *testing.T) {
 		if err := h.fetchJob(dir); err == nil || !strings.HasPrefix(err.Error(), "host h1: output worker-0/runs/aaa") || !strings.HasSuffix(err.Error(), " is not fetched: its name is longer than 1000 bytes") {
 			t.Errorf("%v", err)
 		}
-		h.says("host h1: output worker-0/gone.pt is not fetched: it is a link")
+		h.says("host h1: output worker-0/gone.pt is not fetched: it is a symbolic link")
 	}
 }
 
-// A pattern matches the name on the host.
+// A pattern matches a file's name on the host, not its escaped name.
 func TestPatternOfAnOddName(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"caf\xe9.pt": "latin"})
@@ -146,17 +149,18 @@ func TestPatternOfAnOddName(t *testing.T) {
 	}
 }
 
-// Lines have a bound, and say how many files there are besides.
-func TestSome(t *testing.T) {
+// some limits the number of lines, and its last line counts the files that are
+// left out.
+func TestSomeLimitsLines(t *testing.T) {
 	lines := []string{"host h1: a", "host h2: a", "host h1: b", "host h1: c"}
 	if got, want := some(lines, 2, "besides: ", "output"), []string{"hosts h[1-2]: a", "host h1: b", "besides: 1 output"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// Files with the same bytes are one. A sum, a size and a place alone are not enough for that,
-// and what is damaged is not fetched.
-func TestEqualOutputs(t *testing.T) {
+// If outputs have the same checksum and size, they are fetched as one file. Only
+// the same checksum, size or place is not enough. A damaged file is not fetched.
+func TestEqualOutputsAreFetchedOnce(t *testing.T) {
 	f := &fetcher{from: Request{Hosts: []*hosts.AgentHost{{Folder: "h1"}, {Folder: "h2"}, {Folder: "h3"}}}}
 	all := f.outputFiles([][]protocol.HostOutput{{{Name: "a", Sum: "x", Size: 1}, {Name: "b", Damage: "a pipe"}}, {{Name: "a", Sum: "x", Size: 2}, {Name: "a", Sum: "y", Size: 1}}, {{Name: "c", Sum: "x", Size: 1}}})
 	if len(all) != 3 || len(all[0].to) != 2 || len(all[0].from) != 2 || all[0].from[1].host != 2 || all[1].size != 2 || all[2].sum != "y" {
@@ -164,8 +168,9 @@ func TestEqualOutputs(t *testing.T) {
 	}
 }
 
-// A host is told of what has come, and of nothing else: plx prune may remove it there.
-func TestFailedOutputIsNotNoted(t *testing.T) {
+// The host gets a list of exactly the files that were fetched, because plx
+// prune may then remove them.
+func TestFailedOutputIsNotRecordedAsFetched(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights", "b.pt": "others"})
 	dir := t.TempDir()
@@ -182,8 +187,9 @@ func TestFailedOutputIsNotNoted(t *testing.T) {
 	}
 }
 
-// A full disk of this machine is told from one of a host, and of all files it is one error.
-func TestFullDisk(t *testing.T) {
+// A full disk of this machine is distinguished from one of a host. It is one
+// error for all files.
+func TestFullDiskIsOneError(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("needs /dev/full: ", err)
@@ -208,8 +214,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// What is not fetched is counted, as is none of what came, of what no host has, or of an earlier round.
-func TestWhatIsLeft(t *testing.T) {
+// Files that were not fetched are counted. Fetched files, files that no host
+// has, and those of an earlier round are not.
+func TestUnfetchedBytesAreCounted(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights", "b.pt": "others"})
 	h.checkpoint(older, "p")
@@ -227,7 +234,8 @@ func TestWhatIsLeft(t *testing.T) {
 	}
 }
 
-// A host that is lost is an error, and the files of the others come.
+// A host that cannot be reached is an error, but the files of the other hosts
+// are fetched.
 func TestOutputsWithAHostOutOfReach(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(map[string]string{"a.pt": "weights"})
@@ -242,8 +250,9 @@ func TestOutputsWithAHostOutOfReach(t *testing.T) {
 	h.says("no file matches --output runs")
 }
 
-// A file that the job changes between the list and the fetch is not believed.
-func TestOutputThatChanges(t *testing.T) {
+// If the job changes a file after it was listed and before it is fetched, that
+// is an error.
+func TestOutputChangedDuringFetchFails(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights"})
 	h.anew(0).in = func(asked []byte) {
@@ -260,8 +269,9 @@ func TestOutputThatChanges(t *testing.T) {
 	}
 }
 
-// Of a file that grows, such as a log, what the host has listed is fetched.
-func TestOutputThatGrows(t *testing.T) {
+// If a file grows, such as a log, only the bytes that the host has listed are
+// fetched.
+func TestGrowingOutputIsFetchedAsListed(t *testing.T) {
 	h := newHomes(t, 1)
 	h.ran(map[string]string{"a.pt": "weights"})
 	h.anew(0).in = func(asked []byte) {
@@ -278,8 +288,9 @@ func TestOutputThatGrows(t *testing.T) {
 	}
 }
 
-// A host that lists another's sum does not keep plx from fetching the file.
-func TestOutputThatIsAnothers(t *testing.T) {
+// If a host's file does not have the listed checksum, plx fetches the file
+// from the next host.
+func TestWrongChecksumOfOneHostTriesNext(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(map[string]string{"a.pt": "weights"})
 	h.anew(0).in = func(asked []byte) {
@@ -296,8 +307,8 @@ func TestOutputThatIsAnothers(t *testing.T) {
 	}
 }
 
-// A list has a bound, however the host ends it.
-func TestEndlessList(t *testing.T) {
+// The size of a list is limited, in whatever way the host ends it.
+func TestEndlessListIsRejected(t *testing.T) {
 	var list []protocol.HostOutput
 	endless := func(out *lines[protocol.HostOutput], piece string) (err error) {
 		for range 1 << 20 {
@@ -319,15 +330,16 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
-// A list of checkpoints has a bound in memory too: an entry takes more than its text.
-func TestEndlessCheckpoints(t *testing.T) {
+// The number of entries in a list of checkpoints is limited too, because an
+// entry needs more memory than its text.
+func TestEndlessCheckpointListIsRejected(t *testing.T) {
 	for name, piece := range map[string]string{
 		"checkpoints": `{"folder":"a"}` + "\n",
 		"files":       `{"folder":"a","files":[` + strings.Repeat(`{"name":"a"},`, 999) + `{"name":"a"}]}` + "\n",
 	} {
 		var list []protocol.HostCheckpoint
 		if name == "checkpoints" {
-			list = make([]protocol.HostCheckpoint, mostKept-2) // two more may come
+			list = make([]protocol.HostCheckpoint, maxListed-2) // two more may come
 		}
 		out, err := listOf(&list), error(nil)
 		for i := 0; i < 1<<20 && err == nil; i++ {
@@ -339,8 +351,9 @@ func TestEndlessCheckpoints(t *testing.T) {
 	}
 }
 
-// Names that lead out of the folder, are hidden, or change a terminal are refused.
-func TestNamesThatALiarLists(t *testing.T) {
+// A listed name is an error if it leads out of the folder, is hidden, or
+// contains control characters.
+func TestUnsafeNamesAreRejected(t *testing.T) {
 	sum := strings.Repeat("00", 32)
 	for _, name := range []string{"..", "../x", "a/../../x", "/etc/passwd", ".ssh", ".ssh/authorized_keys", "a/.", "a//b", "a\u0000b", "a\u001b[2Jb", "a\nb", ""} {
 		quoted, err := json.Marshal(name)
@@ -366,8 +379,9 @@ func TestNamesThatALiarLists(t *testing.T) {
 	}
 }
 
-// Sizes and sums that no file has are refused, and a name that no file system takes.
-func TestFilesThatALiarLists(t *testing.T) {
+// Listed sizes and checksums that are impossible are errors, and so is a name
+// that no file system accepts.
+func TestInvalidSizesAndSumsAreRejected(t *testing.T) {
 	sum := strings.Repeat("00", 32)
 	good := protocol.HostOutput{Place: "worker-0", Name: "a", Sum: sum}
 	if err := errors.Join(checkOutput(good), checkKept(protocol.HostCheckpoint{Folder: "a", Files: []protocol.CheckpointFile{{Name: "a"}}})); err != nil {
@@ -398,7 +412,7 @@ func TestFilesThatALiarLists(t *testing.T) {
 	}
 }
 
-// What a host lists can lead nowhere else on this machine.
+// No path that a host lists can lead out of the local folder.
 func FuzzListOfOutputs(f *testing.F) {
 	f.Add([]byte(`{"place":"worker-0","name":"a/b","sum":"` + strings.Repeat("00", 32) + `"}` + "\n"))
 	f.Add([]byte(`{"place":"..","name":"a","damage":"x"}`))
@@ -421,8 +435,9 @@ func FuzzListOfOutputs(f *testing.F) {
 	})
 }
 
-// Files that no --output names are counted, and come if they are asked for.
-func TestMade(t *testing.T) {
+// Files that no --output names are counted, and they are fetched if the user
+// requests them.
+func TestFilesWithoutPatternAreCountedAndFetched(t *testing.T) {
 	h := newHomes(t, 3)
 	h.ran(map[string]string{"a.pt": "named", "log.txt": "four", "deep/er": "123"})
 	made := func(want string) {
@@ -462,13 +477,14 @@ func TestMade(t *testing.T) {
 	}
 	made("")
 	h.lose(1)
-	if line, _, err := Made(t.Context(), "j", h.agents); line != "" || err == nil || !strings.HasPrefix(err.Error(), "host h2: what the job made is not counted: ") {
+	if line, _, err := Made(t.Context(), "j", h.agents); line != "" || err == nil || !strings.HasPrefix(err.Error(), "host h2: count the files that the job made: ") {
 		t.Errorf("%q, %v", line, err)
 	}
 }
 
-// A job that has made nothing is no failure of a fetch, a host that is lost is one.
-func TestNothing(t *testing.T) {
+// If a job has made no files, Nothing reports true for the error. If a host
+// cannot be reached, it reports false.
+func TestNothingToFetchIsNoFailure(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
 	if err := h.fetchJob(t.TempDir()); !Nothing(err) {

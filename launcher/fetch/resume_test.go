@@ -20,14 +20,14 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// big is what a file of some MiB has in it.
+// big is the content of a file of several MiB.
 var big = func() string {
 	data := make([]byte, 4<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(data) // never fails
 	return string(data)
 }()
 
-// other is as long, and has no byte of it.
+// other has the same length as big, and differs from it in every byte.
 var other = func() string {
 	data := []byte(big)
 	for i := range data {
@@ -38,22 +38,23 @@ var other = func() string {
 
 const (
 	bigFile = "outputs/h1/worker-0/a.pt"
-	little  = 64 << 10 // more bytes than all travel that are of no file
+	little  = 64 << 10 // upper bound for the bytes of all messages that are not file content
 )
 
-// ranBig is ran with a file of some MiB.
+// ranBig creates the job's folder on hosts, with a file whose content is big.
 func ranBig(t *testing.T, hosts int) *homes {
 	h := newHomes(t, hosts)
 	h.ran(map[string]string{"a.pt": big})
 	return h
 }
 
-// partOf returns the path of what is there of a file with such bytes.
+// partOf returns the path of the incomplete local copy of a file with this
+// content.
 func partOf(dir, content string) string {
 	return filepath.Join(dir, filepath.Dir(bigFile), ".plx-"+sumOf(content)[:32])
 }
 
-// leaves makes a part of a file, as a fetch leaves it.
+// leaves creates an incomplete local file, as an interrupted fetch leaves it.
 func leaves(t *testing.T, dir, content, part string) {
 	t.Helper()
 	name := partOf(dir, content)
@@ -62,7 +63,8 @@ func leaves(t *testing.T, dir, content, part string) {
 	}
 }
 
-// has fails the test unless a folder has these files, all of them big.
+// has fails the test unless the folder contains exactly these files, each with
+// the content big.
 func has(t *testing.T, dir string, files ...string) {
 	t.Helper()
 	if got := tree(t, dir); !slices.Equal(got, files) {
@@ -77,7 +79,8 @@ func has(t *testing.T, dir string, files ...string) {
 
 var errCable = errors.New("somebody has pulled the cable")
 
-// lostAfter loses the host once so many bytes have come.
+// lostAfter breaks the connection to the host after n bytes have been
+// received.
 func (w *wire) lostAfter(n int64) {
 	w.out = func([]byte) error {
 		if w.came.Load() > n {
@@ -87,7 +90,8 @@ func (w *wire) lostAfter(n int64) {
 	}
 }
 
-// lostHalfway fetches a file whose host is lost, and returns how much of it is there.
+// lostHalfway fetches a file from a host whose connection breaks, and returns
+// the size of the incomplete local file.
 func (h *homes) lostHalfway(dir string, after int64) int64 {
 	h.t.Helper()
 	h.anew(0).lostAfter(after)
@@ -104,8 +108,9 @@ func (h *homes) lostHalfway(dir string, after int64) int64 {
 	return info.Size()
 }
 
-// What has come of a file when its host was lost stays, and the next fetch brings the rest alone.
-func TestFetchGoesOn(t *testing.T) {
+// If the host is lost, the received bytes of a file are kept, and the next
+// fetch transfers only the rest.
+func TestInterruptedFetchIsResumed(t *testing.T) {
 	h := ranBig(t, 1)
 	dir := t.TempDir()
 	first := h.lostHalfway(dir, 2<<20)
@@ -129,21 +134,22 @@ func TestFetchGoesOn(t *testing.T) {
 	has(t, dir, bigFile)
 }
 
-// Of a file that has hardly begun nothing stays.
-func TestLittleIsNotKept(t *testing.T) {
+// If only a few bytes of a file were received, they are not kept.
+func TestSmallPartIsNotKept(t *testing.T) {
 	h, dir := ranBig(t, 1), t.TempDir()
-	if n := h.lostHalfway(dir, leastKept-1<<18); n != 0 {
+	if n := h.lostHalfway(dir, minKept-1<<18); n != 0 {
 		t.Errorf("a part of %d bytes", n)
 	}
 	has(t, dir)
 }
 
-// The next host that has the file goes on where the lost one has ended.
-func TestNextHostGoesOn(t *testing.T) {
+// If a host is lost, the file is resumed from the next host that has it.
+func TestNextHostResumesFile(t *testing.T) {
 	h, dir := ranBig(t, 2), t.TempDir()
 	h.anew(0).lostAfter(3 << 20)
 	w := h.anew(1)
-	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "note what was fetched") { // on the host that is lost
+	// Recording fails on the host that is lost.
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "record what was fetched") {
 		t.Errorf("%v", err)
 	}
 	if came := w.came.Load(); came < 1<<20 || came > 2<<20 {
@@ -152,8 +158,9 @@ func TestNextHostGoesOn(t *testing.T) {
 	has(t, dir, bigFile, "outputs/h2/worker-0/a.pt")
 }
 
-// The same holds for a file of a checkpoint.
-func TestCheckpointGoesOn(t *testing.T) {
+// If the host is lost, a file of a checkpoint is resumed by the next fetch,
+// too.
+func TestInterruptedCheckpointIsResumed(t *testing.T) {
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "w")
 	body := fmt.Sprintf(`{"files":[{"name":"p","size":%d,"sum":%q}]}`, len(big), sumOf(big))
@@ -179,19 +186,19 @@ func TestCheckpointGoesOn(t *testing.T) {
 	}
 }
 
-// A part is no more than a hint: whatever is in it, the file is right in the end, and nothing else
-// is left.
-func TestPartOfAnotherFile(t *testing.T) {
+// Whatever an incomplete file contains, store ends with the right file, and
+// leaves no other file behind.
+func TestAnyPartLeadsToRightFile(t *testing.T) {
 	text, others := big[:1000], other[:1000]
 	f := file{size: 1000, sum: sumOf(text)}
 	for name, c := range map[string]struct {
 		part    string
-		offsets []int64 // from where the file is sent
+		offsets []int64 // offsets from which the file is requested
 	}{
 		"nothing":       {"", []int64{0}},
 		"a byte":        {text[:1], []int64{1}},
 		"half":          {text[:500], []int64{500}},
-		"all":           {text, nil}, // nothing is left to send
+		"all":           {text, nil}, // no bytes are missing
 		"other bytes":   {others[:500], []int64{500, 0}},
 		"all others":    {others, []int64{0}},
 		"half others":   {text[:300] + others[300:600], []int64{600, 0}},
@@ -217,8 +224,9 @@ func TestPartOfAnotherFile(t *testing.T) {
 	}
 }
 
-// Zeros of a file take no room here, also if its host is lost among them: the next fetch goes on there.
-func TestZerosTakeNoRoom(t *testing.T) {
+// Zeros in a file become holes and use no disk space, even if the host is lost
+// while they are received and the next fetch resumes there.
+func TestZerosBecomeHoles(t *testing.T) {
 	const mega = 1 << 20
 	text := make([]byte, 64*mega)
 	copy(text[8*mega:9*mega], big)
@@ -251,8 +259,9 @@ func TestZerosTakeNoRoom(t *testing.T) {
 	}
 }
 
-// A file whose part has other bytes is fetched once again from its beginning.
-func TestPartWithOtherBytes(t *testing.T) {
+// If an incomplete file has wrong bytes, the file is fetched again from its
+// start.
+func TestPartWithWrongBytesIsFetchedAgain(t *testing.T) {
 	h, dir := ranBig(t, 1), t.TempDir()
 	leaves(t, dir, big, other[:2<<20])
 	w := h.anew(0)
@@ -265,9 +274,10 @@ func TestPartWithOtherBytes(t *testing.T) {
 	has(t, dir, bigFile)
 }
 
-// A file that has become another one since is fetched as it is now. One that becomes another one
-// meanwhile is not believed, and nothing of it stays.
-func TestPartOfAFileThatIsNowAnother(t *testing.T) {
+// If a file was replaced since an interrupted fetch, the new file is fetched.
+// If it is replaced during the fetch, that is an error, and no incomplete file
+// is kept.
+func TestPartOfReplacedFileIsFetchedAgain(t *testing.T) {
 	h, dir := newHomes(t, 1), t.TempDir()
 	h.ran(map[string]string{"a.pt": other})
 	leaves(t, dir, other, other[:2<<20])
@@ -286,18 +296,19 @@ func TestPartOfAFileThatIsNowAnother(t *testing.T) {
 			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", other)
 		}
 	}
-	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "its sum is wrong") {
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "its checksum is wrong") {
 		t.Errorf("%v", err)
 	}
 	has(t, dir)
 }
 
-// stopped is a fetch that goes no further than half of the file until it is let go.
+// stopped is a fetch that waits after half of the file until the test calls
+// letGo.
 type stopped struct {
 	homes  *homes
 	letGo  func()
 	ended  chan error
-	halted chan struct{} // closed when half of the file has come
+	halted chan struct{} // closed when half of the file has been received
 }
 
 // stopHalfway begins a fetch.
@@ -331,8 +342,8 @@ func (s *stopped) wait(t *testing.T, what string, c <-chan struct{}, ended <-cha
 	return err
 }
 
-// Two fetches at once into one folder both end well.
-func TestTwoFetchesAtOnce(t *testing.T) {
+// Two fetches into the same folder at the same time both succeed.
+func TestTwoFetchesAtOnceSucceed(t *testing.T) {
 	dir := t.TempDir()
 	first := stopHalfway(t, dir)
 	second := ranBig(t, 1)
@@ -353,8 +364,9 @@ func TestTwoFetchesAtOnce(t *testing.T) {
 	has(t, dir, bigFile)
 }
 
-// Of two fetches at once only one leaves a part: nobody goes on with another.
-func TestSecondFetchLeavesNothing(t *testing.T) {
+// If two fetches are interrupted, only one of them leaves an incomplete file,
+// because a second one could not be resumed.
+func TestSecondOfTwoFetchesLeavesNoPart(t *testing.T) {
 	dir := t.TempDir()
 	first := stopHalfway(t, dir)
 	second := ranBig(t, 1)
@@ -373,9 +385,9 @@ func TestSecondFetchLeavesNothing(t *testing.T) {
 	has(t, dir, bigFile)
 }
 
-// Any number of stores of one file at the same time, as of a checkpoint with two files that are the
-// same, end well.
-func TestManyStoresAtOnce(t *testing.T) {
+// Many calls of store for the same file at the same time all succeed, as for a
+// checkpoint that contains the same file twice.
+func TestManyStoresOfOneFileSucceed(t *testing.T) {
 	const text = "weights"
 	f := file{size: int64(len(text)), sum: sumOf(text)}
 	for round := range 200 {
@@ -402,8 +414,9 @@ func TestManyStoresAtOnce(t *testing.T) {
 	}
 }
 
-// Who leaves in the middle keeps what has come, as one whose host is lost.
-func TestUserLeaves(t *testing.T) {
+// If the user interrupts a fetch, the received bytes are kept, as if the host
+// were lost.
+func TestInterruptByUserKeepsPart(t *testing.T) {
 	h, dir := ranBig(t, 1), t.TempDir()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -432,8 +445,8 @@ func TestUserLeaves(t *testing.T) {
 	has(t, dir, bigFile)
 }
 
-// All that comes from a host comes in one session.
-func TestOneSessionForAllFiles(t *testing.T) {
+// All files of a host are fetched in one session.
+func TestAllFilesOfHostUseOneSession(t *testing.T) {
 	h, files := newHomes(t, 2), map[string]string{}
 	for i := range 20 {
 		files[fmt.Sprint("runs/", i)] = fmt.Sprint("of step ", i)
@@ -454,9 +467,9 @@ func TestOneSessionForAllFiles(t *testing.T) {
 	}
 }
 
-// A file that has grown since its host listed it does not concern the others, which are fetched at
-// the same time.
-func TestOutputsBesideOneThatGrows(t *testing.T) {
+// If a file has grown since its host listed it, other files that are fetched
+// at the same time are not affected.
+func TestGrowingFileDoesNotAffectOthers(t *testing.T) {
 	h, files := newHomes(t, 1), map[string]string{"a.pt": "weights"}
 	for i := range 20 {
 		files[fmt.Sprint("runs/", i)] = fmt.Sprint("of step ", i)

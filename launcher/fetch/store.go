@@ -18,16 +18,22 @@ import (
 	"github.com/plx-run/plx/internal/holes"
 )
 
-// source writes the bytes of a file from an offset on.
+// source is a function that writes the bytes of a file from an offset to its
+// end.
 type source func(ctx context.Context, to io.Writer, offset int64) error
 
-// leastKept is how much of a file must have come for the next fetch to go on from there.
-const leastKept = 1 << 20
+// minKept is the smallest size of an incomplete file that is kept for the
+// next fetch to resume, in bytes.
+const minKept = 1 << 20
 
-// store writes a file to path, whole or not at all; from writes its bytes. A file that
-// is there already is not replaced: there reports that it is the same. Only to a log that is there are
-// the bytes added that the tasks have printed since. What has come of a file when
-// its host was lost stays, under a name that begins with a dot, and the next store goes on there.
+// store writes a file to path. The function from provides the bytes. The file
+// appears at path only when it is complete.
+//
+// An existing file is not replaced: store returns there = true if it is the
+// same file, and an error otherwise. An existing log that is shorter is
+// completed. If the host is lost during the transfer, the incomplete file
+// remains under a name that begins with a dot, and the next call of store
+// resumes it.
 func store(ctx context.Context, path string, w file, from source) (there bool, err error) {
 	before, err := os.Lstat(path)
 	grows := err == nil && w.log && before.Mode().IsRegular() && before.Size() < w.size
@@ -35,60 +41,65 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 	case err == nil && !grows:
 		return true, compare(path, w)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return false, ownFault{err}
+		return false, localError{err}
 	}
 	part, err := openPart(path, w, grows)
 	if err != nil {
-		return false, ownFault{err}
+		return false, localError{err}
 	}
-	for begun := true; begun && err == nil; { // again from its beginning if what was there is of something else
+	// Receive again from the start if the bytes of an earlier fetch belong to
+	// another file.
+	for begun := true; begun && err == nil; {
 		err = part.receive(ctx, w.sum, from)
 		begun = errors.As(err, new(errSum)) && !part.fresh
 		if begun {
 			err = nil
 			if failed := part.restart(); failed != nil {
-				err = ownFault{failed}
+				err = localError{failed}
 			}
 		}
 	}
 	if errors.As(err, new(errSum)) && grows {
-		err = another(path)
+		err = errExists(path)
 	}
 	if err == nil {
 		if err = os.Rename(part.file.Name(), path); err != nil {
-			err = ownFault{err}
+			err = localError{err}
 		}
 	}
-	_ = part.writer.Flush() // else the next store gets some zeros again
-	if err != nil && (part.alone || part.offset < leastKept || errors.As(err, new(errSum)) || errors.As(err, new(ownFault))) {
-		_ = os.Remove(part.file.Name()) // the first error says more
+	_ = part.writer.Flush() // ignore the error: the next call of store receives the missing zeros again
+	if err != nil && (part.alone || part.offset < minKept || errors.As(err, new(errSum)) || errors.As(err, new(localError))) {
+		_ = os.Remove(part.file.Name()) // ignore the error: err is the cause
 	}
-	if closed := part.file.Close(); err == nil && closed != nil { // gives the lock up
-		err = ownFault{closed}
+	if closed := part.file.Close(); err == nil && closed != nil { // closing also releases the file lock
+		err = localError{closed}
 	}
 	return false, err
 }
 
-// part is a file of which a part may be there.
+// part is an incomplete file. An earlier fetch may have written its first
+// bytes.
 type part struct {
 	file   *os.File
-	writer *holes.Writer // of file
-	name   string        // of the whole file
-	size   int64         // of the whole file, as its host has listed it
-	offset int64         // bytes in it
-	sum    hash.Hash     // of these
-	before string        // a file with its first bytes; "": there is none
-	fresh  bool          // all bytes in it are those of before, or were received just now
-	alone  bool          // nobody will find it again
+	writer *holes.Writer // writes to file, and leaves holes for zeros
+	name   string        // name of the complete file
+	size   int64         // size of the complete file in the host's list
+	offset int64         // number of bytes in file so far
+	sum    hash.Hash     // SHA-256 of the bytes in file so far
+	before string        // path of an existing local copy with the first bytes of the log; "" if there is none
+	fresh  bool          // no bytes in file are from an earlier, interrupted fetch
+	alone  bool          // file has a random name, so no later fetch can resume it
 }
 
-// openPart opens what is there of the file at path, or makes it. Only one process at a time writes
-// it; another one gets a file of its own. With grows the file at path has its first bytes.
+// openPart opens or creates the incomplete file for path. Only one process at
+// a time may write it; if another process has locked it, openPart creates a
+// file with a random name instead. If grows is true, the file at path is a
+// shorter copy of the log.
 func openPart(path string, w file, grows bool) (*part, error) {
 	dir, name := filepath.Dir(path), filepath.Base(path)
-	begun := w.sum[:32] // not the name, which may be long
+	begun := w.sum[:32] // derived from the checksum, because the file's name may be too long with a prefix
 	if w.log {
-		begun = name // the sum changes with each line
+		begun = name // a log's checksum changes with each line, so use its name
 	}
 	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+begun), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -98,7 +109,7 @@ func openPart(path string, w file, grows bool) (*part, error) {
 	if grows {
 		p.before = path
 	}
-	if !own(file) {
+	if !lockPart(file) {
 		p.alone = true
 		if err := file.Close(); err != nil {
 			return nil, err
@@ -119,9 +130,10 @@ func openPart(path string, w file, grows bool) (*part, error) {
 	return p, nil
 }
 
-// own locks a file, and reports whether that was possible. Another process may have completed it
-// meanwhile, and given it its name.
-func own(file *os.File) bool {
+// lockPart locks a file and reports whether it succeeded. It returns false if the
+// file no longer has its name, because another process has completed and
+// renamed it in the meantime.
+func lockPart(file *os.File) bool {
 	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return false
 	}
@@ -130,7 +142,8 @@ func own(file *os.File) bool {
 	return err == nil && gone == nil && os.SameFile(is, named)
 }
 
-// restart begins anew, after the bytes of before.
+// restart discards all received bytes, and begins again with the bytes of the
+// local copy p.before.
 func (p *part) restart() error {
 	p.sum.Reset()
 	p.offset, p.fresh = 0, true
@@ -143,57 +156,60 @@ func (p *part) restart() error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() // only read
+	defer file.Close()
 	_, err = io.Copy(p, file)
 	return err
 }
 
-// Write takes no more bytes than the host has listed.
+// Write returns an error if more bytes arrive than the host has listed.
 func (p *part) Write(b []byte) (int, error) {
 	if int64(len(b)) > p.size-p.offset {
 		return 0, fmt.Errorf("%s: more than %d bytes arrived, which its host has listed", p.name, p.size)
 	}
 	n, err := p.writer.Write(b)
 	p.offset += int64(n)
-	p.sum.Write(b[:n]) // never fails
+	p.sum.Write(b[:n]) // a hash never returns an error
 	if err != nil {
-		err = ownFault{err}
+		err = localError{err}
 	}
 	return n, err
 }
 
-// ownFault marks an error of this machine: to try another host does not help.
-type ownFault struct{ error }
+// localError wraps an error of this machine, such as a full disk. Fetching from
+// another host would not help.
+type localError struct{ error }
 
-func (e ownFault) Unwrap() error { return e.error }
+func (e localError) Unwrap() error { return e.error }
 
-// another is the error of a path at which another file is.
-func another(path string) error {
-	return ownFault{fmt.Errorf("%s is there already and is another file: plx does not replace it", path)}
+// errExists returns the error for a path at which a different file exists.
+func errExists(path string) error {
+	return localError{fmt.Errorf("%s already exists with other content: plx does not replace it", path)}
 }
 
-// compare returns an error unless the file at path is w.
+// compare returns an error unless the file at path has the size and the
+// checksum of w.
 func compare(path string, w file) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return ownFault{err}
+		return localError{err}
 	}
-	defer file.Close() // only read
+	defer file.Close()
 	n, sum, err := digest.Of(file)
 	if err != nil {
-		return ownFault{err}
+		return localError{err}
 	}
 	if n != w.size || sum != w.sum {
-		return another(path)
+		return errExists(path)
 	}
 	return nil
 }
 
-// errSum says that a file is another one than its host has listed.
+// errSum means that the received file has another checksum than the host has
+// listed.
 type errSum struct{ error }
 
-// receive writes the rest of a file, and verifies it. A file that has grown since
-// the host listed it is taken as it was then.
+// receive receives the rest of the file and verifies its checksum. If the file
+// has grown since the host listed it, only the listed bytes are received.
 func (p *part) receive(ctx context.Context, sum string, from source) error {
 	if p.offset < p.size {
 		if err := from(ctx, p, p.offset); err != nil {
@@ -204,10 +220,10 @@ func (p *part) receive(ctx context.Context, sum string, from source) error {
 	case p.offset != p.size:
 		return fmt.Errorf("%s: %d bytes arrived, want %d", p.name, p.offset, p.size)
 	case hex.EncodeToString(p.sum.Sum(nil)) != sum:
-		return errSum{fmt.Errorf("%s: its sum is wrong: it is damaged there, or was written meanwhile: fetch again once nothing writes it", p.name)}
+		return errSum{fmt.Errorf("%s: its checksum is wrong: the file is damaged on the host, or changed while it was fetched: fetch it again when nothing writes to it", p.name)}
 	}
 	if err := errors.Join(p.writer.Flush(), p.file.Sync()); err != nil {
-		return ownFault{err}
+		return localError{err}
 	}
 	return nil
 }

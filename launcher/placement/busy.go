@@ -10,8 +10,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// claims returns what the job books for a worker in a slot. Nothing is booked of a GPU of
-// which neither UUID nor PCI address is known.
+// claims returns what the job reserves for the worker in slot s. It reserves
+// nothing if neither the UUID nor the PCI address of the GPU is known.
 func claims(s slot, shared bool) []protocol.Claim {
 	if !s.probed {
 		return nil
@@ -27,14 +27,15 @@ func claims(s slot, shared bool) []protocol.Claim {
 	return []protocol.Claim{c}
 }
 
-// Claims reports whether the job books a GPU.
+// Claims reports whether the job reserves at least one GPU.
 func (p Placement) Claims() bool {
 	return slices.ContainsFunc(p.Hosts, func(h Host) bool {
 		return slices.ContainsFunc(h.Tasks, func(t Task) bool { return len(t.Claims) > 0 })
 	})
 }
 
-// Busy describes, host by host, the GPUs that get a worker although somebody uses them.
+// Busy returns a line for each host on which a worker gets a GPU that another
+// process is using.
 func (p Placement) Busy(machines []Machine) (lines []string) {
 	for _, h := range p.Hosts {
 		m := machines[h.Machine]
@@ -51,14 +52,16 @@ func (p Placement) Busy(machines []Machine) (lines []string) {
 	return lines
 }
 
-// devices returns the GPUs and MIG devices of m that tasks get, ascending.
+// devices returns the GPUs and MIG devices of machine m on which h has tasks,
+// in the order of their indexes.
 func (h Host) devices(m Machine) []gpuprobe.Device {
 	return slices.DeleteFunc(m.Report.Devices(), func(d gpuprobe.Device) bool {
 		return !slices.ContainsFunc(h.Tasks, func(t Task) bool { return t.Device == deviceName(d) })
 	})
 }
 
-// Notes describes what the user may not expect of MIG devices.
+// Notes returns lines about MIG devices for the user: processes that cannot be
+// assigned to a MIG device, and workers that see only their own device.
 func (p Placement) Notes(machines []Machine, want Options) (lines []string) {
 	for _, h := range p.Hosts {
 		m := machines[h.Machine]
@@ -73,7 +76,7 @@ func (p Placement) Notes(machines []Machine, want Options) (lines []string) {
 			several++
 			if all := d.GPU.Unplaced(); len(all) > 0 && !told[d.GPU.Index] {
 				told[d.GPU.Index] = true
-				lines = append(lines, fmt.Sprintf("note: host %s: nvidia-smi does not tell which MIG devices of GPU %d these use: %s", m.Name, d.GPU.Index, users(all, 0)))
+				lines = append(lines, fmt.Sprintf("note: host %s: nvidia-smi does not report which MIG devices of GPU %d these use: %s", m.Name, d.GPU.Index, users(all, 0)))
 			}
 		}
 		if want.VisibleHost && several > 1 {
@@ -83,8 +86,9 @@ func (p Placement) Notes(machines []Machine, want Options) (lines []string) {
 	return lines
 }
 
-// users names processes that use a GPU, with user and memory. used is the memory of the GPU
-// that is in use, in MiB.
+// users describes the processes that use a GPU, with their users and memory.
+// used is the GPU's memory in use, in MiB; it is printed if the processes are
+// unknown.
 func users(processes []gpuprobe.Process, used int) string {
 	if len(processes) == 0 {
 		return fmt.Sprintf("processes that the host does not show (%s in use)", mebibytes(used))
@@ -92,7 +96,7 @@ func users(processes []gpuprobe.Process, used int) string {
 	const most = 4
 	var all []string
 	for _, p := range processes[:min(len(processes), most)] {
-		all = append(all, fmt.Sprintf("%s of %s (pid %d, %s)", cmp.Or(p.Name, "a process"), cmp.Or(p.User, "a user that is not known"), p.PID, mebibytes(p.MemoryMiB)))
+		all = append(all, fmt.Sprintf("%s of %s (pid %d, %s)", cmp.Or(p.Name, "a process"), cmp.Or(p.User, "an unknown user"), p.PID, mebibytes(p.MemoryMiB)))
 	}
 	if more := len(processes) - most; more > 0 {
 		all = append(all, fmt.Sprintf("%d more", more))

@@ -8,7 +8,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Only GPUs that get a worker count as busy, and their users are named.
+// Busy reports only GPUs that get a worker, and names the users of the
+// processes on them.
 func TestBusy(t *testing.T) {
 	ms := machines(t, `
 		a: 1,2 | 0 1 2 3
@@ -34,7 +35,7 @@ func TestBusy(t *testing.T) {
 	}
 	const python = "python of alice (pid 7, 500 MiB)"
 	want := []string{
-		"host a: GPU 1 by " + python + ", a process of a user that is not known (pid 8, memory not known); " +
+		"host a: GPU 1 by " + python + ", a process of an unknown user (pid 8, memory not known); " +
 			"GPU 2 by processes that the host does not show (20000 MiB in use)",
 		"host b: GPU 1 by " + python + ", " + python + ", " + python + ", " + python + ", 2 more",
 	}
@@ -43,7 +44,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// A GPU is booked by its UUID, or else by its address, and by nothing if neither is known.
+// A GPU is reserved by its UUID, or by its PCI address if the UUID is unknown.
+// If both are unknown, it is not reserved.
 func TestClaims(t *testing.T) {
 	ms := machines(t, `
 		a: 2,0,1 | 0 1 2

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Names of one machine are reported in one line, and refused if two of them share a GPU.
-func TestTwins(t *testing.T) {
+// If one machine has several host names, Conflicts reports them in one line.
+// If two of these hosts use the same GPU, that is an error.
+func TestHostsOnOneMachine(t *testing.T) {
 	for _, c := range []struct {
 		lines string
 		ids   []string

@@ -13,11 +13,11 @@ import (
 	"github.com/plx-run/plx/internal/plural"
 )
 
-// slot is room for one worker.
+// slot is a place for one worker: a GPU, a MIG device or CPU cores of a host.
 type slot struct {
 	kind   kind
-	id     hostfile.ID     // of a GPU as the line names it; if the line does not, its index or a MIG device's UUID
-	device gpuprobe.Device // of a GPU that was probed
+	id     hostfile.ID     // of a GPU: its id in the resource file; if the file has none, its index, or the UUID of a MIG device
+	device gpuprobe.Device // the GPU as the probe found it; valid if probed is true
 	probed bool
 }
 
@@ -25,12 +25,12 @@ type kind int
 
 const (
 	noGPU    kind = iota
-	oneGPU        // or one MIG device
-	eachGPU       // in a dry run: one worker for each GPU, if there is any
-	gpuOrCPU      // in a dry run: a GPU if the host has any, else no GPU
+	oneGPU        // one GPU, or one MIG device
+	eachGPU       // only in a dry run: one worker for each GPU that the host has
+	gpuOrCPU      // only in a dry run: a GPU if the host has any, otherwise CPU only
 )
 
-const onCPU = "cpu" // Task.Device of a worker without a GPU
+const onCPU = "cpu" // value of Task.Device for a worker without a GPU
 
 func (s slot) String() string {
 	switch s.kind {
@@ -47,16 +47,17 @@ func (s slot) String() string {
 	return "gpu " + string(s.id)
 }
 
-// deviceName is Task.Device of a worker that was given d.
+// deviceName returns the value of Task.Device for a worker on device d.
 func deviceName(d gpuprobe.Device) string { return "gpu " + d.Label() }
 
-// GivenGPU reports whether a worker gets a GPU. known is false for a server, and in a
-// dry run if the probe will decide.
+// GivenGPU reports whether a worker gets a GPU. known is false for a parameter
+// server, and in a dry run if it depends on the GPUs that the host has.
 func (t Task) GivenGPU() (hasGPU, known bool) {
 	return t.Visible != "", t.Visible != "" || t.Device == onCPU
 }
 
-// GPU returns what the probe found of a worker's GPU or MIG device.
+// GPU returns the probe's result for the GPU or MIG device of task t. It
+// returns false if the task has none, or the machine was not probed.
 func (m Machine) GPU(t Task) (gpuprobe.Device, bool) {
 	if m.Report == nil {
 		return gpuprobe.Device{}, false
@@ -69,7 +70,8 @@ func (m Machine) GPU(t Task) (gpuprobe.Device, bool) {
 	return all[i], true
 }
 
-// vendor returns whose GPUs the machine has; empty: none, or it is not known.
+// vendor returns the vendor of the machine's GPUs; "" if the machine has none
+// or was not probed.
 func (m Machine) vendor() gpuprobe.Vendor {
 	if m.Report == nil {
 		return ""
@@ -77,8 +79,12 @@ func (m Machine) vendor() gpuprobe.Vendor {
 	return m.Report.Vendor
 }
 
-// visible returns the ids by which programs see the GPUs of the slots: their UUIDs if the line
-// names one of them so, for CUDA does not take both kinds at once.
+// visible returns the ids of the slots' GPUs for a variable such as
+// CUDA_VISIBLE_DEVICES. CUDA accepts either indexes or UUIDs there, so if the
+// resource file names one GPU by UUID, all ids are UUIDs.
+//
+// TODO: try the ids of AMD GPUs on a host that has some; the tests only have
+// stand-ins for AMD's tools.
 func visible(slots []slot) string {
 	byUUID := slices.ContainsFunc(slots, func(s slot) bool {
 		_, index := s.id.Index()
@@ -97,8 +103,8 @@ func visible(slots []slot) string {
 	return strings.Join(ids, ",")
 }
 
-// slots returns the room for workers on m: perHost slots, or all if perHost is 0.
-// It is an error to ask for more than there are.
+// slots returns perHost slots for workers on machine m, or all slots if
+// perHost is 0. It returns an error if m has fewer slots than perHost.
 func slots(m Machine, perHost int) ([]slot, error) {
 	all, err := allSlots(m, perHost)
 	if err != nil || perHost == 0 || m.Devices.Kind == hostfile.ServerOnly {
@@ -124,8 +130,8 @@ func allSlots(m Machine, perHost int) ([]slot, error) {
 
 func cpus(n int) []slot { return slices.Repeat([]slot{{kind: noGPU}}, n) }
 
-// gpus returns the slots of the GPUs ids. It is an error if the host lacks one or
-// one cannot be used.
+// gpus returns a slot for each GPU in ids. It returns an error if the machine
+// was probed and one of the GPUs does not exist or cannot be used.
 func (m Machine) gpus(ids []hostfile.ID) (s []slot, err error) {
 	for _, id := range ids {
 		s = append(s, slot{kind: oneGPU, id: id})
@@ -153,11 +159,12 @@ func names(ids []hostfile.ID) (all []string) {
 	return all
 }
 
-// found returns the slots of a line without ids. Those of "slots=N" are the GPUs 0 to N-1,
-// those of a line without devices all GPUs, and of a GPU in MIG mode its MIG devices.
-// Excluded GPUs are left out. It is an error if none is left: the job would silently leave
-// out the host. If the host has no GPU the slots are CPU slots, and an exclusion does not
-// concern them.
+// found returns the slots of a machine whose line in the resource file names
+// no GPU ids. For "slots=N" these are GPUs 0 to N-1; otherwise they are all
+// GPUs, and the MIG devices of a GPU in MIG mode. GPUs that the line excludes
+// are omitted. If all GPUs are excluded, found returns an error, because
+// otherwise the job would silently not use the host. On a host without GPUs,
+// the slots are CPU slots, and exclusions do not apply to them.
 func (m Machine) found(perHost int) ([]slot, error) {
 	n, counted := max(1, perHost), m.Devices.Kind == hostfile.Slots
 	if counted {
@@ -192,8 +199,9 @@ func (m Machine) found(perHost int) ([]slot, error) {
 	return m.gpus(ids)
 }
 
-// listed refuses a host whose GPUs could not be listed. To treat it as a host
-// without GPUs would be a guess.
+// listed returns an error if the probe could not list the machine's GPUs. plx
+// does not treat such a machine as one without GPUs, because that would be a
+// guess.
 func (m Machine) listed() error {
 	if t := m.Report.GPUTool; t == gpuprobe.ToolBroken || t == gpuprobe.ToolHung {
 		return m.wrong(fmt.Errorf("which GPUs it has is not known: %s (name their ids after the host, or cpu for a worker without GPU)", m.Report.GPUError))
@@ -201,8 +209,9 @@ func (m Machine) listed() error {
 	return nil
 }
 
-// Unmet returns an error if the host lacks a GPU that its line uses or excludes.
-// If the GPUs could not be listed it returns nil.
+// Unmet returns an error if the machine does not have a GPU that its line in
+// the resource file uses or excludes. It returns nil if the probe could not
+// list the GPUs.
 func (m Machine) Unmet() error {
 	d, found := m.Devices, len(m.Report.GPUs)
 	if d.Kind == hostfile.GPUs {
@@ -222,8 +231,9 @@ func (m Machine) Unmet() error {
 	return nil
 }
 
-// ids returns the GPUs that were found and not excluded, ascending. Of GPUs in MIG mode it
-// returns the UUIDs of the MIG devices. Who excludes a GPU excludes its MIG devices.
+// ids returns the ids of the GPUs that were found and that the resource file
+// does not exclude. For a GPU in MIG mode, it returns the UUIDs of its MIG
+// devices. Excluding a GPU also excludes its MIG devices.
 func (m Machine) ids() (ids []hostfile.ID, err error) {
 	excluded, err := m.Report.Find(names(m.Devices.Excluded))
 	for _, d := range m.Report.Devices() {

@@ -10,7 +10,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// divided is a host whose GPU 0 is in MIG mode with two devices.
+// divided returns a host whose GPU 0 is in MIG mode and has two MIG devices.
 func divided(t *testing.T, line string) []Machine {
 	t.Helper()
 	hosts, err := hostfile.ParseLines([]string{line})
@@ -63,8 +63,8 @@ func TestUUIDsAndMIG(t *testing.T) {
 	}
 }
 
-// Without a probe a UUID is shown as it was written.
-func TestUUIDsUnprobed(t *testing.T) {
+// If the host was not probed, a UUID is shown as the resource file has it.
+func TestUUIDIsShownAsWrittenWithoutProbe(t *testing.T) {
 	ms := divided(t, "h: GPU-b,0")
 	ms[0].Report = nil
 	p, err := Place(ms, Options{NoServers: true})
@@ -73,7 +73,8 @@ func TestUUIDsUnprobed(t *testing.T) {
 	}
 }
 
-// A MIG device is booked with its GPU, and is busy if a process is known to use it.
+// A MIG device is reserved together with a share of its GPU. It is busy if a
+// process is known to use it.
 func TestMIGClaimsAndUse(t *testing.T) {
 	ms := divided(t, "h: MIG-01,GPU-b")
 	p, err := Place(ms, Options{VisibleHost: true})
@@ -91,7 +92,7 @@ func TestMIGClaimsAndUse(t *testing.T) {
 	if got := p.Busy(ms); len(got) > 0 {
 		t.Errorf("the other MIG device is busy: %v", got)
 	}
-	if got := p.Notes(ms, Options{VisibleHost: true}); !slices.Equal(got, []string{"note: host h: nvidia-smi does not tell which MIG devices of GPU 0 these use: java of bob (pid 8, 6 MiB)"}) {
+	if got := p.Notes(ms, Options{VisibleHost: true}); !slices.Equal(got, []string{"note: host h: nvidia-smi does not report which MIG devices of GPU 0 these use: java of bob (pid 8, 6 MiB)"}) {
 		t.Errorf("notes: %q", got)
 	}
 	g.MIG[1].Processes = []gpuprobe.Process{unplaced}
@@ -107,9 +108,9 @@ func TestMIGClaimsAndUse(t *testing.T) {
 	}
 }
 
-// TestReportA4 gives GPUs of AMD's by index, by UUID and to all workers of a host, under the
-// numbers that AMD's runtime has for them.
-func TestReportA4(t *testing.T) {
+// AMD GPUs can be selected by index and by UUID, and for all workers of a
+// host. Workers see them under the ids of AMD's runtime.
+func TestReportA4AMDDevices(t *testing.T) {
 	report := &gpuprobe.Report{Vendor: gpuprobe.AMD, GPUTool: gpuprobe.ToolROCm, GPUs: []gpuprobe.GPU{
 		{Index: 0, UUID: "GPU-9c1d2e3f4a5b6c7d", RuntimeID: "1"},
 		{Index: 1, UUID: "GPU-1122334455667788", RuntimeID: "0"},

@@ -1,12 +1,13 @@
-// Package placement decides where every task of a job runs: machines and options
-// in, ranks out.
+// Package placement decides on which host and device each task of a job runs,
+// and which rank the task gets.
 //
 //	p, err := placement.Place(machines, placement.Options{Workers: 4})
 //	for _, h := range p.Hosts {
 //		fmt.Println(machines[h.Machine].Name, h.Tasks)
 //	}
 //
-// It is pure: it reaches no host, and the same input always gives the same ranks.
+// The package only computes: it connects to no host, and the same input always
+// gives the same ranks.
 package placement
 
 import (
@@ -26,64 +27,70 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Machine is a host of the resource file and what a probe found there.
+// Machine is a host of the resource file, together with the result of probing
+// the host's GPUs.
 type Machine struct {
 	hostfile.Host
-	// Report is what the probe found. Nil in a dry run: the GPUs are not known.
+	// Report lists the GPUs that the probe found. It is nil in a dry run, in
+	// which the GPUs are unknown.
 	Report *gpuprobe.Report
-	// ID identifies the machine behind the name: "BOOT/HOSTNAME". Empty: not known,
-	// or several hosts share a machine on purpose, as in an embedded cluster.
+	// ID identifies the physical machine, as "BOOT/HOSTNAME". It is "" if the
+	// machine is unknown, or if several hosts are on one machine on purpose,
+	// as in an embedded cluster.
 	ID string
 }
 
-// wrong adds the host and its line of the resource file to an error.
+// wrong adds the host's name and its line number in the resource file to an
+// error.
 func (m Machine) wrong(err error) error {
 	return fmt.Errorf("%s: host %s: %w", m.Pos, m.Name, err)
 }
 
-// Options are what the user asks for beside the resource file. A job's agents keep them, for
-// hosts that join it.
+// Options are the user's options for the placement of tasks. The job's agents
+// store them for hosts that join the job later.
 type Options = protocol.Placing
 
-// Joining returns the options for hosts that join a job. The launch counted its Workers on its
-// own hosts, and may have named Servers that are none of these.
+// Joining returns the options for hosts that join a running job. It resets
+// Workers, which applies to the hosts of the launch only, and removes names
+// from Servers that are not among the joining hosts.
 func Joining(launched Options, hosts []hostfile.Host) Options {
 	launched.Workers = 0
 	if launched.Servers != nil {
-		launched.Servers = slices.DeleteFunc(slices.Clone(launched.Servers), func(name string) bool { return !namesOne(name, hosts) })
+		launched.Servers = slices.DeleteFunc(slices.Clone(launched.Servers), func(name string) bool { return !namesAny(name, hosts) })
 		launched.NoServers = launched.NoServers || len(launched.Servers) == 0
 	}
 	return launched
 }
 
-// Placement is where every task of a job runs. Hosts without tasks are left out.
+// Placement is the result of Place: the tasks of each host. Hosts without
+// tasks are omitted.
 type Placement struct {
-	Hosts   []Host // in the order of the resource file
-	Workers int    // in the whole job
-	Servers int    // in the whole job
-	// Guessed tells that a host without a report has an unknown number of GPUs:
-	// the ranks after it may change.
+	Hosts   []Host // hosts in the order of the resource file
+	Workers int    // number of workers in the whole job
+	Servers int    // number of parameter servers in the whole job
+	// Guessed is true if a host was not probed and its number of GPUs is
+	// unknown. Then the ranks on the hosts after it may change.
 	Guessed bool
 }
 
-// Host is one host with its tasks.
+// Host is a host with the tasks that run there.
 type Host struct {
-	Machine int    // index into the machines that Place was given
-	Tasks   []Task // the server first
+	Machine int    // index in the slice of machines that was passed to Place
+	Tasks   []Task // the parameter server first, if there is one
 }
 
-// Task is one task and its device.
+// Task is a task and the device that it runs on.
 type Task struct {
 	Task      cluster.Task
-	Device    string          // for the user: "gpu 3", "gpu 3:0" for a MIG device, "cpu"; empty for a server
-	Visible   string          // ids of the GPUs that the task sees, as their vendor's Variable takes them; empty: it sees none
-	Vendor    gpuprobe.Vendor // of these GPUs; empty: not known
-	LocalRank int             // rank of a worker among those of its host, from 0; 0 for a server
+	Device    string          // name of the device for messages: "gpu 3", "gpu 3:0" for a MIG device, or "cpu"; "" for a parameter server
+	Visible   string          // ids of the GPUs that the task sees, as in CUDA_VISIBLE_DEVICES; "" if it sees none
+	Vendor    gpuprobe.Vendor // vendor of the task's GPUs; "" if unknown
+	LocalRank int             // index of a worker among the workers of its host, from 0; 0 for a parameter server
 
-	Claims []protocol.Claim // what the job books for the task; nil without a GPU, or in a dry run
+	Claims []protocol.Claim // GPUs to reserve for the task; nil without a GPU, and in a dry run
 }
 
-// GPUWorkers returns how many of the host's workers have GPUs.
+// GPUWorkers returns the number of the host's workers that have a GPU.
 func (h Host) GPUWorkers() (n int) {
 	for _, t := range h.Tasks {
 		if t.Visible != "" {
@@ -93,7 +100,7 @@ func (h Host) GPUWorkers() (n int) {
 	return n
 }
 
-// Specs returns the host's tasks as its agent is told of them.
+// Specs returns the host's tasks in the form that is sent to its agent.
 func (h Host) Specs() (specs []protocol.TaskSpec) {
 	for _, t := range h.Tasks {
 		specs = append(specs, protocol.TaskSpec{Task: t.Task, Devices: t.Visible, Visible: t.Vendor.Visible(t.Visible), LocalRank: t.LocalRank, Claims: t.Claims})
@@ -101,8 +108,8 @@ func (h Host) Specs() (specs []protocol.TaskSpec) {
 	return specs
 }
 
-// Place decides where every task runs. Ranks follow the order of the machines,
-// then the order of their devices.
+// Place decides on which machine and device each task runs. Ranks follow the
+// order of machines, and within a machine the order of its devices.
 func Place(machines []Machine, want Options) (Placement, error) {
 	var known []hostfile.Host
 	for _, m := range machines {
@@ -133,7 +140,8 @@ func Place(machines []Machine, want Options) (Placement, error) {
 	return p, nil
 }
 
-// add gives machine i its server, and a worker for each of the slots.
+// add adds the tasks of machine i: a parameter server, if it gets one, and a
+// worker for each slot.
 func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	h := Host{Machine: i}
 	if hasServer(want, m, len(slots) > 0) {
@@ -144,7 +152,7 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	divided := slices.ContainsFunc(slots, func(s slot) bool { return s.device.MIG != nil })
 	for rank, s := range slots {
 		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), Visible: visible([]slot{s}), Vendor: m.vendor(), LocalRank: rank, Claims: claims(s, want.ShareGPUs)}
-		if want.VisibleHost && !divided { // CUDA shows a process one MIG device
+		if want.VisibleHost && !divided { // a process can use only one MIG device, so showing it all of them would not help
 			t.Visible = all
 		}
 		h.Tasks = append(h.Tasks, t)
@@ -156,42 +164,45 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	}
 }
 
-// hasServer reports whether m gets a server; works tells whether it gets a worker.
+// hasServer reports whether machine m gets a parameter server. works is true
+// if m gets a worker.
 func hasServer(want Options, m Machine, works bool) bool {
 	switch {
 	case want.NoServers:
 		return false
 	case want.Servers != nil:
-		return slices.ContainsFunc(want.Servers, func(name string) bool { return means(name, m.Host) })
+		return slices.ContainsFunc(want.Servers, func(name string) bool { return matchesName(name, m.Host) })
 	}
 	return works || m.Devices.Kind == hostfile.ServerOnly
 }
 
-// CheckServers refuses names of servers that are none of the hosts.
+// CheckServers returns an error if one of the names for parameter servers is
+// not the name of a host.
 func CheckServers(all []hostfile.Host, names []string) error {
 	for _, name := range names {
-		if !namesOne(name, all) {
+		if !namesAny(name, all) {
 			return exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")
 		}
 	}
 	return nil
 }
 
-func namesOne(name string, of []hostfile.Host) bool {
-	return slices.ContainsFunc(of, func(h hostfile.Host) bool { return means(name, h) })
+func namesAny(name string, of []hostfile.Host) bool {
+	return slices.ContainsFunc(of, func(h hostfile.Host) bool { return matchesName(name, h) })
 }
 
-// means reports whether the user means h by name: "gpu01" or "gpu01:2222", an IPv6 address
-// with or without brackets.
-func means(name string, h hostfile.Host) bool {
+// matchesName reports whether name stands for host h. It can be "gpu01" or
+// "gpu01:2222", or an IPv6 address with or without brackets.
+func matchesName(name string, h hostfile.Host) bool {
 	return strings.EqualFold(name, h.Name) || strings.EqualFold(name, "["+h.Name+"]") ||
 		strings.EqualFold(name, net.JoinHostPort(h.Name, strconv.Itoa(cmp.Or(h.Port, 22))))
 }
 
-// Conflicts describes the hosts that are one machine under several names, in a line for each
-// machine. It is an error if tasks of two of them would use the same GPU.
+// Conflicts returns a line for each machine that the resource file contains
+// under several host names. It returns an error if tasks of two such hosts
+// would use the same GPU.
 func (p Placement) Conflicts(machines []Machine) (lines []string, err error) {
-	var ids []string // of machines, in the order of their first hosts
+	var ids []string // ids of the machines, in the order of their first hosts
 	of := map[string][]Host{}
 	for _, h := range p.Hosts {
 		id := machines[h.Machine].ID
@@ -226,7 +237,7 @@ func oneMachine(id string, names ...string) string {
 	return fmt.Sprintf("hosts %s are one machine (%s)", console.Fold(names), name)
 }
 
-// sharedGPU returns a GPU that tasks of both hosts use, or "".
+// sharedGPU returns the name of a GPU that tasks of both hosts use, or "".
 func sharedGPU(a, b Host) string {
 	for _, x := range a.Tasks {
 		for _, y := range b.Tasks {

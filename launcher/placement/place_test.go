@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 )
 
-// hosts reads a resource file's lines.
+// hosts parses the lines of a resource file.
 func hosts(t *testing.T, text string) []hostfile.Host {
 	t.Helper()
 	hs, err := hostfile.Parse(strings.NewReader(text), "resources.txt")
@@ -19,7 +19,7 @@ func hosts(t *testing.T, text string) []hostfile.Host {
 	return hs
 }
 
-// gpus is a report of n sound GPUs.
+// gpus returns a probe's report of n working GPUs.
 func gpus(n int) *gpuprobe.Report {
 	r := &gpuprobe.Report{GPUTool: gpuprobe.ToolSMI}
 	for i := range n {

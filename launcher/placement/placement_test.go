@@ -14,8 +14,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// machines reads lines of a resource file, each with the GPUs that were found
-// after "|": "a: 0,1 | 0 1 2"; "?" for a host that was not probed.
+// machines parses lines of a resource file. After "|", each line has the GPUs
+// that the probe found, as in "a: 0,1 | 0 1 2", or "?" if the host was not
+// probed.
 func machines(t *testing.T, text string) []Machine {
 	t.Helper()
 	var lines []string
@@ -49,7 +50,8 @@ func machines(t *testing.T, text string) []Machine {
 	return ms
 }
 
-// plan writes a placement as lines: host, then its tasks with device, CUDA_VISIBLE_DEVICES and local rank.
+// plan formats a placement: a line for each host, with its tasks, and their
+// devices, CUDA_VISIBLE_DEVICES and local ranks.
 func plan(ms []Machine, p Placement) string {
 	var b strings.Builder
 	for _, h := range p.Hosts {
@@ -173,8 +175,9 @@ func TestPlacementRefuses(t *testing.T) {
 	}
 }
 
-// TestPlacementProperties places random resources and checks what every program
-// relies on, and the number of workers against a naive count.
+// TestPlacementProperties places tasks on random hosts. It checks the
+// properties that programs rely on, and compares the number of workers with a
+// simple count.
 func TestPlacementProperties(t *testing.T) {
 	for seed := range int64(3000) {
 		r := rand.New(rand.NewSource(seed))
@@ -207,7 +210,8 @@ func ids(ns ...int) (all []hostfile.ID) {
 	return all
 }
 
-// randomMachines returns valid hosts and how many workers they have room for.
+// randomMachines returns random valid hosts, and the number of workers for
+// which they have slots.
 func randomMachines(r *rand.Rand) (ms []Machine, count int) {
 	for i := range 1 + r.Intn(6) {
 		m := Machine{Host: hostfile.Host{Name: fmt.Sprint("h", i)}, Report: gpus(r.Intn(5))}
@@ -241,7 +245,8 @@ func randomMachines(r *rand.Rand) (ms []Machine, count int) {
 	return ms, count
 }
 
-// contradiction says what is wrong with a placement, "" when nothing is.
+// contradiction returns what is wrong with a placement, or "" if it is
+// correct.
 func contradiction(ms []Machine, p Placement, want Options) string {
 	rank, server, last := 0, 0, -1
 	for _, h := range p.Hosts {

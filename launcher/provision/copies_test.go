@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// What --copy names is part of the working directory, or else begins each task's folder.
+// Files of --copy are added to the working directory. Without one, they are
+// copied into each task's folder.
 func TestCopiesAreFilesOfTheWorkdir(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("HOME", t.TempDir())
@@ -49,8 +50,8 @@ func TestCopiesAreFilesOfTheWorkdir(t *testing.T) {
 	}
 }
 
-// A file of --copy that always changes is missed, not left out.
-func TestCopiesThatChange(t *testing.T) {
+// A file of --copy that keeps changing is an error; it is never left out.
+func TestChangingCopyIsAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	makeFiles(t, map[string]string{"data": "1"})

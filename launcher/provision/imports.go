@@ -18,15 +18,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// importTime bounds the imports on a host. The first import of torch reads gigabytes, maybe from
-// a file server. pythonTime bounds python3 if it imports nothing.
+// importTime is how long the imports may take on a host; the first import of
+// torch reads gigabytes, perhaps over NFS. pythonTime is how long python3 may
+// take without imports.
 const (
 	importTime = 3 * time.Minute
 	pythonTime = 20 * time.Second
 )
 
-// script imports the modules that its arguments name. Its last line of output is
-// JSON, after a mark.
+// script is a Python program that imports the modules named by its arguments.
+// It prints the result as JSON in its last line, after the prefix
+// "plx-imported".
 const script = `import sys
 first, sys.path[:1] = sys.path[:1], []  # the user's modules do not stand in for those of this script
 import importlib, json, traceback
@@ -49,20 +51,20 @@ print("\n" + mark + json.dumps(answer))
 
 const mark = "\nplx-imported "
 
-// Imported is what a host says of its Python.
+// Imported is the result that the Python script prints on a host.
 type Imported struct {
-	Python    string `json:"python"` // its version
-	Module    string `json:"module"` // the last one that it tried
-	Error     string `json:"error"`  // why that one could not be imported; "": all were
-	Torch     string `json:"torch"`  // version; "": torch is not among the modules
-	CUDA      string `json:"cuda"`   // for which torch is built, such as "12.1"; "": for none
-	HIP       string `json:"hip"`    // as CUDA, for AMD's GPUs
+	Python    string `json:"python"` // version of Python, such as "3.12.3"
+	Module    string `json:"module"` // module that the script tried to import last
+	Error     string `json:"error"`  // why Module could not be imported; "" if all modules were
+	Torch     string `json:"torch"`  // version of torch; "" if torch was not imported
+	CUDA      string `json:"cuda"`   // version of CUDA that torch is built for, such as "12.1"; "" for none
+	HIP       string `json:"hip"`    // version of AMD's HIP that torch is built for; "" for none
 	Available bool   `json:"available"`
 }
 
 var moduleName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`) })
 
-// ModuleNames returns the names in the values of --check-import.
+// ModuleNames splits the values of --check-import into the names of modules.
 func ModuleNames(values []string) (names []string, err error) {
 	for _, value := range values {
 		for name := range strings.SplitSeq(value, ",") {
@@ -75,8 +77,10 @@ func ModuleNames(values []string) (names []string, err error) {
 	return names, nil
 }
 
-// Imports imports the modules of the Spec on hosts, as tasks would, and notes what stands in the way
-// of a job. Without modules it asks for the version of Python.
+// Imports imports the modules of r.Spec on each host, in the environment that
+// tasks will have. It stores the result in the Target, with a note or an error
+// if the host's torch cannot use the GPUs. If the Spec has no modules, Imports
+// only finds the version of Python.
 func (r *Recipe) Imports(ctx context.Context, on []*Target) error {
 	doing := "running python3"
 	if len(r.Spec.Imports) > 0 {
@@ -88,12 +92,13 @@ func (r *Recipe) Imports(ctx context.Context, on []*Target) error {
 			return err
 		}
 		t.Python = &got
-		t.Note, err = judgeImports(got, t.GPUs, t.Report.Driver, t.Report.Vendor.Torch())
+		t.Note, err = checkTorch(got, t.GPUs, t.Report.Driver, t.Report.Vendor.Torch())
 		return err
 	})
 }
 
-// checkImports is Imports for a job that wants it.
+// checkImports calls Imports and prints its notes, if the user has set
+// --check-import.
 func (r *Recipe) checkImports(ctx context.Context, on []*Target) error {
 	if len(r.Spec.Imports) == 0 {
 		return nil
@@ -112,7 +117,8 @@ func (r *Recipe) checkImports(ctx context.Context, on []*Target) error {
 	return nil
 }
 
-// askImports imports modules on one host. With a working directory it is as its tasks will be.
+// askImports imports the modules on one host. If the job has a working
+// directory, it does so there, as the job's tasks will.
 func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (got Imported, err error) {
 	limit, doing := importTime+pythonTime, "import "+strings.Join(spec.Imports, ", ")
 	if len(spec.Imports) == 0 {
@@ -127,13 +133,13 @@ func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (go
 		c.Setup = ""
 	}
 	request := protocol.ExecRequest{Command: c, Env: spec.EnvOf(a.Resource.Env), MaxTime: importTime}
-	if spec.Workdir != "" { // else the host has no folder of the job yet
+	if spec.Workdir != "" { // without a working directory, the host has no folder of the job yet
 		request.Job, request.Folder = a.Job, a.Folder
 	}
 	stdout, stderr, err := hosts.Ask(ctx, a, request, nil)
 	_, text, found := strings.Cut(stdout, mark)
 	if err == nil && !found {
-		err = errors.New("its output has no answer")
+		err = errors.New("the script has printed no result")
 	}
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &got)
@@ -148,9 +154,11 @@ func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (go
 	return got, fmt.Errorf("%s: %w", doing, err)
 }
 
-// judgeImports returns why a host's torch cannot do the job there, or a note about it. gpus is
-// the number of its workers that have GPUs, and built what torch must be built for there.
-func judgeImports(got Imported, gpus int, driver, built string) (note string, err error) {
+// checkTorch returns an error if the host's torch cannot use the GPUs there,
+// or a note if it is built for CPUs only. gpus is the number of the host's
+// workers that have GPUs. built is what the host's GPUs need torch to be built
+// for, such as "CUDA".
+func checkTorch(got Imported, gpus int, driver, built string) (note string, err error) {
 	switch {
 	case got.Error != "":
 		return "", fmt.Errorf("import %s: %s", got.Module, got.Error)
@@ -170,8 +178,9 @@ func judgeImports(got Imported, gpus int, driver, built string) (note string, er
 	return "", err
 }
 
-// leastDriver returns the oldest driver with which programs for a version of CUDA run, or
-// "" if that is not known. A driver serves all later minor versions of its CUDA.
+// leastDriver returns the oldest NVIDIA driver that supports a version of
+// CUDA, or "" if it is unknown. A driver for one minor version of CUDA also
+// supports later minor versions.
 func leastDriver(cuda string) string {
 	major, _, _ := strings.Cut(cuda, ".")
 	return map[string]string{"10": "410.48", "11": "450.80.02", "12": "525.60.13", "13": "580"}[major]
@@ -179,7 +188,7 @@ func leastDriver(cuda string) string {
 
 func numbers(version string) (ns []int) {
 	for part := range strings.SplitSeq(version, ".") {
-		n, _ := strconv.Atoi(part) // what is no number counts as 0
+		n, _ := strconv.Atoi(part) // a part that is not a number counts as 0
 		ns = append(ns, n)
 	}
 	return ns

@@ -7,7 +7,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-func TestJudge(t *testing.T) {
+func TestCheckTorch(t *testing.T) {
 	const hint = "install a torch for an older CUDA into the environment, or a later driver on the host"
 	for _, c := range []struct {
 		name             string
@@ -27,7 +27,7 @@ func TestJudge(t *testing.T) {
 		{"later CUDA", Imported{Torch: "2.1", CUDA: "14.0"}, 1, "100", "", "torch 2.1 is built for CUDA 14.0 and finds no GPU; the driver is 100", ""},
 		{"no driver", Imported{Torch: "2.1", CUDA: "12.1"}, 1, "", "", "torch 2.1 is built for CUDA 12.1 and finds no GPU; the driver is unknown", ""},
 	} {
-		note, err := judgeImports(c.got, c.gpus, c.driver, "CUDA")
+		note, err := checkTorch(c.got, c.gpus, c.driver, "CUDA")
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -38,15 +38,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Report a4: torch for CUDA cannot use GPUs of AMD.
-func TestReportA4(t *testing.T) {
-	_, err := judgeImports(Imported{Torch: "2.1", CUDA: "12.1"}, 1, "6.8.5", "ROCm")
+// A torch that is built for CUDA cannot use AMD GPUs.
+func TestReportA4TorchForOtherVendor(t *testing.T) {
+	_, err := checkTorch(Imported{Torch: "2.1", CUDA: "12.1"}, 1, "6.8.5", "ROCm")
 	if err == nil || err.Error() != "torch 2.1 is built for CUDA 12.1, and the GPUs there need one for ROCm" || exit.Hint(err) != "install a torch for ROCm into the environment" {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestModuleNames(t *testing.T) {
 	got, err := ModuleNames([]string{"torch, numpy", "a.b_1"})
 	if err != nil || !slices.Equal(got, []string{"torch", "numpy", "a.b_1"}) {
 		t.Errorf("%q %v", got, err)

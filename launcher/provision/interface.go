@@ -16,14 +16,19 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// FindAddresses finds the data address of every host: on the interface that its line names, or else
-// the one of its line or of SSH. Of an interface's addresses it takes one of a network that all
-// hosts and Like have; of several, and without such a network, the one that SSH arrives at, or the
-// first IPv4 address. It takes IPv6 addresses if Like or the only address of another host is one.
+// FindAddresses determines the data address of each host, at which the other
+// hosts connect to its tasks. If the host's line in the resource file or --nic
+// names a network interface, the address is one of that interface. Otherwise
+// it is the address in the line, or the one that SSH connects to.
+//
+// If an interface has several addresses, FindAddresses prefers a network in
+// which all hosts and r.Like have an address. If there is no such network, it
+// takes the address that SSH connects to, or else the first IPv4 address. It
+// takes IPv6 addresses if r.Like is one, or if a host has no other.
 func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 	all := make([]addresses, len(on))
 	tally := r.Printer.NewTally("looking for data addresses", len(on))
-	_ = each(ctx, on, tally, func(i int, t *Target) (err error) { // the targets have the errors
+	_ = each(ctx, on, tally, func(i int, t *Target) (err error) { // ignore the result: the errors are in the targets
 		if all[i], err = addressesOf(ctx, t.AgentHost); err == nil && all[i].loopback && len(on) > 1 && !t.Embedded {
 			err = fmt.Errorf("network interface %s reaches this host only, and the job has others", t.Resource.Interface)
 		}
@@ -39,7 +44,7 @@ func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 			good, found = append(good, t), append(found, all[i])
 		}
 	}
-	like, _ := netip.ParseAddr(r.Like) // what is no address is of no family
+	like, _ := netip.ParseAddr(r.Like) // if r.Like is no address, like is the zero Addr, which is not IPv6
 	six := like.Unmap().Is6() || slices.ContainsFunc(found, func(f addresses) bool { return len(f.four) == 0 && len(f.six) > 0 })
 	network := common(found, six, r.Like)
 	for i, t := range good {
@@ -50,8 +55,8 @@ func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 	return joinSome(on)
 }
 
-// joinSome joins the errors of a few hosts and counts the others: a wrong --nic is wrong
-// on every host.
+// joinSome joins the errors of at most three hosts and counts the others,
+// because a wrong --nic fails on every host.
 func joinSome(on []*Target) error {
 	const most = 3
 	var named []error
@@ -66,14 +71,17 @@ func joinSome(on []*Target) error {
 	return errors.Join(named...)
 }
 
-// addresses are the data addresses that a host can have, the preferred ones first. Each
-// is with its network, as far as that is known.
+// addresses are the possible data addresses of a host, the preferred ones
+// first. Each address has the length of its network prefix; an address with an
+// unknown network has its full length.
 type addresses struct {
 	four, six []netip.Prefix // IPv4 and IPv6
-	loopback  bool           // only the host itself reaches them
+	loopback  bool           // the addresses are of the loopback interface, so other hosts cannot connect to them
 }
 
-// of returns the addresses of one kind: IPv6 if that is wanted or all that there is.
+// of returns the IPv6 addresses if six is true or a has no IPv4 address, and
+// the IPv4 addresses otherwise. If a has no IPv6 address, it always returns
+// the IPv4 addresses.
 func (a addresses) of(six bool) []netip.Prefix {
 	if len(a.six) > 0 && (six || len(a.four) == 0) {
 		return a.six
@@ -81,8 +89,8 @@ func (a addresses) of(six bool) []netip.Prefix {
 	return a.four
 }
 
-// choose returns the first address in the network, or the first of all; "" if there is
-// none.
+// choose returns the first address in the given network. If no address is in
+// it, choose returns the first address, or "" if there is none.
 func (a addresses) choose(six bool, network netip.Prefix) string {
 	all := a.of(six)
 	if len(all) == 0 {
@@ -94,13 +102,15 @@ func (a addresses) choose(six bool, network netip.Prefix) string {
 	return all[0].Addr().String()
 }
 
-// within is the index of the first address in the network; -1 if none is.
+// within returns the index of the first address that is in the given network;
+// -1 if no address is.
 func within(all []netip.Prefix, network netip.Prefix) int {
 	return slices.IndexFunc(all, func(p netip.Prefix) bool { return network.Contains(p.Addr()) })
 }
 
-// common returns a network in which every host has an address, and so has like unless it
-// is empty. The zero Prefix means that there is none, or that no host has a choice.
+// common returns a network that contains an address of every host, and also
+// the address like, unless like is empty. It returns the zero Prefix if there
+// is no such network, or if no host has more than one address.
 func common(found []addresses, six bool, like string) netip.Prefix {
 	choice := slices.IndexFunc(found, func(f addresses) bool { return len(f.of(six)) > 1 })
 	if choice < 0 {
@@ -116,7 +126,7 @@ func common(found []addresses, six bool, like string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// add takes an address unless it is there.
+// add appends the address p unless a already has it.
 func (a *addresses) add(p netip.Prefix) {
 	to := &a.four
 	if p.Addr().Is6() {
@@ -127,12 +137,14 @@ func (a *addresses) add(p netip.Prefix) {
 	}
 }
 
-// addressesOf asks the host if its line names an interface. Otherwise the host has the
-// one data address.
+// addressesOf returns the possible data addresses of a host. If the host's
+// line names a network interface, it asks the host for that interface's
+// addresses. Otherwise the host has exactly one data address.
 func addressesOf(ctx context.Context, a *hosts.AgentHost) (found addresses, err error) {
 	if a.Resource.Interface == "" {
 		text, err := a.DataAddr()
-		if ip, failed := netip.ParseAddr(text); err == nil && failed == nil { // the agent reports an address that is none
+		// If DataAddr returned an invalid address, the agent reports it later.
+		if ip, failed := netip.ParseAddr(text); err == nil && failed == nil {
 			found.add(alone(ip))
 		}
 		return found, err
@@ -144,9 +156,10 @@ func addressesOf(ctx context.Context, a *hosts.AgentHost) (found addresses, err 
 	return onInterface(links, a.Resource.Interface, a.Resource.DataAddr, a.Facts.ServerAddr)
 }
 
-// onInterface returns the addresses of the interface called name that other hosts can
-// dial, of each kind the one that SSH arrives at or the first. wanted is the only one
-// that may be taken; empty: any may.
+// onInterface returns the addresses of the interface called name that other
+// hosts can dial. server is the address that SSH connects to; it comes first
+// if the interface has it. If wanted is not empty, only that address may be
+// returned.
 func onInterface(links []protocol.Interface, name, wanted, server string) (found addresses, err error) {
 	i := slices.IndexFunc(links, func(l protocol.Interface) bool { return l.Name == name })
 	if i < 0 {
@@ -181,10 +194,12 @@ func onInterface(links []protocol.Interface, name, wanted, server string) (found
 	return found, nil
 }
 
-// alone is an address whose network is not known.
+// alone returns ip with a prefix of its full length, which means that its
+// network is unknown.
 func alone(ip netip.Addr) netip.Prefix { return netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()) }
 
-// inNetwork is an address with the network that one of all has.
+// inNetwork returns ip with the length of the first network prefix in the list
+// that contains ip.
 func inNetwork(all []netip.Prefix, ip netip.Addr) netip.Prefix {
 	for _, p := range all {
 		if p.Contains(ip) {
@@ -194,8 +209,8 @@ func inNetwork(all []netip.Prefix, ip netip.Addr) netip.Prefix {
 	return alone(ip)
 }
 
-// owns reports whether an interface has the address. The loopback interface answers for
-// all addresses of its network.
+// owns reports whether a network interface accepts packets for the address ip.
+// The loopback interface does so for all addresses of its network.
 func owns(link protocol.Interface, ip netip.Addr) bool {
 	return slices.ContainsFunc(link.Addrs, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
@@ -203,8 +218,9 @@ func owns(link protocol.Interface, ip netip.Addr) bool {
 	})
 }
 
-// dialable returns the addresses of an interface without the link-local ones of IPv6,
-// which mean nothing without the name of an interface.
+// dialable returns the addresses of an interface that other hosts can dial. It
+// omits link-local IPv6 addresses, which are valid only together with the name
+// of an interface.
 func dialable(link protocol.Interface) (all []netip.Prefix) {
 	for _, text := range link.Addrs {
 		p, err := netip.ParsePrefix(text)
@@ -219,8 +235,9 @@ func dialable(link protocol.Interface) (all []netip.Prefix) {
 	return all
 }
 
-// describe lists the interfaces with an address, the loopback last. A host with
-// containers has many others, which are only counted.
+// describe lists the network interfaces that have an address, the loopback
+// interface last. It only counts the others, because a host with containers
+// has many of them.
 func describe(links []protocol.Interface) string {
 	var texts, last []string
 	others := 0
@@ -252,8 +269,9 @@ func describe(links []protocol.Interface) string {
 	return strings.Join(texts, ", ")
 }
 
-// checkReach refuses a host whose data address is one of the loopback interface, such as
-// localhost, if the job has hosts elsewhere: these would dial themselves.
+// checkReach returns an error if a host's data address is a loopback address,
+// such as that of localhost, and the job has other hosts. The other hosts
+// would connect to themselves.
 func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
 	var inner *Target
 	elsewhere := ""
@@ -261,7 +279,7 @@ func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
 		elsewhere = r.Like
 	}
 	for _, t := range on {
-		addr, _ := t.DataAddr() // FindAddresses refuses a host without one
+		addr, _ := t.DataAddr() // ignore the error: FindAddresses has reported hosts without an address
 		ip, err := netip.ParseAddr(addr)
 		switch {
 		case err != nil || t.Embedded:
@@ -277,20 +295,23 @@ func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
 	addr, _ := inner.DataAddr()
 	line := inner.Resource.Bare()
 	line.DataAddr = cmp.Or(inner.Facts.ServerAddr, "IP")
-	if ip, err := netip.ParseAddr(line.DataAddr); err != nil || ip.IsLoopback() { // the host is this machine
+	// SSH connects to the host by a loopback address, so the host is this
+	// machine.
+	if ip, err := netip.ParseAddr(line.DataAddr); err != nil || ip.IsLoopback() {
 		line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
 	}
 	return errLoopback(addr, line)
 }
 
-// errLoopback refuses a host with a data address of the loopback interface. line is what would do.
+// errLoopback returns the error for a host whose data address is a loopback
+// address. line is a correct line for the resource file, shown in the hint.
 func errLoopback(addr string, line hostfile.Host) error {
 	return exit.Mistake(fmt.Errorf("host %s: its data address %s reaches this host only, and the job has others", line.Name, addr),
 		"write the address that the others reach: %q", line.String())
 }
 
-// ReachAsWritten refuses a host as a launch does whose data address reaches that host only, as far as
-// the lines tell: nobody has asked the hosts.
+// ReachAsWritten does the check of checkReach without connecting to the hosts,
+// as far as their lines in the resource file show the addresses.
 func ReachAsWritten(used []hostfile.Host) error {
 	inner, addr := -1, ""
 	elsewhere := false
@@ -314,14 +335,14 @@ func ReachAsWritten(used []hostfile.Host) error {
 	return errLoopback(addr, line)
 }
 
-// ownAddress returns the address of this machine from which it reaches another one, or "".
-// It sends nothing.
+// ownAddress returns the address from which this machine would connect to
+// another address, or "". It sends no packet.
 func ownAddress(of string) string {
 	conn, err := net.Dial("udp", net.JoinHostPort(of, "9"))
 	if err != nil {
 		return ""
 	}
-	defer conn.Close() // nothing was sent
+	defer conn.Close() // no packet was sent, because connecting a UDP socket sends none
 	own, ok := conn.LocalAddr().(*net.UDPAddr)
 	if !ok || own.IP.IsLoopback() {
 		return ""

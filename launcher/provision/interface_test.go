@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// links is a host with an interface of each kind.
+// links are the network interfaces of a host, with one example of each case.
 var links = []protocol.Interface{
 	{Name: "lo", Up: true, Running: true, Loopback: true, Addrs: []string{"127.0.0.1/8", "::1/128"}},
 	{Name: "eth0", Up: true, Running: true, Addrs: []string{"10.0.0.5/24", "10.0.0.1/24", "fe80::1/64", "fd00::1/64"}},
@@ -58,10 +58,10 @@ func TestOnInterface(t *testing.T) {
 	}
 }
 
-// first is the first address, "" if there is none.
+// first returns the first address, or "" if there is none.
 func first(all []netip.Prefix) string { return addresses{four: all}.choose(false, netip.Prefix{}) }
 
-// listing is a host that has these interfaces.
+// listing stands for a host that has these network interfaces.
 type listing struct{ links []protocol.Interface }
 
 func (l listing) Run(ctx context.Context, script string, stdin io.Reader, stdout, _ io.Writer) error {
@@ -83,7 +83,7 @@ func (listing) Copy(context.Context, io.Reader, string) error {
 
 func (listing) Close() error { return nil }
 
-// All hosts get addresses of one family as far as they can.
+// All hosts get IPv4 addresses, or all get IPv6 addresses, if possible.
 func TestFindAddresses(t *testing.T) {
 	both := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"10.0.0.1/24", "fd00::1/64"}}
 	four := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"10.0.0.2/24"}}

@@ -1,17 +1,21 @@
-// Package provision makes hosts ready for the tasks of a job: from the connection to the working
-// directory, the virtual environment and what --setup changes.
+// Package provision prepares hosts for the tasks of a job: it connects to
+// them, installs plx, and sends the program, the working directory and the
+// virtual environment. It also runs the --setup line on each host.
 //
 //	recipe := provision.Recipe{Set: set, Printer: printer, Files: &dir, Spec: spec}
-//	err := recipe.Survey(ctx, targets) // then it is known where tasks can run
+//	err := recipe.Survey(ctx, targets) // find out where tasks can run
 //	if err == nil {
 //		err = recipe.Ready(ctx, targets)
 //	}
 //
-// ready.go lists the stages. A launch takes them all, and so do plx scale and a host that comes
-// back; it ends at the first stage at which a host fails. plx doctor takes those that leave nothing
-// of a job on a host. It makes findings of the errors, and goes on with the other hosts.
+// The preparation has stages, which ready.go lists. plx launch and plx scale
+// run all stages, and so does the driver of a job for a host that returns.
+// They stop at the first stage that fails on any host. plx doctor runs only
+// the stages that leave nothing of a job on a host. It reports their errors
+// and continues with the other hosts.
 //
 // # What it refuses to do
 //
-// It starts no task and no agent of a job, and it builds no program: package artifacts does.
+// The package starts no task and no agent of a job. It builds no program;
+// package artifacts does that.
 package provision

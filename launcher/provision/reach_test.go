@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 )
 
-// localhost is another machine for each host.
+// Each host understands localhost as itself, so other hosts cannot use that
+// address.
 func TestReportH4LocalhostBesideOthers(t *testing.T) {
 	host := func(line, addr string) *Target {
 		parsed, err := hostfile.ParseLines([]string{line})
@@ -43,7 +44,8 @@ func TestReportH4LocalhostBesideOthers(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// It joins a job that runs.
+	// The host joins a running job, and like is the address of one of the
+	// job's hosts.
 	for like, refused := range map[string]bool{"192.0.2.2": true, "127.0.0.1": false, "": false} {
 		if err := reachable(like, host("localhost", "127.0.0.1")); (err != nil) != refused {
 			t.Errorf("beside %q: %v", like, err)
@@ -51,7 +53,8 @@ func TestReportH4LocalhostBesideOthers(t *testing.T) {
 	}
 }
 
-// A dry run refuses what the launch would, as far as the lines tell.
+// A dry run reports the same error as a launch, as far as the resource file
+// shows the addresses.
 func TestReachAsWritten(t *testing.T) {
 	for text, want := range map[string]string{
 		"localhost,h2":                  "host localhost: its data address localhost reaches this host only, and the job has others",
@@ -78,7 +81,8 @@ func TestReachAsWritten(t *testing.T) {
 	}
 }
 
-// TestReportA3LinkLocalAddress refuses a host before anything is sent that others could not dial.
+// A host whose address other hosts cannot dial is an error before anything is
+// sent.
 func TestReportA3LinkLocalAddress(t *testing.T) {
 	for _, c := range []struct{ line, told, want string }{
 		{"'[fe80::1%eth0]: cpu*2 A=secret'", "fe80::1", `addr=IP`},

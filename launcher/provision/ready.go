@@ -13,53 +13,61 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Target is a host that becomes ready for a job.
+// Target is a host that is prepared for a job.
 type Target struct {
 	*hosts.AgentHost
-	GPUs int   // workers that have GPUs there
-	Err  error // why the last stage has failed there, without the host's name; nil: it has not
+	GPUs int   // number of workers on this host that have GPUs
+	Err  error // error of the last stage on this host, without the host's name; nil if it succeeded
 
-	Dialled time.Duration // how long Connect has taken, also if it has failed
-	Python  *Imported     // what Imports has found; nil: nothing yet
-	Note    string        // of Imports: what the user may not expect there
+	Dialled time.Duration // duration of Connect, even if it failed
+	Python  *Imported     // result of Imports; nil before Imports has run
+	Note    string        // warning from Imports, for example that torch is built for CPUs only; "" for none
 }
 
-// Recipe is how hosts become ready for a job. Each stage is a method: it works on all hosts at once,
-// and writes their Err. Its error has those of all hosts.
+// Recipe describes how to prepare hosts for a job. Each stage is a method,
+// which works on all hosts at the same time and sets Target.Err. The error
+// that a stage returns joins the errors of all hosts.
 type Recipe struct {
-	Set     *hosts.Set // that the hosts are of
+	Set     *hosts.Set // the set that contains all hosts
 	Printer *console.Printer
 
-	// Likely are blobs that the hosts will probably need. Place asks which of them they have.
+	// Likely are files that the hosts will probably need, by checksum. Place
+	// asks each host which of them it already has.
 	Likely []envsync.Blob
-	// ConnectTime and PlaceTime bound Connect and Place on each host; 0: nothing but their own
-	// bounds does.
+	// ConnectTime and PlaceTime are timeouts for Connect and Place on each
+	// host. If they are 0, only the timeouts of their own steps apply.
 	ConnectTime, PlaceTime time.Duration
 
-	// Like is the data address of a host that the job has already; "": it has none.
+	// Like is the data address of a host that already runs the job; "" if no
+	// host does.
 	Like string
-	// Program returns what is sent to hosts of a platform; false: they have it. Nil: all have.
+	// Program returns the executable to send to hosts of a platform. It
+	// returns false if these hosts need none. A nil Program means that no host
+	// needs one.
 	Program func(envsync.Platform) (envsync.Blob, bool)
 	Venv    Venv
 	Files   *Workdir
-	Spec    protocol.Spec // what is the same on all hosts
-	Again   bool          // the job runs already: its files are what they were when it began
+	Spec    protocol.Spec // the part of the job's specification that is the same for all hosts
+	Again   bool          // the job is already running, so its files are sent as they were at its start
 
-	bar *console.Transfer // shows what Ready sends
+	bar *console.Transfer // progress bar for what Ready sends
 }
 
-// stage is a method of a Recipe.
+// stage is one step of the preparation, for example the method Connect of a
+// Recipe.
 type stage func(context.Context, []*Target) error
 
-// Survey connects to hosts, places plx on those that have none, and asks it what the hosts are and
-// which GPUs they have.
+// Survey connects to the hosts and installs plx on those that do not have it.
+// It then asks each host for its platform and its GPUs.
 func (r Recipe) Survey(ctx context.Context, on []*Target) error {
 	return inOrder(ctx, on, r.Connect, r.Place, r.FindGPUs)
 }
 
-// Ready gives hosts that have plx all that the tasks of a job find there, whether the job starts on
-// them, comes back to them or continues on them. A host gets what it lacks. It tells what was sent,
-// plx too if Place has sent it. After an error no host has a new working directory of the job.
+// Ready sends each host what the tasks of a job need and the host does not
+// have, and prints what was sent. plx must already be installed on the hosts.
+// Ready is used when a job starts on a host, and when a host joins or returns
+// to a running job. If it fails, it removes the working directories that it
+// has created.
 func (r Recipe) Ready(ctx context.Context, on []*Target) error {
 	r.bar = r.Set.Sending()
 	err := inOrder(ctx, on, r.FindAddresses, r.checkReach, r.sendAll)
@@ -72,7 +80,8 @@ func (r Recipe) Ready(ctx context.Context, on []*Target) error {
 	return err
 }
 
-// sendAll sends what hosts lack.
+// sendAll sends the program, the virtual environment and the files that hosts
+// do not have.
 func (r *Recipe) sendAll(ctx context.Context, on []*Target) error {
 	r.bar.Resume()
 	err := inOrder(ctx, on, r.sendPrograms, r.installVenv, r.sendFiles)
@@ -80,7 +89,8 @@ func (r *Recipe) sendAll(ctx context.Context, on []*Target) error {
 	return err
 }
 
-// inOrder ends at the first stage with an error.
+// inOrder runs the stages one after another and stops at the first one that
+// fails.
 func inOrder(ctx context.Context, on []*Target, stages ...stage) error {
 	for _, s := range stages {
 		err := s(ctx, on)
@@ -91,10 +101,11 @@ func inOrder(ctx context.Context, on []*Target, stages ...stage) error {
 	return nil
 }
 
-// each works on all hosts at once. The tally, which may be nil, shows whom it waits for. Equal errors
-// are one, with the names of their hosts.
+// each calls work for all hosts at the same time and stores its error in the
+// target. The tally, which may be nil, shows for which hosts it waits. In the
+// returned error, hosts with the same error are listed together.
 func each(ctx context.Context, on []*Target, tally *console.Tally, work func(int, *Target) error) error {
-	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // the targets have the errors
+	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // ignore the result: the errors are in the targets
 		tally.Begin(t.Name())
 		defer tally.End(t.Name())
 		t.Err = work(i, t)
@@ -117,7 +128,7 @@ func each(ctx context.Context, on []*Target, tally *console.Tally, work func(int
 	return errors.Join(errs...)
 }
 
-// Connect connects to hosts, and logs in there. The set shows whom it waits for.
+// Connect connects to the hosts and logs in by SSH. r.Set shows its progress.
 func (r *Recipe) Connect(ctx context.Context, on []*Target) error {
 	return each(ctx, on, nil, func(_ int, t *Target) error {
 		ctx, cancel := bounded(ctx, r.ConnectTime, "no connection within %v")
@@ -129,8 +140,9 @@ func (r *Recipe) Connect(ctx context.Context, on []*Target) error {
 	})
 }
 
-// Place brings plx to the hosts that have none, and has it tell what the hosts are. Ready tells that
-// plx was sent, or else Set.Placed.
+// Place installs plx on the hosts that do not have it, and asks each host for
+// its platform. The message that plx was sent is printed later, by Ready or
+// Set.Placed.
 func (r *Recipe) Place(ctx context.Context, on []*Target) error {
 	err := each(ctx, on, r.Printer.NewTally("probing", len(on)), func(_ int, t *Target) error {
 		ctx, cancel := bounded(ctx, r.PlaceTime, "it was not sent within %v")
@@ -152,7 +164,7 @@ func bounded(ctx context.Context, limit time.Duration, late string) (context.Con
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf(late, limit))
 }
 
-// FindGPUs has plx list the GPUs of hosts.
+// FindGPUs makes the agent on each host list the host's GPUs.
 func (r *Recipe) FindGPUs(ctx context.Context, on []*Target) error {
 	defer r.Set.HintAtSlowTools()
 	tally := r.Printer.NewTally("probing", len(on))

@@ -22,8 +22,9 @@ import (
 	"github.com/plx-run/plx/launcher/scratch"
 )
 
-// options returns the options of tree.Send for files that the user calls part. Its bar shows them
-// by name.
+// options returns the options with which tree.Send sends files. In the
+// progress bar, part is the title for all these files, and name is the name of
+// the current one.
 func (r *Recipe) options(part, name string) tree.SendOptions {
 	return tree.SendOptions{
 		Low: r.Spec.PortLow, High: r.Spec.PortHigh, Left: r.bar.Left, Spool: scratch.Place,
@@ -38,7 +39,8 @@ func (r *Recipe) options(part, name string) tree.SendOptions {
 	}
 }
 
-// sendPrograms brings hosts the program of their platform, to where blobs are.
+// sendPrograms sends the executable for each host's platform to the host's
+// cache of files (blobs), unless the host has it.
 func (r *Recipe) sendPrograms(ctx context.Context, on []*Target) error {
 	if r.Program == nil {
 		return nil
@@ -65,19 +67,21 @@ func (r *Recipe) sendPrograms(ctx context.Context, on []*Target) error {
 	return errors.Join(errs...)
 }
 
-// sendFolder brings the contents of a folder to hosts. inJob makes it the working directory of the
-// job there; one that a host has already stays as it is. What was damaged on a host it sends again.
+// sendFolder sends the content of folder f to hosts that do not have it. If
+// inJob is true, the hosts make it the working directory of the job; an
+// existing working directory is not changed. If a host's cached files are
+// damaged, sendFolder sends these again.
 func (r *Recipe) sendFolder(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o tree.SendOptions) error {
 	_, size := f.Files()
 	id, limit := f.ID().String(), tree.AnswerLimit(size)
 	has := make([]bool, len(on))
-	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // a host without an answer lacks it
+	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // if the request fails, has[i] stays false and the folder is sent
 		want := protocol.Has{Manifest: id}
 		if inJob {
 			want.Job, want.Folder = t.Job, t.Folder
 		}
 		_, err := hosts.Call[struct{}](ctx, t.AgentHost, limit, protocol.DoHas, want)
-		r.mend(t, err)
+		r.reportDamage(t, err)
 		has[i] = err == nil
 		return nil
 	})
@@ -90,17 +94,18 @@ func (r *Recipe) sendFolder(ctx context.Context, on []*Target, f *tree.Folder, i
 	damaged, err := sendOnce(ctx, lacking, f, inJob, o)
 	if len(damaged) > 0 && ctx.Err() == nil {
 		for t, err := range damaged {
-			r.mend(t, err)
+			r.reportDamage(t, err)
 		}
 		_, err = sendOnce(ctx, slices.Collect(maps.Keys(damaged)), f, inJob, o)
 	}
 	return err
 }
 
-// sendOnce has hosts look for the contents of a folder, and sends what they lack. If it fails on no
-// host but those on which contents were damaged, it returns these with their errors.
+// sendOnce sends each host the files of folder f that the host does not have.
+// If it fails only on hosts whose cached files are damaged, it returns these
+// hosts with their errors.
 func sendOnce(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o tree.SendOptions) (damaged map[*Target]error, err error) {
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards failed and others
 	failed := map[*Target]error{}
 	others := false
 	var to []tree.Target
@@ -130,8 +135,9 @@ func sendOnce(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o t
 	return failed, err
 }
 
-// mend tells that what a host keeps was damaged. It reports whether err says so, and nothing else.
-func (r *Recipe) mend(t *Target, err error) bool {
+// reportDamage prints a message if err means that a host's cached files were damaged,
+// and reports whether it does.
+func (r *Recipe) reportDamage(t *Target, err error) bool {
 	damaged := protocol.CodeDamaged.Is(err)
 	if damaged {
 		r.Printer.Printf("host %s: files that it keeps were %s; plx sends them again", t.Name(), err)
@@ -139,29 +145,34 @@ func (r *Recipe) mend(t *Target, err error) bool {
 	return damaged
 }
 
-// target returns the host as one that is put files.
+// target returns host t as a destination for tree.Send. want is the request
+// that is sent to the host's agent.
 func target(t *Target, want protocol.Put) tree.Target {
-	addr, _ := t.DataAddr() // FindAddresses refuses a host without one
+	addr, _ := t.DataAddr() // ignore the error: FindAddresses has reported hosts without an address
 	return tree.Target{Name: t.Name(), FileSystem: t.Facts.FileSystem, Addr: addr, Put: func(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		return hosts.Pipe(ctx, t.AgentHost, protocol.DoPut, want, stdin, stdout)
 	}}
 }
 
-// discardTime bounds the removal of working directories that no job will use.
+// discardTime is how long the removal of unused working directories may take.
 const discardTime = 10 * time.Second
 
-// discard removes working directories of hosts on which the job is not started.
+// discard removes the job's working directories on hosts on which the job will
+// not start.
 func discard(ctx context.Context, from []*Target) {
 	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
 	defer cancel()
-	_ = hosts.Each(tidy, from, func(_ int, t *Target) error { // the host may be gone; plx prune removes the rest
+	// Ignore errors: if a host cannot be reached, plx prune removes its folder
+	// later.
+	_ = hosts.Each(tidy, from, func(_ int, t *Target) error {
 		_, err := hosts.Call[struct{}](tidy, t.AgentHost, discardTime, protocol.DoDiscard, protocol.HostJob{Job: t.Job, Folder: t.Folder})
 		return err
 	})
 }
 
-// FromJob returns the recipe of a job that runs, whose files a host of it has. They are copied to
-// dir, an empty folder of this machine, as far as they are needed.
+// FromJob returns the recipe of a running job. It copies the job's files from
+// one of the job's hosts to dir, an empty local folder, as far as they are
+// needed.
 func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir string, printer *console.Printer) (r Recipe, err error) {
 	r = Recipe{Printer: printer, Like: spec.DataAddr, Files: &Workdir{taken: true}, Spec: spec}
 	if sum := spec.Command.Blob; sum != "" {
@@ -171,7 +182,9 @@ func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir
 		}
 		r.Program = func(envsync.Platform) (envsync.Blob, bool) { return program, true }
 	}
-	if v := spec.Command.Venv; v != nil && v.Request != nil { // an agent of an earlier version refuses to start without
+	// Request is nil in a job of an earlier version of plx, whose agents
+	// refuse to start tasks without the environment.
+	if v := spec.Command.Venv; v != nil && v.Request != nil {
 		if r.Venv, err = venvOf(*v, from, dir); err != nil {
 			return r, err
 		}
@@ -185,7 +198,8 @@ func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir
 	return r, err
 }
 
-// takeFolder copies the folder of a manifest from a host into dir on this machine, which it makes.
+// takeFolder copies a folder from a host into the new local folder dir.
+// manifest is the checksum of the folder's list of files.
 func takeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string) (*tree.Folder, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -203,7 +217,9 @@ func takeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string
 	return f, nil
 }
 
-// TakeBlob copies a blob from a host to the folder dir, unless it is this process's own binary.
+// TakeBlob copies a file from a host's cache to the folder dir. sum is the
+// file's checksum. If the file is this process's own executable, TakeBlob
+// returns that instead.
 func TakeBlob(ctx context.Context, from *hosts.AgentHost, sum, dir string) (envsync.Blob, error) {
 	if self, err := os.Executable(); err == nil {
 		if own, err := envsync.FileBlob(self); err == nil && own.Sum == sum {

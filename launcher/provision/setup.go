@@ -15,8 +15,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// newest shows the newest line of what is written, as what its host does. Both outputs of
-// a command may write to it.
+// newest is a writer that shows the last line of a host's output in the
+// progress display. A command's stdout and stderr may both write to it.
 type newest struct {
 	tally *console.Tally
 	host  string
@@ -29,9 +29,11 @@ func (n *newest) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// setUp runs the --setup of a job once on each host, in the working directory, with the environment
-// of the Spec and of the host's line. It shows the newest line that a host has printed, and prints
-// all at the end. A host that has run it for the job does not run it again.
+// setUp runs the --setup line of a job once on each host, in the working
+// directory. The environment has the variables of the Spec and those of the
+// host's line in the resource file. While it runs, setUp shows the last line
+// of each host's output; at the end it prints all output. A host that has
+// already run the line for this job does not run it again.
 func (r *Recipe) setUp(ctx context.Context, on []*Target) error {
 	if !r.Spec.Command.SetupDone {
 		return nil
@@ -55,10 +57,12 @@ func (r *Recipe) setUp(ctx context.Context, on []*Target) error {
 	return nil
 }
 
-// shownLines is how many lines of a failed --setup an error has.
+// shownLines is how many lines of a failed --setup's output the error
+// contains.
 const shownLines = 10
 
-// runSetup runs the line on one host, and returns what it has printed.
+// runSetup runs the --setup line on one host and returns the lines of its
+// output.
 func runSetup(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec, live io.Writer) ([]string, error) {
 	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: spec.Command, Env: spec.EnvOf(a.Resource.Env), MaxTime: spec.SetupTime,
 		Job: a.Job, Folder: a.Folder, Setup: true}, live)
@@ -79,11 +83,13 @@ func runSetup(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec, live 
 	return nil, exit.WithHint(errors.New(text), hint)
 }
 
-// textLines returns the lines that a person sees of an output.
+// textLines splits an output into lines, without empty lines and without plx's
+// own prefixes.
 func textLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		line = line[strings.LastIndexByte(line, '\r')+1:] // of a progress bar the last state
+		// A progress bar overwrites its line after "\r"; keep its last state.
+		line = line[strings.LastIndexByte(line, '\r')+1:]
 		for _, prefix := range []string{"plx agent: ", "plx: --setup: ", "--setup: "} {
 			line = strings.TrimPrefix(line, prefix)
 		}
@@ -94,7 +100,7 @@ func textLines(text string) (lines []string) {
 	return lines
 }
 
-// shortened returns the first words of a line.
+// shortened returns at most the first 60 characters of a text, in one line.
 func shortened(line string) string {
 	const most = 60
 	runes := []rune(strings.ReplaceAll(line, "\n", "; "))

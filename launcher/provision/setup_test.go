@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// In a pipe, a --setup that takes longer than 2 s shows the newest line of a host.
+// If the output is a pipe and --setup takes longer than 2 s, plx prints the
+// last line of a host's output.
 func TestSetupShowsItsNewestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer

@@ -22,18 +22,19 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Venv is the virtual environment of --venv as it was read. The zero value is
-// none.
+// Venv is the Python virtual environment that --venv names, as read from disk.
+// The zero value means that there is none.
 type Venv struct {
-	named   string     // as the user named it
-	read    *venv.Venv // nil: there is none, or from has it
+	named   string     // value of --venv, or a description of the environment for messages
+	read    *venv.Venv // content of the local environment; nil if there is none, and before take has copied it from a host
 	request venv.Request
 
-	from *hosts.AgentHost // a host that has installed it; nil: it is of this machine
-	dir  string           // empty folder of this machine for what is copied from there
+	from *hosts.AgentHost // host of a running job that has the environment; nil if it is on this machine
+	dir  string           // empty local folder for the files that are copied from that host
 }
 
-// ReadVenv reads the folder of --venv, if that is not empty, for tasks that run in workdir.
+// ReadVenv reads the virtual environment in the folder dir. It returns the
+// zero Venv if dir is "". The tasks will run in workdir.
 func ReadVenv(ctx context.Context, dir, workdir string, printer *console.Printer) (v Venv, err error) {
 	if dir == "" {
 		return v, nil
@@ -51,8 +52,9 @@ func ReadVenv(ctx context.Context, dir, workdir string, printer *console.Printer
 	return v, nil
 }
 
-// realFolder is a folder of this machine, absolute and without links; "" if there is none. What is
-// wrong with it, reading it says.
+// realFolder returns the absolute path of a local folder, with all symbolic
+// links resolved. It returns "" if the folder cannot be found; the caller gets
+// the error when it reads the folder.
 func realFolder(named string) string {
 	if named == "" {
 		return ""
@@ -67,8 +69,9 @@ func realFolder(named string) string {
 	return abs
 }
 
-// Importing adds to the tasks' variables where Python finds packages that were installed in
-// place from the working directory. Python takes the paths from there.
+// Importing adds a PYTHONPATH to the tasks' variables if packages were
+// installed from the working directory in editable mode (pip install -e). The
+// paths in it are relative to the working directory.
 func (v Venv) Importing(environ []string) []string {
 	if v.read == nil || len(v.read.InPlace) == 0 {
 		return environ
@@ -84,7 +87,8 @@ func (v Venv) Importing(environ []string) []string {
 	return append(slices.Clone(environ), value)
 }
 
-// Lines tells what is sent.
+// Lines returns lines that show the user which parts of the environment are
+// sent. on is the number of hosts.
 func (v Venv) Lines(on int) (lines []string) {
 	if v.read == nil {
 		return nil
@@ -96,12 +100,13 @@ func (v Venv) Lines(on int) (lines []string) {
 	return lines
 }
 
-// Installed returns what tasks are told, or nil.
+// Installed returns the description of the environment that is sent to the
+// agents; nil if there is no environment.
 func (v Venv) Installed() *protocol.Venv {
 	if v.read == nil {
 		return nil
 	}
-	request, _ := json.Marshal(v.request) // it has texts only
+	request, _ := json.Marshal(v.request) // Marshal cannot fail, because the request contains only strings
 	told := &protocol.Venv{Folder: v.request.Folder(), Base: v.request.BaseFolder(), Manifests: []string{v.request.Manifest}, Request: request}
 	if v.request.Base != "" {
 		told.Manifests = append(told.Manifests, v.request.Base)
@@ -109,13 +114,14 @@ func (v Venv) Installed() *protocol.Venv {
 	return told
 }
 
-// part is a folder that is sent.
+// part is a folder of the environment that is sent, with its name in messages.
 type part struct {
 	name   string
 	folder *tree.Folder
 }
 
-// parts returns what is sent, the interpreter first unless the hosts have it.
+// parts returns the folders to send: the packages, and before them the Python
+// interpreter if the environment has its own.
 func (v Venv) parts() (parts []part) {
 	if v.read.Base != nil {
 		parts = append(parts, part{"the interpreter", v.read.Base})
@@ -123,11 +129,13 @@ func (v Venv) parts() (parts []part) {
 	return append(parts, part{"the packages", v.read.Folder})
 }
 
-// installTime bounds the installation of contents that the host has: some GB are copied.
+// installTime is how long a host may take to install an environment from its
+// cached files; it copies several GB.
 const installTime = time.Hour
 
-// installVenv installs the environment on hosts. A host gets what it lacks, and nothing if it has
-// installed the environment before. It refuses hosts that cannot run it.
+// installVenv installs the environment on the hosts. It sends a host only the
+// files that the host does not have, and nothing if the environment is already
+// installed there. It returns an error for hosts whose platform cannot run it.
 func (r *Recipe) installVenv(ctx context.Context, on []*Target) error {
 	if r.Venv.read == nil && r.Venv.from == nil {
 		return nil
@@ -149,7 +157,7 @@ func (v Venv) install(ctx context.Context, on []*Target, r *Recipe) error {
 		return err
 	}
 	err := each(ctx, on, r.Printer.NewTally("looking for "+v.named, len(on)), func(i int, t *Target) error {
-		if why := misfit(request.Python, t.Facts.Platform); why != "" {
+		if why := incompatible(request.Python, t.Facts.Platform); why != "" {
 			return errors.New(why)
 		}
 		return ask(i, t)
@@ -174,13 +182,14 @@ func (v Venv) install(ctx context.Context, on []*Target, r *Recipe) error {
 	request.Stored = true
 	err = v.fill(ctx, lacking, r, ask)
 	failed := slices.DeleteFunc(lacking, func(t *Target) bool { return t.Err == nil })
-	if len(failed) == 0 || slices.ContainsFunc(failed, func(t *Target) bool { return !r.mend(t, t.Err) }) || ctx.Err() != nil {
+	if len(failed) == 0 || slices.ContainsFunc(failed, func(t *Target) bool { return !r.reportDamage(t, t.Err) }) || ctx.Err() != nil {
 		return err
 	}
 	return v.fill(ctx, failed, r, ask)
 }
 
-// fill sends hosts what they lack, and has them install it.
+// fill sends the hosts the files of the environment that they do not have, and
+// then makes them install it.
 func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *Target) error) error {
 	for _, p := range v.parts() {
 		if err := r.sendFolder(ctx, on, p.folder, false, r.options(v.named, p.name)); err != nil {
@@ -190,8 +199,9 @@ func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *
 	return each(ctx, on, r.Printer.NewTally("installing "+v.named, len(on)), ask)
 }
 
-// venvOf returns the environment that a host has installed for a job. dir is an empty folder of this
-// machine for what has to be copied from there.
+// venvOf returns the environment of a running job, which is installed on one
+// of the job's hosts. dir is an empty local folder for the files that must be
+// copied from that host.
 func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
 	of := Venv{named: "the job's virtual environment", from: from, dir: dir}
 	if err := json.Unmarshal(v.Request, &of.request); err != nil {
@@ -203,7 +213,7 @@ func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
 	return of, nil
 }
 
-// take copies the contents of the environment from the host that has it.
+// take copies the files of the environment from the host that has it.
 func (v *Venv) take(ctx context.Context) (err error) {
 	v.read = &venv.Venv{}
 	if v.read.Folder, err = takeFolder(ctx, v.from, v.request.Manifest, filepath.Join(v.dir, "venv")); err == nil && v.request.Base != "" {
@@ -212,13 +222,14 @@ func (v *Venv) take(ctx context.Context) (err error) {
 	return err
 }
 
-// machines are Go's names of what Python names otherwise.
+// machines maps Python's names of CPU architectures to Go's, if they differ.
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
-// misfit says why programs for one platform do not run on another, or "".
-func misfit(p venv.Python, host envsync.Platform) string {
+// incompatible returns why a host cannot run programs for the platform of p, or ""
+// if it can.
+func incompatible(p venv.Python, host envsync.Platform) string {
 	system, machine, _ := strings.Cut(p.Platform, "-")
-	if i := strings.LastIndexByte(machine, '-'); i >= 0 { // macosx-14.0-arm64
+	if i := strings.LastIndexByte(machine, '-'); i >= 0 { // for example macosx-14.0-arm64
 		machine = machine[i+1:]
 	}
 	if system == host.OS && cmp.Or(machines[machine], machine) == host.Arch {

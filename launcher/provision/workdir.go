@@ -16,16 +16,18 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// Workdir is the folder of --workdir as it was read, and what --copy adds to it. Without
-// --workdir it is what --copy puts into the folder of each task.
+// Workdir is the content of the folder of --workdir, and of the files of
+// --copy. Without --workdir, it is only the files of --copy, which are copied
+// into each task's folder.
 type Workdir struct {
-	named  string       // the folder of --workdir, as the user named it; "": there is none
-	copies []string     // of --copy
-	taken  bool         // it is that of a job that runs
-	Folder *tree.Folder // nil: there is neither
+	named  string       // value of --workdir; "" if the option is not used
+	copies []string     // values of --copy
+	taken  bool         // the files were copied from a running job
+	Folder *tree.Folder // the files to send; nil without --workdir and --copy
 }
 
-// ReadWorkdir reads the folder of --workdir, if that is not empty, and prints what its user may not expect.
+// ReadWorkdir reads the folder of --workdir, and prints notes about files in
+// it that could surprise the user. It does nothing if dir is "".
 func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *console.Printer) (w Workdir, err error) {
 	if dir == "" {
 		return w, nil
@@ -50,8 +52,8 @@ func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *conso
 // copyHint is the hint for a file of --copy that cannot be sent.
 const copyHint = "--copy names a file or a folder of this machine; --workdir DIR sends a folder without what a .plxignore in it excludes"
 
-// ReadCopies reads the files and folders of --copy, and adds them to the working directory if
-// there is one.
+// ReadCopies reads the files and folders of --copy. If there is a working
+// directory, it adds them to that.
 func (w *Workdir) ReadCopies(ctx context.Context, paths []string, printer *console.Printer) error {
 	if len(paths) == 0 {
 		return nil
@@ -72,7 +74,8 @@ func (w *Workdir) ReadCopies(ctx context.Context, paths []string, printer *conso
 	return nil
 }
 
-// notEmpty refuses a folder from which patterns leave nothing.
+// notEmpty returns an error if ignore patterns exclude everything in the
+// folder of --workdir.
 func (w Workdir) notEmpty() error {
 	if slices.ContainsFunc(w.Folder.Entries, func(e tree.Entry) bool { return e.Kind != tree.Directory }) {
 		return nil
@@ -85,10 +88,11 @@ func (w Workdir) notEmpty() error {
 	if filepath.IsAbs(why) {
 		cure = fmt.Sprintf("to make it a repository of its own, in which that file does not count: git init %s; %s", w.named, cure)
 	}
-	return exit.Mistake(fmt.Errorf("--workdir %s: nothing of it would be sent: %s excludes it", w.named, why), "%s", cure)
+	return exit.Mistake(fmt.Errorf("--workdir %s: nothing in it would be sent: %s excludes it", w.named, why), "%s", cure)
 }
 
-// remarks are lines on what the user may not expect.
+// remarks returns notes about files in the folder of --workdir that could
+// surprise the user.
 func (w Workdir) remarks() (lines []string) {
 	if w.named != "" {
 		for _, note := range w.Folder.Notes() {
@@ -98,16 +102,18 @@ func (w Workdir) remarks() (lines []string) {
 	return lines
 }
 
-// muchSize is from how many bytes on a folder is perhaps larger than the user thinks.
-const muchSize = 1 << 30
+// largeFolder is the size in bytes from which plx prints a note, because the
+// folder may be larger than the user expects.
+const largeFolder = 1 << 30
 
-// size returns a line on a large folder.
+// size returns a note with the largest files if the folder is larger than
+// largeFolder.
 func (w Workdir) size() []string {
 	if w.Folder == nil {
 		return nil
 	}
 	_, size := w.Folder.Files()
-	if size <= muchSize {
+	if size <= largeFolder {
 		return nil
 	}
 	const most = 3
@@ -117,11 +123,13 @@ func (w Workdir) size() []string {
 	for _, e := range files[:min(most, len(files))] {
 		largest = append(largest, fmt.Sprintf("%s (%s)", e.Path, console.Size(e.Size)))
 	}
-	return []string{fmt.Sprintf("note: --workdir %s has %s, and hosts get what they lack of it; largest: %s; lines in .plxignore leave files here",
+	return []string{fmt.Sprintf("note: --workdir %s has %s, and hosts are sent what they do not have; largest: %s; lines in .plxignore exclude files",
 		w.named, console.Size(size), strings.Join(largest, ", "))}
 }
 
-// notFetched returns a line on files in what a flag sends that git-lfs has not fetched.
+// notFetched returns a note about files that are only pointers of git-lfs,
+// because git lfs has not fetched their content. flag is the option that sends
+// them.
 func notFetched(folder *tree.Folder, flag string) []string {
 	pointers := folder.Pointers()
 	if len(pointers) == 0 {
@@ -134,12 +142,13 @@ func notFetched(folder *tree.Folder, flag string) []string {
 	return []string{fmt.Sprintf("note: %s: %s, without the content: git lfs pull fetches it", flag, what)}
 }
 
-// notHome refuses the user's home folder, and a folder above it, unless the user has said
-// by a .plxignore what of it is to stay here: it has keys and passwords.
+// notHome returns an error if the folder of --workdir contains the user's home
+// folder, which has SSH keys and passwords. It accepts such a folder if it
+// contains a .plxignore, by which the user excludes files.
 func notHome(folder string) error {
 	home, real := realFolder(os.Getenv("HOME")), realFolder(folder)
 	if home == "" || real == "" {
-		return nil // without a home nothing is known of it
+		return nil // HOME is not set or does not exist, so nothing can be checked
 	}
 	inside, err := filepath.Rel(real, home)
 	if err != nil || !filepath.IsLocal(inside) {
@@ -152,7 +161,8 @@ func notHome(folder string) error {
 		"put the job's files into a folder of their own; or write a .plxignore beside them that excludes the rest")
 }
 
-// watchReading shows how far the reading of a folder is.
+// watchReading shows the progress of reading a folder until the caller calls
+// done.
 func watchReading(printer *console.Printer, what string, count *tree.Count) (done func()) {
 	return printer.Watch(func() string {
 		found, read, bytes := count.Now()
@@ -160,7 +170,8 @@ func watchReading(printer *console.Printer, what string, count *tree.Count) (don
 	})
 }
 
-// hashCache returns the folder of this machine that keeps the hashes of files, or "".
+// hashCache returns the local folder in which plx caches the checksums of
+// files; "" if HOME is not set.
 func hashCache() string {
 	home := os.Getenv("HOME")
 	if home == "" {
@@ -169,7 +180,8 @@ func hashCache() string {
 	return filepath.Join(home, ".plx", "hashes")
 }
 
-// ID returns the content hash of the manifest of the working directory, or "".
+// ID returns the checksum of the working directory's list of files (its
+// manifest); "" without --workdir.
 func (w Workdir) ID() string {
 	if w.named == "" {
 		return ""
@@ -177,8 +189,9 @@ func (w Workdir) ID() string {
 	return w.Folder.ID().String()
 }
 
-// Copied returns the content hash of the manifest of what --copy puts into the folder of each
-// task, or "": there is no --copy, or a working directory.
+// Copied returns the checksum of the list of files that --copy puts into each
+// task's folder. It returns "" without --copy, and with --workdir, because the
+// files are then part of the working directory.
 func (w Workdir) Copied() string {
 	if w.named != "" || w.Folder == nil {
 		return ""
@@ -186,7 +199,8 @@ func (w Workdir) Copied() string {
 	return w.Folder.ID().String()
 }
 
-// Lines tells what is sent.
+// Lines returns lines that show the user which files are sent. on is the
+// number of hosts.
 func (w Workdir) Lines(on int) (lines []string) {
 	if w.named != "" {
 		n, size := w.Folder.Files()
@@ -198,12 +212,14 @@ func (w Workdir) Lines(on int) (lines []string) {
 	return lines
 }
 
-// ToHosts writes how many bytes travel if all hosts lack something of a size.
+// ToHosts formats how many bytes are transferred if size bytes are sent to
+// each of several hosts.
 func ToHosts(size int64, on int) string {
 	return fmt.Sprintf("%s to %s", console.Size(int64(on)*size), plural.Count(on, "host"))
 }
 
-// what says what is sent, as the user named it.
+// what returns the name of the sent files in messages, and the option that
+// names them.
 func (w Workdir) what() (what, flag string) {
 	if w.taken {
 		return "the job's files", "the job's files"
@@ -214,7 +230,8 @@ func (w Workdir) what() (what, flag string) {
 	return w.named, "--workdir " + w.named
 }
 
-// sendFiles brings the files to hosts, and makes the working directory there, if there is one.
+// sendFiles sends the files of --workdir and --copy to the hosts. With
+// --workdir, the hosts create the job's working directory from them.
 func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 	w := r.Files
 	if w.Folder == nil {
@@ -228,7 +245,7 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 	} else {
 		err = w.sendUnchanged(ctx, send, func(remarks []string) {
 			if w.named != "" {
-				discard(ctx, on) // a host may have made it of what the files were
+				discard(ctx, on) // a host may have created its working directory from the old content
 			}
 			r.Printer.Lines(remarks)
 		})
@@ -240,13 +257,14 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 	return nil
 }
 
-// rereads is how often files that have changed are read again, and lost how many more are
-// then left out.
+// rereads is how often changed files are read again. lost is how many files
+// that keep changing are then left out at most.
 const rereads, lost = 3, 100
 
-// sendUnchanged has send send the folder. Files may have changed or vanished since it was
-// read: then it reads them again, and at last leaves those out that always change, but for
-// those of --copy. Before it sends again it tells again of these.
+// sendUnchanged calls send with the folder. If files have changed or vanished
+// since they were read, it reads them again, calls again with new notes for
+// the user, and sends once more. After several attempts, it leaves out files
+// that keep changing; files of --copy are never left out.
 func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, again func(remarks []string)) error {
 	for i := 0; ; i++ {
 		err := send(w.Folder)

@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// makeFiles makes empty files, except those with patterns, in the present folder.
+// makeFiles creates files in the current folder. They are empty, except ignore
+// files, which get the given patterns.
 func makeFiles(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -27,7 +28,7 @@ func makeFiles(t *testing.T, files map[string]string) {
 	}
 }
 
-// shell runs a line as the user would.
+// shell runs a shell line, such as the one that a hint tells the user to run.
 func shell(t *testing.T, line string) {
 	t.Helper()
 	if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
@@ -35,13 +36,14 @@ func shell(t *testing.T, line string) {
 	}
 }
 
-// workdirOf reads a folder for a launch.
+// workdirOf reads a folder as a launch with --workdir does.
 func workdirOf(t *testing.T, folder string) (Workdir, error) {
 	t.Helper()
 	return ReadWorkdir(t.Context(), folder, false, console.NewPrinter(console.Terminal{Stderr: os.Stderr}))
 }
 
-// inRepository makes a git repository in a folder that is the user's home, and goes there.
+// inRepository creates a git repository in a folder that is the user's home,
+// and makes it the current folder.
 func inRepository(t *testing.T) string {
 	t.Helper()
 	home, err := filepath.EvalSymlinks(t.TempDir())
@@ -56,14 +58,15 @@ func inRepository(t *testing.T) string {
 	return home
 }
 
-// A dotfiles repository in the home excludes all that is below it.
+// A git repository for dotfiles in the home folder excludes everything below
+// that folder.
 func TestReportW3DotfilesRepository(t *testing.T) {
 	home := inRepository(t)
 	makeFiles(t, map[string]string{".gitignore": "*\n", "project/train.py": "", "project/src/model.py": ""})
 	for _, cure := range []string{"git init -q .", "echo '!*' >> .plxignore"} {
 		t.Chdir(filepath.Join(home, "project"))
 		_, err := workdirOf(t, ".")
-		if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "--workdir .: nothing of it would be sent: "+home+"/.gitignore:1 excludes it") {
+		if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "--workdir .: nothing in it would be sent: "+home+"/.gitignore:1 excludes it") {
 			t.Fatalf("%v, want who excludes all", err)
 		}
 		if !strings.Contains(exit.Hint(err), strings.Replace(cure, " -q", "", 1)) {
@@ -91,7 +94,7 @@ func TestReportW4FolderExcludesItself(t *testing.T) {
 	inRepository(t)
 	makeFiles(t, map[string]string{"dist/.gitignore": "*\n", "dist/train": "", "dist/sub/x": ""})
 	_, err := workdirOf(t, "dist")
-	if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "nothing of it would be sent: .gitignore:1 excludes it") {
+	if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "nothing in it would be sent: .gitignore:1 excludes it") {
 		t.Fatalf("%v, want who excludes all", err)
 	}
 	cure, found := strings.CutPrefix(exit.Hint(err), "to send it all: ")
@@ -104,14 +107,14 @@ func TestReportW4FolderExcludesItself(t *testing.T) {
 	}
 }
 
-// More than 1 GiB is said before it is sent.
+// Before more than 1 GiB is sent, plx prints a note.
 func TestReportW6LargeFolder(t *testing.T) {
 	m := tree.Manifest{Entries: []tree.Entry{{Path: "data", Kind: tree.Directory}, {Path: "small", Kind: tree.File, Size: 1}}}
 	for i, name := range []string{"a", "b", "c", "d"} {
 		m.Entries = append(m.Entries, tree.Entry{Path: name, Kind: tree.File, Size: 1<<28 + int64(i)<<20})
 	}
 	w := Workdir{named: ".", Folder: &tree.Folder{Manifest: m}}
-	const want = "note: --workdir . has 1.0 GiB, and hosts get what they lack of it; largest: d (259.0 MiB), c (258.0 MiB), b (257.0 MiB); lines in .plxignore leave files here"
+	const want = "note: --workdir . has 1.0 GiB, and hosts are sent what they do not have; largest: d (259.0 MiB), c (258.0 MiB), b (257.0 MiB); lines in .plxignore exclude files"
 	if got := w.size(); len(got) != 1 || got[0] != want {
 		t.Errorf("notes %q, want %q", got, want)
 	}
@@ -121,7 +124,8 @@ func TestReportW6LargeFolder(t *testing.T) {
 	}
 }
 
-// A launch goes on although files vanish or change between reading and sending.
+// A launch continues if files vanish or change after they were read and before
+// they are sent.
 func TestReportW5FilesVanishWhileSending(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("HOME", t.TempDir())
@@ -152,8 +156,9 @@ func TestReportW5FilesVanishWhileSending(t *testing.T) {
 	}
 }
 
-// The home folder has keys. It is sent only with a .plxignore.
-func TestHomeStaysHere(t *testing.T) {
+// The home folder contains SSH keys, so it is sent only if it has a
+// .plxignore.
+func TestHomeFolderIsNotSent(t *testing.T) {
 	above := t.TempDir()
 	home := filepath.Join(above, "user")
 	project := filepath.Join(home, "project")
@@ -179,8 +184,9 @@ func TestHomeStaysHere(t *testing.T) {
 	read(home, false)
 }
 
-// TestReportL7NotFetched: pointers of git-lfs are named before they are sent.
-func TestReportL7NotFetched(t *testing.T) {
+// Before files are sent that are only git-lfs pointers, plx prints a note that
+// names them.
+func TestReportL7GitLFSPointers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"
 	makeFiles(t, map[string]string{"a.pt": pointer, "b.pt": "weights", "sub/c.pt": pointer})

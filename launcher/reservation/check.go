@@ -11,9 +11,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Check refuses GPUs that another job has booked, or for which an earlier launch waits, by what the
-// hosts told when they were surveyed. It changes nothing, so it comes before the program is sent;
-// the agents look again when they start.
+// Check returns an error if another job has reserved one of the wanted GPUs,
+// or an earlier launch waits for one. It uses the list of sockets that each
+// host sent when it was surveyed. Check reserves nothing, and comes before the
+// program is sent; the agents check again when they start.
 func Check(ctx context.Context, wanted []Host, ticket string) error {
 	agents := make([]*hosts.AgentHost, len(wanted))
 	for i, w := range wanted {
@@ -24,9 +25,9 @@ func Check(ctx context.Context, wanted []Host, ticket string) error {
 		if cause == "" {
 			return nil
 		}
-		h := wanted[i].host(ticket) // it can name the job
+		h := wanted[i].host(ticket) // the host's agent can name the job that has reserved the GPU
 		if said, err := h.ask(ctx, protocol.ReserveTake); err == nil {
-			cause = said.Cause // none: it is free by now
+			cause = said.Cause // "" if the GPU has become free in the meantime
 			_, err = h.ask(ctx, protocol.ReserveLeave)
 			if err != nil {
 				return err
@@ -39,12 +40,13 @@ func Check(ctx context.Context, wanted []Host, ticket string) error {
 	})
 }
 
-// listening is set in the flags of a socket that listens. One that does not is a ticket, or
-// a lock that is just being taken or given up.
+// listening is the flags field in /proc/net/unix of a socket that listens. A
+// lock's socket listens. A socket with other flags is a ticket in the queue,
+// or a lock that is just being taken or released.
 const listening = "00010000"
 
-// taken reads a list in the form of /proc/net/unix. It returns why the claims cannot be
-// booked, "" if they can.
+// taken parses a list of sockets in the format of /proc/net/unix. It returns
+// why the claims cannot be reserved, or "" if they can.
 func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
@@ -57,7 +59,7 @@ func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 			continue
 		}
 		for _, c := range claims {
-			if cause := stands(name, fields[3] == listening, c, ticket); cause != "" {
+			if cause := blocks(name, fields[3] == listening, c, ticket); cause != "" {
 				return cause
 			}
 		}
@@ -65,8 +67,9 @@ func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 	return ""
 }
 
-// stands returns how a socket stands in the way of a claim, "" if it does not.
-func stands(name string, held bool, c protocol.Claim, ticket string) string {
+// blocks returns why a socket with this name prevents the claim c, or "" if it
+// does not. held is true if the socket listens, so that it is a lock.
+func blocks(name string, held bool, c protocol.Claim, ticket string) string {
 	before := ""
 	if c.Name != "" {
 		before = c.Name + ": "
@@ -75,11 +78,11 @@ func stands(name string, held bool, c protocol.Claim, ticket string) string {
 	other, waits := strings.CutPrefix(name, c.Device+"/wait/")
 	switch {
 	case held && (name == c.Device || isShared && !c.Shared && shared != ""):
-		return before + "GPU " + c.Device + " is booked by another job of plx"
+		return before + "GPU " + c.Device + " is reserved by another job of plx"
 	case held && c.Whole != "" && name == c.Whole:
-		return before + "GPU " + c.Whole + " is booked as a whole by another job of plx"
+		return before + "GPU " + c.Whole + " is reserved as a whole by another job of plx"
 	case waits && other < ticket:
-		return "another launch was there before and waits for its GPUs"
+		return "another launch is ahead in the queue for its GPUs"
 	}
 	return ""
 }

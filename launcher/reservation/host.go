@@ -9,19 +9,20 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// host is a host on which a launch books GPUs.
+// host is a host on which a launch reserves GPUs.
 type host struct {
 	*hosts.Host
 	ask  func(ctx context.Context, ask string) (protocol.Reservation, error)
-	keep func(ctx context.Context) // tells the agent that the launch is still there
+	keep func(ctx context.Context) // shows the agent that the launch is still running
 }
 
-// host returns the host for a launch with the ticket.
+// host returns h with functions that send requests for the given ticket to its
+// agent.
 func (h Host) host(ticket string) *host {
 	call := func(ctx context.Context, ask string, limit time.Duration) (protocol.Reservation, error) {
 		a, err := hosts.Call[protocol.Reservation](ctx, h.Agent, limit, protocol.DoReserve, protocol.Reserve{Ask: ask, Ticket: ticket, Claims: h.Claims})
 		if err != nil {
-			err = fmt.Errorf("book its GPUs: %w", err)
+			err = fmt.Errorf("reserve its GPUs: %w", err)
 		}
 		return a, err
 	}
@@ -31,10 +32,13 @@ func (h Host) host(ticket string) *host {
 		},
 		keep: func(ctx context.Context) {
 			if h.Agent.Waits() {
-				_, _ = call(ctx, protocol.ReserveTake, mostBusy) // an agent that has ended is missed when it is to get the job
+				// Ignore the error: if the agent has ended, sending the job to
+				// it will fail.
+				_, _ = call(ctx, protocol.ReserveTake, maxBusy)
 			}
 		}}
 }
 
-// mostBusy is how long an agent may do something else before it answers that it keeps GPUs.
-const mostBusy = time.Hour
+// maxBusy is how long an agent may be busy with other requests before it
+// replies to a message of keep.
+const maxBusy = time.Hour

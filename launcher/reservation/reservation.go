@@ -1,13 +1,15 @@
-// Package reservation waits for the GPUs of a job and holds them for its agents.
+// Package reservation waits until the GPUs for a job are free, and reserves
+// them for the job's agents.
 //
 //	held, err := reservation.Wait(ctx, reservation.Request{Hosts: wanted, Limit: 30 * time.Minute, ...})
 //	defer held.Close()
 //
-// On each host the agent that waits for the job stands in the queue and takes the locks. A
-// launch gets the locks of all its hosts or of none, and never holds some while it waits
-// for others, so launches cannot block one another.
+// On each host, the agent that will run the job joins the queue and takes the
+// locks. A launch gets the locks on all its hosts or on none, and never keeps
+// some while it waits for others. So two launches cannot block each other.
 //
-// Package gpulock of the agent has the locks and the queues. This one knows no GPU.
+// The agent's package gpulock implements the locks and the queues. This
+// package does not access GPUs.
 package reservation
 
 import (
@@ -27,48 +29,50 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// NewTicket returns a ticket for the queues. Tickets sort by the time at which launches
-// began, by the clocks of their machines.
+// NewTicket returns a ticket for the queues. Tickets sort by the time at which
+// the launches began, according to the clocks of the machines that run plx
+// launch.
 func NewTicket() string {
 	return fmt.Sprintf("%013s-%s", strconv.FormatInt(time.Now().UnixNano(), 36), strings.ToLower(rand.Text()[:8]))
 }
 
-// Request is what a launch waits for.
+// Request describes the GPUs that a launch waits for.
 type Request struct {
 	Hosts   []Host
 	Ticket  string
-	Limit   time.Duration // how long to wait
+	Limit   time.Duration // how long to wait before Wait fails
 	Printer *console.Printer
-	// Busy says who uses the GPUs without a reservation, "" if nobody does. It is asked while
-	// the locks are held.
+	// Busy returns which processes use the GPUs without a reservation, or ""
+	// if none does. It is called while the locks are held.
 	Busy func(context.Context) (string, error)
 }
 
-// Host is a host with what the job books there, at least one GPU.
+// Host is a host and the GPUs to reserve there, at least one.
 type Host struct {
-	Agent  *hosts.AgentHost // which was sent to the host
+	Agent  *hosts.AgentHost // the agent on this host, which will run the job
 	Claims []protocol.Claim
 }
 
-// Held is the GPUs that are held for the agents. Nil: none are.
+// Held represents reserved GPUs. Until Close, it keeps the agents waiting for
+// the job. A nil *Held has no GPUs.
 type Held struct {
 	stop    context.CancelFunc
 	keeping sync.WaitGroup
 }
 
-// Wait returns after nobody uses the GPUs and their locks are held. It prints the launch's
-// place in the queue, and whom it waits for.
+// Wait returns when all locks are held and no process uses the GPUs. While it
+// waits, it prints the launch's place in the queue and what it waits for.
 func Wait(ctx context.Context, r Request) (*Held, error) {
 	var all group
 	for _, h := range r.Hosts {
 		all = append(all, h.host(r.Ticket))
 	}
-	_, _, err := all.move(ctx, protocol.ReserveQueue)
+	_, _, err := all.request(ctx, protocol.ReserveQueue)
 	if err == nil {
 		err = r.wait(ctx, all)
 	}
 	if err != nil {
-		return nil, err // the agents end with the launch, and give up what they have
+		return nil, err // the agents end with this launch, which releases their locks
 	}
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
 	held := &Held{stop: stop}
@@ -76,8 +80,10 @@ func Wait(ctx context.Context, r Request) (*Held, error) {
 	return held, nil
 }
 
-// Times between two attempts. One that got past the queue also has the hosts run
-// nvidia-smi.
+// queuePause is the time between two attempts while the launch waits in the
+// queue. busyPause is the time after an attempt that got the locks and found
+// the GPUs in use; it is longer because such an attempt runs nvidia-smi on the
+// hosts.
 const (
 	queuePause = time.Second
 	busyPause  = 5 * time.Second
@@ -118,7 +124,8 @@ func (r Request) wait(ctx context.Context, all group) error {
 	}
 }
 
-// Close no longer keeps what is held.
+// Close stops the messages that keep the agents waiting for the job. Close of
+// a nil *Held does nothing.
 func (b *Held) Close() {
 	if b == nil {
 		return
@@ -127,20 +134,23 @@ func (b *Held) Close() {
 	b.keeping.Wait()
 }
 
-// group is all hosts of a job with GPUs.
+// group is all hosts on which the job reserves GPUs.
 type group []*host
 
-// take takes the locks of all hosts or of none. place is that of this launch in the queue,
-// from 1; cause says why it has no locks, "" if it has them or is not the first.
+// take tries to take the locks on all hosts; if one fails, it releases the
+// others. place is this launch's place in the queue, counted from 1. cause is
+// why the locks could not be taken; it is "" if they were taken, or if the
+// launch is not first in the queue.
 //
-// The first host is asked alone: of two launches that want the same hosts, one gets all.
+// take begins with the first host alone. So if two launches want the same
+// hosts, one of them gets all.
 func (all group) take(ctx context.Context) (place int, cause string, err error) {
-	ahead, _, err := all.move(ctx, protocol.ReserveQueue)
+	ahead, _, err := all.request(ctx, protocol.ReserveQueue)
 	if err != nil || len(ahead) > 0 {
 		return len(ahead) + 1, "", err
 	}
 	for _, some := range []group{all[:1], all[1:]} {
-		ahead, causes, err := some.move(ctx, protocol.ReserveTake)
+		ahead, causes, err := some.request(ctx, protocol.ReserveTake)
 		if err != nil || len(causes) > 0 {
 			return len(ahead) + 1, strings.Join(causes, "; "), errors.Join(err, all.drop(ctx))
 		}
@@ -148,15 +158,16 @@ func (all group) take(ctx context.Context) (place int, cause string, err error) 
 	return 1, "", nil
 }
 
-// drop gives the locks up, and leaves the launch in the queue.
+// drop releases the locks on all hosts. The launch stays in the queue.
 func (all group) drop(ctx context.Context) error {
-	_, _, err := all.move(ctx, protocol.ReserveDrop)
+	_, _, err := all.request(ctx, protocol.ReserveDrop)
 	return err
 }
 
-// move asks all hosts. It returns the tickets of the launches that come first, and why
-// hosts did not do it.
-func (all group) move(ctx context.Context, ask string) (ahead, causes []string, err error) {
+// request sends the request ask to the agents of all hosts. ahead has the tickets
+// of launches that are earlier in the queue. causes says which hosts refused
+// the request, and why.
+func (all group) request(ctx context.Context, ask string) (ahead, causes []string, err error) {
 	answers := make([]protocol.Reservation, len(all))
 	err = hosts.Each(ctx, all, func(i int, h *host) (err error) {
 		answers[i], err = h.ask(ctx, ask)
@@ -174,11 +185,12 @@ func (all group) move(ctx context.Context, ask string) (ahead, causes []string, 
 	return slices.Sorted(maps.Keys(before)), causes, err
 }
 
-// keepEvery is the time between two questions to agents that hold locks: they end if they hear
-// nothing for a minute.
+// keepEvery is the time between two messages to agents that hold locks. An
+// agent that receives no message for a minute ends.
 const keepEvery = 10 * time.Second
 
-// keep keeps the locks until ctx ends, or the agents have the job.
+// keep sends messages to the agents so that they keep their locks. It returns
+// when ctx ends.
 func (all group) keep(ctx context.Context) {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()

@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// agents answer, and note what they were asked, host by host.
+// agents stands for the agents of several hosts. It records the requests that
+// each host gets.
 type agents struct {
 	mu     sync.Mutex
 	asked  []string // such as "a take"
@@ -38,7 +39,7 @@ func (a *agents) words() string {
 	return strings.Join(a.asked, ", ")
 }
 
-// group returns the named hosts, with the agents.
+// group returns hosts with the given names, whose requests a answers.
 func (a *agents) group(names ...string) (all group) {
 	for _, name := range names {
 		all = append(all, &host{Host: hosts.NewHost(hostfile.Host{Name: name}, nil), ask: func(_ context.Context, ask string) (protocol.Reservation, error) {
@@ -48,11 +49,11 @@ func (a *agents) group(names ...string) (all group) {
 	return all
 }
 
-// The first host is asked alone, nothing is held while another launch has one of the locks,
-// and nobody overtakes.
+// take begins with the first host alone. It keeps no lock while another job
+// holds one of them, and does not overtake earlier launches.
 func TestTakeAllOrNone(t *testing.T) {
 	for name, c := range map[string]struct {
-		ahead, cause map[string]string // by host: a ticket that comes first, and why it does not get the locks
+		ahead, cause map[string]string // for each host: an earlier ticket in the queue, and why the locks cannot be taken
 		place        int
 		why          string
 		asked        string
@@ -84,7 +85,7 @@ func TestTakeAllOrNone(t *testing.T) {
 	}
 }
 
-// steps sorts what was asked of several hosts at once.
+// steps sorts the requests that were sent to several hosts at the same time.
 func steps(asked string) string {
 	words := strings.Split(asked, ", ")
 	for from := 0; from < len(words); {
@@ -98,14 +99,15 @@ func steps(asked string) string {
 	return strings.Join(words, ", ")
 }
 
-// newRequest returns a request whose messages are written to out.
+// newRequest returns a Request whose messages are printed to out.
 func newRequest(out io.Writer, limit time.Duration, busy func() (string, error)) Request {
 	return Request{Limit: limit, Printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: out}),
 		Busy: func(context.Context) (string, error) { return busy() }}
 }
 
-// What a launch waits for is printed when it changes, and is in the error when its time is over.
-func TestWaitEnds(t *testing.T) {
+// Wait prints what it waits for whenever that changes. Its error after the
+// time limit contains it too.
+func TestWaitPrintsCauseAndTimesOut(t *testing.T) {
 	free := func() (string, error) { return "", nil }
 	for name, c := range map[string]struct {
 		answer protocol.Reservation
@@ -141,7 +143,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// A launch whose user interrupts it no longer waits.
+// Wait returns when the user interrupts the launch.
 func TestWaitIsInterrupted(t *testing.T) {
 	a := &agents{answer: func(string, string) protocol.Reservation { return protocol.Reservation{Ahead: []string{"1"}} }}
 	all := a.group("a")
@@ -166,8 +168,8 @@ func TestWaitIsInterrupted(t *testing.T) {
 	}
 }
 
-// Tickets sort by the time at which launches began.
-func TestTickets(t *testing.T) {
+// Tickets sort by the time at which the launches began.
+func TestTicketsSortByTime(t *testing.T) {
 	first := NewTicket()
 	for now := time.Now(); !time.Now().After(now); {
 	}

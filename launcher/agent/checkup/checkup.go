@@ -1,10 +1,12 @@
 //go:build linux
 
-// Package checkup is what an agent does on a host for "plx doctor": it reports how
-// the host ends processes and what earlier jobs have left, serves the agents of the other
-// hosts, and dials some of them.
+// Package checkup is the part of "plx doctor" that an agent runs on a host.
+// The agent reports how the host ends processes and what earlier jobs have
+// left behind. It also accepts test connections from the agents of the other
+// hosts, and dials some of these agents.
 //
-// It changes nothing on the host. The launcher judges what it reports: package doctor.
+// The package changes nothing on the host. The launcher's package doctor
+// judges the reports.
 package checkup
 
 import (
@@ -27,13 +29,16 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// oldJob is the age at which an ended job is counted as old: plx prune removes it.
+// oldJob is the age from which an ended job counts as old. "plx prune" removes
+// old jobs.
 const oldJob = 30 * 24 * time.Hour
 
-// Agent is an agent that plx doctor asks. The zero value is ready.
+// Agent examines its host for "plx doctor". The zero value is ready to use.
 type Agent struct{ id sockets.Identity }
 
-// Report tells what the agent finds. From then on it serves the other agents, until ctx ends.
+// Report examines this host and returns the findings. If want.Addr is not
+// empty, Report also starts a goroutine that answers the other hosts' agents
+// until ctx ends.
 func (a *Agent) Report(ctx context.Context, want protocol.Checkup) (protocol.HostReport, error) {
 	begun := time.Now()
 	a.id = sockets.Identity{Secret: want.Secret, HostIndex: want.Index}
@@ -48,12 +53,13 @@ func (a *Agent) Report(ctx context.Context, want protocol.Checkup) (protocol.Hos
 		return report, nil
 	}
 	report.Addr = ln.Addr().String()
-	context.AfterFunc(ctx, func() { ln.Close() }) // nothing was written
+	context.AfterFunc(ctx, func() { ln.Close() })
 	go serveExchanges(ctx, ln, a.id)
 	return report, nil
 }
 
-// Meet dials other agents, and tells which it could not reach.
+// Meet dials the given agents of other hosts and returns a failure for each
+// agent that it could not reach.
 func (a *Agent) Meet(ctx context.Context, peers []protocol.Peer) ([]protocol.CheckupFailure, error) {
 	var mu sync.Mutex
 	var failures []protocol.CheckupFailure
@@ -72,7 +78,8 @@ func (a *Agent) Meet(ctx context.Context, peers []protocol.Peer) ([]protocol.Che
 	return failures, nil
 }
 
-// serveExchanges answers the other agents until ln is closed.
+// serveExchanges accepts connections of the other hosts' agents and echoes
+// what they send, until ln is closed.
 func serveExchanges(ctx context.Context, ln net.Listener, id sockets.Identity) {
 	gate := id.Gate()
 	ln = gate.Listener(ln)
@@ -86,15 +93,16 @@ func serveExchanges(ctx context.Context, ln net.Listener, id sockets.Identity) {
 			defer cancel()
 			peer, _, err := gate.Accept(ctx, conn)
 			if err != nil {
-				conn.Close() // it has no right to an answer
+				conn.Close() // the peer did not prove that it knows the shared secret
 				return
 			}
-			_ = sockets.Echo(peer) // the other end reports what fails
+			_ = sockets.Echo(peer) // ignore the error: the agent that dialled reports it
 		}()
 	}
 }
 
-// examine returns what the agent finds without the network.
+// examine collects the findings about this host that need no connection to
+// another host.
 func examine(ctx context.Context, want protocol.Checkup) (r protocol.HostReport) {
 	var err error
 	r.Facts = facts(ctx)
@@ -119,8 +127,8 @@ func examine(ctx context.Context, want protocol.Checkup) (r protocol.HostReport)
 	return r
 }
 
-// leftovers returns the jobs that are over and of which processes are left, and how many
-// jobs ended long ago.
+// leftovers returns the ended jobs of which processes still run on this host
+// (strays), and the number of jobs that ended longer than oldJob ago.
 func leftovers(now time.Time) (strays []protocol.Stray, old int, err error) {
 	states, err := jobfolder.States()
 	if err != nil {
@@ -145,16 +153,17 @@ func leftovers(now time.Time) (strays []protocol.Stray, old int, err error) {
 	return strays, old, nil
 }
 
-// logindKills reports whether logind.conf says KillUserProcesses=yes. root is a folder
-// that stands for /.
+// logindKills reports whether systemd's logind.conf sets KillUserProcesses to
+// yes. root is "/", or a test's folder that stands for the root folder.
 func logindKills(root string) (kills bool) {
 	files := []string{filepath.Join(root, "etc/systemd/logind.conf")}
-	for _, folder := range []string{"usr/lib", "run", "etc"} { // drop-ins come after the file
+	// Drop-in files override logind.conf, so they are read after it.
+	for _, folder := range []string{"usr/lib", "run", "etc"} {
 		more, _ := filepath.Glob(filepath.Join(root, folder, "systemd/logind.conf.d/*.conf")) // the pattern is valid
 		files = append(files, more...)
 	}
 	for _, file := range files {
-		text, _ := os.ReadFile(file) // one that is not there says nothing
+		text, _ := os.ReadFile(file) // a missing file sets nothing
 		for line := range strings.Lines(string(text)) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 			if strings.TrimSpace(key) == "KillUserProcesses" {
@@ -165,18 +174,21 @@ func logindKills(root string) (kills bool) {
 	return kills
 }
 
-// pidsMax returns how many processes the control group of this process may have, and those
-// above it; 0 if there is no limit. root is a folder that stands for /.
+// pidsMax returns the smallest process limit (pids.max) of this process's
+// control group and all its parent groups; 0 means no limit. root is "/", or a
+// test's folder that stands for the root folder.
 func pidsMax(root string) (least int64) {
-	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // none: no limit
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // if the file is missing, there is no limit
 	for line := range strings.Lines(string(text)) {
 		path, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")
 		if !unified {
 			continue
 		}
 		for path = filepath.Clean("/" + path); ; path = filepath.Dir(path) {
-			limit, _ := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", path, "pids.max"))                                    // none: no limit here
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil && (least == 0 || n < least) { // "max" is no number
+			// If the file is missing, this group has no limit.
+			limit, _ := os.ReadFile(filepath.Join(root, "sys/fs/cgroup", path, "pids.max"))
+			// pids.max without a limit contains "max", which ParseInt rejects.
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil && (least == 0 || n < least) {
 				least = n
 			}
 			if path == "/" {

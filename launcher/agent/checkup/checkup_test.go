@@ -18,7 +18,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// writeFiles writes files below a folder that stands for /.
+// writeFiles writes files below a new folder that stands for the root folder,
+// and returns that folder.
 func writeFiles(t *testing.T, files map[string]string) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -65,7 +66,8 @@ func TestPidsMax(t *testing.T) {
 		{map[string]string{own: "0::/a/b\n", "sys/fs/cgroup/a/b/pids.max": "max\n"}, 0},
 		{map[string]string{own: "1:cpu:/x\n0::/a/b\n", "sys/fs/cgroup/a/b/pids.max": "900\n", "sys/fs/cgroup/a/pids.max": "500\n"}, 500},
 		{map[string]string{own: "0::/a/b\n", "sys/fs/cgroup/a/b/pids.max": "400\n", "sys/fs/cgroup/pids.max": "500\n"}, 400},
-		{map[string]string{own: "0::/../..\n", "sys/fs/cgroup/pids.max": "7\n"}, 7}, // a namespace of its own
+		// The process has a cgroup namespace of its own.
+		{map[string]string{own: "0::/../..\n", "sys/fs/cgroup/pids.max": "7\n"}, 7},
 	} {
 		if got := pidsMax(writeFiles(t, c.files)); got != c.want {
 			t.Errorf("%q: %d, want %d", c.files, got, c.want)
@@ -73,9 +75,9 @@ func TestPidsMax(t *testing.T) {
 	}
 }
 
-// Of a job whose agent is gone the processes that are left are found, and of another one
-// nothing.
-func TestLeftovers(t *testing.T) {
+// The processes of an ended job of this machine are found. Those of a job of
+// another machine are not.
+func TestLeftoversAreProcessesOfDeadJobs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for job, machine := range map[string]string{"dead": jobfolder.Machine(), "elsewhere": "other x y", "clean": jobfolder.Machine()} {
 		f, err := jobfolder.Of(job, "h1")
@@ -101,7 +103,8 @@ func TestLeftovers(t *testing.T) {
 			continue
 		}
 		strays, old, err := leftovers(time.Now())
-		for begun := time.Now(); len(strays) == 0 && time.Since(begun) < patience.Limit; { // the kernel still sets its environment up
+		// Wait until the kernel has set up the process's environment.
+		for begun := time.Now(); len(strays) == 0 && time.Since(begun) < patience.Limit; {
 			strays, old, err = leftovers(time.Now())
 		}
 		if err != nil || old != 0 || len(strays) != 1 || strays[0].Job != "dead" || !slices.Equal(strays[0].PIDs, []int{cmd.Process.Pid}) {
@@ -114,8 +117,9 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// The agent says what it finds, serves those with the secret, and dials whom it is told.
-func TestReportAndMeet(t *testing.T) {
+// The agent reports its findings, accepts peers that know the secret, and
+// dials the given peers.
+func TestAgentReportsServesAndDials(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	secret := bytes.Repeat([]byte{7}, 32)
 	ctx, cancel := context.WithCancel(t.Context())

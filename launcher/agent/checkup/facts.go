@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// facts returns what the host says of itself.
+// facts returns the host's operating system and architecture, the login, its
+// limits (ulimit) and the state of the folders that plx uses.
 func facts(ctx context.Context) *protocol.HostFacts {
 	f := &protocol.HostFacts{UID: os.Getuid(), OpenFiles: unknown, Processes: unknown}
 	var u unix.Utsname
@@ -29,8 +30,10 @@ func facts(ctx context.Context) *protocol.HostFacts {
 	if login, err := user.LookupId(f.User); err == nil {
 		f.User = login.Username
 	}
-	// This process has raised its own limit of files. Its children have that of the login.
-	limits, _ := exec.CommandContext(ctx, "cat", "/proc/self/limits").Output() // without it they are not known
+	// The Go runtime has raised this process's own limit of open files. A
+	// child process gets the login's limit back, so cat reads the limits of a
+	// child.
+	limits, _ := exec.CommandContext(ctx, "cat", "/proc/self/limits").Output() // if cat fails, the limits stay unknown
 	for line := range strings.Lines(string(limits)) {
 		if text, is := strings.CutPrefix(line, "Max open files"); is {
 			f.OpenFiles = limitOf(text)
@@ -38,14 +41,15 @@ func facts(ctx context.Context) *protocol.HostFacts {
 			f.Processes = limitOf(text)
 		}
 	}
-	home, _ := os.UserHomeDir() // plx runs there
+	home, _ := os.UserHomeDir() // plx agents do not start without a home folder
 	f.Home, f.Tmp, f.Shm = process.Look(filepath.Join(home, ".plx")), process.Look("/tmp"), process.Look(protocol.Shm)
 	return f
 }
 
 var unknown = protocol.Limit{Soft: protocol.NotKnown, Hard: protocol.NotKnown}
 
-// limitOf reads the two numbers of a line of /proc/self/limits.
+// limitOf parses the soft and the hard limit of a line of /proc/self/limits.
+// text is the line without the limit's name.
 func limitOf(text string) protocol.Limit {
 	fields := strings.Fields(text)
 	if len(fields) < 2 {

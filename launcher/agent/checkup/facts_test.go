@@ -12,8 +12,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// The limits are those of the login, and not those that this process has raised for itself.
-func TestFacts(t *testing.T) {
+// The reported limits are those of the login, not the limits that this process
+// has raised for itself.
+func TestFactsHaveLimitsOfLogin(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	if err := os.Mkdir(filepath.Join(home, ".plx"), 0o700); err != nil {

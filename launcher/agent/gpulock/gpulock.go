@@ -1,43 +1,46 @@
 //go:build linux
 
-// Package gpulock books the GPUs of a host for the jobs of plx, across users and
-// versions and without a daemon.
+// Package gpulock reserves the GPUs of a host for jobs of plx. It works across
+// users and versions of plx, and needs no daemon.
 //
 //	locks, err := gpulock.Take([]protocol.Claim{{Device: "GPU-02ba5a4d-..."}}, ticket)
 //	var held *gpulock.Held
 //	if errors.As(err, &held) {
-//		fmt.Println(held.Device, "is booked by", held.Holder)
+//		fmt.Println(held.Device, "is reserved by", held.Holder)
 //	}
 //
-// A lock is a listening socket whose abstract name has the device's UUID. The kernel
-// lets one socket have the name, and frees the name when the last descriptor of the
-// socket is closed. The watchdog, the supervisor and every task inherit the
-// descriptor, so the lock lasts exactly as long as processes of the job. Nothing of it
-// is on a disk: no cleaner of old files, no other user and no kill -9 can remove the
-// name from under its holder or leave it behind.
+// A lock is a listening Unix socket in the abstract namespace. Its name
+// contains the device's UUID. The kernel lets only one socket have a name, and
+// frees the name when the last descriptor of the socket is closed. The job's
+// watchdog, its supervisor (the agent process that runs the tasks) and every
+// task inherit the descriptor, so the lock lasts exactly as long as these
+// processes. A lock is no file, so nothing can delete it from disk while the
+// job runs, and kill -9 cannot leave it behind.
 //
 // # Shared locks
 //
-// A shared lock has one of a few names of its own beside the device's name, which is
-// held only while these are looked at. An exclusive lock holds the device's name, and
-// is only taken if nobody has a shared one.
+// Up to 16 jobs can share a device. Each binds its own name, which is the
+// device's name and a number. While a job looks for a free number, it also
+// binds the device's own name. An exclusive lock keeps the device's own name,
+// and is granted only if no shared name is bound.
 //
 // # MIG devices
 //
-// Who books a MIG device has a lock of its UUID, and a shared one of the whole GPU. So the
-// GPU's other MIG devices are free, and the GPU as a whole is not.
+// A job that reserves a MIG device holds an exclusive lock of that device and
+// a shared lock of the whole GPU. Other jobs can then reserve the GPU's other
+// MIG devices, but not the GPU as a whole.
 //
 // # Waiting
 //
-// A launch that waits enters a [Queue]. Take refuses to overtake launches whose tickets
-// are earlier.
+// A launch that waits for GPUs enters a [Queue]. Take fails if launches with
+// earlier tickets wait for one of the devices.
 //
-// # What it does not cover
+// # Limits
 //
-// Abstract names belong to a network namespace. Containers with a network of their own
-// do not see the locks of the host or of one another. The lock is an agreement between
-// users of plx: any user can take it, with or without plx, and nothing keeps other
-// programs off the GPU.
+// Abstract socket names belong to a network namespace. Containers with their
+// own network namespace do not see the locks of the host or of other
+// containers. The locks are advisory: any user can take one, with or without
+// plx, and programs that do not use plx can still use the GPU.
 package gpulock
 
 import (
@@ -56,28 +59,31 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// prefix begins the names of all locks.
+// prefix is the start of the socket names of all GPU locks. The "@" selects
+// the abstract namespace.
 const prefix = "@" + protocol.LockPrefix
 
-// mostShared is how many jobs can share a device.
-const mostShared = 16
+// maxShared is how many jobs can share a device at the same time.
+const maxShared = 16
 
-// Bounds of an attempt that finds a lock which is just being taken or given up.
+// If another process is just taking or releasing a lock, take retries: for
+// retryTime in all, with retryPause between two attempts.
 const (
-	settleTime  = 3 * time.Second
-	settlePause = 2 * time.Millisecond
+	retryTime  = 3 * time.Second
+	retryPause = 2 * time.Millisecond
 )
 
-// Take takes all locks or none. Locks are taken in the order of the devices' names, so of
-// two jobs that want the same ones, one gets them. The error is a [*Held] if somebody
-// else has one of them, and a [*Waiting] if launches with an earlier ticket wait for one.
-// The files are closed on exec.
+// Take takes the locks of all claimed devices, or none. It locks in the order
+// of the devices' names, so if two jobs claim the same devices, one of them
+// gets all. The error is a [*Held] if another job holds one of the devices,
+// and a [*Waiting] if launches with an earlier ticket wait for one of them.
+// The returned files are close-on-exec.
 func Take(claims []protocol.Claim, ticket string) (locks []*os.File, err error) {
 	claims = merged(claims)
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	for _, c := range withWholes(claims) {
+	for _, c := range withWholeGPUs(claims) {
 		fd, err := take(c)
 		if err != nil {
 			Release(locks)
@@ -99,15 +105,17 @@ func Take(claims []protocol.Claim, ticket string) (locks []*os.File, err error) 
 	return locks, nil
 }
 
-// Release gives locks up, unless other processes have them too.
+// Release closes this process's descriptors of the locks. A lock stays taken
+// while another process has inherited its descriptor.
 func Release(locks []*os.File) {
 	for _, f := range locks {
-		f.Close() // nothing was written to it
+		f.Close() // the lock's socket has no data to flush, so Close cannot lose any
 	}
 }
 
-// withWholes adds to merged claims those of the GPUs of MIG devices.
-func withWholes(claims []protocol.Claim) []protocol.Claim {
+// withWholeGPUs adds, for each claimed MIG device, a shared claim on the GPU that
+// contains it. claims has each device once.
+func withWholeGPUs(claims []protocol.Claim) []protocol.Claim {
 	all := slices.Clone(claims)
 	for _, c := range claims {
 		if c.Whole != "" && !slices.ContainsFunc(all, func(o protocol.Claim) bool { return o.Device == c.Whole }) {
@@ -117,7 +125,8 @@ func withWholes(claims []protocol.Claim) []protocol.Claim {
 	return merged(all)
 }
 
-// merged returns each device once, sorted. A claim is shared if all of its device are.
+// merged returns one claim per device, sorted by device. The claim is shared
+// only if all claims on that device are shared.
 func merged(claims []protocol.Claim) (all []protocol.Claim) {
 	for _, c := range claims {
 		i := slices.IndexFunc(all, func(o protocol.Claim) bool { return o.Device == c.Device })
@@ -131,21 +140,23 @@ func merged(claims []protocol.Claim) (all []protocol.Claim) {
 	return all
 }
 
-// device is what a UUID, or the PCI address of a GPU whose UUID is not known, can look
-// like. The longest name has to fit in a socket's address, which has 108 bytes.
-var device = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:./-]{0,63}$`) })
+// validDevice matches the UUID of a device, or the PCI address of a GPU whose UUID
+// is unknown. The length is limited because a socket's address, which contains
+// the name, has 108 bytes.
+var validDevice = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9:./-]{0,63}$`) })
 
-// errUnsettled says that somebody is just taking the lock or giving it up.
-var errUnsettled = errors.New("its lock is being taken or given up")
+// errLockChanging is returned if another process is just taking or releasing the
+// lock; the caller retries.
+var errLockChanging = errors.New("another process is taking or releasing its lock")
 
-// take takes one lock.
+// take takes the lock of one device.
 func take(c protocol.Claim) (fd int, err error) {
-	if !device().MatchString(c.Device) {
+	if !validDevice().MatchString(c.Device) {
 		return -1, fmt.Errorf("lock GPU %q: that is no UUID", c.Device)
 	}
-	for deadline := time.Now().Add(settleTime); ; time.Sleep(settlePause) {
+	for deadline := time.Now().Add(retryTime); ; time.Sleep(retryPause) {
 		fd, err := attempt(c)
-		if !errors.Is(err, errUnsettled) || time.Now().After(deadline) {
+		if !errors.Is(err, errLockChanging) || time.Now().After(deadline) {
 			return fd, err
 		}
 	}
@@ -153,8 +164,9 @@ func take(c protocol.Claim) (fd int, err error) {
 
 func sharedName(device string, i int) string { return prefix + device + "/shared/" + strconv.Itoa(i) }
 
-// attempt tries to take a lock. Whoever has bound the device's name may look at the
-// shared ones and take one.
+// attempt tries once to take the lock of one device. It binds the device's own
+// name first, because only the process that has this name may look for bound
+// shared names and bind one.
 func attempt(c protocol.Claim) (fd int, err error) {
 	own, err := bind(prefix + c.Device)
 	if errors.Is(err, unix.EADDRINUSE) {
@@ -167,35 +179,36 @@ func attempt(c protocol.Claim) (fd int, err error) {
 	if c.Shared {
 		fd, err = bindShared(c.Device)
 	} else {
-		err = unshared(c.Device)
+		err = checkUnshared(c.Device)
 	}
 	if err == nil {
 		err = unix.Listen(fd, backlog)
 	}
 	if (c.Shared || err != nil) && fd != own {
-		unix.Close(own) // it has served its purpose
+		unix.Close(own) // a shared lock needs the device's own name only while it is taken
 	}
 	if err != nil {
-		unix.Close(fd) // nothing was written to it
+		unix.Close(fd) // the socket has no data to flush
 		return -1, err
 	}
 	return fd, nil
 }
 
-// bindShared binds the first shared name that is free.
+// bindShared binds the device's first free shared name and returns the socket.
 func bindShared(device string) (int, error) {
-	for i := range mostShared {
+	for i := range maxShared {
 		fd, err := bind(sharedName(device, i))
 		if !errors.Is(err, unix.EADDRINUSE) {
 			return fd, err
 		}
 	}
-	return -1, fmt.Errorf("GPU %s: %d jobs share it already, more cannot", device, mostShared)
+	return -1, fmt.Errorf("GPU %s: already shared by %d jobs, the maximum", device, maxShared)
 }
 
-// unshared returns an error if a shared name is bound.
-func unshared(device string) error {
-	for i := range mostShared {
+// checkUnshared returns an error if one of the device's shared names is bound,
+// which means that another job shares the device.
+func checkUnshared(device string) error {
+	for i := range maxShared {
 		fd, err := bind(sharedName(device, i))
 		if errors.Is(err, unix.EADDRINUSE) {
 			return heldBy(device, sharedName(device, i))
@@ -203,19 +216,19 @@ func unshared(device string) error {
 		if err != nil {
 			return err
 		}
-		unix.Close(fd) // it was only a question
+		unix.Close(fd) // the bind only tested whether the name was free
 	}
 	return nil
 }
 
-// bind returns a socket with the given name, which does not listen yet.
+// bind returns a Unix socket that is bound to name and does not listen yet.
 func bind(name string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: name}); err != nil {
-		unix.Close(fd) // nothing was written to it
+		unix.Close(fd) // the socket has no data to flush
 		return -1, err
 	}
 	return fd, nil

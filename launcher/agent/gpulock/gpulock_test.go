@@ -26,7 +26,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// TestMain lets a test run itself as a process that takes a lock: see other.
+// TestMain also lets the test binary run as another process that takes a lock,
+// see newOther.
 func TestMain(m *testing.M) {
 	if device := os.Getenv("PLX_TEST_DEVICE"); device != "" {
 		takeForTest(device)
@@ -38,8 +39,8 @@ func TestMain(m *testing.M) {
 // attempts is how often a process tries to take a lock.
 const attempts = 10
 
-// takeForTest tries to take a lock after it has read a line, and prints what it got. It
-// keeps the lock until it is killed.
+// takeForTest runs in the other process. It reads a line, tries to take a
+// lock, and prints the result. It keeps the lock until it is killed.
 func takeForTest(device string) {
 	in := bufio.NewScanner(os.Stdin)
 	in.Scan()
@@ -61,10 +62,10 @@ func takeForTest(device string) {
 	in.Scan()
 }
 
-// newDevice returns a device that no other test has.
+// newDevice returns the name of a device that no other test uses.
 func newDevice() string { return "GPU-test-" + rand.Text() }
 
-// other is a process that takes a lock of a device.
+// other is another process that tries to take the lock of a device.
 type other struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -81,7 +82,8 @@ func newOther(t *testing.T, device string) *other {
 	return startOther(t, device, exec.Command(exe))
 }
 
-// newOtherAs is newOther as another user, who may not read the folder of the executable.
+// newOtherAs starts the other process as the user uid, who may not be able to
+// read the folder of the test binary.
 func newOtherAs(t *testing.T, device string, uid uint32) *other {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpulock-")
@@ -125,7 +127,8 @@ func startOther(t *testing.T, device string, cmd *exec.Cmd) *other {
 	return o
 }
 
-// next has the process do its next step.
+// next makes the process try to take the lock, and returns the line that it
+// prints.
 func (o *other) next() string {
 	if _, err := o.in.WriteString("\n"); err != nil {
 		return err.Error()
@@ -139,10 +142,11 @@ func (o *other) end(sig os.Signal) {
 	if err := o.cmd.Process.Signal(sig); err != nil {
 		o.t.Fatal(err)
 	}
-	o.cmd.Wait() // its status is that of the signal
+	o.cmd.Wait() // the error only says that a signal has killed the process
 }
 
-// takeHere takes locks in this process, and gives them up at the end of the test.
+// takeHere takes locks in this process and releases them at the end of the
+// test.
 func takeHere(t *testing.T, claims ...protocol.Claim) ([]*os.File, error) {
 	t.Helper()
 	locks, err := Take(claims, "1")
@@ -150,8 +154,9 @@ func takeHere(t *testing.T, claims ...protocol.Claim) ([]*os.File, error) {
 	return locks, err
 }
 
-// A refusal names the holder, and the lock is free as soon as the holder is dead.
-func TestHolderIsNamedAndKilled(t *testing.T) {
+// The error of a taken lock names its holder. The lock is free as soon as the
+// holder has been killed.
+func TestLockNamesHolderAndEndsWithHolder(t *testing.T) {
 	device := newDevice()
 	holder := newOther(t, device)
 	if got := holder.next(); got != "held" {
@@ -175,8 +180,9 @@ func TestHolderIsNamedAndKilled(t *testing.T) {
 	}
 }
 
-// Other users and other versions of plx see a lock, and cannot take it.
-func TestAcrossUsers(t *testing.T) {
+// Other users and other versions of plx detect a taken lock and cannot take
+// it.
+func TestLockExcludesOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it runs a process of another user")
 	}
@@ -207,13 +213,14 @@ func TestAcrossUsers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after the other user's process was killed: %v", err)
 	}
-	if got := newOtherAs(t, device, uint32(uid)).next(); !strings.Contains(got, "is booked by job mine of user root") {
+	if got := newOtherAs(t, device, uint32(uid)).next(); !strings.Contains(got, "is reserved by job mine of user root") {
 		t.Errorf("the other user's attempt beside root's lock: %s", got)
 	}
 }
 
-// The names of locks and tickets stay as they are: other versions of plx look for them.
-func TestNames(t *testing.T) {
+// The socket names of locks and tickets must not change, because other
+// versions of plx look for them.
+func TestSocketNamesStayTheSame(t *testing.T) {
 	own, shared, whole := newDevice(), newDevice(), newDevice()
 	if _, err := takeHere(t, protocol.Claim{Device: own}, protocol.Claim{Device: shared, Shared: true}, protocol.Claim{Device: "MIG-" + own, Whole: whole}); err != nil {
 		t.Fatal(err)
@@ -235,8 +242,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A holder that is stopped is known by its user.
-func TestHolderIsStuck(t *testing.T) {
+// If the process that holds a lock is stopped, the error still names its user.
+func TestStoppedHolderIsReportedByUser(t *testing.T) {
 	device := newDevice()
 	holder := newOther(t, device)
 	if got := holder.next(); got != "held" {
@@ -249,19 +256,20 @@ func TestHolderIsStuck(t *testing.T) {
 	if _, err := unix.Wait4(holder.cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
 		t.Fatalf("stop the holder: %v, %v", status, err)
 	}
-	late := time.AfterFunc(patience.Limit, func() { holder.cmd.Process.Kill() }) // who asks hears the end at least
+	// If Take hangs, killing the holder at least ends it.
+	late := time.AfterFunc(patience.Limit, func() { holder.cmd.Process.Kill() })
 	_, err := takeHere(t, protocol.Claim{Device: device})
 	if !late.Stop() {
 		t.Error("who asks waits until the holder ends")
 	}
 	var held *Held
-	if !errors.As(err, &held) || held.Holder.Job != "" || !strings.Contains(err.Error(), "is booked by user "+held.Holder.User) {
+	if !errors.As(err, &held) || held.Holder.Job != "" || !strings.Contains(err.Error(), "is reserved by user "+held.Holder.User) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // A lock lasts as long as any process that has inherited it.
-func TestChildKeepsLock(t *testing.T) {
+func TestInheritedLockOutlivesParent(t *testing.T) {
 	device := newDevice()
 	locks, err := Take([]protocol.Claim{{Device: device}}, "1")
 	if err != nil {
@@ -286,7 +294,8 @@ func TestChildKeepsLock(t *testing.T) {
 	}
 }
 
-// A lock does not go to a process that a holder starts for another purpose.
+// A child process that the holder starts for another purpose does not inherit
+// the lock.
 func TestLocksAreClosedOnExec(t *testing.T) {
 	claims := []protocol.Claim{{Device: newDevice()}, {Device: newDevice(), Shared: true}}
 	locks, err := takeHere(t, claims...)
@@ -307,21 +316,22 @@ func TestLocksAreClosedOnExec(t *testing.T) {
 	}
 }
 
-// Who finds a lock that is just being taken or given up tries again.
-func TestUnsettledLockIsTriedAgain(t *testing.T) {
+// Take retries if it finds a lock that another process is just taking or
+// releasing.
+func TestTakeRetriesWhileLockIsChanging(t *testing.T) {
 	device := newDevice()
-	fd, err := bind(prefix + device) // it does not listen yet
+	fd, err := bind(prefix + device) // the socket does not listen yet
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(settlePause, func() { unix.Close(fd) })
+	time.AfterFunc(retryPause, func() { unix.Close(fd) })
 	if _, err := takeHere(t, protocol.Claim{Device: device}); err != nil {
 		t.Error(err)
 	}
 }
 
-// Of several devices a job gets all or none.
-func TestAllOrNone(t *testing.T) {
+// A job that claims several devices gets all of them or none.
+func TestTakeGetsAllLocksOrNone(t *testing.T) {
 	a, b := "GPU-a-"+rand.Text(), "GPU-b-"+rand.Text()
 	if _, err := takeHere(t, protocol.Claim{Device: b}); err != nil {
 		t.Fatal(err)
@@ -340,25 +350,26 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
-// Shared locks go together, up to their number, and exclude an exclusive one.
-func TestShared(t *testing.T) {
+// Up to maxShared jobs can hold a shared lock of a device. While one does, no
+// job gets an exclusive lock.
+func TestSharedLocksExcludeExclusiveLock(t *testing.T) {
 	device := newDevice()
 	var all [][]*os.File
-	for range mostShared {
+	for range maxShared {
 		locks, err := takeHere(t, protocol.Claim{Device: device, Shared: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, locks)
 	}
-	if _, err := takeHere(t, protocol.Claim{Device: device, Shared: true}); err == nil || !strings.Contains(err.Error(), "more cannot") {
+	if _, err := takeHere(t, protocol.Claim{Device: device, Shared: true}); err == nil || !strings.Contains(err.Error(), "already shared by 16 jobs") {
 		t.Errorf("one more: %v", err)
 	}
 	var held *Held
 	for i, locks := range all {
-		if i == 0 || i == mostShared-1 { // in between it is the same, and who is refused asks in vain for a while
+		if i == 0 || i == maxShared-1 { // test only the first and the last, because each refused attempt takes a while
 			if _, err := takeHere(t, protocol.Claim{Device: device}); !errors.As(err, &held) {
-				t.Errorf("an exclusive lock beside %d shared ones: %v", mostShared-i, err)
+				t.Errorf("an exclusive lock beside %d shared ones: %v", maxShared-i, err)
 			}
 		}
 		Release(locks)
@@ -371,8 +382,9 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// A job of which one task shares a device and another one does not has it for itself.
-func TestSharedByOneTaskAlone(t *testing.T) {
+// If one task of a job shares a device and another task does not, the job gets
+// an exclusive lock.
+func TestClaimIsExclusiveUnlessAllTasksShare(t *testing.T) {
 	device := newDevice()
 	locks, err := takeHere(t, protocol.Claim{Device: device, Shared: true}, protocol.Claim{Device: device})
 	if err == nil {
@@ -389,9 +401,10 @@ func TestSharedByOneTaskAlone(t *testing.T) {
 	}
 }
 
-// MIG devices of one GPU go to different jobs, and the whole GPU to none beside them.
-func TestMIG(t *testing.T) {
-	t.Parallel() // nobody answers for its locks, and who asks waits
+// Different jobs can hold MIG devices of one GPU. While one does, no job gets
+// the whole GPU.
+func TestMIGDevicesExcludeWholeGPU(t *testing.T) {
+	t.Parallel() // slow: the locks' holder sends no replies here, so each refused attempt waits for the timeout
 	whole := newDevice()
 	a := protocol.Claim{Device: "MIG-" + rand.Text(), Name: "gpu 0:0", Whole: whole}
 	b := protocol.Claim{Device: "MIG-GPU-" + rand.Text() + "/7/0", Name: "gpu 0:1", Whole: whole}
@@ -414,7 +427,7 @@ func TestMIG(t *testing.T) {
 	refused(a, a.Device, "gpu 0:0: MIG device MIG-")
 	refused(protocol.Claim{Device: whole}, whole, "GPU GPU-")
 	Release(first)
-	refused(protocol.Claim{Device: whole}, whole, "is booked by user")
+	refused(protocol.Claim{Device: whole}, whole, "is reserved by user")
 	Release(second)
 	all := must(protocol.Claim{Device: whole}, 1)
 	refused(b, whole, "gpu 0:1: GPU GPU-")
@@ -424,8 +437,9 @@ func TestMIG(t *testing.T) {
 	}
 }
 
-// Who waits for a MIG device holds nobody up who wants another one of the same GPU.
-func TestMIGQueue(t *testing.T) {
+// A launch that waits for a MIG device does not delay launches that want
+// another MIG device of the same GPU.
+func TestQueueIsPerMIGDevice(t *testing.T) {
 	whole := newDevice()
 	a := protocol.Claim{Device: "MIG-" + rand.Text(), Whole: whole}
 	b := protocol.Claim{Device: "MIG-" + rand.Text(), Whole: whole}
@@ -445,9 +459,10 @@ func TestMIGQueue(t *testing.T) {
 	}
 }
 
-// Of a thousand attempts at a lock, by many processes at once, one in each round succeeds,
-// and after the holder is killed one does again.
-func TestRace(t *testing.T) {
+// Many processes make a thousand attempts to take a lock at the same time. In
+// each round exactly one succeeds. After its holder is killed, one succeeds
+// again.
+func TestOnlyOneOfManyProcessesGetsLock(t *testing.T) {
 	const processes, rounds = 20, 5
 	device := newDevice()
 	for round := range rounds {
@@ -465,7 +480,7 @@ func TestRace(t *testing.T) {
 		for _, a := range answers {
 			if a == "held" {
 				won++
-			} else if !strings.Contains(a, "is booked by") {
+			} else if !strings.Contains(a, "is reserved by") {
 				t.Errorf("round %d: %s", round, a)
 			}
 		}
@@ -483,9 +498,9 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// Shared and exclusive attempts race, and the holders are killed in between: never are a
-// shared and an exclusive lock held at once.
-func TestRaceOfKinds(t *testing.T) {
+// Processes race for shared and exclusive locks, and the holders are killed in
+// between. A shared and an exclusive lock are never held at the same time.
+func TestSharedAndExclusiveLocksAreNeverHeldTogether(t *testing.T) {
 	device := newDevice()
 	var racing sync.WaitGroup
 	var mu sync.Mutex
@@ -517,7 +532,7 @@ func TestRaceOfKinds(t *testing.T) {
 					had[mine.Shared]++
 				}
 				count(1)
-				time.Sleep(time.Millisecond / 10) // as long as somebody has a lock
+				time.Sleep(time.Millisecond / 10) // hold the lock for a moment
 				count(-1)
 				Release(locks)
 			}
@@ -529,9 +544,9 @@ func TestRaceOfKinds(t *testing.T) {
 	}
 }
 
-// Launches get their place by their tickets, a later one cannot overtake, and a queue of a
-// process that has ended is empty.
-func TestQueue(t *testing.T) {
+// Launches queue in the order of their tickets, and a later launch cannot
+// overtake. The queue is empty after its processes have ended.
+func TestQueueOrdersLaunchesByTicket(t *testing.T) {
 	device, other := "GPU-a-"+rand.Text(), "GPU-b-"+rand.Text()
 	claims := []protocol.Claim{{Device: device}, {Device: other}}
 	enter := func(ticket string, claims ...protocol.Claim) *Queue {
@@ -563,7 +578,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("entered for %v with a ticket that is drawn for one, or with no device", refused)
 		}
 	}
-	places(enter("4", claims[0]), "1", "2") // nothing of those is left
+	places(enter("4", claims[0]), "1", "2") // the failed calls of Enter have left no ticket
 	for ticket, want := range map[string]int{"0": 0, "1": 0, "2": 1, "5": 4} {
 		locks, err := Take(claims, ticket)
 		Release(locks)

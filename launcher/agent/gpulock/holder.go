@@ -17,17 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backlog is how many processes can ask who holds a lock while its holder is stuck. The
-// kernel bounds it by net.core.somaxconn.
+// backlog is the number of connections that can wait while the holder of a
+// lock does not accept any. The kernel limits it to net.core.somaxconn.
 const backlog = 1024
 
-// Bounds of asking the holder of a lock.
+// Limits for the reply of a lock's holder: how long a client waits for it, and
+// its size.
 const (
-	askTime   = 500 * time.Millisecond
-	maxAnswer = 1 << 10 // bytes
+	replyTimeout = 500 * time.Millisecond
+	maxReply     = 1 << 10 // bytes
 )
 
-// Held is the error of a device that somebody else has booked.
+// Held is the error for a device that another job has reserved.
 type Held struct {
 	Device string // UUID
 	Holder Holder
@@ -38,13 +39,13 @@ func (h *Held) Error() string {
 	if strings.HasPrefix(h.Device, "MIG-") {
 		kind = "MIG device"
 	}
-	return fmt.Sprintf("%s %s is booked by %s", kind, h.Device, h.Holder)
+	return fmt.Sprintf("%s %s is reserved by %s", kind, h.Device, h.Holder)
 }
 
-// Holder is who has a lock.
+// Holder describes the job and the user that hold a lock.
 type Holder struct {
-	User string // login name, or the uid if it has none; as the kernel knows it
-	Job  string // as the holder says; "": it did not answer
+	User string // login name, or the numeric user id if it has no name; the kernel reports it (SO_PEERCRED)
+	Job  string // name of the job, as the holder's process reports it; "" if that process did not reply
 }
 
 func (h Holder) String() string {
@@ -54,50 +55,56 @@ func (h Holder) String() string {
 	return fmt.Sprintf("job %s of user %s", h.Job, h.User)
 }
 
-// answer is what a holder tells whoever asks.
-type answer struct {
+// reply is the JSON reply that the holder of a lock sends to each client that
+// connects.
+type reply struct {
 	Job string `json:"job"`
 }
 
-// Answer tells whoever asks that a job holds the locks, until the process ends. One of the
-// processes that have the locks does so.
+// Answer starts goroutines that accept connections on the locks' sockets and
+// reply with the job's name, until the process ends. Only one of the processes
+// that share the locks needs to call it.
 func Answer(locks []*os.File, job string) error {
-	text, err := json.Marshal(answer{Job: job})
+	text, err := json.Marshal(reply{Job: job})
 	if err != nil {
 		return err
 	}
 	for _, f := range locks {
 		ln, err := net.FileListener(f)
 		if err != nil {
-			return fmt.Errorf("answer for the lock of GPU %s: %w", f.Name(), err)
+			return fmt.Errorf("reply to clients of the lock of GPU %s: %w", f.Name(), err)
 		}
 		go func() {
 			for {
 				conn, err := ln.Accept()
 				if err != nil {
-					return // no more descriptors: whoever asks hears nothing, and sees the user
+					return // out of file descriptors: clients get no reply, and report the user without the job
 				}
-				_, _ = conn.Write(append(text, '\n')) // a short text never waits, and who asked may be gone
-				conn.Close()                          // as above
+				// The text fits into the socket's buffer, so Write does not
+				// block; it fails if the client has disconnected.
+				_, _ = conn.Write(append(text, '\n'))
+				conn.Close() // the reply is complete, or the client has disconnected
 			}
 		}()
 	}
 	return nil
 }
 
-// heldBy asks who listens on a name. The error is a *Held, or errUnsettled if nobody does.
+// heldBy connects to the socket with the given name to find out which job
+// holds the device. It returns a *Held, or errLockChanging if no process listens
+// on the socket.
 func heldBy(device, name string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("ask who has booked GPU %s: %w", device, err)
+		return fmt.Errorf("find out who has reserved GPU %s: %w", device, err)
 	}
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 	if errors.Is(err, unix.ECONNREFUSED) {
-		unix.Close(fd) // never connected
-		return errUnsettled
+		unix.Close(fd)
+		return errLockChanging
 	}
 	held := &Held{Device: device, Holder: Holder{User: "unknown"}}
-	if err != nil { // the holder is stuck, and too many have asked
+	if err != nil { // for example, the holder does not accept connections and its backlog is full
 		unix.Close(fd) // never connected
 		return held
 	}
@@ -106,17 +113,18 @@ func heldBy(device, name string) error {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close() // only read
-	if f.SetReadDeadline(time.Now().Add(askTime)) != nil {
-		return held // a read could last for ever
+	if f.SetReadDeadline(time.Now().Add(replyTimeout)) != nil {
+		return held // without a deadline, the read below could block for ever
 	}
-	var told answer
-	if json.NewDecoder(io.LimitReader(f, maxAnswer)).Decode(&told) == nil {
-		held.Holder.Job = shortened(told.Job)
+	var got reply
+	if json.NewDecoder(io.LimitReader(f, maxReply)).Decode(&got) == nil {
+		held.Holder.Job = shortened(got.Job)
 	}
 	return held
 }
 
-// userName returns the login name of a user, or the number.
+// userName returns the login name of a user, or the numeric id if the user has
+// no name.
 func userName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {
@@ -125,7 +133,8 @@ func userName(uid uint32) string {
 	return id
 }
 
-// shortened returns the start of a text that somebody else wrote.
+// shortened returns at most the first 100 characters of a text that another
+// process has sent.
 func shortened(text string) string {
 	const most = 100
 	if runes := []rune(text); len(runes) > most {

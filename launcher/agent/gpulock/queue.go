@@ -17,30 +17,32 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// A launch that waits for GPUs has a ticket for each of them: a socket whose abstract name
-// has the device and the ticket. Tickets sort by the time at which their launches began.
-// /proc/net/unix lists the names, so everybody sees the queue.
+// A launch that waits for GPUs binds one socket for each of them, in the
+// abstract namespace. The socket's name contains the device and the launch's
+// ticket. Tickets sort by the time at which the launches began. Every user can
+// read the queue, because /proc/net/unix lists all bound names.
 
-// plainTicket is what a ticket looks like.
-var plainTicket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-z-]{1,24}$`) })
+// validTicket matches a valid ticket: lower-case letters, digits and "-".
+var validTicket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-z-]{1,24}$`) })
 
 func ticketName(device, ticket string) string { return prefix + device + "/wait/" + ticket }
 
-// Queue is a launch's tickets for all its devices.
+// Queue holds the places of one launch in the waiting queues of its devices.
 type Queue struct {
 	claims []protocol.Claim
 	ticket string
-	fds    []int // of the tickets
+	fds    []int // sockets whose names contain the ticket, one for each device
 }
 
-// Enter draws the tickets of a launch. They last until Leave, or the end of the process.
+// Enter adds a launch with the given ticket to the waiting queues of the
+// claimed devices. Its places last until Leave, or the end of the process.
 func Enter(claims []protocol.Claim, ticket string) (*Queue, error) {
 	q := &Queue{claims: merged(claims), ticket: ticket}
-	if !plainTicket().MatchString(ticket) {
+	if !validTicket().MatchString(ticket) {
 		return nil, fmt.Errorf("wait for GPUs: bad ticket %q", ticket)
 	}
 	for _, c := range q.claims {
-		if !device().MatchString(c.Device) {
+		if !validDevice().MatchString(c.Device) {
 			q.Leave()
 			return nil, fmt.Errorf("wait for GPU %q: that is no UUID", c.Device)
 		}
@@ -54,30 +56,32 @@ func Enter(claims []protocol.Claim, ticket string) (*Queue, error) {
 	return q, nil
 }
 
-// Leave gives the tickets up.
+// Leave removes the launch from the waiting queues.
 func (q *Queue) Leave() {
 	for _, fd := range q.fds {
-		unix.Close(fd) // nothing was written to it
+		unix.Close(fd) // the socket has no data to flush
 	}
 	q.fds = nil
 }
 
-// Ahead returns the tickets of launches that were there before and wait for one of the
-// devices, sorted.
+// Ahead returns the sorted tickets of launches that began earlier and wait for
+// one of q's devices.
 func (q *Queue) Ahead() ([]string, error) { return ahead(q.claims, q.ticket) }
 
-// ahead returns the tickets before the given one.
+// ahead returns the sorted tickets of launches that wait for one of the
+// claimed devices and whose ticket is earlier than the given one.
 func ahead(claims []protocol.Claim, ticket string) (before []string, err error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
-		return nil, fmt.Errorf("list who waits for GPUs: %w", err)
+		return nil, fmt.Errorf("list the launches that wait for GPUs: %w", err)
 	}
-	defer f.Close() // only read
+	defer f.Close()
 	return ticketsBefore(f, claims, ticket)
 }
 
-// ticketsBefore reads a list in the form of /proc/net/unix, in which the name is the last
-// field.
+// ticketsBefore parses a list of sockets in the format of /proc/net/unix, in
+// which the socket's name is the last field. It returns the sorted tickets
+// that are earlier than the given one and wait for one of the claimed devices.
 func ticketsBefore(list io.Reader, claims []protocol.Claim, ticket string) (before []string, err error) {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
@@ -85,7 +89,7 @@ func ticketsBefore(list io.Reader, claims []protocol.Claim, ticket string) (befo
 		name := line[strings.LastIndexByte(line, ' ')+1:]
 		for _, c := range claims {
 			other, ok := strings.CutPrefix(name, ticketName(c.Device, ""))
-			if ok && plainTicket().MatchString(other) && other < ticket && !slices.Contains(before, other) {
+			if ok && validTicket().MatchString(other) && other < ticket && !slices.Contains(before, other) {
 				before = append(before, other)
 			}
 		}
@@ -94,14 +98,15 @@ func ticketsBefore(list io.Reader, claims []protocol.Claim, ticket string) (befo
 	return before, lines.Err()
 }
 
-// Waiting is the error of devices for which other launches wait.
+// Waiting is the error for devices for which launches with earlier tickets
+// wait.
 type Waiting struct {
-	Launches int // that wait and were there before
+	Launches int // number of waiting launches with an earlier ticket
 }
 
 func (w *Waiting) Error() string {
 	if w.Launches == 1 {
-		return "another launch was there before and waits for its GPUs"
+		return "another launch is ahead in the queue for its GPUs"
 	}
-	return fmt.Sprintf("%d other launches were there before and wait for its GPUs", w.Launches)
+	return fmt.Sprintf("%d other launches are ahead in the queue for its GPUs", w.Launches)
 }

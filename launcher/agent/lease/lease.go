@@ -1,44 +1,49 @@
-// Package lease computes how long a host may go on without hearing from its
-// driver, the launcher or the agent that drives the job. Package supervisor
-// asks a Lease several times per lease and ends the host's tasks as it says.
+// Package lease computes how long a host may keep its tasks running without a
+// message from its driver. The driver is the launcher, or the agent that
+// drives the job. Package supervisor calls Left several times per lease, and
+// ends the host's tasks when Left returns over = true.
 //
-// After a lease the driver may start the tasks elsewhere. So before its end no process of
-// the job may be left on the host but the agent. The tasks are told to end a grace
-// before the end, and are killed a little before the end.
+// After a lease has expired, the driver may start the tasks on other hosts. So
+// before it expires, all processes of the job except the agent must have ended
+// on this host. A grace period before the end of the lease, the tasks are
+// asked to end. A little before the end, they are killed.
 //
 //	l := lease.New(30*time.Second, 10*time.Second, uptime)
 //	l.Renew("launcher", sent)       // for each renewal that arrives
 //	grace, over := l.Left()         // over: end all tasks within grace
 //
-// The package reads no clock but the one that it is given.
+// The package reads no clock except the function that the caller passes.
 package lease
 
 import "time"
 
 // Lease is the lease of one host. Its methods are called by one goroutine.
 type Lease struct {
-	length time.Duration        // 0: the lease never ends
-	grace  time.Duration        // from telling the tasks to end to killing them; at most half of length
-	begun  time.Duration        // when the present lease began, in the time of clock
-	clock  func() time.Duration // time since a fixed moment, such as the machine's start
+	length time.Duration        // how long the lease lasts after a renewal; 0 means that it never ends
+	grace  time.Duration        // time that tasks have between the request to end and being killed; at most half of length
+	begun  time.Duration        // when the current lease began, as a reading of clock
+	clock  func() time.Duration // returns the time since a fixed moment, such as the boot of the host
 
-	sender string        // name of the clock that stamps renewals; "": no stamped renewal has come
-	ahead  time.Duration // clock minus the sender's clock, plus the transit time of the fastest renewal
-	seen   time.Duration // when ahead was last updated, in the time of clock
+	sender string        // name of the clock that the driver stamps its renewals with; "" before the first stamped renewal
+	ahead  time.Duration // estimate of clock minus the sender's clock, including the transit time of the fastest renewal so far
+	seen   time.Duration // when ahead was last updated, as a reading of clock
 }
 
-// New starts a lease. It reduces a grace of more than half the length to that.
+// New starts a lease of the given length. A grace of more than half the length
+// is reduced to half the length.
 func New(length, grace time.Duration, clock func() time.Duration) *Lease {
 	return &Lease{length: length, grace: min(grace, length/2), begun: clock(), clock: clock}
 }
 
-// drift bounds by how much two clocks diverge per unit of time.
+// drift is the assumed maximum rate at which two hosts' clocks diverge: 1 ms
+// per second.
 const drift = 1e-3
 
-// Renew starts the lease again from the time when the renewal was sent, by the
-// clock that sender names. A renewal that was delayed, as by a network that was
-// cut, is therefore worth less. A renewal without a sender, and the first one of
-// a new sender, starts the lease now.
+// Renew restarts the lease. The lease counts from the time when the renewal
+// was sent, not when it arrived, so a renewal that the network delayed extends
+// the lease by less. sender names the clock that sent was read from. If sender
+// is empty, or is not the sender of the previous renewal, the lease counts
+// from now.
 func (l *Lease) Renew(sender string, sent time.Duration) {
 	now := l.clock()
 	if sender == "" {
@@ -56,15 +61,18 @@ func (l *Lease) Renew(sender string, sent time.Duration) {
 	l.begun = max(l.begun, sent+l.ahead)
 }
 
-// killed is the age of the lease at which no process of the job may be left but
-// the agent. Killing takes time, so it is before the end of the lease.
+// killed is the age of the lease at which the agent kills the job's remaining
+// processes. It lies a little before the end of the lease, because killing
+// takes time.
 func (l *Lease) killed() time.Duration { return l.length - min(2*time.Second, l.length/5) }
 
-// Left reports whether tasks are to be told to end (over), and how much time
-// they then have until they are killed.
+// Left returns over = true if the tasks must now be asked to end. grace is
+// then the time until they are killed.
 func (l *Lease) Left() (grace time.Duration, over bool) {
 	age := l.clock() - l.begun
-	// If a whole grace does not fit before killed, tasks still get a tenth of the length.
+	// Tasks are asked to end one grace period before the lease ends. In any
+	// case they get the smaller of grace and a tenth of the length before they
+	// are killed.
 	told := min(l.length-l.grace, l.killed()-min(l.grace, l.length/10))
 	if l.length <= 0 || age < told {
 		return 0, false

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestLease(t *testing.T) {
+func TestTimeLeftOfLease(t *testing.T) {
 	for _, test := range []struct {
 		length, grace, age time.Duration
 		over               bool
@@ -13,7 +13,7 @@ func TestLease(t *testing.T) {
 	}{
 		{30 * time.Second, 10 * time.Second, 19 * time.Second, false, 0},
 		{30 * time.Second, 10 * time.Second, 20 * time.Second, true, 8 * time.Second},
-		{30 * time.Second, time.Minute, 15 * time.Second, true, 13 * time.Second}, // grace is at most half
+		{30 * time.Second, time.Minute, 15 * time.Second, true, 13 * time.Second}, // grace is reduced to half the length
 		{30 * time.Second, 0, 27 * time.Second, false, 0},
 		{30 * time.Second, 0, 28 * time.Second, true, 0},
 		{30 * time.Second, 10 * time.Second, time.Hour, true, 0}, // the machine was suspended
@@ -32,13 +32,14 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// The lease counts from when a renewal was sent, as far as that can be known.
-func TestLeaseCountsFromTheSending(t *testing.T) {
+// The lease counts from the time when a renewal was sent, as exactly as that
+// can be estimated.
+func TestLeaseCountsFromTimeOfSending(t *testing.T) {
 	const s = time.Second
 	type renewal struct {
-		sent, way time.Duration // by the sender's clock, which is 1000 s ahead
+		sent, way time.Duration // time of sending by the sender's clock, which is 1000 s ahead, and the transit time
 		clock     string
-		ends      time.Duration // by ours, when the lease is 30 s
+		ends      time.Duration // when the lease of 30 s then ends, by the receiver's clock
 	}
 	for name, renewals := range map[string][]renewal{
 		"at once":                {{0, 0, "a", 30 * s}, {2 * s, 0, "a", 32 * s}},

@@ -9,14 +9,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// version returns of a file what tells whether it is as it was.
+// version returns only the fields of o that change if the file is replaced or
+// changed: place, name, size and time of modification.
 func version(o protocol.HostOutput) protocol.HostOutput {
 	return protocol.HostOutput{Place: o.Place, Name: o.Name, Size: o.Size, Modified: o.Modified}
 }
 
-// Unfetched counts the files in the job's own folder that the job has made and nobody has
-// fetched as they are now, also those that cannot be fetched: those that --output names, and
-// the others. Files elsewhere stay when that folder is removed.
+// Unfetched counts the files in the job's own folder that the job has made and
+// the user has not fetched in their present version. Files that cannot be
+// fetched count too. named counts the files that --output names, made counts
+// the others. Files outside the job's folder do not count, because removing
+// the job does not remove them.
 func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 	fetched, err := f.Fetched()
 	if err != nil {
@@ -51,7 +54,8 @@ func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 	return named, made, err
 }
 
-// Note notes which outputs were fetched. It keeps what was noted before.
+// Note adds outputs to the recorded list of files that the user has fetched. A
+// new record replaces an earlier one of the same file.
 func Note(f jobfolder.Folder, fetched []protocol.HostOutput) error {
 	before, err := f.Fetched()
 	if err != nil {

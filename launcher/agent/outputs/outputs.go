@@ -1,25 +1,31 @@
 //go:build linux
 
-// Package outputs finds the files that a job has made on a host: those that the patterns of
-// "plx launch --output" name, others in the job's own folders, and its logs.
+// Package outputs finds the files that a job has made on a host: the files
+// that match "plx launch --output" patterns, other new files in the job's own
+// folders, and the job's logs.
 //
 //	err := outputs.List(folder, wanted, func(o protocol.HostOutput) error { ... })
 //	file, err := outputs.Open(folder, wanted, "worker-0", "model.pt")
 //	named, made, err := outputs.Unfetched(folder)
 //
-// A file is looked for where the tasks ran: each in its own folder, or all of a host in
-// one. What --workdir has sent is no output unless the job has changed it.
-// [jobfolder.Folder] has noted that place when it started the task. What begins with
-// a dot at the top of that folder is left out. A link to a file counts as the file if
-// that is in the folder too and a pattern names the link. Links to folders are not followed.
+// The package searches the folders in which the tasks ran: one folder per
+// task, or one for all tasks of the host. [jobfolder.Folder] recorded these
+// folders when it started the tasks. A file that --workdir copied to the host
+// is an output only if the job has changed it. Files and folders at the top
+// whose names begin with a dot are skipped. A symbolic link to a file counts
+// as a file if a pattern matches the link and the file is in the same folder.
+// Links to folders are not followed.
 //
-// A name that is not plain text gets one that is: see [protocol.EscapeName].
+// A name that contains unprintable characters is escaped, see
+// [protocol.EscapeName].
 //
-// A file that no pattern names was made by the job if it has changed since the first task
-// began to run in the folder: --setup and --copy come before. Compiled Python
-// (__pycache__), links and what is no file do not count.
+// A file that matches no pattern counts as made by the job if it has changed
+// since the first task began to run in the folder. Files that --setup or
+// --copy wrote before that do not count. Neither do compiled Python files
+// (__pycache__), links, and anything that is not a regular file.
 //
-// The package changes no file but the note of what was fetched.
+// The package changes no file except the record of the files that were
+// fetched.
 package outputs
 
 import (
@@ -44,21 +50,22 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// place is a folder with outputs.
+// place is a folder that is searched for outputs.
 type place struct {
-	name    string // as in protocol.HostOutput
+	name    string // name of the folder in protocol.HostOutput, such as "worker-0"
 	dir     string
-	own     bool              // the folder is a part of the job's, and removed with it
-	outputs []protocol.Output // name files
-	// sent returns the files that --workdir has sent, by name; nil: none. Only what may have
-	// changed asks for them: of most jobs that is nothing, and the list can be long.
+	own     bool              // true if the folder is part of the job's own folder, which "plx prune" removes
+	outputs []protocol.Output // patterns that select files of this folder
+	// sent returns the files that --workdir copied into this folder, by name;
+	// nil means that --workdir copied none. It is called only if a file may be
+	// unchanged since then, because the list can be long.
 	sent  func() (map[string]tree.Entry, error)
-	made  bool  // files that outputs do not name are looked for too
-	begun int64 // when the first task began to run here, by the file system's clock; 0: not known
+	made  bool  // also find files that match no pattern of outputs
+	begun int64 // when the first task began to run in dir, in nanoseconds of the file system's clock; 0 if unknown
 }
 
-// places returns the folders in which the job has run on this host, and what is wanted of
-// each.
+// places returns the folders in which the job has run on this host. Each has
+// the patterns that select its outputs.
 func places(f jobfolder.Folder, want protocol.Wanted) ([]place, error) {
 	s, err := f.ReadState()
 	if err != nil && !errors.Is(err, jobfolder.ErrDamaged) {
@@ -102,21 +109,22 @@ func places(f jobfolder.Folder, want protocol.Wanted) ([]place, error) {
 	return all, nil
 }
 
-// matches reports whether a pattern names a path below the folder, or a folder that it
-// is in.
+// matches reports whether a pattern of the folder matches the relative path
+// name, or a folder above that path.
 func (p place) matches(name string) bool {
 	return slices.ContainsFunc(p.outputs, func(o protocol.Output) bool { return o.Matches(name) })
 }
 
-// mayHold reports whether a folder can have files that are wanted.
+// mayHold reports whether the subfolder dir can contain outputs, so that walk
+// must enter it.
 func (p place) mayHold(dir string) bool {
 	return p.made && path.Base(dir) != compiled || slices.ContainsFunc(p.outputs, func(o protocol.Output) bool {
 		return leadsTo(strings.Split(o.Pattern, "/"), strings.Split(dir, "/"))
 	})
 }
 
-// leadsTo reports whether paths below dir can match the pattern, or a folder that they
-// are in.
+// leadsTo reports whether the pattern can match dir, a folder above dir, or a
+// path below dir. Both are split at "/".
 func leadsTo(pattern, dir []string) bool {
 	for i, element := range dir {
 		if i >= len(pattern) || strings.ContainsAny(pattern[i], "{") || pattern[i] == "**" {
@@ -129,26 +137,27 @@ func leadsTo(pattern, dir []string) bool {
 	return true
 }
 
-// compiled is the name of folders with what Python has compiled.
+// compiled is the name of the folders in which Python caches compiled modules.
 const compiled = "__pycache__"
 
-// walk visits the files that are wanted. A file that cannot be fetched has a Damage.
+// walk calls visit for each output in the folder. If a file cannot be fetched,
+// its field Damage says why.
 func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 	root, err := os.OpenRoot(p.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the tasks' own folder was removed, or is yet to be made
+		return nil // the task's own folder was removed, or does not exist yet
 	}
 	if err != nil {
 		return fmt.Errorf("open the folder of outputs: %w", err)
 	}
-	defer root.Close() // only read
+	defer root.Close()
 	return fs.WalkDir(anyName{root}, ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case name == ".":
 			return err
 		case name[0] == '.' && e.IsDir(), e.IsDir() && err == nil && !p.mayHold(name):
 			return fs.SkipDir
-		case err != nil: // a folder that cannot be read
+		case err != nil: // the folder "name" cannot be read
 			return visit(root, p.named(name).Damaged(err))
 		case name[0] == '.' || e.IsDir() || !p.matches(name) && !p.isMade(name, e):
 			return nil
@@ -161,30 +170,33 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 	})
 }
 
-// anyName is the folder's files, as [os.Root.FS], also those with names that are no UTF-8.
+// anyName is like [os.Root.FS], but also opens files whose names are not valid
+// UTF-8.
 type anyName struct{ root *os.Root }
 
 func (a anyName) Open(name string) (fs.File, error)     { return a.root.Open(name) }
 func (a anyName) Stat(name string) (fs.FileInfo, error) { return a.root.Stat(name) }
 
-// isMade reports whether the job has made or changed a file that no pattern names. What was
-// sent may be the same all the same: see unchanged.
+// isMade reports whether the job may have made or changed a file that matches
+// no pattern. A file from --workdir can be reported although its content did
+// not change; unchanged filters out such files.
 func (p place) isMade(name string, e fs.DirEntry) bool {
 	return p.made && path.Base(path.Dir(name)) != compiled && e.Type().IsRegular() && p.isNew(e)
 }
 
-// isNew reports whether a file may have changed since the job began.
+// isNew reports whether a file may have changed since the first task began to
+// run in the folder.
 func (p place) isNew(e fs.DirEntry) bool {
 	info, err := e.Info()
 	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist) // else it was removed meanwhile
+		return !errors.Is(err, fs.ErrNotExist) // on ErrNotExist, the file was removed during the walk
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || s.Ctim.Nano() >= p.begun
 }
 
-// unchanged reports whether a file is as --workdir has sent it, so that the job has not
-// made it.
+// unchanged reports whether a file still has the content that --workdir copied
+// to the host. The job has not made such a file.
 func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry) (bool, error) {
 	if p.sent == nil || o.Damage != "" {
 		return false, nil
@@ -201,19 +213,21 @@ func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry)
 	return err == nil && sum == e.Sum.String(), nil
 }
 
-// named returns an output with nothing but its name. A name that is too long is cut off.
+// named returns a HostOutput with only its place and its escaped name. A name
+// of more than protocol.MaxOutputName bytes is cut off.
 func (p place) named(name string) protocol.HostOutput {
 	plain := protocol.EscapeName(name)
 	return protocol.HostOutput{Place: p.name, Name: strings.ToValidUTF8(plain[:min(len(plain), protocol.MaxOutputName)], "")}
 }
 
-// look describes a file, without its sum.
+// look returns the size and modification time of a file, or why it cannot be
+// fetched. It does not compute the checksum.
 func (p place) look(root *os.Root, name string) protocol.HostOutput {
 	o := p.named(name)
-	info, err := root.Stat(name) // follows no link out of the folder
+	info, err := root.Stat(name) // os.Root follows no link that leads out of the folder
 	switch {
 	case err != nil && isLink(root, name):
-		o.Damage = "it is a link that leads out of the folder, or to nothing"
+		o.Damage = "it is a symbolic link out of the folder, or to a file that does not exist"
 	case err != nil:
 		return o.Damaged(err)
 	case info.IsDir():
@@ -233,7 +247,8 @@ func isLink(root *os.Root, name string) bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// List visits all files that are wanted, with their sums. Without patterns these are the logs too.
+// List calls visit for each wanted output of the job, with its checksum. If
+// want has no patterns, List also visits the job's logs.
 func List(f jobfolder.Folder, want protocol.Wanted, visit func(protocol.HostOutput) error) error {
 	if want.Patterns == nil {
 		if err := listLogs(f.Logs(), visit); err != nil {
@@ -259,7 +274,8 @@ func List(f jobfolder.Folder, want protocol.Wanted, visit func(protocol.HostOutp
 	return err
 }
 
-// listLogs visits the logs in a folder. A stream of a task that has printed nothing has none.
+// listLogs calls visit for each log file in a folder. It skips empty logs:
+// those of tasks that printed nothing.
 func listLogs(dir string, visit func(protocol.HostOutput) error) error {
 	names, err := logs.Files(dir)
 	for _, name := range names {
@@ -274,16 +290,18 @@ func listLogs(dir string, visit func(protocol.HostOutput) error) error {
 	return err
 }
 
-// read returns the size of a file that was opened, and its SHA-256 in hexadecimal, and closes it.
+// read takes the result of opening a file. It returns the file's size and its
+// SHA-256 in hexadecimal, and closes the file.
 func read[F io.ReadCloser](file F, err error) (size int64, sum string, failed error) {
 	if err != nil {
 		return 0, "", err
 	}
-	defer file.Close() // only read
+	defer file.Close()
 	return digest.Of(file)
 }
 
-// Open opens a file that is wanted, or a log. It follows no link out of its folder.
+// Open opens an output that want selects, or a log of the job. It follows no
+// symbolic link that leads out of the output's folder.
 func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (io.ReadCloser, error) {
 	if where == protocol.LogsPlace {
 		return logs.OpenFile(f.Logs(), name)
@@ -314,7 +332,8 @@ func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (io.Read
 	return nil, err
 }
 
-// OpenIn opens a file in a folder. It follows no link out of it, and opens no device.
+// OpenIn opens the regular file name in the folder root. It follows no link
+// that leads out of root, and returns an error for devices and pipes.
 func OpenIn(root *os.Root, name string) (*os.File, error) {
 	info, err := root.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {

@@ -40,7 +40,8 @@ func TestLeadsTo(t *testing.T) {
 	}
 }
 
-// job makes a job's folder in which worker:0 ran, and all of the host's tasks in work.
+// job creates the folder of a job on a host. worker:0 has run in a folder of
+// its own, and all tasks of the host in the folder work.
 func job(t *testing.T, patterns ...string) jobfolder.Folder {
 	t.Helper()
 	f := jobfolder.Folder(filepath.Join(t.TempDir(), "jobs", "j", "h"))
@@ -64,7 +65,7 @@ func put(t *testing.T, f jobfolder.Folder, name, text string) {
 	}
 }
 
-// listed writes each output as a word, with what is wrong with it.
+// listed returns the listed outputs, each as one word that includes its fault.
 func listed(t *testing.T, f jobfolder.Folder) (all []string, list []protocol.HostOutput) {
 	t.Helper()
 	if err := List(f, protocol.Wanted{}, func(o protocol.HostOutput) error {
@@ -95,7 +96,7 @@ func TestList(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const leads = "it is a link that leads out of the folder, or to nothing"
+	const leads = "it is a symbolic link out of the folder, or to a file that does not exist"
 	want := []string{"worker-0/a.pt 4", "worker-0/dir.pt: it is not a file, but a link to a folder", "worker-0/gone.pt: " + leads, "worker-0/good.pt 4",
 		`worker-0/new\x0aline.pt 0`, "worker-0/out.pt: " + leads, "worker-0/sub.pt/in 31", "shared/deep/1/2/x 1"}
 	if got, _ := listed(t, f); !slices.Equal(got, want) {
@@ -112,8 +113,9 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Files and folders whose names are no plain text are as others, under an escaped name.
-func TestNamesThatAreNoPlainText(t *testing.T) {
+// Files and folders with unusual names are listed like others, with their
+// names escaped.
+func TestUnusualNamesAreEscaped(t *testing.T) {
 	f := job(t, "*.pt")
 	long := strings.Repeat(strings.Repeat("a", 200)+"/", 5) + "x"
 	names := []string{"caf\xe9.pt", `caf\xe9.pt`, "café.pt", "new\nline.pt", "fold\xff\ner/b.txt"}
@@ -174,9 +176,10 @@ func TestNamesThatAreNoPlainText(t *testing.T) {
 	check("0 1 <nil>")
 }
 
-// A folder that cannot be read may hold what the job has made, and so may one that is too deep
-// for the kernel to look at its files by their paths.
-func TestFoldersThatCannotBeRead(t *testing.T) {
+// An unreadable folder may contain outputs, so it is listed with its fault.
+// The same goes for a folder that is nested too deeply for a path to its
+// files.
+func TestUnreadableFoldersAreListedAsDamaged(t *testing.T) {
 	withoutPrivileges(t)
 	f := job(t, "runs/*.pt")
 	put(t, f, "tasks/worker-0/runs/a.pt", "four")
@@ -189,7 +192,7 @@ func TestFoldersThatCannotBeRead(t *testing.T) {
 	if err := errors.Join(os.Chmod(runs, 0), work.MkdirAll(deep, 0o700), work.WriteFile(deep+"x", nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	defer os.Chmod(runs, 0o700) // so that it can be removed
+	defer os.Chmod(runs, 0o700) // so that the test's folder can be removed
 	if named, made, err := Unfetched(f); err != nil || named.Files+made.Files != 2 {
 		t.Errorf("%+v, %+v, %v", named, made, err)
 	}
@@ -198,7 +201,8 @@ func TestFoldersThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A file that cannot be looked at may be new, unless it is gone.
+// If a file's times cannot be read, it counts as new, unless the file no
+// longer exists.
 func TestIsNew(t *testing.T) {
 	for err, want := range map[error]bool{fs.ErrPermission: true, fs.ErrNotExist: false} {
 		if got := (place{}).isNew(unseen{err}); got != want {
@@ -207,7 +211,7 @@ func TestIsNew(t *testing.T) {
 	}
 }
 
-// unseen is a file about which there is only an error.
+// unseen is a directory entry whose Info returns an error.
 type unseen struct{ err error }
 
 func (unseen) Name() string                 { return "unseen" }
@@ -215,10 +219,11 @@ func (unseen) IsDir() bool                  { return false }
 func (unseen) Type() fs.FileMode            { return 0 }
 func (u unseen) Info() (fs.FileInfo, error) { return nil, u.err }
 
-// withoutPrivileges takes from root, in this test, the right to read what nobody may read.
+// withoutPrivileges removes root's capability to read all files from the
+// thread of this test.
 func withoutPrivileges(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // for good: the thread ends with the test
+	runtime.LockOSThread() // never unlocked, so the thread ends with the test
 	header, rights := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
 	if err := unix.Capget(&header, &rights[0]); err != nil {
 		t.Fatal(err)
@@ -258,8 +263,9 @@ func TestUnfetched(t *testing.T) {
 	check("1 6 <nil>")
 }
 
-// A file counts as fetched only as it was then, and where it was: prune removes it.
-func TestFetchedFileThatIsAnother(t *testing.T) {
+// A file counts as fetched only if it has not changed or moved since. plx
+// prune may remove fetched files.
+func TestChangedFileCountsAsUnfetched(t *testing.T) {
 	f := job(t, "*.pt")
 	set := func(name, text string, modified time.Time) {
 		t.Helper()
@@ -295,9 +301,9 @@ func TestFetchedFileThatIsAnother(t *testing.T) {
 	check("one of the same name in another folder", 1)
 }
 
-// What --workdir has sent is no output, but for what the job has changed in it. And in a
-// folder of the user's nothing counts that no pattern names.
-func TestSentFilesThatTheJobHasChanged(t *testing.T) {
+// A file that --workdir has sent is an output only if the job has changed it.
+// In a folder of the user, only files that match a pattern are outputs.
+func TestWorkdirFilesAreOutputsOnlyIfChanged(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	f := job(t)
 	var sent tree.Manifest
@@ -329,9 +335,10 @@ func TestSentFilesThatTheJobHasChanged(t *testing.T) {
 	}
 }
 
-// What no pattern names counts if the job has made or changed it: not what was there before
-// its first task, compiled Python, links, or what begins with a dot at the top.
-func TestMade(t *testing.T) {
+// A file that matches no pattern counts if the job has created or changed it.
+// Older files, compiled Python, links, and names at the top that begin with a
+// dot do not count.
+func TestFilesMadeByJobAreListedWithoutPattern(t *testing.T) {
 	f := job(t, "*.pt")
 	before := filepath.Join(string(f), "tasks", "worker-1")
 	if err := os.MkdirAll(before, 0o700); err != nil {
@@ -342,7 +349,7 @@ func TestMade(t *testing.T) {
 	if err := f.NotePlace(before); err != nil {
 		t.Fatal(err)
 	}
-	// File systems count time in ticks: the job begins in a later one.
+	// The file system's clock advances in ticks, so wait until the next one.
 	begun, err := f.Begun()
 	if err != nil {
 		t.Fatal(err)
@@ -411,7 +418,7 @@ func writeJSON(f jobfolder.Folder, name string, what any) error {
 	return os.WriteFile(filepath.Join(string(f), name), text, 0o600)
 }
 
-// wait waits until the file system's clock has reached a time.
+// wait waits until the file system's clock has reached the time until.
 func wait(t *testing.T, f jobfolder.Folder, until int64) {
 	t.Helper()
 	for end := time.Now().Add(patience.Limit); time.Now().Before(end); {

@@ -12,16 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Children starts processes. It reaps them and the orphans that this process
-// adopts. No other code of the process may wait for a child, so os/exec and
-// os.StartProcess must not be used beside it.
+// Children starts child processes and reaps them. It also reaps the orphaned
+// processes that this process adopts as a subreaper. No other code of this
+// process may wait for a child, so os/exec and os.StartProcess must not be
+// used at the same time.
 type Children struct {
 	mu     sync.Mutex     // held from a fork until the child is in live
-	live   map[int]*Child // children that were started and not reaped, by pid
-	forks  chan func()    // functions that fork a child; the method fork runs them on one thread
-	forked chan struct{}  // wakes the reaper after a child was started; closed by Close
-	reaped chan struct{}  // closed when the reaper has ended
-	cores  []int          // that this process may use; a child that is bound to none may use all of them
+	live   map[int]*Child // children that were started and are not reaped yet, by pid
+	forks  chan func()    // functions that fork a child; the method fork calls each of them on the same thread
+	forked chan struct{}  // wakes the reaper goroutine after a child was started; closed by Close
+	reaped chan struct{}  // closed when the reaper goroutine has returned
+	cores  []int          // CPU cores that this process may use; the default for children
 }
 
 // Child is a process that Children has started.
@@ -29,12 +30,12 @@ type Child struct {
 	PID int
 
 	mu     sync.Mutex
-	ended  bool               // the child was reaped
+	ended  bool               // true once the child was reaped
 	status syscall.WaitStatus // how the child ended; valid once done is closed
 	done   chan struct{}      // closed when the child was reaped
 }
 
-// NewChildren makes this process the reaper of its orphaned descendants. It
+// NewChildren makes this process the subreaper of its orphaned descendants. It
 // starts two goroutines that live until Close.
 func NewChildren() (*Children, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -50,8 +51,9 @@ func NewChildren() (*Children, error) {
 	return c, nil
 }
 
-// fork runs all forks on one thread that ends after Close: the kernel sends a child's
-// parent-death signal when the thread that forked it ends.
+// fork calls all functions that fork a child on one thread, which lives until
+// Close. The kernel sends a child's parent-death signal when the thread that
+// forked the child ends, so a shorter-lived thread would kill its children.
 func (c *Children) fork() {
 	runtime.LockOSThread()
 	for f := range c.forks {
@@ -59,17 +61,19 @@ func (c *Children) fork() {
 	}
 }
 
-// Close gives up reaping, so that os/exec can be used again. It must be called only when no child
-// is left, see Clear, and nothing afterwards.
+// Close stops the reaper, so that os/exec can be used again. The caller must
+// call it after the last child was reaped, see Clear, and must not use c
+// afterwards.
 func (c *Children) Close() {
 	close(c.forks)
 	close(c.forked)
 	<-c.reaped
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // it was set
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // ignore the error: the prctl that set this flag has worked
 }
 
-// Start starts a process with the given descriptors. It binds the process to cores; if
-// that is empty, the process may use those of this one.
+// Start starts a process with the descriptors of attr. It binds the process to
+// the given CPU cores; if cores is empty, the process may use the same cores
+// as this process.
 func (c *Children) Start(path string, argv []string, attr *syscall.ProcAttr, cores []int) (*Child, error) {
 	if len(cores) == 0 {
 		cores = c.cores
@@ -98,12 +102,13 @@ func (c *Children) Start(path string, argv []string, attr *syscall.ProcAttr, cor
 	return started, nil
 }
 
-// reap waits for children until Close.
+// reap is the reaper goroutine: it reaps each child that ends, until Close.
 func (c *Children) reap() {
 	defer close(c.reaped)
 	for {
-		// WNOWAIT leaves the child to be reaped under the lock, so that its
-		// pid is not used again before its entry is gone.
+		// WNOWAIT only waits, and leaves the child to be reaped by collect.
+		// Collect holds c.mu, so it removes the child's entry in c.live before
+		// the kernel can give the pid to a new child.
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		switch {
 		case errors.Is(err, unix.ECHILD):
@@ -136,16 +141,17 @@ func (c *Children) collect() {
 	}
 }
 
-// none reports whether this process has no descendants, zombies included. The
-// kernel gives orphans to this process before their parent can be reaped, so a
-// process without children has no descendants.
+// none reports whether this process has no descendants, not even zombies. If a
+// descendant's parent ends, the kernel makes the descendant a child of this
+// process before that parent can be reaped. So a process without children has
+// no descendants.
 func (c *Children) none() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil), unix.ECHILD)
 }
 
-// end records that the child was reaped.
+// end records the exit status of the child and closes its Done channel.
 func (ch *Child) end(status syscall.WaitStatus) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -153,20 +159,21 @@ func (ch *Child) end(status syscall.WaitStatus) {
 	close(ch.done)
 }
 
-// Done is closed when the child was reaped.
+// Done returns a channel that is closed when the child was reaped.
 func (ch *Child) Done() <-chan struct{} { return ch.done }
 
-// Over reports whether the child was reaped.
+// Over reports whether the child has ended and was reaped.
 func (ch *Child) Over() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.ended
 }
 
-// Status is how the child ended. It is valid once Done is closed.
+// Status returns the exit status of the child. It is valid once Done is
+// closed.
 func (ch *Child) Status() syscall.WaitStatus { return ch.status }
 
-// Signal signals the child, unless it was reaped.
+// Signal sends a signal to the child, unless the child was reaped.
 func (ch *Child) Signal(sig unix.Signal) { ch.kill(ch.PID, sig) }
 
 // SignalGroup sends signals to the child's process group, unless the child was
@@ -177,13 +184,14 @@ func (ch *Child) kill(pid int, sigs ...unix.Signal) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, sig := range sigs {
-		if !ch.ended { // not reaped, so the pid is still the child's
-			unix.Kill(pid, sig) // the reaper reports a child that is just ending
+		if !ch.ended { // before the child is reaped, the kernel gives its pid to no other process
+			unix.Kill(pid, sig) // ignore the error: the child may have ended, and the reaper records that
 		}
 	}
 }
 
-// AllowedCores returns the cores that this process may run on.
+// AllowedCores returns the numbers of the CPU cores that this process may run
+// on.
 func AllowedCores() ([]int, error) {
 	set := unix.NewCPUSet(maxCores)
 	if err := unix.SchedGetaffinityDynamic(0, set); err != nil {
@@ -198,12 +206,14 @@ func AllowedCores() ([]int, error) {
 	return cores, nil
 }
 
-// maxCores is the largest number of cores that Linux can be built for.
+// maxCores is the largest number of CPUs that a Linux kernel can be configured
+// for.
 const maxCores = 8192
 
-// ShareOfCores returns the cores of worker i among the n workers of a host. Each
-// share is contiguous and has at least one core. Shares are disjoint unless there
-// are more workers than cores.
+// ShareOfCores divides the CPU cores of a host among its n workers, and
+// returns those of worker i. Each worker gets at least one core, and its cores
+// are neighbours. Two workers share a core only if there are more workers than
+// cores.
 func ShareOfCores(cores []int, i, n int) []int {
 	m := len(cores)
 	if m == 0 || n <= 0 || i < 0 || i >= n {
@@ -215,8 +225,9 @@ func ShareOfCores(cores []int, i, n int) []int {
 	return cores[i*m/n : (i+1)*m/n]
 }
 
-// bind binds the calling thread to cores, so that a process that it forks inherits
-// that. The caller must be locked to its thread.
+// bind binds the calling thread to the given CPU cores. A process that the
+// thread forks inherits this. The caller must have called
+// runtime.LockOSThread.
 func bind(cores []int) error {
 	set := unix.NewCPUSet(maxCores)
 	for _, c := range cores {

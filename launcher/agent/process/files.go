@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Files returns what the descriptors of a process lead to, such as "/dev/null",
-// "socket:[123]" or "pipe:[456]". It is empty for a process that has ended or belongs to
-// another user.
+// Files returns, for each open descriptor of a process, what it refers to,
+// such as "/dev/null", "socket:[123]" or "pipe:[456]". The map is empty for a
+// process that has ended or belongs to another user.
 func Files(pid int) map[int]string {
 	folder := "/proc/" + strconv.Itoa(pid) + "/fd"
 	all := map[int]string{}
@@ -18,8 +18,8 @@ func Files(pid int) map[int]string {
 	if err != nil {
 		return all
 	}
-	defer dir.Close()                // it was only read
-	names, _ := dir.Readdirnames(-1) // what could be read counts: the process may be ending
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // on an error, use the names that could be read: the process may be ending
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
 		if err != nil {
@@ -32,7 +32,8 @@ func Files(pid int) map[int]string {
 	return all
 }
 
-// Inode reads the number from "socket:[123]" or "pipe:[123]". kind is "socket" or "pipe".
+// Inode parses the number in "socket:[123]" or "pipe:[123]". kind is "socket"
+// or "pipe"; ok is false if file refers to something else.
 func Inode(file, kind string) (inode uint32, ok bool) {
 	number, found := strings.CutPrefix(file, kind+":[")
 	number, closed := strings.CutSuffix(number, "]")
@@ -40,7 +41,7 @@ func Inode(file, kind string) (inode uint32, ok bool) {
 	return uint32(n), found && closed && err == nil
 }
 
-// Sockets returns the inodes of a process's sockets.
+// Sockets returns the inode numbers of the sockets that a process has open.
 func Sockets(pid int) (inodes []uint32) {
 	for _, to := range Files(pid) {
 		if inode, ok := Inode(to, "socket"); ok {

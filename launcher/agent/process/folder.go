@@ -14,19 +14,23 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// lookTime bounds the look at a folder, whose file server may be stuck.
-const lookTime = 5 * time.Second
+// lookTimeout is how long Look waits for the file system of a folder, which may
+// be a network file system that hangs.
+const lookTimeout = 5 * time.Second
 
-// Look looks at a folder, in bounded time. It writes a small file there and removes it.
+// Look examines a folder: its size, free space, mount point and whether this
+// user can write to it. To test that, Look creates a small file and removes
+// it. If the file system does not respond within lookTimeout, Look returns
+// without these values.
 func Look(path string) protocol.Folder {
 	found := make(chan protocol.Folder, 1)
 	go func() { found <- folder(path) }()
 	select {
 	case f := <-found:
 		return f
-	case <-time.After(lookTime):
+	case <-time.After(lookTimeout):
 		f := notKnown(path)
-		f.Unwritable = fmt.Sprintf("no answer within %s", lookTime)
+		f.Unwritable = fmt.Sprintf("no answer within %s", lookTimeout)
 		return f
 	}
 }
@@ -43,10 +47,10 @@ func folder(path string) protocol.Folder {
 	}
 	var disk unix.Statfs_t
 	if unix.Statfs(path, &disk) == nil {
-		if disk.Blocks > 0 { // else it has no limit, as a tmpfs with size=0
+		if disk.Blocks > 0 { // a file system without a size limit, such as a tmpfs with size=0, reports 0 blocks
 			f.SizeKiB, f.FreeKiB = int64(disk.Blocks)*disk.Bsize>>10, int64(disk.Bavail)*disk.Bsize>>10
 		}
-		if disk.Files > 0 { // some file systems make inodes as they need them
+		if disk.Files > 0 { // a file system that creates inodes on demand, such as btrfs, reports 0 inodes
 			f.FreeInodes = int64(disk.Ffree)
 		}
 		f.NoExec = disk.Flags&unix.ST_NOEXEC != 0
@@ -65,7 +69,8 @@ func folder(path string) protocol.Folder {
 	return f
 }
 
-// mountOf returns where the file system of a folder is mounted; "": that cannot be told.
+// mountOf returns the mount point of the file system that contains path, or ""
+// if that cannot be determined.
 func mountOf(path string) string {
 	path, err := filepath.EvalSymlinks(path)
 	for err == nil && path != "/" {

@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// What is wrong with a folder is told in words.
-func TestFolder(t *testing.T) {
+// Look describes what is wrong with a folder.
+func TestLookReportsFaultsOfFolder(t *testing.T) {
 	if f := folder(filepath.Join(t.TempDir(), "none")); !f.Missing || f.FreeKiB != protocol.NotKnown || f.SizeKiB != protocol.NotKnown {
 		t.Errorf("%+v", f)
 	}
@@ -36,7 +36,7 @@ func TestFolder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = fill.Write(make([]byte, 1<<20)) // as much as there is room for
+		_, _ = fill.Write(make([]byte, 1<<20)) // writes until the file system is full
 		if err := fill.Close(); err != nil {
 			t.Fatal(err)
 		}

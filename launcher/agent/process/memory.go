@@ -18,29 +18,30 @@ import (
 	"github.com/plx-run/plx/internal/plural"
 )
 
-// Memory is what the kernel had counted of processes that it killed for want of memory
-// when the value was read.
+// Memory is a snapshot of the kernel's counters of OOM kills: processes that
+// the kernel killed because memory ran out.
 type Memory struct {
-	host  int64         // processes of the host; 0 if the kernel does not count them
-	group group         // control group of this process and those that it starts
-	kills int64         // processes of the group
-	at    time.Duration // since the host booted
+	host  int64         // OOM kills on the whole host since it booted; 0 if the kernel does not count them
+	group group         // control group of this process and of the processes that it starts
+	kills int64         // OOM kills in the control group
+	at    time.Duration // time of the snapshot, since the host booted
 }
 
-// ReadMemory reads the counts.
+// ReadMemory takes a snapshot of the OOM kill counters.
 func ReadMemory() Memory {
-	own, _ := os.ReadFile("/proc/self/cgroup") // without it no group is found
+	own, _ := os.ReadFile("/proc/self/cgroup") // on an error, own is empty and findGroup finds no group
 	m := Memory{host: hostKills(), group: findGroup(string(own)), at: uptime()}
 	m.kills = m.group.kills()
 	return m
 }
 
-// Killed tells how many processes the kernel of the host has killed for want of memory
-// since m was read. proof says that a process with this pid, which was ended by SIGKILL, is
-// one of them; "": it may be another one.
+// Killed returns how many processes the kernel has OOM-killed on this host
+// since the snapshot m. The caller passes the pid of a process that SIGKILL
+// ended. proof is a sentence that proves that the OOM killer sent this signal;
+// it is "" if there is no proof.
 func (m Memory) Killed(pid int) (kills int64, proof string) {
 	kills = hostKills() - m.host
-	if line := logged(pid, m.at); line != "" {
+	if line := oomRecord(pid, m.at); line != "" {
 		return kills, line
 	}
 	if n := m.group.kills() - m.kills; n > 0 {
@@ -49,18 +50,21 @@ func (m Memory) Killed(pid int) (kills int64, proof string) {
 	return kills, ""
 }
 
-// group is a control group for memory, of version 1 or 2.
+// group is a control group with a memory limit, of cgroup version 1 or 2.
 type group struct {
-	name   string // as /proc/self/cgroup has it
-	events string // file with a line "oom_kill N"; "": no group was found
-	most   string // file with the limit in bytes
+	name       string // path of the group as in /proc/self/cgroup
+	eventsFile string // path of the file that has a line "oom_kill N"; "" if no group was found
+	limitFile  string // path of the file that contains the group's memory limit in bytes
 }
 
-// groupRoot is where systems have the file systems of control groups.
+// groupRoot is the folder in which Linux systems mount the cgroup file
+// systems.
 const groupRoot = "/sys/fs/cgroup"
 
-// findGroup finds the group that a text in the form of /proc/self/cgroup names. A container
-// may see its own group as the root.
+// findGroup finds the memory control group of this process. own is the text of
+// /proc/self/cgroup. In a container, the group's files can be at the root of
+// the cgroup file system instead of at the path in own, so findGroup tries
+// both.
 func findGroup(own string) group {
 	for line := range strings.Lines(own) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -75,8 +79,8 @@ func findGroup(own string) group {
 			continue
 		}
 		for _, below := range []string{fields[2], "/"} {
-			g := group{name: fields[2], events: path.Join(dir, below, events), most: path.Join(dir, below, most)}
-			if _, err := os.Stat(g.events); err == nil {
+			g := group{name: fields[2], eventsFile: path.Join(dir, below, events), limitFile: path.Join(dir, below, most)}
+			if _, err := os.Stat(g.eventsFile); err == nil {
 				return g
 			}
 		}
@@ -84,44 +88,49 @@ func findGroup(own string) group {
 	return group{}
 }
 
-// kills is the number of processes of the group that the kernel has killed for want of
-// memory; 0 if it does not count them.
+// kills returns the number of OOM kills in the control group; 0 if the kernel
+// does not count them.
 func (g group) kills() int64 {
-	text, err := os.ReadFile(g.events)
+	text, err := os.ReadFile(g.eventsFile)
 	if err != nil {
 		return 0
 	}
 	return oomKills(string(text))
 }
 
-// limit says how much memory the group may have; "": as much as the host has.
+// limit returns the end of a sentence that contains the group's memory limit,
+// or "" if the group has no limit.
 func (g group) limit() string {
-	text, err := os.ReadFile(g.most)
+	text, err := os.ReadFile(g.limitFile)
 	if err != nil {
 		return ""
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil || n <= 0 || n >= 1<<60 { // version 1 has no word for "no limit"
+	if err != nil || n <= 0 || n >= 1<<60 { // cgroup version 1 writes "no limit" as a huge number
 		return ""
 	}
-	return fmt.Sprintf(", which may have %d MiB", n>>20)
+	return fmt.Sprintf(", whose memory limit is %d MiB", n>>20)
 }
 
-// initialPIDs is the inode of the first pid namespace: a number of the kernel's.
-const initialPIDs = 0xEFFFFFFC
+// hostPIDNamespace is the inode number of the host's first pid namespace. It is a
+// constant of the Linux kernel.
+const hostPIDNamespace = 0xEFFFFFFC
 
-// clockMargin is by how much the clock of the kernel's log may be behind the monotonic one.
+// clockMargin is the assumed maximum by which timestamps in the kernel's log
+// lag behind CLOCK_MONOTONIC.
 const clockMargin = 10 * time.Second
 
-// maxLogRecords bounds how much of the kernel's log is read.
+// maxLogRecords is how many records of the kernel's log are read at most.
 const maxLogRecords = 100_000
 
-// logged returns what the kernel's log has on a process that was killed for want of memory
-// after a time; "": nothing, or this process may not read the log. The log has the pids of
-// the first namespace only.
-func logged(pid int, after time.Duration) string {
+// oomRecord returns a sentence from the kernel's log about the OOM kill of the
+// process pid, if that happened later than after. It returns "" if the log has
+// no such record or this process may not read the log. The log contains pids
+// of the host's first pid namespace, so oomRecord also returns "" in another
+// namespace.
+func oomRecord(pid int, after time.Duration) string {
 	var ns unix.Stat_t
-	if unix.Stat("/proc/self/ns/pid", &ns) != nil || ns.Ino != initialPIDs {
+	if unix.Stat("/proc/self/ns/pid", &ns) != nil || ns.Ino != hostPIDNamespace {
 		return ""
 	}
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -133,11 +142,11 @@ func logged(pid int, after time.Duration) string {
 	for range maxLogRecords {
 		n, err := unix.Read(fd, record)
 		switch {
-		case errors.Is(err, unix.EPIPE): // records were overwritten meanwhile
+		case errors.Is(err, unix.EPIPE): // the kernel has overwritten the next records; read on after them
 		case err != nil || n <= 0:
 			return found
 		default:
-			if at, line := killRecord(string(record[:n]), pid); line != "" && at+clockMargin >= after {
+			if at, line := parseOOMRecord(string(record[:n]), pid); line != "" && at+clockMargin >= after {
 				found = line
 			}
 		}
@@ -145,17 +154,18 @@ func logged(pid int, after time.Duration) string {
 	return found
 }
 
-// killed matches what the kernel logs of a process that it has killed for want of memory.
-var killed = sync.OnceValue(func() *regexp.Regexp {
+// oomMessage matches the message that the kernel logs about an OOM kill.
+var oomMessage = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^((?:Memory cgroup out|Out) of memory): Killed process (\d+) \(([^\n]{0,15})\).* anon-rss:(\d+)kB`)
 })
 
-// killRecord reads a record of /dev/kmsg. It returns the time since the boot, and a line on
-// the process with this pid; "": the record is about something else.
-func killRecord(record string, pid int) (at time.Duration, line string) {
+// parseOOMRecord parses one record of /dev/kmsg. If the record reports the OOM
+// kill of the process pid, parseOOMRecord returns its time since boot and a
+// sentence about it. Otherwise line is "".
+func parseOOMRecord(record string, pid int) (at time.Duration, line string) {
 	head, text, _ := strings.Cut(record, ";")
 	fields := strings.Split(head, ",")
-	m := killed().FindStringSubmatch(text)
+	m := oomMessage().FindStringSubmatch(text)
 	if m == nil || m[2] != strconv.Itoa(pid) || len(fields) < 3 {
 		return 0, ""
 	}
@@ -163,15 +173,18 @@ func killRecord(record string, pid int) (at time.Duration, line string) {
 	if err != nil {
 		return 0, ""
 	}
-	kib, _ := strconv.ParseInt(m[4], 10, 64) // at most too many digits, and then the largest number
+	// The pattern ensures digits, so the only error is overflow, and then kib
+	// is the largest int64.
+	kib, _ := strconv.ParseInt(m[4], 10, 64)
 	line = fmt.Sprintf("the kernel killed %s (pid %d), which had %d MiB", m[3], pid, kib>>10)
 	if strings.HasPrefix(m[1], "Memory cgroup") {
-		line += ", at the limit of its control group"
+		line += ", because its control group reached its memory limit"
 	}
 	return time.Duration(micros) * time.Microsecond, line
 }
 
-// uptime is the time since the host booted, by the clock that the kernel's log has.
+// uptime returns the reading of CLOCK_MONOTONIC, the time since boot that the
+// kernel's log also uses.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
@@ -180,13 +193,13 @@ func uptime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// hostKills returns how many processes the kernel of the host has killed for want of
-// memory since it booted, those of all containers included. It returns 0 if the kernel
-// does not count them.
+// hostKills returns the number of OOM kills on this host since it booted,
+// including those in all containers. It returns 0 if the kernel does not count
+// them.
 func hostKills() int64 {
 	text, err := os.ReadFile("/proc/vmstat")
 	if err != nil {
-		return 0 // without /proc plx would not have come this far
+		return 0 // cannot happen: plx needs /proc long before this call
 	}
 	return oomKills(string(text))
 }
@@ -196,7 +209,7 @@ func oomKills(vmstat string) int64 {
 		if n, found := strings.CutPrefix(line, "oom_kill "); found {
 			kills, err := strconv.ParseInt(strings.TrimSpace(n), 10, 64)
 			if err != nil {
-				return 0 // no count of this kernel's
+				return 0 // not the number that Linux writes here
 			}
 			return kills
 		}

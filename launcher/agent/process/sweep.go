@@ -10,21 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of a sweep. A process that survives them is stuck in the kernel, or
-// belongs to another user.
+// Limits of Sweep. A process that survives all rounds is blocked in the
+// kernel, or belongs to another user.
 const (
 	stopRounds = 20
-	killPause  = 5 * time.Millisecond   // between the first two rounds; doubles up to maxPause
-	maxPause   = 100 * time.Millisecond // between two rounds
+	killPause  = 5 * time.Millisecond   // pause after the first round; doubles after each round, up to maxPause
+	maxPause   = 100 * time.Millisecond // longest pause between two rounds
 )
 
-// KillTime is how long the agent waits for killed processes to end.
+// KillTime is how long the agent waits for processes to end after it has
+// killed them.
 const KillTime = 5 * time.Second
 
-// Sweep kills every process that list returns, and what these start meanwhile.
-// In each round it stops all of them, so that none can fork, kills them and
-// lists again. It ends when list returns no process and all killed ones are
-// gone, or after limit. It returns the pids of those that are still there.
+// Sweep kills every process that list returns, and all processes that these
+// start in the meantime. In each round it stops the listed processes with
+// SIGSTOP, so that none can fork, then kills them and lists again. It returns
+// when list returns no process and all killed processes have ended, or after
+// limit. The result has the pids of the killed processes that have not ended.
 func Sweep(list func() ([]Process, error), limit time.Duration) (left []int, err error) {
 	deadline := time.Now().Add(limit)
 	seen := map[identity]bool{}
@@ -37,8 +39,9 @@ func Sweep(list func() ([]Process, error), limit time.Duration) (left []int, err
 			signal(p, unix.SIGKILL)
 			seen[p.identity()] = true
 		}
-		// A process that is just ending may be missing in a listing: its
-		// environment, by which it was found, disappears before it does.
+		// list finds some processes by their environment. An ending process
+		// loses its environment before it disappears, so list can miss it.
+		// Therefore check all processes that were killed, too.
 		left := remaining(seen)
 		if len(living) == 0 && len(left) == 0 || time.Now().After(deadline) {
 			return left, nil
@@ -47,15 +50,16 @@ func Sweep(list func() ([]Process, error), limit time.Duration) (left []int, err
 	}
 }
 
-// Clear kills all descendants of this process. It waits until none is left,
-// unreaped ones included, at most for limit. A listing is not taken at one
-// moment, so a process that forks and ends all the time can be missing in all of
-// them; that this process has no children proves that it has no descendants.
+// Clear kills all descendants of this process. It waits up to limit until all
+// of them have ended and were reaped. A listing of /proc is not atomic, so a
+// process that forks and exits all the time can be missing in every listing.
+// Clear therefore also checks that this process has no children, which proves
+// that it has no descendants.
 func (c *Children) Clear(limit time.Duration) (left []int, err error) {
 	deadline := time.Now().Add(limit)
 	for {
 		left, err := Sweep(descendants, time.Until(deadline))
-		for settled := time.Now().Add(reaping); !c.none() && time.Now().Before(settled); {
+		for settled := time.Now().Add(reapTime); !c.none() && time.Now().Before(settled); {
 			time.Sleep(time.Millisecond)
 		}
 		if err != nil || c.none() || !time.Now().Before(deadline) {
@@ -64,12 +68,12 @@ func (c *Children) Clear(limit time.Duration) (left []int, err error) {
 	}
 }
 
-// Left returns how many descendants of this process run. It waits for their end, at
-// most for limit.
+// Left waits up to limit until all descendants of this process have ended and
+// were reaped. It returns how many are still running.
 func (c *Children) Left(limit time.Duration) (n int) {
 	for deadline := time.Now().Add(limit); !c.none(); time.Sleep(2 * time.Millisecond) {
 		if !time.Now().Before(deadline) {
-			all, _ := descendants() // an error is one of Clear too, which the caller calls next
+			all, _ := descendants() // ignore the error: the caller calls Clear next, which returns it
 			living := slices.DeleteFunc(all, func(p Process) bool { return p.Zombie })
 			return max(1, len(living))
 		}
@@ -77,11 +81,12 @@ func (c *Children) Left(limit time.Duration) (n int) {
 	return 0
 }
 
-// reaping is how long Clear waits for killed processes to be reaped before it
-// lists again.
-const reaping = 50 * time.Millisecond
+// reapTime is how long Clear waits for killed processes to be reaped before it
+// lists the processes again.
+const reapTime = 50 * time.Millisecond
 
-// remaining returns the pids of the processes seen that have not ended.
+// remaining returns the sorted pids of those processes in seen that have not
+// ended.
 func remaining(seen map[identity]bool) []int {
 	var left []int
 	for id := range seen {
@@ -93,8 +98,9 @@ func remaining(seen map[identity]bool) []int {
 	return left
 }
 
-// stopAll stops processes until a listing shows only processes that it stopped
-// before. It returns the processes of that listing that have not ended.
+// stopAll sends SIGSTOP to all listed processes, and repeats that until a
+// listing contains only processes that it has stopped before. It returns the
+// processes of the last listing, without zombies.
 func stopAll(list func() ([]Process, error)) ([]Process, error) {
 	stopped := map[identity]bool{}
 	var living []Process
@@ -122,24 +128,25 @@ func stopAll(list func() ([]Process, error)) ([]Process, error) {
 	return living, nil
 }
 
-// Signal signals p, unless it has ended.
+// Signal sends a signal to process p, unless p has ended.
 func Signal(p Process, sig unix.Signal) { signal(p, sig) }
 
-// signal signals p. A process that cannot be signalled is in the next listing again.
-// An open pidfd refers to one process, even if the kernel gives the pid to another
-// meanwhile.
+// signal sends a signal to process p, unless p has ended. It uses a pidfd,
+// which refers to the same process even if the kernel reuses the pid. It
+// returns no error: a process that did not get the signal appears in the
+// caller's next listing.
 func signal(p Process, sig unix.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err == nil {
 		defer unix.Close(fd)
 	}
-	if !Alive(p.PID, p.Start) { // another process may have taken the pid since the listing
+	if !Alive(p.PID, p.Start) { // p has ended; its pid may belong to another process now
 		return
 	}
 	if err == nil {
 		err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
-	if errors.Is(err, unix.ENOSYS) { // kernels before 5.3
-		unix.Kill(p.PID, sig) // it may just have ended
+	if errors.Is(err, unix.ENOSYS) { // kernels before 5.3 have no pidfd_open
+		unix.Kill(p.PID, sig) // ignore the error: the process may have just ended
 	}
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// fake is a process that nothing can be sent to: its start time is in the future.
+// fake returns a process that cannot be signalled, because its start time
+// matches no process.
 func fake(pid int) Process { return Process{PID: pid, Start: ^uint64(0)} }
 
-// A process that a listing shows only after the first was stopped is stopped too.
+// A process that first appears in the second listing is stopped too.
 func TestStopAllListsUntilNothingIsNew(t *testing.T) {
 	listings := [][]Process{{fake(10)}, {fake(10), fake(11)}, {fake(10), fake(11)}, {fake(12)}}
 	calls := 0
@@ -27,7 +28,7 @@ func TestStopAllListsUntilNothingIsNew(t *testing.T) {
 
 func sleeper(t *testing.T, children *Children) *Child {
 	t.Helper()
-	attr := &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}} // it ends with the test
+	attr := &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}} // the child is killed when the test ends
 	child, err := children.Start("/bin/sleep", []string{"sleep", "1000"}, attr, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func TestSweepListsAgainAfterKilling(t *testing.T) {
 		p, err := Read(shown.PID)
 		if shown == first && (err != nil || p.Zombie) {
 			<-first.Done()
-			shown = second // as if the first had started it before it was stopped
+			shown = second // as if the first process had started the second before it was stopped
 			p, err = Read(shown.PID)
 		}
 		if err != nil {

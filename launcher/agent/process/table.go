@@ -1,18 +1,20 @@
 //go:build linux
 
-// Package process handles the processes of one host: it lists them, starts
-// them, reaps them and kills them with all that they have started.
+// Package process lists the processes of this host, starts and reaps child
+// processes, and kills processes together with all their descendants.
 //
 //	children, err := process.NewChildren()               // this process becomes a subreaper
 //	child, err := children.Start(path, argv, attr, nil)
-//	left, err := children.Clear(5 * time.Second)         // every descendant is gone
+//	left, err := children.Clear(5 * time.Second)         // kills every descendant
 //
-// A process is named by its pid and start time, because the kernel reuses pids. A
-// process that was found in a listing is signalled through a pidfd, so that no other
-// process gets the signal. The package signals only descendants of this process,
-// processes that are marked with a job, and those of a scope that plx has made. It never selects processes by program name.
+// The package identifies a process by its pid and its start time, because the
+// kernel reuses pids. It signals a process from a listing through a pidfd, so
+// that no other process can get the signal. It signals only descendants of
+// this process, processes whose environment names a job of plx, and processes
+// in a systemd scope that plx has created. It never selects processes by
+// program name.
 //
-// The package knows nothing of tasks, leases or the network.
+// The package does not depend on tasks, leases or the network.
 package process
 
 import (
@@ -31,21 +33,22 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Process is one line of the host's process table.
+// Process is an entry of the host's process table, as read from /proc.
 type Process struct {
 	PID     int
 	Parent  int    // pid of the parent
-	Session int    // pid of the leader of the process's session
-	Start   uint64 // clock ticks from the start of the machine to that of the process, by the host's own clock
-	Zombie  bool   // the process has ended and was not reaped
-	Name    string // the kernel's name for the program, at most 15 bytes
-	Ticks   uint64 // processor time in clock ticks, with that of children that were reaped
+	Session int    // session id: the pid of the session's leader
+	Start   uint64 // start time of the process in clock ticks since the host booted, by the clock outside of any time namespace
+	Zombie  bool   // true if the process has ended and its parent has not reaped it
+	Name    string // name of the program as the kernel shows it, at most 15 bytes
+	Ticks   uint64 // CPU time of the process and of its reaped children, in clock ticks
 }
 
-// TicksPerSecond is how many clock ticks a second has for programs: Linux fixes it.
+// TicksPerSecond is the number of clock ticks per second in /proc. Linux fixes
+// it at 100.
 const TicksPerSecond = 100
 
-// identity tells a process from later ones with its pid.
+// identity distinguishes a process from later processes that get the same pid.
 type identity struct {
 	pid   int
 	start uint64
@@ -53,7 +56,7 @@ type identity struct {
 
 func (p Process) identity() identity { return identity{p.PID, p.Start} }
 
-// Read reads a process from /proc/PID/stat.
+// Read returns the process with the given pid, as /proc/PID/stat describes it.
 func Read(pid int) (Process, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -62,28 +65,30 @@ func Read(pid int) (Process, error) {
 	return parseStat(pid, text)
 }
 
-// Alive reports whether the process with that pid and start time has not ended.
+// Alive reports whether the process with that pid and start time is still
+// running.
 func Alive(pid int, start uint64) bool {
 	if pid <= 0 {
 		return false
 	}
 	p, err := Read(pid)
-	// Offsets of time namespaces are no whole numbers of ticks.
+	// Start times can differ by one tick, because the clock offset of a time
+	// namespace need not be a whole number of ticks.
 	return err == nil && p.Start+1 >= start && p.Start <= start+1 && !p.Zombie
 }
 
-// bootOffset is by how many clock ticks the time namespace of this process, such as that of a
-// container, shows start times later than the host's own clock does.
+// bootOffset is the number of clock ticks that this process's time namespace,
+// such as that of a container, adds to the start times in /proc.
 var bootOffset = sync.OnceValue(func() int64 {
 	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if err != nil {
-		return 0 // a kernel without time namespaces
+		return 0 // the kernel has no time namespaces
 	}
 	return parseOffset(string(text))
 })
 
-// parseOffset returns the offset of the clock since the boot in /proc/self/timens_offsets, in
-// clock ticks.
+// parseOffset parses the text of /proc/self/timens_offsets. It returns the
+// offset of the boot-time clock in clock ticks.
 func parseOffset(text string) int64 {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line) // name, seconds, nanoseconds
@@ -99,14 +104,16 @@ func parseOffset(text string) int64 {
 	return 0
 }
 
-// parseStat reads the fields that follow the program's name. The name stands
-// in parentheses and may contain any byte, parentheses included.
+// parseStat parses the text of /proc/PID/stat. The program's name is in
+// parentheses and may itself contain parentheses, so the other fields begin
+// after the last one.
 func parseStat(pid int, text []byte) (Process, error) {
 	begin, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if begin < 0 || end < begin {
 		return Process{}, fmt.Errorf("/proc/%d/stat: no command name", pid)
 	}
-	// state ppid pgrp session tty ... at 11 to 14 processor time, at 17 the threads, at 19 the start time
+	// Fields after the name: 0 state, 1 parent pid, 2 process group, 3
+	// session, 11 to 14 CPU time, 17 number of threads, 19 start time.
 	fields := strings.Fields(string(text[end+1:]))
 	if len(fields) < 20 {
 		return Process{}, fmt.Errorf("/proc/%d/stat: %d fields after the name, want 20", pid, len(fields))
@@ -117,8 +124,8 @@ func parseStat(pid int, text []byte) (Process, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return Process{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
-	// The kernel shows a process whose first thread has ended as a zombie,
-	// although other threads of it go on.
+	// The kernel also shows state Z if only the process's first thread has
+	// ended. The process is a zombie only if no other thread runs.
 	zombie := (fields[0] == "Z" || fields[0] == "X") && (fields[17] == "0" || fields[17] == "1")
 	var ticks uint64
 	for _, f := range fields[11:15] {
@@ -132,7 +139,8 @@ func parseStat(pid int, text []byte) (Process, error) {
 	return Process{PID: pid, Parent: parent, Session: session, Start: start, Zombie: zombie, Name: string(text[begin+1 : end]), Ticks: ticks}, nil
 }
 
-// list returns the process table, without processes that end meanwhile.
+// list returns the host's process table. It skips processes that end while it
+// reads /proc.
 func list() ([]Process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -151,8 +159,9 @@ func list() ([]Process, error) {
 	return all, nil
 }
 
-// trees returns the processes of all that root accepts, and all descendants of
-// these. It leaves out the process self and what only self leads to.
+// trees returns the processes in all that root accepts, and all their
+// descendants. It omits the process self, and descendants that are reached
+// only through self.
 func trees(all []Process, self int, root func(Process) bool) []Process {
 	children := map[int][]Process{}
 	for _, p := range all {
@@ -179,16 +188,16 @@ func trees(all []Process, self int, root func(Process) bool) []Process {
 	return found
 }
 
-// descendants returns the descendants of this process.
+// descendants lists all descendants of this process.
 func descendants() ([]Process, error) {
 	all, err := list()
 	self := os.Getpid()
 	return trees(all, self, func(p Process) bool { return p.Parent == self }), err
 }
 
-// Trees lists the processes of each root: the root, those in its session, and the
-// descendants of both. It leaves out zombies. It misses a process that has left the
-// session and lost its parent.
+// Trees returns, for each root pid, the running processes of its tree: the
+// root, the processes of its session, and the descendants of all these. It
+// misses a process that has left the session and whose parent has ended.
 func Trees(roots []int) (map[int][]Process, error) {
 	all, err := list()
 	if err != nil {
@@ -202,8 +211,8 @@ func Trees(roots []int) (map[int][]Process, error) {
 	return found, nil
 }
 
-// Environment returns the variables that a process was started with. It fails
-// for processes of other users.
+// Environment returns the environment that a process was started with. It
+// fails if the process belongs to another user.
 func Environment(pid int) ([]string, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
@@ -212,17 +221,19 @@ func Environment(pid int) ([]string, error) {
 	return strings.Split(string(text), "\x00"), nil
 }
 
-// Environment variables by which the processes of a job are recognised. A
-// process inherits them from the one that started it.
+// Environment variables that plx sets to recognise the processes of a job.
+// Child processes inherit them.
 const (
-	MarkAgent  = "PLX_AGENT_JOB"   // the job, in the supervisor
-	MarkTask   = "PLX_JOB"         // the job, in tasks
-	MarkFolder = "PLX_HOST_FOLDER" // the job's host folder, in all of them
+	// Name of the job, in the environment of the supervisor (the agent process
+	// that runs the tasks).
+	MarkAgent  = "PLX_AGENT_JOB"
+	MarkTask   = "PLX_JOB"         // name of the job, in the environment of tasks
+	MarkFolder = "PLX_HOST_FOLDER" // name of the job's folder on this host, in the environment of supervisor and tasks
 )
 
-// OfJob lists the processes of this user that belong to a job, with their
-// descendants. A machine can be several hosts of a job: folder selects one of
-// them, "" all.
+// OfJob lists this user's processes whose environment names the job, and their
+// descendants. A machine can serve as several hosts of a job, each with a
+// folder of its own; folder selects one of them, and "" selects all.
 func OfJob(job, folder string) ([]Process, error) {
 	all, err := list()
 	if err != nil {
@@ -234,10 +245,12 @@ func OfJob(job, folder string) ([]Process, error) {
 	}), nil
 }
 
-// Mark is a job and its folder on the host, as in the environment of its processes.
+// Mark is a job and the name of its folder on this host, as the environment of
+// the job's processes contains them.
 type Mark struct{ Job, Folder string }
 
-// Marked returns the pids of this user's processes that are marked with a job.
+// Marked returns the pids of this user's processes whose environment names a
+// job, grouped by that job and its folder.
 func Marked() (map[Mark][]int, error) {
 	all, err := list()
 	if err != nil {
@@ -271,7 +284,7 @@ func markIn(env []string) (m Mark) {
 	return m
 }
 
-// ownedByUser reports whether a process runs as this user.
+// ownedByUser reports whether a process belongs to the user of this process.
 func ownedByUser(pid int) bool {
 	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
@@ -290,10 +303,10 @@ func markedWith(pid int, job, folder string) bool {
 	return of && (folder == "" || slices.Contains(env, MarkFolder+"="+folder))
 }
 
-// TaskMark identifies the processes of a task by the environment that they
-// were started with.
+// TaskMark identifies the processes of one task by variables in their
+// environment.
 type TaskMark struct {
-	Job, Folder string // as in protocol.Spec
+	Job, Folder string // name of the job and of its folder on the host, as in protocol.Spec
 	Task        cluster.Task
 	Generation  int
 }
@@ -308,9 +321,10 @@ func (m TaskMark) in(env []string) bool {
 	}, func(pair string) bool { return !slices.Contains(env, pair) })
 }
 
-// OfTask lists the descendants of this process that belong to a task: those in
-// the session of child, those with the mark, and the descendants of both. It misses a process that has left the session, lost its parent and
-// cleared its environment; Clear finds that one too.
+// OfTask lists the descendants of this process that belong to a task:
+// processes in child's session, processes whose environment has the mark, and
+// the descendants of both. It misses a process that has left the session,
+// cleared its environment and lost its parent. Clear kills such a process too.
 func OfTask(child *Child, mark TaskMark) ([]Process, error) {
 	all, err := descendants()
 	return trees(all, os.Getpid(), func(p Process) bool {

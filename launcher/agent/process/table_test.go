@@ -37,9 +37,9 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestTimeNamespace reads the start time of this process in a time namespace of its own: it is the
-// same.
-func TestTimeNamespace(t *testing.T) {
+// The start time of this process is the same when it is read in another time
+// namespace.
+func TestStartTimeIsSameInTimeNamespace(t *testing.T) {
 	own, err := Read(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestTimeNamespace(t *testing.T) {
 		fmt.Println("seen", seen.Start, err, Alive(pid, seen.Start), bootOffset())
 		return
 	}
-	cmd := exec.Command("unshare", "--time", "--boottime", "123456", "--fork", os.Args[0], "-test.run", "^TestTimeNamespace$")
+	cmd := exec.Command("unshare", "--time", "--boottime", "123456", "--fork", os.Args[0], "-test.run", "^TestStartTimeIsSameInTimeNamespace$")
 	cmd.Env = append(os.Environ(), fmt.Sprint("PLX_TEST_START_OF=", os.Getpid()))
 	text, err := cmd.CombinedOutput()
 	if err != nil && os.Getenv("CI") != "true" {

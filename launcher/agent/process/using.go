@@ -10,17 +10,19 @@ import (
 	"strings"
 )
 
-// Using lists this user's processes that use a folder and are marked with no job: their program,
-// their working directory or an open file lies in it. One that a job has started with its
-// environment cleared is among them, but so is a shell that the user has opened there: this is no
-// proof, and nothing in plx kills them. Processes of the calling program are left out, as
-// they read logs there.
+// Using lists this user's processes that use a folder although their
+// environment names no job. A process uses the folder if its program, its
+// working folder or an open file is in it. The list can contain a job's
+// process that has cleared its environment, but also a shell that the user has
+// opened in the folder. So plx only reports these processes and never kills
+// them. Processes that run the same executable as the caller are omitted,
+// because they read logs in the folder.
 func Using(folder string) ([]Process, error) {
 	all, err := list()
 	if err != nil {
 		return nil, err
 	}
-	if folder, err = filepath.EvalSymlinks(folder); err != nil { // links in /proc are resolved too
+	if folder, err = filepath.EvalSymlinks(folder); err != nil { // links in /proc/PID show resolved paths
 		return nil, err
 	}
 	self, err := os.Stat("/proc/self/exe")
@@ -39,7 +41,8 @@ func Using(folder string) ([]Process, error) {
 	}), nil
 }
 
-// uses reports whether a process uses a folder, see Using.
+// uses reports whether a process's working folder, program or an open file is
+// in the folder.
 func uses(pid int, folder string) bool {
 	within := func(path string) bool { return path == folder || strings.HasPrefix(path, folder+"/") }
 	for _, link := range []string{"cwd", "exe"} {
@@ -55,7 +58,8 @@ func uses(pid int, folder string) bool {
 	return false
 }
 
-// InScope lists the processes of the control group that has the name of a scope of systemd.
+// InScope lists the processes in the control group of the systemd scope with
+// the given name, without this process.
 func InScope(name string) ([]Process, error) {
 	all, err := list()
 	return slices.DeleteFunc(all, func(p Process) bool {

@@ -19,14 +19,14 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// unstarted says why a task could not be started.
+// unstarted is the error for a task that could not be started.
 type unstarted struct {
-	code int // exit status that is reported for the task: 126 or 127
+	code int // exit status that plx reports for the task, as a shell does: 126 (not executable) or 127 (not found)
 	error
 }
 
-// ExitCode is the exit status that is reported for a task that could not be
-// started because of err.
+// ExitCode returns the exit status that plx reports for a task that failed to
+// start with err.
 func ExitCode(err error) int {
 	if u := (unstarted{}); errors.As(err, &u) {
 		return u.code
@@ -38,19 +38,20 @@ func unstartedf(code int, format string, args ...any) error {
 	return unstarted{code, fmt.Errorf(format, args...)}
 }
 
-// Command is what a task executes.
+// Command is the program that a task executes, with its arguments and
+// environment.
 type Command struct {
 	Path string   // the file to execute
 	Argv []string // arguments, argv[0] first
 
-	dir  string   // working folder
-	env  []string // environment, as NAME=VALUE
-	name string   // the user's program as messages name it
-	own  int      // number of elements at the start of Argv that are not the user's; argv[0] counts
+	dir   string   // working folder
+	env   []string // environment, as NAME=VALUE
+	name  string   // name of the user's program in error messages
+	added int      // number of leading elements of Argv that plx has added, argv[0] included; the rest is the user's
 }
 
-// Resolve finds the program of a task with the given environment and working
-// folder.
+// Resolve finds the executable file of a task's program. It looks it up in the
+// PATH of env; relative paths begin at dir, the task's working folder.
 func Resolve(c protocol.Command, env []string, dir string) (Command, error) {
 	args := []string{}
 	for _, a := range c.Args {
@@ -73,18 +74,18 @@ func Resolve(c protocol.Command, env []string, dir string) (Command, error) {
 		return Command{}, err
 	}
 	if c.Blob == "" {
-		cmd.name = cmd.Path // says which of several was found
+		cmd.name = cmd.Path // shows which of several programs of this name was found
 		if why := missingInterpreter(cmd.Path); why != "" {
 			return Command{}, unstartedf(exit.CodeNotRunning, "%s: %s", cmd.name, why)
 		}
 	}
-	cmd.Argv, cmd.own = append([]string{name}, args...), 1
+	cmd.Argv, cmd.added = append([]string{name}, args...), 1
 	return cmd, nil
 }
 
-// shipped returns the path of a program that was copied to this host. It reports
-// what is wrong with the copy, because a shell that runs it would name a file
-// that the user has never seen.
+// shipped returns the path of a program that plx has copied to this host. It
+// checks the copy itself: if a shell ran a broken copy, its message would
+// contain the path of the copy, which means nothing to the user.
 func shipped(sum, name string) (string, error) {
 	path, err := jobfolder.BlobPath(sum)
 	if err != nil {
@@ -103,8 +104,9 @@ func shipped(sum, name string) (string, error) {
 	return path, nil
 }
 
-// WorkingFolder returns the folder that a task runs in: wanted, relative to the
-// home, or the task's own folder if wanted is "".
+// WorkingFolder returns the folder that a task runs in: wanted, relative to
+// the user's home folder. If wanted is "", it returns own, which is the task's
+// own folder.
 func WorkingFolder(wanted, own string) (string, error) {
 	if wanted == "" {
 		return own, nil
@@ -124,44 +126,51 @@ func WorkingFolder(wanted, own string) (string, error) {
 	return wanted, nil
 }
 
-// guarded makes the shell exit if the user's line fails: a program that runs
-// without its setup would fail later, or compute something else. The line is one
-// quoted word, so that nothing in it, such as an open quote, can include the
-// check. The empty line at its end serves a line that ends in a backslash.
-func guarded(line string) string { return turn + evaluated(line, "") + endTurn }
+// guarded returns a shell script that runs the user's --setup line, and exits
+// if the line fails. Without that, the program would run without its setup.
+// The line is passed to eval as one quoted word, so that an open quote in the
+// line cannot swallow the check after it. The word ends with an empty line in
+// case the user's line ends with a backslash.
+func guarded(line string) string { return lockSetup + evaluated(line, "") + unlockSetup }
 
-// evaluated runs the line, with redirections, and makes the shell exit if it fails.
+// evaluated returns a shell script that runs the line with the given
+// redirections, and exits if the line fails.
 func evaluated(line, redirections string) string {
 	return "eval ' " + strings.ReplaceAll(line, "'", `'\''`) + "\n\n'" + redirections + "\n" +
 		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; ` + startUpHint(line) + `exit $s; }; unset s; }` + "\n"
 }
 
-// startUpHint returns shell that says, if the line did not find a command, that start-up
-// files do nothing for it. It is empty for a line that relies on none.
+// startUpHint returns a shell script for a line that uses bashrc, profile or
+// conda. If a command of the line was not found, the script prints a hint that
+// start-up files usually have no effect in a shell that is not interactive.
+// For other lines, startUpHint returns "".
 func startUpHint(line string) string {
 	if !slices.ContainsFunc([]string{"bashrc", "profile", "conda"}, func(word string) bool { return strings.Contains(line, word) }) {
 		return ""
 	}
-	const hint = `plx: --setup: hint: start-up files such as .bashrc mostly end early where nobody types; ` +
+	const hint = `plx: --setup: hint: start-up files such as .bashrc usually return early in a shell that is not interactive; ` +
 		`for conda: --setup 'eval "$(~/miniconda3/bin/conda shell.bash hook)" && conda activate NAME'; for a folder of programs: --path DIR`
 	return "[ $s != 127 ] || echo '" + strings.ReplaceAll(hint, "'", `'\''`) + "' >&2; "
 }
 
-// turn makes the tasks of a host run their lines one after another, because a line may
-// write files that the tasks share. The lock is on the folder of the tasks' folders; a
-// host without flock has none. endTurn unlocks it, also if the line has left a process
-// that has inherited the file.
+// lockSetup is a shell script that takes a file lock, so that the tasks of a host
+// run their --setup lines one after another: the lines may write files that
+// the tasks share. The lock is on the parent of the tasks' folders. On a host
+// without the flock command, the lines run at the same time. unlockSetup releases
+// the lock explicitly, because a background process of the line may have
+// inherited the descriptor.
 const (
-	turn    = `[ -n "$PLX_DIR" ] && [ -d "$PLX_DIR/.." ] && { exec 9<"$PLX_DIR/.." && flock 9; } 2>/dev/null` + "\n"
-	endTurn = "{ flock -u 9; exec 9<&-; } 2>/dev/null\n"
+	lockSetup   = `[ -n "$PLX_DIR" ] && [ -d "$PLX_DIR/.." ] && { exec 9<"$PLX_DIR/.." && flock 9; } 2>/dev/null` + "\n"
+	unlockSetup = "{ flock -u 9; exec 9<&-; } 2>/dev/null\n"
 )
 
-// subject begins the messages of a shell.
+// subject is $0 of the shell that runs a --setup line, so the shell's error
+// messages begin with it.
 const subject = "plx: --setup"
 
-// setup makes a shell run the user's line and then become the program. The shell
-// looks the program up, because the line may change PATH. The shell's messages
-// begin with "plx: --setup".
+// setup sets c to a shell that runs the user's --setup line and then replaces
+// itself by the program. The shell searches for the program, because the line
+// may change PATH.
 func (c Command) setup(line, path, program string, args []string) Command {
 	if shell, err := find("bash", path, c.dir); err == nil {
 		c.Path = shell
@@ -170,13 +179,13 @@ func (c Command) setup(line, path, program string, args []string) Command {
 		c.Path = "/bin/sh"
 		c.Argv = []string{"sh", "-c", guarded(line) + `exec "$@"`, subject, program}
 	}
-	c.own = len(c.Argv)
+	c.added = len(c.Argv)
 	c.Argv = append(c.Argv, args...)
 	return c
 }
 
-// find looks a name up on path, as execvp does. A name with a slash is a path
-// relative to dir.
+// find searches the folders of path for an executable file, as execvp does. A
+// name that contains a slash is a path relative to dir instead.
 func find(name, path, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return file(absolute(name, dir))
@@ -195,7 +204,7 @@ func find(name, path, dir string) (string, error) {
 		return "", denied
 	}
 	there := ""
-	if name == "python" { // which many hosts do not have
+	if name == "python" { // many hosts only have a program called python3
 		if _, err := find("python3", path, dir); err == nil {
 			there = "; python3 is there"
 		}
@@ -210,7 +219,8 @@ func absolute(path, dir string) string {
 	return filepath.Join(dir, path)
 }
 
-// file returns path if it is an executable file.
+// file returns path if path is an executable file. Otherwise the error says
+// why it is none.
 func file(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {

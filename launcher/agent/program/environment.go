@@ -1,15 +1,17 @@
 //go:build linux
 
-// Package program decides what a task executes: the file and its arguments, its
-// working folder and its environment, RANK and the rest of the contract included.
-// It says in words why a program cannot be executed.
+// Package program determines what a task executes: the executable file, the
+// arguments, the working folder and the environment. The environment includes
+// the variables that plx defines for tasks, such as RANK. If a program cannot
+// be executed, the package returns an error that explains the reason.
 //
 //	dir, err := program.WorkingFolder(spec.Command.Chdir, own)
 //	env := program.Environment(login, spec, contract, dir)
 //	command, err := program.Resolve(spec.Command, env, dir)
 //	err = command.Run(func() error { ... execute command.Path ... })
 //
-// The package starts no process and changes no file.
+// The package starts no process itself and changes no file, except two unnamed
+// temporary files for --setup.
 package program
 
 import (
@@ -24,29 +26,32 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Descriptors of a task's inherited sockets; 0, 1 and 2 are its streams.
+// Descriptors of the sockets that a task inherits. Descriptors 0, 1 and 2 are
+// its standard streams.
 const (
-	ListenFD  = 3 // listening, at the task's own address
-	ControlFD = 4 // the control channel
+	ListenFD  = 3 // listening socket at the task's own address
+	ControlFD = 4 // socket of the control channel between the task and the agent
 )
 
-// defaultPath is the PATH if the login has none.
+// defaultPath is the PATH of tasks if the login's environment has no PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-// AgentEnvironment is the environment of the supervisor: the login's,
-// with the marks of the job and its host folder.
+// AgentEnvironment returns the environment of the supervisor (the agent
+// process that runs the tasks): the login's environment, and variables that
+// name the job and its folder on this host.
 func AgentEnvironment(login []string, job, folder string) []string {
 	env := Without(login, "PLX_")
 	return append(env, process.MarkAgent+"="+job, process.MarkFolder+"="+folder)
 }
 
-// LoginOf returns the login's environment from that of an agent.
+// LoginOf returns the environment of the login, given that of an agent: it
+// removes the variables that AgentEnvironment adds.
 func LoginOf(agent []string) []string {
 	return Without(agent, process.MarkAgent+"=", process.MarkFolder+"=")
 }
 
-// StepCores is how many cores of the host the job of Slurm has in whose step this process
-// runs; 0 if it runs in none.
+// StepCores returns the number of CPU cores that Slurm has allocated to the
+// job on this host; 0 if this process runs outside of a Slurm job step.
 func StepCores() int {
 	n, err := strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE"))
 	if err != nil || n < 1 || !cluster.InStep() {
@@ -55,9 +60,11 @@ func StepCores() int {
 	return n
 }
 
-// Environment is the environment of a task. Of variables that are set twice the later
-// one of this order counts: defaults for PyTorch, the login's variables, the interface that
-// the user chose, the user's variables, the contract.
+// Environment returns the environment of a task. It joins these sources, in
+// which a later one overrides an earlier one: defaults for PyTorch, the
+// login's environment, the network interface that the user has chosen, the
+// variables that the user has set for the job, and the variables that plx
+// defines for tasks.
 func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd string) []string {
 	env := append(c.Foreign.Defaults(), Without(login, "PLX_", "SSH_", "_=", "OLDPWD=")...)
 	if spec.Interface != "" {
@@ -66,10 +73,14 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	for _, e := range spec.Env {
 		env = append(env, string(e))
 	}
-	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok { // the login's is gone: it is the user's
+	// Without has removed the login's value, so the user has set this one for
+	// the job.
+	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok {
 		c.LogLevel = level
 	}
-	env = Without(env, contractNames()...) // a server would take the user's rank for its own
+	// A parameter server gets no rank from plx, so a rank that the user has
+	// set must not reach it.
+	env = Without(env, contractNames()...)
 	path, ok := Lookup(env, "PATH")
 	if !ok {
 		path = defaultPath
@@ -81,14 +92,14 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	return lastWins(append(env, c.Environ()...))
 }
 
-// Names of variables for Python.
 const (
 	pythonPath   = "PYTHONPATH"
 	pythonStacks = "PLX_PYTHON_STACKS"
 )
 
-// Traceable adds to the environment of a task what makes Python print its stacks into a
-// file: a folder with a module that Python imports when it starts.
+// Traceable adds two variables to the environment of a task, so that Python
+// can print its stack traces into file. folder contains a module that Python
+// imports when it starts.
 func Traceable(env []string, folder, file string) []string {
 	path := folder
 	if users, ok := Lookup(env, pythonPath); ok && users != "" {
@@ -97,8 +108,8 @@ func Traceable(env []string, folder, file string) []string {
 	return lastWins(append(env, pythonPath+"="+path, pythonStacks+"="+file))
 }
 
-// Plain is the environment of a command that is no task: the login's, then the user's.
-// path is put before PATH.
+// Plain returns the environment of a command that is not a task: the login's
+// environment, overridden by the user's variables. path is put before PATH.
 func Plain(login []string, user []protocol.Raw, path, cwd string) []string {
 	env := Without(login, "_=", "OLDPWD=")
 	for _, e := range user {
@@ -114,8 +125,9 @@ func Plain(login []string, user []protocol.Raw, path, cwd string) []string {
 	return lastWins(append(env, "PATH="+before, "PWD="+cwd))
 }
 
-// contractNames are the beginnings, up to "=", of all variables of the contract. A server
-// lacks some of them, and must not take the login's for its own.
+// contractNames returns the prefixes "NAME=" of all variables that plx defines
+// for tasks. A parameter server does not get all of these variables, so values
+// that the login has for them must be removed.
 var contractNames = sync.OnceValue(func() []string {
 	var names []string
 	full := cluster.Contract{Task: cluster.Chief, ListenFD: ListenFD, ControlFD: ControlFD, FirstWorldSize: 1,
@@ -127,14 +139,16 @@ var contractNames = sync.OnceValue(func() []string {
 	return names
 })
 
-// Without returns env without the variables that begin with one of the prefixes.
+// Without returns env without the variables that begin with one of the
+// prefixes, such as "PLX_" or "PATH=".
 func Without(env []string, prefixes ...string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(e string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(e, p) })
 	})
 }
 
-// Lookup returns the value of a variable, the last one if it is set twice.
+// Lookup returns the value of a variable in env. If the variable is set twice,
+// the last value counts.
 func Lookup(env []string, name string) (value string, ok bool) {
 	for _, e := range slices.Backward(env) {
 		if n, v, found := strings.Cut(e, "="); found && n == name {
@@ -144,8 +158,8 @@ func Lookup(env []string, name string) (value string, ok bool) {
 	return "", false
 }
 
-// lastWins keeps the last of equally named variables, because programs that are
-// given two use either.
+// lastWins keeps only the last definition of each variable. If a variable is
+// defined twice, some programs use the first definition and others the last.
 func lastWins(env []string) []string {
 	at := map[string]int{}
 	var kept []string

@@ -31,9 +31,10 @@ func TestEnvironmentOrder(t *testing.T) {
 	}
 }
 
-// What the user or the login sets is never changed, also if it is empty. The contract is
-// the same whatever they set.
-func TestDefaultsYield(t *testing.T) {
+// Defaults never override a variable that the user or the login has set, even
+// to an empty value. The variables that plx defines for tasks do not depend on
+// these.
+func TestUserAndLoginOverrideDefaults(t *testing.T) {
 	c := cluster.Contract{Job: "j", Task: cluster.Chief, WorldSize: 1, Foreign: cluster.Foreign{Interface: "eth0", Threads: 4}}
 	login := []string{"PYTHONUNBUFFERED=login"}
 	spec := protocol.Spec{Env: []protocol.Raw{"NCCL_SOCKET_IFNAME=ib0,ib1", "OMP_NUM_THREADS=", "PLX_LOG_LEVEL=debug"}}
@@ -44,7 +45,8 @@ func TestDefaultsYield(t *testing.T) {
 			t.Errorf("%s=%q (set: %v), want %q", name, got, set, want)
 		}
 	}
-	// An interface that the user chose counts more than the login, less than a variable.
+	// The interface that the user has chosen overrides the login's variables,
+	// and the user's variables override the interface.
 	env = Environment([]string{"GLOO_SOCKET_IFNAME=login", "TP_SOCKET_IFNAME=login"},
 		protocol.Spec{Interface: "eth0", Env: []protocol.Raw{"TP_SOCKET_IFNAME=user"}}, c, "/work")
 	for name, want := range map[string]string{"GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "user"} {

@@ -12,22 +12,26 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// findTime bounds how long Find reads a program: the launch waits for the answer.
+// findTime is how long Find may take to read a program, because the launch
+// waits for the result.
 const findTime = 10 * time.Second
 
-// nowhere is a folder that does not exist.
+// nowhere is a path below which no file can exist. It stands for the working
+// folder, which is not created yet.
 const nowhere = "/dev/null"
 
-// Find looks a program up on the PATH that tasks will have, as Resolve does, and for plx's
-// trainer in it. A program that it cannot read counts as missing: the tasks say what is wrong.
-// So does one in a relative folder, which lies in a working folder that is still to be made.
+// Find searches for a program in the PATH that tasks will have, and checks
+// whether the file contains plx's trainer package. A program that Find cannot
+// read counts as missing; when a task fails to start it, the task's error
+// gives the reason. A program in a relative folder of PATH counts as missing
+// too, because the working folder does not exist yet.
 func Find(ctx context.Context, login []string, want protocol.Find) (found protocol.Found) {
 	path, _ := Lookup(Plain(login, want.Env, string(want.Path), nowhere), "PATH")
 	file, err := find(string(want.Name), path, nowhere)
 	if err != nil {
 		return found
 	}
-	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() { // a pipe may have no end
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() { // reading a named pipe could block for ever
 		return found
 	}
 	f, err := os.Open(file)
@@ -42,7 +46,7 @@ func Find(ctx context.Context, login []string, want protocol.Find) (found protoc
 	return found
 }
 
-// limited is a Reader that fails once its context has ended.
+// limited is a Reader that returns an error after its context has ended.
 type limited struct {
 	ctx context.Context
 	io.Reader

@@ -14,8 +14,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Find looks where tasks will look: the user's folders come before the login's PATH, and a PATH
-// of the user's takes the place of the login's. What cannot be read is not there.
+// Find searches where tasks will search: first in the folders of --path, then
+// in the login's PATH, or in the user's PATH if that is set. A program that
+// cannot be read counts as missing.
 func TestFind(t *testing.T) {
 	home := t.TempDir()
 	for name, content := range map[string]string{"marked/train": "\x7fELF" + cluster.Mark, "plain/train": "\x7fELF", "plain/other": "#!/bin/sh"} {

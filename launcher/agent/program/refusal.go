@@ -19,12 +19,13 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// missingInterpreter says which interpreter or loader the file at path needs and
-// this host lacks. It returns "" if nothing is known to be missing.
+// missingInterpreter returns a message that names the interpreter or dynamic
+// loader which the program at path needs and this host does not have. It
+// returns "" if it finds nothing missing.
 func missingInterpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
-		return "" // an executable need not be readable
+		return "" // a program can be executable without being readable; then nothing is known
 	}
 	defer f.Close() // only read
 	head := make([]byte, 256)
@@ -36,14 +37,15 @@ func missingInterpreter(path string) string {
 		return missingShell(line)
 	}
 	loader := loaderOf(f)
-	if loader == "" || !notThere(loader) {
+	if loader == "" || !missing(loader) {
 		return ""
 	}
-	return fmt.Sprintf("its loader %s is not on this host, which has another C library (musl?) than the program wants: "+
-		"build it static; a Go program that uses plx's trainer with -tags nodlopen", loader)
+	return fmt.Sprintf("its dynamic loader %s is not on this host, which has another C library (musl?) than the program needs: "+
+		"link the program statically; build a Go program that uses plx's trainer with -tags nodlopen", loader)
 }
 
-// missingShell does so for a script, of which head follows "#!".
+// missingShell does what missingInterpreter does, for a script. head is the
+// start of the file after "#!".
 func missingShell(head []byte) string {
 	line, _, whole := bytes.Cut(head, []byte("\n"))
 	text, windows := strings.CutSuffix(string(line), "\r")
@@ -51,24 +53,27 @@ func missingShell(head []byte) string {
 	if len(fields) == 0 || !whole {
 		return ""
 	}
-	// After options, the last option has the carriage return, and some
-	// interpreters accept that.
+	// If the #! line of a file with Windows line ends has options, the
+	// carriage return is part of the last option. Some interpreters accept
+	// that, so report only lines without options.
 	ends := len(fields) == 1 || len(fields) == 2 && filepath.Base(fields[0]) == "env" && fields[1][0] != '-'
 	if windows && ends {
 		return fmt.Sprintf("the file has Windows line ends, so that its #! line asks for %q: convert it, as with dos2unix",
 			fields[len(fields)-1]+"\r")
 	}
-	if filepath.IsAbs(fields[0]) && notThere(fields[0]) {
+	if filepath.IsAbs(fields[0]) && missing(fields[0]) {
 		return fmt.Sprintf("its interpreter %s is not on this host", fields[0])
 	}
 	return ""
 }
 
-// maxLoader is the kernel's bound on the path of a loader, in bytes.
+// maxLoader is the longest path of a dynamic loader that the kernel accepts,
+// in bytes.
 const maxLoader = 4096
 
-// loaderOf returns the loader that an ELF file names. It returns "" for a static
-// program and for other files.
+// loaderOf returns the path of the dynamic loader that an ELF file requires.
+// It returns "" for a statically linked program and for a file that is not
+// ELF.
 func loaderOf(f io.ReaderAt) string {
 	program, err := elf.NewFile(f)
 	if err != nil {
@@ -88,21 +93,21 @@ func loaderOf(f io.ReaderAt) string {
 	return ""
 }
 
-// notThere reports whether nothing has that path.
-func notThere(path string) bool {
+// missing reports whether no file exists at path.
+func missing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// busy bounds how long Run waits for a program file that another process has
-// open for writing. A process that was forked while the file was written closes
-// it at once.
-const busy = 2 * time.Second
+// busyTimeout is how long Run retries if another process has the program file open
+// for writing (ETXTBSY). Usually that is a process that was forked while plx
+// wrote the file, and that closes the file when it calls exec.
+const busyTimeout = 2 * time.Second
 
-// Run starts the command by start, which returns the error of exec. It says in
-// words why the kernel refused.
+// Run calls start, which executes the command and returns the error of exec.
+// If the kernel has refused, Run returns an error that explains the reason.
 func (c Command) Run(start func() error) error {
-	deadline := time.Now().Add(busy)
+	deadline := time.Now().Add(busyTimeout)
 	err := start()
 	for errors.Is(err, unix.ETXTBSY) && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
@@ -122,10 +127,11 @@ func (c Command) Run(start func() error) error {
 	return unstartedf(exit.CodeNotRunning, "execute %s: %w", c.name, err)
 }
 
-// tooLong says which argument or variable is longer than the kernel accepts, or
-// that all are together. It shows no values, because they may be secrets.
+// tooLong returns a message for the kernel's error E2BIG. It names the
+// argument or variable that is too long, or reports that all of them together
+// are. It contains no values, because they may be secrets.
 func (c Command) tooLong() string {
-	limit := 32 * os.Getpagesize() // MAX_ARG_STRLEN: bytes of one string with its final 0
+	limit := 32 * os.Getpagesize() // MAX_ARG_STRLEN: the kernel's limit for one string, in bytes, with its terminating 0
 	total, what, longest := 0, "", -1
 	note := func(name, s string) {
 		total += len(s) + 1
@@ -136,9 +142,9 @@ func (c Command) tooLong() string {
 	for i, a := range c.Argv {
 		name := "the command"
 		switch {
-		case i >= c.own:
-			name = fmt.Sprintf("argument %d", i-c.own+1)
-		case c.own > 1:
+		case i >= c.added:
+			name = fmt.Sprintf("argument %d", i-c.added+1)
+		case c.added > 1:
 			name = "--setup"
 		}
 		note(name, a)
@@ -148,8 +154,8 @@ func (c Command) tooLong() string {
 		note("the variable "+name, e)
 	}
 	if longest >= limit {
-		return fmt.Sprintf("%s has %d bytes, the kernel takes less than %d KiB in one: put it into a file", what, longest, limit>>10)
+		return fmt.Sprintf("%s has %d bytes, but the kernel accepts less than %d KiB for one: pass the value in a file", what, longest, limit>>10)
 	}
-	return fmt.Sprintf("arguments and environment have %d bytes in %d strings, more than the kernel takes on this host "+
+	return fmt.Sprintf("arguments and environment have %d bytes in %d strings, more than the kernel accepts on this host "+
 		"(a quarter of the limit on the stack, ulimit -s); the longest is %s with %d bytes", total, len(c.Argv)+len(c.env), what, longest)
 }

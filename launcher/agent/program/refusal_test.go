@@ -16,13 +16,14 @@ import (
 	"github.com/plx-run/plx/internal/test/executable"
 )
 
-// elfFor returns the smallest program that asks for a loader.
+// elfFor returns the smallest ELF program that requires the given dynamic
+// loader.
 func elfFor(loader string) []byte {
 	var b bytes.Buffer
 	b.WriteString("\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9))
 	for _, field := range []any{
 		uint16(2), uint16(62), uint32(1), // executable, x86-64
-		uint64(0x400000), uint64(64), uint64(0), uint32(0), // entry, program headers, no sections
+		uint64(0x400000), uint64(64), uint64(0), uint32(0), // entry point, offset of the program headers, no section headers
 		uint16(64), uint16(56), uint16(1), uint16(64), uint16(0), uint16(0),
 		uint32(3), uint32(4), uint64(120), uint64(0), uint64(0), // PT_INTERP at 120
 		uint64(len(loader) + 1), uint64(len(loader) + 1), uint64(1),
@@ -39,7 +40,7 @@ func TestMissingInterpreter(t *testing.T) {
 		file string
 		want string // "": nothing is missing
 	}{
-		"loader":             {string(elfFor("/lib/ld-nowhere.so.2")), "its loader /lib/ld-nowhere.so.2 is not on this host"},
+		"loader":             {string(elfFor("/lib/ld-nowhere.so.2")), "its dynamic loader /lib/ld-nowhere.so.2 is not on this host"},
 		"loader is there":    {string(elfFor("/bin/sh")), ""},
 		"cut ELF":            {string(elfFor("/lib/ld-nowhere.so.2")[:125]), ""},
 		"script":             {"#!/bin/sh\nexit\n", ""},
@@ -77,18 +78,18 @@ func FuzzMissingInterpreter(f *testing.F) {
 	})
 }
 
-func TestTooLongIsNamedAndNotShown(t *testing.T) {
+func TestTooLongValueIsNamedButNotPrinted(t *testing.T) {
 	long := strings.Repeat("q", 32*os.Getpagesize())
 	for name, test := range map[string]struct {
 		c    Command
 		want string
 	}{
-		"variable": {Command{Argv: []string{"train", "a"}, own: 1, env: []string{"A=b", "DATA=" + long}},
-			fmt.Sprintf("train: the variable DATA has %d bytes, the kernel takes less than", len(long)+5)},
-		"argument":     {Command{Argv: []string{"train", "a", long}, own: 1}, "train: argument 2 has"},
-		"after set-up": {Command{Argv: []string{"bash", "-c", "x", "a", long}, own: 3}, "train: argument 2 has"},
-		"set-up":       {Command{Argv: []string{"bash", "-c", long, "a"}, own: 3}, "train: --setup has"},
-		"all of them": {Command{Argv: []string{"train", long[:100]}, own: 1, env: []string{"A=b"}},
+		"variable": {Command{Argv: []string{"train", "a"}, added: 1, env: []string{"A=b", "DATA=" + long}},
+			fmt.Sprintf("train: the variable DATA has %d bytes, but the kernel accepts less than", len(long)+5)},
+		"argument":     {Command{Argv: []string{"train", "a", long}, added: 1}, "train: argument 2 has"},
+		"after set-up": {Command{Argv: []string{"bash", "-c", "x", "a", long}, added: 3}, "train: argument 2 has"},
+		"set-up":       {Command{Argv: []string{"bash", "-c", long, "a"}, added: 3}, "train: --setup has"},
+		"all of them": {Command{Argv: []string{"train", long[:100]}, added: 1, env: []string{"A=b"}},
 			"have 111 bytes in 3 strings"},
 	} {
 		test.c.name = "train"

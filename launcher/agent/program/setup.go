@@ -20,17 +20,21 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Descriptors to which the shell of Setup writes its state.
+// Descriptors to which the shell that runs a --setup line writes its state
+// before and after the line.
 const (
 	beforeFD = 3
 	afterFD  = 4
 )
 
-// Setup returns a command that runs a line of shell in dir. Before and after the line
-// it writes to beforeFD and afterFD what a process inherits. Compare reads that.
+// Setup returns a command that runs a --setup line in the folder dir. The
+// command writes the state that child processes inherit (environment, working
+// folder, umask, limits) to descriptor beforeFD before the line, and to
+// afterFD after it. Compare reads both.
 func Setup(line string, env []string, dir string) Command {
-	// These files are of a process that has inherited everything. Of a shell itself, the
-	// kernel shows the variables that it began with.
+	// In this script, /proc/self is the process of cat, which has inherited
+	// the shell's present environment. The shell's own /proc/PID/environ only
+	// shows the variables with which the shell started.
 	const state = `{ printf '%%s\0' "$(pwd -P)" && command -p cat /proc/self/environ /proc/self/limits /proc/self/status; } >&%d || exit` + "\n"
 	before, after := fmt.Sprintf(state, beforeFD), fmt.Sprintf(state, afterFD)
 	script := before + evaluated(line, " 3>&- 4>&-") + after
@@ -39,14 +43,16 @@ func Setup(line string, env []string, dir string) Command {
 	if shell, err := find("bash", path, dir); err == nil {
 		c.Path, c.Argv = shell, []string{"bash", "--noprofile", "--norc", "-c", script, subject}
 	}
-	c.own = len(c.Argv)
+	c.added = len(c.Argv)
 	return c
 }
 
-// States are the files for the descriptors of Setup. They have no name.
+// States holds two temporary files, to which the command of Setup writes its
+// state before and after the line. The files have no name on disk.
 type States [2]*os.File
 
-// NewStates makes the files in a folder.
+// NewStates creates the two temporary files in the folder dir, and removes
+// their names.
 func NewStates(dir string) (s States, err error) {
 	for i := range s {
 		if s[i], err = os.CreateTemp(dir, ".setup-*"); err != nil {
@@ -61,26 +67,27 @@ func NewStates(dir string) (s States, err error) {
 	return s, nil
 }
 
-// Close closes the files, which nobody needs any more.
+// Close closes both files, which deletes them.
 func (s States) Close() {
 	for _, f := range s {
 		if f != nil {
-			f.Close() // it has no name
+			f.Close() // Close cannot lose data, because the file is deleted anyway
 		}
 	}
 }
 
-// maxState bounds what is read of a state.
+// maxState is how many bytes of each file Compare reads at most.
 const maxState = 4 << 20
 
-// Compare returns what the line has changed, after it has ended. names are variables that
-// plx sets for each task itself: what the line has set them to does not count.
+// Compare returns what the --setup line has changed. The command of Setup must
+// have ended. names are the variables that plx sets for each task itself and
+// that the line has tried to change; these changes are ignored.
 func (s States) Compare() (changed jobfolder.Setup, names []string, err error) {
 	var states [2]state
 	for i, f := range s {
 		raw, err := io.ReadAll(io.NewSectionReader(f, 0, maxState))
 		if err == nil && i == 1 && len(raw) == 0 {
-			err = errors.New("the line has ended the shell: leave exit and exec out of it")
+			err = errors.New("the line has ended the shell: do not use exit or exec in it")
 		}
 		if err == nil {
 			states[i], err = parseState(raw)
@@ -93,7 +100,7 @@ func (s States) Compare() (changed jobfolder.Setup, names []string, err error) {
 	return changed, names, nil
 }
 
-// state is what a process inherits.
+// state is the part of a process's state that child processes inherit.
 type state struct {
 	env    map[string]string
 	dir    string
@@ -130,7 +137,8 @@ func parseState(raw []byte) (s state, err error) {
 	return s, nil
 }
 
-// limitNames are the limits in /proc/PID/limits, by resource.
+// limitNames maps the names in /proc/PID/limits to the numbers of the
+// resources.
 var limitNames = map[string]int{
 	"Max cpu time": unix.RLIMIT_CPU, "Max file size": unix.RLIMIT_FSIZE, "Max data size": unix.RLIMIT_DATA,
 	"Max stack size": unix.RLIMIT_STACK, "Max core file size": unix.RLIMIT_CORE, "Max resident set": unix.RLIMIT_RSS,
@@ -140,7 +148,8 @@ var limitNames = map[string]int{
 	"Max realtime timeout": unix.RLIMIT_RTTIME,
 }
 
-// parseLimit reads the soft and the hard limit. What is no number is "unlimited".
+// parseLimit parses the soft and the hard limit of a line of /proc/PID/limits.
+// A field that is not a number, such as "unlimited", means no limit.
 func parseLimit(resource int, fields []string) jobfolder.Limit {
 	values := [2]uint64{unix.RLIM_INFINITY, unix.RLIM_INFINITY}
 	for i := range min(len(fields), len(values)) {
@@ -151,23 +160,24 @@ func parseLimit(resource int, fields []string) jobfolder.Limit {
 	return jobfolder.Limit{Resource: resource, Soft: values[0], Hard: values[1]}
 }
 
-// ofShell are variables that a shell changes by itself.
-var ofShell = []string{"PWD", "OLDPWD", "SHLVL", "_"}
+// shellVariables are variables that every shell changes by itself, so their changes
+// are not the line's.
+var shellVariables = []string{"PWD", "OLDPWD", "SHLVL", "_"}
 
 func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
 	for _, name := range slices.Sorted(maps.Keys(after.env)) {
 		value := after.env[name]
-		if before, had := s.env[name]; had && before == value || slices.Contains(ofShell, name) {
+		if before, had := s.env[name]; had && before == value || slices.Contains(shellVariables, name) {
 			continue
 		}
-		if isOurs(name) {
+		if isSetByPlx(name) {
 			ours = append(ours, name)
 			continue
 		}
 		changed.Env = append(changed.Env, protocol.Raw(name+"="+value))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.env)) {
-		if _, has := after.env[name]; !has && !isOurs(name) && !slices.Contains(ofShell, name) {
+		if _, has := after.env[name]; !has && !isSetByPlx(name) && !slices.Contains(shellVariables, name) {
 			changed.Unset = append(changed.Unset, name)
 		}
 	}
@@ -185,11 +195,13 @@ func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
 	return changed, ours
 }
 
-// isOurs reports whether plx sets a variable for each task itself.
-func isOurs(name string) bool { return slices.Contains(contractNames(), name+"=") }
+// isSetByPlx reports whether plx itself sets the variable name for each task.
+func isSetByPlx(name string) bool { return slices.Contains(contractNames(), name+"=") }
 
-// ResolveAfter is Resolve after --setup has run on the host: it returns the environment and
-// the working folder too, and the command has what --setup has changed of them and of limits.
+// ResolveAfter is like Resolve, for a host on which --setup has already run.
+// It applies the recorded changes s to the environment and the working folder,
+// and returns both. The returned command also sets the limits and the umask
+// that --setup has changed.
 func ResolveAfter(s jobfolder.Setup, want protocol.Command, env []string, dir string) (c Command, _ []string, _ string, err error) {
 	env, dir = afterSetup(s, env, dir)
 	if c, err = Resolve(want, env, dir); err == nil {
@@ -198,8 +210,8 @@ func ResolveAfter(s jobfolder.Setup, want protocol.Command, env []string, dir st
 	return c, env, dir, err
 }
 
-// afterSetup returns a task's environment and working folder after --setup has run on the
-// host.
+// afterSetup applies the changes that --setup has made to a task's environment
+// and working folder.
 func afterSetup(s jobfolder.Setup, env []string, dir string) ([]string, string) {
 	for _, name := range s.Unset {
 		env = Without(env, name+"=")
@@ -213,8 +225,8 @@ func afterSetup(s jobfolder.Setup, env []string, dir string) ([]string, string) 
 	return lastWins(append(env, "PWD="+dir)), dir
 }
 
-// limited returns the command for a process with the limits and the mask of a Setup: this
-// executable sets them and then becomes the command.
+// limited returns a command that applies the limits and the umask of s. This
+// command is "plx agent become", which sets them and then executes c.
 func (c Command) limited(s jobfolder.Setup) (Command, error) {
 	if len(s.Limits) == 0 && s.Mask == nil {
 		return c, nil
@@ -231,13 +243,14 @@ func (c Command) limited(s jobfolder.Setup) (Command, error) {
 		argv = append(argv, fmt.Sprintf("mask:%d", *s.Mask))
 	}
 	argv = append(argv, "--", c.Path)
-	c.own += len(argv)
+	c.added += len(argv)
 	c.Path, c.Argv = self, append(argv, c.Argv...)
 	return c, nil
 }
 
-// Become is "agent become CHANGE... -- PATH ARGV...": it changes limits and the mask of
-// this process, as limited asks, and then becomes the command.
+// Become implements "plx agent become CHANGE... -- PATH ARGV...". It sets
+// limits and the umask of this process as the changes say, and then replaces
+// this process by the program PATH.
 func Become(args []string) error {
 	end := slices.Index(args, "--")
 	if end < 0 || len(args) < end+3 {
@@ -248,7 +261,7 @@ func Become(args []string) error {
 			return fmt.Errorf("%s, as --setup has it: %w", change, err)
 		}
 	}
-	c := Command{Path: args[end+1], Argv: args[end+2:], env: os.Environ(), name: args[end+1], own: 1}
+	c := Command{Path: args[end+1], Argv: args[end+2:], env: os.Environ(), name: args[end+1], added: 1}
 	return c.Run(func() error { return syscall.Exec(c.Path, c.Argv, c.env) })
 }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// setUp runs a line with the shell that is found on path.
+// setUp runs a --setup line with the shell that it finds on path, and returns
+// the recorded states.
 func setUp(t *testing.T, line, path, dir string) (States, error) {
 	t.Helper()
 	states, err := NewStates(t.TempDir())
@@ -92,7 +93,7 @@ func TestSetupThatChangesNothing(t *testing.T) {
 	}
 }
 
-func TestSetupThatEndsItsShell(t *testing.T) {
+func TestSetupThatExitsItsShellFails(t *testing.T) {
 	for line, code := range map[string]bool{"exit 0": true, "exec true": true, "false": false, "if (": false, "'": false} {
 		states, err := setUp(t, line, "/usr/bin:/bin", t.TempDir())
 		if (err == nil) != code {
@@ -104,7 +105,7 @@ func TestSetupThatEndsItsShell(t *testing.T) {
 	}
 }
 
-func TestBecomeRefuses(t *testing.T) {
+func TestBecomeRejectsBadArguments(t *testing.T) {
 	for _, args := range [][]string{nil, {"--"}, {"--", "/bin/true"}, {"x", "--", "/bin/true", "true"}, {"7:5", "--", "/bin/true", "true"}} {
 		if err := Become(args); err == nil {
 			t.Errorf("%q is accepted", args)

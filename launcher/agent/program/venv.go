@@ -9,8 +9,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Activate returns the login's environment as it is in a virtual environment. Nil is
-// none. What the user sets counts more: the caller adds it later.
+// Activate returns the login's environment with the changes of an activated
+// Python virtual environment. If v is nil, Activate returns login unchanged.
+// Variables that the user has set are added later by the caller, and so
+// override these changes.
 func Activate(login []string, v *protocol.Venv) ([]string, error) {
 	if v == nil {
 		return login, nil
@@ -23,6 +25,7 @@ func Activate(login []string, v *protocol.Venv) ([]string, error) {
 	if !ok {
 		path = defaultPath
 	}
-	// PYTHONHOME would make the interpreter take another one's library.
+	// If PYTHONHOME were set, the virtual environment's interpreter would load
+	// another interpreter's standard library.
 	return append(Without(login, "PYTHONHOME="), "VIRTUAL_ENV="+dir, "PATH="+filepath.Join(dir, "bin")+":"+path), nil
 }

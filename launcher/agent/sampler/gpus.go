@@ -24,48 +24,56 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Shell runs a script on the host, and returns what it has printed, at most limit bytes, and its exit status. At
-// the end of ctx it kills the script. It waits for that, which a driver can delay.
+// Shell runs a script on the host. It returns at most limit bytes of the
+// script's standard output, and its exit status. When ctx ends, Shell kills
+// the script. It then waits for the script to end, which can take long while a
+// device driver blocks the process.
 type Shell func(ctx context.Context, script string, limit int64) (out []byte, status int, err error)
 
-// gpus asks the tool of the host's GPUs, such as nvidia-smi, one call at a time, and keeps its newest answer.
+// gpus runs the host's GPU tool, such as nvidia-smi, to measure the use of the
+// GPUs. It runs one call at a time and caches the newest result.
 type gpus struct {
 	shell Shell
 
-	mu     sync.Mutex
-	asking chan struct{} // closed when the call under way has ended; nil: there is none
-	cancel func()        // ends the call under way
-	over   bool          // the tool is asked no more
-	newest answer
+	mu       sync.Mutex
+	asking   chan struct{} // closed when the running call of the tool has ended; nil if none is running
+	cancel   func()        // kills the running call of the tool
+	disabled bool          // true if the tool must not be called again
+	newest   answer
 }
 
-// answer is what the tool says.
+// answer is the result of one call of the GPU tool.
 type answer struct {
-	at   time.Time // zero: it was not asked
+	at   time.Time // when the call ended; zero if the tool was never called
 	took time.Duration
-	gpus []protocol.GPUUse // Owner: processes
-	ids  []string          // of gpus: UUIDs or bus addresses
+	gpus []protocol.GPUUse // Owner describes the processes that use the GPU
+	ids  []string          // UUIDs or PCI addresses of gpus, in the same order
 	err  error
 }
 
 const (
-	toolTime  = 10 * time.Second // that the tool may take if nobody waits for it
-	toolLimit = 1 << 20          // bytes that it may print
-	share     = 100              // the tool computes for one part of so many of the time
+	toolTime  = 10 * time.Second // how long a call of the tool may take in the background
+	toolLimit = 1 << 20          // bytes of the tool's output that are read at most
+	share     = 100              // at most 1/share of the time is spent in the tool
 )
 
-// errNoTool says that the host has no tool for GPUs, which is not a fault.
+// errNoTool means that the host has neither nvidia-smi nor rocm-smi. Callers
+// do not report it as an error.
 var errNoTool = errors.New("the host has no nvidia-smi or rocm-smi")
 
-// pause is how long after an answer the tool can be asked again, so that its cost stays small.
+// pause returns how long refresh waits after result a before it calls the GPU
+// tool again. The pause grows with the duration of the call, which limits the
+// tool's CPU time.
 func (a answer) pause() time.Duration { return max(share*a.took, protocol.SampleEvery) }
 
-// holds reports whether the GPUs are as the answer says, as far as one knows.
-func (a answer) holds(now time.Time) bool {
+// isRecent reports whether result a is recent enough to be shown as the present
+// use of the GPUs.
+func (a answer) isRecent(now time.Time) bool {
 	return !a.at.IsZero() && now.Sub(a.at) < 3*a.pause()
 }
 
-// refresh has the tool asked in the background, if that did not happen lately.
+// refresh starts a call of the GPU tool in the background, unless the newest
+// result is still recent.
 func (g *gpus) refresh(now time.Time) {
 	g.mu.Lock()
 	due := g.newest.at.IsZero() || now.Sub(g.newest.at) >= g.newest.pause()
@@ -75,7 +83,8 @@ func (g *gpus) refresh(now time.Time) {
 	}
 }
 
-// ask returns an answer that is not older than this call.
+// ask waits up to limit for the result of a call of the GPU tool. If a call is
+// already running, ask waits for that call; otherwise it starts one.
 func (g *gpus) ask(limit time.Duration) answer {
 	select {
 	case <-g.begin(limit):
@@ -88,10 +97,11 @@ func (g *gpus) ask(limit time.Duration) answer {
 }
 
 func late(limit time.Duration) error {
-	return fmt.Errorf("ask for the use of GPUs: no answer within %v", limit)
+	return fmt.Errorf("query the use of GPUs: no answer within %v", limit)
 }
 
-// begin asks the tool, unless it is just being asked. The channel is closed when it has answered.
+// begin starts a call of the GPU tool, unless one is running. The returned
+// channel is closed when the call has ended.
 func (g *gpus) begin(limit time.Duration) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +109,7 @@ func (g *gpus) begin(limit time.Duration) <-chan struct{} {
 		return g.asking
 	}
 	done := make(chan struct{})
-	if g.over {
+	if g.disabled {
 		close(done)
 		return done
 	}
@@ -115,14 +125,17 @@ func (g *gpus) begin(limit time.Duration) <-chan struct{} {
 		a.took = a.at.Sub(began)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		// A tool that has failed from the start, as that of a machine image on a host without a GPU, always will.
-		g.over = g.over || status > 0 && len(a.gpus) == 0 && g.newest.at.IsZero()
+		// If the first call fails and shows no GPU, later calls will fail too.
+		// An example is a machine image with nvidia-smi on a host without a
+		// GPU.
+		g.disabled = g.disabled || status > 0 && len(a.gpus) == 0 && g.newest.at.IsZero()
 		g.asking, g.newest = nil, a
 	}()
 	return done
 }
 
-// read reads what UseScript has printed.
+// read parses the output of gpuprobe.UseScript, the script that runs the GPU
+// tool.
 func read(out []byte, status int, err error) (a answer) {
 	all := gpuprobe.ParseUse(string(out))
 	for _, u := range all[:min(len(all), protocol.MaxGPUs)] {
@@ -139,10 +152,10 @@ func read(out []byte, status int, err error) (a answer) {
 	case status != 0:
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		said := lines[0]
-		if len(a.gpus) > 0 { // it has failed at a later one
+		if len(a.gpus) > 0 { // the tool printed some GPUs first, so its error message is the last line
 			said = lines[len(lines)-1]
 		}
-		a.err = fmt.Errorf("ask for the use of GPUs: %s", cmp.Or(said[:min(len(said), 200)], "exit status "+strconv.Itoa(status)))
+		a.err = fmt.Errorf("query the use of GPUs: %s", cmp.Or(said[:min(len(said), 200)], "exit status "+strconv.Itoa(status)))
 	}
 	return a
 }
@@ -154,13 +167,14 @@ func mebibytes(n int) int64 {
 	return int64(n) << 20
 }
 
-// described names the first of the processes on a GPU.
+// described returns the user, command and pid of the first process on a GPU,
+// and the number of further processes.
 func described(all []gpuprobe.Process) string {
 	if len(all) == 0 {
 		return ""
 	}
 	text := "pid " + strconv.Itoa(all[0].PID)
-	if all[0].Name != "" { // a pid without a name is of another pid namespace
+	if all[0].Name != "" { // a process in another pid namespace has no name here
 		command, _, _ := strings.Cut(all[0].Name, " ")
 		text = fmt.Sprintf("%s %s (%s)", userOf(all[0].PID), path.Base(command), text)
 	}
@@ -170,7 +184,8 @@ func described(all []gpuprobe.Process) string {
 	return text
 }
 
-// userOf returns the login name of a process's user, or the number.
+// userOf returns the login name of a process's user, or the numeric user id if
+// it has no name.
 func userOf(pid int) string {
 	info, err := os.Stat("/proc/" + strconv.Itoa(pid))
 	if err != nil {
@@ -183,28 +198,32 @@ func userOf(pid int) string {
 	return id
 }
 
-// known returns the GPUs by the newest answer, with the owners that have booked them.
+// known returns the GPUs of the newest result, or none if that result is too
+// old. owners maps a GPU's UUID or PCI address to the task for which it is
+// reserved; known sets Owner to that task.
 func (g *gpus) known(now time.Time, owners map[string]string) (all []protocol.GPUUse, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	holds := g.newest.holds(now)
-	if holds {
+	recent := g.newest.isRecent(now)
+	if recent {
 		for i, u := range g.newest.gpus {
 			u.Owner = cmp.Or(owners[g.newest.ids[i]], u.Owner)
 			all = append(all, u)
 		}
 	}
-	if (holds || g.over) && g.newest.err != errNoTool {
+	if (recent || g.disabled) && g.newest.err != errNoTool {
 		err = g.newest.err
 	}
 	return all, err
 }
 
-// busy returns how many GPUs are busy by the newest answer; -1: that is not known.
+// busy returns the sum of the GPUs' utilizations in the newest result: 1.5
+// means one GPU fully and one half used. It returns -1 if there is no recent
+// result.
 func (g *gpus) busy(now time.Time) (sum float32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.newest.gpus) == 0 || !g.newest.holds(now) {
+	if len(g.newest.gpus) == 0 || !g.newest.isRecent(now) {
 		return -1
 	}
 	for _, u := range g.newest.gpus {
@@ -213,10 +232,11 @@ func (g *gpus) busy(now time.Time) (sum float32) {
 	return sum
 }
 
-// close ends a call under way, and waits for that for a moment: a driver may hold the tool.
+// close kills a running call of the GPU tool. It waits at most one second for
+// the call to end, because a GPU driver may block the tool.
 func (g *gpus) close() {
 	g.mu.Lock()
-	g.over = true
+	g.disabled = true
 	asking, cancel := g.asking, g.cancel
 	g.mu.Unlock()
 	if asking == nil {
@@ -229,7 +249,8 @@ func (g *gpus) close() {
 	}
 }
 
-// execute is the Shell of a process without process.Children.
+// execute implements Shell with os/exec. A process that uses process.Children
+// must not call it.
 func execute(ctx context.Context, script string, limit int64) ([]byte, int, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -242,8 +263,8 @@ func execute(ctx context.Context, script string, limit int64) ([]byte, int, erro
 		return nil, 0, fmt.Errorf("start /bin/sh: %w", err)
 	}
 	out, err := io.ReadAll(io.LimitReader(printed, limit))
-	printed.Close() // a script that prints more gets SIGPIPE
-	_ = cmd.Wait()  // ProcessState has the status
+	printed.Close() // from now on, a script that prints more than limit bytes gets SIGPIPE
+	_ = cmd.Wait()  // ignore the error: the exit status is read from cmd.ProcessState
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// TestGPUs measures a task that does nothing itself, beside stand-ins for nvidia-smi. It is
-// sampled 20 times, as if a second had passed between two samples.
-func TestGPUs(t *testing.T) {
+// TestGPUUseMakesTaskBusy measures an idle process, with scripts in place of
+// nvidia-smi. It takes 20 samples, as if they were one second apart.
+func TestGPUUseMakesTaskBusy(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool    string
 		busy    bool
@@ -25,7 +25,8 @@ func TestGPUs(t *testing.T) {
 		"idle":     {`echo "$P 0, GPU-mine, $M 0, D, n"; echo "$P 1, GPU-other, $M 100, D, n"`, false, 0},
 		"not told": {`echo "$P 0, GPU-mine, $M [N/A], D, n"`, false, 0},
 		"broken":   {`echo "no driver"; exit 9`, false, 1},
-		// Report a4: AMD's tool answers beside an nvidia-smi that finds nothing.
+		// On a host with AMD GPUs, rocm-smi is used although nvidia-smi exists
+		// and finds no GPU.
 		"used, of AMD's": {`exec rocm-smi`, true, 0},
 		"never tells":    {`exec sleep 600`, false, 1},
 	} {
@@ -65,7 +66,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-func TestGPUsOfTasksThatMove(t *testing.T) {
+func TestGPUsAreNotQueriedForActiveTasks(t *testing.T) {
 	pid := sleeper(t)
 	t.Setenv("PATH", "/nowhere")
 	s, now := New(8*time.Second, NewHost(nil)), time.Unix(1000, 0)
@@ -77,7 +78,7 @@ func TestGPUsOfTasksThatMove(t *testing.T) {
 	}
 }
 
-// sleeper starts a process that does nothing.
+// sleeper starts a process that only sleeps.
 func sleeper(t *testing.T) (pid int) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")

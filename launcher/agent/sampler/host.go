@@ -13,23 +13,25 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Host measures how much of the host is used. Any goroutine may call its methods.
+// Host measures the host's use of CPU, memory, network and GPUs. Its methods
+// may be called from any goroutine.
 type Host struct {
 	gpus *gpus
 
 	mu   sync.Mutex
 	last counters
-	at   time.Time // of last
+	at   time.Time // when last was read
 	use  protocol.HostUse
-	err  error // what could not be measured last
+	err  error // error of the newest readCounters; nil if all counters could be read
 
-	watchGPUs bool            // Run has the tool of the GPUs asked
-	history   metrics.History // what the samples have measured
-	grown     bool            // since Encoded was called last
+	watchGPUs bool            // Run also calls the GPU tool, such as nvidia-smi
+	history   metrics.History // all samples so far, for the job's metrics
+	grown     bool            // history has samples that Encoded has not returned yet
 }
 
-// NewHost returns a Host that has not taken a sample. It asks the tool of the GPUs by shell; nil stands for
-// os/exec, which a process with process.Children must not use.
+// NewHost returns a Host without samples. It runs the GPU tool by shell. If
+// shell is nil, it uses os/exec; a process that uses process.Children must not
+// do that.
 func NewHost(shell Shell) *Host {
 	if shell == nil {
 		shell = execute
@@ -40,30 +42,32 @@ func NewHost(shell Shell) *Host {
 	return h
 }
 
-// Close ends a call of the tool that is under way. The Host asks none from then on.
+// Close kills a running call of the GPU tool. The Host never calls the tool
+// again.
 func (h *Host) Close() { h.gpus.close() }
 
-// Keep has Run add to a history of the host's use, and ask the tool of its GPUs if gpus is set.
+// Keep makes Run append its samples to history. If gpus is true, Run also
+// calls the GPU tool.
 func (h *Host) Keep(history metrics.History, gpus bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.history, h.watchGPUs = history, gpus
 }
 
-// Encoded takes a last sample, and returns the encoding of the history; nil: it has not grown since the
-// last call.
+// Encoded takes a last sample and returns the encoded history. It returns nil
+// if the history has no new sample since the previous call.
 func (h *Host) Encoded() (encoded []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.take(time.Now())
 	if h.grown {
-		encoded, _ = h.history.AppendBinary(nil) // it returns no error
+		encoded, _ = h.history.AppendBinary(nil) // AppendBinary of a History always returns a nil error
 	}
 	h.grown = false
 	return encoded
 }
 
-// add adds a sample to the history. The caller holds mu.
+// add appends a sample to the history. The caller holds h.mu.
 func (h *Host) add(now time.Time, s protocol.Sample) {
 	var values metrics.Sample
 	add := func(name string, value float64) {
@@ -107,10 +111,12 @@ func (h *Host) Run(quit <-chan struct{}) {
 	}
 }
 
-// Soonest is the shortest time between two samples. Counters of processors advance every 10 ms.
+// Soonest is the shortest time between two samples. The kernel's CPU time
+// counters advance in steps of 10 ms, so a shorter interval would be inexact.
 const Soonest = 200 * time.Millisecond
 
-// take takes a sample of the time since the last one. The caller holds mu.
+// take adds a sample for the time since the previous one, unless that is less
+// than Soonest. The caller holds h.mu.
 func (h *Host) take(now time.Time) {
 	passed := now.Sub(h.at)
 	if passed < Soonest {
@@ -126,14 +132,17 @@ func (h *Host) take(now time.Time) {
 	h.use.Samples = slices.Delete(h.use.Samples, 0, max(0, len(h.use.Samples)-protocol.MaxSamples))
 }
 
-// note notes what is known without a second sample.
+// note copies to h.use the values that do not depend on an earlier reading:
+// number of CPUs, load average and total memory.
 func (h *Host) note() {
 	h.use.CPUs, h.use.Load, h.use.MemoryTotal = h.last.cpus, h.last.load, h.last.memoryTotal
 }
 
-// Use returns how much of the host is used. owners are the tasks that have booked GPUs, by what
-// protocol.Claim says of these. It does not wait for the GPUs' tool: each call of Use has the tool asked, if
-// that has not happened lately, and the next one returns the answer.
+// Use returns the host's use of CPU, memory, network and GPUs. owners maps the
+// UUID or PCI address of a reserved GPU to the task that it is reserved for.
+// Use does not wait for the GPU tool: it starts a call of the tool in the
+// background if the newest result is old, and a later call of Use returns the
+// new result.
 func (h *Host) Use(owners map[string]string) protocol.HostUse {
 	now := time.Now()
 	h.gpus.refresh(now)
@@ -151,7 +160,8 @@ func (h *Host) Use(owners map[string]string) protocol.HostUse {
 	return use
 }
 
-// until returns what a host has done until the next counters, which were read so much later.
+// until returns the host's use between the counters c and the later counters
+// next. passed is the time between the two.
 func (c counters) until(next counters, passed time.Duration) protocol.Sample {
 	s := protocol.Sample{Memory: next.memoryUsed}
 	busy, idle := float64(since(c.busy, next.busy)), float64(since(c.idle, next.idle))
@@ -161,7 +171,7 @@ func (c counters) until(next counters, passed time.Duration) protocol.Sample {
 	var received, sent float64
 	for name, now := range next.network {
 		before, known := c.network[name]
-		if !known { // it may have counted long before it came to this host
+		if !known { // a new interface's counters can include bytes from before it was moved to this host's network namespace
 			continue
 		}
 		received += float64(since(before.received, now.received))
@@ -171,7 +181,8 @@ func (c counters) until(next counters, passed time.Duration) protocol.Sample {
 	return s
 }
 
-// since is by how much a counter has grown. One that is less than before began again at an unknown time.
+// since returns by how much a counter has grown. It returns 0 if the counter
+// is smaller than before: the counter was reset at an unknown time.
 func since(before, now uint64) uint64 {
 	if now < before {
 		return 0
@@ -179,7 +190,7 @@ func since(before, now uint64) uint64 {
 	return now - before
 }
 
-// rate is how many bytes that is in a second.
+// rate returns the number of bytes per second.
 func rate(bytes float64, passed time.Duration) int64 {
 	return int64(min(bytes/passed.Seconds(), 1<<62))
 }

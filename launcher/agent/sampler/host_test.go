@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// The samples of 15 minutes are kept, and no more.
-func TestHost(t *testing.T) {
+// A Host keeps the samples of the last 15 minutes, and no older ones.
+func TestHostKeepsSamplesOf15Minutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, quit := NewHost(noTool), make(chan struct{})
 		defer close(quit)
@@ -50,7 +50,7 @@ func noTool(context.Context, string, int64) ([]byte, int, error) {
 	return nil, gpuprobe.NoTool, nil
 }
 
-// tool is a stand-in that takes a while.
+// tool stands for a GPU tool, such as nvidia-smi, that takes some time.
 type tool struct {
 	took   time.Duration
 	out    string
@@ -71,20 +71,21 @@ func (s *tool) shell(ctx context.Context, _ string, _ int64) ([]byte, int, error
 
 const twoUsed = "61, 412.5, 0, GPU-a, 00000000:3B:00.0, 570.1, 1000, 200, 97, Default, H200\n[N/A], [N/A], 1, GPU-b, 00000000:3C:00.0, 570.1, [N/A], [N/A], [N/A], Default, H200\n"
 
-// The tool is asked only while somebody looks, and for less than a hundredth of the time.
-func TestHostAsksForGPUs(t *testing.T) {
+// The GPU tool is called only while clients call Use, and for less than one
+// hundredth of the time.
+func TestGPUToolIsCalledRarely(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool    tool
-		asked   int // in 10 minutes in which somebody looks every second
+		asked   int // number of calls in 10 minutes, in which a client calls Use each second
 		gpus    int
 		trouble string
 	}{
 		"quick":       {tool{took: 10 * time.Millisecond, out: twoUsed}, 100, 2, ""},
 		"slow":        {tool{took: 2 * time.Second, out: twoUsed}, 3, 2, ""},
 		"none":        {tool{status: gpuprobe.NoTool}, 1, 0, ""},
-		"no driver":   {tool{status: 1, out: "NVIDIA-SMI has failed\nmore"}, 1, 0, "ask for the use of GPUs: NVIDIA-SMI has failed"},
-		"one is lost": {tool{took: 10 * time.Millisecond, status: 1, out: twoUsed + "Unable to determine the device handle\n"}, 100, 2, "ask for the use of GPUs: Unable to"},
-		"stuck":       {tool{took: time.Hour}, 1, 0, "ask for the use of GPUs: no answer within 10s"},
+		"no driver":   {tool{status: 1, out: "NVIDIA-SMI has failed\nmore"}, 1, 0, "query the use of GPUs: NVIDIA-SMI has failed"},
+		"one is lost": {tool{took: 10 * time.Millisecond, status: 1, out: twoUsed + "Unable to determine the device handle\n"}, 100, 2, "query the use of GPUs: Unable to"},
+		"stuck":       {tool{took: time.Hour}, 1, 0, "query the use of GPUs: no answer within 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -129,8 +130,9 @@ func TestHostAsksForGPUs(t *testing.T) {
 	}
 }
 
-// A history goes on with the use of the host, and of its GPUs if the job has some.
-func TestHostKeeps(t *testing.T) {
+// After Keep, a Host appends its use to the history, and the use of its GPUs
+// if the job has any.
+func TestHostAddsToHistory(t *testing.T) {
 	for _, gpus := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := tool{took: 10 * time.Millisecond, out: twoUsed}
@@ -189,8 +191,8 @@ func TestGPUUse(t *testing.T) {
 	}
 }
 
-// A Host that is closed ends the tool.
-func TestHostCloses(t *testing.T) {
+// Close kills a running GPU tool.
+func TestCloseEndsGPUTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tool{took: time.Hour}
 		h := NewHost(s.shell)
@@ -210,8 +212,9 @@ func TestHostCloses(t *testing.T) {
 	})
 }
 
-// A script gets a process group of its own, so that nothing of it is left.
-func TestExecute(t *testing.T) {
+// A script runs in a process group of its own, so that all its processes are
+// killed.
+func TestExecuteKillsProcessGroup(t *testing.T) {
 	out, status, err := execute(t.Context(), "echo one; echo two >&2; exit 3", 100)
 	if string(out) != "one\n" || status != 3 || err != nil {
 		t.Errorf("%q, status %d, %v", out, status, err)

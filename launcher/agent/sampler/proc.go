@@ -10,20 +10,22 @@ import (
 	"strconv"
 )
 
-// counters are what a host has done at one time.
+// counters are the host's counters in /proc, read at one time.
 type counters struct {
-	busy, idle  uint64 // time of all processors, in clock ticks
+	busy, idle  uint64 // CPU time of all processors since boot, in clock ticks
 	cpus        int
 	load        float64
 	memoryTotal int64 // in bytes
 	memoryUsed  int64
-	network     map[string]traffic // by interface, without the loopback
+	network     map[string]traffic // counters of each network interface except the loopback, by name
 }
 
-// traffic is how many bytes an interface has moved.
+// traffic is the number of bytes that a network interface has received and
+// sent since it was created.
 type traffic struct{ received, sent uint64 }
 
-// readCounters reads /proc. What one of its files does not tell is 0.
+// readCounters reads the counters in /proc. A counter that cannot be read is
+// 0, and the error says why.
 func readCounters() (c counters, err error) {
 	failed := []error{
 		parsed("/proc/stat", func(text []byte) (err error) { c.busy, c.idle, c.cpus, err = parseStat(text); return err }),
@@ -44,14 +46,17 @@ func parsed(path string, parse func([]byte) error) error {
 	return err
 }
 
-// parseStat reads the processors' time in /proc/stat: "cpu  USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...".
-// Time that a hypervisor has given to others is not busy.
+// parseStat parses the CPU time in /proc/stat: "cpu  USER NICE SYSTEM IDLE
+// IOWAIT IRQ SOFTIRQ STEAL ...". Stolen time, in which the hypervisor ran
+// other virtual machines, counts as idle.
 func parseStat(text []byte) (busy, idle uint64, cpus int, err error) {
 	for line := range bytes.Lines(text) {
 		fields := bytes.Fields(line)
 		switch {
 		case len(fields) == 0 || !bytes.HasPrefix(fields[0], []byte("cpu")):
-			return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "no line of a processor") // long lines follow
+			// Stop here: the lines after the processors' are long and not
+			// needed.
+			return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "it has no line about a CPU")
 		case len(fields[0]) > len("cpu"):
 			cpus++
 			continue
@@ -69,7 +74,7 @@ func parseStat(text []byte) (busy, idle uint64, cpus int, err error) {
 			}
 		}
 	}
-	return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "no line of a processor")
+	return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "it has no line about a CPU")
 }
 
 func enough(ok bool, otherwise string) error {
@@ -79,10 +84,12 @@ func enough(ok bool, otherwise string) error {
 	return nil
 }
 
-// maxKiB bounds an amount of memory, so that it fits when it is counted in bytes.
+// maxKiB is the largest accepted amount of memory in KiB; its number of bytes
+// fits into an int64.
 const maxKiB = 1 << 52
 
-// parseMemory reads /proc/meminfo.
+// parseMemory returns the total and the used memory in bytes, from the text of
+// /proc/meminfo.
 func parseMemory(text []byte) (total, used int64, err error) {
 	available := int64(-1)
 	for line := range bytes.Lines(text) {
@@ -109,7 +116,9 @@ func parseMemory(text []byte) (total, used int64, err error) {
 	return total, max(0, total-available), enough(total > 0 && available >= 0, "it lacks MemTotal or MemAvailable")
 }
 
-// parseNetwork reads /proc/net/dev: "NAME: RECEIVED and 7 more, SENT and 7 more".
+// parseNetwork parses /proc/net/dev. In each line, field 1 after the
+// interface's name is the number of received bytes, and field 9 that of sent
+// bytes.
 func parseNetwork(text []byte) map[string]traffic {
 	all := map[string]traffic{}
 	for line := range bytes.Lines(text) {
@@ -127,7 +136,8 @@ func parseNetwork(text []byte) map[string]traffic {
 	return all
 }
 
-// parseLoad reads the average of the last minute in /proc/loadavg.
+// parseLoad returns the load average of the last minute, the first field of
+// /proc/loadavg.
 func parseLoad(text []byte) (float64, error) {
 	first, _, _ := bytes.Cut(text, []byte(" "))
 	load, err := strconv.ParseFloat(string(first), 64)

@@ -70,8 +70,8 @@ func TestParseLoad(t *testing.T) {
 	}
 }
 
-// TestUntil compares counters that were read 2 seconds apart on a host with 4 processors.
-func TestUntil(t *testing.T) {
+// The counters were read 2 seconds apart on a host with 4 CPUs.
+func TestUseBetweenTwoReadings(t *testing.T) {
 	net := func(name string, received, sent uint64) counters {
 		return counters{network: map[string]traffic{name: {received, sent}}}
 	}
@@ -102,7 +102,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// Whatever the files hold, samples are sound.
+// Samples have valid values for any content of the files in /proc.
 func FuzzCounters(f *testing.F) {
 	f.Add([]byte(statText), []byte("MemTotal: 8000 kB\nMemAvailable: 3000 kB\n"), []byte(" eth0: 1000 1 0 0 0 0 0 0 2000 1\n"), []byte("0.50 0.1 0.1 1/2 3"))
 	f.Fuzz(func(t *testing.T, stat, memory, network, load []byte) {
@@ -130,7 +130,8 @@ func FuzzCounters(f *testing.F) {
 	})
 }
 
-// BenchmarkHost is what a sample costs, of which one is taken every 5 s.
+// BenchmarkHost measures the cost of one sample; a Host takes one every 5
+// seconds.
 func BenchmarkHost(b *testing.B) {
 	h := NewHost(nil)
 	for b.Loop() {

@@ -1,30 +1,40 @@
 //go:build linux
 
-// Package sampler measures what the tasks of one host do, and tells for how long they have been still. It
-// measures how much of the host is used, too.
+// Package sampler measures the activity of the tasks on one host, and reports
+// for how long each task has been inactive. It also measures the host's use of
+// CPU, memory, network and GPUs.
 //
-//	host := sampler.NewHost(nil)             // how much of the host is used
+//	host := sampler.NewHost(nil)             // measures the host
 //	s := sampler.New(10 * time.Minute, host) // the hang timeout
-//	s.Take(targets, time.Now())              // every s.Every
-//	seen := s.Activities(time.Now())         // how long each task has been still
+//	s.Take(targets, time.Now())              // call it every s.Every()
+//	seen := s.Activities(time.Now())         // how long each task has been inactive
 //
-// # What counts as movement
+// # What counts as activity
 //
-// A task has moved between two samples if it wrote a byte to stdout or stderr, made a
-// step, moved more than chatter through its TCP sockets, or read or wrote more than
-// murmur in system calls. These are marks. A task that only used processor time or a GPU
-// is busy: it may compute, or spin. Still counts from the last mark or busy sample, Quiet from the
-// last mark. Package jobstate waits longer for a job that is busy without a mark.
+// A task has made progress between two samples if it did at least one of
+// these: it wrote to stdout or stderr, it completed a training step, it moved
+// more than socketNoise bytes through its TCP sockets, or it read or wrote more
+// than ioNoise bytes in system calls. A task that only used CPU or GPU time
+// counts as busy: it may be computing, or spinning.
 //
-// Chatter and murmur exist because a task that waits is not silent: libraries exchange
-// keepalives, and runtimes wake themselves through pipes.
+// A task's Activity has two times. Still is the time since the task last made
+// progress or was busy. Quiet is the time since it last made progress. Package
+// jobstate waits longer for a job that is busy without progress.
 //
-// The tool, such as nvidia-smi, costs a second of processor time or more. So it is asked about the GPUs of a
-// task only when the task has been still for half of the hang timeout. For how much of the host is used it is
-// asked only while somebody wants to know, and for less than one hundredth of the time.
+// The thresholds socketNoise and ioNoise exist because a waiting task also does
+// some I/O: libraries send keepalives, and runtimes wake themselves up through
+// pipes.
 //
-// The package decides nothing. It reads /proc and asks the kernel for sockets. It does
-// not read the memory of a task.
+// # GPUs
+//
+// A call of the GPU tool, such as nvidia-smi, costs a second of CPU time or
+// more. For a task's GPUs, the package calls the tool only after the task has
+// been inactive for half of the hang timeout. For the host's use, it calls
+// the tool only while a client or the job's metrics need that, and for at most
+// one hundredth of the time.
+//
+// The package only measures; it takes no decision. It reads /proc and queries
+// the kernel for sockets. It does not read the memory of a task.
 package sampler
 
 import (
@@ -43,13 +53,15 @@ import (
 )
 
 const (
-	chatter = 1 << 10  // bytes through sockets between two samples that are no mark
-	murmur  = 16 << 10 // bytes in system calls between two samples that are no mark
-	// idle is the share of one core or of a GPU below which a task is not busy: in percent.
+	socketNoise = 1 << 10  // bytes through sockets between two samples that do not count as progress yet
+	ioNoise     = 16 << 10 // bytes in system calls between two samples that do not count as progress yet
+	// idle is the utilization of one CPU core or of a GPU, in percent, below
+	// which a task does not count as busy.
 	idle = 5
 )
 
-// every returns the time between two samples for a hang timeout; 0 is none.
+// every returns the time between two samples, for the given hang timeout. A
+// timeout of 0 means that hangs are not detected.
 func every(timeout time.Duration) time.Duration {
 	if timeout <= 0 {
 		return 5 * time.Second
@@ -57,36 +69,41 @@ func every(timeout time.Duration) time.Duration {
 	return min(max(timeout/10, time.Second), 5*time.Second)
 }
 
-// Target is a task to measure.
+// Target identifies a task to measure, and contains the values that the agent
+// counts itself.
 type Target struct {
 	Task       cluster.Task
 	Generation int
-	PID        int      // of the process that the agent started
-	Output     int64    // bytes of stdout and stderr so far
-	Step       int64    // highest step that the task has reported; 0: none
-	GPUs       []string // UUIDs or bus addresses of those that the job books for the task
+	PID        int      // pid of the task's first process, which the agent started
+	Output     int64    // bytes that the task has written to stdout and stderr so far
+	Step       int64    // highest training step that the task has reported; 0 before the first one
+	GPUs       []string // UUIDs or PCI addresses of the GPUs that are reserved for the task
 }
 
-// Sampler measures tasks. Any goroutine may call its methods.
+// Sampler measures the activity of tasks. Its methods may be called from any
+// goroutine.
 type Sampler struct {
 	every time.Duration
 	host  *Host
-	ask   time.Duration // how long a task is still before its GPUs are asked for; 0: they are not
+	ask   time.Duration // how long a task must be inactive before its GPUs are measured; 0 means they never are
 
 	mu    sync.Mutex
 	tasks map[cluster.Task]*series
 }
 
-// New returns a Sampler for a hang timeout; 0 is none. It asks for the GPUs of host.
+// New returns a Sampler for the given hang timeout; 0 means that hangs are not
+// detected. It measures GPUs through host.
 func New(timeout time.Duration, host *Host) *Sampler {
 	return &Sampler{every: every(timeout), host: host, ask: timeout / 2, tasks: map[cluster.Task]*series{}}
 }
 
-// Every is the time between two samples.
+// Every returns the time that the caller must let pass between two calls of
+// Take.
 func (s *Sampler) Every() time.Duration { return s.every }
 
-// Take measures all tasks that run. It forgets the others. One goroutine at a time calls
-// it. The error says what could not be measured.
+// Take takes a sample of each target, and forgets tasks that are not among
+// targets. It must not be called concurrently. The error reports what could
+// not be measured.
 func (s *Sampler) Take(targets []Target, now time.Time) error {
 	var roots []int
 	for _, t := range targets {
@@ -128,13 +145,14 @@ func (s *Sampler) Take(targets []Target, now time.Time) error {
 	return errors.Join(err, gpuErr)
 }
 
-// gpus returns how many per cent GPUs are used, by what a job books: nil if all tasks with GPUs have
-// moved. After a failure it does not ask again.
+// gpus returns the utilization of the host's GPUs in percent, by UUID or PCI
+// address. It returns nil if no task with GPUs has been inactive for long
+// enough. After a failure of the GPU tool, it never calls the tool again.
 func (s *Sampler) gpus(targets []Target, now time.Time) (map[string]int, error) {
 	if s.ask == 0 || !s.waiting(targets, now) {
 		return nil, nil
 	}
-	a := s.host.gpus.ask(2 * s.every) // the next sample must not be too late, see series.add
+	a := s.host.gpus.ask(2 * s.every) // a later next sample would count as progress, see series.add
 	if a.err != nil {
 		s.ask = 0
 		return nil, a.err
@@ -146,7 +164,8 @@ func (s *Sampler) gpus(targets []Target, now time.Time) (map[string]int, error) 
 	return use, nil
 }
 
-// waiting reports whether a task with GPUs has been still for so long that they are asked for.
+// waiting reports whether a task with GPUs has been inactive for at least
+// s.ask, so that the GPUs must be measured.
 func (s *Sampler) waiting(targets []Target, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +175,7 @@ func (s *Sampler) waiting(targets []Target, now time.Time) bool {
 	})
 }
 
-// Activities returns what the tasks do, by the samples.
+// Activities returns, for each measured task, how long it has been inactive.
 func (s *Sampler) Activities(now time.Time) map[cluster.Task]*protocol.Activity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,11 +186,12 @@ func (s *Sampler) Activities(now time.Time) map[cluster.Task]*protocol.Activity 
 	return all
 }
 
-// measure is what a task had done at one time. Counters of sockets and processes are by
-// their number, as one that ends takes its counter along.
+// measure is one sample of a task: its counters at one time. The maps hold the
+// counters of each process (by pid) and socket (by inode), because the counter
+// of a process or socket disappears when it ends.
 type measure struct {
 	output, step    int64
-	gpu             int // percent that a GPU of the task is used; 0 if it was not asked for
+	gpu             int // highest utilization among the task's GPUs, in percent; 0 if the GPUs were not measured
 	cpu, net, files map[int]uint64
 }
 
@@ -189,8 +209,8 @@ func measureTree(t Target, tree []process.Process, moved map[uint32]uint64) meas
 	return m
 }
 
-// filesOf returns the bytes that a process has moved by system calls and between memory
-// and disks; 0 if the kernel does not tell.
+// filesOf returns the number of bytes that a process has read and written, in
+// system calls and on disks; 0 if the kernel does not report it.
 func filesOf(pid int) (sum uint64) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
 	if err != nil {
@@ -200,7 +220,8 @@ func filesOf(pid int) (sum uint64) {
 		name, number, _ := bytes.Cut(line, []byte(": "))
 		switch string(name) {
 		case "rchar", "wchar", "read_bytes", "write_bytes":
-			n, _ := strconv.ParseUint(string(bytes.TrimSpace(number)), 10, 64) // the kernel wrote it
+			// Ignore the error: the kernel writes only numbers here.
+			n, _ := strconv.ParseUint(string(bytes.TrimSpace(number)), 10, 64)
 			sum += n
 		}
 	}

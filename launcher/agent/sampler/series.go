@@ -9,28 +9,30 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// series is what is remembered of one task.
+// series holds the newest sample of one task, and the times at which the task
+// was last active.
 type series struct {
 	generation int
 	pid        int
 	last       measure
-	at         time.Time // of last; zero: none was taken
-	marked     time.Time // when the task last left a mark; at first the time of the first sample
-	busy       time.Time // when the task was last busy or left a mark
+	at         time.Time // when last was taken; zero before the first sample
+	progressed time.Time // when the task last made progress; at first, when the task was first seen
+	busy       time.Time // when the task last made progress or used CPU or GPU time
 }
 
 func newSeries(t Target, now time.Time) *series {
-	return &series{generation: t.Generation, pid: t.PID, marked: now, busy: now}
+	return &series{generation: t.Generation, pid: t.PID, progressed: now, busy: now}
 }
 
-// add takes the next measure. every is the time between two of them.
+// add adds a sample that was taken at time now. every is the planned time
+// between two samples.
 func (s *series) add(m measure, now time.Time, every time.Duration) {
 	if !s.at.IsZero() {
 		moved := s.last.until(m)
 		late := now.Sub(s.at)
 		switch {
-		case moved.marks() || late > 3*every+time.Second: // the host itself stood still
-			s.marked, s.busy = now, now
+		case moved.isProgress() || late > 3*every+time.Second: // progress; or the sample is so late that the host itself must have been suspended
+			s.progressed, s.busy = now, now
 		case moved.cpu*100 >= late*idle, m.gpu >= idle:
 			s.busy = now
 		}
@@ -38,13 +40,14 @@ func (s *series) add(m measure, now time.Time, every time.Duration) {
 	s.last, s.at = m, now
 }
 
-// motion is what a task has done between two measures.
+// motion is the activity of a task between two samples.
 type motion struct {
 	output, step, network, files int64
 	cpu                          time.Duration
 }
 
-// until returns what a task has done until the next measure.
+// until returns the task's activity between sample m and the later sample
+// next.
 func (m measure) until(next measure) motion {
 	return motion{
 		output:  next.output - m.output,
@@ -55,7 +58,8 @@ func (m measure) until(next measure) motion {
 	}
 }
 
-// grown adds up by how much counters have grown. New ones began at 0.
+// grown returns the total growth of all counters in now. A counter that is not
+// in before started at 0.
 func grown(before, now map[int]uint64) (sum uint64) {
 	for name, n := range now {
 		if n > before[name] {
@@ -65,12 +69,13 @@ func grown(before, now map[int]uint64) (sum uint64) {
 	return sum
 }
 
-// marks reports whether what a task has done is a mark.
-func (m motion) marks() bool {
-	return m.output != 0 || m.step != 0 || m.network > chatter || m.files > murmur
+// isProgress reports whether the activity counts as progress: output, training
+// steps, or enough I/O.
+func (m motion) isProgress() bool {
+	return m.output != 0 || m.step != 0 || m.network > socketNoise || m.files > ioNoise
 }
 
-// activity returns what the task does.
+// activity returns how long the task has been inactive at time now.
 func (s *series) activity(now time.Time) *protocol.Activity {
-	return &protocol.Activity{PID: s.pid, Still: now.Sub(s.busy), Quiet: now.Sub(s.marked)}
+	return &protocol.Activity{PID: s.pid, Still: now.Sub(s.busy), Quiet: now.Sub(s.progressed)}
 }

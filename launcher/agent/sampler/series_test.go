@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestMovement plays samples, one a second, and looks how long the task has been still and
-// quiet after the last one.
-func TestMovement(t *testing.T) {
+// TestInactivityOfTask adds one sample per second, and checks Still and Quiet
+// after the last one.
+func TestInactivityOfTask(t *testing.T) {
 	tick := func(n uint64) measure { return measure{cpu: map[int]uint64{7: n}} }
 	for name, c := range map[string]struct {
 		measures     []measure
@@ -23,10 +23,10 @@ func TestMovement(t *testing.T) {
 		"just enough":        {[]measure{tick(0), tick(5), tick(10), tick(15)}, 0, 3 * time.Second},
 		"a GPU":              {[]measure{{}, {gpu: 5}, {gpu: 100}, {gpu: 100}}, 0, 3 * time.Second},
 		"an idle GPU":        {[]measure{{}, {gpu: 4}, {gpu: 0}, {gpu: 4}}, 3 * time.Second, 3 * time.Second},
-		"bytes":              {[]measure{{}, {net: map[int]uint64{1: chatter + 1}}, {}, {}}, 2 * time.Second, 2 * time.Second},
-		"keepalives":         {[]measure{{}, {net: map[int]uint64{1: chatter}}, {net: map[int]uint64{1: 2 * chatter}}, {}}, 3 * time.Second, 3 * time.Second},
-		"a file":             {[]measure{{}, {}, {}, {files: map[int]uint64{7: murmur + 1}}}, 0, 0},
-		"wakeups":            {[]measure{{}, {}, {}, {files: map[int]uint64{7: murmur}}}, 3 * time.Second, 3 * time.Second},
+		"bytes":              {[]measure{{}, {net: map[int]uint64{1: socketNoise + 1}}, {}, {}}, 2 * time.Second, 2 * time.Second},
+		"keepalives":         {[]measure{{}, {net: map[int]uint64{1: socketNoise}}, {net: map[int]uint64{1: 2 * socketNoise}}, {}}, 3 * time.Second, 3 * time.Second},
+		"a file":             {[]measure{{}, {}, {}, {files: map[int]uint64{7: ioNoise + 1}}}, 0, 0},
+		"wakeups":            {[]measure{{}, {}, {}, {files: map[int]uint64{7: ioNoise}}}, 3 * time.Second, 3 * time.Second},
 		"a process ends":     {[]measure{tick(100), {}, {}, {}}, 3 * time.Second, 3 * time.Second},
 		"a new one computes": {[]measure{tick(100), {cpu: map[int]uint64{7: 100, 8: 50}}, {}, {}}, 2 * time.Second, 3 * time.Second},
 	} {
@@ -45,8 +45,9 @@ func TestMovement(t *testing.T) {
 	}
 }
 
-// A host that was suspended has not hung.
-func TestSuspended(t *testing.T) {
+// The time in which the host was suspended does not count as inactivity of the
+// task.
+func TestSuspendedHostIsNotInactive(t *testing.T) {
 	at := time.Unix(1000, 0)
 	s := newSeries(Target{}, at)
 	s.add(measure{}, at, time.Second)

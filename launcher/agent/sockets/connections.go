@@ -12,54 +12,57 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connection is a TCP socket of this host, as the kernel knows it.
+// Connection is the kernel's state of a TCP socket of this host.
 type Connection struct {
-	Inode       uint32 // number of the socket in /proc/PID/fd
+	Inode       uint32 // inode number of the socket, as /proc/PID/fd shows it
 	Local, Peer netip.AddrPort
-	State       uint8         // unix.BPF_TCP_ESTABLISHED and so on
-	Unread      uint32        // bytes that nobody has read; of a listening socket, connections that nobody has accepted
-	Unsent      uint32        // bytes that the peer has not acknowledged
-	Retries     int           // how often the kernel has sent the oldest of these again
-	Moved       uint64        // bytes that the peer has acknowledged, and bytes that came
-	Sent        time.Duration // time since bytes were last sent
-	Received    time.Duration // time since bytes last came
+	State       uint8         // TCP state: unix.BPF_TCP_ESTABLISHED and so on
+	Unread      uint32        // received bytes that the program has not read; of a listening socket, connections waiting for accept
+	Unsent      uint32        // written bytes that the peer has not acknowledged
+	Retries     int           // how often the kernel has retransmitted the oldest unacknowledged bytes
+	Moved       uint64        // bytes sent and acknowledged, plus bytes received
+	Sent        time.Duration // time since the socket last sent data
+	Received    time.Duration // time since the socket last received data
 }
 
-// The layout of the kernel's answers, include/uapi/linux/inet_diag.h and tcp.h.
+// Sizes and numbers of the kernel's socket diagnostics protocol, from
+// include/uapi/linux/inet_diag.h and tcp.h.
 const (
-	requestSize   = 56 // inet_diag_req_v2
-	answerSize    = 72 // inet_diag_msg
+	requestSize   = 56 // size of struct inet_diag_req_v2
+	answerSize    = 72 // size of struct inet_diag_msg
 	infoRequest   = 1 << (infoAttribute - 1)
-	infoAttribute = 2 // INET_DIAG_INFO: a tcp_info
+	infoAttribute = 2 // INET_DIAG_INFO: the attribute that contains a struct tcp_info
 	infoSize      = 136
 )
 
-// diagTime bounds one wait for the kernel.
+// diagTime is how long one read from the kernel's netlink socket may block.
 const diagTime = 2 * time.Second
 
-// Connections lists the TCP sockets of this process's network. It needs no rights.
+// Connections lists the TCP sockets in this process's network namespace. It
+// needs no privileges.
 func Connections() ([]Connection, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return nil, fmt.Errorf("ask the kernel for sockets: %w", err)
+		return nil, fmt.Errorf("list the TCP sockets: %w", err)
 	}
 	defer unix.Close(fd)
 	limit := unix.NsecToTimeval(int64(diagTime))
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
-		return nil, fmt.Errorf("ask the kernel for sockets: %w", err)
+		return nil, fmt.Errorf("list the TCP sockets: %w", err)
 	}
 	var all []Connection
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		more, err := dump(fd, family)
 		if err != nil {
-			return nil, fmt.Errorf("ask the kernel for sockets: %w", err)
+			return nil, fmt.Errorf("list the TCP sockets: %w", err)
 		}
 		all = append(all, more...)
 	}
 	return all, nil
 }
 
-// dump asks for the sockets of one family.
+// dump queries the kernel for the TCP sockets of one address family: AF_INET
+// or AF_INET6.
 func dump(fd int, family uint8) (all []Connection, err error) {
 	request := make([]byte, unix.SizeofNlMsghdr+requestSize)
 	native := binary.NativeEndian
@@ -86,14 +89,14 @@ func dump(fd int, family uint8) (all []Connection, err error) {
 	}
 }
 
-// parseAnswers reads the messages of one datagram of the kernel. done says that the last
-// one was among them.
+// parseAnswers parses the netlink messages in one datagram from the kernel.
+// done is true if the reply is complete or failed.
 func parseAnswers(b []byte) (done bool, all []Connection, err error) {
 	native := binary.NativeEndian
 	for len(b) >= unix.SizeofNlMsghdr {
 		size := int(native.Uint32(b))
 		if size < unix.SizeofNlMsghdr || size > len(b) {
-			return false, nil, errors.New("a message of the kernel is cut short")
+			return false, nil, errors.New("the kernel's message is truncated")
 		}
 		body := b[unix.SizeofNlMsghdr:size]
 		switch native.Uint16(b[4:]) {
@@ -114,7 +117,8 @@ func parseAnswers(b []byte) (done bool, all []Connection, err error) {
 	return false, all, nil
 }
 
-// parseConnection reads one socket. It reports false if the message is too short.
+// parseConnection parses an inet_diag_msg, which describes one socket. It
+// returns false if the message is too short.
 func parseConnection(b []byte) (c Connection, ok bool) {
 	if len(b) < answerSize {
 		return c, false
@@ -125,7 +129,7 @@ func parseConnection(b []byte) (c Connection, ok bool) {
 	c.Peer = address(b[0], b[24:40], big.Uint16(b[6:]))
 	c.Unread, c.Unsent, c.Inode = native.Uint32(b[56:]), native.Uint32(b[60:]), native.Uint32(b[68:])
 	if c.State == unix.BPF_TCP_LISTEN {
-		c.Unsent = 0 // there it is the length of the queue
+		c.Unsent = 0 // for a listening socket, the kernel puts the length of its backlog into this field
 	}
 	for rest := b[answerSize:]; len(rest) >= 4; {
 		size := int(native.Uint16(rest))

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestConnections finds both ends of a connection whose reader does not read.
+// TestConnections finds both ends of a TCP connection whose receiver does not
+// read.
 func TestConnections(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
 		ln, err := net.Listen("tcp", addr)
@@ -47,7 +48,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// find waits for a connection with a local address.
+// find waits for a connection with the given local address that satisfies
+// meant.
 func find(t *testing.T, local string, meant func(Connection) bool) Connection {
 	t.Helper()
 	for end := time.Now().Add(patience.Limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

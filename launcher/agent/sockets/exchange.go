@@ -15,20 +15,24 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// exchanged is how many bytes an Exchange sends in each direction: several packets of the
-// largest kind, so that a network that passes small packets only is noticed.
+// exchanged is how many bytes Exchange sends in each direction. That is enough
+// for several packets of the largest size, so the test also detects a network
+// that drops large packets.
 const exchanged = 64 << 10
 
-// Bounds of an exchange.
+// Timeouts of the connection test between two agents.
 const (
-	exchangeDial = 6 * time.Second // above the kernel's second attempt to connect
+	exchangeDial = 6 * time.Second // long enough for the kernel to retransmit its SYN packet
 	exchangeTime = 6 * time.Second
-	echoTime     = 10 * time.Second // longer: the end that dials tells what failed
+	// Longer than exchangeTime, so that the dialling agent times out first and
+	// reports the failure.
+	echoTime = 10 * time.Second
 )
 
-// Exchange dials another agent, which calls Echo, and sends so much that packets are as
-// large as they get. It returns within 12 s. connected tells that the peer has answered
-// and has proved the secret.
+// Exchange tests the connection to another agent: it dials the agent, sends
+// exchanged bytes and checks that Echo on the other side returns them. It
+// takes at most 12 s. connected is true if the peer answered and proved that
+// it knows the secret.
 func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected bool, err error) {
 	late := fmt.Errorf("no answer within %v", exchangeDial)
 	dialling, cancel := context.WithTimeoutCause(ctx, exchangeDial, late)
@@ -38,12 +42,12 @@ func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected 
 		switch {
 		case dialling.Err() != nil:
 			err = context.Cause(dialling)
-		case errors.Is(err, os.ErrDeadlineExceeded): // the socket has the same deadline, and was first
+		case errors.Is(err, os.ErrDeadlineExceeded): // the socket has the deadline of dialling too, and reported it first
 			err = late
 		}
 		return false, err
 	}
-	defer conn.Close() // what counts has arrived
+	defer conn.Close() // at this point all data has been received, or the test has failed
 	conn.SetDeadline(time.Now().Add(exchangeTime))
 	sent := bytes.Repeat([]byte("plx "), exchanged/4)
 	written := make(chan error, 1)
@@ -54,7 +58,7 @@ func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected 
 	got := make([]byte, exchanged)
 	_, err = io.ReadFull(conn, got)
 	if err != nil {
-		conn.Close() // the writer ends
+		conn.Close() // makes the goroutine above return from Write
 	}
 	if wrote := <-written; err == nil {
 		err = wrote
@@ -63,14 +67,15 @@ func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected 
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("no answer within %v", exchangeTime)
 	case err == nil && !bytes.Equal(sent, got):
-		err = errors.New("what came back is not what was sent")
+		err = errors.New("the peer returned other data than was sent")
 	}
 	return true, err
 }
 
-// Echo sends back what an Exchange sends, and closes the connection.
+// Echo is the other side of Exchange: it sends back the bytes that it
+// receives, and closes the connection.
 func Echo(conn net.Conn) error {
-	defer conn.Close() // the other end has read all, or has failed
+	defer conn.Close() // at this point the peer has read all data, or the test has failed
 	conn.SetDeadline(time.Now().Add(echoTime))
 	buf := make([]byte, exchanged)
 	if _, err := io.ReadFull(conn, buf); err != nil {
@@ -78,7 +83,7 @@ func Echo(conn net.Conn) error {
 	}
 	_, err := conn.Write(buf)
 	if err == nil {
-		_, err = conn.Read(buf[:1]) // the other end closes: data on its way is not cut off
+		_, err = conn.Read(buf[:1]) // wait until the peer closes; if this side closed first, data in transit could be lost
 	}
 	if err == io.EOF {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// A peer that answers with something else, or less, was connected to.
+// If a peer returns other data, or less, Exchange fails but reports that it
+// was connected.
 func TestExchange(t *testing.T) {
 	id := Identity{Secret: make([]byte, cluster.SecretSize), HostIndex: 1}
 	for _, c := range []struct {
@@ -27,7 +28,7 @@ func TestExchange(t *testing.T) {
 			}
 			_, err := c.Write(make([]byte, exchanged))
 			return err
-		}, "not what was sent"},
+		}, "other data than was sent"},
 		{"less", func(c net.Conn) error {
 			if _, err := io.CopyN(io.Discard, c, exchanged); err != nil {
 				return err

@@ -14,8 +14,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// TestManyAgentsReachTheChief prints what docs/scale.md says of a check in which all agents
-// dial the chief's at once, as they do at the start of a job.
+// TestManyAgentsReachTheChief measures the check in which all agents dial the
+// chief's agent at once, as at the start of a job. docs/scale.md quotes what
+// it prints.
 func TestManyAgentsReachTheChief(t *testing.T) {
 	secret := make([]byte, cluster.SecretSize)
 	for _, agents := range []int{256, 1000, 4000} {
@@ -34,7 +35,7 @@ func TestManyAgentsReachTheChief(t *testing.T) {
 				}
 				serving.Go(func() {
 					if conn, _, err := gate.Accept(t.Context(), conn); err == nil {
-						conn.Close() // as an agent that is only checked
+						conn.Close() // ReachAll only opens and closes a connection, so this end closes it too
 					}
 				})
 			}

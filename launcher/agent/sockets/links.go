@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Links lists the host's network interfaces.
+// Links lists the host's network interfaces and their addresses.
 func Links() ([]protocol.Interface, error) {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -35,15 +35,16 @@ func Links() ([]protocol.Interface, error) {
 	return list, nil
 }
 
-// speed returns what the hardware behind an interface does in Mbit/s; 0 if there is none,
-// or the driver does not tell.
+// speed returns the speed of a network interface's hardware in Mbit/s. It
+// returns 0 if the interface is virtual or its driver does not report a speed.
+// root is /sys/class/net, or a test's folder.
 func speed(root, name string) int {
 	if _, err := os.Stat(filepath.Join(root, name, "device")); err != nil {
-		return 0 // a bridge or a tunnel tells any number
+		return 0 // an interface without hardware, such as a bridge or a tunnel, reports a meaningless speed
 	}
 	text, err := os.ReadFile(filepath.Join(root, name, "speed"))
 	if err != nil {
-		return 0 // it is down
+		return 0 // the interface is down
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || n < 0 {

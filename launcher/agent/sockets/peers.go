@@ -24,21 +24,24 @@ import (
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
-// Identity is what an agent proves to the other agents of its job.
+// Identity holds what an agent needs to authenticate itself to the other
+// agents of its job.
 type Identity struct {
-	Secret    []byte // the job's, which all its agents have
-	HostIndex int    // index of the agent's host among those of the job
-	TLS       bool   // the job's agents encrypt what leaves a host
+	Secret    []byte // the job's secret, which all its agents know
+	HostIndex int    // index of the agent's host in the job's list of hosts
+	TLS       bool   // connections between hosts are encrypted
 }
 
 func (id Identity) channel() channel.Config {
 	return channel.Config{Key: cluster.PeerKey(id.Secret, 0), TLS: id.TLS}
 }
 
-// agentName is the name by which agents know one another.
+// agentName returns the name that an agent presents to other agents when it
+// authenticates itself.
 func agentName(host int) string { return fmt.Sprintf("agent:%d", host) }
 
-// Dial connects to the agent of another host. Both prove the job's secret.
+// Dial connects to the agent of another host. Both agents prove to each other
+// that they know the job's secret.
 func (id Identity) Dial(ctx context.Context, peer protocol.Peer) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", peer.Addr)
@@ -52,25 +55,28 @@ func (id Identity) Dial(ctx context.Context, peer protocol.Peer) (net.Conn, erro
 	return protected, nil
 }
 
-// Bounds of reaching an agent.
+// Timeouts of dialling an agent.
 const (
 	reachTime = 10 * time.Second
-	// The kernel asks three times for a neighbour's address, a second apart.
+	// neighbourTime is how long to retry after "no route to host". The kernel
+	// sends three ARP requests, one second apart, before it reports that
+	// error.
 	neighbourTime = 4 * time.Second
-	// crowdTime is for agents that turn others away because too many dial them at once.
+	// crowdTime is how long to retry if the agent closes the connection,
+	// because too many agents dial it at once.
 	crowdTime = 6 * time.Second
 	dialPause = 100 * time.Millisecond
 )
 
-// reachMany is how many agents ReachAll dials at a time.
-const reachMany = 64
+// reachLimit is how many agents ReachAll dials at the same time.
+const reachLimit = 64
 
-// ReachAll returns which of the other agents do not answer.
+// ReachAll dials the other agents and returns those that it could not reach.
 func (id Identity) ReachAll(peers []protocol.Peer) []protocol.Unreached {
 	var mu sync.Mutex
 	var failures []protocol.Unreached
 	var dialling errgroup.Group
-	dialling.SetLimit(reachMany)
+	dialling.SetLimit(reachLimit)
 	for _, peer := range peers {
 		if peer.Index == id.HostIndex {
 			continue
@@ -85,15 +91,16 @@ func (id Identity) ReachAll(peers []protocol.Peer) []protocol.Unreached {
 			return nil
 		})
 	}
-	_ = dialling.Wait() // failures has the errors
+	_ = dialling.Wait() // the result is always nil: the goroutines add their errors to failures
 	return failures
 }
 
-// untilReached dials in bounded time. It dials again for a while if the kernel reports that
-// there is no route to the host. The kernel does so for a host that was silent until it has
-// found the host's hardware address again, as right after a network was mended. It dials
-// again too if the agent closes the connection: at the start of a job of many hosts all
-// dial the chief's at once, and its gate closes some of the connections.
+// untilReached dials an agent until it succeeds, for at most reachTime. It
+// retries in two cases only. The first is "no route to host": after a network
+// failure, the kernel reports this until it has found the host's hardware
+// address again. The second is a connection that the agent closes: when a
+// large job starts, all agents dial the chief's agent at once, and that agent
+// drops some of the connections.
 func untilReached(dial func(context.Context) (net.Conn, error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTime)
 	defer cancel()
@@ -110,7 +117,7 @@ func untilReached(dial func(context.Context) (net.Conn, error)) error {
 			patience = crowdTime
 		}
 		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded): // of a socket, by ctx or by the proof
+		case errors.Is(err, os.ErrDeadlineExceeded): // the deadline of ctx or of the authentication, as the socket reports it
 			return fmt.Errorf("no answer within %v: %w", reachTime, err)
 		case time.Since(began) >= patience:
 			return err
@@ -119,21 +126,22 @@ func untilReached(dial func(context.Context) (net.Conn, error)) error {
 	}
 }
 
-// isClosed reports whether the other side has closed the connection, which package cluster
-// takes for a refused proof.
+// isClosed reports whether err means that the peer has closed the connection.
+// If that happens during authentication, package cluster returns ErrProof.
 func isClosed(err error) bool {
 	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE, cluster.ErrProof},
 		func(closed error) bool { return errors.Is(err, closed) })
 }
 
-// Greeting bounds the first messages of a connection.
+// Greeting is the timeout for the first messages of a connection between
+// agents.
 const Greeting = 10 * time.Second
 
-// Open opens the agents' protocol on a connection, in bounded time. On an error it
-// closes the connection.
+// Open starts the agents' protocol on a new connection. It fails after the
+// timeout Greeting, and then closes the connection.
 func Open(ctx context.Context, raw net.Conn) (*protocol.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
-	raw.SetDeadline(time.Now().Add(Greeting)) // a closed one fails at its first use
+	raw.SetDeadline(time.Now().Add(Greeting)) // ignore the error: if the connection is closed, Open below fails
 	conn, err := protocol.Open(raw)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = cmp.Or(context.Cause(ctx), fmt.Errorf("no greeting within %v", Greeting))
@@ -148,16 +156,16 @@ func Open(ctx context.Context, raw net.Conn) (*protocol.Conn, error) {
 	return conn, raw.SetDeadline(time.Time{})
 }
 
-// Gate returns the gate of the agent with this identity, which admits other agents of the
-// job.
+// Gate returns a channel.Gate, which authenticates incoming connections: it
+// accepts only agents of the same job.
 func (id Identity) Gate() *channel.Gate {
 	self := agentName(id.HostIndex)
 	return channel.NewGate(id.channel(), func(string) string { return self })
 }
 
-// ListenLocal opens the agent's local socket and returns its name. The name is
-// random, in the abstract namespace: it needs no file system and has no limit on
-// its length.
+// ListenLocal opens the agent's local Unix socket and returns its random name.
+// The name is in the abstract namespace, so it needs no file, and no long path
+// of a folder can exceed the limit of a socket's name.
 func ListenLocal() (*net.UnixListener, string, error) {
 	name := "@plx-agent-" + crypto.Text()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
@@ -167,8 +175,8 @@ func ListenLocal() (*net.UnixListener, string, error) {
 	return ln, name, nil
 }
 
-// DialLocal connects to an agent's local socket. It refuses a socket of another
-// user.
+// DialLocal connects to an agent's local Unix socket. It returns an error if
+// the socket belongs to another user.
 func DialLocal(ctx context.Context, name string) (*net.UnixConn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", name)
@@ -182,7 +190,8 @@ func DialLocal(ctx context.Context, name string) (*net.UnixConn, error) {
 	return local, nil
 }
 
-// SameUser refuses a connection whose other end runs as another user.
+// SameUser returns an error if the process at the other end of conn runs as
+// another user.
 func SameUser(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -194,10 +203,10 @@ func SameUser(conn *net.UnixConn) error {
 		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(err, failed); err != nil {
-		return fmt.Errorf("ask which user is at the local socket: %w", err)
+		return fmt.Errorf("get the user at the other end of the local socket: %w", err)
 	}
 	if int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("the local socket's other end is user %d, this is %d", peer.Uid, os.Geteuid())
+		return fmt.Errorf("the other end of the local socket runs as user %d, this process as %d", peer.Uid, os.Geteuid())
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 //go:build linux
 
-// Package sockets opens the sockets of a host and connects agents.
+// Package sockets opens the sockets of a host and connects agents to each
+// other.
 //
-// A [Place] opens the ports on which tasks and the agent serve the other hosts.
-// A [Gate] admits connections from other agents, which an [Identity] makes. The
-// agent's local socket serves commands of the same user on the same host.
+// A [Place] opens the TCP ports at which the tasks and the agent of a host can
+// be reached from other hosts. An [Identity] dials other agents of the same
+// job, and its Gate authenticates their connections. The agent's local Unix
+// socket accepts commands from the same user on the same host.
 package sockets
 
 import (
@@ -21,26 +23,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is where a host opens sockets.
+// Place is the IP address and the range of ports at which a host opens TCP
+// sockets.
 type Place struct {
-	Addr      string // the host's data address, without a port
-	Low, High int    // first and last allowed port; 0 and 0: any port
+	Addr      string // address of the host in the network that tasks use, without a port
+	Low, High int    // first and last port that may be used; 0 and 0 mean any port
 }
 
-// Socket is a bound TCP socket and the claim on its port.
+// Socket is a bound TCP socket, together with a reservation of its port among
+// agents.
 type Socket struct {
 	FD    int
 	Addr  string // host:port
 	once  sync.Once
-	claim int // descriptor that keeps other agents off the port; -1: the port is not claimed
+	claim int // descriptor of the abstract socket that reserves the port among agents; -1 if the port is not reserved
 }
 
-// CloseSocket closes the descriptor and keeps the claim on the port.
+// CloseSocket closes the TCP socket but keeps its port reserved.
 func (s *Socket) CloseSocket() {
-	s.once.Do(func() { unix.Close(s.FD) }) // nothing was written to it
+	s.once.Do(func() { unix.Close(s.FD) }) // the socket has no data to flush, so Close cannot lose any
 }
 
-// Close closes the descriptor and gives the port up. It may be called again.
+// Close closes the TCP socket and ends the reservation of its port. It may be
+// called more than once.
 func (s *Socket) Close() {
 	s.CloseSocket()
 	if s.claim >= 0 {
@@ -49,8 +54,9 @@ func (s *Socket) Close() {
 	}
 }
 
-// Open binds a socket to a free port. With listen it listens; otherwise it
-// reserves the port for a program that binds it with SO_REUSEADDR.
+// Open binds a TCP socket to a free port. If listen is true, the socket
+// listens. Otherwise it only reserves the port for a program that will bind
+// the port with SO_REUSEADDR.
 func (p Place) Open(listen bool) (*Socket, error) {
 	ip, err := netip.ParseAddr(strings.Trim(p.Addr, "[]"))
 	if err != nil {
@@ -76,20 +82,22 @@ func (p Place) Open(listen bool) (*Socket, error) {
 	return nil, fmt.Errorf("no port of %s is free in the range %d-%d: every task needs two of them, and the agent one: widen --port-range", p.Addr, p.Low, p.High)
 }
 
-// mostHeld bounds the ports that Reserve holds while it looks for another one.
-const mostHeld = 64
+// maxHeld is how many ports Reserve holds at most while it looks for an
+// unused one.
+const maxHeld = 64
 
-// Reserve reserves a port that is not among used, by address, and adds it. If it finds
-// only used ones, as in a narrow range, it takes one of them.
+// Reserve reserves a port whose address is not in used, and adds the address
+// to used. If all free ports are in used, as can happen in a narrow range, it
+// reserves one of them.
 func (p Place) Reserve(used map[string]bool) (*Socket, error) {
 	s, err := p.Open(false)
 	if err != nil {
 		return nil, err
 	}
-	for held := 0; used[s.Addr] && held < mostHeld; held++ {
+	for held := 0; used[s.Addr] && held < maxHeld; held++ {
 		other, err := p.Open(false)
 		if err != nil {
-			break // none is left
+			break // no other port is free
 		}
 		defer s.Close()
 		s = other
@@ -98,7 +106,8 @@ func (p Place) Reserve(used map[string]bool) (*Socket, error) {
 	return s, nil
 }
 
-// explain says in the error of a foreign address which addresses this host has.
+// explain adds the host's own addresses to the error "address not available"
+// (EADDRNOTAVAIL).
 func (p Place) explain(err error) error {
 	if !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err
@@ -121,18 +130,20 @@ func ownAddresses() []string {
 	return list
 }
 
-// claimed binds a given port. The kernel lets several sockets with SO_REUSEADDR
-// bind one port, so agents first claim it by an abstract socket. Abstract
-// sockets, like ports, belong to the network namespace.
+// claimed binds a TCP socket to the given port, and reserves the port among
+// agents. The reservation is a Unix socket whose abstract name contains the
+// port. It is needed because the kernel lets several sockets with SO_REUSEADDR
+// bind the same port. Abstract names, like ports, belong to the network
+// namespace.
 func claimed(ip netip.Addr, port int, listen bool) (*Socket, error) {
 	claim, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("claim port %d: %w", port, err)
+		return nil, fmt.Errorf("reserve port %d: %w", port, err)
 	}
 	name := fmt.Sprintf("@plx-port-%s-%d", ip, port)
 	if err := unix.Bind(claim, &unix.SockaddrUnix{Name: name}); err != nil {
 		unix.Close(claim)
-		return nil, fmt.Errorf("claim port %d: %w", port, err)
+		return nil, fmt.Errorf("reserve port %d: %w", port, err)
 	}
 	s, err := bind(ip, port, listen)
 	if err != nil {
@@ -143,8 +154,9 @@ func claimed(ip netip.Addr, port int, listen bool) (*Socket, error) {
 	return s, nil
 }
 
-// bind makes a socket. For port 0 it sets SO_REUSEADDR only after binding, so
-// that the kernel chooses a port that no socket has.
+// bind returns a TCP socket that is bound to ip and port. If port is 0, it
+// sets SO_REUSEADDR only after binding, because then the kernel chooses a port
+// that no other socket uses.
 func bind(ip netip.Addr, port int, listen bool) (*Socket, error) {
 	family := unix.AF_INET
 	if ip.Is6() {
@@ -162,11 +174,12 @@ func bind(ip netip.Addr, port int, listen bool) (*Socket, error) {
 	return &Socket{FD: fd, Addr: netip.AddrPortFrom(ip, bound).String(), claim: -1}, nil
 }
 
-// backlog is that of listening sockets; the kernel bounds it by
-// net.core.somaxconn.
+// backlog is the number of connections that a listening socket queues before
+// they are accepted. The kernel limits it to net.core.somaxconn.
 const backlog = 4096
 
-// prepare binds a socket and returns the port that it has then.
+// prepare binds the socket fd and returns its port, which the kernel has
+// chosen if port is 0.
 func prepare(fd int, ip netip.Addr, port int, listen bool) (bound uint16, err error) {
 	reuse := func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) }
 	to, err := sockaddr(ip, port)
@@ -210,8 +223,8 @@ func sockaddr(ip netip.Addr, port int) (unix.Sockaddr, error) {
 	return to, nil
 }
 
-// Interface returns the name of the network interface that has addr, or "" if
-// none has.
+// Interface returns the name of the network interface that has the address
+// addr, or "" if no interface has it.
 func Interface(addr string) string {
 	ip, err := netip.ParseAddr(strings.Trim(addr, "[]"))
 	if err != nil {
@@ -236,30 +249,32 @@ func Interface(addr string) string {
 	return ""
 }
 
-// IsPrefix reports whether names of other network interfaces begin with name.
+// IsPrefix reports whether name is the beginning of another network
+// interface's name, as "eth1" is of "eth10".
 func IsPrefix(name string) bool {
 	links, err := net.Interfaces()
 	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool { return l.Name != name && strings.HasPrefix(l.Name, name) })
 }
 
-// owns reports whether an interface with network n answers for ip. The loopback
-// interface answers for all addresses of its network.
+// owns reports whether an interface with address n accepts packets for ip. A
+// loopback interface accepts packets for all addresses of its network.
 func owns(n *net.IPNet, ip netip.Addr) bool {
 	own, ok := netip.AddrFromSlice(n.IP)
 	return ok && (own.Unmap() == ip || own.Unmap().IsLoopback() && n.Contains(ip.AsSlice()))
 }
 
-// ListenData opens the agent's own socket on the data network.
+// ListenData opens the TCP socket at which the agent accepts connections from
+// other hosts.
 func (p Place) ListenData() (net.Listener, error) {
 	s, err := p.Open(true)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(s.FD), "agent")
-	defer f.Close() // FileListener works on its own copy
+	defer f.Close() // FileListener has duplicated the descriptor
 	ln, err := net.FileListener(f)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", s.Addr, err)
 	}
-	return ln, nil // the process keeps the claim on the port to its end
+	return ln, nil // s is not closed, so the port stays reserved until this process ends
 }

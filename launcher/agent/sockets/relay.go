@@ -11,19 +11,22 @@ import (
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
-// Relay makes the connections over which hosts pass files on to each other. It encrypts
-// them: files that plx sends by SSH are nobody else's to read.
+// Relay opens the connections over which hosts forward files to each other. It
+// encrypts and authenticates them, because the files may be confidential.
 type Relay struct{}
 
-// Listen opens a port for other hosts at r.Addr.
+// Listen opens the port at r.Addr at which other hosts connect to receive
+// files.
 func (Relay) Listen(r relay.Route) (net.Listener, error) {
 	return Place{Addr: r.Addr, Low: r.Low, High: r.High}.ListenData()
 }
 
-// passing is the name of both ends of a connection.
+// passing is the name under which both ends of a connection authenticate
+// themselves.
 const passing = "files"
 
-// Secure is as in relay.Network.
+// Secure encrypts conn and authenticates both ends with key. It implements
+// relay.Network.
 func (Relay) Secure(ctx context.Context, conn net.Conn, key relay.Key, accepted bool) (net.Conn, error) {
 	c := channel.Config{Key: cluster.Key(key), TLS: true}
 	if !accepted {

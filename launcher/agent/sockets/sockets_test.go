@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Right after a network was mended a peer may still count as unreachable, and in a crowd
-// it may have no place.
-func TestReachAsksAgain(t *testing.T) {
+// untilReached retries if a peer is unreachable, as after a network failure,
+// and if a busy peer closes the connection.
+func TestReachRetries(t *testing.T) {
 	refused, crowded := &net.OpError{Op: "dial", Err: unix.EHOSTUNREACH}, &net.OpError{Op: "read", Err: unix.ECONNRESET}
 	for _, c := range []struct {
 		errs []error
@@ -45,8 +45,9 @@ func TestReachAsksAgain(t *testing.T) {
 	}
 }
 
-// Each reservation is of a port that none before had, until all of the range are used.
-func TestReserveTakesFreshPorts(t *testing.T) {
+// Each reservation gets a port that no earlier one has, until all ports of the
+// range are used.
+func TestReservePrefersUnusedPorts(t *testing.T) {
 	place, used := Place{Addr: "127.0.0.77", Low: 23501, High: 23504}, map[string]bool{}
 	reserve := func() string {
 		t.Helper()
