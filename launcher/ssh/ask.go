@@ -9,11 +9,13 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// mostAnswers is how often a host is answered, as ssh does.
+// mostAnswers is the number of attempts to answer a login prompt, such as for
+// a password. It equals ssh's default of NumberOfPasswordPrompts.
 const mostAnswers = 3
 
-// questions are the ways to log in that ask the user. There are none if nobody can be asked,
-// or if the configuration forbids it.
+// questions returns the authentication methods that prompt the user:
+// keyboard-interactive and password. It returns none if cfg.Ask is nil or the
+// ssh configuration disables both methods.
 func questions(ctx context.Context, cfg Config, t sshconfig.Target) (all []gossh.AuthMethod) {
 	if cfg.Ask == nil {
 		return nil
@@ -33,8 +35,9 @@ func questions(ctx context.Context, cfg Config, t sshconfig.Target) (all []gossh
 	return all
 }
 
-// interactive answers what the server asks. It hands the user's last answer to each
-// question to Ask, since the server asks again if it was wrong.
+// interactive returns a handler for keyboard-interactive authentication that
+// passes each prompt of the server to cfg.Ask. A repeated prompt means that
+// the previous answer was wrong, so Ask receives that answer too.
 func interactive(ctx context.Context, cfg Config, t sshconfig.Target) gossh.KeyboardInteractiveChallenge {
 	last := map[string]string{}
 	return func(_, instruction string, asked []string, echo []bool) (answers []string, err error) {
