@@ -16,13 +16,14 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Bounds of what an agent may take.
+// Time limits for replies of an agent.
 const (
 	reportTime = 15 * time.Second
-	peersTime  = 20 * time.Second // an agent bounds each peer by 12 s
+	peersTime  = 20 * time.Second // an agent itself limits each connection to another host to 12 s
 )
 
-// askAgents asks the agents, and lets them dial each other.
+// askAgents requests a report from each host's agent, and lets the agents
+// connect to each other.
 func (e *examination) askAgents(ctx context.Context) error {
 	_ = e.stage(ctx, e.placed, e.recipe.FindAddresses, (*visit).unaddressed)
 	tally := e.recipe.Printer.NewTally("asking agents", len(e.placed))
@@ -36,17 +37,17 @@ func (e *examination) askAgents(ctx context.Context) error {
 	return e.exchange(ctx)
 }
 
-// unaddressed notes why the host has no data address.
+// unaddressed adds the finding that no data address of the host is known.
 func (v *visit) unaddressed(err error) {
-	text := inBrackets().ReplaceAllString(err.Error(), "") // addresses, which differ from host to host
+	text := inBrackets().ReplaceAllString(err.Error(), "") // removes the addresses, which differ between hosts, so that equal findings can be merged
 	v.failed(Network, exit.WithHint(errors.New(text), exit.Hint(err)), "addr=IP or nic=NAME on its line of the resource file chooses its data address")
 }
 
 var inBrackets = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \([^()]*\)`) })
 
-// meet takes the agent's report.
+// meet requests the report of the host's agent and adds the findings from it.
 func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
-	if !v.has(Network) { // else the agent has no address on which it could serve
+	if !v.has(Network) { // with a Network error the agent has no address to listen on
 		want.Addr, _ = v.DataAddr()
 	}
 	asked := time.Now()
@@ -61,7 +62,8 @@ func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
 	}
 }
 
-// exchange lets each host dial two others.
+// exchange lets each agent connect to at most two others at their data
+// addresses.
 func (e *examination) exchange(ctx context.Context) error {
 	var serving []*visit
 	for _, v := range e.placed {
@@ -92,8 +94,9 @@ func (e *examination) exchange(ctx context.Context) error {
 	})
 }
 
-// dials returns which hosts of n the host i dials: the next one, so that each host is
-// dialled, and the first, which all workers need. That is linear in the number of hosts.
+// dials returns the hosts that host i of n connects to: the next host, so that
+// each host is tested, and the first, which all workers need. The number of
+// connections is linear in n.
 func dials(i, n int) (to []int) {
 	if next := (i + 1) % n; next != i {
 		to = append(to, next)
@@ -104,7 +107,8 @@ func dials(i, n int) (to []int) {
 	return to
 }
 
-// eachVisit works on visits side by side. Its error is that of ctx.
+// eachVisit calls work for all visits concurrently. It returns an error only
+// if ctx ends.
 func eachVisit(ctx context.Context, all []*visit, tally *console.Tally, work func(int, *visit)) error {
 	return hosts.Each(ctx, all, func(i int, v *visit) error {
 		tally.Begin(v.host)

@@ -11,14 +11,14 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Files that plx opens on the launching machine.
+// Estimated number of files that plx opens on the machine that launches a job.
 const (
-	filesHere    = 64 // by itself
-	filesForHost = 4  // for each host: its connection, and logs
+	filesHere    = 64 // independent of the number of hosts
+	filesForHost = 4  // for each host: its SSH connection, and log files
 )
 
-// judgeHere finds what is wrong with the launching machine. openFiles is its hard limit,
-// and home the error of writing into ~/.plx.
+// judgeHere returns findings about the launching machine. openFiles is its
+// hard limit of open files, and home the error of a test write to ~/.plx.
 func judgeHere(hosts int, openFiles int64, home error) []Finding {
 	n := notes{host: here}
 	if needed := int64(filesHere + filesForHost*hosts); openFiles != protocol.NotKnown && openFiles < needed {
@@ -30,7 +30,8 @@ func judgeHere(hosts int, openFiles int64, home error) []Finding {
 	return n.all
 }
 
-// openFiles returns the hard limit of open files. The soft one is raised to it by Go.
+// openFiles returns the hard limit of open files, to which the Go runtime
+// raises the soft limit.
 func openFiles() int64 {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || uint64(l.Max) > uint64(protocol.Unlimited) {
@@ -39,7 +40,8 @@ func openFiles() int64 {
 	return int64(l.Max)
 }
 
-// writable returns why plx could not record a job below home. It leaves nothing there.
+// writable returns an error if plx cannot create files in ~/.plx/jobs below
+// home. It removes its test file.
 func writable(home string) error {
 	if home == "" {
 		return errors.New("HOME is not set")
@@ -50,7 +52,7 @@ func writable(home string) error {
 		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
 			break
 		}
-		dir = filepath.Dir(dir) // a launch makes it
+		dir = filepath.Dir(dir) // a launch creates the missing directory, so test its parent
 	}
 	f, err := os.CreateTemp(dir, ".plx-doctor-")
 	if err != nil {
