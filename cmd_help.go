@@ -2,7 +2,7 @@ package main
 
 import "github.com/urfave/cli/v2"
 
-// helpCommand is "plx help", which people type first.
+// helpCommand returns the command "plx help".
 func helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Usage: "tell what plx or one of its commands does", ArgsUsage: "[COMMAND]",

@@ -131,20 +131,21 @@ func (c *command) launch(ctx *cli.Context) error {
 	if err := lateHosts(ctx, cfg); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // a job is ended in good order when nobody reads its output
+	signal.Ignore(syscall.SIGPIPE) // when the reader of plx's output exits, plx must end the job cleanly instead of dying
 	warnOfFlags(cfg)
 	for _, note := range hostfile.Doubts(cfg.Hosts, ctx.StringSlice("host")) {
 		console.NewPrinter(cfg.Terminal).Printf("note: %s", note)
 	}
 	signals, stop := c.signals()
 	defer stop()
-	c.told = true // from here on Launch tells of errors
+	c.told = true // from now on package launcher reports errors of the launch
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
 	return err
 }
 
-// lateHosts refuses hosts that come after the program if none come before: the launch would
-// run on this machine, which nobody means who names hosts.
+// lateHosts returns an error if --hosts or --host comes after the program and
+// no hosts come before it. plx would pass the flag on to the program and run
+// the job on this machine.
 func lateHosts(ctx *cli.Context, cfg launcher.Config) error {
 	if len(cfg.Hosts) > 0 || ctx.IsSet("local") {
 		return nil
@@ -163,8 +164,8 @@ func lateHosts(ctx *cli.Context, cfg launcher.Config) error {
 	return nil
 }
 
-// warnOfFlags prints a note for each flag after the program that looks like plx's own. The
-// program gets such a flag.
+// warnOfFlags prints a note for each flag after the program that looks like a
+// flag of plx. Such a flag is passed to the program.
 func warnOfFlags(cfg launcher.Config) {
 	for _, arg := range cfg.Args {
 		name, _, _ := strings.Cut(arg, "=")
@@ -174,11 +175,12 @@ func warnOfFlags(cfg launcher.Config) {
 	}
 }
 
-// ownFlags are flags of plx launch that few programs have.
+// ownFlags lists flags of plx launch that other programs rarely have.
 var ownFlags = []string{"--hosts", "--host", "--ps", "--detach", "--local", "--dry-run", "--fetch", "--max-restarts",
 	"--min-workers", "--wait-host", "--workers-per-host", "--checkpoint-timeout"}
 
-// settings reads the flags that do not say which hosts are meant.
+// settings reads all flags of plx launch, except those that choose the hosts.
+// r has the hosts.
 func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config, err error) {
 	cfg.Reach, cfg.Stdin = r, os.Stdin
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
@@ -225,15 +227,15 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
-	cfg.ForwardAgent = cfg.Setup != "" && ctx.String("workdir") != "" // else --setup is a part of each task, which get none
+	cfg.ForwardAgent = cfg.Setup != "" && ctx.String("workdir") != "" // without --workdir, --setup runs within each task, to which no SSH agent is forwarded
 	cfg.StartTimeout, cfg.MaxTime, cfg.SetupTime = ctx.Duration("start-timeout"), ctx.Duration("max-time"), ctx.Duration("setup-timeout")
-	cfg.DialTime = cfg.StartTimeout // a host that is not connected by then starts nothing in time
+	cfg.DialTime = cfg.StartTimeout // a host that connects later cannot start its tasks in time
 	cfg.TLS = ctx.Bool("tls")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
 	cfg.CommandLine, cfg.Version = append([]string{"plx"}, os.Args[1:]...), versionLine()
 	cfg.KeepDiff = ctx.Bool("keep-diff")
 	if cfg.Notify = ctx.String("notify"); cfg.Detach && !typed(ctx, "notify") {
-		cfg.Notify = "" // a default is for the jobs that plx sees end
+		cfg.Notify = "" // a default of the user's, which is not meant for jobs that plx does not follow
 	}
 	cfg.JSON = ctx.Bool("json")
 	cfg.Output = ctx.StringSlice("output")
@@ -255,7 +257,7 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) {
 	cfg.AutoVisible, cfg.VisibleHost = ctx.String("visible") == "auto", ctx.String("visible") == "host"
 }
 
-// local reads --local HOSTSxWORKERS.
+// local parses the value of --local, HOSTSxWORKERS.
 func local(text string) (hosts, workers int, err error) {
 	hosts, workers, ok := numbers(text, "x")
 	if !ok || hosts < 1 || workers < 1 || hosts > 256 || workers > 256 {
@@ -264,12 +266,13 @@ func local(text string) (hosts, workers int, err error) {
 	return hosts, workers, nil
 }
 
-// sizeText is a number with the unit of a size.
+// sizeText matches a number with an optional unit, such as 500MiB.
 var sizeText = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?:([KMGT])?(I?B)?)$`)
 })
 
-// logLimit reads --log-limit SIZE, as a number of bytes; 0 means no limit.
+// logLimit parses the value of --log-limit as a number of bytes. 0 means no
+// limit.
 func logLimit(text string) (int64, error) {
 	if text == "none" {
 		return 0, nil
@@ -282,7 +285,7 @@ func logLimit(text string) (int64, error) {
 	if m[2] != "" && m[3] == "B" {
 		unit = 1000
 	}
-	number, _ := strconv.ParseFloat(m[1], 64) // the pattern has no others
+	number, _ := strconv.ParseFloat(m[1], 64) // no error is possible, since the pattern matches only numbers
 	bytes := number * math.Pow(unit, float64(1+strings.Index("KMGT", m[2])))
 	if m[2] == "" {
 		bytes = number

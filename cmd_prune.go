@@ -36,7 +36,7 @@ func (c *command) pruneCommand() *cli.Command {
 				}
 				cfg.Older = 0
 			} else if !typed(flags, "hosts") && !typed(flags, "host") {
-				cfg.Reach.Hosts = nil // of the user's defaults: they may have nothing to do with jobs
+				cfg.Reach.Hosts = nil // drop hosts that come from the user's defaults, which may have nothing to do with the jobs
 			}
 			return jobs.Prune(ctx, cfg)
 		}),

@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// setDefaults sets the flags that the command line leaves out to the user's defaults.
+// setDefaults sets each flag that is not on the command line to its value in
+// the user's defaults, if it has one there.
 func setDefaults(ctx *cli.Context) error {
 	d, err := readDefaults(ctx.App)
 	if err != nil {
@@ -40,7 +41,9 @@ func setDefaults(ctx *cli.Context) error {
 	return nil
 }
 
-// blamed adds to a mistake in the value of a flag where the user's defaults set it.
+// blamed adds the source of a flag's value, such as the line of the
+// configuration file, to an error about that flag. It does so only if the
+// value comes from the user's defaults.
 func blamed(app *cli.App, err error) error {
 	flag, is := strings.CutPrefix(err.Error(), "--")
 	if end := strings.IndexAny(flag, " :="); is && end > 0 && app.Metadata[flag[:end]] != nil {
@@ -49,7 +52,7 @@ func blamed(app *cli.App, err error) error {
 	return err
 }
 
-// readDefaults reads the user's defaults and checks them.
+// readDefaults reads and checks the user's defaults for flags.
 func readDefaults(app *cli.App) (*defaults.Defaults, error) {
 	path, err := defaults.Path()
 	if err != nil {
@@ -67,8 +70,9 @@ func readDefaults(app *cli.App) (*defaults.Defaults, error) {
 	return d, nil
 }
 
-// likeVariable is the variable that was meant by another, "" if none is much like it: others
-// may have variables that begin with PLX_.
+// likeVariable returns the variable of plx with a name similar to stray, or ""
+// if there is none. Other programs may use variables that begin with PLX_ too,
+// so only a close match counts.
 func likeVariable(stray string, known []string) string {
 	var names []string
 	for _, name := range known {
@@ -82,7 +86,8 @@ func likeVariable(stray string, known []string) string {
 	return ""
 }
 
-// allFlags are the flags for which there may be defaults.
+// allFlags returns the flags of all commands for which a user may set
+// defaults.
 func allFlags(app *cli.App) defaults.Flags {
 	all := defaults.Flags{}
 	for _, c := range app.VisibleCommands() {
@@ -102,7 +107,8 @@ func allFlags(app *cli.App) defaults.Flags {
 	return all
 }
 
-// wrongDefault adds to a mistake of the user's defaults what was probably meant.
+// wrongDefault adds a hint to an error in the user's defaults: the known name
+// that is most similar to the wrong one.
 func wrongDefault(err error) error {
 	m, named := errors.AsType[*defaults.Mistake](err)
 	if !named {

@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// wrongUse returns an error with a hint, instead of the whole help, for a wrong flag.
+// wrongUse returns the error for a wrong flag, with a short hint. Package cli
+// would print the whole help instead.
 func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	text := err.Error()
 	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
@@ -38,7 +39,8 @@ func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	return exit.Mistake(err, "plx help %s", ctx.Command.Name)
 }
 
-// wanted is the error for a value of a flag that is wrong.
+// wanted returns the error for a wrong value of flag f. want describes the
+// allowed values, and right is an example.
 func wanted(f cli.Flag, name, value, want, right string) error {
 	if _, yesNo := f.(*cli.BoolFlag); yesNo {
 		return exit.Mistake(fmt.Errorf("%s=%s: want no value, or true or false", dashed(name), value), "%s alone, or leave it out", dashed(name))
@@ -46,12 +48,13 @@ func wanted(f cli.Flag, name, value, want, right string) error {
 	return exit.Mistake(fmt.Errorf("%s %s: %s", dashed(name), value, want), "%s %s", dashed(name), right)
 }
 
-// badValue matches the errors of package flag for a value.
+// badValue matches the error of package flag for a value that it cannot parse.
 var badValue = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^invalid (?:boolean )?value "([^"]*)" for (?:flag )?-([a-z-]+):`)
 })
 
-// ofCommand reports whether ctx is that of a command of plx, not of plx itself.
+// ofCommand reports whether ctx belongs to a command such as "plx launch", and
+// not to plx itself.
 func ofCommand(ctx *cli.Context) bool {
 	return ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx"
 }
@@ -63,7 +66,8 @@ func unknownCommand(ctx *cli.Context) error {
 	return noCommand(ctx, ctx.Args().First())
 }
 
-// noCommand is the error for a command that plx does not have.
+// noCommand returns the error for an unknown command. Its hint suggests a
+// similar command.
 func noCommand(ctx *cli.Context, name string) error {
 	if slices.Contains(launchers, name) {
 		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch takes the place of %s; plx help launch lists its flags", name)
@@ -79,7 +83,8 @@ func noCommand(ctx *cli.Context, name string) error {
 	return exit.Mistake(fmt.Errorf("no command %q", name), "%splx help lists them", meant)
 }
 
-// isLocal reports whether a word names a program or a folder of this machine by a path.
+// isLocal reports whether name is the path of an existing file or directory
+// and contains a slash.
 func isLocal(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil && strings.Contains(name, "/")
@@ -92,7 +97,8 @@ func commandNames(app *cli.App) (names []string) {
 	return names
 }
 
-// noFlag is the error for a flag that the command does not have.
+// noFlag returns the error for an unknown flag. Its hint suggests a similar
+// flag.
 func noFlag(ctx *cli.Context, name string) error {
 	if !ofCommand(ctx) {
 		return exit.Mistake(fmt.Errorf("plx has no flag %s", dashed(name)), "flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands")
@@ -112,11 +118,12 @@ func noFlag(ctx *cli.Context, name string) error {
 	return exit.Mistake(wrong, "%splx help %s lists them", meant, ctx.Command.Name)
 }
 
-// closest is the one of names that is most like name, by more than least; "" if none is.
+// closest returns the element of names that is most similar to name, or "" if
+// no similarity is above least.
 func closest(name string, names []string, least float64) string {
 	best, found := least, ""
 	for _, n := range names {
-		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best { // the usual parameters of the measure
+		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best { // usual parameters of the Jaro-Winkler similarity
 			best, found = likeness, n
 		}
 	}
@@ -135,8 +142,9 @@ func noArguments(ctx *cli.Context) error {
 	return exit.Mistake(wrong, "plx %s, or plx help %[1]s for its flags", ctx.Command.Name)
 }
 
-// oneJob refuses several jobs, and an empty name. Without an argument the newest job is
-// meant, but an empty one comes from an unset shell variable.
+// oneJob returns an error if there are several arguments, or an empty one.
+// Without an argument the command takes the newest job; an empty argument
+// probably comes from an unset shell variable.
 func oneJob(ctx *cli.Context) error {
 	name := ctx.Command.Name
 	switch {
