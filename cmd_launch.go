@@ -131,7 +131,9 @@ func (c *command) launch(ctx *cli.Context) error {
 	if err := lateHosts(ctx, cfg); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // when the reader of plx's output exits, plx must end the job cleanly instead of dying
+	// If the reader of plx's output exits, plx must end the job cleanly
+	// instead of dying by SIGPIPE.
+	signal.Ignore(syscall.SIGPIPE)
 	warnOfFlags(cfg)
 	for _, note := range hostfile.Doubts(cfg.Hosts, ctx.StringSlice("host")) {
 		console.NewPrinter(cfg.Terminal).Printf("note: %s", note)
@@ -227,7 +229,9 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
-	cfg.ForwardAgent = cfg.Setup != "" && ctx.String("workdir") != "" // without --workdir, --setup runs within each task, to which no SSH agent is forwarded
+	// Without --workdir, --setup runs within each task, to which no SSH agent
+	// is forwarded.
+	cfg.ForwardAgent = cfg.Setup != "" && ctx.String("workdir") != ""
 	cfg.StartTimeout, cfg.MaxTime, cfg.SetupTime = ctx.Duration("start-timeout"), ctx.Duration("max-time"), ctx.Duration("setup-timeout")
 	cfg.DialTime = cfg.StartTimeout // a host that connects later cannot start its tasks in time
 	cfg.TLS = ctx.Bool("tls")

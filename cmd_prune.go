@@ -36,7 +36,9 @@ func (c *command) pruneCommand() *cli.Command {
 				}
 				cfg.Older = 0
 			} else if !typed(flags, "hosts") && !typed(flags, "host") {
-				cfg.Reach.Hosts = nil // drop hosts that come from the user's defaults, which may have nothing to do with the jobs
+				// These hosts come from the user's defaults, and may have
+				// nothing to do with the jobs.
+				cfg.Reach.Hosts = nil
 			}
 			return jobs.Prune(ctx, cfg)
 		}),

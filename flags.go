@@ -110,7 +110,8 @@ const lineHint = `a line is a host and its GPU ids, such as "gpu01: 0,1", or a h
 func reach(ctx *cli.Context) (hosts.Reach, error) {
 	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys"), Via: ctx.String("via")}
 	var err error
-	if !typed(ctx, "host") || typed(ctx, "hosts") { // --host on the command line replaces --hosts from the user's defaults
+	// --host on the command line replaces --hosts from the user's defaults.
+	if !typed(ctx, "host") || typed(ctx, "hosts") {
 		if r, err = fileReach(ctx); err != nil {
 			return r, err
 		}

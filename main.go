@@ -33,7 +33,9 @@ func main() {
 // run runs one plx command line and returns its exit status.
 func run(args []string, stdout, stderr *os.File) int {
 	if os.Getenv("HOME") == "" { // for example in a systemd unit
-		_ = os.Setenv("HOME", sshconfig.PasswordHome()) // if it stays empty, the code that needs a home directory reports the error
+		// If HOME stays empty, the code that needs a home directory reports
+		// the error.
+		_ = os.Setenv("HOME", sshconfig.PasswordHome())
 	}
 	c := &command{stdout: stdout, stderr: stderr}
 	app := c.app()
@@ -84,7 +86,9 @@ func (c *command) complain(args []string, err error) {
 }
 
 func (c *command) app() *cli.App {
-	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true} // without the alias -v, which is --verbose of plx launch
+	// The version flag has no short form -v, which means --verbose for plx
+	// launch.
+	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
 	cli.VersionPrinter = func(ctx *cli.Context) { fmt.Fprintln(ctx.App.Writer, versionLine()) }
 	cli.HelpPrinter = printHelp
 	work := []*cli.Command{
@@ -104,7 +108,7 @@ func (c *command) app() *cli.App {
 		OnUsageError:              wrongUse,
 		Action:                    unknownCommand,
 		Commands:                  slices.Concat(work, about),
-		Flags:                     []cli.Flag{cli.HelpFlag}, // package cli adds this flag only if no command is named help
+		Flags:                     []cli.Flag{cli.HelpFlag}, // package cli adds it only if no command is named help
 		UsageText:                 "plx COMMAND --help tells what the command takes, plx config which values flags have.",
 		Description:               exitCodes,
 	}

@@ -123,7 +123,8 @@ func noFlag(ctx *cli.Context, name string) error {
 func closest(name string, names []string, least float64) string {
 	best, found := least, ""
 	for _, n := range names {
-		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best { // usual parameters of the Jaro-Winkler similarity
+		// 0.7 and 4 are the usual parameters of the Jaro-Winkler similarity.
+		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best {
 			best, found = likeness, n
 		}
 	}

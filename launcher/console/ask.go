@@ -25,7 +25,7 @@ func (p *Printer) Ask(ctx context.Context, question string, echo bool) (answer s
 	if err != nil {
 		return "", fmt.Errorf("there is no terminal to ask at: %w", err)
 	}
-	defer tty.Close()                                                               // no error of Close can lose the line, which was read already
+	defer tty.Close()                                                               // the line was read already
 	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // makes the read fail when ctx ends
 	defer stop()
 	p.display.Alone(func() { answer, err = ask(tty, p.question(question), echo) })

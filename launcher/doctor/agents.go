@@ -39,7 +39,9 @@ func (e *examination) askAgents(ctx context.Context) error {
 
 // unaddressed adds the finding that no data address of the host is known.
 func (v *visit) unaddressed(err error) {
-	text := inBrackets().ReplaceAllString(err.Error(), "") // removes the addresses, which differ between hosts, so that equal findings can be merged
+	// Remove the addresses, which differ between hosts, so that equal findings
+	// can be merged.
+	text := inBrackets().ReplaceAllString(err.Error(), "")
 	v.failed(Network, exit.WithHint(errors.New(text), exit.Hint(err)), "addr=IP or nic=NAME on its line of the resource file chooses its data address")
 }
 

@@ -29,7 +29,7 @@ type feed struct {
 	chunks *logs.Reader  // reads from st, or from the early logs while st is nil; nil if there is no source
 	unbind func() bool   // removes the hook that closes the source when ctx ends; valid while chunks is not nil
 	kills  int           // number of times since the last new byte that a signal killed the log reader on the host
-	vain   time.Time     // start of the current series of connections that broke before a whole record; zero: no such series
+	vain   time.Time     // start of a series of connections that each broke before a whole record; zero: none
 	asked  atomic.Int64  // when next began to wait for a chunk, in Unix nanoseconds; 0: next is not waiting
 }
 
@@ -150,7 +150,8 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 			f.st.Finish() // all logs have arrived
 		}
 		f.close()
-	case err != nil && f.st == nil && ctx.Err() == nil: // the early logs have ended, so read the rest over a connection
+	// The early logs have ended, so read the rest over a connection.
+	case err != nil && f.st == nil && ctx.Err() == nil:
 		f.close()
 		return f.read(ctx)
 	case err != nil:

@@ -71,7 +71,8 @@ func (s Submission) Submit(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sbatch", s.options()...)
-	cmd.Dir, cmd.Env, cmd.Stdin = s.Dir, os.Environ(), strings.NewReader(s.Script()) // keeps the user's SBATCH_ variables, unlike Environ
+	// sbatch needs the user's SBATCH_ variables, which Environ would remove.
+	cmd.Dir, cmd.Env, cmd.Stdin = s.Dir, os.Environ(), strings.NewReader(s.Script())
 	out, err := answer(ctx, cmd)
 	var refused *refusal
 	var missing absent

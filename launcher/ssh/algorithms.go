@@ -61,7 +61,9 @@ func explainAlgorithms(err error) error {
 		return err
 	}
 	offered := slices.DeleteFunc(slices.Clone(none.RequestedAlgorithms), func(name string) bool {
-		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-") // protocol extensions, which the server lists among its algorithms
+		// Names with these prefixes are protocol extensions, which a server
+		// lists among its algorithms.
+		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-")
 	})
 	err = fmt.Errorf("its SSH server offers nothing for the %s that plx implements: %s", none.What, strings.Join(offered, ", "))
 	for _, k := range keywords {

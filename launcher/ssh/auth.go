@@ -85,7 +85,8 @@ func (o *offer) add(key gossh.Signer, source string) {
 	for _, c := range o.certs {
 		if !c.used && sameKey(c.Key, key.PublicKey()) {
 			c.used = true
-			if signer, err := gossh.NewCertSigner(c.Certificate, key); err == nil { // an error means that the certificate is for another key
+			// NewCertSigner fails if the certificate is for another key.
+			if signer, err := gossh.NewCertSigner(c.Certificate, key); err == nil {
 				o.add(signer, c.path)
 			}
 		}

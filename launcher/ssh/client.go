@@ -95,7 +95,9 @@ func newClient(cfg Config, t sshconfig.Target, conn *timedConn, client *gossh.Cl
 		stop:     make(chan struct{}),
 	}
 	if cfg.ForwardAgent && t.ForwardAgent != "" {
-		c.forwards = agent.ForwardToRemote(client, t.ForwardAgent) == nil // an error means that forwarding was set up before
+		// ForwardToRemote fails only if forwarding was set up on this
+		// connection before.
+		c.forwards = agent.ForwardToRemote(client, t.ForwardAgent) == nil
 	}
 	c.workers.start(c.watch)
 	c.workers.start(c.keepalive)

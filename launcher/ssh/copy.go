@@ -51,7 +51,9 @@ func (c *Client) copy(ctx context.Context, r io.Reader, path string) error {
 			return // the timer has fired, so copy returns its timeout error
 		}
 		if err != nil {
-			sent <- fmt.Errorf("start sftp: %v", err) // %v hides an io.EOF in err: the end of sftp does not mean that the connection is lost
+			// %v instead of %w hides an io.EOF in err: the end of sftp does
+			// not mean that the SSH connection is lost.
+			sent <- fmt.Errorf("start sftp: %v", err)
 			return
 		}
 		sent <- upload(remote, r, path)

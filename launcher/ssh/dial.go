@@ -151,7 +151,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 
 // dialHop connects to cfg.Host, after it has connected to the jump hosts in
 // path. If path is empty, it uses the jump hosts that the ssh configuration
-// names. depth is the number of hosts behind this one in the chain.
+// names. depth is the number of nested calls, which maxHops limits.
 func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (*Client, error) {
 	if depth >= maxHops {
 		return nil, fmt.Errorf("host %s: more than %d jump hosts", cfg.Host, maxHops)

@@ -122,7 +122,9 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 // written for a while.
 func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan error, idle func() bool) error {
 	var exit error
-	exited, open := time.Time{}, 2 // exited is zero while the command runs; open is the number of outputs not at their end
+	// exited is zero while the command runs. open is the number of outputs
+	// that have not ended.
+	exited, open := time.Time{}, 2
 	exits := s.exit
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

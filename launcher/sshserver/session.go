@@ -37,7 +37,9 @@ const (
 
 // Serve runs the SSH server on one connection until the connection ends.
 func Serve(conn net.Conn, config *gossh.ServerConfig) {
-	late := time.AfterFunc(handshakeTimeout, func() { _ = conn.Close() }) // a timer, since a connection over a pipe has no deadlines
+	// A timer limits the handshake, since a connection over a pipe has no
+	// deadlines.
+	late := time.AfterFunc(handshakeTimeout, func() { _ = conn.Close() })
 	inner, channels, requests, err := gossh.NewServerConn(conn, config)
 	if !late.Stop() || err != nil {
 		return // the SSH protocol has reported the error to the client

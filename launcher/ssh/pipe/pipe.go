@@ -102,7 +102,9 @@ func (c *Conn) Close() error {
 		// processes in it.
 		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // fails if no process of the group is left
 		c.wait(reapTime)
-		_ = c.out.SetReadDeadline(time.Unix(1, 0)) // ends a Read that blocks because a process outside the group holds the output open
+		// A process outside the process group may hold the output open. The
+		// deadline ends a Read that waits for it.
+		_ = c.out.SetReadDeadline(time.Unix(1, 0))
 	})
 	return nil
 }

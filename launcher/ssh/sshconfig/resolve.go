@@ -60,11 +60,11 @@ type Target struct {
 	ForwardAgent   string        // socket of the SSH agent to forward to the host; empty: forward none
 	StrictKeys     string        // StrictHostKeyChecking as AcceptNew or Unchecked; "" for any other value
 	Jumps          []Hop         // jump hosts in the order in which to connect to them
-	ProxyCommand   string        // shell command whose stdin and stdout are the connection to the host; empty: connect directly
+	ProxyCommand   string        // shell command whose stdin and stdout lead to the host; empty: none
 	Network        string        // tcp, tcp4 or tcp6
 	NoPassword     bool          // true if the configuration forbids password authentication
 	NoInteractive  bool          // true if the configuration forbids keyboard-interactive authentication
-	Connect        time.Duration // limit for establishing the TCP connection in one attempt; never 0
+	Connect        time.Duration // limit for reaching the server in one attempt, without the handshake; never 0
 	Timeout        time.Duration // limit for one attempt, including the SSH handshake; never 0
 }
 
@@ -131,7 +131,9 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 		if err := os.WriteFile(file, []byte(both), 0o600); err != nil {
 			return nil, errors.Join(fmt.Errorf("read ssh configuration: %w", err), folder.Remove())
 		}
-		defer func() { _ = folder.Remove() }() // a file that remains is harmless: it names only the two configuration files
+		// A file that remains is harmless: it names only the two configuration
+		// files.
+		defer func() { _ = folder.Remove() }()
 		args = append(args, "-F", file)
 	}
 	if q.Port != 0 {
@@ -271,7 +273,9 @@ func (t *Target) setForward(value string, expand expander) {
 	switch strings.ToLower(value) {
 	case "", "no", "false":
 	case "yes", "true":
-		t.ForwardAgent = cmp.Or(t.Agent, os.Getenv("SSH_AUTH_SOCK")) // if IdentityAgent is none, $SSH_AUTH_SOCK is still forwarded
+		// Even if IdentityAgent is none, ForwardAgent yes forwards
+		// $SSH_AUTH_SOCK.
+		t.ForwardAgent = cmp.Or(t.Agent, os.Getenv("SSH_AUTH_SOCK"))
 	default:
 		t.ForwardAgent = expand.path(value)
 	}
