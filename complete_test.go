@@ -138,7 +138,7 @@ func TestCompletionInShells(t *testing.T) {
 }
 
 // The file of a package lies in a folder of zsh's $fpath, and completes from the first time on.
-func TestCompletionOfAPackage(t *testing.T) {
+func TestPackagedZshCompletion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts zsh")
 	}

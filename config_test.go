@@ -28,7 +28,7 @@ func configured(t *testing.T, text string) string {
 }
 
 // The command line is preferred to variables, these to the file.
-func TestDefaultsOfFlags(t *testing.T) {
+func TestFlagDefaultsPrecedence(t *testing.T) {
 	path := configured(t, "color = \"never\"\n[launch]\nhost = [\"a: 0\", \"b: 0\"]\nps = \"all\"\nn = 1\n")
 	t.Setenv("PLX_PS", "none")
 	plan := func(args ...string) string {
@@ -129,7 +129,7 @@ func TestWrongDefaults(t *testing.T) {
 }
 
 // A folder in the place of the file is a mistake, and no reason to go on without the user's defaults.
-func TestConfigurationIsAFolder(t *testing.T) {
+func TestConfigFileIsADirectory(t *testing.T) {
 	t.Setenv("PLX_CONFIG", "")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "plx", "config.toml")
@@ -167,7 +167,7 @@ func TestWrongVariables(t *testing.T) {
 
 // Variables that plx or its tests have for other ends are not taken for misspelt ones: a task
 // may run plx.
-func TestVariablesOfTasks(t *testing.T) {
+func TestTaskVariablesAreNoMisspellings(t *testing.T) {
 	t.Setenv("PLX_CONFIG", "")
 	d, err := defaults.Read(filepath.Join(t.TempDir(), "none"), allFlags((&command{}).app()))
 	if err != nil {
@@ -199,7 +199,7 @@ func TestVariablesOfTasks(t *testing.T) {
 
 // A default of --json for all commands is not for plx launch, whose output others than programs read;
 // one in its table is, and a launch that the flags themselves make wrong tells of that too.
-func TestDefaultOfEvents(t *testing.T) {
+func TestDefaultOfJSONFlag(t *testing.T) {
 	for text, want := range map[string]string{"json = true": "", "[launch]\njson = true": `"error":"--lease 1s is too short, at least 5s is needed"`} {
 		configured(t, text)
 		t.Setenv("PLX_JSON", "true")

@@ -18,7 +18,7 @@ import (
 
 // Every plx command in a block of a page, also one that no test runs, is a command of plx
 // with flags that it has.
-func TestCommandsOfPagesExist(t *testing.T) {
+func TestDocumentedCommandsExist(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```(?:sh|text)\n(.*?)^```$")
 	typed := regexp.MustCompile(`^(?:\$ )?plx (.*)`)
 	version := regexp.MustCompile(`^plx v[0-9]`) // what plx version prints
@@ -88,7 +88,7 @@ func splitWords(line string) (words []string) {
 
 // Every path that a page names exists, written from the root of the repository, and every
 // link leads to a file.
-func TestPathsOfPagesExist(t *testing.T) {
+func TestDocumentedPathsExist(t *testing.T) {
 	elsewhere := regexp.MustCompile(`^(docs/gpu-check\.json|logs/worker-3\.std(out|err))$`) // of a GPU's owner, and of a job
 	folders := foldersHere(t)
 	count := 0
@@ -185,7 +185,7 @@ func pagesHere(t *testing.T) []string {
 }
 
 // Every test and every Example that a page names exists, in the package that the page names.
-func TestTestsOfPagesExist(t *testing.T) {
+func TestDocumentedTestsExist(t *testing.T) {
 	exists := testsHere(t)
 	named := regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz|Benchmark|Example)[A-Z][A-Za-z0-9_]*)`(?: \\(([a-z]+(?:/[a-z0-9]+)+)\\)| of package `([a-z0-9/]+)`)?")
 	count, examples := 0, map[string]bool{}
@@ -235,8 +235,8 @@ func testsHere(t *testing.T) map[string][]string {
 	return found
 }
 
-// TestVersionOfSnapshot finds the next release at the top of CHANGELOG.md, with a text.
-func TestVersionOfSnapshot(t *testing.T) {
+// TestChangelogHasNextRelease finds the next release at the top of CHANGELOG.md, with a text.
+func TestChangelogHasNextRelease(t *testing.T) {
 	changes, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)

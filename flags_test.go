@@ -35,7 +35,7 @@ func TestFlagsFirst(t *testing.T) {
 }
 
 // Flags of plx's own that stand behind the program are noticed, by their names.
-func TestFlagsBehindTheProgram(t *testing.T) {
+func TestFlagsAfterProgramAreNoted(t *testing.T) {
 	launch := (&command{}).launchCommand()
 	for _, name := range ownFlags {
 		if !slices.ContainsFunc(launch.Flags, func(f cli.Flag) bool { return "--"+f.Names()[0] == name }) {

@@ -35,7 +35,7 @@ func TestHelpFits(t *testing.T) {
 }
 
 // What is wrong in a command line is named with what was probably meant.
-func TestMisspelt(t *testing.T) {
+func TestMisspelledNamesGetSuggestions(t *testing.T) {
 	for line, want := range map[string]string{
 		"lunch":                         `no command "lunch"` + "\nhint: plx launch? plx help lists them",
 		"help lgos":                     `no command "lgos"` + "\nhint: plx logs? plx help lists them",

@@ -74,8 +74,8 @@ func TestComplain(t *testing.T) {
 	}
 }
 
-// TestReportA7 runs a command where no HOME is set.
-func TestReportA7NoHome(t *testing.T) {
+// TestRunWithoutHome runs a command where no HOME is set.
+func TestRunWithoutHome(t *testing.T) {
 	home := sshconfig.PasswordHome()
 	if home == "" {
 		t.Fatal("this user has no home")

@@ -157,7 +157,7 @@ var misuses = []struct{ wrong, right, then string }{
 
 // Every command line that plx refuses with status 2 or 126 has a hint, and who follows the hint
 // has one mistake less.
-func TestHintsLeadOn(t *testing.T) {
+func TestHintsFixMistakes(t *testing.T) {
 	misuseHome(t)
 	for _, m := range misuses {
 		wrong, right := words(m.wrong), words(m.right)

@@ -32,7 +32,7 @@ func (o *output) take() string {
 
 // In a pipe, work that ends soon is not shown; work that takes longer is, from time to
 // time, with the hosts that it waits for.
-func TestProgressInAPipe(t *testing.T) {
+func TestProgressWithoutTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out})
@@ -64,7 +64,7 @@ func TestProgressInAPipe(t *testing.T) {
 }
 
 // While this machine builds what hosts wait for, no host is blamed.
-func TestHostsThatWaitForABuild(t *testing.T) {
+func TestTallyIsSilentDuringLocalBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out})
@@ -110,7 +110,7 @@ func TestProgressOnATerminal(t *testing.T) {
 
 // Report T1: a phase is shown while nothing else is, with the hosts that it waits for; in a pipe
 // it is one line after 2 s.
-func TestReportT1Phase(t *testing.T) {
+func TestPhaseIsShownWhileNothingElseIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, terminal := range []bool{true, false} {
 			var out output
@@ -167,7 +167,7 @@ func TestTransferBar(t *testing.T) {
 
 // A Transfer shows the bytes of all files of all hosts, and no rate before bytes have
 // moved for a while.
-func TestTransfer(t *testing.T) {
+func TestTransferProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out})
@@ -222,7 +222,7 @@ func TestTransfer(t *testing.T) {
 
 // The status line stands below everything, with as many parts as have room, and is gone in a
 // pipe, on a dumb terminal, without parts, and if the user wants none.
-func TestStatus(t *testing.T) {
+func TestStatusLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var parts atomic.Pointer[[]string]
 		parts.Store(&[]string{"running 5s", "step 12/100", "loss 0.31"})

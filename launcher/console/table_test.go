@@ -26,7 +26,7 @@ func jobsTable() *Table {
 }
 
 // In a pipe a table is whole and plain, whatever its cells are.
-func TestTableInAPipe(t *testing.T) {
+func TestTableWithoutTerminal(t *testing.T) {
 	table := jobsTable()
 	table.Row("a\x1b[2Jb", "one\ntwo\tthree")
 	var out bytes.Buffer
@@ -45,7 +45,7 @@ func TestTableInAPipe(t *testing.T) {
 
 // On a terminal no line is wider than that, no text is lost, and a last column that has no
 // room stands below its row.
-func TestTableFits(t *testing.T) {
+func TestTableFitsTerminal(t *testing.T) {
 	for width := 60; width <= 200; width++ {
 		for _, colour := range []bool{false, true} {
 			var out bytes.Buffer
@@ -99,7 +99,7 @@ func TestTableFits(t *testing.T) {
 }
 
 // Failures are red and their hints are not; without colours all is plain.
-func TestColoursOfNotices(t *testing.T) {
+func TestNoticeColours(t *testing.T) {
 	for _, colour := range []bool{false, true} {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out, StderrColour: colour})
@@ -148,7 +148,7 @@ func TestTableBreaksNoWord(t *testing.T) {
 }
 
 // No line of a cell begins at the left edge, where a line of plx does.
-func TestFurtherLinesHang(t *testing.T) {
+func TestWrappedLinesAreIndented(t *testing.T) {
 	table := NewTable("TASK", "STATE")
 	table.Row("a task that says plx: all is well", "running")
 	for _, line := range table.lines(24, false)[2:] {

@@ -48,7 +48,7 @@ func harmful(text string) []string {
 }
 
 // No byte of a stranger reaches a terminal through anything that plx prints.
-func TestStrangers(t *testing.T) {
+func TestUntrustedTextIsEscaped(t *testing.T) {
 	text := hostile()
 	for way, show := range map[string]func(Terminal, *Printer) error{
 		"Printf": func(_ Terminal, p *Printer) error { p.Printf("host h1: %s", text); return nil },
@@ -92,7 +92,7 @@ func TestStrangers(t *testing.T) {
 
 // Errors that were joined stand one below the other, and each further line of one is
 // indented.
-func TestLinesOfErrors(t *testing.T) {
+func TestJoinedErrorsAreSeparateLines(t *testing.T) {
 	lost := errors.New("lost\nhost h2: all well\r\n  quoted\n")
 	for _, c := range []struct {
 		err  error

@@ -54,7 +54,7 @@ func TestCompare(t *testing.T) {
 }
 
 // If all hosts are wrong by the same time, this machine is wrong.
-func TestThisMachinesClock(t *testing.T) {
+func TestOwnClockIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		skews []float64
 		want  string

@@ -49,7 +49,7 @@ func TestDiagnosis(t *testing.T) {
 	}
 }
 
-func TestWrongUse(t *testing.T) {
+func TestExamineRefusesWrongConfig(t *testing.T) {
 	lines := hosts.Reach{Hosts: []hostfile.Host{{Name: "h1"}}}
 	for _, cfg := range []Config{{}, {Reach: lines, Path: "/opt/bin"}, {Reach: lines, CheckImport: []string{"a b"}}} {
 		if _, err := Examine(t.Context(), cfg); exit.Code(err) != exit.CodeUsage || exit.Hint(err) == "" {

@@ -106,7 +106,7 @@ func TestUnplaced(t *testing.T) {
 }
 
 // The clock of a host is compared with the middle of the time that its answer was on the way.
-func TestClock(t *testing.T) {
+func TestClockSkew(t *testing.T) {
 	asked := time.Unix(1000, 0)
 	answered := asked.Add(10*time.Second + 500*time.Millisecond)
 	f := factsOf(protocol.HostReport{Facts: &protocol.HostFacts{}, Now: asked.Add(6250 * time.Millisecond).UnixNano(), Took: 10 * time.Second}, asked, answered)

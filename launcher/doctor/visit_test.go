@@ -16,7 +16,7 @@ import (
 )
 
 // A host that hangs is named in bounded time, with what hangs.
-func TestStuckHosts(t *testing.T) {
+func TestHungHostsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		dial  transport.Dialer

@@ -84,7 +84,7 @@ func TestEarlyLogsAreBounded(t *testing.T) {
 }
 
 // The end of the stream ends the wait for early logs.
-func TestEarlyLogsEndWithTheStream(t *testing.T) {
+func TestEarlyLogsEndWithStream(t *testing.T) {
 	t.Parallel()
 	s := newSpooler(t, whole, 10, "worker:0")
 	ctx, cancel := context.WithCancelCause(t.Context())

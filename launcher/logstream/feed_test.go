@@ -140,7 +140,7 @@ func show(t *testing.T, req logs.Request, agents ...*hosts.AgentHost) (string, e
 
 // Whatever is lost on the way, the same lines come in the same order, of hosts
 // that differ by their ports alone too.
-func TestLogsThroughLostConnections(t *testing.T) {
+func TestLogsSurviveLostConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -208,7 +208,7 @@ func byTask(text string) string {
 
 // A host that is not there at first, and one that stays away: both are named,
 // with what to do, and keep nothing of the others back.
-func TestLogsOfHostsThatAreAway(t *testing.T) {
+func TestUnreachableHostsAreReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -237,7 +237,7 @@ func TestLogsOfHostsThatAreAway(t *testing.T) {
 
 // A host that was restarted while it was followed is not waited for as long as its lease, once
 // another one knows how the job has ended: if it is silent, or if the job is over and it only says that it is there.
-func TestFollowedHostIsLostAtTheEnd(t *testing.T) {
+func TestSilentHostIsGivenUpAfterJobEnd(t *testing.T) {
 	verdict := protocol.State{Verdict: &protocol.Verdict{}}
 	over := verdict
 	over.JobPhase = protocol.Over
@@ -295,7 +295,7 @@ func (f *feed) drain(ctx context.Context) (n int, err error) {
 }
 
 // A host that is up and sends nothing is not waited for without end.
-func TestLogsOfAHostThatIsStuck(t *testing.T) {
+func TestStuckHostTimesOut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -311,7 +311,7 @@ func TestLogsOfAHostThatIsStuck(t *testing.T) {
 }
 
 // A host that was not read for longer than the patience was not away.
-func TestAnUnreadHostIsNotAway(t *testing.T) {
+func TestPausedReadIsNotHostSilence(t *testing.T) {
 	t.Parallel()
 	s := newSpooler(t, func(try int) int { return 50_000 * try * try }, 2000, "worker:1")
 	f := s.feed(time.Minute)
@@ -331,7 +331,7 @@ func TestAnUnreadHostIsNotAway(t *testing.T) {
 
 // A reader of plx's output that pauses for longer than the patience, after the
 // verdict too, loses no line.
-func TestPausedReaderLosesNothing(t *testing.T) {
+func TestPausedReaderLosesNoLine(t *testing.T) {
 	const lines = 3000
 	dir := newSpooler(t, whole, lines, "worker:0").dir
 	synctest.Test(t, func(t *testing.T) {
@@ -364,7 +364,7 @@ func (p *pausing) Write(b []byte) (int, error) {
 
 // A host whose connections break again and again before anything whole has come is
 // not waited for without end, and it is said how it is.
-func TestLogsOverConnectionsThatBreakAtOnce(t *testing.T) {
+func TestRepeatedlyBreakingConnectionsTimeOut(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		limit int
@@ -388,7 +388,7 @@ func TestLogsOverConnectionsThatBreakAtOnce(t *testing.T) {
 }
 
 // What another connection does not mend ends the feed.
-func TestHopelessLogs(t *testing.T) {
+func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		ends  error
@@ -439,7 +439,7 @@ func (n noisy) Run(_ context.Context, _ string, _ io.Reader, stdout, _ io.Writer
 }
 
 // A host that names ever more tasks is named, takes no memory and disturbs no other host.
-func TestAHostThatFloods(t *testing.T) {
+func TestFloodingHostIsIsolated(t *testing.T) {
 	t.Parallel()
 	honest := newSpooler(t, whole, 100, "worker:0")
 	flood := &flooder{}

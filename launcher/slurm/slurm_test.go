@@ -59,7 +59,7 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestResourceFileLines(t *testing.T) {
 	nodes := []*node{
 		{name: "a", managed: true, gpus: "0,3", tasks: 1}, {name: "b", managed: true, tasks: 3}, {name: "c", managed: true},
 		{name: "d", tasks: 2}, {name: "e", addr: "10.0.0.5"}, {name: "f", gpus: "GPU-02ba5a4d", addr: "f.example"},

@@ -14,7 +14,7 @@ import (
 )
 
 // A shell runs the script's command with its very words, in its folder.
-func TestScript(t *testing.T) {
+func TestScriptRunsCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "it's a folder")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

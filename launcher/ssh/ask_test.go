@@ -84,7 +84,7 @@ var errWrong = errors.New("wrong")
 
 // A server that takes no key asks for a password or its own questions. Without a user to
 // ask, and where the configuration forbids it, the login is refused.
-func TestQuestions(t *testing.T) {
+func TestPasswordPrompts(t *testing.T) {
 	password := func() *gossh.ServerConfig {
 		return &gossh.ServerConfig{PasswordCallback: func(_ gossh.ConnMetadata, given []byte) (*gossh.Permissions, error) {
 			if string(given) != "secret" {

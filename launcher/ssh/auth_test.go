@@ -161,7 +161,7 @@ func TestLogin(t *testing.T) {
 
 // The default keys of other types, with the configuration as ssh tells it and
 // as plx reads it.
-func TestLoginByOtherDefaultKeys(t *testing.T) {
+func TestLoginUsesOtherDefaultKeys(t *testing.T) {
 	home := t.TempDir()
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -186,7 +186,7 @@ func TestLoginByOtherDefaultKeys(t *testing.T) {
 	}
 }
 
-func TestLoginByCertificate(t *testing.T) {
+func TestLoginWithCertificate(t *testing.T) {
 	home := t.TempDir()
 	public := writeKey(t, filepath.Join(home, ".ssh", "id_ed25519"), nil)
 	authorityPEM, authority := makeKey(nil)

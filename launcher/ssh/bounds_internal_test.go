@@ -20,7 +20,7 @@ import (
 )
 
 // The entry of a host with HostKeyAlias has the alias alone, whatever the port.
-func TestKeyAliasHasNoPort(t *testing.T) {
+func TestHostKeyAliasIgnoresPort(t *testing.T) {
 	for _, c := range []struct {
 		target sshconfig.Target
 		want   string
@@ -36,7 +36,7 @@ func TestKeyAliasHasNoPort(t *testing.T) {
 }
 
 // A key that a full disk does not take is not reported as recorded.
-func TestFullDiskOfKnownHosts(t *testing.T) {
+func TestHostKeyIsNotRecordedOnFullDisk(t *testing.T) {
 	file, err := os.OpenFile("/dev/full", os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestFullDiskOfKnownHosts(t *testing.T) {
 
 // A key that another process has recorded between the handshake and the lock counts: an
 // equal one is not recorded twice, another one refuses the host.
-func TestKeyThatWasRecordedMeanwhile(t *testing.T) {
+func TestHostKeyRecordedByOtherProcessDecides(t *testing.T) {
 	const address = "127.0.0.1:2222"
 	ours, theirs := newPublicKey(t), newPublicKey(t)
 	for name, c := range map[string]struct {
@@ -89,7 +89,7 @@ func newPublicKey(t *testing.T) gossh.PublicKey {
 }
 
 // A peer that reads nothing ends a write within the bound.
-func TestWriteIsBounded(t *testing.T) {
+func TestWriteTimesOut(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()

@@ -11,10 +11,10 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// TestConnectDeadline dials a listener that takes no more connections. An
+// TestConnectTimeoutIsNotOverload dials a listener that takes no more connections. An
 // attempt that ran into its deadline must be known as such: taken for a host
 // under load it would be made again.
-func TestConnectDeadline(t *testing.T) {
+func TestConnectTimeoutIsNotOverload(t *testing.T) {
 	address := fullListener(t)
 	for range 30 {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -30,7 +30,7 @@ func TestConnectDeadline(t *testing.T) {
 
 // Hosts that were refused together come back one by one: pauses grow, and no
 // two need be equal.
-func TestPausesVary(t *testing.T) {
+func TestBackoffIsRandom(t *testing.T) {
 	for attempt, longest := range map[int]time.Duration{0: 200 * time.Millisecond, 1: 400 * time.Millisecond, 4: 3200 * time.Millisecond, 5: 4 * time.Second, 99: 4 * time.Second} {
 		seen := map[time.Duration]bool{}
 		least, most := longest, time.Duration(0)

@@ -7,7 +7,7 @@ import (
 )
 
 // Output may arrive after the exit status, also from a command that was silent long before.
-func TestOutputAfterTheExitStatus(t *testing.T) {
+func TestRunWaitsForOutputAfterExitStatus(t *testing.T) {
 	for name, c := range map[string]struct{ drained, want time.Duration }{
 		"it comes":                    {drainIdle - time.Second, drainIdle - time.Second},
 		"a process in the background": {time.Hour, drainIdle + time.Second},

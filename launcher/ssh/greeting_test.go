@@ -58,7 +58,7 @@ func packet(message []byte) []byte {
 
 // A handshake that fails before the login says what the server did, within which limit, and
 // has no hint that a key would help, whether the user has one or not.
-func TestHandshakeThatFailsBeforeTheLogin(t *testing.T) {
+func TestFailedHandshakeReportsGreeting(t *testing.T) {
 	says := func(text string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = io.WriteString(conn, text)    // the client may be gone
@@ -125,7 +125,7 @@ func TestHandshakeThatFailsBeforeTheLogin(t *testing.T) {
 }
 
 // An agent that waits for its user is not taken for a silent host.
-func TestAgentThatDoesNotAnswer(t *testing.T) {
+func TestHungSSHAgentIsReported(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent")
 	listener, err := net.Listen("unix", socket) // the kernel accepts, and nobody answers
 	if err != nil {
@@ -142,7 +142,7 @@ func TestAgentThatDoesNotAnswer(t *testing.T) {
 }
 
 // A login that does not end within its limit is told apart from a silent host.
-func TestLoginThatDoesNotEnd(t *testing.T) {
+func TestLoginTimeoutIsReported(t *testing.T) {
 	server := &gossh.ServerConfig{PublicKeyCallback: func(gossh.ConnMetadata, gossh.PublicKey) (*gossh.Permissions, error) {
 		select {} // for ever: the connection ends by its other side
 	}}
@@ -178,7 +178,7 @@ func kexInit() []byte {
 }
 
 // A server that lets a user in without any proof needs no key.
-func TestLoginWithoutProof(t *testing.T) {
+func TestLoginWithoutAuthentication(t *testing.T) {
 	signer, err := gossh.ParsePrivateKey(userKey(t))
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func TestUnknownHostHint(t *testing.T) {
 }
 
 // Many dials at once record one line, and keep what was there.
-func TestAcceptNewHostKeys(t *testing.T) {
+func TestAcceptNewHostKeysRecordsOneLine(t *testing.T) {
 	server := startSSHD(t)
 	for name, before := range map[string]string{
 		"no folder": "", "a file": "# mine\n", "no final newline": "# mine",
@@ -135,7 +135,7 @@ func TestAcceptNewHostKeys(t *testing.T) {
 	}
 }
 
-func TestAcceptNewRefusesChanged(t *testing.T) {
+func TestAcceptNewRefusesChangedKey(t *testing.T) {
 	server := startSSHD(t)
 	home := newHome(t)
 	_, other := makeKey(nil)
@@ -175,7 +175,7 @@ func writePrivate(t *testing.T, path string, private crypto.Signer) gossh.Public
 }
 
 // A server with two keys shows the one on record, whichever it prefers.
-func TestKeyOnRecordIsAskedFor(t *testing.T) {
+func TestRecordedKeyTypeIsRequestedFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "host_rsa")
 	public := rsaKey(t, file)
 	server := startSSHD(t, "HostKey "+file, "HostKeyAlgorithms rsa-sha2-256,rsa-sha2-512,ssh-ed25519")
@@ -205,8 +205,8 @@ func TestHostCertificate(t *testing.T) {
 	dial(t, server.config(home))
 }
 
-// TestReportK1 follows StrictHostKeyChecking as far as it is safe.
-func TestReportK1StrictHostKeyChecking(t *testing.T) {
+// TestStrictHostKeyChecking follows StrictHostKeyChecking as far as it is safe.
+func TestStrictHostKeyChecking(t *testing.T) {
 	server := startSSHD(t)
 	_, other := makeKey(nil)
 	changed := line(server.address(), other)
@@ -253,7 +253,7 @@ func TestReportK1StrictHostKeyChecking(t *testing.T) {
 }
 
 // The hint is the same for all hosts, so that it is printed once.
-func TestUnknownHostsShareTheirHint(t *testing.T) {
+func TestUnknownHostsShareHint(t *testing.T) {
 	one, two := startSSHD(t), startSSHD(t)
 	home := newHome(t)
 	_, err := ssh.Dial(t.Context(), one.config(home))

@@ -79,7 +79,7 @@ func (f writerFunc) Write(p []byte) (int, error) {
 }
 
 // Run returns although a writer blocks. What has come meanwhile is not written afterwards.
-func TestNothingIsWrittenAfterRun(t *testing.T) {
+func TestRunWritesNothingAfterReturn(t *testing.T) {
 	cluster, err := embedded.Start(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func checkLost(t *testing.T, err error) {
 	}
 }
 
-func TestCutMidRun(t *testing.T) {
+func TestConnectionCutDuringRun(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		cfg.DeadAfter = 2 * patience.Limit // only the cut ends it
 		client := dial(t, cfg)
@@ -177,7 +177,7 @@ func TestCutMidRun(t *testing.T) {
 	})
 }
 
-func TestSilentNetwork(t *testing.T) {
+func TestSilentNetworkDuringRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -197,7 +197,7 @@ func TestSilentNetwork(t *testing.T) {
 	})
 }
 
-func TestCutMidCopy(t *testing.T) {
+func TestConnectionCutDuringCopy(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		cfg.DeadAfter = 2 * patience.Limit // only the cut ends it
 		for range 5 {
@@ -210,7 +210,7 @@ func TestCutMidCopy(t *testing.T) {
 }
 
 // The kernel's buffers are full when the network falls silent: a write blocks.
-func TestSilentNetworkMidCopy(t *testing.T) {
+func TestSilentNetworkDuringCopy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -239,7 +239,7 @@ func (a *acting) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestSilenceBeforeTheHandshake(t *testing.T) {
+func TestSilentServerBeforeHandshake(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		p.freeze()
 		for _, bounds := range [][2]time.Duration{{300 * time.Millisecond, 0}, {time.Hour, 300 * time.Millisecond}, {300 * time.Millisecond, time.Hour}} {
@@ -254,7 +254,7 @@ func TestSilenceBeforeTheHandshake(t *testing.T) {
 }
 
 // A pause shorter than the deadline does no harm.
-func TestShortSilence(t *testing.T) {
+func TestShortPauseIsTolerated(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		cfg.DeadAfter = patience.Limit
 		client := dial(t, cfg)
@@ -277,7 +277,7 @@ func TestShortSilence(t *testing.T) {
 	})
 }
 
-func TestFrozenServer(t *testing.T) {
+func TestFrozenServerIsDetected(t *testing.T) {
 	t.Parallel()
 	server := startSSHD(t)
 	cfg := server.config(newHome(t, server))
@@ -330,7 +330,7 @@ func TestDefaultDeadlines(t *testing.T) {
 }
 
 // Nothing of a client is left when it is closed.
-func TestNothingIsLeft(t *testing.T) {
+func TestCloseLeaksNothing(t *testing.T) {
 	server := startSSHD(t)
 	cfg := server.config(newHome(t, server))
 	before := runtime.NumGoroutine()

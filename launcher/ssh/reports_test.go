@@ -59,8 +59,8 @@ func (a *authority) certify(t *testing.T, key gossh.PublicKey, until time.Time) 
 	return string(gossh.MarshalAuthorizedKey(cert))
 }
 
-// TestReportS1 logs in to a server that trusts certificates only.
-func TestReportS1(t *testing.T) {
+// TestLoginToServerThatTrustsOnlyCertificates logs in to a server that trusts certificates only.
+func TestLoginToServerThatTrustsOnlyCertificates(t *testing.T) {
 	server := startAuthority(t)
 	tomorrow := time.Now().Add(24 * time.Hour)
 	cases := []struct {
@@ -148,9 +148,9 @@ func (n *notices) String() string {
 	return strings.Join(n.all, "\n")
 }
 
-// TestReportS3 dials servers that know few algorithms. One that knows an insecure one only
+// TestServersWithFewAlgorithms dials servers that know few algorithms. One that knows an insecure one only
 // is reached with a warning.
-func TestReportS3(t *testing.T) {
+func TestServersWithFewAlgorithms(t *testing.T) {
 	folder := t.TempDir()
 	rsaKey(t, folder+"/rsa")
 	cases := []struct {
@@ -187,8 +187,8 @@ func TestReportS3(t *testing.T) {
 	}
 }
 
-// TestReportS4 dials a name that only getent knows.
-func TestReportS4(t *testing.T) {
+// TestHostNameKnownOnlyToGetent dials a name that only getent knows.
+func TestHostNameKnownOnlyToGetent(t *testing.T) {
 	server := startSSHD(t)
 	home := newHome(t)
 	folder := t.TempDir()
@@ -211,8 +211,8 @@ echo "127.0.0.1       STREAM"
 	}
 }
 
-// TestReportS5 copies to a server whose sftp starts in another folder than commands do.
-func TestReportS5(t *testing.T) {
+// TestCopyWithOtherSFTPDirectory copies to a server whose sftp starts in another folder than commands do.
+func TestCopyWithOtherSFTPDirectory(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "deep", "deeper")
 	if err := os.MkdirAll(other, 0o700); err != nil {
 		t.Fatal(err)
@@ -228,9 +228,9 @@ func TestReportS5(t *testing.T) {
 	}
 }
 
-// TestReportS6 accepts a new key that cannot be recorded, with a warning. Another key that
+// TestUnrecordableHostKeyIsAcceptedWithWarning accepts a new key that cannot be recorded, with a warning. Another key that
 // the host shows later is refused.
-func TestReportS6(t *testing.T) {
+func TestUnrecordableHostKeyIsAcceptedWithWarning(t *testing.T) {
 	server := startSSHD(t)
 	home := newHome(t)
 	// The system lets nobody write it, as no file of a mount that is read-only.
@@ -250,8 +250,8 @@ func TestReportS6(t *testing.T) {
 	}
 }
 
-// TestReportS8 reaches a server through commands.
-func TestReportS8(t *testing.T) {
+// TestProxyCommands reaches a server through commands.
+func TestProxyCommands(t *testing.T) {
 	server := startSSHD(t)
 	folder := t.TempDir()
 	// A stand-in for nc.
@@ -372,9 +372,9 @@ func tokenFile(fido *fidoAgent) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: append([]byte("openssh-key-v1\x00"), content...)}))
 }
 
-// TestReportS9 runs commands where start-up files read, or execute another program. They
+// TestStartUpFilesThatReadOrExec runs commands where start-up files read, or execute another program. They
 // work, or the error names the cause.
-func TestReportS9(t *testing.T) {
+func TestStartUpFilesThatReadOrExec(t *testing.T) {
 	needBash(t)
 	server := startSSHD(t)
 	client := dial(t, server.config(newHome(t, server)))
@@ -405,8 +405,8 @@ func TestReportS9(t *testing.T) {
 	}
 }
 
-// TestReportK2ForwardAgent forwards the agent where both the caller and the configuration say so.
-func TestReportK2ForwardAgent(t *testing.T) {
+// TestForwardAgent forwards the agent where both the caller and the configuration say so.
+func TestForwardAgent(t *testing.T) {
 	key := userKey(t)
 	const list = "ssh-add -l >/dev/null 2>&1; echo $?"
 	for name, c := range map[string]struct {
@@ -446,8 +446,8 @@ func TestReportK2ForwardAgent(t *testing.T) {
 	}
 }
 
-// TestReportK3SendEnv sends the variables that the configuration names, and the server decides.
-func TestReportK3SendEnv(t *testing.T) {
+// TestSendEnv sends the variables that the configuration names, and the server decides.
+func TestSendEnv(t *testing.T) {
 	server := startSSHD(t, "AcceptEnv WANDB_* K3_*")
 	t.Setenv("WANDB_API_KEY", "secret of mine")
 	t.Setenv("K3_A", "a")
@@ -480,9 +480,9 @@ func TestReportK3SendEnv(t *testing.T) {
 	}
 }
 
-// TestReportK4SlowLogin names ConnectTimeout where a login takes too long, which may take longer
+// TestSlowLoginNamesConnectTimeout names ConnectTimeout where a login takes too long, which may take longer
 // than the way to the server.
-func TestReportK4SlowLogin(t *testing.T) {
+func TestSlowLoginNamesConnectTimeout(t *testing.T) {
 	if sshconfig.DefaultTimeout < time.Minute || sshconfig.DefaultConnect >= sshconfig.DefaultTimeout {
 		t.Error("a login has too little time")
 	}

@@ -54,7 +54,7 @@ func TestParseExit(t *testing.T) {
 
 // Two sessions are opened at once and the server refuses both: the first, which
 // waits for the second then, tries again.
-func TestWhoWaitsForARefusedSessionIsWoken(t *testing.T) {
+func TestRefusedSessionWakesWaiters(t *testing.T) {
 	s := sessions{ended: make(chan struct{})}
 	first, _ := s.begin(), s.begin()
 	if !s.refused() {
@@ -76,7 +76,7 @@ func TestWhoWaitsForARefusedSessionIsWoken(t *testing.T) {
 }
 
 // A session ends while the server refuses another one: that tries again.
-func TestNoEndIsMissed(t *testing.T) {
+func TestSessionEndDuringRefusalIsNoticed(t *testing.T) {
 	s := sessions{ended: make(chan struct{})}
 	s.begin()
 	s.begin()

@@ -76,7 +76,7 @@ func TestLoginShells(t *testing.T) {
 }
 
 // What no shell can be told is refused before it is sent.
-func TestCommandsThatCannotBeSent(t *testing.T) {
+func TestInvalidCommandsAreRefused(t *testing.T) {
 	longest := strings.Repeat("a", maxCommand)
 	for {
 		line, err := wrap(longest, "plx-sentinel")
@@ -124,7 +124,7 @@ func TestCleanWriter(t *testing.T) {
 	}
 }
 
-func TestCleanWriterBound(t *testing.T) {
+func TestCleanWriterLimitsNoise(t *testing.T) {
 	w := newCleanWriter(nil, "plx-sentinel")
 	var err error
 	written := 0

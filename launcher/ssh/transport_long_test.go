@@ -38,7 +38,7 @@ func TestTransportWithNoisyStartUpFile(t *testing.T) {
 }
 
 // A start-up file that waits for input gets none of the command's, and is named.
-func TestStartUpFileThatReads(t *testing.T) {
+func TestStartUpFileThatReadsStdin(t *testing.T) {
 	needBash(t)
 	server := startSSHD(t)
 	client := dial(t, server.config(newHome(t, server)))
@@ -50,7 +50,7 @@ func TestStartUpFileThatReads(t *testing.T) {
 }
 
 // The user may take longer than a connection may.
-func TestAUserTakesTime(t *testing.T) {
+func TestLoginTimeoutExcludesUserPrompts(t *testing.T) {
 	cfg := startAsking(t, &gossh.ServerConfig{PasswordCallback: func(gossh.ConnMetadata, []byte) (*gossh.Permissions, error) { return nil, nil }})
 	cfg.DialTimeout = time.Second
 	cfg.Ask = func(ctx context.Context, _ string, _ bool, _ string) (string, error) {

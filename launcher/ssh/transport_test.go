@@ -38,7 +38,7 @@ func needBash(t *testing.T) {
 	t.Skip("needs bash as login shell")
 }
 
-func TestNoiseIsNoticedOnce(t *testing.T) {
+func TestStartUpOutputIsReportedOnce(t *testing.T) {
 	needBash(t)
 	server := startSSHD(t)
 	writeFile(t, filepath.Join(server.home, ".bashrc"), "echo noise\n", 0o600)
@@ -56,7 +56,7 @@ func TestNoiseIsNoticedOnce(t *testing.T) {
 	}
 }
 
-func TestBrokenShellIsNamed(t *testing.T) {
+func TestBrokenLoginShellIsReported(t *testing.T) {
 	needBash(t)
 	cases := map[string]string{
 		"too much noise": "head -c 3000000 /dev/zero\n",
@@ -88,7 +88,7 @@ func hintOf(err error) string {
 }
 
 // The limit that a server has is learned from its refusals.
-func TestFewSessions(t *testing.T) {
+func TestServerSessionLimitIsRespected(t *testing.T) {
 	server := startSSHD(t, "MaxSessions 2")
 	cfg := server.config(newHome(t, server))
 	var crowded atomic.Bool
@@ -163,7 +163,7 @@ func TestJumpHosts(t *testing.T) {
 }
 
 // A server whose sftp cannot be started is an error of the copy alone.
-func TestServerWithoutSFTP(t *testing.T) {
+func TestCopyToServerWithoutSFTP(t *testing.T) {
 	server := startSSHD(t, "Subsystem sftp /bin/false")
 	client := dial(t, server.config(newHome(t, server)))
 	err := client.Copy(t.Context(), strings.NewReader("text"), t.TempDir()+"/file")

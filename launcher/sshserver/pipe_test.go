@@ -107,7 +107,7 @@ func TestServePipe(t *testing.T) {
 }
 
 // A client that does not begin the handshake is given up: a pipe has no deadlines.
-func TestPipeWithoutHandshake(t *testing.T) {
+func TestServePipeTimesOutWithoutHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := servePipe(t)
 		defer p.Close()
@@ -121,7 +121,7 @@ func TestPipeWithoutHandshake(t *testing.T) {
 
 // A client that asks is served on. One that is silent for a minute, as after the loss of
 // its machine, is given up within two.
-func TestSilentPipe(t *testing.T) {
+func TestServePipeStopsAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := servePipe(t)
 		client := p.login(t)

@@ -70,7 +70,7 @@ func await(t *testing.T, event <-chan struct{}, what string) {
 	}
 }
 
-func TestHowCommandsEnd(t *testing.T) {
+func TestExitStatusesAndSignals(t *testing.T) {
 	client := connect(t)
 	for command, want := range map[string]struct {
 		status int
@@ -108,7 +108,7 @@ func TestStreams(t *testing.T) {
 
 // A command runs in the home of this process, in a session of its own, and has the addresses
 // of its connection as under sshd.
-func TestEnvironmentOfACommand(t *testing.T) {
+func TestCommandEnvironment(t *testing.T) {
 	t.Setenv("SSH_CONNECTION", "that of an outer connection")
 	t.Setenv("PLX_TEST_VALUE", "inherited")
 	client := connect(t)
@@ -127,7 +127,7 @@ func TestEnvironmentOfACommand(t *testing.T) {
 
 // The exit status does not wait for a process in the background that holds the output open,
 // and that process keeps its streams.
-func TestStatusBeforeTheEndOfOutput(t *testing.T) {
+func TestExitStatusIsSentBeforeEndOfOutput(t *testing.T) {
 	client := connect(t)
 	channel, requests, err := client.OpenChannel("session", nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestStatusBeforeTheEndOfOutput(t *testing.T) {
 }
 
 // The end of the output does not wait for the end of a command that has closed it.
-func TestEndOfOutputBeforeTheStatus(t *testing.T) {
+func TestEndOfOutputIsSentBeforeExitStatus(t *testing.T) {
 	session := open(t, connect(t))
 	stdin, err := session.StdinPipe()
 	if err != nil {
@@ -220,7 +220,7 @@ func TestCommandOutlivesItsChannel(t *testing.T) {
 }
 
 // As sshd does, the server refuses an eleventh session until one of ten has ended.
-func TestMostSessions(t *testing.T) {
+func TestSessionLimit(t *testing.T) {
 	client := connect(t)
 	var first gossh.Channel
 	for i := range maxSessions {
@@ -260,7 +260,7 @@ func TestMostSessions(t *testing.T) {
 }
 
 // What is refused harms neither the session, which can still run a command, nor the connection.
-func TestRefusals(t *testing.T) {
+func TestRefusedRequests(t *testing.T) {
 	client := connect(t)
 	if ok, _, err := client.SendRequest("keepalive@openssh.com", true, nil); ok || err != nil {
 		t.Errorf("keepalive: %v, %v; want an answer, which refuses it", ok, err)
@@ -295,7 +295,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
+func TestSFTP(t *testing.T) {
 	client := connect(t)
 	files, err := sftp.NewClient(client)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestTimeoutNamesItsLimit(t *testing.T) {
 
 // The host that an error names goes, at each place where a layer may have put it. Other hosts stay,
 // and so do the lines of other errors that are joined to it.
-func TestUnnamed(t *testing.T) {
+func TestUnnamedRemovesHostName(t *testing.T) {
 	for text, want := range map[string]string{
 		"host h1: cut":                        "cut",
 		"logs: host h1: log of worker:0: cut": "logs: log of worker:0: cut",

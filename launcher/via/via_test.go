@@ -74,7 +74,7 @@ func TestTransport(t *testing.T) {
 
 // A host may print what it likes before the shell runs, and the shell may be given as a
 // word to another shell, as ssh does it.
-func TestWaysToAShell(t *testing.T) {
+func TestCommandsThatReachAShell(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for name, command := range map[string]string{
 		"appended":             `exec env HOST={host}`,
@@ -117,7 +117,7 @@ func TestAgentIsSentOnce(t *testing.T) {
 	mustDial(t, direct) // sends it again
 }
 
-func TestCommandsThatGiveNoShell(t *testing.T) {
+func TestCommandsWithoutShellAreReported(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for name, c := range map[string]struct{ command, want string }{
 		"missing":        {"plx-no-such-command {host}", "not found"},
@@ -148,7 +148,7 @@ func TestCommandsThatGiveNoShell(t *testing.T) {
 
 // A command that has ended before it is sent the next line is quoted like one that ends
 // later.
-func TestCommandThatEndsBetweenLines(t *testing.T) {
+func TestEarlyExitOfCommandIsQuoted(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
 	command := fmt.Sprintf("echo $$ > %s; until [ \"$line\" = '}' ]; do read -r line; [ \"${line#say=}\" = \"$line\" ] || word=${line#say=}; done; word=${word%%%% *}; echo \"$word lacks Linux x86_64 0123456789abcdef0123456789abcdef $HOME\"; echo \"$word tools\"; echo going down; exit 3; : {host} {command}", file)
@@ -181,7 +181,7 @@ func ends(t *testing.T, file string) {
 }
 
 // What can be known of a command before it runs is.
-func TestCheck(t *testing.T) {
+func TestCheckRefusesUselessCommands(t *testing.T) {
 	for command, want := range map[string]string{
 		"docker exec -i":                           "it does not say where {host} goes",
 		"plx-no-such-command -i {host}":            "this machine has no command plx-no-such-command",
@@ -203,7 +203,7 @@ func TestCheck(t *testing.T) {
 
 // A killed command is a lost connection, which says how the command ended; nothing is left
 // of it.
-func TestKilledCommand(t *testing.T) {
+func TestKilledCommandIsALostConnection(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
 	client := mustDial(t, fmt.Sprintf("echo $$ > %s; echo going down >&2; {command}; : {host}", file))
@@ -272,8 +272,8 @@ func blocked(t *testing.T) *os.File {
 	return r
 }
 
-// TestReportA1UserWithoutAName reaches a host as a user that has no name, in a group that has one.
-func TestReportA1UserWithoutAName(t *testing.T) {
+// TestUserWithoutName reaches a host as a user that has no name, in a group that has one.
+func TestUserWithoutName(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -293,8 +293,8 @@ func TestReportA1UserWithoutAName(t *testing.T) {
 	}
 }
 
-// TestReportA6LimitOverVia names the limit for which plx does not start.
-func TestReportA6LimitOverVia(t *testing.T) {
+// TestResourceLimitIsReported names the limit for which plx does not start.
+func TestResourceLimitIsReported(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	_, err := dial(t, "ulimit -v 300000; exec env HOST={host} {command}")
 	if err == nil || !strings.Contains(err.Error(), "the shell limits the address space to 292 MiB (ulimit -v)") || exit.Hint(err) == "" {

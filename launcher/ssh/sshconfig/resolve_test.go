@@ -150,7 +150,7 @@ func withHome(t Target, home string) Target {
 }
 
 // A known_hosts named by its full path under the password file's home is meant.
-func TestKnownHostsNamedInFull(t *testing.T) {
+func TestKnownHostsWithLiteralPath(t *testing.T) {
 	other := sshHome()
 	if other == "" {
 		t.Skip("needs ssh")
@@ -164,9 +164,9 @@ func TestKnownHostsNamedInFull(t *testing.T) {
 	}
 }
 
-// TestReportS2 asks for hosts that only the system's configuration defines, and for ones
+// TestSystemConfiguration asks for hosts that only the system's configuration defines, and for ones
 // that both define: the user's comes first.
-func TestReportS2(t *testing.T) {
+func TestSystemConfiguration(t *testing.T) {
 	if _, err := exec.LookPath("ssh"); err != nil {
 		t.Skip("needs ssh")
 	}
@@ -189,7 +189,7 @@ func TestReportS2(t *testing.T) {
 	}
 }
 
-func TestPassingSocketsIsRefused(t *testing.T) {
+func TestProxyUseFdpassIsRefused(t *testing.T) {
 	home := t.TempDir()
 	writeConfig(t, home, "ProxyCommand x %h\nProxyUseFdpass yes\n")
 	_, err := Resolve(t.Context(), Query{Host: "gpu", Home: home, ConfigFile: filepath.Join(home, ".ssh", "config")})
@@ -235,7 +235,7 @@ func FuzzSettings(f *testing.F) {
 }
 
 // Of an ssh that was killed because the time was over the error says so, and not how.
-func TestSSHThatHangs(t *testing.T) {
+func TestHungSSHTimesOut(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "ssh")
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
 		t.Fatal(err)
