@@ -43,10 +43,10 @@ type Printer struct {
 	status  bool // true if stderr shows a status line
 	display *logs.Display
 
-	mu    sync.Mutex
-	works map[*work]bool // running work that Watch shows; guarded by mu
-	here  int            // number of Here calls whose work still runs
-	free  time.Time      // when the work of the last Here call ended; zero: never
+	mu         sync.Mutex
+	works      map[*work]bool // running work that Watch shows; guarded by mu
+	localWorks int            // number of Here calls whose work still runs
+	localEnded time.Time      // when the work of the last Here call ended; zero: never
 }
 
 // NewPrinter returns a Printer that writes to the stderr of t.

@@ -24,7 +24,7 @@ func Fold(names []string) string {
 	}
 	var words []string
 	for _, pattern := range order {
-		words = append(words, strings.Replace(pattern, hole, ranges(groups[pattern]), 1))
+		words = append(words, strings.Replace(pattern, placeholder, ranges(groups[pattern]), 1))
 	}
 	return strings.Join(words, ",")
 }
@@ -56,9 +56,9 @@ func FoldHosts(lines []string) (folded []string) {
 
 func hostsLine(hosts []string, text string) string { return "hosts " + Fold(hosts) + ": " + text }
 
-// hole replaces the number in a name's pattern. No host name contains a NUL
+// placeholder replaces the number in a name's pattern. No host name contains a NUL
 // byte.
-const hole = "\x00"
+const placeholder = "\x00"
 
 // number is the number in a host name, with the text that may have leading
 // zeros.
@@ -73,20 +73,20 @@ func (n number) before(m number) bool {
 	return fmt.Sprintf("%0*d", len(n.text), n.value+1) == m.text
 }
 
-// dotted matches an IPv4 address, and numbered a host name with a number in
+// ipv4 matches an IPv4 address, and numbered a host name with a number in
 // its first label. Both allow a port.
 var (
-	dotted   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+\.)([0-9]+)((?::[0-9]+)?)$`) })
+	ipv4     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+\.)([0-9]+)((?::[0-9]+)?)$`) })
 	numbered = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^([^.:]*[^0-9.:])([0-9]{1,18})([^0-9.:]*(?:\.[^:]*)?(?::[0-9]+)?)$`)
 	})
 )
 
-// split replaces the number in a host name by hole and returns it separately.
+// split replaces the number in a host name by placeholder and returns it separately.
 // This is the last number of the first label, or the last part of an IPv4
 // address. A name without a number is returned unchanged.
 func split(name string) (pattern string, n number) {
-	m := dotted().FindStringSubmatch(name)
+	m := ipv4().FindStringSubmatch(name)
 	if m == nil {
 		m = numbered().FindStringSubmatch(name)
 	}
@@ -94,7 +94,7 @@ func split(name string) (pattern string, n number) {
 		return name, number{}
 	}
 	value, _ := strconv.ParseUint(m[2], 10, 64) // no error is possible, since the pattern allows at most 18 digits
-	return m[1] + hole + m[3], number{m[2], value}
+	return m[1] + placeholder + m[3], number{m[2], value}
 }
 
 // ranges formats numbers as one word, such as 3 or [1-3,7].

@@ -17,11 +17,11 @@ import (
 // Without a terminal, Watch and Phase print a line about work that lasts
 // longer than patience or tooLong, and repeat it at the interval again.
 const (
-	patience = 2 * time.Second
-	tooLong  = 10 * time.Second
-	again    = time.Minute
-	redraw   = 200 * time.Millisecond // interval between updates of a row on a terminal
-	quiet    = 500 * time.Millisecond // on a terminal, a Phase appears only if nothing else was shown for this long
+	patience    = 2 * time.Second
+	tooLong     = 10 * time.Second
+	repeatEvery = time.Minute
+	redrawEvery = 200 * time.Millisecond // interval between updates of a row on a terminal
+	quietTime   = 500 * time.Millisecond // on a terminal, a Phase appears only if nothing else was shown for this long
 )
 
 // work is something that Watch shows. Its text returns the current progress.
@@ -49,31 +49,31 @@ func (p *Printer) Watch(text func() string) (done func()) {
 // depend on. While it runs, no Tally claims to be waiting for hosts.
 func (p *Printer) Here(text func() string) (done func()) {
 	p.mu.Lock()
-	p.here++
+	p.localWorks++
 	p.mu.Unlock()
 	ended := p.Watch(text)
 	return sync.OnceFunc(func() {
 		ended()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.here--
-		p.free = time.Now()
+		p.localWorks--
+		p.localEnded = time.Now()
 	})
 }
 
 // busy reports whether work shown by Here is running. If not, free is when the
 // last such work ended.
-func (p *Printer) busy() (busy bool, free time.Time) {
+func (p *Printer) busy() (busy bool, localEnded time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.here > 0, p.free
+	return p.localWorks > 0, p.localEnded
 }
 
 // Phase describes a phase of a command, such as "connecting", for
 // Printer.Phase.
 type Phase struct {
-	Text  func(long time.Duration) string // returns the text to show; long is how long the phase has lasted
-	Hosts bool                            // true if Text names the hosts that the phase waits for
+	Text  func(elapsed time.Duration) string // returns the text to show; elapsed is how long the phase has lasted
+	Hosts bool                               // true if Text names the hosts that the phase waits for
 }
 
 // Phase shows what a command is doing until the caller calls done, so that no
@@ -88,10 +88,10 @@ func (p *Printer) Phase(phase Phase) (done func()) {
 	begun := time.Now()
 	other := begun
 	return p.watch(func() string {
-		if p.shows() {
+		if p.anyShown() {
 			other = time.Now()
 		}
-		if time.Since(other) < quiet {
+		if time.Since(other) < quietTime {
 			return ""
 		}
 		return phase.Text(time.Since(begun))
@@ -102,13 +102,13 @@ func (p *Printer) Phase(phase Phase) (done func()) {
 // the text also has the seconds so far, and the hosts that the phase waits
 // for. hosts returns these; it may be nil.
 func Waiting(doing string, hosts func() []string) Phase {
-	text := func(long time.Duration) string {
+	text := func(elapsed time.Duration) string {
 		var on []string
 		if hosts != nil {
 			on = hosts()
 		}
-		switch seconds := int(long.Seconds()); {
-		case doing == "" || long < patience:
+		switch seconds := int(elapsed.Seconds()); {
+		case doing == "" || elapsed < patience:
 			return doing
 		case len(on) > 0:
 			return fmt.Sprintf("%s: waiting for %s for %ds", doing, Fold(on), seconds)
@@ -119,8 +119,8 @@ func Waiting(doing string, hosts func() []string) Phase {
 	return Phase{Text: text, Hosts: hosts != nil}
 }
 
-// shows reports whether any work of Watch has a text to show.
-func (p *Printer) shows() bool {
+// anyShown reports whether any work of Watch has a text to show.
+func (p *Printer) anyShown() bool {
 	p.mu.Lock()
 	works := slices.Collect(maps.Keys(p.works))
 	p.mu.Unlock()
@@ -154,7 +154,7 @@ func (p *Printer) Status(parts func(colour bool) []string) (done func()) {
 	ended := make(chan struct{})
 	var showing sync.WaitGroup
 	showing.Go(func() {
-		p.redraw(logs.Status, func() string { return p.fit(parts(p.colour), p.display.Width()-1) }, ended)
+		p.redraw(logs.Status, func() string { return p.fitStatus(parts(p.colour), p.display.Width()-1) }, ended)
 	})
 	return sync.OnceFunc(func() { close(ended); showing.Wait() })
 }
@@ -162,9 +162,9 @@ func (p *Printer) Status(parts func(colour bool) []string) (done func()) {
 // ShowsStatus reports whether Status shows anything.
 func (p *Printer) ShowsStatus() bool { return p.status }
 
-// fit joins the parts of a status line, and leaves out those that do not fit
+// fitStatus joins the parts of a status line, and leaves out those that do not fit
 // into width terminal columns.
-func (p *Printer) fit(parts []string, width int) string {
+func (p *Printer) fitStatus(parts []string, width int) string {
 	if len(parts) == 0 {
 		return ""
 	}
@@ -186,7 +186,7 @@ func (p *Printer) fit(parts []string, width int) string {
 func (p *Printer) redraw(order int, text func() string, ended <-chan struct{}) {
 	row := p.display.Row(order)
 	defer row.Remove()
-	tick := time.NewTicker(redraw)
+	tick := time.NewTicker(redrawEvery)
 	defer tick.Stop()
 	for {
 		row.Set(text())
@@ -219,7 +219,7 @@ func (p *Printer) repeat(text func() string, first time.Duration, ended <-chan s
 		case <-timer.C:
 			if line := text(); line != "" {
 				p.Printf("%s", line)
-				timer.Reset(again)
+				timer.Reset(repeatEvery)
 			} else {
 				timer.Reset(first)
 			}
@@ -321,14 +321,14 @@ func (t *Tally) String() string {
 	if since.Before(t.since) {
 		since = t.since
 	}
-	long := time.Since(since)
-	waiting := fmt.Sprintf("%s for %ds", Fold(t.waiting), int(long.Seconds()))
+	elapsed := time.Since(since)
+	waiting := fmt.Sprintf("%s for %ds", Fold(t.waiting), int(elapsed.Seconds()))
 	switch {
 	case len(t.waiting) == 0:
 		return ""
 	case t.total == 0:
 		return t.doing + " " + waiting
-	case long < patience:
+	case elapsed < patience:
 		return fmt.Sprintf("%s: %d of %s", t.doing, len(t.ended), plural.Count(t.total, "host"))
 	}
 	text := fmt.Sprintf("%s: %d of %s; waiting for %s", t.doing, len(t.ended), plural.Count(t.total, "host"), waiting)
@@ -342,8 +342,8 @@ func (t *Tally) String() string {
 // names that the caller left out.
 func Names(names []string, more int) string {
 	const most = 5
-	if over := len(names) - most; over > 0 {
-		names, more = names[:most], more+over
+	if excess := len(names) - most; excess > 0 {
+		names, more = names[:most], more+excess
 	}
 	text := strings.Join(names, ", ")
 	if more > 0 {
@@ -508,8 +508,8 @@ func (t *Transfer) String() string {
 	all := t.sum()
 	if !t.moves {
 		text := t.doing + ": nothing yet" // the hosts are still checking which files they lack
-		if long := time.Since(t.start); long >= patience {
-			text += fmt.Sprintf(" (%ds)", int(long.Seconds()))
+		if elapsed := time.Since(t.start); elapsed >= patience {
+			text += fmt.Sprintf(" (%ds)", int(elapsed.Seconds()))
 		}
 		return text
 	}
@@ -531,10 +531,10 @@ func (t *Transfer) String() string {
 	if still := time.Since(t.last); all.bytes == all.total && still >= patience {
 		return text + fmt.Sprintf("; the hosts check and store it (%ds)", int(still.Seconds()))
 	}
-	if long := time.Since(t.begun); !t.begun.IsZero() && long >= leastRate {
-		rate := float64(all.bytes-t.base) / long.Seconds()
+	if elapsed := time.Since(t.begun); !t.begun.IsZero() && elapsed >= leastRate {
+		rate := float64(all.bytes-t.base) / elapsed.Seconds()
 		text += fmt.Sprintf(", %s/s", Size(int64(rate)))
-		if long >= patience { // an earlier rate changes too much for an estimate
+		if elapsed >= patience { // an earlier rate changes too much for an estimate
 			left := time.Duration(float64(all.total-all.bytes) / rate * float64(time.Second))
 			text += fmt.Sprintf(", %s left", left.Round(time.Second))
 		}

@@ -50,13 +50,13 @@ func TestProgressWithoutTerminal(t *testing.T) {
 			t.Errorf("after 3s: %q, want %q", got, want)
 		}
 		tally.End("h1")
-		time.Sleep(again)
+		time.Sleep(repeatEvery)
 		if got, want := out.take(), "plx: connecting: 2 of 8 hosts; waiting for h3 for 62s\n"; got != want {
 			t.Errorf("after a minute: %q, want %q", got, want)
 		}
 		tally.End("h3")
 		tally.End("h3")
-		time.Sleep(2 * again)
+		time.Sleep(2 * repeatEvery)
 		if got := out.take(); got != "" {
 			t.Errorf("after the end: %q", got)
 		}
@@ -128,10 +128,10 @@ func TestPhaseIsShownWhileNothingElseIs(t *testing.T) {
 					t.Errorf("terminal %t: %q, want %q", terminal, got, want)
 				}
 			}
-			see(2*time.Second-redraw/2, "plx: starting 4 tasks on 2 hosts\x1b", "")
+			see(2*time.Second-redrawEvery/2, "plx: starting 4 tasks on 2 hosts\x1b", "")
 			see(3*time.Second, "starting 4 tasks on 2 hosts: waiting for h2 for 4s", "plx: starting 4 tasks on 2 hosts: waiting for h2 for 2s\n")
 			other := p.Watch(func() string { return "sending" })
-			time.Sleep(redraw)
+			time.Sleep(redrawEvery)
 			out.take()
 			see(time.Second, "", "")
 			other()
@@ -139,7 +139,7 @@ func TestPhaseIsShownWhileNothingElseIs(t *testing.T) {
 			see(45*time.Second, "waiting for h2 for 50s", "")
 			done()
 			out.take()
-			see(again, "", "")
+			see(repeatEvery, "", "")
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestTransferBar(t *testing.T) {
 		bar.Moved("h1", "plx", 0, 40<<20)
 		bar.Moved("h1", "plx", 10<<20, 40<<20)
 		out.take()
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		if got, want := out.take(), "plx: [====>---------------] sending plx: 25% of 40.0 MiB to 1 host"; !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -233,32 +233,32 @@ func TestStatusLine(t *testing.T) {
 			defer p.Watch(func() string { return "sending" })()
 		}
 		done := p.Status(status)
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		if got := out.take(); !strings.HasSuffix(got, "\nplx: running 5s | step 12/100 | loss 0.31\x1b[K") {
 			t.Errorf("%q", got)
 		}
 		parts.Store(new([]string))
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		if got := out.take(); strings.Contains(got, "running") || got == "" {
 			t.Errorf("without parts: %q", got)
 		}
 		parts.Store(&[]string{"running 6s"})
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		done()
 		out.take()
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		if got := out.take(); got != "" {
 			t.Errorf("at its end: %q", got)
 		}
 		for width, want := range map[int]string{80: "plx: running 6s | step 12/100 | loss 0.31", 40: "plx: running 6s | step 12/100", 20: "plx: running 6s", 1: "plx: running 6s"} {
-			if got := p.fit([]string{"running 6s", "step 12/100", "loss 0.31"}, width); got != want {
+			if got := p.fitStatus([]string{"running 6s", "step 12/100", "loss 0.31"}, width); got != want {
 				t.Errorf("%d cells: %q, want %q", width, got, want)
 			}
 		}
 		for name, to := range map[string]Terminal{"pipe": {}, "dumb": {StderrTTY: true, Dumb: true}, "--no-status": {StderrTTY: true, NoStatus: true}} {
 			to.Stderr = &out
 			defer NewPrinter(to).Status(status)()
-			time.Sleep(2 * redraw)
+			time.Sleep(2 * redrawEvery)
 			if got := out.take(); got != "" {
 				t.Errorf("%s: %q", name, got)
 			}

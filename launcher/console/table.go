@@ -53,21 +53,21 @@ func (t *Table) Write(to Terminal) error {
 func (t *Table) Lines() []string { return t.lines(0, false) }
 
 // These constants, in terminal columns, say when the last column moves to a
-// line below its row. It does so if it is wider than long, and less than
+// line below its row. It does so if it is wider than longColumn, and less than
 // leastLast would remain for it. That line is indented by indent.
-const leastLast, long, indent = 24, 10, 4
+const leastLast, longColumn, indent = 24, 10, 4
 
-// hang is the indent of the second and further lines of the first column, in
+// hangIndent is the indent of the second and further lines of the first column, in
 // terminal columns.
-const hang = 2
+const hangIndent = 2
 
 // lines returns the table as lines of at most width terminal columns. A line
 // may be wider if a single word is. 0 means any width.
 func (t *Table) lines(width int, colour bool) (lines []string) {
-	t = t.without(width)
+	t = t.dropSpare(width)
 	widths, gap := t.fit(width)
 	for i, row := range t.rows {
-		lines = append(lines, t.beside(i, widths, gap, colour)...)
+		lines = append(lines, t.rowLines(i, widths, gap, colour)...)
 		if i == 0 {
 			continue
 		}
@@ -87,17 +87,17 @@ func (t *Table) lines(width int, colour bool) (lines []string) {
 	return lines
 }
 
-// beside returns the lines of one row, with those columns that have a width in
+// rowLines returns the lines of one row, with those columns that have a width in
 // widths side by side.
-func (t *Table) beside(row int, widths []int, gap int, colour bool) (lines []string) {
+func (t *Table) rowLines(row int, widths []int, gap int, colour bool) (lines []string) {
 	var cells [][]string
 	height := 1
 	for c, width := range widths {
 		cell := wrap(t.rows[row][c], width)
 		if c == 0 && len(cell) > 1 { // indent further lines: at the left edge they would look like new rows
-			cell = wrap(t.rows[row][c], width-hang)
+			cell = wrap(t.rows[row][c], width-hangIndent)
 			for i := range cell[1:] {
-				cell[i+1] = strings.Repeat(" ", hang) + cell[i+1]
+				cell[i+1] = strings.Repeat(" ", hangIndent) + cell[i+1]
 			}
 		}
 		cells = append(cells, cell)
@@ -119,19 +119,19 @@ func (t *Table) beside(row int, widths []int, gap int, colour bool) (lines []str
 	return lines
 }
 
-// without returns the table without those columns of Spare for which width has
+// dropSpare returns the table without those columns of Spare for which width has
 // no room.
-func (t *Table) without(width int) *Table {
+func (t *Table) dropSpare(width int) *Table {
 	if width == 0 {
 		return t
 	}
 	for i, head := range t.Spare {
-		over := t.over(t.natural(), 1, width)
+		excess := t.excess(t.natural(), 1, width)
 		c := slices.Index(t.rows[0], head)
-		if over <= 0 || c < 0 {
+		if excess <= 0 || c < 0 {
 			break
 		}
-		room := t.natural()[c] - over
+		room := t.natural()[c] - excess
 		fewer := &Table{Level: t.Level, Spare: t.Spare}
 		for _, row := range t.rows {
 			row = slices.Clone(row)
@@ -150,8 +150,8 @@ func (t *Table) without(width int) *Table {
 // natural returns the column widths at which every cell fits on one line.
 func (t *Table) natural() []int { return t.widths(ansi.StringWidth) }
 
-// least returns the smallest column widths at which no word is split.
-func (t *Table) least() []int {
+// minWidths returns the smallest column widths at which no word is split.
+func (t *Table) minWidths() []int {
 	return t.widths(func(cell string) (longest int) {
 		for word := range strings.FieldsSeq(cell) {
 			longest = max(longest, ansi.StringWidth(word))
@@ -170,9 +170,9 @@ func (t *Table) widths(of func(cell string) int) []int {
 	return widths
 }
 
-// over returns by how many terminal columns a row is wider than width. gap is
+// excess returns by how many terminal columns a row is wider than width. gap is
 // the space between two columns of the table.
-func (t *Table) over(widths []int, gap, width int) int {
+func (t *Table) excess(widths []int, gap, width int) int {
 	all := gap * (len(widths) - 1)
 	for _, w := range widths {
 		all += w
@@ -185,17 +185,17 @@ func (t *Table) over(widths []int, gap, width int) int {
 // A long last column shrinks first, because it usually has a description. The
 // first column shrinks last, because it has names. No word is split.
 func (t *Table) fit(width int) (widths []int, gap int) {
-	widths, least := t.natural(), t.least()
+	widths, minWidths := t.natural(), t.minWidths()
 	for {
-		if width == 0 || t.over(widths, 2, width) <= 0 {
+		if width == 0 || t.excess(widths, 2, width) <= 0 {
 			return widths, 2
 		}
-		last, over := len(widths)-1, t.over(widths, 1, width)
-		if over <= 0 {
+		last, excess := len(widths)-1, t.excess(widths, 1, width)
+		if excess <= 0 {
 			return widths, 1
 		}
-		if room := widths[last] - over; last == len(least)-1 && widths[last] > long {
-			if room >= max(leastLast, least[last]) {
+		if room := widths[last] - excess; last == len(minWidths)-1 && widths[last] > longColumn {
+			if room >= max(leastLast, minWidths[last]) {
 				widths[last] = room
 				return widths, 1
 			}
@@ -203,9 +203,9 @@ func (t *Table) fit(width int) (widths []int, gap int) {
 			continue
 		}
 		narrowed := slices.Clone(widths)
-		narrow(narrowed[1:], least[1:], over)
-		narrow(narrowed[:1], least, t.over(narrowed, 1, width))
-		if t.over(narrowed, 1, width) <= 0 || last == 0 {
+		narrow(narrowed[1:], minWidths[1:], excess)
+		narrow(narrowed[:1], minWidths, t.excess(narrowed, 1, width))
+		if t.excess(narrowed, 1, width) <= 0 || last == 0 {
 			return narrowed, 1
 		}
 		widths = widths[:last]
@@ -214,11 +214,11 @@ func (t *Table) fit(width int) (widths []int, gap int) {
 
 // narrow reduces widths by over in total, each time at the widest column. No
 // column becomes narrower than its longest word.
-func narrow(widths, least []int, over int) {
-	for ; over > 0; over-- {
+func narrow(widths, minWidths []int, excess int) {
+	for ; excess > 0; excess-- {
 		widest := -1
 		for c, w := range widths {
-			if w > least[c] && (widest < 0 || w > widths[widest]) {
+			if w > minWidths[c] && (widest < 0 || w > widths[widest]) {
 				widest = c
 			}
 		}

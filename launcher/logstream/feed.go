@@ -22,15 +22,15 @@ type feed struct {
 	agent    *hosts.AgentHost
 	req      logs.Request
 	cursor   *logs.Cursor  // number of log bytes of each host that the caller has received
-	heard    *liveness     // time of the last sign of life of the host
+	liveness *liveness     // time of the last sign of life of the host
 	patience time.Duration // how long the host may be unreachable after it was first reached
 
-	st     *hosts.Stream // current connection; nil if none is open
-	chunks *logs.Reader  // reads from st, or from the early logs while st is nil; nil if there is no source
-	unbind func() bool   // removes the hook that closes the source when ctx ends; valid while chunks is not nil
-	kills  int           // number of times since the last new byte that a signal killed the log reader on the host
-	vain   time.Time     // start of a series of connections that each broke before a whole record; zero: none
-	asked  atomic.Int64  // when next began to wait for a chunk, in Unix nanoseconds; 0: next is not waiting
+	st           *hosts.Stream // current connection; nil if none is open
+	chunks       *logs.Reader  // reads from st, or from the early logs while st is nil; nil if there is no source
+	unbind       func() bool   // removes the hook that closes the source when ctx ends; valid while chunks is not nil
+	killCount    int           // number of times since the last new byte that a signal killed the log reader on the host
+	brokenSince  time.Time     // start of a series of connections that each broke before a whole record; zero: none
+	waitingSince atomic.Int64  // when next began to wait for a chunk, in Unix nanoseconds; 0: next is not waiting
 }
 
 const (
@@ -57,7 +57,7 @@ func (f *feed) open(ctx context.Context) {
 	go func() {
 		json.NewEncoder(st).Encode(req) // an error is ignored, because the following read fails too
 	}()
-	f.st, f.chunks = st, logs.NewReader(heard{st, f.heard})
+	f.st, f.chunks = st, logs.NewReader(livenessReader{st, f.liveness})
 	f.unbind = context.AfterFunc(ctx, func() { st.Close() })
 	if !f.req.Follow {
 		go f.watch(st)
@@ -81,8 +81,8 @@ func (f *feed) watch(st *hosts.Stream) {
 				up = time.Now()
 				continue
 			}
-			asked := f.asked.Load()
-			if asked != 0 && min(time.Since(up), time.Since(time.Unix(0, asked)), f.heard.silence()) > f.patience {
+			waitingSince := f.waitingSince.Load()
+			if waitingSince != 0 && min(time.Since(up), time.Since(time.Unix(0, waitingSince)), f.liveness.silence()) > f.patience {
 				st.Cancel(fmt.Errorf("it sends nothing, for %v", f.patience))
 			}
 		}
@@ -107,7 +107,7 @@ func (f *feed) close() {
 // attempt only.
 func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	if f.st != nil {
-		f.heard.until(f.st.Alive()) // between two calls of next no byte is read, so a silent host is not to blame
+		f.liveness.until(f.st.Alive()) // between two calls of next no byte is read, so a silent host is not to blame
 	}
 	for tries := 0; ; tries++ {
 		c, err := f.read(ctx)
@@ -116,14 +116,14 @@ func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 			return c, err
 		case ctx.Err() != nil:
 			return c, context.Cause(ctx)
-		case f.hopeless(err):
+		case f.permanent(err):
 			return c, err
-		case f.heard.never() && (tries > 0 || !transport.IsLost(err)):
-			return c, f.away(err)
-		case tries > 0 && f.heard.silence() > f.patience:
-			return c, f.away(fmt.Errorf("out of reach for %v: %w", f.heard.silence().Round(time.Second), err))
-		case !f.vain.IsZero() && time.Since(f.vain) > f.patience:
-			return c, f.away(fmt.Errorf("every connection breaks at once: %w", err))
+		case f.liveness.never() && (tries > 0 || !transport.IsLost(err)):
+			return c, f.withLogsHint(err)
+		case tries > 0 && f.liveness.silence() > f.patience:
+			return c, f.withLogsHint(fmt.Errorf("out of reach for %v: %w", f.liveness.silence().Round(time.Second), err))
+		case !f.brokenSince.IsZero() && time.Since(f.brokenSince) > f.patience:
+			return c, f.withLogsHint(fmt.Errorf("every connection breaks at once: %w", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -138,12 +138,12 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 	if f.chunks == nil {
 		f.open(ctx)
 	}
-	f.asked.Store(time.Now().UnixNano())
+	f.waitingSince.Store(time.Now().UnixNano())
 	c, err := f.chunks.Next()
 	if err == nil {
 		err = f.cursor.Expect(f.agent.Label(), c)
 	}
-	f.asked.Store(0)
+	f.waitingSince.Store(0)
 	switch {
 	case err == io.EOF:
 		if f.st != nil {
@@ -158,7 +158,7 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 		f.failed(err)
 		f.close()
 	case len(c.Data) > 0:
-		f.kills = 0
+		f.killCount = 0
 	}
 	return c, err
 }
@@ -167,25 +167,25 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 // err, or could not be established.
 func (f *feed) failed(err error) {
 	if transport.ExitStatus(err) >= killed {
-		f.kills++
+		f.killCount++
 	}
 	switch {
 	case f.chunks.Brought():
-		f.vain = time.Time{}
-	case f.vain.IsZero():
-		f.vain = time.Now()
+		f.brokenSince = time.Time{}
+	case f.brokenSince.IsZero():
+		f.brokenSince = time.Now()
 	}
 }
 
-// hopeless reports whether a new connection would fail with the same error.
-func (f *feed) hopeless(err error) bool {
+// permanent reports whether a new connection would fail with the same error.
+func (f *feed) permanent(err error) bool {
 	status := transport.ExitStatus(err)
-	return status >= 0 && status < killed || f.kills > maxKills || errors.Is(err, logs.ErrMalformed)
+	return status >= 0 && status < killed || f.killCount > maxKills || errors.Is(err, logs.ErrMalformed)
 }
 
-// away adds a hint to the error for an unreachable host: the plx logs command
+// withLogsHint adds a hint to the error for an unreachable host: the plx logs command
 // that prints the rest of the logs later.
-func (f *feed) away(err error) error {
+func (f *feed) withLogsHint(err error) error {
 	later := fmt.Sprintf("when the host can be reached again, plx logs %s --host %s prints all that it keeps", f.agent.Job, f.agent.Name())
 	if hint := exit.Hint(err); hint != "" {
 		later = hint + "; " + later
@@ -196,11 +196,11 @@ func (f *feed) away(err error) error {
 // write writes a chunk to out. The time that out takes does not count as
 // silence of the host.
 func (f *feed) write(out *Output, c logs.Chunk) error {
-	f.heard.deaf.Store(true)
+	f.liveness.writing.Store(true)
 	err := out.take(f.agent.Host, c)
-	f.heard.note()
-	f.heard.news.Store(time.Now().UnixNano())
-	f.heard.deaf.Store(false)
+	f.liveness.note()
+	f.liveness.lastLogs.Store(time.Now().UnixNano())
+	f.liveness.writing.Store(false)
 	return err
 }
 
@@ -208,10 +208,10 @@ func (f *feed) write(out *Output, c logs.Chunk) error {
 // bytes in early, which may be nil.
 func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Early, out *Output, h *liveness, patience time.Duration) error {
 	h.note()
-	f := &feed{agent: s, req: req, cursor: &out.cursor, heard: h, patience: patience}
+	f := &feed{agent: s, req: req, cursor: &out.cursor, liveness: h, patience: patience}
 	defer f.close()
 	if early != nil {
-		f.chunks = logs.NewReader(heard{early, h})
+		f.chunks = logs.NewReader(livenessReader{early, h})
 		f.unbind = context.AfterFunc(ctx, func() { early.Add(protocol.Logged{Done: true}) })
 	}
 	for {
@@ -231,9 +231,9 @@ func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Ea
 // liveness records when a host last sent a byte. The zero value means that the
 // host was never reached.
 type liveness struct {
-	at   atomic.Int64 // last sign of life, in Unix nanoseconds; 0: none yet
-	news atomic.Int64 // when the host last sent logs, in Unix nanoseconds; 0: never
-	deaf atomic.Bool  // true while a chunk is written to plx's output, which may block; no byte is read then
+	at       atomic.Int64 // last sign of life, in Unix nanoseconds; 0: none yet
+	lastLogs atomic.Int64 // when the host last sent logs, in Unix nanoseconds; 0: never
+	writing  atomic.Bool  // true while a chunk is written to plx's output, which may block; no byte is read then
 }
 
 func (h *liveness) note()       { h.at.Store(time.Now().UnixNano()) }
@@ -242,7 +242,7 @@ func (h *liveness) never() bool { return h.at.Load() == 0 }
 // silence returns how long the host has sent no byte. It is 0 while plx is
 // busy writing and does not read.
 func (h *liveness) silence() time.Duration {
-	if h.deaf.Load() {
+	if h.writing.Load() {
 		return 0
 	}
 	return time.Since(time.Unix(0, h.at.Load()))
@@ -251,10 +251,10 @@ func (h *liveness) silence() time.Duration {
 // idle returns how long the host has sent no logs, apart from keepalives. It
 // is 0 while plx is busy writing and does not read.
 func (h *liveness) idle() time.Duration {
-	if h.deaf.Load() {
+	if h.writing.Load() {
 		return 0
 	}
-	return time.Since(time.Unix(0, h.news.Load()))
+	return time.Since(time.Unix(0, h.lastLogs.Load()))
 }
 
 // until records that the host was reachable at time t. It does nothing if the
@@ -265,13 +265,13 @@ func (h *liveness) until(t time.Time) {
 	}
 }
 
-// heard is a reader that records in liveness when bytes arrive.
-type heard struct {
+// livenessReader is a reader that records in liveness when bytes arrive.
+type livenessReader struct {
 	io.Reader
 	*liveness
 }
 
-func (r heard) Read(p []byte) (int, error) {
+func (r livenessReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if n > 0 {
 		r.note()

@@ -277,7 +277,7 @@ func TestSilentHostIsGivenUpAfterJobEnd(t *testing.T) {
 }
 
 func (s *spooler) feed(patience time.Duration) *feed {
-	return &feed{agent: s.agent("h2", 0), req: logs.Request{TailLines: -1}, cursor: new(logs.Cursor), heard: new(liveness), patience: patience}
+	return &feed{agent: s.agent("h2", 0), req: logs.Request{TailLines: -1}, cursor: new(logs.Cursor), liveness: new(liveness), patience: patience}
 }
 
 // drain takes all of a feed, and returns how much there was.
@@ -323,7 +323,7 @@ func TestPausedReadIsNotHostSilence(t *testing.T) {
 	if _, err := f.cursor.Take(f.agent.Label(), c); err != nil {
 		t.Fatal(err)
 	}
-	f.heard.at.Store(time.Now().Add(-time.Hour).UnixNano())
+	f.liveness.at.Store(time.Now().Add(-time.Hour).UnixNano())
 	if _, err := f.drain(t.Context()); err != io.EOF || s.tries.Load() < 2 {
 		t.Errorf("%v, after %d connections", err, s.tries.Load())
 	}

@@ -47,8 +47,8 @@ func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 type asker func(context.Context, *hosts.AgentHost) (protocol.State, error)
 
 // followAll writes the chunks of all hosts as they arrive, and returns the
-// error of each host. away is how long a host may be unreachable.
-func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, away time.Duration, state asker) []error {
+// error of each host. maxAway is how long a host may be unreachable.
+func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, maxAway time.Duration, state asker) []error {
 	ended := make(chan bool, len(agents)) // one value per host that has a result: true if the whole job has ended
 	streams := make([]*stream, len(agents))
 	for i, a := range agents {
@@ -58,7 +58,7 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 		go func() {
 			defer close(s.done)
 			defer cancel(nil)
-			if s.err = follow(ctx, a, req, nil, out, &s.heard, away); s.err != nil || state == nil {
+			if s.err = follow(ctx, a, req, nil, out, &s.liveness, maxAway); s.err != nil || state == nil {
 				return
 			}
 			if now, err := state(ctx, a); err == nil && now.Verdict != nil {
@@ -82,9 +82,9 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 				}
 				over = over || sure
 			case <-tick.C:
-				quiet := s.heard.silence()
+				quiet := s.liveness.silence()
 				if over { // a rebooted host may send keepalives although its agent no longer exists
-					quiet = s.heard.idle()
+					quiet = s.liveness.idle()
 				}
 				if !verdict.IsZero() && min(time.Since(verdict), quiet) > patience {
 					s.stop(errLastLines)
@@ -104,7 +104,7 @@ var errLastLines = errors.New("the last lines may be missing")
 func merge(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, patience time.Duration) []error {
 	var next []func() (logs.Chunk, error)
 	for _, a := range agents {
-		f := &feed{agent: a, req: req, cursor: &out.cursor, heard: &liveness{}, patience: patience}
+		f := &feed{agent: a, req: req, cursor: &out.cursor, liveness: &liveness{}, patience: patience}
 		defer f.close()
 		f.open(ctx) // connect to all hosts at once, because logs.Merge reads them one after the other
 		next = append(next, func() (logs.Chunk, error) { return f.next(ctx) })
@@ -120,12 +120,12 @@ type Streams struct {
 
 // stream reads the logs of one agent on one host.
 type stream struct {
-	agent  *hosts.AgentHost
-	before *stream  // stream of the previous agent on this host; nil for the first agent
-	heard  liveness // time of the last sign of life of the host
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when run has returned
-	err    error         // why the logs are incomplete, or nil; valid once done is closed
+	agent    *hosts.AgentHost
+	before   *stream  // stream of the previous agent on this host; nil for the first agent
+	liveness liveness // time of the last sign of life of the host
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when run has returned
+	err      error         // why the logs are incomplete, or nil; valid once done is closed
 }
 
 // Follow starts a goroutine that writes a host's logs to out. It ends when the
@@ -136,7 +136,7 @@ type stream struct {
 func (g *Streams) Follow(a *hosts.AgentHost, early *Early, out *Output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)
-	s.heard.note()
+	s.liveness.note()
 	go s.run(ctx, early, out, lease+patience)
 }
 
@@ -146,7 +146,7 @@ func (s *stream) run(ctx context.Context, early *Early, out *Output, patience ti
 	if s.before != nil {
 		<-s.before.done // the previous stream ends by itself, or is cancelled together with this one
 	}
-	s.err = follow(ctx, s.agent, logs.Request{TailLines: -1, Follow: true}, early, out, &s.heard, patience)
+	s.err = follow(ctx, s.agent, logs.Request{TailLines: -1, Follow: true}, early, out, &s.liveness, patience)
 }
 
 // add creates a stream for agent a. It replaces the stream of the same host,
@@ -208,7 +208,7 @@ func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.Sto
 					s.stop(errors.New("given up by the user: the last lines may be missing"))
 				}
 			case <-tick.C:
-				if s.heard.silence() > patience && (lost[s.agent] || time.Since(verdict) > patience) {
+				if s.liveness.silence() > patience && (lost[s.agent] || time.Since(verdict) > patience) {
 					s.stop(errLastLines)
 				}
 			}

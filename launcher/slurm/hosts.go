@@ -27,7 +27,7 @@ type node struct {
 func (j *Job) Known(ctx context.Context) ([]hostfile.Host, error) {
 	nodes, err := j.find(ctx)
 	if err != nil {
-		return nil, j.wrong(err)
+		return nil, j.wrapError(err)
 	}
 	return j.lines(nodes)
 }
@@ -38,10 +38,10 @@ func (j *Job) Known(ctx context.Context) ([]hostfile.Host, error) {
 func (j *Job) Hosts(ctx context.Context) ([]hostfile.Host, error) {
 	nodes, err := j.find(ctx)
 	if err == nil {
-		err = j.look(ctx, nodes)
+		err = j.probeNodes(ctx, nodes)
 	}
 	if err != nil {
-		return nil, j.wrong(err)
+		return nil, j.wrapError(err)
 	}
 	return j.lines(nodes)
 }
@@ -96,28 +96,28 @@ func describe(nodes []*node, text string) error {
 	return nil
 }
 
-// mark begins each line that look's script prints on a node. It separates
+// mark begins each line that probeNodes's script prints on a node. It separates
 // these lines from the output of a Slurm prolog that the site may have.
 const mark = "plx-node"
 
-// look runs a Slurm step on all nodes. The step prints the GPUs of each node,
+// probeNodes runs a Slurm step on all nodes. The step prints the GPUs of each node,
 // and the address through which other hosts can reach this machine.
-func (j *Job) look(ctx context.Context, nodes []*node) error {
+func (j *Job) probeNodes(ctx context.Context, nodes []*node) error {
 	all := fmt.Sprintf("%d", len(nodes))
 	script := `echo "` + mark + ` $SLURMD_NODENAME ${SLURM_LAUNCH_NODE_IPADDR:--} ${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:--}} ."`
 	out, err := ask(ctx, "srun", append(stepFlags(j.ID), "--nodes="+all, "--ntasks="+all, "--ntasks-per-node=1", "/bin/sh", "-c", script)...)
 	if err != nil {
 		return err
 	}
-	told := map[string][]string{}
+	reports := map[string][]string{}
 	for line := range strings.Lines(out) {
 		if words := strings.Fields(line); len(words) == 5 && words[0] == mark {
-			told[words[1]] = words
+			reports[words[1]] = words
 		}
 	}
 	here := "" // address of this machine, which may itself be one of the nodes
 	for _, n := range nodes {
-		words, ok := told[n.name]
+		words, ok := reports[n.name]
 		if !ok {
 			return fmt.Errorf("srun: a step on all nodes printed nothing on node %s", n.name)
 		}
@@ -169,7 +169,7 @@ func address(ctx context.Context, addr string) string {
 	if usable(addr) {
 		return addr
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupHost(ctx, addr)
 	if err != nil {
@@ -203,7 +203,7 @@ func (j *Job) lines(nodes []*node) ([]hostfile.Host, error) {
 	}
 	lines, err := hostfile.ParseLines(texts)
 	if err != nil {
-		return nil, j.wrong(err)
+		return nil, j.wrapError(err)
 	}
 	for i := range lines {
 		lines[i].Pos = hostfile.Position{File: "job " + j.ID + " of Slurm", Line: i + 1}

@@ -13,7 +13,7 @@ const maxNodes = 65536
 // becomes 4, 4, 2. It returns an error unless the list has exactly the given
 // number of nodes.
 func counts(text string, nodes int) ([]int, error) {
-	wrong := func(why string) ([]int, error) {
+	malformed := func(why string) ([]int, error) {
 		return nil, fmt.Errorf("%q is no list of numbers for %d nodes, such as 4(x2),2: %s", text, nodes, why)
 	}
 	var all []int
@@ -21,24 +21,24 @@ func counts(text string, nodes int) ([]int, error) {
 		value, times, repeated := strings.Cut(item, "(x")
 		n, ok := number(value)
 		if !ok {
-			return wrong(fmt.Sprintf("%q is no number", value))
+			return malformed(fmt.Sprintf("%q is no number", value))
 		}
 		reps := 1
 		if repeated {
 			inner, closed := strings.CutSuffix(times, ")")
 			if reps, ok = number(inner); !ok || !closed || reps < 1 {
-				return wrong(fmt.Sprintf("%q is no number of repetitions", "(x"+times))
+				return malformed(fmt.Sprintf("%q is no number of repetitions", "(x"+times))
 			}
 		}
 		if reps > nodes-len(all) {
-			return wrong("it has more")
+			return malformed("it has more")
 		}
 		for range reps {
 			all = append(all, n)
 		}
 	}
 	if len(all) < nodes {
-		return wrong(fmt.Sprintf("it has %d", len(all)))
+		return malformed(fmt.Sprintf("it has %d", len(all)))
 	}
 	return all, nil
 }

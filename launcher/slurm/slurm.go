@@ -66,7 +66,7 @@ func Current(getenv func(string) string) (*Job, error) {
 	if count := getenv("SLURM_RESTART_COUNT"); count != "" {
 		var ok bool
 		if j.Restarts, ok = number(count); !ok {
-			return nil, j.wrong(fmt.Errorf("SLURM_RESTART_COUNT=%q is no number", count))
+			return nil, j.wrapError(fmt.Errorf("SLURM_RESTART_COUNT=%q is no number", count))
 		}
 	}
 	if getenv("SLURM_NTASKS") != "" { // without it, SLURM_TASKS_PER_NODE is only the number of cores
@@ -74,16 +74,16 @@ func Current(getenv func(string) string) (*Job, error) {
 	}
 	switch {
 	case !jobID().MatchString(id):
-		return nil, j.wrong(fmt.Errorf("SLURM_JOB_ID=%q is no id of a job", id))
+		return nil, j.wrapError(fmt.Errorf("SLURM_JOB_ID=%q is no id of a job", id))
 	case getenv("SLURM_HET_SIZE") != "":
-		return nil, j.wrong(errors.New("it is heterogeneous: plx works in jobs of one component"))
+		return nil, j.wrapError(errors.New("it is heterogeneous: plx works in jobs of one component"))
 	case j.nodes == "":
-		return nil, j.wrong(errors.New("SLURM_JOB_ID is set and SLURM_JOB_NODELIST is not"))
+		return nil, j.wrapError(errors.New("SLURM_JOB_ID is set and SLURM_JOB_NODELIST is not"))
 	}
 	return j, nil
 }
 
-func (j *Job) wrong(err error) error {
+func (j *Job) wrapError(err error) error {
 	return exit.WithHint(fmt.Errorf("job %s of Slurm: %w", j.ID, err), cmp.Or(exit.Hint(err), avoidHint))
 }
 
@@ -107,9 +107,9 @@ const (
 	overHint  = "the allocation is over: leave its shell and ask for a new one with salloc or sbatch; " + avoidHint
 )
 
-// askTime limits one run of a Slurm command. A busy slurmctld may need long to
+// commandTimeout limits one run of a Slurm command. A busy slurmctld may need long to
 // reply.
-const askTime = time.Minute
+const commandTimeout = time.Minute
 
 // Environ returns the environment for Slurm commands. It lacks the variables
 // with which sbatch, salloc and srun pass on their options, since these would
@@ -124,25 +124,25 @@ func Environ() []string {
 
 // ask runs a Slurm command and returns its output. Its errors have hints.
 func ask(ctx context.Context, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = Environ()
-	out, err := answer(ctx, cmd)
-	var refused *refusal
-	var missing absent
+	out, err := output(ctx, cmd)
+	var refused *commandError
+	var missing missingCommand
 	switch {
 	case errors.As(err, &missing):
 		err = exit.WithHint(err, pathHint)
 	case errors.As(err, &refused):
-		err = explained(err)
+		err = withHint(err)
 	}
 	return out, err
 }
 
-// complaint returns the most useful line of a Slurm command's stderr: the text
+// errorLine returns the most useful line of a Slurm command's stderr: the text
 // after the first "error: ", or else the last line.
-func complaint(text string) string {
+func errorLine(text string) string {
 	var last string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -154,8 +154,8 @@ func complaint(text string) string {
 	return cmp.Or(last, "it printed no reason")
 }
 
-// explained adds a hint to the error of a failed Slurm command.
-func explained(err error) error {
+// withHint adds a hint to the error of a failed Slurm command.
+func withHint(err error) error {
 	for _, over := range []string{"Invalid job id", "Expired or invalid job", "already completing", "Job credential revoked"} {
 		if strings.Contains(err.Error(), over) {
 			return exit.WithHint(err, overHint)

@@ -68,14 +68,14 @@ func (s Submission) Text() string {
 
 // Submit submits the script with sbatch and returns the id of the Slurm job.
 func (s Submission) Submit(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sbatch", s.options()...)
 	// sbatch needs the user's SBATCH_ variables, which Environ would remove.
 	cmd.Dir, cmd.Env, cmd.Stdin = s.Dir, os.Environ(), strings.NewReader(s.Script())
-	out, err := answer(ctx, cmd)
-	var refused *refusal
-	var missing absent
+	out, err := output(ctx, cmd)
+	var refused *commandError
+	var missing missingCommand
 	switch {
 	case errors.As(err, &missing):
 		return "", exit.WithHint(err, "plx launch --slurm needs Slurm's commands on PATH (module load slurm?)")
@@ -91,38 +91,40 @@ func (s Submission) Submit(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// refusal is the error of a Slurm command that exited with a status other than
+// commandError is the error of a Slurm command that exited with a status other than
 // 0.
-type refusal struct {
-	command, complaint string
+type commandError struct {
+	command, errorLine string
 	err                error
 }
 
-func (r *refusal) Error() string { return fmt.Sprintf("%s: %s (%v)", r.command, r.complaint, r.err) }
-func (r *refusal) Unwrap() error { return r.err }
+func (r *commandError) Error() string {
+	return fmt.Sprintf("%s: %s (%v)", r.command, r.errorLine, r.err)
+}
+func (r *commandError) Unwrap() error { return r.err }
 
-// answer runs a Slurm command and returns its standard output.
-func answer(ctx context.Context, cmd *exec.Cmd) (string, error) {
+// output runs a Slurm command and returns its standard output.
+func output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	var stdout, stderr bytes.Buffer
 	name := cmd.Args[0]
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, askTime/60
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, commandTimeout/60
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return "", absent(name)
+		return "", missingCommand(name)
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s gave no answer within %v: %s", name, askTime, complaint(stderr.String()))
+		return "", fmt.Errorf("%s gave no answer within %v: %s", name, commandTimeout, errorLine(stderr.String()))
 	case err != nil:
-		return "", &refusal{name, complaint(stderr.String()), err}
+		return "", &commandError{name, errorLine(stderr.String()), err}
 	}
 	return stdout.String(), nil
 }
 
-// absent is the error for a Slurm command that is not installed on this
+// missingCommand is the error for a Slurm command that is not installed on this
 // machine. Its value is the command's name.
-type absent string
+type missingCommand string
 
-func (a absent) Error() string { return fmt.Sprintf("there is no %s here", string(a)) }
+func (a missingCommand) Error() string { return fmt.Sprintf("there is no %s here", string(a)) }
 
 func clip(text string) string { return text[:min(len(text), 80)] }
 

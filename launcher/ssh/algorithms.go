@@ -11,9 +11,9 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// bySSH is the option that hints suggest if plx's own SSH client cannot log in
+// viaSSH is the option that hints suggest if plx's own SSH client cannot log in
 // to a host: plx then connects through the ssh program.
-const bySSH = "--via 'ssh -o BatchMode=yes {host}'"
+const viaSSH = "--via 'ssh -o BatchMode=yes {host}'"
 
 // algorithms returns every algorithm that golang.org/x/crypto/ssh implements,
 // the secure ones first. The insecure ones let plx reach old servers that
@@ -27,9 +27,9 @@ func algorithms() gossh.Config {
 	}
 }
 
-// weakOf returns the negotiated algorithms of conn that have known security
+// weakAlgorithms returns the negotiated algorithms of conn that have known security
 // issues.
-func weakOf(conn gossh.Conn) (found []string) {
+func weakAlgorithms(conn gossh.Conn) (found []string) {
 	meta, is := conn.(gossh.AlgorithmsConnMetadata)
 	if !is {
 		return nil
@@ -68,7 +68,7 @@ func explainAlgorithms(err error) error {
 	err = fmt.Errorf("its SSH server offers nothing for the %s that plx implements: %s", none.What, strings.Join(offered, ", "))
 	for _, k := range keywords {
 		if strings.Contains(none.What, k.subject) {
-			err = exit.WithHint(err, fmt.Sprintf("add %s to %s in the host's sshd_config, or let ssh connect: %s", k.cure, k.keyword, bySSH))
+			err = exit.WithHint(err, fmt.Sprintf("add %s to %s in the host's sshd_config, or let ssh connect: %s", k.cure, k.keyword, viaSSH))
 		}
 	}
 	return err

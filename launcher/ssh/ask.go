@@ -9,19 +9,19 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// mostAnswers is the number of attempts to answer a login prompt, such as for
+// maxPrompts is the number of attempts to answer a login prompt, such as for
 // a password. It equals ssh's default of NumberOfPasswordPrompts.
-const mostAnswers = 3
+const maxPrompts = 3
 
-// questions returns the authentication methods that prompt the user:
+// promptMethods returns the authentication methods that prompt the user:
 // keyboard-interactive and password. It returns none if cfg.Ask is nil or the
 // ssh configuration disables both methods.
-func questions(ctx context.Context, cfg Config, t sshconfig.Target) (all []gossh.AuthMethod) {
+func promptMethods(ctx context.Context, cfg Config, t sshconfig.Target) (all []gossh.AuthMethod) {
 	if cfg.Ask == nil {
 		return nil
 	}
 	if !t.NoInteractive {
-		all = append(all, gossh.RetryableAuthMethod(interactive(ctx, cfg, t), mostAnswers))
+		all = append(all, gossh.RetryableAuthMethod(interactive(ctx, cfg, t), maxPrompts))
 	}
 	if !t.NoPassword {
 		last := ""
@@ -30,7 +30,7 @@ func questions(ctx context.Context, cfg Config, t sshconfig.Target) (all []gossh
 			last = answer
 			return answer, err
 		}
-		all = append(all, gossh.RetryableAuthMethod(gossh.PasswordCallback(ask), mostAnswers))
+		all = append(all, gossh.RetryableAuthMethod(gossh.PasswordCallback(ask), maxPrompts))
 	}
 	return all
 }

@@ -31,7 +31,7 @@ type offer struct {
 	tokens    []string // key files of FIDO tokens that are not loaded in the SSH agent
 	certs     []*certificate
 	allowed   []string // authentication methods that the server last allowed; nil before its first reply
-	asks      bool     // true if plx can prompt the user, for example for a password
+	canPrompt bool     // true if plx can prompt the user, for example for a password
 	agent     net.Conn // connection to the SSH agent, open while its keys sign; nil: no agent
 }
 
@@ -39,27 +39,27 @@ type offer struct {
 // then the SSH agent's, then the default files such as id_ed25519. The order
 // matters, since a server closes the connection after about six keys.
 func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) *offer {
-	o := &offer{asks: len(questions(ctx, cfg, t)) > 0}
+	o := &offer{canPrompt: len(promptMethods(ctx, cfg, t)) > 0}
 	if len(cfg.Signers) > 0 {
 		for _, key := range cfg.Signers {
 			o.add(key, "given key")
 		}
 		return o
 	}
-	agentKeys := o.askAgent(ctx, t.Agent)
+	agentKeys := o.agentSigners(ctx, t.Agent)
 	o.readCertificates(t)
 	for _, path := range t.Identities {
 		o.addFile(path, agentKeys, true)
 	}
 	for _, key := range agentKeys {
-		if !t.IdentitiesOnly || o.certified(key) {
+		if !t.IdentitiesOnly || o.hasCertificate(key) {
 			o.add(key, "agent")
 		}
 	}
 	for _, path := range t.Defaults {
 		o.addFile(path, agentKeys, false)
 	}
-	o.judgeCertificates()
+	o.checkCertificates()
 	return o
 }
 
@@ -102,9 +102,9 @@ func (o *offer) add(key gossh.Signer, source string) {
 
 func sameKey(a, b gossh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
 
-// askAgent returns the keys of the SSH agent. The connection closes when ctx
+// agentSigners returns the keys of the SSH agent. The connection closes when ctx
 // ends, because the agent may wait for its user to confirm.
-func (o *offer) askAgent(ctx context.Context, socket string) []gossh.Signer {
+func (o *offer) agentSigners(ctx context.Context, socket string) []gossh.Signer {
 	if socket == "" {
 		return nil
 	}
@@ -211,14 +211,14 @@ func (o *offer) readCertificates(t sshconfig.Target) {
 	}
 }
 
-// certified reports whether one of the user's certificates is for this key.
-func (o *offer) certified(key gossh.Signer) bool {
+// hasCertificate reports whether one of the user's certificates is for this key.
+func (o *offer) hasCertificate(key gossh.Signer) bool {
 	return slices.ContainsFunc(o.certs, func(c *certificate) bool { return sameKey(c.Key, key.PublicKey()) })
 }
 
-// judgeCertificates adds a problem for each certificate that has expired, is
+// checkCertificates adds a problem for each certificate that has expired, is
 // not valid yet, or lacks its private key.
-func (o *offer) judgeCertificates() {
+func (o *offer) checkCertificates() {
 	for _, c := range o.certs {
 		const layout = "2006-01-02 15:04"
 		now := uint64(time.Now().Unix())
@@ -241,7 +241,7 @@ func (o *offer) explain(err error) error {
 	if !strings.Contains(text, "unable to authenticate") && !strings.Contains(text, "oo many authentication failures") {
 		return err
 	}
-	if len(o.keys) == 0 && !o.asks {
+	if len(o.keys) == 0 && !o.canPrompt {
 		err = errNoKey
 	}
 	tried := "no key"
@@ -263,7 +263,7 @@ func (o *offer) hint() string {
 		return "unlock the key first: ssh-add " + Quote(o.encrypted[0])
 	}
 	if len(o.tokens) > 0 {
-		return "give the key to the agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + bySSH
+		return "give the key to the agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + viaSSH
 	}
 	if len(o.keys) > 5 {
 		return "a server takes about 6 keys: name the right one with IdentityFile in the ssh configuration"
@@ -271,12 +271,12 @@ func (o *offer) hint() string {
 	hint := "plx logs in by key: put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
 	if len(o.allowed) > 0 && !slices.Contains(o.allowed, "publickey") {
 		hint = "the server takes no key, or not a key alone: on a terminal plx asks for what it wants"
-		if o.asks {
+		if o.canPrompt {
 			hint = "the server takes no key, or not a key alone, and refused what was answered"
 		}
 	}
 	if slices.Contains(o.allowed, "gssapi-with-mic") {
-		hint += "; plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + bySSH
+		hint += "; plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + viaSSH
 	}
 	return hint
 }

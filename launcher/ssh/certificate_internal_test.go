@@ -26,7 +26,7 @@ func TestJudgeCertificates(t *testing.T) {
 		"without its key":  {after: now - hour, before: now + hour, unused: true, want: []string{"cert: its key is neither in a file nor in the agent"}},
 	} {
 		o := &offer{certs: []*certificate{{Certificate: &gossh.Certificate{ValidAfter: c.after, ValidBefore: c.before}, path: "cert", used: !c.unused}}}
-		o.judgeCertificates()
+		o.checkCertificates()
 		if !slices.Equal(o.problems, c.want) {
 			t.Errorf("%s: got %q, want %q", name, o.problems, c.want)
 		}

@@ -84,8 +84,8 @@ type Client struct {
 	cause   error // why the connection ended; valid once stop is closed
 	workers group // goroutines of this connection; Close waits until they return
 
-	noisy  atomic.Bool // true after the user was warned that shell start-up files print text
-	opened atomic.Bool // true once the server has accepted a session on this connection
+	warnedOfNoise atomic.Bool // true after the user was warned that shell start-up files print text
+	opened        atomic.Bool // true once the server has accepted a session on this connection
 }
 
 func newClient(cfg Config, t sshconfig.Target, conn *timedConn, client *gossh.Client, via *Client) *Client {
@@ -197,7 +197,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	}
 	// When a connection breaks, the SSH library closes its channels a moment
 	// before c.stop is closed. Wait up to a second for that.
-	if errors.Is(err, errNoStatus) || isDrop(err) {
+	if errors.Is(err, errNoStatus) || isConnectionEnd(err) {
 		select {
 		case <-c.stop:
 		case <-ctx.Done():
@@ -238,10 +238,10 @@ func (c *timedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// atGreeting completes the error of a handshake that failed before the server
+// withGreeting completes the error of a handshake that failed before the server
 // sent its host key: it adds the server's greeting, or that none arrived. late
 // reports that the deadline had passed.
-func (c *timedConn) atGreeting(host string, err error, late bool) error {
+func (c *timedConn) withGreeting(host string, err error, late bool) error {
 	c.mu.Lock()
 	said := strings.TrimSpace(string(c.first))
 	c.mu.Unlock()
@@ -251,7 +251,7 @@ func (c *timedConn) atGreeting(host string, err error, late bool) error {
 		err = fmt.Errorf("%w: the server has said nothing", err)
 	case !strings.HasPrefix(said, "SSH-") && !strings.Contains(said, "\nSSH-"):
 		err = fmt.Errorf("%w: instead of an SSH greeting the server says %.80q", err, strings.TrimSpace(line))
-	case late || isDrop(err):
+	case late || isConnectionEnd(err):
 		err = fmt.Errorf("%w: the server has greeted, and said nothing more", err)
 	default:
 		return err

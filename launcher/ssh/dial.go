@@ -188,7 +188,7 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (*Client, error) {
 	giveUp := time.Now().Add(cfg.RetryFor)
 	for attempt := 0; ; attempt++ {
-		c, loaded, err := dialOnce(ctx, cfg, t, via)
+		c, overloaded, err := dialOnce(ctx, cfg, t, via)
 		if err == nil {
 			return c, nil
 		}
@@ -200,7 +200,7 @@ func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client)
 			return nil, refusal // the message of a HostKeyError names the host already
 		}
 		pause := backoff(attempt)
-		if !loaded || time.Now().Add(pause).After(giveUp) {
+		if !overloaded || time.Now().Add(pause).After(giveUp) {
 			return nil, fmt.Errorf("host %s: %w", cfg.Host, err)
 		}
 		select {
@@ -230,7 +230,7 @@ func Over(ctx context.Context, raw net.Conn, cfg Config) (*Client, error) {
 	cfg.Host, cfg.piped = name, true
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Timeout, fmt.Errorf("no answer within %v", t.Timeout))
 	defer cancel()
-	c, _, err := greet(ctx, cfg, t, raw, nil)
+	c, _, err := clientOver(ctx, cfg, t, raw, nil)
 	return c, err
 }
 
@@ -246,10 +246,10 @@ func backoff(attempt int) time.Duration {
 // times. It equals the default of sshd's LoginGraceTime.
 const loginTime = 2 * time.Minute
 
-// dialOnce makes one attempt to connect. loaded reports that the server closed
+// dialOnce makes one attempt to connect. overloaded reports that the server closed
 // the connection before it sent its host key, as sshd does when MaxStartups is
 // exceeded.
-func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, loaded bool, err error) {
+func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, overloaded bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	tooLate := func(limit time.Duration) error {
@@ -276,14 +276,14 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 	defer arrived()
 	raw, err := connect(way, t, via)
 	if err != nil {
-		return nil, isRefusal(way, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(way, plain(err)))
+		return nil, isRefusal(way, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(way, withoutAddress(err)))
 	}
-	return greet(ctx, cfg, t, raw, via)
+	return clientOver(ctx, cfg, t, raw, via)
 }
 
-// greet performs the SSH handshake on raw and returns a Client. keyless
+// clientOver performs the SSH handshake on raw and returns a Client. beforeKey
 // reports that the server closed the connection before it sent its host key.
-func greet(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, via *Client) (c *Client, keyless bool, err error) {
+func clientOver(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, via *Client) (c *Client, beforeKey bool, err error) {
 	conn := &timedConn{Conn: raw, writeTimeout: cfg.DeadAfter, start: time.Now()}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // makes the handshake fail when ctx ends
 	client, keyShown, err := handshake(ctx, cfg, t, conn)
@@ -293,7 +293,7 @@ func greet(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, vi
 	}
 	if err != nil {
 		_ = conn.Close()
-		loaded := !keyShown && isRefusal(ctx, err)
+		overloaded := !keyShown && isRefusal(ctx, err)
 		late := ctx.Err() != nil
 		if !errors.Is(err, errNoAgent) {
 			err = causeOr(ctx, err)
@@ -301,11 +301,11 @@ func greet(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, vi
 		switch {
 		case cfg.piped || errors.Is(err, errNoAgent):
 		case !keyShown:
-			err = conn.atGreeting(cfg.Host, err, late)
+			err = conn.withGreeting(cfg.Host, err, late)
 		case late:
 			err = fmt.Errorf("%w: the server has shown its key, and the login has not ended", err)
 		}
-		return nil, loaded, err
+		return nil, overloaded, err
 	}
 	return newClient(cfg, t, conn, client, via), false, nil
 }
@@ -317,9 +317,9 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// plain removes the address from a network error, because the caller adds the
+// withoutAddress removes the address from a network error, because the caller adds the
 // address to the message.
-func plain(err error) error {
+func withoutAddress(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
 		return op.Err
@@ -371,7 +371,7 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 	config := &gossh.ClientConfig{
 		Config:            algorithms(),
 		User:              t.User,
-		Auth:              append([]gossh.AuthMethod{gossh.PublicKeys(offer.keys...)}, questions(ctx, cfg, t)...),
+		Auth:              append([]gossh.AuthMethod{gossh.PublicKeys(offer.keys...)}, promptMethods(ctx, cfg, t)...),
 		HostKeyAlgorithms: keys.algorithms,
 		HostKeyCallback: func(name string, remote net.Addr, key gossh.PublicKey) error {
 			keyShown = true
@@ -393,7 +393,7 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 		}
 		return nil, keyShown, explainAlgorithms(err)
 	}
-	if weak := weakOf(inner); len(weak) > 0 {
+	if weak := weakAlgorithms(inner); len(weak) > 0 {
 		cfg.Notice(fmt.Sprintf("warning: host %s: its SSH server agreed to nothing better than %s, which is not secure: update it", cfg.Host, strings.Join(weak, ", ")))
 	}
 	return gossh.NewClient(inner, channels, requests), true, nil
@@ -403,11 +403,11 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 // connection. It is false if ctx has ended, since then plx closed the
 // connection.
 func isRefusal(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && (isDrop(err) || strings.Contains(err.Error(), "Exceeded MaxStartups"))
+	return ctx.Err() == nil && (isConnectionEnd(err) || strings.Contains(err.Error(), "Exceeded MaxStartups"))
 }
 
-// isDrop reports whether err means that the connection was closed or broken.
-func isDrop(err error) bool {
+// isConnectionEnd reports whether err means that the connection was closed or broken.
+func isConnectionEnd(err error) bool {
 	return slices.ContainsFunc([]error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, os.ErrDeadlineExceeded, errClientDone,
 		sftp.ErrSSHFxConnectionLost,

@@ -105,8 +105,8 @@ func TestFailedHandshakeReportsGreeting(t *testing.T) {
 					writeFile(t, home+"/.ssh/id_ed25519", string(userKey(t)), 0o600)
 				}
 				ask := func(context.Context, string, bool, string) (string, error) { return "", errors.New("nobody is there") }
-				for _, asks := range []func(context.Context, string, bool, string) (string, error){nil, ask} {
-					_, err := ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, Ask: asks, RetryFor: 1})
+				for _, canPrompt := range []func(context.Context, string, bool, string) (string, error){nil, ask} {
+					_, err := ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, Ask: canPrompt, RetryFor: 1})
 					if err == nil {
 						t.Fatal("it connects")
 					}

@@ -410,11 +410,11 @@ func TestForwardAgent(t *testing.T) {
 	key := userKey(t)
 	const list = "ssh-add -l >/dev/null 2>&1; echo $?"
 	for name, c := range map[string]struct {
-		config string // %s is the socket of the agent
-		asks   bool
-		server string
-		want   string // exit status of ssh-add -l
-		env    bool   // the agent is that of SSH_AUTH_SOCK
+		config    string // %s is the socket of the agent
+		forward bool
+		server    string
+		want      string // exit status of ssh-add -l
+		env       bool   // the agent is that of SSH_AUTH_SOCK
 	}{
 		"yes":                   {"ForwardAgent yes\n", true, "", "0\n", true},
 		"a socket":              {"ForwardAgent %s\n", true, "", "0\n", false},
@@ -435,7 +435,7 @@ func TestForwardAgent(t *testing.T) {
 			}
 			sshConfig(t, home, strings.ReplaceAll(c.config, "%s", socket))
 			cfg := server.config(home)
-			cfg.ForwardAgent = c.asks
+			cfg.ForwardAgent = c.forward
 			client := dial(t, cfg)
 			for range 2 {
 				if got := output(t, client, list); got != c.want {

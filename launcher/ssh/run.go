@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// settle limits how long Run waits for its own goroutines after the
+	// settleTime limits how long Run waits for its own goroutines after the
 	// command has ended.
-	settle = 200 * time.Millisecond
+	settleTime = 200 * time.Millisecond
 	// drainIdle is the time without output after which Run returns although a
 	// process that the exited command left behind still holds its output open.
 	drainIdle = 5 * time.Second
@@ -60,13 +60,13 @@ func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	}
 	defer s.end()
 	out, errs := newCleanWriter(stdout, sentinel), newCleanWriter(stderr, sentinel)
-	err = c.converse(ctx, s, stdin, out, errs)
+	err = c.copyStreams(ctx, s, stdin, out, errs)
 	return c.verdict(ctx, err, out, errs)
 }
 
-// converse copies stdin and both outputs until the command has ended, and
+// copyStreams copies stdin and both outputs until the command has ended, and
 // returns the command's exit error.
-func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out, errs *cleanWriter) error {
+func (c *Client) copyStreams(ctx context.Context, s *session, stdin io.Reader, out, errs *cleanWriter) error {
 	sent, drained := make(chan error, 1), make(chan error, 2)
 	// Client.Close does not wait for this goroutine, because it may block in a
 	// Read that only the caller of Run can end.
@@ -105,14 +105,14 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 	})
 	close(ended)
 	s.end()
-	out.stop(settle)
-	errs.stop(settle)
+	out.stop(settleTime)
+	errs.stop(settleTime)
 	if pipe, ok := stdin.(*io.PipeReader); ok {
 		_ = pipe.Close() // never fails
 	}
 	select { // give a stdin that does not block time to stop reading before Run returns
 	case <-fed:
-	case <-time.After(settle):
+	case <-time.After(settleTime):
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func drain(to *cleanWriter, from io.Reader) error {
 	}
 }
 
-// verdict turns the result of converse into the error of Run. It distinguishes
+// verdict turns the result of copyStreams into the error of Run. It distinguishes
 // a failed command, a login shell that never started the command, a lost
 // connection, and the end of ctx.
 func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter) error {
@@ -230,7 +230,7 @@ func (c *Client) noticeNoise(out, errs *cleanWriter) {
 	_, dropped, _ := out.state()
 	_, droppedErr, _ := errs.state()
 	n := dropped + droppedErr
-	if n == 0 || c.noisy.Swap(true) {
+	if n == 0 || c.warnedOfNoise.Swap(true) {
 		return
 	}
 	if c.cfg.Noisy != nil {

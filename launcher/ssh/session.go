@@ -44,10 +44,10 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 			if since.IsZero() {
 				since = time.Now()
 			}
-			if !c.opened.Load() || time.Since(since) > freeing {
+			if !c.opened.Load() || time.Since(since) > sessionRetryTime {
 				return nil, fmt.Errorf("host %s: the server refuses a session (MaxSessions?): %w", c.cfg.Host, refused)
 			}
-			again = time.After(freeEvery)
+			again = time.After(sessionRetryEvery)
 		}
 		select {
 		case <-freed:
@@ -61,10 +61,10 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 }
 
 // A server may refuse a new session for a moment after the last one has ended.
-// The client then retries every freeEvery, for at most freeing.
+// The client then retries every sessionRetryEvery, for at most sessionRetryTime.
 const (
-	freeing   = 5 * time.Second
-	freeEvery = 20 * time.Millisecond
+	sessionRetryTime   = 5 * time.Second
+	sessionRetryEvery = 20 * time.Millisecond
 )
 
 // tryOpen starts a session like openSession, but does not wait for other
@@ -125,7 +125,7 @@ func (c *Client) start(kind, argument string) (*session, error) {
 	s := &session{Channel: channel, client: c, exit: make(chan error, 1)}
 	c.workers.start(func() { s.serve(requests) })
 	if kind == "exec" {
-		if err := s.surround(c.env, c.forwards); err != nil {
+		if err := s.requestEnvironment(c.env, c.forwards); err != nil {
 			_ = channel.Close() // the error of SendRequest is returned instead
 			return nil, fmt.Errorf("%w: %w", errClientDone, err)
 		}
@@ -144,10 +144,10 @@ func (c *Client) start(kind, argument string) (*session, error) {
 	return s, nil
 }
 
-// surround requests the environment variables and, if agent is set, forwarding
+// requestEnvironment requests the environment variables and, if agent is set, forwarding
 // of the user's SSH agent. Like ssh it asks for no reply, so a refusal by the
 // server goes unnoticed.
-func (s *session) surround(env []string, agent bool) error {
+func (s *session) requestEnvironment(env []string, agent bool) error {
 	var errs []error
 	for _, variable := range env {
 		name, value, _ := strings.Cut(variable, "=")

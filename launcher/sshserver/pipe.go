@@ -13,9 +13,9 @@ import (
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
-// mute is the time without any byte after which ServePipe gives up. The client
+// silenceLimit is the time without any byte after which ServePipe gives up. The client
 // sends a keepalive request every 5 s.
-const mute = time.Minute
+const silenceLimit = time.Minute
 
 // ServePipe runs an SSH server on in and out until in ends or brings no byte
 // for a minute. It first prints word and the server's public key on one line.
@@ -36,32 +36,32 @@ func ServePipe(in io.Reader, out io.Writer, word string) error {
 		defer close(ended)
 		Serve(conn, config)
 	}()
-	tick := time.NewTicker(mute)
+	tick := time.NewTicker(silenceLimit)
 	defer tick.Stop()
-	for heard := int64(-1); ; {
+	for received := int64(-1); ; {
 		select {
 		case <-ended:
 			return nil
 		case <-tick.C:
-			now := conn.heard.Load()
-			if now == heard {
-				return fmt.Errorf("the launcher was silent for %v", mute)
+			now := conn.received.Load()
+			if now == received {
+				return fmt.Errorf("the launcher was silent for %v", silenceLimit)
 			}
-			heard = now
+			received = now
 		}
 	}
 }
 
 // pipe is a net.Conn that reads from in and writes to out.
 type pipe struct {
-	in    io.Reader
-	out   io.Writer
-	heard atomic.Int64 // number of bytes read so far
+	in       io.Reader
+	out      io.Writer
+	received atomic.Int64 // number of bytes read so far
 }
 
 func (p *pipe) Read(b []byte) (int, error) {
 	n, err := p.in.Read(b)
-	p.heard.Add(int64(n))
+	p.received.Add(int64(n))
 	return n, err
 }
 

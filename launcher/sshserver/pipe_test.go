@@ -130,7 +130,7 @@ func TestServePipeStopsAfterSilence(t *testing.T) {
 			select {
 			case err := <-p.ended:
 				t.Fatalf("ended with %v while the client asks", err)
-			case <-time.After(mute - time.Second):
+			case <-time.After(silenceLimit - time.Second):
 			}
 			if _, _, err := client.SendRequest("keepalive@openssh.com", true, nil); err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func TestServePipeStopsAfterSilence(t *testing.T) {
 		}
 		last := time.Now()
 		err := <-p.ended
-		if silent := time.Since(last); err == nil || !strings.Contains(err.Error(), "silent") || silent < mute || silent > 2*mute {
+		if silent := time.Since(last); err == nil || !strings.Contains(err.Error(), "silent") || silent < silenceLimit || silent > 2*silenceLimit {
 			t.Errorf("ended with %v after %v of silence", err, silent)
 		}
 	})

@@ -16,12 +16,12 @@ import (
 // its stdin and stdout.
 type pipe struct {
 	*connection.Conn
-	line string // shell command line, for error messages
-	out  *bufio.Reader
+	commandLine string // shell command line, for error messages
+	out         *bufio.Reader
 }
 
 func startPipe(c *Config) (*pipe, error) {
-	cmd := exec.Command("/bin/sh", "-c", c.line())
+	cmd := exec.Command("/bin/sh", "-c", c.commandLine())
 	env := c.Env
 	if env == nil {
 		env = os.Environ()
@@ -31,7 +31,7 @@ func startPipe(c *Config) (*pipe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start /bin/sh for --via: %w", err)
 	}
-	return &pipe{Conn: conn, line: c.line(), out: bufio.NewReaderSize(conn, 32<<10)}, nil
+	return &pipe{Conn: conn, commandLine: c.commandLine(), out: bufio.NewReaderSize(conn, 32<<10)}, nil
 }
 
 // Read implements net.Conn.
@@ -42,7 +42,7 @@ func (p *pipe) Read(b []byte) (int, error) { return p.out.Read(b) }
 func (p *pipe) Cancel(error) { p.Close() } // Close always returns nil
 
 // String returns the description of the command for error messages.
-func (p *pipe) String() string { return fmt.Sprintf("the command %q", p.line) }
+func (p *pipe) String() string { return fmt.Sprintf("the command %q", p.commandLine) }
 
 // reason returns an error that tells why the pipe ended: the command's exit,
 // or err if the command still runs. printed is the last line on stdout that

@@ -85,10 +85,10 @@ func Check(ctx context.Context, command string) error {
 	return nil
 }
 
-// line returns the command line to run on this machine. It runs /bin/sh on the
+// commandLine returns the command line to run on this machine. It runs /bin/sh on the
 // host, a word that needs no quoting even if another shell parses it on the
 // way.
-func (c *Config) line() string {
+func (c *Config) commandLine() string {
 	command := c.Command
 	if !strings.Contains(command, "{command}") {
 		command += " {command}"
@@ -113,7 +113,7 @@ func dial(ctx context.Context, c *Config) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := p.become(ctx, c)
+	client, err := p.startServer(ctx, c)
 	if err != nil {
 		p.Close() // err is more useful than an error of Close
 		return nil, err
@@ -121,11 +121,11 @@ func dial(ctx context.Context, c *Config) (*ssh.Client, error) {
 	return client, nil
 }
 
-// become makes the shell on the host start an SSH server, and connects to that
+// startServer makes the shell on the host start an SSH server, and connects to that
 // server. The shell reads the script from the pipe. The script is one compound
 // command in braces, so that the shell reads it completely before it runs any
 // part.
-func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
+func (p *pipe) startServer(ctx context.Context, c *Config) (*ssh.Client, error) {
 	way := bootstrap.New(bootstrap.Config{Host: c.Host, Strict: true, Guess: c.Guess, Agent: c.Agent, Begin: startLimit})
 	way.Act = "agent serve " + way.Word
 	if c.Step {

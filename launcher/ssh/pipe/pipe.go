@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	leaveTime = time.Second // time from closing the command's stdin to killing the command
-	reapTime  = 2 * time.Second
+	exitTime = time.Second // time from closing the command's stdin to killing the command
+	reapTime = 2 * time.Second
 )
 
 // Conn is a net.Conn over the standard input and output of a running command.
@@ -38,7 +38,7 @@ type Conn struct {
 
 	cmd     *exec.Cmd
 	in, out *os.File
-	errs    *ending
+	errs    *tail
 	remote  string
 	hangUp  bool          // true if Close sends SIGHUP without waiting first
 	ended   chan struct{} // closed once the command has ended
@@ -58,7 +58,7 @@ func Start(cmd *exec.Cmd, remote string, hangUp bool) (*Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, fromUs.Close(), in.Close())
 	}
-	c := &Conn{cmd: cmd, in: in, out: out, errs: &ending{}, remote: remote, hangUp: hangUp, ended: make(chan struct{})}
+	c := &Conn{cmd: cmd, in: in, out: out, errs: &tail{}, remote: remote, hangUp: hangUp, ended: make(chan struct{})}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = fromUs, toUs, c.errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.WaitDelay = reapTime // a process that the command leaves behind may hold stderr open
@@ -97,7 +97,7 @@ func (c *Conn) Close() error {
 		if c.hangUp {
 			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGHUP) // fails if the command has ended
 		}
-		c.wait(leaveTime)
+		c.wait(exitTime)
 		// Kill the whole process group, since the command may have left other
 		// processes in it.
 		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // fails if no process of the group is left
@@ -119,7 +119,7 @@ func (c *Conn) wait(most time.Duration) {
 // End waits up to a second for the command to exit, and returns its state. It
 // returns nil if the command is still running.
 func (c *Conn) End() *os.ProcessState {
-	c.wait(leaveTime)
+	c.wait(exitTime)
 	select {
 	case <-c.ended:
 		return c.cmd.ProcessState
@@ -132,13 +132,13 @@ func (c *Conn) End() *os.ProcessState {
 // printed nothing.
 func (c *Conn) Said() string { return c.errs.lastLine() }
 
-// ending is a writer that keeps the last 1024 bytes written to it.
-type ending struct {
+// tail is a writer that keeps the last 1024 bytes written to it.
+type tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (e *ending) Write(b []byte) (int, error) {
+func (e *tail) Write(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.text = append(e.text, b[max(0, len(b)-1024):]...)
@@ -146,7 +146,7 @@ func (e *ending) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (e *ending) lastLine() string {
+func (e *tail) lastLine() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(string(e.text)), "\n")
