@@ -58,7 +58,7 @@ func config(ctx *cli.Context) error {
 			row := setting{Command: c.Name, Flag: longName(f), Values: []string{}, From: "none"}
 			if s := d.Of(c.Name, row.Flag); s != nil {
 				row.Values, row.From = s.Values, s.From
-			} else if value := standard(f.(cli.DocGenerationFlag)); value != "" {
+			} else if value := defaultValue(f.(cli.DocGenerationFlag)); value != "" {
 				row.Values, row.From = []string{value}, "default"
 			}
 			rows = append(rows, row)

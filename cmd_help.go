@@ -14,7 +14,7 @@ func helpCommand() *cli.Command {
 			}
 			about := ctx.App.Command(name)
 			if about == nil {
-				return noCommand(ctx, name)
+				return unknownCommandError(ctx, name)
 			}
 			printHelp(ctx.App.Writer, "", about)
 			return nil

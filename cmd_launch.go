@@ -112,7 +112,7 @@ func launchFlags() []cli.Flag {
 
 func (c *command) launch(ctx *cli.Context) error {
 	c.json = ctx.Bool("json")
-	if submit, err := submits(ctx); err != nil {
+	if submit, err := mustSubmit(ctx); err != nil {
 		return err
 	} else if submit {
 		return c.submit(ctx)
@@ -126,7 +126,7 @@ func (c *command) launch(ctx *cli.Context) error {
 		return err
 	}
 	if job != nil {
-		inSlurm(job, &cfg)
+		nameSlurmJob(job, &cfg)
 	}
 	if err := lateHosts(ctx, cfg); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (c *command) launch(ctx *cli.Context) error {
 	}
 	signals, stop := c.signals()
 	defer stop()
-	c.told = true // from now on package launcher reports errors of the launch
+	c.reported = true // from now on package launcher reports errors of the launch
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
 	return err
 }
@@ -212,7 +212,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	}
 	for _, name := range []string{"ps", "name", "resume", "fetch", "workdir", "venv"} {
 		if ctx.IsSet(name) && ctx.String(name) == "" {
-			return cfg, empty(name)
+			return cfg, emptyValue(name)
 		}
 	}
 	placeConfig(ctx, &cfg)

@@ -64,15 +64,15 @@ func (c *command) submit(ctx *cli.Context) error {
 	return err
 }
 
-// submitted lists the flags that are not copied into the batch script. The plx
+// notInScript lists the flags that are not copied into the batch script. The plx
 // that submits the script handles them itself, or they choose other hosts than
 // Slurm's.
-var submitted = []string{"slurm", "partition", "nodes", "gpus", "sbatch-option", "detach", "dry-run", "color", "grep", "task", "rank", "verbose",
+var notInScript = []string{"slurm", "partition", "nodes", "gpus", "sbatch-option", "detach", "dry-run", "color", "grep", "task", "rank", "verbose",
 	"hosts", "host", "via", "local", "no-slurm", "env", "env-file", "help"}
 
-// submits reports whether this launch must be submitted to Slurm. Within a
+// mustSubmit reports whether this launch must be submitted to Slurm. Within a
 // Slurm allocation it is false, because the launch runs there directly.
-func submits(ctx *cli.Context) (bool, error) {
+func mustSubmit(ctx *cli.Context) (bool, error) {
 	asked := ctx.Bool("slurm")
 	for _, flag := range []string{"partition", "nodes", "gpus", "sbatch-option"} {
 		if !typed(ctx, flag) {
@@ -110,7 +110,7 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 	add := func(name string, value any) { all = append(all, fmt.Sprintf("%s=%v", dashed(name), value)) }
 	for _, f := range ctx.Command.Flags {
 		name := longName(f)
-		if !ctx.IsSet(name) || slices.Contains(submitted, name) {
+		if !ctx.IsSet(name) || slices.Contains(notInScript, name) {
 			continue
 		}
 		switch f.(type) {
@@ -129,10 +129,10 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 	return all
 }
 
-// inSlurm names a job that is launched in a batch script of Slurm. If Slurm
+// nameSlurmJob names a job that is launched in a batch script of Slurm. If Slurm
 // requeues the script, the job finds its checkpoints by this name. A job
 // submitted with --slurm uses the id of its submission.
-func inSlurm(job *slurm.Job, cfg *launcher.Config) {
+func nameSlurmJob(job *slurm.Job, cfg *launcher.Config) {
 	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
 		os.Unsetenv(slurm.Variable)           // the tasks must not inherit the variable
 		cfg.Detach, cfg.DryRun = false, false // the user's defaults for these flags applied to the submission already

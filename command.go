@@ -20,7 +20,7 @@ type command struct {
 	stdout, stderr *os.File
 	code           int
 	json           bool // true for plx launch --json, which prints events as JSON
-	told           bool // true if package launcher itself reports the end of the job
+	reported       bool // true if package launcher itself reports the end of the job
 }
 
 // ended is an error that only carries the exit status; its cause was printed
@@ -34,11 +34,11 @@ func (e *ended) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 // program. If nohup ignores SIGHUP, it stays ignored.
 func (c *command) signals() (<-chan os.Signal, func()) {
 	sig := make(chan os.Signal, 4)
-	heed := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	handled := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {
-		heed = append(heed, syscall.SIGHUP)
+		handled = append(handled, syscall.SIGHUP)
 	}
-	signal.Notify(sig, heed...)
+	signal.Notify(sig, handled...)
 	return sig, func() { signal.Stop(sig) }
 }
 

@@ -120,7 +120,7 @@ func (l *commandLine) values(flag, last string) []string {
 	if f == nil {
 		return nil
 	}
-	return l.named(valueWord(f), last)
+	return l.placeholderCandidates(valueWord(f), last)
 }
 
 // arguments returns candidates for the next argument of the command.
@@ -134,13 +134,13 @@ func (l *commandLine) arguments(last string) []string {
 	case words[n] == "COMMAND":
 		return commandWords(l.app)
 	default:
-		return l.named(words[n], last)
+		return l.placeholderCandidates(words[n], last)
 	}
 }
 
-// named returns candidates for a placeholder of the help text, such as FILE or
+// placeholderCandidates returns candidates for a placeholder of the help text, such as FILE or
 // JOB.
-func (l *commandLine) named(word, last string) (all []string) {
+func (l *commandLine) placeholderCandidates(word, last string) (all []string) {
 	for word := range strings.SplitSeq(word, "|") {
 		switch word {
 		case "FILE", "FILE-OR-FOLDER":

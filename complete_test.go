@@ -181,14 +181,14 @@ func recorder(t *testing.T, real string) (dir string) {
 // install does what plx tells to do so that a shell completes, in a home where nothing is.
 func install(t *testing.T, dir, shell string) {
 	t.Helper()
-	told := regexp.MustCompile(`(?m)^` + shell + `: +(.*(?:\n {7}.*)*)`).FindStringSubmatch(completionCommand().Description)
-	if told == nil {
+	found := regexp.MustCompile(`(?m)^` + shell + `: +(.*(?:\n {7}.*)*)`).FindStringSubmatch(completionCommand().Description)
+	if found == nil {
 		t.Fatalf("plx help completion says nothing of %s", shell)
 	}
-	cmd := exec.Command("sh", "-c", told[1])
+	cmd := exec.Command("sh", "-c", found[1])
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", told[1], err, out)
+		t.Fatalf("%s: %v: %s", found[1], err, out)
 	}
 	// Where this folder is missing, fish fills it from all manual pages, in a process that outlives it.
 	if err := os.MkdirAll(filepath.Join(os.Getenv("HOME"), ".local/share/fish/generated_completions"), 0o700); err != nil {

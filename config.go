@@ -23,7 +23,7 @@ func setDefaults(ctx *cli.Context) error {
 		name := longName(f)
 		if ctx.IsSet(name) {
 			if want, right := wrongValue(f, ctx.String(name)); choices(f) != nil && want != "" {
-				return wanted(f, name, ctx.String(name), want, right)
+				return wrongValueError(f, name, ctx.String(name), want, right)
 			}
 			continue
 		}
@@ -41,10 +41,10 @@ func setDefaults(ctx *cli.Context) error {
 	return nil
 }
 
-// blamed adds the source of a flag's value, such as the line of the
+// withSource adds the source of a flag's value, such as the line of the
 // configuration file, to an error about that flag. It does so only if the
 // value comes from the user's defaults.
-func blamed(app *cli.App, err error) error {
+func withSource(app *cli.App, err error) error {
 	flag, is := strings.CutPrefix(err.Error(), "--")
 	if end := strings.IndexAny(flag, " :="); is && end > 0 && app.Metadata[flag[:end]] != nil {
 		return fmt.Errorf("%s: %w", app.Metadata[flag[:end]], err)
@@ -60,11 +60,11 @@ func readDefaults(app *cli.App) (*defaults.Defaults, error) {
 	}
 	d, err := defaults.Read(path, allFlags(app))
 	if err != nil {
-		return nil, wrongDefault(err)
+		return nil, withSuggestion(err)
 	}
 	for _, stray := range d.Strays() {
-		if meant := likeVariable(stray, d.Variables()); meant != "" {
-			return nil, exit.Mistake(fmt.Errorf("$%s: plx has no such variable", stray), "%s? plx help config", meant)
+		if suggestion := likeVariable(stray, d.Variables()); suggestion != "" {
+			return nil, exit.Mistake(fmt.Errorf("$%s: plx has no such variable", stray), "%s? plx help config", suggestion)
 		}
 	}
 	return d, nil
@@ -80,8 +80,8 @@ func likeVariable(stray string, known []string) string {
 			names = append(names, strings.TrimPrefix(name, "PLX_"))
 		}
 	}
-	if meant := closest(strings.TrimPrefix(stray, "PLX_"), names, 0.85); meant != "" {
-		return "PLX_" + meant
+	if suggestion := closest(strings.TrimPrefix(stray, "PLX_"), names, 0.85); suggestion != "" {
+		return "PLX_" + suggestion
 	}
 	return ""
 }
@@ -107,16 +107,16 @@ func allFlags(app *cli.App) defaults.Flags {
 	return all
 }
 
-// wrongDefault adds a hint to an error in the user's defaults: the known name
+// withSuggestion adds a hint to an error in the user's defaults: the known name
 // that is most similar to the wrong one.
-func wrongDefault(err error) error {
+func withSuggestion(err error) error {
 	m, named := errors.AsType[*defaults.Mistake](err)
 	if !named {
 		return err
 	}
-	meant := ""
+	suggestion := ""
 	if alike := closest(m.Name, m.Known, 0.8); alike != "" {
-		meant = alike + "? "
+		suggestion = alike + "? "
 	}
-	return exit.Mistake(err, "%splx help config", meant)
+	return exit.Mistake(err, "%splx help config", suggestion)
 }

@@ -191,8 +191,8 @@ func TestTaskVariablesAreNoMisspellings(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	for _, stray := range d.Strays() {
-		if meant := likeVariable(stray, d.Variables()); meant != "" && seen[stray] {
-			t.Errorf("%s is taken for %s", stray, meant)
+		if suggestion := likeVariable(stray, d.Variables()); suggestion != "" && seen[stray] {
+			t.Errorf("%s is taken for %s", stray, suggestion)
 		}
 	}
 }

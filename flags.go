@@ -170,7 +170,7 @@ func fileReach(ctx *cli.Context) (hosts.Reach, error) {
 		return r, nil
 	}
 	if ctx.String("hosts") == "" {
-		return r, empty("hosts")
+		return r, emptyValue("hosts")
 	}
 	var err error
 	if r.Hosts, err = hostfile.ParseFile(ctx.String("hosts")); err != nil {
@@ -184,15 +184,15 @@ func fileReach(ctx *cli.Context) (hosts.Reach, error) {
 // returns the nodes of the allocation and the Slurm job. Otherwise the job is
 // nil. Hosts in the user's defaults do not override the allocation.
 func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
-	r, job, err := meant(ctx)
+	r, job, err := chosenHosts(ctx)
 	if err == nil {
 		r.ProbeTime, err = probeTime(ctx)
 	}
 	return r, job, err
 }
 
-// meant is target without reading --probe-timeout.
-func meant(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
+// chosenHosts is target without reading --probe-timeout.
+func chosenHosts(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	named := slices.ContainsFunc([]string{"hosts", "host", "via", "local"}, func(flag string) bool { return typed(ctx, flag) })
 	if named || ctx.Bool("no-slurm") {
 		r, err := reach(ctx)
@@ -286,8 +286,8 @@ func numbers(text, sign string) (a, b int, ok bool) {
 	return a, b, err1 == nil && err2 == nil
 }
 
-// empty returns the error for a flag whose value is an empty string.
-func empty(flag string) error {
+// emptyValue returns the error for a flag whose value is an empty string.
+func emptyValue(flag string) error {
 	return exit.Mistake(fmt.Errorf("--%s: the name is empty", flag), "an unset shell variable? leave --%s out, or name something", flag)
 }
 

@@ -10,13 +10,13 @@ import (
 
 // Other launchers whose flags users of plx may type.
 const (
-	torchrun   = "torchrun"
-	mpirun     = "mpirun"
-	horovodrun = "horovodrun"
-	deepspeed  = "deepspeed"
-	accelerate = "accelerate"
-	srun       = "srun"
-	anyone     = "" // several launchers have such a flag
+	torchrun         = "torchrun"
+	mpirun           = "mpirun"
+	horovodrun       = "horovodrun"
+	deepspeed        = "deepspeed"
+	accelerate       = "accelerate"
+	srun             = "srun"
+	severalLaunchers = "" // several launchers have such a flag
 )
 
 // launchers lists the programs that plx launch replaces.
@@ -80,15 +80,15 @@ var counterparts = sync.OnceValue(func() map[string]counterpart {
 		"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir DIR"}, "l": {srun, "leave it out: plx names the task before each line"},
 		"partition": {srun, allHosts}, "mpi": {srun, chosen},
 
-		"worker": {anyone, "-n N"}, "workers": {anyone, "-n N"}, "num-workers": {anyone, "-n N"}, "nworkers": {anyone, "-n N"}, "num-procs": {anyone, "-n N"},
-		"nproc": {anyone, perHost}, "gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
+		"worker": {severalLaunchers, "-n N"}, "workers": {severalLaunchers, "-n N"}, "num-workers": {severalLaunchers, "-n N"}, "nworkers": {severalLaunchers, "-n N"}, "num-procs": {severalLaunchers, "-n N"},
+		"nproc": {severalLaunchers, perHost}, "gpu": {severalLaunchers, idsOfGPUs}, "gpu-id": {severalLaunchers, idsOfGPUs}, "devices": {severalLaunchers, idsOfGPUs},
 	}
 })
 
-// foreign returns a hint for a flag of another launcher, or "" if it knows
+// foreignFlagHint returns a hint for a flag of another launcher, or "" if it knows
 // none. For commands other than plx launch it only suggests flags that the
 // command has.
-func foreign(ctx *cli.Context, name string) string {
+func foreignFlagHint(ctx *cli.Context, name string) string {
 	if name == "worker" && ctx.Command.Name != "launch" && flagOf(ctx.Command, "rank") != nil {
 		return "--rank N" // --rank selects one of the existing workers
 	}
@@ -101,7 +101,7 @@ func foreign(ctx *cli.Context, name string) string {
 	if ctx.Command.Name != "launch" && (!isFlag || flagOf(ctx.Command, flag) == nil) {
 		return ""
 	}
-	if c.of == anyone {
+	if c.of == severalLaunchers {
 		return c.here
 	}
 	if isFlag {

@@ -88,15 +88,15 @@ func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {
 		names[i] = dashed(name)
 	}
 	left, right = strings.TrimSpace(strings.Join(names, ", ")+" "+valueWord(f.(cli.Flag))), strings.ReplaceAll(f.GetUsage(), "`", "")
-	if value := standard(f); value != "" {
+	if value := defaultValue(f); value != "" {
 		right += fmt.Sprintf(" (default: %s)", value)
 	}
 	return left, right, flagColumn
 }
 
-// standard returns the default value of a flag as the help prints it, or "" if
+// defaultValue returns the default value of a flag as the help prints it, or "" if
 // there is no default worth printing.
-func standard(f cli.DocGenerationFlag) string {
+func defaultValue(f cli.DocGenerationFlag) string {
 	value := strings.Trim(f.GetDefaultText(), `"`)
 	if !f.TakesValue() || slices.Contains([]string{"0", "0s", "-1"}, value) {
 		return ""

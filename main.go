@@ -53,11 +53,11 @@ func run(args []string, stdout, stderr *os.File) int {
 	if errors.As(err, &verdict) {
 		return verdict.code
 	}
-	err = blamed(app, err)
-	if !c.told && (c.json || asksEvents(app, args)) {
+	err = withSource(app, err)
+	if !c.reported && (c.json || asksEvents(app, args)) {
 		launcher.EndEvent(console.Terminal{Stdout: stdout, Stderr: stderr}, err)
 	}
-	c.complain(args, err)
+	c.printError(args, err)
 	return exit.Code(err)
 }
 
@@ -70,9 +70,9 @@ func begin(ctx *cli.Context) error {
 	return setDefaults(ctx)
 }
 
-// complain prints err and its hint to stderr. It looks for --color among all
+// printError prints err and its hint to stderr. It looks for --color among all
 // arguments itself, because err may come from parsing the flags.
-func (c *command) complain(args []string, err error) {
+func (c *command) printError(args []string, err error) {
 	mode := os.Getenv("PLX_COLOR")
 	for i, arg := range args {
 		if value, found := strings.CutPrefix(arg, "--color"); found && value == "" && i+1 < len(args) {

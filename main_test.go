@@ -67,7 +67,7 @@ func TestComplain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		(&command{stdout: out, stderr: out}).complain([]string{"plx", "probe", flag}, errors.Join(errors.New("host a: x"), errors.New("host b: y"), errors.New("host c: y")))
+		(&command{stdout: out, stderr: out}).printError([]string{"plx", "probe", flag}, errors.Join(errors.New("host a: x"), errors.New("host b: y"), errors.New("host c: y")))
 		if got, err := os.ReadFile(out.Name()); err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v, want %q", flag, got, err, want)
 		}

@@ -20,7 +20,7 @@ import (
 func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	text := err.Error()
 	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
-		return noFlag(ctx, name)
+		return unknownFlagError(ctx, name)
 	}
 	if !ofCommand(ctx) {
 		return exit.Mistake(err, "plx help lists the commands")
@@ -34,14 +34,14 @@ func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	}
 	value, name := m[1], m[2]
 	if want, right := wrongValue(flagOf(ctx.Command, name), value); want != "" {
-		return wanted(flagOf(ctx.Command, name), name, value, want, right)
+		return wrongValueError(flagOf(ctx.Command, name), name, value, want, right)
 	}
 	return exit.Mistake(err, "plx help %s", ctx.Command.Name)
 }
 
-// wanted returns the error for a wrong value of flag f. want describes the
+// wrongValueError returns the error for a wrong value of flag f. want describes the
 // allowed values, and right is an example.
-func wanted(f cli.Flag, name, value, want, right string) error {
+func wrongValueError(f cli.Flag, name, value, want, right string) error {
 	if _, yesNo := f.(*cli.BoolFlag); yesNo {
 		return exit.Mistake(fmt.Errorf("%s=%s: want no value, or true or false", dashed(name), value), "%s alone, or leave it out", dashed(name))
 	}
@@ -63,24 +63,24 @@ func unknownCommand(ctx *cli.Context) error {
 	if ctx.NArg() == 0 {
 		return cli.ShowAppHelp(ctx)
 	}
-	return noCommand(ctx, ctx.Args().First())
+	return unknownCommandError(ctx, ctx.Args().First())
 }
 
-// noCommand returns the error for an unknown command. Its hint suggests a
+// unknownCommandError returns the error for an unknown command. Its hint suggests a
 // similar command.
-func noCommand(ctx *cli.Context, name string) error {
+func unknownCommandError(ctx *cli.Context, name string) error {
 	if slices.Contains(launchers, name) {
 		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch takes the place of %s; plx help launch lists its flags", name)
 	}
-	meant := ""
+	suggestion := ""
 	if ours, known := synonyms()[name]; known {
-		meant = fmt.Sprintf("plx %s? ", ours)
+		suggestion = fmt.Sprintf("plx %s? ", ours)
 	} else if alike := closest(name, commandNames(ctx.App), 0.8); alike != "" {
-		meant = fmt.Sprintf("plx %s? ", alike)
+		suggestion = fmt.Sprintf("plx %s? ", alike)
 	} else if isLocal(name) {
-		meant = "plx launch " + name + "? "
+		suggestion = "plx launch " + name + "? "
 	}
-	return exit.Mistake(fmt.Errorf("no command %q", name), "%splx help lists them", meant)
+	return exit.Mistake(fmt.Errorf("no command %q", name), "%splx help lists them", suggestion)
 }
 
 // isLocal reports whether name is the path of an existing file or directory
@@ -97,25 +97,25 @@ func commandNames(app *cli.App) (names []string) {
 	return names
 }
 
-// noFlag returns the error for an unknown flag. Its hint suggests a similar
+// unknownFlagError returns the error for an unknown flag. Its hint suggests a similar
 // flag.
-func noFlag(ctx *cli.Context, name string) error {
+func unknownFlagError(ctx *cli.Context, name string) error {
 	if !ofCommand(ctx) {
 		return exit.Mistake(fmt.Errorf("plx has no flag %s", dashed(name)), "flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands")
 	}
 	wrong := fmt.Errorf("plx %s has no flag %s", ctx.Command.Name, dashed(name))
-	if meant := foreign(ctx, name); meant != "" {
-		return exit.Mistake(wrong, "%s; plx help %s lists plx's flags", meant, ctx.Command.Name)
+	if suggestion := foreignFlagHint(ctx, name); suggestion != "" {
+		return exit.Mistake(wrong, "%s; plx help %s lists plx's flags", suggestion, ctx.Command.Name)
 	}
 	var names []string
 	for _, f := range ctx.Command.Flags {
 		names = append(names, f.Names()...)
 	}
-	meant := ""
+	suggestion := ""
 	if alike := closest(name, names, 0.8); alike != "" {
-		meant = dashed(alike) + "? "
+		suggestion = dashed(alike) + "? "
 	}
-	return exit.Mistake(wrong, "%splx help %s lists them", meant, ctx.Command.Name)
+	return exit.Mistake(wrong, "%splx help %s lists them", suggestion, ctx.Command.Name)
 }
 
 // closest returns the element of names that is most similar to name, or "" if

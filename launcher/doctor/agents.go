@@ -30,11 +30,11 @@ func (e *examination) askAgents(ctx context.Context) error {
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails
 	if err := eachVisit(ctx, e.placed, tally, func(i int, v *visit) {
-		v.meet(ctx, protocol.Checkup{Secret: secret, Index: i, PortLow: e.cfg.PortLow, PortHigh: e.cfg.PortHigh})
+		v.requestReport(ctx, protocol.Checkup{Secret: secret, Index: i, PortLow: e.cfg.PortLow, PortHigh: e.cfg.PortHigh})
 	}); err != nil {
 		return err
 	}
-	return e.exchange(ctx)
+	return e.connectPeers(ctx)
 }
 
 // unaddressed adds the finding that no data address of the host is known.
@@ -42,20 +42,20 @@ func (v *visit) unaddressed(err error) {
 	// Remove the addresses, which differ between hosts, so that equal findings
 	// can be merged.
 	text := inBrackets().ReplaceAllString(err.Error(), "")
-	v.failed(Network, exit.WithHint(errors.New(text), exit.Hint(err)), "addr=IP or nic=NAME on its line of the resource file chooses its data address")
+	v.addError(Network, exit.WithHint(errors.New(text), exit.Hint(err)), "addr=IP or nic=NAME on its line of the resource file chooses its data address")
 }
 
 var inBrackets = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \([^()]*\)`) })
 
-// meet requests the report of the host's agent and adds the findings from it.
-func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
+// requestReport requests the report of the host's agent and adds the findings from it.
+func (v *visit) requestReport(ctx context.Context, want protocol.Checkup) {
 	if !v.has(Network) { // with a Network error the agent has no address to listen on
 		want.Addr, _ = v.DataAddr()
 	}
 	asked := time.Now()
 	report, err := hosts.Call[protocol.HostReport](ctx, v.AgentHost, reportTime, protocol.DoCheckup, want)
 	if err != nil {
-		v.failed(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/"+v.Binary+" version")
+		v.addError(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/"+v.Binary+" version")
 		return
 	}
 	v.agentReport = &report
@@ -64,9 +64,9 @@ func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
 	}
 }
 
-// exchange lets each agent connect to at most two others at their data
+// connectPeers lets each agent connect to at most two others at their data
 // addresses.
-func (e *examination) exchange(ctx context.Context) error {
+func (e *examination) connectPeers(ctx context.Context) error {
 	var serving []*visit
 	for _, v := range e.placed {
 		if v.agentReport != nil && v.agentReport.Addr != "" {
@@ -75,7 +75,7 @@ func (e *examination) exchange(ctx context.Context) error {
 	}
 	peers, pairs := make([][]protocol.Peer, len(serving)), 0
 	for i := range serving {
-		for _, to := range dials(i, len(serving)) {
+		for _, to := range peersToDial(i, len(serving)) {
 			v := serving[to]
 			peers[i] = append(peers[i], protocol.Peer{Index: slices.Index(e.placed, v), Host: v.host, Addr: v.agentReport.Addr})
 			pairs++
@@ -89,17 +89,17 @@ func (e *examination) exchange(ctx context.Context) error {
 		}
 		failures, err := hosts.Call[[]protocol.CheckupFailure](ctx, v.AgentHost, peersTime, protocol.DoMeet, peers[i])
 		if err != nil {
-			v.failed(Agent, fmt.Errorf("its agent ended while it connected to other hosts: %w", err), "run plx doctor again")
+			v.addError(Agent, fmt.Errorf("its agent ended while it connected to other hosts: %w", err), "run plx doctor again")
 			return
 		}
 		v.judgePeers(failures, peers[i])
 	})
 }
 
-// dials returns the hosts that host i of n connects to: the next host, so that
+// peersToDial returns the hosts that host i of n connects to: the next host, so that
 // each host is tested, and the first, which all workers need. The number of
 // connections is linear in n.
-func dials(i, n int) (to []int) {
+func peersToDial(i, n int) (to []int) {
 	if next := (i + 1) % n; next != i {
 		to = append(to, next)
 	}

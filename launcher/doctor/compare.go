@@ -43,7 +43,7 @@ func compare(all []HostFacts) (found []Finding) {
 				odd = append(odd, by[v]...)
 			}
 		}
-		found = append(found, Finding{Level: Warning, Check: c.check, Hosts: odd, Text: bounded(c.text + ": " + strings.Join(words, ", ")), Remedy: c.remedy})
+		found = append(found, Finding{Level: Warning, Check: c.check, Hosts: odd, Text: truncated(c.text + ": " + strings.Join(words, ", ")), Remedy: c.remedy})
 	}
 	return found
 }
@@ -88,10 +88,10 @@ func torchVersion(h HostFacts) string {
 	return h.Python.Torch
 }
 
-// mendClock replaces the clock findings of all hosts by a single one if the
+// mergeClockFindings replaces the clock findings of all hosts by a single one if the
 // clock of this machine is the wrong one. It concludes that if at least two
 // hosts agree with each other, and none with this machine.
-func mendClock(all []HostFacts, findings []Finding) []Finding {
+func mergeClockFindings(all []HostFacts, findings []Finding) []Finding {
 	var skews []float64
 	for _, h := range all {
 		if h.Facts != nil && h.Facts.SkewError >= 0 {
@@ -110,6 +110,6 @@ func mendClock(all []HostFacts, findings []Finding) []Finding {
 	if low < 0 {
 		way = "ahead of"
 	}
-	return append(findings, Finding{Level: Warning, Check: Clock, Hosts: []string{here},
-		Text: fmt.Sprintf("its clock is %s %s that of all hosts", span(math.Abs(low)), way), Remedy: "synchronise it, for example with chrony"})
+	return append(findings, Finding{Level: Warning, Check: Clock, Hosts: []string{thisMachine},
+		Text: fmt.Sprintf("its clock is %s %s that of all hosts", formatSeconds(math.Abs(low)), way), Remedy: "synchronise it, for example with chrony"})
 }

@@ -70,7 +70,7 @@ func TestOwnClockIsWrong(t *testing.T) {
 		for _, s := range c.skews {
 			all = append(all, host("h", func(h *HostFacts) { h.Facts.Skew = s }))
 		}
-		got := mendClock(all, []Finding{{Check: Clock, Hosts: []string{"h"}, Text: "found"}})
+		got := mergeClockFindings(all, []Finding{{Check: Clock, Hosts: []string{"h"}, Text: "found"}})
 		if len(got) != 1 || got[0].Text != "found" && where(got[0].Hosts)+": "+got[0].Text != c.want || c.want == "found" && got[0].Text != "found" {
 			t.Errorf("%v: %+v, want %s", c.skews, got, c.want)
 		}
@@ -137,7 +137,7 @@ func TestPrint(t *testing.T) {
 	}{
 		{Diagnosis{Hosts: make([]HostFacts, 8)}, "8 hosts, nothing found\n"},
 		{Diagnosis{Hosts: []HostFacts{{Host: "h1"}, {Host: "h2"}, {Host: "h3"}}, Findings: []Finding{
-			{Error, Home, []string{"h1", "h2"}, "full\x1b[2J", "free space"}, {Warning, Clock, []string{here}, "late", ""}}},
+			{Error, Home, []string{"h1", "h2"}, "full\x1b[2J", "free space"}, {Warning, Clock, []string{thisMachine}, "late", ""}}},
 			"error: hosts h[1-2]: full\\x1b[2J; remedy: free space\nwarning: this machine: late\n3 hosts: 1 error, 1 warning; nothing found on 1\n"},
 	} {
 		var out bytes.Buffer

@@ -173,7 +173,7 @@ func (e *examination) stage(ctx context.Context, on []*visit, run func(context.C
 // diagnosis collects the findings of all hosts.
 func (e *examination) diagnosis() Diagnosis {
 	d := Diagnosis{Dialled: e.dialled}
-	all := judgeHere(len(e.visits), openFiles(), writable(os.Getenv("HOME")))
+	all := judgeThisMachine(len(e.visits), openFileLimit(), writable(os.Getenv("HOME")))
 	var labels []string
 	var machines []placement.Machine
 	for i, m := range e.recipe.Set.Machines() {
@@ -194,7 +194,7 @@ func (e *examination) diagnosis() Diagnosis {
 		labels, all = append(labels, v.host), append(all, v.all...)
 	}
 	all = append(all, judgeMachines(machines)...)
-	all = mendClock(d.Hosts, append(all, compare(d.Hosts)...))
+	all = mergeClockFindings(d.Hosts, append(all, compare(d.Hosts)...))
 	d.Findings = group(all, labels)
 	return d
 }

@@ -33,8 +33,8 @@ func factsOf(r protocol.HostReport, asked, answered time.Time) *Facts {
 	return &Facts{HostFacts: *r.Facts, Skew: float64(now.Unix()-middle.Unix()) + float64(now.Nanosecond()-middle.Nanosecond())/1e9, SkewError: (trip / 2).Seconds()}
 }
 
-// span formats a number of seconds in a suitable unit, such as "3 hours".
-func span(seconds float64) string {
+// formatSeconds formats a number of seconds in a suitable unit, such as "3 hours".
+func formatSeconds(seconds float64) string {
 	switch {
 	case seconds < 120:
 		return fmt.Sprintf("%.0f s", seconds)

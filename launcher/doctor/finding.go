@@ -50,9 +50,9 @@ type Finding struct {
 	Remedy string   `json:"remedy"`
 }
 
-// here replaces the host name in findings about the machine that runs plx
+// thisMachine replaces the host name in findings about the machine that runs plx
 // doctor.
-const here = "this machine"
+const thisMachine = "this machine"
 
 // group merges equal findings of several hosts and sorts the result: errors
 // first, then by check, then by host. labels lists all hosts in the order of

@@ -15,12 +15,12 @@ import (
 
 // judgeGPUs adds findings about the GPUs of one host.
 func (n *notes) judgeGPUs(m placement.Machine) {
-	if err := alone(m); err != nil {
+	if err := placeAlone(m); err != nil {
 		remedy := "correct the line in the resource file; plx probe shows the GPUs"
 		if t := m.Report.GPUTool; t == gpuprobe.ToolBroken || t == gpuprobe.ToolHung {
 			remedy = m.Report.Vendor.Remedy()
 		}
-		n.failed(GPUs, err, remedy)
+		n.addError(GPUs, err, remedy)
 		return
 	}
 	if m.Report.GPUError == "" || m.Devices.Kind == hostfile.ServerOnly || m.Devices.Kind == hostfile.CPUs {
@@ -29,9 +29,9 @@ func (n *notes) judgeGPUs(m placement.Machine) {
 	n.add(Warning, GPUs, m.Report.Vendor.Remedy(), "%s", m.Report.GPUError)
 }
 
-// alone returns the error of placing a job on this host only, without the
+// placeAlone returns the error of placing a job on this host only, without the
 // host's name, or nil.
-func alone(m placement.Machine) error {
+func placeAlone(m placement.Machine) error {
 	if m.Devices.Kind == hostfile.ServerOnly {
 		return nil // a host for parameter servers only can run no job by itself
 	}
@@ -60,10 +60,10 @@ func judgeMachines(machines []placement.Machine) (found []Finding) {
 	const remedy = "remove one of the lines from the resource file"
 	same, err := p.Conflicts(machines)
 	for _, line := range same {
-		found = append(found, Finding{Level: Warning, Check: Machine, Hosts: []string{here}, Text: line, Remedy: remedy})
+		found = append(found, Finding{Level: Warning, Check: Machine, Hosts: []string{thisMachine}, Text: line, Remedy: remedy})
 	}
 	if err != nil {
-		found = append(found, Finding{Level: Error, Check: Machine, Hosts: []string{here}, Text: err.Error(), Remedy: remedy})
+		found = append(found, Finding{Level: Error, Check: Machine, Hosts: []string{thisMachine}, Text: err.Error(), Remedy: remedy})
 	}
 	return found
 }

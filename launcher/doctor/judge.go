@@ -37,12 +37,12 @@ type notes struct {
 }
 
 func (n *notes) add(level Level, check Check, remedy, format string, args ...any) {
-	n.all = append(n.all, Finding{Level: level, Check: check, Hosts: []string{n.host}, Text: bounded(fmt.Sprintf(format, args...)), Remedy: bounded(remedy)})
+	n.all = append(n.all, Finding{Level: level, Check: check, Hosts: []string{n.host}, Text: truncated(fmt.Sprintf(format, args...)), Remedy: truncated(remedy)})
 }
 
-// bounded shortens text to 1000 bytes, since a host may send texts of any
+// truncated shortens text to 1000 bytes, since a host may send texts of any
 // length.
-func bounded(text string) string {
+func truncated(text string) string {
 	const most = 1000
 	if len(text) <= most {
 		return text
@@ -50,9 +50,9 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// failed adds err as an error of the host. The remedy is the hint of err, or
+// addError adds err as an error of the host. The remedy is the hint of err, or
 // else the given one.
-func (n *notes) failed(check Check, err error, remedy string) {
+func (n *notes) addError(check Check, err error, remedy string) {
 	// Replace the host's name in the hint, so that equal findings of several
 	// hosts can be merged.
 	hint := strings.ReplaceAll(exit.Hint(err), "ssh "+n.host+" true", "ssh HOST true")
@@ -69,16 +69,16 @@ func (n *notes) has(check Check) bool {
 func (n *notes) unreached(err error) {
 	switch by, cure := transport.RefusedBy(err); by {
 	case transport.HostKey:
-		n.failed(HostKey, err, cure)
+		n.addError(HostKey, err, cure)
 	case transport.Login:
-		n.failed(Login, err, cure)
+		n.addError(Login, err, cure)
 	default:
-		n.failed(Connection, err, "check name, port, firewall and that sshd runs there: ssh HOST true")
+		n.addError(Connection, err, "check name, port, firewall and that sshd runs there: ssh HOST true")
 	}
 }
 
 // unprobed adds the error that the GPUs of the host could not be listed.
-func (n *notes) unprobed(err error) { n.failed(GPUs, err, "run nvidia-smi there by hand") }
+func (n *notes) unprobed(err error) { n.addError(GPUs, err, "run nvidia-smi there by hand") }
 
 // unplaced adds the error that the plx agent could not be installed or started
 // on the host.
@@ -89,17 +89,17 @@ func (n *notes) unplaced(err error) {
 	const elsewhere = "repair it, or make ~/.plx a link to a folder on another disk; plx prune --hosts FILE frees space"
 	switch {
 	case errors.As(err, &refused) && refused.NoHome:
-		n.failed(Home, err, "make the folder for that user, or name another user: USER@HOST")
+		n.addError(Home, err, "make the folder for that user, or name another user: USER@HOST")
 	case errors.As(err, &refused) && refused.Limited:
-		n.failed(Shell, err, bootstrap.LimitHint)
+		n.addError(Shell, err, bootstrap.LimitHint)
 	case errors.As(err, &refused), errors.As(err, &failure):
-		n.failed(Home, err, elsewhere)
+		n.addError(Home, err, elsewhere)
 	case errors.As(err, new(*hosts.PlatformError)):
-		n.failed(Platform, err, "take another host")
+		n.addError(Platform, err, "take another host")
 	case errors.Is(err, hosts.ErrStuck), errors.As(err, &silent), exit.Hint(err) != "":
-		n.failed(Shell, err, "ssh HOST echo hello must print hello, nothing else, and end at once")
+		n.addError(Shell, err, "ssh HOST echo hello must print hello, nothing else, and end at once")
 	default:
-		n.failed(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/.plx/blobs/* version")
+		n.addError(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/.plx/blobs/* version")
 	}
 }
 
@@ -115,7 +115,7 @@ func (n *notes) judge(f Facts) {
 			way = "behind"
 		}
 		n.add(Warning, Clock, "synchronise it, for example with chrony: times in logs and of files are wrong",
-			"its clock is %s %s this machine's", span(math.Abs(f.Skew)), way)
+			"its clock is %s %s this machine's", formatSeconds(math.Abs(f.Skew)), way)
 	}
 }
 
@@ -175,16 +175,16 @@ func (n *notes) judgeRoom(check Check, name string, f protocol.Folder, r room, r
 	if free := f.FreeKiB; free != protocol.NotKnown && free < r.goodKiB {
 		// Whole MiB, so that the findings of hosts that are about equally full
 		// can be merged.
-		n.add(worse(free < r.leastKiB), check, remedy, "the disk of %s has %d MiB left (%s)", name, free>>10, f.Mount)
+		n.add(levelOf(free < r.leastKiB), check, remedy, "the disk of %s has %d MiB left (%s)", name, free>>10, f.Mount)
 	}
 	if free := f.FreeInodes; free != protocol.NotKnown && free < r.goodInodes {
-		n.add(worse(free < r.leastInodes), check, "remove files: each takes an inode", "the disk of %s has room for %d more files (inodes)", name, free)
+		n.add(levelOf(free < r.leastInodes), check, "remove files: each takes an inode", "the disk of %s has room for %d more files (inodes)", name, free)
 	}
 }
 
-// worse returns Error if is is true, and Warning otherwise.
-func worse(is bool) Level {
-	if is {
+// levelOf returns Error if isError is true, and Warning otherwise.
+func levelOf(isError bool) Level {
+	if isError {
 		return Error
 	}
 	return Warning
@@ -195,7 +195,7 @@ func (n *notes) judgeLimits(f Facts) {
 	switch l := f.OpenFiles; {
 	case l.Hard == protocol.NotKnown:
 	case l.Hard < goodFiles:
-		n.add(worse(l.Hard < leastFiles), Limits, remedy, "a process may open %d files at most (ulimit -Hn)", l.Hard)
+		n.add(levelOf(l.Hard < leastFiles), Limits, remedy, "a process may open %d files at most (ulimit -Hn)", l.Hard)
 	case l.Soft < goodFiles:
 		n.add(Warning, Limits, remedy+"; or --setup 'ulimit -n "+fmt.Sprint(min(l.Hard, 65536))+"'",
 			"a process may open %d files (ulimit -n), which loaders of data may use up", l.Soft)

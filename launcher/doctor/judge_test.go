@@ -143,7 +143,7 @@ func TestGroup(t *testing.T) {
 		one(Warning, Clock, "late", "h1"),
 		one(Error, Home, "full", "h2"),
 		one(Error, Connection, "down", "h9"),
-		one(Warning, Clock, "late", here),
+		one(Warning, Clock, "late", thisMachine),
 		one(Warning, Clock, "late", "h1"),
 		one(Warning, Shell, "noise", "h9"),
 	}, []string{"h1", "h2", "h3", "h9"})

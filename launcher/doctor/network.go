@@ -84,16 +84,16 @@ func (n *notes) judgeInterface(r protocol.HostReport, s site) {
 	if s.line.Interface != "" || s.line.DataAddr != "" || s.alone || chosen.Speed == 0 {
 		return
 	}
-	fastest := slices.MaxFunc(r.Links, func(a, b protocol.Interface) int { return cmp.Compare(usable(a), usable(b)) })
-	if usable(fastest) > chosen.Speed {
+	fastest := slices.MaxFunc(r.Links, func(a, b protocol.Interface) int { return cmp.Compare(usableSpeed(a), usableSpeed(b)) })
+	if usableSpeed(fastest) > chosen.Speed {
 		n.add(Warning, Network, "--nic "+fastest.Name+", or nic="+fastest.Name+" on lines of the resource file",
 			"data goes over %s (%d Mbit/s), and %s has %d Mbit/s", chosen.Name, chosen.Speed, fastest.Name, fastest.Speed)
 	}
 }
 
-// usable returns the speed of the interface in Mbit/s, or 0 if data cannot be
+// usableSpeed returns the speed of the interface in Mbit/s, or 0 if data cannot be
 // sent over it.
-func usable(l protocol.Interface) int {
+func usableSpeed(l protocol.Interface) int {
 	dialable := slices.ContainsFunc(l.Addrs, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
 		return err == nil && !p.Addr().IsLinkLocalUnicast()

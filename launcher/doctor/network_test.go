@@ -94,7 +94,7 @@ func TestDials(t *testing.T) {
 	for n := range 200 {
 		pairs, dialled := 0, map[int]bool{}
 		for i := range n {
-			to := dials(i, n)
+			to := peersToDial(i, n)
 			pairs += len(to)
 			for _, j := range to {
 				if j == i || j >= n {

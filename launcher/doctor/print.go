@@ -40,8 +40,8 @@ func (d Diagnosis) Print(t console.Terminal) error {
 
 func where(hosts []string) string {
 	switch {
-	case len(hosts) == 1 && hosts[0] == here:
-		return here
+	case len(hosts) == 1 && hosts[0] == thisMachine:
+		return thisMachine
 	case len(hosts) == 1:
 		return "host " + hosts[0]
 	}

@@ -29,7 +29,7 @@ func (v *visit) unimported(err error) {
 	if v.Python == nil {
 		remedy = "install python3 there, or --path FOLDERS names where it is"
 	}
-	v.failed(Python, err, remedy)
+	v.addError(Python, err, remedy)
 }
 
 // gpuWorkers returns the number of workers with a GPU that a job would have on

@@ -53,7 +53,7 @@ func TestComparePython(t *testing.T) {
 // A host cannot fill the screen.
 func TestLongTextsAreCut(t *testing.T) {
 	n := notes{host: "h"}
-	n.failed(Python, errors.New(strings.Repeat("é", 10000)), "install it there")
+	n.addError(Python, errors.New(strings.Repeat("é", 10000)), "install it there")
 	long := healthy()
 	long.User, long.Processes.Soft = strings.Repeat("x", 10000), 1
 	n.judge(long)

@@ -17,22 +17,22 @@ const (
 	filesForHost = 4  // for each host: its SSH connection, and log files
 )
 
-// judgeHere returns findings about the launching machine. openFiles is its
+// judgeThisMachine returns findings about the launching machine. openFileLimit is its
 // hard limit of open files, and home the error of a test write to ~/.plx.
-func judgeHere(hosts int, openFiles int64, home error) []Finding {
-	n := notes{host: here}
-	if needed := int64(filesHere + filesForHost*hosts); openFiles != protocol.NotKnown && openFiles < needed {
-		n.add(Error, Limits, "raise it: ulimit -Hn", "plx may open %d files, and needs about %d for so many hosts", openFiles, needed)
+func judgeThisMachine(hosts int, openFileLimit int64, home error) []Finding {
+	n := notes{host: thisMachine}
+	if needed := int64(filesHere + filesForHost*hosts); openFileLimit != protocol.NotKnown && openFileLimit < needed {
+		n.add(Error, Limits, "raise it: ulimit -Hn", "plx may open %d files, and needs about %d for so many hosts", openFileLimit, needed)
 	}
 	if home != nil {
-		n.failed(Home, home, "make ~/.plx writable: plx keeps there where jobs run")
+		n.addError(Home, home, "make ~/.plx writable: plx keeps there where jobs run")
 	}
 	return n.all
 }
 
-// openFiles returns the hard limit of open files, to which the Go runtime
+// openFileLimit returns the hard limit of open files, to which the Go runtime
 // raises the soft limit.
-func openFiles() int64 {
+func openFileLimit() int64 {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || uint64(l.Max) > uint64(protocol.Unlimited) {
 		return protocol.NotKnown
