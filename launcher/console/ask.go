@@ -23,7 +23,7 @@ func (p *Printer) CanAsk() bool { return p != nil && p.display.Terminal(logs.Std
 func (p *Printer) Ask(ctx context.Context, question string, echo bool) (answer string, err error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return "", fmt.Errorf("there is no terminal to ask at: %w", err)
+		return "", fmt.Errorf("there is no terminal for the prompt: %w", err)
 	}
 	defer tty.Close()                                                               // the line was read already
 	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // makes the read fail when ctx ends

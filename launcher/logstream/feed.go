@@ -83,7 +83,7 @@ func (f *feed) watch(st *hosts.Stream) {
 			}
 			waitingSince := f.waitingSince.Load()
 			if waitingSince != 0 && min(time.Since(up), time.Since(time.Unix(0, waitingSince)), f.liveness.silence()) > f.patience {
-				st.Cancel(fmt.Errorf("it sends nothing, for %v", f.patience))
+				st.Cancel(fmt.Errorf("no byte arrived from it for %v", f.patience))
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 		case tries > 0 && f.liveness.silence() > f.patience:
 			return c, f.withLogsHint(fmt.Errorf("out of reach for %v: %w", f.liveness.silence().Round(time.Second), err))
 		case !f.brokenSince.IsZero() && time.Since(f.brokenSince) > f.patience:
-			return c, f.withLogsHint(fmt.Errorf("every connection breaks at once: %w", err))
+			return c, f.withLogsHint(fmt.Errorf("each connection breaks immediately: %w", err))
 		}
 		select {
 		case <-ctx.Done():

@@ -128,7 +128,7 @@ func (o *Output) Close() error {
 
 // errOutput marks a failed write on this machine, which a new connection to
 // the host does not cure. Output.Close returns the error itself.
-var errOutput = errors.New("write logs here")
+var errOutput = errors.New("write logs on this machine")
 
 // fail stores err if it is the first error of a write, and returns it wrapped
 // in errOutput.

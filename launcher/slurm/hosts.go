@@ -88,7 +88,7 @@ func describe(nodes []*node, text string) error {
 	for _, n := range nodes {
 		all, ok := known[n.name]
 		if !ok {
-			return fmt.Errorf("scontrol show node tells nothing of node %s", n.name)
+			return fmt.Errorf("scontrol show node does not list node %s", n.name)
 		}
 		n.addr = all["NodeAddr"]
 		n.managed = strings.HasPrefix(all["Gres"], "gpu") || strings.Contains(all["Gres"], ",gpu")

@@ -74,9 +74,9 @@ func Current(getenv func(string) string) (*Job, error) {
 	}
 	switch {
 	case !jobID().MatchString(id):
-		return nil, j.wrapError(fmt.Errorf("SLURM_JOB_ID=%q is no id of a job", id))
+		return nil, j.wrapError(fmt.Errorf("SLURM_JOB_ID=%q is not a job id", id))
 	case getenv("SLURM_HET_SIZE") != "":
-		return nil, j.wrapError(errors.New("it is heterogeneous: plx works in jobs of one component"))
+		return nil, j.wrapError(errors.New("it is a heterogeneous job, which plx does not support"))
 	case j.nodes == "":
 		return nil, j.wrapError(errors.New("SLURM_JOB_ID is set and SLURM_JOB_NODELIST is not"))
 	}
@@ -102,7 +102,7 @@ func (j *Job) Name(words []string) string {
 }
 
 const (
-	avoidHint = "--no-slurm leaves Slurm out: name the hosts with --hosts FILE"
+	avoidHint = "--no-slurm ignores the Slurm allocation: name the hosts with --hosts FILE"
 	pathHint  = "Slurm's commands must be on PATH (module load slurm?); " + avoidHint
 	overHint  = "the allocation is over: leave its shell and ask for a new one with salloc or sbatch; " + avoidHint
 )
@@ -151,7 +151,7 @@ func errorLine(text string) string {
 		}
 		last = cmp.Or(line, last)
 	}
-	return cmp.Or(last, "it printed no reason")
+	return cmp.Or(last, "it printed no error message")
 }
 
 // withHint adds a hint to the error of a failed Slurm command.

@@ -106,7 +106,7 @@ func fake(t *testing.T, name, script string) {
 
 func TestAsk(t *testing.T) {
 	for script, want := range map[string][2]string{
-		"exit 1": {"scontrol: it printed no reason (exit status 1)", avoidHint},
+		"exit 1": {"scontrol: it printed no error message (exit status 1)", avoidHint},
 		"echo 'scontrol: error: no such host' >&2; echo later >&2; exit 2":   {"scontrol: no such host (exit status 2)", avoidHint},
 		"echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1": {"scontrol: Invalid job id specified (exit status 1)", overHint},
 		"echo 'srun: notes' >&2; exit 1":                                     {"scontrol: srun: notes (exit status 1)", avoidHint},

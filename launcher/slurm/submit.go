@@ -86,7 +86,7 @@ func (s Submission) Submit(ctx context.Context) (string, error) {
 	}
 	id, _, _ := strings.Cut(strings.TrimSpace(out), ";") // the name of a cluster may follow the id
 	if !jobID().MatchString(id) {
-		return "", fmt.Errorf("sbatch printed %q, which is no id of a job", clip(out))
+		return "", fmt.Errorf("sbatch printed %q, which is not a job id", clip(out))
 	}
 	return id, nil
 }
@@ -113,7 +113,7 @@ func output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	case errors.Is(err, exec.ErrNotFound):
 		return "", missingCommand(name)
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s gave no answer within %v: %s", name, commandTimeout, errorLine(stderr.String()))
+		return "", fmt.Errorf("%s did not finish within %v: %s", name, commandTimeout, errorLine(stderr.String()))
 	case err != nil:
 		return "", &commandError{name, errorLine(stderr.String()), err}
 	}
@@ -189,7 +189,7 @@ func readState(line string) (State, error) {
 	s.Code, ok[1] = number(code)
 	s.Signal, ok[2] = number(signal)
 	if s.Name == "" || !both || ok != [3]bool{true, true, true} {
-		return s, fmt.Errorf("scontrol show job: this is no job: %q", clip(line))
+		return s, fmt.Errorf("scontrol show job: cannot parse this job: %q", clip(line))
 	}
 	return s, nil
 }

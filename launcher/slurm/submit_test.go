@@ -52,7 +52,7 @@ func TestSubmit(t *testing.T) {
 	}
 	for script, want := range map[string]string{
 		"echo 'sbatch: error: no such partition' >&2; exit 1": "sbatch: no such partition (exit status 1)",
-		"echo submitted": `sbatch printed "submitted\n", which is no id of a job`,
+		"echo submitted": `sbatch printed "submitted\n", which is not a job id`,
 	} {
 		fake(t, "sbatch", script)
 		if _, err := s.Submit(t.Context()); err == nil || err.Error() != want {

@@ -65,7 +65,7 @@ func explainAlgorithms(err error) error {
 		// lists among its algorithms.
 		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-")
 	})
-	err = fmt.Errorf("its SSH server offers nothing for the %s that plx implements: %s", none.What, strings.Join(offered, ", "))
+	err = fmt.Errorf("its SSH server offers no %s that plx implements: %s", none.What, strings.Join(offered, ", "))
 	for _, k := range keywords {
 		if strings.Contains(none.What, k.subject) {
 			err = exit.WithHint(err, fmt.Sprintf("add %s to %s in the host's sshd_config, or let ssh connect: %s", k.cure, k.keyword, viaSSH))

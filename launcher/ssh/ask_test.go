@@ -139,7 +139,7 @@ func TestPasswordPrompts(t *testing.T) {
 			if name == "a second try" && strings.Join(u.refused, ",") != ",typo" {
 				t.Errorf("refused answers: %q", u.refused)
 			}
-			if name == "a server's Kerberos" && (!strings.Contains(err.Error(), "the server takes: gssapi-with-mic") || !strings.Contains(hintOf(err), "plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, --via 'ssh")) {
+			if name == "a server's Kerberos" && (!strings.Contains(err.Error(), "the server accepts: gssapi-with-mic") || !strings.Contains(hintOf(err), "plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, --via 'ssh")) {
 				t.Errorf("%v, hint %q", err, hintOf(err))
 			}
 			if c.fails && strings.Contains(hintOf(err), "ssh-copy-id") { // these servers take no key

@@ -163,7 +163,7 @@ func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 	}
 	if isToken(public, cause) {
 		o.tokens = append(o.tokens, path)
-		cause = errors.New("its FIDO token answers to the agent only, which does not have the key")
+		cause = errors.New("only the SSH agent can sign with its FIDO token, and the agent does not have the key")
 	}
 	if isLocked {
 		o.encrypted = append(o.encrypted, path)
@@ -250,7 +250,7 @@ func (o *offer) explain(err error) error {
 	}
 	err = &loginError{fmt.Errorf("login refused: %w; offered: %s", err, tried)}
 	if len(o.allowed) > 0 {
-		err = fmt.Errorf("%w; the server takes: %s", err, strings.Join(o.allowed, ", "))
+		err = fmt.Errorf("%w; the server accepts: %s", err, strings.Join(o.allowed, ", "))
 	}
 	if len(o.problems) > 0 {
 		err = fmt.Errorf("%w; not usable: %s", err, strings.Join(o.problems, "; "))
@@ -263,16 +263,16 @@ func (o *offer) hint() string {
 		return "unlock the key first: ssh-add " + Quote(o.encrypted[0])
 	}
 	if len(o.tokens) > 0 {
-		return "give the key to the agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + viaSSH
+		return "add the key to the SSH agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + viaSSH
 	}
 	if len(o.keys) > 5 {
-		return "a server takes about 6 keys: name the right one with IdentityFile in the ssh configuration"
+		return "a server accepts about 6 keys: name the right one with IdentityFile in the ssh configuration"
 	}
 	hint := "plx logs in by key: put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
 	if len(o.allowed) > 0 && !slices.Contains(o.allowed, "publickey") {
-		hint = "the server takes no key, or not a key alone: on a terminal plx asks for what it wants"
+		hint = "the server does not accept a key alone: on a terminal plx prompts for what else it requires"
 		if o.canPrompt {
-			hint = "the server takes no key, or not a key alone, and refused what was answered"
+			hint = "the server does not accept a key alone, and it refused the answers to its prompts"
 		}
 	}
 	if slices.Contains(o.allowed, "gssapi-with-mic") {

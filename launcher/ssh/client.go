@@ -158,7 +158,7 @@ func (c *Client) keepalive() {
 		case <-ticker.C:
 		}
 		if c.conn.silence() >= c.cfg.DeadAfter {
-			c.giveUp(fmt.Errorf("nothing came from the host for %v", c.cfg.DeadAfter))
+			c.giveUp(fmt.Errorf("no byte arrived from the host for %v", c.cfg.DeadAfter))
 			return
 		}
 		select {
@@ -248,11 +248,11 @@ func (c *timedConn) withGreeting(host string, err error, late bool) error {
 	line, _, _ := strings.Cut(said, "\n")
 	switch {
 	case said == "":
-		err = fmt.Errorf("%w: the server has said nothing", err)
+		err = fmt.Errorf("%w: the server has sent nothing", err)
 	case !strings.HasPrefix(said, "SSH-") && !strings.Contains(said, "\nSSH-"):
-		err = fmt.Errorf("%w: instead of an SSH greeting the server says %.80q", err, strings.TrimSpace(line))
+		err = fmt.Errorf("%w: instead of an SSH greeting the server sent %.80q", err, strings.TrimSpace(line))
 	case late || isConnectionEnd(err):
-		err = fmt.Errorf("%w: the server has greeted, and said nothing more", err)
+		err = fmt.Errorf("%w: the server sent its greeting and nothing more", err)
 	default:
 		return err
 	}
@@ -339,7 +339,7 @@ func (e *HostKeyError) Changed() bool { return len(e.Recorded) > 0 || e.Revoked 
 
 func (e *HostKeyError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "host %s: host key refused: it shows %s key %s", e.Host, e.KeyType, e.Fingerprint)
+	fmt.Fprintf(&b, "host %s: host key refused: the host sent %s key %s", e.Host, e.KeyType, e.Fingerprint)
 	switch {
 	case e.Revoked:
 		fmt.Fprintf(&b, ", which is revoked at %s", strings.Join(e.Recorded, ", "))
@@ -349,7 +349,7 @@ func (e *HostKeyError) Error() string {
 		fmt.Fprintf(&b, " and none is known for %s", e.Address)
 	}
 	if e.unchecked {
-		b.WriteString("; plx does not follow StrictHostKeyChecking no")
+		b.WriteString("; plx ignores StrictHostKeyChecking no")
 	}
 	return b.String()
 }

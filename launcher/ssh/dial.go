@@ -303,7 +303,7 @@ func clientOver(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Con
 		case !keyShown:
 			err = conn.withGreeting(cfg.Host, err, late)
 		case late:
-			err = fmt.Errorf("%w: the server has shown its key, and the login has not ended", err)
+			err = fmt.Errorf("%w: the server has sent its key, but the login has not finished", err)
 		}
 		return nil, overloaded, err
 	}

@@ -78,22 +78,22 @@ func TestFailedHandshakeReportsGreeting(t *testing.T) {
 		serve func(net.Conn)
 		want  string
 	}{
-		{"closes", says(""), "EOF: the server has said nothing"},
-		{"stalls", stalls(""), "no connection within 1s: the server has said nothing"},
-		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n"), `instead of an SSH greeting the server says "HTTP/1.1 400 Bad Request"`},
+		{"closes", says(""), "EOF: the server has sent nothing"},
+		{"stalls", stalls(""), "no connection within 1s: the server has sent nothing"},
+		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n"), `instead of an SSH greeting the server sent "HTTP/1.1 400 Bad Request"`},
 		{"speaks without end", func(conn net.Conn) {
 			for err := error(nil); err == nil; {
 				_, err = io.WriteString(conn, strings.Repeat("x", 1000))
 			}
-		}, `overflow reading version string: instead of an SSH greeting the server says "xxx`},
-		{"refuses this machine", says("Not allowed at this time\r\n"), `EOF: instead of an SSH greeting the server says "Not allowed at this time"`},
-		{"stalls in its greeting", stalls("220 smtp.example.com"), `no connection within 1s: instead of an SSH greeting the server says "220 smtp.example.com"`},
-		{"closes after the version", says(version), "EOF: the server has greeted, and said nothing more"},
-		{"closes after a line and the version", says("welcome\r\n" + version), "EOF: the server has greeted, and said nothing more"},
-		{"stalls after the version", stalls(version), "no connection within 1s: the server has greeted, and said nothing more"},
+		}, `overflow reading version string: instead of an SSH greeting the server sent "xxx`},
+		{"refuses this machine", says("Not allowed at this time\r\n"), `EOF: instead of an SSH greeting the server sent "Not allowed at this time"`},
+		{"stalls in its greeting", stalls("220 smtp.example.com"), `no connection within 1s: instead of an SSH greeting the server sent "220 smtp.example.com"`},
+		{"closes after the version", says(version), "EOF: the server sent its greeting and nothing more"},
+		{"closes after a line and the version", says("welcome\r\n" + version), "EOF: the server sent its greeting and nothing more"},
+		{"stalls after the version", stalls(version), "no connection within 1s: the server sent its greeting and nothing more"},
 		{"garbage after the version", says(version + "not ssh at all, and longer than a packet's head\r\n"), "invalid packet length"},
 		{"ends it with words of a login", says(version + string(disconnect("unable to authenticate: too many authentication failures"))), "unable to authenticate"},
-		{"no common algorithm", says(version + string(kexInit())), "its SSH server offers nothing for the key exchange that plx implements: none@example.com"},
+		{"no common algorithm", says(version + string(kexInit())), "its SSH server offers no key exchange that plx implements: none@example.com"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +156,7 @@ func TestLoginTimeoutIsReported(t *testing.T) {
 	writeFile(t, home+"/.ssh/id_ed25519", string(userKey(t)), 0o600)
 	sshConfig(t, home, "IdentityAgent none\n")
 	_, err = ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, AcceptNewHostKeys: true, RetryFor: 1, DialAtMost: time.Second})
-	if err == nil || !strings.Contains(err.Error(), "no connection within 1s: the server has shown its key, and the login has not ended") || strings.Contains(hintOf(err), "ssh-copy-id") {
+	if err == nil || !strings.Contains(err.Error(), "no connection within 1s: the server has sent its key, but the login has not finished") || strings.Contains(hintOf(err), "ssh-copy-id") {
 		t.Errorf("%v, hint %q", err, hintOf(err))
 	}
 }

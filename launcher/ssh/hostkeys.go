@@ -231,7 +231,7 @@ func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	recording.Lock()
 	defer recording.Unlock()
 	if k.files[0] == os.DevNull {
-		return k.remember(key, errors.New("UserKnownHostsFile keeps none"))
+		return k.remember(key, errors.New("UserKnownHostsFile is none"))
 	}
 	file, err := openLocked(k.files[0])
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) {

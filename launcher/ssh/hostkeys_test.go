@@ -221,10 +221,10 @@ func TestStrictHostKeyChecking(t *testing.T) {
 		"accept-new, kept nowhere":  {config: "StrictHostKeyChecking accept-new\nUserKnownHostsFile /dev/null\n", notice: "accepted but not recorded"},
 		"accept-new of other hosts": {config: "Host a\nStrictHostKeyChecking accept-new\n", fail: "none is known", hint: "--accept-new-host-keys"},
 		"yes":                       {config: "StrictHostKeyChecking yes\n", fail: "none is known", hint: "--accept-new-host-keys"},
-		"no":                        {config: "StrictHostKeyChecking no\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
-		"off":                       {config: "StrictHostKeyChecking off\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
-		"no, kept nowhere":          {config: "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
-		"no, changed":               {config: "StrictHostKeyChecking no\n", known: changed, fail: "does not follow StrictHostKeyChecking no", after: server.address()},
+		"no":                        {config: "StrictHostKeyChecking no\n", fail: "ignores StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"off":                       {config: "StrictHostKeyChecking off\n", fail: "ignores StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"no, kept nowhere":          {config: "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n", fail: "ignores StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"no, changed":               {config: "StrictHostKeyChecking no\n", known: changed, fail: "ignores StrictHostKeyChecking no", after: server.address()},
 	} {
 		for _, reader := range []string{"ssh", "plx"} {
 			t.Run(name+", read by "+reader, func(t *testing.T) {

@@ -187,7 +187,7 @@ func TestSilentNetworkDuringRun(t *testing.T) {
 		ended := waiting(t, client)
 		p.freeze()
 		err := receive(t, ended, noticed, "the notice of a silent network")
-		if checkLost(t, err); !strings.Contains(err.Error(), "nothing came from the host for 4s") {
+		if checkLost(t, err); !strings.Contains(err.Error(), "no byte arrived from the host for 4s") {
 			t.Errorf("%v does not say how long the network was silent", err)
 		}
 		start := time.Now()

@@ -164,7 +164,7 @@ func TestServersWithFewAlgorithms(t *testing.T) {
 		{lines: []string{"KexAlgorithms diffie-hellman-group14-sha1,curve25519-sha256", "Ciphers 3des-cbc,aes256-ctr", "MACs hmac-sha1-96,hmac-sha2-512"}},
 		{lines: []string{"HostKey " + folder + "/rsa", "HostKeyAlgorithms ssh-rsa"}, warn: "ssh-rsa"},
 		{lines: []string{"KexAlgorithms sntrup761x25519-sha512@openssh.com"}, hint: "add curve25519-sha256 to KexAlgorithms in the host's sshd_config, or let ssh connect: --via 'ssh",
-			fail: "its SSH server offers nothing for the key exchange that plx implements: sntrup761x25519-sha512@openssh.com"},
+			fail: "its SSH server offers no key exchange that plx implements: sntrup761x25519-sha512@openssh.com"},
 		{lines: []string{"MACs umac-128@openssh.com", "Ciphers aes128-ctr"}, fail: "umac-128@openssh.com", hint: "add hmac-sha2-256 to MACs in"},
 	}
 	for _, c := range cases {
@@ -340,7 +340,7 @@ func TestTokenKeys(t *testing.T) {
 	home := emptyHome(t, server)
 	writeFile(t, home+"/.ssh/id_ed25519_sk", tokenFile(fido), 0o600)
 	_, err = ssh.Dial(t.Context(), server.config(home))
-	if err == nil || !strings.Contains(err.Error(), "id_ed25519_sk: its FIDO token answers to the agent only") {
+	if err == nil || !strings.Contains(err.Error(), "id_ed25519_sk: only the SSH agent can sign with its FIDO token") {
 		t.Errorf("without the agent: %v", err)
 	}
 	if hint := hintOf(err); !strings.Contains(hint, "ssh-add") || !strings.Contains(hint, "--via 'ssh") {

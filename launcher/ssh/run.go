@@ -269,7 +269,7 @@ const maxNoise = 1 << 20
 
 var (
 	errNoise   = errors.New("more than 1 MiB came before the command's own output")
-	errNoStart = fmt.Errorf("it has not started it within %v", startTime)
+	errNoStart = fmt.Errorf("no sign of it within %v", startTime)
 	errStopped = errors.New("run has returned")
 )
 

@@ -44,7 +44,7 @@ func TestStartUpFileThatReadsStdin(t *testing.T) {
 	client := dial(t, server.config(newHome(t, server)))
 	writeFile(t, filepath.Join(server.home, ".bashrc"), "read -r answer\n", 0o600)
 	err := client.Run(t.Context(), "cat", strings.NewReader("own\n"), nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "it has not started it within 1m5s") || !strings.Contains(hintOf(err), "may wait for input") {
+	if err == nil || !strings.Contains(err.Error(), "no sign of it within 1m5s") || !strings.Contains(hintOf(err), "may wait for input") {
 		t.Errorf("run: %v, hint %q", err, hintOf(err))
 	}
 }

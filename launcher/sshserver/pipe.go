@@ -45,7 +45,7 @@ func ServePipe(in io.Reader, out io.Writer, word string) error {
 		case <-tick.C:
 			now := conn.received.Load()
 			if now == received {
-				return fmt.Errorf("the launcher was silent for %v", silenceLimit)
+				return fmt.Errorf("no byte arrived from the launcher for %v", silenceLimit)
 			}
 			received = now
 		}

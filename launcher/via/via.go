@@ -73,7 +73,7 @@ var plainWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile
 // every host.
 func Check(ctx context.Context, command string) error {
 	if !strings.Contains(command, "{host}") && !strings.Contains(command, "PLX_HOST") {
-		return exit.Mistake(fmt.Errorf("--via %q: it does not say where {host} goes", command), "--via 'docker exec -i {host}'")
+		return exit.Mistake(fmt.Errorf("--via %q: {host} is missing", command), "--via 'docker exec -i {host}'")
 	}
 	word := plainWord().FindStringSubmatch(command)
 	if word == nil {
@@ -147,7 +147,7 @@ func (p *pipe) startServer(ctx context.Context, c *Config) (*ssh.Client, error) 
 	}
 	public, _, _, _, err := gossh.ParseAuthorizedKey([]byte(key))
 	if err != nil {
-		return nil, fmt.Errorf("the agent answers with no key: %q", key)
+		return nil, fmt.Errorf("the agent on the host printed no SSH key: %q", key)
 	}
 	own, err := ssh.NewKey()
 	if err != nil {
@@ -164,14 +164,14 @@ func (p *pipe) explain(err error) error {
 	var silent *bootstrap.NoAnswer
 	switch {
 	case errors.Is(err, bootstrap.ErrEcho):
-		return exit.WithHint(fmt.Errorf("%s sends back what it is sent, as a terminal does", p), "let it run without a terminal: docker exec -i instead of -it, ssh -T")
+		return exit.WithHint(fmt.Errorf("%s echoes its input, as a terminal does", p), "let it run without a terminal: docker exec -i instead of -it, ssh -T")
 	case errors.As(err, &refused) && refused.Homeless:
 		return exit.WithHint(err, "set HOME in the command of --via: env HOME=/root")
 	case errors.As(err, &refused) && refused.Limited:
 		return exit.WithHint(err, bootstrap.LimitHint)
 	case errors.Is(err, bootstrap.ErrStart):
 		errors.As(err, &silent)
-		return p.quote(fmt.Errorf("%s gave no shell within %v", p, startLimit), silent.Last)
+		return p.quote(fmt.Errorf("%s started no shell within %v", p, startLimit), silent.Last)
 	case errors.Is(err, bootstrap.ErrNoise):
 		return exit.WithHint(fmt.Errorf("%s printed more than 1 MiB and does not seem to run a shell", p), tryHint)
 	case errors.As(err, &silent):

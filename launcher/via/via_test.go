@@ -124,7 +124,7 @@ func TestCommandsWithoutShellAreReported(t *testing.T) {
 		"fails":          {"echo 'no pod {host}' >&2; exit 3", "exit status 3: no pod"},
 		"ends":           {"true {host}", "ended with exit status 0"},
 		"wants terminal": {"echo 'the input device is not a TTY {host}' >&2; exit 1", "not a TTY"},
-		"is a terminal":  {"cat; : {host}", "sends back what it is sent, as a terminal does"},
+		"is a terminal":  {"cat; : {host}", "echoes its input, as a terminal does"},
 		"asks":           {"printf 'code for %s: ' {host}; exit 1; {command}", "exit status 1: code for pod:"},
 		"floods":         {"cat /dev/zero; : {host}", "more than 1 MiB"},
 		"no home":        {"exec env -u HOME {command}; : {host}", "no home"},
@@ -183,7 +183,7 @@ func ends(t *testing.T, file string) {
 // What can be known of a command before it runs is.
 func TestCheckRefusesUselessCommands(t *testing.T) {
 	for command, want := range map[string]string{
-		"docker exec -i":                           "it does not say where {host} goes",
+		"docker exec -i":                           "{host} is missing",
 		"plx-no-such-command -i {host}":            "this machine has no command plx-no-such-command",
 		"/usr/no-such-folder/tool {host}":          "this machine has no command /usr/no-such-folder/tool",
 		"sh -c true {host}":                        "",

@@ -400,10 +400,10 @@ func CheckName(what, name string) error {
 	}
 	bad := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("/'\"`$;&|<>()\\", r) }
 	if i := strings.IndexFunc(name, bad); i >= 0 {
-		return fmt.Errorf("%s %q has a character that no name has", what, name)
+		return fmt.Errorf("%s %q contains an invalid character", what, name)
 	}
 	if what == "host" && strings.Contains(name, "@") {
-		return fmt.Errorf("host %q has a user in it", name)
+		return fmt.Errorf("host %q contains a user name", name)
 	}
 	return nil
 }
