@@ -5,7 +5,7 @@ import "github.com/urfave/cli/v2"
 // helpCommand returns the command "plx help".
 func helpCommand() *cli.Command {
 	return &cli.Command{
-		Name: "help", Usage: "tell what plx or one of its commands does", ArgsUsage: "[COMMAND]",
+		Name: "help", Usage: "describe plx or one of its commands", ArgsUsage: "[COMMAND]",
 		Action: func(ctx *cli.Context) error {
 			name := ctx.Args().First()
 			if name == "" {

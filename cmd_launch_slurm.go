@@ -23,7 +23,7 @@ import (
 // Slurm.
 func submitFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "slurm", Usage: "submit this launch to Slurm by sbatch, and attach to it; in an allocation of Slurm, launch there"},
+		&cli.BoolFlag{Name: "slurm", Usage: "submit this launch to Slurm with sbatch and attach to it; within a Slurm allocation, launch there"},
 		&cli.StringFlag{Name: "partition", Usage: "with --slurm: `PARTITION` of Slurm, or several with commas"},
 		&cli.StringFlag{Name: "nodes", Usage: "with --slurm: `NUMBER` of nodes"},
 		&cli.StringFlag{Name: "gpus", Usage: "with --slurm: `NUMBER` of GPUs on all nodes together"},

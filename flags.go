@@ -28,7 +28,7 @@ func reachFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringSliceFlag{Name: "host", Usage: "one `LINE` as in a resource file; repeatable"},
 		&cli.StringSliceFlag{Name: "include", Usage: "only `HOST[:IDS]`; repeatable"},
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
-		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host that has none on record"},
+		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "accept and record the key of a host that known_hosts does not list"},
 		&cli.StringFlag{Name: "via", Usage: "reach the hosts by `COMMAND` instead of SSH, such as 'docker exec -i {host}'"},
 		&cli.StringFlag{Name: "color", Value: "auto", Usage: "use colour: `auto|always|never`"},
 	), more...)
@@ -38,7 +38,7 @@ func reachFlags(more ...cli.Flag) []cli.Flag {
 // run on named hosts or, within a Slurm allocation, on its nodes.
 func targetFlags(more ...cli.Flag) []cli.Flag {
 	all := reachFlags()
-	return slices.Concat(all, group("Hosts", &cli.BoolFlag{Name: "no-slurm", Usage: "leave out the allocation of Slurm that plx runs in"}), more)
+	return slices.Concat(all, group("Hosts", &cli.BoolFlag{Name: "no-slurm", Usage: "ignore the Slurm allocation that plx runs in"}), more)
 }
 
 // probeFlag returns the flag for commands that list the GPUs of hosts.
@@ -66,7 +66,7 @@ func prefixFlag() cli.Flag {
 
 // statusFlag returns --no-status, for commands that follow a running job.
 func statusFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "no-status", Usage: "keep no line at the bottom of the terminal that says what the job does"}
+	return &cli.BoolFlag{Name: "no-status", Usage: "show no status line at the bottom of the terminal"}
 }
 
 // notifyFlag returns --notify, for commands that run until a job ends.

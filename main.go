@@ -109,7 +109,7 @@ func (c *command) app() *cli.App {
 		Action:                    unknownCommand,
 		Commands:                  slices.Concat(work, about),
 		Flags:                     []cli.Flag{cli.HelpFlag}, // package cli adds it only if no command is named help
-		UsageText:                 "plx COMMAND --help tells what the command takes, plx config which values flags have.",
+		UsageText:                 "plx COMMAND --help describes a command; plx config shows the values of all flags.",
 		Description:               exitCodes,
 	}
 	for _, sub := range app.Commands {

@@ -70,7 +70,7 @@ func unknownCommand(ctx *cli.Context) error {
 // similar command.
 func unknownCommandError(ctx *cli.Context, name string) error {
 	if slices.Contains(launchers, name) {
-		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch takes the place of %s; plx help launch lists its flags", name)
+		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch replaces %s; plx help launch lists its flags", name)
 	}
 	suggestion := ""
 	if ours, known := synonyms()[name]; known {
