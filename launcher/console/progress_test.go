@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// output is what was written. Any goroutine may use it.
+// output is a buffer that several goroutines may write to.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,8 +30,8 @@ func (o *output) take() string {
 	return o.text.String()
 }
 
-// In a pipe, work that ends soon is not shown; work that takes longer is, from time to
-// time, with the hosts that it waits for.
+// Without a terminal, short work prints nothing. Longer work prints a line
+// from time to time, with the hosts that plx waits for.
 func TestProgressWithoutTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
@@ -63,7 +63,8 @@ func TestProgressWithoutTerminal(t *testing.T) {
 	})
 }
 
-// While this machine builds what hosts wait for, no host is blamed.
+// While this machine builds a program, a Tally does not claim to be waiting
+// for hosts.
 func TestTallyIsSilentDuringLocalBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
@@ -85,8 +86,8 @@ func TestTallyIsSilentDuringLocalBuild(t *testing.T) {
 	})
 }
 
-// On a terminal, a row shows work at once, below the lines of others, and is erased at
-// its end.
+// On a terminal, a row shows the work at once, below all other output, and
+// disappears when the work ends.
 func TestProgressOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
@@ -108,8 +109,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	})
 }
 
-// Report T1: a phase is shown while nothing else is, with the hosts that it waits for; in a pipe
-// it is one line after 2 s.
+// A phase is shown, with the hosts that it waits for, while nothing else is
+// shown. Without a terminal it is one line after 2 s.
 func TestPhaseIsShownWhileNothingElseIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, terminal := range []bool{true, false} {
@@ -144,7 +145,7 @@ func TestPhaseIsShownWhileNothingElseIs(t *testing.T) {
 	})
 }
 
-// On a terminal a Transfer has a bar.
+// On a terminal a Transfer shows a progress bar.
 func TestTransferBar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
@@ -165,8 +166,8 @@ func TestTransferBar(t *testing.T) {
 	})
 }
 
-// A Transfer shows the bytes of all files of all hosts, and no rate before bytes have
-// moved for a while.
+// A Transfer shows the sum over all files and hosts. It shows no transfer rate
+// until bytes have moved for a second.
 func TestTransferProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
@@ -200,7 +201,8 @@ func TestTransferProgress(t *testing.T) {
 		if got, want := bar.String(), "sending plx and train: 61% of 100.0 MiB to 2 hosts; no byte for 2s; waiting for h2"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		// Report T5: one line tells the bytes that have left this machine, and counts no pause.
+		// The last line counts only bytes that this machine has sent, and no
+		// time of pauses.
 		bar.Left(30 << 20)
 		bar.Close()
 		time.Sleep(time.Minute)
@@ -220,8 +222,9 @@ func TestTransferProgress(t *testing.T) {
 	})
 }
 
-// The status line stands below everything, with as many parts as have room, and is gone in a
-// pipe, on a dumb terminal, without parts, and if the user wants none.
+// The status line is the last row and has the parts that fit. It is not shown
+// without a terminal, on a dumb terminal, without parts, or if the user turned
+// it off.
 func TestStatusLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var parts atomic.Pointer[[]string]
@@ -229,7 +232,7 @@ func TestStatusLine(t *testing.T) {
 		status := func(bool) []string { return *parts.Load() }
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out, StderrTTY: true})
-		for range 20 { // more than there is room for
+		for range 20 { // more parts than fit into the line
 			defer p.Watch(func() string { return "sending" })()
 		}
 		done := p.Status(status)

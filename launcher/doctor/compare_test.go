@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 )
 
-// host is what is known of a good host.
+// host returns the facts of a host without problems, modified by change.
 func host(name string, change func(*HostFacts)) HostFacts {
 	f := healthy()
 	h := HostFacts{Host: name, Facts: &f}
@@ -53,7 +53,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// If all hosts are wrong by the same time, this machine is wrong.
+// If the clocks of all hosts differ from this machine's by the same time, this
+// machine's clock is wrong.
 func TestOwnClockIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		skews []float64
@@ -61,7 +62,7 @@ func TestOwnClockIsWrong(t *testing.T) {
 	}{
 		{[]float64{100, 102}, "this machine: its clock is 100 s behind that of all hosts"},
 		{[]float64{-7200, -7201}, "this machine: its clock is 2 hours ahead of that of all hosts"},
-		{[]float64{100, 106}, "found"}, // they differ from each other
+		{[]float64{100, 106}, "found"}, // the hosts also differ from each other
 		{[]float64{100, 0}, "found"},
 		{[]float64{-6, -3}, "found"},
 		{[]float64{100}, "found"},

@@ -50,7 +50,7 @@ func TestComparePython(t *testing.T) {
 	}
 }
 
-// A host cannot fill the screen.
+// A long error text of a host is cut, so that it cannot fill the screen.
 func TestLongTextsAreCut(t *testing.T) {
 	n := notes{host: "h"}
 	n.addError(Python, errors.New(strings.Repeat("é", 10000)), "install it there")

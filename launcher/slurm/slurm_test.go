@@ -13,13 +13,14 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// allocation is the environment under sbatch.
+// allocation holds the environment variables that sbatch sets.
 var allocation = map[string]string{
 	"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "h[2-3]", "SLURM_JOB_CPUS_PER_NODE": "4(x2)",
 	"SLURM_TASKS_PER_NODE": "4(x2)", "ENVIRONMENT": "BATCH",
 }
 
-// with is the allocation with other variables too. An empty one is not set.
+// with returns a getenv function for the variables in allocation, changed by
+// the NAME=VALUE pairs in more. An empty value unsets a variable.
 func with(more ...string) func(string) string {
 	env := maps.Clone(allocation)
 	for _, v := range more {
@@ -94,7 +95,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// fake puts a command of Slurm's on PATH.
+// fake puts a script in the place of a Slurm command on PATH.
 func fake(t *testing.T, name, script string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,7 +13,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// A shell runs the script's command with its very words, in its folder.
+// The batch script runs exactly the given words, in the submission's
+// directory.
 func TestScriptRunsCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "it's a folder")
 	if err := os.Mkdir(dir, 0o700); err != nil {

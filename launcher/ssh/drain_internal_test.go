@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Output may arrive after the exit status, also from a command that was silent long before.
+// The last output of a command may arrive after its exit status, even if the
+// command printed nothing for a long time before.
 func TestRunWaitsForOutputAfterExitStatus(t *testing.T) {
 	for name, c := range map[string]struct{ drained, want time.Duration }{
 		"it comes":                    {drainIdle - time.Second, drainIdle - time.Second},

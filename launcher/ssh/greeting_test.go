@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// serving is a server that does the same with each connection, and then closes it. It returns
-// its port.
+// serving starts a TCP server that calls serve for each connection and then
+// closes it. It returns the server's port.
 func serving(t *testing.T, serve func(net.Conn)) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +40,8 @@ func serving(t *testing.T, serve func(net.Conn)) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// disconnect is the packet by which a server ends a connection that is not encrypted yet.
+// disconnect returns an SSH disconnect packet, as sent before encryption
+// begins.
 func disconnect(text string) []byte {
 	message := gossh.Marshal(struct {
 		Reason         uint32 `sshtype:"1"`
@@ -49,27 +50,28 @@ func disconnect(text string) []byte {
 	return packet(message)
 }
 
-// packet is a message as it is sent before anything is encrypted.
+// packet returns message as an SSH packet before encryption begins.
 func packet(message []byte) []byte {
 	padding := 16 - (len(message)+5)%8
 	length := len(message) + 1 + padding
 	return append([]byte{0, 0, byte(length >> 8), byte(length), byte(padding)}, append(message, make([]byte, padding)...)...)
 }
 
-// A handshake that fails before the login says what the server did, within which limit, and
-// has no hint that a key would help, whether the user has one or not.
+// The error of a handshake that fails before the login has the server's
+// greeting and the time limit. Its hint does not suggest a key, because keys
+// play no role yet.
 func TestFailedHandshakeReportsGreeting(t *testing.T) {
 	says := func(text string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = io.WriteString(conn, text)    // the client may be gone
 			_ = conn.(*net.TCPConn).CloseWrite() // as above
-			_, _ = io.Copy(io.Discard, conn)     // until the client has read all: to close before would lose it
+			_, _ = io.Copy(io.Discard, conn)     // wait until the client has read everything: an earlier close would discard data
 		}
 	}
 	stalls := func(text string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = io.WriteString(conn, text) // the client may be gone
-			_, _ = io.Copy(io.Discard, conn)  // until the client gives up
+			_, _ = io.Copy(io.Discard, conn)  // wait until the client closes the connection
 		}
 	}
 	const version = "SSH-2.0-x\r\n"
@@ -124,10 +126,11 @@ func TestFailedHandshakeReportsGreeting(t *testing.T) {
 	}
 }
 
-// An agent that waits for its user is not taken for a silent host.
+// If the SSH agent waits for its user, the error names the agent, not the
+// host.
 func TestHungSSHAgentIsReported(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent")
-	listener, err := net.Listen("unix", socket) // the kernel accepts, and nobody answers
+	listener, err := net.Listen("unix", socket) // the kernel accepts connections, but no agent replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +144,11 @@ func TestHungSSHAgentIsReported(t *testing.T) {
 	}
 }
 
-// A login that does not end within its limit is told apart from a silent host.
+// If the login exceeds its time limit, the error says that the server had sent
+// its key.
 func TestLoginTimeoutIsReported(t *testing.T) {
 	server := &gossh.ServerConfig{PublicKeyCallback: func(gossh.ConnMetadata, gossh.PublicKey) (*gossh.Permissions, error) {
-		select {} // for ever: the connection ends by its other side
+		select {} // block until the other side closes the connection
 	}}
 	signer, err := gossh.ParsePrivateKey(userKey(t))
 	if err != nil {
@@ -161,7 +165,8 @@ func TestLoginTimeoutIsReported(t *testing.T) {
 	}
 }
 
-// kexInit is the packet with the algorithms of a server, of which plx has none.
+// kexInit returns the key exchange packet of a server that supports no
+// algorithm of plx.
 func kexInit() []byte {
 	none := []string{"none@example.com"}
 	message := gossh.Marshal(struct {
@@ -177,7 +182,7 @@ func kexInit() []byte {
 	return packet(message)
 }
 
-// A server that lets a user in without any proof needs no key.
+// A server that accepts the user without authentication needs no key.
 func TestLoginWithoutAuthentication(t *testing.T) {
 	signer, err := gossh.ParsePrivateKey(userKey(t))
 	if err != nil {

@@ -22,7 +22,7 @@ func line(names string, key gossh.PublicKey) string {
 	return names + " " + string(gossh.MarshalAuthorizedKey(key))
 }
 
-// TestKnownHosts looks the server up in files of every kind.
+// TestKnownHosts dials a server with different contents of known_hosts.
 func TestKnownHosts(t *testing.T) {
 	server := startSSHD(t)
 	_, other := makeKey(nil)
@@ -44,7 +44,8 @@ func TestKnownHosts(t *testing.T) {
 		{name: "authority of others", file: "@cert-authority * " + strings.TrimPrefix(line("", other), " "), unknown: true},
 		{name: "changed", file: line("x", other) + line(server.address(), other), change: true},
 		{name: "revoked", file: "@revoked * " + strings.TrimPrefix(line("", server.hostKey), " ") + line(server.address(), server.hostKey), change: true},
-		// Keys are always checked, and recorded where plx is told to.
+		// plx always checks host keys, and records new ones only if the user
+		// allows it.
 		{name: "unknown, unchecked", config: "StrictHostKeyChecking no\n", unknown: true},
 		{name: "changed, unchecked", file: line("x", other) + line(server.address(), other), config: "StrictHostKeyChecking no\n", change: true},
 	}
@@ -55,7 +56,7 @@ func TestKnownHosts(t *testing.T) {
 			sshConfig(t, home, c.config)
 			client, err := ssh.Dial(t.Context(), server.config(home))
 			if err == nil {
-				_ = client.Close() // it was only to see
+				_ = client.Close() // only the result of the dial matters
 			}
 			var refused *ssh.HostKeyError
 			is := errors.As(err, &refused)
@@ -91,7 +92,8 @@ func TestUnknownHostHint(t *testing.T) {
 	}
 }
 
-// Many dials at once record one line, and keep what was there.
+// Many concurrent dials add a single line to known_hosts and keep its other
+// lines.
 func TestAcceptNewHostKeysRecordsOneLine(t *testing.T) {
 	server := startSSHD(t)
 	for name, before := range map[string]string{
@@ -118,7 +120,7 @@ func TestAcceptNewHostKeysRecordsOneLine(t *testing.T) {
 						t.Errorf("dial: %v", err)
 						return
 					}
-					_ = client.Close() // it was only to see
+					_ = client.Close() // only the result of the dial matters
 				})
 			}
 			all.Wait()
@@ -174,7 +176,8 @@ func writePrivate(t *testing.T, path string, private crypto.Signer) gossh.Public
 	return public
 }
 
-// A server with two keys shows the one on record, whichever it prefers.
+// A server with two host keys is asked for the one in known_hosts, even if it
+// prefers the other.
 func TestRecordedKeyTypeIsRequestedFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "host_rsa")
 	public := rsaKey(t, file)
@@ -205,7 +208,8 @@ func TestHostCertificate(t *testing.T) {
 	dial(t, server.config(home))
 }
 
-// TestStrictHostKeyChecking follows StrictHostKeyChecking as far as it is safe.
+// TestStrictHostKeyChecking checks that plx obeys StrictHostKeyChecking,
+// except that it never skips the check.
 func TestStrictHostKeyChecking(t *testing.T) {
 	server := startSSHD(t)
 	_, other := makeKey(nil)
@@ -239,12 +243,12 @@ func TestStrictHostKeyChecking(t *testing.T) {
 				cfg.Notice = told.add
 				client, err := ssh.Dial(t.Context(), cfg)
 				if err == nil {
-					_ = client.Close() // it was only to see
+					_ = client.Close() // only the result of the dial matters
 				}
 				if c.fail == "" && err != nil || c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail)) || !strings.Contains(hintOf(err), c.hint) || strings.Contains(hintOf(err), "keyscan") {
 					t.Errorf("dial: %v, hint %q, want %q", err, hintOf(err), c.fail)
 				}
-				if got := readFile(t, knownHosts(home)); (c.after == "") != (got == "") || !strings.Contains(got, c.after) || reader == "ssh" && !strings.Contains(told.String(), c.notice) { // a process tells it once
+				if got := readFile(t, knownHosts(home)); (c.after == "") != (got == "") || !strings.Contains(got, c.after) || reader == "ssh" && !strings.Contains(told.String(), c.notice) { // one process prints the notice only once
 					t.Errorf("known_hosts %q, notices %q", got, told.String())
 				}
 			})
@@ -252,7 +256,8 @@ func TestStrictHostKeyChecking(t *testing.T) {
 	}
 }
 
-// The hint is the same for all hosts, so that it is printed once.
+// The hint for an unknown host names no host, so that plx can merge the hints
+// of several hosts.
 func TestUnknownHostsShareHint(t *testing.T) {
 	one, two := startSSHD(t), startSSHD(t)
 	home := newHome(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// A start-up file that prints breaks the external sftp server and writes into
-// every command's output.
+// Copy and Run work although a shell start-up file prints text, which would
+// break an external sftp server and precede each command's output.
 func TestTransportWithNoisyStartUpFile(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/usr/lib/openssh/sftp-server"); err != nil {
@@ -37,7 +37,8 @@ func TestTransportWithNoisyStartUpFile(t *testing.T) {
 	}
 }
 
-// A start-up file that waits for input gets none of the command's, and is named.
+// A shell start-up file that reads stdin receives none of the command's stdin,
+// and the error names the file as a possible cause.
 func TestStartUpFileThatReadsStdin(t *testing.T) {
 	needBash(t)
 	server := startSSHD(t)
@@ -49,7 +50,7 @@ func TestStartUpFileThatReadsStdin(t *testing.T) {
 	}
 }
 
-// The user may take longer than a connection may.
+// A user may take longer to answer a prompt than the login time limit.
 func TestLoginTimeoutExcludesUserPrompts(t *testing.T) {
 	cfg := startAsking(t, &gossh.ServerConfig{PasswordCallback: func(gossh.ConnMetadata, []byte) (*gossh.Permissions, error) { return nil, nil }})
 	cfg.DialTimeout = time.Second
@@ -57,7 +58,7 @@ func TestLoginTimeoutExcludesUserPrompts(t *testing.T) {
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
-		case <-time.After(1200 * time.Millisecond): // the user types: no condition to wait for
+		case <-time.After(1200 * time.Millisecond): // simulates the time that a user needs to type
 			return "secret", nil
 		}
 	}

@@ -24,7 +24,7 @@ func TestTransport(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t, server.config(home)) })
 }
 
-// needBash skips where the login shell is none that reads .bashrc.
+// needBash skips the test unless the user's login shell reads .bashrc.
 func needBash(t *testing.T) {
 	t.Helper()
 	passwd := readFile(t, "/etc/passwd")
@@ -87,7 +87,8 @@ func hintOf(err error) string {
 	return ""
 }
 
-// The limit that a server has is learned from its refusals.
+// A server that refuses further sessions makes new commands wait until another
+// session ends.
 func TestServerSessionLimitIsRespected(t *testing.T) {
 	server := startSSHD(t, "MaxSessions 2")
 	cfg := server.config(newHome(t, server))
@@ -109,7 +110,7 @@ func TestServerSessionLimitIsRespected(t *testing.T) {
 	}
 }
 
-// Beyond MaxStartups sshd drops connections; they come back later.
+// sshd drops connections beyond MaxStartups; plx retries them later.
 func TestRetryUnderLoad(t *testing.T) {
 	server := startSSHD(t, "MaxStartups 2:100:2")
 	home := newHome(t, server)
@@ -162,7 +163,8 @@ func TestJumpHosts(t *testing.T) {
 	})
 }
 
-// A server whose sftp cannot be started is an error of the copy alone.
+// If the server cannot start sftp, only Copy fails; the connection stays
+// usable.
 func TestCopyToServerWithoutSFTP(t *testing.T) {
 	server := startSSHD(t, "Subsystem sftp /bin/false")
 	client := dial(t, server.config(newHome(t, server)))

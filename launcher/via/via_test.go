@@ -24,7 +24,7 @@ import (
 	"github.com/plx-run/plx/launcher/via"
 )
 
-// TestMain makes the test binary an agent where it is run as one.
+// TestMain runs the test binary as a plx agent if its arguments say so.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(agent.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
@@ -32,10 +32,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// direct runs {command} as kubectl exec does: without a shell in between.
+// direct runs {command} without a shell in between, as kubectl exec does.
 const direct = "exec env {host}=1 {command}"
 
-// self is hashed and packed once for all tests.
+// self returns the test binary as the plx executable. It is hashed and
+// compressed only once.
 func self(context.Context, envsync.Platform) (envsync.Blob, error) { return own() }
 
 var own = sync.OnceValues(func() (envsync.Blob, error) {
@@ -50,7 +51,7 @@ func dial(t *testing.T, command string) (*ssh.Client, error) {
 	t.Helper()
 	client, err := via.Dial(t.Context(), via.Config{Command: command, Host: "pod", Agent: self})
 	if err == nil {
-		t.Cleanup(func() { client.Close() }) // tests of close check its error
+		t.Cleanup(func() { client.Close() }) // an error of Close is checked by other tests
 	}
 	return client, err
 }
@@ -72,8 +73,8 @@ func TestTransport(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transport.Transport { return mustDial(t, direct) })
 }
 
-// A host may print what it likes before the shell runs, and the shell may be given as a
-// word to another shell, as ssh does it.
+// Dial works if the host prints text before the shell runs, and if another
+// shell parses the command on the way, as with ssh.
 func TestCommandsThatReachAShell(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for name, command := range map[string]string{
@@ -146,8 +147,8 @@ func TestCommandsWithoutShellAreReported(t *testing.T) {
 	}
 }
 
-// A command that has ended before it is sent the next line is quoted like one that ends
-// later.
+// The error quotes the output of a command even if it exits before plx sends
+// the next line.
 func TestEarlyExitOfCommandIsQuoted(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
@@ -162,7 +163,8 @@ func TestEarlyExitOfCommandIsQuoted(t *testing.T) {
 	}
 }
 
-// ends waits until nothing is left of the command whose process id a file has.
+// ends waits until no process is left in the process group whose id is in
+// file.
 func ends(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -180,7 +182,8 @@ func ends(t *testing.T, file string) {
 	}
 }
 
-// What can be known of a command before it runs is.
+// Check reports mistakes in a --via command that can be found without running
+// it.
 func TestCheckRefusesUselessCommands(t *testing.T) {
 	for command, want := range map[string]string{
 		"docker exec -i":                           "{host} is missing",
@@ -201,8 +204,8 @@ func TestCheckRefusesUselessCommands(t *testing.T) {
 	}
 }
 
-// A killed command is a lost connection, which says how the command ended; nothing is left
-// of it.
+// A killed --via command is reported as a lost connection, with the signal. No
+// process of it is left.
 func TestKilledCommandIsALostConnection(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
@@ -235,7 +238,7 @@ func TestKilledCommandIsALostConnection(t *testing.T) {
 	}
 }
 
-// Close ends the command, also one that ignores the end of its input.
+// Close ends the --via command, even if it ignores the end of its stdin.
 func TestCloseEndsTheCommand(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
@@ -262,7 +265,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// blocked is a reader that blocks until the test is over.
+// blocked returns a reader that blocks until the test ends.
 func blocked(t *testing.T) *os.File {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -272,7 +275,8 @@ func blocked(t *testing.T) *os.File {
 	return r
 }
 
-// TestUserWithoutName reaches a host as a user that has no name, in a group that has one.
+// TestUserWithoutName connects to a host as a user id that the password
+// database does not list.
 func TestUserWithoutName(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -293,7 +297,8 @@ func TestUserWithoutName(t *testing.T) {
 	}
 }
 
-// TestResourceLimitIsReported names the limit for which plx does not start.
+// TestResourceLimitIsReported checks that the error names the resource limit
+// that keeps plx from starting.
 func TestResourceLimitIsReported(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	_, err := dial(t, "ulimit -v 300000; exec env HOST={host} {command}")
