@@ -63,7 +63,7 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 // A server may refuse a new session for a moment after the last one has ended.
 // The client then retries every sessionRetryEvery, for at most sessionRetryTime.
 const (
-	sessionRetryTime   = 5 * time.Second
+	sessionRetryTime  = 5 * time.Second
 	sessionRetryEvery = 20 * time.Millisecond
 )
 
