@@ -135,7 +135,7 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 func nameSlurmJob(job *slurm.Job, cfg *launcher.Config) {
 	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
 		os.Unsetenv(slurm.Variable)           // the tasks must not inherit the variable
-		cfg.Detach, cfg.DryRun = false, false // the user's defaults for these flags applied to the submission already
+		cfg.Detach, cfg.DryRun = false, false // --detach and --dry-run in the user's defaults are meant for the submission
 		if cfg.Resume == "" {
 			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)
 		}

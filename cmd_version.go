@@ -36,7 +36,7 @@ func versionLine() string {
 	var parts []string
 	recorded, number := map[string]string{}, version
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if number == "dev" && strings.HasPrefix(info.Main.Version, "v") { // set if plx was installed with go install
+		if number == "dev" && strings.HasPrefix(info.Main.Version, "v") { // go install sets the version of the main module
 			number = info.Main.Version
 		}
 		for _, s := range info.Settings {

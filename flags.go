@@ -125,7 +125,7 @@ func reach(ctx *cli.Context) (hosts.Reach, error) {
 			return r, exit.Mistake(err, lineHint)
 		}
 	}
-	if len(r.Hosts) == 0 && !typed(ctx, "via") { // --via from the user's defaults applies only to named hosts
+	if len(r.Hosts) == 0 && !typed(ctx, "via") { // without hosts, --via in the user's defaults has no meaning
 		r.Via = ""
 	}
 	r.Hosts, err = choose(ctx, r.Hosts)
@@ -191,7 +191,8 @@ func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	return r, job, err
 }
 
-// chosenHosts is target without reading --probe-timeout.
+// chosenHosts returns the hosts and the Slurm job for target, which only adds
+// the value of --probe-timeout.
 func chosenHosts(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	named := slices.ContainsFunc([]string{"hosts", "host", "via", "local"}, func(flag string) bool { return typed(ctx, flag) })
 	if named || ctx.Bool("no-slurm") {
@@ -278,7 +279,7 @@ func portRange(text string) (low, high int, err error) {
 	return low, high, nil
 }
 
-// numbers parses two numbers with the separator sign between them.
+// numbers parses two integers that are separated by sign, such as 2x1.
 func numbers(text, sign string) (a, b int, ok bool) {
 	before, after, _ := strings.Cut(text, sign)
 	a, err1 := strconv.Atoi(before)

@@ -25,7 +25,7 @@ func (p *Printer) Ask(ctx context.Context, question string, echo bool) (answer s
 	if err != nil {
 		return "", fmt.Errorf("there is no terminal for the prompt: %w", err)
 	}
-	defer tty.Close()                                                               // the line was read already
+	defer tty.Close()                                                               // an error of Close is ignored: the line was read
 	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // makes the read fail when ctx ends
 	defer stop()
 	p.display.Alone(func() { answer, err = ask(tty, p.question(question), echo) })
@@ -42,7 +42,7 @@ func (p *Printer) question(text string) string { return p.prefix() + oneLine(tex
 // ask reads one line from the terminal in raw mode, in which the terminal does
 // not echo the typed characters.
 func ask(tty *os.File, prompt string, echo bool) (answer string, err error) {
-	raw, err := tty.SyscallConn() // not tty.Fd, which would set the file to blocking mode
+	raw, err := tty.SyscallConn() // instead of tty.Fd, which would set the file to blocking mode
 	if err != nil {
 		return "", err
 	}

@@ -28,9 +28,10 @@ import (
 // Config holds the host to dial and the options of the connection. Only Host
 // is required. Dial copies the Config.
 type Config struct {
-	// User, Host and Port as the resource file has them. Host may be an alias
-	// of the ssh configuration. An empty User and a zero Port take the value
-	// of the ssh configuration, or else the local user and port 22.
+	// User, Host and Port as in the resource file (plx's list of hosts). Host
+	// may be an alias of the ssh configuration. An empty User and a zero Port
+	// take the value of the ssh configuration, or else the local user and port
+	// 22.
 	User, Host string
 	Port       int
 
@@ -178,7 +179,7 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 	}
 	c, err := dialRetry(ctx, cfg, t, via)
 	if err != nil {
-		_ = via.Close() // the error that is returned is more useful
+		_ = via.Close() // ignored: the failure of the next hop is returned
 	}
 	return c, err
 }

@@ -96,7 +96,7 @@ func (c *Conn) get(ctx context.Context) (Transport, error) {
 
 // Connected reports whether a connection exists and was not found lost.
 func (c *Conn) Connected() bool {
-	conn, _ := c.current() // the error, after Close, comes with a nil connection
+	conn, _ := c.current() // after Close, current returns nil and an error
 	return conn != nil
 }
 

@@ -69,7 +69,7 @@ func Start(cmd *exec.Cmd, remote string, hangUp bool) (*Conn, error) {
 		return nil, err
 	}
 	go func() {
-		_ = cmd.Wait() // End returns the result from cmd.ProcessState
+		_ = cmd.Wait() // ignored: End returns the exit status from cmd.ProcessState
 		close(c.ended)
 	}()
 	return c, nil
