@@ -61,7 +61,7 @@ func (p *Printer) Here(text func() string) (done func()) {
 	})
 }
 
-// busy reports whether work shown by Here is running. If not, free is when the
+// busy reports whether work shown by Here is running. If not, localEnded is when the
 // last such work ended.
 func (p *Printer) busy() (busy bool, localEnded time.Time) {
 	p.mu.Lock()
@@ -353,19 +353,19 @@ func Names(names []string, more int) string {
 }
 
 // Transfer shows the progress of bytes that are sent to or received from
-// hosts. A transfer may pause and resume; each part in between is a spell.
-// Several goroutines may call its methods at once.
+// hosts. Close pauses a transfer and Resume continues it. Several goroutines
+// may call its methods at once.
 type Transfer struct {
 	printer *Printer
 	doing   string // what the transfer does, such as "sending"
 
 	mu    sync.Mutex
 	done  func()          // ends the progress display; nil while nothing is shown
-	start time.Time       // when the current spell began
-	spent time.Duration   // total duration of the earlier spells
-	moves bool            // true once the current spell has files to transfer
-	begun time.Time       // when the first bytes of the current spell had moved; zero: none have
-	base  int64           // bytes that earlier spells had moved by the time begun
+	start time.Time       // when the transfer began or was last resumed
+	spent time.Duration   // duration of the transfer up to the last pause, without pauses
+	moves bool            // true once Moved was called since the last Resume
+	begun time.Time       // when the first bytes since the last Resume had moved; zero: none yet
+	base  int64           // bytes that had moved before the last Resume; they do not count for the rate
 	last  time.Time       // when bytes last moved
 	left  int64           // number of bytes that this machine itself has sent
 	files map[file]moved  // progress of each file of each host
@@ -387,8 +387,8 @@ func (p *Printer) NewTransfer(doing string) *Transfer {
 	return t
 }
 
-// Resume begins the next spell of the transfer. It does nothing if a spell is
-// running.
+// Resume continues a paused transfer and shows its progress again. It does
+// nothing if the transfer is not paused.
 func (t *Transfer) Resume() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -542,7 +542,7 @@ func (t *Transfer) String() string {
 	return text
 }
 
-// Close ends the current spell of the transfer.
+// Close pauses the transfer and ends its progress display.
 func (t *Transfer) Close() {
 	t.mu.Lock()
 	done := t.done

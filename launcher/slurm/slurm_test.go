@@ -47,8 +47,8 @@ func TestCurrent(t *testing.T) {
 		t.Errorf("the name is %q", name)
 	}
 	for env, want := range map[string]string{
-		"SLURM_JOB_ID=x":        `job x of Slurm: SLURM_JOB_ID="x" is no id`,
-		"SLURM_JOB_ID=1;reboot": "is no id",
+		"SLURM_JOB_ID=x":        `job x of Slurm: SLURM_JOB_ID="x" is not a job id`,
+		"SLURM_JOB_ID=1;reboot": "is not a job id",
 		"SLURM_JOB_NODELIST=":   "job 12 of Slurm: SLURM_JOB_ID is set and SLURM_JOB_NODELIST is not",
 		"SLURM_RESTART_COUNT=-": "is no number",
 		"SLURM_HET_SIZE=2":      "heterogeneous",
