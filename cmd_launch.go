@@ -239,7 +239,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.CommandLine, cfg.Version = append([]string{"plx"}, os.Args[1:]...), versionLine()
 	cfg.KeepDiff = ctx.Bool("keep-diff")
 	if cfg.Notify = ctx.String("notify"); cfg.Detach && !typed(ctx, "notify") {
-		cfg.Notify = "" // a default of the user's, which is not meant for jobs that plx does not follow
+		cfg.Notify = "" // --notify in the user's defaults is only for jobs that plx follows
 	}
 	cfg.JSON = ctx.Bool("json")
 	cfg.Output = ctx.StringSlice("output")

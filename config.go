@@ -12,8 +12,9 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// setDefaults sets each flag that is not on the command line to its value in
-// the user's defaults, if it has one there.
+// setDefaults applies the user's defaults (PLX_ variables and the
+// configuration file): it sets each flag that has a default there and is not
+// on the command line.
 func setDefaults(ctx *cli.Context) error {
 	d, err := readDefaults(ctx.App)
 	if err != nil {
@@ -43,7 +44,8 @@ func setDefaults(ctx *cli.Context) error {
 
 // withSource adds the source of a flag's value, such as the line of the
 // configuration file, to an error about that flag. It does so only if the
-// value comes from the user's defaults.
+// value comes from the user's defaults (PLX_ variables and the configuration
+// file).
 func withSource(app *cli.App, err error) error {
 	flag, is := strings.CutPrefix(err.Error(), "--")
 	if end := strings.IndexAny(flag, " :="); is && end > 0 && app.Metadata[flag[:end]] != nil {
@@ -52,7 +54,8 @@ func withSource(app *cli.App, err error) error {
 	return err
 }
 
-// readDefaults reads and checks the user's defaults for flags.
+// readDefaults reads and checks the user's defaults for flags: PLX_ variables
+// and the configuration file.
 func readDefaults(app *cli.App) (*defaults.Defaults, error) {
 	path, err := defaults.Path()
 	if err != nil {
@@ -107,8 +110,9 @@ func allFlags(app *cli.App) defaults.Flags {
 	return all
 }
 
-// withSuggestion adds a hint to an error in the user's defaults: the known name
-// that is most similar to the wrong one.
+// withSuggestion adds a hint to an error in the user's defaults (PLX_
+// variables and the configuration file): the known name that is most similar
+// to the wrong one.
 func withSuggestion(err error) error {
 	m, named := errors.AsType[*defaults.Mistake](err)
 	if !named {

@@ -292,8 +292,8 @@ func emptyValue(flag string) error {
 	return exit.Mistake(fmt.Errorf("--%s: the name is empty", flag), "an unset shell variable? leave --%s out, or name something", flag)
 }
 
-// typed reports whether the flag is on the command line. It is false if its
-// value comes from the user's defaults.
+// typed reports whether the flag is on the command line. It is false if the
+// value comes from a PLX_ variable or the configuration file.
 func typed(ctx *cli.Context, flag string) bool {
 	return ctx.IsSet(flag) && ctx.App.Metadata[flag] == nil
 }

@@ -61,8 +61,8 @@ func run(args []string, stdout, stderr *os.File) int {
 	return exit.Code(err)
 }
 
-// begin prepares each command that works on hosts: it checks resource limits
-// and applies the user's defaults.
+// begin prepares each command that works on hosts: it checks resource limits,
+// and applies the user's defaults (PLX_ variables and the configuration file).
 func begin(ctx *cli.Context) error {
 	if err := limits.Check(); err != nil {
 		return exit.WithHint(fmt.Errorf("cannot start: %w", err), "raise the limit in this shell, or in the file that sets it")

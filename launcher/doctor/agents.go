@@ -16,14 +16,14 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Time limits for replies of an agent.
+// Time limits for replies of an agent, which is plx's process on a host.
 const (
 	reportTime = 15 * time.Second
 	peersTime  = 20 * time.Second // an agent itself limits each connection to another host to 12 s
 )
 
-// askAgents requests a report from each host's agent, and lets the agents
-// connect to each other.
+// askAgents requests a report from each host's agent (plx's process on the
+// host), and then lets the agents connect to each other.
 func (e *examination) askAgents(ctx context.Context) error {
 	_ = e.stage(ctx, e.placed, e.recipe.FindAddresses, (*visit).unaddressed)
 	tally := e.recipe.Printer.NewTally("asking agents", len(e.placed))
@@ -37,7 +37,8 @@ func (e *examination) askAgents(ctx context.Context) error {
 	return e.connectPeers(ctx)
 }
 
-// unaddressed adds the finding that no data address of the host is known.
+// unaddressed adds the finding that the host has no data address, at which the
+// tasks of other hosts could reach it.
 func (v *visit) unaddressed(err error) {
 	// Remove the addresses, which differ between hosts, so that equal findings
 	// can be merged.
@@ -47,9 +48,10 @@ func (v *visit) unaddressed(err error) {
 
 var inBrackets = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \([^()]*\)`) })
 
-// requestReport requests the report of the host's agent and adds the findings from it.
+// requestReport requests the report of the agent (plx's process on the host)
+// and adds the findings from it.
 func (v *visit) requestReport(ctx context.Context, want protocol.Checkup) {
-	if !v.has(Network) { // with a Network error the agent has no address to listen on
+	if !v.has(Network) { // if the host has a Network error, the agent has no address to listen on
 		want.Addr, _ = v.DataAddr()
 	}
 	asked := time.Now()
@@ -64,8 +66,8 @@ func (v *visit) requestReport(ctx context.Context, want protocol.Checkup) {
 	}
 }
 
-// connectPeers lets each agent connect to at most two others at their data
-// addresses.
+// connectPeers lets each agent (plx's process on a host) connect to at most
+// two other hosts, at the addresses that tasks would use.
 func (e *examination) connectPeers(ctx context.Context) error {
 	var serving []*visit
 	for _, v := range e.placed {
@@ -96,9 +98,9 @@ func (e *examination) connectPeers(ctx context.Context) error {
 	})
 }
 
-// peersToDial returns the hosts that host i of n connects to: the next host, so that
-// each host is tested, and the first, which all workers need. The number of
-// connections is linear in n.
+// peersToDial returns the hosts that host i of n must connect to. These are
+// the next host, so that each host is tested, and the first host, which all
+// workers need. The total number of connections is linear in n.
 func peersToDial(i, n int) (to []int) {
 	if next := (i + 1) % n; next != i {
 		to = append(to, next)

@@ -55,8 +55,8 @@ func processor(h HostFacts) string {
 	return h.Facts.Arch
 }
 
-// mtu returns the MTU of the interface that has the host's data address, or ""
-// if it is unknown.
+// mtu returns the MTU of the network interface that a host's tasks would use,
+// or "" if it is unknown.
 func mtu(h HostFacts) string {
 	if h.Agent != nil {
 		for _, link := range h.Agent.Links {

@@ -60,7 +60,7 @@ type Diagnosis struct {
 
 // Dialled counts the connections that were tried between hosts.
 type Dialled struct {
-	Hosts int `json:"hosts"` // number of hosts that listened at their data address
+	Hosts int `json:"hosts"` // number of hosts that listened at the address that tasks would use
 	Pairs int `json:"pairs"` // number of pairs of hosts of which the first connected to the second
 }
 
@@ -71,7 +71,7 @@ type HostFacts struct {
 	Noise     int64  `json:"noise,omitempty"`      // number of bytes that shell start-up files print before each command
 	Facts     *Facts `json:"facts,omitempty"`      // system properties and clock; nil if the host did not reply
 
-	Agent  *protocol.HostReport `json:"agent,omitempty"`  // report of the agent; nil if it was not sent or did not reply
+	Agent  *protocol.HostReport `json:"agent,omitempty"`  // report of the plx agent; nil if it was not sent or did not reply
 	Python *provision.Imported  `json:"python,omitempty"` // python3 and its modules; nil if not checked, or no reply came
 }
 
@@ -97,7 +97,7 @@ type visit struct {
 	*provision.Target
 	notes
 	facts       *Facts               // system properties and clock; nil if the host did not reply
-	agentReport *protocol.HostReport // report of the agent; nil if it did not reply
+	agentReport *protocol.HostReport // report of the plx agent; nil if it did not reply
 }
 
 // Examine examines all hosts. A failure of a host is a finding, not an error.

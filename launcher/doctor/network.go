@@ -22,7 +22,8 @@ type site struct {
 	alone bool          // true if no other machine has to connect to the host
 }
 
-// judgeReport adds findings from the report of the host's agent.
+// judgeReport adds findings from the report of the host's agent (plx's process
+// on the host).
 func (n *notes) judgeReport(r protocol.HostReport, s site) {
 	n.judgeProcesses(r, s)
 	for _, stray := range r.Strays {
@@ -68,8 +69,8 @@ func pids(all []int) string {
 	return "pid " + text
 }
 
-// judgeInterface checks the network interface that has the host's data
-// address.
+// judgeInterface checks the network interface through which the tasks of other
+// hosts reach this host.
 func (n *notes) judgeInterface(r protocol.HostReport, s site) {
 	at := slices.IndexFunc(r.Links, func(l protocol.Interface) bool { return l.Name == r.Interface })
 	if at < 0 {

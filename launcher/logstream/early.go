@@ -7,11 +7,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Early holds the first log bytes of a host, which its agent sends together
-// with its other messages. This saves a separate SSH session and process for
-// the short output of most jobs. The bytes are the beginning of what "plx
-// agent logs" prints, or all of it. Several goroutines may use an Early at
-// once.
+// Early holds the first log bytes of a host. The agent (plx's process on the
+// host) sends them together with its other messages, which saves a separate
+// SSH session for the short output of most jobs. The bytes are the beginning
+// of what "plx agent logs" prints, or all of it. Several goroutines may use an
+// Early at once.
 type Early struct {
 	mu      sync.Mutex
 	changed sync.Cond

@@ -17,14 +17,15 @@ import (
 // Print writes the logs of all hosts to out until the logs end. Without Follow
 // it merges the hosts' logs by time.
 //
-// A host that was reached may be unreachable for the duration of its lease,
-// because its tasks keep running that long, and 10 s more.
+// lease is the time for which a host's tasks keep running without contact to
+// plx. A host that was reached may later be unreachable for this time and 10 s
+// more.
 //
 // With Follow, Print calls state, which may be nil, for each host that has
 // sent all its logs. Once one host reports a result, Print gives up other
 // hosts that have been silent for 10 s. Once the agent that drives the job
-// reports the job's end, Print also gives up hosts that send keepalives but no
-// logs.
+// (plx's process on one host) reports the job's end, Print also gives up hosts
+// that send keepalives but no logs.
 func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, lease time.Duration, state asker) error {
 	var errs []error
 	if req.Follow {
@@ -42,8 +43,8 @@ func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 	return errors.Join(errs...)
 }
 
-// asker is a function that asks a host's agent for the state of the job on
-// that host.
+// asker is a function that asks the agent (plx's process on a host) for the
+// state of the job on that host.
 type asker func(context.Context, *hosts.AgentHost) (protocol.State, error)
 
 // followAll writes the chunks of all hosts as they arrive, and returns the
@@ -118,10 +119,11 @@ type Streams struct {
 	all []*stream // newest stream of each host; guarded by mu
 }
 
-// stream reads the logs of one agent on one host.
+// stream reads the logs of one host from one agent (plx's process on the
+// host).
 type stream struct {
 	agent    *hosts.AgentHost
-	before   *stream  // stream of the previous agent on this host; nil for the first agent
+	before   *stream  // stream of the agent that ran on this host before; nil for the first agent
 	liveness liveness // time of the last sign of life of the host
 	cancel   context.CancelCauseFunc
 	done     chan struct{} // closed when run has returned
@@ -129,10 +131,10 @@ type stream struct {
 }
 
 // Follow starts a goroutine that writes a host's logs to out. It ends when the
-// host has sent all its logs, or was unreachable for its lease and 10 s more.
-// If an agent was restarted, call Follow again: the new stream continues where
-// the old one ends. early holds the log bytes that the agent sends within its
-// other messages; it may be nil.
+// host has sent all its logs, or was unreachable for lease and 10 s more. If
+// the agent (plx's process on the host) was restarted, call Follow again: the
+// new stream continues where the old one ends. early holds the log bytes that
+// the agent sends within its other messages; it may be nil.
 func (g *Streams) Follow(a *hosts.AgentHost, early *Early, out *Output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)

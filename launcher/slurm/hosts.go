@@ -173,7 +173,7 @@ func address(ctx context.Context, addr string) string {
 	defer cancel()
 	found, err := net.DefaultResolver.LookupHost(ctx, addr)
 	if err != nil {
-		return "" // a later step reports a host without a data address, with a hint
+		return "" // a later step reports that the host has no usable address
 	}
 	for _, a := range found {
 		if usable(a) {
