@@ -14,7 +14,7 @@ import (
 //go:embed completion
 var completions embed.FS
 
-// shells are those that plx completion knows.
+// shells lists the shells for which plx completion has a script.
 var shells = []string{"bash", "zsh", "fish"}
 
 func completionCommand() *cli.Command {

@@ -32,12 +32,13 @@ func configCommand() *cli.Command {
 	}
 }
 
-// setting is a row of plx config.
+// setting is one row that plx config prints: the value of a flag for one
+// command.
 type setting struct {
 	Command string   `json:"command"`
 	Flag    string   `json:"flag"`
 	Values  []string `json:"values"`
-	From    string   `json:"from"` // a variable, a file and its line, "default" or "none"
+	From    string   `json:"from"` // source of the value: a variable, a line of a file, "default" or "none"
 }
 
 func config(ctx *cli.Context) error {
@@ -57,7 +58,7 @@ func config(ctx *cli.Context) error {
 			row := setting{Command: c.Name, Flag: longName(f), Values: []string{}, From: "none"}
 			if s := d.Of(c.Name, row.Flag); s != nil {
 				row.Values, row.From = s.Values, s.From
-			} else if value := standard(f.(cli.DocGenerationFlag)); value != "" {
+			} else if value := defaultValue(f.(cli.DocGenerationFlag)); value != "" {
 				row.Values, row.From = []string{value}, "default"
 			}
 			rows = append(rows, row)
@@ -70,8 +71,8 @@ func config(ctx *cli.Context) error {
 	return printSettings(to, rows)
 }
 
-// printSettings prints the flags that the user set, and then the others, each with the commands
-// for which it has a value.
+// printSettings prints the flags that the user has set, and then the other
+// flags. Commands for which a flag has the same value share a row.
 func printSettings(to console.Terminal, rows []setting) error {
 	table := console.NewTable("COMMAND", "FLAG", "VALUE", "FROM")
 	for _, set := range []bool{true, false} {
@@ -85,7 +86,9 @@ func printSettings(to console.Terminal, rows []setting) error {
 	return table.Write(to)
 }
 
-// commandsOf names the commands whose rows of a flag are the same, or those whose rows are not.
+// commandsOf returns the commands that share a row of a flag, or "all but" the
+// other commands with this flag if that is shorter. same reports whether a
+// setting belongs to the row.
 func commandsOf(rows []setting, flag string, same func(setting) bool) string {
 	var names, others []string
 	for _, r := range rows {

@@ -9,17 +9,17 @@ import (
 
 func (c *command) doctorCommand() *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "find ahead what would fail in a launch on the hosts",
-		Description: "It prints a line for each finding, with its remedy, and says the same of several hosts\n" +
-			"once. An error is what a launch fails for; with a warning it works, and programs may\n" +
-			"meet it later: docs/doctor.md lists what is checked. It starts no job and repairs\n" +
-			"nothing. Like a launch it leaves plx's agent in ~/.plx on the hosts.\n\n" +
+		Name: "doctor", Usage: "find problems on the hosts before a launch fails",
+		Description: "It prints one line for each problem, with a remedy and the names of all hosts that have\n" +
+			"it. An error makes a launch fail; after a warning a launch works, but programs may fail\n" +
+			"later: docs/doctor.md lists the checks. It starts no job and repairs nothing. Like a\n" +
+			"launch it leaves plx's agent in ~/.plx on the hosts.\n\n" +
 			"Exit status: 0 if there is no error, 125 if there is one, 2 for wrong flags.",
 		Flags: targetFlags(jsonFlag(), probeFlag(),
-			&cli.StringFlag{Name: "nic", Usage: "data is to go over network interface `NAME` of each host"},
-			&cli.StringFlag{Name: "port-range", Usage: "data is to go over ports `LOW-HIGH` of the hosts"},
-			&cli.BoolFlag{Name: "python", Usage: "each host must have python3"},
-			&cli.StringSliceFlag{Name: "check-import", Usage: "python3 of each host must import `MODULES` (torch,numpy); of torch, compare its CUDA with the driver"},
+			&cli.StringFlag{Name: "nic", Usage: "network interface `NAME` of each host that data will use"},
+			&cli.StringFlag{Name: "port-range", Usage: "ports `LOW-HIGH` of the hosts that data will use"},
+			&cli.BoolFlag{Name: "python", Usage: "check that each host has python3"},
+			&cli.StringSliceFlag{Name: "check-import", Usage: "check that python3 of each host can import `MODULES` (torch,numpy); for torch, compare its CUDA version with the driver's"},
 			&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"}),
 		Action: c.doctor,
 	}

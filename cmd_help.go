@@ -2,10 +2,10 @@ package main
 
 import "github.com/urfave/cli/v2"
 
-// helpCommand is "plx help", which people type first.
+// helpCommand returns the command "plx help".
 func helpCommand() *cli.Command {
 	return &cli.Command{
-		Name: "help", Usage: "tell what plx or one of its commands does", ArgsUsage: "[COMMAND]",
+		Name: "help", Usage: "describe plx or one of its commands", ArgsUsage: "[COMMAND]",
 		Action: func(ctx *cli.Context) error {
 			name := ctx.Args().First()
 			if name == "" {
@@ -14,7 +14,7 @@ func helpCommand() *cli.Command {
 			}
 			about := ctx.App.Command(name)
 			if about == nil {
-				return noCommand(ctx, name)
+				return unknownCommandError(ctx, name)
 			}
 			printHelp(ctx.App.Writer, "", about)
 			return nil

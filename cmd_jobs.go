@@ -13,8 +13,8 @@ import (
 func (c *command) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Usage: "list the jobs launched from here, or found on --hosts",
-		Description: "On a terminal each job is one line, without the columns that have no room: plx status\n" +
-			"JOB tells all of one job. In a pipe no column is left out.",
+		Description: "On a terminal each job is one line, and columns that do not fit are left out: plx status\n" +
+			"JOB shows all of one job. In a pipe no column is left out.",
 		Flags: reachFlags(
 			&cli.BoolFlag{Name: "running", Usage: "only jobs that have not ended"},
 			&cli.IntFlag{Name: "n", Usage: "only the newest `N`"},

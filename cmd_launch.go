@@ -55,21 +55,21 @@ func launchFlags() []cli.Flag {
 			&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
 			&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
 			&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `auto|all|none|HOSTS` (host,host); auto: all for a program of plx's trainer, none for others"},
-			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "what a worker sees, `auto|own|host`: its own device, or those of all workers on its host; auto: host for programs that choose by LOCAL_RANK, as those for torchrun do, own for others"},
-			&cli.BoolFlag{Name: "share-gpus", Usage: "use GPUs although others use them, and let other jobs with --share-gpus use them too"},
+			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "devices that a worker sees, `auto|own|host`: its own, or those of all workers on its host; auto: host for programs that choose a device by LOCAL_RANK, as programs for torchrun do, own for others"},
+			&cli.BoolFlag{Name: "share-gpus", Usage: "use GPUs that other programs use, and let other jobs with --share-gpus use them too"},
 			&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 			&cli.StringFlag{Name: "nic", Usage: "send data over network interface `NAME` of each host (nic=NAME in the resource file: of one host)"},
-			&cli.BoolFlag{Name: "tls", Usage: "encrypt what plx's trainer sends between hosts; without it nothing there is secret, and a checksum finds accidental changes"},
+			&cli.BoolFlag{Name: "tls", Usage: "encrypt the data that plx's trainer sends between hosts; without it a checksum only detects accidental changes"},
 			&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
 			&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"}),
 		group("Files and environment",
 			&cli.StringFlag{Name: "workdir", Usage: "run in a copy of the folder `DIR` of this machine, one on each host; what git ignores or .plxignore excludes stays here"},
 			&cli.BoolFlag{Name: "keep-links", Usage: "with --workdir, send links that lead out of the folder as they are, to paths of the hosts"},
 			&cli.StringFlag{Name: "venv", Usage: "run in a copy of the Python virtual environment `DIR` of this machine, one on each host"},
-			&cli.StringSliceFlag{Name: "check-import", Usage: "import `MODULES` (torch,numpy) with python3 on each host before tasks start; of torch, compare its CUDA with the driver"},
+			&cli.StringSliceFlag{Name: "check-import", Usage: "import `MODULES` (torch,numpy) with python3 on each host before tasks start; for torch, compare its CUDA version with the driver's"},
 			&cli.StringSliceFlag{Name: "copy", Usage: "send `FILE-OR-FOLDER` into the tasks' working folders; repeatable"},
-			&cli.StringSliceFlag{Name: "env", Usage: "give tasks `NAME[=VALUE]`; repeatable. Other users of this machine see a VALUE in its list of processes: NAME alone, and --env-file, show none"},
-			&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`, NAME=VALUE or NAME on each line; repeatable"},
+			&cli.StringSliceFlag{Name: "env", Usage: "set variable `NAME[=VALUE]` of the tasks; repeatable. Other users of this machine see VALUE in the process list; NAME alone and --env-file hide it"},
+			&cli.StringSliceFlag{Name: "env-file", Usage: "set the variables in `FILE` for the tasks, NAME=VALUE or NAME on each line; repeatable"},
 			&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
 			&cli.StringFlag{Name: "setup", Usage: "shell `COMMAND` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
@@ -83,7 +83,7 @@ func launchFlags() []cli.Flag {
 		}, taskFlags()...)...),
 		group("Job and checkpoints",
 			&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir resumes from checkpoints of that name"},
-			&cli.BoolFlag{Name: "keep-diff", Usage: "keep with the job how the program's folder differs from its git commit, for plx report"},
+			&cli.BoolFlag{Name: "keep-diff", Usage: "store the git diff of the program's folder with the job, for plx report"},
 			&cli.StringFlag{Name: "resume", Usage: "resume from the checkpoints of `JOB`, an id or a name"},
 			&cli.StringSliceFlag{Name: "output", Usage: "the job makes files that match `PATTERN`, relative to where the tasks run, such as '*.pt' or 'runs/**'; repeatable"},
 			&cli.StringFlag{Name: "fetch", Usage: "after the job, gather checkpoints, outputs, logs, summaries and timelines from all hosts into `DIR` on this machine"},
@@ -96,7 +96,7 @@ func launchFlags() []cli.Flag {
 			&cli.IntFlag{Name: "min-workers", Usage: "restart without lost hosts, or continue without lost workers, if `N` workers are left (default: restart with all, continue with any)"},
 			&cli.DurationFlag{Name: "wait-host", Value: 5 * time.Minute, Usage: "wait `TIME` for lost hosts to return if fewer are left"},
 			&cli.DurationFlag{Name: "restart-backoff", Value: time.Second, Usage: "`TIME` before the first restart; doubled before each further one, up to 1m"},
-			&cli.DurationFlag{Name: "hang-timeout", Value: launcher.DefaultHang, Usage: "a job in which nothing moves for `TIME` hangs, 0 for never: see docs/hangs.md"},
+			&cli.DurationFlag{Name: "hang-timeout", Value: launcher.DefaultHang, Usage: "a job counts as hung if it makes no progress for `TIME`, 0 for never: see docs/hangs.md"},
 			&cli.StringFlag{Name: "on-hang", Value: "report", Usage: "`report|stop|restart` a job that hangs: report it and go on, stop it with status 124, or restart it (--max-restarts)"},
 			&cli.DurationFlag{Name: "freeze-timeout", Value: 30 * time.Second, Usage: "a task of plx's trainer that sends no heartbeat for `TIME` has failed, 0 for never"}),
 		group("Time limits",
@@ -105,14 +105,14 @@ func launchFlags() []cli.Flag {
 			&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME`", DefaultText: "5m"},
 			&cli.DurationFlag{Name: "setup-timeout", Usage: "with --workdir, --setup may take `TIME` on a host", DefaultText: "10m"},
 			&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},
-			&cli.DurationFlag{Name: "lease", Usage: "a host ends its tasks `TIME` after it last heard the launcher", DefaultText: "30s"},
+			&cli.DurationFlag{Name: "lease", Usage: "a host ends its tasks if it has not heard from the launcher for `TIME`", DefaultText: "30s"},
 			&cli.DurationFlag{Name: "grace", Usage: "`TIME` between asking a task to end and killing it", Value: jobs.DefaultGrace}),
 	)
 }
 
 func (c *command) launch(ctx *cli.Context) error {
 	c.json = ctx.Bool("json")
-	if submit, err := submits(ctx); err != nil {
+	if submit, err := mustSubmit(ctx); err != nil {
 		return err
 	} else if submit {
 		return c.submit(ctx)
@@ -126,25 +126,28 @@ func (c *command) launch(ctx *cli.Context) error {
 		return err
 	}
 	if job != nil {
-		inSlurm(job, &cfg)
+		nameSlurmJob(job, &cfg)
 	}
 	if err := lateHosts(ctx, cfg); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // a job is ended in good order when nobody reads its output
+	// If the reader of plx's output exits, plx must end the job cleanly
+	// instead of dying by SIGPIPE.
+	signal.Ignore(syscall.SIGPIPE)
 	warnOfFlags(cfg)
 	for _, note := range hostfile.Doubts(cfg.Hosts, ctx.StringSlice("host")) {
 		console.NewPrinter(cfg.Terminal).Printf("note: %s", note)
 	}
 	signals, stop := c.signals()
 	defer stop()
-	c.told = true // from here on Launch tells of errors
+	c.reported = true // from now on package launcher reports errors of the launch
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
 	return err
 }
 
-// lateHosts refuses hosts that come after the program if none come before: the launch would
-// run on this machine, which nobody means who names hosts.
+// lateHosts returns an error if --hosts or --host comes after the program and
+// no hosts come before it. plx would pass the flag on to the program and run
+// the job on this machine.
 func lateHosts(ctx *cli.Context, cfg launcher.Config) error {
 	if len(cfg.Hosts) > 0 || ctx.IsSet("local") {
 		return nil
@@ -157,28 +160,29 @@ func lateHosts(ctx *cli.Context, cfg launcher.Config) error {
 		if !joined && i+1 < len(cfg.Args) {
 			value = cfg.Args[i+1]
 		}
-		return exit.Mistake(fmt.Errorf("%s comes after %s and is given to it, and no hosts are named for plx", name, cfg.Program),
+		return exit.Mistake(fmt.Errorf("%s comes after %s and is passed to it, and no hosts are named for plx", name, cfg.Program),
 			"plx launch %s %s %s; if it is meant for the program, say where to run: --local 2x1", name, value, cfg.Program)
 	}
 	return nil
 }
 
-// warnOfFlags prints a note for each flag after the program that looks like plx's own. The
-// program gets such a flag.
+// warnOfFlags prints a note for each flag after the program that looks like a
+// flag of plx. Such a flag is passed to the program.
 func warnOfFlags(cfg launcher.Config) {
 	for _, arg := range cfg.Args {
 		name, _, _ := strings.Cut(arg, "=")
 		if slices.Contains(ownFlags, name) {
-			console.NewPrinter(cfg.Terminal).Printf("note: %s comes after %s and is given to it: plx's own flags come before the program", name, cfg.Program)
+			console.NewPrinter(cfg.Terminal).Printf("note: %s comes after %s and is passed to it: plx's own flags come before the program", name, cfg.Program)
 		}
 	}
 }
 
-// ownFlags are flags of plx launch that few programs have.
+// ownFlags lists flags of plx launch that other programs rarely have.
 var ownFlags = []string{"--hosts", "--host", "--ps", "--detach", "--local", "--dry-run", "--fetch", "--max-restarts",
 	"--min-workers", "--wait-host", "--workers-per-host", "--checkpoint-timeout"}
 
-// settings reads the flags that do not say which hosts are meant.
+// settings reads all flags of plx launch, except those that choose the hosts.
+// r has the hosts.
 func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config, err error) {
 	cfg.Reach, cfg.Stdin = r, os.Stdin
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
@@ -186,7 +190,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	}
 	cfg.LocalAsked = typed(ctx, "local")
 	if cfg.LocalAsked && len(cfg.Hosts) > 0 {
-		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "leave --local out; --workers-per-host N changes the number of workers")
+		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used if hosts are named"), "leave --local out; --workers-per-host N changes the number of workers")
 	}
 	if cfg.Interface, err = nic(ctx); err != nil {
 		return cfg, err
@@ -208,7 +212,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	}
 	for _, name := range []string{"ps", "name", "resume", "fetch", "workdir", "venv"} {
 		if ctx.IsSet(name) && ctx.String(name) == "" {
-			return cfg, empty(name)
+			return cfg, emptyValue(name)
 		}
 	}
 	placeConfig(ctx, &cfg)
@@ -225,15 +229,17 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
-	cfg.ForwardAgent = cfg.Setup != "" && ctx.String("workdir") != "" // else --setup is a part of each task, which get none
+	// Without --workdir, --setup runs within each task, to which no SSH agent
+	// is forwarded.
+	cfg.ForwardAgent = cfg.Setup != "" && ctx.String("workdir") != ""
 	cfg.StartTimeout, cfg.MaxTime, cfg.SetupTime = ctx.Duration("start-timeout"), ctx.Duration("max-time"), ctx.Duration("setup-timeout")
-	cfg.DialTime = cfg.StartTimeout // a host that is not connected by then starts nothing in time
+	cfg.DialTime = cfg.StartTimeout // a host that connects later cannot start its tasks in time
 	cfg.TLS = ctx.Bool("tls")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
 	cfg.CommandLine, cfg.Version = append([]string{"plx"}, os.Args[1:]...), versionLine()
 	cfg.KeepDiff = ctx.Bool("keep-diff")
 	if cfg.Notify = ctx.String("notify"); cfg.Detach && !typed(ctx, "notify") {
-		cfg.Notify = "" // a default is for the jobs that plx sees end
+		cfg.Notify = "" // --notify in the user's defaults is only for jobs that plx follows
 	}
 	cfg.JSON = ctx.Bool("json")
 	cfg.Output = ctx.StringSlice("output")
@@ -255,7 +261,7 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) {
 	cfg.AutoVisible, cfg.VisibleHost = ctx.String("visible") == "auto", ctx.String("visible") == "host"
 }
 
-// local reads --local HOSTSxWORKERS.
+// local parses the value of --local, HOSTSxWORKERS.
 func local(text string) (hosts, workers int, err error) {
 	hosts, workers, ok := numbers(text, "x")
 	if !ok || hosts < 1 || workers < 1 || hosts > 256 || workers > 256 {
@@ -264,12 +270,13 @@ func local(text string) (hosts, workers int, err error) {
 	return hosts, workers, nil
 }
 
-// sizeText is a number with the unit of a size.
+// sizeText matches a number with an optional unit, such as 500MiB.
 var sizeText = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?:([KMGT])?(I?B)?)$`)
 })
 
-// logLimit reads --log-limit SIZE, as a number of bytes; 0 means no limit.
+// logLimit parses the value of --log-limit as a number of bytes. 0 means no
+// limit.
 func logLimit(text string) (int64, error) {
 	if text == "none" {
 		return 0, nil
@@ -282,7 +289,7 @@ func logLimit(text string) (int64, error) {
 	if m[2] != "" && m[3] == "B" {
 		unit = 1000
 	}
-	number, _ := strconv.ParseFloat(m[1], 64) // the pattern has no others
+	number, _ := strconv.ParseFloat(m[1], 64) // no error is possible, since the pattern matches only numbers
 	bytes := number * math.Pow(unit, float64(1+strings.Index("KMGT", m[2])))
 	if m[2] == "" {
 		bytes = number

@@ -19,10 +19,11 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// submitFlags tell how plx launch submits itself to Slurm.
+// submitFlags returns the flags that decide how plx launch submits itself to
+// Slurm.
 func submitFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "slurm", Usage: "submit this launch to Slurm by sbatch, and attach to it; in an allocation of Slurm, launch there"},
+		&cli.BoolFlag{Name: "slurm", Usage: "submit this launch to Slurm with sbatch and attach to it; within a Slurm allocation, launch there"},
 		&cli.StringFlag{Name: "partition", Usage: "with --slurm: `PARTITION` of Slurm, or several with commas"},
 		&cli.StringFlag{Name: "nodes", Usage: "with --slurm: `NUMBER` of nodes"},
 		&cli.StringFlag{Name: "gpus", Usage: "with --slurm: `NUMBER` of GPUs on all nodes together"},
@@ -30,7 +31,7 @@ func submitFlags() []cli.Flag {
 	}
 }
 
-// submit submits the launch.
+// submit submits this launch to Slurm as a batch job.
 func (c *command) submit(ctx *cli.Context) error {
 	cfg, err := c.settings(ctx, hosts.Reach{})
 	if err != nil {
@@ -63,13 +64,15 @@ func (c *command) submit(ctx *cli.Context) error {
 	return err
 }
 
-// submitted are the flags that plx's script for sbatch does not have: the plx of the login node
-// heeds them, or they name other hosts.
-var submitted = []string{"slurm", "partition", "nodes", "gpus", "sbatch-option", "detach", "dry-run", "color", "grep", "task", "rank", "verbose",
+// notInScript lists the flags that are not copied into the batch script. The plx
+// that submits the script handles them itself, or they choose other hosts than
+// Slurm's.
+var notInScript = []string{"slurm", "partition", "nodes", "gpus", "sbatch-option", "detach", "dry-run", "color", "grep", "task", "rank", "verbose",
 	"hosts", "host", "via", "local", "no-slurm", "env", "env-file", "help"}
 
-// submits reports whether the launch is to be submitted. In an allocation it is not.
-func submits(ctx *cli.Context) (bool, error) {
+// mustSubmit reports whether this launch must be submitted to Slurm. Within a
+// Slurm allocation it is false, because the launch runs there directly.
+func mustSubmit(ctx *cli.Context) (bool, error) {
 	asked := ctx.Bool("slurm")
 	for _, flag := range []string{"partition", "nodes", "gpus", "sbatch-option"} {
 		if !typed(ctx, flag) {
@@ -91,7 +94,7 @@ func submits(ctx *cli.Context) (bool, error) {
 	}
 	for _, flag := range []string{"hosts", "host", "via", "local", "no-slurm"} {
 		if typed(ctx, flag) && !typed(ctx, "slurm") {
-			return false, nil // --slurm is a default of the user's
+			return false, nil // --slurm comes from the user's defaults, which the command line overrides
 		}
 		if typed(ctx, flag) {
 			return false, exit.Mistake(fmt.Errorf("--slurm and --%s exclude each other: Slurm chooses the hosts", flag), "leave one of them out; --sbatch-option --nodelist=NAMES names nodes")
@@ -101,12 +104,13 @@ func submits(ctx *cli.Context) (bool, error) {
 	return job == nil && err == nil, err
 }
 
-// scriptFlags are the flags of a launch as the script for sbatch has them.
+// scriptFlags returns the flags of this launch for the plx command in the
+// batch script.
 func scriptFlags(ctx *cli.Context) (all []string) {
 	add := func(name string, value any) { all = append(all, fmt.Sprintf("%s=%v", dashed(name), value)) }
 	for _, f := range ctx.Command.Flags {
 		name := longName(f)
-		if !ctx.IsSet(name) || slices.Contains(submitted, name) {
+		if !ctx.IsSet(name) || slices.Contains(notInScript, name) {
 			continue
 		}
 		switch f.(type) {
@@ -125,12 +129,13 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 	return all
 }
 
-// inSlurm gives what a batch script of Slurm launches a name, by which it finds its
-// checkpoints if Slurm requeues the script. What --slurm has submitted has an id already.
-func inSlurm(job *slurm.Job, cfg *launcher.Config) {
+// nameSlurmJob names a job that is launched in a batch script of Slurm. If Slurm
+// requeues the script, the job finds its checkpoints by this name. A job
+// submitted with --slurm uses the id of its submission.
+func nameSlurmJob(job *slurm.Job, cfg *launcher.Config) {
 	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
-		os.Unsetenv(slurm.Variable)           // it is not for the tasks
-		cfg.Detach, cfg.DryRun = false, false // defaults of the user's were for the submission
+		os.Unsetenv(slurm.Variable)           // the tasks must not inherit the variable
+		cfg.Detach, cfg.DryRun = false, false // --detach and --dry-run in the user's defaults are meant for the submission
 		if cfg.Resume == "" {
 			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)
 		}

@@ -25,14 +25,17 @@ func (c *command) logsCommand() *cli.Command {
 	}
 }
 
-// linesOut is the flag of plx logs that leaves lines out. Elsewhere it leaves hosts out.
+// linesOut is the name of the flag of plx logs that excludes lines. For other
+// commands the flag --exclude excludes hosts.
 const linesOut = "exclude"
 
-// choosesHosts reports whether a flag takes a part of a resource file. plx logs has --host and
-// --task to choose what it prints.
+// choosesHosts reports whether f is --include or --exclude, which select hosts
+// of a resource file. plx logs does not have them: --host and --task select
+// what it prints.
 func choosesHosts(f cli.Flag) bool { return longName(f) == "include" || longName(f) == "exclude" }
 
-// logs reads --host as the names of the hosts to show, not of the hosts to look on.
+// logs implements plx logs. For it --host names the hosts whose logs are
+// printed, not the hosts to connect to.
 func (c *command) logs(ctx *cli.Context) error {
 	cfg := jobs.LogsConfig{Follow: ctx.Bool("f"), Tasks: shownTasks(ctx), Tail: ctx.Int("tail"),
 		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Plan: ctx.Bool("v"), Hosts: ctx.StringSlice("host"), Stamps: ctx.Bool("timestamps"), NoPrefix: ctx.Bool("no-prefix")}

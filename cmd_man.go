@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// manCommand is "plx man DIR", with which a release makes its manual pages.
+// manCommand returns the hidden command "plx man DIR", which the release
+// scripts use to write the manual pages.
 func manCommand() *cli.Command {
 	return &cli.Command{
 		Name: "man", Usage: "write the manual pages into a folder", ArgsUsage: "DIR", Hidden: true,
@@ -23,7 +24,7 @@ func manCommand() *cli.Command {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			pages := map[string]string{"plx.1": overview(ctx.App)} // in Markdown
+			pages := map[string]string{"plx.1": overview(ctx.App)} // file names and their text in Markdown
 			for _, c := range ctx.App.VisibleCommands() {
 				pages["plx-"+c.Name+".1"] = manPage(c)
 			}

@@ -14,20 +14,22 @@ import (
 func (c *command) pruneCommand() *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
-		Description: "A job is kept, and named, if it made files in its working folders on the hosts that\n" +
-			"nobody has fetched: see plx fetch. So is one of which not all hosts can be asked.\n" +
+		Description: "plx keeps a job, and prints its name, if it made files in its working folders on the\n" +
+			"hosts that were not fetched: see plx fetch. It also keeps a job if one of its hosts\n" +
+			"cannot be reached.\n" +
 			"Checkpoints are never removed without --all. --hosts and --host add hosts of jobs that were\n" +
 			"launched from elsewhere.\n\n" +
 			"--all uninstalls plx: it removes all of ~/.plx, here, on the hosts of jobs launched from\n" +
 			"here, and on those of --hosts and --host, to which plx exec or plx doctor may have brought\n" +
-			"it. Where a job or another plx runs it removes nothing, names the host, and fails.\n" +
-			"A host that keeps files nobody has fetched, or checkpoints, also keeps what they need.\n" +
+			"it. On a host where a job or another plx runs, it removes nothing, prints the name of the\n" +
+			"host, and fails. A host that keeps checkpoints, or files that were not fetched, also keeps\n" +
+			"what they need.\n" +
 			"--all --outputs removes both.",
 		Flags: reachFlags(
-			&cli.BoolFlag{Name: "all", Usage: "remove all of plx, of any age, but what nobody has fetched, and checkpoints"},
+			&cli.BoolFlag{Name: "all", Usage: "remove all of plx, of any age, except checkpoints and files that were not fetched"},
 			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed and how large it is, and remove nothing"},
-			&cli.BoolFlag{Name: "outputs", Usage: "remove files too that jobs made and nobody fetched; with --all checkpoints too"}),
+			&cli.BoolFlag{Name: "outputs", Usage: "also remove files that jobs made and that were not fetched; with --all also checkpoints"}),
 		Action: c.onJob(noArguments, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			cfg := jobs.PruneConfig{Query: q, Older: flags.Duration("older"), Discard: flags.Bool("outputs"), DryRun: flags.Bool("dry-run"), All: flags.Bool("all")}
 			if cfg.All {
@@ -36,7 +38,9 @@ func (c *command) pruneCommand() *cli.Command {
 				}
 				cfg.Older = 0
 			} else if !typed(flags, "hosts") && !typed(flags, "host") {
-				cfg.Reach.Hosts = nil // of the user's defaults: they may have nothing to do with jobs
+				// These hosts come from the user's defaults, and may have
+				// nothing to do with the jobs.
+				cfg.Reach.Hosts = nil
 			}
 			return jobs.Prune(ctx, cfg)
 		}),

@@ -22,7 +22,7 @@ func (c *command) scaleCommand() *cli.Command {
 		Flags: reachFlags(
 			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "keep the old hosts if nothing is saved within `TIME`"}),
 		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
-			q.OnHosts, q.Named = false, nil // the hosts may be new
+			q.OnHosts, q.Named = false, nil // do not search for the job on --hosts, which lists the hosts that the job will have
 			if len(q.Reach.Hosts) == 0 {
 				return exit.Mistake(errors.New("the hosts are missing"), "plx scale JOB --hosts FILE")
 			}

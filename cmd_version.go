@@ -9,15 +9,16 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// A release and make build set these by flags of the linker. Without them commit and date are
-// those that go build has recorded, if it has.
+// Release builds and "make build" set these variables with -ldflags. Otherwise
+// commit and date come from the version control data that go build records, if
+// there are any.
 var (
 	version = "dev"
 	commit  = ""
-	date    = "" // of the commit, RFC 3339
+	date    = "" // date of the commit in RFC 3339 format; empty: unknown
 )
 
-// versionCommand is "plx version".
+// versionCommand returns the command "plx version".
 func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print version, commit and date of this plx",
@@ -28,13 +29,14 @@ func versionCommand() *cli.Command {
 	}
 }
 
-// versionLine is version, commit, its date, Go's version and the platform. What is not
-// known is left out. Commit and date come from one source.
+// versionLine returns the text that plx version prints: version, commit, date
+// of the commit, Go version and platform. Unknown parts are left out. Commit
+// and date always come from the same source.
 func versionLine() string {
 	var parts []string
 	recorded, number := map[string]string{}, version
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if number == "dev" && strings.HasPrefix(info.Main.Version, "v") { // go install
+		if number == "dev" && strings.HasPrefix(info.Main.Version, "v") { // go install sets the version of the main module
 			number = info.Main.Version
 		}
 		for _, s := range info.Settings {

@@ -15,33 +15,35 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// command is one invocation.
+// command holds the state of one run of plx.
 type command struct {
 	stdout, stderr *os.File
 	code           int
-	json           bool // a launch writes events
-	told           bool // package launcher has told of the launch's end
+	json           bool // true for plx launch --json, which prints events as JSON
+	reported       bool // true if package launcher itself reports the end of the job
 }
 
-// ended carries the exit status of a job whose end was printed already.
+// ended is an error that only carries the exit status; its cause was printed
+// already.
 type ended struct{ code int }
 
 func (e *ended) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
-// signals delivers the user's signals from now on. Before, while flags and files are
-// read, a signal ends plx as it ends any program. Under nohup(1), SIGHUP stays ignored.
+// signals returns a channel that receives the signals that end plx. Before
+// this call, while plx reads flags and files, a signal kills plx as any
+// program. If nohup ignores SIGHUP, it stays ignored.
 func (c *command) signals() (<-chan os.Signal, func()) {
 	sig := make(chan os.Signal, 4)
-	heed := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	handled := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
 	if !signal.Ignored(syscall.SIGHUP) {
-		heed = append(heed, syscall.SIGHUP)
+		handled = append(handled, syscall.SIGHUP)
 	}
-	signal.Notify(sig, heed...)
+	signal.Notify(sig, handled...)
 	return sig, func() { signal.Stop(sig) }
 }
 
-// context returns a context that ends at the first signal. Its cause has the exit
-// status.
+// context returns a context that the first signal cancels. The cause of the
+// context is an *ended with the exit status.
 func (c *command) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals, stop := c.signals()
@@ -60,13 +62,14 @@ func (c *command) context() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); close(done); cancel(nil) }
 }
 
-// terminal describes plx's outputs.
+// terminal returns the properties of plx's outputs: terminal or not, width and
+// colours.
 func (c *command) terminal(ctx *cli.Context) console.Terminal {
 	mode := ctx.String("color")
 	t := console.Terminal{Stdout: c.stdout, Stderr: c.stderr,
 		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
 	if t.StdoutTTY {
-		t.Width, _, _ = term.GetSize(int(c.stdout.Fd())) // 0 if it is not known
+		t.Width, _, _ = term.GetSize(int(c.stdout.Fd())) // the width is 0 if it is unknown
 	}
 	t.Dumb, t.Sixteen = os.Getenv("TERM") == "dumb", style.Sixteen(os.Environ())
 	t.StdoutColour = style.UseColour(mode, t.StdoutTTY, os.Getenv)
@@ -75,7 +78,8 @@ func (c *command) terminal(ctx *cli.Context) console.Terminal {
 	return t
 }
 
-// query reads the first argument and the flags that name a job.
+// query returns the job that the first argument names, and the hosts that the
+// flags choose.
 func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
 	r, err := reach(ctx)
 	q := jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: typed(ctx, "host") || typed(ctx, "hosts"), Terminal: c.terminal(ctx)}
@@ -85,8 +89,9 @@ func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
 	return q, err
 }
 
-// onJob makes an action of work on the job that the arguments name, after a check of
-// the arguments. The first signal interrupts the work.
+// onJob returns the action of a command about one job. The action first calls
+// check for the arguments, and then work with the job. The first signal
+// cancels the context of work.
 func (c *command) onJob(check func(*cli.Context) error, work func(ctx context.Context, q jobs.Query, flags *cli.Context) error) cli.ActionFunc {
 	return func(flags *cli.Context) error {
 		if err := check(flags); err != nil {

@@ -12,15 +12,16 @@ import (
 	"github.com/plx-run/plx/launcher/jobs"
 )
 
-// These stand among candidates for the names of files and of folders, which the shell knows
-// best.
+// Shell completion scripts replace these words by the names of files or of
+// directories.
 const (
 	files   = ":files"
 	folders = ":folders"
 )
 
-// complete is what the scripts call with the words of a command line behind plx, of which
-// the last one is to be completed. A candidate is a word, and behind a tab what it is.
+// complete implements "plx __complete", which the shell completion scripts
+// run. words are the words after plx, and the last is the word to complete.
+// Each returned candidate is a word, a tab and a description.
 func complete(app *cli.App, words []string) []string {
 	if len(words) == 0 {
 		return nil
@@ -78,16 +79,17 @@ func flagWords(cmd *cli.Command) (words []string) {
 	return words
 }
 
-// commandLine is what was typed so far behind a command.
+// commandLine holds the arguments and flags typed so far after a command.
 type commandLine struct {
 	app   *cli.App
 	cmd   *cli.Command
-	args  []string          // arguments
-	flags map[string]string // values, by the names that were typed
+	args  []string          // arguments that are not flags
+	flags map[string]string // values of the flags, by the name under which each was typed
 }
 
-// read takes words. It returns the flag whose value is to come, and whether no flags of plx
-// are to come.
+// read parses words. It returns the flag whose value comes next, or "". ended
+// reports that the next words cannot be flags of plx, because they belong to a
+// program or follow "--".
 func (l *commandLine) read(words []string) (flag string, ended bool) {
 	for len(words) > 0 {
 		word := words[0]
@@ -112,16 +114,16 @@ func (l *commandLine) read(words []string) (flag string, ended bool) {
 	return "", false
 }
 
-// values are candidates for the value of a flag.
+// values returns candidates for the value of a flag.
 func (l *commandLine) values(flag, last string) []string {
 	f := flagOf(l.cmd, flag)
 	if f == nil {
 		return nil
 	}
-	return l.named(valueWord(f), last)
+	return l.placeholderCandidates(valueWord(f), last)
 }
 
-// arguments are candidates for the next argument.
+// arguments returns candidates for the next argument of the command.
 func (l *commandLine) arguments(last string) []string {
 	words := strings.Fields(strings.NewReplacer("[", "", "]", "", "...", "").Replace(l.cmd.ArgsUsage))
 	switch n := len(l.args); {
@@ -132,12 +134,13 @@ func (l *commandLine) arguments(last string) []string {
 	case words[n] == "COMMAND":
 		return commandWords(l.app)
 	default:
-		return l.named(words[n], last)
+		return l.placeholderCandidates(words[n], last)
 	}
 }
 
-// named are candidates for what a word of the help stands for.
-func (l *commandLine) named(word, last string) (all []string) {
+// placeholderCandidates returns candidates for a placeholder of the help text, such as FILE or
+// JOB.
+func (l *commandLine) placeholderCandidates(word, last string) (all []string) {
 	for word := range strings.SplitSeq(word, "|") {
 		switch word {
 		case "FILE", "FILE-OR-FOLDER":
@@ -167,10 +170,10 @@ func (l *commandLine) named(word, last string) (all []string) {
 	return all
 }
 
-// jobWords are the ids of all jobs, or of those that are not known to have ended, and the names
-// of those that have one; the newest comes first.
+// jobWords returns the ids and names of jobs as candidates, the newest job
+// first. If running is true it leaves out jobs that are known to have ended.
 func jobWords(running bool) (words []string) {
-	records, _ := jobs.Records() // without them there is nothing to complete
+	records, _ := jobs.Records() // after an error there are no candidates
 	for _, r := range slices.Backward(records) {
 		about := "\t" + r.Program + ", " + r.Created.Local().Format("2 January 15:04")
 		for _, word := range []string{r.Job, r.Name} {
@@ -183,9 +186,10 @@ func jobWords(running bool) (words []string) {
 	return words
 }
 
-// record is that of the job that was named, or of the newest one.
+// record returns the record of the job that the first argument names, or of
+// the newest job if there is no argument.
 func (l *commandLine) record() (jobs.Record, bool) {
-	records, _ := jobs.Records() // as in jobWords
+	records, _ := jobs.Records() // after an error no job is found
 	for _, r := range slices.Backward(records) {
 		if len(l.args) == 0 || r.Job == l.args[0] || r.Name == l.args[0] {
 			return r, true
@@ -194,7 +198,7 @@ func (l *commandLine) record() (jobs.Record, bool) {
 	return jobs.Record{}, false
 }
 
-// tasks are those of the job.
+// tasks returns the names of the job's tasks, such as worker:0.
 func (l *commandLine) tasks() (names []string) {
 	r, _ := l.record()
 	for _, h := range r.Hosts {
@@ -204,8 +208,10 @@ func (l *commandLine) tasks() (names []string) {
 	return slices.Compact(names)
 }
 
-// hosts are candidates for a word of the help that stands for hosts: those of the resource
-// file, else those of the job. Behind HOST: come its devices; lists have commas.
+// hosts returns candidates for a placeholder of the help text that stands for
+// hosts. They come from the resource file, or else from the record of the job.
+// After "HOST:" the host's device ids are the candidates. A list is completed
+// after its last comma.
 func (l *commandLine) hosts(word, last string) (names []string) {
 	before := last[:strings.LastIndex(last, ",")+1]
 	host, _, devices := strings.Cut(last, ":")
@@ -232,12 +238,12 @@ func (l *commandLine) knownHosts() (found []hostfile.Host) {
 		}
 	}
 	if file != "" {
-		found, _ = hostfile.ParseFile(defaults.AtHome(file)) // a file with mistakes completes nothing
+		found, _ = hostfile.ParseFile(defaults.AtHome(file)) // a file that cannot be parsed gives no candidates
 		return found
 	}
 	r, _ := l.record()
 	for _, h := range r.Hosts {
-		host, _ := hostfile.ParseLines([]string{h.Line}) // as above
+		host, _ := hostfile.ParseLines([]string{h.Line}) // a line that cannot be parsed gives no candidate
 		found = append(found, host...)
 	}
 	return found

@@ -18,8 +18,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// remembered makes records of a job demo-1 on the hosts h1 and h2 and of a job old-1 that has
-// ended, in a home of its own.
+// remembered creates a home with the records of job demo-1 on hosts h1 and h2,
+// and of job old-1, which has ended.
 func remembered(t *testing.T) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
@@ -98,8 +98,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Keys are typed into each shell as on a terminal, and plx is called with what the shell
-// made of them.
+// The test types keys into real shells on a terminal. plx is then called with
+// what the shell has completed.
 func TestCompletionInShells(t *testing.T) {
 	real := testhosts.Binary(t, "github.com/plx-run/plx")
 	remembered(t)
@@ -124,7 +124,7 @@ func TestCompletionInShells(t *testing.T) {
 			called := strings.Split(strings.TrimSpace(typedInto(t, dir, shell, lines...)), "\n")
 			want := []string{"ready", "logs demo-1", "stop --grace 5s demo-run", "logs --task worker:2", "launch --color always --workdir subfolder"}
 			for i, line := range want {
-				if got := strings.TrimSuffix(called[i], "/"); got != line { // zsh takes the last / away again
+				if got := strings.TrimSuffix(called[i], "/"); got != line { // zsh removes the slash at the end of a directory
 					t.Errorf("got %q, want %q", got, line)
 				}
 			}
@@ -137,8 +137,9 @@ func TestCompletionInShells(t *testing.T) {
 	}
 }
 
-// The file of a package lies in a folder of zsh's $fpath, and completes from the first time on.
-func TestCompletionOfAPackage(t *testing.T) {
+// A completion file that a package installs into zsh's $fpath works from the
+// first completion on.
+func TestPackagedZshCompletion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts zsh")
 	}
@@ -159,8 +160,8 @@ func TestCompletionOfAPackage(t *testing.T) {
 	}
 }
 
-// recorder makes a folder with a plx that completes as the real one does and otherwise writes
-// its arguments down, and with a folder to work in.
+// recorder creates a directory with a fake plx, and a working directory. The
+// fake completes like the real plx, and otherwise records its arguments.
 func recorder(t *testing.T, real string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -178,25 +179,27 @@ func recorder(t *testing.T, real string) (dir string) {
 	return dir
 }
 
-// install does what plx tells to do so that a shell completes, in a home where nothing is.
+// install follows the instructions of plx completion for a shell, in an empty
+// home.
 func install(t *testing.T, dir, shell string) {
 	t.Helper()
-	told := regexp.MustCompile(`(?m)^` + shell + `: +(.*(?:\n {7}.*)*)`).FindStringSubmatch(completionCommand().Description)
-	if told == nil {
+	found := regexp.MustCompile(`(?m)^` + shell + `: +(.*(?:\n {7}.*)*)`).FindStringSubmatch(completionCommand().Description)
+	if found == nil {
 		t.Fatalf("plx help completion says nothing of %s", shell)
 	}
-	cmd := exec.Command("sh", "-c", told[1])
+	cmd := exec.Command("sh", "-c", found[1])
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", told[1], err, out)
+		t.Fatalf("%s: %v: %s", found[1], err, out)
 	}
-	// Where this folder is missing, fish fills it from all manual pages, in a process that outlives it.
+	// If this directory is missing, fish creates it from all manual pages, in
+	// a process that may outlive the test.
 	if err := os.MkdirAll(filepath.Join(os.Getenv("HOME"), ".local/share/fish/generated_completions"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// offered are the words that a shell has inserted at the end of a line.
+// offered returns the words that a shell has inserted at the end of the line.
 func offered(line, called string) (words []string) {
 	before := strings.Count(line[:strings.LastIndex(line, " ")], " ")
 	for _, word := range strings.Fields(called)[before:] {
@@ -209,8 +212,8 @@ func offered(line, called string) (words []string) {
 	return words
 }
 
-// shellsOfTest are the shells, each with what makes Escape and * insert all candidates. In fish
-// nothing does.
+// shellsOfTest maps each shell to the command that binds a key to inserting
+// all candidates. fish has no such command.
 var shellsOfTest = map[string]string{
 	"bash -i": "",
 	"zsh -i": "zle -C all complete-word _generic; bindkey '\\e*' all; " +
@@ -218,7 +221,7 @@ var shellsOfTest = map[string]string{
 	"fish -i": "",
 }
 
-// positions are command lines, each with what may come at its end.
+// positions lists command lines, each with the candidates expected at its end.
 var positions = []struct{ line, want string }{
 	{"plx st", "stacks status stop"},
 	{"plx help l", "launch logs"},
@@ -254,8 +257,8 @@ var positions = []struct{ line, want string }{
 	{"plx exec -- ", "resources.txt subfolder"},
 }
 
-// typedInto types lines into a shell on a terminal, each when the one before has called
-// plx, and returns what plx was called with.
+// typedInto types lines into a shell on a terminal, each after the previous
+// one has called plx. It returns the recorded arguments of plx.
 func typedInto(t *testing.T, dir, shell string, lines ...string) string {
 	t.Helper()
 	called := filepath.Join(dir, "called")

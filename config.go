@@ -12,7 +12,9 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// setDefaults sets the flags that the command line leaves out to the user's defaults.
+// setDefaults applies the user's defaults (PLX_ variables and the
+// configuration file): it sets each flag that has a default there and is not
+// on the command line.
 func setDefaults(ctx *cli.Context) error {
 	d, err := readDefaults(ctx.App)
 	if err != nil {
@@ -22,7 +24,7 @@ func setDefaults(ctx *cli.Context) error {
 		name := longName(f)
 		if ctx.IsSet(name) {
 			if want, right := wrongValue(f, ctx.String(name)); choices(f) != nil && want != "" {
-				return wanted(f, name, ctx.String(name), want, right)
+				return wrongValueError(f, name, ctx.String(name), want, right)
 			}
 			continue
 		}
@@ -40,8 +42,11 @@ func setDefaults(ctx *cli.Context) error {
 	return nil
 }
 
-// blamed adds to a mistake in the value of a flag where the user's defaults set it.
-func blamed(app *cli.App, err error) error {
+// withSource adds the source of a flag's value, such as the line of the
+// configuration file, to an error about that flag. It does so only if the
+// value comes from the user's defaults (PLX_ variables and the configuration
+// file).
+func withSource(app *cli.App, err error) error {
 	flag, is := strings.CutPrefix(err.Error(), "--")
 	if end := strings.IndexAny(flag, " :="); is && end > 0 && app.Metadata[flag[:end]] != nil {
 		return fmt.Errorf("%s: %w", app.Metadata[flag[:end]], err)
@@ -49,7 +54,8 @@ func blamed(app *cli.App, err error) error {
 	return err
 }
 
-// readDefaults reads the user's defaults and checks them.
+// readDefaults reads and checks the user's defaults for flags: PLX_ variables
+// and the configuration file.
 func readDefaults(app *cli.App) (*defaults.Defaults, error) {
 	path, err := defaults.Path()
 	if err != nil {
@@ -57,18 +63,19 @@ func readDefaults(app *cli.App) (*defaults.Defaults, error) {
 	}
 	d, err := defaults.Read(path, allFlags(app))
 	if err != nil {
-		return nil, wrongDefault(err)
+		return nil, withSuggestion(err)
 	}
 	for _, stray := range d.Strays() {
-		if meant := likeVariable(stray, d.Variables()); meant != "" {
-			return nil, exit.Mistake(fmt.Errorf("$%s: plx has no such variable", stray), "%s? plx help config", meant)
+		if suggestion := likeVariable(stray, d.Variables()); suggestion != "" {
+			return nil, exit.Mistake(fmt.Errorf("$%s: plx has no such variable", stray), "%s? plx help config", suggestion)
 		}
 	}
 	return d, nil
 }
 
-// likeVariable is the variable that was meant by another, "" if none is much like it: others
-// may have variables that begin with PLX_.
+// likeVariable returns the variable of plx with a name similar to stray, or ""
+// if there is none. Other programs may use variables that begin with PLX_ too,
+// so only a close match counts.
 func likeVariable(stray string, known []string) string {
 	var names []string
 	for _, name := range known {
@@ -76,13 +83,14 @@ func likeVariable(stray string, known []string) string {
 			names = append(names, strings.TrimPrefix(name, "PLX_"))
 		}
 	}
-	if meant := closest(strings.TrimPrefix(stray, "PLX_"), names, 0.85); meant != "" {
-		return "PLX_" + meant
+	if suggestion := closest(strings.TrimPrefix(stray, "PLX_"), names, 0.85); suggestion != "" {
+		return "PLX_" + suggestion
 	}
 	return ""
 }
 
-// allFlags are the flags for which there may be defaults.
+// allFlags returns the flags of all commands for which a user may set
+// defaults.
 func allFlags(app *cli.App) defaults.Flags {
 	all := defaults.Flags{}
 	for _, c := range app.VisibleCommands() {
@@ -102,15 +110,17 @@ func allFlags(app *cli.App) defaults.Flags {
 	return all
 }
 
-// wrongDefault adds to a mistake of the user's defaults what was probably meant.
-func wrongDefault(err error) error {
+// withSuggestion adds a hint to an error in the user's defaults (PLX_
+// variables and the configuration file): the known name that is most similar
+// to the wrong one.
+func withSuggestion(err error) error {
 	m, named := errors.AsType[*defaults.Mistake](err)
 	if !named {
 		return err
 	}
-	meant := ""
+	suggestion := ""
 	if alike := closest(m.Name, m.Known, 0.8); alike != "" {
-		meant = alike + "? "
+		suggestion = alike + "? "
 	}
-	return exit.Mistake(err, "%splx help config", meant)
+	return exit.Mistake(err, "%splx help config", suggestion)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/defaults"
 )
 
-// configured writes the user's configuration file.
+// configured writes text to the user's configuration file.
 func configured(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
@@ -27,8 +27,9 @@ func configured(t *testing.T, text string) string {
 	return path
 }
 
-// The command line is preferred to variables, these to the file.
-func TestDefaultsOfFlags(t *testing.T) {
+// A flag on the command line overrides its variable, and the variable
+// overrides the configuration file.
+func TestFlagDefaultsPrecedence(t *testing.T) {
 	path := configured(t, "color = \"never\"\n[launch]\nhost = [\"a: 0\", \"b: 0\"]\nps = \"all\"\nn = 1\n")
 	t.Setenv("PLX_PS", "none")
 	plan := func(args ...string) string {
@@ -97,7 +98,8 @@ func TestConfigHasAllFlags(t *testing.T) {
 	}
 }
 
-// A mistake stops every command, also one that does not have the flag.
+// A mistake in the user's defaults stops each command, even one that does not
+// have the flag.
 func TestWrongDefaults(t *testing.T) {
 	for text, want := range map[string]string{
 		"[launch]\nleese = 3":           ":2: plx launch has no flag --leese\nplx: hint: lease? plx help config",
@@ -115,7 +117,7 @@ func TestWrongDefaults(t *testing.T) {
 		path := configured(t, text)
 		for _, line := range [][]string{{"launch", "--dry-run", "echo"}, {"jobs"}, {"config"}} {
 			if line[0] != "launch" && strings.Contains(want, ": --") {
-				continue // what only the launch can check
+				continue // these values are checked only by the launch itself
 			}
 			if code, _, stderr := ran(t, line...); code != 2 || !strings.HasPrefix(stderr, "plx: "+path+want) {
 				t.Errorf("%q: plx %s: %d, %q, want %q", text, line[0], code, stderr, want)
@@ -128,8 +130,9 @@ func TestWrongDefaults(t *testing.T) {
 	}
 }
 
-// A folder in the place of the file is a mistake, and no reason to go on without the user's defaults.
-func TestConfigurationIsAFolder(t *testing.T) {
+// If the path of the configuration file is a directory, plx fails instead of
+// ignoring the user's defaults.
+func TestConfigFileIsADirectory(t *testing.T) {
 	t.Setenv("PLX_CONFIG", "")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "plx", "config.toml")
@@ -141,7 +144,8 @@ func TestConfigurationIsAFolder(t *testing.T) {
 	}
 }
 
-// Variables are checked like the file. Those of others are left alone.
+// PLX_ variables are checked like the configuration file, unless they belong
+// to another program.
 func TestWrongVariables(t *testing.T) {
 	for variable, want := range map[string]string{
 		"PLX_HSOTS=a":         "$PLX_HSOTS: plx has no such variable\nplx: hint: PLX_HOSTS? plx help config",
@@ -165,9 +169,9 @@ func TestWrongVariables(t *testing.T) {
 	}
 }
 
-// Variables that plx or its tests have for other ends are not taken for misspelt ones: a task
-// may run plx.
-func TestVariablesOfTasks(t *testing.T) {
+// Variables that plx sets for tasks or tests are not reported as misspelled
+// defaults, because a task may run plx.
+func TestTaskVariablesAreNoMisspellings(t *testing.T) {
 	t.Setenv("PLX_CONFIG", "")
 	d, err := defaults.Read(filepath.Join(t.TempDir(), "none"), allFlags((&command{}).app()))
 	if err != nil {
@@ -191,15 +195,16 @@ func TestVariablesOfTasks(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	for _, stray := range d.Strays() {
-		if meant := likeVariable(stray, d.Variables()); meant != "" && seen[stray] {
-			t.Errorf("%s is taken for %s", stray, meant)
+		if suggestion := likeVariable(stray, d.Variables()); suggestion != "" && seen[stray] {
+			t.Errorf("%s is taken for %s", stray, suggestion)
 		}
 	}
 }
 
-// A default of --json for all commands is not for plx launch, whose output others than programs read;
-// one in its table is, and a launch that the flags themselves make wrong tells of that too.
-func TestDefaultOfEvents(t *testing.T) {
+// A default of --json for all commands does not apply to plx launch, but one
+// in its own table does. Then even a launch with wrong flags reports its error
+// as JSON.
+func TestDefaultOfJSONFlag(t *testing.T) {
 	for text, want := range map[string]string{"json = true": "", "[launch]\njson = true": `"error":"--lease 1s is too short, at least 5s is needed"`} {
 		configured(t, text)
 		t.Setenv("PLX_JSON", "true")

@@ -16,15 +16,15 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Every plx command in a block of a page, also one that no test runs, is a command of plx
-// with flags that it has.
-func TestCommandsOfPagesExist(t *testing.T) {
+// Each plx command in a code block of the docs exists and has the flags that
+// are used, even if no test runs the block.
+func TestDocumentedCommandsExist(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```(?:sh|text)\n(.*?)^```$")
 	typed := regexp.MustCompile(`^(?:\$ )?plx (.*)`)
 	version := regexp.MustCompile(`^plx v[0-9]`) // what plx version prints
 	count := 0
 	for _, page := range pagesHere(t) {
-		if page == filepath.Join("docs", "cli.md") { // help, and no command lines
+		if page == filepath.Join("docs", "cli.md") { // this page is the help text and has no command lines
 			continue
 		}
 		for _, found := range block.FindAllStringSubmatch(readAll(t, page), -1) {
@@ -48,7 +48,8 @@ func TestCommandsOfPagesExist(t *testing.T) {
 	}
 }
 
-// unknownWord returns the command, or the flag of it, that plx does not have.
+// unknownWord returns the command or flag in words that plx does not have, or
+// "".
 func unknownWord(words []string) string {
 	cmd := (&command{}).app().Command(words[0])
 	if cmd == nil {
@@ -77,7 +78,7 @@ func unknownWord(words []string) string {
 // forProgram says whether the words from the first argument on are those of a program.
 func forProgram(cmd *cli.Command) bool { return cmd.Name == "launch" || cmd.Name == "exec" }
 
-// splitWords splits a line as a shell does that expands nothing.
+// splitWords splits a line into words as a shell would, without expansions.
 func splitWords(line string) (words []string) {
 	word := regexp.MustCompile(`(?:[^\s'"]|'[^']*'|"[^"]*")+`)
 	for _, w := range word.FindAllString(line, -1) {
@@ -86,10 +87,10 @@ func splitWords(line string) (words []string) {
 	return words
 }
 
-// Every path that a page names exists, written from the root of the repository, and every
+// Each path that a page of the docs names exists in the repository, and each
 // link leads to a file.
-func TestPathsOfPagesExist(t *testing.T) {
-	elsewhere := regexp.MustCompile(`^(docs/gpu-check\.json|logs/worker-3\.std(out|err))$`) // of a GPU's owner, and of a job
+func TestDocumentedPathsExist(t *testing.T) {
+	elsewhere := regexp.MustCompile(`^(docs/gpu-check\.json|logs/worker-3\.std(out|err))$`) // files that a GPU check or a job creates
 	folders := foldersHere(t)
 	count := 0
 	for _, page := range pagesHere(t) {
@@ -108,9 +109,9 @@ func TestPathsOfPagesExist(t *testing.T) {
 	}
 }
 
-// pathsOf returns the targets of a page's links, the names in its tree of the repository, and
-// the words that look like paths: they begin with a folder of the root, end in .go, or are
-// the end of a folder's path.
+// pathsOf returns the paths that a page names: targets of links, names in its
+// directory tree, and words that look like paths. Such a word begins with a
+// top-level directory, ends in .go, or is the end of a directory's path.
 func pathsOf(page, text string, folders []string) (paths []string) {
 	link := regexp.MustCompile(`\[[^\]]*\]\(([^)\s#:]+)(?:#[^)\s]*)?\)`)
 	text = link.ReplaceAllStringFunc(text, func(found string) string {
@@ -185,7 +186,7 @@ func pagesHere(t *testing.T) []string {
 }
 
 // Every test and every Example that a page names exists, in the package that the page names.
-func TestTestsOfPagesExist(t *testing.T) {
+func TestDocumentedTestsExist(t *testing.T) {
 	exists := testsHere(t)
 	named := regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz|Benchmark|Example)[A-Z][A-Za-z0-9_]*)`(?: \\(([a-z]+(?:/[a-z0-9]+)+)\\)| of package `([a-z0-9/]+)`)?")
 	count, examples := 0, map[string]bool{}
@@ -235,8 +236,8 @@ func testsHere(t *testing.T) map[string][]string {
 	return found
 }
 
-// TestVersionOfSnapshot finds the next release at the top of CHANGELOG.md, with a text.
-func TestVersionOfSnapshot(t *testing.T) {
+// TestChangelogHasNextRelease finds the next release at the top of CHANGELOG.md, with a text.
+func TestChangelogHasNextRelease(t *testing.T) {
 	changes, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)

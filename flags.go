@@ -20,59 +20,61 @@ import (
 	"github.com/plx-run/plx/launcher/slurm"
 )
 
-// reachFlags tell which hosts are meant, how to reach them, and when to use colour.
+// reachFlags returns the flags that choose hosts, those that decide how to
+// connect to them, --color, and the flags in more.
 func reachFlags(more ...cli.Flag) []cli.Flag {
 	return append(group("Hosts",
 		&cli.StringFlag{Name: "hosts", Usage: "resource `FILE` of hosts and GPU ids"},
 		&cli.StringSliceFlag{Name: "host", Usage: "one `LINE` as in a resource file; repeatable"},
 		&cli.StringSliceFlag{Name: "include", Usage: "only `HOST[:IDS]`; repeatable"},
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
-		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host that has none on record"},
+		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "accept and record the key of a host that known_hosts does not list"},
 		&cli.StringFlag{Name: "via", Usage: "reach the hosts by `COMMAND` instead of SSH, such as 'docker exec -i {host}'"},
 		&cli.StringFlag{Name: "color", Value: "auto", Usage: "use colour: `auto|always|never`"},
 	), more...)
 }
 
-// targetFlags are the flags of commands that work on hosts, or on the nodes of the allocation
-// of Slurm that plx runs in.
+// targetFlags returns reachFlags and --no-slurm. They are for commands that
+// run on named hosts or, within a Slurm allocation, on its nodes.
 func targetFlags(more ...cli.Flag) []cli.Flag {
 	all := reachFlags()
-	return slices.Concat(all, group("Hosts", &cli.BoolFlag{Name: "no-slurm", Usage: "leave out the allocation of Slurm that plx runs in"}), more)
+	return slices.Concat(all, group("Hosts", &cli.BoolFlag{Name: "no-slurm", Usage: "ignore the Slurm allocation that plx runs in"}), more)
 }
 
-// probeFlag is the flag of commands that look for GPUs.
+// probeFlag returns the flag for commands that list the GPUs of hosts.
 func probeFlag() cli.Flag {
 	return &cli.DurationFlag{Name: "probe-timeout", Value: gpuprobe.DefaultToolTime, Usage: "wait `TIME` for each answer of nvidia-smi, which is slow without persistence mode"}
 }
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON"} }
 
-// verboseFlag is the flag of commands that show a job while it runs.
+// verboseFlag returns the flag -v for commands that follow a running job.
 func verboseFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print plans and cost tables too; plx logs always does"}
 }
 
-// stampsFlag is the flag of commands that print the lines of tasks.
+// stampsFlag returns --timestamps, for commands that print the output of
+// tasks.
 func stampsFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "timestamps", Usage: "begin each line of a task with the time at which its host received it, in UTC"}
 }
 
-// prefixFlag is the flag of the same commands.
+// prefixFlag returns --no-prefix, for commands that print the output of tasks.
 func prefixFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "no-prefix", Usage: "print the lines of tasks without task and host before them"}
 }
 
-// statusFlag is the flag of commands that follow a job.
+// statusFlag returns --no-status, for commands that follow a running job.
 func statusFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "no-status", Usage: "keep no line at the bottom of the terminal that says what the job does"}
+	return &cli.BoolFlag{Name: "no-status", Usage: "show no status line at the bottom of the terminal"}
 }
 
-// notifyFlag is the flag of commands that see a job end.
+// notifyFlag returns --notify, for commands that run until a job ends.
 func notifyFlag() cli.Flag {
 	return &cli.StringFlag{Name: "notify", Usage: "when the job hangs and when it has ended, run shell `COMMAND` on this machine with PLX_EVENT, PLX_VERDICT and others in its environment: see docs/launching.md"}
 }
 
-// taskFlags choose tasks whose output is shown.
+// taskFlags returns the flags that choose the tasks whose output is printed.
 func taskFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "task", Usage: "show only `ROLE:INDEX`, such as worker:3 or 'worker:*'; repeatable"},
@@ -80,7 +82,8 @@ func taskFlags() []cli.Flag {
 	}
 }
 
-// probeTime reads the flag of probeFlag. Commands without it have 0.
+// probeTime returns the value of --probe-timeout. It is 0 for commands without
+// this flag.
 func probeTime(ctx *cli.Context) (time.Duration, error) {
 	limit := ctx.Duration("probe-timeout")
 	if ctx.IsSet("probe-timeout") && (limit < time.Second || limit > gpuprobe.DefaultToolTime) {
@@ -89,7 +92,7 @@ func probeTime(ctx *cli.Context) (time.Duration, error) {
 	return limit, nil
 }
 
-// shownTasks reads the flags of taskFlags.
+// shownTasks returns the tasks that --task and --rank choose.
 func shownTasks(ctx *cli.Context) []string {
 	tasks := slices.Clone(ctx.StringSlice("task"))
 	for _, rank := range ctx.IntSlice("rank") {
@@ -98,14 +101,17 @@ func shownTasks(ctx *cli.Context) []string {
 	return tasks
 }
 
-// lineHint is the hint for a line of hosts, unless its mistake has one of its own.
+// lineHint is the hint for a malformed host line, unless the error has a hint
+// of its own.
 const lineHint = `a line is a host and its GPU ids, such as "gpu01: 0,1", or a host alone; docs/resource-file.md has all forms`
 
-// reach reads the flags of reachFlags. It returns no error if no host is named.
+// reach returns the hosts that the flags of reachFlags choose. It is no error
+// if they name no host.
 func reach(ctx *cli.Context) (hosts.Reach, error) {
 	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys"), Via: ctx.String("via")}
 	var err error
-	if !typed(ctx, "host") || typed(ctx, "hosts") { // --host takes the place of a default
+	// --host on the command line replaces --hosts from the user's defaults.
+	if !typed(ctx, "host") || typed(ctx, "hosts") {
 		if r, err = fileReach(ctx); err != nil {
 			return r, err
 		}
@@ -119,14 +125,14 @@ func reach(ctx *cli.Context) (hosts.Reach, error) {
 			return r, exit.Mistake(err, lineHint)
 		}
 	}
-	if len(r.Hosts) == 0 && !typed(ctx, "via") { // a default concerns hosts that are named
+	if len(r.Hosts) == 0 && !typed(ctx, "via") { // without hosts, --via in the user's defaults has no meaning
 		r.Via = ""
 	}
 	r.Hosts, err = choose(ctx, r.Hosts)
 	return r, err
 }
 
-// hostNames returns the names of those hosts that --host names.
+// hostNames returns the names of the chosen hosts that --host names.
 func hostNames(ctx *cli.Context, chosen []hostfile.Host) (names []string, err error) {
 	all, err := hostfile.ParseLines(ctx.StringSlice("host"))
 	if err != nil {
@@ -140,7 +146,7 @@ func hostNames(ctx *cli.Context, chosen []hostfile.Host) (names []string, err er
 	return names, nil
 }
 
-// choose returns those of the hosts that --include and --exclude leave.
+// choose returns the hosts in all that --include and --exclude select.
 func choose(ctx *cli.Context, all []hostfile.Host) ([]hostfile.Host, error) {
 	include, exclude := ctx.StringSlice("include"), ctx.StringSlice("exclude")
 	switch {
@@ -156,14 +162,15 @@ func choose(ctx *cli.Context, all []hostfile.Host) ([]hostfile.Host, error) {
 	return all, nil
 }
 
-// fileReach reads the resource file alone.
+// fileReach returns the hosts of the resource file that --hosts names. It does
+// not read --host.
 func fileReach(ctx *cli.Context) (hosts.Reach, error) {
 	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys"), Via: ctx.String("via")}
 	if !ctx.IsSet("hosts") {
 		return r, nil
 	}
 	if ctx.String("hosts") == "" {
-		return r, empty("hosts")
+		return r, emptyValue("hosts")
 	}
 	var err error
 	if r.Hosts, err = hostfile.ParseFile(ctx.String("hosts")); err != nil {
@@ -172,18 +179,21 @@ func fileReach(ctx *cli.Context) (hosts.Reach, error) {
 	return r, nil
 }
 
-// target reads the flags of targetFlags. If no host is named and plx runs in an allocation of
-// Slurm, its nodes are the hosts; the job is nil otherwise. A default host does not count.
+// target returns the hosts that the flags of targetFlags choose. If the
+// command line names no host and plx runs in a Slurm allocation, target
+// returns the nodes of the allocation and the Slurm job. Otherwise the job is
+// nil. Hosts in the user's defaults do not override the allocation.
 func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
-	r, job, err := meant(ctx)
+	r, job, err := chosenHosts(ctx)
 	if err == nil {
 		r.ProbeTime, err = probeTime(ctx)
 	}
 	return r, job, err
 }
 
-// meant is target without the time for probes.
-func meant(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
+// chosenHosts returns the hosts and the Slurm job for target, which only adds
+// the value of --probe-timeout.
+func chosenHosts(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	named := slices.ContainsFunc([]string{"hosts", "host", "via", "local"}, func(flag string) bool { return typed(ctx, flag) })
 	if named || ctx.Bool("no-slurm") {
 		r, err := reach(ctx)
@@ -209,7 +219,8 @@ func meant(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	return r, job, err
 }
 
-// pattern reads a regular expression flag.
+// pattern compiles the regular expression that a flag has as its value. It
+// returns nil if the flag is not set.
 func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 	if ctx.String(name) == "" {
 		return nil, nil
@@ -217,12 +228,13 @@ func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 	return compiled(name, ctx.String(name))
 }
 
-// patterns reads a regular expression flag that is repeatable: a line matches if it matches one.
+// patterns compiles the regular expressions of a repeatable flag into one,
+// which matches if any of them does. It returns nil if the flag is not set.
 func patterns(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 	var all []string
 	for _, text := range ctx.StringSlice(name) {
 		if text == "" {
-			continue // as of pattern
+			continue // ignore an empty value, as pattern does
 		}
 		if _, err := compiled(name, text); err != nil {
 			return nil, err
@@ -243,7 +255,7 @@ func compiled(flag, text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// nic reads --nic NAME.
+// nic returns the value of --nic, a network interface, or "".
 func nic(ctx *cli.Context) (string, error) {
 	if !ctx.IsSet("nic") {
 		return "", nil
@@ -254,7 +266,8 @@ func nic(ctx *cli.Context) (string, error) {
 	return ctx.String("nic"), nil
 }
 
-// portRange reads --port-range LOW-HIGH.
+// portRange parses the value of --port-range, LOW-HIGH. An empty text gives 0,
+// 0.
 func portRange(text string) (low, high int, err error) {
 	if text == "" {
 		return 0, 0, nil
@@ -266,7 +279,7 @@ func portRange(text string) (low, high int, err error) {
 	return low, high, nil
 }
 
-// numbers reads two numbers with a sign between them.
+// numbers parses two integers that are separated by sign, such as 2x1.
 func numbers(text, sign string) (a, b int, ok bool) {
 	before, after, _ := strings.Cut(text, sign)
 	a, err1 := strconv.Atoi(before)
@@ -274,23 +287,24 @@ func numbers(text, sign string) (a, b int, ok bool) {
 	return a, b, err1 == nil && err2 == nil
 }
 
-// empty is the error for a flag whose value is an empty name.
-func empty(flag string) error {
+// emptyValue returns the error for a flag whose value is an empty string.
+func emptyValue(flag string) error {
 	return exit.Mistake(fmt.Errorf("--%s: the name is empty", flag), "an unset shell variable? leave --%s out, or name something", flag)
 }
 
-// typed reports whether a flag was given on the command line, rather than by a default of
-// the user's.
+// typed reports whether the flag is on the command line. It is false if the
+// value comes from a PLX_ variable or the configuration file.
 func typed(ctx *cli.Context, flag string) bool {
 	return ctx.IsSet(flag) && ctx.App.Metadata[flag] == nil
 }
 
-// longName is the longest name of a flag, by which defaults call it.
+// longName returns the longest name of a flag, which is its name in the user's
+// defaults.
 func longName(f cli.Flag) string {
 	return slices.MaxFunc(f.Names(), func(a, b string) int { return len(a) - len(b) })
 }
 
-// flagOf is the flag of a command that has a name, or nil.
+// flagOf returns the flag of cmd that has the given name, or nil.
 func flagOf(cmd *cli.Command, name string) cli.Flag {
 	for _, f := range cmd.Flags {
 		if slices.Contains(f.Names(), name) {
@@ -300,11 +314,13 @@ func flagOf(cmd *cli.Command, name string) cli.Flag {
 	return nil
 }
 
-// takesProgram reports whether what follows the first argument of a command is for a program.
+// takesProgram reports whether the first argument of cmd is a program, so that
+// all following words are arguments of that program.
 func takesProgram(cmd *cli.Command) bool { return strings.HasSuffix(cmd.ArgsUsage, "[ARGS...]") }
 
-// flagsFirst moves the flags of a command before its arguments, so that "plx logs JOB --task
-// worker:3" works, but not those that are for a program.
+// flagsFirst moves the flags in args before the other arguments, so that "plx
+// logs JOB --task worker:3" works. It leaves args as it is for a command that
+// takes a program.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 2 {
 		return args
@@ -330,8 +346,9 @@ func flagsFirst(app *cli.App, args []string) []string {
 	return append(flags, words...)
 }
 
-// asksEvents reports whether a command line asks plx launch for events by --json. The flags may not
-// have been read, and what follows the program is for it.
+// asksEvents reports whether args is a plx launch with --json. It parses args
+// itself, because the error to report may come from parsing the flags. It
+// stops at the program, whose arguments may include --json too.
 func asksEvents(app *cli.App, args []string) bool {
 	if len(args) < 2 || args[1] != "launch" {
 		return false
@@ -347,7 +364,8 @@ func asksEvents(app *cli.App, args []string) bool {
 	return false
 }
 
-// takesNext reports whether the value of a flag is the next argument.
+// takesNext reports whether arg is a flag of cmd whose value is the next
+// argument.
 func takesNext(cmd *cli.Command, arg string) bool {
 	doc, ok := flagOf(cmd, strings.TrimLeft(arg, "-")).(cli.DocGenerationFlag)
 	return ok && doc.TakesValue()

@@ -34,8 +34,8 @@ func TestFlagsFirst(t *testing.T) {
 	}
 }
 
-// Flags of plx's own that stand behind the program are noticed, by their names.
-func TestFlagsBehindTheProgram(t *testing.T) {
+// Flags of plx after the program give a note.
+func TestFlagsAfterProgramAreNoted(t *testing.T) {
 	launch := (&command{}).launchCommand()
 	for _, name := range ownFlags {
 		if !slices.ContainsFunc(launch.Flags, func(f cli.Flag) bool { return "--"+f.Names()[0] == name }) {
@@ -68,7 +68,8 @@ func TestLogLimit(t *testing.T) {
 	}
 }
 
-// A launch writes events if plx's own flags ask for them, also where these are wrong.
+// asksEvents finds --json among the flags of plx launch, even if other flags
+// are wrong.
 func TestAsksEvents(t *testing.T) {
 	app := (&command{}).app()
 	for line, want := range map[string]bool{
@@ -76,7 +77,7 @@ func TestAsksEvents(t *testing.T) {
 		"plx launch --no-such --json ./train":       true,
 		"plx launch --hosts x -n many --json=true":  true,
 		"plx launch ./train --json":                 false,
-		"plx launch --hosts --json ./train":         false, // a file of that name
+		"plx launch --hosts --json ./train":         false, // here --json is the name of a file
 		"plx launch -- --json":                      false,
 		"plx launch --json=false ./train":           false,
 		"plx logs --json --no-such":                 false,

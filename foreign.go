@@ -8,28 +8,28 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Programs whose flags people know.
+// Other launchers whose flags users of plx may type.
 const (
-	torchrun   = "torchrun"
-	mpirun     = "mpirun"
-	horovodrun = "horovodrun"
-	deepspeed  = "deepspeed"
-	accelerate = "accelerate"
-	srun       = "srun"
-	anyone     = "" // several
+	torchrun         = "torchrun"
+	mpirun           = "mpirun"
+	horovodrun       = "horovodrun"
+	deepspeed        = "deepspeed"
+	accelerate       = "accelerate"
+	srun             = "srun"
+	severalLaunchers = "" // several launchers have such a flag
 )
 
-// launchers are programs that plx launch takes the place of.
+// launchers lists the programs that plx launch replaces.
 var launchers = []string{torchrun, mpirun, "mpiexec", horovodrun, deepspeed, accelerate, srun}
 
-// synonyms are words that people type for a command of plx.
+// synonyms maps words that users may type to the plx command that they mean.
 var synonyms = sync.OnceValue(func() map[string]string {
 	return map[string]string{"run": "launch", "start": "launch", "submit": "launch", "ps": "jobs", "ls": "jobs", "list": "jobs", "queue": "jobs",
 		"kill": "stop", "cancel": "stop", "log": "logs", "tail": "logs", "get": "fetch", "clean": "prune", "check": "doctor"}
 })
 
-// Equivalents of several flags of other launchers. One that begins with a dash is a flag
-// of plx.
+// Hints for flags of other launchers that have the same plx counterpart. A
+// hint that begins with a dash is a flag of plx.
 const (
 	perHost   = "--workers-per-host N"
 	allHosts  = "--hosts FILE"
@@ -42,14 +42,15 @@ const (
 	sshConfig = "leave it out: plx reads ~/.ssh/config"
 )
 
-// A counterpart tells what plx has in place of another launcher's flag.
+// counterpart describes what a user of plx does instead of using a flag of
+// another launcher.
 type counterpart struct {
-	of   string // the other launcher
-	here string // an equivalent, or what to do instead
+	of   string // name of the other launcher; empty: several launchers
+	here string // equivalent plx flag, or what to do instead
 }
 
-// counterparts are flags of other launchers, without dashes before them and with dashes
-// for underscores.
+// counterparts maps flags of other launchers to their plx equivalents. The
+// keys have no leading dashes, and dashes instead of underscores.
 var counterparts = sync.OnceValue(func() map[string]counterpart {
 	return map[string]counterpart{
 		"nproc-per-node": {torchrun, perHost}, "nnodes": {torchrun, everyHost}, "standalone": {torchrun, "leave it out: without hosts plx runs on this machine, --local 1x2 with two workers"},
@@ -79,16 +80,17 @@ var counterparts = sync.OnceValue(func() map[string]counterpart {
 		"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir DIR"}, "l": {srun, "leave it out: plx names the task before each line"},
 		"partition": {srun, allHosts}, "mpi": {srun, chosen},
 
-		"worker": {anyone, "-n N"}, "workers": {anyone, "-n N"}, "num-workers": {anyone, "-n N"}, "nworkers": {anyone, "-n N"}, "num-procs": {anyone, "-n N"},
-		"nproc": {anyone, perHost}, "gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
+		"worker": {severalLaunchers, "-n N"}, "workers": {severalLaunchers, "-n N"}, "num-workers": {severalLaunchers, "-n N"}, "nworkers": {severalLaunchers, "-n N"}, "num-procs": {severalLaunchers, "-n N"},
+		"nproc": {severalLaunchers, perHost}, "gpu": {severalLaunchers, idsOfGPUs}, "gpu-id": {severalLaunchers, idsOfGPUs}, "devices": {severalLaunchers, idsOfGPUs},
 	}
 })
 
-// foreign returns what the command has in place of another launcher's flag, or "". Only
-// plx launch has all equivalents.
-func foreign(ctx *cli.Context, name string) string {
+// foreignFlagHint returns a hint for a flag of another launcher, or "" if it knows
+// none. For commands other than plx launch it only suggests flags that the
+// command has.
+func foreignFlagHint(ctx *cli.Context, name string) string {
 	if name == "worker" && ctx.Command.Name != "launch" && flagOf(ctx.Command, "rank") != nil {
-		return "--rank N" // one of those that there are
+		return "--rank N" // --rank selects one of the existing workers
 	}
 	c, known := counterparts()[strings.ReplaceAll(name, "_", "-")]
 	if !known {
@@ -99,7 +101,7 @@ func foreign(ctx *cli.Context, name string) string {
 	if ctx.Command.Name != "launch" && (!isFlag || flagOf(ctx.Command, flag) == nil) {
 		return ""
 	}
-	if c.of == anyone {
+	if c.of == severalLaunchers {
 		return c.here
 	}
 	if isFlag {

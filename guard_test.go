@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestMain refuses to be an agent. A launch copies the program that runs it to its
-// hosts, which is this test here: each of its agents would run all tests again.
+// TestMain refuses to run as an agent. A launch copies its own executable to
+// the hosts, which is the test binary here; each agent would run all tests
+// again.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(1)

@@ -10,15 +10,16 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// A help text has lines of at most helpWidth characters. What a flag means begins in
-// column flagColumn, what a command does in column commandColumn.
+// Layout of the help text in characters: maximum line width, column of a
+// flag's description, and column of a command's description.
 const (
 	helpWidth     = 100
 	flagColumn    = 30
 	commandColumn = 14
 )
 
-// group puts flags under a heading of the help.
+// group sets the heading under which the help lists the flags, and returns the
+// flags.
 func group(heading string, flags ...cli.Flag) []cli.Flag {
 	for _, f := range flags {
 		switch f := f.(type) {
@@ -39,8 +40,9 @@ func group(heading string, flags ...cli.Flag) []cli.Flag {
 	return flags
 }
 
-// printHelp takes the place of the library's printer, whose lines are as wide as their
-// text and whose groups are in the order of the alphabet.
+// printHelp prints the help of plx or of one command. It replaces the printer
+// of package cli, which does not wrap lines and sorts the headings
+// alphabetically.
 func printHelp(w io.Writer, _ string, about any) {
 	switch about := about.(type) {
 	case *cli.App:
@@ -74,10 +76,11 @@ func commandHelp(c *cli.Command) string {
 	return text.String()
 }
 
-// headingOf is the heading under which a flag stands.
+// headingOf returns the heading under which the help lists a flag.
 func headingOf(f cli.Flag) string { return cmp.Or(f.(cli.CategorizableFlag).GetCategory(), "Flags") }
 
-// flagHelp is how a flag is written, and what it means.
+// flagHelp returns the help entry of a flag: its names and placeholder, its
+// description, and the column of the description.
 func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {
 	names := slices.Clone(f.(cli.Flag).Names())
 	slices.SortFunc(names, func(a, b string) int { return len(a) - len(b) })
@@ -85,19 +88,20 @@ func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {
 		names[i] = dashed(name)
 	}
 	left, right = strings.TrimSpace(strings.Join(names, ", ")+" "+valueWord(f.(cli.Flag))), strings.ReplaceAll(f.GetUsage(), "`", "")
-	if value := standard(f); value != "" {
+	if value := defaultValue(f); value != "" {
 		right += fmt.Sprintf(" (default: %s)", value)
 	}
 	return left, right, flagColumn
 }
 
-// standard is the value that a flag has if nobody sets it, "" if that is none.
-func standard(f cli.DocGenerationFlag) string {
+// defaultValue returns the default value of a flag as the help prints it, or "" if
+// there is no default worth printing.
+func defaultValue(f cli.DocGenerationFlag) string {
 	value := strings.Trim(f.GetDefaultText(), `"`)
 	if !f.TakesValue() || slices.Contains([]string{"0", "0s", "-1"}, value) {
 		return ""
 	}
-	for _, zero := range []string{"m0s", "h0m"} { // 5m0s is written as 5m
+	for _, zero := range []string{"m0s", "h0m"} { // write 5m0s as 5m, and 1h0m0s as 1h
 		if strings.HasSuffix(value, zero) {
 			value = value[:len(value)-2]
 		}
@@ -105,10 +109,12 @@ func standard(f cli.DocGenerationFlag) string {
 	return value
 }
 
-// dashed is how a flag is written on the command line.
+// dashed returns a flag name with its dashes: one for a short name, and two
+// for a long one.
 func dashed(name string) string { return strings.Repeat("-", min(len(name), 2)) + name }
 
-// entry is left, and right from the column on, on as many lines as it takes.
+// entry returns a help entry: left, and then right wrapped at helpWidth and
+// indented to column.
 func entry(left, right string, column int) string {
 	line := fmt.Sprintf("  %-*s", column-2, left)
 	if len(line) > column || strings.HasSuffix(line, left) {

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Lines of the help fit a terminal of 100 columns, say no default that is none, and
-// have all flags.
+// Help lines are at most 100 columns wide and name no empty default, and each
+// flag is listed.
 func TestHelpFits(t *testing.T) {
-	text, err := os.ReadFile("docs/cli.md") // TestHelpIsDocumented: this is the help
+	text, err := os.ReadFile("docs/cli.md") // TestHelpIsDocumented checks that this file equals the help
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +34,8 @@ func TestHelpFits(t *testing.T) {
 	}
 }
 
-// What is wrong in a command line is named with what was probably meant.
-func TestMisspelt(t *testing.T) {
+// For a misspelled name in a command line, the hint suggests the right one.
+func TestMisspelledNamesGetSuggestions(t *testing.T) {
 	for line, want := range map[string]string{
 		"lunch":                         `no command "lunch"` + "\nhint: plx launch? plx help lists them",
 		"help lgos":                     `no command "lgos"` + "\nhint: plx logs? plx help lists them",
@@ -58,7 +58,8 @@ func TestMisspelt(t *testing.T) {
 	}
 }
 
-// plx help and plx COMMAND --help say the same, and so do plx version and --version.
+// plx help and plx COMMAND --help print the same text, and so do plx version
+// and --version.
 func TestHelpAndVersion(t *testing.T) {
 	for a, b := range map[string]string{"help": "--help", "help launch": "launch --help", "version": "--version"} {
 		code, got, _ := ran(t, strings.Fields(a)...)

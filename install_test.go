@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// A user installs plx with go install and without a workspace: go.mod alone says what it
-// is made of. What go install refuses of a module that it fetches, replace and exclude,
-// is not in go.mod.
+// go install works with go.mod alone, without a workspace. go.mod has no
+// replace and no exclude, which go install refuses in a module that it
+// downloads.
 func TestGoInstall(t *testing.T) {
 	bin := t.TempDir()
 	install := exec.Command("go", "install", ".")

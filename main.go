@@ -1,5 +1,5 @@
-// Command plx launches one program on many machines over SSH and trains
-// models there. See README.md.
+// Command plx launches a program on many machines over SSH, and trains models
+// there. See README.md.
 package main
 
 import (
@@ -30,16 +30,18 @@ func main() {
 	os.Exit(run(os.Args, os.Stdout, os.Stderr))
 }
 
-// run runs one command line with the given streams, and returns the exit status.
+// run runs one plx command line and returns its exit status.
 func run(args []string, stdout, stderr *os.File) int {
-	if os.Getenv("HOME") == "" { // as in a unit of systemd
-		_ = os.Setenv("HOME", sshconfig.PasswordHome()) // without one, what needs a home says so
+	if os.Getenv("HOME") == "" { // for example in a systemd unit
+		// If HOME stays empty, the code that needs a home directory reports
+		// the error.
+		_ = os.Setenv("HOME", sshconfig.PasswordHome())
 	}
 	c := &command{stdout: stdout, stderr: stderr}
 	app := c.app()
 	if len(args) > 1 && args[1] == "__complete" {
 		for _, word := range complete(app, args[2:]) {
-			fmt.Fprintln(stdout, logs.Escape(word)) // a shell that no longer reads wants none
+			fmt.Fprintln(stdout, logs.Escape(word)) // ignore the error of a shell that no longer reads the candidates
 		}
 		return 0
 	}
@@ -51,15 +53,16 @@ func run(args []string, stdout, stderr *os.File) int {
 	if errors.As(err, &verdict) {
 		return verdict.code
 	}
-	err = blamed(app, err)
-	if !c.told && (c.json || asksEvents(app, args)) {
+	err = withSource(app, err)
+	if !c.reported && (c.json || asksEvents(app, args)) {
 		launcher.EndEvent(console.Terminal{Stdout: stdout, Stderr: stderr}, err)
 	}
-	c.complain(args, err)
+	c.printError(args, err)
 	return exit.Code(err)
 }
 
-// begin is what comes before a command that works on hosts.
+// begin prepares each command that works on hosts: it checks resource limits,
+// and applies the user's defaults (PLX_ variables and the configuration file).
 func begin(ctx *cli.Context) error {
 	if err := limits.Check(); err != nil {
 		return exit.WithHint(fmt.Errorf("cannot start: %w", err), "raise the limit in this shell, or in the file that sets it")
@@ -67,9 +70,9 @@ func begin(ctx *cli.Context) error {
 	return setDefaults(ctx)
 }
 
-// complain prints an error, a line for each host, and then the hint. The flags may not have
-// been read, so it looks for --color among all arguments.
-func (c *command) complain(args []string, err error) {
+// printError prints err and its hint to stderr. It looks for --color among all
+// arguments itself, because err may come from parsing the flags.
+func (c *command) printError(args []string, err error) {
 	mode := os.Getenv("PLX_COLOR")
 	for i, arg := range args {
 		if value, found := strings.CutPrefix(arg, "--color"); found && value == "" && i+1 < len(args) {
@@ -83,7 +86,9 @@ func (c *command) complain(args []string, err error) {
 }
 
 func (c *command) app() *cli.App {
-	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true} // -v is that of launch
+	// The version flag has no short form -v, which means --verbose for plx
+	// launch.
+	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
 	cli.VersionPrinter = func(ctx *cli.Context) { fmt.Fprintln(ctx.App.Writer, versionLine()) }
 	cli.HelpPrinter = printHelp
 	work := []*cli.Command{
@@ -98,13 +103,13 @@ func (c *command) app() *cli.App {
 		Writer:                    c.stdout,
 		ErrWriter:                 c.stderr,
 		HideHelpCommand:           true,
-		DisableSliceFlagSeparator: true, // values may hold commas
+		DisableSliceFlagSeparator: true, // a flag's value may contain commas
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              wrongUse,
 		Action:                    unknownCommand,
 		Commands:                  slices.Concat(work, about),
-		Flags:                     []cli.Flag{cli.HelpFlag}, // the library adds it only where no command is named help
-		UsageText:                 "plx COMMAND --help tells what the command takes, plx config which values flags have.",
+		Flags:                     []cli.Flag{cli.HelpFlag}, // package cli adds it only if no command is named help
+		UsageText:                 "plx COMMAND --help describes a command; plx config shows the values of all flags.",
 		Description:               exitCodes,
 	}
 	for _, sub := range app.Commands {

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/cli.md")
 
-// docs/cli.md is what the help of plx and of each of its commands says.
+// docs/cli.md equals the help texts of plx and its commands.
 func TestHelpIsDocumented(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("# Commands and flags\n\nWhat `plx COMMAND --help` says; written by `go test . -update`.\n")
@@ -26,7 +26,7 @@ func TestHelpIsDocumented(t *testing.T) {
 	for _, name := range names {
 		fmt.Fprintf(&want, "\n## %s\n\n```text\n%s```\n", name, help(t, append(strings.Fields(name), "--help")))
 	}
-	got, err := os.ReadFile("docs/cli.md") // before it is written: a run that changes it fails
+	got, err := os.ReadFile("docs/cli.md") // read before the update, so that a run that changes the file fails
 	if *update {
 		if err := os.WriteFile("docs/cli.md", []byte(want.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,8 @@ func TestHelpIsDocumented(t *testing.T) {
 	}
 }
 
-// help returns what plx writes for args, without blanks at line ends.
+// help returns the output of plx for args, without blanks at the ends of
+// lines.
 func help(t *testing.T, args []string) string {
 	t.Helper()
 	t.Setenv("PLX_HOSTS", "")
@@ -57,7 +58,8 @@ func help(t *testing.T, args []string) string {
 	return text.String()
 }
 
-// Every error line of plx begins with its name; a hint is a line of its own.
+// Each error line of plx begins with "plx:", and the hint has a line of its
+// own.
 func TestComplain(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--color=never":  "plx: host a: x\nplx: hosts b,c: y\n",
@@ -67,15 +69,15 @@ func TestComplain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		(&command{stdout: out, stderr: out}).complain([]string{"plx", "probe", flag}, errors.Join(errors.New("host a: x"), errors.New("host b: y"), errors.New("host c: y")))
+		(&command{stdout: out, stderr: out}).printError([]string{"plx", "probe", flag}, errors.Join(errors.New("host a: x"), errors.New("host b: y"), errors.New("host c: y")))
 		if got, err := os.ReadFile(out.Name()); err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v, want %q", flag, got, err, want)
 		}
 	}
 }
 
-// TestReportA7 runs a command where no HOME is set.
-func TestReportA7NoHome(t *testing.T) {
+// TestRunWithoutHome runs a command with HOME unset.
+func TestRunWithoutHome(t *testing.T) {
 	home := sshconfig.PasswordHome()
 	if home == "" {
 		t.Fatal("this user has no home")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// make build sets version, commit and date, so that they do not depend on what go build
-// records. An archive of the source has no commit.
+// make build sets version, commit and date with -ldflags. In a source archive
+// without git data, the commit is "unknown".
 func TestMakeBuildSetsTheVersion(t *testing.T) {
 	head := strings.Fields(output(t, exec.Command("git", "show", "-s", "--format=%H %cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "HEAD")))
 	for folder, want := range map[string]string{
@@ -22,7 +22,8 @@ func TestMakeBuildSetsTheVersion(t *testing.T) {
 	}
 }
 
-// archived makes a folder with the Makefile inside another repository.
+// archived creates a directory with the Makefile inside another git
+// repository.
 func archived(t *testing.T) string {
 	t.Helper()
 	around := t.TempDir()
@@ -41,7 +42,8 @@ func archived(t *testing.T) string {
 	return folder
 }
 
-// The tests run with the race detector also if the environment forbids cgo.
+// make runs the tests with the race detector even if the environment sets
+// CGO_ENABLED=0.
 func TestMakeAllowsCgo(t *testing.T) {
 	cmd := exec.Command("make", "--silent", "-f", "Makefile", "-f", "-", "show")
 	cmd.Stdin = strings.NewReader("show: ; @echo $${CGO_ENABLED-unset}\n")
@@ -51,7 +53,8 @@ func TestMakeAllowsCgo(t *testing.T) {
 	}
 }
 
-// The commit that the linker was told goes before the one that go build has recorded.
+// A commit set by the linker takes precedence over the one that go build
+// records.
 func TestVersionLine(t *testing.T) {
 	defer func(v, c, d string) { version, commit, date = v, c, d }(version, commit, date)
 	version, commit, date = "v1.2.3", "abc", "2026-01-02T03:04:05Z"

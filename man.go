@@ -38,10 +38,10 @@ func manPage(c *cli.Command) string {
 	return page.String() + "\n# SEE ALSO\n\n**plx**(1)\n"
 }
 
-// escaped is text in which nothing has a meaning in Markdown.
+// escaped returns text with all special characters of Markdown escaped.
 func escaped(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `_`, `\_`, `[`, `\[`, `]`, `\]`, `<`, `\<`, "`", "\\`").Replace(text)
 }
 
-// verbatim is text whose lines stay as they are.
+// verbatim returns text as a Markdown code block, which keeps its lines.
 func verbatim(text string) string { return "\n```\n" + text + "\n```\n" }

@@ -15,11 +15,12 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// wrongUse returns an error with a hint, instead of the whole help, for a wrong flag.
+// wrongUse returns the error for a wrong flag, with a short hint. Package cli
+// would print the whole help instead.
 func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	text := err.Error()
 	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
-		return noFlag(ctx, name)
+		return unknownFlagError(ctx, name)
 	}
 	if !ofCommand(ctx) {
 		return exit.Mistake(err, "plx help lists the commands")
@@ -33,25 +34,27 @@ func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	}
 	value, name := m[1], m[2]
 	if want, right := wrongValue(flagOf(ctx.Command, name), value); want != "" {
-		return wanted(flagOf(ctx.Command, name), name, value, want, right)
+		return wrongValueError(flagOf(ctx.Command, name), name, value, want, right)
 	}
 	return exit.Mistake(err, "plx help %s", ctx.Command.Name)
 }
 
-// wanted is the error for a value of a flag that is wrong.
-func wanted(f cli.Flag, name, value, want, right string) error {
+// wrongValueError returns the error for a wrong value of flag f. want describes the
+// allowed values, and right is an example.
+func wrongValueError(f cli.Flag, name, value, want, right string) error {
 	if _, yesNo := f.(*cli.BoolFlag); yesNo {
 		return exit.Mistake(fmt.Errorf("%s=%s: want no value, or true or false", dashed(name), value), "%s alone, or leave it out", dashed(name))
 	}
 	return exit.Mistake(fmt.Errorf("%s %s: %s", dashed(name), value, want), "%s %s", dashed(name), right)
 }
 
-// badValue matches the errors of package flag for a value.
+// badValue matches the error of package flag for a value that it cannot parse.
 var badValue = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^invalid (?:boolean )?value "([^"]*)" for (?:flag )?-([a-z-]+):`)
 })
 
-// ofCommand reports whether ctx is that of a command of plx, not of plx itself.
+// ofCommand reports whether ctx belongs to a command such as "plx launch", and
+// not to plx itself.
 func ofCommand(ctx *cli.Context) bool {
 	return ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx"
 }
@@ -60,26 +63,28 @@ func unknownCommand(ctx *cli.Context) error {
 	if ctx.NArg() == 0 {
 		return cli.ShowAppHelp(ctx)
 	}
-	return noCommand(ctx, ctx.Args().First())
+	return unknownCommandError(ctx, ctx.Args().First())
 }
 
-// noCommand is the error for a command that plx does not have.
-func noCommand(ctx *cli.Context, name string) error {
+// unknownCommandError returns the error for an unknown command. Its hint suggests a
+// similar command.
+func unknownCommandError(ctx *cli.Context, name string) error {
 	if slices.Contains(launchers, name) {
-		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch takes the place of %s; plx help launch lists its flags", name)
+		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch replaces %s; plx help launch lists its flags", name)
 	}
-	meant := ""
+	suggestion := ""
 	if ours, known := synonyms()[name]; known {
-		meant = fmt.Sprintf("plx %s? ", ours)
+		suggestion = fmt.Sprintf("plx %s? ", ours)
 	} else if alike := closest(name, commandNames(ctx.App), 0.8); alike != "" {
-		meant = fmt.Sprintf("plx %s? ", alike)
+		suggestion = fmt.Sprintf("plx %s? ", alike)
 	} else if isLocal(name) {
-		meant = "plx launch " + name + "? "
+		suggestion = "plx launch " + name + "? "
 	}
-	return exit.Mistake(fmt.Errorf("no command %q", name), "%splx help lists them", meant)
+	return exit.Mistake(fmt.Errorf("no command %q", name), "%splx help lists them", suggestion)
 }
 
-// isLocal reports whether a word names a program or a folder of this machine by a path.
+// isLocal reports whether name is the path of an existing file or directory
+// and contains a slash.
 func isLocal(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil && strings.Contains(name, "/")
@@ -92,31 +97,34 @@ func commandNames(app *cli.App) (names []string) {
 	return names
 }
 
-// noFlag is the error for a flag that the command does not have.
-func noFlag(ctx *cli.Context, name string) error {
+// unknownFlagError returns the error for an unknown flag. Its hint suggests a similar
+// flag.
+func unknownFlagError(ctx *cli.Context, name string) error {
 	if !ofCommand(ctx) {
 		return exit.Mistake(fmt.Errorf("plx has no flag %s", dashed(name)), "flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands")
 	}
 	wrong := fmt.Errorf("plx %s has no flag %s", ctx.Command.Name, dashed(name))
-	if meant := foreign(ctx, name); meant != "" {
-		return exit.Mistake(wrong, "%s; plx help %s lists plx's flags", meant, ctx.Command.Name)
+	if suggestion := foreignFlagHint(ctx, name); suggestion != "" {
+		return exit.Mistake(wrong, "%s; plx help %s lists plx's flags", suggestion, ctx.Command.Name)
 	}
 	var names []string
 	for _, f := range ctx.Command.Flags {
 		names = append(names, f.Names()...)
 	}
-	meant := ""
+	suggestion := ""
 	if alike := closest(name, names, 0.8); alike != "" {
-		meant = dashed(alike) + "? "
+		suggestion = dashed(alike) + "? "
 	}
-	return exit.Mistake(wrong, "%splx help %s lists them", meant, ctx.Command.Name)
+	return exit.Mistake(wrong, "%splx help %s lists them", suggestion, ctx.Command.Name)
 }
 
-// closest is the one of names that is most like name, by more than least; "" if none is.
+// closest returns the element of names that is most similar to name, or "" if
+// no similarity is above least.
 func closest(name string, names []string, least float64) string {
 	best, found := least, ""
 	for _, n := range names {
-		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best { // the usual parameters of the measure
+		// 0.7 and 4 are the usual parameters of the Jaro-Winkler similarity.
+		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best {
 			best, found = likeness, n
 		}
 	}
@@ -135,8 +143,9 @@ func noArguments(ctx *cli.Context) error {
 	return exit.Mistake(wrong, "plx %s, or plx help %[1]s for its flags", ctx.Command.Name)
 }
 
-// oneJob refuses several jobs, and an empty name. Without an argument the newest job is
-// meant, but an empty one comes from an unset shell variable.
+// oneJob returns an error if there are several arguments, or an empty one.
+// Without an argument the command takes the newest job; an empty argument
+// probably comes from an unset shell variable.
 func oneJob(ctx *cli.Context) error {
 	name := ctx.Command.Name
 	switch {

@@ -16,9 +16,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// misuses are wrong command lines of plx. Of each, the hint gives what the corrected line
-// has more: a flag, a command, or a value. The corrected line exits with 0, or fails later
-// with the text in then.
+// misuses lists wrong command lines. right is a corrected line, and the hint
+// must contain the flag, command or value that it adds. The corrected line
+// exits with 0, or fails with the text in then.
 var misuses = []struct{ wrong, right, then string }{
 	{"lunch --dry-run ./train", "launch --dry-run ./train", ""},
 	{"frobnicate", "help", ""},
@@ -155,9 +155,9 @@ var misuses = []struct{ wrong, right, then string }{
 	{"config x", "config", ""},
 }
 
-// Every command line that plx refuses with status 2 or 126 has a hint, and who follows the hint
-// has one mistake less.
-func TestHintsLeadOn(t *testing.T) {
+// Each command line that plx refuses with status 2 or 126 gets a hint, and
+// following the hint removes one mistake.
+func TestHintsFixMistakes(t *testing.T) {
 	misuseHome(t)
 	for _, m := range misuses {
 		wrong, right := words(m.wrong), words(m.right)
@@ -182,8 +182,8 @@ func TestHintsLeadOn(t *testing.T) {
 // placeholder matches a word that stands for a value in a hint.
 var placeholder = regexp.MustCompile(`\b[A-Z][A-Z=-]*\b`)
 
-// advised reports whether a hint has a word of a command line: a flag literally, a value
-// perhaps by a word in capitals, such as N.
+// advised reports whether hint contains word: a flag literally, and a value
+// perhaps as a placeholder in capitals, such as N.
 func advised(hint, word string) bool {
 	if strings.HasPrefix(word, "-") && word != "--" || slices.Contains(commandNames((&command{}).app()), word) {
 		return strings.Contains(hint, word)
@@ -191,10 +191,12 @@ func advised(hint, word string) bool {
 	return strings.Contains(hint, word) || placeholder.MatchString(hint) || value.MatchString(word)
 }
 
-// value matches what only the user can know: a name of a host, a file, a number or a time.
+// value matches words that only the user can know: a host, a file, a number or
+// a time.
 var value = regexp.MustCompile(`^(h\d|0|30s|A(_B)?=1|\./train|--)$`)
 
-// misuseHome makes a home with a job, and in it the folder that the test runs in.
+// misuseHome creates a home with a job record, and in it the working directory
+// of the test.
 func misuseHome(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -217,7 +219,8 @@ func misuseHome(t *testing.T) {
 	}
 }
 
-// words divides a command line as a shell does; of its quotes it knows the single ones.
+// words splits a command line as a shell would; it supports only single
+// quotes.
 func words(line string) (all []string) {
 	for _, word := range regexp.MustCompile(`[^ ']*'[^']*'|[^ ]+`).FindAllString(line, -1) {
 		all = append(all, strings.ReplaceAll(word, "'", ""))

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The page of twins shows whole programs: those that tests run.
+// docs/pytorch-twins.md shows the complete text of each Python program and of its
+// counterpart in examples/, which tests run.
 func TestTwinsPageShowsTheFiles(t *testing.T) {
 	const page = "docs/pytorch-twins.md"
 	shown := showsFiles(t, page)
@@ -23,7 +24,8 @@ func TestTwinsPageShowsTheFiles(t *testing.T) {
 	}
 }
 
-// showsFiles returns the files whose text a page shows, each below a line that names it.
+// showsFiles returns the files whose text a page shows, each below a line with
+// its name.
 func showsFiles(t *testing.T, page string) map[string]bool {
 	t.Helper()
 	before, err := os.ReadFile(page)

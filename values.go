@@ -10,10 +10,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// valueWord is the word that the help has for the value of a flag, "" for a flag that takes
-// none. What completes a value and what is checked of it follow from this word: words in
-// capitals, such as FILE or JOB, say what is to be named; all others, as in auto|always|never,
-// are values.
+// valueWord returns the placeholder for a flag's value in the help, or "" for
+// a flag without a value. Completion and checks of the value depend on the
+// placeholder. Words in capitals, such as FILE or JOB, describe a value.
+// Lower-case words, as in auto|always|never, are the allowed values.
 func valueWord(f cli.Flag) string {
 	doc, ok := f.(cli.DocGenerationFlag)
 	if !ok {
@@ -24,7 +24,8 @@ func valueWord(f cli.Flag) string {
 	return word
 }
 
-// choices are all values that a flag may have, nil if there are others.
+// choices returns all allowed values of a flag, or nil if they are not a fixed
+// list.
 func choices(f cli.Flag) []string {
 	all := strings.Split(valueWord(f), "|")
 	if slices.ContainsFunc(all, isName) {
@@ -33,11 +34,13 @@ func choices(f cli.Flag) []string {
 	return all
 }
 
-// isName reports whether a word of the help says what is to be named, and is no value.
+// isName reports whether a word of a placeholder describes a value, such as
+// FILE, and is not itself an allowed value.
 func isName(word string) bool { return word != strings.ToLower(word) || word == "" }
 
-// wrongValue says what is wanted in place of a value, and gives one that is right. It returns
-// nothing for a value that may be right: a command checks more.
+// wrongValue checks the value of a flag. For a wrong value it returns a
+// description of the allowed values, and an example. It returns "", "" if
+// value has the right form; the command may still reject it.
 func wrongValue(f cli.Flag, value string) (want, right string) {
 	var err error
 	switch f.(type) {
@@ -63,7 +66,9 @@ func wrongValue(f cli.Flag, value string) (want, right string) {
 	return want, right
 }
 
-// withUnit is the time that somebody probably meant who wrote seconds without a unit, or days.
+// withUnit returns the duration that a user probably meant with a number of
+// days such as 2d, or a number without a unit. For any other text it returns
+// an example.
 func withUnit(value string) string {
 	number, days := strings.CutSuffix(value, "d")
 	n, err := strconv.Atoi(number)
@@ -76,5 +81,6 @@ func withUnit(value string) string {
 	return fmt.Sprintf("%ds", n)
 }
 
-// pathWords are the words of the help for files and folders of this machine.
+// pathWords lists the placeholders that stand for files and directories on
+// this machine.
 var pathWords = []string{"FILE", "DIR", "FILE-OR-FOLDER"}

@@ -34,7 +34,7 @@ func TestReportS3(t *testing.T) {
 	inside(t, b.Hosts[0], "/usr/sbin/sshd -p 2200 -o KexAlgorithms=sntrup761x25519-sha512@openssh.com")
 	config := b.Home + "/.ssh/config"
 	writeInto(t, config, fmt.Sprintf("Host h1\nHostName %s\nPort 2200\nHostKeyAlias %[1]s\n", b.Hosts[0].Addr), 0o600)
-	b.says(b.want(125, "launch", "--host", "h1: cpu", "true"), "h1", "its SSH server offers nothing for the key exchange that plx implements: sntrup761x25519-sha512@openssh.com")
+	b.says(b.want(125, "launch", "--host", "h1: cpu", "true"), "h1", "its SSH server offers no key exchange that plx implements: sntrup761x25519-sha512@openssh.com")
 	ssh := fmt.Sprintf("ssh -F %s -i %s/.ssh/id_ed25519 -o UserKnownHostsFile=%[2]s/.ssh/known_hosts -o BatchMode=yes {host}", config, b.Home)
 	res := b.want(0, "launch", "--via", ssh, "--host", "h1: cpu", "hostname")
 	contains(t, res.stdout, "h1")

@@ -81,7 +81,7 @@ func TestVia(t *testing.T) {
 		}
 		fails(125, over("h3: cpu"), "host h3: ", "exit status 1: no container h3")
 		fails(2, over("user@h1: cpu"), "host h1: its line has a user or a port")
-		fails(2, []string{"--host", "h1: cpu", "--via", "docker exec -i"}, "it does not say where {host} goes")
+		fails(2, []string{"--host", "h1: cpu", "--via", "docker exec -i"}, "{host} is missing")
 		fails(2, []string{"--via", command}, "--via needs at least one host")
 		fails(2, []string{"--host", "space/h1: cpu"}, "the name of an SSH host cannot contain a slash")
 		fails(2, []string{"--host", "h1: cpu", "--via", "plx-no-such-command {host}"}, "this machine has no command plx-no-such-command")

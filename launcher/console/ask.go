@@ -13,18 +13,20 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// CanAsk reports whether Ask can show a question: stderr is a terminal.
+// CanAsk reports whether Ask can prompt the user, that is, whether stderr is a
+// terminal.
 func (p *Printer) CanAsk() bool { return p != nil && p.display.Terminal(logs.Stderr) }
 
-// Ask asks the user on the terminal of the process, and returns the line that is typed. Without
-// echo it is not shown. Nothing else is printed meanwhile.
+// Ask shows a prompt on /dev/tty and returns the line that the user types. If
+// echo is false the typed text stays hidden. All other output waits until the
+// user has finished.
 func (p *Printer) Ask(ctx context.Context, question string, echo bool) (answer string, err error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return "", fmt.Errorf("there is no terminal to ask at: %w", err)
+		return "", fmt.Errorf("there is no terminal for the prompt: %w", err)
 	}
-	defer tty.Close()                                                               // what was typed is read
-	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // ends the read
+	defer tty.Close()                                                               // an error of Close is ignored: the line was read
+	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // makes the read fail when ctx ends
 	defer stop()
 	p.display.Alone(func() { answer, err = ask(tty, p.question(question), echo) })
 	if ctx.Err() != nil {
@@ -33,12 +35,14 @@ func (p *Printer) Ask(ctx context.Context, question string, echo bool) (answer s
 	return answer, err
 }
 
-// question returns what stands before the answer.
+// question returns the prompt for a question: the "plx: " prefix, the text and
+// a colon.
 func (p *Printer) question(text string) string { return p.prefix() + oneLine(text) + ": " }
 
-// ask reads a line in raw mode: the terminal itself would show it.
+// ask reads one line from the terminal in raw mode, in which the terminal does
+// not echo the typed characters.
 func ask(tty *os.File, prompt string, echo bool) (answer string, err error) {
-	raw, err := tty.SyscallConn() // Fd would make the file block
+	raw, err := tty.SyscallConn() // instead of tty.Fd, which would set the file to blocking mode
 	if err != nil {
 		return "", err
 	}
@@ -58,7 +62,7 @@ func ask(tty *os.File, prompt string, echo bool) (answer string, err error) {
 	} else {
 		answer, err = t.ReadPassword(prompt)
 	}
-	if err == io.EOF { // Ctrl-C or Ctrl-D
+	if err == io.EOF { // the user pressed Ctrl-C or Ctrl-D
 		err = fmt.Errorf("no answer was given")
 	}
 	return answer, err

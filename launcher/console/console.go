@@ -1,12 +1,12 @@
-// Package console prints what plx itself has to say: notices, progress and
-// tables.
+// Package console prints plx's own messages: notices, progress and tables.
 //
 //	p := console.NewPrinter(console.Terminal{Stdout: os.Stdout, Stderr: os.Stderr})
 //	p.Printf("host %s: no SSH server listens here", "gpu03")
 //	defer p.Watch(func() string { return "building ./train" })()
 //
-// Nothing that takes long is silent: Watch (progress.go) shows it. Notices and progress go to stderr behind the prefix "plx: ", results of a
-// command to stdout. Package logs prints what tasks write.
+// Work that takes long shows its progress (see [Printer.Watch]). Notices and
+// progress go to stderr with the prefix "plx: ". The results of a command go
+// to stdout. Package logs prints the output of tasks.
 package console
 
 import (
@@ -21,60 +21,61 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// Terminal describes plx's two outputs.
+// Terminal describes the stdout and stderr of this plx process.
 type Terminal struct {
-	// Stdout carries the tasks' stdout, or the result of a command. Stderr
-	// carries the tasks' stderr and plx's notices.
+	// Stdout receives the tasks' stdout or the result of a command. Stderr
+	// receives the tasks' stderr and plx's notices.
 	Stdout, Stderr io.Writer
-	// StdoutTTY and StderrTTY tell whether the output is a terminal.
+	// StdoutTTY and StderrTTY report whether the output is a terminal.
 	StdoutTTY, StderrTTY bool
-	Dumb                 bool // a terminal cannot move its cursor
-	Width                int  // of Stdout, in cells; 0: it is no terminal, and lines may be of any length
-	// StdoutColour and StderrColour tell whether to write colours.
+	Dumb                 bool // true if the terminal cannot move its cursor (TERM=dumb)
+	Width                int  // width of Stdout in columns; 0 means no terminal, so lines may have any length
+	// StdoutColour and StderrColour turn colours on for each output.
 	StdoutColour, StderrColour bool
-	Sixteen                    bool // a terminal has 16 colours only
-	NoStatus                   bool // the user wants no status line
+	Sixteen                    bool // true if the terminal has only 16 colours
+	NoStatus                   bool // true if the user has turned the status line off
 }
 
-// Printer writes plx's notices to stderr, each line behind the prefix. Its
-// methods may be called from several goroutines at once.
+// Printer writes plx's notices to stderr, each line with the prefix "plx: ".
+// Several goroutines may call its methods at once.
 type Printer struct {
-	colour  bool // stderr shows colours
-	status  bool // stderr shows a status line
+	colour  bool // true if stderr shows colours
+	status  bool // true if stderr shows a status line
 	display *logs.Display
 
-	mu    sync.Mutex
-	works map[*work]bool // of Watch, until they are done
-	here  int            // how many of Here last
-	free  time.Time      // when the last one of Here ended; zero: there was none
+	mu         sync.Mutex
+	works      map[*work]bool // running work that Watch shows; guarded by mu
+	localWorks int            // number of Here calls whose work still runs
+	localEnded time.Time      // when the work of the last Here call ended; zero: never
 }
 
-// NewPrinter returns a Printer for the stderr of t.
+// NewPrinter returns a Printer that writes to the stderr of t.
 func NewPrinter(t Terminal) *Printer {
 	return &Printer{colour: t.StderrColour, status: t.StderrTTY && !t.Dumb && !t.NoStatus, works: map[*work]bool{}, display: logs.NewDisplay(
 		logs.Screen{Writer: t.Stdout, Terminal: t.StdoutTTY, Dumb: t.Dumb, Colour: t.StdoutColour, Sixteen: t.Sixteen},
 		logs.Screen{Writer: t.Stderr, Terminal: t.StderrTTY, Dumb: t.Dumb, Colour: t.StderrColour, Sixteen: t.Sixteen})}
 }
 
-// Display returns the display that the Printer writes to. While a Printer is used, the
-// outputs of its Terminal are written through the display only.
+// Display returns the display that the Printer writes to. While the Printer is
+// in use, all output to its Terminal must go through this display.
 func (p *Printer) Display() *logs.Display { return p.display }
 
-// Printf prints one line. It ignores errors: there is no other place to report
-// that stderr is gone.
+// Printf prints one line to stderr. It ignores errors, since a failure of
+// stderr cannot be reported anywhere else.
 func (p *Printer) Printf(format string, args ...any) { p.Report(style.Plain, format, args...) }
 
-// Report prints one line about what is good or bad.
+// Report prints one line to stderr in the colour of level, such as style.Bad.
 func (p *Printer) Report(level style.Level, format string, args ...any) {
 	p.print(p.lines(level, fmt.Sprintf(format, args...)))
 }
 
-// print writes lines in one piece.
+// print writes lines to stderr with a single write.
 func (p *Printer) print(lines []string) {
-	p.display.Write(logs.Stderr, []byte(strings.Join(lines, "\n")+"\n")) // see Printf
+	p.display.Write(logs.Stderr, []byte(strings.Join(lines, "\n")+"\n")) // an error is ignored, as in Printf
 }
 
-// lines returns the lines of a text behind the prefix.
+// lines splits text into lines and puts the "plx: " prefix and the colour of
+// level on each.
 func (p *Printer) lines(level style.Level, text string) []string {
 	lines := visible(text)
 	for i, line := range lines {
@@ -83,7 +84,7 @@ func (p *Printer) lines(level style.Level, text string) []string {
 	return lines
 }
 
-// prefix begins every line that plx prints on stderr.
+// prefix returns the "plx: " that begins each line of plx on stderr.
 func (p *Printer) prefix() string {
 	const name = "plx:"
 	if p.colour {
@@ -92,14 +93,16 @@ func (p *Printer) prefix() string {
 	return name + " "
 }
 
-// Lines prints every line. What it says of several hosts it prints once.
+// Lines prints lines. It merges lines that differ only in the host, see
+// [FoldHosts].
 func (p *Printer) Lines(lines []string) {
 	for _, line := range FoldHosts(lines) {
 		p.Printf("%s", line)
 	}
 }
 
-// Error prints err, each of several that it joins with the prefix, and then its hint.
+// Error prints err and then its hint. It prints each error that err joins as a
+// line of its own, with the "plx: " prefix.
 func (p *Printer) Error(err error) {
 	var lines []string
 	for _, text := range FoldHosts(separate(err)) {
@@ -111,7 +114,7 @@ func (p *Printer) Error(err error) {
 	p.print(lines)
 }
 
-// Size formats a number of bytes, such as "3.5 MiB".
+// Size formats n bytes in binary units, such as "3.5 MiB".
 func Size(n int64) string {
 	const unit = 1024
 	if n < unit {

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Fold writes the names of hosts as one word, such as gpu[01-03,07],login. Names that
-// differ in one number are put together, at the place of the first of them.
+// Fold abbreviates host names, such as gpu[01-03,07],login. It merges names
+// that differ in one number only, at the position of the first of them.
 func Fold(names []string) string {
 	groups := map[string][]number{}
 	var order []string
@@ -24,18 +24,19 @@ func Fold(names []string) string {
 	}
 	var words []string
 	for _, pattern := range order {
-		words = append(words, strings.Replace(pattern, hole, ranges(groups[pattern]), 1))
+		words = append(words, strings.Replace(pattern, placeholder, ranges(groups[pattern]), 1))
 	}
 	return strings.Join(words, ",")
 }
 
-// ofHost is a line about one host.
+// ofHost matches a line of the form "host NAME: TEXT".
 var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^host (\S+): (.*)$`) })
 
-// FoldHosts puts lines together that say the same of several hosts, at the place of the
-// first of them: "host h1: text" and "host h2: text" are "hosts h[1-2]: text".
+// FoldHosts merges lines with the same text about several hosts, at the
+// position of the first of them. "host h1: text" and "host h2: text" become
+// "hosts h[1-2]: text".
 func FoldHosts(lines []string) (folded []string) {
-	about := map[string][]string{} // hosts by text
+	about := map[string][]string{} // host names by the text of their line
 	for _, line := range lines {
 		if m := ofHost().FindStringSubmatch(line); m != nil {
 			about[m[2]] = append(about[m[2]], m[1])
@@ -55,44 +56,48 @@ func FoldHosts(lines []string) (folded []string) {
 
 func hostsLine(hosts []string, text string) string { return "hosts " + Fold(hosts) + ": " + text }
 
-// hole stands for the number of a name: no name has it.
-const hole = "\x00"
+// placeholder replaces the number in a name's pattern. No host name contains a NUL
+// byte.
+const placeholder = "\x00"
 
-// number is the number in a name, as it is written.
+// number is the number in a host name, with the text that may have leading
+// zeros.
 type number struct {
 	text  string
 	value uint64
 }
 
-// before reports whether m follows n in a range. Zeros in front count: 08 follows 07, and
-// 8 does not.
+// before reports whether m is the next number after n, with the same width: 08
+// follows 07, but 8 does not.
 func (n number) before(m number) bool {
 	return fmt.Sprintf("%0*d", len(n.text), n.value+1) == m.text
 }
 
-// dotted is an IPv4 address, and numbered a name with a number in its first label.
+// ipv4 matches an IPv4 address, and numbered a host name with a number in
+// its first label. Both allow a port.
 var (
-	dotted   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+\.)([0-9]+)((?::[0-9]+)?)$`) })
+	ipv4     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+\.)([0-9]+)((?::[0-9]+)?)$`) })
 	numbered = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^([^.:]*[^0-9.:])([0-9]{1,18})([^0-9.:]*(?:\.[^:]*)?(?::[0-9]+)?)$`)
 	})
 )
 
-// split takes the number out of a name: the last of the first label, or that of an IPv4
-// address. A name without a number is its own pattern.
+// split replaces the number in a host name by placeholder and returns it separately.
+// This is the last number of the first label, or the last part of an IPv4
+// address. A name without a number is returned unchanged.
 func split(name string) (pattern string, n number) {
-	m := dotted().FindStringSubmatch(name)
+	m := ipv4().FindStringSubmatch(name)
 	if m == nil {
 		m = numbered().FindStringSubmatch(name)
 	}
 	if m == nil {
 		return name, number{}
 	}
-	value, _ := strconv.ParseUint(m[2], 10, 64) // at most 18 digits
-	return m[1] + hole + m[3], number{m[2], value}
+	value, _ := strconv.ParseUint(m[2], 10, 64) // no error is possible, since the pattern allows at most 18 digits
+	return m[1] + placeholder + m[3], number{m[2], value}
 }
 
-// ranges writes numbers as one word: 3, or [1-3,7].
+// ranges formats numbers as one word, such as 3 or [1-3,7].
 func ranges(all []number) string {
 	slices.SortStableFunc(all, func(a, b number) int { return cmp.Compare(a.value, b.value) })
 	var words []string

@@ -14,22 +14,23 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// What Watch and Phase do without a terminal: they print a line about work that takes longer
-// than patience or tooLong, and another one every again.
+// Without a terminal, Watch and Phase print a line about work that lasts
+// longer than patience or tooLong, and repeat it at the interval again.
 const (
-	patience = 2 * time.Second
-	tooLong  = 10 * time.Second
-	again    = time.Minute
-	redraw   = 200 * time.Millisecond // between two looks at the text, on a terminal
-	quiet    = 500 * time.Millisecond // for which nothing else is shown until a Phase is, on a terminal
+	patience    = 2 * time.Second
+	tooLong     = 10 * time.Second
+	repeatEvery = time.Minute
+	redrawEvery = 200 * time.Millisecond // interval between updates of a row on a terminal
+	quietTime   = 500 * time.Millisecond // on a terminal, a Phase appears only if nothing else was shown for this long
 )
 
-// work is what Watch shows.
+// work is something that Watch shows. Its text returns the current progress.
 type work struct{ text func() string }
 
-// Watch shows text while some work lasts: if stderr is a terminal as a row that is
-// redrawn, else as a line if the work takes longer than 2 s. An empty text is not shown. Watch calls
-// text from goroutines of its own, until the caller calls done.
+// Watch shows the progress of some work until the caller calls done. If stderr
+// is a terminal it updates a row there, and otherwise prints a line if the
+// work lasts longer than 2 s. Watch calls text from its own goroutines; if
+// text returns "", nothing is shown.
 func (p *Printer) Watch(text func() string) (done func()) {
 	w := &work{text}
 	p.mu.Lock()
@@ -44,38 +45,41 @@ func (p *Printer) Watch(text func() string) (done func()) {
 	}
 }
 
-// Here is Watch for work of this machine, such as a build, which hosts wait for: until its end no
-// Tally says that it waits for them.
+// Here is Watch for work on this machine, such as a build, that the hosts
+// depend on. While it runs, no Tally claims to be waiting for hosts.
 func (p *Printer) Here(text func() string) (done func()) {
 	p.mu.Lock()
-	p.here++
+	p.localWorks++
 	p.mu.Unlock()
 	ended := p.Watch(text)
 	return sync.OnceFunc(func() {
 		ended()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.here--
-		p.free = time.Now()
+		p.localWorks--
+		p.localEnded = time.Now()
 	})
 }
 
-// busy reports whether work of Here lasts, and else when the last of it ended.
-func (p *Printer) busy() (busy bool, free time.Time) {
+// busy reports whether work shown by Here is running. If not, localEnded is when the
+// last such work ended.
+func (p *Printer) busy() (busy bool, localEnded time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.here > 0, p.free
+	return p.localWorks > 0, p.localEnded
 }
 
-// Phase is what a phase of a command shows.
+// Phase describes a phase of a command, such as "connecting", for
+// Printer.Phase.
 type Phase struct {
-	Text  func(long time.Duration) string // receives how long the phase has lasted
-	Hosts bool                            // Text names the hosts that it waits for
+	Text  func(elapsed time.Duration) string // returns the text to show; elapsed is how long the phase has lasted
+	Hosts bool                               // true if Text names the hosts that the phase waits for
 }
 
-// Phase shows a phase of a command while it lasts and nothing that Watch was given is shown, so
-// that no part of a command is silent. In a pipe it is a line if the phase takes longer than 2 s
-// and has hosts to name, or longer than 10 s.
+// Phase shows what a command is doing until the caller calls done, so that no
+// part of a command is silent. On a terminal the text appears only while Watch
+// shows nothing else. Without a terminal it is printed after 10 s, or after 2
+// s if phase.Hosts is set.
 func (p *Printer) Phase(phase Phase) (done func()) {
 	first := tooLong
 	if phase.Hosts {
@@ -84,26 +88,27 @@ func (p *Printer) Phase(phase Phase) (done func()) {
 	begun := time.Now()
 	other := begun
 	return p.watch(func() string {
-		if p.shows() {
+		if p.anyShown() {
 			other = time.Now()
 		}
-		if time.Since(other) < quiet {
+		if time.Since(other) < quietTime {
 			return ""
 		}
 		return phase.Text(time.Since(begun))
 	}, first)
 }
 
-// Waiting is a Phase that says what is done, after a while for how long, and for which hosts if
-// the function, which may be nil, returns some.
+// Waiting returns a Phase whose text is doing, such as "connecting". After 2 s
+// the text also has the seconds so far, and the hosts that the phase waits
+// for. hosts returns these; it may be nil.
 func Waiting(doing string, hosts func() []string) Phase {
-	text := func(long time.Duration) string {
+	text := func(elapsed time.Duration) string {
 		var on []string
 		if hosts != nil {
 			on = hosts()
 		}
-		switch seconds := int(long.Seconds()); {
-		case doing == "" || long < patience:
+		switch seconds := int(elapsed.Seconds()); {
+		case doing == "" || elapsed < patience:
 			return doing
 		case len(on) > 0:
 			return fmt.Sprintf("%s: waiting for %s for %ds", doing, Fold(on), seconds)
@@ -114,15 +119,16 @@ func Waiting(doing string, hosts func() []string) Phase {
 	return Phase{Text: text, Hosts: hosts != nil}
 }
 
-// shows reports whether something that Watch was given has a text.
-func (p *Printer) shows() bool {
+// anyShown reports whether any work of Watch has a text to show.
+func (p *Printer) anyShown() bool {
 	p.mu.Lock()
 	works := slices.Collect(maps.Keys(p.works))
 	p.mu.Unlock()
 	return slices.ContainsFunc(works, func(w *work) bool { return w.text() != "" })
 }
 
-// watch shows text, in a pipe for the first time after a while.
+// watch shows text until done is called. Without a terminal it prints the text
+// for the first time after the duration first.
 func (p *Printer) watch(text func() string, first time.Duration) (done func()) {
 	ended := make(chan struct{})
 	var showing sync.WaitGroup
@@ -136,10 +142,11 @@ func (p *Printer) watch(text func() string, first time.Duration) (done func()) {
 	return sync.OnceFunc(func() { close(ended); showing.Wait() })
 }
 
-// Status keeps a row at the bottom of a terminal until done is called. The texts are the parts
-// of the row, the most important one first; they are one line each, harmless on a terminal, and
-// may have colours if colour is set. Parts without room are left out, and without parts there is no
-// row. In a pipe nothing is shown.
+// Status shows a status line at the bottom of a terminal until done is called.
+// parts returns the parts of the line, the most important one first. Parts
+// that do not fit are left out; without parts there is no line. A part must be
+// a single line without control characters, and may have colours if colour is
+// true. Without a terminal, Status shows nothing.
 func (p *Printer) Status(parts func(colour bool) []string) (done func()) {
 	if !p.ShowsStatus() {
 		return func() {}
@@ -147,7 +154,7 @@ func (p *Printer) Status(parts func(colour bool) []string) (done func()) {
 	ended := make(chan struct{})
 	var showing sync.WaitGroup
 	showing.Go(func() {
-		p.redraw(logs.Status, func() string { return p.fit(parts(p.colour), p.display.Width()-1) }, ended)
+		p.redraw(logs.Status, func() string { return p.fitStatus(parts(p.colour), p.display.Width()-1) }, ended)
 	})
 	return sync.OnceFunc(func() { close(ended); showing.Wait() })
 }
@@ -155,8 +162,9 @@ func (p *Printer) Status(parts func(colour bool) []string) (done func()) {
 // ShowsStatus reports whether Status shows anything.
 func (p *Printer) ShowsStatus() bool { return p.status }
 
-// fit joins as many of the parts as have room in so many cells.
-func (p *Printer) fit(parts []string, width int) string {
+// fitStatus joins the parts of a status line, and leaves out those that do not fit
+// into width terminal columns.
+func (p *Printer) fitStatus(parts []string, width int) string {
 	if len(parts) == 0 {
 		return ""
 	}
@@ -173,11 +181,12 @@ func (p *Printer) fit(parts []string, width int) string {
 	return line
 }
 
-// redraw shows text in a row.
+// redraw keeps a row of the terminal up to date with text until ended is
+// closed.
 func (p *Printer) redraw(order int, text func() string, ended <-chan struct{}) {
 	row := p.display.Row(order)
 	defer row.Remove()
-	tick := time.NewTicker(redraw)
+	tick := time.NewTicker(redrawEvery)
 	defer tick.Stop()
 	for {
 		row.Set(text())
@@ -189,7 +198,8 @@ func (p *Printer) redraw(order int, text func() string, ended <-chan struct{}) {
 	}
 }
 
-// row returns a text for a row, "" for none.
+// row returns text with the "plx: " prefix as one line, or "" if text is
+// empty.
 func (p *Printer) row(text string) string {
 	if text == "" {
 		return ""
@@ -197,7 +207,8 @@ func (p *Printer) row(text string) string {
 	return p.prefix() + oneLine(text)
 }
 
-// repeat prints text from time to time.
+// repeat prints text after the duration first, and then every minute until
+// ended is closed.
 func (p *Printer) repeat(text func() string, first time.Duration, ended <-chan struct{}) {
 	timer := time.NewTimer(first)
 	defer timer.Stop()
@@ -208,7 +219,7 @@ func (p *Printer) repeat(text func() string, first time.Duration, ended <-chan s
 		case <-timer.C:
 			if line := text(); line != "" {
 				p.Printf("%s", line)
-				timer.Reset(again)
+				timer.Reset(repeatEvery)
 			} else {
 				timer.Reset(first)
 			}
@@ -216,23 +227,23 @@ func (p *Printer) repeat(text func() string, first time.Duration, ended <-chan s
 	}
 }
 
-// Tally shows, through Watch, which hosts some work waits for. Its methods may be called
-// from any goroutine. A nil Tally shows nothing.
+// Tally shows, through Watch, for which hosts plx is waiting. Several
+// goroutines may call its methods at once. A nil Tally shows nothing.
 type Tally struct {
 	printer *Printer
 	doing   string
-	total   int // number of hosts of the work; 0: only those waited for are shown
+	total   int // number of hosts; 0 means unknown, so only the hosts being waited for are shown
 
 	mu      sync.Mutex
-	ended   map[string]bool   // hosts that are waited for no more
-	waiting []string          // hosts that are waited for, in the order of Begin
-	notes   map[string]string // newest Note of a host, by host
-	since   time.Time         // when the first of them was begun
-	done    func()            // ends the Watch; nil: nothing is waited for
+	ended   map[string]bool   // hosts for which End was called
+	waiting []string          // hosts for which plx is waiting, in the order of their Begin calls
+	notes   map[string]string // last text passed to Note, by host
+	since   time.Time         // when plx began to wait for the first of the current hosts
+	done    func()            // ends the Watch; nil while plx waits for no host
 }
 
-// NewTally returns a Tally of work on so many hosts, of which doing says what it is,
-// such as "connecting". With a total of 0 the hosts are not counted.
+// NewTally returns a Tally for work on total hosts. doing names the work, such
+// as "connecting". If total is 0, the hosts are not counted.
 func (p *Printer) NewTally(doing string, total int) *Tally {
 	if p == nil {
 		return nil
@@ -240,8 +251,8 @@ func (p *Printer) NewTally(doing string, total int) *Tally {
 	return &Tally{printer: p, doing: doing, total: total, ended: map[string]bool{}, notes: map[string]string{}}
 }
 
-// Begin notes that a host is waited for. End must be called; a second Begin before it
-// changes nothing.
+// Begin records that plx is waiting for a host. The caller must call End. A
+// second Begin before End has no effect.
 func (t *Tally) Begin(host string) {
 	if t == nil {
 		return
@@ -258,7 +269,8 @@ func (t *Tally) Begin(host string) {
 	}
 }
 
-// Note records what a host does. It is shown while the host is the first that is waited for.
+// Note records what a host is doing. The text is shown while this host is the
+// first that plx is waiting for.
 func (t *Tally) Note(host, text string) {
 	if t == nil {
 		return
@@ -268,7 +280,7 @@ func (t *Tally) Note(host, text string) {
 	t.notes[host] = text
 }
 
-// End notes that a host is waited for no more.
+// End records that plx no longer waits for a host.
 func (t *Tally) End(host string) {
 	if t == nil {
 		return
@@ -282,11 +294,11 @@ func (t *Tally) End(host string) {
 	}
 	t.mu.Unlock()
 	if done != nil {
-		done() // without the lock: it waits for String
+		done() // called without t.mu: done waits for a running call of String, which takes t.mu
 	}
 }
 
-// Stop ends the waiting for all hosts.
+// Stop calls End for all hosts that plx is waiting for.
 func (t *Tally) Stop() {
 	t.mu.Lock()
 	waiting := slices.Clone(t.waiting)
@@ -296,8 +308,9 @@ func (t *Tally) Stop() {
 	}
 }
 
-// String describes the work. It names the hosts after a while. It is empty if no host is
-// waited for, and while all wait for this machine or did just now.
+// String returns the progress text, which after 2 s names the hosts that plx
+// is waiting for. It is empty if there is no such host, and while the hosts
+// wait for work on this machine or did within the last 2 s.
 func (t *Tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -308,14 +321,14 @@ func (t *Tally) String() string {
 	if since.Before(t.since) {
 		since = t.since
 	}
-	long := time.Since(since)
-	waiting := fmt.Sprintf("%s for %ds", Fold(t.waiting), int(long.Seconds()))
+	elapsed := time.Since(since)
+	waiting := fmt.Sprintf("%s for %ds", Fold(t.waiting), int(elapsed.Seconds()))
 	switch {
 	case len(t.waiting) == 0:
 		return ""
 	case t.total == 0:
 		return t.doing + " " + waiting
-	case long < patience:
+	case elapsed < patience:
 		return fmt.Sprintf("%s: %d of %s", t.doing, len(t.ended), plural.Count(t.total, "host"))
 	}
 	text := fmt.Sprintf("%s: %d of %s; waiting for %s", t.doing, len(t.ended), plural.Count(t.total, "host"), waiting)
@@ -325,11 +338,12 @@ func (t *Tally) String() string {
 	return text
 }
 
-// Names joins names, at most five of them. more is how many there are beside these.
+// Names joins at most five names with commas. more is the number of further
+// names that the caller left out.
 func Names(names []string, more int) string {
 	const most = 5
-	if over := len(names) - most; over > 0 {
-		names, more = names[:most], more+over
+	if excess := len(names) - most; excess > 0 {
+		names, more = names[:most], more+excess
 	}
 	text := strings.Join(names, ", ")
 	if more > 0 {
@@ -338,40 +352,43 @@ func Names(names []string, more int) string {
 	return text
 }
 
-// Transfer counts bytes that are moved to or from hosts, and shows them, in one spell or several.
-// Its methods may be called from any goroutine.
+// Transfer shows the progress of bytes that are sent to or received from
+// hosts. Close pauses a transfer and Resume continues it. Several goroutines
+// may call its methods at once.
 type Transfer struct {
 	printer *Printer
-	doing   string // such as "sending"
+	doing   string // what the transfer does, such as "sending"
 
 	mu    sync.Mutex
-	done  func()          // ends the display; nil: nothing is shown
-	start time.Time       // when the present spell began
-	spent time.Duration   // by earlier spells
-	moves bool            // the present spell has files
-	begun time.Time       // when the first bytes of the present spell had moved; zero: none have
-	base  int64           // bytes that had moved by then
-	last  time.Time       // when bytes moved last
-	left  int64           // bytes that have left this machine
-	files map[file]moved  // what is moved
-	hosts map[string]bool // hosts of which bytes were moved
+	done  func()          // ends the progress display; nil while nothing is shown
+	start time.Time       // when the transfer began or was last resumed
+	spent time.Duration   // duration of the transfer up to the last pause, without pauses
+	moves bool            // true once Moved was called since the last Resume
+	begun time.Time       // when the first bytes since the last Resume had moved; zero: none yet
+	base  int64           // bytes that had moved before the last Resume; they do not count for the rate
+	last  time.Time       // when bytes last moved
+	left  int64           // number of bytes that this machine itself has sent
+	files map[file]moved  // progress of each file of each host
+	hosts map[string]bool // hosts to or from which bytes were moved
 }
 
-// file is a file of a Transfer, on its way to or from one host.
+// file identifies one file of a Transfer on its way to or from one host. part
+// is the name that the user sees.
 type file struct{ host, part, name string }
 
-// moved is how far a file is.
+// moved is the progress of a file: how many of its total bytes have moved.
 type moved struct{ bytes, total int64 }
 
-// NewTransfer returns a Transfer, of which doing says what it is, such as "sending".
-// Close or Sent must be called.
+// NewTransfer returns a Transfer. doing names the work, such as "sending". The
+// caller must call Close or Sent.
 func (p *Printer) NewTransfer(doing string) *Transfer {
 	t := &Transfer{printer: p, doing: doing, files: map[file]moved{}, hosts: map[string]bool{}}
 	t.Resume()
 	return t
 }
 
-// Resume begins the next spell, unless one lasts.
+// Resume continues a paused transfer and shows its progress again. It does
+// nothing if the transfer is not paused.
 func (t *Transfer) Resume() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -381,10 +398,11 @@ func (t *Transfer) Resume() {
 	}
 }
 
-// barWidth is the width of a bar, in cells.
+// barWidth is the width of the progress bar between its brackets, in terminal
+// columns.
 const barWidth = 20
 
-// bar draws how much has moved, such as "[====>---------------]".
+// bar returns a progress bar, such as "[====>---------------]".
 func (m moved) bar() string {
 	filled := min(barWidth, int(barWidth*m.bytes/m.total))
 	tip := ""
@@ -394,7 +412,7 @@ func (m moved) bar() string {
 	return "[" + strings.Repeat("=", filled-len(tip)) + tip + strings.Repeat("-", barWidth-filled) + "]"
 }
 
-// shown is String, on a terminal behind a bar.
+// shown returns the progress text, on a terminal with a progress bar in front.
 func (t *Transfer) shown() string {
 	text := t.String()
 	t.mu.Lock()
@@ -406,13 +424,14 @@ func (t *Transfer) shown() string {
 	return all.bar() + " " + text
 }
 
-// Moved records how many of the total bytes of a file were moved so far. Call it with 0
-// bytes for every file as soon as its size is known. It is an envsync.Progress.
+// Moved records that bytes of the total bytes of a file were moved so far.
+// Call it with 0 bytes as soon as the size of a file is known. It has the
+// signature of an envsync.Progress.
 func (t *Transfer) Moved(host, name string, bytes, total int64) {
 	t.MovedOf(name, host, name, bytes, total)
 }
 
-// MovedOf is Moved for a file of a part that has a name for the user.
+// MovedOf is Moved for a file that is shown to the user under the name part.
 func (t *Transfer) MovedOf(part, host, name string, bytes, total int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -426,14 +445,14 @@ func (t *Transfer) MovedOf(part, host, name string, bytes, total int64) {
 	}
 }
 
-// Left counts bytes that have left this machine.
+// Left adds to the number of bytes that this machine itself has sent.
 func (t *Transfer) Left(bytes int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.left += bytes
 }
 
-// sum returns the bytes of all files.
+// sum returns the progress of all files together.
 func (t *Transfer) sum() (all moved) {
 	for _, f := range t.files {
 		all.bytes, all.total = all.bytes+f.bytes, all.total+f.total
@@ -441,7 +460,7 @@ func (t *Transfer) sum() (all moved) {
 	return all
 }
 
-// unfinished returns the hosts with files that are not complete.
+// unfinished returns the hosts whose files are incomplete.
 func (t *Transfer) unfinished() []string {
 	hosts := map[string]bool{}
 	for name, f := range t.files {
@@ -452,7 +471,8 @@ func (t *Transfer) unfinished() []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// names names the parts with some files.
+// names joins the part names of the files that which selects, at most three of
+// them.
 func (t *Transfer) names(which func(moved) bool) string {
 	all := map[string]bool{}
 	for name, f := range t.files {
@@ -472,22 +492,24 @@ func (t *Transfer) names(which func(moved) bool) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// sending is what a Transfer to hosts does; a name may follow.
+// sending is the value of Transfer.doing for a transfer to hosts. A name may
+// follow the word.
 const sending = "sending"
 
-// leastRate is how long bytes must have moved before their rate means anything: the
-// first ones only fill buffers.
+// leastRate is how long bytes must have moved before the transfer rate is
+// shown. The first bytes only fill buffers, so an earlier rate would be too
+// high.
 const leastRate = time.Second
 
-// String describes all files, for Watch.
+// String returns the progress of all files as text, for Watch.
 func (t *Transfer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.sum()
 	if !t.moves {
-		text := t.doing + ": nothing yet" // the hosts are asked what they lack
-		if long := time.Since(t.start); long >= patience {
-			text += fmt.Sprintf(" (%ds)", int(long.Seconds()))
+		text := t.doing + ": nothing yet" // the hosts are still checking which files they lack
+		if elapsed := time.Since(t.start); elapsed >= patience {
+			text += fmt.Sprintf(" (%ds)", int(elapsed.Seconds()))
 		}
 		return text
 	}
@@ -501,7 +523,7 @@ func (t *Transfer) String() string {
 	}
 	if still := time.Since(t.last); !t.begun.IsZero() && still >= patience && all.bytes < all.total {
 		text += fmt.Sprintf("; no byte for %ds", int(still.Seconds()))
-		if hosts := Fold(t.unfinished()); hosts != "" { // whoever fetches names none
+		if hosts := Fold(t.unfinished()); hosts != "" { // a host that downloads files itself is not named
 			text += "; waiting for " + hosts
 		}
 		return text
@@ -509,10 +531,10 @@ func (t *Transfer) String() string {
 	if still := time.Since(t.last); all.bytes == all.total && still >= patience {
 		return text + fmt.Sprintf("; the hosts check and store it (%ds)", int(still.Seconds()))
 	}
-	if long := time.Since(t.begun); !t.begun.IsZero() && long >= leastRate {
-		rate := float64(all.bytes-t.base) / long.Seconds()
+	if elapsed := time.Since(t.begun); !t.begun.IsZero() && elapsed >= leastRate {
+		rate := float64(all.bytes-t.base) / elapsed.Seconds()
 		text += fmt.Sprintf(", %s/s", Size(int64(rate)))
-		if long >= patience { // before, the rate changes too much
+		if elapsed >= patience { // an earlier rate changes too much for an estimate
 			left := time.Duration(float64(all.total-all.bytes) / rate * float64(time.Second))
 			text += fmt.Sprintf(", %s left", left.Round(time.Second))
 		}
@@ -520,7 +542,7 @@ func (t *Transfer) String() string {
 	return text
 }
 
-// Close ends the spell.
+// Close pauses the transfer and ends its progress display.
 func (t *Transfer) Close() {
 	t.mu.Lock()
 	done := t.done
@@ -529,12 +551,13 @@ func (t *Transfer) Close() {
 	}
 	t.mu.Unlock()
 	if done != nil {
-		done() // without the lock: it waits for shown
+		done() // called without t.mu: done waits for a running call of shown, which takes t.mu
 	}
 }
 
-// Sent ends the Transfer. If err is nil and bytes were sent, it prints what was sent, and how
-// many bytes have left this machine: hosts may have passed them on.
+// Sent ends the Transfer. If err is nil and bytes were sent, it prints what
+// was sent and the number of bytes that this machine sent. This number is
+// smaller than the total if hosts passed the files on to other hosts.
 func (t *Transfer) Sent(err error) {
 	t.Close()
 	t.mu.Lock()

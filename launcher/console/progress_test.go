@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// output is what was written. Any goroutine may use it.
+// output is a buffer that several goroutines may write to.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,9 +30,9 @@ func (o *output) take() string {
 	return o.text.String()
 }
 
-// In a pipe, work that ends soon is not shown; work that takes longer is, from time to
-// time, with the hosts that it waits for.
-func TestProgressInAPipe(t *testing.T) {
+// Without a terminal, short work prints nothing. Longer work prints a line
+// from time to time, with the hosts that plx waits for.
+func TestProgressWithoutTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out})
@@ -50,21 +50,22 @@ func TestProgressInAPipe(t *testing.T) {
 			t.Errorf("after 3s: %q, want %q", got, want)
 		}
 		tally.End("h1")
-		time.Sleep(again)
+		time.Sleep(repeatEvery)
 		if got, want := out.take(), "plx: connecting: 2 of 8 hosts; waiting for h3 for 62s\n"; got != want {
 			t.Errorf("after a minute: %q, want %q", got, want)
 		}
 		tally.End("h3")
 		tally.End("h3")
-		time.Sleep(2 * again)
+		time.Sleep(2 * repeatEvery)
 		if got := out.take(); got != "" {
 			t.Errorf("after the end: %q", got)
 		}
 	})
 }
 
-// While this machine builds what hosts wait for, no host is blamed.
-func TestHostsThatWaitForABuild(t *testing.T) {
+// While this machine builds a program, a Tally does not claim to be waiting
+// for hosts.
+func TestTallyIsSilentDuringLocalBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out})
@@ -85,8 +86,8 @@ func TestHostsThatWaitForABuild(t *testing.T) {
 	})
 }
 
-// On a terminal, a row shows work at once, below the lines of others, and is erased at
-// its end.
+// On a terminal, a row shows the work at once, below all other output, and
+// disappears when the work ends.
 func TestProgressOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
@@ -108,9 +109,9 @@ func TestProgressOnATerminal(t *testing.T) {
 	})
 }
 
-// Report T1: a phase is shown while nothing else is, with the hosts that it waits for; in a pipe
-// it is one line after 2 s.
-func TestReportT1Phase(t *testing.T) {
+// A phase is shown, with the hosts that it waits for, while nothing else is
+// shown. Without a terminal it is one line after 2 s.
+func TestPhaseIsShownWhileNothingElseIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, terminal := range []bool{true, false} {
 			var out output
@@ -128,10 +129,10 @@ func TestReportT1Phase(t *testing.T) {
 					t.Errorf("terminal %t: %q, want %q", terminal, got, want)
 				}
 			}
-			see(2*time.Second-redraw/2, "plx: starting 4 tasks on 2 hosts\x1b", "")
+			see(2*time.Second-redrawEvery/2, "plx: starting 4 tasks on 2 hosts\x1b", "")
 			see(3*time.Second, "starting 4 tasks on 2 hosts: waiting for h2 for 4s", "plx: starting 4 tasks on 2 hosts: waiting for h2 for 2s\n")
 			other := p.Watch(func() string { return "sending" })
-			time.Sleep(redraw)
+			time.Sleep(redrawEvery)
 			out.take()
 			see(time.Second, "", "")
 			other()
@@ -139,12 +140,12 @@ func TestReportT1Phase(t *testing.T) {
 			see(45*time.Second, "waiting for h2 for 50s", "")
 			done()
 			out.take()
-			see(again, "", "")
+			see(repeatEvery, "", "")
 		}
 	})
 }
 
-// On a terminal a Transfer has a bar.
+// On a terminal a Transfer shows a progress bar.
 func TestTransferBar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
@@ -153,7 +154,7 @@ func TestTransferBar(t *testing.T) {
 		bar.Moved("h1", "plx", 0, 40<<20)
 		bar.Moved("h1", "plx", 10<<20, 40<<20)
 		out.take()
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		if got, want := out.take(), "plx: [====>---------------] sending plx: 25% of 40.0 MiB to 1 host"; !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -165,9 +166,9 @@ func TestTransferBar(t *testing.T) {
 	})
 }
 
-// A Transfer shows the bytes of all files of all hosts, and no rate before bytes have
-// moved for a while.
-func TestTransfer(t *testing.T) {
+// A Transfer shows the sum over all files and hosts. It shows no transfer rate
+// until bytes have moved for a second.
+func TestTransferProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out})
@@ -200,7 +201,8 @@ func TestTransfer(t *testing.T) {
 		if got, want := bar.String(), "sending plx and train: 61% of 100.0 MiB to 2 hosts; no byte for 2s; waiting for h2"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		// Report T5: one line tells the bytes that have left this machine, and counts no pause.
+		// The last line counts only bytes that this machine has sent, and no
+		// time of pauses.
 		bar.Left(30 << 20)
 		bar.Close()
 		time.Sleep(time.Minute)
@@ -220,45 +222,46 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// The status line stands below everything, with as many parts as have room, and is gone in a
-// pipe, on a dumb terminal, without parts, and if the user wants none.
-func TestStatus(t *testing.T) {
+// The status line is the last row and has the parts that fit. It is not shown
+// without a terminal, on a dumb terminal, without parts, or if the user turned
+// it off.
+func TestStatusLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var parts atomic.Pointer[[]string]
 		parts.Store(&[]string{"running 5s", "step 12/100", "loss 0.31"})
 		status := func(bool) []string { return *parts.Load() }
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out, StderrTTY: true})
-		for range 20 { // more than there is room for
+		for range 20 { // more parts than fit into the line
 			defer p.Watch(func() string { return "sending" })()
 		}
 		done := p.Status(status)
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		if got := out.take(); !strings.HasSuffix(got, "\nplx: running 5s | step 12/100 | loss 0.31\x1b[K") {
 			t.Errorf("%q", got)
 		}
 		parts.Store(new([]string))
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		if got := out.take(); strings.Contains(got, "running") || got == "" {
 			t.Errorf("without parts: %q", got)
 		}
 		parts.Store(&[]string{"running 6s"})
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		done()
 		out.take()
-		time.Sleep(2 * redraw)
+		time.Sleep(2 * redrawEvery)
 		if got := out.take(); got != "" {
 			t.Errorf("at its end: %q", got)
 		}
 		for width, want := range map[int]string{80: "plx: running 6s | step 12/100 | loss 0.31", 40: "plx: running 6s | step 12/100", 20: "plx: running 6s", 1: "plx: running 6s"} {
-			if got := p.fit([]string{"running 6s", "step 12/100", "loss 0.31"}, width); got != want {
+			if got := p.fitStatus([]string{"running 6s", "step 12/100", "loss 0.31"}, width); got != want {
 				t.Errorf("%d cells: %q, want %q", width, got, want)
 			}
 		}
 		for name, to := range map[string]Terminal{"pipe": {}, "dumb": {StderrTTY: true, Dumb: true}, "--no-status": {StderrTTY: true, NoStatus: true}} {
 			to.Stderr = &out
 			defer NewPrinter(to).Status(status)()
-			time.Sleep(2 * redraw)
+			time.Sleep(2 * redrawEvery)
 			if got := out.take(); got != "" {
 				t.Errorf("%s: %q", name, got)
 			}

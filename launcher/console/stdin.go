@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HasInput reports whether a file or a pipe on standard input has something to read. It
-// reads nothing.
+// HasInput reports whether stdin is a file or a pipe with data to read. It
+// does not read the data.
 func HasInput(stdin *os.File) bool {
 	if stdin == nil {
 		return false
@@ -16,7 +16,7 @@ func HasInput(stdin *os.File) bool {
 	info, err := stdin.Stat()
 	switch {
 	case err != nil:
-		return false // it is closed
+		return false // Stat failed, so stdin is closed
 	case info.Mode().IsRegular():
 		at, err := stdin.Seek(0, io.SeekCurrent)
 		return err == nil && at < info.Size()

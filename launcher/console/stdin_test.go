@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What waits on standard input is noticed, and nothing of it is read.
+// HasInput reports data that is available on standard input, and reads none of
+// it.
 func TestHasInput(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file, []byte("hi\n"), 0o600); err != nil {

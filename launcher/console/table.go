@@ -11,21 +11,23 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// Table is a table without lines, as ps(1) writes one. A cell of several lines becomes one.
+// Table is a table without border lines, like the output of ps. Newlines
+// within a cell become "; ".
 type Table struct {
-	// Level tells what a cell of a column is to the user, by its colour. Nil: all are style.Plain.
+	// Level returns the level of a cell, which decides its colour. If it is
+	// nil, all cells are style.Plain.
 	Level func(column, cell string) style.Level
-	// Spare are columns to leave out, in this order, so that each row is one line of a
-	// terminal. The first is cut short while there is room for some of it. Nil: a row may take
-	// several lines.
+	// Spare names columns to leave out if a row does not fit into one terminal
+	// line, in this order. The first is shortened instead if enough room
+	// remains for part of it. If Spare is nil, a row may take several lines.
 	Spare []string
-	rows  [][]string // the head, then the others; all are as long
+	rows  [][]string // the head and then the rows, all with the same number of cells
 }
 
-// NewTable returns a table with a head and no rows.
+// NewTable returns a table that has only a head.
 func NewTable(head ...string) *Table { return &Table{rows: [][]string{head}} }
 
-// Row adds a row, with a cell for each column.
+// Row adds a row. cells has the text of each column.
 func (t *Table) Row(cells ...string) {
 	row := make([]string, len(t.rows[0]))
 	for i := range min(len(row), len(cells)) {
@@ -34,10 +36,10 @@ func (t *Table) Row(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// Rows returns the number of rows without the head.
+// Rows returns the number of rows, not counting the head.
 func (t *Table) Rows() int { return len(t.rows) - 1 }
 
-// Write writes the table to the terminal's stdout, no wider than that.
+// Write prints the table to stdout, with lines no wider than the terminal.
 func (t *Table) Write(to Terminal) error {
 	for _, line := range t.lines(to.Width, to.StdoutColour) {
 		if _, err := fmt.Fprintln(to.Stdout, line); err != nil {
@@ -47,23 +49,25 @@ func (t *Table) Write(to Terminal) error {
 	return nil
 }
 
-// Lines returns the whole table without colours.
+// Lines returns the lines of the whole table without colours, in any width.
 func (t *Table) Lines() []string { return t.lines(0, false) }
 
-// A last column that is wider than long and is to be narrower than leastLast stands below its rows, as far
-// right as indent.
-const leastLast, long, indent = 24, 10, 4
+// These constants, in terminal columns, say when the last column moves to a
+// line below its row. It does so if it is wider than longColumn, and less than
+// leastLast would remain for it. That line is indented by indent.
+const leastLast, longColumn, indent = 24, 10, 4
 
-// hang is how far right further lines of the first column begin.
-const hang = 2
+// hangIndent is the indent of the second and further lines of the first column, in
+// terminal columns.
+const hangIndent = 2
 
-// lines returns the table with lines of at most width cells, unless one word is longer; 0 means
-// any width.
+// lines returns the table as lines of at most width terminal columns. A line
+// may be wider if a single word is. 0 means any width.
 func (t *Table) lines(width int, colour bool) (lines []string) {
-	t = t.without(width)
+	t = t.dropSpare(width)
 	widths, gap := t.fit(width)
 	for i, row := range t.rows {
-		lines = append(lines, t.beside(i, widths, gap, colour)...)
+		lines = append(lines, t.rowLines(i, widths, gap, colour)...)
 		if i == 0 {
 			continue
 		}
@@ -83,16 +87,17 @@ func (t *Table) lines(width int, colour bool) (lines []string) {
 	return lines
 }
 
-// beside returns the lines of a row with the columns that have a width.
-func (t *Table) beside(row int, widths []int, gap int, colour bool) (lines []string) {
+// rowLines returns the lines of one row, with those columns that have a width in
+// widths side by side.
+func (t *Table) rowLines(row int, widths []int, gap int, colour bool) (lines []string) {
 	var cells [][]string
 	height := 1
 	for c, width := range widths {
 		cell := wrap(t.rows[row][c], width)
-		if c == 0 && len(cell) > 1 { // a further line at the left edge would look like one of plx
-			cell = wrap(t.rows[row][c], width-hang)
+		if c == 0 && len(cell) > 1 { // indent further lines: at the left edge they would look like new rows
+			cell = wrap(t.rows[row][c], width-hangIndent)
 			for i := range cell[1:] {
-				cell[i+1] = strings.Repeat(" ", hang) + cell[i+1]
+				cell[i+1] = strings.Repeat(" ", hangIndent) + cell[i+1]
 			}
 		}
 		cells = append(cells, cell)
@@ -114,18 +119,19 @@ func (t *Table) beside(row int, widths []int, gap int, colour bool) (lines []str
 	return lines
 }
 
-// without returns the table without the columns of Spare that have no room.
-func (t *Table) without(width int) *Table {
+// dropSpare returns the table without those columns of Spare for which width has
+// no room.
+func (t *Table) dropSpare(width int) *Table {
 	if width == 0 {
 		return t
 	}
 	for i, head := range t.Spare {
-		over := t.over(t.natural(), 1, width)
+		excess := t.excess(t.natural(), 1, width)
 		c := slices.Index(t.rows[0], head)
-		if over <= 0 || c < 0 {
+		if excess <= 0 || c < 0 {
 			break
 		}
-		room := t.natural()[c] - over
+		room := t.natural()[c] - excess
 		fewer := &Table{Level: t.Level, Spare: t.Spare}
 		for _, row := range t.rows {
 			row = slices.Clone(row)
@@ -141,11 +147,11 @@ func (t *Table) without(width int) *Table {
 	return t
 }
 
-// natural returns the widths of columns that need one line each.
+// natural returns the column widths at which every cell fits on one line.
 func (t *Table) natural() []int { return t.widths(ansi.StringWidth) }
 
-// least returns the widths of columns that break no word.
-func (t *Table) least() []int {
+// minWidths returns the smallest column widths at which no word is split.
+func (t *Table) minWidths() []int {
 	return t.widths(func(cell string) (longest int) {
 		for word := range strings.FieldsSeq(cell) {
 			longest = max(longest, ansi.StringWidth(word))
@@ -164,8 +170,9 @@ func (t *Table) widths(of func(cell string) int) []int {
 	return widths
 }
 
-// over returns by how many cells columns with gaps between them are wider than a line.
-func (t *Table) over(widths []int, gap, width int) int {
+// excess returns by how many terminal columns a row is wider than width. gap is
+// the space between two columns of the table.
+func (t *Table) excess(widths []int, gap, width int) int {
 	all := gap * (len(widths) - 1)
 	for _, w := range widths {
 		all += w
@@ -173,21 +180,22 @@ func (t *Table) over(widths []int, gap, width int) int {
 	return all - width
 }
 
-// fit returns the widths of the columns and the gap between them. Columns without a width, the
-// last ones, stand below their rows. A last column that is long gives way first, as it has the
-// text of a reason, and the first column last, as it has names. No word is broken.
+// fit returns the column widths and the gap between columns for lines of the
+// given width. Last columns that get no width move to a line below their row.
+// A long last column shrinks first, because it usually has a description. The
+// first column shrinks last, because it has names. No word is split.
 func (t *Table) fit(width int) (widths []int, gap int) {
-	widths, least := t.natural(), t.least()
+	widths, minWidths := t.natural(), t.minWidths()
 	for {
-		if width == 0 || t.over(widths, 2, width) <= 0 {
+		if width == 0 || t.excess(widths, 2, width) <= 0 {
 			return widths, 2
 		}
-		last, over := len(widths)-1, t.over(widths, 1, width)
-		if over <= 0 {
+		last, excess := len(widths)-1, t.excess(widths, 1, width)
+		if excess <= 0 {
 			return widths, 1
 		}
-		if room := widths[last] - over; last == len(least)-1 && widths[last] > long {
-			if room >= max(leastLast, least[last]) {
+		if room := widths[last] - excess; last == len(minWidths)-1 && widths[last] > longColumn {
+			if room >= max(leastLast, minWidths[last]) {
 				widths[last] = room
 				return widths, 1
 			}
@@ -195,21 +203,22 @@ func (t *Table) fit(width int) (widths []int, gap int) {
 			continue
 		}
 		narrowed := slices.Clone(widths)
-		narrow(narrowed[1:], least[1:], over)
-		narrow(narrowed[:1], least, t.over(narrowed, 1, width))
-		if t.over(narrowed, 1, width) <= 0 || last == 0 {
+		narrow(narrowed[1:], minWidths[1:], excess)
+		narrow(narrowed[:1], minWidths, t.excess(narrowed, 1, width))
+		if t.excess(narrowed, 1, width) <= 0 || last == 0 {
 			return narrowed, 1
 		}
 		widths = widths[:last]
 	}
 }
 
-// narrow takes cells from the widest of columns that are wider than their longest word.
-func narrow(widths, least []int, over int) {
-	for ; over > 0; over-- {
+// narrow reduces widths by over in total, each time at the widest column. No
+// column becomes narrower than its longest word.
+func narrow(widths, minWidths []int, excess int) {
+	for ; excess > 0; excess-- {
 		widest := -1
 		for c, w := range widths {
-			if w > least[c] && (widest < 0 || w > widths[widest]) {
+			if w > minWidths[c] && (widest < 0 || w > widths[widest]) {
 				widest = c
 			}
 		}
@@ -220,7 +229,8 @@ func narrow(widths, least []int, over int) {
 	}
 }
 
-// wrap breaks a text between words into lines of at most width cells. A longer word is a line.
+// wrap splits text at blanks into lines of at most width terminal columns. A
+// word that is wider gets its own line.
 func wrap(text string, width int) (lines []string) {
 	if ansi.StringWidth(text) <= width {
 		return []string{text}
@@ -235,7 +245,8 @@ func wrap(text string, width int) (lines []string) {
 	return lines
 }
 
-// style is that of a cell: that of the head, else of its level.
+// style returns the style of a cell: the style of the head in row 0, and
+// otherwise that of the cell's level.
 func (t *Table) style(row, column int, colour bool) lipgloss.Style {
 	switch {
 	case !colour:

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// jobsTable is like that of plx jobs.
+// jobsTable returns a table with the columns of plx jobs.
 func jobsTable() *Table {
 	t := NewTable("JOB", "STARTED", "STATE", "CODE", "REASON")
 	t.Level = func(column, cell string) style.Level {
@@ -25,8 +25,8 @@ func jobsTable() *Table {
 	return t
 }
 
-// In a pipe a table is whole and plain, whatever its cells are.
-func TestTableInAPipe(t *testing.T) {
+// Without a terminal a table is printed completely and without colours.
+func TestTableWithoutTerminal(t *testing.T) {
 	table := jobsTable()
 	table.Row("a\x1b[2Jb", "one\ntwo\tthree")
 	var out bytes.Buffer
@@ -43,9 +43,9 @@ func TestTableInAPipe(t *testing.T) {
 	}
 }
 
-// On a terminal no line is wider than that, no text is lost, and a last column that has no
-// room stands below its row.
-func TestTableFits(t *testing.T) {
+// On a terminal no line exceeds the width and no text is lost. A last column
+// that does not fit moves below its row.
+func TestTableFitsTerminal(t *testing.T) {
 	for width := 60; width <= 200; width++ {
 		for _, colour := range []bool{false, true} {
 			var out bytes.Buffer
@@ -98,8 +98,9 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-// Failures are red and their hints are not; without colours all is plain.
-func TestColoursOfNotices(t *testing.T) {
+// Errors are red and their hints are not. Without colours the text has no
+// escape sequences.
+func TestNoticeColours(t *testing.T) {
 	for _, colour := range []bool{false, true} {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out, StderrColour: colour})
@@ -120,7 +121,8 @@ type hinted struct{}
 func (hinted) Error() string { return "one\ntwo" }
 func (hinted) Hint() string  { return "do this" }
 
-// Report T3: no word is broken at 60, 80 or 120 columns, and with Spare a row is one line.
+// No word is split at 60, 80 or 120 columns, and with Spare each row is one
+// line.
 func TestTableBreaksNoWord(t *testing.T) {
 	long := NewTable("JOB", "STARTED", "TOOK", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
 	long.Row("a-name-of-forty-letters-aaaaaaaaaaaaaaaaa-20261128-025609-7mcq", "2026-11-28 02:56:09", "1h02m03s", "12", "96", "running, generation 2", "", "")
@@ -147,8 +149,9 @@ func TestTableBreaksNoWord(t *testing.T) {
 	}
 }
 
-// No line of a cell begins at the left edge, where a line of plx does.
-func TestFurtherLinesHang(t *testing.T) {
+// Wrapped lines of a cell are indented, so that they do not look like lines of
+// plx.
+func TestWrappedLinesAreIndented(t *testing.T) {
 	table := NewTable("TASK", "STATE")
 	table.Row("a task that says plx: all is well", "running")
 	for _, line := range table.lines(24, false)[2:] {

@@ -10,12 +10,14 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// All that plx itself prints passes through visible or oneLine, on stderr and on stdout, and
-// gets its colours after that. So no host, command or file can steer the terminal by a text
-// that plx quotes, nor write a line that seems to be plx's own.
+// All text that plx itself prints passes through visible or oneLine, and gets
+// its colours afterwards. They escape control characters. So a text that plx
+// quotes, such as an error of a host, can neither control the terminal nor
+// imitate a line of plx.
 
-// visible returns the lines of a text, with escapes for what a terminal obeys. The second
-// line and those after it are indented: they may be of a text that plx quotes.
+// visible splits text into lines and escapes terminal control characters. It
+// indents all lines but the first, so that quoted text cannot look like a
+// message of plx.
 func visible(text string) []string {
 	lines := strings.Split(strings.TrimRight(text, "\r\n"), "\n")
 	for i, line := range lines {
@@ -28,28 +30,31 @@ func visible(text string) []string {
 	return lines
 }
 
-// continued begins a line that goes on with the text of the line above.
+// continued is the indent of a line that continues the message of the line
+// above.
 const continued = "  "
 
-// oneLine returns a text as one line without tabs, for a cell, a row or a question.
+// oneLine returns text as one line, for a table cell, a progress line or a
+// prompt. It joins lines with "; ", replaces tabs and escapes control
+// characters.
 func oneLine(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	return logs.Escape(strings.ReplaceAll(strings.Join(lines, "; "), "\t", " "))
 }
 
-// Print writes a text to stdout, as a result of a command.
+// Print writes a text to stdout as the result of a command.
 func (t Terminal) Print(format string, args ...any) error {
 	return t.Marked(style.Plain, "", fmt.Sprintf(format, args...))
 }
 
-// Marked writes a word in the colour of the level to stdout, and a text behind it.
+// Marked writes word in the colour of level, followed by text, to stdout.
 func (t Terminal) Marked(level style.Level, word, text string) error {
 	_, err := fmt.Fprintf(t.Stdout, "%s%s\n", level.Paint(logs.Escape(word), t.StdoutColour), strings.Join(visible(text), "\n"))
 	return err
 }
 
-// Text writes a text of several lines to stdout, for another program. On a terminal it is
-// harmless.
+// Text writes text to stdout unchanged, for another program. If stdout is a
+// terminal, it escapes control characters.
 func (t Terminal) Text(text string) error {
 	if t.StdoutTTY {
 		text = string(logs.Safe([]byte(text), false))
@@ -58,8 +63,8 @@ func (t Terminal) Text(text string) error {
 	return err
 }
 
-// JSON returns a writer of JSON to stdout. Each Write must be of whole characters, as those
-// of an encoder are.
+// JSON returns a writer of JSON to stdout that escapes control characters.
+// Each Write must end at a character boundary, as json.Encoder's do.
 func (t Terminal) JSON() io.Writer { return jsonWriter{t.Stdout} }
 
 type jsonWriter struct{ to io.Writer }
@@ -71,8 +76,9 @@ func (w jsonWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// separate returns a text for each of the errors that err joins, or else the text of err: no
-// text of one of them can pose as another.
+// separate returns the text of each error that err joins, or only the text of
+// err. With one message per error, no error can imitate another by a newline
+// in its text.
 func separate(err error) (texts []string) {
 	text := err.Error()
 	switch e := err.(type) {

@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// hostile is a text of a stranger with every byte and every mark that a terminal obeys, and
-// with lines that pretend to be plx's own.
+// hostile returns a text with each byte and terminal control sequence, and
+// with lines that imitate messages of plx.
 func hostile() string {
 	text := "begin\x1b[2J\x1b]0;title\x07\x1b[5;35mpaint\x1b[8m\nplx: all well\r\nhost h9: all well\u2028plx: all well\rplx: all well"
 	for b := range 256 {
@@ -27,7 +27,8 @@ func hostile() string {
 	return text + "end"
 }
 
-// harmful returns what of a text a terminal would obey. Own colours are no harm.
+// harmful returns the control sequences in text that a terminal would obey,
+// except plx's own colours.
 func harmful(text string) []string {
 	var found []string
 	for _, colour := range []string{"\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m", "\x1b[m"} {
@@ -47,8 +48,9 @@ func harmful(text string) []string {
 	return found
 }
 
-// No byte of a stranger reaches a terminal through anything that plx prints.
-func TestStrangers(t *testing.T) {
+// No control byte of an untrusted text reaches the terminal through any print
+// function of the package.
+func TestUntrustedTextIsEscaped(t *testing.T) {
 	text := hostile()
 	for way, show := range map[string]func(Terminal, *Printer) error{
 		"Printf": func(_ Terminal, p *Printer) error { p.Printf("host h1: %s", text); return nil },
@@ -90,9 +92,9 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// Errors that were joined stand one below the other, and each further line of one is
-// indented.
-func TestLinesOfErrors(t *testing.T) {
+// Each joined error is printed as a message of its own, and the further lines
+// of a message are indented.
+func TestJoinedErrorsAreSeparateLines(t *testing.T) {
 	lost := errors.New("lost\nhost h2: all well\r\n  quoted\n")
 	for _, c := range []struct {
 		err  error

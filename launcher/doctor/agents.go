@@ -16,43 +16,48 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Bounds of what an agent may take.
+// Time limits for replies of an agent, which is plx's process on a host.
 const (
 	reportTime = 15 * time.Second
-	peersTime  = 20 * time.Second // an agent bounds each peer by 12 s
+	peersTime  = 20 * time.Second // an agent itself limits each connection to another host to 12 s
 )
 
-// askAgents asks the agents, and lets them dial each other.
+// askAgents requests a report from each host's agent (plx's process on the
+// host), and then lets the agents connect to each other.
 func (e *examination) askAgents(ctx context.Context) error {
 	_ = e.stage(ctx, e.placed, e.recipe.FindAddresses, (*visit).unaddressed)
 	tally := e.recipe.Printer.NewTally("asking agents", len(e.placed))
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails
 	if err := eachVisit(ctx, e.placed, tally, func(i int, v *visit) {
-		v.meet(ctx, protocol.Checkup{Secret: secret, Index: i, PortLow: e.cfg.PortLow, PortHigh: e.cfg.PortHigh})
+		v.requestReport(ctx, protocol.Checkup{Secret: secret, Index: i, PortLow: e.cfg.PortLow, PortHigh: e.cfg.PortHigh})
 	}); err != nil {
 		return err
 	}
-	return e.exchange(ctx)
+	return e.connectPeers(ctx)
 }
 
-// unaddressed notes why the host has no data address.
+// unaddressed adds the finding that the host has no data address, at which the
+// tasks of other hosts could reach it.
 func (v *visit) unaddressed(err error) {
-	text := inBrackets().ReplaceAllString(err.Error(), "") // addresses, which differ from host to host
-	v.failed(Network, exit.WithHint(errors.New(text), exit.Hint(err)), "addr=IP or nic=NAME on its line of the resource file chooses its data address")
+	// Remove the addresses, which differ between hosts, so that equal findings
+	// can be merged.
+	text := inBrackets().ReplaceAllString(err.Error(), "")
+	v.addError(Network, exit.WithHint(errors.New(text), exit.Hint(err)), "addr=IP or nic=NAME on its line of the resource file chooses its data address")
 }
 
 var inBrackets = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \([^()]*\)`) })
 
-// meet takes the agent's report.
-func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
-	if !v.has(Network) { // else the agent has no address on which it could serve
+// requestReport requests the report of the agent (plx's process on the host)
+// and adds the findings from it.
+func (v *visit) requestReport(ctx context.Context, want protocol.Checkup) {
+	if !v.has(Network) { // if the host has a Network error, the agent has no address to listen on
 		want.Addr, _ = v.DataAddr()
 	}
 	asked := time.Now()
 	report, err := hosts.Call[protocol.HostReport](ctx, v.AgentHost, reportTime, protocol.DoCheckup, want)
 	if err != nil {
-		v.failed(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/"+v.Binary+" version")
+		v.addError(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/"+v.Binary+" version")
 		return
 	}
 	v.agentReport = &report
@@ -61,8 +66,9 @@ func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
 	}
 }
 
-// exchange lets each host dial two others.
-func (e *examination) exchange(ctx context.Context) error {
+// connectPeers lets each agent (plx's process on a host) connect to at most
+// two other hosts, at the addresses that tasks would use.
+func (e *examination) connectPeers(ctx context.Context) error {
 	var serving []*visit
 	for _, v := range e.placed {
 		if v.agentReport != nil && v.agentReport.Addr != "" {
@@ -71,7 +77,7 @@ func (e *examination) exchange(ctx context.Context) error {
 	}
 	peers, pairs := make([][]protocol.Peer, len(serving)), 0
 	for i := range serving {
-		for _, to := range dials(i, len(serving)) {
+		for _, to := range peersToDial(i, len(serving)) {
 			v := serving[to]
 			peers[i] = append(peers[i], protocol.Peer{Index: slices.Index(e.placed, v), Host: v.host, Addr: v.agentReport.Addr})
 			pairs++
@@ -85,16 +91,17 @@ func (e *examination) exchange(ctx context.Context) error {
 		}
 		failures, err := hosts.Call[[]protocol.CheckupFailure](ctx, v.AgentHost, peersTime, protocol.DoMeet, peers[i])
 		if err != nil {
-			v.failed(Agent, fmt.Errorf("its agent ended while it connected to other hosts: %w", err), "run plx doctor again")
+			v.addError(Agent, fmt.Errorf("its agent ended while it connected to other hosts: %w", err), "run plx doctor again")
 			return
 		}
 		v.judgePeers(failures, peers[i])
 	})
 }
 
-// dials returns which hosts of n the host i dials: the next one, so that each host is
-// dialled, and the first, which all workers need. That is linear in the number of hosts.
-func dials(i, n int) (to []int) {
+// peersToDial returns the hosts that host i of n must connect to. These are
+// the next host, so that each host is tested, and the first host, which all
+// workers need. The total number of connections is linear in n.
+func peersToDial(i, n int) (to []int) {
 	if next := (i + 1) % n; next != i {
 		to = append(to, next)
 	}
@@ -104,7 +111,8 @@ func dials(i, n int) (to []int) {
 	return to
 }
 
-// eachVisit works on visits side by side. Its error is that of ctx.
+// eachVisit calls work for all visits concurrently. It returns an error only
+// if ctx ends.
 func eachVisit(ctx context.Context, all []*visit, tally *console.Tally, work func(int, *visit)) error {
 	return hosts.Each(ctx, all, func(i int, v *visit) error {
 		tally.Begin(v.host)

@@ -23,7 +23,7 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// agentHost is a host on which "plx agent start" is a function.
+// agentHost is a fake host on which a function replaces "plx agent start".
 type agentHost func(ctx context.Context, in io.Reader, out io.Writer) error
 
 func (a agentHost) Run(ctx context.Context, command string, in io.Reader, out, _ io.Writer) error {
@@ -36,7 +36,7 @@ func (a agentHost) Run(ctx context.Context, command string, in io.Reader, out, _
 func (agentHost) Copy(context.Context, io.Reader, string) error { return nil }
 func (agentHost) Close() error                                  { return nil }
 
-// answers is an agent that has methods.
+// answers returns a fake host whose agent supports the given methods.
 func answers(methods map[protocol.Method]protocol.Handler) agentHost {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
 		conn, err := protocol.OpenCalls(protocol.Duplex(in, out))
@@ -47,13 +47,14 @@ func answers(methods map[protocol.Method]protocol.Handler) agentHost {
 	}
 }
 
-// honest is an agent as it is.
+// honest returns a host with the real agent code.
 func honest() agentHost {
 	a := &checkup.Agent{}
 	return answers(map[protocol.Method]protocol.Handler{protocol.DoCheckup: protocol.Handle(a.Report), protocol.DoMeet: protocol.Handle(a.Meet)})
 }
 
-// agents returns an examination of hosts h1, h2, ... that have the agent.
+// agents returns an examination of hosts h1, h2, ... on which the agent is
+// installed.
 func agents(addr string, all ...agentHost) *examination {
 	e := newExamination(Config{}, &hosts.Set{}, console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard}))
 	for i, a := range all {
@@ -79,12 +80,12 @@ func (e *examination) words() string {
 func TestAgentsDialEachOther(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	broken := func(context.Context, io.Reader, io.Writer) error { return errors.New("exec format error") }
-	// It serves nobody: its listener is gone when the others dial.
+	// The address of a closed listener, so that connections to it fail.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close() // the port is free again
+	ln.Close() // from here on, no process listens on the port
 	deaf := answers(map[protocol.Method]protocol.Handler{
 		protocol.DoCheckup: protocol.Handle(func(context.Context, protocol.Checkup) (protocol.HostReport, error) {
 			return protocol.HostReport{Addr: ln.Addr().String()}, nil
@@ -112,7 +113,7 @@ func TestAgentsDialEachOther(t *testing.T) {
 func TestAgentWithoutAddress(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	e := agents("", honest(), honest())
-	e.visits[1].Facts = envsync.Facts{ServerAddr: "192.0.2.1"} // that of a router before it
+	e.visits[1].Facts = envsync.Facts{ServerAddr: "192.0.2.1"} // address of a router in front of the host
 	if err := e.askAgents(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,8 @@ func TestAgentWithoutAddress(t *testing.T) {
 	}
 }
 
-// Agents that say nothing, or talk without end, are named in bounded time.
+// Agents that do not reply, or send without end, are reported within a time
+// limit.
 func TestHostileAgents(t *testing.T) {
 	silent := func(ctx context.Context, _ io.Reader, _ io.Writer) error {
 		<-ctx.Done()

@@ -11,14 +11,15 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// compare finds what shows only between hosts. It makes one warning if hosts differ, which names the
-// hosts of all values but the most frequent one, and lists the values.
+// compare adds findings for properties in which hosts differ, such as the MTU.
+// Each is a warning that lists all values. It names the hosts that have
+// another value than most hosts.
 func compare(all []HostFacts) (found []Finding) {
 	const onePython = "install the same on all hosts, or send an environment with plx launch --venv"
 	for _, c := range []struct {
 		check        Check
 		text, remedy string
-		value        func(HostFacts) string // "": not known
+		value        func(HostFacts) string // returns the host's value; "" if it is unknown
 	}{
 		{Platform, "the processors are not all of one kind", "an executable file runs on one kind only: launch a Go package folder, or a command that all hosts have", processor},
 		{Network, "the interfaces for data differ in their MTU", "give the interfaces of all hosts one MTU: ip link set dev NAME mtu N", mtu},
@@ -42,7 +43,7 @@ func compare(all []HostFacts) (found []Finding) {
 				odd = append(odd, by[v]...)
 			}
 		}
-		found = append(found, Finding{Level: Warning, Check: c.check, Hosts: odd, Text: bounded(c.text + ": " + strings.Join(words, ", ")), Remedy: c.remedy})
+		found = append(found, Finding{Level: Warning, Check: c.check, Hosts: odd, Text: truncated(c.text + ": " + strings.Join(words, ", ")), Remedy: c.remedy})
 	}
 	return found
 }
@@ -54,7 +55,8 @@ func processor(h HostFacts) string {
 	return h.Facts.Arch
 }
 
-// mtu returns the size of packets on the interface that has the data address.
+// mtu returns the MTU of the network interface that a host's tasks would use,
+// or "" if it is unknown.
 func mtu(h HostFacts) string {
 	if h.Agent != nil {
 		for _, link := range h.Agent.Links {
@@ -66,7 +68,8 @@ func mtu(h HostFacts) string {
 	return ""
 }
 
-// pythonVersion returns the first two numbers of the version.
+// pythonVersion returns major and minor version of python3, such as "3.12", or
+// "" if they are unknown.
 func pythonVersion(h HostFacts) string {
 	if h.Python == nil {
 		return ""
@@ -85,9 +88,10 @@ func torchVersion(h HostFacts) string {
 	return h.Python.Torch
 }
 
-// mendClock replaces the findings of all hosts' clocks by one if this machine's clock is
-// the wrong one: at least two hosts agree with each other, and none with this machine.
-func mendClock(all []HostFacts, findings []Finding) []Finding {
+// mergeClockFindings replaces the clock findings of all hosts by a single one if the
+// clock of this machine is the wrong one. It concludes that if at least two
+// hosts agree with each other, and none with this machine.
+func mergeClockFindings(all []HostFacts, findings []Finding) []Finding {
 	var skews []float64
 	for _, h := range all {
 		if h.Facts != nil && h.Facts.SkewError >= 0 {
@@ -106,6 +110,6 @@ func mendClock(all []HostFacts, findings []Finding) []Finding {
 	if low < 0 {
 		way = "ahead of"
 	}
-	return append(findings, Finding{Level: Warning, Check: Clock, Hosts: []string{here},
-		Text: fmt.Sprintf("its clock is %s %s that of all hosts", span(math.Abs(low)), way), Remedy: "synchronise it, for example with chrony"})
+	return append(findings, Finding{Level: Warning, Check: Clock, Hosts: []string{thisMachine},
+		Text: fmt.Sprintf("its clock is %s %s that of all hosts", formatSeconds(math.Abs(low)), way), Remedy: "synchronise it, for example with chrony"})
 }

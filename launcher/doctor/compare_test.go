@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 )
 
-// host is what is known of a good host.
+// host returns the facts of a host without problems, modified by change.
 func host(name string, change func(*HostFacts)) HostFacts {
 	f := healthy()
 	h := HostFacts{Host: name, Facts: &f}
@@ -53,15 +53,16 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// If all hosts are wrong by the same time, this machine is wrong.
-func TestThisMachinesClock(t *testing.T) {
+// If the clocks of all hosts differ from this machine's by the same time, this
+// machine's clock is wrong.
+func TestOwnClockIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		skews []float64
 		want  string
 	}{
 		{[]float64{100, 102}, "this machine: its clock is 100 s behind that of all hosts"},
 		{[]float64{-7200, -7201}, "this machine: its clock is 2 hours ahead of that of all hosts"},
-		{[]float64{100, 106}, "found"}, // they differ from each other
+		{[]float64{100, 106}, "found"}, // the hosts also differ from each other
 		{[]float64{100, 0}, "found"},
 		{[]float64{-6, -3}, "found"},
 		{[]float64{100}, "found"},
@@ -70,7 +71,7 @@ func TestThisMachinesClock(t *testing.T) {
 		for _, s := range c.skews {
 			all = append(all, host("h", func(h *HostFacts) { h.Facts.Skew = s }))
 		}
-		got := mendClock(all, []Finding{{Check: Clock, Hosts: []string{"h"}, Text: "found"}})
+		got := mergeClockFindings(all, []Finding{{Check: Clock, Hosts: []string{"h"}, Text: "found"}})
 		if len(got) != 1 || got[0].Text != "found" && where(got[0].Hosts)+": "+got[0].Text != c.want || c.want == "found" && got[0].Text != "found" {
 			t.Errorf("%v: %+v, want %s", c.skews, got, c.want)
 		}
@@ -137,7 +138,7 @@ func TestPrint(t *testing.T) {
 	}{
 		{Diagnosis{Hosts: make([]HostFacts, 8)}, "8 hosts, nothing found\n"},
 		{Diagnosis{Hosts: []HostFacts{{Host: "h1"}, {Host: "h2"}, {Host: "h3"}}, Findings: []Finding{
-			{Error, Home, []string{"h1", "h2"}, "full\x1b[2J", "free space"}, {Warning, Clock, []string{here}, "late", ""}}},
+			{Error, Home, []string{"h1", "h2"}, "full\x1b[2J", "free space"}, {Warning, Clock, []string{thisMachine}, "late", ""}}},
 			"error: hosts h[1-2]: full\\x1b[2J; remedy: free space\nwarning: this machine: late\n3 hosts: 1 error, 1 warning; nothing found on 1\n"},
 	} {
 		var out bytes.Buffer

@@ -1,4 +1,5 @@
-// Package doctor finds ahead what would fail in a launch on the hosts of a resource file.
+// Package doctor finds problems on the hosts of a resource file before a
+// launch fails because of them.
 //
 //	d, err := doctor.Examine(ctx, doctor.Config{
 //		Reach:    hosts.Reach{Hosts: lines}, // from package hostfile
@@ -9,17 +10,19 @@
 //	}
 //	err = d.Print(cfg.Terminal)
 //
-// It makes the hosts ready as a launch does, by the stages of package provision that leave nothing of
-// a job there, each on all hosts at once and each bounded in time. What fails on a host is what is
-// found there. agents.go has the agents tell of their hosts and dial each other.
+// Examine prepares the hosts as a launch does: it runs those steps of package
+// provision that leave no files of a job on a host. Each step runs on all
+// hosts at once and has a time limit. A failed step becomes a finding.
+// agents.go asks the agents for reports and lets them connect to each other.
 //
-// What the hosts answer are facts, and judge.go and compare.go make findings of them: pure
-// functions. A finding is an error if a launch fails because of it, else a warning.
+// judge.go and compare.go are pure functions that derive findings from what
+// the hosts report. A finding is an error if it makes a launch fail, and
+// otherwise a warning.
 //
-// # What it refuses to do
+// # What the package does not do
 //
-// It starts no job and repairs nothing. It leaves on a host what every launch leaves:
-// ~/.plx with the agent.
+// It starts no job and repairs nothing. It leaves on a host only what each
+// launch leaves: the directory ~/.plx with the agent.
 package doctor
 
 import (
@@ -37,67 +40,68 @@ import (
 	"github.com/plx-run/plx/launcher/provision"
 )
 
-// Config says which hosts to examine.
+// Config describes which hosts to examine, and which checks to run.
 type Config struct {
 	hosts.Reach
 	Terminal          console.Terminal
-	PortLow, PortHigh int // ports for data that the firewalls let through; 0 and 0: any
+	PortLow, PortHigh int // range of ports that firewalls allow for data; 0 and 0: any port
 
-	Python      bool     // each host must have python3
-	CheckImport []string // modules that its python3 must import; they imply Python
-	Path        string   // folders before the hosts' PATH, separated by colons
+	Python      bool     // true to check that each host has python3
+	CheckImport []string // modules that python3 on each host must be able to import; they imply Python
+	Path        string   // directories to search before the hosts' PATH, separated by colons
 }
 
-// Diagnosis is what was found.
+// Diagnosis is the result of an examination.
 type Diagnosis struct {
 	Hosts    []HostFacts `json:"hosts"`    // in the order of the resource file
-	Findings []Finding   `json:"findings"` // never nil; errors first
+	Findings []Finding   `json:"findings"` // problems found, errors first; never nil
 	Dialled  Dialled     `json:"dialled"`
 }
 
-// Dialled is what was tried between hosts.
+// Dialled counts the connections that were tried between hosts.
 type Dialled struct {
-	Hosts int `json:"hosts"` // that served others at their data address
-	Pairs int `json:"pairs"` // of hosts of which the first dialled the second
+	Hosts int `json:"hosts"` // number of hosts that listened at the address that tasks would use
+	Pairs int `json:"pairs"` // number of pairs of hosts of which the first connected to the second
 }
 
-// HostFacts is what is known of one host.
+// HostFacts holds what was found out about one host.
 type HostFacts struct {
-	Host      string `json:"host"`                 // name, with the port if the resource file gives one
-	ConnectMS int64  `json:"connect_ms,omitempty"` // time to connect and to log in, in milliseconds
-	Noise     int64  `json:"noise,omitempty"`      // bytes that start-up files of the shell print at each command
-	Facts     *Facts `json:"facts,omitempty"`      // nil: the host did not answer
+	Host      string `json:"host"`                 // host name, with the port if the resource file has one
+	ConnectMS int64  `json:"connect_ms,omitempty"` // time to connect and log in, in milliseconds
+	Noise     int64  `json:"noise,omitempty"`      // number of bytes that shell start-up files print before each command
+	Facts     *Facts `json:"facts,omitempty"`      // system properties and clock; nil if the host did not reply
 
-	Agent  *protocol.HostReport `json:"agent,omitempty"`  // nil: the agent was not sent, or did not answer
-	Python *provision.Imported  `json:"python,omitempty"` // nil: it was not asked, or did not answer
+	Agent  *protocol.HostReport `json:"agent,omitempty"`  // report of the plx agent; nil if it was not sent or did not reply
+	Python *provision.Imported  `json:"python,omitempty"` // python3 and its modules; nil if not checked, or no reply came
 }
 
-// Bounds of one host. A dial that the server refuses for load is tried again within the
-// first.
+// Time limits for one host. connectTime includes the retries after an
+// overloaded SSH server has refused the connection.
 const (
 	connectTime = 3 * time.Minute
 	sendTime    = 2 * time.Minute
 )
 
-// examination is one call of Examine.
+// examination holds the state of one call of Examine.
 type examination struct {
 	cfg     Config
 	recipe  provision.Recipe
 	visits  []*visit // in the order of the resource file
-	placed  []*visit // on whose hosts plx runs
+	placed  []*visit // visits of the hosts on which the plx agent was installed
 	dialled Dialled
 }
 
-// visit is what is found on one host, and written by one goroutine at a time.
+// visit holds what was found on one host. Only one goroutine at a time writes
+// it.
 type visit struct {
 	*provision.Target
 	notes
-	facts       *Facts               // nil: the host did not answer
-	agentReport *protocol.HostReport // nil: the agent has not answered
+	facts       *Facts               // system properties and clock; nil if the host did not reply
+	agentReport *protocol.HostReport // report of the plx agent; nil if it did not reply
 }
 
-// Examine looks at all hosts. A host that fails is a finding; the error is that of the
-// caller, or of ctx.
+// Examine examines all hosts. A failure of a host is a finding, not an error.
+// An error is returned for a wrong Config, or if ctx ends.
 func Examine(ctx context.Context, cfg Config) (Diagnosis, error) {
 	if len(cfg.Hosts) == 0 {
 		return Diagnosis{}, exit.Mistake(errors.New("no hosts were named"), "plx doctor --hosts resources.txt")
@@ -115,7 +119,7 @@ func Examine(ctx context.Context, cfg Config) (Diagnosis, error) {
 	if err != nil {
 		return Diagnosis{}, errors.Join(err, set.Close())
 	}
-	defer set.Close() // every answer has arrived
+	defer set.Close() // all replies have arrived, so an error of Close does not matter
 	e := newExamination(cfg, set, printer)
 	for _, step := range []func(context.Context) error{e.placeAgents, e.askAgents, e.askPython} {
 		if err := step(ctx); err != nil {
@@ -134,11 +138,12 @@ func newExamination(cfg Config, set *hosts.Set, printer *console.Printer) *exami
 	return e
 }
 
-// placeAgents connects to all hosts, places plx there, and has it look for GPUs.
+// placeAgents connects to all hosts, installs the plx agent there, and lets it
+// search for GPUs.
 func (e *examination) placeAgents(ctx context.Context) error {
 	connected := e.stage(ctx, e.visits, e.recipe.Connect, (*visit).unreached)
 	e.placed = e.stage(ctx, connected, e.recipe.Place, (*visit).unplaced)
-	e.recipe.Set.Placed(context.Cause(ctx)) // some hosts may have got it
+	e.recipe.Set.Placed(context.Cause(ctx)) // prints how much was sent, even after an error
 	for _, v := range e.stage(ctx, e.placed, e.recipe.FindGPUs, (*visit).unprobed) {
 		m := placement.Machine{Host: v.Resource, Report: &v.Report}
 		v.judgeGPUs(m)
@@ -147,14 +152,14 @@ func (e *examination) placeAgents(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// stage is one of those by which a launch makes hosts ready. It notes why hosts have failed, and
-// returns the others.
+// stage runs one step of a launch, such as connecting, on the hosts of on. It
+// calls note for each host that failed, and returns the other hosts.
 func (e *examination) stage(ctx context.Context, on []*visit, run func(context.Context, []*provision.Target) error, note func(*visit, error)) (good []*visit) {
 	var targets []*provision.Target
 	for _, v := range on {
 		targets = append(targets, v.Target)
 	}
-	_ = run(ctx, targets) // each target has its error
+	_ = run(ctx, targets) // ignored, because each target has its own error
 	for _, v := range on {
 		if v.Err != nil {
 			note(v, v.Err)
@@ -165,10 +170,10 @@ func (e *examination) stage(ctx context.Context, on []*visit, run func(context.C
 	return good
 }
 
-// diagnosis puts all findings together.
+// diagnosis collects the findings of all hosts.
 func (e *examination) diagnosis() Diagnosis {
 	d := Diagnosis{Dialled: e.dialled}
-	all := judgeHere(len(e.visits), openFiles(), writable(os.Getenv("HOME")))
+	all := judgeThisMachine(len(e.visits), openFileLimit(), writable(os.Getenv("HOME")))
 	var labels []string
 	var machines []placement.Machine
 	for i, m := range e.recipe.Set.Machines() {
@@ -178,7 +183,7 @@ func (e *examination) diagnosis() Diagnosis {
 		}
 	}
 	for _, v := range e.visits {
-		if v.Noise.Load() > 0 && !v.has(Home) { // else sshd speaks of the home
+		if v.Noise.Load() > 0 && !v.has(Home) { // with an error in Home, sshd itself may print about the missing home
 			v.add(Warning, Shell, "let start-up files such as .bashrc print only if the shell is interactive: case $- in *i*) ;; *) return ;; esac",
 				"start-up files of the login shell print at each command, which breaks other programs")
 		}
@@ -189,12 +194,13 @@ func (e *examination) diagnosis() Diagnosis {
 		labels, all = append(labels, v.host), append(all, v.all...)
 	}
 	all = append(all, judgeMachines(machines)...)
-	all = mendClock(d.Hosts, append(all, compare(d.Hosts)...))
+	all = mergeClockFindings(d.Hosts, append(all, compare(d.Hosts)...))
 	d.Findings = group(all, labels)
 	return d
 }
 
-// Fails reports whether a launch would fail.
+// Fails reports whether a launch would fail, that is, whether any finding is
+// an error.
 func (d Diagnosis) Fails() bool {
 	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Level == Error })
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// A diagnosis has what was found on each host, by its agent, and between hosts.
+// A diagnosis contains the findings of each host, of its agent, and between
+// hosts.
 func TestDiagnosis(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	set := &hosts.Set{}
@@ -30,11 +31,11 @@ func TestDiagnosis(t *testing.T) {
 	}
 	set.Hosts[0].Noise.Store(7)
 	set.Hosts[1].Noise.Store(7)
-	e.visits[1].add(Error, Home, "make it", "the home is not there") // then sshd says so at each command
+	e.visits[1].add(Error, Home, "make it", "the home is not there") // sshd itself prints about a missing home at each command
 	e.visits[1].agentReport = &protocol.HostReport{Old: 1}
 	e.visits[2].Report.GPUs = []gpuprobe.GPU{{Index: 0, Busy: true, MemoryUsedMiB: 5}}
 	e.visits[3].Report.GPUs = e.visits[2].Report.GPUs
-	e.placed = e.visits[:3] // what was not examined to the end counts for nothing
+	e.placed = e.visits[:3] // hosts that were not examined completely are left out of comparisons
 	d := e.diagnosis()
 	want := "error home: the home is not there\n" + "error gpus: a GPU is in use: GPU 0 by processes that the host does not show (5 MiB in use)\n" +
 		"warning shell: start-up files of the login shell print at each command, which breaks other programs\n" +
@@ -49,7 +50,7 @@ func TestDiagnosis(t *testing.T) {
 	}
 }
 
-func TestWrongUse(t *testing.T) {
+func TestExamineRefusesWrongConfig(t *testing.T) {
 	lines := hosts.Reach{Hosts: []hostfile.Host{{Name: "h1"}}}
 	for _, cfg := range []Config{{}, {Reach: lines, Path: "/opt/bin"}, {Reach: lines, CheckImport: []string{"a b"}}} {
 		if _, err := Examine(t.Context(), cfg); exit.Code(err) != exit.CodeUsage || exit.Hint(err) == "" {

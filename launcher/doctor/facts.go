@@ -7,31 +7,34 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Facts is what is known of a host by itself, and its clock.
+// Facts holds the system properties of a host and the error of its clock.
 type Facts struct {
 	protocol.HostFacts
 
-	// Skew is how far the host's clock is ahead of this machine's, in seconds, and
-	// SkewError how far that may be wrong. Not known is SkewError < 0.
+	// Skew is how many seconds the host's clock is ahead of this machine's.
+	// SkewError is the possible measurement error in seconds; a negative value
+	// means that Skew is unknown.
 	Skew      float64 `json:"clock_skew_s"`
 	SkewError float64 `json:"clock_skew_error_s"`
 }
 
-// factsOf returns the facts of a report, for which the host was asked and which it answered when this
-// machine's clock showed these times. Nil: it has none.
+// factsOf returns the facts in the report r. asked and answered are the times
+// of this machine's clock when it sent the request and received r; the skew is
+// computed from them. The result is nil if r has no facts.
 func factsOf(r protocol.HostReport, asked, answered time.Time) *Facts {
 	if r.Facts == nil {
 		return nil
 	}
 	trip := max(0, answered.Sub(asked)-r.Took)
 	middle := asked.Add(trip / 2)
-	// Seconds and not a Duration: a clock may be centuries off.
+	// Compute in seconds: a time.Duration overflows if the clock is off by
+	// centuries.
 	now := time.Unix(0, r.Now)
 	return &Facts{HostFacts: *r.Facts, Skew: float64(now.Unix()-middle.Unix()) + float64(now.Nanosecond()-middle.Nanosecond())/1e9, SkewError: (trip / 2).Seconds()}
 }
 
-// span writes a number of seconds for people.
-func span(seconds float64) string {
+// formatSeconds formats a number of seconds in a suitable unit, such as "3 hours".
+func formatSeconds(seconds float64) string {
 	switch {
 	case seconds < 120:
 		return fmt.Sprintf("%.0f s", seconds)

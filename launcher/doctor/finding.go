@@ -6,57 +6,59 @@ import (
 	"strings"
 )
 
-// Level says what a finding means for a launch.
+// Level is the severity of a finding.
 type Level string
 
-// The levels, the worst first.
+// The levels, the more severe first.
 const (
-	Error   Level = "error"   // a launch on the host fails
-	Warning Level = "warning" // a launch works, and programs may meet it later
+	Error   Level = "error"   // a launch on the host would fail
+	Warning Level = "warning" // a launch works, but programs may fail later
 )
 
-// Check is what was looked at.
+// Check names the property of a host that a finding is about.
 type Check string
 
 // The checks, in the order in which findings are printed.
 const (
-	Connection Check = "connection" // name, route, TCP, SSH's greeting
+	Connection Check = "connection" // DNS, routing, TCP and the SSH greeting
 	HostKey    Check = "host key"
 	Login      Check = "login"
-	Shell      Check = "shell" // of the login, and its start-up files
+	Shell      Check = "shell" // login shell and its start-up files
 	Platform   Check = "platform"
 	Home       Check = "home"
 	Tmp        Check = "tmp"
-	Shm        Check = "shm"    // memory that processes share, /dev/shm
-	Limits     Check = "limits" // of open files and processes
+	Shm        Check = "shm"    // shared memory, /dev/shm
+	Limits     Check = "limits" // limits of open files and of processes
 	Clock      Check = "clock"
-	GPUs       Check = "gpus" // and their driver
+	GPUs       Check = "gpus" // GPUs and their driver
 	Machine    Check = "machine"
-	Agent      Check = "agent"     // it cannot be sent, or does not run
-	Processes  Check = "processes" // how a job's processes are ended
-	Leftovers  Check = "leftovers" // of earlier jobs
-	Network    Check = "network"   // data addresses and interfaces
+	Agent      Check = "agent"     // the plx agent cannot be installed or does not run
+	Processes  Check = "processes" // whether plx can end all processes of a job
+	Leftovers  Check = "leftovers" // processes and files of earlier jobs
+	Network    Check = "network"   // data addresses and network interfaces
 	Python     Check = "python"
 )
 
 var order = []Check{Connection, HostKey, Login, Shell, Platform, Home, Tmp, Shm, Limits, Clock, GPUs, Machine, Agent, Processes, Leftovers, Network, Python}
 
-// Finding is one thing that is wrong, on one host or on several.
+// Finding is one problem on one host or on several.
 type Finding struct {
 	Level  Level    `json:"level"`
 	Check  Check    `json:"check"`
-	Hosts  []string `json:"hosts"` // labels of the hosts, in the order of the resource file
+	Hosts  []string `json:"hosts"` // names of the hosts, in the order of the resource file
 	Text   string   `json:"text"`
 	Remedy string   `json:"remedy"`
 }
 
-// here is the label of the machine that doctor runs on.
-const here = "this machine"
+// thisMachine replaces the host name in findings about the machine that runs plx
+// doctor.
+const thisMachine = "this machine"
 
-// group puts equal findings of several hosts together and sorts them: errors first, then
-// by check, then by host. labels has all hosts in their order.
+// group merges equal findings of several hosts and sorts the result: errors
+// first, then by check, then by host. labels lists all hosts in the order of
+// the resource file.
 func group(all []Finding, labels []string) []Finding {
-	grouped := []Finding{} // JSON writes nil as null
+	grouped := []Finding{} // not nil, which JSON would encode as null
 	for _, f := range all {
 		i := slices.IndexFunc(grouped, func(g Finding) bool {
 			return g.Level == f.Level && g.Check == f.Check && g.Text == f.Text && g.Remedy == f.Remedy
@@ -72,12 +74,12 @@ func group(all []Finding, labels []string) []Finding {
 			}
 		}
 	}
-	place := func(host string) int { return slices.Index(labels, host) } // this machine is first
+	place := func(host string) int { return slices.Index(labels, host) } // -1 for this machine, which sorts it first
 	for _, f := range grouped {
 		slices.SortStableFunc(f.Hosts, func(a, b string) int { return place(a) - place(b) })
 	}
 	slices.SortStableFunc(grouped, func(a, b Finding) int {
-		return cmp.Or(strings.Compare(string(a.Level), string(b.Level)), // "error" is before "warning"
+		return cmp.Or(strings.Compare(string(a.Level), string(b.Level)), // as strings, "error" sorts before "warning"
 			slices.Index(order, a.Check)-slices.Index(order, b.Check), place(a.Hosts[0])-place(b.Hosts[0]))
 	})
 	return grouped

@@ -13,14 +13,14 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 )
 
-// judgeGPUs adds what is wrong with the GPUs of one host.
+// judgeGPUs adds findings about the GPUs of one host.
 func (n *notes) judgeGPUs(m placement.Machine) {
-	if err := alone(m); err != nil {
+	if err := placeAlone(m); err != nil {
 		remedy := "correct the line in the resource file; plx probe shows the GPUs"
 		if t := m.Report.GPUTool; t == gpuprobe.ToolBroken || t == gpuprobe.ToolHung {
 			remedy = m.Report.Vendor.Remedy()
 		}
-		n.failed(GPUs, err, remedy)
+		n.addError(GPUs, err, remedy)
 		return
 	}
 	if m.Report.GPUError == "" || m.Devices.Kind == hostfile.ServerOnly || m.Devices.Kind == hostfile.CPUs {
@@ -29,10 +29,11 @@ func (n *notes) judgeGPUs(m placement.Machine) {
 	n.add(Warning, GPUs, m.Report.Vendor.Remedy(), "%s", m.Report.GPUError)
 }
 
-// alone places a job on one host alone. The error leaves the host's name out.
-func alone(m placement.Machine) error {
+// placeAlone returns the error of placing a job on this host only, without the
+// host's name, or nil.
+func placeAlone(m placement.Machine) error {
 	if m.Devices.Kind == hostfile.ServerOnly {
-		return nil // it is no job alone
+		return nil // a host for parameter servers only can run no job by itself
 	}
 	_, err := placement.Place([]placement.Machine{m}, placement.Options{})
 	if err == nil {
@@ -43,12 +44,13 @@ func alone(m placement.Machine) error {
 
 var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^host (\S+): (.*)$`) })
 
-// judgeMachines finds GPUs that are in use, and names that mean one machine. machines have
-// passed judgeGPUs, and have the labels of their hosts as names.
+// judgeMachines returns findings about GPUs that are in use, and about
+// different host names that mean the same machine. machines must have passed
+// judgeGPUs.
 func judgeMachines(machines []placement.Machine) (found []Finding) {
 	p, err := placement.Place(machines, placement.Options{})
 	if err != nil {
-		return nil // there are servers only
+		return nil // no host has workers, only parameter servers
 	}
 	for _, line := range p.Busy(machines) {
 		if m := ofHost().FindStringSubmatch(line); m != nil {
@@ -58,10 +60,10 @@ func judgeMachines(machines []placement.Machine) (found []Finding) {
 	const remedy = "remove one of the lines from the resource file"
 	same, err := p.Conflicts(machines)
 	for _, line := range same {
-		found = append(found, Finding{Level: Warning, Check: Machine, Hosts: []string{here}, Text: line, Remedy: remedy})
+		found = append(found, Finding{Level: Warning, Check: Machine, Hosts: []string{thisMachine}, Text: line, Remedy: remedy})
 	}
 	if err != nil {
-		found = append(found, Finding{Level: Error, Check: Machine, Hosts: []string{here}, Text: err.Error(), Remedy: remedy})
+		found = append(found, Finding{Level: Error, Check: Machine, Hosts: []string{thisMachine}, Text: err.Error(), Remedy: remedy})
 	}
 	return found
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// Bounds below which a finding is made. Those of warnings are what programs for training
-// are known to need.
+// Values below which judge adds a finding: an error below a least value, and a
+// warning below a good value. The good values are what common training
+// programs need.
 const (
-	leastHomeKiB  = 64 << 10 // plx itself, and a small program
-	goodHomeKiB   = 2 << 20  // also a task's log up to its limit, and checkpoints
+	leastHomeKiB  = 64 << 10 // room for plx itself and a small program
+	goodHomeKiB   = 2 << 20  // room also for checkpoints and for task logs of the largest allowed size
 	goodTmpKiB    = 256 << 10
 	leastInodes   = 100
 	goodInodes    = 10_000
@@ -29,18 +30,19 @@ const (
 	goodSkew      = 5 // seconds
 )
 
-// notes collects the findings of one host.
+// notes collects the findings of one host. host is the host's name.
 type notes struct {
 	host string
 	all  []Finding
 }
 
 func (n *notes) add(level Level, check Check, remedy, format string, args ...any) {
-	n.all = append(n.all, Finding{Level: level, Check: check, Hosts: []string{n.host}, Text: bounded(fmt.Sprintf(format, args...)), Remedy: bounded(remedy)})
+	n.all = append(n.all, Finding{Level: level, Check: check, Hosts: []string{n.host}, Text: truncated(fmt.Sprintf(format, args...)), Remedy: truncated(remedy)})
 }
 
-// bounded cuts a text off that a host has made too long.
-func bounded(text string) string {
+// truncated shortens text to 1000 bytes, since a host may send texts of any
+// length.
+func truncated(text string) string {
 	const most = 1000
 	if len(text) <= most {
 		return text
@@ -48,34 +50,38 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// failed adds an error with its own hint, or with remedy.
-func (n *notes) failed(check Check, err error, remedy string) {
-	// The same is said of several hosts once: no remedy names one.
+// addError adds err as an error of the host. The remedy is the hint of err, or
+// else the given one.
+func (n *notes) addError(check Check, err error, remedy string) {
+	// Replace the host's name in the hint, so that equal findings of several
+	// hosts can be merged.
 	hint := strings.ReplaceAll(exit.Hint(err), "ssh "+n.host+" true", "ssh HOST true")
 	n.add(Error, check, cmp.Or(hint, remedy), "%s", strings.Join(strings.Fields(err.Error()), " "))
 }
 
-// has reports whether a check has found an error.
+// has reports whether an error was added for check.
 func (n *notes) has(check Check) bool {
 	return slices.ContainsFunc(n.all, func(f Finding) bool { return f.Check == check && f.Level == Error })
 }
 
-// unreached adds why no connection was made.
+// unreached adds the error of a failed connection to the host, by its cause:
+// host key, login or network.
 func (n *notes) unreached(err error) {
 	switch by, cure := transport.RefusedBy(err); by {
 	case transport.HostKey:
-		n.failed(HostKey, err, cure)
+		n.addError(HostKey, err, cure)
 	case transport.Login:
-		n.failed(Login, err, cure)
+		n.addError(Login, err, cure)
 	default:
-		n.failed(Connection, err, "check name, port, firewall and that sshd runs there: ssh HOST true")
+		n.addError(Connection, err, "check name, port, firewall and that sshd runs there: ssh HOST true")
 	}
 }
 
-// unprobed adds why it is not known which GPUs the host has.
-func (n *notes) unprobed(err error) { n.failed(GPUs, err, "run nvidia-smi there by hand") }
+// unprobed adds the error that the GPUs of the host could not be listed.
+func (n *notes) unprobed(err error) { n.addError(GPUs, err, "run nvidia-smi there by hand") }
 
-// unplaced adds why plx does not run on a host.
+// unplaced adds the error that the plx agent could not be installed or started
+// on the host.
 func (n *notes) unplaced(err error) {
 	var refused *bootstrap.Refused
 	var failure *protocol.Failure
@@ -83,21 +89,21 @@ func (n *notes) unplaced(err error) {
 	const elsewhere = "repair it, or make ~/.plx a link to a folder on another disk; plx prune --hosts FILE frees space"
 	switch {
 	case errors.As(err, &refused) && refused.NoHome:
-		n.failed(Home, err, "make the folder for that user, or name another user: USER@HOST")
+		n.addError(Home, err, "make the folder for that user, or name another user: USER@HOST")
 	case errors.As(err, &refused) && refused.Limited:
-		n.failed(Shell, err, bootstrap.LimitHint)
+		n.addError(Shell, err, bootstrap.LimitHint)
 	case errors.As(err, &refused), errors.As(err, &failure):
-		n.failed(Home, err, elsewhere)
+		n.addError(Home, err, elsewhere)
 	case errors.As(err, new(*hosts.PlatformError)):
-		n.failed(Platform, err, "take another host")
+		n.addError(Platform, err, "take another host")
 	case errors.Is(err, hosts.ErrStuck), errors.As(err, &silent), exit.Hint(err) != "":
-		n.failed(Shell, err, "ssh HOST echo hello must print hello, nothing else, and end at once")
+		n.addError(Shell, err, "ssh HOST echo hello must print hello, nothing else, and end at once")
 	default:
-		n.failed(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/.plx/blobs/* version")
+		n.addError(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/.plx/blobs/* version")
 	}
 }
 
-// judge adds what is wrong with one host.
+// judge adds findings about directories, limits and the clock of the host.
 func (n *notes) judge(f Facts) {
 	n.judgeHome(f.Home)
 	n.judgeTmp(f.Tmp)
@@ -109,17 +115,19 @@ func (n *notes) judge(f Facts) {
 			way = "behind"
 		}
 		n.add(Warning, Clock, "synchronise it, for example with chrony: times in logs and of files are wrong",
-			"its clock is %s %s this machine's", span(math.Abs(f.Skew)), way)
+			"its clock is %s %s this machine's", formatSeconds(math.Abs(f.Skew)), way)
 	}
 }
 
-// judgeHome looks at the room alone: plx runs there.
+// judgeHome checks the free space of the home directory. No other check is
+// needed there, because the plx agent was installed in it.
 func (n *notes) judgeHome(f protocol.Folder) {
 	n.judgeRoom(Home, "~/.plx", f, room{leastHomeKiB, goodHomeKiB, leastInodes, goodInodes},
 		"free space: plx prune --hosts FILE, or make ~/.plx a link to a folder on another disk")
 }
 
-// judgeTmp makes warnings only: plx writes nothing there, many programs do.
+// judgeTmp adds warnings about /tmp. They are never errors, since plx itself
+// does not use /tmp, but many programs do.
 func (n *notes) judgeTmp(f protocol.Folder) {
 	const remedy = "repair /tmp, or give programs another folder: --env TMPDIR=/PATH"
 	switch {
@@ -136,10 +144,11 @@ func (n *notes) judgeTmp(f protocol.Folder) {
 	}
 }
 
-// enlargeShm gives processes more room to share memory.
+// enlargeShm is the remedy for a /dev/shm that is too small.
 const enlargeShm = "as root mount -o remount,size=8G /dev/shm (size= in /etc/fstab keeps it), for a container --shm-size=8g or --ipc=host"
 
-// judgeShm makes warnings only: plx needs no shared memory, many programs do.
+// judgeShm adds warnings about /dev/shm. They are never errors, since plx
+// itself uses no shared memory, but many programs do.
 func (n *notes) judgeShm(f protocol.Folder) {
 	remedy := enlargeShm
 	fault, text := protocol.OfShm(f)
@@ -156,24 +165,26 @@ func (n *notes) judgeShm(f protocol.Folder) {
 	n.add(Warning, Shm, remedy, "%s, and data loaders of PyTorch and NCCL share memory there", text)
 }
 
-// room is what a folder's file system must have left, else it is an error, and what it
-// should have left.
+// room holds limits for the free space of a file system: less than a least
+// value is an error, and less than a good value a warning.
 type room struct{ leastKiB, goodKiB, leastInodes, goodInodes int64 }
 
-// judgeRoom adds what is wrong with the room on a file system.
+// judgeRoom adds findings about the free space and free inodes of the file
+// system of folder f.
 func (n *notes) judgeRoom(check Check, name string, f protocol.Folder, r room, remedy string) {
 	if free := f.FreeKiB; free != protocol.NotKnown && free < r.goodKiB {
-		// Rounded, so that the same is said of hosts that are about equally full.
-		n.add(worse(free < r.leastKiB), check, remedy, "the disk of %s has %d MiB left (%s)", name, free>>10, f.Mount)
+		// Whole MiB, so that the findings of hosts that are about equally full
+		// can be merged.
+		n.add(levelOf(free < r.leastKiB), check, remedy, "the disk of %s has %d MiB left (%s)", name, free>>10, f.Mount)
 	}
 	if free := f.FreeInodes; free != protocol.NotKnown && free < r.goodInodes {
-		n.add(worse(free < r.leastInodes), check, "remove files: each takes an inode", "the disk of %s has room for %d more files (inodes)", name, free)
+		n.add(levelOf(free < r.leastInodes), check, "remove files: each takes an inode", "the disk of %s has room for %d more files (inodes)", name, free)
 	}
 }
 
-// worse is the level of a finding that is an error or not.
-func worse(is bool) Level {
-	if is {
+// levelOf returns Error if isError is true, and Warning otherwise.
+func levelOf(isError bool) Level {
+	if isError {
 		return Error
 	}
 	return Warning
@@ -184,12 +195,12 @@ func (n *notes) judgeLimits(f Facts) {
 	switch l := f.OpenFiles; {
 	case l.Hard == protocol.NotKnown:
 	case l.Hard < goodFiles:
-		n.add(worse(l.Hard < leastFiles), Limits, remedy, "a process may open %d files at most (ulimit -Hn)", l.Hard)
+		n.add(levelOf(l.Hard < leastFiles), Limits, remedy, "a process may open %d files at most (ulimit -Hn)", l.Hard)
 	case l.Soft < goodFiles:
 		n.add(Warning, Limits, remedy+"; or --setup 'ulimit -n "+fmt.Sprint(min(l.Hard, 65536))+"'",
 			"a process may open %d files (ulimit -n), which loaders of data may use up", l.Soft)
 	}
-	// The limit of processes does not hold for root.
+	// The kernel does not apply the process limit (RLIMIT_NPROC) to root.
 	if l := f.Processes; l.Soft != protocol.NotKnown && f.UID != 0 && l.Soft < goodProcesses {
 		n.add(Warning, Limits, remedy, "user %s may have %d processes and threads (ulimit -u)", f.User, l.Soft)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// healthy is what a good host says of itself.
+// healthy returns the facts of a host without problems.
 func healthy() Facts {
 	f := Facts{HostFacts: protocol.HostFacts{OS: "Linux", Arch: "x86_64", Kernel: "6.1.0", HostName: "gpu01", UID: 1000, User: "alice",
 		OpenFiles: protocol.Limit{Soft: 1 << 20, Hard: 1 << 20}, Processes: protocol.Limit{Soft: 63000, Hard: 63000},
@@ -26,7 +26,7 @@ func healthy() Facts {
 	return f
 }
 
-// Each change of what a good host says has one finding.
+// Each single deviation from a healthy host gives one finding.
 func TestJudge(t *testing.T) {
 	files := func(soft, hard int64) func(*Facts) {
 		return func(f *Facts) { f.OpenFiles = protocol.Limit{Soft: soft, Hard: hard} }
@@ -57,7 +57,7 @@ func TestJudge(t *testing.T) {
 		{files(1024, protocol.Unlimited), ""},
 		{files(protocol.NotKnown, protocol.NotKnown), ""},
 		{func(f *Facts) { f.Processes.Soft = 1023 }, "warning limits: user alice may have 1023 processes and threads (ulimit -u)"},
-		{func(f *Facts) { f.UID, f.Processes.Soft = 0, 1 }, ""}, // root has no such limit
+		{func(f *Facts) { f.UID, f.Processes.Soft = 0, 1 }, ""}, // the process limit does not apply to root
 		{func(f *Facts) { f.Skew = 6 }, "warning clock: its clock is 6 s ahead of this machine's"},
 		{func(f *Facts) { f.Skew = -6 }, "warning clock: its clock is 6 s behind this machine's"},
 		{func(f *Facts) { f.Skew, f.SkewError = 5.2, 0.25 }, ""},
@@ -83,7 +83,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Why plx does not run is a finding of its kind, with what to do.
+// Each reason why the agent cannot be installed gives a finding with the right
+// check and remedy.
 func TestUnplaced(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -105,8 +106,8 @@ func TestUnplaced(t *testing.T) {
 	}
 }
 
-// The clock of a host is compared with the middle of the time that its answer was on the way.
-func TestClock(t *testing.T) {
+// The host's clock is compared with the middle between request and reply.
+func TestClockSkew(t *testing.T) {
 	asked := time.Unix(1000, 0)
 	answered := asked.Add(10*time.Second + 500*time.Millisecond)
 	f := factsOf(protocol.HostReport{Facts: &protocol.HostFacts{}, Now: asked.Add(6250 * time.Millisecond).UnixNano(), Took: 10 * time.Second}, asked, answered)
@@ -121,7 +122,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// words writes findings as one text.
+// words returns findings as one text.
 func words(all []Finding) string {
 	var lines []string
 	for _, f := range all {
@@ -143,7 +144,7 @@ func TestGroup(t *testing.T) {
 		one(Warning, Clock, "late", "h1"),
 		one(Error, Home, "full", "h2"),
 		one(Error, Connection, "down", "h9"),
-		one(Warning, Clock, "late", here),
+		one(Warning, Clock, "late", thisMachine),
 		one(Warning, Clock, "late", "h1"),
 		one(Warning, Shell, "noise", "h9"),
 	}, []string{"h1", "h2", "h3", "h9"})

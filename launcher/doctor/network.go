@@ -11,17 +11,19 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// leastPids is how many processes and threads a host should let a job have.
+// leastPids is the number of processes and threads that a job may need on a
+// host. A lower limit is a warning.
 const leastPids = 1024
 
-// site is what a report is judged by.
+// site holds what judgeReport must know about a host besides its report.
 type site struct {
-	line  hostfile.Host // of the resource file
-	root  bool          // the login is that of root
-	alone bool          // no other machine needs to reach the host
+	line  hostfile.Host // the host's line in the resource file
+	root  bool          // true if plx logs in as root
+	alone bool          // true if no other machine has to connect to the host
 }
 
-// judgeReport adds what is wrong by the report of an agent.
+// judgeReport adds findings from the report of the host's agent (plx's process
+// on the host).
 func (n *notes) judgeReport(r protocol.HostReport, s site) {
 	n.judgeProcesses(r, s)
 	for _, stray := range r.Strays {
@@ -40,7 +42,8 @@ func (n *notes) judgeReport(r protocol.HostReport, s site) {
 	n.judgeInterface(r, s)
 }
 
-// judgeProcesses adds how processes of a job could be left behind.
+// judgeProcesses adds findings about system settings that keep plx from ending
+// all processes of a job.
 func (n *notes) judgeProcesses(r protocol.HostReport, s site) {
 	if r.NoSubreaper != "" {
 		n.add(Error, Processes, "let the container or the security module of the host allow prctl", "plx cannot adopt orphans (PR_SET_CHILD_SUBREAPER): %s", r.NoSubreaper)
@@ -66,7 +69,8 @@ func pids(all []int) string {
 	return "pid " + text
 }
 
-// judgeInterface looks at the interface that has the data address.
+// judgeInterface checks the network interface through which the tasks of other
+// hosts reach this host.
 func (n *notes) judgeInterface(r protocol.HostReport, s site) {
 	at := slices.IndexFunc(r.Links, func(l protocol.Interface) bool { return l.Name == r.Interface })
 	if at < 0 {
@@ -81,15 +85,16 @@ func (n *notes) judgeInterface(r protocol.HostReport, s site) {
 	if s.line.Interface != "" || s.line.DataAddr != "" || s.alone || chosen.Speed == 0 {
 		return
 	}
-	fastest := slices.MaxFunc(r.Links, func(a, b protocol.Interface) int { return cmp.Compare(usable(a), usable(b)) })
-	if usable(fastest) > chosen.Speed {
+	fastest := slices.MaxFunc(r.Links, func(a, b protocol.Interface) int { return cmp.Compare(usableSpeed(a), usableSpeed(b)) })
+	if usableSpeed(fastest) > chosen.Speed {
 		n.add(Warning, Network, "--nic "+fastest.Name+", or nic="+fastest.Name+" on lines of the resource file",
 			"data goes over %s (%d Mbit/s), and %s has %d Mbit/s", chosen.Name, chosen.Speed, fastest.Name, fastest.Speed)
 	}
 }
 
-// usable returns the speed of an interface over which data could go, else 0.
-func usable(l protocol.Interface) int {
+// usableSpeed returns the speed of the interface in Mbit/s, or 0 if data cannot be
+// sent over it.
+func usableSpeed(l protocol.Interface) int {
 	dialable := slices.ContainsFunc(l.Addrs, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
 		return err == nil && !p.Addr().IsLinkLocalUnicast()
@@ -100,8 +105,9 @@ func usable(l protocol.Interface) int {
 	return l.Speed
 }
 
-// judgePeers adds which of the peers the host cannot reach. What it says of others
-// does not count.
+// judgePeers adds an error for each peer that the host could not connect to.
+// peers are the hosts that it was asked to try; it ignores failures for any
+// other host.
 func (n *notes) judgePeers(failures []protocol.CheckupFailure, peers []protocol.Peer) {
 	for _, f := range failures {
 		at := slices.IndexFunc(peers, func(p protocol.Peer) bool { return p.Index == f.Peer.Index })

@@ -8,7 +8,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// wired returns the report of an agent with the data address on eth0.
+// wired returns the report of an agent whose data address is on eth0.
 func wired() protocol.HostReport {
 	up := protocol.Interface{Up: true, Running: true, MTU: 1500}
 	lo, eth, ib := up, up, up
@@ -73,7 +73,8 @@ func TestJudgeReport(t *testing.T) {
 	}
 }
 
-// A host may speak of the peers that it was asked about, by the names that plx gave them.
+// A host can only report failures about the peers that it was asked to try.
+// plx prints its own names for them.
 func TestJudgePeers(t *testing.T) {
 	peers := []protocol.Peer{{Index: 0, Host: "h1", Addr: "10.0.0.1:1"}, {Index: 3, Host: "h4", Addr: "10.0.0.4:4"}}
 	failure := func(index int, connected bool) protocol.CheckupFailure {
@@ -89,12 +90,13 @@ func TestJudgePeers(t *testing.T) {
 	}
 }
 
-// Each host is dialled, each dials the first, and the number grows with that of the hosts.
+// Each host is dialled, each host dials the first one, and the number of dials
+// is linear in the number of hosts.
 func TestDials(t *testing.T) {
 	for n := range 200 {
 		pairs, dialled := 0, map[int]bool{}
 		for i := range n {
-			to := dials(i, n)
+			to := peersToDial(i, n)
 			pairs += len(to)
 			for _, j := range to {
 				if j == i || j >= n {

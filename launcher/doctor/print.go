@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// JSON writes the diagnosis as one object.
+// JSON writes the diagnosis as a JSON object.
 func (d Diagnosis) JSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
@@ -20,7 +20,7 @@ func (d Diagnosis) JSON(w io.Writer) error {
 	return out.Encode(d)
 }
 
-// Print writes a line for each finding, and then a summary.
+// Print writes one line per finding, and then a summary.
 func (d Diagnosis) Print(t console.Terminal) error {
 	for _, f := range d.Findings {
 		text := fmt.Sprintf(": %s: %s", where(f.Hosts), f.Text)
@@ -40,8 +40,8 @@ func (d Diagnosis) Print(t console.Terminal) error {
 
 func where(hosts []string) string {
 	switch {
-	case len(hosts) == 1 && hosts[0] == here:
-		return here
+	case len(hosts) == 1 && hosts[0] == thisMachine:
+		return thisMachine
 	case len(hosts) == 1:
 		return "host " + hosts[0]
 	}
@@ -50,7 +50,8 @@ func where(hosts []string) string {
 
 var levels = map[Level]style.Level{Error: style.Bad, Warning: style.Doubtful}
 
-// summary counts findings, and the hosts without one.
+// summary returns the number of findings per level, and the number of hosts
+// without a finding.
 func (d Diagnosis) summary() string {
 	count := map[Level]int{}
 	touched := map[string]bool{}

@@ -7,7 +7,8 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 )
 
-// askPython runs python3 on the hosts that have the agent, if that is wanted, as a task would.
+// askPython runs python3 on each host with a working agent, in the way a task
+// would run it. It does nothing unless the Config asks for Python.
 func (e *examination) askPython(ctx context.Context) error {
 	if !e.cfg.Python && len(e.cfg.CheckImport) == 0 {
 		return nil
@@ -21,20 +22,22 @@ func (e *examination) askPython(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// unimported notes why a host's Python cannot do a job there.
+// unimported adds the error that python3 is missing on a host or cannot import
+// the required modules.
 func (v *visit) unimported(err error) {
 	remedy := "install it there, or send an environment with plx launch --venv"
 	if v.Python == nil {
 		remedy = "install python3 there, or --path FOLDERS names where it is"
 	}
-	v.failed(Python, err, remedy)
+	v.addError(Python, err, remedy)
 }
 
-// gpuWorkers returns how many workers with GPUs a job has on the host.
+// gpuWorkers returns the number of workers with a GPU that a job would have on
+// the host.
 func gpuWorkers(m placement.Machine) int {
 	p, err := placement.Place([]placement.Machine{m}, placement.Options{})
 	if err != nil || len(p.Hosts) == 0 {
-		return 0 // it has servers only
+		return 0 // the host runs parameter servers only
 	}
 	return p.Hosts[0].GPUWorkers()
 }

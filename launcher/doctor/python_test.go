@@ -12,7 +12,7 @@ import (
 )
 
 // Each finding on Python has its own remedy. Package provision judges what was imported.
-func TestPythonThatFails(t *testing.T) {
+func TestPythonFindings(t *testing.T) {
 	v := &visit{Target: &provision.Target{}, notes: notes{host: "h"}}
 	v.unimported(errors.New("python3: not found"))
 	v.Python = &provision.Imported{Module: "torch", Error: "ImportError: no"}
@@ -50,10 +50,10 @@ func TestComparePython(t *testing.T) {
 	}
 }
 
-// A host cannot fill the screen.
-func TestTextsAreBounded(t *testing.T) {
+// A long error text of a host is cut, so that it cannot fill the screen.
+func TestLongTextsAreCut(t *testing.T) {
 	n := notes{host: "h"}
-	n.failed(Python, errors.New(strings.Repeat("é", 10000)), "install it there")
+	n.addError(Python, errors.New(strings.Repeat("é", 10000)), "install it there")
 	long := healthy()
 	long.User, long.Processes.Soft = strings.Repeat("x", 10000), 1
 	n.judge(long)

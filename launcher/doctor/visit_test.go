@@ -15,8 +15,9 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// A host that hangs is named in bounded time, with what hangs.
-func TestStuckHosts(t *testing.T) {
+// A host that hangs is reported within a time limit, with the operation that
+// hangs.
+func TestHungHostsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		dial  transport.Dialer
@@ -46,7 +47,7 @@ func TestStuckHosts(t *testing.T) {
 	}
 }
 
-// refused is an error of a transport to whose host the user cannot log in.
+// refused is the error of a transport whose host refuses the login.
 type refused struct{ error }
 
 func (refused) RefusedBy() (check, cure string) { return transport.Login, "copy the key there" }

@@ -88,7 +88,7 @@ func TestRowOfASubmission(t *testing.T) {
 		"JobState=RUNNING NumNodes=2 ExitCode=0:0":                  {State: "starting", Hosts: 2, Reason: "job 12 of Slurm has its nodes, plx starts there"},
 		"JobState=CANCELLED ExitCode=0:15":                          {State: "stopped", Reason: "job 12 of Slurm: CANCELLED, by signal 15"},
 		"JobState=FAILED ExitCode=2:0":                              {State: "failed", Reason: "job 12 of Slurm: FAILED, with status 2"},
-		"no job":                                                    {State: "unknown", Reason: `job first-1: job 12 of Slurm: scontrol show job: this is no job: "no job\n"`},
+		"no job":                                                    {State: "unknown", Reason: `job first-1: job 12 of Slurm: scontrol show job: cannot parse this job: "no job\n"`},
 	} {
 		t.Setenv("HOME", t.TempDir())
 		answer(t, line)

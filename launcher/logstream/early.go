@@ -7,25 +7,27 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Early are the first logs of a host, which come with the messages of its agent: another
-// session and another process on the host cost more than the output of most jobs. They are the
-// beginning of what "plx agent logs" prints, or all of it. Any goroutine may use it.
+// Early holds the first log bytes of a host. The agent (plx's process on the
+// host) sends them together with its other messages, which saves a separate
+// SSH session for the short output of most jobs. The bytes are the beginning
+// of what "plx agent logs" prints, or all of it. Several goroutines may use an
+// Early at once.
 type Early struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	unread  []byte
-	left    int  // how many bytes may still come: the host is not believed
-	done    bool // no more come
+	left    int  // bytes that Add still accepts; a limit, since the host is not trusted
+	done    bool // true once no further bytes will arrive
 }
 
-// NewEarly returns an Early to which nothing has come yet.
+// NewEarly returns an empty Early.
 func NewEarly() *Early {
 	e := &Early{left: protocol.EarlyLogs}
 	e.changed.L = &e.mu
 	return e
 }
 
-// Add takes what has come. It never waits.
+// Add appends log bytes that have arrived from the host. It never blocks.
 func (e *Early) Add(part protocol.Logged) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -38,7 +40,9 @@ func (e *Early) Add(part protocol.Logged) {
 	e.changed.Broadcast()
 }
 
-// Read returns [io.ErrUnexpectedEOF] after the last byte that came.
+// Read blocks until bytes arrive. After the last byte it returns
+// [io.ErrUnexpectedEOF], because the rest of the logs comes over another
+// connection.
 func (e *Early) Read(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// served is what the agent of a host prints of its logs to a new follower.
+// served returns what the host's agent prints of its logs to a new follower.
 func (s *spooler) served(t *testing.T) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -24,7 +24,8 @@ func (s *spooler) served(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// shown prints the logs of a job of which that much came early, in parts.
+// shown prints the logs of a job. The bytes in early have arrived in parts
+// before; done reports that they are complete.
 func shown(t *testing.T, s *spooler, early []byte, done bool) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -47,8 +48,8 @@ func shown(t *testing.T, s *spooler, early []byte, done bool) string {
 	return out.String()
 }
 
-// However much of the logs came early, every line is printed once. A command is started only if
-// not all came.
+// Each line is printed once, whatever part of the logs arrived early. A
+// command is started on the host only if the early logs are incomplete.
 func TestEarlyLogs(t *testing.T) {
 	t.Parallel()
 	s := newSpooler(t, whole, 400, "worker:0", "worker:1")
@@ -70,7 +71,8 @@ func TestEarlyLogs(t *testing.T) {
 	}
 }
 
-// A host that sends more than it may takes no memory, and its command tells the rest.
+// Early logs beyond the limit are dropped, and the command on the host
+// delivers the rest.
 func TestEarlyLogsAreBounded(t *testing.T) {
 	t.Parallel()
 	e := NewEarly()
@@ -83,8 +85,8 @@ func TestEarlyLogsAreBounded(t *testing.T) {
 	}
 }
 
-// The end of the stream ends the wait for early logs.
-func TestEarlyLogsEndWithTheStream(t *testing.T) {
+// Cancelling the follower ends the wait for early logs.
+func TestEarlyLogsEndWithStream(t *testing.T) {
 	t.Parallel()
 	s := newSpooler(t, whole, 10, "worker:0")
 	ctx, cancel := context.WithCancelCause(t.Context())

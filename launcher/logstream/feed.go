@@ -16,53 +16,58 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// feed reads a host's logs, chunk by chunk, over as many connections as it takes. One
-// goroutine at a time may use it.
+// feed reads the logs of one host in chunks. It reconnects when a connection
+// is lost. Only one goroutine at a time may use it.
 type feed struct {
 	agent    *hosts.AgentHost
 	req      logs.Request
-	cursor   *logs.Cursor  // how much of each host's logs the caller has received
-	heard    *liveness     // when the host was last known to be there
-	patience time.Duration // how long a host that was heard may then stay away
+	cursor   *logs.Cursor  // number of log bytes of each host that the caller has received
+	liveness *liveness     // time of the last sign of life of the host
+	patience time.Duration // how long the host may be unreachable after it was first reached
 
-	st     *hosts.Stream // the present connection; nil: none is open
-	chunks *logs.Reader  // reads st, or the early logs while st is nil; nil: neither
-	unbind func() bool   // undoes that the end of ctx ends chunks; valid while chunks is not nil
-	kills  int           // how often a signal ended the reader on the host since the last new byte
-	vain   time.Time     // since when every connection has broken before a whole record; zero: the last one did not
-	asked  atomic.Int64  // when next began to wait, in Unix nanoseconds; 0: nobody waits
+	st           *hosts.Stream // current connection; nil if none is open
+	chunks       *logs.Reader  // reads from st, or from the early logs while st is nil; nil if there is no source
+	unbind       func() bool   // removes the hook that closes the source when ctx ends; valid while chunks is not nil
+	killCount    int           // number of times since the last new byte that a signal killed the log reader on the host
+	brokenSince  time.Time     // start of a series of connections that each broke before a whole record; zero: none
+	waitingSince atomic.Int64  // when next began to wait for a chunk, in Unix nanoseconds; 0: next is not waiting
 }
 
 const (
-	// patience is how long a host may be silent after the verdict, before the rest of
-	// its logs is given up. A host without news sends a sign of life more often.
+	// patience is how long a host may send nothing after the end of the job
+	// before plx gives up the rest of its logs. A host without new output
+	// sends keepalives more often than that.
 	patience = 10 * time.Second
-	// redialPause is the time between the loss of a connection and the next try.
+	// redialPause is the pause between the loss of a connection and the next
+	// attempt.
 	redialPause = 500 * time.Millisecond
-	// killed is the lowest exit status of a command that a signal ended.
+	// killed is the lowest exit status that the shell reports for a command
+	// killed by a signal.
 	killed = 128
-	// maxKills is how often the reader on a host may be killed before it sends a byte:
-	// what kills it will do so again.
+	// maxKills limits how often the log reader on a host may be killed before
+	// it sends a byte. More attempts would probably fail in the same way.
 	maxKills = 3
 )
 
-// open connects and requests the bytes that were not received yet. It does not wait.
+// open starts to connect to the host, and to request the log bytes that were
+// not received yet. It does not wait for the connection.
 func (f *feed) open(ctx context.Context) {
 	st := f.agent.Logs(ctx)
 	req := f.cursor.Request(f.agent.Label(), f.req)
 	go func() {
-		json.NewEncoder(st).Encode(req) // a failed write shows as a failed read
+		json.NewEncoder(st).Encode(req) // an error is ignored, because the following read fails too
 	}()
-	f.st, f.chunks = st, logs.NewReader(heard{st, f.heard})
+	f.st, f.chunks = st, logs.NewReader(livenessReader{st, f.liveness})
 	f.unbind = context.AfterFunc(ctx, func() { st.Close() })
 	if !f.req.Follow {
 		go f.watch(st)
 	}
 }
 
-// watch cancels a connection that is up and brings nothing for longer than the patience
-// while next waits. Without Follow a host has no reason to pause. It returns with the
-// end of the connection. A dial is bounded by the transport.
+// watch cancels an established connection on which no byte arrives for the
+// duration patience while next waits. It runs only without Follow, where a
+// host has no reason to pause. The time to connect does not count, since the
+// transport limits it. watch returns when the connection ends.
 func (f *feed) watch(st *hosts.Stream) {
 	tick := time.NewTicker(f.patience / 10)
 	defer tick.Stop()
@@ -76,9 +81,9 @@ func (f *feed) watch(st *hosts.Stream) {
 				up = time.Now()
 				continue
 			}
-			asked := f.asked.Load()
-			if asked != 0 && min(time.Since(up), time.Since(time.Unix(0, asked)), f.heard.silence()) > f.patience {
-				st.Cancel(fmt.Errorf("it sends nothing, for %v", f.patience))
+			waitingSince := f.waitingSince.Load()
+			if waitingSince != 0 && min(time.Since(up), time.Since(time.Unix(0, waitingSince)), f.liveness.silence()) > f.patience {
+				st.Cancel(fmt.Errorf("no byte arrived from it for %v", f.patience))
 			}
 		}
 	}
@@ -95,29 +100,30 @@ func (f *feed) close() {
 	f.st, f.chunks = nil, nil
 }
 
-// next returns the next chunk, and io.EOF after the host's last byte. It dials a lost
-// connection again until the host was away for longer than the patience, or all
-// connections broke for as long before they brought a whole record. If the host was
-// never heard, next dials once.
+// next returns the next chunk of the host's logs, or io.EOF after the last
+// one. It reconnects after a lost connection. It gives up when the host was
+// unreachable for longer than patience, or when for as long each connection
+// broke before a whole record. If the host was never reached, next makes one
+// attempt only.
 func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	if f.st != nil {
-		f.heard.until(f.st.Alive()) // while nobody called next nothing could be heard
+		f.liveness.until(f.st.Alive()) // between two calls of next no byte is read, so a silent host is not to blame
 	}
 	for tries := 0; ; tries++ {
 		c, err := f.read(ctx)
 		switch {
-		case err == nil, err == io.EOF: // itself: others may wrap it
+		case err == nil, err == io.EOF: // compare with ==, because other errors may wrap io.EOF
 			return c, err
 		case ctx.Err() != nil:
 			return c, context.Cause(ctx)
-		case f.hopeless(err):
+		case f.permanent(err):
 			return c, err
-		case f.heard.never() && (tries > 0 || !transport.IsLost(err)):
-			return c, f.away(err)
-		case tries > 0 && f.heard.silence() > f.patience:
-			return c, f.away(fmt.Errorf("out of reach for %v: %w", f.heard.silence().Round(time.Second), err))
-		case !f.vain.IsZero() && time.Since(f.vain) > f.patience:
-			return c, f.away(fmt.Errorf("every connection breaks at once: %w", err))
+		case f.liveness.never() && (tries > 0 || !transport.IsLost(err)):
+			return c, f.withLogsHint(err)
+		case tries > 0 && f.liveness.silence() > f.patience:
+			return c, f.withLogsHint(fmt.Errorf("out of reach for %v: %w", f.liveness.silence().Round(time.Second), err))
+		case !f.brokenSince.IsZero() && time.Since(f.brokenSince) > f.patience:
+			return c, f.withLogsHint(fmt.Errorf("each connection breaks immediately: %w", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -126,56 +132,60 @@ func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	}
 }
 
-// read returns the next chunk of one connection, or of the early logs.
+// read returns the next chunk from the current connection or from the early
+// logs. It connects first if neither is available.
 func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 	if f.chunks == nil {
 		f.open(ctx)
 	}
-	f.asked.Store(time.Now().UnixNano())
+	f.waitingSince.Store(time.Now().UnixNano())
 	c, err := f.chunks.Next()
 	if err == nil {
 		err = f.cursor.Expect(f.agent.Label(), c)
 	}
-	f.asked.Store(0)
+	f.waitingSince.Store(0)
 	switch {
 	case err == io.EOF:
 		if f.st != nil {
-			f.st.Finish() // all has come
+			f.st.Finish() // all logs have arrived
 		}
 		f.close()
-	case err != nil && f.st == nil && ctx.Err() == nil: // what has not come early, the command brings
+	// The early logs have ended, so read the rest over a connection.
+	case err != nil && f.st == nil && ctx.Err() == nil:
 		f.close()
 		return f.read(ctx)
 	case err != nil:
 		f.failed(err)
 		f.close()
 	case len(c.Data) > 0:
-		f.kills = 0
+		f.killCount = 0
 	}
 	return c, err
 }
 
-// failed records how a connection ended, or that there was none.
+// failed updates the counters of failures after a connection has ended with
+// err, or could not be established.
 func (f *feed) failed(err error) {
 	if transport.ExitStatus(err) >= killed {
-		f.kills++
+		f.killCount++
 	}
 	switch {
 	case f.chunks.Brought():
-		f.vain = time.Time{}
-	case f.vain.IsZero():
-		f.vain = time.Now()
+		f.brokenSince = time.Time{}
+	case f.brokenSince.IsZero():
+		f.brokenSince = time.Now()
 	}
 }
 
-// hopeless reports whether a new connection would fail in the same way.
-func (f *feed) hopeless(err error) bool {
+// permanent reports whether a new connection would fail with the same error.
+func (f *feed) permanent(err error) bool {
 	status := transport.ExitStatus(err)
-	return status >= 0 && status < killed || f.kills > maxKills || errors.Is(err, logs.ErrMalformed)
+	return status >= 0 && status < killed || f.killCount > maxKills || errors.Is(err, logs.ErrMalformed)
 }
 
-// away adds to the hints of a host that cannot be reached how its logs come later.
-func (f *feed) away(err error) error {
+// withLogsHint adds a hint to the error for an unreachable host: the plx logs command
+// that prints the rest of the logs later.
+func (f *feed) withLogsHint(err error) error {
 	later := fmt.Sprintf("when the host can be reached again, plx logs %s --host %s prints all that it keeps", f.agent.Job, f.agent.Name())
 	if hint := exit.Hint(err); hint != "" {
 		later = hint + "; " + later
@@ -183,23 +193,25 @@ func (f *feed) away(err error) error {
 	return exit.WithHint(err, later)
 }
 
-// write writes a chunk, for which the host is not to blame if that takes long.
+// write writes a chunk to out. The time that out takes does not count as
+// silence of the host.
 func (f *feed) write(out *Output, c logs.Chunk) error {
-	f.heard.deaf.Store(true)
+	f.liveness.writing.Store(true)
 	err := out.take(f.agent.Host, c)
-	f.heard.note()
-	f.heard.news.Store(time.Now().UnixNano())
-	f.heard.deaf.Store(false)
+	f.liveness.note()
+	f.liveness.lastLogs.Store(time.Now().UnixNano())
+	f.liveness.writing.Store(false)
 	return err
 }
 
-// follow writes all of a host's chunks to out, first those of early, which may be nil.
+// follow writes the logs of a host to out until their end. It begins with the
+// bytes in early, which may be nil.
 func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Early, out *Output, h *liveness, patience time.Duration) error {
 	h.note()
-	f := &feed{agent: s, req: req, cursor: &out.cursor, heard: h, patience: patience}
+	f := &feed{agent: s, req: req, cursor: &out.cursor, liveness: h, patience: patience}
 	defer f.close()
 	if early != nil {
-		f.chunks = logs.NewReader(heard{early, h})
+		f.chunks = logs.NewReader(livenessReader{early, h})
 		f.unbind = context.AfterFunc(ctx, func() { early.Add(protocol.Logged{Done: true}) })
 	}
 	for {
@@ -216,47 +228,50 @@ func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Ea
 	}
 }
 
-// liveness remembers when a host was last there. Its zero value: never.
+// liveness records when a host last sent a byte. The zero value means that the
+// host was never reached.
 type liveness struct {
-	at   atomic.Int64 // in Unix nanoseconds; 0: never
-	news atomic.Int64 // when it last sent logs, in Unix nanoseconds; 0: never
-	deaf atomic.Bool  // what was heard is being written, which may wait for a slow reader of plx
+	at       atomic.Int64 // last sign of life, in Unix nanoseconds; 0: none yet
+	lastLogs atomic.Int64 // when the host last sent logs, in Unix nanoseconds; 0: never
+	writing  atomic.Bool  // true while a chunk is written to plx's output, which may block; no byte is read then
 }
 
 func (h *liveness) note()       { h.at.Store(time.Now().UnixNano()) }
 func (h *liveness) never() bool { return h.at.Load() == 0 }
 
-// silence returns how long the host has sent nothing although this machine was
-// reading.
+// silence returns how long the host has sent no byte. It is 0 while plx is
+// busy writing and does not read.
 func (h *liveness) silence() time.Duration {
-	if h.deaf.Load() {
+	if h.writing.Load() {
 		return 0
 	}
 	return time.Since(time.Unix(0, h.at.Load()))
 }
 
-// idle returns how long the host has sent no logs although this machine was reading.
+// idle returns how long the host has sent no logs, apart from keepalives. It
+// is 0 while plx is busy writing and does not read.
 func (h *liveness) idle() time.Duration {
-	if h.deaf.Load() {
+	if h.writing.Load() {
 		return 0
 	}
-	return time.Since(time.Unix(0, h.news.Load()))
+	return time.Since(time.Unix(0, h.lastLogs.Load()))
 }
 
-// until notes that the host was there at t, if it was heard before.
+// until records that the host was reachable at time t. It does nothing if the
+// host was never reached.
 func (h *liveness) until(t time.Time) {
 	if at := h.at.Load(); at != 0 && at < t.UnixNano() {
-		h.at.CompareAndSwap(at, t.UnixNano()) // else it was heard just now
+		h.at.CompareAndSwap(at, t.UnixNano()) // if the swap fails, another goroutine has just recorded a later time
 	}
 }
 
-// heard is a reader that notes each byte.
-type heard struct {
+// livenessReader is a reader that records in liveness when bytes arrive.
+type livenessReader struct {
 	io.Reader
 	*liveness
 }
 
-func (r heard) Read(p []byte) (int, error) {
+func (r livenessReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if n > 0 {
 		r.note()

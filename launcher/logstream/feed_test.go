@@ -26,14 +26,14 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// spooler is a host that keeps logs. Its connections are lost after so many
-// bytes, or what reads the logs there ends in the given way.
+// spooler is a fake host that stores logs. Its connections break after a
+// number of bytes, or its log reader ends with an error.
 type spooler struct {
 	dir   string
-	limit func(try int) int // of the connection's bytes; -1: none
+	limit func(try int) int // number of bytes after which the connection breaks; -1: never
 	ends  error             // instead of a loss
-	stuck bool              // instead of a loss, and without a byte from then on
-	lives bool              // the logs do not end: it sends signs of life
+	stuck bool              // true to hang instead of breaking the connection
+	lives bool              // true to send keepalives instead of ending the logs
 	away  atomic.Bool       // no further connection
 	tries atomic.Int64
 }
@@ -103,7 +103,8 @@ func (c *cutter) Write(p []byte) (int, error) {
 
 func whole(int) int { return -1 }
 
-// newSpooler is a host with lines of some tasks, whose clocks agree.
+// newSpooler returns a fake host that has the given number of log lines of
+// each task.
 func newSpooler(t *testing.T, limit func(int) int, lines int, tasks ...string) *spooler {
 	t.Helper()
 	s := &spooler{dir: t.TempDir(), limit: limit}
@@ -124,7 +125,7 @@ func newSpooler(t *testing.T, limit func(int) int, lines int, tasks ...string) *
 	return s
 }
 
-// show prints the logs of agents as plx logs does.
+// show returns what plx logs would print for the agents.
 func show(t *testing.T, req logs.Request, agents ...*hosts.AgentHost) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -138,9 +139,9 @@ func show(t *testing.T, req logs.Request, agents ...*hosts.AgentHost) (string, e
 	return out.String(), err
 }
 
-// Whatever is lost on the way, the same lines come in the same order, of hosts
-// that differ by their ports alone too.
-func TestLogsThroughLostConnections(t *testing.T) {
+// However often connections break, all lines are printed in order, even for
+// hosts that differ only in their port.
+func TestLogsSurviveLostConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -186,7 +187,7 @@ func TestLogsThroughLostConnections(t *testing.T) {
 					t.Errorf("a host lost a connection")
 				}
 			}
-			if tt.req.Follow { // whose hosts' order is that of arrival
+			if tt.req.Follow { // with Follow, the order of lines of different hosts is arbitrary
 				cut, want = byTask(cut), byTask(want)
 			}
 			if cut != want {
@@ -196,7 +197,7 @@ func TestLogsThroughLostConnections(t *testing.T) {
 	}
 }
 
-// byTask keeps the order of each task's lines only.
+// byTask sorts the lines by task and keeps the order within each task.
 func byTask(text string) string {
 	tasks := map[string][]string{}
 	for line := range strings.Lines(text) {
@@ -206,9 +207,9 @@ func byTask(text string) string {
 	return fmt.Sprint(tasks)
 }
 
-// A host that is not there at first, and one that stays away: both are named,
-// with what to do, and keep nothing of the others back.
-func TestLogsOfHostsThatAreAway(t *testing.T) {
+// Hosts that are unreachable at first or later are reported with a hint, and
+// do not delay the logs of other hosts.
+func TestUnreachableHostsAreReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -235,9 +236,10 @@ func TestLogsOfHostsThatAreAway(t *testing.T) {
 	}
 }
 
-// A host that was restarted while it was followed is not waited for as long as its lease, once
-// another one knows how the job has ended: if it is silent, or if the job is over and it only says that it is there.
-func TestFollowedHostIsLostAtTheEnd(t *testing.T) {
+// Once another host has reported the end of the job, plx does not wait a whole
+// lease for a rebooted host: neither if that host is silent, nor if it sends
+// only keepalives after the end of the job.
+func TestSilentHostIsGivenUpAfterJobEnd(t *testing.T) {
 	verdict := protocol.State{Verdict: &protocol.Verdict{}}
 	over := verdict
 	over.JobPhase = protocol.Over
@@ -249,7 +251,7 @@ func TestFollowedHostIsLostAtTheEnd(t *testing.T) {
 		"silent, a verdict":   {verdict, false, true},
 		"silent, no verdict":  {protocol.State{JobPhase: protocol.Running}, false, false},
 		"it lives, over":      {over, true, true},
-		"it lives, a verdict": {verdict, true, false}, // of a host that the job may have gone on without
+		"it lives, a verdict": {verdict, true, false}, // the result of a host that the job may have continued without
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -277,10 +279,10 @@ func TestFollowedHostIsLostAtTheEnd(t *testing.T) {
 }
 
 func (s *spooler) feed(patience time.Duration) *feed {
-	return &feed{agent: s.agent("h2", 0), req: logs.Request{TailLines: -1}, cursor: new(logs.Cursor), heard: new(liveness), patience: patience}
+	return &feed{agent: s.agent("h2", 0), req: logs.Request{TailLines: -1}, cursor: new(logs.Cursor), liveness: new(liveness), patience: patience}
 }
 
-// drain takes all of a feed, and returns how much there was.
+// drain reads a feed to its end and returns the number of bytes.
 func (f *feed) drain(ctx context.Context) (n int, err error) {
 	for {
 		c, err := f.next(ctx)
@@ -294,8 +296,8 @@ func (f *feed) drain(ctx context.Context) (n int, err error) {
 	}
 }
 
-// A host that is up and sends nothing is not waited for without end.
-func TestLogsOfAHostThatIsStuck(t *testing.T) {
+// A host that is connected but sends nothing is given up after a time limit.
+func TestStuckHostTimesOut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -305,13 +307,14 @@ func TestLogsOfAHostThatIsStuck(t *testing.T) {
 	f := s.feed(time.Second)
 	defer f.close()
 	n, err := f.drain(t.Context())
-	if n == 0 || err == io.EOF || !strings.Contains(err.Error(), "sends nothing") || exit.Hint(err) == "" || s.tries.Load() < 2 {
+	if n == 0 || err == io.EOF || !strings.Contains(err.Error(), "no byte arrived") || exit.Hint(err) == "" || s.tries.Load() < 2 {
 		t.Errorf("%d bytes, %v, after %d connections", n, err, s.tries.Load())
 	}
 }
 
-// A host that was not read for longer than the patience was not away.
-func TestAnUnreadHostIsNotAway(t *testing.T) {
+// Time during which plx did not read from a host does not count as silence of
+// the host.
+func TestPausedReadIsNotHostSilence(t *testing.T) {
 	t.Parallel()
 	s := newSpooler(t, func(try int) int { return 50_000 * try * try }, 2000, "worker:1")
 	f := s.feed(time.Minute)
@@ -323,15 +326,15 @@ func TestAnUnreadHostIsNotAway(t *testing.T) {
 	if _, err := f.cursor.Take(f.agent.Label(), c); err != nil {
 		t.Fatal(err)
 	}
-	f.heard.at.Store(time.Now().Add(-time.Hour).UnixNano())
+	f.liveness.at.Store(time.Now().Add(-time.Hour).UnixNano())
 	if _, err := f.drain(t.Context()); err != io.EOF || s.tries.Load() < 2 {
 		t.Errorf("%v, after %d connections", err, s.tries.Load())
 	}
 }
 
-// A reader of plx's output that pauses for longer than the patience, after the
-// verdict too, loses no line.
-func TestPausedReaderLosesNothing(t *testing.T) {
+// A reader of plx's output may pause for a long time, even after the job's
+// end, without losing a line.
+func TestPausedReaderLosesNoLine(t *testing.T) {
 	const lines = 3000
 	dir := newSpooler(t, whole, lines, "worker:0").dir
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +351,7 @@ func TestPausedReaderLosesNothing(t *testing.T) {
 	})
 }
 
-// pausing is a writer whose first calls take a minute.
+// pausing is a writer whose first Write calls take a minute each.
 type pausing struct {
 	got    bytes.Buffer
 	pauses int
@@ -362,9 +365,9 @@ func (p *pausing) Write(b []byte) (int, error) {
 	return p.got.Write(b)
 }
 
-// A host whose connections break again and again before anything whole has come is
-// not waited for without end, and it is said how it is.
-func TestLogsOverConnectionsThatBreakAtOnce(t *testing.T) {
+// A host whose connections all break before a whole record is given up after a
+// time limit, with an error that says so.
+func TestRepeatedlyBreakingConnectionsTimeOut(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		limit int
@@ -372,7 +375,7 @@ func TestLogsOverConnectionsThatBreakAtOnce(t *testing.T) {
 		tries int64
 	}{
 		"before a byte":       {0, "ssh: the host closed it", 2},
-		"in the first record": {20, "every connection breaks at once: ssh: the host closed it", 3},
+		"in the first record": {20, "each connection breaks immediately: ssh: the host closed it", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -387,8 +390,8 @@ func TestLogsOverConnectionsThatBreakAtOnce(t *testing.T) {
 	}
 }
 
-// What another connection does not mend ends the feed.
-func TestHopelessLogs(t *testing.T) {
+// An error that a new connection would not cure ends the feed at once.
+func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		ends  error
@@ -423,7 +426,7 @@ func TestHopelessLogs(t *testing.T) {
 	}
 }
 
-// noise is a host whose answer is not plx's.
+// noise returns a host that replies with bytes that are not plx's log format.
 func noise(s *spooler) *hosts.Host {
 	return hosts.NewHost(hostfile.Host{Name: "h2"}, func(context.Context) (transport.Transport, error) {
 		return noisy{s}, nil
@@ -438,8 +441,9 @@ func (n noisy) Run(_ context.Context, _ string, _ io.Reader, stdout, _ io.Writer
 	return err
 }
 
-// A host that names ever more tasks is named, takes no memory and disturbs no other host.
-func TestAHostThatFloods(t *testing.T) {
+// A host that invents more and more tasks is reported, uses no memory and does
+// not disturb other hosts.
+func TestFloodingHostIsIsolated(t *testing.T) {
 	t.Parallel()
 	honest := newSpooler(t, whole, 100, "worker:0")
 	flood := &flooder{}
@@ -462,7 +466,7 @@ func TestAHostThatFloods(t *testing.T) {
 	}
 }
 
-// heap is the memory that this program uses.
+// heap returns the number of bytes on this process's heap.
 func heap() int {
 	runtime.GC()
 	var m runtime.MemStats
@@ -470,8 +474,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// flooder is a host that sends a chunk of a new task again and again. It loses the first
-// of two connections after some tasks.
+// flooder is a fake host that endlessly sends chunks, each of a new task. Its
+// first connection breaks after some tasks.
 type flooder struct{ tries atomic.Int64 }
 
 func (f *flooder) agent(name string) *hosts.AgentHost {
@@ -479,7 +483,7 @@ func (f *flooder) agent(name string) *hosts.AgentHost {
 	return &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: name}, dial), Job: "j-1", Folder: "f"}
 }
 
-// Run is a lying "plx agent logs".
+// Run imitates "plx agent logs" with invented tasks.
 func (f *flooder) Run(ctx context.Context, _ string, _ io.Reader, stdout, _ io.Writer) error {
 	odd := f.tries.Add(1)%2 == 1
 	if _, err := io.WriteString(stdout, "plg\x01"); err != nil {

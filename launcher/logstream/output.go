@@ -1,12 +1,13 @@
-// Package logstream brings the logs of a job from its hosts to this machine, while the
-// job runs and after.
+// Package logstream copies the logs of a job's tasks from the hosts to this
+// machine, during the job and afterwards.
 //
 //	out := logstream.NewOutput(logstream.Config{Printer: p})
 //	err := logstream.Print(ctx, agents, logs.Request{TailLines: -1}, out, lease, nil)
 //	err = errors.Join(err, out.Close())
 //
-// feed.go reads one host over as many connections as it takes: a new one continues at
-// the byte where the last one stopped. Package logs makes lines of the bytes.
+// feed.go reads the logs of one host. After a lost connection it reconnects
+// and continues at the byte where the last connection stopped. Package logs
+// splits the bytes into lines.
 package logstream
 
 import (
@@ -26,43 +27,45 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Config tells where logs are written. Printer is required.
+// Config describes where an Output writes logs. Only Printer is required.
 type Config struct {
-	Printer *console.Printer // its display shows the lines
-	Logs    logs.Options     // NewOutput sets the mark of verbose lines
-	Dir     *logs.Dir        // takes the bytes of each stream in a file of its own; nil: no files
-	Line    *live.Line       // learns what the tasks report; nil: nobody asks
-	// Unread is called once if the reader of the terminal's outputs is gone. Dir goes
-	// on to be written. Nil: that is an error.
+	Printer *console.Printer // its display prints the log lines
+	Logs    logs.Options     // format of the lines; NewOutput sets the fields Mark, Plain and Loss
+	Dir     *logs.Dir        // directory with one log file per task and stream; nil: write no files
+	Line    *live.Line       // status line that shows what the tasks print; nil: no status line
+	// Unread is called once if a write to the terminal fails with EPIPE,
+	// because the process that read plx's output has exited. Dir is still
+	// written. If Unread is nil, EPIPE is an error.
 	Unread func()
 }
 
-// Output is where the logs of a job are written on this machine. Any goroutine may use
-// it.
+// Output writes the logs of a job on this machine: to the terminal and, if
+// configured, to files. Several goroutines may use it at once.
 type Output struct {
 	cfg     Config
 	printer *logs.Printer
-	cursor  logs.Cursor // how much was received of each host's logs
-	unread  sync.Once   // calls Config.Unread once
-	// ballast is never touched, so it takes no memory. The garbage collector counts it, and
-	// runs once in 32 MB of received packets, not in 4 MB.
+	cursor  logs.Cursor // number of log bytes received from each host
+	unread  sync.Once   // makes sure that Config.Unread is called only once
+	// ballast makes the garbage collector run less often: once per 32 MB of
+	// received packets instead of 4 MB. It is never written, so it uses no
+	// physical memory.
 	ballast []byte
 
-	last atomic.Int64 // when output came last, in nanoseconds since 1970; 0: none has
+	last atomic.Int64 // when output last arrived, in Unix nanoseconds; 0: no output yet
 
 	mu     sync.Mutex
-	failed error // error of the first write that failed; nil: none has
+	failed error // first error of a write; nil if none has failed; guarded by mu
 }
 
-// NewOutput returns an Output. Close must be called.
+// NewOutput returns an Output. The caller must call Close.
 func NewOutput(cfg Config) *Output {
 	cfg.Logs.Mark, cfg.Logs.Plain = cluster.VerboseMark, "plx: "
 	cfg.Logs.Loss = protocol.LossOfPeer
 	return &Output{cfg: cfg, printer: logs.NewPrinter(cfg.Printer.Display(), cfg.Logs), ballast: make([]byte, 16<<20)}
 }
 
-// take writes the part of a chunk that was not received before. Its error is an
-// errOutput.
+// take writes the part of chunk c that was not received before. A failed write
+// is an error that wraps errOutput.
 func (o *Output) take(from *hosts.Host, c logs.Chunk) error {
 	c, err := o.cursor.Take(from.Label(), c)
 	if err == nil {
@@ -94,7 +97,8 @@ func (o *Output) write(host string, c logs.Chunk) error {
 	return err
 }
 
-// Last returns when output of a task came last; zero: none has.
+// Last returns when a task's output last arrived, or the zero time if there
+// was none yet.
 func (o *Output) Last() time.Time {
 	if last := o.last.Load(); last != 0 {
 		return time.Unix(0, last)
@@ -102,15 +106,16 @@ func (o *Output) Last() time.Time {
 	return time.Time{}
 }
 
-// Shown reports whether the last line of a task's stderr is text, and was printed just
-// now.
+// Shown reports whether text was just printed as the last line of a task's
+// stderr.
 func (o *Output) Shown(host, task, text string) bool { return o.printer.Shown(host, task, text) }
 
-// Close prints unfinished lines. It returns the first error of any write.
+// Close prints lines that lack their newline. It returns the first error of
+// any write.
 func (o *Output) Close() error {
 	err := o.printer.Close()
 	if o.cfg.Unread != nil && errors.Is(err, syscall.EPIPE) {
-		err = nil // Unread was called
+		err = nil // Unread was called for this error already
 	}
 	var dirErr error
 	if o.cfg.Dir != nil {
@@ -121,11 +126,12 @@ func (o *Output) Close() error {
 	return cmp.Or(o.failed, err, dirErr)
 }
 
-// errOutput marks an error of a write on this machine. A new connection does not help,
-// and Close returns the error.
-var errOutput = errors.New("write logs here")
+// errOutput marks a failed write on this machine, which a new connection to
+// the host does not cure. Output.Close returns the error itself.
+var errOutput = errors.New("write logs on this machine")
 
-// fail keeps the first error, and marks it.
+// fail stores err if it is the first error of a write, and returns it wrapped
+// in errOutput.
 func (o *Output) fail(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

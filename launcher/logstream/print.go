@@ -14,11 +14,18 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// Print writes the hosts' logs to out until their end. Without Follow it merges them in
-// the order of time. A host that was connected may be away for its lease, since its
-// tasks live as long, and then for a moment more. With Follow, Print asks state, which may be nil, for the state of
-// each host that has sent all of its logs. Once a host has a verdict, Print gives up hosts that are silent; once
-// the agent that drives the job says that the job is over, also those that send no more logs.
+// Print writes the logs of all hosts to out until the logs end. Without Follow
+// it merges the hosts' logs by time.
+//
+// lease is the time for which a host's tasks keep running without contact to
+// plx. A host that was reached may later be unreachable for this time and 10 s
+// more.
+//
+// With Follow, Print calls state, which may be nil, for each host that has
+// sent all its logs. Once one host reports a result, Print gives up other
+// hosts that have been silent for 10 s. Once the agent that drives the job
+// (plx's process on one host) reports the job's end, Print also gives up hosts
+// that send keepalives but no logs.
 func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, lease time.Duration, state asker) error {
 	var errs []error
 	if req.Follow {
@@ -28,7 +35,7 @@ func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 	}
 	for i, err := range errs {
 		if errors.Is(err, errOutput) {
-			errs[i] = nil // Output.Close returns it
+			errs[i] = nil // Output.Close returns this error
 		} else if err != nil {
 			errs[i] = agents[i].Named(fmt.Errorf("logs: %w", err))
 		}
@@ -36,13 +43,14 @@ func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 	return errors.Join(errs...)
 }
 
-// asker asks a host for the state of its part of the job.
+// asker is a function that asks the agent (plx's process on a host) for the
+// state of the job on that host.
 type asker func(context.Context, *hosts.AgentHost) (protocol.State, error)
 
-// followAll writes chunks as they come, and returns the error of each host. away is how long a
-// host may be away.
-func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, away time.Duration, state asker) []error {
-	ended := make(chan bool, len(agents)) // whether the job is over, of each host that has a verdict
+// followAll writes the chunks of all hosts as they arrive, and returns the
+// error of each host. maxAway is how long a host may be unreachable.
+func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, maxAway time.Duration, state asker) []error {
+	ended := make(chan bool, len(agents)) // one value per host that has a result: true if the whole job has ended
 	streams := make([]*stream, len(agents))
 	for i, a := range agents {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -51,7 +59,7 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 		go func() {
 			defer close(s.done)
 			defer cancel(nil)
-			if s.err = follow(ctx, a, req, nil, out, &s.heard, away); s.err != nil || state == nil {
+			if s.err = follow(ctx, a, req, nil, out, &s.liveness, maxAway); s.err != nil || state == nil {
 				return
 			}
 			if now, err := state(ctx, a); err == nil && now.Verdict != nil {
@@ -62,8 +70,8 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	errs := make([]error, len(agents))
-	var verdict time.Time // when the end of the job was known; zero: it is not
-	over := false         // no host writes logs any more
+	var verdict time.Time // when the result of the job became known; zero: not known yet
+	over := false         // true once the whole job has ended, so no task writes logs
 	for i, s := range streams {
 		for waiting := true; waiting; {
 			select {
@@ -75,9 +83,9 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 				}
 				over = over || sure
 			case <-tick.C:
-				quiet := s.heard.silence()
-				if over { // a restarted host may be there and not know that its agent is gone
-					quiet = s.heard.idle()
+				quiet := s.liveness.silence()
+				if over { // a rebooted host may send keepalives although its agent no longer exists
+					quiet = s.liveness.idle()
 				}
 				if !verdict.IsZero() && min(time.Since(verdict), quiet) > patience {
 					s.stop(errLastLines)
@@ -89,45 +97,48 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 	return errs
 }
 
-// errLastLines is why a host is given up after the verdict.
+// errLastLines is the error of a host that plx gives up after the job's end.
 var errLastLines = errors.New("the last lines may be missing")
 
-// merge writes chunks in the order of time, and returns the error of each host.
+// merge writes the chunks of all hosts in the order of their times, and
+// returns the error of each host.
 func merge(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, patience time.Duration) []error {
 	var next []func() (logs.Chunk, error)
 	for _, a := range agents {
-		f := &feed{agent: a, req: req, cursor: &out.cursor, heard: &liveness{}, patience: patience}
+		f := &feed{agent: a, req: req, cursor: &out.cursor, liveness: &liveness{}, patience: patience}
 		defer f.close()
-		f.open(ctx) // on all hosts at once: logs.Merge asks one after the other
+		f.open(ctx) // connect to all hosts at once, because logs.Merge reads them one after the other
 		next = append(next, func() (logs.Chunk, error) { return f.next(ctx) })
 	}
 	return logs.Merge(next, func(i int, c logs.Chunk) error { return out.take(agents[i].Host, c) })
 }
 
-// Streams reads the logs of all hosts of a job that this process drives.
+// Streams reads the logs of all hosts of the job that this process launched.
 type Streams struct {
 	mu  sync.Mutex
-	all []*stream // the newest stream of each host
+	all []*stream // newest stream of each host; guarded by mu
 }
 
-// stream reads the logs of one host.
+// stream reads the logs of one host from one agent (plx's process on the
+// host).
 type stream struct {
-	agent  *hosts.AgentHost
-	before *stream  // stream of the agent that this stream's agent replaced; nil: the first agent
-	heard  liveness // when the host was last known to be there
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when run has returned
-	err    error         // why the logs are not complete; nil: they are; valid once done is closed
+	agent    *hosts.AgentHost
+	before   *stream  // stream of the agent that ran on this host before; nil for the first agent
+	liveness liveness // time of the last sign of life of the host
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when run has returned
+	err      error         // why the logs are incomplete, or nil; valid once done is closed
 }
 
-// Follow starts to write a host's logs to out, until the host has sent all of them or
-// was out of reach for longer than its lease and Patience. Call it again for an agent
-// that replaces another one: it continues where the stream before ends. early, which may be
-// nil, gets what the agent sends of its own.
+// Follow starts a goroutine that writes a host's logs to out. It ends when the
+// host has sent all its logs, or was unreachable for lease and 10 s more. If
+// the agent (plx's process on the host) was restarted, call Follow again: the
+// new stream continues where the old one ends. early holds the log bytes that
+// the agent sends within its other messages; it may be nil.
 func (g *Streams) Follow(a *hosts.AgentHost, early *Early, out *Output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)
-	s.heard.note()
+	s.liveness.note()
 	go s.run(ctx, early, out, lease+patience)
 }
 
@@ -135,12 +146,13 @@ func (s *stream) run(ctx context.Context, early *Early, out *Output, patience ti
 	defer close(s.done)
 	defer s.cancel(nil)
 	if s.before != nil {
-		<-s.before.done // it ends by itself, or is cancelled with this one
+		<-s.before.done // the previous stream ends by itself, or is cancelled together with this one
 	}
-	s.err = follow(ctx, s.agent, logs.Request{TailLines: -1, Follow: true}, early, out, &s.heard, patience)
+	s.err = follow(ctx, s.agent, logs.Request{TailLines: -1, Follow: true}, early, out, &s.liveness, patience)
 }
 
-// add adds a stream, in the place of the one of the same host.
+// add creates a stream for agent a. It replaces the stream of the same host,
+// if there is one.
 func (g *Streams) add(a *hosts.AgentHost, cancel context.CancelCauseFunc) *stream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,20 +164,21 @@ func (g *Streams) add(a *hosts.AgentHost, cancel context.CancelCauseFunc) *strea
 	return g.all[i]
 }
 
-// stop cancels the stream, and those before it.
+// stop cancels the stream and the streams of all earlier agents on the host.
 func (s *stream) stop(why error) {
 	for ; s != nil; s = s.before {
 		s.cancel(why)
 	}
 }
 
-// hostError is why the logs of a host are not complete.
+// hostError reports why the logs of a host are incomplete.
 type hostError struct {
 	Agent *hosts.AgentHost
 	Err   error
 }
 
-// Waiting returns the names of the hosts that have not sent all of their logs.
+// Waiting returns the names of the hosts whose logs have not arrived
+// completely.
 func (g *Streams) Waiting() (names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -179,9 +192,10 @@ func (g *Streams) Waiting() (names []string) {
 	return names
 }
 
-// Wait is called after the verdict. It waits until every host has sent all of its logs.
-// It gives up a host that is silent, at once if it is among the lost ones, and all
-// hosts after a message from stops.
+// Wait is called after the job has ended, and returns when the logs of every
+// host have arrived or were given up. It gives up a host that is silent for 10
+// s. For the hosts in lost these 10 s may lie before the job's end. A message
+// on stops gives up all hosts at once.
 func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.StopAsked) (failed []hostError) {
 	verdict := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -196,7 +210,7 @@ func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.Sto
 					s.stop(errors.New("given up by the user: the last lines may be missing"))
 				}
 			case <-tick.C:
-				if s.heard.silence() > patience && (lost[s.agent] || time.Since(verdict) > patience) {
+				if s.liveness.silence() > patience && (lost[s.agent] || time.Since(verdict) > patience) {
 					s.stop(errLastLines)
 				}
 			}

@@ -12,41 +12,41 @@ import (
 	"github.com/plx-run/plx/hostfile"
 )
 
-// node is one node of an allocation.
+// node is a node of a Slurm allocation.
 type node struct {
 	name    string
-	cores   int    // of the job
-	tasks   int    // that the user asked for; 0: none were named
-	addr    string // by which Slurm reaches the node, a name or an IP address
-	managed bool   // Slurm hands out the node's GPUs
-	gpus    string // value of CUDA_VISIBLE_DEVICES or AMD's ROCR_VISIBLE_DEVICES in a step; empty: no GPU
+	cores   int    // number of CPU cores that the job has on the node
+	tasks   int    // number of tasks that the user requested for the node; 0: no number given
+	addr    string // name or IP address through which Slurm reaches the node; empty: unknown
+	managed bool   // true if Slurm allocates the node's GPUs to jobs
+	gpus    string // CUDA_VISIBLE_DEVICES or AMD's ROCR_VISIBLE_DEVICES in a Slurm step; empty: no GPU
 }
 
-// Known returns the hosts as far as they are known without a connection to one: which GPUs
-// they have is not.
+// Known returns the nodes of the allocation, without connecting to a node.
+// Their GPUs are therefore unknown.
 func (j *Job) Known(ctx context.Context) ([]hostfile.Host, error) {
 	nodes, err := j.find(ctx)
 	if err != nil {
-		return nil, j.wrong(err)
+		return nil, j.wrapError(err)
 	}
 	return j.lines(nodes)
 }
 
-// Hosts returns the nodes of the allocation as lines of a resource file: those of its GPUs
-// that the job has, and its address. It starts a step on all nodes, and so shows that the
-// allocation can be used.
+// Hosts returns the nodes of the allocation as lines of a resource file, each
+// with the node's address and the GPUs that the job has there. It runs a Slurm
+// step on all nodes, which also proves that the allocation works.
 func (j *Job) Hosts(ctx context.Context) ([]hostfile.Host, error) {
 	nodes, err := j.find(ctx)
 	if err == nil {
-		err = j.look(ctx, nodes)
+		err = j.probeNodes(ctx, nodes)
 	}
 	if err != nil {
-		return nil, j.wrong(err)
+		return nil, j.wrapError(err)
 	}
 	return j.lines(nodes)
 }
 
-// find asks Slurm for the nodes.
+// find runs scontrol to list the nodes of the allocation.
 func (j *Job) find(ctx context.Context) ([]*node, error) {
 	out, err := ask(ctx, "scontrol", "show", "hostnames", j.nodes)
 	if err != nil {
@@ -77,8 +77,8 @@ func (j *Job) find(ctx context.Context) ([]*node, error) {
 	return nodes, describe(nodes, out)
 }
 
-// describe takes from the lines of "scontrol show node" where the nodes are, and whether
-// Slurm hands out their GPUs.
+// describe sets the address of each node, and whether Slurm manages its GPUs.
+// text is the output of "scontrol show node".
 func describe(nodes []*node, text string) error {
 	known := map[string]map[string]string{}
 	for line := range strings.Lines(text) {
@@ -88,7 +88,7 @@ func describe(nodes []*node, text string) error {
 	for _, n := range nodes {
 		all, ok := known[n.name]
 		if !ok {
-			return fmt.Errorf("scontrol show node tells nothing of node %s", n.name)
+			return fmt.Errorf("scontrol show node does not list node %s", n.name)
 		}
 		n.addr = all["NodeAddr"]
 		n.managed = strings.HasPrefix(all["Gres"], "gpu") || strings.Contains(all["Gres"], ",gpu")
@@ -96,28 +96,28 @@ func describe(nodes []*node, text string) error {
 	return nil
 }
 
-// mark begins the lines of the step that looks at the nodes: a site may have a prolog that
-// prints.
+// mark begins each line that probeNodes's script prints on a node. It separates
+// these lines from the output of a Slurm prolog that the site may have.
 const mark = "plx-node"
 
-// look runs a step on all nodes, which tells the GPUs of each, and by which address the
-// others reach this one.
-func (j *Job) look(ctx context.Context, nodes []*node) error {
+// probeNodes runs a Slurm step on all nodes. The step prints the GPUs of each node,
+// and the address through which other hosts can reach this machine.
+func (j *Job) probeNodes(ctx context.Context, nodes []*node) error {
 	all := fmt.Sprintf("%d", len(nodes))
 	script := `echo "` + mark + ` $SLURMD_NODENAME ${SLURM_LAUNCH_NODE_IPADDR:--} ${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:--}} ."`
 	out, err := ask(ctx, "srun", append(stepFlags(j.ID), "--nodes="+all, "--ntasks="+all, "--ntasks-per-node=1", "/bin/sh", "-c", script)...)
 	if err != nil {
 		return err
 	}
-	told := map[string][]string{}
+	reports := map[string][]string{}
 	for line := range strings.Lines(out) {
 		if words := strings.Fields(line); len(words) == 5 && words[0] == mark {
-			told[words[1]] = words
+			reports[words[1]] = words
 		}
 	}
-	here := "" // address of this process, which may run on one of the nodes
+	here := "" // address of this machine, which may itself be one of the nodes
 	for _, n := range nodes {
-		words, ok := told[n.name]
+		words, ok := reports[n.name]
 		if !ok {
 			return fmt.Errorf("srun: a step on all nodes printed nothing on node %s", n.name)
 		}
@@ -136,19 +136,22 @@ func (j *Job) look(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
-// Over asks Slurm whether the run has ended. Its nodes cannot be reached by a step then.
+// Over asks Slurm whether this run of the job has ended, so that srun can no
+// longer reach its nodes.
 func (r Run) Over(ctx context.Context) (bool, error) {
 	s, err := Ask(ctx, r.ID)
 	return err == nil && (s.Name != "RUNNING" && s.Name != "SUSPENDED" || s.Restarts != r.Restarts), err
 }
 
-// Ended is Over, and Slurm has also ended all that the run has left.
+// Ended asks Slurm whether this run of the job has ended and Slurm has also
+// killed the processes that it left on the nodes.
 func (r Run) Ended(ctx context.Context) (bool, error) {
 	s, err := Ask(ctx, r.ID)
 	return err == nil && (s.Over() || s.Waits() || s.Restarts != r.Restarts) && !s.Completing(), err
 }
 
-// fields are the words NAME=VALUE of a line of scontrol's. Of a name the first counts.
+// fields parses the NAME=VALUE words in a line of scontrol's output. If a name
+// occurs twice, its first value counts.
 func fields(line string) map[string]string {
 	all := map[string]string{}
 	for word := range strings.FieldsSeq(line) {
@@ -159,17 +162,18 @@ func fields(line string) map[string]string {
 	return all
 }
 
-// address resolves the address of a node; "" if other hosts cannot dial it. A node may be
-// told that its own name means the loopback interface.
+// address returns an IP address through which other hosts can reach the node
+// addr, or "" if there is none. On the node itself, its name may resolve to
+// the loopback interface only.
 func address(ctx context.Context, addr string) string {
 	if usable(addr) {
 		return addr
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	found, err := net.DefaultResolver.LookupHost(ctx, addr)
 	if err != nil {
-		return "" // the data address of a host that has none is an error later, which says what to do
+		return "" // a later step reports that the host has no usable address
 	}
 	for _, a := range found {
 		if usable(a) {
@@ -184,14 +188,14 @@ func usable(addr string) bool {
 	return err == nil && !ip.IsLoopback() && !ip.IsUnspecified() && !ip.IsLinkLocalUnicast() && ip.Zone() == ""
 }
 
-// isHere reports whether this process runs on the node.
+// isHere reports whether this process runs on the node called name.
 func isHere(name string) bool {
 	own, err := os.Hostname()
 	label, _, _ := strings.Cut(own, ".")
 	return err == nil && (own == name || label == name)
 }
 
-// lines writes the nodes as lines of a resource file, and reads these.
+// lines converts the nodes to parsed lines of a resource file.
 func (j *Job) lines(nodes []*node) ([]hostfile.Host, error) {
 	var texts []string
 	for _, n := range nodes {
@@ -199,7 +203,7 @@ func (j *Job) lines(nodes []*node) ([]hostfile.Host, error) {
 	}
 	lines, err := hostfile.ParseLines(texts)
 	if err != nil {
-		return nil, j.wrong(err)
+		return nil, j.wrapError(err)
 	}
 	for i := range lines {
 		lines[i].Pos = hostfile.Position{File: "job " + j.ID + " of Slurm", Line: i + 1}
@@ -210,8 +214,9 @@ func (j *Job) lines(nodes []*node) ([]hostfile.Host, error) {
 	return lines, nil
 }
 
-// line is the node as a line of a resource file. Of a node whose GPUs Slurm does not hand
-// out the job has all, or one for each task that the user asked for.
+// line returns the node as a line of a resource file. If Slurm does not manage
+// the node's GPUs, the job has all of them, or one for each task that the user
+// requested.
 func (n *node) line() string {
 	switch {
 	case n.gpus != "":

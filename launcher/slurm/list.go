@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// maxNodes bounds what a list may stand for.
+// maxNodes limits the number of nodes that a job may have.
 const maxNodes = 65536
 
-// counts reads a list of numbers for the nodes of a job, as Slurm abbreviates it: "4(x2),2"
-// is 4, 4, 2. It refuses a list of another length than nodes.
+// counts expands a list of one number per node in Slurm's notation: "4(x2),2"
+// becomes 4, 4, 2. It returns an error unless the list has exactly the given
+// number of nodes.
 func counts(text string, nodes int) ([]int, error) {
-	wrong := func(why string) ([]int, error) {
+	malformed := func(why string) ([]int, error) {
 		return nil, fmt.Errorf("%q is no list of numbers for %d nodes, such as 4(x2),2: %s", text, nodes, why)
 	}
 	var all []int
@@ -20,29 +21,29 @@ func counts(text string, nodes int) ([]int, error) {
 		value, times, repeated := strings.Cut(item, "(x")
 		n, ok := number(value)
 		if !ok {
-			return wrong(fmt.Sprintf("%q is no number", value))
+			return malformed(fmt.Sprintf("%q is no number", value))
 		}
 		reps := 1
 		if repeated {
 			inner, closed := strings.CutSuffix(times, ")")
 			if reps, ok = number(inner); !ok || !closed || reps < 1 {
-				return wrong(fmt.Sprintf("%q is no number of repetitions", "(x"+times))
+				return malformed(fmt.Sprintf("%q is no number of repetitions", "(x"+times))
 			}
 		}
 		if reps > nodes-len(all) {
-			return wrong("it has more")
+			return malformed("it has more")
 		}
 		for range reps {
 			all = append(all, n)
 		}
 	}
 	if len(all) < nodes {
-		return wrong(fmt.Sprintf("it has %d", len(all)))
+		return malformed(fmt.Sprintf("it has %d", len(all)))
 	}
 	return all, nil
 }
 
-// number reads a number of digits only, without a sign.
+// number parses a number of at most 7 digits, without a sign.
 func number(text string) (int, bool) {
 	if text == "" || len(text) > 7 || strings.Trim(text, "0123456789") != "" {
 		return 0, false

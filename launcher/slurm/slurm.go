@@ -1,4 +1,4 @@
-// Package slurm runs jobs of plx in an allocation of Slurm.
+// Package slurm runs plx jobs in an allocation of the Slurm workload manager.
 //
 //	job, err := slurm.Current(os.Getenv)
 //	if job == nil || err != nil {
@@ -7,11 +7,13 @@
 //	lines, err := job.Hosts(ctx)
 //	reach := hosts.Reach{Hosts: lines, Slurm: job.Run}
 //
-// The nodes of the allocation are hosts, and a step of Slurm on each of them gives the shell
-// that package via needs. Everything above knows nothing of Slurm.
+// Each node of the allocation is a host for plx. A Slurm step (srun) on the
+// node starts the shell through which package via connects. The other packages
+// treat such a host like any other.
 //
-// The package asks srun, scontrol, sbatch, squeue and scancel, which every version of Slurm
-// has. It refuses to guess: a text of Slurm's that it does not understand is an error.
+// The package runs srun, scontrol, sbatch and scancel, which every version of
+// Slurm has. Output of these commands that it cannot parse is an error; it
+// never guesses.
 package slurm
 
 import (
@@ -31,27 +33,29 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// Job is the job of Slurm in whose allocation this process runs.
+// Job is the Slurm job in whose allocation this process runs.
 type Job struct {
 	Run
-	// Batch tells that this process runs in the script of sbatch, not under salloc.
+	// Batch is true if this process runs in a batch script of sbatch, and
+	// false under salloc.
 	Batch bool
-	nodes string // list of the nodes, as Slurm abbreviates it
-	cores string // number of cores on each node, abbreviated
-	tasks string // number of tasks on each node, abbreviated; empty: the user named none
+	nodes string // names of the nodes in Slurm's notation, such as gpu[01-04]
+	cores string // cores on each node in Slurm's notation, such as 4(x2),2
+	tasks string // tasks on each node in Slurm's notation; empty if the user requested no number
 }
 
-// Run is one run of a job of Slurm. Slurm may requeue the job, and then it runs again. The
-// zero value is none.
+// Run identifies one run of a Slurm job. A job that Slurm has requeued runs
+// again, with the same ID and one more restart. The zero value means no job.
 type Run struct {
-	ID       string `json:"id,omitempty"`       // of the job; empty: no job
-	Restarts int    `json:"restarts,omitempty"` // how often it had been requeued
+	ID       string `json:"id,omitempty"`       // id of the Slurm job; empty: no job
+	Restarts int    `json:"restarts,omitempty"` // number of times that Slurm had requeued the job when this run began
 }
 
-// jobID is an id of a job.
+// jobID matches the id of a Slurm job.
 var jobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,10}$`) })
 
-// Current reads the environment of an allocation. It returns nil if there is none.
+// Current returns the Slurm job that the environment variables describe, or
+// nil if this process runs outside of an allocation.
 func Current(getenv func(string) string) (*Job, error) {
 	id := cmp.Or(getenv("SLURM_JOB_ID"), getenv("SLURM_JOBID"))
 	if id == "" {
@@ -62,29 +66,30 @@ func Current(getenv func(string) string) (*Job, error) {
 	if count := getenv("SLURM_RESTART_COUNT"); count != "" {
 		var ok bool
 		if j.Restarts, ok = number(count); !ok {
-			return nil, j.wrong(fmt.Errorf("SLURM_RESTART_COUNT=%q is no number", count))
+			return nil, j.wrapError(fmt.Errorf("SLURM_RESTART_COUNT=%q is no number", count))
 		}
 	}
-	if getenv("SLURM_NTASKS") != "" { // otherwise Slurm counts the cores as tasks
+	if getenv("SLURM_NTASKS") != "" { // without it, SLURM_TASKS_PER_NODE is only the number of cores
 		j.tasks = getenv("SLURM_TASKS_PER_NODE")
 	}
 	switch {
 	case !jobID().MatchString(id):
-		return nil, j.wrong(fmt.Errorf("SLURM_JOB_ID=%q is no id of a job", id))
+		return nil, j.wrapError(fmt.Errorf("SLURM_JOB_ID=%q is not a job id", id))
 	case getenv("SLURM_HET_SIZE") != "":
-		return nil, j.wrong(errors.New("it is heterogeneous: plx works in jobs of one component"))
+		return nil, j.wrapError(errors.New("it is a heterogeneous job, which plx does not support"))
 	case j.nodes == "":
-		return nil, j.wrong(errors.New("SLURM_JOB_ID is set and SLURM_JOB_NODELIST is not"))
+		return nil, j.wrapError(errors.New("SLURM_JOB_ID is set and SLURM_JOB_NODELIST is not"))
 	}
 	return j, nil
 }
 
-func (j *Job) wrong(err error) error {
+func (j *Job) wrapError(err error) error {
 	return exit.WithHint(fmt.Errorf("job %s of Slurm: %w", j.ID, err), cmp.Or(exit.Hint(err), avoidHint))
 }
 
-// Name is a name for what the batch script launches with these words: the same again when
-// Slurm has requeued the job. It is "" outside of a batch script.
+// Name returns a name for the plx job that a batch script launches with the
+// command line words. It is the same again after Slurm has requeued the batch
+// job. Outside of a batch script it is "".
 func (j *Job) Name(words []string) string {
 	if !j.Batch {
 		return ""
@@ -97,16 +102,18 @@ func (j *Job) Name(words []string) string {
 }
 
 const (
-	avoidHint = "--no-slurm leaves Slurm out: name the hosts with --hosts FILE"
+	avoidHint = "--no-slurm ignores the Slurm allocation: name the hosts with --hosts FILE"
 	pathHint  = "Slurm's commands must be on PATH (module load slurm?); " + avoidHint
 	overHint  = "the allocation is over: leave its shell and ask for a new one with salloc or sbatch; " + avoidHint
 )
 
-// askTime bounds one question to Slurm. A busy slurmctld may take a while.
-const askTime = time.Minute
+// commandTimeout limits one run of a Slurm command. A busy slurmctld may need long to
+// reply.
+const commandTimeout = time.Minute
 
-// Environ is the environment for Slurm's commands: without the options that sbatch, salloc
-// and srun leave in it. These would change what a step gets.
+// Environ returns the environment for Slurm commands. It lacks the variables
+// with which sbatch, salloc and srun pass on their options, since these would
+// change the resources of a step.
 func Environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -115,26 +122,27 @@ func Environ() []string {
 	})
 }
 
-// ask runs one of Slurm's commands and returns what it prints.
+// ask runs a Slurm command and returns its output. Its errors have hints.
 func ask(ctx context.Context, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = Environ()
-	out, err := answer(ctx, cmd)
-	var refused *refusal
-	var missing absent
+	out, err := output(ctx, cmd)
+	var refused *commandError
+	var missing missingCommand
 	switch {
 	case errors.As(err, &missing):
 		err = exit.WithHint(err, pathHint)
 	case errors.As(err, &refused):
-		err = explained(err)
+		err = withHint(err)
 	}
 	return out, err
 }
 
-// complaint is the line that says most among those that a command of Slurm has printed.
-func complaint(text string) string {
+// errorLine returns the most useful line of a Slurm command's stderr: the text
+// after the first "error: ", or else the last line.
+func errorLine(text string) string {
 	var last string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -143,11 +151,11 @@ func complaint(text string) string {
 		}
 		last = cmp.Or(line, last)
 	}
-	return cmp.Or(last, "it printed no reason")
+	return cmp.Or(last, "it printed no error message")
 }
 
-// explained adds what the user can do.
-func explained(err error) error {
+// withHint adds a hint to the error of a failed Slurm command.
+func withHint(err error) error {
 	for _, over := range []string{"Invalid job id", "Expired or invalid job", "already completing", "Job credential revoked"} {
 		if strings.Contains(err.Error(), over) {
 			return exit.WithHint(err, overHint)

@@ -13,13 +13,14 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// allocation is the environment under sbatch.
+// allocation holds the environment variables that sbatch sets.
 var allocation = map[string]string{
 	"SLURM_JOB_ID": "12", "SLURM_JOB_NODELIST": "h[2-3]", "SLURM_JOB_CPUS_PER_NODE": "4(x2)",
 	"SLURM_TASKS_PER_NODE": "4(x2)", "ENVIRONMENT": "BATCH",
 }
 
-// with is the allocation with other variables too. An empty one is not set.
+// with returns a getenv function for the variables in allocation, changed by
+// the NAME=VALUE pairs in more. An empty value unsets a variable.
 func with(more ...string) func(string) string {
 	env := maps.Clone(allocation)
 	for _, v := range more {
@@ -46,8 +47,8 @@ func TestCurrent(t *testing.T) {
 		t.Errorf("the name is %q", name)
 	}
 	for env, want := range map[string]string{
-		"SLURM_JOB_ID=x":        `job x of Slurm: SLURM_JOB_ID="x" is no id`,
-		"SLURM_JOB_ID=1;reboot": "is no id",
+		"SLURM_JOB_ID=x":        `job x of Slurm: SLURM_JOB_ID="x" is not a job id`,
+		"SLURM_JOB_ID=1;reboot": "is not a job id",
 		"SLURM_JOB_NODELIST=":   "job 12 of Slurm: SLURM_JOB_ID is set and SLURM_JOB_NODELIST is not",
 		"SLURM_RESTART_COUNT=-": "is no number",
 		"SLURM_HET_SIZE=2":      "heterogeneous",
@@ -59,7 +60,7 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-func TestLines(t *testing.T) {
+func TestResourceFileLines(t *testing.T) {
 	nodes := []*node{
 		{name: "a", managed: true, gpus: "0,3", tasks: 1}, {name: "b", managed: true, tasks: 3}, {name: "c", managed: true},
 		{name: "d", tasks: 2}, {name: "e", addr: "10.0.0.5"}, {name: "f", gpus: "GPU-02ba5a4d", addr: "f.example"},
@@ -94,7 +95,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// fake puts a command of Slurm's on PATH.
+// fake puts a script in the place of a Slurm command on PATH.
 func fake(t *testing.T, name, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,7 +107,7 @@ func fake(t *testing.T, name, script string) {
 
 func TestAsk(t *testing.T) {
 	for script, want := range map[string][2]string{
-		"exit 1": {"scontrol: it printed no reason (exit status 1)", avoidHint},
+		"exit 1": {"scontrol: it printed no error message (exit status 1)", avoidHint},
 		"echo 'scontrol: error: no such host' >&2; echo later >&2; exit 2":   {"scontrol: no such host (exit status 2)", avoidHint},
 		"echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1": {"scontrol: Invalid job id specified (exit status 1)", overHint},
 		"echo 'srun: notes' >&2; exit 1":                                     {"scontrol: srun: notes (exit status 1)", avoidHint},

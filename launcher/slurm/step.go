@@ -2,14 +2,17 @@ package slurm
 
 import "strings"
 
-// stepFlags are the flags of srun for every step of plx's. --overlap shares what the job has
-// with other steps, --mem=0 is all memory of the job on the node. Without --unbuffered srun
-// would wait for the ends of lines. Workers are bound to cores by plx.
+// stepFlags returns the srun flags for each step that plx runs. --overlap
+// shares the job's resources with other steps, and --mem=0 means all memory of
+// the job on the node. Without --unbuffered srun would buffer output until the
+// end of a line. --cpu-bind=none is set because plx itself binds workers to
+// cores.
 func stepFlags(id string) []string {
 	return []string{"--quiet", "--jobid=" + id, "--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--unbuffered", "--chdir=/"}
 }
 
-// Command is the command that gives a shell on a node of the job, as package via wants it.
+// Command returns the command line that starts a shell on a node of the job,
+// with {host} and {command} as in via.Config.
 func Command(id string) string {
 	return "exec srun " + strings.Join(stepFlags(id), " ") + " --nodes=1 --ntasks=1 --nodelist={host} {command}"
 }

@@ -15,21 +15,24 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// Submission is a batch script that launches a job of plx, and what sbatch is told of it.
+// Submission describes a batch script that launches a plx job, and the options
+// for sbatch.
 type Submission struct {
-	Name    string   // of the job of Slurm
-	Dir     string   // that the script runs in, absolute
-	Output  string   // file for what the script prints, absolute; Slurm replaces %j by its id
-	Options []string // more options of sbatch; they are preferred to plx's own
-	Job     string   // id of the job of plx
-	Command []string // plx, by an absolute path, and its arguments
+	Name    string   // name of the Slurm job
+	Dir     string   // working directory of the script, an absolute path
+	Output  string   // absolute path of the script's output file; Slurm replaces %j by the Slurm job's id
+	Options []string // further options of sbatch, which override plx's own
+	Job     string   // id of the plx job
+	Command []string // absolute path of plx, and its arguments
 }
 
-// Variable has the id of the submission in the environment of a script of [Submission].
+// Variable is the environment variable in which the script of a [Submission]
+// passes the id of the plx job to plx.
 const Variable = "PLX_SUBMITTED"
 
-// Script is the text of the script. Slurm runs it on the first node, and again if the job is
-// requeued. Slurm sends the script's signals to plx, which takes the place of the shell.
+// Script returns the text of the batch script. Slurm runs it on the first
+// node, and again if the job is requeued. The script ends with exec, so plx
+// replaces the shell and receives the signals that Slurm sends.
 func (s Submission) Script() string {
 	return fmt.Sprintf(`#!/bin/sh
 # plx launch --slurm has submitted this.
@@ -45,30 +48,34 @@ exec %s
 `, quote(s.Dir), quote(s.Command[0]), SharedHint, exit.CodePlx, quote(s.Dir), exit.CodePlx, Variable, quote(s.Job), quoted(s.Command))
 }
 
-// SharedHint is the hint for a job that does not find its files on the nodes.
+// SharedHint is the hint for a batch job whose files do not exist on the
+// nodes.
 const SharedHint = "the nodes must have plx, the working directory and the home at the same paths as the machine of plx launch --slurm, on a file system that they share"
 
-// options are the arguments of sbatch. SIGTERM comes two minutes before the time limit, so
-// that a job can save a checkpoint.
+// options returns the arguments of sbatch. --signal makes Slurm send SIGTERM
+// two minutes before the time limit, so that the plx job can save a
+// checkpoint.
 func (s Submission) options() []string {
 	own := []string{"--parsable", "--job-name=" + s.Name, "--output=" + s.Output, "--open-mode=append", "--signal=B:TERM@120"}
 	return slices.Concat(own, s.Options)
 }
 
-// Text is a shell's command that submits the script, for a dry run.
+// Text returns a shell command that submits the script, for plx launch
+// --dry-run.
 func (s Submission) Text() string {
 	return fmt.Sprintf("sbatch %s <<'END'\n%sEND\n", quoted(s.options()), s.Script())
 }
 
-// Submit has sbatch submit the script, and returns the id of the job of Slurm.
+// Submit submits the script with sbatch and returns the id of the Slurm job.
 func (s Submission) Submit(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sbatch", s.options()...)
-	cmd.Dir, cmd.Env, cmd.Stdin = s.Dir, os.Environ(), strings.NewReader(s.Script()) // with the user's SBATCH_ variables
-	out, err := answer(ctx, cmd)
-	var refused *refusal
-	var missing absent
+	// sbatch needs the user's SBATCH_ variables, which Environ would remove.
+	cmd.Dir, cmd.Env, cmd.Stdin = s.Dir, os.Environ(), strings.NewReader(s.Script())
+	out, err := output(ctx, cmd)
+	var refused *commandError
+	var missing missingCommand
 	switch {
 	case errors.As(err, &missing):
 		return "", exit.WithHint(err, "plx launch --slurm needs Slurm's commands on PATH (module load slurm?)")
@@ -77,78 +84,85 @@ func (s Submission) Submit(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	id, _, _ := strings.Cut(strings.TrimSpace(out), ";") // behind it is the name of a cluster
+	id, _, _ := strings.Cut(strings.TrimSpace(out), ";") // the name of a cluster may follow the id
 	if !jobID().MatchString(id) {
-		return "", fmt.Errorf("sbatch printed %q, which is no id of a job", clip(out))
+		return "", fmt.Errorf("sbatch printed %q, which is not a job id", clip(out))
 	}
 	return id, nil
 }
 
-// refusal is the error of a command of Slurm's that ended with another status than 0.
-type refusal struct {
-	command, complaint string
+// commandError is the error of a Slurm command that exited with a status other than
+// 0.
+type commandError struct {
+	command, errorLine string
 	err                error
 }
 
-func (r *refusal) Error() string { return fmt.Sprintf("%s: %s (%v)", r.command, r.complaint, r.err) }
-func (r *refusal) Unwrap() error { return r.err }
+func (r *commandError) Error() string {
+	return fmt.Sprintf("%s: %s (%v)", r.command, r.errorLine, r.err)
+}
+func (r *commandError) Unwrap() error { return r.err }
 
-// answer runs one of Slurm's commands and returns what it prints.
-func answer(ctx context.Context, cmd *exec.Cmd) (string, error) {
+// output runs a Slurm command and returns its standard output.
+func output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	var stdout, stderr bytes.Buffer
 	name := cmd.Args[0]
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, askTime/60
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, commandTimeout/60
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return "", absent(name)
+		return "", missingCommand(name)
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s gave no answer within %v: %s", name, askTime, complaint(stderr.String()))
+		return "", fmt.Errorf("%s did not finish within %v: %s", name, commandTimeout, errorLine(stderr.String()))
 	case err != nil:
-		return "", &refusal{name, complaint(stderr.String()), err}
+		return "", &commandError{name, errorLine(stderr.String()), err}
 	}
 	return stdout.String(), nil
 }
 
-// absent is the error for a command of Slurm's that this machine does not have.
-type absent string
+// missingCommand is the error for a Slurm command that is not installed on this
+// machine. Its value is the command's name.
+type missingCommand string
 
-func (a absent) Error() string { return fmt.Sprintf("there is no %s here", string(a)) }
+func (a missingCommand) Error() string { return fmt.Sprintf("there is no %s here", string(a)) }
 
 func clip(text string) string { return text[:min(len(text), 80)] }
 
-// State is what Slurm tells of a job.
+// State is the state of a Slurm job, as scontrol reports it.
 type State struct {
-	Name     string // as Slurm writes it, such as PENDING; Forgotten
-	Reason   string // why the job waits, in Slurm's word; empty: Slurm names none
-	Restarts int    // how often the job was requeued
-	Code     int    // exit status of the script of a job that is over
-	Signal   int    // signal that ended the script; 0: none
-	Output   string // file of what the script prints; empty: not known
-	Nodes    int    // number of nodes that the job has, or asks for; 0: not known
+	Name     string // Slurm's name of the state, such as PENDING, or Forgotten
+	Reason   string // Slurm's reason why the job is pending; empty: none given
+	Restarts int    // number of times that Slurm has requeued the job
+	Code     int    // exit status of the batch script; valid once the job has ended
+	Signal   int    // signal that killed the batch script; 0: none
+	Output   string // file to which Slurm writes the script's output; empty: unknown
+	Nodes    int    // number of nodes that the job has or requests; 0: unknown
 }
 
-// Forgotten is the state of a job that Slurm does not know any more.
+// Forgotten is State.Name for a job of which Slurm has dropped its record.
 const Forgotten = "forgotten"
 
-// NoOutput is the signal of a job whose output file Slurm could not open.
+// NoOutput is the State.Signal with which Slurm reports that it could not open
+// the job's output file.
 const NoOutput = 53
 
-// Waits reports whether the job has no nodes yet, or none any more because it was requeued.
+// Waits reports whether the job is queued: it has no nodes yet, or lost them
+// because Slurm requeued it.
 func (s State) Waits() bool {
 	return slices.Contains([]string{"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}, s.Name)
 }
 
-// Over reports whether the job has ended, and will not run again.
+// Over reports whether the job has ended for good.
 func (s State) Over() bool {
 	return slices.Contains([]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
 		"REVOKED", "TIMEOUT", Forgotten}, s.Name)
 }
 
-// Completing reports whether Slurm is ending what the job has started.
+// Completing reports whether the job has ended but Slurm is still killing its
+// processes.
 func (s State) Completing() bool { return s.Name == "COMPLETING" }
 
-// Ask asks Slurm for the state of a job.
+// Ask returns the state of a Slurm job, as "scontrol show job" reports it.
 func Ask(ctx context.Context, id string) (State, error) {
 	out, err := ask(ctx, "scontrol", "--oneliner", "show", "job", id)
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
@@ -160,33 +174,34 @@ func Ask(ctx context.Context, id string) (State, error) {
 	return readState(out)
 }
 
-// readState reads a line of "scontrol show job".
+// readState parses the output of "scontrol show job".
 func readState(line string) (State, error) {
 	job := fields(line)
 	s := State{Name: job["JobState"], Reason: job["Reason"], Output: job["StdOut"]}
 	if s.Reason == "None" || s.Reason == "(null)" {
 		s.Reason = ""
 	}
-	nodes, _, _ := strings.Cut(job["NumNodes"], "-") // from the least to the most
-	s.Nodes, _ = number(nodes)                       // 0 if it is none
+	nodes, _, _ := strings.Cut(job["NumNodes"], "-") // NumNodes may be a range MIN-MAX; use its minimum
+	s.Nodes, _ = number(nodes)                       // number returns 0 if the value is not a number
 	code, signal, both := strings.Cut(cmp.Or(job["ExitCode"], "0:0"), ":")
 	var ok [3]bool
 	s.Restarts, ok[0] = number(cmp.Or(job["Restarts"], "0"))
 	s.Code, ok[1] = number(code)
 	s.Signal, ok[2] = number(signal)
 	if s.Name == "" || !both || ok != [3]bool{true, true, true} {
-		return s, fmt.Errorf("scontrol show job: this is no job: %q", clip(line))
+		return s, fmt.Errorf("scontrol show job: cannot parse this job: %q", clip(line))
 	}
 	return s, nil
 }
 
-// Cancel has Slurm end a job, or take it out of its queue.
+// Cancel runs scancel, which ends the Slurm job or removes it from the queue.
 func Cancel(ctx context.Context, id string) error {
 	_, err := ask(ctx, "scancel", id)
 	return err
 }
 
-// CheckOption refuses what cannot be an option of sbatch for a [Submission].
+// CheckOption returns an error if option cannot be used as an sbatch option of
+// a [Submission].
 func CheckOption(option string) error {
 	name, _, _ := strings.Cut(option, "=")
 	switch {
@@ -198,7 +213,7 @@ func CheckOption(option string) error {
 	return nil
 }
 
-// quote writes a word for a POSIX shell.
+// quote returns word quoted for a POSIX shell, if it needs quotes.
 func quote(word string) string {
 	if word != "" && strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-") == "" {
 		return word
@@ -206,7 +221,7 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// quoted writes a command for a POSIX shell.
+// quoted returns words as a command line for a POSIX shell.
 func quoted(words []string) string {
 	var all []string
 	for _, w := range words {
@@ -215,7 +230,8 @@ func quoted(words []string) string {
 	return strings.Join(all, " ")
 }
 
-// Ending says how a job of Slurm has ended.
+// Ending describes how a Slurm job ended: its state, and its exit status or
+// signal if it failed.
 func (s State) Ending() string {
 	text := s.Name
 	switch {

@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// A shell runs the script's command with its very words, in its folder.
-func TestScript(t *testing.T) {
+// The batch script runs exactly the given words, in the submission's
+// directory.
+func TestScriptRunsCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "it's a folder")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func TestSubmit(t *testing.T) {
 	}
 	for script, want := range map[string]string{
 		"echo 'sbatch: error: no such partition' >&2; exit 1": "sbatch: no such partition (exit status 1)",
-		"echo submitted": `sbatch printed "submitted\n", which is no id of a job`,
+		"echo submitted": `sbatch printed "submitted\n", which is not a job id`,
 	} {
 		fake(t, "sbatch", script)
 		if _, err := s.Submit(t.Context()); err == nil || err.Error() != want {

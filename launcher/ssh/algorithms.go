@@ -11,11 +11,13 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// bySSH is the way out where plx cannot speak as ssh does.
-const bySSH = "--via 'ssh -o BatchMode=yes {host}'"
+// viaSSH is the option that hints suggest if plx's own SSH client cannot log in
+// to a host: plx then connects through the ssh program.
+const viaSSH = "--via 'ssh -o BatchMode=yes {host}'"
 
-// algorithms returns all that the library implements, the secure ones first: a server that
-// knows none of them is still reached, as the user's ssh may be told to reach it.
+// algorithms returns every algorithm that golang.org/x/crypto/ssh implements,
+// the secure ones first. The insecure ones let plx reach old servers that
+// support nothing better.
 func algorithms() gossh.Config {
 	secure, weak := gossh.SupportedAlgorithms(), gossh.InsecureAlgorithms()
 	return gossh.Config{
@@ -25,8 +27,9 @@ func algorithms() gossh.Config {
 	}
 }
 
-// weakOf returns those of the algorithms of a connection that have security issues.
-func weakOf(conn gossh.Conn) (found []string) {
+// weakAlgorithms returns the negotiated algorithms of conn that have known security
+// issues.
+func weakAlgorithms(conn gossh.Conn) (found []string) {
 	meta, is := conn.(gossh.AlgorithmsConnMetadata)
 	if !is {
 		return nil
@@ -41,26 +44,31 @@ func weakOf(conn gossh.Conn) (found []string) {
 	return found
 }
 
-// keywords are those of sshd_config, by what the library calls their subject, each with an
-// algorithm that old servers know too.
+// keywords maps the subject of a failed algorithm negotiation, in the words of
+// golang.org/x/crypto/ssh, to the sshd_config keyword for it. cure is an
+// algorithm to add there that old servers support too.
 var keywords = []struct{ subject, keyword, cure string }{
 	{"key exchange", "KexAlgorithms", "curve25519-sha256"}, {"host key", "HostKeyAlgorithms", "ssh-ed25519"},
 	{"cipher", "Ciphers", "aes256-ctr"}, {"MAC", "MACs", "hmac-sha2-256"},
 }
 
-// explainAlgorithms says what a server wants with which the library has nothing in common.
+// explainAlgorithms rewrites a failed algorithm negotiation: the new error
+// lists the algorithms that the server offered, and its hint names the
+// sshd_config keyword to change. It returns other errors as they are.
 func explainAlgorithms(err error) error {
 	var none *gossh.AlgorithmNegotiationError
 	if !errors.As(err, &none) || len(none.SupportedAlgorithms) == 0 {
 		return err
 	}
 	offered := slices.DeleteFunc(slices.Clone(none.RequestedAlgorithms), func(name string) bool {
-		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-") // these are no algorithms
+		// Names with these prefixes are protocol extensions, which a server
+		// lists among its algorithms.
+		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-")
 	})
-	err = fmt.Errorf("its SSH server offers nothing for the %s that plx implements: %s", none.What, strings.Join(offered, ", "))
+	err = fmt.Errorf("its SSH server offers no %s that plx implements: %s", none.What, strings.Join(offered, ", "))
 	for _, k := range keywords {
 		if strings.Contains(none.What, k.subject) {
-			err = exit.WithHint(err, fmt.Sprintf("add %s to %s in the host's sshd_config, or let ssh connect: %s", k.cure, k.keyword, bySSH))
+			err = exit.WithHint(err, fmt.Sprintf("add %s to %s in the host's sshd_config, or let ssh connect: %s", k.cure, k.keyword, viaSSH))
 		}
 	}
 	return err

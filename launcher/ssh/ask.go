@@ -9,17 +9,19 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// mostAnswers is how often a host is answered, as ssh does.
-const mostAnswers = 3
+// maxPrompts is the number of attempts to answer a login prompt, such as for
+// a password. It equals ssh's default of NumberOfPasswordPrompts.
+const maxPrompts = 3
 
-// questions are the ways to log in that ask the user. There are none if nobody can be asked,
-// or if the configuration forbids it.
-func questions(ctx context.Context, cfg Config, t sshconfig.Target) (all []gossh.AuthMethod) {
+// promptMethods returns the authentication methods that prompt the user:
+// keyboard-interactive and password. It returns none if cfg.Ask is nil or the
+// ssh configuration disables both methods.
+func promptMethods(ctx context.Context, cfg Config, t sshconfig.Target) (all []gossh.AuthMethod) {
 	if cfg.Ask == nil {
 		return nil
 	}
 	if !t.NoInteractive {
-		all = append(all, gossh.RetryableAuthMethod(interactive(ctx, cfg, t), mostAnswers))
+		all = append(all, gossh.RetryableAuthMethod(interactive(ctx, cfg, t), maxPrompts))
 	}
 	if !t.NoPassword {
 		last := ""
@@ -28,13 +30,14 @@ func questions(ctx context.Context, cfg Config, t sshconfig.Target) (all []gossh
 			last = answer
 			return answer, err
 		}
-		all = append(all, gossh.RetryableAuthMethod(gossh.PasswordCallback(ask), mostAnswers))
+		all = append(all, gossh.RetryableAuthMethod(gossh.PasswordCallback(ask), maxPrompts))
 	}
 	return all
 }
 
-// interactive answers what the server asks. It hands the user's last answer to each
-// question to Ask, since the server asks again if it was wrong.
+// interactive returns a handler for keyboard-interactive authentication that
+// passes each prompt of the server to cfg.Ask. A repeated prompt means that
+// the previous answer was wrong, so Ask receives that answer too.
 func interactive(ctx context.Context, cfg Config, t sshconfig.Target) gossh.KeyboardInteractiveChallenge {
 	last := map[string]string{}
 	return func(_, instruction string, asked []string, echo []bool) (answers []string, err error) {

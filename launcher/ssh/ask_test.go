@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
-// startAsking serves logins that config decides on, and returns the client's configuration.
+// startAsking starts an SSH server that accepts logins by config, and returns
+// a client configuration for it.
 func startAsking(t *testing.T, config *gossh.ServerConfig) ssh.Config {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -82,9 +83,10 @@ func (u *user) ask(_ context.Context, question string, _ bool, refused string) (
 
 var errWrong = errors.New("wrong")
 
-// A server that takes no key asks for a password or its own questions. Without a user to
-// ask, and where the configuration forbids it, the login is refused.
-func TestQuestions(t *testing.T) {
+// A server that accepts no key prompts for a password or by
+// keyboard-interactive. If no user can be prompted, or the ssh configuration
+// forbids it, the login is refused.
+func TestPasswordPrompts(t *testing.T) {
 	password := func() *gossh.ServerConfig {
 		return &gossh.ServerConfig{PasswordCallback: func(_ gossh.ConnMetadata, given []byte) (*gossh.Permissions, error) {
 			if string(given) != "secret" {
@@ -128,7 +130,7 @@ func TestQuestions(t *testing.T) {
 			cfg.Ask = u.ask
 			client, err := ssh.Dial(t.Context(), cfg)
 			if err == nil {
-				_ = client.Close() // it was only to see
+				_ = client.Close() // only the result of the dial matters
 			}
 			if (err != nil) != c.fails {
 				t.Errorf("dial: %v", err)
@@ -139,7 +141,7 @@ func TestQuestions(t *testing.T) {
 			if name == "a second try" && strings.Join(u.refused, ",") != ",typo" {
 				t.Errorf("refused answers: %q", u.refused)
 			}
-			if name == "a server's Kerberos" && (!strings.Contains(err.Error(), "the server takes: gssapi-with-mic") || !strings.Contains(hintOf(err), "plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, --via 'ssh")) {
+			if name == "a server's Kerberos" && (!strings.Contains(err.Error(), "the server accepts: gssapi-with-mic") || !strings.Contains(hintOf(err), "plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, --via 'ssh")) {
 				t.Errorf("%v, hint %q", err, hintOf(err))
 			}
 			if c.fails && strings.Contains(hintOf(err), "ssh-copy-id") { // these servers take no key
@@ -153,7 +155,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// noKerberos is the server's side of Kerberos, without an answer.
+// noKerberos is a GSSAPI server that accepts no login.
 type noKerberos struct{}
 
 func (noKerberos) AcceptSecContext([]byte) ([]byte, string, bool, error) {

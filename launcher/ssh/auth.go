@@ -21,67 +21,72 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// offer is the keys to offer to a host, in order, and the keys that cannot be used.
+// offer holds the user's keys to offer to a host, in order, and reports the
+// keys that cannot be used.
 type offer struct {
 	keys      []gossh.Signer
-	sources   []string // where each of keys comes from, in the same order
+	sources   []string // file of each entry of keys, or "agent"; same order as keys
 	problems  []string // keys that cannot be used and why, each as one line
-	encrypted []string // key files with a passphrase that the agent does not have
-	tokens    []string // key files of FIDO tokens that the agent does not have
+	encrypted []string // key files that need a passphrase and are not loaded in the SSH agent
+	tokens    []string // key files of FIDO tokens that are not loaded in the SSH agent
 	certs     []*certificate
-	allowed   []string // methods that the server took last; nil: it was not asked
-	asks      bool     // the user can be asked, such as for a password
+	allowed   []string // authentication methods that the server last allowed; nil before its first reply
+	canPrompt bool     // true if plx can prompt the user, for example for a password
 	agent     net.Conn // connection to the SSH agent, open while its keys sign; nil: no agent
 }
 
-// newOffer collects keys: those of the configuration, then the agent's, then the usual
-// files. The order matters, since a server ends the connection after about six keys.
+// newOffer collects the keys: first those that the ssh configuration names,
+// then the SSH agent's, then the default files such as id_ed25519. The order
+// matters, since a server closes the connection after about six keys.
 func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) *offer {
-	o := &offer{asks: len(questions(ctx, cfg, t)) > 0}
+	o := &offer{canPrompt: len(promptMethods(ctx, cfg, t)) > 0}
 	if len(cfg.Signers) > 0 {
 		for _, key := range cfg.Signers {
 			o.add(key, "given key")
 		}
 		return o
 	}
-	agentKeys := o.askAgent(ctx, t.Agent)
+	agentKeys := o.agentSigners(ctx, t.Agent)
 	o.readCertificates(t)
 	for _, path := range t.Identities {
 		o.addFile(path, agentKeys, true)
 	}
 	for _, key := range agentKeys {
-		if !t.IdentitiesOnly || o.certified(key) {
+		if !t.IdentitiesOnly || o.hasCertificate(key) {
 			o.add(key, "agent")
 		}
 	}
 	for _, path := range t.Defaults {
 		o.addFile(path, agentKeys, false)
 	}
-	o.judgeCertificates()
+	o.checkCertificates()
 	return o
 }
 
 var errNoKey = errors.New("there is no key to log in with")
 
-// certificate is a user's certificate, whose key may be in a file or in the agent.
+// certificate is an OpenSSH user certificate. Its private key may be in a file
+// or in the SSH agent.
 type certificate struct {
 	*gossh.Certificate
 	path string
-	used bool // its key was found
+	used bool // true once the private key of the certificate was found
 }
 
 func (o *offer) close() {
 	if o.agent != nil {
-		_ = o.agent.Close() // the error loses nothing
+		_ = o.agent.Close() // the signatures are made, so an error of Close loses nothing
 	}
 }
 
-// add appends a key, after its certificates, unless it is there already.
+// add appends key to the offered keys, preceded by the certificates issued for
+// it. A key that is already in the list is not added again.
 func (o *offer) add(key gossh.Signer, source string) {
 	for _, c := range o.certs {
 		if !c.used && sameKey(c.Key, key.PublicKey()) {
 			c.used = true
-			if signer, err := gossh.NewCertSigner(c.Certificate, key); err == nil { // it fails for another key only
+			// NewCertSigner fails if the certificate is for another key.
+			if signer, err := gossh.NewCertSigner(c.Certificate, key); err == nil {
 				o.add(signer, c.path)
 			}
 		}
@@ -97,8 +102,9 @@ func (o *offer) add(key gossh.Signer, source string) {
 
 func sameKey(a, b gossh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
 
-// askAgent returns the agent's keys. ctx bounds the agent, which may wait for its user.
-func (o *offer) askAgent(ctx context.Context, socket string) []gossh.Signer {
+// agentSigners returns the keys of the SSH agent. The connection closes when ctx
+// ends, because the agent may wait for its user to confirm.
+func (o *offer) agentSigners(ctx context.Context, socket string) []gossh.Signer {
 	if socket == "" {
 		return nil
 	}
@@ -109,7 +115,7 @@ func (o *offer) askAgent(ctx context.Context, socket string) []gossh.Signer {
 		return nil
 	}
 	o.agent = conn
-	context.AfterFunc(ctx, func() { _ = conn.Close() }) // it may wait for its user
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // the SSH agent may wait for its user to confirm
 	keys, err := agent.NewClient(conn).Signers()
 	if err != nil {
 		o.problems = append(o.problems, fmt.Sprintf("agent: %v", err))
@@ -117,8 +123,9 @@ func (o *offer) askAgent(ctx context.Context, socket string) []gossh.Signer {
 	return keys
 }
 
-// addFile offers a key file, or the agent's key for it. A missing file is a problem only
-// if the configuration names it.
+// addFile offers the key in the file path, or the SSH agent's copy of the key
+// if the file cannot be used. A missing file is reported only if asked, that
+// is, if the ssh configuration names it.
 func (o *offer) addFile(path string, agentKeys []gossh.Signer, asked bool) {
 	data, err := os.ReadFile(path)
 	if err != nil && !asked && errors.Is(err, os.ErrNotExist) {
@@ -135,8 +142,9 @@ func (o *offer) addFile(path string, agentKeys []gossh.Signer, asked bool) {
 	o.add(key, path)
 }
 
-// addByAgent offers the agent's key for a file that cannot be read. It knows the key by the
-// public key in the file or in FILE.pub.
+// addByAgent offers the SSH agent's copy of a key whose file cannot be used
+// because of cause. It finds the copy by the public key, which it reads from
+// the key file or from FILE.pub.
 func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 	var locked *gossh.PassphraseMissingError
 	isLocked := errors.As(cause, &locked)
@@ -144,7 +152,7 @@ func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 	if isLocked && locked.PublicKey != nil {
 		public = locked.PublicKey
 	}
-	if public == nil { // IdentityFile may name the public key itself
+	if public == nil { // IdentityFile may name the public key file itself
 		public = readPublic(path)
 	}
 	for _, key := range agentKeys {
@@ -155,7 +163,7 @@ func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 	}
 	if isToken(public, cause) {
 		o.tokens = append(o.tokens, path)
-		cause = errors.New("its FIDO token answers to the agent only, which does not have the key")
+		cause = errors.New("only the SSH agent can sign with its FIDO token, and the agent does not have the key")
 	}
 	if isLocked {
 		o.encrypted = append(o.encrypted, path)
@@ -164,8 +172,8 @@ func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 	o.problems = append(o.problems, fmt.Sprintf("%s: %v", path, cause))
 }
 
-// isToken reports whether a key is that of a FIDO token, whose files the library does not
-// read.
+// isToken reports whether a key belongs to a FIDO token.
+// golang.org/x/crypto/ssh cannot read the key files of tokens.
 func isToken(public gossh.PublicKey, cause error) bool {
 	return public != nil && strings.HasPrefix(public.Type(), "sk-") || strings.Contains(cause.Error(), "unhandled key type")
 }
@@ -177,13 +185,14 @@ func readPublic(path string) gossh.PublicKey {
 	}
 	key, _, _, _, err := gossh.ParseAuthorizedKey(data)
 	if err != nil {
-		return nil // it is not a public key
+		return nil // the file contains no public key
 	}
 	return key
 }
 
-// readCertificates reads the certificates that the configuration names, and those beside
-// key files. ssh offers the first before the second.
+// readCertificates reads the certificates that CertificateFile names, and then
+// those that lie beside key files as KEY-cert.pub. ssh offers them in this
+// order.
 func (o *offer) readCertificates(t sshconfig.Target) {
 	read := func(path string) bool {
 		cert, is := readPublic(path).(*gossh.Certificate)
@@ -202,13 +211,14 @@ func (o *offer) readCertificates(t sshconfig.Target) {
 	}
 }
 
-// certified reports whether there is a certificate of the key.
-func (o *offer) certified(key gossh.Signer) bool {
+// hasCertificate reports whether one of the user's certificates is for this key.
+func (o *offer) hasCertificate(key gossh.Signer) bool {
 	return slices.ContainsFunc(o.certs, func(c *certificate) bool { return sameKey(c.Key, key.PublicKey()) })
 }
 
-// judgeCertificates notes those that cannot be used.
-func (o *offer) judgeCertificates() {
+// checkCertificates adds a problem for each certificate that has expired, is
+// not valid yet, or lacks its private key.
+func (o *offer) checkCertificates() {
 	for _, c := range o.certs {
 		const layout = "2006-01-02 15:04"
 		now := uint64(time.Now().Unix())
@@ -223,14 +233,15 @@ func (o *offer) judgeCertificates() {
 	}
 }
 
-// explain adds to a refused login which keys were offered, and which could not be used. Other
-// errors, such as those of a handshake that came to no login, it returns as they are.
+// explain adds to the error of a refused login which keys plx offered and
+// which keys it could not use. It returns other errors, such as those of a
+// failed handshake, unchanged.
 func (o *offer) explain(err error) error {
 	text := err.Error()
 	if !strings.Contains(text, "unable to authenticate") && !strings.Contains(text, "oo many authentication failures") {
 		return err
 	}
-	if len(o.keys) == 0 && !o.asks {
+	if len(o.keys) == 0 && !o.canPrompt {
 		err = errNoKey
 	}
 	tried := "no key"
@@ -239,7 +250,7 @@ func (o *offer) explain(err error) error {
 	}
 	err = &loginError{fmt.Errorf("login refused: %w; offered: %s", err, tried)}
 	if len(o.allowed) > 0 {
-		err = fmt.Errorf("%w; the server takes: %s", err, strings.Join(o.allowed, ", "))
+		err = fmt.Errorf("%w; the server accepts: %s", err, strings.Join(o.allowed, ", "))
 	}
 	if len(o.problems) > 0 {
 		err = fmt.Errorf("%w; not usable: %s", err, strings.Join(o.problems, "; "))
@@ -252,25 +263,26 @@ func (o *offer) hint() string {
 		return "unlock the key first: ssh-add " + Quote(o.encrypted[0])
 	}
 	if len(o.tokens) > 0 {
-		return "give the key to the agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + bySSH
+		return "add the key to the SSH agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + viaSSH
 	}
 	if len(o.keys) > 5 {
-		return "a server takes about 6 keys: name the right one with IdentityFile in the ssh configuration"
+		return "a server accepts about 6 keys: name the right one with IdentityFile in the ssh configuration"
 	}
 	hint := "plx logs in by key: put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
 	if len(o.allowed) > 0 && !slices.Contains(o.allowed, "publickey") {
-		hint = "the server takes no key, or not a key alone: on a terminal plx asks for what it wants"
-		if o.asks {
-			hint = "the server takes no key, or not a key alone, and refused what was answered"
+		hint = "the server does not accept a key alone: on a terminal plx prompts for what else it requires"
+		if o.canPrompt {
+			hint = "the server does not accept a key alone, and it refused the answers to its prompts"
 		}
 	}
 	if slices.Contains(o.allowed, "gssapi-with-mic") {
-		hint += "; plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + bySSH
+		hint += "; plx cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + viaSSH
 	}
 	return hint
 }
 
-// NewKey returns a key for a connection whose two ends plx has itself.
+// NewKey generates a key pair for an SSH connection of which plx runs both the
+// client and the server.
 func NewKey() (gossh.Signer, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -279,12 +291,13 @@ func NewKey() (gossh.Signer, error) {
 	return gossh.NewSignerFromKey(private)
 }
 
-// loginError says that the host accepts no proof of who the user is.
+// loginError reports that the host refused all the user's keys and passwords.
 type loginError struct{ error }
 
 func (e *loginError) Unwrap() error { return e.error }
 
-// RefusedBy implements the method that package transport asks for.
+// RefusedBy returns the check that refused the connection and what the user
+// can do, for transport.RefusedBy.
 func (e *loginError) RefusedBy() (check, cure string) {
 	return transport.Login, "put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
 }

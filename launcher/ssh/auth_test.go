@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
-// emptyHome is a home that knows the server and has no key.
+// emptyHome returns a home directory whose known_hosts lists the server and
+// that has no key.
 func emptyHome(t *testing.T, server *sshd) string {
 	t.Helper()
 	home := newHome(t, server)
@@ -33,7 +34,7 @@ func sshConfig(t *testing.T, home, text string) {
 	writeFile(t, filepath.Join(home, ".ssh", "config"), text, 0o600)
 }
 
-// startAgent serves keys on a socket of its own.
+// startAgent starts an SSH agent that holds keys, and returns its socket.
 func startAgent(t *testing.T, keys ...[]byte) string {
 	t.Helper()
 	ring := agent.NewKeyring()
@@ -49,7 +50,8 @@ func startAgent(t *testing.T, keys ...[]byte) string {
 	return serveAgent(t, ring)
 }
 
-// serveAgent serves an agent on a socket of its own.
+// serveAgent serves an SSH agent on a new socket and returns the path of the
+// socket.
 func serveAgent(t *testing.T, ring agent.Agent) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "agent")
@@ -75,7 +77,7 @@ func serveAgent(t *testing.T, ring agent.Agent) string {
 
 func TestLogin(t *testing.T) {
 	server := startSSHD(t, "MaxAuthTries 6")
-	locked := sync.OnceValue(func() string { // the race detector makes it dear
+	locked := sync.OnceValue(func() string { // computed once, since it is slow under the race detector
 		private, err := gossh.ParseRawPrivateKey(userKey(t))
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +149,7 @@ func TestLogin(t *testing.T) {
 			c.set(t, home)
 			client, err := ssh.Dial(t.Context(), server.config(home))
 			if err == nil {
-				_ = client.Close() // it was only to see
+				_ = client.Close() // only the result of the dial matters
 			}
 			switch {
 			case c.fail == "" && err != nil:
@@ -159,9 +161,9 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// The default keys of other types, with the configuration as ssh tells it and
-// as plx reads it.
-func TestLoginByOtherDefaultKeys(t *testing.T) {
+// A login works with default keys of other types than ed25519, both if ssh -G
+// and if plx's own parser reads the configuration.
+func TestLoginUsesOtherDefaultKeys(t *testing.T) {
 	home := t.TempDir()
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -186,7 +188,7 @@ func TestLoginByOtherDefaultKeys(t *testing.T) {
 	}
 }
 
-func TestLoginByCertificate(t *testing.T) {
+func TestLoginWithCertificate(t *testing.T) {
 	home := t.TempDir()
 	public := writeKey(t, filepath.Join(home, ".ssh", "id_ed25519"), nil)
 	authorityPEM, authority := makeKey(nil)

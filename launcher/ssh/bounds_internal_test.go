@@ -19,8 +19,9 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// The entry of a host with HostKeyAlias has the alias alone, whatever the port.
-func TestKeyAliasHasNoPort(t *testing.T) {
+// With HostKeyAlias, the host's entry in known_hosts is the alias without a
+// port.
+func TestHostKeyAliasIgnoresPort(t *testing.T) {
 	for _, c := range []struct {
 		target sshconfig.Target
 		want   string
@@ -35,8 +36,9 @@ func TestKeyAliasHasNoPort(t *testing.T) {
 	}
 }
 
-// A key that a full disk does not take is not reported as recorded.
-func TestFullDiskOfKnownHosts(t *testing.T) {
+// If the disk is full, plx returns an error and does not report the key as
+// recorded.
+func TestHostKeyIsNotRecordedOnFullDisk(t *testing.T) {
 	file, err := os.OpenFile("/dev/full", os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +49,10 @@ func TestFullDiskOfKnownHosts(t *testing.T) {
 	}
 }
 
-// A key that another process has recorded between the handshake and the lock counts: an
-// equal one is not recorded twice, another one refuses the host.
-func TestKeyThatWasRecordedMeanwhile(t *testing.T) {
+// Another process may record a host key between the handshake and the lock on
+// known_hosts. An equal key is then not recorded twice; a different key makes
+// plx refuse the host.
+func TestHostKeyRecordedByOtherProcessDecides(t *testing.T) {
 	const address = "127.0.0.1:2222"
 	ours, theirs := newPublicKey(t), newPublicKey(t)
 	for name, c := range map[string]struct {
@@ -88,8 +91,8 @@ func newPublicKey(t *testing.T) gossh.PublicKey {
 	return key
 }
 
-// A peer that reads nothing ends a write within the bound.
-func TestWriteIsBounded(t *testing.T) {
+// A write to a peer that does not read fails after the write timeout.
+func TestWriteTimesOut(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()

@@ -8,7 +8,8 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// A certificate that a server cannot accept now is named with the reason, any other is not.
+// A certificate that has expired or is not valid yet is reported with the
+// reason; a valid one is not.
 func TestJudgeCertificates(t *testing.T) {
 	now := uint64(time.Now().Unix())
 	day := func(t uint64) string { return time.Unix(int64(t), 0).Format("2006-01-02 15:04") }
@@ -26,7 +27,7 @@ func TestJudgeCertificates(t *testing.T) {
 		"without its key":  {after: now - hour, before: now + hour, unused: true, want: []string{"cert: its key is neither in a file nor in the agent"}},
 	} {
 		o := &offer{certs: []*certificate{{Certificate: &gossh.Certificate{ValidAfter: c.after, ValidBefore: c.before}, path: "cert", used: !c.unused}}}
-		o.judgeCertificates()
+		o.checkCertificates()
 		if !slices.Equal(o.problems, c.want) {
 			t.Errorf("%s: got %q, want %q", name, o.problems, c.want)
 		}

@@ -1,5 +1,5 @@
-// Package ssh reaches one host: it runs commands there with streams, copies
-// files to it, and closes.
+// Package ssh is an SSH client for one host: it runs commands there and copies
+// files to it.
 //
 //	client, err := ssh.Dial(ctx, ssh.Config{Host: "gpu03"})
 //	if err != nil {
@@ -8,29 +8,36 @@
 //	defer client.Close()
 //	err = client.Run(ctx, "exec uname -a", nil, os.Stdout, os.Stderr)
 //
-// # What is believed
+// # Host keys
 //
-// Dial looks the host up in the ssh configuration (package sshconfig) and its key
-// in known_hosts. It always checks the key, also with StrictHostKeyChecking no. It
-// refuses an unknown key unless [Config].AcceptNewHostKeys is set, or StrictHostKeyChecking is
-// accept-new. It always refuses a key that differs from the recorded one. "~" is [Config].Home in all of these files.
+// Dial reads the user's ssh configuration (package sshconfig) and looks up the
+// host's key in known_hosts. In these files "~" means [Config].Home. Dial
+// always checks the key, even with StrictHostKeyChecking no.
 //
-// # What is clean
+// Dial refuses an unknown key unless [Config].AcceptNewHostKeys is set or
+// StrictHostKeyChecking is accept-new. It always refuses a key that differs
+// from the recorded one.
 //
-// Commands are scripts for /bin/sh, whatever the user's login shell is. The output of the
-// shell's start-up files never reaches the caller's writers.
+// # Output
 //
-// # What is bounded
+// A command is a script for /bin/sh, whatever the user's login shell is. The
+// client drops what the shell's start-up files (such as .bashrc) print, so the
+// caller receives only the command's output.
 //
-// Dial and handshake have a deadline. If nothing arrives for [Config].DeadAfter, the
-// Client gives the connection up, and all calls under way return a [LostError].
+// # Deadlines
 //
-// # What it refuses to do
+// Connecting and the handshake have a deadline. If no byte arrives for
+// [Config].DeadAfter, the Client closes the connection, and all running calls
+// return a [LostError].
 //
-// It asks for a password by [Config].Ask only and for no passphrase, allocates no terminal,
-// and forwards no port, and an agent only if [Config].ForwardAgent and the ssh configuration say so. It sends no signal, since many servers ignore the
-// request, and does not kill processes that a command left. It knows nothing of jobs or tasks. It does not dial
-// again: package transport does.
+// # What the package does not do
+//
+// The client asks for passwords only through [Config].Ask, and never for the
+// passphrase of a key file. It allocates no terminal and forwards no port. It
+// forwards the SSH agent only if [Config].ForwardAgent and the ssh
+// configuration allow it. It sends no signal to a command, since many servers
+// ignore the request, and does not kill processes that a command leaves
+// behind. It does not reconnect; package transport does.
 package ssh
 
 import (
@@ -52,7 +59,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// closeWait bounds how long Close waits for what it ended to return.
+// closeWait limits how long Client.Close waits for the goroutines of the
+// connection to return.
 const closeWait = 2 * time.Second
 
 var (
@@ -66,18 +74,18 @@ type Client struct {
 	cfg      Config
 	conn     *timedConn
 	ssh      *gossh.Client
-	env      []string // NAME=VALUE for each command
-	forwards bool     // the user's agent is forwarded
-	via      *Client  // the jump host, which this Client closes; nil: there is no jump host
+	env      []string // NAME=VALUE, sent to the server for each command
+	forwards bool     // true if commands on the host may use the user's SSH agent
+	via      *Client  // connection to the jump host, closed together with this Client; nil if no jump host is used
 	sessions sessions
 
 	stop    chan struct{} // closed by the first call of giveUp
 	once    sync.Once
 	cause   error // why the connection ended; valid once stop is closed
-	workers group // goroutines of the connection, for which Close waits
+	workers group // goroutines of this connection; Close waits until they return
 
-	noisy  atomic.Bool // the user was told that start-up files print text
-	opened atomic.Bool // the server has opened a session on this connection
+	warnedOfNoise atomic.Bool // true after the user was warned that shell start-up files print text
+	opened        atomic.Bool // true once the server has accepted a session on this connection
 }
 
 func newClient(cfg Config, t sshconfig.Target, conn *timedConn, client *gossh.Client, via *Client) *Client {
@@ -87,16 +95,19 @@ func newClient(cfg Config, t sshconfig.Target, conn *timedConn, client *gossh.Cl
 		stop:     make(chan struct{}),
 	}
 	if cfg.ForwardAgent && t.ForwardAgent != "" {
-		c.forwards = agent.ForwardToRemote(client, t.ForwardAgent) == nil // it fails if it was called before
+		// ForwardToRemote fails only if forwarding was set up on this
+		// connection before.
+		c.forwards = agent.ForwardToRemote(client, t.ForwardAgent) == nil
 	}
 	c.workers.start(c.watch)
 	c.workers.start(c.keepalive)
 	return c
 }
 
-// Close ends the connection. Calls under way return a LostError. Close is idempotent and
-// returns within about 2 s. It cannot end processes that commands left on the host, nor
-// a goroutine that blocks in a reader or writer of Run's caller.
+// Close ends the connection. Running calls return a LostError. Close is
+// idempotent and returns within about 2 s. It does not kill processes that
+// commands left running on the host. It cannot stop a goroutine that blocks in
+// a reader or writer passed to Run.
 func (c *Client) Close() error {
 	c.giveUp(net.ErrClosed)
 	c.workers.wait(closeWait)
@@ -106,33 +117,36 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// giveUp ends the connection for good; the first cause is kept.
+// giveUp closes the connection for good and records cause as the reason. Only
+// the first call has an effect.
 func (c *Client) giveUp(cause error) {
 	c.once.Do(func() {
 		c.cause = cause
 		close(c.stop)
-		// The net.Conn itself: ssh.Client.Close may wait for a write that the
-		// network does not take. The error says nothing about a connection that
-		// is given up. Through a jump host even this may wait for a write, until
-		// that host's connection is given up.
+		// Close the net.Conn itself: ssh.Client.Close may block behind a write
+		// that the network does not accept. Through a jump host even closing
+		// the net.Conn may block, until the connection to the jump host
+		// closes. The error of Close is ignored, since the connection is lost
+		// anyway.
 		c.workers.start(func() { _ = c.conn.Close() })
 	})
 }
 
-// watch gives the connection up when its reader has ended.
+// watch calls giveUp when the SSH library has stopped reading from the
+// connection.
 func (c *Client) watch() {
 	err := c.ssh.Wait()
 	switch {
 	case err == nil:
 		err = errClientDone
 	case errors.Is(err, io.EOF):
-		err = errClosedByHost // not io.EOF, which readers take for a normal end
+		err = errClosedByHost // callers would take io.EOF for a normal end of the output
 	}
 	c.giveUp(err)
 }
 
-// keepalive sends requests, and gives the connection up if nothing arrives for
-// DeadAfter. Any byte counts.
+// keepalive regularly sends keepalive requests, and closes the connection if
+// no byte has arrived from the host for DeadAfter.
 func (c *Client) keepalive() {
 	ticker := time.NewTicker(c.cfg.KeepaliveEvery)
 	defer ticker.Stop()
@@ -144,23 +158,24 @@ func (c *Client) keepalive() {
 		case <-ticker.C:
 		}
 		if c.conn.silence() >= c.cfg.DeadAfter {
-			c.giveUp(fmt.Errorf("nothing came from the host for %v", c.cfg.DeadAfter))
+			c.giveUp(fmt.Errorf("no byte arrived from the host for %v", c.cfg.DeadAfter))
 			return
 		}
 		select {
 		case asking <- struct{}{}:
 			c.workers.start(func() {
-				// An answer is a read on the connection, even a refusal. A
-				// failure ends the connection. So the error is not needed.
+				// The error is ignored. Any reply, even a refusal, updates the
+				// time of the last byte. If sending fails, the connection is
+				// lost and watch reports that.
 				_, _, _ = c.ssh.SendRequest("keepalive@openssh.com", true, nil)
 				<-asking
 			})
-		default: // the last request is not answered yet
+		default: // the host has not replied to the previous keepalive request yet
 		}
 	}
 }
 
-// lost returns the LostError of a connection that has ended, else nil.
+// lost returns a LostError if the connection has ended, and nil otherwise.
 func (c *Client) lost() error {
 	select {
 	case <-c.stop:
@@ -174,14 +189,15 @@ func (c *Client) lost() error {
 	}
 }
 
-// explain returns what ended a failed call: the end of ctx, the loss of the connection,
-// or else err.
+// explain returns the root cause of a failed call: the cause of ctx if ctx has
+// ended, a LostError if the connection is lost, and otherwise err.
 func (c *Client) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// The reader ends the channels a moment before it ends itself.
-	if errors.Is(err, errNoStatus) || isDrop(err) {
+	// When a connection breaks, the SSH library closes its channels a moment
+	// before c.stop is closed. Wait up to a second for that.
+	if errors.Is(err, errNoStatus) || isConnectionEnd(err) {
 		select {
 		case <-c.stop:
 		case <-ctx.Done():
@@ -195,7 +211,8 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// timedConn bounds every write, and remembers when the last byte arrived, and the first ones.
+// timedConn sets a deadline for every write. It records when the last byte
+// arrived, and keeps the first bytes of the server for error messages.
 type timedConn struct {
 	net.Conn
 	writeTimeout time.Duration
@@ -203,10 +220,11 @@ type timedConn struct {
 	start        time.Time
 
 	mu    sync.Mutex
-	first []byte // the first bytes that arrived, at most maxFirst
+	first []byte // first bytes received, at most maxFirst; guarded by mu
 }
 
-// maxFirst bounds what is kept of a server's greeting, in bytes.
+// maxFirst is the number of bytes of the server's greeting that are kept for
+// error messages.
 const maxFirst = 256
 
 func (c *timedConn) Read(p []byte) (int, error) {
@@ -220,20 +238,21 @@ func (c *timedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// atGreeting adds to the error of a handshake that came to no key of the server what the server
-// has said until then. late tells that the time was over.
-func (c *timedConn) atGreeting(host string, err error, late bool) error {
+// withGreeting completes the error of a handshake that failed before the server
+// sent its host key: it adds the server's greeting, or that none arrived. late
+// reports that the deadline had passed.
+func (c *timedConn) withGreeting(host string, err error, late bool) error {
 	c.mu.Lock()
 	said := strings.TrimSpace(string(c.first))
 	c.mu.Unlock()
 	line, _, _ := strings.Cut(said, "\n")
 	switch {
 	case said == "":
-		err = fmt.Errorf("%w: the server has said nothing", err)
+		err = fmt.Errorf("%w: the server has sent nothing", err)
 	case !strings.HasPrefix(said, "SSH-") && !strings.Contains(said, "\nSSH-"):
-		err = fmt.Errorf("%w: instead of an SSH greeting the server says %.80q", err, strings.TrimSpace(line))
-	case late || isDrop(err):
-		err = fmt.Errorf("%w: the server has greeted, and said nothing more", err)
+		err = fmt.Errorf("%w: instead of an SSH greeting the server sent %.80q", err, strings.TrimSpace(line))
+	case late || isConnectionEnd(err):
+		err = fmt.Errorf("%w: the server sent its greeting and nothing more", err)
 	default:
 		return err
 	}
@@ -244,8 +263,8 @@ func (c *timedConn) atGreeting(host string, err error, late bool) error {
 }
 
 func (c *timedConn) Write(p []byte) (int, error) {
-	// A channel through a jump host has no deadlines; the jump host's own connection
-	// has.
+	// A connection through a jump host supports no deadlines, so the error is
+	// ignored. The connection to the jump host itself has a deadline.
 	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.writeTimeout))
 	return c.Conn.Write(p)
 }
@@ -255,12 +274,12 @@ func (c *timedConn) silence() time.Duration {
 	return time.Since(c.start) - time.Duration(c.lastRead.Load())
 }
 
-// group counts goroutines. Unlike a sync.WaitGroup it may start some during a wait, and
-// the wait has a bound.
+// group counts running goroutines, like sync.WaitGroup. In addition,
+// goroutines may start while wait is running, and wait has a time limit.
 type group struct {
 	mu    sync.Mutex
 	count int           // number of goroutines that run
-	idle  chan struct{} // closed and set to nil when count becomes 0; nil: nobody waits
+	idle  chan struct{} // closed and set to nil when count becomes 0; nil while no caller is in wait
 }
 
 func (g *group) start(f func()) {
@@ -283,7 +302,8 @@ func (g *group) finish() {
 	}
 }
 
-// wait returns when no goroutine is left, or after the bound.
+// wait returns when no goroutine of the group is running, or after the time
+// bound.
 func (g *group) wait(bound time.Duration) {
 	g.mu.Lock()
 	if g.count == 0 {
@@ -301,24 +321,25 @@ func (g *group) wait(bound time.Duration) {
 	}
 }
 
-// HostKeyError says that the host showed a key which is not accepted.
+// HostKeyError reports that plx does not accept the key of an SSH server.
 type HostKeyError struct {
-	Host        string   // as in the resource file; or the jump host with the key
-	Address     string   // as written in known_hosts
-	KeyType     string   // type of the key that the host showed, such as ssh-ed25519
-	Fingerprint string   // of the key that the host showed, as SHA256:...
-	Recorded    []string // places of other keys on record, as "file:line (type)"; empty: the host is unknown
-	Revoked     bool     // the key that the host showed is marked @revoked
+	Host        string   // name in the resource file, or the jump host that sent the key
+	Address     string   // host or [host]:port, as known_hosts spells it
+	KeyType     string   // type of the refused key, such as ssh-ed25519
+	Fingerprint string   // SHA256:... fingerprint of the refused key
+	Recorded    []string // known_hosts entries with other keys, as "file:line (type)"; empty if the host is unknown
+	Revoked     bool     // true if known_hosts marks the refused key as @revoked
 
-	unchecked bool // the ssh configuration wants no check
+	unchecked bool // true if the ssh configuration sets StrictHostKeyChecking no
 }
 
-// Changed reports whether the key contradicts the record. False: there is no record.
+// Changed reports whether known_hosts has a different key for the host or has
+// revoked this key. It is false for a host without an entry.
 func (e *HostKeyError) Changed() bool { return len(e.Recorded) > 0 || e.Revoked }
 
 func (e *HostKeyError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "host %s: host key refused: it shows %s key %s", e.Host, e.KeyType, e.Fingerprint)
+	fmt.Fprintf(&b, "host %s: host key refused: the host sent %s key %s", e.Host, e.KeyType, e.Fingerprint)
 	switch {
 	case e.Revoked:
 		fmt.Fprintf(&b, ", which is revoked at %s", strings.Join(e.Recorded, ", "))
@@ -328,13 +349,14 @@ func (e *HostKeyError) Error() string {
 		fmt.Fprintf(&b, " and none is known for %s", e.Address)
 	}
 	if e.unchecked {
-		b.WriteString("; plx does not follow StrictHostKeyChecking no")
+		b.WriteString("; plx ignores StrictHostKeyChecking no")
 	}
 	return b.String()
 }
 
-// Hint says how to accept an unknown key, in the same words for all hosts. A changed key has
-// no hint: to accept it needs more than a copied command.
+// Hint returns how to accept the key of an unknown host; the text is the same
+// for all hosts. For a changed key it returns "", because the user must first
+// find out why the key changed.
 func (e *HostKeyError) Hint() string {
 	if e.Changed() {
 		return ""
@@ -342,7 +364,8 @@ func (e *HostKeyError) Hint() string {
 	return "compare each fingerprint with the host's own, then run again with --accept-new-host-keys; StrictHostKeyChecking accept-new in the ssh configuration does the same for good"
 }
 
-// RefusedBy implements the method that package transport asks for.
+// RefusedBy returns the check that refused the connection and what the user
+// can do, for transport.RefusedBy.
 func (e *HostKeyError) RefusedBy() (check, cure string) {
 	return transport.HostKey, "ask who runs the host; if it was set up again, remove the old key: ssh-keygen -R '" + e.Address + "'"
 }

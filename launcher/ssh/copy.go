@@ -12,15 +12,18 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// sftpStart bounds the start of the protocol: the output of a start-up file may look like
-// the beginning of a long packet.
+// sftpStart limits how long the SFTP handshake may take. Without a limit it
+// could hang: the client may read the output of a shell start-up file as the
+// header of a long SFTP packet, and wait for the rest.
 const sftpStart = 15 * time.Second
 
-// Copy writes what r has to a new file, which only the user may read. path is absolute, and its
-// folder must exist. Copy uses sftp over a session of its own, so that the end of ctx harms no
-// other call. It does not wait for a session until another one ends.
+// Copy writes the content of r to a new file on the host, with mode 0600. path
+// must be absolute, and its directory must exist. Each call opens an SFTP
+// session of its own, so cancelling ctx disturbs no other call. If the server
+// allows no more sessions, Copy fails immediately.
 //
-// After an error a part of the file may be there. Copy does not flush the host's disk.
+// After an error an incomplete file may remain. Copy does not sync the file to
+// disk.
 func (c *Client) Copy(ctx context.Context, r io.Reader, path string) error {
 	err := c.copy(ctx, r, path)
 	if err == nil {
@@ -38,17 +41,19 @@ func (c *Client) copy(ctx context.Context, r io.Reader, path string) error {
 	if err != nil {
 		return err
 	}
-	defer s.end() // ends the goroutines of the sftp client too
+	defer s.end() // also stops the goroutines of the sftp client
 	sent := make(chan error, 2)
 	late := time.AfterFunc(sftpStart, func() { sent <- fmt.Errorf("the host's sftp has not started within %v", sftpStart) })
 	defer late.Stop()
 	c.workers.start(func() {
 		remote, err := sftp.NewClientPipe(s, s, sftp.UseConcurrentWrites(true))
 		if !late.Stop() {
-			return // copy has returned, or is about to
+			return // the timer has fired, so copy returns its timeout error
 		}
 		if err != nil {
-			sent <- fmt.Errorf("start sftp: %v", err) // that it has ended does not mean that the connection has
+			// %v instead of %w hides an io.EOF in err: the end of sftp does
+			// not mean that the SSH connection is lost.
+			sent <- fmt.Errorf("start sftp: %v", err)
 			return
 		}
 		sent <- upload(remote, r, path)
@@ -68,7 +73,7 @@ func upload(remote *sftp.Client, r io.Reader, path string) error {
 	if err != nil {
 		return err
 	}
-	if err = f.Chmod(0o600); err == nil { // before the content is written: it may be secret
+	if err = f.Chmod(0o600); err == nil { // set the mode before writing, since the content may be secret
 		_, err = f.ReadFromWithConcurrency(r, 64)
 	}
 	return errors.Join(err, f.Close())

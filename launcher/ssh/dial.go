@@ -25,73 +25,86 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// Config tells which host to dial and how. Only Host is required. Dial keeps its own
-// copy.
+// Config holds the host to dial and the options of the connection. Only Host
+// is required. Dial copies the Config.
 type Config struct {
-	// User, Host and Port are as in the resource file. Host may be an alias of the
-	// ssh configuration. Empty User, zero Port: those of the configuration, then the
-	// local user and 22.
+	// User, Host and Port as in the resource file (plx's list of hosts). Host
+	// may be an alias of the ssh configuration. An empty User and a zero Port
+	// take the value of the ssh configuration, or else the local user and port
+	// 22.
 	User, Host string
 	Port       int
 
-	// Home is ~ in keys, configuration and known_hosts. Empty: $HOME. The password
-	// file is not read.
+	// Home replaces "~" in the paths of keys, ssh configuration and
+	// known_hosts. Empty means $HOME; the password database is not consulted.
 	Home string
-	// ConfigFile is the ssh configuration. Empty: <Home>/.ssh/config. A missing file
-	// counts as an empty one.
+	// ConfigFile is the path of the ssh configuration; empty means
+	// <Home>/.ssh/config. A missing file is no error.
 	ConfigFile string
-	// KnownHostsFile has the keys of hosts. Empty: UserKnownHostsFile of the
-	// configuration, then <Home>/.ssh/known_hosts.
+	// KnownHostsFile is the path of the file with the keys of hosts. If it is
+	// empty, UserKnownHostsFile of the ssh configuration counts, or else
+	// <Home>/.ssh/known_hosts.
 	KnownHostsFile string
-	// AcceptNewHostKeys records the key of a host that has none on record.
+	// AcceptNewHostKeys makes Dial accept the key of a host that known_hosts
+	// does not list, and add it to the file.
 	AcceptNewHostKeys bool
 
-	// ForwardAgent forwards the user's SSH agent to commands, if the configuration says so too.
+	// ForwardAgent forwards the user's SSH agent to commands, if ForwardAgent
+	// in the ssh configuration allows it too.
 	ForwardAgent bool
 
-	// Signers and HostKey replace the configuration, the agent and known_hosts: only
-	// these keys are offered, and only this host key is accepted. Set both or none.
+	// Signers and HostKey replace the ssh configuration, the SSH agent and
+	// known_hosts. Only the keys in Signers are offered, and only HostKey is
+	// accepted. Set both fields or neither.
 	Signers []gossh.Signer
 	HostKey gossh.PublicKey
 
-	// Ask asks the user what a host asks at the login, such as for a password. refused is
-	// the last answer, which a host has not accepted; empty: none was given. It may be
-	// called from several goroutines at once. Nil: nobody can be asked.
+	// Ask shows the user a prompt of the host, such as for a password, and
+	// returns the reply. refused is the user's previous reply, which the host
+	// rejected; it is empty for the first prompt. Several goroutines may call
+	// Ask at once. If Ask is nil, plx prompts for nothing.
 	Ask func(ctx context.Context, question string, echo bool, refused string) (string, error)
 
-	// Notice receives one-line notices for the user, without newline. It may be
-	// called from several goroutines at once. Nil drops them.
+	// Notice receives messages for the user: one line each, without newline.
+	// Several goroutines may call it at once. If Notice is nil, the messages
+	// are dropped.
 	Notice func(string)
-	// Noisy is called, once for a connection and instead of a notice, if start-up files of
-	// the login shell print so many bytes at each command. Nil: it is a notice.
+	// Noisy receives the number of bytes that shell start-up files printed
+	// before a command. It is called at most once per connection. If Noisy is
+	// nil, Notice receives a message instead.
 	Noisy func(bytes int)
 
-	// Crowded is called when a session has to wait until another one ends: as many are open as
-	// the server allows. It may end one. Nil: nothing is called.
+	// Crowded is called when the server refuses a further session, so that a
+	// new command must wait until another session ends. Crowded may end one
+	// itself. It may be nil.
 	Crowded func()
 
-	// DialTimeout bounds one attempt to connect, with the handshake, for each hop. The login
-	// has 2 minutes more, or as long if that is longer. 0: ConnectTimeout of the configuration,
-	// then 15 s for the way to the server and 60 s with the handshake.
+	// DialTimeout limits one attempt to connect to a host, including the
+	// handshake; each jump host has its own attempt. The login after it may
+	// take 2 minutes, or DialTimeout if that is longer. If DialTimeout is 0,
+	// ConnectTimeout of the ssh configuration counts, or else 15 s to connect
+	// and 60 s including the handshake.
 	DialTimeout time.Duration
-	// DialAtMost bounds the same, also where DialTimeout or the configuration allows more. 0:
-	// nothing else bounds it.
+	// DialAtMost is an upper limit for the connection attempt and for the
+	// login, even if DialTimeout or the ssh configuration allows more. 0 means
+	// no such limit.
 	DialAtMost time.Duration
-	// RetryFor bounds the attempts that follow one which the server refused for load.
-	// 0: 30 s.
+	// RetryFor is the time during which Dial retries if an overloaded server
+	// refuses the connection. 0 means 30 s.
 	RetryFor time.Duration
-	// KeepaliveEvery is the time between two keepalive requests. 0: 5 s.
+	// KeepaliveEvery is the interval between keepalive requests. 0 means 5 s.
 	KeepaliveEvery time.Duration
-	// DeadAfter is how long the host may send nothing before the connection counts as
-	// lost. It is at least KeepaliveEvery. 0: 20 s, so that a dead host is noticed
-	// within 30 s.
+	// DeadAfter is the time without any byte from the host after which the
+	// connection counts as lost. A value below KeepaliveEvery is raised to
+	// KeepaliveEvery. 0 means 20 s, so that a dead host is detected within 30
+	// s.
 	DeadAfter time.Duration
 
-	shown func() // called when the server has shown an accepted key, so that the login begins; may be nil
-	piped bool   // the connection is no socket of plx's: its own errors say why it ended
+	shown func() // called when the host key was accepted and the login begins; may be nil
+	piped bool   // true for a connection passed to Over, whose own errors explain why it ended
 }
 
-// validate refuses impossible values and fills in the defaults.
+// validate checks the fields of the Config and fills in the defaults.
 func (c *Config) validate() error {
 	if err := sshconfig.CheckName("host", c.Host); err != nil {
 		return err
@@ -122,13 +135,14 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// maxHops bounds a chain of jump hosts: a configuration can make it endless.
+// maxHops limits the number of jump hosts to a host, because an ssh
+// configuration can define an endless chain of them.
 const maxHops = 8
 
-// Dial connects to a host, through jump hosts if the configuration names some, checks its
-// key and authenticates. If the server refuses an attempt for load, Dial tries again
-// after random pauses, for at most cfg.RetryFor. A key that is not accepted is a
-// [HostKeyError].
+// Dial connects to a host, checks its key and logs in. It goes through the
+// jump hosts that the ssh configuration names. If an overloaded server refuses
+// the connection, Dial retries after random pauses, for at most cfg.RetryFor.
+// If the host key is not accepted, the error is a [HostKeyError].
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -136,7 +150,9 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return dialHop(ctx, cfg, nil, 0)
 }
 
-// dialHop dials one hop. path has the hops before it; none: those of the configuration.
+// dialHop connects to cfg.Host, after it has connected to the jump hosts in
+// path. If path is empty, it uses the jump hosts that the ssh configuration
+// names. depth is the number of nested calls, which maxHops limits.
 func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (*Client, error) {
 	if depth >= maxHops {
 		return nil, fmt.Errorf("host %s: more than %d jump hosts", cfg.Host, maxHops)
@@ -163,16 +179,17 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 	}
 	c, err := dialRetry(ctx, cfg, t, via)
 	if err != nil {
-		_ = via.Close() // the next hop failed
+		_ = via.Close() // ignored: the failure of the next hop is returned
 	}
 	return c, err
 }
 
-// dialRetry tries again while the server refuses for load.
+// dialRetry calls dialOnce until it succeeds. It retries only while the server
+// is overloaded, for at most cfg.RetryFor.
 func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (*Client, error) {
 	giveUp := time.Now().Add(cfg.RetryFor)
 	for attempt := 0; ; attempt++ {
-		c, loaded, err := dialOnce(ctx, cfg, t, via)
+		c, overloaded, err := dialOnce(ctx, cfg, t, via)
 		if err == nil {
 			return c, nil
 		}
@@ -181,10 +198,10 @@ func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client)
 		}
 		var refusal *HostKeyError
 		if errors.As(err, &refusal) {
-			return nil, refusal // its text has the host
+			return nil, refusal // the message of a HostKeyError names the host already
 		}
 		pause := backoff(attempt)
-		if !loaded || time.Now().Add(pause).After(giveUp) {
+		if !overloaded || time.Now().Add(pause).After(giveUp) {
 			return nil, fmt.Errorf("host %s: %w", cfg.Host, err)
 		}
 		select {
@@ -194,15 +211,16 @@ func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client)
 	}
 }
 
-// Over makes a Client of a connection that leads to the server, whatever it goes through. The
-// Client owns it. cfg must have Signers and HostKey. Loss of the connection has the
-// connection's own error as its cause.
+// Over performs the SSH handshake on raw, a connection to the server of any
+// type, and returns a Client. The Client closes raw. cfg must have Signers and
+// HostKey. If the connection is lost later, the LostError wraps the error of
+// raw.
 func Over(ctx context.Context, raw net.Conn, cfg Config) (*Client, error) {
 	if cfg.HostKey == nil {
 		return nil, fmt.Errorf("host %s: signers and host key are missing", cfg.Host)
 	}
 	name := cfg.Host
-	cfg.Host = "pipe" // no name to look up
+	cfg.Host = "pipe" // a placeholder, since cfg.Host need not be a valid host name
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -213,24 +231,26 @@ func Over(ctx context.Context, raw net.Conn, cfg Config) (*Client, error) {
 	cfg.Host, cfg.piped = name, true
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Timeout, fmt.Errorf("no answer within %v", t.Timeout))
 	defer cancel()
-	c, _, err := greet(ctx, cfg, t, raw, nil)
+	c, _, err := clientOver(ctx, cfg, t, raw, nil)
 	return c, err
 }
 
-// backoff returns a pause that doubles from 200 ms to 4 s. It is random: connections that
-// were refused together must not come back together.
+// backoff returns the pause before the next attempt: random, with a maximum
+// that doubles from 200 ms to 4 s. Randomness keeps clients that were refused
+// together from retrying together.
 func backoff(attempt int) time.Duration {
 	longest := min(200*time.Millisecond<<min(attempt, 10), 4*time.Second)
 	return longest/4 + rand.N(longest*3/4)
 }
 
-// loginTime bounds a login, for which the server may ask others several times. Its own limit,
-// LoginGraceTime, is as long by default; ssh has none.
+// loginTime limits the login, in which the server may prompt the user several
+// times. It equals the default of sshd's LoginGraceTime.
 const loginTime = 2 * time.Minute
 
-// dialOnce makes one attempt. loaded reports that the server ended it before it showed a
-// key, as sshd does beyond MaxStartups.
-func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, loaded bool, err error) {
+// dialOnce makes one attempt to connect. overloaded reports that the server closed
+// the connection before it sent its host key, as sshd does when MaxStartups is
+// exceeded.
+func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, overloaded bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	tooLate := func(limit time.Duration) error {
@@ -248,7 +268,7 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 	})
 	if ask := cfg.Ask; ask != nil {
 		cfg.Ask = func(ctx context.Context, question string, echo bool, refused string) (string, error) {
-			limit.Stop() // the user may take long
+			limit.Stop() // the time that the user needs to reply does not count
 			defer func() { limit.Reset(time.Duration(allowed.Load())) }()
 			return ask(ctx, question, echo, refused)
 		}
@@ -257,24 +277,24 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 	defer arrived()
 	raw, err := connect(way, t, via)
 	if err != nil {
-		return nil, isRefusal(way, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(way, plain(err)))
+		return nil, isRefusal(way, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(way, withoutAddress(err)))
 	}
-	return greet(ctx, cfg, t, raw, via)
+	return clientOver(ctx, cfg, t, raw, via)
 }
 
-// greet makes a Client of a connection to the server. keyless reports that the server ended
-// it before it showed a key.
-func greet(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, via *Client) (c *Client, keyless bool, err error) {
+// clientOver performs the SSH handshake on raw and returns a Client. beforeKey
+// reports that the server closed the connection before it sent its host key.
+func clientOver(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, via *Client) (c *Client, beforeKey bool, err error) {
 	conn := &timedConn{Conn: raw, writeTimeout: cfg.DeadAfter, start: time.Now()}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the handshake
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // makes the handshake fail when ctx ends
 	client, keyShown, err := handshake(ctx, cfg, t, conn)
 	if !stop() && err == nil {
-		_ = client.Close() // the deadline was first
+		_ = client.Close() // ctx ended just as the handshake succeeded
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		_ = conn.Close()
-		loaded := !keyShown && isRefusal(ctx, err)
+		overloaded := !keyShown && isRefusal(ctx, err)
 		late := ctx.Err() != nil
 		if !errors.Is(err, errNoAgent) {
 			err = causeOr(ctx, err)
@@ -282,11 +302,11 @@ func greet(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, vi
 		switch {
 		case cfg.piped || errors.Is(err, errNoAgent):
 		case !keyShown:
-			err = conn.atGreeting(cfg.Host, err, late)
+			err = conn.withGreeting(cfg.Host, err, late)
 		case late:
-			err = fmt.Errorf("%w: the server has shown its key, and the login has not ended", err)
+			err = fmt.Errorf("%w: the server has sent its key, but the login has not finished", err)
 		}
-		return nil, loaded, err
+		return nil, overloaded, err
 	}
 	return newClient(cfg, t, conn, client, via), false, nil
 }
@@ -298,8 +318,9 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// plain removes the address from an error of the network: the caller adds it.
-func plain(err error) error {
+// withoutAddress removes the address from a network error, because the caller adds the
+// address to the message.
+func withoutAddress(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
 		return op.Err
@@ -317,7 +338,7 @@ func connect(ctx context.Context, t sshconfig.Target, via *Client) (net.Conn, er
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, t.Network, t.Address)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		<-ctx.Done() // the socket has the deadline of ctx, and may be first
+		<-ctx.Done() // the socket shares the deadline of ctx and may report it slightly earlier
 	}
 	var unknown *net.DNSError
 	if !errors.As(err, &unknown) {
@@ -331,10 +352,13 @@ func connect(ctx context.Context, t sshconfig.Target, via *Client) (net.Conn, er
 	return nil, err
 }
 
-// errNoAgent is why there was no time left for the host.
+// errNoAgent reports that the SSH agent did not reply before the deadline of
+// the connection attempt.
 var errNoAgent = errors.New("the SSH agent has not answered")
 
-// handshake authenticates both sides. keyShown reports that the host showed its key.
+// handshake checks the host's key and logs the user in. keyShown reports that
+// the host had sent its key, or that the attempt failed before any byte was
+// exchanged.
 func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Conn) (client *gossh.Client, keyShown bool, err error) {
 	keys, err := newHostKeys(cfg, t)
 	if err != nil {
@@ -348,7 +372,7 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 	config := &gossh.ClientConfig{
 		Config:            algorithms(),
 		User:              t.User,
-		Auth:              append([]gossh.AuthMethod{gossh.PublicKeys(offer.keys...)}, questions(ctx, cfg, t)...),
+		Auth:              append([]gossh.AuthMethod{gossh.PublicKeys(offer.keys...)}, promptMethods(ctx, cfg, t)...),
 		HostKeyAlgorithms: keys.algorithms,
 		HostKeyCallback: func(name string, remote net.Addr, key gossh.PublicKey) error {
 			keyShown = true
@@ -360,30 +384,31 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 		},
 		AuthCallback: func(now *gossh.ClientAuthContext) (gossh.AuthMethod, error) {
 			offer.allowed = now.AllowedMethods
-			return nil, nil // the next one of Auth
+			return nil, nil // nil makes the SSH library continue with the next method in Auth
 		},
 	}
 	inner, channels, requests, err := gossh.NewClientConn(conn, keys.address, config)
 	if err != nil {
-		if keyShown { // there is no login before
+		if keyShown { // the login starts only after the host has sent its key
 			err = offer.explain(err)
 		}
 		return nil, keyShown, explainAlgorithms(err)
 	}
-	if weak := weakOf(inner); len(weak) > 0 {
+	if weak := weakAlgorithms(inner); len(weak) > 0 {
 		cfg.Notice(fmt.Sprintf("warning: host %s: its SSH server agreed to nothing better than %s, which is not secure: update it", cfg.Host, strings.Join(weak, ", ")))
 	}
 	return gossh.NewClient(inner, channels, requests), true, nil
 }
 
-// isRefusal reports whether a server under load ended the connection, as opposed to
-// another failure such as the deadline of the attempt.
+// isRefusal reports whether err looks as if an overloaded server closed the
+// connection. It is false if ctx has ended, since then plx closed the
+// connection.
 func isRefusal(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && (isDrop(err) || strings.Contains(err.Error(), "Exceeded MaxStartups"))
+	return ctx.Err() == nil && (isConnectionEnd(err) || strings.Contains(err.Error(), "Exceeded MaxStartups"))
 }
 
-// isDrop reports whether err is the end of a connection.
-func isDrop(err error) bool {
+// isConnectionEnd reports whether err means that the connection was closed or broken.
+func isConnectionEnd(err error) bool {
 	return slices.ContainsFunc([]error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, os.ErrDeadlineExceeded, errClientDone,
 		sftp.ErrSSHFxConnectionLost,
@@ -392,7 +417,9 @@ func isDrop(err error) bool {
 
 func joinAddress(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
-// resolve looks the host up in the ssh configuration, unless cfg brings its own keys.
+// resolve returns the host's settings from the ssh configuration. If
+// cfg.HostKey is set, it does not read the configuration and returns the
+// defaults.
 func resolve(ctx context.Context, cfg Config) (sshconfig.Target, error) {
 	if cfg.HostKey == nil {
 		return sshconfig.Resolve(ctx, sshconfig.Query{Host: cfg.Host, User: cfg.User, Port: cfg.Port,

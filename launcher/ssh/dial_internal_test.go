@@ -11,10 +11,10 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// TestConnectDeadline dials a listener that takes no more connections. An
-// attempt that ran into its deadline must be known as such: taken for a host
-// under load it would be made again.
-func TestConnectDeadline(t *testing.T) {
+// TestConnectTimeoutIsNotOverload dials a listener with a full queue. The
+// attempt must fail with a timeout, which plx must not take for an overloaded
+// server and retry.
+func TestConnectTimeoutIsNotOverload(t *testing.T) {
 	address := fullListener(t)
 	for range 30 {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -28,9 +28,9 @@ func TestConnectDeadline(t *testing.T) {
 	}
 }
 
-// Hosts that were refused together come back one by one: pauses grow, and no
-// two need be equal.
-func TestPausesVary(t *testing.T) {
+// Pauses between attempts grow and are random, so that clients that were
+// refused together do not retry together.
+func TestBackoffIsRandom(t *testing.T) {
 	for attempt, longest := range map[int]time.Duration{0: 200 * time.Millisecond, 1: 400 * time.Millisecond, 4: 3200 * time.Millisecond, 5: 4 * time.Second, 99: 4 * time.Second} {
 		seen := map[time.Duration]bool{}
 		least, most := longest, time.Duration(0)
@@ -45,7 +45,8 @@ func TestPausesVary(t *testing.T) {
 	}
 }
 
-// fullListener returns the address of a listener with a queue of no length.
+// fullListener returns the address of a listener whose queue for pending connections
+// has length 0.
 func fullListener(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

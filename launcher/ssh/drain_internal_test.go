@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Output may arrive after the exit status, also from a command that was silent long before.
-func TestOutputAfterTheExitStatus(t *testing.T) {
+// The last output of a command may arrive after its exit status, even if the
+// command printed nothing for a long time before.
+func TestRunWaitsForOutputAfterExitStatus(t *testing.T) {
 	for name, c := range map[string]struct{ drained, want time.Duration }{
 		"it comes":                    {drainIdle - time.Second, drainIdle - time.Second},
 		"a process in the background": {time.Hour, drainIdle + time.Second},

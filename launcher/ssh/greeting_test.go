@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// serving is a server that does the same with each connection, and then closes it. It returns
-// its port.
+// serving starts a TCP server that calls serve for each connection and then
+// closes it. It returns the server's port.
 func serving(t *testing.T, serve func(net.Conn)) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,7 +40,8 @@ func serving(t *testing.T, serve func(net.Conn)) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// disconnect is the packet by which a server ends a connection that is not encrypted yet.
+// disconnect returns an SSH disconnect packet, as sent before encryption
+// begins.
 func disconnect(text string) []byte {
 	message := gossh.Marshal(struct {
 		Reason         uint32 `sshtype:"1"`
@@ -49,27 +50,28 @@ func disconnect(text string) []byte {
 	return packet(message)
 }
 
-// packet is a message as it is sent before anything is encrypted.
+// packet returns message as an SSH packet before encryption begins.
 func packet(message []byte) []byte {
 	padding := 16 - (len(message)+5)%8
 	length := len(message) + 1 + padding
 	return append([]byte{0, 0, byte(length >> 8), byte(length), byte(padding)}, append(message, make([]byte, padding)...)...)
 }
 
-// A handshake that fails before the login says what the server did, within which limit, and
-// has no hint that a key would help, whether the user has one or not.
-func TestHandshakeThatFailsBeforeTheLogin(t *testing.T) {
+// The error of a handshake that fails before the login has the server's
+// greeting and the time limit. Its hint does not suggest a key, because keys
+// play no role yet.
+func TestFailedHandshakeReportsGreeting(t *testing.T) {
 	says := func(text string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = io.WriteString(conn, text)    // the client may be gone
 			_ = conn.(*net.TCPConn).CloseWrite() // as above
-			_, _ = io.Copy(io.Discard, conn)     // until the client has read all: to close before would lose it
+			_, _ = io.Copy(io.Discard, conn)     // wait until the client has read everything: an earlier close would discard data
 		}
 	}
 	stalls := func(text string) func(net.Conn) {
 		return func(conn net.Conn) {
 			_, _ = io.WriteString(conn, text) // the client may be gone
-			_, _ = io.Copy(io.Discard, conn)  // until the client gives up
+			_, _ = io.Copy(io.Discard, conn)  // wait until the client closes the connection
 		}
 	}
 	const version = "SSH-2.0-x\r\n"
@@ -78,22 +80,22 @@ func TestHandshakeThatFailsBeforeTheLogin(t *testing.T) {
 		serve func(net.Conn)
 		want  string
 	}{
-		{"closes", says(""), "EOF: the server has said nothing"},
-		{"stalls", stalls(""), "no connection within 1s: the server has said nothing"},
-		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n"), `instead of an SSH greeting the server says "HTTP/1.1 400 Bad Request"`},
+		{"closes", says(""), "EOF: the server has sent nothing"},
+		{"stalls", stalls(""), "no connection within 1s: the server has sent nothing"},
+		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n"), `instead of an SSH greeting the server sent "HTTP/1.1 400 Bad Request"`},
 		{"speaks without end", func(conn net.Conn) {
 			for err := error(nil); err == nil; {
 				_, err = io.WriteString(conn, strings.Repeat("x", 1000))
 			}
-		}, `overflow reading version string: instead of an SSH greeting the server says "xxx`},
-		{"refuses this machine", says("Not allowed at this time\r\n"), `EOF: instead of an SSH greeting the server says "Not allowed at this time"`},
-		{"stalls in its greeting", stalls("220 smtp.example.com"), `no connection within 1s: instead of an SSH greeting the server says "220 smtp.example.com"`},
-		{"closes after the version", says(version), "EOF: the server has greeted, and said nothing more"},
-		{"closes after a line and the version", says("welcome\r\n" + version), "EOF: the server has greeted, and said nothing more"},
-		{"stalls after the version", stalls(version), "no connection within 1s: the server has greeted, and said nothing more"},
+		}, `overflow reading version string: instead of an SSH greeting the server sent "xxx`},
+		{"refuses this machine", says("Not allowed at this time\r\n"), `EOF: instead of an SSH greeting the server sent "Not allowed at this time"`},
+		{"stalls in its greeting", stalls("220 smtp.example.com"), `no connection within 1s: instead of an SSH greeting the server sent "220 smtp.example.com"`},
+		{"closes after the version", says(version), "EOF: the server sent its greeting and nothing more"},
+		{"closes after a line and the version", says("welcome\r\n" + version), "EOF: the server sent its greeting and nothing more"},
+		{"stalls after the version", stalls(version), "no connection within 1s: the server sent its greeting and nothing more"},
 		{"garbage after the version", says(version + "not ssh at all, and longer than a packet's head\r\n"), "invalid packet length"},
 		{"ends it with words of a login", says(version + string(disconnect("unable to authenticate: too many authentication failures"))), "unable to authenticate"},
-		{"no common algorithm", says(version + string(kexInit())), "its SSH server offers nothing for the key exchange that plx implements: none@example.com"},
+		{"no common algorithm", says(version + string(kexInit())), "its SSH server offers no key exchange that plx implements: none@example.com"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,8 +107,8 @@ func TestHandshakeThatFailsBeforeTheLogin(t *testing.T) {
 					writeFile(t, home+"/.ssh/id_ed25519", string(userKey(t)), 0o600)
 				}
 				ask := func(context.Context, string, bool, string) (string, error) { return "", errors.New("nobody is there") }
-				for _, asks := range []func(context.Context, string, bool, string) (string, error){nil, ask} {
-					_, err := ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, Ask: asks, RetryFor: 1})
+				for _, canPrompt := range []func(context.Context, string, bool, string) (string, error){nil, ask} {
+					_, err := ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, Ask: canPrompt, RetryFor: 1})
 					if err == nil {
 						t.Fatal("it connects")
 					}
@@ -124,10 +126,11 @@ func TestHandshakeThatFailsBeforeTheLogin(t *testing.T) {
 	}
 }
 
-// An agent that waits for its user is not taken for a silent host.
-func TestAgentThatDoesNotAnswer(t *testing.T) {
+// If the SSH agent waits for its user, the error names the agent, not the
+// host.
+func TestHungSSHAgentIsReported(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent")
-	listener, err := net.Listen("unix", socket) // the kernel accepts, and nobody answers
+	listener, err := net.Listen("unix", socket) // the kernel accepts connections, but no agent replies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +144,11 @@ func TestAgentThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A login that does not end within its limit is told apart from a silent host.
-func TestLoginThatDoesNotEnd(t *testing.T) {
+// If the login exceeds its time limit, the error says that the server had sent
+// its key.
+func TestLoginTimeoutIsReported(t *testing.T) {
 	server := &gossh.ServerConfig{PublicKeyCallback: func(gossh.ConnMetadata, gossh.PublicKey) (*gossh.Permissions, error) {
-		select {} // for ever: the connection ends by its other side
+		select {} // block until the other side closes the connection
 	}}
 	signer, err := gossh.ParsePrivateKey(userKey(t))
 	if err != nil {
@@ -156,12 +160,13 @@ func TestLoginThatDoesNotEnd(t *testing.T) {
 	writeFile(t, home+"/.ssh/id_ed25519", string(userKey(t)), 0o600)
 	sshConfig(t, home, "IdentityAgent none\n")
 	_, err = ssh.Dial(t.Context(), ssh.Config{Host: "127.0.0.1", Port: port, Home: home, AcceptNewHostKeys: true, RetryFor: 1, DialAtMost: time.Second})
-	if err == nil || !strings.Contains(err.Error(), "no connection within 1s: the server has shown its key, and the login has not ended") || strings.Contains(hintOf(err), "ssh-copy-id") {
+	if err == nil || !strings.Contains(err.Error(), "no connection within 1s: the server has sent its key, but the login has not finished") || strings.Contains(hintOf(err), "ssh-copy-id") {
 		t.Errorf("%v, hint %q", err, hintOf(err))
 	}
 }
 
-// kexInit is the packet with the algorithms of a server, of which plx has none.
+// kexInit returns the key exchange packet of a server that supports no
+// algorithm of plx.
 func kexInit() []byte {
 	none := []string{"none@example.com"}
 	message := gossh.Marshal(struct {
@@ -177,8 +182,8 @@ func kexInit() []byte {
 	return packet(message)
 }
 
-// A server that lets a user in without any proof needs no key.
-func TestLoginWithoutProof(t *testing.T) {
+// A server that accepts the user without authentication needs no key.
+func TestLoginWithoutAuthentication(t *testing.T) {
 	signer, err := gossh.ParsePrivateKey(userKey(t))
 	if err != nil {
 		t.Fatal(err)

@@ -23,23 +23,25 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// preferred are the algorithms to request after those of the keys on record. SHA-1 and
-// DSA come last. Certificates are requested only if their authority is on record.
+// preferred lists host key algorithms, best first. The client requests them
+// after the algorithms of the keys in known_hosts. It has no certificate
+// algorithms: they are requested only if known_hosts lists a certificate
+// authority.
 var preferred = []string{
 	gossh.KeyAlgoED25519,
 	gossh.KeyAlgoECDSA256, gossh.KeyAlgoECDSA384, gossh.KeyAlgoECDSA521,
 	gossh.KeyAlgoRSASHA512, gossh.KeyAlgoRSASHA256,
 }
 
-// hostKeys decides on the key of one host.
+// hostKeys accepts or refuses the key that one host sends.
 type hostKeys struct {
 	cfg        Config
 	files      []string // known_hosts files; new keys are recorded in the first
-	known      *knownDB // content of files before the handshake; nil if Config.HostKey is set
-	address    string   // host:port of its entry in known_hosts
-	algorithms []string // host key algorithms to request, in this order
-	acceptNew  bool     // an unknown key is accepted and recorded
-	unchecked  bool     // the configuration wants no check
+	known      *knownDB // content of files, read before the handshake; nil if Config.HostKey is set
+	address    string   // host:port under which known_hosts lists the host
+	algorithms []string // host key algorithms to request from the server, best first
+	acceptNew  bool     // true to accept an unknown key and add it to known_hosts
+	unchecked  bool     // true if the ssh configuration sets StrictHostKeyChecking no
 }
 
 func newHostKeys(cfg Config, t sshconfig.Target) (*hostKeys, error) {
@@ -59,9 +61,11 @@ func newHostKeys(cfg Config, t sshconfig.Target) (*hostKeys, error) {
 	return k, nil
 }
 
-// algorithmsFor puts the types on record first, so that the server shows the known key.
-// The others follow, so that a key of another type is refused as changed, and not for
-// lack of an algorithm. The insecure ones follow the secure ones.
+// algorithmsFor returns the host key algorithms to request. The types of the
+// keys in known_hosts come first, so that the server sends the known key. The
+// other secure types follow: a server with a key of another type must be
+// refused for its changed key, not for a missing algorithm. Insecure
+// algorithms come last.
 func algorithmsFor(db *knownDB, address string) []string {
 	weak := gossh.InsecureAlgorithms().HostKeys
 	var algorithms, last []string
@@ -77,7 +81,8 @@ func algorithmsFor(db *knownDB, address string) []string {
 	return append(algorithms, last...)
 }
 
-// check accepts or refuses the key that the host shows.
+// check returns nil if the key that the host sent is accepted. With acceptNew
+// it also records an unknown key.
 func (k *hostKeys) check(_ string, remote net.Addr, key gossh.PublicKey) error {
 	if k.cfg.HostKey != nil {
 		if sameKey(k.cfg.HostKey, key) {
@@ -92,7 +97,7 @@ func (k *hostKeys) check(_ string, remote net.Addr, key gossh.PublicKey) error {
 	return err
 }
 
-// judge compares the key with the keys on record.
+// judge compares the host's key with the keys in known_hosts.
 func (k *hostKeys) judge(db *knownDB, remote net.Addr, key gossh.PublicKey) error {
 	err := db.HostKeyCallback()(k.address, remote, key)
 	var revoked *xknownhosts.RevokedError
@@ -106,8 +111,9 @@ func (k *hostKeys) judge(db *knownDB, remote net.Addr, key gossh.PublicKey) erro
 	return err
 }
 
-// recorded lists the keys on record, except those of certificate authorities: a plain key
-// does not contradict them.
+// recorded lists the known_hosts entries in want, except those of certificate
+// authorities. A host that sends a plain key does not contradict such an
+// entry.
 func (k *hostKeys) recorded(db *knownDB, want []xknownhosts.KnownKey) []string {
 	var places []string
 	known := db.HostKeys(k.address)
@@ -129,14 +135,15 @@ func (k *hostKeys) refuse(key gossh.PublicKey, recorded []string, revoked bool) 
 	}
 }
 
-// knownDB is the content of known_hosts files.
+// knownDB is the parsed content of several known_hosts files.
 type knownDB struct {
 	*knownhosts.HostKeyDB
-	names map[string]string // file on record, by path of its copy without bad lines; nil: no copies were read
+	names map[string]string // original file by the path of its cleaned copy; nil if the originals were read
 }
 
-// openKnown reads the files that exist. Like ssh it skips lines that it does not
-// understand: one old or foreign line must not lock out all hosts.
+// openKnown reads those of the known_hosts files that exist. Like ssh it skips
+// lines that it cannot parse, so that one bad line does not block every
+// connection.
 func openKnown(files []string) (*knownDB, error) {
 	var exist []string
 	for _, file := range files {
@@ -157,14 +164,15 @@ func openKnown(files []string) (*knownDB, error) {
 	return known, nil
 }
 
-// openCleaned reads copies of the files in which all lines but keys are empty. So the line
-// numbers stay the same.
+// openCleaned reads copies of the known_hosts files in which each line that
+// cannot be parsed is empty. Emptying instead of deleting keeps the line
+// numbers correct.
 func openCleaned(files []string) (*knownDB, error) {
 	folder, err := scratch.New()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = folder.Remove() }() // a copy of public keys does no harm
+	defer func() { _ = folder.Remove() }() // a copy that remains does no harm, since it has only public keys
 	known := &knownDB{names: map[string]string{}}
 	var copies []string
 	for i, file := range files {
@@ -193,7 +201,8 @@ func cleanKnown(data []byte) []byte {
 	return bytes.Join(lines, []byte("\n"))
 }
 
-// place returns file, line and type of a key on record.
+// place returns the position and type of a known_hosts entry, as "file:line
+// (type)".
 func (db *knownDB) place(key xknownhosts.KnownKey) string {
 	file := key.Filename
 	if original, is := db.names[file]; is {
@@ -202,25 +211,27 @@ func (db *knownDB) place(key xknownhosts.KnownKey) string {
 	return fmt.Sprintf("%s:%d (%s)", file, key.Line, key.Key.Type())
 }
 
-// recording excludes the other goroutines of this process. The lock on the file excludes
-// other processes, if the file system has locks.
+// recording serializes the goroutines of this process that add keys to
+// known_hosts. A file lock excludes other processes, if the file system
+// supports locks.
 var recording sync.Mutex
 
-// lockTimeout bounds the wait for another process that records a key.
+// lockTimeout limits the wait for another process that holds the lock on
+// known_hosts.
 const lockTimeout = 10 * time.Second
 
-// unrecorded are the keys, by address, that this process accepted and could not record.
-// The mutex recording guards them.
+// unrecorded maps host:port to the keys that this process accepted but could
+// not write to known_hosts. The mutex recording guards the map.
 var unrecorded = map[string]gossh.PublicKey{}
 
-// record adds the key of a host to the user's known_hosts. If another process was first,
-// the key that it recorded counts. If the file cannot be written the key counts for as long
-// as this process lives.
+// record adds the host's key to the user's known_hosts. If another process has
+// added a key for the host meanwhile, that key decides. If the file cannot be
+// written, the key is accepted until this process exits.
 func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	recording.Lock()
 	defer recording.Unlock()
 	if k.files[0] == os.DevNull {
-		return k.remember(key, errors.New("UserKnownHostsFile keeps none"))
+		return k.remember(key, errors.New("UserKnownHostsFile is none"))
 	}
 	file, err := openLocked(k.files[0])
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) {
@@ -229,7 +240,7 @@ func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	if err != nil {
 		return fmt.Errorf("record the host key: %w", err)
 	}
-	defer func() { _ = file.Close() }() // the write was checked; this releases the lock
+	defer func() { _ = file.Close() }() // releases the lock; the write was checked already
 	db, err := openKnown(k.files)
 	if err != nil {
 		return err
@@ -245,8 +256,9 @@ func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	return nil
 }
 
-// remember accepts a key that cannot be recorded, unless the host has shown another one to
-// this process.
+// remember accepts a key that cannot be written to known_hosts. It refuses the
+// key if the host sent a different one to this process before. The caller
+// holds the mutex recording.
 func (k *hostKeys) remember(key gossh.PublicKey, cause error) error {
 	before, seen := unrecorded[k.address]
 	if seen && !sameKey(before, key) {
@@ -265,8 +277,8 @@ func isUnknown(err error) bool {
 	return is && !refusal.Changed()
 }
 
-// openLocked opens the file for appending and locks it. It makes the file and its folder
-// if they are missing.
+// openLocked opens the file for appending and takes an exclusive lock on it.
+// It creates the file and its directory if they are missing.
 func openLocked(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -279,8 +291,8 @@ func openLocked(path string) (*os.File, error) {
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err != unix.EWOULDBLOCK && err != unix.EINTR {
-			// Without a lock on this file system a line may be written twice,
-			// which does no harm.
+			// If flock failed, the file system has no locks. Two processes may
+			// then add the same line, which does no harm.
 			return file, nil
 		}
 		if time.Now().After(giveUp) {
@@ -291,7 +303,8 @@ func openLocked(path string) (*os.File, error) {
 	}
 }
 
-// appendLine writes one line. If the file does not end in a newline it adds one first.
+// appendLine appends one line to the file. If the last line lacks its newline,
+// appendLine adds that first.
 func appendLine(file *os.File, line string) error {
 	info, err := file.Stat()
 	if err != nil {

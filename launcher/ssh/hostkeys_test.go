@@ -22,7 +22,7 @@ func line(names string, key gossh.PublicKey) string {
 	return names + " " + string(gossh.MarshalAuthorizedKey(key))
 }
 
-// TestKnownHosts looks the server up in files of every kind.
+// TestKnownHosts dials a server with different contents of known_hosts.
 func TestKnownHosts(t *testing.T) {
 	server := startSSHD(t)
 	_, other := makeKey(nil)
@@ -44,7 +44,8 @@ func TestKnownHosts(t *testing.T) {
 		{name: "authority of others", file: "@cert-authority * " + strings.TrimPrefix(line("", other), " "), unknown: true},
 		{name: "changed", file: line("x", other) + line(server.address(), other), change: true},
 		{name: "revoked", file: "@revoked * " + strings.TrimPrefix(line("", server.hostKey), " ") + line(server.address(), server.hostKey), change: true},
-		// Keys are always checked, and recorded where plx is told to.
+		// plx always checks host keys, and records new ones only if the user
+		// allows it.
 		{name: "unknown, unchecked", config: "StrictHostKeyChecking no\n", unknown: true},
 		{name: "changed, unchecked", file: line("x", other) + line(server.address(), other), config: "StrictHostKeyChecking no\n", change: true},
 	}
@@ -55,7 +56,7 @@ func TestKnownHosts(t *testing.T) {
 			sshConfig(t, home, c.config)
 			client, err := ssh.Dial(t.Context(), server.config(home))
 			if err == nil {
-				_ = client.Close() // it was only to see
+				_ = client.Close() // only the result of the dial matters
 			}
 			var refused *ssh.HostKeyError
 			is := errors.As(err, &refused)
@@ -91,8 +92,9 @@ func TestUnknownHostHint(t *testing.T) {
 	}
 }
 
-// Many dials at once record one line, and keep what was there.
-func TestAcceptNewHostKeys(t *testing.T) {
+// Many concurrent dials add a single line to known_hosts and keep its other
+// lines.
+func TestAcceptNewHostKeysRecordsOneLine(t *testing.T) {
 	server := startSSHD(t)
 	for name, before := range map[string]string{
 		"no folder": "", "a file": "# mine\n", "no final newline": "# mine",
@@ -118,7 +120,7 @@ func TestAcceptNewHostKeys(t *testing.T) {
 						t.Errorf("dial: %v", err)
 						return
 					}
-					_ = client.Close() // it was only to see
+					_ = client.Close() // only the result of the dial matters
 				})
 			}
 			all.Wait()
@@ -135,7 +137,7 @@ func TestAcceptNewHostKeys(t *testing.T) {
 	}
 }
 
-func TestAcceptNewRefusesChanged(t *testing.T) {
+func TestAcceptNewRefusesChangedKey(t *testing.T) {
 	server := startSSHD(t)
 	home := newHome(t)
 	_, other := makeKey(nil)
@@ -174,8 +176,9 @@ func writePrivate(t *testing.T, path string, private crypto.Signer) gossh.Public
 	return public
 }
 
-// A server with two keys shows the one on record, whichever it prefers.
-func TestKeyOnRecordIsAskedFor(t *testing.T) {
+// A server with two host keys is asked for the one in known_hosts, even if it
+// prefers the other.
+func TestRecordedKeyTypeIsRequestedFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "host_rsa")
 	public := rsaKey(t, file)
 	server := startSSHD(t, "HostKey "+file, "HostKeyAlgorithms rsa-sha2-256,rsa-sha2-512,ssh-ed25519")
@@ -205,8 +208,9 @@ func TestHostCertificate(t *testing.T) {
 	dial(t, server.config(home))
 }
 
-// TestReportK1 follows StrictHostKeyChecking as far as it is safe.
-func TestReportK1StrictHostKeyChecking(t *testing.T) {
+// TestStrictHostKeyChecking checks that plx obeys StrictHostKeyChecking,
+// except that it never skips the check.
+func TestStrictHostKeyChecking(t *testing.T) {
 	server := startSSHD(t)
 	_, other := makeKey(nil)
 	changed := line(server.address(), other)
@@ -221,10 +225,10 @@ func TestReportK1StrictHostKeyChecking(t *testing.T) {
 		"accept-new, kept nowhere":  {config: "StrictHostKeyChecking accept-new\nUserKnownHostsFile /dev/null\n", notice: "accepted but not recorded"},
 		"accept-new of other hosts": {config: "Host a\nStrictHostKeyChecking accept-new\n", fail: "none is known", hint: "--accept-new-host-keys"},
 		"yes":                       {config: "StrictHostKeyChecking yes\n", fail: "none is known", hint: "--accept-new-host-keys"},
-		"no":                        {config: "StrictHostKeyChecking no\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
-		"off":                       {config: "StrictHostKeyChecking off\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
-		"no, kept nowhere":          {config: "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n", fail: "does not follow StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
-		"no, changed":               {config: "StrictHostKeyChecking no\n", known: changed, fail: "does not follow StrictHostKeyChecking no", after: server.address()},
+		"no":                        {config: "StrictHostKeyChecking no\n", fail: "ignores StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"off":                       {config: "StrictHostKeyChecking off\n", fail: "ignores StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"no, kept nowhere":          {config: "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n", fail: "ignores StrictHostKeyChecking no", hint: "--accept-new-host-keys"},
+		"no, changed":               {config: "StrictHostKeyChecking no\n", known: changed, fail: "ignores StrictHostKeyChecking no", after: server.address()},
 	} {
 		for _, reader := range []string{"ssh", "plx"} {
 			t.Run(name+", read by "+reader, func(t *testing.T) {
@@ -239,12 +243,12 @@ func TestReportK1StrictHostKeyChecking(t *testing.T) {
 				cfg.Notice = told.add
 				client, err := ssh.Dial(t.Context(), cfg)
 				if err == nil {
-					_ = client.Close() // it was only to see
+					_ = client.Close() // only the result of the dial matters
 				}
 				if c.fail == "" && err != nil || c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail)) || !strings.Contains(hintOf(err), c.hint) || strings.Contains(hintOf(err), "keyscan") {
 					t.Errorf("dial: %v, hint %q, want %q", err, hintOf(err), c.fail)
 				}
-				if got := readFile(t, knownHosts(home)); (c.after == "") != (got == "") || !strings.Contains(got, c.after) || reader == "ssh" && !strings.Contains(told.String(), c.notice) { // a process tells it once
+				if got := readFile(t, knownHosts(home)); (c.after == "") != (got == "") || !strings.Contains(got, c.after) || reader == "ssh" && !strings.Contains(told.String(), c.notice) { // one process prints the notice only once
 					t.Errorf("known_hosts %q, notices %q", got, told.String())
 				}
 			})
@@ -252,8 +256,9 @@ func TestReportK1StrictHostKeyChecking(t *testing.T) {
 	}
 }
 
-// The hint is the same for all hosts, so that it is printed once.
-func TestUnknownHostsShareTheirHint(t *testing.T) {
+// The hint for an unknown host names no host, so that plx can merge the hints
+// of several hosts.
+func TestUnknownHostsShareHint(t *testing.T) {
 	one, two := startSSHD(t), startSSHD(t)
 	home := newHome(t)
 	_, err := ssh.Dial(t.Context(), one.config(home))

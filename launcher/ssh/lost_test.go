@@ -26,12 +26,12 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// noticed is how long it may take to notice what is silent for four seconds: less than
-// without that setting.
+// noticed is the maximum time to detect a silent server with DeadAfter of four
+// seconds. It is less than with the default DeadAfter.
 const noticed = 19 * time.Second
 
-// onBothServers runs test with a proxy before OpenSSH and before an embedded
-// server, with a deadline of four seconds.
+// onBothServers runs test with an OpenSSH server and with plx's own server,
+// each behind a proxy, and with DeadAfter of four seconds.
 func onBothServers(t *testing.T, test func(t *testing.T, p *proxy, cfg ssh.Config)) {
 	quick := func(cfg ssh.Config, p *proxy) ssh.Config {
 		cfg.Host, cfg.Port = "127.0.0.1", p.port()
@@ -57,7 +57,7 @@ func onBothServers(t *testing.T, test func(t *testing.T, p *proxy, cfg ssh.Confi
 	})
 }
 
-// heldWriter holds its first Write until it is released.
+// heldWriter is a writer whose first Write blocks until release is called.
 type heldWriter struct {
 	begun, release chan struct{}
 	writes         atomic.Int32
@@ -78,8 +78,9 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Run returns although a writer blocks. What has come meanwhile is not written afterwards.
-func TestNothingIsWrittenAfterRun(t *testing.T) {
+// Run returns even if a caller's writer blocks. Output that arrives later is
+// not written.
+func TestRunWritesNothingAfterReturn(t *testing.T) {
 	cluster, err := embedded.Start(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func TestNothingIsWrittenAfterRun(t *testing.T) {
 			held := &heldWriter{begun: make(chan struct{}), release: make(chan struct{})}
 			var stdout, stderr io.Writer = held, writerFunc(func() {
 				<-held.begun
-				cancel() // at least 100 kB wait for the held writer
+				cancel() // at least 100 kB of output now wait for the blocked writer
 			})
 			if stream == "stderr" {
 				stdout, stderr = stderr, stdout
@@ -106,7 +107,7 @@ func TestNothingIsWrittenAfterRun(t *testing.T) {
 				t.Errorf("run: %v", err)
 			}
 			close(held.release)
-			_ = client.Close() // waits for all that could write
+			_ = client.Close() // waits for the goroutines that could still write
 			if n := held.writes.Load(); n != 1 {
 				t.Errorf("%d writes, of which %d began after Run had returned", n, n-1)
 			}
@@ -114,8 +115,8 @@ func TestNothingIsWrittenAfterRun(t *testing.T) {
 	}
 }
 
-// waiting runs a command that has said that it started, and ends with its
-// stdin. Its result comes on the channel.
+// waiting starts a command that ends when its stdin ends, and returns after it
+// has started. The channel receives the result of Run.
 func waiting(t *testing.T, client *ssh.Client) <-chan error {
 	t.Helper()
 	reader, writer := io.Pipe()
@@ -129,7 +130,7 @@ func waiting(t *testing.T, client *ssh.Client) <-chan error {
 	return ended
 }
 
-// once tells of the first write.
+// once is a writer that signals its first Write.
 type once struct {
 	reached chan struct{}
 	written bool
@@ -161,9 +162,9 @@ func checkLost(t *testing.T, err error) {
 	}
 }
 
-func TestCutMidRun(t *testing.T) {
+func TestConnectionCutDuringRun(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
-		cfg.DeadAfter = 2 * patience.Limit // only the cut ends it
+		cfg.DeadAfter = 2 * patience.Limit // long enough that only the cut connection ends Run
 		client := dial(t, cfg)
 		ended := waiting(t, client)
 		p.cut()
@@ -177,7 +178,7 @@ func TestCutMidRun(t *testing.T) {
 	})
 }
 
-func TestSilentNetwork(t *testing.T) {
+func TestSilentNetworkDuringRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -187,7 +188,7 @@ func TestSilentNetwork(t *testing.T) {
 		ended := waiting(t, client)
 		p.freeze()
 		err := receive(t, ended, noticed, "the notice of a silent network")
-		if checkLost(t, err); !strings.Contains(err.Error(), "nothing came from the host for 4s") {
+		if checkLost(t, err); !strings.Contains(err.Error(), "no byte arrived from the host for 4s") {
 			t.Errorf("%v does not say how long the network was silent", err)
 		}
 		start := time.Now()
@@ -197,20 +198,22 @@ func TestSilentNetwork(t *testing.T) {
 	})
 }
 
-func TestCutMidCopy(t *testing.T) {
+func TestConnectionCutDuringCopy(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
-		cfg.DeadAfter = 2 * patience.Limit // only the cut ends it
+		cfg.DeadAfter = 2 * patience.Limit // long enough that only the cut connection ends Copy
 		for range 5 {
 			client := dial(t, cfg)
-			// Once: a Read that Copy has left behind must not cut the next connection.
+			// Cut only once: a Read that Copy left behind must not cut the
+			// next connection.
 			source := &acting{act: sync.OnceFunc(p.cut), after: 1 << 20}
 			checkLost(t, client.Copy(t.Context(), source, filepath.Join(t.TempDir(), "f")))
 		}
 	})
 }
 
-// The kernel's buffers are full when the network falls silent: a write blocks.
-func TestSilentNetworkMidCopy(t *testing.T) {
+// The network falls silent when the kernel's send buffers are full, so that a
+// write blocks.
+func TestSilentNetworkDuringCopy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -226,7 +229,8 @@ func TestSilentNetworkMidCopy(t *testing.T) {
 	})
 }
 
-// acting is an endless source that does something on the way, again and again.
+// acting is an endless reader that calls act in each Read beyond the first after
+// bytes.
 type acting struct {
 	act   func()
 	after int
@@ -239,7 +243,7 @@ func (a *acting) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestSilenceBeforeTheHandshake(t *testing.T) {
+func TestSilentServerBeforeHandshake(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		p.freeze()
 		for _, bounds := range [][2]time.Duration{{300 * time.Millisecond, 0}, {time.Hour, 300 * time.Millisecond}, {300 * time.Millisecond, time.Hour}} {
@@ -253,8 +257,9 @@ func TestSilenceBeforeTheHandshake(t *testing.T) {
 	})
 }
 
-// A pause shorter than the deadline does no harm.
-func TestShortSilence(t *testing.T) {
+// A pause in the network that is shorter than DeadAfter does not break the
+// connection.
+func TestShortPauseIsTolerated(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		cfg.DeadAfter = patience.Limit
 		client := dial(t, cfg)
@@ -277,7 +282,7 @@ func TestShortSilence(t *testing.T) {
 	})
 }
 
-func TestFrozenServer(t *testing.T) {
+func TestFrozenServerIsDetected(t *testing.T) {
 	t.Parallel()
 	server := startSSHD(t)
 	cfg := server.config(newHome(t, server))
@@ -318,7 +323,7 @@ func childrenOf(t *testing.T, pid int) []int {
 	return pids
 }
 
-// Without settings a dead host is noticed within 30 s.
+// With the default settings a dead host is detected within 30 s.
 func TestDefaultDeadlines(t *testing.T) {
 	cfg := ssh.Config{Host: "h", Home: "/nonexistent"}
 	if err := ssh.Validate(&cfg); err != nil {
@@ -329,8 +334,8 @@ func TestDefaultDeadlines(t *testing.T) {
 	}
 }
 
-// Nothing of a client is left when it is closed.
-func TestNothingIsLeft(t *testing.T) {
+// After Close no goroutine of the client is left.
+func TestCloseLeaksNothing(t *testing.T) {
 	server := startSSHD(t)
 	cfg := server.config(newHome(t, server))
 	before := runtime.NumGoroutine()

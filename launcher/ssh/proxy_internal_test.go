@@ -10,9 +10,9 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// A write to a ProxyCommand that has ended says how it ended: the handshake may write before
-// it reads.
-func TestWriteSaysHowTheProxyCommandEnded(t *testing.T) {
+// The error of a write to an exited ProxyCommand has its exit status, because
+// the handshake may write before it reads.
+func TestWriteReportsProxyCommandExit(t *testing.T) {
 	t.Setenv("SHELL", "/bin/sh")
 	conn, err := startProxy(sshconfig.Target{ProxyCommand: "sh -c 'echo no way >&2; exit 3'", Address: "127.0.0.1:22"})
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// proxy is a network between client and server that can fail.
+// proxy is a TCP proxy between client and server that can freeze and cut
+// connections.
 type proxy struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -56,9 +57,9 @@ func (p *proxy) accept(to string) {
 	}
 }
 
-// carry moves bytes one way, and holds them while frozen.
+// carry copies bytes in one direction, and waits while the proxy is frozen.
 func (p *proxy) carry(from, to net.Conn) {
-	defer func() { _ = from.Close(); _ = to.Close() }() // the end of one is the end of both
+	defer func() { _ = from.Close(); _ = to.Close() }() // if one connection ends, close both
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -84,7 +85,7 @@ func (p *proxy) cut() {
 	defer p.mu.Unlock()
 	for _, conn := range p.conns {
 		if tcp, is := conn.(*net.TCPConn); is {
-			_ = tcp.SetLinger(0) // so that the close is a reset; closed ones do not mind
+			_ = tcp.SetLinger(0) // makes Close send a TCP reset; an error for a closed connection does not matter
 		}
 		_ = conn.Close()
 	}

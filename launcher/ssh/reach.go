@@ -16,14 +16,14 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// lookUp asks getent for the addresses of a name that the resolver of Go does not find: the
-// machine may know it by mDNS, a directory or its own name only. ssh finds these through
-// libc, to which plx is not linked.
+// lookUp runs getent to find the addresses of a host name that Go's resolver
+// does not know. libc, which getent and ssh use, also finds names by mDNS, in
+// a directory service, or the machine's own name. plx is not linked to libc.
 func lookUp(ctx context.Context, t sshconfig.Target) (addresses []string) {
 	database := map[string]string{"tcp4": "ahostsv4", "tcp6": "ahostsv6"}[t.Network]
 	out, err := exec.CommandContext(ctx, "getent", cmp.Or(database, "ahosts"), t.HostName).Output()
 	if err != nil {
-		return nil // no getent here, or it does not know the name either
+		return nil // getent is not installed, or does not know the name either
 	}
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
@@ -37,13 +37,16 @@ func lookUp(ctx context.Context, t sshconfig.Target) (addresses []string) {
 	return addresses
 }
 
-// startProxy runs the ProxyCommand as ssh does: by the user's shell.
+// startProxy starts the ProxyCommand with the user's shell, as ssh does, and
+// returns its standard input and output as a connection.
 func startProxy(t sshconfig.Target) (net.Conn, error) {
 	conn, err := pipe.Start(exec.Command(cmp.Or(os.Getenv("SHELL"), "/bin/sh"), "-c", "exec "+t.ProxyCommand), t.Address, true)
 	if err != nil {
 		return nil, fmt.Errorf("start ProxyCommand: %w", err)
 	}
-	// A command that ended with 0 has lost its server: that may be for load.
+	// A ProxyCommand that exits with status 0 has lost its connection to the
+	// server. The server may be overloaded, so the error wraps io.EOF, for
+	// which Dial retries.
 	conn.Explain = func(err error) error {
 		end := conn.End()
 		if end == nil {

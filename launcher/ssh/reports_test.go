@@ -26,10 +26,11 @@ import (
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
-// The tests of this file are named after the rows of a list of reports: what ssh can do with
-// the user's configuration, plx can do.
+// The tests of this file check that plx supports what ssh supports in the
+// user's configuration.
 
-// authority is a server that trusts the certificates of one authority and no key.
+// authority is an SSH server that accepts only certificates of one certificate
+// authority.
 type authority struct {
 	*sshd
 	signer gossh.Signer
@@ -49,7 +50,8 @@ func startAuthority(t *testing.T) *authority {
 	return &authority{startSSHD(t, "TrustedUserCAKeys "+folder+"/ca.pub", "AuthorizedPrincipalsFile "+folder+"/principals", "AuthorizedKeysFile "+folder+"/none"), signer}
 }
 
-// certify returns a certificate of the key, as it stands in a file.
+// certify returns a certificate for the key, in the format of a -cert.pub
+// file.
 func (a *authority) certify(t *testing.T, key gossh.PublicKey, until time.Time) string {
 	t.Helper()
 	cert := &gossh.Certificate{Key: key, CertType: gossh.UserCert, ValidPrincipals: []string{"plx"}, ValidBefore: uint64(until.Unix())}
@@ -59,8 +61,9 @@ func (a *authority) certify(t *testing.T, key gossh.PublicKey, until time.Time) 
 	return string(gossh.MarshalAuthorizedKey(cert))
 }
 
-// TestReportS1 logs in to a server that trusts certificates only.
-func TestReportS1(t *testing.T) {
+// TestLoginToServerThatTrustsOnlyCertificates logs in with certificates from
+// files and from the SSH agent.
+func TestLoginToServerThatTrustsOnlyCertificates(t *testing.T) {
 	server := startAuthority(t)
 	tomorrow := time.Now().Add(24 * time.Hour)
 	cases := []struct {
@@ -121,7 +124,7 @@ func TestReportS1(t *testing.T) {
 			c.set(t, home, key, public)
 			client, err := ssh.Dial(t.Context(), server.config(home))
 			if err == nil {
-				_ = client.Close() // it was only to see
+				_ = client.Close() // only the result of the dial matters
 			}
 			if c.fail == "" && err != nil || c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail)) {
 				t.Errorf("dial: %v, want %q", err, c.fail)
@@ -130,7 +133,7 @@ func TestReportS1(t *testing.T) {
 	}
 }
 
-// notices collects what a client tells its user.
+// notices collects the messages that a client passes to Config.Notice.
 type notices struct {
 	mu  sync.Mutex
 	all []string
@@ -148,9 +151,9 @@ func (n *notices) String() string {
 	return strings.Join(n.all, "\n")
 }
 
-// TestReportS3 dials servers that know few algorithms. One that knows an insecure one only
-// is reached with a warning.
-func TestReportS3(t *testing.T) {
+// TestServersWithFewAlgorithms dials servers that support few algorithms. If a
+// server supports only an insecure one, plx connects and prints a warning.
+func TestServersWithFewAlgorithms(t *testing.T) {
 	folder := t.TempDir()
 	rsaKey(t, folder+"/rsa")
 	cases := []struct {
@@ -164,7 +167,7 @@ func TestReportS3(t *testing.T) {
 		{lines: []string{"KexAlgorithms diffie-hellman-group14-sha1,curve25519-sha256", "Ciphers 3des-cbc,aes256-ctr", "MACs hmac-sha1-96,hmac-sha2-512"}},
 		{lines: []string{"HostKey " + folder + "/rsa", "HostKeyAlgorithms ssh-rsa"}, warn: "ssh-rsa"},
 		{lines: []string{"KexAlgorithms sntrup761x25519-sha512@openssh.com"}, hint: "add curve25519-sha256 to KexAlgorithms in the host's sshd_config, or let ssh connect: --via 'ssh",
-			fail: "its SSH server offers nothing for the key exchange that plx implements: sntrup761x25519-sha512@openssh.com"},
+			fail: "its SSH server offers no key exchange that plx implements: sntrup761x25519-sha512@openssh.com"},
 		{lines: []string{"MACs umac-128@openssh.com", "Ciphers aes128-ctr"}, fail: "umac-128@openssh.com", hint: "add hmac-sha2-256 to MACs in"},
 	}
 	for _, c := range cases {
@@ -175,7 +178,7 @@ func TestReportS3(t *testing.T) {
 			cfg.AcceptNewHostKeys, cfg.Notice = true, told.add
 			client, err := ssh.Dial(t.Context(), cfg)
 			if err == nil {
-				_ = client.Close() // it was only to see
+				_ = client.Close() // only the result of the dial matters
 			}
 			if c.fail == "" && err != nil || c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail) || !strings.Contains(hintOf(err), c.hint)) {
 				t.Errorf("dial: %v, hint %q, want %q", err, hintOf(err), c.fail)
@@ -187,8 +190,9 @@ func TestReportS3(t *testing.T) {
 	}
 }
 
-// TestReportS4 dials a name that only getent knows.
-func TestReportS4(t *testing.T) {
+// TestHostNameKnownOnlyToGetent dials a host name that getent resolves and
+// Go's resolver does not.
+func TestHostNameKnownOnlyToGetent(t *testing.T) {
 	server := startSSHD(t)
 	home := newHome(t)
 	folder := t.TempDir()
@@ -211,8 +215,9 @@ echo "127.0.0.1       STREAM"
 	}
 }
 
-// TestReportS5 copies to a server whose sftp starts in another folder than commands do.
-func TestReportS5(t *testing.T) {
+// TestCopyWithOtherSFTPDirectory copies a file to a server whose sftp starts
+// in another directory than its commands.
+func TestCopyWithOtherSFTPDirectory(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "deep", "deeper")
 	if err := os.MkdirAll(other, 0o700); err != nil {
 		t.Fatal(err)
@@ -228,15 +233,17 @@ func TestReportS5(t *testing.T) {
 	}
 }
 
-// TestReportS6 accepts a new key that cannot be recorded, with a warning. Another key that
-// the host shows later is refused.
-func TestReportS6(t *testing.T) {
+// TestUnrecordableHostKeyIsAcceptedWithWarning dials with a known_hosts that
+// cannot be written. plx accepts a new key with a warning, and refuses another
+// key of the same host later.
+func TestUnrecordableHostKeyIsAcceptedWithWarning(t *testing.T) {
 	server := startSSHD(t)
 	home := newHome(t)
-	// The system lets nobody write it, as no file of a mount that is read-only.
+	// Even root cannot write to this file, as if it were on a read-only file
+	// system.
 	file := "/proc/sys/kernel/ostype"
 	if f, err := os.OpenFile(file, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0); err == nil {
-		_ = f.Close() // it was only to see
+		_ = f.Close() // only the result of the dial matters
 		t.Skip("needs a file that root cannot write")
 	}
 	var told notices
@@ -250,8 +257,8 @@ func TestReportS6(t *testing.T) {
 	}
 }
 
-// TestReportS8 reaches a server through commands.
-func TestReportS8(t *testing.T) {
+// TestProxyCommands connects to a server through several ProxyCommands.
+func TestProxyCommands(t *testing.T) {
 	server := startSSHD(t)
 	folder := t.TempDir()
 	// A stand-in for nc.
@@ -285,7 +292,7 @@ func TestReportS8(t *testing.T) {
 			if got := output(t, client, "echo hello"); got != "hello\n" {
 				t.Errorf("got %q", got)
 			}
-			// Close ends the command and all that it started.
+			// Close kills the ProxyCommand and all processes that it started.
 			began := time.Now()
 			if err := client.Close(); err != nil || time.Since(began) > time.Second {
 				t.Errorf("close: %v after %v", err, time.Since(began))
@@ -294,7 +301,7 @@ func TestReportS8(t *testing.T) {
 	}
 }
 
-// fidoAgent is an agent with the key of a FIDO token.
+// fidoAgent is an SSH agent that holds the key of a FIDO token.
 type fidoAgent struct {
 	agent.Agent
 	key ed25519.PrivateKey
@@ -314,16 +321,16 @@ func (a *fidoAgent) List() ([]*agent.Key, error) {
 	return []*agent.Key{{Format: fidoType, Blob: a.public()}}, nil
 }
 
-// Sign signs as a token does that was touched.
+// Sign returns a signature like that of a token whose user has touched it.
 func (a *fidoAgent) Sign(_ gossh.PublicKey, data []byte) (*gossh.Signature, error) {
 	application, message := sha256.Sum256([]byte("ssh:")), sha256.Sum256(data)
-	end := binary.BigEndian.AppendUint32([]byte{1}, 7) // the flag and a counter
+	end := binary.BigEndian.AppendUint32([]byte{1}, 7) // flag "user present" and the signature counter
 	signed := slices.Concat(application[:], end, message[:])
 	return &gossh.Signature{Format: fidoType, Blob: ed25519.Sign(a.key, signed), Rest: end}, nil
 }
 
-// A key of a FIDO token is used by the agent. If the agent does not have it, the message
-// names the key and what helps.
+// plx logs in with a FIDO token's key that the SSH agent holds. If the agent
+// does not hold it, the error names the key file and the remedy.
 func TestTokenKeys(t *testing.T) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -340,7 +347,7 @@ func TestTokenKeys(t *testing.T) {
 	home := emptyHome(t, server)
 	writeFile(t, home+"/.ssh/id_ed25519_sk", tokenFile(fido), 0o600)
 	_, err = ssh.Dial(t.Context(), server.config(home))
-	if err == nil || !strings.Contains(err.Error(), "id_ed25519_sk: its FIDO token answers to the agent only") {
+	if err == nil || !strings.Contains(err.Error(), "id_ed25519_sk: only the SSH agent can sign with its FIDO token") {
 		t.Errorf("without the agent: %v", err)
 	}
 	if hint := hintOf(err); !strings.Contains(hint, "ssh-add") || !strings.Contains(hint, "--via 'ssh") {
@@ -350,7 +357,8 @@ func TestTokenKeys(t *testing.T) {
 	dial(t, server.config(home))
 }
 
-// tokenFile returns the file that ssh-keygen writes for a token: it has no private key.
+// tokenFile returns a key file as ssh-keygen writes it for a token, without a
+// private key.
 func tokenFile(fido *fidoAgent) string {
 	private := gossh.Marshal(struct {
 		Check1, Check2            uint32
@@ -372,9 +380,10 @@ func tokenFile(fido *fidoAgent) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: append([]byte("openssh-key-v1\x00"), content...)}))
 }
 
-// TestReportS9 runs commands where start-up files read, or execute another program. They
-// work, or the error names the cause.
-func TestReportS9(t *testing.T) {
+// TestStartUpFilesThatReadOrExec runs commands for users whose shell start-up
+// files read stdin or execute another program. The commands work, or the error
+// names the cause.
+func TestStartUpFilesThatReadOrExec(t *testing.T) {
 	needBash(t)
 	server := startSSHD(t)
 	client := dial(t, server.config(newHome(t, server)))
@@ -386,7 +395,7 @@ func TestReportS9(t *testing.T) {
 	} {
 		writeFile(t, filepath.Join(server.home, ".bashrc"), bashrc, 0o600)
 		var stdout strings.Builder
-		var stdin io.Reader // without one, another program ends at once
+		var stdin io.Reader // without stdin, the other program exits immediately
 		if works {
 			stdin = strings.NewReader("own\n")
 		}
@@ -398,23 +407,25 @@ func TestReportS9(t *testing.T) {
 			t.Errorf("%q: %v, hint %q", bashrc, err, hintOf(err))
 		}
 	}
-	// A start-up file that reads gets the end of the input, or nothing of the command's.
+	// A start-up file that reads stdin gets end-of-file, and never the stdin
+	// of the command.
 	writeFile(t, filepath.Join(server.home, ".bashrc"), "read -r answer\n", 0o600)
 	if got := output(t, client, "echo own"); got != "own\n" {
 		t.Errorf("without input: %q", got)
 	}
 }
 
-// TestReportK2ForwardAgent forwards the agent where both the caller and the configuration say so.
-func TestReportK2ForwardAgent(t *testing.T) {
+// TestForwardAgent checks that the SSH agent is forwarded only if both the
+// caller and the ssh configuration ask for it.
+func TestForwardAgent(t *testing.T) {
 	key := userKey(t)
 	const list = "ssh-add -l >/dev/null 2>&1; echo $?"
 	for name, c := range map[string]struct {
-		config string // %s is the socket of the agent
-		asks   bool
-		server string
-		want   string // exit status of ssh-add -l
-		env    bool   // the agent is that of SSH_AUTH_SOCK
+		config  string // ssh configuration; %s stands for the agent's socket
+		forward bool
+		server  string
+		want    string // exit status of ssh-add -l
+		env     bool   // true if SSH_AUTH_SOCK names the agent's socket
 	}{
 		"yes":                   {"ForwardAgent yes\n", true, "", "0\n", true},
 		"a socket":              {"ForwardAgent %s\n", true, "", "0\n", false},
@@ -435,7 +446,7 @@ func TestReportK2ForwardAgent(t *testing.T) {
 			}
 			sshConfig(t, home, strings.ReplaceAll(c.config, "%s", socket))
 			cfg := server.config(home)
-			cfg.ForwardAgent = c.asks
+			cfg.ForwardAgent = c.forward
 			client := dial(t, cfg)
 			for range 2 {
 				if got := output(t, client, list); got != c.want {
@@ -446,8 +457,9 @@ func TestReportK2ForwardAgent(t *testing.T) {
 	}
 }
 
-// TestReportK3SendEnv sends the variables that the configuration names, and the server decides.
-func TestReportK3SendEnv(t *testing.T) {
+// TestSendEnv checks that plx sends the variables that the ssh configuration
+// names, and that the server decides which ones it sets.
+func TestSendEnv(t *testing.T) {
 	server := startSSHD(t, "AcceptEnv WANDB_* K3_*")
 	t.Setenv("WANDB_API_KEY", "secret of mine")
 	t.Setenv("K3_A", "a")
@@ -480,13 +492,13 @@ func TestReportK3SendEnv(t *testing.T) {
 	}
 }
 
-// TestReportK4SlowLogin names ConnectTimeout where a login takes too long, which may take longer
-// than the way to the server.
-func TestReportK4SlowLogin(t *testing.T) {
+// TestSlowLoginNamesConnectTimeout checks that the error of a login that takes
+// too long suggests ConnectTimeout.
+func TestSlowLoginNamesConnectTimeout(t *testing.T) {
 	if sshconfig.DefaultTimeout < time.Minute || sshconfig.DefaultConnect >= sshconfig.DefaultTimeout {
 		t.Error("a login has too little time")
 	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but no server replies
 	if err != nil {
 		t.Fatal(err)
 	}

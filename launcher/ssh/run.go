@@ -17,30 +17,37 @@ import (
 )
 
 const (
-	// settle is how long Run waits for its own goroutines after the command's end.
-	settle = 200 * time.Millisecond
-	// drainIdle bounds the silence of a process that an exited command left, and that
-	// holds the command's output open.
+	// settleTime limits how long Run waits for its own goroutines after the
+	// command has ended.
+	settleTime = 200 * time.Millisecond
+	// drainIdle is the time without output after which Run returns although a
+	// process that the exited command left behind still holds its output open.
 	drainIdle = 5 * time.Second
-	// startTime bounds the start of a command that has a stdin: a start-up file that reads
-	// would wait for ever.
+	// startTime limits the wait for the start of a command that reads stdin.
+	// Without a limit, a shell start-up file that reads from stdin would block
+	// forever.
 	startTime = 65 * time.Second
 )
 
-// Run runs command, a script for /bin/sh of at most about 64 KiB. It returns after the
-// command has exited and its output was written. The error is nil for exit status 0, an
-// [transport.ExitError] for another one, and a [transport.LostError] if the connection is lost. If ctx ends
-// first, Run returns its cause at once. A nil stdin is empty, a nil writer drops the
-// output. Only the command's own bytes reach stdout and stderr.
+// Run runs command, a /bin/sh script of at most about 64 KiB, on the host. It
+// returns after the command has exited and its output was written.
 //
-// The command starts in the user's home with the server's environment. If Run returns
-// early it does not kill the command: stdin ends and the output breaks. A process in the
-// background may hold the output of an exited command open. Run waits for it while it
-// writes, and until it was silent for 5 s.
+// The error is nil for exit status 0, a [transport.ExitError] for another
+// status, and a [transport.LostError] if the connection is lost. If ctx ends
+// first, Run returns the cause of ctx at once. A nil stdin is empty, and a nil
+// writer drops the output. Only the output of the command itself reaches
+// stdout and stderr.
 //
-// Run writes nothing after it returned. If stdin is an [io.PipeReader] and the command
-// was started, Run closes it, so that nobody writes to it in vain. A Read that blocks in
-// another stdin cannot be interrupted: its bytes are lost.
+// The command starts in the user's home directory with the environment that
+// the server sets. If Run returns early it does not kill the command, but
+// closes the command's stdin and output. If a background process still holds
+// the output of an exited command open, Run waits until nothing was written
+// for 5 s.
+//
+// Run writes nothing after it has returned. If stdin is an [io.PipeReader] and
+// the command was started, Run closes it, so that writers to the pipe get an
+// error. Run cannot interrupt a blocked Read of any other stdin; the bytes of
+// that Read are lost.
 func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
 	sentinel := newSentinel()
 	line, err := wrap(command, sentinel)
@@ -53,20 +60,22 @@ func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	}
 	defer s.end()
 	out, errs := newCleanWriter(stdout, sentinel), newCleanWriter(stderr, sentinel)
-	err = c.converse(ctx, s, stdin, out, errs)
+	err = c.copyStreams(ctx, s, stdin, out, errs)
 	return c.verdict(ctx, err, out, errs)
 }
 
-// converse moves the streams until the command has ended, and returns its exit error.
-func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out, errs *cleanWriter) error {
+// copyStreams copies stdin and both outputs until the command has ended, and
+// returns the command's exit error.
+func (c *Client) copyStreams(ctx context.Context, s *session, stdin io.Reader, out, errs *cleanWriter) error {
 	sent, drained := make(chan error, 1), make(chan error, 2)
-	// Close does not wait for this goroutine: only the caller can end a Read that
-	// blocks.
+	// Client.Close does not wait for this goroutine, because it may block in a
+	// Read that only the caller of Run can end.
 	fed, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(fed)
 		if stdin != nil {
-			// A start-up file could read what is the command's.
+			// Send stdin only after the command has started: a shell start-up
+			// file could otherwise read the command's stdin.
 			select {
 			case <-out.begun:
 			case <-ended:
@@ -78,7 +87,7 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 		}
 		sent <- feed(s, stdin)
 	}()
-	c.workers.start(func() { // a command may run for long
+	c.workers.start(func() { // warn early, since the command may run for a long time
 		for _, begun := range []chan struct{}{out.begun, errs.begun} {
 			select {
 			case <-begun:
@@ -96,22 +105,26 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 	})
 	close(ended)
 	s.end()
-	out.stop(settle)
-	errs.stop(settle)
+	out.stop(settleTime)
+	errs.stop(settleTime)
 	if pipe, ok := stdin.(*io.PipeReader); ok {
 		_ = pipe.Close() // never fails
 	}
-	select { // a stdin that does not block is not read after Run returned
+	select { // give a stdin that does not block time to stop reading before Run returns
 	case <-fed:
-	case <-time.After(settle):
+	case <-time.After(settleTime):
 	}
 	return err
 }
 
-// await waits for the end of both outputs and for the exit status.
+// await waits until both outputs have ended and the exit status has arrived.
+// After the command's exit it also returns if idle reports that nothing was
+// written for a while.
 func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan error, idle func() bool) error {
 	var exit error
-	exited, open := time.Time{}, 2 // zero: it has not
+	// exited is zero while the command runs. open is the number of outputs
+	// that have not ended.
+	exited, open := time.Time{}, 2
 	exits := s.exit
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -138,7 +151,9 @@ func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan err
 			}
 			exited, exits = time.Now(), nil
 		case <-tick.C:
-			// A command that was silent and ends may have its last output still on the way.
+			// Count the idle time from the exit as well: a command that
+			// printed nothing for long may print its last output just before
+			// it exits.
 			if !exited.IsZero() && time.Since(exited) > drainIdle && idle() {
 				return exit
 			}
@@ -147,8 +162,9 @@ func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan err
 	return exit
 }
 
-// feed sends stdin and its end. Only a failure to read is an error: a command need not
-// read its stdin, and a failure to write shows in its exit status.
+// feed copies stdin to the command and then closes the command's stdin. It
+// returns only errors of reading stdin. A failed write is no error, since a
+// command need not read its whole stdin.
 func feed(s *session, stdin io.Reader) error {
 	buf := make([]byte, 32<<10)
 	for reading := stdin != nil; reading; {
@@ -163,11 +179,13 @@ func feed(s *session, stdin io.Reader) error {
 	return nil
 }
 
-// maxDrain is the most that is read of an output at once, in bytes.
+// maxDrain is the largest size of the buffer for reading a command's output,
+// in bytes.
 const maxDrain = 128 << 10
 
-// drain copies one output. Only a failure to write is an error. The buffer grows while more
-// has come than it holds: fewer reads, and fewer packets that open the window again.
+// drain copies one output of the command to its writer. It returns only errors
+// of writing. The buffer doubles whenever a read fills it: large reads need
+// fewer calls and fewer SSH window-adjust packets.
 func drain(to *cleanWriter, from io.Reader) error {
 	buf := make([]byte, 32<<10)
 	for {
@@ -186,8 +204,9 @@ func drain(to *cleanWriter, from io.Reader) error {
 	}
 }
 
-// verdict returns the error of what ended the command: itself, its shell, the connection
-// or ctx.
+// verdict turns the result of copyStreams into the error of Run. It distinguishes
+// a failed command, a login shell that never started the command, a lost
+// connection, and the end of ctx.
 func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter) error {
 	found, _, noise := out.state()
 	foundErr, _, noiseErr := errs.state()
@@ -205,12 +224,13 @@ func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter)
 	return err
 }
 
-// noticeNoise tells, once, that bytes were dropped of a command that has begun.
+// noticeNoise warns the user that a shell start-up file prints text. It does
+// so at most once per connection.
 func (c *Client) noticeNoise(out, errs *cleanWriter) {
 	_, dropped, _ := out.state()
 	_, droppedErr, _ := errs.state()
 	n := dropped + droppedErr
-	if n == 0 || c.noisy.Swap(true) {
+	if n == 0 || c.warnedOfNoise.Swap(true) {
 		return
 	}
 	if c.cfg.Noisy != nil {
@@ -222,14 +242,15 @@ func (c *Client) noticeNoise(out, errs *cleanWriter) {
 
 func (c *Client) named(err error) error { return fmt.Errorf("host %s: %w", c.cfg.Host, err) }
 
-// shellError says that the login shell did not start the command.
+// shellError returns the error for a login shell that did not start /bin/sh.
+// noise is what the shell's start-up files printed.
 func (c *Client) shellError(cause error, noise string) error {
 	if cause == nil {
 		cause = errors.New("it exited with 0")
 	}
 	err := fmt.Errorf("host %s: the login shell did not start /bin/sh: %w", c.cfg.Host, cause)
 	if noise = strings.TrimSpace(noise); noise != "" {
-		const most = 100 // bytes: enough to recognise the text
+		const most = 100 // bytes of the printed text that the message quotes
 		if len(noise) > most {
 			noise = noise[:most] + "..."
 		}
@@ -242,32 +263,34 @@ func (c *Client) shellError(cause error, noise string) error {
 	return exit.WithHint(err, hint)
 }
 
-// maxNoise is how many bytes start-up files may print on one stream.
+// maxNoise limits what shell start-up files may print on one stream before the
+// command starts, in bytes.
 const maxNoise = 1 << 20
 
 var (
 	errNoise   = errors.New("more than 1 MiB came before the command's own output")
-	errNoStart = fmt.Errorf("it has not started it within %v", startTime)
+	errNoStart = fmt.Errorf("no sign of it within %v", startTime)
 	errStopped = errors.New("run has returned")
 )
 
-// cleanWriter writes the bytes that follow the sentinel line, and drops those before it.
-// After stop it writes nothing.
+// cleanWriter drops everything before the sentinel, a line that the wrapper
+// script prints just before the command starts. It writes what follows to the
+// underlying writer. After stop it writes nothing.
 type cleanWriter struct {
 	to       io.Writer
 	begun    chan struct{} // closed once the sentinel has arrived
-	sentinel []byte        // the line to wait for, with its newline; nil once it has arrived
+	sentinel []byte        // the sentinel and its newline, which precede the command's output
 
 	lock    chan struct{} // a mutex with a bounded wait: it holds one element while unlocked
 	stopped atomic.Bool
 
-	mu      sync.Mutex // guards the fields below, which are read while a write blocks
-	busy    bool       // a Write of to is under way
-	noise   []byte     // the first 256 of the dropped bytes, for messages
-	dropped int        // number of dropped bytes
-	found   bool       // the sentinel has arrived
-	pending []byte     // the last bytes, which may be the beginning of the sentinel
-	last    time.Time  // when the last write to to began or ended; at first when the writer was made
+	mu      sync.Mutex // guards the fields below; never held during a write to the underlying writer
+	busy    bool       // true during a Write to the underlying writer
+	noise   []byte     // first 256 dropped bytes, for error messages
+	dropped int        // number of bytes dropped so far
+	found   bool       // true once the sentinel has arrived
+	pending []byte     // last bytes received, which may be the start of the sentinel
+	last    time.Time  // start or end of the last Write; before the first, the creation time of the cleanWriter
 }
 
 func newCleanWriter(to io.Writer, sentinel string) *cleanWriter {
@@ -305,7 +328,9 @@ func (w *cleanWriter) setBusy(busy bool) {
 	w.mu.Unlock()
 }
 
-// clean returns the part of p that is the command's own.
+// clean returns the part of p that follows the sentinel, which is the output
+// of the command itself. It returns nothing while the sentinel has not
+// arrived.
 func (w *cleanWriter) clean(p []byte) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -327,7 +352,8 @@ func (w *cleanWriter) clean(p []byte) ([]byte, error) {
 	return nil, nil
 }
 
-// drop removes the first n pending bytes, and keeps a sample of them.
+// drop discards the first n bytes of pending. It keeps the first 256 discarded
+// bytes in noise.
 func (w *cleanWriter) drop(n int) {
 	room := max(0, 256-len(w.noise))
 	w.noise = append(w.noise, w.pending[:min(n, room)]...)
@@ -335,8 +361,8 @@ func (w *cleanWriter) drop(n int) {
 	w.pending = append([]byte(nil), w.pending[n:]...)
 }
 
-// state returns whether the sentinel has arrived, and how many bytes were dropped, with a
-// sample of them.
+// state returns whether the sentinel has arrived, the number of bytes before
+// the sentinel, and the first of these bytes.
 func (w *cleanWriter) state() (found bool, dropped int, noise string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -346,7 +372,7 @@ func (w *cleanWriter) state() (found bool, dropped int, noise string) {
 	return false, w.dropped + len(w.pending), string(w.noise) + string(w.pending)
 }
 
-// idle returns the time since the last write, 0 during a write.
+// idle returns the time since the last Write, or 0 while a Write is running.
 func (w *cleanWriter) idle() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -356,7 +382,8 @@ func (w *cleanWriter) idle() time.Duration {
 	return time.Since(w.last)
 }
 
-// stop ends the writing. It waits for a write under way, but not longer than wait.
+// stop makes all later writes fail. If a Write is running, stop waits for it,
+// but at most for the duration wait.
 func (w *cleanWriter) stop(wait time.Duration) {
 	w.stopped.Store(true)
 	select {
@@ -366,27 +393,29 @@ func (w *cleanWriter) stop(wait time.Duration) {
 	}
 }
 
-// maxCommand bounds the encoded command, in bytes. The login shell gets the command as one
-// argument, and Linux allows 128 KiB for an argument.
+// maxCommand limits the size of the encoded command, in bytes. The login shell
+// receives the command as a single argument, which Linux limits to 128 KiB.
 const maxCommand = 64 << 10
 
-// Quote returns arg as one word of a POSIX shell, in single quotes. It does not refuse
-// NUL: the shell does.
+// Quote returns arg as a single-quoted word for a POSIX shell. It does not
+// check for NUL bytes, which a shell rejects.
 func Quote(arg string) string {
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
-// newSentinel returns a random word, which no start-up file prints.
+// newSentinel returns a random word, so that no shell start-up file can print
+// the same one by accident.
 func newSentinel() string {
 	return "plx-" + rand.Text()
 }
 
-// wrap returns a line for the user's login shell. It prints sentinel on both streams and
-// then runs script in /bin/sh.
+// wrap returns a command line for the user's login shell. The line prints
+// sentinel on stdout and stderr and then runs script in /bin/sh.
 //
-// Login shells treat single quotes alike only without a quote, a backslash pair, an
-// exclamation mark or a newline between them. So wrap encodes these, and all that is not
-// printable ASCII, as \0ooo for printf's %b.
+// The line must work in every login shell. All shells treat single-quoted text
+// alike if it contains no quote, backslash, exclamation mark or newline. So
+// wrap encodes these characters, and all that are not printable ASCII, as
+// \0ooo, which printf %b decodes.
 func wrap(script, sentinel string) (string, error) {
 	if strings.IndexByte(script, 0) >= 0 {
 		return "", errors.New("the command has a NUL byte")

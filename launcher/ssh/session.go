@@ -12,21 +12,22 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// session is one channel that runs a command or a subsystem.
+// session is one SSH channel that runs a command or a subsystem such as sftp.
 type session struct {
 	gossh.Channel
 	client *Client
-	exit   chan error // receives how the command ended, once: nil, an *transport.ExitError or errNoStatus
+	exit   chan error // receives the result once: nil for exit status 0, a *transport.ExitError, or errNoStatus
 	ending sync.Once
 }
 
 var errNoStatus = errors.New("the server ended the session without an exit status")
 
-// openSession starts a session: kind is "exec" with a command or "subsystem" with its
-// name. The caller must end it. If the server refuses it while others are open, openSession
-// waits until one of these has ended.
+// openSession starts a session. kind is "exec" and argument a command, or kind
+// is "subsystem" and argument the subsystem's name. The caller must call end.
+// If the server refuses the session while others are open, openSession waits
+// until another session has ended and retries.
 func (c *Client) openSession(ctx context.Context, kind, argument string) (*session, error) {
-	var since time.Time // of refusals while no session was open
+	var since time.Time // time of the first refusal while no session was open; zero if there was none
 	for {
 		s, freed, err := c.tryOpen(ctx, kind, argument)
 		var refused *gossh.OpenChannelError
@@ -43,10 +44,10 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 			if since.IsZero() {
 				since = time.Now()
 			}
-			if !c.opened.Load() || time.Since(since) > freeing {
+			if !c.opened.Load() || time.Since(since) > sessionRetryTime {
 				return nil, fmt.Errorf("host %s: the server refuses a session (MaxSessions?): %w", c.cfg.Host, refused)
 			}
-			again = time.After(freeEvery)
+			again = time.After(sessionRetryEvery)
 		}
 		select {
 		case <-freed:
@@ -59,15 +60,17 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 	}
 }
 
-// A server counts a session for a moment after it has ended, and may refuse others:
-// the client tries again for so long, and so often.
+// A server may refuse a new session for a moment after the last one has ended.
+// The client then retries every sessionRetryEvery, for at most sessionRetryTime.
 const (
-	freeing   = 5 * time.Second
-	freeEvery = 20 * time.Millisecond
+	sessionRetryTime  = 5 * time.Second
+	sessionRetryEvery = 20 * time.Millisecond
 )
 
-// tryOpen is openSession that does not wait for other sessions to end: the error of a refusal is an
-// OpenChannelError. If others are open then, freed is not nil, and is closed once one has ended.
+// tryOpen starts a session like openSession, but does not wait for other
+// sessions to end. If the server refuses the session, the error wraps an
+// OpenChannelError. If other sessions are open then, the channel freed is
+// closed when one of them ends; otherwise freed is nil.
 func (c *Client) tryOpen(ctx context.Context, kind, argument string) (s *session, freed <-chan struct{}, err error) {
 	next := c.sessions.begin()
 	s, err = c.startWithin(ctx, kind, argument)
@@ -86,11 +89,11 @@ func (c *Client) tryOpen(ctx context.Context, kind, argument string) (s *session
 	return nil, freed, fmt.Errorf("the server allows no more sessions: %w", err)
 }
 
-// startWithin starts a session and returns early when ctx or the connection
-// ends; a session that opens after that is closed at once.
+// startWithin starts a session. It returns early if ctx or the connection
+// ends, and then closes the session as soon as it opens.
 func (c *Client) startWithin(ctx context.Context, kind, argument string) (*session, error) {
 	var err error
-	started := make(chan *session, 1) // gets nil after an error
+	started := make(chan *session, 1) // receives nil if the session could not start
 	c.workers.start(func() {
 		var s *session
 		s, err = c.start(kind, argument)
@@ -104,7 +107,7 @@ func (c *Client) startWithin(ctx context.Context, kind, argument string) (*sessi
 	}
 	c.workers.start(func() {
 		if s := <-started; s != nil {
-			_ = s.Close() // nobody waits for it any more
+			_ = s.Close() // startWithin has returned, so no caller uses this session
 		}
 	})
 	return nil, errClientDone
@@ -114,7 +117,7 @@ func (c *Client) start(kind, argument string) (*session, error) {
 	channel, requests, err := c.ssh.OpenChannel("session", nil)
 	var rejected *gossh.OpenChannelError
 	if err != nil && !errors.As(err, &rejected) {
-		err = fmt.Errorf("%w: %w", errClientDone, err) // no answer but the end
+		err = fmt.Errorf("%w: %w", errClientDone, err) // any other error means that the connection has ended
 	}
 	if err != nil {
 		return nil, err
@@ -122,8 +125,8 @@ func (c *Client) start(kind, argument string) (*session, error) {
 	s := &session{Channel: channel, client: c, exit: make(chan error, 1)}
 	c.workers.start(func() { s.serve(requests) })
 	if kind == "exec" {
-		if err := s.surround(c.env, c.forwards); err != nil {
-			_ = channel.Close() // the first error says more
+		if err := s.requestEnvironment(c.env, c.forwards); err != nil {
+			_ = channel.Close() // the error of SendRequest is returned instead
 			return nil, fmt.Errorf("%w: %w", errClientDone, err)
 		}
 	}
@@ -135,15 +138,16 @@ func (c *Client) start(kind, argument string) (*session, error) {
 		err = fmt.Errorf("host %s: the server refused to start the %s", c.cfg.Host, kind)
 	}
 	if err != nil {
-		_ = channel.Close() // the refusal is what is reported
+		_ = channel.Close() // the server's refusal is returned instead
 		return nil, err
 	}
 	return s, nil
 }
 
-// surround asks for variables and for the user's agent, which a server may refuse without a word,
-// as ssh does.
-func (s *session) surround(env []string, agent bool) error {
+// requestEnvironment requests the environment variables and, if agent is set, forwarding
+// of the user's SSH agent. Like ssh it asks for no reply, so a refusal by the
+// server goes unnoticed.
+func (s *session) requestEnvironment(env []string, agent bool) error {
 	var errs []error
 	for _, variable := range env {
 		name, value, _ := strings.Cut(variable, "=")
@@ -157,7 +161,8 @@ func (s *session) surround(env []string, agent bool) error {
 	return errors.Join(errs...)
 }
 
-// serve receives the exit status, until the channel is closed.
+// serve handles the server's requests on the channel, such as the exit status,
+// until the channel is closed.
 func (s *session) serve(requests <-chan *gossh.Request) {
 	defer s.exited(errNoStatus)
 	for request := range requests {
@@ -165,12 +170,12 @@ func (s *session) serve(requests <-chan *gossh.Request) {
 			s.exited(err)
 		}
 		if request.WantReply {
-			_ = request.Reply(false, nil) // fails only when the channel is closed
+			_ = request.Reply(false, nil) // an error means that the channel is closed
 		}
 	}
 }
 
-// exited records the exit status. A second status is noise.
+// exited records the exit status of the command. It ignores further statuses.
 func (s *session) exited(err error) {
 	select {
 	case s.exit <- err:
@@ -181,19 +186,20 @@ func (s *session) exited(err error) {
 // end closes the channel.
 func (s *session) end() {
 	s.ending.Do(func() {
-		_ = s.Close() // io.EOF when the server closed it first
+		_ = s.Close() // returns io.EOF if the server has closed the channel
 		s.client.sessions.end()
 	})
 }
 
-// ExitSignal is the content of a request of type exit-signal.
+// ExitSignal is the payload of the SSH channel request "exit-signal".
 type ExitSignal struct {
-	Name              string // of the signal, without SIG
+	Name              string // name of the signal without SIG, such as KILL
 	CoreDumped        bool
 	Message, Language string
 }
 
-// parseExit reads an exit report; is tells whether the request is one.
+// parseExit returns the exit error that the request reports. is reports
+// whether the request is an exit status or exit signal at all.
 func parseExit(request *gossh.Request) (exit error, is bool) {
 	switch request.Type {
 	case "exit-status":
@@ -215,21 +221,22 @@ func parseExit(request *gossh.Request) (exit error, is bool) {
 	return nil, false
 }
 
-// signalNumbers has the numbers that Linux gives the signals.
+// signalNumbers maps signal names without SIG to Linux's signal numbers.
 var signalNumbers = map[string]int{
 	"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9,
 	"USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15,
 	"XCPU": 24, "XFSZ": 25, "SYS": 31, "SYS@openssh.com": 31,
 }
 
-// sessions counts those that are open, or for which the server was asked.
+// sessions counts the sessions of a connection that are open or being opened.
 type sessions struct {
 	mu    sync.Mutex
 	count int
-	ended chan struct{} // closed, and replaced, once one has ended
+	ended chan struct{} // closed and replaced by a new channel whenever a session ends
 }
 
-// begin counts a session. The channel is closed once one has ended.
+// begin adds one to the number of sessions. It returns a channel that is
+// closed when any session ends.
 func (s *sessions) begin() (ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,8 +252,8 @@ func (s *sessions) end() {
 	s.ended = make(chan struct{})
 }
 
-// refused ends a session that the server has refused, and reports whether there are others, so
-// that it makes sense to wait for one of them.
+// refused subtracts a session that the server has refused. It reports whether
+// other sessions exist, so that waiting for the end of one makes sense.
 func (s *sessions) refused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +261,7 @@ func (s *sessions) refused() bool {
 	if s.count > 0 {
 		return true
 	}
-	close(s.ended) // who waits for this one, which was refused too, tries again
+	close(s.ended) // wakes callers that wait for a session to end, because no session is left
 	s.ended = make(chan struct{})
 	return false
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// A signal is reported by its name. It counts as the status that a shell makes of it, with
-// the number of the signal on Linux; one without a number there as 128.
+// An exit signal is reported by its name and as exit status 128 plus its Linux
+// number, as a shell does. A signal without a Linux number counts as 128.
 func TestParseExit(t *testing.T) {
 	report := func(kind string, content any) *gossh.Request {
 		return &gossh.Request{Type: kind, Payload: gossh.Marshal(content)}
@@ -52,9 +52,9 @@ func TestParseExit(t *testing.T) {
 	}
 }
 
-// Two sessions are opened at once and the server refuses both: the first, which
-// waits for the second then, tries again.
-func TestWhoWaitsForARefusedSessionIsWoken(t *testing.T) {
+// Two sessions are opened at once and the server refuses both. The first waits
+// for the second to end, and must retry when that one is refused too.
+func TestRefusedSessionWakesWaiters(t *testing.T) {
 	s := sessions{ended: make(chan struct{})}
 	first, _ := s.begin(), s.begin()
 	if !s.refused() {
@@ -75,8 +75,9 @@ func TestWhoWaitsForARefusedSessionIsWoken(t *testing.T) {
 	}
 }
 
-// A session ends while the server refuses another one: that tries again.
-func TestNoEndIsMissed(t *testing.T) {
+// A session ends while the server refuses another one. The refused one must be
+// retried.
+func TestSessionEndDuringRefusalIsNoticed(t *testing.T) {
 	s := sessions{ended: make(chan struct{})}
 	s.begin()
 	s.begin()

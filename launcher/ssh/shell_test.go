@@ -24,7 +24,8 @@ func FuzzQuote(f *testing.F) {
 	})
 }
 
-// FuzzWrap runs what is sent to a login shell and compares with the script.
+// FuzzWrap runs the wrapped command line in a login shell and checks that the
+// script arrives unchanged.
 func FuzzWrap(f *testing.F) {
 	for _, seed := range []string{"", "a'b", "\\0101\\n\\\\", "!!", "line\nline\n", "\x01\x7f\xff", "%s%d", "\\c after"} {
 		f.Add(seed)
@@ -41,7 +42,8 @@ func FuzzWrap(f *testing.F) {
 	})
 }
 
-// Every login shell of this machine starts /bin/sh with the script unharmed.
+// Each login shell installed on this machine runs the script in /bin/sh
+// unchanged.
 func TestLoginShells(t *testing.T) {
 	every := make([]byte, 0, 255)
 	for b := 1; b < 256; b++ {
@@ -75,8 +77,9 @@ func TestLoginShells(t *testing.T) {
 	}
 }
 
-// What no shell can be told is refused before it is sent.
-func TestCommandsThatCannotBeSent(t *testing.T) {
+// A command that no shell can run, such as one with a NUL byte, is refused
+// before it is sent.
+func TestInvalidCommandsAreRefused(t *testing.T) {
 	longest := strings.Repeat("a", maxCommand)
 	for {
 		line, err := wrap(longest, "plx-sentinel")
@@ -102,7 +105,7 @@ func TestCommandsThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// TestCleanWriter cuts a stream at random places.
+// TestCleanWriter writes a stream in pieces of random length.
 func TestCleanWriter(t *testing.T) {
 	const sentinel = "plx-sentinel"
 	for _, noise := range []string{"", "hello\n", "no end", "plx-sent", "plx-sentinel", "\x00\xff", "plx-sentinel plx-sentinel"} {
@@ -124,7 +127,7 @@ func TestCleanWriter(t *testing.T) {
 	}
 }
 
-func TestCleanWriterBound(t *testing.T) {
+func TestCleanWriterLimitsNoise(t *testing.T) {
 	w := newCleanWriter(nil, "plx-sentinel")
 	var err error
 	written := 0

@@ -22,24 +22,27 @@ import (
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
-// sshd is a real OpenSSH server on loopback with keys and a home of its own.
+// sshd is an OpenSSH server on the loopback interface with its own keys and
+// home directory.
 type sshd struct {
-	home    string // HOME of its sessions; has no start-up files
+	home    string // HOME of its sessions; without shell start-up files
 	port    int
 	pid     int
 	hostKey gossh.PublicKey
 	log     *syncBuffer
 }
 
-// startSSHD starts a server with more lines of configuration. It ends with the
-// test. Clients whose configuration is newHome(t, server) can log in.
+// startSSHD starts an OpenSSH server, with additional lines in its
+// configuration, until the test ends. Clients whose home is newHome(t, server)
+// can log in.
 func startSSHD(t *testing.T, lines ...string) *sshd {
 	t.Helper()
 	binary := findSSHD(t)
 	folder := t.TempDir()
 	s := &sshd{home: t.TempDir(), port: freePort(t), log: &syncBuffer{}}
 	s.hostKey = writeKey(t, filepath.Join(folder, "host_ed25519"), nil)
-	// Of a keyword that stands twice sshd takes the first.
+	// The given lines come first, because sshd uses the first value of a
+	// keyword.
 	config := strings.Join(lines, "\n") + fmt.Sprintf(`
 ListenAddress 127.0.0.1
 Port %d
@@ -95,16 +98,17 @@ func findSSHD(t *testing.T) string {
 	return binary
 }
 
-// config returns how to reach the server from home.
+// config returns a client configuration for the server that uses the given
+// home directory.
 func (s *sshd) config(home string) ssh.Config {
 	return ssh.Config{Host: "127.0.0.1", Port: s.port, Home: home}
 }
 
-// address is what known_hosts calls the server.
+// address returns the name of the server in known_hosts.
 func (s *sshd) address() string { return "[127.0.0.1]:" + strconv.Itoa(s.port) }
 
-// newHome returns a home whose key every server here accepts and whose
-// known_hosts has the servers given.
+// newHome returns a home directory with a key that all test servers accept.
+// Its known_hosts lists the given servers.
 func newHome(t *testing.T, servers ...*sshd) string {
 	t.Helper()
 	home := t.TempDir()
@@ -136,7 +140,7 @@ func authorizedFile(t *testing.T) string {
 	return file
 }
 
-// makeKey returns an ed25519 key, locked when there is a passphrase.
+// makeKey returns a new ed25519 key, encrypted if passphrase is not empty.
 func makeKey(passphrase []byte) ([]byte, gossh.PublicKey) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -158,10 +162,11 @@ func makeKey(passphrase []byte) ([]byte, gossh.PublicKey) {
 	return pem.EncodeToMemory(block), signer.PublicKey()
 }
 
-// lockedPEM returns the key under a passphrase.
+// lockedPEM returns the key in PEM format, encrypted with the passphrase.
 func lockedPEM(t *testing.T, private any, passphrase []byte) string {
 	t.Helper()
-	// An agent's keys come as pointers, a file's must not.
+	// the SSH agent needs a pointer to the key, and PEM encoding the key
+	// itself
 	if key, is := private.(*ed25519.PrivateKey); is {
 		private = *key
 	}
@@ -204,7 +209,7 @@ func freePort(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }() // only the number is wanted
+	defer func() { _ = listener.Close() }() // only the port number is needed
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
@@ -213,7 +218,7 @@ func awaitPort(t *testing.T, port int) {
 	for end := time.Now().Add(patience.Limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port))
 		if err == nil {
-			_ = conn.Close() // it was only to see
+			_ = conn.Close() // only the result of the dial matters
 			return
 		}
 	}

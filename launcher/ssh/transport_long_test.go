@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// A start-up file that prints breaks the external sftp server and writes into
-// every command's output.
+// Copy and Run work although a shell start-up file prints text, which would
+// break an external sftp server and precede each command's output.
 func TestTransportWithNoisyStartUpFile(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/usr/lib/openssh/sftp-server"); err != nil {
@@ -37,27 +37,28 @@ func TestTransportWithNoisyStartUpFile(t *testing.T) {
 	}
 }
 
-// A start-up file that waits for input gets none of the command's, and is named.
-func TestStartUpFileThatReads(t *testing.T) {
+// A shell start-up file that reads stdin receives none of the command's stdin,
+// and the error names the file as a possible cause.
+func TestStartUpFileThatReadsStdin(t *testing.T) {
 	needBash(t)
 	server := startSSHD(t)
 	client := dial(t, server.config(newHome(t, server)))
 	writeFile(t, filepath.Join(server.home, ".bashrc"), "read -r answer\n", 0o600)
 	err := client.Run(t.Context(), "cat", strings.NewReader("own\n"), nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "it has not started it within 1m5s") || !strings.Contains(hintOf(err), "may wait for input") {
+	if err == nil || !strings.Contains(err.Error(), "no sign of it within 1m5s") || !strings.Contains(hintOf(err), "may wait for input") {
 		t.Errorf("run: %v, hint %q", err, hintOf(err))
 	}
 }
 
-// The user may take longer than a connection may.
-func TestAUserTakesTime(t *testing.T) {
+// A user may take longer to answer a prompt than the login time limit.
+func TestLoginTimeoutExcludesUserPrompts(t *testing.T) {
 	cfg := startAsking(t, &gossh.ServerConfig{PasswordCallback: func(gossh.ConnMetadata, []byte) (*gossh.Permissions, error) { return nil, nil }})
 	cfg.DialTimeout = time.Second
 	cfg.Ask = func(ctx context.Context, _ string, _ bool, _ string) (string, error) {
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
-		case <-time.After(1200 * time.Millisecond): // the user types: no condition to wait for
+		case <-time.After(1200 * time.Millisecond): // simulates the time that a user needs to type
 			return "secret", nil
 		}
 	}

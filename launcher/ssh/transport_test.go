@@ -24,7 +24,7 @@ func TestTransport(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t, server.config(home)) })
 }
 
-// needBash skips where the login shell is none that reads .bashrc.
+// needBash skips the test unless the user's login shell reads .bashrc.
 func needBash(t *testing.T) {
 	t.Helper()
 	passwd := readFile(t, "/etc/passwd")
@@ -38,7 +38,7 @@ func needBash(t *testing.T) {
 	t.Skip("needs bash as login shell")
 }
 
-func TestNoiseIsNoticedOnce(t *testing.T) {
+func TestStartUpOutputIsReportedOnce(t *testing.T) {
 	needBash(t)
 	server := startSSHD(t)
 	writeFile(t, filepath.Join(server.home, ".bashrc"), "echo noise\n", 0o600)
@@ -56,7 +56,7 @@ func TestNoiseIsNoticedOnce(t *testing.T) {
 	}
 }
 
-func TestBrokenShellIsNamed(t *testing.T) {
+func TestBrokenLoginShellIsReported(t *testing.T) {
 	needBash(t)
 	cases := map[string]string{
 		"too much noise": "head -c 3000000 /dev/zero\n",
@@ -87,8 +87,9 @@ func hintOf(err error) string {
 	return ""
 }
 
-// The limit that a server has is learned from its refusals.
-func TestFewSessions(t *testing.T) {
+// A server that refuses further sessions makes new commands wait until another
+// session ends.
+func TestServerSessionLimitIsRespected(t *testing.T) {
 	server := startSSHD(t, "MaxSessions 2")
 	cfg := server.config(newHome(t, server))
 	var crowded atomic.Bool
@@ -109,7 +110,7 @@ func TestFewSessions(t *testing.T) {
 	}
 }
 
-// Beyond MaxStartups sshd drops connections; they come back later.
+// sshd drops connections beyond MaxStartups; plx retries them later.
 func TestRetryUnderLoad(t *testing.T) {
 	server := startSSHD(t, "MaxStartups 2:100:2")
 	home := newHome(t, server)
@@ -162,8 +163,9 @@ func TestJumpHosts(t *testing.T) {
 	})
 }
 
-// A server whose sftp cannot be started is an error of the copy alone.
-func TestServerWithoutSFTP(t *testing.T) {
+// If the server cannot start sftp, only Copy fails; the connection stays
+// usable.
+func TestCopyToServerWithoutSFTP(t *testing.T) {
 	server := startSSHD(t, "Subsystem sftp /bin/false")
 	client := dial(t, server.config(newHome(t, server)))
 	err := client.Copy(t.Context(), strings.NewReader("text"), t.TempDir()+"/file")

@@ -13,12 +13,13 @@ import (
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
-// mute is how long the client, which asks every 5 s, may be silent on a pipe.
-const mute = time.Minute
+// silenceLimit is the time without any byte after which ServePipe gives up. The client
+// sends a keepalive request every 5 s.
+const silenceLimit = time.Minute
 
-// ServePipe serves the client at the other end of in and out, until in ends or is silent for a
-// minute. It first prints word and its key on a line. Who has the pipe needs no key of its
-// own.
+// ServePipe runs an SSH server on in and out until in ends or brings no byte
+// for a minute. It first prints word and the server's public key on one line.
+// The client needs no key, since access to the pipe is proof enough.
 func ServePipe(in io.Reader, out io.Writer, word string) error {
 	key, err := ssh.NewKey()
 	if err != nil {
@@ -35,42 +36,42 @@ func ServePipe(in io.Reader, out io.Writer, word string) error {
 		defer close(ended)
 		Serve(conn, config)
 	}()
-	tick := time.NewTicker(mute)
+	tick := time.NewTicker(silenceLimit)
 	defer tick.Stop()
-	for heard := int64(-1); ; {
+	for received := int64(-1); ; {
 		select {
 		case <-ended:
 			return nil
 		case <-tick.C:
-			now := conn.heard.Load()
-			if now == heard {
-				return fmt.Errorf("the launcher was silent for %v", mute)
+			now := conn.received.Load()
+			if now == received {
+				return fmt.Errorf("no byte arrived from the launcher for %v", silenceLimit)
 			}
-			heard = now
+			received = now
 		}
 	}
 }
 
-// pipe is the standard input and output as a connection.
+// pipe is a net.Conn that reads from in and writes to out.
 type pipe struct {
-	in    io.Reader
-	out   io.Writer
-	heard atomic.Int64 // bytes that were read
+	in       io.Reader
+	out      io.Writer
+	received atomic.Int64 // number of bytes read so far
 }
 
 func (p *pipe) Read(b []byte) (int, error) {
 	n, err := p.in.Read(b)
-	p.heard.Add(int64(n))
+	p.received.Add(int64(n))
 	return n, err
 }
 
 func (p *pipe) Write(b []byte) (int, error) { return p.out.Write(b) }
 
-// Close ends the input and the output, as far as they can be closed.
+// Close closes in and out if they are io.Closers.
 func (p *pipe) Close() error {
 	for _, end := range []any{p.in, p.out} {
 		if c, ok := end.(io.Closer); ok {
-			c.Close() // the launcher notices
+			c.Close() // an error of Close is ignored: the client notices the end of the connection
 		}
 	}
 	return nil

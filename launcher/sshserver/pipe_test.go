@@ -12,11 +12,11 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// stream is one direction of a pipe. Unlike that of io.Pipe its Write does not wait for
-// a Read: SSH begins with a write on either side.
+// stream is one direction of a pipe. Unlike io.Pipe, its Write does not wait
+// for a Read, because both sides of SSH begin with a write.
 type stream struct {
 	written chan []byte
-	left    []byte // of the last element of written
+	left    []byte // unread rest of the last element received from written
 	closed  chan struct{}
 	once    sync.Once
 }
@@ -52,14 +52,14 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// servedPipe is what the client of ServePipe has.
+// servedPipe is the client's end of a pipe that ServePipe serves.
 type servedPipe struct {
 	pipe
-	key   gossh.PublicKey // that of the first line
+	key   gossh.PublicKey // server's public key from the first line
 	ended chan error      // the result of ServePipe
 }
 
-// servePipe calls ServePipe and reads its first line.
+// servePipe starts ServePipe and reads its first line, with the server's key.
 func servePipe(t *testing.T) *servedPipe {
 	t.Helper()
 	in, out := newStream(), newStream()
@@ -79,7 +79,8 @@ func servePipe(t *testing.T) *servedPipe {
 	return p
 }
 
-// login offers no key. It accepts that of the first line alone.
+// login connects without offering a key. It accepts only the server key of the
+// first line.
 func (p *servedPipe) login(t *testing.T) *gossh.Client {
 	t.Helper()
 	conn, channels, requests, err := gossh.NewClientConn(p, "pod", &gossh.ClientConfig{HostKeyCallback: gossh.FixedHostKey(p.key)})
@@ -89,8 +90,8 @@ func (p *servedPipe) login(t *testing.T) *gossh.Client {
 	return gossh.NewClient(conn, channels, requests)
 }
 
-// A client without a key is served until its end of the pipe is closed. No network is on the
-// way, so commands have no addresses of a connection.
+// ServePipe serves a client without a key until the client closes the pipe.
+// Commands get no SSH_CONNECTION, since no network is involved.
 func TestServePipe(t *testing.T) {
 	t.Setenv("SSH_CONNECTION", "")
 	p := servePipe(t)
@@ -106,31 +107,32 @@ func TestServePipe(t *testing.T) {
 	}
 }
 
-// A client that does not begin the handshake is given up: a pipe has no deadlines.
-func TestPipeWithoutHandshake(t *testing.T) {
+// ServePipe gives up a client that does not begin the handshake, although a
+// pipe has no deadlines.
+func TestServePipeTimesOutWithoutHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := servePipe(t)
 		defer p.Close()
 		began := time.Now()
-		_, _ = io.Copy(io.Discard, &p.pipe) // until the server closes it
+		_, _ = io.Copy(io.Discard, &p.pipe) // wait until the server closes the pipe
 		if err := <-p.ended; err != nil || time.Since(began) != handshakeTimeout {
 			t.Errorf("got %v after %v, want the end after %v", err, time.Since(began), handshakeTimeout)
 		}
 	})
 }
 
-// A client that asks is served on. One that is silent for a minute, as after the loss of
-// its machine, is given up within two.
-func TestSilentPipe(t *testing.T) {
+// ServePipe keeps serving a client that sends keepalive requests. It gives up
+// a client that sends nothing for a minute, at the latest after two minutes.
+func TestServePipeStopsAfterSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := servePipe(t)
 		client := p.login(t)
 		defer client.Close()
-		for range 5 { // more often than the server looks
+		for range 5 { // more often than the server checks
 			select {
 			case err := <-p.ended:
 				t.Fatalf("ended with %v while the client asks", err)
-			case <-time.After(mute - time.Second):
+			case <-time.After(silenceLimit - time.Second):
 			}
 			if _, _, err := client.SendRequest("keepalive@openssh.com", true, nil); err != nil {
 				t.Fatal(err)
@@ -138,7 +140,7 @@ func TestSilentPipe(t *testing.T) {
 		}
 		last := time.Now()
 		err := <-p.ended
-		if silent := time.Since(last); err == nil || !strings.Contains(err.Error(), "silent") || silent < mute || silent > 2*mute {
+		if silent := time.Since(last); err == nil || !strings.Contains(err.Error(), "no byte arrived") || silent < silenceLimit || silent > 2*silenceLimit {
 			t.Errorf("ended with %v after %v of silence", err, silent)
 		}
 	})

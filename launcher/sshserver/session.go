@@ -1,12 +1,14 @@
-// Package sshserver is the server's side of SSH for plx's own hosts: those of an
-// embedded cluster, and those that a command reaches (package via).
+// Package sshserver is an SSH server for hosts that run no sshd for plx: the
+// simulated hosts of an embedded cluster, and hosts that a user's command
+// reaches (package via).
 //
 //	sshserver.Serve(conn, config)
 //
-// It behaves as sshd does where plx depends on it: a command outlives its channel, and exit
-// statuses and signals are reported. Commands run as the user of this process, in its home
-// and with its environment. It refuses terminals and forwarding, and it has no login
-// shell and so no start-up files.
+// Like sshd, it lets a command outlive its channel and reports exit statuses
+// and signals. Commands run as the user of this process, in that user's home
+// directory and with the environment of this process. The server refuses
+// terminals and forwarding. It starts no login shell, so no start-up files
+// run.
 package sshserver
 
 import (
@@ -29,21 +31,23 @@ import (
 )
 
 const (
-	maxSessions      = 10               // sessions of one connection, as sshd has it
-	handshakeTimeout = 15 * time.Second // of one connection
+	maxSessions      = 10               // limit for one connection, as in sshd's default MaxSessions
+	handshakeTimeout = 15 * time.Second // limit for the handshake of one connection
 )
 
-// Serve handles one connection to its end.
+// Serve runs the SSH server on one connection until the connection ends.
 func Serve(conn net.Conn, config *gossh.ServerConfig) {
-	late := time.AfterFunc(handshakeTimeout, func() { _ = conn.Close() }) // a pipe has no deadlines
+	// A timer limits the handshake, since a connection over a pipe has no
+	// deadlines.
+	late := time.AfterFunc(handshakeTimeout, func() { _ = conn.Close() })
 	inner, channels, requests, err := gossh.NewServerConn(conn, config)
 	if !late.Stop() || err != nil {
-		return // the protocol tells the client
+		return // the SSH protocol has reported the error to the client
 	}
 	var sessions sync.WaitGroup
 	defer sessions.Wait()
 	defer func() { _ = inner.Close() }()
-	go gossh.DiscardRequests(requests) // answers keepalives; ends with the connection
+	go gossh.DiscardRequests(requests) // answers keepalive requests until the connection ends
 	open := make(chan struct{}, maxSessions)
 	for channel := range channels {
 		if channel.ChannelType() != "session" {
@@ -62,13 +66,14 @@ func Serve(conn net.Conn, config *gossh.ServerConfig) {
 	}
 }
 
-// serveSession runs the one command or subsystem of a channel.
+// serveSession accepts a session channel and runs the command, or the sftp
+// subsystem, that the client requests on it.
 func serveSession(conn net.Conn, offered gossh.NewChannel) {
 	channel, requests, err := offered.Accept()
 	if err != nil {
 		return // the connection has ended
 	}
-	defer func() { _ = channel.Close() }() // io.EOF when the client was first
+	defer func() { _ = channel.Close() }() // returns io.EOF if the client closed the channel first
 	for request := range requests {
 		var argument struct{ Value string }
 		known := request.Type == "exec" || request.Type == "subsystem"
@@ -90,22 +95,23 @@ func serveSession(conn net.Conn, offered gossh.NewChannel) {
 
 func reply(request *gossh.Request, ok bool) {
 	if request.WantReply {
-		_ = request.Reply(ok, nil) // fails only when the connection has ended
+		_ = request.Reply(ok, nil) // an error means that the connection has ended
 	}
 }
 
-// serveFiles speaks sftp until the client closes the channel.
+// serveFiles runs an SFTP server on the channel until the client closes the
+// channel.
 func serveFiles(channel gossh.Channel) {
-	files, err := sftp.NewServer(channel) // plx asks for absolute paths only
+	files, err := sftp.NewServer(channel) // without a working directory: plx sends only absolute paths
 	if err != nil {
 		return
 	}
-	_ = files.Serve() // its error is how the client ended it
+	_ = files.Serve() // the error reports only how the client closed the channel
 	_ = files.Close() // closes files that the client left open
 }
 
-// execute runs a command until it has exited and its output has ended, or the channel was
-// closed. It never kills the process.
+// execute runs a command. It returns when the command has exited and its
+// output has ended, or when the channel is closed. It never kills the command.
 func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, requests <-chan *gossh.Request, command string) {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	home := os.Getenv("HOME")
@@ -127,20 +133,20 @@ func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, reque
 		reply(request, false)
 		return
 	}
-	defer func() { // the command's stdin ends, its output breaks
+	defer func() { // closes stdin, and makes further writes of the command fail
 		for _, pipe := range []io.Closer{stdin, stdout, stderr} {
-			_ = pipe.Close() // pipes have nothing to flush
+			_ = pipe.Close() // an error of closing a pipe loses no data
 		}
 	}()
 	reply(request, true)
 	closed := make(chan struct{})
-	go func() { // ends when the client or the connection closed the channel
+	go func() { // returns when the client or the connection has closed the channel
 		gossh.DiscardRequests(requests)
 		close(closed)
 	}()
 	go func() {
-		// It ends with the client's end of file, with the channel, or when the end of
-		// execute breaks the write.
+		// The copy ends when the client sends EOF, when the channel closes, or
+		// when execute returns and closes stdin.
 		_, _ = io.Copy(stdin, channel)
 		_ = stdin.Close()
 	}()
@@ -150,16 +156,16 @@ func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, reque
 	relay(channel, cmd.Process, &outputs, closed)
 }
 
-// relay sends the end of the output and the exit report, until both are sent or the
-// channel is closed.
+// relay reports the end of the output and the exit status of process to the
+// client. It returns when both are sent or the channel is closed.
 func relay(channel gossh.Channel, process *os.Process, outputs *sync.WaitGroup, closed <-chan struct{}) {
 	drained, exited := make(chan struct{}), make(chan *os.ProcessState, 1)
 	go func() {
 		outputs.Wait()
 		close(drained)
 	}()
-	go func() { // reaps, however long it takes
-		state, _ := process.Wait() // not Wait of exec.Cmd, which closes the output
+	go func() { // reaps the process, even after relay has returned
+		state, _ := process.Wait() // os.Process, because exec.Cmd.Wait would close the output pipe that is still being read
 		exited <- state
 	}()
 	for waiting := exited; waiting != nil || drained != nil; {
@@ -168,7 +174,7 @@ func relay(channel gossh.Channel, process *os.Process, outputs *sync.WaitGroup, 
 			report(channel, state)
 			waiting = nil
 		case <-drained:
-			_ = channel.CloseWrite() // fails only when the channel is closed
+			_ = channel.CloseWrite() // an error means that the channel is closed
 			drained = nil
 		case <-closed:
 			return
@@ -176,9 +182,11 @@ func relay(channel gossh.Channel, process *os.Process, outputs *sync.WaitGroup, 
 	}
 }
 
-// report sends the exit status or the signal. It fails only if the channel is closed.
+// report sends the exit status of a command, or the signal that killed it, to
+// the client. Errors are ignored, because they occur only if the channel is
+// closed.
 func report(channel gossh.Channel, state *os.ProcessState) {
-	if state == nil { // Wait failed
+	if state == nil { // Wait failed, so the status is unknown
 		_, _ = channel.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{255}))
 		return
 	}
@@ -190,7 +198,8 @@ func report(channel gossh.Channel, state *os.ProcessState) {
 	_, _ = channel.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{uint32(state.ExitCode())}))
 }
 
-// connection is the value of SSH_CONNECTION: client, its port, server, its port.
+// connection returns the value of SSH_CONNECTION: client address, client port,
+// server address and server port.
 func connection(conn net.Conn) string {
 	client, clientPort, _ := strings.Cut(conn.RemoteAddr().String(), ":")
 	server, serverPort, _ := strings.Cut(conn.LocalAddr().String(), ":")

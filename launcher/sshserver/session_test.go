@@ -19,7 +19,8 @@ import (
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
-// connect serves one connection over loopback, and returns its client.
+// connect starts a server for one connection over loopback, and returns a
+// client.
 func connect(t *testing.T) *gossh.Client {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
@@ -70,7 +71,7 @@ func await(t *testing.T, event <-chan struct{}, what string) {
 	}
 }
 
-func TestHowCommandsEnd(t *testing.T) {
+func TestExitStatusesAndSignals(t *testing.T) {
 	client := connect(t)
 	for command, want := range map[string]struct {
 		status int
@@ -90,7 +91,8 @@ func TestHowCommandsEnd(t *testing.T) {
 		if errors.As(err, &exit) {
 			status, signal, err = exit.ExitStatus(), exit.Signal(), nil
 		}
-		// The library makes a status of a signal, as a shell does.
+		// for a signal, the SSH library computes an exit status as a shell
+		// does
 		if err != nil || signal != want.signal || signal == "" && status != want.status {
 			t.Errorf("%s: status %d, signal %q, error %v; want %d, %q", command, status, signal, err, want.status, want.signal)
 		}
@@ -106,9 +108,9 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// A command runs in the home of this process, in a session of its own, and has the addresses
-// of its connection as under sshd.
-func TestEnvironmentOfACommand(t *testing.T) {
+// A command runs in the home directory, in its own session, and with
+// SSH_CONNECTION, as under sshd.
+func TestCommandEnvironment(t *testing.T) {
 	t.Setenv("SSH_CONNECTION", "that of an outer connection")
 	t.Setenv("PLX_TEST_VALUE", "inherited")
 	client := connect(t)
@@ -125,9 +127,9 @@ func TestEnvironmentOfACommand(t *testing.T) {
 	}
 }
 
-// The exit status does not wait for a process in the background that holds the output open,
-// and that process keeps its streams.
-func TestStatusBeforeTheEndOfOutput(t *testing.T) {
+// The server sends the exit status even if a background process holds the
+// output open. That process can still read stdin and write output.
+func TestExitStatusIsSentBeforeEndOfOutput(t *testing.T) {
 	client := connect(t)
 	channel, requests, err := client.OpenChannel("session", nil)
 	if err != nil {
@@ -156,8 +158,9 @@ func TestStatusBeforeTheEndOfOutput(t *testing.T) {
 	}
 }
 
-// The end of the output does not wait for the end of a command that has closed it.
-func TestEndOfOutputBeforeTheStatus(t *testing.T) {
+// The server sends the end of the output when the command closes it, even if
+// the command keeps running.
+func TestEndOfOutputIsSentBeforeExitStatus(t *testing.T) {
 	session := open(t, connect(t))
 	stdin, err := session.StdinPipe()
 	if err != nil {
@@ -187,7 +190,8 @@ func TestEndOfOutputBeforeTheStatus(t *testing.T) {
 	}
 }
 
-// A command whose channel is closed runs on: its stdin ends, and writing fails.
+// A command whose channel is closed keeps running: its stdin ends, and its
+// writes fail.
 func TestCommandOutlivesItsChannel(t *testing.T) {
 	client := connect(t)
 	file := filepath.Join(t.TempDir(), "after")
@@ -219,8 +223,9 @@ func TestCommandOutlivesItsChannel(t *testing.T) {
 	}
 }
 
-// As sshd does, the server refuses an eleventh session until one of ten has ended.
-func TestMostSessions(t *testing.T) {
+// Like sshd, the server refuses an eleventh session until one of the ten open
+// sessions has ended.
+func TestSessionLimit(t *testing.T) {
 	client := connect(t)
 	var first gossh.Channel
 	for i := range maxSessions {
@@ -259,8 +264,9 @@ func TestMostSessions(t *testing.T) {
 	}
 }
 
-// What is refused harms neither the session, which can still run a command, nor the connection.
-func TestRefusals(t *testing.T) {
+// After a refused request, the session can still run a command and the
+// connection stays open.
+func TestRefusedRequests(t *testing.T) {
 	client := connect(t)
 	if ok, _, err := client.SendRequest("keepalive@openssh.com", true, nil); ok || err != nil {
 		t.Errorf("keepalive: %v, %v; want an answer, which refuses it", ok, err)
@@ -295,7 +301,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
+func TestSFTP(t *testing.T) {
 	client := connect(t)
 	files, err := sftp.NewClient(client)
 	if err != nil {

@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// ExitError is the end of a command that did not exit with 0.
+// ExitError reports a command on a host that exited with a status other than 0
+// or was killed by a signal.
 type ExitError struct {
-	Status int    // exit status; 128 + number of the signal, or 128 if the number is not known
-	Signal string // name, without SIG, of the signal that ended the command; empty: none
+	Status int    // exit status; after a signal 128 + its number, or 128 if the number is unknown
+	Signal string // signal that killed the command, without SIG; empty: the command exited by itself
 }
 
 func (e *ExitError) Error() string {
@@ -18,8 +19,8 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit status %d", e.Status)
 }
 
-// ExitStatus returns the exit status of a command that ended by itself, else -1. A command on
-// a host exits with 127 if a program was not found.
+// ExitStatus returns the exit status in an [ExitError], or -1 if err contains
+// none. As in a shell, 127 means that a program was not found.
 func ExitStatus(err error) int {
 	var e *ExitError
 	if errors.As(err, &e) {
@@ -28,17 +29,19 @@ func ExitStatus(err error) int {
 	return -1
 }
 
-// Killed reports whether a signal ended the command.
+// Killed reports whether err is an [ExitError] of a command that a signal
+// killed.
 func Killed(err error) bool {
 	var e *ExitError
 	return errors.As(err, &e) && e.Signal != ""
 }
 
-// LostError says that the network, the host or Close ended the connection. It is not
-// known whether a command under way still runs. The caller may dial again.
+// LostError reports that an established connection has ended, because of the
+// network, the host or a call of Close. A command that was running may still
+// run on the host. The caller may dial again.
 type LostError struct {
 	Host  string
-	By    string // what carried the connection, such as "ssh"; empty: Cause says it
+	By    string // program that carried the connection, such as "ssh"; empty if Cause names it
 	Cause error
 }
 
@@ -48,7 +51,8 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Unwrap() error { return e.Cause }
 
-// WhyLost returns why the connection is gone; "" if err does not say that it is.
+// WhyLost returns why the connection was lost, or "" if err contains no
+// [LostError].
 func WhyLost(err error) string {
 	var e *LostError
 	switch {
@@ -60,17 +64,19 @@ func WhyLost(err error) string {
 	return e.By + ": " + e.Cause.Error()
 }
 
-// IsLost reports whether err says that there was a connection, which is gone.
+// IsLost reports whether err contains a [LostError], that is, an established
+// connection was lost.
 func IsLost(err error) bool { return WhyLost(err) != "" }
 
-// What RefusedBy returns.
+// Values that RefusedBy returns as check.
 const (
-	HostKey = "host key" // this machine does not accept that the host is who it says
-	Login   = "login"    // the host does not accept the user
+	HostKey = "host key" // plx refused the connection, since the host's key is unknown or has changed
+	Login   = "login"    // the host refused the user's login
 )
 
-// RefusedBy returns by which check a Dialer's connection was refused and what to do about it;
-// "" if the host was not reached.
+// RefusedBy returns which check refused a connection, [HostKey] or [Login],
+// and what the user can do about it. It returns "" if err is another error,
+// such as an unreachable host.
 func RefusedBy(err error) (check, cure string) {
 	var e interface{ RefusedBy() (check, cure string) }
 	if errors.As(err, &e) {
@@ -79,7 +85,8 @@ func RefusedBy(err error) (check, cure string) {
 	return "", ""
 }
 
-// Reworded returns err with another text.
+// Reworded returns an error that wraps err but has the given text as its
+// message.
 func Reworded(err error, text string) error { return &reworded{err, text} }
 
 type reworded struct {

@@ -1,21 +1,23 @@
-// Package transport says what plx needs of a connection to one host, and what the errors of
-// such a connection mean.
+// Package transport defines a connection to one host as plx uses it, and the
+// errors of such a connection.
 //
 //	conn := transport.NewConn("gpu01", func(ctx context.Context) (transport.Transport, error) { return ssh.Dial(ctx, cfg) })
 //	defer conn.Close()
 //	err := conn.Run(ctx, "uname -s", nil, os.Stdout, os.Stderr)
 //
-// A way to reach hosts is one package that passes the suite of internal/test/transporttest.
+// Each implementation of [Transport] must pass the tests of
+// internal/test/transporttest.
 //
 // # Errors
 //
-// An [ExitError] is the end of a command. A [LostError] says that the connection is gone. The
-// error of a Dialer may say by which side the connection was refused, see [RefusedBy]. Every
-// other error concerns the one call.
+// An [ExitError] reports a command that failed. A [LostError] reports a lost
+// connection. [RefusedBy] tells whether an error of a Dialer is a refused host
+// key or login. Every other error concerns only the call that returned it.
 //
-// # What it refuses to do
+// # What the package does not do
 //
-// It retries no call: a Conn dials again at the next one.
+// It never repeats a failed call. After a lost connection, the next call on a
+// Conn dials again.
 package transport
 
 import (
@@ -29,46 +31,49 @@ import (
 	"time"
 )
 
-// Transport is a connection to one host. Its methods may be called from several
-// goroutines at once. Their errors may begin with the host's name.
+// Transport is a connection to one host. Several goroutines may call its
+// methods at once. An error may begin with the host's name.
 type Transport interface {
-	// Run runs a POSIX shell script in the home folder.
+	// Run runs command as a POSIX shell script in the user's home directory.
 	Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error
-	// Copy writes what r has to a new file at path, which is absolute. After an error a part
-	// of the file may be there. Not every host has a way for this.
+	// Copy writes the content of r to a new file. path must be absolute. After
+	// an error an incomplete file may remain. Some hosts do not support Copy.
 	Copy(ctx context.Context, r io.Reader, path string) error
-	// Close ends the connection and the calls under way. It is idempotent.
+	// Close ends the connection and makes running calls fail. It is
+	// idempotent.
 	Close() error
 }
 
-// Dialer makes a new connection to one host. With an error it returns no Transport that
-// can be used.
+// Dialer opens a connection to one host. If it returns an error, the Transport
+// must not be used.
 type Dialer func(ctx context.Context) (Transport, error)
 
-// Conn is a Transport that dials when it is used: for the first time, and again
-// after the connection was lost.
+// Conn is a Transport that dials on its first call, and again on the first
+// call after the connection was lost.
 type Conn struct {
-	name     string // of the host
+	name     string // name of the host, removed from the start of errors
 	dial     Dialer
-	dialling chan struct{} // holds one element while a goroutine dials
+	dialling chan struct{} // holds one element while a goroutine dials, so that only one does
 
 	mu     sync.Mutex
-	conn   Transport // nil: not dialled yet, or lost
-	closed bool      // Close was called: nothing is dialled any more
+	conn   Transport // nil before the first dial and after a loss; guarded by mu
+	closed bool      // true after Close, which prevents further dials; guarded by mu
 }
 
-// NewConn returns the connection to a host, which dial makes at the first call.
+// NewConn returns a Conn for a host. It does not connect: the first call does,
+// with dial.
 func NewConn(host string, dial Dialer) *Conn {
 	return &Conn{name: host, dial: dial, dialling: make(chan struct{}, 1)}
 }
 
-// Dial connects unless there is a connection.
+// Dial connects to the host, unless a connection exists.
 func (c *Conn) Dial(ctx context.Context) error {
 	_, err := c.get(ctx)
 	return err
 }
 
-// get returns the connection, or a new one. While one goroutine dials the others wait.
+// get returns the current connection, or dials a new one. If another goroutine
+// is dialling, get waits for that dial.
 func (c *Conn) get(ctx context.Context) (Transport, error) {
 	if conn, err := c.current(); conn != nil || err != nil {
 		return conn, err
@@ -89,13 +94,14 @@ func (c *Conn) get(ctx context.Context) (Transport, error) {
 	return conn, c.keep(conn)
 }
 
-// Connected reports whether there is a connection.
+// Connected reports whether a connection exists and was not found lost.
 func (c *Conn) Connected() bool {
-	conn, _ := c.current() // a closed one has none
+	conn, _ := c.current() // after Close, current returns nil and an error
 	return conn != nil
 }
 
-// current returns the connection, nil if there is none.
+// current returns the existing connection, or nil if there is none. After
+// Close it returns net.ErrClosed.
 func (c *Conn) current() (Transport, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +111,8 @@ func (c *Conn) current() (Transport, error) {
 	return c.conn, nil
 }
 
-// keep makes conn the connection, unless Close was called before.
+// keep stores conn as the current connection. If Close was called meanwhile,
+// keep closes conn instead.
 func (c *Conn) keep(conn Transport) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +123,8 @@ func (c *Conn) keep(conn Transport) error {
 	return nil
 }
 
-// use calls with the connection. If the connection is lost the next call dials again.
+// use runs call with the current connection. If call reports that the
+// connection is lost, use drops it, and the next call dials again.
 func (c *Conn) use(ctx context.Context, call func(Transport) error) error {
 	conn, err := c.get(ctx)
 	if err != nil {
@@ -128,13 +136,13 @@ func (c *Conn) use(ctx context.Context, call func(Transport) error) error {
 			c.conn = nil
 		}
 		c.mu.Unlock()
-		conn.Close() // it is lost: the error says nothing more
+		conn.Close() // its error adds nothing to err, which reports the loss
 	}
 	return Unnamed(c.name, err)
 }
 
-// Unnamed removes the host's name from an error, wherever a layer below has put it: the caller
-// adds it, once.
+// Unnamed returns err without the prefix "host NAME: " of the named host,
+// wherever it occurs in the message. The caller then adds the prefix once.
 func Unnamed(host string, err error) error {
 	if err == nil {
 		return nil
@@ -157,7 +165,8 @@ func (c *Conn) Copy(ctx context.Context, r io.Reader, path string) error {
 	return c.use(ctx, func(conn Transport) error { return conn.Copy(ctx, r, path) })
 }
 
-// Close ends the connection, if there is one. It does not wait for a dial under way.
+// Close closes the connection, if one exists. It does not wait for a dial that
+// is running.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	conn := c.conn
@@ -169,8 +178,9 @@ func (c *Conn) Close() error {
 	return conn.Close()
 }
 
-// WithTimeout connects, and then bounds ctx. The time does not include the dial, before
-// which the host may wait for its turn.
+// WithTimeout connects to the host, and then returns a ctx that ends after
+// limit. The time to connect does not count, since dials to many hosts may be
+// queued.
 func (c *Conn) WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
 	if err := c.Dial(ctx); err != nil {
 		return nil, nil, err

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What an error means does not depend on what callers have put around it.
+// Errors are classified correctly even if callers have wrapped them.
 func TestErrorsAreClassified(t *testing.T) {
 	cause := errors.New("cut")
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ type open struct{ Transport }
 
 func (open) Close() error { return nil }
 
-// The end of a time says how long it was.
+// The error after a timeout contains the time limit.
 func TestTimeoutNamesItsLimit(t *testing.T) {
 	c := NewConn("h1", func(context.Context) (Transport, error) { return open{}, nil })
 	defer c.Close() // it is none
@@ -57,9 +57,9 @@ func TestTimeoutNamesItsLimit(t *testing.T) {
 	}
 }
 
-// The host that an error names goes, at each place where a layer may have put it. Other hosts stay,
-// and so do the lines of other errors that are joined to it.
-func TestUnnamed(t *testing.T) {
+// Unnamed removes the prefix of the given host wherever a layer may have put
+// it. It keeps the names of other hosts, and the lines of other joined errors.
+func TestUnnamedRemovesHostName(t *testing.T) {
 	for text, want := range map[string]string{
 		"host h1: cut":                        "cut",
 		"logs: host h1: log of worker:0: cut": "logs: log of worker:0: cut",

@@ -12,15 +12,16 @@ import (
 	connection "github.com/plx-run/plx/launcher/ssh/pipe"
 )
 
-// pipe is a command of the user's that runs, as a connection to the host.
+// pipe is the user's --via command, started for one host, as a net.Conn over
+// its stdin and stdout.
 type pipe struct {
 	*connection.Conn
-	line string // the command, for messages
-	out  *bufio.Reader
+	commandLine string // shell command line, for error messages
+	out         *bufio.Reader
 }
 
 func startPipe(c *Config) (*pipe, error) {
-	cmd := exec.Command("/bin/sh", "-c", c.line())
+	cmd := exec.Command("/bin/sh", "-c", c.commandLine())
 	env := c.Env
 	if env == nil {
 		env = os.Environ()
@@ -30,20 +31,22 @@ func startPipe(c *Config) (*pipe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start /bin/sh for --via: %w", err)
 	}
-	return &pipe{Conn: conn, line: c.line(), out: bufio.NewReaderSize(conn, 32<<10)}, nil
+	return &pipe{Conn: conn, commandLine: c.commandLine(), out: bufio.NewReaderSize(conn, 32<<10)}, nil
 }
 
 // Read implements net.Conn.
 func (p *pipe) Read(b []byte) (int, error) { return p.out.Read(b) }
 
-// Cancel ends all reads and writes, as bootstrap.Stream does.
-func (p *pipe) Cancel(error) { p.Close() } // it returns nil
+// Cancel closes the pipe, which makes running reads and writes fail; it
+// implements bootstrap.Stream.
+func (p *pipe) Cancel(error) { p.Close() } // Close always returns nil
 
-// String names the command in messages.
-func (p *pipe) String() string { return fmt.Sprintf("the command %q", p.line) }
+// String returns the description of the command for error messages.
+func (p *pipe) String() string { return fmt.Sprintf("the command %q", p.commandLine) }
 
-// reason explains the end of the pipe: err, or how the command ended. printed is the last
-// line of its output that was no answer.
+// reason returns an error that tells why the pipe ended: the command's exit,
+// or err if the command still runs. printed is the last line on stdout that
+// was not part of plx's protocol.
 func (p *pipe) reason(err error, printed string) error {
 	end := p.End()
 	if end == nil {
@@ -52,7 +55,8 @@ func (p *pipe) reason(err error, printed string) error {
 	return p.quote(fmt.Errorf("%s ended with %v", p, end), printed)
 }
 
-// quote adds what the command printed last, first of all on stderr.
+// quote appends the command's last line on stderr to err, or printed if stderr
+// is empty.
 func (p *pipe) quote(err error, printed string) error {
 	if said := cmp.Or(p.Said(), printed); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)

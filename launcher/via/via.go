@@ -1,5 +1,5 @@
-// Package via reaches one host by a command that gives the standard input and output of a
-// shell there, as "kubectl exec -i POD -- /bin/sh" does.
+// Package via connects to a host through a command of the user's that starts a
+// shell there, such as "kubectl exec -i POD -- /bin/sh".
 //
 //	client, err := via.Dial(ctx, via.Config{Command: "docker exec -i {host}", Host: "web", Agent: agent})
 //	if err != nil {
@@ -7,14 +7,16 @@
 //	}
 //	defer client.Close()
 //
-// Dial talks to the shell until plx itself runs there, as "plx agent serve". From then on
-// the pipe is a connection of SSH like any other: package ssh speaks on this side, package
-// sshserver on the other. So all commands of plx share one pipe, a silent pipe is
-// noticed, and nothing depends on the exit status, the quoting or the speed with which
-// the user's command starts.
+// Dial sends a script to the shell that starts plx on the host, as "plx agent
+// serve". From then on the command's stdin and stdout carry an SSH connection:
+// package ssh is the client, and package sshserver the server on the host. So
+// many commands of plx can share one pipe, and keepalives detect a dead one.
+// The exit status, quoting and start-up time of the user's command do not
+// matter.
 //
-// Whoever can run the command, and the command itself, are believed: that the pipe leads to
-// the right host, and that nobody else reads it.
+// The package trusts the user's command, and every user who can run it: it
+// assumes that the command reaches the right host, and that no other process
+// reads the pipe.
 package via
 
 import (
@@ -36,39 +38,46 @@ import (
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
-// startLimit bounds the start of the user's command, which may have to wait for others.
+// startLimit limits the time until the user's command has started a shell on
+// the host. The command may have to queue, for example in Slurm.
 const startLimit = 30 * time.Second
 
-// Config tells how to reach a host.
+// Config describes how to reach one host.
 type Config struct {
-	// Command is a line for /bin/sh of this machine. {host} in it is the host's name and
-	// {command} the command to run there, which is appended if {command} is missing. The
-	// line finds the name in PLX_HOST too, to take it apart.
+	// Command is a command line for /bin/sh on this machine. In it {host}
+	// stands for the host's name, and {command} for the command to run on the
+	// host. If {command} is missing, plx appends it. The environment variable
+	// PLX_HOST also holds the name, so that a script can take it apart.
 	Command string
 	Host    string
-	// Guess is the plx that the host probably needs. Zero: it is not known.
+	// Guess is the plx executable that the host probably needs, judged before
+	// its platform is known. The zero value means that there is no guess.
 	Guess envsync.Blob
-	// Agent returns plx for a platform.
+	// Agent returns the plx executable for a platform.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
-	// Env is the environment of the command. Nil: that of this process.
+	// Env is the environment of Command. Nil means the environment of this
+	// process.
 	Env []string
-	// Step tells that all processes on the host end with the command that started them, as
-	// in a step of Slurm. That command then waits for what others have left.
+	// Step is true if all processes on the host are killed when the command
+	// that started them ends, as in a Slurm step. The agent then does not exit
+	// before the processes that commands have left behind.
 	Step bool
 }
 
-// plainWord is the first word of a command that the shell takes as it is.
+// plainWord matches the first word of a command line if that word has no
+// character that is special to the shell.
 var plainWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*([\w./+][\w./+-]*)(\s|$)`) })
 
-// Check refuses a command that names no host, and one that is not on this machine: it would
-// fail for each host.
+// Check returns an error if command does not mention the host, or if its
+// program is not installed on this machine. Such a command would fail for
+// every host.
 func Check(ctx context.Context, command string) error {
 	if !strings.Contains(command, "{host}") && !strings.Contains(command, "PLX_HOST") {
-		return exit.Mistake(fmt.Errorf("--via %q: it does not say where {host} goes", command), "--via 'docker exec -i {host}'")
+		return exit.Mistake(fmt.Errorf("--via %q: {host} is missing", command), "--via 'docker exec -i {host}'")
 	}
 	word := plainWord().FindStringSubmatch(command)
 	if word == nil {
-		return nil // only the shell knows
+		return nil // the first word is shell syntax, which only a shell can resolve
 	}
 	if err := exec.CommandContext(ctx, "/bin/sh", "-c", "command -v "+word[1]).Run(); err != nil && ctx.Err() == nil {
 		return exit.Mistake(fmt.Errorf("--via %q: this machine has no command %s", command, word[1]), "install %s, or write its whole path", word[1])
@@ -76,9 +85,10 @@ func Check(ctx context.Context, command string) error {
 	return nil
 }
 
-// line is the command for /bin/sh of this machine. It runs /bin/sh on the host, a word that
-// is the same with and without a shell in between.
-func (c *Config) line() string {
+// commandLine returns the command line to run on this machine. It runs /bin/sh on the
+// host, a word that needs no quoting even if another shell parses it on the
+// way.
+func (c *Config) commandLine() string {
 	command := c.Command
 	if !strings.Contains(command, "{command}") {
 		command += " {command}"
@@ -86,7 +96,7 @@ func (c *Config) line() string {
 	return strings.NewReplacer("{host}", ssh.Quote(c.Host), "{command}", "/bin/sh").Replace(command)
 }
 
-// Dial connects to the host.
+// Dial connects to the host and returns an SSH client for it.
 func Dial(ctx context.Context, c Config) (*ssh.Client, error) {
 	client, err := dial(ctx, &c)
 	if ctx.Err() != nil {
@@ -103,30 +113,33 @@ func dial(ctx context.Context, c *Config) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := p.become(ctx, c)
+	client, err := p.startServer(ctx, c)
 	if err != nil {
-		p.Close() // the first error says more
+		p.Close() // err is more useful than an error of Close
 		return nil, err
 	}
 	return client, nil
 }
 
-// become makes the shell an SSH server, and connects to it. The shell reads its script from the
-// pipe: one compound command, which it has read whole before it runs any of it.
-func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
+// startServer makes the shell on the host start an SSH server, and connects to that
+// server. The shell reads the script from the pipe. The script is one compound
+// command in braces, so that the shell reads it completely before it runs any
+// part.
+func (p *pipe) startServer(ctx context.Context, c *Config) (*ssh.Client, error) {
 	way := bootstrap.New(bootstrap.Config{Host: c.Host, Strict: true, Guess: c.Guess, Agent: c.Agent, Begin: startLimit})
 	way.Act = "agent serve " + way.Word
 	if c.Step {
 		way.Act = "agent step " + way.Word
 	}
-	// A command that has ended takes nothing. What it printed before tells why.
+	// The error is ignored: if the command has exited, the write fails, and
+	// the following read reports what the command printed.
 	_, _ = io.WriteString(p, "{\n"+way.Script()+"}\n")
 	if err := way.Run(ctx, p); err != nil {
 		return nil, p.explain(err)
 	}
 	key, err := way.Line(ctx, startLimit)
 	if err != nil {
-		p.reason(err, "") // which waits for the end
+		p.reason(err, "") // waits until the command has exited and its stderr is complete
 		if refused := way.Limited(p.Said()); refused != nil && errors.Is(err, io.EOF) {
 			return nil, exit.WithHint(refused, bootstrap.LimitHint)
 		}
@@ -134,7 +147,7 @@ func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
 	}
 	public, _, _, _, err := gossh.ParseAuthorizedKey([]byte(key))
 	if err != nil {
-		return nil, fmt.Errorf("the agent answers with no key: %q", key)
+		return nil, fmt.Errorf("the agent on the host printed no SSH key: %q", key)
 	}
 	own, err := ssh.NewKey()
 	if err != nil {
@@ -144,20 +157,21 @@ func (p *pipe) become(ctx context.Context, c *Config) (*ssh.Client, error) {
 	return ssh.Over(ctx, p, ssh.Config{Host: c.Host, User: "plx", Signers: []gossh.Signer{own}, HostKey: public})
 }
 
-// explain says in words of --via why there is no plx on the host.
+// explain turns an error of package bootstrap into a message about the --via
+// command, with a hint.
 func (p *pipe) explain(err error) error {
 	var refused *bootstrap.Refused
 	var silent *bootstrap.NoAnswer
 	switch {
 	case errors.Is(err, bootstrap.ErrEcho):
-		return exit.WithHint(fmt.Errorf("%s sends back what it is sent, as a terminal does", p), "let it run without a terminal: docker exec -i instead of -it, ssh -T")
+		return exit.WithHint(fmt.Errorf("%s echoes its input, as a terminal does", p), "let it run without a terminal: docker exec -i instead of -it, ssh -T")
 	case errors.As(err, &refused) && refused.Homeless:
 		return exit.WithHint(err, "set HOME in the command of --via: env HOME=/root")
 	case errors.As(err, &refused) && refused.Limited:
 		return exit.WithHint(err, bootstrap.LimitHint)
 	case errors.Is(err, bootstrap.ErrStart):
 		errors.As(err, &silent)
-		return p.quote(fmt.Errorf("%s gave no shell within %v", p, startLimit), silent.Last)
+		return p.quote(fmt.Errorf("%s started no shell within %v", p, startLimit), silent.Last)
 	case errors.Is(err, bootstrap.ErrNoise):
 		return exit.WithHint(fmt.Errorf("%s printed more than 1 MiB and does not seem to run a shell", p), tryHint)
 	case errors.As(err, &silent):
@@ -166,5 +180,5 @@ func (p *pipe) explain(err error) error {
 	return err
 }
 
-// tryHint is the hint for a command that gives no shell.
+// tryHint is the hint for a --via command that starts no shell on the host.
 const tryHint = "try the command of --via by hand: echo 'echo hello' | COMMAND must print hello, without a terminal and without a password"

@@ -24,7 +24,7 @@ import (
 	"github.com/plx-run/plx/launcher/via"
 )
 
-// TestMain makes the test binary an agent where it is run as one.
+// TestMain runs the test binary as a plx agent if its arguments say so.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(agent.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
@@ -32,10 +32,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// direct runs {command} as kubectl exec does: without a shell in between.
+// direct runs {command} without a shell in between, as kubectl exec does.
 const direct = "exec env {host}=1 {command}"
 
-// self is hashed and packed once for all tests.
+// self returns the test binary as the plx executable. It is hashed and
+// compressed only once.
 func self(context.Context, envsync.Platform) (envsync.Blob, error) { return own() }
 
 var own = sync.OnceValues(func() (envsync.Blob, error) {
@@ -50,7 +51,7 @@ func dial(t *testing.T, command string) (*ssh.Client, error) {
 	t.Helper()
 	client, err := via.Dial(t.Context(), via.Config{Command: command, Host: "pod", Agent: self})
 	if err == nil {
-		t.Cleanup(func() { client.Close() }) // tests of close check its error
+		t.Cleanup(func() { client.Close() }) // an error of Close is checked by other tests
 	}
 	return client, err
 }
@@ -72,9 +73,9 @@ func TestTransport(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transport.Transport { return mustDial(t, direct) })
 }
 
-// A host may print what it likes before the shell runs, and the shell may be given as a
-// word to another shell, as ssh does it.
-func TestWaysToAShell(t *testing.T) {
+// Dial works if the host prints text before the shell runs, and if another
+// shell parses the command on the way, as with ssh.
+func TestCommandsThatReachAShell(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for name, command := range map[string]string{
 		"appended":             `exec env HOST={host}`,
@@ -117,14 +118,14 @@ func TestAgentIsSentOnce(t *testing.T) {
 	mustDial(t, direct) // sends it again
 }
 
-func TestCommandsThatGiveNoShell(t *testing.T) {
+func TestCommandsWithoutShellAreReported(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for name, c := range map[string]struct{ command, want string }{
 		"missing":        {"plx-no-such-command {host}", "not found"},
 		"fails":          {"echo 'no pod {host}' >&2; exit 3", "exit status 3: no pod"},
 		"ends":           {"true {host}", "ended with exit status 0"},
 		"wants terminal": {"echo 'the input device is not a TTY {host}' >&2; exit 1", "not a TTY"},
-		"is a terminal":  {"cat; : {host}", "sends back what it is sent, as a terminal does"},
+		"is a terminal":  {"cat; : {host}", "echoes its input, as a terminal does"},
 		"asks":           {"printf 'code for %s: ' {host}; exit 1; {command}", "exit status 1: code for pod:"},
 		"floods":         {"cat /dev/zero; : {host}", "more than 1 MiB"},
 		"no home":        {"exec env -u HOME {command}; : {host}", "no home"},
@@ -146,9 +147,9 @@ func TestCommandsThatGiveNoShell(t *testing.T) {
 	}
 }
 
-// A command that has ended before it is sent the next line is quoted like one that ends
-// later.
-func TestCommandThatEndsBetweenLines(t *testing.T) {
+// The error quotes the output of a command even if it exits before plx sends
+// the next line.
+func TestEarlyExitOfCommandIsQuoted(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
 	command := fmt.Sprintf("echo $$ > %s; until [ \"$line\" = '}' ]; do read -r line; [ \"${line#say=}\" = \"$line\" ] || word=${line#say=}; done; word=${word%%%% *}; echo \"$word lacks Linux x86_64 0123456789abcdef0123456789abcdef $HOME\"; echo \"$word tools\"; echo going down; exit 3; : {host} {command}", file)
@@ -162,7 +163,8 @@ func TestCommandThatEndsBetweenLines(t *testing.T) {
 	}
 }
 
-// ends waits until nothing is left of the command whose process id a file has.
+// ends waits until no process is left in the process group whose id is in
+// file.
 func ends(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -180,10 +182,11 @@ func ends(t *testing.T, file string) {
 	}
 }
 
-// What can be known of a command before it runs is.
-func TestCheck(t *testing.T) {
+// Check reports mistakes in a --via command that can be found without running
+// it.
+func TestCheckRefusesUselessCommands(t *testing.T) {
 	for command, want := range map[string]string{
-		"docker exec -i":                           "it does not say where {host} goes",
+		"docker exec -i":                           "{host} is missing",
 		"plx-no-such-command -i {host}":            "this machine has no command plx-no-such-command",
 		"/usr/no-such-folder/tool {host}":          "this machine has no command /usr/no-such-folder/tool",
 		"sh -c true {host}":                        "",
@@ -201,9 +204,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A killed command is a lost connection, which says how the command ended; nothing is left
-// of it.
-func TestKilledCommand(t *testing.T) {
+// A killed --via command is reported as a lost connection, with the signal. No
+// process of it is left.
+func TestKilledCommandIsALostConnection(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
 	client := mustDial(t, fmt.Sprintf("echo $$ > %s; echo going down >&2; {command}; : {host}", file))
@@ -235,7 +238,7 @@ func TestKilledCommand(t *testing.T) {
 	}
 }
 
-// Close ends the command, also one that ignores the end of its input.
+// Close ends the --via command, even if it ignores the end of its stdin.
 func TestCloseEndsTheCommand(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "pid")
@@ -262,7 +265,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// blocked is a reader that blocks until the test is over.
+// blocked returns a reader that blocks until the test ends.
 func blocked(t *testing.T) *os.File {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -272,8 +275,9 @@ func blocked(t *testing.T) *os.File {
 	return r
 }
 
-// TestReportA1UserWithoutAName reaches a host as a user that has no name, in a group that has one.
-func TestReportA1UserWithoutAName(t *testing.T) {
+// TestUserWithoutName connects to a host as a user id that the password
+// database does not list.
+func TestUserWithoutName(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -293,8 +297,9 @@ func TestReportA1UserWithoutAName(t *testing.T) {
 	}
 }
 
-// TestReportA6LimitOverVia names the limit for which plx does not start.
-func TestReportA6LimitOverVia(t *testing.T) {
+// TestResourceLimitIsReported checks that the error names the resource limit
+// that keeps plx from starting.
+func TestResourceLimitIsReported(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	_, err := dial(t, "ulimit -v 300000; exec env HOST={host} {command}")
 	if err == nil || !strings.Contains(err.Error(), "the shell limits the address space to 292 MiB (ulimit -v)") || exit.Hint(err) == "" {

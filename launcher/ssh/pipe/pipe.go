@@ -1,4 +1,5 @@
-// Package pipe makes a connection of the standard input and output of a command.
+// Package pipe runs a command and returns its standard input and output as a
+// net.Conn.
 //
 //	conn, err := pipe.Start(exec.Command("nc", "gpu03", "22"), "gpu03:22", true)
 //	if err != nil {
@@ -6,7 +7,8 @@
 //	}
 //	defer conn.Close()
 //
-// It does not know what the command or the other end speaks, and it prints nothing.
+// The package knows nothing of the protocol on the connection, and it prints
+// nothing.
 package pipe
 
 import (
@@ -21,50 +23,53 @@ import (
 )
 
 const (
-	leaveTime = time.Second // from the end of the command's input to killing it
-	reapTime  = 2 * time.Second
+	exitTime = time.Second // time from closing the command's stdin to killing the command
+	reapTime = 2 * time.Second
 )
 
-// Conn is a command that runs, as a connection. It has a session of its own: no terminal
-// to ask at, and Ctrl-C is for plx alone.
+// Conn is a net.Conn over the standard input and output of a running command.
+// The command runs in its own session, so it has no terminal to prompt on, and
+// Ctrl-C does not reach it.
 type Conn struct {
-	// Explain returns why a Read or Write has failed, such as how the command has ended. Nil: its
-	// error says enough.
+	// Explain turns the error of a failed Read or Write into one that tells
+	// more, such as how the command exited. If Explain is nil, Read and Write
+	// return the plain error.
 	Explain func(error) error
 
 	cmd     *exec.Cmd
 	in, out *os.File
-	errs    *ending
+	errs    *tail
 	remote  string
-	hangUp  bool          // Close sends SIGHUP at once
+	hangUp  bool          // true if Close sends SIGHUP without waiting first
 	ended   chan struct{} // closed once the command has ended
 	once    sync.Once
 }
 
-// Start starts cmd, of which it sets the outputs and the input. remote is the address of
-// the other end. With hangUp, Close sends the command SIGHUP and does not wait until the
-// end of its input has ended it.
+// Start starts cmd and connects its stdin, stdout and stderr. remote is the
+// address that RemoteAddr returns. If hangUp is true, Close sends SIGHUP to
+// the command at once; otherwise Close first gives the command a second to
+// exit after the end of its stdin.
 func Start(cmd *exec.Cmd, remote string, hangUp bool) (*Conn, error) {
 	fromUs, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	out, toUs, err := os.Pipe() // not StdoutPipe, which Wait closes before all is read
+	out, toUs, err := os.Pipe() // not cmd.StdoutPipe, because Wait closes that before all output was read
 	if err != nil {
 		return nil, errors.Join(err, fromUs.Close(), in.Close())
 	}
-	c := &Conn{cmd: cmd, in: in, out: out, errs: &ending{}, remote: remote, hangUp: hangUp, ended: make(chan struct{})}
+	c := &Conn{cmd: cmd, in: in, out: out, errs: &tail{}, remote: remote, hangUp: hangUp, ended: make(chan struct{})}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = fromUs, toUs, c.errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = reapTime // a process that the command left may hold stderr open
+	cmd.WaitDelay = reapTime // a process that the command leaves behind may hold stderr open
 	err = cmd.Start()
-	_, _ = fromUs.Close(), toUs.Close() // the command has them
+	_, _ = fromUs.Close(), toUs.Close() // the command has its own copies of these files
 	if err != nil {
-		_, _ = in.Close(), out.Close() // nothing went through them
+		_, _ = in.Close(), out.Close() // the command did not start, so no data is lost
 		return nil, err
 	}
 	go func() {
-		_ = cmd.Wait() // ProcessState has the result
+		_ = cmd.Wait() // ignored: End returns the exit status from cmd.ProcessState
 		close(c.ended)
 	}()
 	return c, nil
@@ -73,7 +78,8 @@ func Start(cmd *exec.Cmd, remote string, hangUp bool) (*Conn, error) {
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) { return c.explained(c.out.Read(b)) }
 
-// Write implements net.Conn. A command that ends at once breaks the pipe before anything is read.
+// Write implements net.Conn. It may fail before the first Read if the command
+// exits immediately.
 func (c *Conn) Write(b []byte) (int, error) { return c.explained(c.in.Write(b)) }
 
 func (c *Conn) explained(n int, err error) (int, error) {
@@ -83,19 +89,22 @@ func (c *Conn) explained(n int, err error) (int, error) {
 	return n, err
 }
 
-// Close ends the command's input, and kills the command if it does not end. Its error is
-// nil.
+// Close closes the command's stdin, and kills the command if it does not exit.
+// It always returns nil.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
-		_ = c.in.Close() // fails only if the command has ended
+		_ = c.in.Close() // an error means that the command has ended
 		if c.hangUp {
-			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGHUP) // fails if it has ended
+			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGHUP) // fails if the command has ended
 		}
-		c.wait(leaveTime)
-		// The command may have left processes in its session.
-		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // fails if none is left
+		c.wait(exitTime)
+		// Kill the whole process group, since the command may have left other
+		// processes in it.
+		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // fails if no process of the group is left
 		c.wait(reapTime)
-		_ = c.out.SetReadDeadline(time.Unix(1, 0)) // one that left the session may hold it open
+		// A process outside the process group may hold the output open. The
+		// deadline ends a Read that waits for it.
+		_ = c.out.SetReadDeadline(time.Unix(1, 0))
 	})
 	return nil
 }
@@ -107,9 +116,10 @@ func (c *Conn) wait(most time.Duration) {
 	}
 }
 
-// End waits a second for the end of the command, and returns how it ended. Nil: it runs.
+// End waits up to a second for the command to exit, and returns its state. It
+// returns nil if the command is still running.
 func (c *Conn) End() *os.ProcessState {
-	c.wait(leaveTime)
+	c.wait(exitTime)
 	select {
 	case <-c.ended:
 		return c.cmd.ProcessState
@@ -118,16 +128,17 @@ func (c *Conn) End() *os.ProcessState {
 	}
 }
 
-// Said returns the last line that the command printed on stderr, "" for none.
+// Said returns the last line that the command printed on stderr, or "" if it
+// printed nothing.
 func (c *Conn) Said() string { return c.errs.lastLine() }
 
-// ending keeps the last bytes of an output.
-type ending struct {
+// tail is a writer that keeps the last 1024 bytes written to it.
+type tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (e *ending) Write(b []byte) (int, error) {
+func (e *tail) Write(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.text = append(e.text, b[max(0, len(b)-1024):]...)
@@ -135,14 +146,14 @@ func (e *ending) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (e *ending) lastLine() string {
+func (e *tail) lastLine() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(string(e.text)), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
 }
 
-// address is the address of one end.
+// address is a net.Addr of a pipe, which has only a name.
 type address string
 
 func (address) Network() string  { return "pipe" }

@@ -12,17 +12,19 @@ import (
 	"strings"
 )
 
-// expander replaces ~, % and ${} in file names of a configuration.
+// expander replaces "~", % tokens and ${VARIABLE} in file names of an ssh
+// configuration.
 type expander struct {
-	home    string // what ~ stands for
+	home    string // directory that replaces "~"
 	tokens  *strings.Replacer
-	written string // text of the configuration file, to find paths that it names literally
+	written string // text of the ssh configuration, in which ownPath searches for literal paths
 }
 
 func newExpander(q Query, t Target) expander {
-	local, _ := os.Hostname() // only for the tokens %l and %L
+	local, _ := os.Hostname() // the host name is needed only for the tokens %l and %L
 	short, _, _ := strings.Cut(local, ".")
-	// A file that cannot be read has no literal paths. ssh has reported the error.
+	// The error is ignored: ssh has already reported an unreadable
+	// configuration file, and without its text no path counts as literal.
 	written, _ := os.ReadFile(q.ConfigFile)
 	return expander{
 		home:    q.Home,
@@ -35,8 +37,9 @@ func newExpander(q Query, t Target) expander {
 	}
 }
 
-// path expands a file name of the configuration. A relative name is relative to the home:
-// the working folder must not decide which keys are trusted.
+// path expands a file name of the ssh configuration. A relative name is
+// relative to the home directory, so that the working directory cannot decide
+// which keys are trusted.
 func (e expander) path(value string) string {
 	value = e.tokens.Replace(os.Expand(strings.Trim(value, `"`), os.Getenv))
 	switch {
@@ -50,8 +53,9 @@ func (e expander) path(value string) string {
 	return filepath.Clean(value)
 }
 
-// ownPath is path for a name in which ssh -G has expanded ~ to the home of the password
-// file. It replaces that home by e.home, unless the configuration has it literally.
+// ownPath expands a file name in which ssh -G has replaced "~" by the home
+// directory in the password database. It replaces that directory by e.home,
+// unless the ssh configuration contains the whole path literally.
 func (e expander) ownPath(value string) string {
 	path := e.path(value)
 	other := sshHome()
@@ -64,7 +68,7 @@ func (e expander) ownPath(value string) string {
 	return path
 }
 
-// splitWords splits at blanks outside double quotes.
+// splitWords splits a line at blanks, but not within double quotes.
 func splitWords(line string) []string {
 	var words []string
 	quoted := false

@@ -1,9 +1,11 @@
-// Package sshconfig reads what the user's ssh configuration says of a host.
+// Package sshconfig returns the settings of the user's ssh configuration for a
+// host.
 //
 //	target, err := sshconfig.Resolve(ctx, sshconfig.Query{Host: "gpu03", Home: home, ConfigFile: home + "/.ssh/config"})
 //
-// It asks ssh -G if there is an ssh, which reads the user's and the system's configuration.
-// Otherwise it parses the common keywords of the user's. It connects to nothing.
+// If ssh is installed, the package runs ssh -G, which reads the configuration
+// of the user and of the system. Otherwise it parses the common keywords of
+// the user's configuration. It makes no network connection.
 package sshconfig
 
 import (
@@ -30,59 +32,62 @@ import (
 	"github.com/plx-run/plx/launcher/scratch"
 )
 
-// Query is a host as the user names it. Host, Home and ConfigFile are required.
+// Query describes a host as the user names it on the command line or in the
+// resource file. Host, Home and ConfigFile are required.
 type Query struct {
-	Host           string // may be an alias of the configuration
-	User           string // empty: of the configuration, then the local user
-	Port           int    // 0: of the configuration, then 22
-	Home           string // "~" in file names
-	ConfigFile     string // a missing file is an empty one
-	KnownHostsFile string // empty: of the configuration, then <Home>/.ssh/known_hosts
+	Host           string // name of the host, or an alias of the ssh configuration
+	User           string // login name; empty: User of the ssh configuration, else the local user
+	Port           int    // 0: Port of the ssh configuration, else 22
+	Home           string // directory that replaces "~" in file names
+	ConfigFile     string // path of the user's ssh configuration; a missing file is no error
+	KnownHostsFile string // empty: UserKnownHostsFile of the ssh configuration, else <Home>/.ssh/known_hosts
 }
 
-// Target is what the configuration makes of a Query.
+// Target holds the settings that the ssh configuration has for one host.
 type Target struct {
 	Address        string // host:port to connect to
-	HostName       string // name or address of the host, with HostName of the configuration applied
+	HostName       string // name or address to connect to: HostName of the ssh configuration, else Query.Host
 	Port           int
 	User           string
-	KeyAlias       string        // HostKeyAlias; empty: none
-	Identities     []string      // key files that the configuration names
-	Certificates   []string      // certificates of keys that the configuration names
-	Defaults       []string      // the usual key files, which may be missing
-	IdentitiesOnly bool          // offer no keys of the agent except those of the files
-	Agent          string        // path of the SSH agent's socket; empty: no agent is used
-	KnownHosts     []string      // known_hosts files; new keys are recorded in the first
-	Env            []string      // NAME=VALUE, by SendEnv and SetEnv, for each session
-	ForwardAgent   string        // path of the socket of the agent to forward; empty: none is
-	StrictKeys     string        // StrictHostKeyChecking: AcceptNew, Unchecked, or "" for any other
-	Jumps          []Hop         // jump hosts on the way, in order
-	ProxyCommand   string        // line for the user's shell, whose input and output lead to the host; empty: none
+	KeyAlias       string        // HostKeyAlias, the host's name in known_hosts; empty: not set
+	Identities     []string      // key files that IdentityFile names, without the default ones
+	Certificates   []string      // certificate files that CertificateFile names
+	Defaults       []string      // default key files such as ~/.ssh/id_ed25519, which may be missing
+	IdentitiesOnly bool          // offer only those keys of the SSH agent that a key file or certificate names
+	Agent          string        // path of the SSH agent's socket; empty: use no SSH agent
+	KnownHosts     []string      // known_hosts files to read; new keys are added to the first
+	Env            []string      // NAME=VALUE from SendEnv and SetEnv, sent to the server for each command
+	ForwardAgent   string        // socket of the SSH agent to forward to the host; empty: forward none
+	StrictKeys     string        // StrictHostKeyChecking as AcceptNew or Unchecked; "" for any other value
+	Jumps          []Hop         // jump hosts in the order in which to connect to them
+	ProxyCommand   string        // shell command whose stdin and stdout lead to the host; empty: none
 	Network        string        // tcp, tcp4 or tcp6
-	NoPassword     bool          // the user must not be asked for a password
-	NoInteractive  bool          // the user must not be asked the server's questions
-	Connect        time.Duration // bounds the way to the server in one attempt; never 0
-	Timeout        time.Duration // bounds one attempt, with the handshake; never 0
+	NoPassword     bool          // true if the configuration forbids password authentication
+	NoInteractive  bool          // true if the configuration forbids keyboard-interactive authentication
+	Connect        time.Duration // limit for reaching the server in one attempt, without the handshake; never 0
+	Timeout        time.Duration // limit for one attempt, including the SSH handshake; never 0
 }
 
 // Hop is a jump host.
 type Hop struct {
 	User, Host string // User may be empty
-	Port       int    // 0: that of the configuration, then 22
+	Port       int    // 0: Port of the ssh configuration for this jump host, else 22
 }
 
-// What bounds an attempt unless ConnectTimeout of the configuration does: the way to the server,
-// and the way with the handshake, for which a busy server may need longer.
+// Limits for one connection attempt if the ssh configuration sets no
+// ConnectTimeout. DefaultConnect is for reaching the server. DefaultTimeout
+// includes the SSH handshake, for which a busy server may need longer.
 const (
 	DefaultConnect = 15 * time.Second
 	DefaultTimeout = time.Minute
 )
 
-// resolveTimeout bounds ssh -G: it may run commands of Match exec.
+// resolveTimeout limits one run of ssh -G, which may itself run commands that
+// Match exec names.
 const resolveTimeout = 10 * time.Second
 
-// Resolve looks the host up in the ssh configuration. It asks ssh, and reads the file on a
-// machine without an ssh.
+// Resolve returns the settings of the ssh configuration for the host in q. It
+// runs ssh -G, or parses q.ConfigFile itself if ssh is not installed.
 func Resolve(ctx context.Context, q Query) (Target, error) {
 	var values settings
 	binary, err := exec.LookPath("ssh")
@@ -97,8 +102,8 @@ func Resolve(ctx context.Context, q Query) (Target, error) {
 	return newTarget(q, values)
 }
 
-// settings are the values of the keywords that hold for one host, by keyword in lower
-// case.
+// settings holds the values of the ssh configuration for one host. Its keys
+// are the keywords in lower case.
 type settings map[string][]string
 
 func (s settings) first(key string) string {
@@ -108,7 +113,7 @@ func (s settings) first(key string) string {
 	return s[key][0]
 }
 
-// askSSH returns what ssh -G prints.
+// askSSH runs ssh -G and returns the settings that it prints.
 func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, resolveTimeout, fmt.Errorf("no answer within %v: does a command of Match exec hang?", resolveTimeout))
 	defer cancel()
@@ -119,13 +124,16 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 			return nil, fmt.Errorf("read ssh configuration: %w", err)
 		}
 		file := filepath.Join(folder.Path, "config")
-		// With -F, ssh reads neither file by itself. It may read the new one twice, so that a pipe
-		// is of no use.
+		// With -F, ssh reads only the given file, so this file includes the
+		// user's and the system's configuration. ssh may read the file twice,
+		// so a pipe instead of a file would not work.
 		both := fmt.Sprintf("Include %q\nInclude %q\n", q.ConfigFile, systemFile)
 		if err := os.WriteFile(file, []byte(both), 0o600); err != nil {
 			return nil, errors.Join(fmt.Errorf("read ssh configuration: %w", err), folder.Remove())
 		}
-		defer func() { _ = folder.Remove() }() // a short file
+		// A file that remains is harmless: it names only the two configuration
+		// files.
+		defer func() { _ = folder.Remove() }()
 		args = append(args, "-F", file)
 	}
 	if q.Port != 0 {
@@ -140,7 +148,7 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if ctx.Err() != nil { // err says that it was killed
+	if ctx.Err() != nil { // err reports only that ssh was killed; the cause of ctx is the timeout
 		return nil, fmt.Errorf("read ssh configuration %s: %s -G: %w", q.ConfigFile, binary, context.Cause(ctx))
 	}
 	if err != nil {
@@ -149,10 +157,12 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 	return parseSettings(out), nil
 }
 
-// systemFile is the configuration of all users.
+// systemFile is the ssh configuration for all users of the machine. It is a
+// variable for tests.
 var systemFile = "/etc/ssh/ssh_config"
 
-// parseSettings reads the output of ssh -G.
+// parseSettings parses the output of ssh -G, which has one "keyword value" per
+// line.
 func parseSettings(out []byte) settings {
 	values := settings{}
 	for line := range strings.Lines(string(out)) {
@@ -163,7 +173,8 @@ func parseSettings(out []byte) settings {
 	return values
 }
 
-// newTarget makes a Target of settings. The Query overrules them.
+// newTarget builds a Target from the settings of the ssh configuration. Fields
+// that are set in q take precedence.
 func newTarget(q Query, values settings) (Target, error) {
 	t := Target{
 		HostName:       cmp.Or(values.first("hostname"), q.Host),
@@ -203,7 +214,8 @@ func newTarget(q Query, values settings) (Target, error) {
 	return t, t.setWay(q, values, expand)
 }
 
-// networks are Go's names for the values of AddressFamily.
+// networks maps the values of AddressFamily to the network names of package
+// net.
 var networks = map[string]string{"": "tcp", "any": "tcp", "inet": "tcp4", "inet6": "tcp6"}
 
 func localUser() string {
@@ -213,14 +225,17 @@ func localUser() string {
 	return os.Getenv("USER")
 }
 
-// usualKeys are the key files that ssh offers if they exist. plx offers the first
-// plxKeys of them, in this order. Those of tokens need the agent.
+// usualKeys lists the default key files that ssh offers if they exist. plx
+// offers the first plxKeys of them, in this order. Keys of FIDO tokens (_sk)
+// work only through the SSH agent.
 var usualKeys = []string{"id_ed25519", "id_ecdsa", "id_rsa", "id_ecdsa_sk", "id_ed25519_sk", "id_xmss", "id_dsa"}
 
 const plxKeys = 5
 
-// setKeys separates the key files that the configuration names from the usual ones: ssh -G
-// prints both. If a key is named, the usual ones must be named too.
+// setKeys sets the key files, the certificates and the SSH agent. ssh -G
+// prints default key files and those that IdentityFile names alike; setKeys
+// separates them. If IdentityFile names other keys, a default key file is used
+// only if it is also among those that ssh -G prints.
 func (t *Target) setKeys(q Query, values settings, expand expander) {
 	var usual, named []string
 	for _, name := range usualKeys {
@@ -252,19 +267,23 @@ func (t *Target) setKeys(q Query, values settings, expand expander) {
 	}
 }
 
-// setForward sets the agent to forward. ForwardAgent is yes, no, or a socket.
+// setForward sets the SSH agent to forward. value is that of the keyword
+// ForwardAgent: yes, no, or the path of a socket.
 func (t *Target) setForward(value string, expand expander) {
 	switch strings.ToLower(value) {
 	case "", "no", "false":
 	case "yes", "true":
-		t.ForwardAgent = cmp.Or(t.Agent, os.Getenv("SSH_AUTH_SOCK")) // also if IdentityAgent is none
+		// Even if IdentityAgent is none, ForwardAgent yes forwards
+		// $SSH_AUTH_SOCK.
+		t.ForwardAgent = cmp.Or(t.Agent, os.Getenv("SSH_AUTH_SOCK"))
 	default:
 		t.ForwardAgent = expand.path(value)
 	}
 }
 
-// environment returns the variables of own that SendEnv names, by patterns, and those of SetEnv.
-// The server has the last word on them.
+// environment returns the variables to send to the server: those of own that
+// match the patterns of SendEnv, and those of SetEnv. The server may ignore
+// them.
 func environment(values settings, own []string) (env []string) {
 	var patterns []string
 	for _, line := range values["sendenv"] {
@@ -285,7 +304,8 @@ func environment(values settings, own []string) (env []string) {
 	return append(env, values["setenv"]...)
 }
 
-// matches reports whether a name has a pattern with * and ?.
+// matches reports whether name matches a pattern of SendEnv, in which only *
+// and ? are special.
 func matches(pattern, name string) bool {
 	ok, err := path.Match(strings.NewReplacer(`\`, `\\`, "[", `\[`).Replace(pattern), name)
 	return ok && err == nil && name != ""
@@ -311,7 +331,8 @@ func (t *Target) setKnownHosts(q Query, values settings, expand expander) {
 	}
 }
 
-// setWay sets what leads to the host: a command or jump hosts. ssh -G tells of one only.
+// setWay sets how to reach the host: ProxyCommand or jump hosts. ssh -G prints
+// at most one of the two.
 func (t *Target) setWay(q Query, values settings, expand expander) error {
 	if command := values.first("proxycommand"); command != "" && command != "none" {
 		if values.first("proxyusefdpass") == "yes" {
@@ -336,14 +357,17 @@ func (t *Target) setWay(q Query, values settings, expand expander) error {
 
 // Values of Target.StrictKeys.
 const (
-	AcceptNew = "accept-new" // a new key is recorded
-	Unchecked = "no"         // ssh would accept any key
+	AcceptNew = "accept-new" // accept the key of an unknown host and record it
+	Unchecked = "no"         // ssh would accept any host key; plx still checks
 )
 
-// strictness has the spellings of these values; ssh -G prints the value no as false.
+// strictness maps the spellings of StrictHostKeyChecking to AcceptNew or
+// Unchecked. ssh -G prints the value no as false.
 var strictness = map[string]string{"accept-new": AcceptNew, "no": Unchecked, "off": Unchecked, "false": Unchecked}
 
-// sshHome returns the home that ssh uses for ~: that of the password file.
+// sshHome returns the home directory that ssh substitutes for "~", which is
+// the one in the password database. It takes the directory from the output of
+// ssh -G. It returns "" if that fails.
 var sshHome = sync.OnceValue(func() string {
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
 	defer cancel()
@@ -358,8 +382,9 @@ var sshHome = sync.OnceValue(func() string {
 	return ""
 })
 
-// PasswordHome returns the home of this user by the password file, or by the directory that
-// stands behind it; "": it is not known.
+// PasswordHome returns this user's home directory from the password database,
+// or else the directory that ssh uses for "~". It returns "" if neither is
+// known.
 func PasswordHome() string {
 	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
 		return u.HomeDir
@@ -367,24 +392,24 @@ func PasswordHome() string {
 	return sshHome()
 }
 
-// CheckName refuses names that ssh could take for an option, and names with characters
-// that no name has. what is "host" or "user".
+// CheckName returns an error for a name that ssh could take for an option, and
+// for characters that occur in no host or user name. what is "host" or "user".
 func CheckName(what, name string) error {
 	if strings.HasPrefix(name, "-") {
 		return fmt.Errorf("%s %q begins with -", what, name)
 	}
 	bad := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("/'\"`$;&|<>()\\", r) }
 	if i := strings.IndexFunc(name, bad); i >= 0 {
-		return fmt.Errorf("%s %q has a character that no name has", what, name)
+		return fmt.Errorf("%s %q contains an invalid character", what, name)
 	}
 	if what == "host" && strings.Contains(name, "@") {
-		return fmt.Errorf("host %q has a user in it", name)
+		return fmt.Errorf("host %q contains a user name", name)
 	}
 	return nil
 }
 
-// readSettings reads the common keywords of the configuration, for machines without an
-// ssh. It does not support Match.
+// readSettings parses the common keywords of the ssh configuration itself, for
+// machines without ssh. It does not support Match.
 func readSettings(q Query) (settings, error) {
 	data, err := os.ReadFile(q.ConfigFile)
 	if errors.Is(err, os.ErrNotExist) {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// resolveBoth resolves by ssh -G and by the parser; H stands for the home.
+// resolveBoth resolves q by ssh -G and by plx's own parser. "H" in paths
+// stands for the home directory.
 func resolveBoth(t *testing.T, q Query) map[string]Target {
 	t.Helper()
 	q.ConfigFile = filepath.Join(q.Home, ".ssh", "config")
@@ -38,7 +39,8 @@ func resolveBoth(t *testing.T, q Query) map[string]Target {
 	return targets
 }
 
-// TestResolve has ssh and the parser agree on what a configuration means.
+// TestResolve checks that ssh -G and plx's own parser give the same Target for
+// a configuration.
 func TestResolve(t *testing.T) {
 	t.Setenv("SSH_AUTH_SOCK", "/run/agent")
 	me := localUser()
@@ -51,7 +53,7 @@ func TestResolve(t *testing.T) {
 		change(&changed)
 		return changed
 	}
-	// The system's own could say anything.
+	// this machine's own ssh_config must not influence the test
 	old := systemFile
 	systemFile = filepath.Join(t.TempDir(), "none")
 	t.Cleanup(func() { systemFile = old })
@@ -132,7 +134,7 @@ func writeConfig(t *testing.T, home, text string) {
 	}
 }
 
-// withHome puts the home for a leading H.
+// withHome replaces a leading "H" in paths by the home directory.
 func withHome(t Target, home string) Target {
 	put := func(paths []string) (put []string) {
 		for _, path := range paths {
@@ -149,8 +151,9 @@ func withHome(t Target, home string) Target {
 	return t
 }
 
-// A known_hosts named by its full path under the password file's home is meant.
-func TestKnownHostsNamedInFull(t *testing.T) {
+// A known_hosts path that the configuration names in full stays, even if it is
+// below the home directory in the password database.
+func TestKnownHostsWithLiteralPath(t *testing.T) {
 	other := sshHome()
 	if other == "" {
 		t.Skip("needs ssh")
@@ -164,9 +167,9 @@ func TestKnownHostsNamedInFull(t *testing.T) {
 	}
 }
 
-// TestReportS2 asks for hosts that only the system's configuration defines, and for ones
-// that both define: the user's comes first.
-func TestReportS2(t *testing.T) {
+// TestSystemConfiguration resolves hosts that the system's ssh_config defines.
+// If the user's configuration defines the host too, the user's values count.
+func TestSystemConfiguration(t *testing.T) {
 	if _, err := exec.LookPath("ssh"); err != nil {
 		t.Skip("needs ssh")
 	}
@@ -189,7 +192,7 @@ func TestReportS2(t *testing.T) {
 	}
 }
 
-func TestPassingSocketsIsRefused(t *testing.T) {
+func TestProxyUseFdpassIsRefused(t *testing.T) {
 	home := t.TempDir()
 	writeConfig(t, home, "ProxyCommand x %h\nProxyUseFdpass yes\n")
 	_, err := Resolve(t.Context(), Query{Host: "gpu", Home: home, ConfigFile: filepath.Join(home, ".ssh", "config")})
@@ -198,7 +201,8 @@ func TestPassingSocketsIsRefused(t *testing.T) {
 	}
 }
 
-// HostName of a configuration gets no further than one of the resource file.
+// An invalid HostName in the ssh configuration is refused like an invalid host
+// in the resource file.
 func TestHostNameIsChecked(t *testing.T) {
 	q := Query{Host: "gpu", Home: "/nonexistent"}
 	if _, err := newTarget(q, settings{"hostname": {"-oX"}}); err == nil {
@@ -234,8 +238,9 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// Of an ssh that was killed because the time was over the error says so, and not how.
-func TestSSHThatHangs(t *testing.T) {
+// If ssh -G exceeds its time limit, the error reports the limit and not the
+// signal that killed ssh.
+func TestHungSSHTimesOut(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "ssh")
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
 		t.Fatal(err)

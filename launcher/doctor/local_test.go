@@ -21,7 +21,7 @@ func TestJudgeHere(t *testing.T) {
 		{10, protocol.NotKnown, nil, ""},
 		{1, protocol.Unlimited, errors.New("read-only file system"), "error home: read-only file system"},
 	} {
-		if got := words(judgeHere(c.hosts, c.files, c.home)); got != c.want {
+		if got := words(judgeThisMachine(c.hosts, c.files, c.home)); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
@@ -44,7 +44,7 @@ func TestWritable(t *testing.T) {
 	if err := writable(""); err == nil {
 		t.Error("no HOME")
 	}
-	if n := openFiles(); n < 3 {
+	if n := openFileLimit(); n < 3 {
 		t.Errorf("%d open files", n)
 	}
 }
