@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReportL1: Exclude leaves lines out and NoPrefix leaves task and host out, alone and with
-// all else that changes a line.
+// Exclude omits lines and NoPrefix omits the names of task and host. Both work
+// alone and together with every other option that changes a line.
 func TestReportL1(t *testing.T) {
 	const text = "DEBUG a\nINFO a\n\x1b[32mDE\x1b[0mBUG b\nWARN b\n"
 	debug, info := regexp.MustCompile("^DEBUG"), regexp.MustCompile("INFO|DEBUG")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// encode returns the stream that carries chunks, with its end record.
+// encode returns a log stream with the given chunks and an end record.
 func encode(t testing.TB, chunks ...Chunk) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -62,7 +62,8 @@ func TestReaderRoundTrip(t *testing.T) {
 	}
 }
 
-// TestReaderCut cuts a stream everywhere: never a clean end.
+// A stream that is cut off at any byte never looks like a stream that has
+// ended.
 func TestReaderCut(t *testing.T) {
 	whole := encode(t, someChunks[:3]...)
 	for n := range whole {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// limited opens a spool with the smallest limit.
+// limited opens a spool with the smallest allowed limit.
 func limited(t *testing.T, dir string, src Source) *Writer {
 	t.Helper()
 	w, err := Create(dir, src, MinLimit)
@@ -25,7 +25,7 @@ func limited(t *testing.T, dir string, src Source) *Writer {
 	return w
 }
 
-// onDisk returns how many bytes the files of a task in dir have.
+// onDisk returns the total size of the files of a task in dir, in bytes.
 func onDisk(t *testing.T, dir, task string) (n int64) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -42,8 +42,8 @@ func onDisk(t *testing.T, dir, task string) (n int64) {
 	return n
 }
 
-// A task never has more than its limit on the disk, with its indexes, whatever it writes
-// and whichever of its streams; the spools of other tasks stay.
+// The spools and indexes of a task never exceed its limit, whatever the task
+// writes to its two streams. The spools of other tasks stay.
 func TestLimitBoundsTheDisk(t *testing.T) {
 	long := strings.Repeat("x", 300_000) // longer than a segment
 	for name, texts := range map[string][2]string{
@@ -61,7 +61,7 @@ func TestLimitBoundsTheDisk(t *testing.T) {
 			var clock time.Time
 			most := int64(0)
 			for i := range max(12, min(2*MinLimit/len(texts[0]+texts[1]), 40_000)) {
-				clock = clock.Add(burst) // every write has an index record
+				clock = clock.Add(burst) // so that every write has its own index record
 				for s, w := range writers {
 					w.now = func() time.Time { return clock }
 					write(t, w, texts[s])
@@ -80,13 +80,14 @@ func TestLimitBoundsTheDisk(t *testing.T) {
 	}
 }
 
-// received is what a reader got of one source.
+// received is what a reader received of one source.
 type received struct {
-	gaps [][2]int64 // offset and number of dropped bytes
+	gaps [][2]int64 // offset and number of bytes, for each report of dropped bytes
 	data string     // all bytes
 }
 
-// receive reads chunks of worker0 to their end. They must follow each other.
+// receive reads the chunks of worker0 to the end of the stream and checks that
+// they are consecutive.
 func receive(t *testing.T, out []byte) (got received) {
 	t.Helper()
 	next, begun := int64(0), false
@@ -111,9 +112,9 @@ func receive(t *testing.T, out []byte) (got received) {
 	}
 }
 
-// What a limit leaves is the end of what was written, from the start of a line on, and a
-// reader is told how much is missing. Any request of it gives what it gives of a spool
-// without a limit, as far as the bytes are there.
+// After drops, the spool has the end of the output, from the start of a line
+// on, and a reader receives the number of missing bytes. Otherwise every
+// request returns the same bytes as from a spool without a limit.
 func TestServeAfterDrops(t *testing.T) {
 	dir, whole := t.TempDir(), t.TempDir()
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -168,8 +169,8 @@ func TestServeAfterDrops(t *testing.T) {
 	}
 }
 
-// A live reader that the writer has overtaken continues at what is left, and is told of
-// every byte that it did not get.
+// A live reader that is slower than the Writer's drops continues with the
+// bytes that are left, and receives the number of all bytes that it missed.
 func TestOvertakenReader(t *testing.T) {
 	dir, text := t.TempDir(), ""
 	w := limited(t, dir, worker0)
@@ -182,7 +183,8 @@ func TestOvertakenReader(t *testing.T) {
 	var out bytes.Buffer
 	polls := 0
 	s := newServer(dir, Request{TailLines: -1, Follow: true}, func() bool {
-		// Between two passes of the server, as the task is faster.
+		// The server calls this between two passes: write so fast that
+		// segments are dropped.
 		switch polls++; polls {
 		case 2:
 			put(100_000)
@@ -201,8 +203,8 @@ func TestOvertakenReader(t *testing.T) {
 	checkParts(t, out.Bytes(), text, 2)
 }
 
-// checkParts compares what a reader got with what was written, outside of at least so
-// many gaps.
+// checkParts compares the bytes that a reader received with those written. The
+// reader must have at least gaps reports of dropped bytes.
 func checkParts(t *testing.T, out []byte, text string, gaps int) {
 	t.Helper()
 	got := receive(t, out)
@@ -216,8 +218,8 @@ func checkParts(t *testing.T, out []byte, text string, gaps int) {
 	}
 }
 
-// A reader whose connections are cut, of a writer that drops what it has not read: each
-// byte comes once or is counted as missing.
+// The reader's connections are cut and the Writer drops unread bytes: still,
+// each byte arrives once or is counted as dropped.
 func TestDropsThroughCuts(t *testing.T) {
 	dir := t.TempDir()
 	w := limited(t, dir, worker0)
@@ -254,8 +256,8 @@ func TestDropsThroughCuts(t *testing.T) {
 	}
 }
 
-// A Writer that cannot begin a new segment goes on with the old one, and drops nothing
-// before it can.
+// If a Writer cannot create a new segment, it continues with the old one and
+// drops nothing.
 func TestRotationThatFails(t *testing.T) {
 	dir := t.TempDir()
 	w := limited(t, dir, worker0)
@@ -277,7 +279,7 @@ func TestRotationThatFails(t *testing.T) {
 	}
 }
 
-// A segment that cannot be removed is told of.
+// dropOldest returns an error for a segment that it cannot remove.
 func TestSegmentThatStays(t *testing.T) {
 	dir := t.TempDir()
 	for base := range int64(3) {
@@ -316,7 +318,7 @@ func TestSegmentFiles(t *testing.T) {
 	}
 }
 
-// A line stands for dropped bytes in every form of output, and no filter hides it.
+// Every form of output has a line for dropped bytes, and no filter removes it.
 func TestMissingBytesAreSaid(t *testing.T) {
 	const said = "plx: 90 bytes are missing here: the oldest output was dropped (--log-limit)"
 	chunks := []Chunk{

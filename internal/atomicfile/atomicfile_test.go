@@ -78,7 +78,7 @@ func TestErrorsLeaveTheOldFile(t *testing.T) {
 	want(t, dir, "folder state.json")
 }
 
-// want fails the test unless dir has these names and no others.
+// want fails the test unless dir contains exactly these names.
 func want(t *testing.T, dir, names string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -15,7 +15,7 @@ func TestLock(t *testing.T) {
 	if err := unix.Flock(int(asking.Fd()), unix.LOCK_SH); err != nil {
 		t.Fatal(err)
 	}
-	locked(t, path, false) // who asks at the same time has not locked it
+	locked(t, path, false) // a shared lock, which Locked takes for a moment, does not count
 	if err := asking.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func open(t *testing.T, path string) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // some tests have closed it
+	t.Cleanup(func() { _ = f.Close() }) // ignore the error: some tests have already closed the file
 	return f
 }
 
