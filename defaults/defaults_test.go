@@ -91,7 +91,7 @@ n = 2
 
 // The table of the command fetch is not taken as a value of the flag --fetch,
 // in any TOML notation.
-func TestTableOfACommandLikeAFlag(t *testing.T) {
+func TestTableOfCommandIsNoFlagValue(t *testing.T) {
 	for _, text := range []string{"[fetch]\nhosts = \"a\"", "fetch = { hosts = \"a\" }", "fetch.hosts = \"a\"", "[launch]\nfetch = \"dir\"\n[fetch]\nhosts = \"a\""} {
 		d, err := Read(file(t, text), flags)
 		if err != nil {
@@ -107,7 +107,7 @@ func TestTableOfACommandLikeAFlag(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestWrongSettingsAreRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"lease = ":                           ":1: ",
 		"\nleese = 3":                        ":2: no command has a flag --leese",
@@ -144,7 +144,7 @@ func TestMistakes(t *testing.T) {
 
 // If the configuration file cannot be read, the error names it. A missing or
 // empty file sets nothing.
-func TestWhatIsNoFile(t *testing.T) {
+func TestUnreadableFileIsReported(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\r\n", "\ufeff", "[launch]\n"} {
 		if d, err := Read(file(t, text), flags); err != nil || d.Of("launch", "hosts") != nil {
 			t.Errorf("%q: %v", text, err)
@@ -161,7 +161,7 @@ func TestWhatIsNoFile(t *testing.T) {
 	}
 }
 
-func TestStrays(t *testing.T) {
+func TestUnknownVariablesAreListed(t *testing.T) {
 	d, err := Read(file(t, ""), flags)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestStrays(t *testing.T) {
 }
 
 // A missing file is an error only if $PLX_CONFIG names it.
-func TestNoFile(t *testing.T) {
+func TestMissingFileIsNoErrorUnlessNamed(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.toml")
 	d, err := Read(none, flags)
 	if err != nil {

@@ -62,7 +62,7 @@ func TestMLPRefusesAnUnevenBatch(t *testing.T) {
 // A training that is killed while it waits for a lower loss and then resumed
 // stops after the same step as an uninterrupted one. Two workers stop after
 // the same step too.
-func TestMLPStopsEarlyAlsoResumed(t *testing.T) {
+func TestMLPStopsEarlyAfterResume(t *testing.T) {
 	path := program(t, "mlp")
 	common := []string{"--niters=200", "--dim-in=16", "--dim-hidden=16", "--n-classes=4", "--train-size=128", "--batch-size=32",
 		"--learning-rate=1", "--seed=1", "--virtual-workers=2", "--report-every=1", "--patience=6", "--digest"}

@@ -14,7 +14,7 @@ import (
 
 // nmt learns to translate: nearly all words are correct, and nearly all new
 // sentences that it translates by itself.
-func TestTranslates(t *testing.T) {
+func TestNMTLearnsToTranslate(t *testing.T) {
 	for _, task := range []string{"reverse", "sort"} {
 		out := alone(t, program(t, "nmt"), "--task="+task, "--vocabulary=6", "--length=4", "--width=12", "--hidden=24",
 			"--batch-size=32", "--steps=501", "--learning-rate=0.01")
@@ -24,7 +24,7 @@ func TestTranslates(t *testing.T) {
 
 // skipthoughts learns to predict both neighbours of nearly every sentence from
 // its vector.
-func TestFindsNeighbours(t *testing.T) {
+func TestSkipthoughtsFindsNeighbours(t *testing.T) {
 	out := alone(t, program(t, "skipthoughts"), "--vocabulary=6", "--length=3", "--width=8", "--hidden=32", "--batch-size=32", "--steps=401")
 	solves(t, out, `neighbours of (\d+) of 200`)
 }
@@ -45,7 +45,7 @@ func solves(t *testing.T, out, pattern string) {
 // The perplexity of lm falls to the known perplexity of the artificial text,
 // and not below it. This holds for embeddings, for ordinary variables and with
 // a projection.
-func TestLearnsTheText(t *testing.T) {
+func TestLMReachesPerplexityOfText(t *testing.T) {
 	lm, best := program(t, "lm"), data.MakeText(0, 100).Perplexity()
 	perplexities := func(more ...string) []float64 {
 		arguments := []string{"--vocabulary=100", "--width=48", "--hidden=48", "--length=10", "--samples=40", "--learning-rate=0.15"}
@@ -64,7 +64,7 @@ func TestLearnsTheText(t *testing.T) {
 }
 
 // lm learns a text by heart in which each word determines the next.
-func TestLearnsFiles(t *testing.T) {
+func TestLMLearnsFileByHeart(t *testing.T) {
 	save := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -86,7 +86,7 @@ func TestLearnsFiles(t *testing.T) {
 
 // lm prints a line for the last step and for every fiftieth step before it. The
 // printed words per second match the run time of the program.
-func TestLines(t *testing.T) {
+func TestLMPrintsLastStepAndRate(t *testing.T) {
 	const batch, length = 16, 5
 	lm, begin := program(t, "lm"), time.Now()
 	out := alone(t, lm, "--steps=121", "--vocabulary=1000", "--samples=300", "--width=64", "--hidden=128",

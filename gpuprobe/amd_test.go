@@ -39,7 +39,7 @@ func amdMachine(t *testing.T, rocm, amd string) string {
 
 // The probe finds AMD GPUs and the users of their processes, with each of
 // AMD's tools.
-func TestReportA4(t *testing.T) {
+func TestProbeFindsAMDGPUs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -100,7 +100,7 @@ func TestReportA4(t *testing.T) {
 }
 
 // The report describes what is wrong on a host with an AMD GPU.
-func TestReportA4Trouble(t *testing.T) {
+func TestReportExplainsAMDTrouble(t *testing.T) {
 	sh := shells(t)["sh"]
 	for _, c := range []struct {
 		name  string
@@ -147,7 +147,7 @@ func TestReportA4Trouble(t *testing.T) {
 }
 
 // The variables of Visible show a program exactly its own GPUs.
-func TestReportA4Visible(t *testing.T) {
+func TestVisibleShowsOnlyOwnGPUs(t *testing.T) {
 	for _, c := range []struct {
 		vendor    Vendor
 		ids, want string

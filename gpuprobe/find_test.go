@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 
 // A complete UUID matches only its own device, even if UUIDs of other devices
 // begin with it.
-func TestWholeUUID(t *testing.T) {
+func TestCompleteUUIDMatchesOnlyItsDevice(t *testing.T) {
 	r := Report{GPUs: []GPU{{MIG: []MIG{{Index: 0, UUID: "MIG-GPU-1/7/10"}, {Index: 1, UUID: "MIG-GPU-1/7/1"}}}}}
 	if found, err := r.Check([]string{"MIG-GPU-1/7/1"}); err != nil || found[0].Label() != "0:1" {
 		t.Errorf("%+v, %v", found, err)

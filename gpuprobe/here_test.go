@@ -11,7 +11,7 @@ import (
 
 // The script finds this host's nvidia-smi on PATH, and BLAS libraries where
 // the dynamic linker finds them.
-func TestHere(t *testing.T) {
+func TestHereFindsToolAndLibraries(t *testing.T) {
 	folder := t.TempDir()
 	if err := executable.Write(filepath.Join(folder, "nvidia-smi"), []byte("#!/bin/sh\necho No devices were found\nexit 6\n"), 0o755); err != nil {
 		t.Fatal(err)

@@ -165,7 +165,7 @@ func TestScriptOnOtherHosts(t *testing.T) {
 // The script stops waiting for a tool that hangs, and kills it. If SIGKILL
 // cannot end the tool, the tool keeps the output open, but the probe still
 // returns: it ends the Runner soon after the script's last line.
-func TestScriptGivesUpAToolThatHangs(t *testing.T) {
+func TestScriptStopsHangingTool(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -192,7 +192,7 @@ func TestScriptGivesUpAToolThatHangs(t *testing.T) {
 
 // The probe waits for a slow tool and calls Options.Slow meanwhile. The report
 // has the devices that the host's environment selects.
-func TestReportP1(t *testing.T) {
+func TestProbeWaitsForSlowTool(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -252,7 +252,7 @@ func TestScriptLeavesNoProcess(t *testing.T) {
 }
 
 // However soon a program ends, its clock is gone before the script continues.
-func TestLimitedLeavesNoClock(t *testing.T) {
+func TestLimitedKillsClock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

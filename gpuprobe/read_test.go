@@ -24,7 +24,7 @@ func answerOf(t testing.TB, name string) Report {
 	return read(parseSections(string(text), "plx-mark"), 10*time.Second)
 }
 
-func TestAnswersGiveTheirJSON(t *testing.T) {
+func TestRecordedOutputGivesJSON(t *testing.T) {
 	files, err := filepath.Glob("testdata/answers/*.txt")
 	if err != nil || len(files) < 15 {
 		t.Fatalf("found %d answers: %v", len(files), err)
@@ -55,7 +55,7 @@ func TestAnswersGiveTheirJSON(t *testing.T) {
 
 // The report distinguishes a host without GPUs from a failing or hanging tool.
 // Only a host without GPUs may fall back to its CPU.
-func TestToolTellsNoneFromBrokenFromHung(t *testing.T) {
+func TestReportDistinguishesNoneBrokenHung(t *testing.T) {
 	for name, want := range map[string]struct {
 		tool  Tool
 		gpus  int
@@ -81,7 +81,7 @@ func TestToolTellsNoneFromBrokenFromHung(t *testing.T) {
 	}
 }
 
-func TestFieldsThatTheToolDoesNotTell(t *testing.T) {
+func TestFieldsNotReportedAreUnknown(t *testing.T) {
 	g := answerOf(t, "old-340").GPUs[0]
 	if g.MemoryTotalMiB != 127 || g.UtilizationPercent != Unknown || g.ComputeMode != "" || g.PCIBusID != "0000:01:00.0" || g.Busy {
 		t.Errorf("driver 340: %+v", g)

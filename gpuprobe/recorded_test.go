@@ -117,7 +117,7 @@ func (c call) asked(t *testing.T, facts string) (arguments []string, want string
 var timestamp = regexp.MustCompile(`(?m)^Timestamp .*\n`)
 
 // The fake nvidia-smi prints byte for byte what the real one printed.
-func TestStandInAnswersAsRecorded(t *testing.T) {
+func TestFakeToolPrintsRecordedOutput(t *testing.T) {
 	compared := 0
 	for _, r := range recordings(t) {
 		for _, c := range r.calls {
@@ -147,7 +147,7 @@ func TestStandInAnswersAsRecorded(t *testing.T) {
 }
 
 // Every fact of a recording occurs in the recorded output.
-func TestFactsAreRecorded(t *testing.T) {
+func TestFactsOccurInRecordedOutput(t *testing.T) {
 	for _, r := range recordings(t) {
 		var printed strings.Builder
 		for _, c := range r.calls {

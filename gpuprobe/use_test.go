@@ -72,7 +72,7 @@ func TestUseOfAMD(t *testing.T) {
 
 // UseScript exits with NoTool if the host has no tool, so that the caller
 // stops polling, and with another status if the tool fails.
-func TestUseWithoutGPUs(t *testing.T) {
+func TestUseScriptExitStatusWithoutGPUs(t *testing.T) {
 	for _, tool := range []string{"nvidia-smi", "rocm-smi"} {
 		if path, err := exec.LookPath(tool); err == nil {
 			t.Skipf("this machine has %s", path)

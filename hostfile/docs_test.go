@@ -7,7 +7,7 @@ import (
 )
 
 // The first example of the reference page parses to the expected hosts.
-func TestReferenceExample(t *testing.T) {
+func TestReferencePageExampleParses(t *testing.T) {
 	text, err := os.ReadFile("../docs/resource-file.md")
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestReferenceExample(t *testing.T) {
 
 // The reference page's example of options and variables parses to the
 // expected hosts.
-func TestSettingsExample(t *testing.T) {
+func TestSettingsExampleParses(t *testing.T) {
 	text, err := os.ReadFile("../docs/resource-file.md")
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestFilterMistakes(t *testing.T) {
+func TestFilterRejectsWrongEntries(t *testing.T) {
 	tests := []struct{ entry, want, hint string }{
 		{"gpu09", "unknown host gpu09", "gpu01, gpu02, gpu03"},
 		{"gpu09:0", "unknown host gpu09", ""},
@@ -131,7 +131,7 @@ func TestFilterMistakes(t *testing.T) {
 
 // Before the probe it is unknown whether a UUID and an index name the same
 // GPU.
-func TestFilterIsSure(t *testing.T) {
+func TestFilterRejectsMixOfIndexAndUUID(t *testing.T) {
 	hosts, err := ParseLines([]string{"a", "b exclude=2"})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestFilterIsSure(t *testing.T) {
 	}
 }
 
-func TestFilterLeavesNone(t *testing.T) {
+func TestFilterRejectsEmptyResult(t *testing.T) {
 	hosts, err := ParseLines([]string{"gpu01: 0"})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func FuzzFilter(f *testing.F) {
 }
 
 // A hint lists at most eight hosts.
-func TestManyHostsInAHint(t *testing.T) {
+func TestHintListsEightHosts(t *testing.T) {
 	for n, want := range map[int]string{8: "h1, h2, h3, h4, h5, h6, h7, h8", 9: "h1, h2, h3, h4, h5, h6, h7, h8, and 1 more"} {
 		var hosts []Host
 		for i := range n {

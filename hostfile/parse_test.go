@@ -110,7 +110,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestWrongLinesAreRejected(t *testing.T) {
 	tests := []struct{ line, want, hint string }{
 		// A single number that is probably meant as a port.
 		{"gpu01:2222", "2222 looks like a port where an id was meant", `"gpu01:2222:"`},
@@ -294,7 +294,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-func TestFileMistakes(t *testing.T) {
+func TestWrongFilesAreRejected(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"empty", "", "f: no host in the file, expected"},
 		{"only comments", "# a\n\n   # b\n", "f: no host in the file, expected"},
@@ -354,7 +354,7 @@ func TestNoLines(t *testing.T) {
 	}
 }
 
-func TestUnreadable(t *testing.T) {
+func TestUnreadableFileIsReported(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.txt")
 	_, err := ParseFile(missing)
 	if !errors.Is(err, fs.ErrNotExist) || strings.Count(err.Error(), missing) != 1 {

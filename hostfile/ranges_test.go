@@ -10,7 +10,7 @@ import (
 )
 
 // One line can name several hosts by the ranges that plx itself prints.
-func TestReportH1RangesAndLists(t *testing.T) {
+func TestRangesAndLists(t *testing.T) {
 	for line, want := range map[string]string{
 		"gpu[01-04,07]: 0,1":           "gpu01: 0,1; gpu02: 0,1; gpu03: 0,1; gpu04: 0,1; gpu07: 0,1",
 		"h1,h2: 0":                     "h1: 0; h2: 0",
@@ -77,7 +77,7 @@ func hintOf(err error) string {
 
 // node1:4 means four slots for mpirun, but GPU 4 here. A note explains how to
 // write slots.
-func TestReportH2SlotsAfterColon(t *testing.T) {
+func TestSlotsAfterColonGetNote(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file, []byte("\ufeffnode1:4\r\nnode2: 4\nnode3:0\nnode4:1,2\nnode5:22:4\na@node6:8 nic=ib0 # x\nn[7-8]:2\nnode9 slots=4\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestReportH2SlotsAfterColon(t *testing.T) {
 
 // For filter entries in DeepSpeed's format, the error has a hint with flags
 // that work.
-func TestReportH3FiltersOfDeepSpeed(t *testing.T) {
+func TestDeepSpeedFiltersGetHint(t *testing.T) {
 	parse := func(lines ...string) []Host {
 		hosts, err := ParseLines(lines)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 
 // Exclude omits lines and NoPrefix omits the names of task and host. Both work
 // alone and together with every other option that changes a line.
-func TestReportL1(t *testing.T) {
+func TestExcludeAndNoPrefix(t *testing.T) {
 	const text = "DEBUG a\nINFO a\n\x1b[32mDE\x1b[0mBUG b\nWARN b\n"
 	debug, info := regexp.MustCompile("^DEBUG"), regexp.MustCompile("INFO|DEBUG")
 	for name, c := range map[string]struct {

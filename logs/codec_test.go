@@ -64,7 +64,7 @@ func TestReaderRoundTrip(t *testing.T) {
 
 // A stream that is cut off at any byte never looks like a stream that has
 // ended.
-func TestReaderCut(t *testing.T) {
+func TestReaderReportsCutStream(t *testing.T) {
 	whole := encode(t, someChunks[:3]...)
 	for n := range whole {
 		r, err := NewReader(bytes.NewReader(whole[:n])), error(nil)
@@ -85,7 +85,7 @@ func TestReaderCut(t *testing.T) {
 	}
 }
 
-func TestReaderRefuses(t *testing.T) {
+func TestReaderRejectsMalformedStreams(t *testing.T) {
 	chunk := encode(t, someChunks[1])
 	change := func(at int, b byte) []byte {
 		c := bytes.Clone(chunk)

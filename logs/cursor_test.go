@@ -53,7 +53,7 @@ var redraws = map[string]struct{ text, want, bits string }{
 // Of rows that a program redraws, a pipe receives only the last states,
 // without control characters. A terminal shows them as progress rows of their
 // task.
-func TestReportL2(t *testing.T) {
+func TestRedrawnRowsLeaveTheirLastStates(t *testing.T) {
 	for name, c := range redraws {
 		for _, size := range []int{1, 2, 3, 7, len(c.text)} {
 			want := c.want
@@ -129,7 +129,7 @@ func TestLinesAreNotHeldForLong(t *testing.T) {
 
 // If two tasks redraw rows with Rich, a terminal shows the rows of one task
 // below those of the other.
-func TestRowsOfTasks(t *testing.T) {
+func TestTasksHaveRowsOneBelowTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
 		tty := Screen{Writer: &screen, Terminal: true}

@@ -230,7 +230,7 @@ func TestManyRows(t *testing.T) {
 
 // A flood of lines is not delayed by progress rows: the rows are drawn at most
 // once per redrawEvery.
-func TestRowsUnderAFlood(t *testing.T) {
+func TestRowsDoNotDelayFloodOfLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
 		tty := Screen{Writer: &screen, Terminal: true}
@@ -275,7 +275,7 @@ func TestShortHosts(t *testing.T) {
 }
 
 // --grep ignores colours, in printed lines and in progress rows.
-func TestL1(t *testing.T) {
+func TestGrepIgnoresColours(t *testing.T) {
 	const green, off = "\x1b[32m", "\x1b[0m"
 	for name, c := range map[string]struct{ pattern, text, want string }{
 		"the beginning":  {"^INFO", green + "INFO" + off + " a\nWARN INFO\n", green + "INFO" + off + " a\n"},
@@ -301,7 +301,7 @@ func TestL1(t *testing.T) {
 
 // A line that stays unfinished is shown within a second, and printed once when
 // it ends. A line that ends soon is only printed.
-func TestL2(t *testing.T) {
+func TestUnfinishedLineIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
 		both := Screen{Writer: &screen, Terminal: true}

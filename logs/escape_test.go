@@ -188,7 +188,7 @@ func FuzzSplitter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, size, limit uint8) {
 		for redraws, limit := range map[bool]int{false: 1 + int(limit), true: 1 << 20} {
 			if redraws && strings.ContainsAny(text, "\b\x1b") {
-				continue // TestReportL2 has these
+				continue // TestRedrawnRowsLeaveTheirLastStates has these
 			}
 			got := split(t, text, redraws, 1+int(size), limit)
 			if want := naiveSplit(text, redraws); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
@@ -224,7 +224,7 @@ func TestSteeringRunes(t *testing.T) {
 
 // Cursor movements are executed only in UTF-8 text: binary output of a program
 // stays unchanged.
-func TestBlocksAreText(t *testing.T) {
+func TestCursorCommandsNeedUTF8(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		block bool

@@ -51,7 +51,7 @@ func inFile(t *testing.T, spools, name string) string {
 
 // A File returns the same bytes as the file of a Dir, with one or several
 // generations and with or without dropped bytes.
-func TestFileIsThatOfADir(t *testing.T) {
+func TestFileReadsBytesOfDir(t *testing.T) {
 	dir := t.TempDir()
 	for generation := range 3 {
 		w := create(t, dir, worker0)

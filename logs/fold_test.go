@@ -46,7 +46,7 @@ func (f *folding) check(want string) {
 
 // A message that several tasks write at the same time is printed once, without
 // the parts that differ between the tasks.
-func TestEqualMessagesAreFolded(t *testing.T) {
+func TestEqualMessagesArePrintedOnce(t *testing.T) {
 	const trace = "Traceback (most recent call last):\n  File \"/root/.plx/jobs/j/%s/worker:%d/x.py\", line 1\nValueError: no data\n"
 	for name, c := range map[string]struct {
 		write func(f *folding)
@@ -185,7 +185,7 @@ func TestLinesAreHeldForASecond(t *testing.T) {
 
 // If several tasks lost a peer, one line is printed for all, after the
 // traceback of the task that failed.
-func TestLostPeersAreOneLine(t *testing.T) {
+func TestLostPeersArePrintedAsOneLine(t *testing.T) {
 	loss := func(lines []string) string {
 		if last := lines[len(lines)-1]; strings.Contains(last, "closed by peer") {
 			return last
@@ -212,7 +212,7 @@ func TestLostPeersAreOneLine(t *testing.T) {
 }
 
 // The number of held lines and their bytes are limited.
-func TestHeldLinesAreBounded(t *testing.T) {
+func TestHeldLinesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolding(t, Options{})
 		f.write("worker:0", Stderr, "plx: worker:0: a\n"+strings.Repeat("line\n", 3*maxHeld))

@@ -54,7 +54,7 @@ func checkPlain(t testing.TB, text, pieces []byte, how uint8, limit int) {
 	}
 }
 
-func TestPlainLinesAreAsOneByOne(t *testing.T) {
+func TestFastPathPrintsSameLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	parts := []string{"\n", "\n", "a line\n", "text", "\r", "\x1b[31mred", "\x1b[A", "\x1b[2J", "\u202e", "\xff", strings.Repeat("long ", 20)}
 	for range 1000 {

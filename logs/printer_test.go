@@ -67,7 +67,7 @@ func play(t *testing.T, opts Options, screens [2]Screen) (stdout, stderr string)
 	return out.String(), errOut.String()
 }
 
-func TestScreens(t *testing.T) {
+func TestPrinterMatchesScreenFiles(t *testing.T) {
 	terminal, coloured := Screen{Terminal: true}, Screen{Terminal: true, Colour: true}
 	screens := map[string][2]Screen{
 		"pipe":            {},
@@ -217,7 +217,7 @@ func TestPrinterKeepsEveryByte(t *testing.T) {
 	}
 }
 
-func TestPrinterPieces(t *testing.T) {
+func TestPrinterCutsLongLines(t *testing.T) {
 	var out bytes.Buffer
 	p := NewPrinter(pipes(&out, io.Discard), Options{})
 	p.limit = 10
@@ -419,7 +419,7 @@ func TestMarkedLines(t *testing.T) {
 
 // Unfinished lines of ever more tasks take no more memory than the limit, and
 // none of their bytes is lost.
-func TestUnfinishedLinesAreBounded(t *testing.T) {
+func TestUnfinishedLinesAreLimited(t *testing.T) {
 	const room, piece, tasks = 256 << 10, 4 << 10, 90
 	for name, c := range map[string]struct {
 		opts Options

@@ -44,7 +44,7 @@ func onDisk(t *testing.T, dir, task string) (n int64) {
 
 // The spools and indexes of a task never exceed its limit, whatever the task
 // writes to its two streams. The spools of other tasks stay.
-func TestLimitBoundsTheDisk(t *testing.T) {
+func TestLimitIsNeverExceeded(t *testing.T) {
 	long := strings.Repeat("x", 300_000) // longer than a segment
 	for name, texts := range map[string][2]string{
 		"lines":                {strings.Repeat("a line of a program\n", 900), ""},
@@ -115,7 +115,7 @@ func receive(t *testing.T, out []byte) (got received) {
 // After drops, the spool has the end of the output, from the start of a line
 // on, and a reader receives the number of missing bytes. Otherwise every
 // request returns the same bytes as from a spool without a limit.
-func TestServeAfterDrops(t *testing.T) {
+func TestServeReportsDroppedBytes(t *testing.T) {
 	dir, whole := t.TempDir(), t.TempDir()
 	rng := rand.New(rand.NewPCG(11, 12))
 	start := time.Unix(1_700_000_000, 0)
@@ -171,7 +171,7 @@ func TestServeAfterDrops(t *testing.T) {
 
 // A live reader that is slower than the Writer's drops continues with the
 // bytes that are left, and receives the number of all bytes that it missed.
-func TestOvertakenReader(t *testing.T) {
+func TestSlowReaderLearnsNumberOfDroppedBytes(t *testing.T) {
 	dir, text := t.TempDir(), ""
 	w := limited(t, dir, worker0)
 	put := func(lines int) {
@@ -220,7 +220,7 @@ func checkParts(t *testing.T, out []byte, text string, gaps int) {
 
 // The reader's connections are cut and the Writer drops unread bytes: still,
 // each byte arrives once or is counted as dropped.
-func TestDropsThroughCuts(t *testing.T) {
+func TestDropsOverLostConnections(t *testing.T) {
 	dir := t.TempDir()
 	w := limited(t, dir, worker0)
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -258,7 +258,7 @@ func TestDropsThroughCuts(t *testing.T) {
 
 // If a Writer cannot create a new segment, it continues with the old one and
 // drops nothing.
-func TestRotationThatFails(t *testing.T) {
+func TestFailedRotationKeepsSegment(t *testing.T) {
 	dir := t.TempDir()
 	w := limited(t, dir, worker0)
 	w.dir = filepath.Join(dir, "gone")
@@ -280,7 +280,7 @@ func TestRotationThatFails(t *testing.T) {
 }
 
 // dropOldest returns an error for a segment that it cannot remove.
-func TestSegmentThatStays(t *testing.T) {
+func TestDropOldestReportsSegmentItCannotRemove(t *testing.T) {
 	dir := t.TempDir()
 	for base := range int64(3) {
 		if err := os.WriteFile(filepath.Join(dir, segmentFile(worker0, base)), []byte("x"), 0o600); err != nil {
@@ -319,7 +319,7 @@ func TestSegmentFiles(t *testing.T) {
 }
 
 // Every form of output has a line for dropped bytes, and no filter removes it.
-func TestMissingBytesAreSaid(t *testing.T) {
+func TestDroppedBytesArePrinted(t *testing.T) {
 	const said = "plx: 90 bytes are missing here: the oldest output was dropped (--log-limit)"
 	chunks := []Chunk{
 		{Source: worker0, Data: []byte("one\ncut of")},

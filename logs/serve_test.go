@@ -73,7 +73,7 @@ func collect(t *testing.T, r *Reader) map[Source]string {
 	}
 }
 
-func TestServeStarts(t *testing.T) {
+func TestServeStartsAtRequestedByte(t *testing.T) {
 	dir := t.TempDir()
 	w := create(t, dir, worker0)
 	start := time.Unix(1_700_000_000, 0)
@@ -238,7 +238,7 @@ func TestServeKeepsAlive(t *testing.T) {
 }
 
 // While there are no new bytes, the server polls ten times a second.
-func TestServeRests(t *testing.T) {
+func TestIdleServerPollsTenTimesPerSecond(t *testing.T) {
 	dir := t.TempDir()
 	create(t, dir, worker0)
 	synctest.Test(t, func(t *testing.T) {
@@ -273,10 +273,10 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestFollowThroughCuts writes from many goroutines and follows over
+// TestFollowOverLostConnections writes from many goroutines and follows over
 // connections that are cut at random bytes. It compares every byte in the
 // files of a Dir and in the lines of a Printer.
-func TestFollowThroughCuts(t *testing.T) {
+func TestFollowOverLostConnections(t *testing.T) {
 	dir := t.TempDir()
 	sources := []Source{worker0, {"worker:0", Stderr}, worker1, server0}
 	var written sync.Map

@@ -9,7 +9,7 @@ import (
 
 // A Display has the size of its terminal. An output that is no terminal, or
 // has no size, counts as 80 columns and 24 rows.
-func TestSizeOfTheTerminal(t *testing.T) {
+func TestDisplayHasSizeOfTerminal(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func FuzzSourceOf(f *testing.F) {
 	})
 }
 
-func TestCreateRefusesNames(t *testing.T) {
+func TestCreateRejectsInvalidNames(t *testing.T) {
 	for _, src := range []Source{{Task: "../worker:1"}, {Task: ""}, {Task: "worker:1", Stream: 2}} {
 		if _, err := Create(t.TempDir(), src, 0); err == nil {
 			t.Errorf("%+v was created", src)
@@ -150,7 +150,7 @@ func TestWriterFullDisk(t *testing.T) {
 	}
 }
 
-func TestWriterTornIndex(t *testing.T) {
+func TestWriterOverwritesPartialIndexRecord(t *testing.T) {
 	dir := t.TempDir()
 	w := create(t, dir, worker0)
 	write(t, w, "one\n")

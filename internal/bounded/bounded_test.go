@@ -37,7 +37,7 @@ func TestReadFile(t *testing.T) {
 }
 
 // ReadFile rejects a file of 1 GiB without allocating memory for it.
-func TestALargeFileTakesNoMemory(t *testing.T) {
+func TestLargeFileTakesNoMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<30)); err != nil {
 		t.Fatal(err)

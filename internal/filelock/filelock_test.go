@@ -36,7 +36,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-func TestLockOfAFileThatWasReplaced(t *testing.T) {
+func TestReplacedFileIsNotLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "77")
 	gone := open(t, path)
 	if err := os.Remove(path); err != nil {

@@ -63,7 +63,7 @@ func TestWriter(t *testing.T) {
 }
 
 // A file with one megabyte of data among zeros takes one megabyte on the disk.
-func TestZerosTakeNoRoom(t *testing.T) {
+func TestZerosTakeNoDiskSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	file, err := os.Create(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func TestZerosTakeNoRoom(t *testing.T) {
 }
 
 // If the disk is full, Write returns the number of bytes that were written.
-func TestWriterFails(t *testing.T) {
+func TestWriterReportsFullDisk(t *testing.T) {
 	full := errors.New("full")
 	w := NewWriter(&failing{room: 2, err: full}, 0)
 	if n, err := w.Write(append(make([]byte, block), 1, 2, 3)); n != block+2 || err != full {
