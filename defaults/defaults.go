@@ -1,8 +1,9 @@
-// Package defaults has the values that a user set once for flags of the command line: in
-// variables of the environment, and in a configuration file.
+// Package defaults reads default values for command-line flags, which a user
+// has set in environment variables or in a configuration file.
 //
-// The file is TOML. A key is the name of a flag, for every command that has it or, in
-// the table of a command, for that one:
+// The configuration file is TOML. A key is the name of a flag. A key at the
+// top level applies to every command that has the flag, and a key in a
+// command's table to that command only:
 //
 //	hosts = "resources.txt"
 //
@@ -10,8 +11,8 @@
 //	lease = "60s"
 //	env   = ["WANDB_MODE=offline", "OMP_NUM_THREADS=4"]
 //
-// The command line is preferred to the environment, the environment to the table of the
-// command, and that to the keys of all commands.
+// The command line overrides environment variables. Those override the table
+// of the command, and the table overrides the keys at the top level.
 package defaults
 
 import (
@@ -32,66 +33,69 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// Flag is what defaults must know of a flag of the command line.
+// Flag describes a command-line flag to this package.
 type Flag struct {
-	Repeatable bool // it may have several values
-	Switch     bool // it is given without a value
-	Path       bool // its values are files of this machine: ~ is the user's home
-	Own        bool // it means something else than in other commands: only its command's table sets it
-	Typed      bool // only the command line sets it
+	Repeatable bool // the flag may be given several times
+	Switch     bool // the flag needs no value, as a bool flag
+	Path       bool // values are paths on this machine, in which ~ means the user's home
+	Own        bool // other commands have a different flag of this name, so only the command's own table sets it
+	Typed      bool // only the command line may set the flag; a default for it is an error
 
-	// Wrong says what is wanted in place of a wrong value, and gives one that is right; nothing
-	// of a right value.
+	// Wrong checks a value. For a wrong value it returns what the flag accepts
+	// and an example of a right value; for a right value it returns two empty
+	// strings.
 	Wrong func(value string) (want, right string)
 }
 
-// Flags are all flags, by command and long name.
+// Flags holds the flags of all commands, by command and long flag name.
 type Flags map[string]map[string]Flag
 
-// Setting is a value for a flag of a command.
+// Setting is the default that the user has set for a flag of a command.
 type Setting struct {
-	Values []string // one, or several for a flag that may be repeated
-	From   string   // where it was set: "$PLX_LEASE", or the file and line
+	Values []string // one value, or several for a repeatable flag
+	From   string   // source of the values: "$PLX_LEASE", or file and line
 }
 
-// Mistake is an error in the configuration file or in a variable.
+// Mistake is an error in the configuration file or in an environment variable.
 type Mistake struct {
-	Where string   // file and line, or the variable
-	Name  string   // what is not known; "": something else is wrong
-	Known []string // what could have been meant by Name
-	Text  string   // what is wrong
+	Where string   // file and line, or the variable's name
+	Name  string   // unknown key or command; empty for another kind of mistake
+	Known []string // valid names, from which the user may have meant one instead of Name
+	Text  string   // description of the mistake
 
-	advice string // what to do; "": the text tells it
-	cause  error  // of a file that cannot be read; nil: another mistake
+	advice string // hint for the user; empty if Text is enough
+	cause  error  // error of reading the file; nil for another kind of mistake
 }
 
 func (m *Mistake) Error() string { return m.Where + ": " + m.Text }
 
 func (m *Mistake) Unwrap() error { return m.cause }
 
-// Hint returns what to do, "" if the text tells it.
+// Hint returns advice for the user, or "" if the error text is enough.
 func (m *Mistake) Hint() string { return m.advice }
 
-// Variable is the name of the variable that sets a flag.
+// Variable returns the name of the environment variable that sets a flag, such
+// as PLX_LEASE for lease.
 func Variable(flag string) string {
 	return "PLX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// ofTasks are variables that plx gives tasks, and whose names are those of flags or near to one.
-// They set no flag: a task may run plx.
+// ofTasks lists the environment variables that plx sets for its tasks and that
+// look like variables of flags. They set no flag, because a task may itself
+// run plx.
 var ofTasks = []string{"PLX_RANK", "PLX_CHECKPOINTS"}
 
-// others are variables of plx that set no flag.
+// others lists the environment variables that plx reads and that set no flag.
 var others = []string{"PLX_CONFIG", "PLX_LOG_LEVEL"}
 
-// Path is where the configuration file is looked for: $PLX_CONFIG, else plx/config.toml
-// in the user's folder for configurations.
+// Path returns the path of the configuration file: $PLX_CONFIG if it is set,
+// otherwise plx/config.toml in the user's configuration folder.
 func Path() (string, error) {
 	if path := os.Getenv("PLX_CONFIG"); path != "" {
 		return AtHome(path), nil
 	}
 	dir := os.Getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(dir) { // as the standard for that variable has it
+	if !filepath.IsAbs(dir) { // the XDG specification says to ignore a relative path
 		home, err := os.UserHomeDir()
 		if err != nil {
 			return "", err
@@ -101,16 +105,18 @@ func Path() (string, error) {
 	return filepath.Join(dir, "plx", "config.toml"), nil
 }
 
-// Defaults are the values that the user set. All are right.
+// Defaults holds the defaults that the user has set. Read has checked all of
+// them.
 type Defaults struct {
 	flags Flags
 	path  string
-	keys  map[string]any // of the file
-	lines map[string]int // of its keys, and of those in tables as table.key
+	keys  map[string]any // decoded content of the configuration file
+	lines map[string]int // line of each key in the file, by ".key" or ".table.key"
 }
 
-// Read reads the configuration file and the variables. The first thing in them that is wrong
-// is a *Mistake. No file is no error, unless $PLX_CONFIG names it.
+// Read reads and checks the configuration file at path and the environment
+// variables. The first error in their content is returned as a *Mistake. A
+// missing file is an error only if $PLX_CONFIG names it.
 func Read(path string, flags Flags) (*Defaults, error) {
 	d := &Defaults{flags: flags, path: path}
 	if err := d.readFile(); err != nil {
@@ -129,7 +135,7 @@ func Read(path string, flags Flags) (*Defaults, error) {
 	return d, nil
 }
 
-// readFile reads keys and where they are.
+// readFile reads the configuration file into d.keys and d.lines.
 func (d *Defaults) readFile() error {
 	text, err := bounded.ReadFile(d.path, bounded.Words)
 	if errors.Is(err, fs.ErrNotExist) && os.Getenv("PLX_CONFIG") == "" {
@@ -142,7 +148,7 @@ func (d *Defaults) readFile() error {
 		}
 		return m
 	}
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin every file with it
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors write a byte order mark at the beginning
 	if err := toml.Unmarshal(text, &d.keys); err != nil {
 		m := &Mistake{Where: d.path, Text: strings.TrimPrefix(err.Error(), "toml: ")}
 		if e, located := errors.AsType[*toml.DecodeError](err); located {
@@ -155,11 +161,13 @@ func (d *Defaults) readFile() error {
 	return nil
 }
 
-// linesOf finds the keys of a file. The decoder does not tell where they are.
+// linesOf returns the line number of each key of a TOML file. It parses the
+// file again, because toml.Unmarshal does not report positions.
 func linesOf(text []byte) map[string]int {
 	lines, p := map[string]int{}, unstable.Parser{}
 	p.Reset(text)
-	// note notes a key or the heading of a table, and returns its full name.
+	// note records the line of a key or table heading, and returns its full
+	// name.
 	note := func(table string, node *unstable.Node) string {
 		for key := node.Key(); key.Next(); {
 			table += "." + string(key.Node().Data)
@@ -186,12 +194,14 @@ func linesOf(text []byte) map[string]int {
 	return lines
 }
 
-// at is the file with the line of a key, or of one in a table.
+// at returns the file and line of a key, given as the key alone or as table
+// and key.
 func (d *Defaults) at(keys ...string) string {
 	return fmt.Sprintf("%s:%d", d.path, d.lines["."+strings.Join(keys, ".")])
 }
 
-// checkNames returns a *Mistake for the first key that no command has.
+// checkNames returns a *Mistake for the first key that is no flag or command
+// of plx.
 func (d *Defaults) checkNames() error {
 	commands := sorted(d.flags)
 	var flags []string
@@ -215,9 +225,10 @@ func (d *Defaults) checkNames() error {
 	return nil
 }
 
-// Of is the value of a flag of a command, nil if none was set.
+// Of returns the default for a flag of a command, or nil if the user has set
+// none.
 func (d *Defaults) Of(command, flag string) *Setting {
-	s, _ := d.read(command, flag) // Read has found no mistake
+	s, _ := d.read(command, flag) // Read has already returned an error for a wrong value
 	return s
 }
 
@@ -240,7 +251,7 @@ func (d *Defaults) read(command, flag string) (*Setting, error) {
 		if value, set = d.keys[flag]; !set || about.Own {
 			return nil, nil
 		}
-		if _, isTable := value.(map[string]any); isTable { // of the command with the flag's name
+		if _, isTable := value.(map[string]any); isTable { // a table for the command that has the same name as the flag
 			return nil, nil
 		}
 		from = d.at(flag)
@@ -252,7 +263,8 @@ func (d *Defaults) read(command, flag string) (*Setting, error) {
 	return about.setting(values, from, flag+" = ")
 }
 
-// checkTyped returns a *Mistake if anything but the command line sets a flag.
+// checkTyped returns a *Mistake if a variable or the file sets a flag that
+// only the command line may set.
 func (d *Defaults) checkTyped(command, flag string) error {
 	m := &Mistake{Text: fmt.Sprintf("--%s of plx %s works on the command line only", flag, command), advice: "remove it there"}
 	table, _ := d.keys[command].(map[string]any)
@@ -268,7 +280,8 @@ func (d *Defaults) checkTyped(command, flag string) error {
 	return m
 }
 
-// setting checks values. name is how the user writes what is before one.
+// setting checks values and returns them as a Setting. name is the text that
+// the user writes before a value, such as "lease = "; a hint uses it.
 func (f Flag) setting(values []string, from, name string) (*Setting, error) {
 	for i, value := range values {
 		if f.Wrong != nil {
@@ -290,7 +303,8 @@ func (f Flag) setting(values []string, from, name string) (*Setting, error) {
 	return &Setting{values, from}, nil
 }
 
-// texts writes a value of the file as on the command line.
+// texts converts a TOML value to the strings that the flag would have on the
+// command line.
 func (f Flag) texts(value any) ([]string, error) {
 	list, isList := value.([]any)
 	switch {
@@ -318,7 +332,8 @@ func (f Flag) texts(value any) ([]string, error) {
 	return all, nil
 }
 
-// Strays are the variables that begin with PLX_ and set nothing.
+// Strays returns the names of environment variables that begin with PLX_ and
+// that plx does not know.
 func (d *Defaults) Strays() (names []string) {
 	known := append(d.Variables(), ofTasks...)
 	for _, v := range os.Environ() {
@@ -329,7 +344,7 @@ func (d *Defaults) Strays() (names []string) {
 	return names
 }
 
-// Variables are the names of all variables that mean something to plx.
+// Variables returns the names of all environment variables that plx reads.
 func (d *Defaults) Variables() []string {
 	names := slices.Clone(others)
 	for _, flags := range d.flags {
@@ -342,7 +357,8 @@ func (d *Defaults) Variables() []string {
 	return names
 }
 
-// AtHome is a path whose ~ is the user's home.
+// AtHome replaces ~ at the beginning of path by the user's home folder. ~user
+// is not replaced.
 func AtHome(path string) string {
 	rest, tilde := strings.CutPrefix(path, "~")
 	home, err := os.UserHomeDir()

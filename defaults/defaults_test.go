@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// wholeNumber is the check of a flag that takes a number.
+// wholeNumber is the Wrong function of a flag that takes a number.
 func wholeNumber(value string) (want, right string) {
 	if _, err := strconv.Atoi(value); err != nil {
 		return "want a whole number", "3"
@@ -79,7 +79,7 @@ n = 2
 		"launch copy":   {[]string{"/home/me/a", "~b", "c/~"}, "$PLX_COPY"},
 		"launch setup":  {[]string{"ulimit -c 0\nexport A=1"}, "$PLX_SETUP"},
 		"launch follow": nil,
-		"logs env":      nil, // report l1: it means something else there
+		"logs env":      nil, // --env of plx logs is another flag than --env of other commands
 		"logs lease":    {[]string{"5s"}, path + ":1"},
 	} {
 		command, name, _ := strings.Cut(flag, " ")
@@ -89,8 +89,9 @@ n = 2
 	}
 }
 
-// A table of the command fetch is no value of the flag fetch, however it is written.
-func TestTableOfACommandLikeAFlag(t *testing.T) {
+// The table of the command fetch is not taken as a value of the flag --fetch,
+// in any TOML notation.
+func TestTableOfCommandIsNoFlagValue(t *testing.T) {
 	for _, text := range []string{"[fetch]\nhosts = \"a\"", "fetch = { hosts = \"a\" }", "fetch.hosts = \"a\"", "[launch]\nfetch = \"dir\"\n[fetch]\nhosts = \"a\""} {
 		d, err := Read(file(t, text), flags)
 		if err != nil {
@@ -106,7 +107,7 @@ func TestTableOfACommandLikeAFlag(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestWrongSettingsAreRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"lease = ":                           ":1: ",
 		"\nleese = 3":                        ":2: no command has a flag --leese",
@@ -141,8 +142,9 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// What cannot be read is named. Without a file, or with an empty one, nothing is set.
-func TestWhatIsNoFile(t *testing.T) {
+// If the configuration file cannot be read, the error names it. A missing or
+// empty file sets nothing.
+func TestUnreadableFileIsReported(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\r\n", "\ufeff", "[launch]\n"} {
 		if d, err := Read(file(t, text), flags); err != nil || d.Of("launch", "hosts") != nil {
 			t.Errorf("%q: %v", text, err)
@@ -152,14 +154,14 @@ func TestWhatIsNoFile(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	below := filepath.Join(file(t, ""), "config.toml")
-	for _, path := range []string{t.TempDir(), below, "/proc/self/mem"} { // which root cannot read either
+	for _, path := range []string{t.TempDir(), below, "/proc/self/mem"} { // even root cannot read this file
 		if _, err := Read(path, flags); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
 
-func TestStrays(t *testing.T) {
+func TestUnknownVariablesAreListed(t *testing.T) {
 	d, err := Read(file(t, ""), flags)
 	if err != nil {
 		t.Fatal(err)
@@ -175,8 +177,8 @@ func TestStrays(t *testing.T) {
 	}
 }
 
-// No file is no error, unless the user names it.
-func TestNoFile(t *testing.T) {
+// A missing file is an error only if $PLX_CONFIG names it.
+func TestMissingFileIsNoErrorUnlessNamed(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.toml")
 	d, err := Read(none, flags)
 	if err != nil {
@@ -205,7 +207,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// Whatever the file holds, each value has a place in it.
+// For any content of the file, each setting has a line of the file as its
+// source.
 func FuzzRead(f *testing.F) {
 	f.Add("hosts = \"a\"\n[launch]\nlease = 3\nenv = [1, \"x\"]\n")
 	f.Add("launch = { n = 1, lease = \"~\" }\nfetch.hosts = \"\"\"\na\"\"\"\n[[logs]]\n")

@@ -23,8 +23,8 @@ func TestLinearFindsTheLine(t *testing.T) {
 	}
 }
 
-// Both ways of multiplying are right for any number of workers, also where
-// they do not divide the matrices' size, or are more than its rows.
+// Both ways of multiplying are correct for any number of workers, even if it
+// does not divide the matrices' size or exceeds the number of rows.
 func TestMatmulIsRight(t *testing.T) {
 	path := program(t, "matmul")
 	lines := regexp.MustCompile(`\Aby rows +\| \d workers .* \| ok\nby reduction +\| \d workers .* \| ok\n\z`)
@@ -41,7 +41,8 @@ func TestMatmulIsRight(t *testing.T) {
 	}
 }
 
-// A mistake in a flag ends a program before it trains, and names the flag.
+// An invalid flag ends a program before it trains, with an error that names
+// the flag.
 func TestMistakesEndThePrograms(t *testing.T) {
 	for _, c := range []struct{ name, argument, want string }{
 		{"mnist", "--batch-size=7000", "--batch-size is 7000: there are 6000 images"},
@@ -60,7 +61,8 @@ func TestMistakesEndThePrograms(t *testing.T) {
 	}
 }
 
-// docs/examples.md has what --help says of the trainer's flags.
+// docs/examples.md lists the trainer's flags with the texts that --help
+// prints.
 func TestDocumentedFlags(t *testing.T) {
 	_, help, err := refused(t, program(t, "mnist"), "--help")
 	_, flags, found := strings.Cut(help, "flags of plx's trainer:\n")
@@ -76,7 +78,7 @@ func TestDocumentedFlags(t *testing.T) {
 	}
 }
 
-// refused runs a program alone that is expected to end at once.
+// refused runs a program without plx and expects it to fail at once.
 func refused(t *testing.T, path string, arguments ...string) (stdout, stderr string, err error) {
 	c := exec.CommandContext(t.Context(), path, arguments...)
 	var out, complaint bytes.Buffer

@@ -18,8 +18,8 @@ import (
 	"github.com/plx-run/plx/internal/test/cudatest"
 )
 
-// gpuTrainings are the flags of trainings on the GPU of a machine. The small ones also
-// suit a stand-in and two workers that share a GPU.
+// gpuTrainings has the flags of the trainings that TestGPU runs. The flags
+// small also suit a fake GPU, and two workers that share a GPU.
 var gpuTrainings = map[string]struct{ flags, small []string }{
 	"linear": {[]string{"--steps=200"}, []string{"--steps=8"}},
 	"mlp": {[]string{"--niters=300", "--report-every=300"}, []string{"--niters=8", "--dim-in=48", "--dim-hidden=32", "--n-layers=3", "--n-classes=6",
@@ -28,9 +28,10 @@ var gpuTrainings = map[string]struct{ flags, small []string }{
 	"cifar": {[]string{"--steps=100"}, []string{"--steps=7", "--batch-size=2", "--samples=20"}},
 }
 
-// An example has on a GPU the losses that it has on the CPU, and two workers that share
-// the GPU have the bits of one. internal/tools/gpucheck runs it on a machine with a GPU,
-// with all examples in one program, PLX_EXAMPLES, whose first argument is the example's name.
+// Each example has the same losses on a GPU as on the CPU, and two workers
+// that share the GPU compute the same bits as one. internal/tools/gpucheck
+// runs this test on a machine with a GPU. PLX_EXAMPLES then names a program
+// that contains all examples; its first argument is the example's name.
 func TestGPU(t *testing.T) {
 	cudatest.Start(t, cudatest.Options{})
 	visible := "CUDA_VISIBLE_DEVICES"
@@ -55,7 +56,7 @@ func TestGPU(t *testing.T) {
 			if err := sameLosses(gpu, cpu); err != nil {
 				t.Fatal(err)
 			}
-			// As a benchmark prints it: the check reads it.
+			// Print the format of Go's benchmarks, which gpucheck parses.
 			fmt.Printf("BenchmarkStep/%s %d %.0f ns/op %.0f cpu-ns/op %.6g loss %.6g cpu-loss\n", name, len(gpu), typical(gpu)*1e6, typical(cpu)*1e6,
 				gpu[len(gpu)-1].Loss, cpu[len(cpu)-1].Loss)
 
@@ -70,11 +71,11 @@ func TestGPU(t *testing.T) {
 	}
 }
 
-// gpuStep is a line of the trainer's summaries.
+// gpuStep is one line of the trainer's step summaries in JSON.
 type gpuStep struct {
 	Loss    float64 `json:"loss"`
 	Compute float64 `json:"compute_ms"`
-	Wait    float64 `json:"wait_ms"` // the rest of the step's time
+	Wait    float64 `json:"wait_ms"` // the rest of the step's time, in milliseconds
 }
 
 func gpuSteps(t *testing.T, folder string) (all []gpuStep) {
@@ -93,14 +94,15 @@ func gpuSteps(t *testing.T, folder string) (all []gpuStep) {
 		if err := d.Decode(&s); errors.Is(err, io.EOF) {
 			return all
 		} else if err != nil {
-			t.Fatal(err) // a loss that is no number, among others
+			t.Fatal(err) // for example a loss that is not a number
 		}
 		all = append(all, s)
 	}
 }
 
-// sameLosses compares a training on the GPU with one on the CPU: the first losses, and
-// the means of the last quarter, because later ones drift apart by rounding.
+// sameLosses compares a training on the GPU with one on the CPU. It compares
+// the first losses one by one, but of the last quarter only the means, because
+// rounding lets later losses drift apart.
 func sameLosses(gpu, cpu []gpuStep) error {
 	const first = 6
 	if len(gpu) != len(cpu) || len(gpu) <= first {
@@ -128,7 +130,8 @@ func lastQuarter(steps []gpuStep) float64 {
 	return mean(losses)
 }
 
-// typical is the median time of the second half of the steps, in milliseconds.
+// typical returns the median time of the second half of the steps, in
+// milliseconds.
 func typical(steps []gpuStep) float64 {
 	var times []float64
 	for _, s := range steps[len(steps)/2:] {
@@ -138,7 +141,8 @@ func typical(steps []gpuStep) float64 {
 	return times[len(times)/2]
 }
 
-// Losses that differ early, or much, fail an example.
+// sameLosses returns an error if losses differ in the first steps, or much in
+// later steps.
 func TestSameLosses(t *testing.T) {
 	steps := func(change func(all []gpuStep)) []gpuStep {
 		all := make([]gpuStep, 20)

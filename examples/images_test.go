@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// Every mode learns to read made digits. Synchronous training by four workers
-// is that of one process.
+// Every synchronisation mode learns to recognise artificial digits.
+// Synchronous training by four workers computes the same bits as one process.
 func TestMNISTLearns(t *testing.T) {
 	path := program(t, "mnist")
 	for _, mode := range []string{"async", "group:2"} {
@@ -31,8 +31,8 @@ func TestMNISTLearns(t *testing.T) {
 	})
 }
 
-// From files, packed and not, it learns what it learns from the images that
-// are in them.
+// From IDX files, with or without gzip, mnist learns the same as from the
+// images in memory.
 func TestMNISTReadsFiles(t *testing.T) {
 	path, folder := program(t, "mnist"), t.TempDir()
 	images, labels := idx(t, 300)
@@ -54,8 +54,8 @@ func TestMNISTReadsFiles(t *testing.T) {
 	}
 }
 
-// The loss falls within a few dozen steps, and three workers, with dropout,
-// batch norm, Adam and clipping, go the way of one process.
+// The loss falls within a few dozen steps. Three workers, with dropout, batch
+// norm, Adam and clipping, compute the same bits as one process.
 func TestCIFARLearnsTheSameBits(t *testing.T) {
 	path := program(t, "cifar")
 	arguments := []string{"--virtual-workers=4", "--batch-size=32", "--steps=11", "--digest"}
@@ -65,8 +65,8 @@ func TestCIFARLearnsTheSameBits(t *testing.T) {
 	}
 }
 
-// What augmentation makes of a picture does not depend on the number of workers either,
-// and not on where a run was stopped.
+// The augmentation of a picture depends neither on the number of workers nor
+// on whether the run was stopped and resumed.
 func TestCIFARAugmentsTheSameBits(t *testing.T) {
 	path := program(t, "cifar")
 	arguments := []string{"--virtual-workers=4", "--batch-size=16", "--samples=60", "--steps=8", "--digest"}
@@ -114,7 +114,8 @@ func TestCIFARLearnsFromFiles(t *testing.T) {
 	}
 }
 
-// idx is made digits in MNIST's form: a magic number, the sizes, the bytes.
+// idx returns artificial digits in MNIST's file format: a magic number, the
+// sizes and the bytes.
 func idx(t *testing.T, samples int) (images, labels []byte) {
 	t.Helper()
 	made, err := data.MakeDigits(0, 0, samples)

@@ -4,8 +4,8 @@ package examples_test
 
 import "testing"
 
-// The models over words go the way of one process, on one worker and on two,
-// with servers and without.
+// The models over words compute the same bits on one worker and on two as in
+// one process, with and without parameter servers.
 func TestLanguageModelsLearnTheSameBits(t *testing.T) {
 	for _, c := range []struct {
 		name      string

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// mlpLine is the configuration and then the exercise's line, byte for byte.
+// mlpLine matches the complete output: the configuration, and then the lines
+// of the pathway2ai exercise.
 var mlpLine = regexp.MustCompile(`\An-layers 4 \| dim-in \d+ \| n-classes \d+ \| dim-hidden \d+ \| train-size \d+ \| batch-size 64 \| learning-rate 0\.1 \| niters \d+\n(step \d+ \| train_loss \d+\.\d{4} \| test_loss \d+\.\d{4} \| step time \d+\.\d{2}ms\n)+\z`)
 
 func TestMLPPrintsEveryHundredthStep(t *testing.T) {
@@ -43,7 +44,8 @@ func TestMLPPrintsEveryHundredthStep(t *testing.T) {
 	}
 }
 
-// A batch that the workers cannot share equally is refused, by all of them.
+// All workers reject a batch size that is not divisible by the number of
+// workers.
 func TestMLPRefusesAnUnevenBatch(t *testing.T) {
 	path := program(t, "mlp")
 	tasks, contract := job(t, 1, 3)
@@ -57,9 +59,10 @@ func TestMLPRefusesAnUnevenBatch(t *testing.T) {
 	}
 }
 
-// Early stopping survives a resume: a training that was killed while it waited for a lower loss
-// stops after the same step as one that was not, and two workers stop together there.
-func TestMLPStopsEarlyAlsoResumed(t *testing.T) {
+// A training that is killed while it waits for a lower loss and then resumed
+// stops after the same step as an uninterrupted one. Two workers stop after
+// the same step too.
+func TestMLPStopsEarlyAfterResume(t *testing.T) {
 	path := program(t, "mlp")
 	common := []string{"--niters=200", "--dim-in=16", "--dim-hidden=16", "--n-classes=4", "--train-size=128", "--batch-size=32",
 		"--learning-rate=1", "--seed=1", "--virtual-workers=2", "--report-every=1", "--patience=6", "--digest"}

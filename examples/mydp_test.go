@@ -2,9 +2,9 @@ package examples_test
 
 import "testing"
 
-// Two workers that average gradients by hand, in a hook, have the losses of two that leave
-// it to plx; they compare their gradients after each step themselves. Alone there is
-// nobody to average with.
+// Two workers that average gradients in their own hook have the same losses as
+// two that leave it to plx. After each step, the program itself compares the
+// workers' gradients. A single worker has no other worker to average with.
 func TestMyDPTrainsAsPlxDoes(t *testing.T) {
 	path := program(t, "mydp")
 	for _, workers := range []int{1, 2} {

@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// recordFiles writes the pictures that cifar makes to two TFRecord files that take
-// turns. It returns them, and where the record of a sample begins in its file.
+// recordFiles writes the artificial pictures of cifar to two TFRecord files,
+// alternately. It returns the files, and the offset of each sample's record in
+// its file.
 func recordFiles(t *testing.T, samples int) (files [2]string, offsets []int) {
 	t.Helper()
 	made, err := data.MakePictures(0, 0, samples)
@@ -35,9 +36,9 @@ func recordFiles(t *testing.T, samples int) (files [2]string, offsets []int) {
 	return files, offsets
 }
 
-// From TFRecord files that take turns, cifar learns what it learns from the pictures
-// in them, on one worker and on three. A run that is stopped and started again ends
-// with the same bits.
+// From two interleaved TFRecord files, cifar learns the same as from the
+// pictures in memory, on one worker and on three. A run that is stopped and
+// resumed ends with the same bits.
 func TestCIFARReadsRecords(t *testing.T) {
 	path := program(t, "cifar")
 	files, _ := recordFiles(t, 60)
@@ -54,8 +55,8 @@ func TestCIFARReadsRecords(t *testing.T) {
 	}
 }
 
-// A corrupt record ends the training with its file and byte, or is skipped and
-// counted.
+// A corrupt record ends the training with an error that names the file and the
+// offset. With --skip-corrupt the record is skipped and counted.
 func TestCIFARMeetsACorruptRecord(t *testing.T) {
 	path := program(t, "cifar")
 	files, offsets := recordFiles(t, 20)
@@ -76,8 +77,8 @@ func TestCIFARMeetsACorruptRecord(t *testing.T) {
 	}
 }
 
-// From a folder for each class with PNG and JPEG files, cifar learns, and three workers
-// learn what one does.
+// cifar learns from folders of PNG and JPEG files, and three workers compute
+// the same bits as one.
 func TestCIFARReadsAFolder(t *testing.T) {
 	path, root := program(t, "cifar"), t.TempDir()
 	made, err := data.MakePictures(0, 0, 120)
@@ -108,7 +109,8 @@ func TestCIFARReadsAFolder(t *testing.T) {
 	}
 }
 
-// Workers whose files differ end before the first step, and name the difference.
+// Workers that read different files end before the first step, with an error
+// that names the difference.
 func TestWorkersWithOtherFilesAreRefused(t *testing.T) {
 	path, files := program(t, "mlp"), [2]string{}
 	for i, rows := range []string{"1,0\n2,1\n3,0\n4,1\n", "1,0\n2,1\n3,0\n5,1\n"} {
@@ -128,8 +130,8 @@ func TestWorkersWithOtherFilesAreRefused(t *testing.T) {
 	}
 }
 
-// From CSV and NumPy files, mlp learns the same, whether the rows are in one file or
-// take turns.
+// From CSV and NumPy files, mlp learns the same from one file as from several
+// interleaved files.
 func TestMLPReadsRows(t *testing.T) {
 	path, folder := program(t, "mlp"), t.TempDir()
 	draw := rand.New(rand.NewPCG(1, 2))
@@ -168,7 +170,7 @@ func TestMLPReadsRows(t *testing.T) {
 		"gzip":     {"--files=" + write("rows.csv.gz", string(packed(t, []byte(whole))))},
 		"skipping": {"--files=" + write("bad.csv", "1,2,3\n"+"1,2\n"+whole), "--skip-corrupt"},
 	} {
-		if name == "skipping" { // the first row decides how long rows are
+		if name == "skipping" { // put the short row second, because the first row defines the number of columns
 			more[0] = "--files=" + write("bad.csv", lines[0]+"1,2\n"+strings.Join(lines[1:], ""))
 		}
 		if got := digest(t, alone(t, path, append(arguments, more...)...)); got != digest(t, want) {
@@ -181,8 +183,8 @@ func TestMLPReadsRows(t *testing.T) {
 	}
 }
 
-// From two texts whose lines belong together, nmt learns the same, whether they are
-// in one pair of files or take turns.
+// From parallel texts, nmt learns the same from one pair of files as from
+// several interleaved pairs.
 func TestNMTReadsTexts(t *testing.T) {
 	path, folder := program(t, "nmt"), t.TempDir()
 	draw := rand.New(rand.NewPCG(1, 2))

@@ -14,9 +14,10 @@ import (
 	"github.com/plx-run/plx/internal/test/pictures"
 )
 
-// A checkpoint, that with the best top-1 too, is evaluated as the training evaluated it. A
-// training for other classes begins with all of it but the last layer. Another depth is
-// refused.
+// Evaluating a checkpoint, or the best checkpoint, gives the same accuracy as
+// the training printed. A training for other classes starts with all variables
+// of a checkpoint except the last layer. A checkpoint of another depth is
+// rejected.
 func TestResNetCheckpoints(t *testing.T) {
 	path, dir := program(t, "resnet"), t.TempDir()
 	folder, records := pictures.Write(t, 24)

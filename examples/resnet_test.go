@@ -15,9 +15,9 @@ import (
 
 var speed = regexp.MustCompile(` \| [\d.]+ images/s`)
 
-// From JPEG files of several sizes, cropped and mirrored at random, any number of workers
-// learns the same bits, from folders and from TFRecord files; so does a run that was
-// stopped.
+// From JPEG files of several sizes, cropped and mirrored at random, any number
+// of workers computes the same bits. The result is the same for folders, for
+// TFRecord files and after a resume.
 func TestResNetLearnsTheSameBits(t *testing.T) {
 	path := program(t, "resnet")
 	folder, records := pictures.Write(t, 60)
@@ -45,7 +45,8 @@ func TestResNetLearnsTheSameBits(t *testing.T) {
 	}
 }
 
-// Inception-v3 shares all but the network with resnet: pictures, flags and lines.
+// Inception-v3 has its own network and shares all other code with resnet:
+// pictures, flags and printed lines.
 func TestInceptionLearnsTheSameBits(t *testing.T) {
 	path := program(t, "inception")
 	arguments := []string{"--size=75", "--batch-size=4", "--virtual-workers=2", "--steps=2", "--report-every=1", "--synthetic", "--samples=12", "--digest"}
@@ -58,8 +59,8 @@ func TestInceptionLearnsTheSameBits(t *testing.T) {
 	}
 }
 
-// What is wrong with pictures ends the program with the file and the byte, or with the
-// cure.
+// Invalid pictures end the program with an error that names the file and
+// offset, or the flag to change.
 func TestResNetRefusesWrongPictures(t *testing.T) {
 	path := program(t, "resnet")
 	folder, records := pictures.Write(t, 12)

@@ -1,5 +1,5 @@
-// Package examples_test runs the examples as they are run: alone, and as the
-// workers and servers of one job on this machine.
+// Package examples_test runs the example programs without plx, and as the
+// workers and parameter servers of one job on this machine.
 package examples_test
 
 import (
@@ -21,39 +21,40 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// program builds an example unless an earlier test has, and returns its path. With
-// -short it skips the test.
+// program builds an example, unless an earlier test has built it, and returns
+// the path of the executable. With -short it skips the test.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	return testhosts.Binary(t, "github.com/plx-run/plx/examples/"+name)
 }
 
-// task is one process of a job and what it printed.
+// task is one process of a job, with its output.
 type task struct {
 	cluster.Task
 	listener *os.File // nil alone
-	folder   string   // its working directory; empty means the test's
+	folder   string   // working directory; empty means the test's own
 	stdout   bytes.Buffer
 	stderr   bytes.Buffer
 	err      error
 }
 
-// alone runs a program by itself and returns what it printed.
+// alone runs a program without plx and returns its output.
 func alone(t *testing.T, path string, arguments ...string) string {
 	t.Helper()
 	return start(t, path, []*task{{Task: cluster.Chief}}, cluster.Contract{}, arguments)
 }
 
-// run starts a program with so many servers and workers and returns what the
-// chief printed.
+// run starts a program with the given numbers of parameter servers and
+// workers, and returns the output of the chief, worker 0.
 func run(t *testing.T, path string, servers, workers int, arguments ...string) string {
 	t.Helper()
 	tasks, contract := job(t, servers, workers)
 	return start(t, path, tasks, contract, arguments)
 }
 
-// start runs all tasks of a job, or one without a contract. Every task must
-// exit 0, and only the chief may print.
+// start runs all tasks of a job, or one task without a contract (plx's
+// environment variables). Every task must exit with 0, and only the chief may
+// print.
 func start(t *testing.T, path string, tasks []*task, contract cluster.Contract, arguments []string) string {
 	t.Helper()
 	launch(t, path, tasks, contract, arguments)
@@ -71,7 +72,7 @@ func start(t *testing.T, path string, tasks []*task, contract cluster.Contract, 
 	return chief
 }
 
-// launch runs all tasks until they end.
+// launch runs all tasks and waits until they have ended.
 func launch(t *testing.T, path string, tasks []*task, contract cluster.Contract, arguments []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
@@ -91,7 +92,8 @@ func launch(t *testing.T, path string, tasks []*task, contract cluster.Contract,
 	ended.Wait()
 }
 
-// job makes the contract of a job whose servers' sockets are open.
+// job returns the tasks and the contract of a job. The listening sockets of
+// its parameter servers are already open.
 func job(t *testing.T, servers, workers int) ([]*task, cluster.Contract) {
 	t.Helper()
 	secret := make([]byte, cluster.SecretSize)
@@ -131,7 +133,8 @@ func listen(t *testing.T) (*os.File, string) {
 	return f, l.Addr().String()
 }
 
-// series are the numbers that stand after a word in a program's lines, at least two.
+// series returns the numbers that follow a word on the program's lines; at
+// least two.
 func series(t *testing.T, out, word string) []float64 {
 	t.Helper()
 	found := numbers(t, out, `\b`+word+` ([^ \n]+)`)
@@ -141,7 +144,7 @@ func series(t *testing.T, out, word string) []float64 {
 	return found
 }
 
-// numbers are those that the group of a pattern matches in what a program printed,
+// numbers returns the numbers that the pattern's group matches in the output;
 // at least one.
 func numbers(t *testing.T, out, pattern string) (found []float64) {
 	t.Helper()
@@ -158,9 +161,10 @@ func numbers(t *testing.T, out, pattern string) (found []float64) {
 	return found
 }
 
-// learns wants a loss that falls to so much of the first, and an accuracy
-// that rises to so much, both on the mean of the last half of the lines: one
-// worker's batch alone says little.
+// learns fails the test unless the loss falls below the fraction loss of the
+// first loss, and the accuracy rises above accuracy. It compares means over
+// the last half of the lines, because a single batch of one worker varies too
+// much.
 func learns(t *testing.T, out string, loss, accuracy float64) {
 	t.Helper()
 	losses, right := series(t, out, "loss"), series(t, out, "accuracy")
@@ -183,7 +187,7 @@ func mean(x []float64) float64 {
 
 var digestLine = regexp.MustCompile(`(?m)^digest step=\d+ sha256=[0-9a-f]{64}$`)
 
-// digest is the line that --digest makes the chief print.
+// digest returns the line that the chief prints with --digest.
 func digest(t *testing.T, out string) string {
 	t.Helper()
 	found := digestLine.FindAllString(out, -1)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The examples that show how short a program is stay short, and need nothing but
-// plx's public packages and the standard library.
+// The examples that show how short a program can be stay short. They import
+// only plx's public packages and the standard library.
 func TestExamplesAreShort(t *testing.T) {
 	for name, most := range map[string]int{"linear": 40, "mnist": 90 + 30 /* to evaluate */, "lm": 200, "word2vec": 90} {
 		paths, err := filepath.Glob(filepath.Join(name, "*.go"))

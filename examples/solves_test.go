@@ -12,9 +12,9 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// nmt learns to translate: nearly every word is right, and of new sentences
-// that it translates by itself nearly each.
-func TestTranslates(t *testing.T) {
+// nmt learns to translate: nearly all words are correct, and nearly all new
+// sentences that it translates by itself.
+func TestNMTLearnsToTranslate(t *testing.T) {
 	for _, task := range []string{"reverse", "sort"} {
 		out := alone(t, program(t, "nmt"), "--task="+task, "--vocabulary=6", "--length=4", "--width=12", "--hidden=24",
 			"--batch-size=32", "--steps=501", "--learning-rate=0.01")
@@ -22,14 +22,15 @@ func TestTranslates(t *testing.T) {
 	}
 }
 
-// skipthoughts learns that both neighbours of nearly every sentence follow from its
-// vector.
-func TestFindsNeighbours(t *testing.T) {
+// skipthoughts learns to predict both neighbours of nearly every sentence from
+// its vector.
+func TestSkipthoughtsFindsNeighbours(t *testing.T) {
 	out := alone(t, program(t, "skipthoughts"), "--vocabulary=6", "--length=3", "--width=8", "--hidden=32", "--batch-size=32", "--steps=401")
 	solves(t, out, `neighbours of (\d+) of 200`)
 }
 
-// solves wants nearly every word right, and nearly each of 200 new sentences.
+// solves fails the test unless nearly all words and nearly all of 200 new
+// sentences are correct.
 func solves(t *testing.T, out, pattern string) {
 	t.Helper()
 	accuracy := numbers(t, out, `accuracy ([^ \n]+)`)
@@ -41,9 +42,10 @@ func solves(t *testing.T, out, pattern string) {
 	}
 }
 
-// The perplexity of lm falls to that of the made text, and not below it. Dense tables learn
-// the same, and with a projection it falls too.
-func TestLearnsTheText(t *testing.T) {
+// The perplexity of lm falls to the known perplexity of the artificial text,
+// and not below it. This holds for embeddings, for ordinary variables and with
+// a projection.
+func TestLMReachesPerplexityOfText(t *testing.T) {
 	lm, best := program(t, "lm"), data.MakeText(0, 100).Perplexity()
 	perplexities := func(more ...string) []float64 {
 		arguments := []string{"--vocabulary=100", "--width=48", "--hidden=48", "--length=10", "--samples=40", "--learning-rate=0.15"}
@@ -61,8 +63,8 @@ func TestLearnsTheText(t *testing.T) {
 	}
 }
 
-// A text whose every word tells the next is learnt by heart.
-func TestLearnsFiles(t *testing.T) {
+// lm learns a text by heart in which each word determines the next.
+func TestLMLearnsFileByHeart(t *testing.T) {
 	save := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -75,15 +77,16 @@ func TestLearnsFiles(t *testing.T) {
 	out := alone(t, program(t, "lm"), "--text="+text, "--words="+words, "--width=16", "--hidden=16", "--length=5",
 		"--batch-size=8", "--samples=5", "--steps=501", "--learning-rate=0.1")
 	all := numbers(t, out, `perplexity ([^ ]+)`)
-	// After <S> there are two sentences, told apart by the one before.
+	// One of two sentences follows <S>, and the sentence before determines
+	// which.
 	if last := all[len(all)-1]; all[0] < 7 || last > 1.05 || last < 0.999 {
 		t.Errorf("perplexity %v, want it to fall from 10 to 1", all)
 	}
 }
 
-// The last line of lm is of the last step and the fifty before it, and the words of
-// all lines were read in the time that the program took.
-func TestLines(t *testing.T) {
+// lm prints a line for the last step and for every fiftieth step before it. The
+// printed words per second match the run time of the program.
+func TestLMPrintsLastStepAndRate(t *testing.T) {
 	const batch, length = 16, 5
 	lm, begin := program(t, "lm"), time.Now()
 	out := alone(t, lm, "--steps=121", "--vocabulary=1000", "--samples=300", "--width=64", "--hidden=128",

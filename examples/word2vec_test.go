@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// Both tables are on servers, or on the workers, and the bits are those of one process. The
-// neighbours of a word are of its subject.
+// With both embeddings on parameter servers or on the workers, the bits are
+// those of one process. The nearest neighbours of a word have the same
+// subject.
 func TestWord2vecLearnsTheSameBits(t *testing.T) {
 	path := program(t, "word2vec")
 	arguments := []string{"--vocabulary=200", "--dimension=16", "--batch-size=60", "--steps=601", "--virtual-workers=4", "--digest"}
@@ -44,8 +45,8 @@ func TestWord2vecLearnsTheSameBits(t *testing.T) {
 	}
 }
 
-// Words that stand in the same sentences of a file are neighbours. A worker more than the
-// batch can be divided among makes the batch larger.
+// Words that occur in the same sentences of a file are neighbours. If the
+// batch size is not divisible by the number of workers, it is raised.
 func TestWord2vecFindsPlantedNeighbours(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	pairs := [][]string{{"king", "queen"}, {"cat", "dog"}, {"car", "lorry"}, {"red", "blue"}}

@@ -13,7 +13,9 @@ import (
 	"time"
 )
 
-// amdTools are AMD's tools, with the section of their list of GPUs.
+// amdTools lists AMD's command-line tools in the order in which their output
+// is tried. list is the name of the section of the probe's output that has the
+// tool's list of GPUs.
 var amdTools = []struct {
 	tool Tool
 	list string
@@ -23,7 +25,7 @@ var amdTools = []struct {
 	{ToolROCm, "rocm", readROCmSMI},
 }
 
-// readAMD fills in the GPUs of AMD.
+// readAMD adds the AMD GPUs of a host to its Report.
 func readAMD(r *Report, all sections, limit time.Duration) {
 	r.GPUTool, r.Visible = ToolNone, all.first("rocr-visible")
 	asked := false
@@ -41,7 +43,7 @@ func readAMD(r *Report, all sections, limit time.Duration) {
 			r.GPUs, r.GPUTool, r.GPUError = gpus, t.tool, ""
 			r.Driver = all.first("amdgpu")
 			return
-		case all.has("kfd"): // else it is the tool of a machine image, on a machine without a GPU
+		case all.has("kfd"): // without /dev/kfd there is no GPU, and the tool is only part of the machine image
 			notes := clean(strings.Join(list.lines, "; "))
 			r.GPUTool, r.GPUError = ToolBroken, fmt.Sprintf("%s failed with status %s: %s", t.tool, list.status, cmp.Or(notes, "it printed nothing"))
 		}
@@ -51,10 +53,12 @@ func readAMD(r *Report, all sections, limit time.Duration) {
 	}
 }
 
-// object is a JSON object of a tool. Its keys differ in their case between versions.
+// object is a JSON object that a tool printed. Its methods ignore the case of
+// keys, which differs between versions of the tools.
 type object map[string]any
 
-// decoded returns the first JSON value in lines; before it may be warnings.
+// decoded returns the first JSON value in lines, or nil. The tools may print
+// warnings before the value.
 func decoded(lines []string) (value any) {
 	i := slices.IndexFunc(lines, func(line string) bool {
 		line = strings.TrimSpace(line)
@@ -71,7 +75,8 @@ func decoded(lines []string) (value any) {
 	return value
 }
 
-// at returns the value under keys, one in another, nil if there is none.
+// at returns the value at a path of nested keys, or nil if the object has no
+// such value.
 func (o object) at(keys ...string) any {
 	var value any = map[string]any(o)
 	for _, key := range keys {
@@ -90,7 +95,8 @@ func (o object) at(keys ...string) any {
 	return value
 }
 
-// text returns a string or a number under keys, cleaned; "" if the tool does not know it.
+// text returns the string or number at a path of keys, made safe for a
+// terminal. It returns "" if the tool printed N/A or the like.
 func (o object) text(keys ...string) string {
 	var s string
 	switch v := o.at(keys...).(type) {
@@ -106,11 +112,13 @@ func (o object) text(keys ...string) string {
 	return s
 }
 
-// units are those of amounts, in MiB.
+// units has the factor from each unit of memory to MiB; per cent stay
+// unchanged.
 var units = map[string]float64{"B": 1.0 / (1 << 20), "KB": 1.0 / (1 << 10), "MB": 1, "GB": 1 << 10, "%": 1}
 
-// amount returns a number under keys, in MiB or per cent. It stands there alone, in the unit
-// given, as "16 MB", or as an object with its value and unit.
+// amount returns the number at a path of keys, in MiB or per cent, or Unknown.
+// The value may be a number in the given unit, a string such as "16 MB", or an
+// object with value and unit.
 func (o object) amount(unit string, keys ...string) int {
 	field := o.text(keys...)
 	if inner, ok := o.at(keys...).(map[string]any); ok {
@@ -125,7 +133,7 @@ func (o object) amount(unit string, keys ...string) int {
 	return int(n)
 }
 
-// ordinal returns a number that is no less than 0 under keys, else Unknown.
+// ordinal returns the non-negative integer at a path of keys, or Unknown.
 func (o object) ordinal(keys ...string) int {
 	n, err := strconv.Atoi(o.text(keys...))
 	if err != nil || n < 0 {
@@ -136,8 +144,8 @@ func (o object) ordinal(keys ...string) int {
 
 var hexadecimal = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^0x[0-9a-fA-F]{1,16}$`) })
 
-// amdUUID makes the UUID that AMD's runtime takes of a number that the driver has for the
-// GPU; "" if it has none.
+// amdUUID converts the GPU's serial number, as the driver reports it, to the
+// UUID that AMD's runtime uses. It returns "" if serial is not a valid number.
 func amdUUID(serial string) string {
 	if !hexadecimal().MatchString(serial) {
 		return ""
@@ -149,7 +157,8 @@ func amdUUID(serial string) string {
 	return fmt.Sprintf("GPU-%016x", n)
 }
 
-// amdName is the first of names that is no number of a model.
+// amdName returns the first of names that is a text and not a hexadecimal
+// model number.
 func amdName(names ...string) string {
 	for _, name := range names {
 		if name != "" && !strings.HasPrefix(name, "0x") {
@@ -159,8 +168,9 @@ func amdName(names ...string) string {
 	return ""
 }
 
-// amdGPUs puts GPUs in index order. order has for each the place that the runtime gives it;
-// Unknown: the tool does not tell. Parts of one GPU have its UUID, which names none of them.
+// amdGPUs sorts gpus by index and sets RuntimeID. order has, by index, the
+// position that AMD's runtime gives the GPU, or Unknown. Several parts of one
+// GPU share a UUID, so amdGPUs removes UUIDs that are not unique.
 func amdGPUs(gpus []GPU, order map[int]int) []GPU {
 	slices.SortFunc(gpus, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	places := slices.Sorted(maps.Values(order))
@@ -186,8 +196,9 @@ var (
 	pidK = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^PID([1-9][0-9]{0,9})$`) })
 )
 
-// readROCmSMI reads what rocm-smi prints: an object for each card and one for the system,
-// with the processes in it. ok is false if it printed no such thing.
+// readROCmSMI parses the JSON output of rocm-smi: an object for each card, and
+// an object "system" that lists the processes. ok is false if there is no such
+// output.
 func readROCmSMI(all sections) (gpus []GPU, ok bool) {
 	whole, ok := decoded(all.find("rocm").lines).(map[string]any)
 	if !ok {
@@ -200,7 +211,7 @@ func readROCmSMI(all sections) (gpus []GPU, ok bool) {
 		if found == nil || !isObject {
 			continue
 		}
-		index, _ := strconv.Atoi(found[1]) // four digits at most
+		index, _ := strconv.Atoi(found[1]) // cannot fail: the pattern allows at most four digits
 		if _, twice := order[index]; twice || index > maxIndex {
 			continue
 		}
@@ -222,12 +233,13 @@ func readROCmSMI(all sections) (gpus []GPU, ok bool) {
 	return gpus, true
 }
 
-// placeROCm gives the processes to their GPUs. rocm-smi tells how many GPUs a process uses and
-// the kernel how much memory of which. If the kernel does not tell, those GPUs count that are
-// in use.
+// placeROCm assigns the processes to their GPUs. rocm-smi reports only the
+// number of GPUs that a process uses. The kernel reports how much memory each
+// process uses on each GPU. For a process without such a report, placeROCm
+// assumes every GPU that is in use.
 func placeROCm(gpus []GPU, system object, byGUID map[string]int, all sections) {
 	users := owners(all)
-	on := map[int][]int{} // indices of GPUs by process
+	on := map[int][]int{} // by process id: indices of the GPUs whose memory the process uses
 	for _, line := range all.find("kfd-memory").lines {
 		f := strings.Fields(line)
 		if len(f) != 3 || f[2] == "0" {
@@ -261,7 +273,8 @@ func placeROCm(gpus []GPU, system object, byGUID map[string]int, all sections) {
 	}
 }
 
-// rocmProcess reads "name, GPUs, bytes of memory, ..."; the name may hold commas.
+// rocmProcess parses rocm-smi's text for one process: "name, GPUs, bytes of
+// memory, ...". The name may contain commas.
 func rocmProcess(pid int, text string) Process {
 	p := Process{PID: pid, MemoryMiB: Unknown}
 	f := strings.Split(text, ", ")
@@ -282,8 +295,8 @@ func rocmProcess(pid int, text string) Process {
 	return p
 }
 
-// perGPU returns the objects of a list of GPUs by their index. Newer versions of amd-smi wrap
-// the list in an object.
+// perGPU parses a JSON list of GPUs that amd-smi printed, and returns its
+// objects by GPU index. Newer versions wrap the list in an object.
 func perGPU(lines []string) (all map[int]object, ok bool) {
 	value := decoded(lines)
 	if wrapped, isObject := value.(map[string]any); isObject {
@@ -306,7 +319,8 @@ func perGPU(lines []string) (all map[int]object, ok bool) {
 	return all, ok
 }
 
-// readAMDSMI reads what amd-smi prints. ok is false if it printed no list of GPUs.
+// readAMDSMI parses the JSON output of amd-smi. ok is false if there is no
+// list of GPUs.
 func readAMDSMI(all sections) (gpus []GPU, ok bool) {
 	list, ok := perGPU(all.find("amd-list").lines)
 	if !ok {
@@ -345,8 +359,9 @@ func readAMDSMI(all sections) (gpus []GPU, ok bool) {
 	return amdGPUs(gpus, order), true
 }
 
-// amdProcesses reads a GPU's list of processes. In place of the list, or of a process in it,
-// may be a sentence that there are none.
+// amdProcesses parses the list of processes of one GPU. If there are no
+// processes, amd-smi prints a sentence instead of the list or of an element,
+// which amdProcesses skips.
 func amdProcesses(o object, users map[int]string) (found []Process) {
 	list, _ := o.at("process_list").([]any)
 	for _, item := range list {

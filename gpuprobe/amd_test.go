@@ -10,8 +10,9 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// amdMachine makes a host of a folder: with /dev/kfd, and tools of AMD's that answer with files
-// of testdata/amd. Without a file there is no such tool.
+// amdMachine creates a folder that replaces a host's /: with /dev/kfd, and
+// with AMD tools that print files of testdata/amd. An empty file name means
+// that the host lacks the tool.
 func amdMachine(t *testing.T, rocm, amd string) string {
 	t.Helper()
 	root := machine(t, "")
@@ -36,8 +37,9 @@ func amdMachine(t *testing.T, rocm, amd string) string {
 	return root
 }
 
-// TestReportA4 finds GPUs of AMD and who uses them, by each of AMD's tools.
-func TestReportA4(t *testing.T) {
+// The probe finds AMD GPUs and the users of their processes, with each of
+// AMD's tools.
+func TestProbeFindsAMDGPUs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -49,7 +51,7 @@ func TestReportA4(t *testing.T) {
 		name, rocm, amd string
 		tool            Tool
 		uuids, runtime  string
-		busy            int // index of the GPU that a process of this user's uses; -1: none
+		busy            int // index of the GPU that a process of the current user uses; -1 for none
 		first           GPU
 	}{
 		{"rocm-smi", "rocm-mi250.json", "", ToolROCm, "GPU-9c1d2e3f4a5b6c7d GPU-1122334455667788", "1 0", 0,
@@ -65,7 +67,7 @@ func TestReportA4(t *testing.T) {
 	} {
 		for name, sh := range shells(t) {
 			if name != "sh" && c.name != string(c.tool) {
-				continue // two cases are enough for the other shells
+				continue // run only two cases with the other shells, to save time
 			}
 			t.Run(c.name+" in "+name, func(t *testing.T) {
 				root := amdMachine(t, c.rocm, c.amd)
@@ -97,12 +99,12 @@ func TestReportA4(t *testing.T) {
 	}
 }
 
-// TestReportA4Trouble tells what is wrong on a host with a GPU of AMD's.
-func TestReportA4Trouble(t *testing.T) {
+// The report describes what is wrong on a host with an AMD GPU.
+func TestReportExplainsAMDTrouble(t *testing.T) {
 	sh := shells(t)["sh"]
 	for _, c := range []struct {
 		name  string
-		rocm  string // what the tool prints; empty: there is none
+		rocm  string // output of the tool; empty if the host has no such tool
 		kfd   bool
 		tool  Tool
 		error string
@@ -144,8 +146,8 @@ func TestReportA4Trouble(t *testing.T) {
 	}
 }
 
-// TestReportA4Visible shows a program the GPUs that it was given, and no others.
-func TestReportA4Visible(t *testing.T) {
+// The variables of Visible show a program exactly its own GPUs.
+func TestVisibleShowsOnlyOwnGPUs(t *testing.T) {
 	for _, c := range []struct {
 		vendor    Vendor
 		ids, want string
@@ -163,7 +165,7 @@ func TestReportA4Visible(t *testing.T) {
 	}
 }
 
-// Whatever AMD's tools answer, the GPUs are sound.
+// For any output of AMD's tools, the report is valid.
 func FuzzReadAMD(f *testing.F) {
 	for _, folder := range []string{"mi300x", "wrapped"} {
 		var parts []string

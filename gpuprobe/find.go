@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Device is what a program can be given: a GPU, or a device of a GPU in MIG mode.
+// Device is a GPU, or one MIG device of a GPU, that a program can use.
 type Device struct {
 	GPU GPU
-	MIG *MIG // nil: the whole GPU
+	MIG *MIG // MIG device of GPU; nil if the Device is the whole GPU
 }
 
-// Label is the device's index, such as "3", and for a MIG device such as "3:0".
+// Label returns the device's index, such as "3", or for a MIG device GPU and
+// MIG index, such as "3:0".
 func (d Device) Label() string {
 	if d.MIG == nil {
 		return strconv.Itoa(d.GPU.Index)
@@ -22,7 +23,8 @@ func (d Device) Label() string {
 	return fmt.Sprintf("%d:%d", d.GPU.Index, d.MIG.Index)
 }
 
-// UUID is the device's own, empty if it is not known.
+// UUID returns the UUID of the GPU or of its MIG device, or "" if it is
+// unknown.
 func (d Device) UUID() string {
 	if d.MIG == nil {
 		return d.GPU.UUID
@@ -30,8 +32,9 @@ func (d Device) UUID() string {
 	return d.MIG.UUID
 }
 
-// Users returns the device's compute processes, and whether it is busy. A MIG device is busy
-// if a process is known to use it: nvidia-smi tells nothing else of it.
+// Users returns the device's compute processes, and whether the device is
+// busy. A MIG device is busy only if a process is known to use it, because
+// nvidia-smi does not report its memory use or utilisation.
 func (d Device) Users() (all []Process, busy bool) {
 	if d.MIG == nil {
 		return d.GPU.Processes, d.GPU.Busy
@@ -39,8 +42,8 @@ func (d Device) Users() (all []Process, busy bool) {
 	return d.MIG.Processes, len(d.MIG.Processes) > 0
 }
 
-// Unplaced returns the processes of a GPU in MIG mode of which nvidia-smi does not tell
-// the device.
+// Unplaced returns the processes on a GPU in MIG mode whose MIG device
+// nvidia-smi does not report.
 func (g GPU) Unplaced() (all []Process) {
 	for _, p := range g.Processes {
 		if !slices.ContainsFunc(g.MIG, func(m MIG) bool { return slices.Contains(m.Processes, p) }) {
@@ -50,7 +53,8 @@ func (g GPU) Unplaced() (all []Process) {
 	return all
 }
 
-// unusable returns why no program can be given the device; nil if one can.
+// unusable returns the reason why no program can use the device, or nil if
+// programs can.
 func (d Device) unusable() error {
 	g := d.GPU
 	switch {
@@ -64,7 +68,8 @@ func (d Device) unusable() error {
 	return fmt.Errorf("GPU %d is in MIG mode, name its MIG devices instead: %s", g.Index, listed(migOf(g)))
 }
 
-// Devices returns all devices: each GPU, or the MIG devices in the place of their GPU.
+// Devices returns all devices of the host. For a GPU with MIG devices it
+// returns these instead of the GPU.
 func (r Report) Devices() (all []Device) {
 	for _, g := range r.GPUs {
 		if len(g.MIG) == 0 {
@@ -82,8 +87,9 @@ func migOf(g GPU) (all []Device) {
 	return all
 }
 
-// matches returns the devices that a name can mean: an index, a UUID or the start of one.
-// A whole UUID means one device, even if others begin with it.
+// matches returns the devices that name may mean. name is an index, a UUID or
+// the beginning of a UUID. A complete UUID matches only its own device, even
+// if longer UUIDs begin with it.
 func (r Report) matches(name string) (found []Device) {
 	index, err := strconv.Atoi(name)
 	begins := func(uuid string) bool {
@@ -105,18 +111,20 @@ func (r Report) matches(name string) (found []Device) {
 	return found
 }
 
-// lacks returns those of names that the host does not have, in the order given.
+// lacks returns the elements of names that match no device of the host, in the
+// given order.
 func (r Report) lacks(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(r.matches(name)) > 0 })
 }
 
-// Find returns the devices with the given names, each an index, a UUID or the start of
-// one. It is an error if the host lacks one, or if a name can mean several; the error
-// lists what the host has. The caller adds the host.
+// Find returns the devices with the given names. A name is an index, a UUID or
+// the beginning of a UUID. Find returns an error if a name matches no device
+// or several; the error lists the host's devices. The caller adds the host's
+// name to the error.
 func (r Report) Find(names []string) (all []Device, err error) {
 	if missing := r.lacks(names); len(missing) > 0 {
 		if len(r.GPUs) == 0 && (r.GPUTool == ToolBroken || r.GPUTool == ToolHung) {
-			return nil, fmt.Errorf("GPU %s was not found: %s", strings.Join(missing, ", "), r.GPUError) // it may exist
+			return nil, fmt.Errorf("GPU %s was not found: %s", strings.Join(missing, ", "), r.GPUError) // the GPU may exist, but the tool could not list it
 		}
 		return nil, fmt.Errorf("no GPU %s: %s", strings.Join(missing, ", "), r.summary(missing))
 	}
@@ -130,8 +138,9 @@ func (r Report) Find(names []string) (all []Device, err error) {
 	return all, nil
 }
 
-// Check returns the devices with the given names, as Find does. It is an error too if no
-// program can use one of them, or if two names mean the same one.
+// Check returns the devices with the given names, as Find does. It also
+// returns an error if no program can use one of the devices, or if two names
+// mean the same device.
 func (r Report) Check(names []string) ([]Device, error) {
 	all, err := r.Find(names)
 	if err != nil {
@@ -150,8 +159,8 @@ func (r Report) Check(names []string) ([]Device, error) {
 	return all, nil
 }
 
-// summary is the second half of Find's message: what the host has, with UUIDs if one was
-// asked for.
+// summary returns the second half of Find's error message: the GPUs that the
+// host has. It lists them with UUIDs if a missing name is a UUID.
 func (r Report) summary(missing []string) string {
 	have := "the host has none"
 	byUUID := slices.ContainsFunc(missing, func(name string) bool { _, err := strconv.Atoi(name); return err != nil })
@@ -171,7 +180,8 @@ func (r Report) summary(missing []string) string {
 	return have
 }
 
-// listed writes devices with their UUIDs.
+// listed formats devices and their UUIDs for an error message; at most 16
+// devices.
 func listed(all []Device) string {
 	const most = 16
 	var words []string

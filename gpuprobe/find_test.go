@@ -54,21 +54,22 @@ func TestCheck(t *testing.T) {
 	if got := r.lacks([]string{"4", "0", "1", "GPU-0"}); !slices.Equal(got, []string{"4", "GPU-0"}) {
 		t.Errorf("lacks %v", got)
 	}
-	mute := Report{GPUTool: ToolHung, GPUError: "it is late"} // nothing says what the host has
+	mute := Report{GPUTool: ToolHung, GPUError: "it is late"} // the tool hung, so it is unknown which GPUs the host has
 	if _, err := mute.Check([]string{"0", "1"}); err == nil || err.Error() != "GPU 0, 1 was not found: it is late" {
 		t.Errorf("without any list: %v", err)
 	}
 }
 
-// A whole UUID means its own device, also if the UUIDs of others begin with it.
-func TestWholeUUID(t *testing.T) {
+// A complete UUID matches only its own device, even if UUIDs of other devices
+// begin with it.
+func TestCompleteUUIDMatchesOnlyItsDevice(t *testing.T) {
 	r := Report{GPUs: []GPU{{MIG: []MIG{{Index: 0, UUID: "MIG-GPU-1/7/10"}, {Index: 1, UUID: "MIG-GPU-1/7/1"}}}}}
 	if found, err := r.Check([]string{"MIG-GPU-1/7/1"}); err != nil || found[0].Label() != "0:1" {
 		t.Errorf("%+v, %v", found, err)
 	}
 }
 
-// A process is that of a MIG device only if nvidia-smi tells so.
+// A process counts as using a MIG device only if nvidia-smi reports that.
 func TestUsersOfMIG(t *testing.T) {
 	r := answerOf(t, "mig-535")
 	python := Process{PID: 34965, Name: "python", MemoryMiB: 14195}

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Whatever a host answers, the report is sound: no panic, GPUs in strictly
-// rising index order, and nothing in it that could drive a terminal.
+// For any output of a host, read does not panic, the GPUs are in strictly
+// ascending index order, and no text in the report can control a terminal.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob("testdata/answers/*.txt")
 	if err != nil {
@@ -31,7 +31,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// checkSound checks what holds of every report.
+// checkSound checks the conditions that every report must meet.
 func checkSound(t *testing.T, r Report) {
 	t.Helper()
 	for i, g := range r.GPUs {

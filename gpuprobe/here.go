@@ -6,15 +6,16 @@ import (
 	"os/exec"
 )
 
-// Here asks the host on which this process runs. After an error the Answer has what came before it.
+// Here probes the host on which this process runs. If it returns an error, the
+// Answer contains the output that came before the error.
 func Here(ctx context.Context, o Options) (Answer, error) { return ask(ctx, localShell{}, "", o) }
 
-// localShell runs scripts on this host.
+// localShell is a Runner that runs the script on this host.
 type localShell struct{}
 
 func (localShell) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-	cmd.WaitDelay = endGrace // a stuck nvidia-smi may hold the output open
+	cmd.WaitDelay = endGrace // an nvidia-smi that hangs may keep the output pipe open
 	return cmd.Run()
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/plx-run/plx/internal/test/executable"
 )
 
-// The script asks the nvidia-smi of this host, and looks for libraries where a program would.
-func TestHere(t *testing.T) {
+// The script finds this host's nvidia-smi on PATH, and BLAS libraries where
+// the dynamic linker finds them.
+func TestHereFindsToolAndLibraries(t *testing.T) {
 	folder := t.TempDir()
 	if err := executable.Write(filepath.Join(folder, "nvidia-smi"), []byte("#!/bin/sh\necho No devices were found\nexit 6\n"), 0o755); err != nil {
 		t.Fatal(err)

@@ -12,20 +12,22 @@ import (
 	"unicode/utf8"
 )
 
-// section is the output between two of the script's own lines.
+// section is a part of the probe script's output, between two lines with the
+// script's mark.
 type section struct {
-	name, word string // from the line that begins the section; word is empty if that line has no more words
+	name, word string // from the line that begins the section; word is empty if that line has only a name
 	// status is the exit status of the program that printed the section. It is
-	// "late" if the script gave the program up, and empty if there was none.
+	// "late" if the script stopped waiting for the program, and empty if no
+	// program ran.
 	status string
 	lines  []string
 }
 
-// sections are what the script printed, in order.
+// sections is the complete output of the probe script, in order.
 type sections []section
 
-// parseSections splits the script's output at the lines that begin with mark.
-// Whatever is outside a section is dropped.
+// parseSections splits the script's output into sections. The lines that begin
+// and end a section begin with mark. Lines outside sections are dropped.
 func parseSections(text, mark string) (all sections) {
 	open := false
 	for line := range strings.SplitSeq(text, "\n") {
@@ -52,7 +54,7 @@ func (all sections) has(name string) bool {
 	return slices.ContainsFunc(all, func(s section) bool { return s.name == name })
 }
 
-// find returns the first section called name, an empty one if there is none.
+// find returns the first section with the given name, or an empty section.
 func (all sections) find(name string) section {
 	if i := slices.IndexFunc(all, func(s section) bool { return s.name == name }); i >= 0 {
 		return all[i]
@@ -60,7 +62,8 @@ func (all sections) find(name string) section {
 	return section{}
 }
 
-// first returns the first line of a section, cleaned; "" if there is none.
+// first returns the first line of the named section, made safe for a terminal,
+// or "".
 func (all sections) first(name string) string {
 	if lines := all.find(name).lines; len(lines) > 0 {
 		return clean(lines[0])
@@ -68,8 +71,8 @@ func (all sections) first(name string) string {
 	return ""
 }
 
-// clean makes a short text of a host harmless on a terminal: printable, valid
-// UTF-8, at most some 300 bytes.
+// clean makes a short text from a host safe to print on a terminal: printable
+// characters and valid UTF-8, at most about 300 bytes.
 func clean(s string) string {
 	const limit = 300
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -84,16 +87,18 @@ func clean(s string) string {
 	return s
 }
 
-// maxIndex is the largest index of a GPU; a line with a larger one is no GPU.
+// maxIndex is the largest accepted index of a GPU. A line of output with a
+// larger number does not describe a GPU.
 const maxIndex = 1023
 
-// parseGPU reads one line of the script's GPU query:
+// parseGPU parses one line of nvidia-smi's GPU query:
 //
 //	index, uuid, bus, driver, total, used, utilisation, mode[, mig[, capability]], name
 //
-// optional is the number of optional fields. Numbers are in MiB and per cent,
-// without units. A field that the tool could not fill holds words in brackets
-// instead. ok is false for a line that is something else, such as a message.
+// optional is the number of optional fields on the line: 0, 1 or 2. Numbers
+// have no unit and mean MiB or per cent. If the tool does not know a field,
+// the field contains words in brackets. ok is false for any other line, such
+// as an error message.
 func parseGPU(line string, optional int) (g GPU, ok bool) {
 	count := 9 + optional
 	f := strings.SplitN(line, ",", count)
@@ -120,9 +125,9 @@ func parseGPU(line string, optional int) (g GPU, ok bool) {
 	return g, true
 }
 
-// fault returns the reason if the fields describe a GPU that no program can use.
-// "Unknown error" counts only in the memory and the name: some sound GPUs have
-// it in their utilisation.
+// fault returns the reason why no program can use the GPU that the fields
+// describe, or "". "Unknown error" counts only in the fields for memory and
+// name, because some working GPUs report it as their utilisation.
 func fault(fields []string) string {
 	for i, f := range fields {
 		low := strings.ToLower(f)
@@ -139,7 +144,8 @@ func fault(fields []string) string {
 	return ""
 }
 
-// told returns a field's value, "" if the tool did not report it.
+// told returns the value of a field, or "" if the tool did not report the
+// value.
 func told(field string) string {
 	if strings.HasPrefix(field, "[") || field == "N/A" || field == "ERR!" {
 		return ""
@@ -147,7 +153,8 @@ func told(field string) string {
 	return field
 }
 
-// amount parses a number with or without a unit. Other text gives Unknown.
+// amount parses a number with or without a unit. It returns Unknown for any
+// other text.
 func amount(field string) int {
 	digits, _, _ := strings.Cut(field, " ")
 	n, err := strconv.Atoi(digits)
@@ -157,8 +164,8 @@ func amount(field string) int {
 	return n
 }
 
-// canonicalBus writes a PCI address as Linux does, "0000:3b:00.0":
-// nvidia-smi's domains have eight digits, and four before driver 384.
+// canonicalBus formats a PCI address as Linux does: "0000:3b:00.0". nvidia-smi
+// prints the domain with eight digits, and before driver 384 with four.
 func canonicalBus(address string) string {
 	var domain, bus, device, function uint32
 	if n, err := fmt.Sscanf(address, "%x:%x:%x.%x", &domain, &bus, &device, &function); n != 4 || err != nil {
@@ -167,11 +174,11 @@ func canonicalBus(address string) string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", domain, bus, device, function)
 }
 
-// parseProcess reads one line of the query for compute processes:
+// parseProcess parses one line of nvidia-smi's query for compute processes:
 //
 //	gpu uuid, pid, used memory, name
 //
-// The UUID may be that of a MIG device.
+// The UUID may be the UUID of a MIG device.
 func parseProcess(line string) (uuid string, p Process, ok bool) {
 	f := strings.SplitN(line, ",", 4)
 	if len(f) != 4 {
@@ -186,14 +193,15 @@ func parseProcess(line string) (uuid string, p Process, ok bool) {
 
 var (
 	listedGPU = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^GPU \d+: .*\(UUID: (GPU-[^)]*)\)`) })
-	// Before driver 470 the UUID is MIG-GPU-<uuid>/<instance>/<instance>.
+	// Before driver 470 the UUID of a MIG device is
+	// MIG-GPU-<uuid>/<instance>/<instance>.
 	listedMIG = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]*)\)`)
 	})
 )
 
-// parseList reads `nvidia-smi -L` and returns the MIG devices by their GPU's
-// UUID.
+// parseList parses the output of `nvidia-smi -L` and returns the MIG devices
+// by the UUID of their GPU.
 func parseList(lines []string) map[string][]MIG {
 	devices := map[string][]MIG{}
 	gpu := ""
@@ -214,9 +222,9 @@ func parseList(lines []string) map[string][]MIG {
 	return devices
 }
 
-// procGPUs reads the information files of /proc/driver/nvidia/gpus. Indices
-// follow the bus address, as nvidia-smi's do. A GPU that the driver was told
-// to leave out is left out.
+// procGPUs returns the GPUs described in /proc/driver/nvidia/gpus, except
+// those that the driver is configured to exclude. It numbers them in the order
+// of their bus addresses, as nvidia-smi does.
 func procGPUs(all sections) []GPU {
 	var gpus []GPU
 	for _, s := range all {
@@ -231,7 +239,7 @@ func procGPUs(all sections) []GPU {
 			UUID: facts["GPU UUID"], Name: facts["Model"], PCIBusID: cmp.Or(canonicalBus(facts["Bus Location"]), canonicalBus(s.word)),
 			MemoryTotalMiB: Unknown, MemoryUsedMiB: Unknown, UtilizationPercent: Unknown,
 		}
-		if strings.Contains(g.UUID, "?") { // question marks stand there until the driver first opens the GPU
+		if strings.Contains(g.UUID, "?") { // the driver shows question marks until it first opens the GPU
 			g.UUID = ""
 		}
 		gpus = append(gpus, g)
@@ -243,7 +251,7 @@ func procGPUs(all sections) []GPU {
 	return gpus
 }
 
-// keyValues reads lines "Key: value".
+// keyValues parses lines of the form "Key: value".
 func keyValues(lines []string) map[string]string {
 	facts := map[string]string{}
 	for _, line := range lines {
@@ -256,8 +264,8 @@ func keyValues(lines []string) map[string]string {
 
 var majorMinor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,3}\.\d{1,3}$`) })
 
-// shortVersion returns the first word of a field if it is a version such as
-// "12.4", else "".
+// shortVersion returns the first word of field if it is a version such as
+// "12.4", otherwise "".
 func shortVersion(field string) string {
 	word, _, _ := strings.Cut(field, " ")
 	if !majorMinor().MatchString(word) {
@@ -266,9 +274,9 @@ func shortVersion(field string) string {
 	return word
 }
 
-// cudaVersion finds the driver's CUDA version in the head of nvidia-smi's log.
-// Drivers before 410 do not report it. Drivers from 610 on have two lines, and
-// will lose the older one.
+// cudaVersion returns the driver's CUDA version from the output of nvidia-smi
+// -q. Drivers before 410 do not report it. Drivers from 610 on report it in
+// two lines, and will drop the older line.
 func cudaVersion(lines []string) string {
 	facts := keyValues(lines)
 	return cmp.Or(shortVersion(facts["CUDA UMD Version"]), shortVersion(facts["CUDA Version"]))
@@ -276,7 +284,7 @@ func cudaVersion(lines []string) string {
 
 var driverVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{2,4}\.\d+(\.\d+)*$`) })
 
-// procDriver finds the version in the first line of
+// procDriver returns the driver version in line, the first line of
 // /proc/driver/nvidia/version.
 func procDriver(line string) string {
 	for word := range strings.FieldsSeq(line) {
@@ -287,9 +295,10 @@ func procDriver(line string) string {
 	return ""
 }
 
-// blasChoice chooses from lines "FILE PATH". It prefers OpenBLAS to MKL and MKL
-// to BLIS, then a name with a version to one without, which is for compilers,
-// then the first path.
+// blasChoice chooses the best BLAS library from lines of the form "FILE PATH".
+// It prefers OpenBLAS to MKL, and MKL to BLIS. Next, it prefers a file name
+// with a version, because a name without a version is meant for linkers. Among
+// equals it takes the first path.
 func blasChoice(lines []string) (file, path string) {
 	best := 0
 	for _, line := range lines {
@@ -313,8 +322,9 @@ func blasRank(file string) int {
 	return 0
 }
 
-// owners reads the lines "uid PID UID" and the password file's lines of those
-// users, and returns the user name, or else the number, of each process.
+// owners returns the user of each process by process id, from the script's
+// lines "uid PID UID" and its lines of the password file. If the password file
+// does not name a user, the value is the numeric UID.
 func owners(all sections) map[int]string {
 	names := map[string]string{}
 	for _, line := range all.find("passwd").lines {

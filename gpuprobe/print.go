@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// Row is one host of the resource file with its Report, or with the error of
-// the probe.
+// Row is one host of the resource file with the result of its probe.
 type Row struct {
 	Host   string
-	Report Report // valid if Err is nil
-	Err    error  // why the probe failed; nil means that it succeeded
-	// Unmet names what the caller asked for and the host lacks. nil means that the
-	// host lacks nothing.
+	Report Report // valid only if Err is nil
+	Err    error  // reason why the probe failed; nil if it succeeded
+	// Unmet reports requested GPUs that the host does not have. nil means that
+	// the host has all of them.
 	Unmet error
 }
 
-// Tables returns the cells of two tables, each with its head first: the hosts in the order
-// of rows, and a line for each of their GPUs in index order. A host's state is a word there.
-// Why it is not "ok" stands in notes, but for what is Unmet.
+// Tables returns the cells of two tables, both with a header row first. hosts
+// has one row for each host, in the order of rows, with its state as a single
+// word. gpus has one row for each GPU, in index order. notes explains each
+// state other than "ok", except for hosts with Unmet set.
 func Tables(rows []Row) (hosts, gpus [][]string, notes []string) {
 	hosts = [][]string{{"HOST", "CPUS", "MEMORY", "BLAS", "GPUS", "DRIVER", "CUDA", "STATE"}}
 	gpus = [][]string{{"HOST", "GPU", "NAME", "CAPABILITY", "MEMORY MIB", "UTIL", "USED BY", "UUID"}}
@@ -58,12 +58,13 @@ func hostCells(row Row, state string) []string {
 	}
 }
 
-// gpuCount returns a text such as "4, 3 free", or a dash for no GPU.
+// gpuCount returns the cell for the number of GPUs, such as "4, 3 free", or
+// "-" if the host has none.
 func gpuCount(r Report) string {
 	if len(r.GPUs) == 0 {
 		return "-"
 	}
-	if r.GPUTool == ToolProc || r.GPUTool == ToolBroken || r.GPUTool == ToolHung { // who uses them is not known
+	if r.GPUTool == ToolProc || r.GPUTool == ToolBroken || r.GPUTool == ToolHung { // it is unknown which GPUs are in use
 		return strconv.Itoa(len(r.GPUs))
 	}
 	count := 0
@@ -75,7 +76,8 @@ func gpuCount(r Report) string {
 	return fmt.Sprintf("%d, %d free", len(r.GPUs), count)
 }
 
-// state returns the state of a host, and why it is not just ok.
+// state returns the word for a host's state, and the reason if the state is
+// not simply "ok".
 func (row Row) state() (state, why string) {
 	switch r := row.Report; {
 	case row.Err != nil:
@@ -112,11 +114,13 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// free is usedBy's word for a GPU that a job may use.
+// free is the text of the table's USED BY column for a GPU that a job may use.
 const free = "free"
 
-// UsedBy names each user of the GPU once, followed by the number of processes if
-// there are several. It is "free" or "unknown" for a GPU without known users.
+// UsedBy returns the names of the users whose processes run on the GPU, each
+// once, with the number of processes if there are several. If no user is
+// known, it returns "free", "unknown" or the reason why the GPU counts as busy
+// or unusable.
 func (g GPU) UsedBy() string {
 	switch {
 	case g.Fault != "":
@@ -129,7 +133,8 @@ func (g GPU) UsedBy() string {
 	return usedBy(g.Processes, free)
 }
 
-// usedBy is the same for processes; none stands for no process.
+// usedBy returns the names of the users of processes, each once with the
+// number of processes. If all is empty, it returns none.
 func usedBy(all []Process, none string) string {
 	if len(all) == 0 {
 		return none
@@ -147,14 +152,15 @@ func usedBy(all []Process, none string) string {
 	return strings.Join(names, ", ")
 }
 
-// oneLine returns an error's text without line breaks. It does not shorten the text: the
-// user needs the reason.
+// oneLine replaces the line breaks of an error text by semicolons. It does not
+// shorten the text, because the user needs the whole reason.
 func oneLine(s string) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
 	return strings.Join(lines, "; ")
 }
 
-// answer is one host in JSON. Scripts may rely on its fields up to "gpus".
+// answer is the JSON object for one host. The fields up to "gpus" are a stable
+// interface for scripts.
 type answer struct {
 	Host  string `json:"host"`
 	OK    bool   `json:"ok"`
@@ -162,10 +168,11 @@ type answer struct {
 	Report
 }
 
-// JSON writes an array with one object per row, in the order of rows. ok reports
-// whether the host answered and has what the caller asked for; error gives the
-// reason if not. A host that answered has its values beside the error. gpus is
-// always an array; a number that the tool did not report is null.
+// JSON writes an array with one object for each row, in the order of rows. The
+// field "ok" is true if the probe succeeded and the host has all requested
+// GPUs; otherwise "error" has the reason. If the probe succeeded, the object
+// has the host's values even if "ok" is false. "gpus" is always an array, and
+// a number that the tool did not report is null.
 func JSON(w io.Writer, rows []Row) error {
 	answers := make([]answer, 0, len(rows))
 	for _, row := range rows {

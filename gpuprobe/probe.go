@@ -14,52 +14,57 @@ import (
 	"time"
 )
 
-// Runner runs one POSIX shell script on a host and returns when it has ended
-// and its output is drained, or when ctx ends. It may be called from many
-// goroutines.
+// Runner runs one POSIX shell script on a host. Run returns after the script
+// has ended and its output is drained, or when ctx ends. Several goroutines
+// may call it at the same time.
 type Runner interface {
 	Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error
 }
 
-// DefaultToolTime is how long one call of nvidia-smi may take unless Options say otherwise.
-// Without persistence mode a call initialises the driver, which takes up to 40 s on a
-// machine with many GPUs.
+// DefaultToolTime is the time limit for one call of nvidia-smi if
+// Options.ToolTime is 0. Without persistence mode, each call initialises the
+// driver, which takes up to 40 s on a machine with many GPUs.
 const DefaultToolTime = time.Minute
 
-// Options tell how long to wait for nvidia-smi.
+// Options sets the time limits of a probe.
 type Options struct {
-	// ToolTime is how long one call may take, in whole seconds. 0: DefaultToolTime.
+	// ToolTime is the time limit for one call of a GPU tool such as
+	// nvidia-smi, in whole seconds. 0 means DefaultToolTime.
 	ToolTime time.Duration
-	// Slow is called, from another goroutine, if nvidia-smi has not answered all questions
-	// after SlowAfter. Nil: nothing is called.
+	// Slow is called from another goroutine if the probe has not finished
+	// SlowAfter after its first call of nvidia-smi. It may be nil.
 	Slow func()
 
-	slowAfter time.Duration // 0: SlowAfter
+	slowAfter time.Duration // used by tests instead of SlowAfter; 0 means SlowAfter
 }
 
-// SlowAfter is how long nvidia-smi may take before it is called slow.
+// SlowAfter is the time after which the calls of nvidia-smi are reported as
+// slow, see Options.Slow.
 const SlowAfter = 5 * time.Second
 
 const (
-	// otherTime is how long a probe may take beside six calls of nvidia-smi that use up
-	// their time: the look-up of user names, and a slow host's start.
+	// otherTime is the part of a probe's time limit that is not for its six
+	// calls of nvidia-smi: it covers looking up user names and the start of a
+	// slow host's shell.
 	otherTime = 15 * time.Second
-	// outputLimit bounds what a host may answer: some 16 GPUs with a few
-	// hundred processes each take a tenth of it.
+	// outputLimit is the greatest size of a host's output, in bytes. The
+	// output for 16 GPUs with a few hundred processes each takes a tenth of
+	// it.
 	outputLimit = 1 << 20
 	stderrLimit = 4 << 10
-	// endGrace is how long a run may take to end after its last line. Only
-	// one that a stuck nvidia-smi holds open takes so long.
+	// endGrace is how long the run may take to end after the script's last
+	// line. Only an nvidia-smi that hangs and keeps the output open takes
+	// longer.
 	endGrace = time.Second
 )
 
 //go:embed probe.sh
 var script string
 
-// Probe asks one host for its GPUs, cores, memory and BLAS library. It calls
-// r.Run once. It returns within 15 seconds and six times o.ToolTime, earlier if ctx ends.
-// The error tells that the host could not be asked; what is wrong with its GPUs is in the
-// Report.
+// Probe determines the GPUs, cores, memory and BLAS library of one host. It
+// calls r.Run once. Its time limit is six times o.ToolTime plus 15 seconds, or
+// the end of ctx if that is earlier. The error means that the script could not
+// run; problems with the GPUs are in the Report.
 func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
 	answer, err := ask(ctx, r, "", o)
 	if err != nil {
@@ -68,21 +73,23 @@ func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
 	return answer.Report(), nil
 }
 
-// Answer is what a host prints of its GPUs. It is to be believed no more than any output of a
-// host: Report makes it harmless.
+// Answer is the output of the probe script from one host. The output is
+// untrusted, as everything that a host sends; the method Report makes it safe
+// to print.
 type Answer struct {
-	Mark  string // begins the lines that are the script's own
+	Mark  string // random word that begins the lines by which the script separates sections
 	Text  string
-	Limit time.Duration // that one call of nvidia-smi had
+	Limit time.Duration // time limit that one call of nvidia-smi had
 }
 
-// Report reads the answer.
+// Report parses the output into a Report.
 func (a Answer) Report() Report {
 	return read(parseSections(a.Text[:min(len(a.Text), outputLimit)], a.Mark), a.Limit)
 }
 
-// ask runs the script. root is the folder that stands for the host's / in tests. After an error
-// the Answer has what came before it.
+// ask runs the script. In tests, root is the folder that replaces / on the
+// host; otherwise it is empty. If ask returns an error, the Answer contains
+// the output that came before the error.
 func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) {
 	limit := cmp.Or(o.ToolTime, DefaultToolTime)
 	probeLimit := Limit(o.ToolTime)
@@ -108,16 +115,18 @@ func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) 
 	if !done {
 		return answer, probeError(ctx, err, errs)
 	}
-	// An error after the last line is that of a run that was cut off.
+	// Ignore err: after the script's last line, an error only means that
+	// endGrace cut off the run.
 	return answer, nil
 }
 
-// Limit returns how long a probe may take in which one call of nvidia-smi may take so long.
+// Limit returns the time limit of a whole probe in which one call of
+// nvidia-smi may take toolTime.
 func Limit(toolTime time.Duration) time.Duration {
 	return otherTime + 6*cmp.Or(toolTime, DefaultToolTime)
 }
 
-// probeError says why the script did not reach its last line.
+// probeError returns the reason why the script did not print its last line.
 func probeError(ctx context.Context, err error, stderr *transcript) error {
 	said, _ := stderr.result()
 	words := clean(strings.Join(strings.Fields(said), " "))
@@ -129,25 +138,25 @@ func probeError(ctx context.Context, err error, stderr *transcript) error {
 	case words != "" && ctx.Err() == nil:
 		err = fmt.Errorf("%w: %s", err, words)
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err is what that did to the script
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err is only the effect of the deadline on the run
 		err = context.Cause(ctx)
 	}
 	return fmt.Errorf("probe: %w", err)
 }
 
-// transcript keeps the first limit bytes written to it. Once mark has been
-// seen it calls complete, and before it, once tool has been seen, started. It may be read
-// while a writer is still at work.
+// transcript is a Writer that stores the first limit bytes written to it. When
+// the bytes contain tool, it calls started; when they contain mark, it calls
+// complete. Its content may be read while a writer still writes.
 type transcript struct {
-	limit    int    // most bytes that are kept
-	mark     []byte // empty means that complete is never called
+	limit    int    // greatest number of bytes to store
+	mark     []byte // if empty, complete is never called
 	complete func()
-	tool     []byte // empty means that started is never called
+	tool     []byte // if empty, started is never called
 	started  func()
 
 	mu   sync.Mutex
 	buf  bytes.Buffer
-	done bool // mark was seen
+	done bool // the bytes so far contain mark
 }
 
 func (t *transcript) Write(p []byte) (int, error) {
@@ -175,7 +184,7 @@ func (t *transcript) result() (text string, done bool) {
 	return t.buf.String(), t.done
 }
 
-// quote makes one word of s for a POSIX shell.
+// quote returns s quoted as a single word for a POSIX shell.
 func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -1,25 +1,26 @@
-# What Probe runs on a host, after a line that sets $mark (a random word),
-# $limit (seconds that one call of a tool may take) and $root (empty; a folder that
-# stands for / in tests). POSIX sh, and few other programs; no file is written.
+# The script that gpuprobe.Probe runs on a host, for a POSIX shell. The Go code puts a line
+# before it that sets $mark (a random word), $limit (the time limit for one call of a tool,
+# in seconds) and $root (empty; in tests a folder that replaces /). The script writes no file.
 #
-# Lines that begin with $mark are the script's own: "begin SECTION [WORD]",
-# then the section's raw lines, then, after a program's, "end STATUS"; "done"
-# comes last. STATUS is a number or "late". Empty lines mean nothing.
+# The script marks sections of its output by lines that begin with $mark. A section begins with
+# "begin SECTION [WORD]", followed by raw lines. If a program printed them, "end STATUS" follows.
+# STATUS is the exit status, or "late" after a timeout. "done" is the last line of the output.
+# Empty lines have no meaning.
 
 LC_ALL=C
 export LC_ALL
-unset OMP_NUM_THREADS OMP_THREAD_LIMIT # nproc would obey them
+unset OMP_NUM_THREADS OMP_THREAD_LIMIT # these variables would change what nproc prints
 PATH=$PATH:/usr/bin:/bin:/usr/sbin:/sbin
 export PATH
 
 say() { printf '\n%s %s\n' "$mark" "$*"; }
 
-# limited SECONDS PROGRAM...: runs a program in a shell of its own that gives
-# up on it in time, also when SIGKILL cannot end it, and prints "end STATUS".
+# limited SECONDS PROGRAM...: runs a program with a time limit and prints "end STATUS". It
+# returns in time even if the program hangs and SIGKILL cannot end it.
 #
-# The shell waits for the clock alone, and the program's end kills the clock:
-# with SIGKILL, and by a process id that is known before the program starts, so
-# that no clock is left over however the two meet.
+# A separate shell runs a clock (sleep) and the program, and waits only for the clock. When the
+# program ends, its subshell kills the clock with SIGKILL. The clock's process id is known before
+# the program starts, so the clock never stays behind, whichever of the two ends first.
 limited_script='
 	mark=$1 limit=$2
 	shift 2
@@ -36,7 +37,7 @@ limited_script='
 		exit "$status"
 	) &
 	run=$!
-	if { wait "$clock"; } 2>/dev/null; then # it came to its end
+	if { wait "$clock"; } 2>/dev/null; then # the time limit has passed
 		kill "$run" 2>/dev/null
 		status=late
 	else
@@ -47,10 +48,10 @@ limited_script='
 '
 limited() { sh -c "$limited_script" plx-probe "$mark" "$@"; }
 
-# owners: passes a section on, and after it prints "uid PID UID" for every
-# process named in it, and the password file's lines of those users. A process is
-# named by a line "GPU, PID, ...", or in JSON by "PID1234" or "pid": 1234.
-# It returns 3 if the tool was late, 0 otherwise.
+# owners: copies a section from stdin to stdout. Then it prints "uid PID UID" for every process
+# that the section names, and the lines of the password file for those users. The section names
+# a process in a line "GPU, PID, ...", or in JSON by "PID1234" or "pid": 1234. The exit status
+# is 3 if the tool timed out, otherwise 0.
 owners() {
 	pids= count=0 verdict=0
 	while IFS= read -r line; do
@@ -87,16 +88,16 @@ owners() {
 	[ -n "$uids" ] || return "$verdict"
 	say begin passwd
 	if command -v getent >/dev/null 2>&1; then
-		limited 5 getent passwd $uids # a directory server may be down
+		limited 5 getent passwd $uids # with a limit, because a directory server may be down
 	else
 		cat "$root/etc/passwd" 2>/dev/null
 	fi
 	return "$verdict"
 }
 
-# pass: passes a section on and returns what it says about the tool: 3 late,
-# 4 a field that this driver does not know, 6 if that is compute_cap, 5 a GPU in
-# MIG mode, 7 that it failed otherwise, 0 that it did not.
+# pass: copies a section from stdin to stdout. Its exit status describes the tool's result:
+# 3 if the tool timed out, 6 if the driver does not know the field compute_cap, 4 if it does not
+# know another field, 5 if a GPU is in MIG mode, 7 if the tool failed otherwise, 0 if it worked.
 pass() {
 	verdict=0
 	while IFS= read -r line; do
@@ -115,7 +116,8 @@ pass() {
 	done
 }
 
-# find_tool NAME FOLDER...: sets tool, or returns 1.
+# find_tool NAME FOLDER...: sets $tool to the path of the program NAME, found on PATH or in a
+# FOLDER. The exit status is 1 if there is no such program.
 find_tool() {
 	name=$1 tool=
 	shift
@@ -135,13 +137,14 @@ find_nvidia() {
 
 find_amd() { find_tool "$1" /usr/bin /usr/local/bin /opt/rocm/bin /opt/rocm-[0-9]*/bin /run/current-system/sw/bin; }
 
-# query SECTION FIELDS. The name comes last in FIELDS: only it may hold commas.
+# query SECTION FIELDS: runs nvidia-smi's GPU query. The last of FIELDS must be the name, because
+# only a name may contain commas.
 query() {
 	say begin "$1"
 	limited "$limit" "$tool" --query-gpu="$2" --format=csv,noheader,nounits | pass
 }
 
-# ask_nvidia sets answered if its tool can list GPUs.
+# ask_nvidia: queries the NVIDIA GPUs. It sets $answered if nvidia-smi can list them.
 ask_nvidia() {
 	fields=index,uuid,pci.bus_id,driver_version,memory.total,memory.used,utilization.gpu,compute_mode
 	query gpus "$fields,mig.mode.current,compute_cap,name"
@@ -166,11 +169,12 @@ ask_nvidia() {
 	limited "$limit" "$tool" --query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name \
 		--format=csv,noheader,nounits | owners
 	[ $? != 3 ] || return 0
-	say begin version # the shortest answer whose head has the driver's CUDA version
+	say begin version # the shortest output of nvidia-smi -q that has the driver's CUDA version
 	limited "$limit" "$tool" -q -d COMPUTE
 }
 
-# ask_amd asks AMD's newer tool, and the older one if there is none or it fails.
+# ask_amd: queries the AMD GPUs with amd-smi, or with the older rocm-smi if amd-smi is missing or
+# fails.
 ask_amd() {
 	if find_amd amd-smi; then
 		say begin amd-list
@@ -190,7 +194,7 @@ ask_amd() {
 	say begin rocm
 	limited "$limit" "$tool" --showid --showproductname --showuniqueid --showmeminfo vram \
 		--showuse --showbus --showpids --json | owners
-	say begin kfd-memory # "PID GPU BYTES": the tool does not tell which GPUs a process uses
+	say begin kfd-memory # lines "PID GPU BYTES", because rocm-smi does not report which GPUs a process uses
 	for file in "$root"/sys/class/kfd/kfd/proc/*/vram_*; do
 		bytes=
 		read -r bytes 2>/dev/null <"$file"
@@ -210,9 +214,10 @@ pci_devices() {
 	done
 }
 
-# blas prints "FILE PATH" for every library that plx could use.
+# blas: prints "FILE PATH" for every BLAS library that plx could use.
 blas() {
-	# A shell reads from a pipe byte by byte: grep leaves it a few lines of thousands.
+	# The shell reads a pipe byte by byte, which is slow, so grep first selects a few of the
+	# thousands of lines.
 	{ ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -E '^[[:space:]]*lib(openblas|mkl_rt|blis|blis-mt)\.so' |
 		while read -r file rest; do
 			printf '%s %s\n' "$file" "${rest##*=> }"
@@ -231,17 +236,18 @@ blas() {
 	unset IFS
 }
 
-# line PREFIX FILE: the file's first line that begins so, before its first empty line.
+# line PREFIX FILE: prints the first line of FILE that begins with PREFIX, up to the first empty
+# line.
 line() {
 	while IFS= read -r text && [ -n "$text" ]; do
 		case $text in "$1"*) printf '%s\n' "$text" && return ;; esac
 	done 2>/dev/null <"$root$2"
 }
 
-# What the shell reads itself starts no program: on many hosts at once, or on a busy one,
-# programs are most of what a probe costs.
+# The shell reads files itself where it can. Starting programs takes most of the time of a probe,
+# on a busy host or if many hosts are probed at once.
 say begin machine
-set -- $(uname -rm) # always in this order
+set -- $(uname -rm) # prints the kernel release and then the architecture
 printf '%s %s\n' "$2" "$1"
 say begin cpus
 nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || grep -c '^processor' "$root/proc/cpuinfo"

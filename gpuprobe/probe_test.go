@@ -17,7 +17,7 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// shell is a Runner that runs the script here.
+// shell is a Runner that runs the script on this host with the shell at path.
 type shell struct{ path string }
 
 func (s shell) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -27,14 +27,14 @@ func (s shell) Run(ctx context.Context, command string, stdin io.Reader, stdout,
 	return c.Run()
 }
 
-// probe is Probe of a host whose / is the folder root.
+// probe does the same as Probe, with the folder root in place of the host's /.
 func probe(ctx context.Context, r Runner, root string, o Options) (Report, error) {
 	answer, err := ask(ctx, r, root, o)
 	return answer.Report(), err
 }
 
-// machine makes a folder that stands for a host's /, with the stand-in for
-// nvidia-smi answering facts. Without facts there is no nvidia-smi.
+// machine creates a folder that replaces a host's /, with a fake nvidia-smi
+// that reports facts. If facts is empty, there is no nvidia-smi.
 func machine(t *testing.T, facts string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -64,7 +64,8 @@ func write(t *testing.T, root, path, content string) {
 	}
 }
 
-// shells are those of the usual hosts that this machine has, sh at least.
+// shells returns those shells that hosts usually have and this machine has
+// too; at least sh.
 func shells(t *testing.T) map[string]shell {
 	found := map[string]shell{}
 	for _, name := range []string{"sh", "dash", "bash", "ash", "ksh", "mksh"} {
@@ -92,7 +93,8 @@ func TestScriptOnAHostWithGPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := strconv.Itoa(os.Getpid())
-	// A process in a MIG device is listed with that one's UUID or with the GPU's.
+	// nvidia-smi lists a process in a MIG device with the UUID of the MIG
+	// device or of the GPU.
 	root := machine(t, twoGPUs+"app MIG-cccc|"+pid+"|python, mine|500\napp GPU-bbbb|"+pid+"|python, mine|500\n")
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -160,10 +162,10 @@ func TestScriptOnOtherHosts(t *testing.T) {
 	}
 }
 
-// A tool that hangs is given up in time and killed. One that SIGKILL does not
-// end, and that therefore keeps the output open, does not hold the probe up
-// either: the Runner is told to end once the last line has come.
-func TestScriptGivesUpAToolThatHangs(t *testing.T) {
+// The script stops waiting for a tool that hangs, and kills it. If SIGKILL
+// cannot end the tool, the tool keeps the output open, but the probe still
+// returns: it ends the Runner soon after the script's last line.
+func TestScriptStopsHangingTool(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -177,7 +179,7 @@ func TestScriptGivesUpAToolThatHangs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(start); took > patience.Limit/2 { // the stuck process lives 90 s
+				if took := time.Since(start); took > patience.Limit/2 { // well below the 90 s for which the stuck process lives
 					t.Errorf("took %v", took)
 				}
 				if r.GPUTool != ToolHung || len(r.GPUs) != 1 || r.GPUs[0].UUID != "GPU-dddd" || r.GPUError != "nvidia-smi did not answer within 1s" {
@@ -188,9 +190,9 @@ func TestScriptGivesUpAToolThatHangs(t *testing.T) {
 	}
 }
 
-// TestReportP1 waits for a tool that is slow, and tells so meanwhile. It reports the
-// devices that the host's environment chooses.
-func TestReportP1(t *testing.T) {
+// The probe waits for a slow tool and calls Options.Slow meanwhile. The report
+// has the devices that the host's environment selects.
+func TestProbeWaitsForSlowTool(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -200,7 +202,7 @@ func TestReportP1(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := filepath.Join(root, "told")
-	// Its first call does not answer before the probe has told that it is slow.
+	// The fake tool waits until the probe has called Options.Slow.
 	write(t, root, "usr/bin/nvidia-smi", "#!/bin/sh\nwhile [ ! -e '"+told+"' ]; do sleep 0.05; done\nexec '"+tool+".quick' \"$@\"\n")
 	t.Setenv("CUDA_VISIBLE_DEVICES", "1,0")
 	calls := 0
@@ -223,7 +225,8 @@ func TestReportP1(t *testing.T) {
 	}
 }
 
-// The watchdog of a call that ended in time goes with it.
+// When a tool ends within its time limit, the script also ends the clock that
+// it started for the limit.
 func TestScriptLeavesNoProcess(t *testing.T) {
 	word := "PLX_TEST_WORD=" + strconv.Itoa(os.Getpid()) + strconv.FormatInt(time.Now().UnixNano(), 36)
 	name, value, _ := strings.Cut(word, "=")
@@ -234,7 +237,7 @@ func TestScriptLeavesNoProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Unsetenv(name)
-		deadline := time.Now().Add(patience.Limit / 2) // the kill is asynchronous, the watch lasts the whole of it
+		deadline := time.Now().Add(patience.Limit / 2) // the kill is asynchronous; without it the clock would run for all of patience.Limit
 		for {
 			left := withEnvironment(t, word)
 			if len(left) == 0 {
@@ -248,8 +251,8 @@ func TestScriptLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// However soon a program ends, its clock has gone when the script goes on.
-func TestLimitedLeavesNoClock(t *testing.T) {
+// However soon a program ends, its clock is gone before the script continues.
+func TestLimitedKillsClock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -283,7 +286,7 @@ func withEnvironment(t *testing.T, word string) (pids []string) {
 	}
 	for _, file := range files {
 		environ, err := os.ReadFile(file)
-		if err == nil && strings.Contains(string(environ), word) { // a process may end while it is read
+		if err == nil && strings.Contains(string(environ), word) { // ignore errors: a process may end while its environment is read
 			pids = append(pids, strings.Split(file, "/")[2])
 		}
 	}

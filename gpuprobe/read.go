@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// read makes a Report from the script's sections. limit is the time that one
-// call of nvidia-smi could take; messages name it.
+// read makes a Report from the sections of the script's output. limit is the
+// time limit that one call of nvidia-smi had; error messages contain it.
 func read(all sections, limit time.Duration) Report {
 	machine := strings.Fields(all.first("machine") + " - -")
 	_, memory, _ := strings.Cut(all.first("memory"), ":")
@@ -32,8 +32,9 @@ func read(all sections, limit time.Duration) Report {
 	return r
 }
 
-// readVendors adds the GPUs of the first vendor of which the host has any, or may have any. If it
-// has none, what is wrong counts.
+// readVendors adds the GPUs of the first vendor that has GPUs, or a failing
+// tool, on the host. If there is no such vendor, it keeps the result with an
+// error, if any.
 func readVendors(host Report, all sections, limit time.Duration) (r Report) {
 	for i, f := range vendors() {
 		one := host
@@ -52,7 +53,8 @@ func readVendors(host Report, all sections, limit time.Duration) (r Report) {
 	return r
 }
 
-// readNVIDIA fills in the GPUs of NVIDIA.
+// readNVIDIA adds the NVIDIA GPUs of a host, their processes and the driver's
+// versions to its Report.
 func readNVIDIA(r *Report, all sections, limit time.Duration) {
 	r.Visible, r.Driver = all.first("visible"), procDriver(all.first("driver"))
 	readGPUs(r, all, limit)
@@ -63,7 +65,8 @@ func readNVIDIA(r *Report, all sections, limit time.Duration) {
 	}
 }
 
-// readGPUs fills in the list of GPUs and where it comes from.
+// readGPUs sets the report's list of NVIDIA GPUs, and GPUTool, the source of
+// the list.
 func readGPUs(r *Report, all sections, limit time.Duration) {
 	inProc := procGPUs(all)
 	if !all.has("tool") {
@@ -87,19 +90,21 @@ func readGPUs(r *Report, all sections, limit time.Duration) {
 	case len(inProc) == 0 && foundNone(notes), notes == "" && answer.status == "0" && !hardware:
 		r.GPUTool = ToolSMI
 	case strings.Contains(notes, "communicate with the NVIDIA driver") && !hardware:
-		r.GPUTool = ToolNone // the tool of a machine image, on a machine without a GPU
+		r.GPUTool = ToolNone // without NVIDIA hardware, the tool is only part of the machine image
 	default:
 		r.GPUs, r.GPUTool = inProc, ToolBroken
 		r.GPUError = fmt.Sprintf("nvidia-smi failed with status %s: %s", answer.status, cmp.Or(notes, "it printed nothing"))
 	}
 }
 
-// queries are the sections of the script's queries for GPUs, from the last that
-// it makes to the first. Each has one optional field more than the one before.
+// queries lists the names of the script's sections for GPU queries, the last
+// query first. Each query has one optional field more than the element before
+// it in this list.
 var queries = []string{"gpus-without-mig", "gpus-without-cap", "gpus"}
 
-// readQuery returns the last query that was made, its GPUs in index order and
-// the lines that are no GPUs.
+// readQuery parses the section of the last GPU query that the script made. It
+// returns the section, the GPUs in index order, and the lines that describe no
+// GPU.
 func readQuery(all sections) (answer section, gpus []GPU, notes string) {
 	optional := max(0, slices.IndexFunc(queries, all.has))
 	answer = all.find(queries[optional])
@@ -121,14 +126,15 @@ func readQuery(all sections) (answer section, gpus []GPU, notes string) {
 	return answer, gpus, clean(strings.Join(other, "; "))
 }
 
-// foundNone reports whether notes are those of a tool that works and sees no GPU.
+// foundNone reports whether notes is nvidia-smi's message that it works but
+// finds no GPU.
 func foundNone(notes string) bool {
 	low := strings.ToLower(notes)
 	return strings.Contains(low, "no devices were found") || strings.Contains(low, "no supported gpus were found")
 }
 
-// noDriver returns a remark about NVIDIA hardware without a driver, "" if the
-// host has none.
+// noDriver returns a message if the host has NVIDIA hardware, because it has
+// no driver then. It returns "" if the host has no such hardware.
 func noDriver(all sections) string {
 	devices := all.find("pci").lines
 	if len(devices) == 0 {
@@ -138,8 +144,8 @@ func noDriver(all sections) string {
 		len(devices), clean(strings.Join(devices, ", ")))
 }
 
-// addLost adds the GPUs of /proc that an incomplete query did not list. It marks
-// them as faulty and gives them the free indices.
+// addLost adds the GPUs in /proc/driver/nvidia that nvidia-smi did not list.
+// It marks them as faulty and gives them unused indices.
 func addLost(gpus, inProc []GPU) []GPU {
 	next := 0
 	for _, lost := range inProc {
@@ -156,7 +162,8 @@ func addLost(gpus, inProc []GPU) []GPU {
 	return gpus
 }
 
-// readProcesses assigns the compute processes to their GPUs.
+// readProcesses assigns the compute processes that nvidia-smi listed to their
+// GPUs.
 func readProcesses(r *Report, all sections, limit time.Duration) {
 	apps := all.find("apps")
 	if !all.has("apps") || r.GPUTool != ToolSMI {
@@ -169,7 +176,7 @@ func readProcesses(r *Report, all sections, limit time.Duration) {
 		if !ok || i < 0 {
 			continue
 		}
-		if p.Name != "" { // a pid without a name is of another pid namespace
+		if p.Name != "" { // a process without a name belongs to another pid namespace, so its pid means another process here
 			p.User = users[p.PID]
 		}
 		r.GPUs[i].add(uuid, p)
@@ -185,12 +192,14 @@ func readProcesses(r *Report, all sections, limit time.Duration) {
 	}
 }
 
-// owns reports whether uuid names the GPU or one of its MIG devices.
+// owns reports whether uuid is the UUID of the GPU or of one of its MIG
+// devices.
 func (g GPU) owns(uuid string) bool {
 	return uuid != "" && (g.UUID == uuid || slices.ContainsFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid }))
 }
 
-// add adds a process that is listed with the UUID of the GPU or of a MIG device.
+// add adds a process to the GPU, and to the MIG device with the given uuid if
+// there is one.
 func (g *GPU) add(uuid string, p Process) {
 	g.Processes = append(g.Processes, p)
 	if i := slices.IndexFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid }); i >= 0 {
@@ -198,8 +207,8 @@ func (g *GPU) add(uuid string, p Process) {
 	}
 }
 
-// judge sets Busy by the rule of the package documentation, and Driver if the
-// GPU's own query did not give it.
+// judge sets Busy as described in the package documentation. It sets Driver to
+// driver if the GPU's own query did not report a version.
 func (g *GPU) judge(driver string) {
 	g.Busy = len(g.Processes) > 0 ||
 		g.MemoryUsedMiB > BusyMemoryMiB ||

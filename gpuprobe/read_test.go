@@ -24,7 +24,7 @@ func answerOf(t testing.TB, name string) Report {
 	return read(parseSections(string(text), "plx-mark"), 10*time.Second)
 }
 
-func TestAnswersGiveTheirJSON(t *testing.T) {
+func TestRecordedOutputGivesJSON(t *testing.T) {
 	files, err := filepath.Glob("testdata/answers/*.txt")
 	if err != nil || len(files) < 15 {
 		t.Fatalf("found %d answers: %v", len(files), err)
@@ -37,7 +37,7 @@ func TestAnswersGiveTheirJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden := strings.TrimSuffix(file, ".txt") + ".json"
-			want, err := os.ReadFile(golden) // before it is written: a run that changes it fails
+			want, err := os.ReadFile(golden) // read the old content before -update writes, so that a run that changes the file fails
 			if *update {
 				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
@@ -53,8 +53,9 @@ func TestAnswersGiveTheirJSON(t *testing.T) {
 	}
 }
 
-// The distinction that decides whether a host falls back to its CPU.
-func TestToolTellsNoneFromBrokenFromHung(t *testing.T) {
+// The report distinguishes a host without GPUs from a failing or hanging tool.
+// Only a host without GPUs may fall back to its CPU.
+func TestReportDistinguishesNoneBrokenHung(t *testing.T) {
 	for name, want := range map[string]struct {
 		tool  Tool
 		gpus  int
@@ -80,7 +81,7 @@ func TestToolTellsNoneFromBrokenFromHung(t *testing.T) {
 	}
 }
 
-func TestFieldsThatTheToolDoesNotTell(t *testing.T) {
+func TestFieldsNotReportedAreUnknown(t *testing.T) {
 	g := answerOf(t, "old-340").GPUs[0]
 	if g.MemoryTotalMiB != 127 || g.UtilizationPercent != Unknown || g.ComputeMode != "" || g.PCIBusID != "0000:01:00.0" || g.Busy {
 		t.Errorf("driver 340: %+v", g)
@@ -95,7 +96,7 @@ func TestFieldsThatTheToolDoesNotTell(t *testing.T) {
 	}
 }
 
-// A GPU that has failed says so in some of its fields only.
+// A GPU that has failed reports this in only some of its fields.
 func TestFaultInOneField(t *testing.T) {
 	const sound = "0, GPU-aaaa, 00000000:3B:00.0, 570.124.06, 81559, 0, 100, Default, Disabled, 9.0, NVIDIA H100"
 	for _, c := range []struct{ field, words, want string }{
@@ -115,7 +116,8 @@ func TestFaultInOneField(t *testing.T) {
 	}
 }
 
-// log610 is the head of a log of driver 610.57.04, with two names for the version.
+// log610 is the beginning of the log (nvidia-smi -q) of driver 610.57.04, with
+// both names for the CUDA version.
 const log610 = `Timestamp                                              : Sun Sep  6 08:21:38 2026
 Driver Version                                         : 610.57.04 [Deprecated; will be removed in CUDA 14.0. Use KMD Version instead]
 CUDA Version                                           : 13.3 [Deprecated; will be removed in CUDA 14.0. Use CUDA UMD Version instead]
@@ -123,8 +125,8 @@ KMD Version                                            : 610.57.04
 CUDA UMD Version                                       : 13.3
 `
 
-// Old drivers report neither the capability nor the CUDA version. From driver 610
-// on the version has another name.
+// Old drivers report neither the compute capability nor the CUDA version.
+// Drivers from 610 on use another name for the CUDA version.
 func TestCapabilityAndCUDAVersion(t *testing.T) {
 	for name, want := range map[string]struct{ capability, cuda string }{
 		"busy-570":          {"9.0", "12.8"},
@@ -162,7 +164,7 @@ func TestProcessesAndTheirUsers(t *testing.T) {
 	want := []Process{
 		{55111, "/usr/bin/python3 -c import torch, os", "alice", 20481},
 		{55112, "python", "1003", 69000},
-		{88001, "", "", 632}, // its pid is of another namespace: root here is somebody else
+		{88001, "", "", 632}, // the pid is from another namespace, so its owner here (root) is not the process's user
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -175,7 +177,7 @@ func TestBusy(t *testing.T) {
 		want                  bool
 	}{
 		{0, 0, 0, false},
-		{4, 100, 0, false}, // the query itself woke it
+		{4, 100, 0, false}, // idle, but woken by the query itself
 		{300, 0, 0, false}, // a desktop
 		{300, 9, 0, false},
 		{300, 10, 0, true},

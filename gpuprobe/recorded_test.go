@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// A recording is a file of testdata/recorded: facts for the stand-in, and calls of
-// nvidia-smi on a real machine with what they printed.
+// recording is a file of testdata/recorded: facts for the fake nvidia-smi, and
+// calls of the real nvidia-smi on some machine with their output.
 type recording struct {
 	path  string
 	facts []string
@@ -25,7 +25,7 @@ type recording struct {
 type call struct {
 	arguments []string
 	output    string
-	status    string // "?" if nobody has said it
+	status    string // exit status; "?" if it is unknown
 }
 
 func recordings(t *testing.T) (all []recording) {
@@ -80,8 +80,9 @@ func standIn(t *testing.T, facts string, arguments ...string) (output, status st
 	return string(out), strconv.Itoa(c.ProcessState.ExitCode())
 }
 
-// asked makes of a recorded query the one for those of its fields that the stand-in
-// knows, and what the real tool has answered to these.
+// asked reduces a recorded query to the fields that the fake nvidia-smi knows.
+// It returns the arguments of that query and the output that the real tool
+// printed for these fields.
 func (c call) asked(t *testing.T, facts string) (arguments []string, want string) {
 	t.Helper()
 	at := slices.IndexFunc(c.arguments, func(a string) bool { return strings.HasPrefix(a, "--query-") })
@@ -112,11 +113,11 @@ func (c call) asked(t *testing.T, facts string) (arguments []string, want string
 	return arguments, want
 }
 
-// timestamp is the line of a log that no run prints again.
+// timestamp matches the line of the log that differs in every run.
 var timestamp = regexp.MustCompile(`(?m)^Timestamp .*\n`)
 
-// What the stand-in prints is byte for byte what the real tool has printed.
-func TestStandInAnswersAsRecorded(t *testing.T) {
+// The fake nvidia-smi prints byte for byte what the real one printed.
+func TestFakeToolPrintsRecordedOutput(t *testing.T) {
 	compared := 0
 	for _, r := range recordings(t) {
 		for _, c := range r.calls {
@@ -130,7 +131,7 @@ func TestStandInAnswersAsRecorded(t *testing.T) {
 			case failed:
 				arguments = []string{"--query-gpu=index", "--format=csv,noheader"}
 			case line != "-L" && line != "--list-gpus" && line != "-q -d compute":
-				continue // the table and other logs, which it does not know
+				continue // skip tables and logs that the fake nvidia-smi does not know
 			}
 			got, status := standIn(t, r.path, arguments...)
 			got, want = timestamp.ReplaceAllString(got, ""), timestamp.ReplaceAllString(want, "")
@@ -145,8 +146,8 @@ func TestStandInAnswersAsRecorded(t *testing.T) {
 	}
 }
 
-// No fact that a recording has for the stand-in is made up.
-func TestFactsAreRecorded(t *testing.T) {
+// Every fact of a recording occurs in the recorded output.
+func TestFactsOccurInRecordedOutput(t *testing.T) {
 	for _, r := range recordings(t) {
 		var printed strings.Builder
 		for _, c := range r.calls {
@@ -158,7 +159,8 @@ func TestFactsAreRecorded(t *testing.T) {
 				continue
 			}
 			for _, v := range strings.Split(value, "|") {
-				// With some drivers, or words, the domain has four digits.
+				// Some drivers and some outputs print the PCI domain with four
+				// digits.
 				if v != "[N/A]" && !strings.Contains(printed.String(), strings.TrimPrefix(v, "0000")) {
 					t.Errorf("%s: %s: nobody has printed %q", r.path, fact, v)
 				}
@@ -167,7 +169,7 @@ func TestFactsAreRecorded(t *testing.T) {
 	}
 }
 
-// The script and what reads it, on the machines whose GPUs were recorded with an
+// The script and its parser work on all recorded machines whose GPUs have an
 // index.
 func TestProbeOfRecordedMachines(t *testing.T) {
 	var rows []Row

@@ -4,123 +4,131 @@ import (
 	"encoding/json"
 )
 
-// Unknown is the value of a number that the tool did not report. JSON output
-// writes null for it.
+// Unknown is the value of a number that the tool did not report. In JSON it
+// becomes null.
 const Unknown = -1
 
-// Thresholds of Busy, as the package documentation describes.
+// Thresholds for GPU.Busy; the package documentation describes the rule.
 const (
 	BusyMemoryMiB          = 1024
 	BusyUtilizationPercent = 10
 	idleMemoryMiB          = 256
 )
 
-// Tool is the source of a Report's list of GPUs.
+// Tool is the source of a Report's list of GPUs, or the reason why there is no
+// list.
 type Tool string
 
-// The values of Tool.
 const (
-	// ToolSMI: nvidia-smi answered. The list of GPUs may be empty.
+	// ToolSMI means that nvidia-smi worked. The list of GPUs may be empty.
 	ToolSMI Tool = "nvidia-smi"
-	// ToolROCm and ToolAMD: AMD's rocm-smi or amd-smi answered.
+	// ToolROCm and ToolAMD mean that AMD's rocm-smi or amd-smi worked.
 	ToolROCm Tool = "rocm-smi"
 	ToolAMD  Tool = "amd-smi"
-	// ToolProc: there is no nvidia-smi, the GPUs are those of
-	// /proc/driver/nvidia.
+	// ToolProc means that there is no nvidia-smi, and that the GPUs were read
+	// from /proc/driver/nvidia.
 	ToolProc Tool = "proc"
-	// ToolNone: neither is there. The host has no GPU that a program could use.
+	// ToolNone means that there is neither a tool nor /proc/driver/nvidia: the
+	// host has no GPU that a program could use.
 	ToolNone Tool = "none"
-	// ToolBroken: the vendor's tool failed; GPUError says how. The GPUs are those of
-	// /proc/driver/nvidia, if any.
+	// ToolBroken means that the vendor's tool failed, as GPUError describes.
+	// The GPUs, if any, were read from /proc/driver/nvidia.
 	ToolBroken Tool = "broken"
-	// ToolHung: the vendor's tool did not answer in its time. The GPUs are
-	// those of /proc/driver/nvidia, if any.
+	// ToolHung means that the vendor's tool did not finish within its time
+	// limit. The GPUs, if any, were read from /proc/driver/nvidia.
 	ToolHung Tool = "hung"
 )
 
 // Report is the result of probing one host.
 type Report struct {
 	// CPUs is the number of cores that a process started over the same
-	// connection may use (its affinity); 0 if unknown.
+	// connection may use (its CPU affinity); 0 if unknown.
 	CPUs int `json:"cpus"`
-	// MemoryMiB is the machine's main memory; 0 if unknown.
+	// MemoryMiB is the size of the machine's main memory in MiB; 0 if unknown.
 	MemoryMiB int `json:"memory_mib"`
-	// GPUs is in index order. It is never nil after Probe.
+	// GPUs lists the GPUs in index order. After Probe it is never nil.
 	GPUs []GPU `json:"gpus"`
-	// Vendor made the GPUs, or that of which GPUError tells. It is empty without either.
+	// Vendor is the maker of the GPUs, or of the GPU or tool that GPUError
+	// describes. It is empty without GPUs and without an error.
 	Vendor Vendor `json:"gpu_vendor,omitempty"`
-	// GPUTool is the source of GPUs, or says why there is none.
+	// GPUTool is the source of GPUs, or the reason why there are none.
 	GPUTool Tool `json:"gpu_tool"`
-	// GPUError describes what is wrong with the tool, the driver or the list of
-	// processes; empty means nothing. GPUs may be complete even if it is set.
+	// GPUError describes a problem with the tool, the driver or the list of
+	// processes; empty means no problem. GPUs may be complete even if GPUError
+	// is set.
 	GPUError string `json:"gpu_error"`
-	// Note tells what the user may not expect although nothing is wrong; empty means nothing.
+	// Note is information that may surprise the user, although nothing is
+	// wrong; usually empty.
 	Note string `json:"gpu_note,omitempty"`
-	// Driver is the version of the GPUs' driver, such as "535.129.03" of NVIDIA's; empty if
-	// unknown.
+	// Driver is the version of the GPUs' driver, such as "535.129.03" for
+	// NVIDIA; empty if unknown.
 	Driver string `json:"driver"`
-	// CUDA is the newest CUDA version that the driver supports, such as "12.4";
-	// empty if unknown. nvidia-smi reports it since driver 410.
+	// CUDA is the newest CUDA version that the driver supports, such as
+	// "12.4"; empty if unknown. nvidia-smi reports it since driver 410.
 	CUDA string `json:"cuda_version"`
-	// Visible is what the host's own environment sets as the vendor's Variable; empty if it
-	// sets none.
+	// Visible is the value of the vendor's variable, such as
+	// CUDA_VISIBLE_DEVICES, in the host's own environment; empty if the
+	// variable is not set.
 	Visible string `json:"visible_devices,omitempty"`
-	// BLAS is the file name of the best BLAS library of the host, such as
-	// "libopenblas.so.0", and BLASPath its path. Both are empty without one.
+	// BLAS is the file name of the best BLAS library on the host, such as
+	// "libopenblas.so.0", and BLASPath is its path. Both are empty if the host
+	// has no BLAS library.
 	BLAS     string `json:"blas"`
 	BLASPath string `json:"blas_path"`
-	// CPUModel, Arch ("x86_64") and Kernel are for people to read.
+	// CPUModel, Arch (such as "x86_64") and Kernel (a version) are only shown
+	// to the user; empty or "-" if unknown.
 	CPUModel string `json:"cpu_model"`
 	Arch     string `json:"arch"`
 	Kernel   string `json:"kernel"`
 }
 
-// GPU is one device as the vendor's tool numbers them. nvidia-smi does it by PCI bus address,
-// so the numbers are equal to CUDA's under CUDA_DEVICE_ORDER=PCI_BUS_ID.
+// GPU is one GPU of a host, with the index that the vendor's tool gives it.
+// nvidia-smi orders GPUs by PCI bus address, so its indices equal those of
+// CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID.
 type GPU struct {
 	Index              int       `json:"index"`
-	RuntimeID          string    `json:"runtime_id,omitempty"` // number that programs know it by; empty: Index
+	RuntimeID          string    `json:"runtime_id,omitempty"` // number of the GPU in AMD's runtime; empty if it equals Index
 	UUID               string    `json:"uuid"`
 	Name               string    `json:"name"`
 	MemoryTotalMiB     int       `json:"memory_total_mib"`    // Unknown if the tool does not report it
 	MemoryUsedMiB      int       `json:"memory_used_mib"`     // Unknown if the tool does not report it
 	UtilizationPercent int       `json:"utilization_percent"` // Unknown if the tool does not report it
-	Busy               bool      `json:"busy"`                // in use, by the rule in the package documentation
+	Busy               bool      `json:"busy"`                // the GPU is in use, as defined in the package documentation
 	Driver             string    `json:"driver"`
 	PCIBusID           string    `json:"pci_bus_id"`
-	ComputeCapability  string    `json:"compute_capability"`     // such as "9.0", or "gfx942" of AMD's; empty if unknown, as before driver 510
-	ComputeMode        string    `json:"compute_mode,omitempty"` // as the tool reports it; empty if it does not
-	Processes          []Process `json:"processes"`              // the GPU's compute processes
-	// MIG lists the devices into which the GPU is divided. A GPU in MIG mode
-	// cannot be used as a whole.
+	ComputeCapability  string    `json:"compute_capability"`     // such as "9.0", or "gfx942" for AMD; empty if unknown, as with drivers before 510
+	ComputeMode        string    `json:"compute_mode,omitempty"` // compute mode as the tool prints it; empty if unknown
+	Processes          []Process `json:"processes"`              // compute processes on the GPU, including its MIG devices
+	// MIG lists the MIG devices into which the GPU is divided. Programs cannot
+	// use a GPU in MIG mode as a whole.
 	MIG []MIG `json:"mig,omitempty"`
-	// MIGMode reports whether MIG mode is on, with or without devices.
+	// MIGMode is true if MIG mode is on, even if the GPU has no MIG devices.
 	MIGMode bool `json:"mig_mode,omitempty"`
-	// Fault is the reason why no program can use the GPU (lost, needs a reset);
-	// empty if programs can.
+	// Fault is the reason why no program can use the GPU, for example that it
+	// is lost or needs a reset; empty if programs can use it.
 	Fault string `json:"fault,omitempty"`
 }
 
-// Process is one compute process on a GPU. User is empty if the host's shell
-// does not see the process, for example in a container.
+// Process is a compute process on a GPU. User is empty if the host's shell
+// does not see the process, for example because it runs in a container.
 type Process struct {
 	PID       int    `json:"pid"`
 	Name      string `json:"name"`
 	User      string `json:"user,omitempty"`
-	MemoryMiB int    `json:"memory_mib"` // memory of the GPU; Unknown if the tool does not report it
+	MemoryMiB int    `json:"memory_mib"` // memory on the GPU; Unknown if the tool does not report it
 }
 
-// MIG is one of the devices into which a GPU is divided.
+// MIG is one of the MIG devices into which a GPU is divided.
 type MIG struct {
 	Index   int    `json:"index"`
 	Profile string `json:"profile"`
 	UUID    string `json:"uuid"`
-	// Processes are those of the GPU's processes of which nvidia-smi tells that they use
-	// this device. It does not tell of all, see [GPU.Unplaced].
+	// Processes lists the GPU's processes that use this MIG device, as far as
+	// nvidia-smi reports the MIG device of a process (see [GPU.Unplaced]).
 	Processes []Process `json:"processes,omitempty"`
 }
 
-// MarshalJSON writes null for the numbers that are Unknown.
+// MarshalJSON encodes the GPU, with null for numbers that are Unknown.
 func (g GPU) MarshalJSON() ([]byte, error) {
 	type plain GPU
 	if g.Processes == nil {
@@ -134,7 +142,7 @@ func (g GPU) MarshalJSON() ([]byte, error) {
 	}{plain(g), known(g.MemoryTotalMiB), known(g.MemoryUsedMiB), known(g.UtilizationPercent)})
 }
 
-// MarshalJSON writes null for a memory use that is Unknown.
+// MarshalJSON encodes the process, with null for a MemoryMiB that is Unknown.
 func (p Process) MarshalJSON() ([]byte, error) {
 	type plain Process
 	return json.Marshal(struct {

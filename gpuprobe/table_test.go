@@ -30,7 +30,7 @@ func compareTable(t *testing.T, golden string, rows []Row) {
 		b.WriteString(strings.Join(cells, " | ") + "\n")
 	}
 	b.WriteString(strings.Join(notes, "\n") + "\n")
-	want, err := os.ReadFile(golden) // before it is written: a run that changes it fails
+	want, err := os.ReadFile(golden) // read the old content before -update writes, so that a run that changes the file fails
 	if *update {
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)

@@ -8,22 +8,23 @@ import (
 	"strings"
 )
 
-// Use is how much a GPU is used.
+// Use is the current utilisation of a GPU.
 type Use struct {
-	GPU                 // as far as UseScript asks: its processes have no User
+	GPU                 // only the fields that UseScript queries; processes have no User
 	Temperature int     // in degrees Celsius; Unknown if the tool does not report it
 	Power       float64 // in watts; Unknown if the tool does not report it
 }
 
-// ID is the UUID of the GPU or, without one, its bus address.
+// ID returns the GPU's UUID, or its PCI bus address if it has no UUID.
 func (u Use) ID() string { return cmp.Or(u.UUID, u.PCIBusID) }
 
-// NoTool is the exit status of UseScript on a host that has no tool for GPUs.
+// NoTool is the exit status of UseScript if the host has no GPU tool.
 const NoTool = 127
 
-// UseScript is a shell script that prints how much each GPU of the host is used, for ParseUse.
-// It is quicker than Here, since it asks for nothing that stays the same. The folders are those in
-// which probe.sh looks too.
+// UseScript returns a shell script that prints the utilisation of each GPU of
+// a host, as ParseUse expects. It runs faster than Here, because it queries
+// only values that change. It looks for the tools in the same folders as
+// probe.sh.
 func UseScript() string {
 	var there, commands []string
 	for _, f := range vendors() {
@@ -36,7 +37,8 @@ func UseScript() string {
 		strings.Join(append(commands, "exit 1"), " ||\n") + "\n"
 }
 
-// ParseUse reads what UseScript prints, in index order. At most one vendor's tool has answered.
+// ParseUse parses the output of UseScript and returns the GPUs in index order.
+// The output comes from the tool of at most one vendor.
 func ParseUse(text string) []Use {
 	for _, f := range vendors() {
 		if all := f.parseUse(text); len(all) > 0 {
@@ -47,8 +49,9 @@ func ParseUse(text string) []Use {
 	return nil
 }
 
-// parseNVIDIAUse reads lines of GPUs, "TEMPERATURE, POWER, " before what parseGPU reads, and then those of
-// processes, which parseProcess reads.
+// parseNVIDIAUse parses nvidia-smi's output for UseScript. Each line for a GPU
+// has "TEMPERATURE, POWER, " before the fields that parseGPU parses. The lines
+// for processes follow, which parseProcess parses.
 func parseNVIDIAUse(text string) (all []Use) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -70,8 +73,9 @@ func parseNVIDIAUse(text string) (all []Use) {
 	return all
 }
 
-// parseROCmUse reads the JSON of rocm-smi. Which sensors a GPU has, and what they are called, differs
-// between models: the hottest counts.
+// parseROCmUse parses the JSON output of rocm-smi. Models of GPUs have
+// different temperature sensors with different names, so it takes the highest
+// temperature.
 func parseROCmUse(text string) (all []Use) {
 	lines := strings.Split(text, "\n")
 	gpus, _ := readROCmSMI(sections{{name: "rocm", lines: lines}})
@@ -92,7 +96,7 @@ func parseROCmUse(text string) (all []Use) {
 	return all
 }
 
-// watts parses a number with decimals. Other text gives Unknown.
+// watts parses a decimal number. It returns Unknown for any other text.
 func watts(field string) float64 {
 	n, err := strconv.ParseFloat(field, 64)
 	if err != nil || !(n >= 0 && n < 1<<20) {

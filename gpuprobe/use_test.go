@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// asked runs UseScript beside a stand-in, which is in a folder of its own.
+// asked runs UseScript with a fake tool on its PATH.
 func asked(t *testing.T, variable, tool, facts string) (string, error) {
 	t.Helper()
 	folder := t.TempDir()
@@ -70,8 +70,9 @@ func TestUseOfAMD(t *testing.T) {
 	}
 }
 
-// A caller asks a host without a tool no more, and one whose tool fails may.
-func TestUseWithoutGPUs(t *testing.T) {
+// UseScript exits with NoTool if the host has no tool, so that the caller
+// stops polling, and with another status if the tool fails.
+func TestUseScriptExitStatusWithoutGPUs(t *testing.T) {
 	for _, tool := range []string{"nvidia-smi", "rocm-smi"} {
 		if path, err := exec.LookPath(tool); err == nil {
 			t.Skipf("this machine has %s", path)
@@ -91,7 +92,7 @@ func TestUseWithoutGPUs(t *testing.T) {
 	}
 }
 
-// Whatever a tool prints, the numbers are sound.
+// For any output of a tool, ParseUse returns valid numbers.
 func FuzzParseUse(f *testing.F) {
 	f.Add("61, 412.56, 0, GPU-1, 00000000:3B:00.0, 570.124.06, 143771, 90113, 97, Default, NVIDIA H200\nGPU-1, 123, 500, python")
 	f.Add(`{"card0": {"GPU use (%)": "3", "Temperature (Sensor edge) (C)": "41.0", "Average Graphics Package Power (W)": "3e9"}}`)

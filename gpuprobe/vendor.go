@@ -8,48 +8,57 @@ import (
 	"time"
 )
 
-// Vendor is a maker of GPUs. The empty one counts as NVIDIA.
+// Vendor is a maker of GPUs. The empty value counts as NVIDIA.
 type Vendor string
 
-// The vendors whose GPUs are found. What a vendor is stands in the table vendors alone.
+// The vendors that gpuprobe supports. The table vendors has everything that
+// differs between them.
 const (
 	NVIDIA Vendor = "NVIDIA"
 	AMD    Vendor = "AMD"
 )
 
-// vendorFacts is what differs between vendors, beside the calls of their tools in probe.sh.
+// vendorFacts holds everything that differs between vendors, except how
+// probe.sh calls their tools.
 type vendorFacts struct {
 	vendor Vendor
-	// read fills in what a host's answer tells of the vendor's GPUs.
+	// read adds the vendor's GPUs to a Report, from the sections of the probe
+	// script's output.
 	read func(r *Report, all sections, limit time.Duration)
-	// variable chooses the devices that a program of the vendor's runtime sees.
+	// variable is the name of the environment variable that selects the
+	// devices that the vendor's runtime shows to a program.
 	variable string
-	// renumbered are variables that choose again, by the numbers that the devices have after
-	// the first choice. So they count from 0.
+	// renumbered lists environment variables that select among the devices
+	// left by variable. They use the new numbers of these devices, which start
+	// at 0.
 	renumbered []string
-	trained    bool   // plx's trainer computes on them
-	torch      string // what PyTorch is built for to compute on them
-	// use are shell commands, the first word of which is the vendor's tool. They print how much
-	// each GPU is used, for parseUse, and fail if there is no GPU.
+	trained    bool   // plx's trainer can compute on the vendor's GPUs
+	torch      string // platform for which PyTorch must be built: "CUDA" or "ROCm"
+	// use is a shell command that prints the utilisation of each GPU, for
+	// parseUse. It fails if there is no GPU. Its first word is the vendor's
+	// tool.
 	use      string
 	parseUse func(text string) []Use
 	remedy   string
 }
 
-// vendors has the vendors in the order in which a host's GPUs are looked for: those of the
-// first that has any are used.
+// vendors lists the vendors in the order in which a probe looks for their
+// GPUs. It uses the GPUs of the first vendor that has any on the host.
 var vendors = sync.OnceValue(func() []vendorFacts {
 	return []vendorFacts{{
 		vendor: NVIDIA, read: readNVIDIA, variable: "CUDA_VISIBLE_DEVICES", trained: true, torch: "CUDA",
-		// The first fields are those that parseGPU does not know. Without a list of processes the rest counts.
+		// The first two fields are those that parseGPU does not parse. If
+		// nvidia-smi cannot list the processes, the other values are still
+		// used.
 		use: "nvidia-smi --query-gpu=temperature.gpu,power.draw,index,uuid,pci.bus_id,driver_version,memory.total,memory.used,utilization.gpu,compute_mode,name " +
 			"--format=csv,noheader,nounits && { nvidia-smi --query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name --format=csv,noheader,nounits || :; }",
 		parseUse: parseNVIDIAUse,
-		// A driver that was updated under a running kernel is the usual cause.
+		// The usual cause of a failing nvidia-smi is a driver package that was
+		// updated while the old kernel module stayed loaded.
 		remedy: "reboot the host or load the driver again: it and its library must be of one version",
 	}, {
-		// HIP obeys CUDA_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES is not set, and some programs
-		// want the two to be equal.
+		// HIP uses CUDA_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES is not set, and
+		// some programs require both to be equal.
 		vendor: AMD, read: readAMD, variable: "ROCR_VISIBLE_DEVICES", renumbered: []string{"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}, torch: "ROCm",
 		use: "rocm-smi --showproductname --showuniqueid --showmeminfo vram --showuse --showbus --showpids --showtemp --showpower --json", parseUse: parseROCmUse,
 		remedy: "see what rocm-smi or amd-smi prints there, and look whether the driver amdgpu is loaded and the user may open /dev/kfd",
@@ -61,20 +70,23 @@ func (v Vendor) facts() vendorFacts {
 	return all[max(0, slices.IndexFunc(all, func(f vendorFacts) bool { return f.vendor == v }))]
 }
 
-// Variable is the name of the variable by which the vendor's programs choose devices.
+// Variable returns the name of the environment variable that selects devices
+// for the vendor's runtime, such as CUDA_VISIBLE_DEVICES.
 func (v Vendor) Variable() string { return v.facts().variable }
 
-// Trained reports whether plx's trainer computes on the vendor's GPUs.
+// Trained reports whether plx's trainer can compute on the vendor's GPUs.
 func (v Vendor) Trained() bool { return v.facts().trained }
 
-// Torch is what PyTorch must be built for to compute on the vendor's GPUs.
+// Torch returns the platform for which PyTorch must be built to use the
+// vendor's GPUs: "CUDA" or "ROCm".
 func (v Vendor) Torch() string { return v.facts().torch }
 
-// Remedy says what helps if the vendor's tool fails.
+// Remedy returns advice for the user if the vendor's tool fails.
 func (v Vendor) Remedy() string { return v.facts().remedy }
 
-// Visible returns the variables, NAME=VALUE, by which a program sees the devices ids, with
-// commas between them, and no others of the vendor. Without ids it sees none of any vendor.
+// Visible returns the environment variables, as NAME=VALUE, that limit a
+// program to the devices in ids, a comma-separated list. If ids is empty, the
+// variables hide the devices of all vendors.
 func (v Vendor) Visible(ids string) (variables []string) {
 	if ids == "" {
 		for _, f := range vendors() {

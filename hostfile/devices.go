@@ -9,17 +9,19 @@ import (
 )
 
 const (
-	// maxID is the largest GPU id. No driver has more than 64 devices on a
-	// host, so a larger number must be a port.
+	// maxID is the largest accepted GPU id. No driver has more than 64 devices
+	// on a host, so a larger number is probably a port.
 	maxID    = 63
-	maxCount = 4096 // CPU workers or slots of a host
+	maxCount = 4096 // greatest number of CPU workers or slots of a host
 )
 
-// known lists what may follow an address.
+// known lists, for error messages, the words that may follow a host's address
+// on a line.
 const known = "GPU ids such as 0,1, UUIDs such as GPU-02ba5a4d, or cpu, cpu*N, ps, slots=N, addr=IP, nic=NAME, exclude=IDS, or a variable in capitals"
 
-// devicesOf reads the words between the host's address and its options. colon: a
-// colon stands before them, glued: the first word touches it.
+// devicesOf parses the words between the host's address and its options. colon
+// is true if a colon stands before the words. glued is true if the first word
+// touches that colon.
 func (h Host) devicesOf(words []string, colon, glued bool) (Devices, error) {
 	if !colon {
 		return Devices{}, hinted(fmt.Sprintf("such as %q", bracketed(h.Name)+": 0,1"),
@@ -38,8 +40,8 @@ func (h Host) devicesOf(words []string, colon, glued bool) (Devices, error) {
 	return parseDevices(word)
 }
 
-// looksLikePort reports whether a single number, where ids stand, was more
-// likely meant as a port.
+// looksLikePort reports whether n, the only number in the place of GPU ids, is
+// probably meant as a port. glued is true if the number touches the colon.
 func looksLikePort(n int, glued bool) bool {
 	return n > maxID && n <= maxPort || glued && n == defaultPort
 }
@@ -55,7 +57,8 @@ func portAsID(name string, n int) error {
 	return hinted(advice, "%d looks like a port where an id was meant, expected GPU ids after a single colon", n)
 }
 
-// parseDevices reads ids, cpu or ps.
+// parseDevices parses the word for a host's devices: GPU ids, cpu, cpu*N or
+// ps.
 func parseDevices(word string) (Devices, error) {
 	switch word {
 	case "ps":
@@ -78,7 +81,8 @@ func unknown(word string) error {
 	return wrong("unknown word %s, expected %s", quoted(word), known)
 }
 
-// parseCount reads the number after cpu* or slots=.
+// parseCount parses text, the number after word, which is "cpu*", "slots=" or
+// "max_slots=".
 func parseCount(word, text string) (int, error) {
 	n, ok := number(text)
 	if !ok || n < 1 || n > maxCount {
@@ -87,8 +91,8 @@ func parseCount(word, text string) (int, error) {
 	return n, nil
 }
 
-// parseDataAddr reads an address that other hosts can dial and returns it in
-// its canonical form.
+// parseDataAddr parses an IP address that other hosts can dial and returns its
+// canonical form.
 func parseDataAddr(text string) (string, error) {
 	inside := text
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
@@ -104,20 +108,21 @@ func parseDataAddr(text string) (string, error) {
 	return addr.Unmap().String(), nil
 }
 
-// options holds the words name=value at the end of a line.
+// options holds the name=value words at the end of a line.
 type options struct {
 	seen     map[string]bool // names of options on the line
-	slots    int             // 0 means that slots= is not given
-	maxSlots int             // 0 means that max_slots= is not given
-	addr     string          // IP address in canonical form; empty means that addr= is not given
-	exclude  []ID            // GPUs to leave out, sorted
-	nic      string          // name of a network interface; empty means that nic= is not given
-	values   []string        // values of variables, by the number after NAME=
+	slots    int             // number of slots; 0 if the line has no slots=
+	maxSlots int             // maximum number of slots; 0 if the line has no max_slots=
+	addr     string          // IP address in canonical form; empty if the line has no addr=
+	exclude  []ID            // ids of the GPUs to leave out, sorted; empty if the line has no exclude=
+	nic      string          // name of a network interface; empty if the line has no nic=
+	values   []string        // values of the line's variables; the word NAME=N stands for values[N] (see lift)
 	env      []string        // variables as NAME=VALUE, in the order of the line
 }
 
-// parseOptions reads the options and variables of a line. values are those of its
-// variables, see lift. devices reports whether devices stand before them.
+// parseOptions parses the options and variables of a line. values holds the
+// values of the variables, which lift has cut out of the line. devices is true
+// if the line has devices before the options.
 func parseOptions(words, values []string, devices bool) (options, error) {
 	given := options{seen: map[string]bool{}, values: values}
 	for _, word := range words {
@@ -128,7 +133,7 @@ func parseOptions(words, values []string, devices bool) (options, error) {
 	return given, given.check(devices)
 }
 
-// apply returns d as the options change it.
+// apply returns the devices d changed by the options slots= and exclude=.
 func (o *options) apply(d Devices) Devices {
 	if o.seen["slots"] {
 		d.Kind, d.Count = Slots, o.slots
@@ -169,17 +174,19 @@ func (o *options) set(word string) error {
 	return err
 }
 
-// setVariable takes NAME=N, which lift has left of a variable.
+// setVariable adds an environment variable. In the line, lift has replaced its
+// value by number, an index of o.values.
 func (o *options) setVariable(name, number string) error {
 	n, err := strconv.Atoi(number)
 	if !variableStart().MatchString(name+"=") || err != nil || n >= len(o.values) {
-		return unknown(name + "=") // the value may be a secret
+		return unknown(name + "=") // without the value, which may be a secret
 	}
 	o.env = append(o.env, name+"="+o.values[n])
 	return nil
 }
 
-// check refuses options that contradict one another or the devices.
+// check returns an error if options contradict each other or the line's
+// devices. devices is true if the line has devices before the options.
 func (o *options) check(devices bool) error {
 	switch {
 	case o.seen["slots"] && devices:

@@ -1,5 +1,5 @@
-// Package hostfile turns the text of a resource file into hosts and devices,
-// and hosts back into text.
+// Package hostfile parses resource files, which list the hosts and devices of
+// a job, and writes hosts back as text.
 //
 // Each line of a resource file names one host and the devices that a job may
 // use on it:
@@ -10,12 +10,12 @@
 //	alice@10.0.0.3:2222: cpu*2   # two CPU workers
 //	[fd00::4]: 0,1 addr=10.1.0.4 # other hosts dial 10.1.0.4
 //	gpu04: 0 nic=ib0 A="x y"     # data goes over ib0; a variable for its tasks
-//	store1: ps                   # a server and no worker
-//	gpu05 slots=8                # as other launchers write it
+//	store1: ps                   # a parameter server and no worker
+//	gpu05 slots=8                # the format of other launchers
 //	gpu[06-09],login: 0-3        # five hosts with four GPUs each
 //
-// Start with [ParseFile] for a file or [ParseLines] for lines of the command
-// line. [Join] joins the two and [Filter] narrows the result.
+// Use [ParseFile] for a file and [ParseLines] for lines of the command line.
+// [Join] concatenates the two results and [Filter] selects hosts and devices.
 //
 // # Grammar
 //
@@ -37,33 +37,37 @@
 //	port     = "1" to "65535" ;
 //	count    = "1" to "4096" ;
 //
-// Spaces and tabs may stand anywhere except inside an address and around the = of a
-// variable. NAME has capitals, digits and _, and no digit first. A value in quotes may
-// hold anything but that quote; word holds no quote, # or space. A byte order
-// mark before the first line is skipped. A line has devices or slots, not both.
-// exclude is allowed with slots, or without devices, where it means every GPU
-// except those. max_slots is checked and has no other effect, because plx never
+// Spaces and tabs are allowed everywhere except inside an address and around
+// the = of a variable. NAME consists of capitals, digits and _, and does not
+// begin with a digit. A quoted value may contain every character except its
+// quote; word contains no quote, # or space. A byte order mark before the
+// first line is skipped.
+//
+// A line has either devices or slots. exclude is allowed with slots. It is
+// also allowed without devices, and then means every GPU of the host except
+// the listed ones. max_slots is checked but has no effect, because plx never
 // starts more workers on a host than it has slots.
 //
 // # A port or an id
 //
-// In "host:2222" the number stands in the place of ids, but the user most likely
-// means a port. Therefore a single number above 63, or a 22 that touches the
-// colon, is refused unless a port stands before it. A port needs a second colon:
-// "host:2222:" or "host:2222: 0,1".
+// In "host:2222" the number is in the place of GPU ids, but the user probably
+// means a port. Therefore the parser rejects a single number above 63, and
+// also a 22 that touches the colon, unless a port stands before it. A port
+// needs a second colon: "host:2222:" or "host:2222: 0,1".
 //
 // # Errors
 //
-// Reading stops at the first mistake. The error begins with file:line and says
-// what was expected. It may carry one line of advice:
+// Parsing stops at the first mistake. The error begins with file:line and
+// states what was expected. It may have a hint of one line:
 //
 //	var advised interface{ Hint() string }
 //	errors.As(err, &advised)
 //
-// Two lines name the same host if name (in any case) and port (22 by default)
-// are equal. This is a mistake, even if the users differ.
+// Two lines name the same host if the names are equal, ignoring case, and the
+// ports are equal (22 if not given). Two lines for the same host are an error,
+// even with different users.
 //
-// The package uses no network: it resolves no name and does not know which GPUs
-// a host has. It reads no ssh config, expands no variable and no pattern but ranges of numbers, and
-// includes no other file.
+// The package does not use the network: it resolves no names and does not know
+// which GPUs a host has. It does not read the ssh config, include other files
+// or expand environment variables. The only patterns are ranges of numbers.
 package hostfile

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The example at the head of the reference must be what the parser reads.
-func TestReferenceExample(t *testing.T) {
+// The first example of the reference page parses to the expected hosts.
+func TestReferencePageExampleParses(t *testing.T) {
 	text, err := os.ReadFile("../docs/resource-file.md")
 	if err != nil {
 		t.Fatal(err)
@@ -23,8 +23,9 @@ func TestReferenceExample(t *testing.T) {
 	}
 }
 
-// So must the example of settings.
-func TestSettingsExample(t *testing.T) {
+// The reference page's example of options and variables parses to the
+// expected hosts.
+func TestSettingsExampleParses(t *testing.T) {
 	text, err := os.ReadFile("../docs/resource-file.md")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestSettingsExample(t *testing.T) {
 	}
 }
 
-// firstBlock returns the first example of a page.
+// firstBlock returns the first code block of a documentation page.
 func firstBlock(t *testing.T, page string) string {
 	t.Helper()
 	_, after, _ := strings.Cut(page, "\n```text\n")

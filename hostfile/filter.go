@@ -7,33 +7,35 @@ import (
 	"strings"
 )
 
-// Filter returns the hosts that the entries of include keep and those of
-// exclude do not remove, in the order of hosts. It changes none of its
-// arguments. With no entry at all it returns the hosts as they are.
+// Filter returns the hosts that include selects and exclude does not remove,
+// in the order of hosts. If both are empty, it returns hosts unchanged. It
+// does not modify its arguments.
 //
-// An entry is "host" for a whole host or "host:ids" for some of its GPUs;
-// gpu[01-04] and h1,h2 name several hosts, as in a line;
-// "host:2222:" and "host:2222:ids" pick one of several hosts that differ by
-// port, "user@" one that differs by user. If include has entries, a host that
-// none of them names is dropped. Where both speak of a device, exclude wins.
-// A host that loses all its devices is dropped, its server with it.
+// An entry is "host" for a whole host, or "host:ids" for some of its GPUs.
+// gpu[01-04] and h1,h2 name several hosts, as in a resource file. "host:2222:"
+// and "host:2222:ids" select among hosts that differ only by port, and "user@"
+// among hosts that differ by user. If include is not empty, Filter drops every
+// host that no entry of include names. If include and exclude name the same
+// device, the device is removed. A host without any remaining device is
+// dropped, together with its parameter server.
 //
-// How ids act depends on how the host names its devices:
+// The meaning of ids depends on the host's Devices.Kind:
 //
-//   - GPUs: include keeps the ids named, in the host's own order; exclude
-//     removes them. An id the host does not name is an error. The start of a
-//     UUID names the only UUID of the line that begins with it.
-//   - AllGPUs: include turns the host into GPUs with the ids named; exclude
-//     adds to Devices.Excluded. Whether the host has these GPUs shows when it
-//     is probed. An id the host's own line excludes is an error. So is to
-//     include a GPU by UUID and to exclude one by index, or the reverse: only
-//     the probe shows whether they are the same.
-//   - Slots: as AllGPUs, but an id not below Devices.Count is an error, and so
-//     is a UUID.
+//   - GPUs: include keeps only the named ids, in the host's own order;
+//     exclude removes ids. An id that the host's line does not have is an
+//     error. The beginning of a UUID stands for the only UUID on the line
+//     that begins so.
+//   - AllGPUs: include turns the host's kind into GPUs with the named ids;
+//     exclude adds the ids to Devices.Excluded. Only a later probe shows
+//     whether the host has these GPUs. An id that the host's own line
+//     excludes is an error. Including by UUID and excluding by index, or the
+//     reverse, is an error too, because only the probe can compare them.
+//   - Slots: as AllGPUs, but UUIDs and ids of Devices.Count or more are
+//     errors.
 //   - CPUs, ServerOnly: an entry with ids is an error.
 //
-// An entry that names no host, or with ids more than one, is an error, and so
-// is a result without any host.
+// An entry that matches no host is an error, and so is an entry with ids that
+// matches several hosts. A result without any host is an error.
 func Filter(hosts []Host, include, exclude []string) ([]Host, error) {
 	kept, err := choose(hosts, "--include", include)
 	if err != nil {
@@ -65,14 +67,15 @@ func Filter(hosts []Host, include, exclude []string) ([]Host, error) {
 	return result, nil
 }
 
-// choice is the sum of all entries of one filter that name one host.
+// choice combines all entries of include (or of exclude) that name one host.
 type choice struct {
-	named bool // an entry names the host, with ids or without
-	whole bool // an entry names the host without ids
-	ids   []ID // the ids that entries name, none twice; empty means none
+	named bool // at least one entry names the host, with or without ids
+	whole bool // at least one entry names the host without ids
+	ids   []ID // GPU ids that the entries name, without duplicates
 }
 
-// choose reads the entries of one filter into a choice for each host.
+// choose parses the entries of the flag --include or --exclude. It returns a
+// choice for each host, in the order of hosts.
 func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 	choices := make([]choice, len(hosts))
 	for _, entry := range entries {
@@ -86,7 +89,8 @@ func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 	return choices, nil
 }
 
-// chooseOne adds one entry to the choices.
+// chooseOne parses one entry and adds its ids to the choices of the hosts that
+// the entry names.
 func chooseOne(hosts []Host, entry string, choices []choice) error {
 	named, err := parseEntry(entry)
 	if err != nil {
@@ -104,8 +108,9 @@ func chooseOne(hosts []Host, entry string, choices []choice) error {
 	return nil
 }
 
-// entriesElsewhere returns the flags for an entry as DeepSpeed takes it, hosts with @
-// between them: h1:0@h2:1. It is "" for others.
+// entriesElsewhere converts an entry in DeepSpeed's format, in which @
+// separates hosts (h1:0@h2:1), to the equivalent flags of plx. It returns ""
+// for an entry in another format.
 func entriesElsewhere(hosts []Host, flag, entry string) string {
 	var flags []string
 	parts := strings.Split(entry, "@")
@@ -131,7 +136,8 @@ func (c *choice) add(ids []ID) {
 	}
 }
 
-// parseEntry reads an entry: a line with GPU ids or without devices.
+// parseEntry parses an entry of --include or --exclude: a line with GPU ids or
+// without devices.
 func parseEntry(entry string) ([]Host, error) {
 	text, values, err := content(entry)
 	if err != nil {
@@ -153,8 +159,9 @@ func parseEntry(entry string) ([]Host, error) {
 	return named, nil
 }
 
-// matches returns the indices of the hosts that the entry names, at least one, and the
-// entry's ids as the line of the only host writes them.
+// matches returns the indices of the hosts that the entry h names, or an error
+// if it names none. If the entry has ids, it must name exactly one host, and
+// matches returns the ids as that host's line writes them.
 func (h Host) matches(hosts []Host) (found []int, ids []ID, err error) {
 	for i, other := range hosts {
 		if h.names(other) {
@@ -175,7 +182,8 @@ func (h Host) matches(hosts []Host) (found []int, ids []ID, err error) {
 	return found, ids, err
 }
 
-// names reports whether h, an entry, names other.
+// names reports whether the entry h names the host other. An entry without a
+// user or port matches every user or port.
 func (h Host) names(other Host) bool {
 	if h.User != "" && h.User != other.User {
 		return false
@@ -184,8 +192,9 @@ func (h Host) names(other Host) bool {
 	return h.key() == other.key()
 }
 
-// lineIDs returns ids as the host's line writes them. It is an error if the line excludes
-// one or does not name it.
+// lineIDs returns ids in the form that the host's line has, for example with
+// full UUIDs. It returns an error if the line excludes an id or does not have
+// it.
 func (h Host) lineIDs(ids []ID) (as []ID, err error) {
 	d := h.Devices
 	if d.Kind == CPUs || d.Kind == ServerOnly {
@@ -201,7 +210,8 @@ func (h Host) lineIDs(ids []ID) (as []ID, err error) {
 	return as, nil
 }
 
-// moreSlots adds advice to the error of ids that a host with slots does not have.
+// moreSlots adds a hint to the error err if ids contains an index that is too
+// large for the host's slots.
 func (h Host) moreSlots(ids []ID, err error) error {
 	last, index := slices.MaxFunc(ids, compare).Index()
 	if h.Devices.Kind != Slots || !index || last < h.Devices.Count || last >= maxCount {
@@ -210,7 +220,7 @@ func (h Host) moreSlots(ids []ID, err error) error {
 	return hinted(fmt.Sprintf("slots=%d are the GPUs 0 to %d; with GPU %d its line is %q", h.Devices.Count, h.Devices.Count-1, last, fmt.Sprintf("%s slots=%d", bracketed(h.Name), last+1)), "%v", err)
 }
 
-// lineID is lineIDs for one.
+// lineID is lineIDs for a single id.
 func (h Host) lineID(id ID) (ID, error) {
 	d, line := h.Devices, strings.Join(h.devices(), " ")
 	var found []ID
@@ -237,8 +247,8 @@ func (h Host) lineID(id ID) (ID, error) {
 	return id, nil
 }
 
-// comparable returns an error if only the host knows whether an id of both lists names the
-// same GPU.
+// comparable returns an error if one list has an index and the other a UUID:
+// only the host knows whether the two name the same GPU.
 func comparable(kept, removed []ID) error {
 	for _, a := range kept {
 		for _, b := range removed {
@@ -250,7 +260,7 @@ func comparable(kept, removed []ID) error {
 	return nil
 }
 
-// narrow keeps only ids.
+// narrow keeps only the devices in ids.
 func (d *Devices) narrow(ids []ID) {
 	switch d.Kind {
 	case GPUs:
@@ -260,7 +270,8 @@ func (d *Devices) narrow(ids []ID) {
 	}
 }
 
-// remove takes ids away. None of them may be excluded already.
+// remove removes the devices in ids. The caller ensures that d.Excluded has
+// none of them.
 func (d *Devices) remove(ids []ID) {
 	switch d.Kind {
 	case GPUs:
@@ -273,12 +284,12 @@ func (d *Devices) remove(ids []ID) {
 	}
 }
 
-// none reports whether no device is left.
+// none reports whether the host has no device left for a worker.
 func (d *Devices) none() bool {
 	return d.Kind == GPUs && len(d.IDs) == 0 || d.Kind == Slots && len(d.Excluded) == d.Count
 }
 
-// someNames lists the first few hosts for a hint.
+// someNames lists the names of at most 8 hosts for a hint.
 func someNames(hosts []Host) string {
 	const most = 8
 	var names []string

@@ -25,7 +25,7 @@ func TestFilter(t *testing.T) {
 	tests := []struct {
 		name             string
 		include, exclude []string
-		want             string // lines joined by "; "
+		want             string // the resulting lines joined by "; "
 	}{
 		{"include hosts in file order", list("store1", "GPU01"), nil, "gpu01: 3,0,1; store1: ps"},
 		{"include ids in file order", list("gpu01:1,3"), nil, "gpu01: 3,1"},
@@ -75,11 +75,11 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestFilterMistakes(t *testing.T) {
+func TestFilterRejectsWrongEntries(t *testing.T) {
 	tests := []struct{ entry, want, hint string }{
 		{"gpu09", "unknown host gpu09", "gpu01, gpu02, gpu03"},
 		{"gpu09:0", "unknown host gpu09", ""},
-		{"gpu01:22:", "", ""}, // the default port: known, and thus no mistake
+		{"gpu01:22:", "", ""}, // naming the default port is allowed
 		{"gpu01:2222:", "unknown host gpu01", ""},
 		{"alice@gpu01", "unknown host gpu01", ""},
 		{"gpu01:0,2", `host gpu01 has no GPU 2, at f:1 it has "3,0,1"`, ""},
@@ -129,8 +129,9 @@ func TestFilterMistakes(t *testing.T) {
 	}
 }
 
-// Nobody knows ahead whether a UUID and an index name the same GPU.
-func TestFilterIsSure(t *testing.T) {
+// Before the probe it is unknown whether a UUID and an index name the same
+// GPU.
+func TestFilterRejectsMixOfIndexAndUUID(t *testing.T) {
 	hosts, err := ParseLines([]string{"a", "b exclude=2"})
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +144,7 @@ func TestFilterIsSure(t *testing.T) {
 	}
 }
 
-func TestFilterLeavesNone(t *testing.T) {
+func TestFilterRejectsEmptyResult(t *testing.T) {
 	hosts, err := ParseLines([]string{"gpu01: 0"})
 	if err != nil {
 		t.Fatal(err)
@@ -173,8 +174,8 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// A hint names eight hosts at most.
-func TestManyHostsInAHint(t *testing.T) {
+// A hint lists at most eight hosts.
+func TestHintListsEightHosts(t *testing.T) {
 	for n, want := range map[int]string{8: "h1, h2, h3, h4, h5, h6, h7, h8", 9: "h1, h2, h3, h4, h5, h6, h7, h8, and 1 more"} {
 		var hosts []Host
 		for i := range n {

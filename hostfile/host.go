@@ -7,72 +7,76 @@ import (
 	"strings"
 )
 
-// Host is one line of a resource file: a host and the devices that a job may
-// use on it.
+// Host is one host of a resource file with the devices that a job may use on
+// it.
 type Host struct {
-	User     string  // login name; empty means that the line gives none
-	Name     string  // name or address as written, an IPv6 address without brackets
-	Port     int     // SSH port; 0 means that the line gives none
+	User     string  // login name for SSH; empty if the line has none
+	Name     string  // name or address as written; an IPv6 address has no brackets
+	Port     int     // SSH port; 0 if the line has none
 	Devices  Devices // devices that workers may use
-	DataAddr string  // IP address that other hosts' tasks dial; empty means the default
-	// Interface is the network interface for data; empty means the default.
+	DataAddr string  // IP address that tasks on other hosts dial; empty for the default address
+	// Interface is the name of the network interface for the data between
+	// tasks; empty for the default interface.
 	Interface string
-	// Env is variables of the host's tasks, as NAME=VALUE in the order of the line, each
-	// name once. A value may be a secret.
+	// Env lists environment variables for the host's tasks as NAME=VALUE, in
+	// the order of the line and without duplicate names. A value may be a
+	// secret.
 	Env []string
-	Pos Position // file and line of the host
+	Pos Position // file and line that name the host
 }
 
-// Bare returns the host without Interface and Env, as it may be written to disk.
+// Bare returns a copy of the host without Interface and Env. The copy contains
+// no secrets and may be written to disk.
 func (h Host) Bare() Host {
 	h.Interface, h.Env = "", nil
 	return h
 }
 
-// hasSettings reports whether the line has more than host and devices.
+// hasSettings reports whether the line has addr=, nic= or environment
+// variables.
 func (h Host) hasSettings() bool { return h.DataAddr != "" || h.Interface != "" || len(h.Env) > 0 }
 
-// Kind is the way in which a line names the devices of its host.
+// Kind is the way in which a line specifies the devices of its host: all GPUs,
+// a list of ids, a number of CPU workers, and so on.
 type Kind int
 
 const (
-	// AllGPUs is every GPU found on the host except Devices.Excluded.
-	// Where there is no GPU it is one CPU worker.
+	// AllGPUs means every GPU found on the host except Devices.Excluded. On a
+	// host without GPUs it means one CPU worker.
 	AllGPUs Kind = iota
-	// GPUs is the GPUs and MIG devices that Devices.IDs names, in that order.
+	// GPUs means the GPUs and MIG devices in Devices.IDs, in that order.
 	GPUs
-	// CPUs is Devices.Count CPU workers.
+	// CPUs means Devices.Count workers without GPUs.
 	CPUs
-	// ServerOnly is a server and no worker.
+	// ServerOnly means a parameter server and no worker.
 	ServerOnly
-	// Slots is the GPUs 0 to Devices.Count-1 except Devices.Excluded. Where
-	// there is no GPU it is that many CPU workers.
+	// Slots means the GPUs 0 to Devices.Count-1 except Devices.Excluded. On a
+	// host without GPUs it means the same number of CPU workers.
 	Slots
 )
 
-// Devices names the devices of a host that workers may use. AllGPUs and Slots
-// become single devices only after plx has probed the host; until then
-// Excluded keeps the ids to leave out.
+// Devices specifies the devices of a host that workers may use. For the kinds
+// AllGPUs and Slots, the devices are known only after plx has probed the host.
 type Devices struct {
 	Kind     Kind
-	IDs      []ID // GPUs only: in the order given, at least one, none twice
-	Count    int  // CPUs and Slots only: number of devices, at least 1
-	Excluded []ID // AllGPUs and Slots only: GPUs to leave out, sorted; for Slots without UUIDs
+	IDs      []ID // only for kind GPUs: at least one id, without duplicates, in the order of the line
+	Count    int  // only for CPUs and Slots: number of devices, at least 1
+	Excluded []ID // only for AllGPUs and Slots: GPUs to leave out, sorted; for Slots only indices
 }
 
-// Position is a place in a resource file, or among lines given as flags.
+// Position is a line of a resource file, or one of the --host flags.
 type Position struct {
 	File string
 	Line int // number of the line, from 1
 }
 
-// String returns "file:line".
+// String returns the position as "file:line".
 func (p Position) String() string {
 	return p.File + ":" + strconv.Itoa(p.Line)
 }
 
-// String returns a line of a resource file. Parsing that line gives h, except
-// for Pos.
+// String returns the host as a line of a resource file. Parsing the line
+// returns an equal Host, except for Pos.
 func (h Host) String() string {
 	var b strings.Builder
 	if h.User != "" {
@@ -83,7 +87,7 @@ func (h Host) String() string {
 		b.WriteString(":" + strconv.Itoa(h.Port))
 	}
 	words := h.words()
-	// A port needs its second colon, even with nothing after it.
+	// A port ends with a colon, even if nothing follows.
 	if h.Port != 0 || h.Devices.word() != "" {
 		b.WriteString(":")
 	}
@@ -93,7 +97,7 @@ func (h Host) String() string {
 	return b.String()
 }
 
-// words returns the words of the line after the address.
+// words returns the part of the line after the address, as words.
 func (h Host) words() []string {
 	words := h.devices()
 	if h.DataAddr != "" {
@@ -109,7 +113,8 @@ func (h Host) words() []string {
 	return words
 }
 
-// devices returns the words of the line for the host's devices.
+// devices returns the words that specify the host's devices on a line, for
+// example "0,1" or "slots=4".
 func (h Host) devices() []string {
 	var words []string
 	if word := h.Devices.word(); word != "" {
@@ -124,8 +129,8 @@ func (h Host) devices() []string {
 	return words
 }
 
-// word returns the word for the devices after the colon. It is "" for AllGPUs
-// and Slots, which are written without one.
+// word returns the word for the devices after the colon, for example "0,1" or
+// "cpu". AllGPUs and Slots have no such word; for these kinds word returns "".
 func (d Devices) word() string {
 	switch d.Kind {
 	case GPUs:
@@ -149,8 +154,8 @@ func bracketed(name string) string {
 	return name
 }
 
-// key returns a text that is equal for two lines if and only if they name the
-// same host: lower-case name or address, and port.
+// key returns the same string for two lines if and only if they name the same
+// host: the name in lower case, or the address, and the port.
 func (h Host) key() string {
 	name := strings.ToLower(h.Name)
 	if addr, err := netip.ParseAddr(name); err == nil {

@@ -9,21 +9,24 @@ import (
 	"sync"
 )
 
-// ID names a GPU in one of two ways: by its index, such as "3", or by its UUID or the
-// start of one, such as "GPU-02ba5a4d". A UUID can also be that of a MIG device, such as
-// "MIG-feb88891". Hexadecimal digits are in lower case.
+// ID identifies a GPU on its host: by its index, such as "3", or by its UUID
+// or the beginning of the UUID, such as "GPU-02ba5a4d". It can also be the
+// UUID of a MIG device, such as "MIG-feb88891". Hexadecimal digits are in
+// lower case.
 type ID string
 
-// Index returns the index that the ID is. ok is false for a UUID.
+// Index returns the index if the ID is an index. If the ID is a UUID, ok is
+// false.
 func (id ID) Index() (n int, ok bool) { return number(string(id)) }
 
-// finds reports whether id names the GPU that the line calls other.
+// finds reports whether id identifies the GPU that has the ID other on its
+// host's line: both are equal, or id is the beginning of the UUID other.
 func (id ID) finds(other ID) bool {
 	_, index := id.Index()
 	return id == other || !index && strings.HasPrefix(string(other), string(id))
 }
 
-// kind is "GPU-", "MIG-" or "" for an index.
+// kind returns "GPU-" or "MIG-" for a UUID, or "" for an index.
 func (id ID) kind() string {
 	if _, index := id.Index(); index {
 		return ""
@@ -31,7 +34,7 @@ func (id ID) kind() string {
 	return string(id[:4])
 }
 
-// compare orders indices by their number, and UUIDs after them.
+// compare sorts indices by number, followed by UUIDs.
 func compare(a, b ID) int {
 	m, first := a.Index()
 	n, second := b.Index()
@@ -48,22 +51,24 @@ func compare(a, b ID) int {
 
 const expectedIDs = "expected GPU ids from 0 to 63 or UUIDs with commas between them, such as 0,1,2 or GPU-02ba5a4d,GPU-d6de6afc"
 
-// startsUUID reports whether a word is meant as a UUID.
+// startsUUID reports whether a word begins with GPU- or MIG-, in any case.
 func startsUUID(word string) bool {
 	return len(word) >= 4 && (strings.EqualFold(word[:4], "GPU-") || strings.EqualFold(word[:4], "MIG-"))
 }
 
-// The parts of a UUID after the first four letters. Before driver 470 that of a MIG device
-// has the GPU's UUID, and the numbers of the GPU instance and the compute instance.
+// Patterns for the part of a UUID after GPU- or MIG-. Up to driver 470, the
+// UUID of a MIG device consists of its GPU's UUID and the numbers of the GPU
+// instance and the compute instance.
 var (
 	uuidShape = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 	})
-	amdShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{1,16}$`) }) // GPUs of AMD have 16 digits
+	amdShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{1,16}$`) }) // GPUs of AMD have 16 hexadecimal digits
 	oldShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^gpu-([0-9a-f-]+)(/[0-9]{1,3}/[0-9]{1,3})?$`) })
 )
 
-// parseUUID reads a UUID or the start of one.
+// parseUUID parses a UUID or the beginning of a UUID, and returns it with
+// lower-case digits.
 func parseUUID(word string) (ID, error) {
 	kind, rest := strings.ToUpper(word[:4]), strings.ToLower(word[4:])
 	start, kept := rest, rest
@@ -87,7 +92,8 @@ func badUUID(word string) error {
 		"bad UUID %s, expected one such as GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d, GPU-9c1d2e3f4a5b6c7d or MIG-feb88891, whole or its start", quoted(word))
 }
 
-// parseIDs reads ids and ranges of indices with commas between them and no space.
+// parseIDs parses a comma-separated list of ids and index ranges without
+// spaces, such as 0-3,5.
 func parseIDs(text string) ([]ID, error) {
 	var ids []ID
 	for word := range strings.SplitSeq(text, ",") {
@@ -105,7 +111,8 @@ func parseIDs(text string) ([]ID, error) {
 	return ids, nil
 }
 
-// parseIDRange reads a word of text: an id, or a range such as 0-3.
+// parseIDRange parses word, one item of the list text: an id, or a range such
+// as 0-3.
 func parseIDRange(word, text string) ([]ID, error) {
 	first, last, _ := strings.Cut(word, "-")
 	from, ok1 := number(first)
@@ -118,7 +125,7 @@ func parseIDRange(word, text string) ([]ID, error) {
 		return nil, wrong("bad range %s, expected the lower id first, such as 0-3", quoted(word))
 	}
 	if _, err := parseID(last, text); err != nil {
-		return nil, err // it bounds the range
+		return nil, err // the last id of the range is too large
 	}
 	var ids []ID
 	for n := from; n <= to; n++ {
@@ -127,7 +134,7 @@ func parseIDRange(word, text string) ([]ID, error) {
 	return ids, nil
 }
 
-// parseID reads a word of text.
+// parseID parses word, one item of the list text, as an index or a UUID.
 func parseID(word, text string) (ID, error) {
 	n, ok := number(word)
 	switch {

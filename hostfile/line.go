@@ -9,10 +9,12 @@ import (
 	"sync"
 )
 
-// spaced matches a sign with the spaces and tabs around it.
+// spaced matches an = , or * with the spaces and tabs around it.
 var spaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ \t]*([=,*])[ \t]*`) })
 
-// parseHosts reads the content of a line that may name several hosts by a list or ranges.
+// parseHosts parses a line without its comment. The line may name several
+// hosts by a list or by ranges such as gpu[01-04]. values holds the values of
+// its variables, which lift has cut out.
 func parseHosts(text string, values []string) (hosts []Host, err error) {
 	lines, err := expand(text)
 	if err != nil {
@@ -31,8 +33,8 @@ func parseHosts(text string, values []string) (hosts []Host, err error) {
 	return hosts, nil
 }
 
-// parseHost reads the content of a line for one host, which is not empty. values are those of its
-// variables, see lift.
+// parseHost parses a line for a single host. text is not empty and has no
+// comment. values holds the values of its variables, which lift has cut out.
 func parseHost(text string, values []string) (Host, error) {
 	user, name, rest, err := cutAddress(text)
 	if err != nil {
@@ -46,8 +48,8 @@ func parseHost(text string, values []string) (Host, error) {
 			return Host{}, err
 		}
 	}
-	// "host:22" and "host: 22" differ: only what touches the colon looks
-	// like the usual port.
+	// "host:22" and "host: 22" differ: a 22 that touches the colon is probably
+	// meant as the SSH port.
 	glued := rest == strings.TrimLeft(rest, " \t")
 	words := strings.Fields(spaced().ReplaceAllString(rest, "$1"))
 	named := 0
@@ -68,7 +70,8 @@ func parseHost(text string, values []string) (Host, error) {
 	return host, nil
 }
 
-// cutAddress cuts user and name from the start of text.
+// cutAddress parses the user and host name at the beginning of text, and
+// returns them and the rest.
 func cutAddress(text string) (user, name, rest string, err error) {
 	first := text
 	if end := strings.IndexAny(text, " \t"); end >= 0 {
@@ -93,7 +96,8 @@ func cutAddress(text string) (user, name, rest string, err error) {
 	return user, name, text[len(name):], checkName(name)
 }
 
-// cutBrackets cuts an IPv6 address in brackets from the start of text.
+// cutBrackets parses an IPv6 address in brackets at the beginning of text, and
+// returns it and the rest.
 func cutBrackets(text string) (name, rest string, err error) {
 	inside, rest, closed := strings.Cut(text[1:], "]")
 	if !closed {
@@ -109,24 +113,28 @@ func cutBrackets(text string) (name, rest string, err error) {
 	return addr.String(), rest, nil
 }
 
-// hexGroups begins with three groups of an IPv6 address, which may be empty.
+// hexGroups matches a word that begins with three groups of hexadecimal
+// digits, as an IPv6 address does. The groups may be empty.
 var hexGroups = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[[:xdigit:]]*:[[:xdigit:]]*:[[:xdigit:]]*(:|$)`) })
 
-// bareIPv6 reports whether the first word of a line holds an IPv6 address that
-// should stand in brackets, with or without ids after it.
+// bareIPv6 reports whether the first word of a line contains an IPv6 address
+// without the required brackets, perhaps with ids after it.
 func bareIPv6(word string) bool {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(word, ":"))
-	// "fd00::4:0,1" as a whole is no address, but it is no host name either.
+	// ParseAddr rejects "fd00::4:0,1", an address with an id and no brackets.
+	// Two adjacent colons or more than two colons show that it is no host name
+	// either.
 	return err == nil && addr.Is6() ||
 		hexGroups().MatchString(word) && (strings.Contains(word, "::") || strings.Count(word, ":") > 2)
 }
 
-// cutPort cuts the port from text, which follows the first colon of a line.
-// The port ends with a second colon; without one it is 0.
+// cutPort parses the port at the beginning of text, which is the part of a
+// line after the first colon. Only a number followed by a second colon is a
+// port; otherwise cutPort returns port 0.
 func cutPort(text string) (port int, rest string, err error) {
 	before, rest, second := strings.Cut(text, ":")
 	before = strings.Trim(before, " \t")
-	// In "gpu01: addr=fd00::4" the second colon belongs to the address.
+	// In "gpu01: addr=fd00::4" the second colon is part of the address.
 	if !second || strings.ContainsAny(before, "= \t") {
 		return 0, text, nil
 	}
@@ -146,11 +154,13 @@ const (
 	maxPort     = 65535
 )
 
-// maxName is the most bytes of a host name, as in the domain name system.
+// maxName is the longest host name in bytes, the limit of the domain name
+// system.
 const maxName = 253
 
-// Login names, names of hosts, and zones of IPv6 addresses, which are names of
-// network interfaces. A name such as "namespace/pod" is for commands of --via.
+// Patterns for login names, host names, and zones of IPv6 addresses (names of
+// network interfaces). A host name may contain slashes, such as
+// "namespace/pod", for the commands of --via.
 var (
 	plainUser = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._+][A-Za-z0-9._+-]{0,63}$`) })
 	plainName = sync.OnceValue(func() *regexp.Regexp {
@@ -159,8 +169,8 @@ var (
 	plainZone = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]*$`) })
 )
 
-// checkUser returns an error unless user is a plain login name. This keeps
-// options and shell syntax out of the commands that contain the name.
+// checkUser returns an error unless user is a plain login name, because ssh
+// commands contain the name: it must not add options or shell syntax.
 func checkUser(user string) error {
 	const expected = "expected letters, digits and . _ - + before the @, not beginning with -"
 	switch {
@@ -174,7 +184,7 @@ func checkUser(user string) error {
 }
 
 // checkName returns an error unless name is a host name, an alias of the ssh
-// config in plain letters, or an IPv4 address.
+// config in plain letters, an IPv4 address, or such names joined by slashes.
 func checkName(name string) error {
 	const expected = "expected letters, digits and . _ -, not beginning with -"
 	switch {
@@ -195,12 +205,12 @@ func checkName(name string) error {
 	return nil
 }
 
-// number parses text that consists of decimal digits only. A number that
-// overflows becomes the largest int.
+// number parses text that consists only of decimal digits. If the number
+// overflows, it returns the largest int.
 func number(text string) (int, bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false
 	}
-	n, _ := strconv.Atoi(text) // only the range can fail, and n is then the largest int
+	n, _ := strconv.Atoi(text) // on overflow, n is the largest int
 	return n, true
 }

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	maxLine  = 4096  // bytes of a line, without its end
-	maxHosts = 65536 // hosts of a file
+	maxLine  = 4096  // longest line, in bytes without its line end
+	maxHosts = 65536 // greatest number of hosts in a file
 )
 
-// Parse reads a resource file from r to its end and returns at least one host.
-// file is the file's name in positions and errors.
+// Parse reads a resource file from r to its end and returns its hosts, at
+// least one. Positions and errors name the file as file.
 func Parse(r io.Reader, file string) ([]Host, error) {
 	lines := bufio.NewScanner(r)
-	// The scanner must hold a whole line with its end and a byte order mark.
+	// The scanner's buffer must hold a line of maxLine bytes, its line end and
+	// a byte order mark.
 	lines.Buffer(make([]byte, 0, maxLine), maxLine+8)
 	var read list
 	pos := Position{File: file, Line: 1}
@@ -44,23 +45,23 @@ func Parse(r io.Reader, file string) ([]Host, error) {
 	return read.hosts, nil
 }
 
-// exampleHint is the hint for a file or a flag that names no host.
+// exampleHint is the hint for a file or a --host flag that names no host.
 const exampleHint = `a line is a host and its GPU ids, such as "gpu01: 0,1", or a host alone`
 
 // ParseFile reads the resource file at path. If the file cannot be read, the
-// error names it and wraps the cause, such as fs.ErrNotExist.
+// error contains the path and wraps the cause, such as fs.ErrNotExist.
 func ParseFile(path string) ([]Host, error) {
 	var hosts []Host
 	f, err := os.Open(path)
 	if err == nil {
-		defer f.Close() // only read: closing it can lose nothing
+		defer f.Close() // ignore the error: closing a file that was only read loses nothing
 		hosts, err = Parse(f, path)
 	}
 	var failed *fs.PathError
 	if !errors.As(err, &failed) {
 		return hosts, err
 	}
-	// The operating system's own error names the path once more.
+	// Use only the inner error, because failed contains the path again.
 	m := &mistake{text: fmt.Sprintf("read resource file %s: %v", path, failed.Err), cause: failed}
 	if errors.Is(failed, fs.ErrNotExist) {
 		m.hint = "check the path; to name hosts without a file, give --host LINE"
@@ -68,8 +69,8 @@ func ParseFile(path string) ([]Host, error) {
 	return nil, m
 }
 
-// ParseLines reads the values of --host. The first has the position "--host:1".
-// Each must name a host.
+// ParseLines parses the values of the --host flags. Each value must name a
+// host. The first value has the position "--host:1".
 func ParseLines(lines []string) ([]Host, error) {
 	var read list
 	for i, line := range lines {
@@ -88,8 +89,8 @@ func ParseLines(lines []string) ([]Host, error) {
 	return read.hosts, nil
 }
 
-// Join returns hosts followed by more. It changes none of its arguments. If a
-// host is in both, the error gives the positions of the two.
+// Join returns hosts followed by more, without modifying either. If a host is
+// in both lists, it returns an error with both positions.
 func Join(hosts, more []Host) ([]Host, error) {
 	var all list
 	for _, host := range slices.Concat(hosts, more) {
@@ -100,13 +101,14 @@ func Join(hosts, more []Host) ([]Host, error) {
 	return all.hosts, nil
 }
 
-// list collects the hosts read so far.
+// list collects parsed hosts and detects duplicates.
 type list struct {
 	hosts []Host
-	seen  map[string]Position // by Host.key: where the host was read
+	seen  map[string]Position // by Host.key: position of the line that named the host first
 }
 
-// add takes a line, and reports whether it names hosts.
+// add parses a line and adds its hosts to the list. It reports whether the
+// line names a host.
 func (l *list) add(line string, pos Position) (named bool, err error) {
 	text, values, err := content(line)
 	if err != nil {
@@ -144,9 +146,10 @@ func (l *list) append(host Host) error {
 	return nil
 }
 
-// content returns a line without its comment and without the space around it, and the
-// values of its variables, see lift. Elsewhere it refuses all but ASCII, so that a
-// character that only looks like a space or a dash is reported.
+// content returns a line without its comment and surrounding spaces, and the
+// values of its variables (see lift). Except in those values, it accepts only
+// ASCII, so that it reports a character that only looks like a space or a
+// dash.
 func content(line string) (text string, values []string, err error) {
 	if len(line) > maxLine {
 		return "", nil, errLongLine
@@ -176,18 +179,19 @@ func content(line string) (text string, values []string, err error) {
 
 var errLongLine = wrong("line is longer than %d bytes", maxLine)
 
-// mistake is an error in the user's text, or a file that cannot be read.
+// mistake is an error for a mistake in the user's text, or for a file that
+// cannot be read.
 type mistake struct {
 	text  string
-	hint  string // how to write the text instead; empty means no hint
-	cause error  // error of the operating system; nil means none
+	hint  string // one line of advice; empty if there is none
+	cause error  // error of the operating system; nil for a mistake in the text
 }
 
 func (m *mistake) Error() string { return m.text }
 
 func (m *mistake) Unwrap() error { return m.cause }
 
-// Hint returns one line of advice, "" when there is none.
+// Hint returns one line of advice for the user, or "".
 func (m *mistake) Hint() string { return m.hint }
 
 func wrong(format string, args ...any) error {
@@ -198,8 +202,8 @@ func hinted(hint, format string, args ...any) error {
 	return &mistake{text: fmt.Sprintf(format, args...), hint: hint}
 }
 
-// quoted returns text for an error message: in quotes, with visible control
-// sequences, and cut after 80 bytes.
+// quoted returns text for an error message: in quotes, with control characters
+// escaped, and at most 80 bytes of it.
 func quoted(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -208,5 +212,5 @@ func quoted(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// at puts file and line before err.
+// at adds the position, as file:line, before the error err.
 func at(pos Position, err error) error { return fmt.Errorf("%s: %w", pos, err) }

@@ -110,9 +110,9 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestWrongLinesAreRejected(t *testing.T) {
 	tests := []struct{ line, want, hint string }{
-		// A port where an id was meant.
+		// A single number that is probably meant as a port.
 		{"gpu01:2222", "2222 looks like a port where an id was meant", `"gpu01:2222:"`},
 		{"gpu01: 2222", "2222 looks like a port where an id was meant", `"gpu01: 0,1"`},
 		{"gpu01:64", "64 looks like a port", ""},
@@ -294,7 +294,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-func TestFileMistakes(t *testing.T) {
+func TestWrongFilesAreRejected(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"empty", "", "f: no host in the file, expected"},
 		{"only comments", "# a\n\n   # b\n", "f: no host in the file, expected"},
@@ -323,7 +323,7 @@ func TestFileMistakes(t *testing.T) {
 	}
 }
 
-// The number of hosts has a bound: the last one that may be is taken, the next is not.
+// Parse accepts maxHosts hosts and rejects one more.
 func TestTooManyHosts(t *testing.T) {
 	read := list{hosts: make([]Host, maxHosts-1)}
 	for i, want := range []string{"", "f:2: more than 65536 hosts"} {
@@ -354,7 +354,7 @@ func TestNoLines(t *testing.T) {
 	}
 }
 
-func TestUnreadable(t *testing.T) {
+func TestUnreadableFileIsReported(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.txt")
 	_, err := ParseFile(missing)
 	if !errors.Is(err, fs.ErrNotExist) || strings.Count(err.Error(), missing) != 1 {
@@ -370,7 +370,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// Lines of two sources are compared as those of one are.
+// Join finds a duplicate host in two lists, as Parse does within a file.
 func TestJoin(t *testing.T) {
 	file, err := Parse(strings.NewReader("gpu01: 0\n[::ffff:10.0.0.1]:22:\n"), "f")
 	if err != nil {
@@ -432,7 +432,8 @@ func FuzzParse(f *testing.F) {
 
 var plainUUID = regexp.MustCompile(`^(GPU|MIG)-(GPU-)?[0-9a-f-]{1,36}(/[0-9]{1,3}/[0-9]{1,3})?$`)
 
-// checkHost fails on what must never come out of the parser, whatever goes in.
+// checkHost fails the test if h breaks a condition that every parsed host must
+// meet.
 func checkHost(t *testing.T, h Host) {
 	t.Helper()
 	if name := h.Name; strings.Contains(name, "//") || name[0] == '/' || name[len(name)-1] == '/' {

@@ -11,8 +11,9 @@ import (
 
 const expectedRange = "expected numbers such as [1-4] or [01-04,07]"
 
-// expand returns a line for each host of a line that names several by a list or by
-// ranges: gpu[01-04,07] or h1,h2. A user at its start is that of all of them.
+// expand returns a line for each host that text names by a list or by ranges,
+// such as gpu[01-04,07] or h1,h2. A single user at the beginning (alice@h1,h2)
+// applies to all hosts.
 func expand(text string) ([]string, error) {
 	if slotList().MatchString(text) {
 		return nil, slotsElsewhere(text)
@@ -50,8 +51,9 @@ func expand(text string) ([]string, error) {
 	return lines, nil
 }
 
-// cutList cuts the list of hosts from the start of a line, without the spaces in it. The
-// list ends at a colon or a space that is not in brackets nor beside a comma.
+// cutList returns the list of hosts at the beginning of a line, without
+// spaces, and the rest. The list ends at a colon or at a space. Colons and
+// spaces within brackets and spaces next to a comma do not end it.
 func cutList(text string) (list, rest string) {
 	text = commaSpace().ReplaceAllString(text, ",")
 	depth := 0
@@ -70,7 +72,8 @@ func cutList(text string) (list, rest string) {
 
 var commaSpace = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ \t]*,[ \t]*`) })
 
-// splitList splits a list at its commas, except those in brackets.
+// splitList splits a list of hosts at its commas, except at commas in
+// brackets.
 func splitList(list string) (items []string) {
 	depth, from := 0, 0
 	for i, r := range list {
@@ -86,8 +89,9 @@ func splitList(list string) (items []string) {
 	return append(items, list[from:])
 }
 
-// expandName returns the names of a word such as gpu[01-04,07]. A bracket at the start is
-// that of an IPv6 address.
+// expandName returns the host names that a word such as gpu[01-04,07] stands
+// for. A bracket at the start of the word belongs to an IPv6 address and is
+// kept.
 func expandName(word string) ([]string, error) {
 	if word == "" {
 		return nil, wrong("host missing beside a comma, expected one on both sides")
@@ -125,8 +129,9 @@ func expandName(word string) ([]string, error) {
 	return names, nil
 }
 
-// parseRanges reads numbers and ranges of them with commas between. Zeros at the start
-// of a range's first number are those of all.
+// parseRanges parses the text between the brackets of gpu[01-04,07]: numbers
+// and ranges with commas between them. All numbers of a range get at least as
+// many digits as its first number: 01-03 is 01, 02, 03.
 func parseRanges(text string) ([]string, error) {
 	var all []string
 	for word := range strings.SplitSeq(text, ",") {
@@ -149,12 +154,14 @@ func parseRanges(text string) ([]string, error) {
 	return all, nil
 }
 
-// slotList matches hosts and their slots as mpirun -H takes them, such as h1:2,h2:2.
+// slotList matches a list of hosts and slots in the format of mpirun -H, such
+// as h1:2,h2:2.
 var slotList = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[^\s:,\[\]]+:[0-9]+(,[^\s:,\[\]]*[A-Za-z.][^\s:,\[\]]*:[0-9]+)+$`)
 })
 
-// slotsElsewhere is the error of such a list.
+// slotsElsewhere returns the error for a list in the format of mpirun -H. Its
+// hint shows the equivalent lines.
 func slotsElsewhere(text string) error {
 	var lines []string
 	for host := range strings.SplitSeq(text, ",") {
@@ -164,15 +171,15 @@ func slotsElsewhere(text string) error {
 	return hinted("a line, or a --host, for each: "+strings.Join(lines, " and "), "%s are hosts with their slots, expected one host and its devices", quoted(text))
 }
 
-// doubtful matches a line whose only GPU id looks like a number of slots: it touches the
-// colon, as in node1:4.
+// doubtful matches a line such as node1:4, whose only GPU id touches the
+// colon. The user may mean 4 slots, as in other launchers.
 var doubtful = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([^\s:]+|[^\s:\[]*\[[^\s\]]+\][^\s:]*):([1-9][0-9]?)(\s|$)`)
 })
 
-// Doubts returns notes on those of the hosts whose line may mean something else than the
-// user thinks: elsewhere node1:4 are four slots. lines are the values of --host; those of
-// files are read again.
+// Doubts returns a warning for each line that the user may have meant
+// differently: in other launchers node1:4 means four slots, here it means GPU
+// 4. lines holds the values of --host. Doubts reads resource files again.
 func Doubts(hosts []Host, lines []string) (notes []string) {
 	texts, noted := map[string][]string{"--host": lines}, map[Position]bool{}
 	for _, h := range hosts {
@@ -182,13 +189,13 @@ func Doubts(hosts []Host, lines []string) (notes []string) {
 		}
 		noted[h.Pos] = true
 		if texts[h.Pos.File] == nil {
-			file, _ := os.ReadFile(h.Pos.File) // it was read before
+			file, _ := os.ReadFile(h.Pos.File) // ignore the error: the file could be read before
 			texts[h.Pos.File] = strings.Split(strings.TrimPrefix(string(file), "\ufeff"), "\n")
 		}
 		if h.Pos.Line > len(texts[h.Pos.File]) {
 			continue
 		}
-		text, _, _ := content(texts[h.Pos.File][h.Pos.Line-1]) // as above
+		text, _, _ := content(texts[h.Pos.File][h.Pos.Line-1]) // ignore the error: the line could be parsed before
 		if m := doubtful().FindStringSubmatch(text); m != nil && m[2] == strconv.Itoa(id) {
 			notes = append(notes, fmt.Sprintf(`%s: %s:%d is GPU %d of the host, for one worker; %d workers are written "%s slots=%d", and GPU %d "%s: %d"`,
 				h.Pos, m[1], id, id, id, m[1], id, id, m[1], id))
@@ -197,7 +204,8 @@ func Doubts(hosts []Host, lines []string) (notes []string) {
 	return notes
 }
 
-// onlyGPU returns the index of the host's GPU if its line names just one.
+// onlyGPU returns the index of the host's GPU if its line has exactly one GPU
+// id and that is an index.
 func (h Host) onlyGPU() (int, bool) {
 	if h.Devices.Kind != GPUs || len(h.Devices.IDs) != 1 {
 		return 0, false

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// One line names several hosts as plx itself prints them.
-func TestReportH1RangesAndLists(t *testing.T) {
+// One line can name several hosts by the ranges that plx itself prints.
+func TestRangesAndLists(t *testing.T) {
 	for line, want := range map[string]string{
 		"gpu[01-04,07]: 0,1":           "gpu01: 0,1; gpu02: 0,1; gpu03: 0,1; gpu04: 0,1; gpu07: 0,1",
 		"h1,h2: 0":                     "h1: 0; h2: 0",
@@ -60,13 +60,13 @@ func TestReportH1RangesAndLists(t *testing.T) {
 	if want := "gpu03: 0,1\n"; err == nil && Format(got) != want {
 		err = errors.New(Format(got))
 	}
-	// gpu01 and gpu02 lose GPU 1 only.
+	// Only gpu01 and gpu02 lose GPU 1.
 	if want := "gpu01: 0\ngpu02: 0\ngpu03: 0,1\n"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
-// hintOf returns the hint of an error.
+// hintOf returns the hint of an error, or "".
 func hintOf(err error) string {
 	var h interface{ Hint() string }
 	if errors.As(err, &h) {
@@ -75,9 +75,9 @@ func hintOf(err error) string {
 	return ""
 }
 
-// Slots after a colon are those of mpirun: node1:4 is a GPU, and a note says how slots are
-// written.
-func TestReportH2SlotsAfterColon(t *testing.T) {
+// node1:4 means four slots for mpirun, but GPU 4 here. A note explains how to
+// write slots.
+func TestSlotsAfterColonGetNote(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file, []byte("\ufeffnode1:4\r\nnode2: 4\nnode3:0\nnode4:1,2\nnode5:22:4\na@node6:8 nic=ib0 # x\nn[7-8]:2\nnode9 slots=4\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -110,8 +110,9 @@ func TestReportH2SlotsAfterColon(t *testing.T) {
 	}
 }
 
-// Entries of filters as DeepSpeed takes them have hints that work.
-func TestReportH3FiltersOfDeepSpeed(t *testing.T) {
+// For filter entries in DeepSpeed's format, the error has a hint with flags
+// that work.
+func TestDeepSpeedFiltersGetHint(t *testing.T) {
 	parse := func(lines ...string) []Host {
 		hosts, err := ParseLines(lines)
 		if err != nil {

@@ -9,15 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// Names of variables are written in capitals, so that a misspelt option is none.
+// Patterns for the beginning of a variable, NAME=. Names must be capitals, so
+// that a misspelt option (all options are lower-case) is not taken as a
+// variable.
 var (
 	variableStart  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]*=`) })
 	variableSpaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]*[ \t]+=`) })
 )
 
-// lift takes the comment and the values of variables out of a line. In text a variable
-// NAME=VALUE has become NAME=N, and its value is values[N]: a value may hold what has a
-// meaning elsewhere in the line. The first word is the host and so no variable.
+// lift removes the comment from a line and cuts out the values of its
+// variables, because a value may contain characters with a meaning elsewhere
+// in the line. In the returned text, each NAME=VALUE has become NAME=N, and
+// values[N] is the value. The first word of a line is the host, so it is never
+// a variable.
 func lift(line string) (text string, values []string, err error) {
 	var kept strings.Builder
 	for rest := line; rest != "" && rest[0] != '#'; {
@@ -43,14 +47,16 @@ func lift(line string) (text string, values []string, err error) {
 	return kept.String(), values, nil
 }
 
-// wordStart reports whether a word of the line begins after text, other than the first.
+// wordStart reports whether the byte after text begins a word of the line,
+// except for the first word.
 func wordStart(text string) bool {
 	return strings.Trim(text, " \t") != "" && strings.TrimRight(text, " \t:") != text
 }
 
-// cutValue cuts the value of a variable from the start of text. name ends with "=". A
-// value with blanks, quotes or a # stands in single or double quotes, between which
-// every character stands for itself.
+// cutValue parses the value of a variable at the beginning of text, and
+// returns it and the rest. name is the variable's name with "=". A value that
+// contains spaces, quotes or # must be in single or double quotes; between
+// them no character is special.
 func cutValue(name, text string) (value, rest string, err error) {
 	const advice = `put the whole value in quotes, "..." or '...'`
 	if text != "" && strings.IndexByte(`"'`, text[0]) >= 0 {
@@ -74,7 +80,9 @@ func cutValue(name, text string) (value, rest string, err error) {
 	return value, text[end:], checkValue(name, value)
 }
 
-// checkValue shows nothing of the value, which may be a secret.
+// checkValue returns an error if a variable's value is not UTF-8 or has
+// control characters. The error does not contain the value, which may be a
+// secret.
 func checkValue(name, value string) error {
 	const advice = "a file for --env-file may hold any value"
 	if !utf8.ValidString(value) {
@@ -86,8 +94,8 @@ func checkValue(name, value string) error {
 	return nil
 }
 
-// quotedValue returns value as cutValue reads it. A value with both quotes cannot be read
-// from a line.
+// quotedValue returns value with quotes if necessary, so that cutValue parses
+// it. No line can contain a value that has both kinds of quotes.
 func quotedValue(value string) string {
 	switch {
 	case strings.Contains(value, `"`):
@@ -98,10 +106,11 @@ func quotedValue(value string) string {
 	return value
 }
 
-// plainInterface is a name that Linux gives a network interface.
+// plainInterface matches the name of a network interface on Linux.
 var plainInterface = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}$`) })
 
-// CheckInterface returns an error unless name can be that of a network interface.
+// CheckInterface returns an error unless name is a possible name of a network
+// interface.
 func CheckInterface(name string) error {
 	if !plainInterface().MatchString(name) {
 		return hinted("a NAME such as eth0: ip -brief address lists those of a host, without what stands after an @",

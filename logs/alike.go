@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// differs matches what only tells tasks apart in lines that several of them write: folders
-// of a host and of a task, ranks, addresses with their ports, ids of processes, addresses in
-// memory, times and dates.
+// differs matches the parts of a line that differ between tasks that print the
+// same message: paths of a job's folder, ranks, IP addresses and ports,
+// process ids, memory addresses, dates and times.
 var differs = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + strings.Join([]string{
 		`(/[^\s"':]+)?/\.plx/jobs/[^/\s"]+/[^/\s"]+/((worker|ps)[-:.][0-9]+/|[a-z]+/(worker|ps)[-:.][0-9]+/)?`,
@@ -24,18 +24,21 @@ var differs = sync.OnceValue(func() *regexp.Regexp {
 	}, "|"))
 })
 
-// nccl matches host, process, thread and device before the lines of NCCL.
+// nccl matches the beginning of a line of NCCL's log: host name, process id,
+// thread id and device number.
 var nccl = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\S+:[0-9]+:[0-9]+ \[[0-9]+\] (NCCL )`) })
 
-// alike returns a line without what only tells tasks apart. host finds the name of the task's
-// host.
+// alike replaces the parts of a line that differ between tasks by a NUL byte,
+// so that equal messages of several tasks compare as equal. host matches the
+// name of the task's host.
 func alike(text []byte, host *regexp.Regexp) []byte {
 	text = nccl().ReplaceAll(bytes.TrimRight(text, "\r"), []byte("$1"))
 	text = differs().ReplaceAll(text, []byte("\x00"))
 	return host.ReplaceAll(text, []byte("$1\x00"))
 }
 
-// wordOf matches the name of a host as a whole word, with a port, and its first label.
+// wordOf returns a pattern that matches a host's full name or its first label
+// as a whole word, with an optional port after the name.
 func wordOf(host string) *regexp.Regexp {
 	label, _, _ := strings.Cut(host, ".")
 	return regexp.MustCompile(`(^|[^A-Za-z0-9_.-])\[?(?:` + regexp.QuoteMeta(host) + "|" + regexp.QuoteMeta(label) + `)\b\]?(?::[0-9]+)?`)

@@ -5,55 +5,61 @@ import (
 	"slices"
 )
 
-// block is a group of lines that a program redraws by moving the cursor up, as nested
-// progress bars of tqdm do ("\n\r 10%|# |\x1b[A" draws the bar below the current line), and
-// those of Rich, which hides the cursor, draws all rows and moves up to the first. The
-// current line is in the splitter, and the others are here.
+// block is a group of lines that a program redraws by moving the cursor up.
+// Nested progress bars of tqdm do so ("\n\r 10%|# |\x1b[A" draws the second
+// bar below the first). Rich hides the cursor, draws all rows and moves up to
+// the first row. The block stores all rows except the current one, whose text
+// is in the splitter.
 //
-// A block begins where the cursor moves up, or may do so soon: it was hidden, or a line that
-// was redrawn ends. It ends with text that belongs to no row, or if the cursor does not move
-// up: see look.
+// A block begins when the cursor moves up. It also begins when the cursor may
+// soon move up, because the program hid the cursor or a redrawn line ended.
+// The block ends when the program writes text that belongs to none of its
+// rows, or when the cursor has not moved up for a while (see splitter.look).
 type block struct {
-	rows []row // from top to bottom; that of the current line is old
-	at   int   // index of the current line
+	rows []row // lines of the block from top to bottom; the entry of the current line is out of date
+	at   int   // index in rows of the line that holds the cursor
 
-	firm     bool // the cursor is hidden, or the program moves it to rows of the screen: lines below may be rows too
-	shown    bool // the cursor was hidden, and is not any more
-	climbed  bool // the cursor has moved up
-	climbing bool // it has moved up, and nothing was written since
-	complete bool // when it began to move up, all rows below the one that it had moved to were written
-	painted  bool // since it moved up, it has left no row without writing to it
-	written  bool // the current row was written to or erased since the cursor came
-	grown    bool // a row was added since the cursor moved up
-	idle     int  // number of looks since the cursor moved up
+	firm     bool // the cursor is hidden, or the program addresses rows of the screen: lines below may be rows too
+	shown    bool // the program hid the cursor and has shown it again
+	climbed  bool // the cursor has moved up at least once since the block began
+	climbing bool // the cursor has moved up, and the program has written nothing since
+	complete bool // since the upward move before, the program has rewritten all rows down to the last one
+	painted  bool // since its last upward move, the cursor has left no row without writing to the row
+	written  bool // the program has written to or erased the current row since the cursor entered the row
+	grown    bool // a row was added at the bottom since the cursor last moved up
+	idle     int  // number of calls of splitter.look since the cursor last moved up
 }
 
-// row is a line of a block.
+// row is one line of a block of redrawn lines.
 type row struct {
 	text    []byte
 	redrawn bool
-	used    bool // something was written to it
-	erased  bool // it was overwritten with blanks
-	ended   bool // it is a line even if it is empty
+	used    bool // the program has written something to this row
+	erased  bool // the program has overwritten the row with blanks
+	ended   bool // the row ended with a newline, so it is printed even if it is empty
 }
 
 const (
-	maxBlock = 64       // lines of a block
-	maxState = 64 << 10 // bytes of a line of a block
+	maxBlock = 64       // largest number of rows of a block
+	maxState = 64 << 10 // longest stored text of one row, in bytes
 
-	// A block may be pending for so many looks: two are 0.3 to 0.6 s, and Rich redraws 4 times
-	// in a second at least.
+	// A block may wait for this many calls of splitter.look before it ends.
+	// Two calls take 0.3 to 0.6 s, and Rich redraws at least 4 times per
+	// second. firmLooks applies while the program hides the cursor or
+	// addresses rows of the screen.
 	looks, firmLooks = 2, 16
 )
 
-// begin begins a block with the current line, unless there is one.
+// begin starts a block of redrawn lines with the current line as its only row.
+// It does nothing inside a block.
 func (s *splitter) begin() {
 	if s.block == nil {
 		s.block = &block{rows: []row{{}}, painted: true}
 	}
 }
 
-// leave stores the current line in the block.
+// leave copies the text of the current line into the block before the cursor
+// moves to another row.
 func (s *splitter) leave() {
 	b := s.block
 	r := &b.rows[b.at]
@@ -62,7 +68,8 @@ func (s *splitter) leave() {
 	r.used = r.used || len(s.partial) > 0
 }
 
-// enter makes the block's line the current one.
+// enter loads the text of the block's row that now holds the cursor into the
+// splitter. atStart puts the cursor at the row's first column.
 func (s *splitter) enter(atStart bool) {
 	r := s.block.rows[s.block.at]
 	s.partial, s.redrawn = append(s.partial[:0], r.text...), r.redrawn
@@ -73,8 +80,9 @@ func (s *splitter) enter(atStart bool) {
 	s.block.written = false
 }
 
-// writes is called before text is written to the current line. It ends the block if the text
-// belongs to none of its rows.
+// writes prepares the block for text that the program writes to the current
+// line. If the text belongs to none of the block's rows, writes ends the
+// block.
 func (s *splitter) writes() {
 	b := s.block
 	if b == nil {
@@ -91,16 +99,17 @@ func (s *splitter) writes() {
 	b.written, b.rows[b.at].used, s.astray = true, true, false
 }
 
-// wiped reports whether all rows were overwritten with blanks, as tqdm does before it lets
-// other text be written.
+// wiped reports whether all rows of the block consist of blanks. tqdm blanks
+// its bars in this way before it lets other code print.
 func (s *splitter) wiped() bool {
 	blank := func(r row) bool { return len(bytes.TrimSpace(r.text)) == 0 }
 	return s.col == 0 && len(s.partial) > 0 && len(bytes.TrimSpace(s.partial)) == 0 &&
 		!slices.ContainsFunc(slices.Delete(slices.Clone(s.block.rows), s.block.at, s.block.at+1), func(r row) bool { return !blank(r) })
 }
 
-// land is called when the cursor has ceased to move up. Rows above it are over if they were
-// not drawn together with the others.
+// land is called when the cursor stops moving up. It emits the rows above the
+// cursor if the program has finished them: they were not part of the last
+// redraw.
 func (s *splitter) land() {
 	b := s.block
 	if !b.climbing {
@@ -112,13 +121,13 @@ func (s *splitter) land() {
 	}
 }
 
-// settle removes the first n rows.
+// settle removes the first n rows from the block and returns them.
 func (b *block) settle(n int) (settled []row) {
 	settled, b.rows, b.at = b.rows[:n:n], b.rows[n:], b.at-n
 	return settled
 }
 
-// move moves the cursor down by a number of lines, or up if the number is negative.
+// move moves the cursor down by lines rows, or up if lines is negative.
 func (s *splitter) move(lines int) {
 	if lines == 0 || s.block == nil && lines <= -maxBlock {
 		return
@@ -155,8 +164,9 @@ func (b *block) climb(lines int) {
 	b.climbed, b.climbing, b.grown, b.idle = true, true, false, 0
 }
 
-// down makes the line below the current one. Rows that the cursor does not return to are
-// emitted.
+// down moves the cursor to the next row and adds an empty row at the bottom if
+// the block has none there. It emits the rows above if the program will not
+// redraw them, and the first row if the block is full.
 func (s *splitter) down() {
 	b := s.block
 	if b.at+1 == len(b.rows) {
@@ -171,22 +181,23 @@ func (s *splitter) down() {
 	b.at++
 }
 
-// goToRow moves the cursor to a row of the screen, from 0. plx takes the block's first row for
-// the first of the screen.
+// goToRow moves the cursor to row n of the screen, counted from 0. It treats
+// the block's first row as the first row of the screen.
 func (s *splitter) goToRow(n int) {
 	s.begin()
 	s.block.firm = true
 	s.move(min(max(n, 0), maxBlock-1) - s.block.at)
 }
 
-// newline makes the line below the current one, if the current one may be redrawn later.
-// False: the line ends.
+// newline handles the end of the current line. If the program may redraw the
+// line later, newline keeps it as a row, moves to the next row and returns
+// true. Otherwise it returns false and the caller emits the line.
 func (s *splitter) newline() bool {
 	if s.block == nil && !s.ahead && !(s.redrawn && s.col > 0) {
 		s.below(1)
 		return false
 	}
-	if len(s.partial) > maxState { // it is no row
+	if len(s.partial) > maxState { // too long to be a row of a block
 		s.endBlock()
 		s.below(1)
 		return false
@@ -199,7 +210,8 @@ func (s *splitter) newline() bool {
 	return true
 }
 
-// below notes that the cursor has moved down.
+// below adjusts the saved cursor position after the cursor has moved down by
+// lines rows (up if negative).
 func (s *splitter) below(lines int) {
 	if s.saved {
 		s.savedRow += lines
@@ -207,7 +219,8 @@ func (s *splitter) below(lines int) {
 	}
 }
 
-// look is called every showTime while a block is pending, and ends it in time.
+// look runs every showTime while a block waits for more output. It ends the
+// block after looks (or firmLooks) calls without an upward move of the cursor.
 func (s *splitter) look() {
 	b := s.block
 	b.idle++
@@ -220,13 +233,15 @@ func (s *splitter) look() {
 	}
 }
 
-// pending reports whether the block, or a part of it, ends unless the cursor moves up soon.
+// pending reports whether the block, or some of its rows, should be printed if
+// the cursor does not move up soon.
 func (s *splitter) pending() bool {
 	b := s.block
 	return b != nil && (!b.climbed || b.shown || b.firm && b.grown || b.climbing && b.complete && b.at > 0)
 }
 
-// endBlock emits the lines of the block. The current line goes on if it is the last one.
+// endBlock emits the rows of the block and removes the block. The current line
+// stays unfinished if no row below it has text.
 func (s *splitter) endBlock() {
 	b := s.block
 	if b == nil {
@@ -255,7 +270,8 @@ func (s *splitter) emitRows(rows []row) {
 	}
 }
 
-// states returns what a terminal shows of all unfinished lines.
+// states returns the text that a terminal shows for each unfinished line: the
+// rows of the block, or the one current line.
 func (s *splitter) states() (all [][]byte) {
 	if s.block == nil {
 		return [][]byte{s.state()}

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestReportL1: Exclude leaves lines out and NoPrefix leaves task and host out, alone and with
-// all else that changes a line.
-func TestReportL1(t *testing.T) {
+// Exclude omits lines and NoPrefix omits the names of task and host. Both work
+// alone and together with every other option that changes a line.
+func TestExcludeAndNoPrefix(t *testing.T) {
 	const text = "DEBUG a\nINFO a\n\x1b[32mDE\x1b[0mBUG b\nWARN b\n"
 	debug, info := regexp.MustCompile("^DEBUG"), regexp.MustCompile("INFO|DEBUG")
 	for name, c := range map[string]struct {

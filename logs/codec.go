@@ -10,33 +10,34 @@ import (
 	"time"
 )
 
-// Reader takes chunks off the stream that [Serve] wrote. One goroutine may use
-// it at a time.
+// Reader decodes the stream of log chunks that [Serve] wrote. Only one
+// goroutine may use a Reader at a time.
 type Reader struct {
 	r     *bufio.Reader
-	begun bool   // the magic and the version were read
-	err   error  // what Next returns from now on; nil means that Next reads on
-	whole bool   // a whole record was read
-	data  []byte // memory of the last chunk's Data
+	begun bool   // true after Next has read the magic bytes and the version
+	err   error  // error that Next returns from now on; nil before the first error
+	whole bool   // true after Next has read one complete record
+	data  []byte // buffer of the last chunk's Data, reused by the next chunk
 
 	scratch [headerSize + maxTask]byte
 }
 
-// The wire: four bytes of magic and version, then records. A record has a
-// header of 24 bytes
+// The wire format of a log stream: three bytes of magic and one byte of
+// version, then records. A record has a header of 24 bytes
 //
 //	0 kind  1 stream  2 length of the task's name  3 flags
 //	4 length of the data, 4 bytes
 //	8 offset, 8 bytes  16 time in ns since 1970, 8 bytes
 //
-// (numbers little-endian), then the name, then the data. Dropped bytes are such a record
-// too; its data is their number, 8 bytes. A keep-alive and the end record are bare
-// headers of zeros behind their kind.
+// (numbers are little-endian), followed by the task's name and the data. A
+// record of dropped bytes has the same form, and its data is the number of
+// dropped bytes (8 bytes). A keep-alive record and the end record are headers
+// that are zero except for the kind.
 const (
 	magic      = "plg\x01"
 	headerSize = 24
-	maxData    = 256 << 10 // what a Reader takes
-	sendData   = 32 << 10  // what Serve sends: what is received in part is lost with a connection
+	maxData    = 256 << 10 // longest data of a record that a Reader accepts, in bytes
+	sendData   = 32 << 10  // longest data that Serve sends, in bytes; short, because a partly received record is lost with its connection
 
 	kindChunk     = 1
 	kindKeepAlive = 2
@@ -46,21 +47,25 @@ const (
 	flagRestart = 1
 )
 
-// NewReader returns a Reader of r. It reads ahead of what it returns.
+// NewReader returns a Reader that decodes the log stream r. It buffers, so it
+// may read more of r than it returns.
 func NewReader(r io.Reader) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// ErrMalformed is the error of bytes that no Serve of this version wrote.
+// ErrMalformed reports bytes that do not follow this version's log stream
+// format.
 var ErrMalformed = errors.New("log stream")
 
-// Brought reports whether anything has come whole, be it that there is nothing new.
+// Brought reports whether Next has read at least one complete record, even if
+// that was only a keep-alive.
 func (r *Reader) Brought() bool { return r.whole }
 
-// Next returns the next chunk; its Data is valid until the next call. The
-// error is io.EOF itself when the sender has sent all it had to send,
-// io.ErrUnexpectedEOF when the stream was cut before that, an [ErrMalformed] when
-// the bytes are not of this protocol. It is returned again ever after.
+// Next returns the next chunk, whose Data is valid until the next call. The
+// error is io.EOF itself after the sender's end record, and
+// io.ErrUnexpectedEOF if the stream ends before that record. It is
+// [ErrMalformed] if the bytes are not a valid log stream. After an error, Next
+// returns the same error again.
 func (r *Reader) Next() (c Chunk, err error) {
 	if r.err == nil {
 		c, r.err = r.next()
@@ -95,7 +100,8 @@ func (r *Reader) next() (Chunk, error) {
 	}
 }
 
-// begin reads the magic and the version once.
+// begin reads and checks the magic bytes and the version at the beginning of
+// the stream. Later calls do nothing.
 func (r *Reader) begin() error {
 	if r.begun {
 		return nil
@@ -114,8 +120,8 @@ func (r *Reader) begin() error {
 	return nil
 }
 
-// chunk reads the rest of a chunk whose header is h. Every length is checked
-// before it is used.
+// chunk reads the task name and the data of the record whose header is h. It
+// checks every length before using it.
 func (r *Reader) chunk(h []byte) (Chunk, error) {
 	size := binary.LittleEndian.Uint32(h[4:])
 	c := Chunk{
@@ -146,7 +152,8 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 	return c.gap()
 }
 
-// gap returns the dropped bytes of which c tells.
+// gap decodes c, a record of dropped bytes, into a Chunk whose Dropped field
+// is set.
 func (c Chunk) gap() (Chunk, error) {
 	if len(c.Data) != 8 || c.Restart {
 		return Chunk{}, fmt.Errorf("%w: malformed record of dropped bytes", ErrMalformed)
@@ -158,16 +165,17 @@ func (c Chunk) gap() (Chunk, error) {
 	return c, nil
 }
 
-// fill reads len(b) bytes. Only the end record may end the stream.
+// fill reads exactly len(b) bytes. A stream that ends here is cut off, so fill
+// turns io.EOF into io.ErrUnexpectedEOF.
 func (r *Reader) fill(b []byte) error {
 	_, err := io.ReadFull(r.r, b)
-	if err == io.EOF { // one that is wrapped says more
+	if err == io.EOF { // compare with ==, because a wrapped io.EOF has more detail and is returned as it is
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// writeChunk encodes c, whose Data is at most maxData long.
+// writeChunk encodes chunk c. The Data of c has at most maxData bytes.
 func writeChunk(w *bufio.Writer, c Chunk) error {
 	var h [headerSize]byte
 	h[0], h[1], h[2] = kindChunk, byte(c.Stream), byte(len(c.Task))
@@ -180,28 +188,30 @@ func writeChunk(w *bufio.Writer, c Chunk) error {
 	binary.LittleEndian.PutUint32(h[4:], uint32(len(c.Data)))
 	binary.LittleEndian.PutUint64(h[8:], uint64(c.Offset))
 	binary.LittleEndian.PutUint64(h[16:], uint64(c.Time.UnixNano()))
-	// A bufio.Writer keeps its first error for the last write.
+	// Only the last error is checked, because a bufio.Writer returns its first
+	// error from every later write.
 	w.Write(h[:])
 	w.WriteString(c.Task)
 	_, err := w.Write(c.Data)
 	return err
 }
 
-// writeMark encodes a record that is a bare header.
+// writeMark encodes a record that has a kind and no task, data or time.
 func writeMark(w *bufio.Writer, kind byte) error {
 	_, err := w.Write([]byte{headerSize - 1: 0, 0: kind})
 	return err
 }
 
-// Merge takes all hosts' chunks to their ends, with a function for each that is
-// like [Reader.Next], and emits them in order of time, as far as the hosts'
-// clocks agree; chunks of one host keep their order, and the next is asked for
-// once the one before was emitted. It waits for the slowest host, so it is for
-// requests without Follow.
+// Merge reads the chunks of all hosts and passes them to emit in order of
+// time, as far as the hosts' clocks agree. Each function in hosts returns the
+// next chunk of one host, as [Reader.Next] does. Chunks of one host keep their
+// order. Merge reads the next chunk of a host only after emit has returned for
+// the chunk before. It waits for the slowest host, so use it only for requests
+// without Follow.
 //
-// A host whose chunks end with an error does not stop the others. Merge returns
-// each host's error, nil for the good ones; that of emit, which ends it, is the
-// error of the host whose chunk it was.
+// An error from one host does not stop the others. Merge returns one error for
+// each host, or nil for a host that was read to its end. An error from emit
+// stops Merge and becomes the error of the host whose chunk emit received.
 func Merge(hosts []func() (Chunk, error), emit func(host int, c Chunk) error) []error {
 	errs := make([]error, len(hosts))
 	heads := make([]*Chunk, len(hosts)) // the next chunk of each host, nil after its last
@@ -210,7 +220,7 @@ func Merge(hosts []func() (Chunk, error), emit func(host int, c Chunk) error) []
 		switch c, err := hosts[i](); err {
 		case nil:
 			heads[i] = &c
-		case io.EOF: // others may wrap it
+		case io.EOF: // end of this host's chunks; compared with ==, because a wrapped io.EOF is a failure
 		default:
 			errs[i] = err
 		}
@@ -232,6 +242,6 @@ func Merge(hosts []func() (Chunk, error), emit func(host int, c Chunk) error) []
 			errs[oldest] = err
 			return errs
 		}
-		advance(oldest) // not before emit is done: reading on takes its bytes away
+		advance(oldest) // only after emit has returned, because reading on overwrites the Data of its chunk
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// encode returns the stream that carries chunks, with its end record.
+// encode returns a log stream with the given chunks and an end record.
 func encode(t testing.TB, chunks ...Chunk) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -62,8 +62,9 @@ func TestReaderRoundTrip(t *testing.T) {
 	}
 }
 
-// TestReaderCut cuts a stream everywhere: never a clean end.
-func TestReaderCut(t *testing.T) {
+// A stream that is cut off at any byte never looks like a stream that has
+// ended.
+func TestReaderReportsCutStream(t *testing.T) {
 	whole := encode(t, someChunks[:3]...)
 	for n := range whole {
 		r, err := NewReader(bytes.NewReader(whole[:n])), error(nil)
@@ -84,7 +85,7 @@ func TestReaderCut(t *testing.T) {
 	}
 }
 
-func TestReaderRefuses(t *testing.T) {
+func TestReaderRejectsMalformedStreams(t *testing.T) {
 	chunk := encode(t, someChunks[1])
 	change := func(at int, b byte) []byte {
 		c := bytes.Clone(chunk)

@@ -8,27 +8,29 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// command is a control character or a control sequence that moves the cursor or erases.
+// command is a control character or an escape sequence that moves the cursor,
+// erases text or sets a mode of the terminal.
 type command struct {
-	name byte  // final byte of a sequence that begins with ESC [, or one of those below
-	args []int // its numbers; -1: left out
-	mode bool  // it begins with ESC [ ?
-	size int   // in bytes; 0: the text is no command, -1: it may be the beginning of one
+	name byte  // final byte of a sequence that begins with ESC [, or a constant below (carriageReturn ... reverseIndex)
+	args []int // numbers in the sequence; -1 for a number that is left out
+	mode bool  // the sequence begins with ESC [ ?
+	size int   // length in bytes; 0 if the text is no command, -1 if the text may be an incomplete command
 }
 
-// Names of commands that are no sequence with ESC [.
+// Names of the commands that do not begin with ESC [.
 const (
 	carriageReturn = '\r'
 	backspace      = '\b'
 	saveCursor     = '7'
 	restoreCursor  = '8'
-	reverseIndex   = 'M' - '@' // so that it is not ESC [ M, which deletes lines
+	reverseIndex   = 'M' - '@' // the final byte is M; shifted here, because ESC [ M is another command (delete lines)
 )
 
-// maxCommand is the length of the longest command, in bytes.
+// maxCommand is the length of the longest terminal command that commandOf
+// accepts, in bytes.
 const maxCommand = 32
 
-// commandOf reads the command with which text begins.
+// commandOf parses the terminal command at the beginning of text.
 func commandOf(text []byte) command {
 	switch {
 	case text[0] == '\r', text[0] == '\b':
@@ -74,14 +76,15 @@ func numbers(text []byte) (all []int) {
 	for part := range bytes.SplitSeq(text, []byte(";")) {
 		n, err := strconv.Atoi(string(part))
 		if err != nil {
-			n = -1 // none, or too large for any screen
+			n = -1 // left out, or larger than any screen
 		}
 		all = append(all, n)
 	}
 	return all
 }
 
-// arg returns a number of the command, or what counts if it is left out.
+// arg returns the command's number i, or the value otherwise if the command
+// has no such number.
 func (c command) arg(i, otherwise int) int {
 	if i >= len(c.args) || c.args[i] < 0 {
 		return otherwise
@@ -89,7 +92,8 @@ func (c command) arg(i, otherwise int) int {
 	return c.args[i]
 }
 
-// up is how many lines the command moves the cursor up; 0: it does not.
+// up returns the number of lines by which the command moves the cursor up, or
+// 0.
 func (c command) up() int {
 	switch {
 	case c.mode:
@@ -102,7 +106,8 @@ func (c command) up() int {
 	return 0
 }
 
-// hasCommands reports whether text may have commands: colours are none.
+// hasCommands reports whether text may contain terminal commands. Colours do
+// not count as commands.
 func hasCommands(text []byte) bool {
 	if bytes.IndexByte(text, '\r') >= 0 || bytes.IndexByte(text, '\b') >= 0 {
 		return true
@@ -119,7 +124,8 @@ func hasCommands(text []byte) bool {
 	}
 }
 
-// lastUp returns where in text the cursor moves up for the last time, -1 if it does not.
+// lastUp returns the index in text of the last command that moves the cursor
+// up, or -1.
 func lastUp(text []byte) int {
 	for end := len(text); ; {
 		i := bytes.LastIndexByte(text[:end], ansi.ESC)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Report l2: what moves the cursor or erases is a command; colours and other sequences are none.
+// Sequences that move the cursor or erase text are commands; colours and other
+// sequences are not.
 func TestCommandOf(t *testing.T) {
 	for text, want := range map[string]command{
 		"\r": {name: '\r', size: 1}, "\b\b": {name: '\b', size: 1}, "\x1b7": {name: '7', size: 2}, "\x1bMx": {name: reverseIndex, size: 2},

@@ -8,17 +8,20 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// maxText is the length in bytes of a line that is redrawn. In longer ones commands other than
-// carriage returns are accidents, as in what is no UTF-8.
+// maxText is the greatest length of a line in which terminal commands are
+// executed, in bytes. In a longer line, or one that is not UTF-8, control
+// bytes are probably binary data. Only carriage returns are executed at any
+// length.
 const maxText = 4 << 10
 
-// steer takes text of the unfinished line up to its last command. It returns the rest.
+// steer executes all terminal commands in text and writes the text between
+// them to the unfinished line. It returns the text after the last command.
 func (s *splitter) steer(text []byte) []byte {
 	if len(s.half) > 0 {
 		s.next -= int64(len(s.half))
 		text, s.half = slices.Concat(s.half, text), nil
 	}
-	garbled := false // what precedes is no text
+	garbled := false // true if the line before the command is too long or not UTF-8
 	for from := 0; ; {
 		i := bytes.IndexAny(text[from:], commands)
 		if i < 0 {
@@ -36,7 +39,7 @@ func (s *splitter) steer(text []byte) []byte {
 			s.next += int64(len(s.half))
 			return nil
 		case c.size == 0 || c.name != carriageReturn && garbled:
-			from++ // it belongs to the text
+			from++ // not executed: the byte stays part of the text
 		default:
 			s.write(text[:from])
 			s.next += int64(c.size)
@@ -46,7 +49,7 @@ func (s *splitter) steer(text []byte) []byte {
 	}
 }
 
-// obey does what a terminal does at a command.
+// obey applies the effect of terminal command c to the unfinished lines.
 func (s *splitter) obey(c command) {
 	if c.mode {
 		s.setMode(c.arg(0, 0), c.name == 'h')
@@ -88,7 +91,7 @@ func (s *splitter) obey(c command) {
 	}
 }
 
-// cells returns the width of text on a terminal.
+// cells returns the number of terminal cells that text occupies.
 func cells(text []byte) int {
 	if plainRun(text) == len(text) {
 		return len(text)
@@ -96,10 +99,11 @@ func cells(text []byte) int {
 	return ansi.StringWidth(string(text))
 }
 
-// maxCell is the greatest column to which the cursor moves.
+// maxCell is the greatest column to which a command can move the cursor.
 const maxCell = 1000
 
-// goTo moves the cursor to a column of the line, from 0.
+// goTo moves the cursor to a column of the current line, counted from 0. It
+// fills a line that is too short with spaces.
 func (s *splitter) goTo(cell int) {
 	s.redrawn, s.astray = true, false
 	if cell <= 0 {
@@ -123,7 +127,8 @@ func (s *splitter) goTo(cell int) {
 	s.col = col + max(0, cell-at)
 }
 
-// eraseLine erases to the right of the cursor (0), to its left (1), or the whole line.
+// eraseLine erases the part of the current line right of the cursor (what is
+// 0), the part left of it (1), or the whole line (other values).
 func (s *splitter) eraseLine(what int) {
 	switch {
 	case what == 0:
@@ -141,11 +146,12 @@ func (s *splitter) eraseLine(what int) {
 	}
 }
 
-// eraseScreen erases below the cursor (0), above it (1), or all lines.
+// eraseScreen erases the rows below the cursor (what is 0), the rows above it
+// (1), or all rows. It erases the same part of the current line.
 func (s *splitter) eraseScreen(what int) {
 	b := s.block
 	if what != 0 && (b == nil || !b.firm && !b.climbed) {
-		return // lines that are not redrawn are not lost
+		return // a program that clears the screen does not delete ordinary lines of its log
 	}
 	s.eraseLine(min(what, 2))
 	if b == nil {
@@ -158,7 +164,9 @@ func (s *splitter) eraseScreen(what int) {
 	}
 }
 
-// setMode obeys a mode of the terminal: the cursor is hidden while a program redraws.
+// setMode handles the terminal modes that a program switches on and off. Only
+// mode 25, the visible cursor, matters: programs hide the cursor while they
+// redraw.
 func (s *splitter) setMode(mode int, on bool) {
 	const cursor = 25
 	switch {

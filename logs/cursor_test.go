@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// frames returns 20 states of rows, each of which is drawn over the one before. A % stands for
-// the number of the state.
+// frames returns the output of a program that draws rows once (first) and
+// redraws them 19 times (again). % stands for the number of the redraw.
 func frames(first, again string) string {
 	text := strings.ReplaceAll(first, "%", "0")
 	for i := range 20 {
@@ -20,8 +20,9 @@ func frames(first, again string) string {
 	return text
 }
 
-// redraws are texts of programs that redraw rows, and the lines that they are in a pipe; also
-// those if the text comes bit by bit and nobody knows at first that rows are drawn again.
+// redraws maps names to outputs of programs that redraw rows. want is what a
+// pipe receives. bits is what it receives if the output arrives in small
+// pieces, so that at first it is unknown that rows will be redrawn.
 var redraws = map[string]struct{ text, want, bits string }{
 	"rich": {"before\n" + frames("\x1b[?25l\r\x1b[2Ka %\nb \x1b[35m%\x1b[0m", "\r\x1b[2K\x1b[1A\x1b[2Ka %\nb \x1b[35m%\x1b[0m") + "\n\x1b[?25hafter\n",
 		"before\na 20\nb 20\nafter\n", ""},
@@ -49,9 +50,10 @@ var redraws = map[string]struct{ text, want, bits string }{
 	"tqdm":             {frames("\r %|outer\n\r 0|a\x1b[A", "\n\r %|a\x1b[A\r %|outer") + "\n\n", " 20|outer\n 20|a\n", ""},
 }
 
-// TestReportL2: of rows that are redrawn only the last states are left in a pipe, with no
-// control characters, and each task has them as rows on a terminal.
-func TestReportL2(t *testing.T) {
+// Of rows that a program redraws, a pipe receives only the last states,
+// without control characters. A terminal shows them as progress rows of their
+// task.
+func TestRedrawnRowsLeaveTheirLastStates(t *testing.T) {
 	for name, c := range redraws {
 		for _, size := range []int{1, 2, 3, 7, len(c.text)} {
 			want := c.want
@@ -92,8 +94,8 @@ func checkRedrawn(t *testing.T, text string, size int, want string) {
 	}
 }
 
-// Lines that could have been redrawn, and are not, come soon: below a bar that is complete
-// within a second, and while the cursor is hidden within 5 s.
+// Lines that a program could have redrawn but did not are printed soon: below
+// a complete bar within a second, and while the cursor is hidden within 5 s.
 func TestLinesAreNotHeldForLong(t *testing.T) {
 	for text, c := range map[string]struct {
 		limit time.Duration
@@ -104,7 +106,7 @@ func TestLinesAreNotHeldForLong(t *testing.T) {
 		"\x1b7one\ntwo\n":                          {5 * time.Second, "one\ntwo\n"},
 		"\x1b[?25l\ra\nb\r\x1b[1Ac\nd\n\x1b[?25h":  {time.Second, "c\nd\n"},
 		"\x1b[?25l\ra\nb\r\x1b[1Ac\nd\nlog\nlog\n": {5 * time.Second, "c\nd\nlog\nlog\n"},
-		"one\n\r 1|a\n\r 0|b\x1b[A":                {time.Second, "one\n"}, // 1|a may still be redrawn
+		"one\n\r 1|a\n\r 0|b\x1b[A":                {time.Second, "one\n"}, // the program may still redraw the row 1|a
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
@@ -125,8 +127,9 @@ func TestLinesAreNotHeldForLong(t *testing.T) {
 	}
 }
 
-// Rows of two tasks that Rich redraws stand one below the other on a terminal.
-func TestRowsOfTasks(t *testing.T) {
+// If two tasks redraw rows with Rich, a terminal shows the rows of one task
+// below those of the other.
+func TestTasksHaveRowsOneBelowTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
 		tty := Screen{Writer: &screen, Terminal: true}

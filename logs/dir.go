@@ -11,19 +11,22 @@ import (
 	"sync"
 )
 
-// Dir keeps the bytes of each source in a file of its own, unchanged:
-// worker-3.stdout, worker-3.stderr. A line stands for bytes that the host has dropped. Files that exist are left alone: when the
-// folder has logs of an earlier job, all names of this one end in .2, .3 and
-// so on. Any goroutine may use it.
+// Dir writes the bytes of each source (a stream of a task) unchanged to a file
+// such as worker-3.stdout or worker-3.stderr. In place of bytes that the host
+// dropped, it writes one line that reports their number. A Dir does not change
+// existing files. If the folder has logs of an earlier job, the names of all
+// new files end in .2, .3 and so on. Its methods may be called from any
+// goroutine.
 type Dir struct {
 	mu     sync.Mutex
 	path   string
-	run    int // number of this job among those with logs in the folder; 1 for the first
+	run    int // number of this job among the jobs with logs in the folder; 1 for the first job
 	files  map[Source]*os.File
 	closed bool
 }
 
-// NewDir makes the folder when it is not there.
+// NewDir returns a Dir that writes to the folder path. It creates the folder
+// if necessary.
 func NewDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, fmt.Errorf("log folder: %w", err)
@@ -39,15 +42,17 @@ func NewDir(path string) (*Dir, error) {
 	return d, nil
 }
 
-// runSuffix ends the names of files of the second job in a folder and later ones.
+// runSuffix matches the end of a file name that the second or a later job
+// wrote, such as .2.
 var runSuffix = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.([2-9]|[1-9][0-9]{1,8})$`) })
 
-// runOf returns which job of the folder wrote a file, 0 for other files.
+// runOf returns the number of the job that wrote the named log file, from 1.
+// It returns 0 for a file that is no log.
 func runOf(name string) (run int) {
 	stem, run := name, 1
 	if found := runSuffix().FindStringSubmatch(name); found != nil {
 		stem = strings.TrimSuffix(name, found[0])
-		run, _ = strconv.Atoi(found[1]) // digits, not too many
+		run, _ = strconv.Atoi(found[1]) // cannot fail: runSuffix matches at most nine digits
 	}
 	if _, ok := sourceOf(stem); !ok {
 		return 0
@@ -55,7 +60,7 @@ func runOf(name string) (run int) {
 	return run
 }
 
-// File returns the path of the file that keeps src.
+// File returns the path of the log file of src.
 func (d *Dir) File(src Source) string {
 	name := src.file()
 	if d.run > 1 {
@@ -64,9 +69,9 @@ func (d *Dir) File(src Source) string {
 	return filepath.Join(d.path, name)
 }
 
-// Chunk appends c's bytes to the file of its source, in the order of the
-// calls; what was received twice is the caller's to drop, with a [Cursor].
-// After an error the file holds a part of the bytes at most.
+// Chunk appends the bytes of c to the file of its source. The caller must
+// remove bytes that it received twice, with a [Cursor]. If Chunk returns an
+// error, the file may hold only a part of the bytes.
 func (d *Dir) Chunk(host string, c Chunk) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +85,7 @@ func (d *Dir) Chunk(host string, c Chunk) error {
 	return nil
 }
 
-// open returns the source's file, new at its first chunk.
+// open returns the file of a source and creates it on the first call.
 func (d *Dir) open(src Source) (*os.File, error) {
 	if d.closed {
 		return nil, os.ErrClosed
@@ -91,7 +96,8 @@ func (d *Dir) open(src Source) (*os.File, error) {
 	if err := src.check(); err != nil {
 		return nil, err
 	}
-	// O_EXCL: a file that another job made meanwhile is not ours to change.
+	// O_EXCL makes the call fail if another job has created the file since
+	// NewDir read the folder.
 	f, err := os.OpenFile(d.File(src), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, err
@@ -100,7 +106,7 @@ func (d *Dir) open(src Source) (*os.File, error) {
 	return f, nil
 }
 
-// Close closes the files. It may be called again.
+// Close closes all files. Further calls do nothing.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -38,7 +38,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-func TestDirRefuses(t *testing.T) {
+func TestDirRejectsInvalidSources(t *testing.T) {
 	d, err := NewDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

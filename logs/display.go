@@ -14,46 +14,49 @@ import (
 	"golang.org/x/term"
 )
 
-// Display writes to the two outputs of a command, one write at a time. On a terminal it
-// keeps rows below everything else: progress, which it redraws in place. Its methods
-// may be called from any goroutine.
+// Display writes to the standard output and standard error of a plx command,
+// one write at a time. On a terminal it keeps progress rows below all other
+// output and redraws them in place. Its methods may be called from any
+// goroutine.
 //
-// If both outputs are terminals, a Display takes them for the same one.
+// If both outputs are terminals, Display assumes that they are the same
+// terminal.
 type Display struct {
 	outputs [2]Screen
-	base    Stream // the output with the rows, if that is a terminal
+	base    Stream // the output that shows the progress rows, if it is a terminal
 
-	mu    sync.Mutex // guards all below
-	rows  []*Row     // from top to bottom
-	drawn int        // number of rows on the screen now
-	last  time.Time  // when the rows were drawn
+	mu    sync.Mutex // guards all fields below
+	rows  []*Row     // progress rows from top to bottom
+	drawn int        // number of progress rows that are now on the screen
+	last  time.Time  // time of the last drawing of the rows
 	timer *time.Timer
 }
 
-// Screen is an output of a Display.
+// Screen describes one of the two outputs of a Display.
 type Screen struct {
 	io.Writer
-	Terminal bool // the output is a terminal: its lines must be harmless there
-	Dumb     bool // the terminal cannot move its cursor: it shows no rows
-	Colour   bool // the output shows colours, see [UseColour]
-	Sixteen  bool // it has 16 colours only, see [Sixteen]
+	Terminal bool // the output is a terminal, so control characters in lines must be escaped
+	Dumb     bool // the terminal cannot move its cursor, so progress rows are not shown
+	Colour   bool // text may be coloured, see [UseColour]
+	Sixteen  bool // the terminal has only 16 colours, see [Sixteen]
 }
 
-// Row is a line of a Display that can change.
+// Row is a progress row at the bottom of a Display, whose text can change.
 type Row struct {
 	display *Display
-	order   int    // rows are sorted by it
-	text    string // empty: the row is not shown
+	order   int    // sort key: rows with a lower order are drawn above
+	text    string // text of the row; an empty text hides the row
 }
 
 const (
 	// redrawEvery is the shortest time between two drawings of the rows.
 	redrawEvery = 100 * time.Millisecond
-	// maxRows is how many rows are shown at once.
+	// maxRows is the greatest number of progress rows on the screen.
 	maxRows = 10
 )
 
-// NewDisplay returns a Display. From then on nothing else should write to the outputs.
+// NewDisplay returns a Display for the two outputs. After the call, no other
+// code should write to them.
 func NewDisplay(stdout, stderr Screen) *Display {
 	d := &Display{outputs: [2]Screen{Stdout: stdout, Stderr: stderr}, base: Stderr}
 	if !stderr.Terminal {
@@ -62,9 +65,10 @@ func NewDisplay(stdout, stderr Screen) *Display {
 	return d
 }
 
-// Divert has w take all lines from now on, made harmless for a terminal, with colours if the
-// terminal of the rows has them; no rows are shown. Its end is when restore is called. No row may
-// exist.
+// Divert sends all lines to w until the caller calls restore. The lines are
+// escaped for a terminal and coloured if the original terminal shows colours.
+// Progress rows are not shown. The Display must have no rows when Divert is
+// called.
 func (d *Display) Divert(w io.Writer) (restore func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,17 +83,19 @@ func (d *Display) Divert(w io.Writer) (restore func()) {
 	}
 }
 
-// Terminal reports whether an output is a terminal that can show rows.
+// Terminal reports whether the output is a terminal that can show progress
+// rows.
 func (d *Display) Terminal(to Stream) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.canMove(to)
 }
 
-// canMove is Terminal. It needs d.mu.
+// canMove reports whether the output is a terminal that can move its cursor.
+// The caller must hold d.mu.
 func (d *Display) canMove(to Stream) bool { return d.outputs[to].Terminal && !d.outputs[to].Dumb }
 
-// Write writes whole lines.
+// Write writes lines, which must be complete, to an output.
 func (d *Display) Write(to Stream, lines []byte) error {
 	if len(lines) == 0 {
 		return nil
@@ -105,23 +111,26 @@ func (d *Display) Write(to Stream, lines []byte) error {
 	return err
 }
 
-// Alone clears the rows and calls f, during which nothing else is written.
+// Alone clears the progress rows and calls f. Other goroutines cannot write to
+// the Display while f runs.
 func (d *Display) Alone(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cleared := d.clear(); len(cleared) > 0 {
-		_, _ = d.outputs[d.base].Write(cleared) // what f does is more important
+		_, _ = d.outputs[d.base].Write(cleared) // ignore a failed write: f must run anyway
 	}
 	f()
 }
 
-// Orders of rows that stand below those of tasks. The one of Status is always shown.
+// Orders of rows that are drawn below the rows of tasks. A row with order
+// Status is always shown, even if there are more than maxRows rows.
 const (
 	Bottom = math.MaxInt - 1
 	Status = math.MaxInt
 )
 
-// Row adds a row, below those of the same order or a lower one. Remove must be called.
+// Row adds a progress row below all rows with the same or a lower order. The
+// caller must call Remove on the row.
 func (d *Display) Row(order int) *Row {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,7 +145,8 @@ func (d *Display) Row(order int) *Row {
 	return r
 }
 
-// Set changes the text of the row: one line without control characters but colours.
+// Set changes the text of the row. The text must be one line without control
+// characters; colours are allowed.
 func (r *Row) Set(text string) {
 	d := r.display
 	d.mu.Lock()
@@ -147,7 +157,7 @@ func (r *Row) Set(text string) {
 	}
 }
 
-// Remove removes the row. It may be called again.
+// Remove removes the row from the Display. Further calls do nothing.
 func (r *Row) Remove() {
 	d := r.display
 	d.mu.Lock()
@@ -158,17 +168,18 @@ func (r *Row) Remove() {
 	}
 }
 
-// refresh draws the rows again, if now is false not more often than redrawEvery. It
-// needs d.mu.
+// refresh redraws the progress rows. If now is false, it delays the drawing to
+// at most one per redrawEvery. The caller must hold d.mu.
 func (d *Display) refresh(now bool) {
 	if !d.canMove(d.base) || !now && time.Since(d.last) < redrawEvery {
 		d.later()
 		return
 	}
-	d.outputs[d.base].Write(d.draw(d.clear(), true)) // rows that are lost tell nothing more
+	d.outputs[d.base].Write(d.draw(d.clear(), true)) // ignore a failed write: only progress rows are lost
 }
 
-// later has the rows drawn in a moment. It needs d.mu.
+// later starts a timer that redraws the rows after redrawEvery. The caller
+// must hold d.mu.
 func (d *Display) later() {
 	if d.timer != nil || !d.canMove(d.base) {
 		return
@@ -181,7 +192,8 @@ func (d *Display) later() {
 	})
 }
 
-// clear returns what erases the rows. It needs d.mu.
+// clear returns the control sequences that erase the progress rows from the
+// screen. The caller must hold d.mu.
 func (d *Display) clear() []byte {
 	if d.drawn == 0 {
 		return nil
@@ -191,8 +203,10 @@ func (d *Display) clear() []byte {
 	return []byte(erase)
 }
 
-// draw adds the rows to b. If now is false and they were drawn a moment ago it leaves
-// that to the timer: a flood of lines must not wait for them. It needs d.mu.
+// draw appends the control sequences and text of the progress rows to b. If
+// now is false and the rows were drawn less than redrawEvery ago, a timer
+// draws them later, so that redrawing does not slow down a flood of lines. The
+// caller must hold d.mu.
 func (d *Display) draw(b []byte, now bool) []byte {
 	if !now && time.Since(d.last) < redrawEvery {
 		d.later()
@@ -214,7 +228,8 @@ func (d *Display) draw(b []byte, now bool) []byte {
 	return b
 }
 
-// texts returns the rows to show, at most limit beside that of Status. It needs d.mu.
+// texts returns the texts of the rows to show: at most limit rows, plus the
+// rows with order Status. The caller must hold d.mu.
 func (d *Display) texts(limit int) (texts []string) {
 	var status []string
 	for _, r := range d.rows {
@@ -232,13 +247,15 @@ func (d *Display) texts(limit int) (texts []string) {
 	return append(texts, status...)
 }
 
-// Width returns the width of the terminal with the rows, in cells.
+// Width returns the width, in cells, of the terminal that shows the progress
+// rows.
 func (d *Display) Width() int {
 	width, _ := d.size()
 	return width
 }
 
-// size returns the width and height of the terminal in cells.
+// size returns the width and height of the terminal in cells, or 80 by 24 if
+// they are unknown.
 func (d *Display) size() (width, height int) {
 	if f, ok := d.outputs[d.base].Writer.(*os.File); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {

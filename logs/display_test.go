@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// screenful is what was written. Any goroutine may use it.
+// screenful collects the bytes written to it. Its methods may be called from
+// any goroutine.
 type screenful struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -29,13 +30,14 @@ func (s *screenful) String() string {
 	return s.text.String()
 }
 
-// drawn waits, in the time of synctest, until rows that are due are drawn.
+// drawn waits, in a synctest bubble, until all pending rows are drawn.
 func drawn() {
 	time.Sleep(2 * redrawEvery)
 	synctest.Wait()
 }
 
-// rendered is what a terminal shows after text, if no line is too long for it.
+// rendered returns what a terminal shows after text was written to it, if
+// every line fits in its width.
 func rendered(t *testing.T, text string) string {
 	lines, y, x := []string{""}, 0, 0
 	move := regexp.MustCompile(`^\x1b\[([KA])`)
@@ -50,7 +52,7 @@ func rendered(t *testing.T, text string) string {
 			continue
 		}
 		switch c := text[0]; c {
-		case '\n': // a terminal adds a carriage return
+		case '\n': // a terminal driver adds a carriage return to each newline
 			if y, x = y+1, 0; y == len(lines) {
 				lines = append(lines, "")
 			}
@@ -67,8 +69,9 @@ func rendered(t *testing.T, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Tasks that draw progress bars at the same time have a row each, below all lines; the
-// bar's last state becomes a line. In a pipe only that is left.
+// Tasks that draw progress bars at the same time have one row each, below all
+// lines. The last state of each bar is printed as a line. A pipe receives only
+// those lines.
 func TestProgressBars(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
@@ -117,8 +120,8 @@ func TestProgressBars(t *testing.T) {
 	})
 }
 
-// Bars that move the cursor up, as nested bars of tqdm do, are redrawn in rows of their
-// own. In a pipe only their last states are left.
+// Progress bars that move the cursor up, such as nested bars of tqdm, get a
+// row each. A pipe receives only their last states.
 func TestNestedBars(t *testing.T) {
 	const first = "\r 0 of 2|outer\n\r  0%|a\x1b[A"
 	for _, c := range []struct{ name, text, rows, early, lines string }{
@@ -138,8 +141,9 @@ func TestNestedBars(t *testing.T) {
 	}
 }
 
-// nestedBars checks the rows of a terminal and the lines of a pipe after text, which
-// comes in pieces; early are those that a pipe gets before the end.
+// nestedBars writes text in pieces of size bytes. It checks the rows of a
+// terminal, the lines that a pipe receives in the end (lines) and those it
+// receives before the end (early).
 func nestedBars(t *testing.T, text string, size int, rows, early, lines string) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
@@ -180,7 +184,8 @@ func nestedBars(t *testing.T, text string, size int, rows, early, lines string) 
 	})
 }
 
-// A terminal that cannot move its cursor gets lines only, and none that steer it.
+// A terminal that cannot move its cursor receives only lines, without control
+// sequences.
 func TestDumbTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
@@ -205,7 +210,8 @@ func TestDumbTerminal(t *testing.T) {
 	})
 }
 
-// More rows than fit are counted. A row that is longer than the terminal is cut.
+// If there are more rows than fit on the screen, the last row shows their
+// number. A row longer than the terminal's width is cut.
 func TestManyRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
@@ -222,8 +228,9 @@ func TestManyRows(t *testing.T) {
 	})
 }
 
-// A flood of lines does not wait for rows: they are drawn at most every redrawEvery.
-func TestRowsUnderAFlood(t *testing.T) {
+// A flood of lines is not delayed by progress rows: the rows are drawn at most
+// once per redrawEvery.
+func TestRowsDoNotDelayFloodOfLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
 		tty := Screen{Writer: &screen, Terminal: true}
@@ -250,7 +257,7 @@ func TestRowsUnderAFlood(t *testing.T) {
 	})
 }
 
-// Names of hosts lose their domain if the rest tells them apart.
+// Host names are shortened to their first label if these labels differ.
 func TestShortHosts(t *testing.T) {
 	for _, c := range []struct{ hosts, want []string }{
 		{[]string{"gpu01.example.org", "gpu02.example.org"}, []string{"gpu01", "gpu02"}},
@@ -267,8 +274,8 @@ func TestShortHosts(t *testing.T) {
 	}
 }
 
-// TestL1: colours do not count for --grep, in what is printed and in what is redrawn.
-func TestL1(t *testing.T) {
+// --grep ignores colours, in printed lines and in progress rows.
+func TestGrepIgnoresColours(t *testing.T) {
 	const green, off = "\x1b[32m", "\x1b[0m"
 	for name, c := range map[string]struct{ pattern, text, want string }{
 		"the beginning":  {"^INFO", green + "INFO" + off + " a\nWARN INFO\n", green + "INFO" + off + " a\n"},
@@ -292,9 +299,9 @@ func TestL1(t *testing.T) {
 	}
 }
 
-// TestL2: what a program prints without ending the line is shown within a second, and
-// printed once when the line ends. A line that is complete soon is only printed.
-func TestL2(t *testing.T) {
+// A line that stays unfinished is shown within a second, and printed once when
+// it ends. A line that ends soon is only printed.
+func TestUnfinishedLineIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var screen screenful
 		both := Screen{Writer: &screen, Terminal: true}
@@ -328,7 +335,7 @@ func TestL2(t *testing.T) {
 		shows("worker:0 h ! ..... done") // --grep leaves it out
 		print("\n@")
 		time.Sleep(time.Second)
-		shows("worker:0 h ! ..... done") // only plx -v prints such a line
+		shows("worker:0 h ! ..... done") // a marked line, which is printed only with Options.Verbose
 		print("\n.")
 		if err := p.Close(); err != nil {
 			t.Fatal(err)

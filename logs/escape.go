@@ -12,24 +12,27 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// control is a control sequence of ECMA-48 and ECMA-35: CSI with parameters,
-// intermediate bytes and a final byte; a control string up to its terminator, BEL
-// or ESC \; or ESC with intermediate bytes and a final byte.
+// control matches a control sequence of ECMA-48 and ECMA-35 at the beginning
+// of a text. Such a sequence is CSI with parameters, intermediate bytes and a
+// final byte; or a control string up to its terminator, BEL or ESC \; or ESC
+// with intermediate bytes and a final byte.
 var control = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\a\x1b]*(\a|\x1b\\)|[ -/]+[0-~]|[0-OQ-WYZ\\\x60-~])`)
 })
 
-// commands are the bytes with which a command may begin.
+// commands lists the bytes that can begin a terminal command.
 const commands = "\r\b\x1b"
 
-// sgr is a control sequence that only sets colours and weight. Parameters from <
-// to ? are private: not SGR, whatever the final byte. At most 64 bytes pass.
+// sgr matches a control sequence of at most 64 bytes that only sets colours
+// and weight (SGR). A sequence with private parameters, the characters from <
+// to ?, is not SGR, even if it ends in m.
 var sgr = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[[0-;]{0,61}m$`) })
 
-// appendSafe appends text so that it cannot steer a terminal. What only
-// formats or moves is left out, all else stays or is shown as \x07 or \u202e.
-// Colours (SGR sequences) pass when colour is set, and are reset at the end. An
-// ESC that begins no complete sequence is shown and hides nothing.
+// appendSafe appends text to dst in a form that cannot control a terminal. It
+// removes control sequences and shows other control characters as \x07 or
+// \u202e. If colour is set, it keeps SGR sequences and resets the colours at
+// the end. It shows an ESC that begins no complete sequence as \x1b, and keeps
+// the text after the ESC.
 func appendSafe(dst, text []byte, colour bool) []byte {
 	coloured := false
 	for len(text) > 0 {
@@ -53,7 +56,7 @@ func appendSafe(dst, text []byte, colour bool) []byte {
 	return dst
 }
 
-// unformatted returns text without control sequences, such as colours.
+// unformatted returns text without its control sequences, for example colours.
 func unformatted(text []byte) []byte {
 	var plain []byte
 	for {
@@ -73,8 +76,8 @@ func unformatted(text []byte) []byte {
 	}
 }
 
-// Safe returns text, which may have several lines, so that it cannot steer a terminal.
-// Colours stay if colour is set.
+// Safe returns text of one or more lines in a form that cannot control a
+// terminal. It keeps colours if colour is set.
 func Safe(text []byte, colour bool) []byte {
 	var safe []byte
 	for line := range bytes.Lines(text) {
@@ -87,9 +90,10 @@ func Safe(text []byte, colour bool) []byte {
 	return safe
 }
 
-// Escape returns one line of somebody else's text, for a line of plx's own. Its colours are
-// left out; all else that could steer a terminal, reorder the text or begin another line is
-// shown as \x1b, \x0a or \u202e. Tabs stay.
+// Escape returns line, which comes from another program, in a form that plx
+// can print within its own messages. It removes colours. Other characters that
+// could control a terminal, reorder the text or begin another line are shown
+// as \x1b, \x0a or \u202e. Tabs stay.
 func Escape(line string) string {
 	text := []byte(line)
 	safe := make([]byte, 0, len(text))
@@ -109,8 +113,9 @@ func Escape(line string) string {
 	return string(safe)
 }
 
-// EscapeJSON returns JSON that means the same and is harmless on a terminal too: the
-// encoder of Go's library leaves DEL, C1 controls and bidirectional marks as they are.
+// EscapeJSON returns equivalent JSON that cannot control a terminal. It
+// escapes DEL, C1 controls and bidirectional marks, which encoding/json leaves
+// as they are.
 func EscapeJSON(text []byte) []byte {
 	var safe []byte
 	for _, r := range string(text) {
@@ -123,7 +128,8 @@ func EscapeJSON(text []byte) []byte {
 	return safe
 }
 
-// plainRun returns how many bytes at the start are printable ASCII or tabs.
+// plainRun returns the number of bytes at the start of text that are printable
+// ASCII or tabs.
 func plainRun(text []byte) int {
 	for i, c := range text {
 		if (c < 0x20 || c > 0x7e) && c != '\t' {
@@ -133,8 +139,8 @@ func plainRun(text []byte) int {
 	return len(text)
 }
 
-// appendRune appends the first rune of text, or an escape for it, and returns
-// its length in text.
+// appendRune appends the first rune of text to dst, escaped if it could
+// control a terminal. It returns dst and the length of the rune in text.
 func appendRune(dst, text []byte) ([]byte, int) {
 	r, n := utf8.DecodeRune(text)
 	switch {
@@ -146,20 +152,23 @@ func appendRune(dst, text []byte) ([]byte, int) {
 	return append(dst, text[:n]...), n
 }
 
-// steers reports runes beyond ASCII that a terminal obeys or that reorder the
-// text around them: C1 controls, line separators, bidirectional marks.
+// steers reports whether r is a rune beyond ASCII that controls a terminal or
+// reorders the text around it: a C1 control, a line separator or a
+// bidirectional mark.
 func steers(r rune) bool {
 	return r >= 0x80 && r <= 0x9f || r == 0x061c || r == 0x200e || r == 0x200f ||
 		r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
-// appendJSON appends a line as one JSON object and a newline:
+// appendJSON appends one line of a log to dst, as one JSON object and a
+// newline:
 //
 //	{"time":"…Z","host":"gpu01","task":"worker:3","stream":"stdout","offset":0,"line":"text"}
 //
-// Text that is not UTF-8 comes as "base64" in place of "line"; "newline":false
-// says that the line goes on in the next object or never ended. Controls are
-// escaped, so the output is harmless on a terminal too.
+// If the text is not UTF-8, the object has "base64" instead of "line". The
+// field "newline":false means that the line continues in the next object or
+// never ended. Control characters are escaped, so the output is safe to print
+// on a terminal.
 func appendJSON(dst []byte, host string, src Source, t time.Time, l line) []byte {
 	object := struct {
 		Time    string `json:"time"`
@@ -183,6 +192,6 @@ func appendJSON(dst []byte, host string, src Source, t time.Time, l line) []byte
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(object) // texts and numbers can always be encoded
+	_ = encoder.Encode(object) // ignore the error: strings, numbers and bytes can always be encoded
 	return append(dst, EscapeJSON(text.Bytes())...)
 }

@@ -35,8 +35,8 @@ func TestAppendSafe(t *testing.T) {
 		{"\x1b\x1b[2Jx", `\x1bx`, ""},
 		{"a\bb\x07\x00\x7f\v\f\r", `a\x08b\x07\x00\x7f\x0b\x0c\x0d`, ""},
 		{"\x9b2J \u009b2J \xff", `\x9b2J \u009b2J \xff`, ""},
-		{"\u0080\u009f\u00a0", "\\u0080\\u009f\u00a0", ""}, // the first and the last C1 control
-		{"a \ufffd b", "a \ufffd b", ""},                   // a program's own replacement character
+		{"\u0080\u009f\u00a0", "\\u0080\\u009f\u00a0", ""}, // the first C1 control, the last one, and the character after them
+		{"a \ufffd b", "a \ufffd b", ""},                   // a replacement character that the program printed itself
 		{"\u202eevil\u2066\u200f\u061c\u2028", `\u202eevil\u2066\u200f\u061c\u2028`, ""},
 	}
 	for _, tt := range tests {
@@ -77,13 +77,15 @@ func FuzzAppendSafe(f *testing.F) {
 	})
 }
 
-// steersTerminal is written apart from the tables of the sanitizer.
+// steersTerminal is an independent implementation of steers for tests: it does
+// not use the tables of the code under test.
 func steersTerminal(r rune) bool {
 	return r != '\t' && r < ' ' || r >= 0x7f && r < 0xa0 ||
 		strings.ContainsRune("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", r)
 }
 
-// A line of a stranger keeps what can be seen of it, and has neither colours nor line ends.
+// Escape keeps the visible characters of a line, and removes colours and line
+// ends.
 func TestEscape(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\ttext ü 日 \ufffd":                   "plain\ttext ü 日 \ufffd",
@@ -99,7 +101,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// Names in a prefix are a stranger's, too.
+// Host and task names in a prefix are escaped, because a remote host may
+// choose them.
 func TestPrefixIsHarmless(t *testing.T) {
 	p := newColumns(Options{}).prefix(origin{"h\x1b[2J", Source{"t\x9b", Stderr}}, Screen{})
 	if want := `t\x9b h\x1b[2J ! `; string(p.first) != want {
@@ -120,7 +123,8 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
-// naiveSplit is the splitter for a whole text and without a limit.
+// naiveSplit does the same as the splitter, for a whole text and without a
+// length limit.
 func naiveSplit(text string, redraws bool) (lines []string) {
 	for l := range strings.SplitAfterSeq(text, "\n") {
 		body, ended := strings.CutSuffix(l, "\n")
@@ -132,8 +136,8 @@ func naiveSplit(text string, redraws bool) (lines []string) {
 	return slices.DeleteFunc(lines, func(s string) bool { return s == "" })
 }
 
-// lastState is what a terminal shows of a line, if each state of it is at least as long
-// as the one before.
+// lastState returns what a terminal finally shows of a line with carriage
+// returns, if each state of the line is at least as long as the state before.
 func lastState(line string) string {
 	states := slices.DeleteFunc(strings.Split(line, "\r"), func(s string) bool { return s == "" })
 	switch {
@@ -145,7 +149,8 @@ func lastState(line string) string {
 	return states[len(states)-1]
 }
 
-// split runs the splitter over text in chunks of the given size.
+// split runs the splitter on text in chunks of size bytes, with lines of at
+// most limit bytes.
 func split(t *testing.T, text string, redraws bool, size, limit int) (lines []string) {
 	t.Helper()
 	s := splitter{limit: limit, redraws: redraws, emit: func(l line) {
@@ -183,7 +188,7 @@ func FuzzSplitter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, size, limit uint8) {
 		for redraws, limit := range map[bool]int{false: 1 + int(limit), true: 1 << 20} {
 			if redraws && strings.ContainsAny(text, "\b\x1b") {
-				continue // TestReportL2 has these
+				continue // TestRedrawnRowsLeaveTheirLastStates has these
 			}
 			got := split(t, text, redraws, 1+int(size), limit)
 			if want := naiveSplit(text, redraws); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
@@ -193,7 +198,7 @@ func FuzzSplitter(f *testing.F) {
 	})
 }
 
-// Each rune that steers a terminal or reorders text is made visible, and no other.
+// Exactly the runes that control a terminal or reorder text are escaped.
 func TestSteeringRunes(t *testing.T) {
 	steering := map[rune]bool{0x061c: true, 0x200e: true, 0x200f: true}
 	for _, span := range [][2]rune{{0x80, 0x9f}, {0x2028, 0x202e}, {0x2066, 0x2069}} {
@@ -217,9 +222,9 @@ func TestSteeringRunes(t *testing.T) {
 	}
 }
 
-// A cursor that moves up makes a block of lines only of text: bytes of a program that
-// writes no UTF-8 are left as they are.
-func TestBlocksAreText(t *testing.T) {
+// Cursor movements are executed only in UTF-8 text: binary output of a program
+// stays unchanged.
+func TestCursorCommandsNeedUTF8(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		block bool

@@ -8,15 +8,16 @@ import (
 	"slices"
 )
 
-// File reads on a host what a [Dir] keeps of a source: the bytes of its spool, with a line in
-// place of those that were dropped. It ends where the spool ended when it was opened.
+// File reads the spool of one source on its host: the same bytes that a [Dir]
+// would write to a file. One line with a number replaces the bytes that were
+// dropped. File ends at the size that the spool had when OpenFile opened it.
 type File struct {
 	sp   *spool
-	rest []byte // read, and not yet returned
+	rest []byte // bytes read from the spool that Read has not returned yet
 }
 
-// Files returns the names of the files, such as worker-3.stdout, of the spools in dir. If there
-// is no such folder there are none.
+// Files returns the names of the spools in dir, such as worker-3.stdout. It
+// returns no names if the folder does not exist.
 func Files(dir string) (names []string, err error) {
 	found, err := segmentsIn(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -29,13 +30,15 @@ func Files(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// IsFile reports whether a source has a file of that name.
+// IsFile reports whether name is a valid name of a spool, such as
+// worker-3.stdout.
 func IsFile(name string) bool {
 	src, ok := sourceOf(name)
 	return ok && src.file() == name
 }
 
-// OpenFile opens one of [Files]. Close must be called.
+// OpenFile opens the spool in dir with a name that [Files] returned. The
+// caller must call Close.
 func OpenFile(dir, name string) (*File, error) {
 	src, ok := sourceOf(name)
 	if !ok || !IsFile(name) {
@@ -64,8 +67,9 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// load reports whether there is another chunk. If the task has dropped the segments that were
-// known to come, it looks for those that there are now.
+// load reports whether the spool has another chunk. If the task has dropped
+// the segment that should come next, load lists the folder again and continues
+// with the oldest segment that is left.
 func (f *File) load() (bool, error) {
 	f.sp.beginPass()
 	more, err := f.sp.load()
@@ -81,5 +85,5 @@ func (f *File) load() (bool, error) {
 	return f.sp.load()
 }
 
-// Close closes the spool.
+// Close closes the spool's files.
 func (f *File) Close() error { return f.sp.close() }

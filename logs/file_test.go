@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// inDir returns what a Dir keeps of a source after it got all that Serve sends.
+// inDir returns the file that a Dir writes for a source after it has received
+// everything from Serve.
 func inDir(t *testing.T, spools string, src Source) string {
 	t.Helper()
 	d, err := NewDir(t.TempDir())
@@ -48,8 +49,9 @@ func inFile(t *testing.T, spools, name string) string {
 	return string(text)
 }
 
-// A File has the bytes of a Dir: of one generation or of several, with or without dropped ones.
-func TestFileIsThatOfADir(t *testing.T) {
+// A File returns the same bytes as the file of a Dir, with one or several
+// generations and with or without dropped bytes.
+func TestFileReadsBytesOfDir(t *testing.T) {
 	dir := t.TempDir()
 	for generation := range 3 {
 		w := create(t, dir, worker0)
@@ -79,8 +81,8 @@ func TestFileIsThatOfADir(t *testing.T) {
 	}
 }
 
-// What is written after a File was opened is not in it. Segments that are dropped while it is read
-// are told.
+// A File ends at the size that the spool had when it was opened. If segments
+// are dropped while it is read, it reports the number of dropped bytes.
 func TestFileOfARunningTask(t *testing.T) {
 	dir := t.TempDir()
 	w := limited(t, dir, worker0)

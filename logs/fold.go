@@ -11,45 +11,51 @@ import (
 	"time"
 )
 
-// Folding prints what several tasks write within a second once, with their number. It is
-// for stderr only: the live view holds each line of it back for a second, and prints it
-// with the lines of other tasks that differ only in what tells tasks apart (see alike).
-// From the beginning of a message on, such as a traceback, all that a task writes is one
-// unit: so it is in one piece, and nothing that differs is left out. Two messages differ
-// less than they seem if both report only that a peer was lost: of these one line is
-// printed.
+// Folding prints a message that several tasks write within a second only once,
+// with the number of tasks. The Printer does so for stderr in a live view
+// only. It holds each line of stderr back for foldTime. Then it combines the
+// line with equal lines of other tasks, which may differ in ranks, paths,
+// addresses and times (see alike).
+//
+// From the first line of a message on, for example of a traceback, all lines
+// of a task form one unit. The unit is printed in one piece, so lines that
+// differ between tasks are never dropped from it. Messages that only report
+// the loss of a peer are treated as equal, and the Printer prints one line for
+// all of them.
 const (
-	foldTime   = time.Second            // how long stderr is held: as long as the driver collects failures
-	victimTime = 3 * time.Second        // how long the message of a task that lost a peer is held: tasks notice that one after the other
-	foldTick   = 100 * time.Millisecond // how often held lines are looked at
-	maxHeld    = 500                    // lines of one task that are held at most
-	heldBytes  = 64 << 10               // bytes of one task that are held at most
+	foldTime   = time.Second            // how long a line of stderr is held; the driver collects failures for the same time
+	victimTime = 3 * time.Second        // how long a message about a lost peer is held; longer, because tasks notice the loss one after another
+	foldTick   = 100 * time.Millisecond // interval at which the held lines are checked
+	maxHeld    = 500                    // greatest number of held lines of one task
+	heldBytes  = 64 << 10               // greatest number of held bytes of one task
 )
 
-// unit is what is held back and printed as one: a line, or a message.
+// unit is a line, or a message of several lines, that the Printer holds back
+// and prints as a whole.
 type unit struct {
 	from    *stream
 	lines   [][]byte
-	times   []time.Time // of the lines
-	message bool        // it began as a message does, so the lines that follow belong to it
+	times   []time.Time // when each line was written; as long as lines
+	message bool        // true if the first line begins a message, so that all lines that follow belong to the unit
 	begun   time.Time
-	key     string // without what tells tasks apart; "": not known yet
-	loss    string // the line that reports the loss of a peer; "": it reports something else, or this is not known
+	key     string // text of the unit without the parts that differ between tasks; empty until complete computes it
+	loss    string // the line that reports the loss of a peer; empty if the unit is another message or complete has not run
 }
 
 var traceback = []byte("Traceback (most recent call last):")
 
-// rankTag is what PyTorch writes before the lines of a traceback.
+// rankTag matches the tag that PyTorch prints before each line of a traceback,
+// such as "[rank0]: ".
 var rankTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\[rank[0-9]+\]: ?`) })
 
-// fatal matches the first line of a message of a C++ program: errors of PyTorch's log, and
-// an exception that nobody caught.
+// fatal matches the first line of an error message of a C++ program: an error
+// in PyTorch's log, or an uncaught exception.
 var fatal = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\[rank[0-9]+\]: ?)?\[[EF][0-9 ]|^terminate called `)
 })
 
-// beginsMessage reports whether a line of stderr begins a message, of several lines
-// perhaps.
+// beginsMessage reports whether a line of stderr begins an error message or a
+// warning, which may have several lines.
 func (s *stream) beginsMessage(text []byte) bool {
 	if rest, ok := bytes.CutPrefix(text, []byte("plx: ")); ok {
 		return bytes.HasPrefix(rest, []byte(s.from.Task+": ")) || bytes.HasPrefix(rest, []byte("warn: "))
@@ -57,9 +63,11 @@ func (s *stream) beginsMessage(text []byte) bool {
 	return bytes.HasSuffix(text, traceback) && (len(text) == len(traceback) || rankTag().Match(text)) || fatal().Match(text)
 }
 
-// hold holds a line of stderr back, and reports whether it does. A plan or table, of which
-// plain is the beginning, and what the trainer tells of its progress are not held unless
-// the task's earlier lines are. Nor is a line of a job's only task.
+// hold stores a line of stderr to print it later, and reports whether it did.
+// Lines that begin with Options.Mark or "plx: ", such as tables and progress,
+// are held only if earlier lines of the task are held. The same is true of
+// lines of a job with only one task. The first line of a message is always
+// held. plain is the text that replaces Options.Mark before the line.
 func (s *stream) hold(plain string, text []byte) bool {
 	if !s.p.opts.Fold || s.from.Stream != Stderr {
 		return false
@@ -93,8 +101,10 @@ func (p *Printer) releaseAfter(d time.Duration) {
 	})
 }
 
-// release prints the units that have been held long enough, or all: equal ones once, at
-// the place of the first. Losses of a peer come last: the cause is above them. It needs p.mu.
+// release prints the units that have been held for long enough, or all units
+// if all is set. It prints equal units once, at the place of the first.
+// Messages about a lost peer come last, so that their cause is printed above
+// them. The caller must hold p.mu.
 func (p *Printer) release(all bool) {
 	if len(p.holding) == 0 {
 		return
@@ -118,10 +128,10 @@ func (p *Printer) release(all bool) {
 	}
 }
 
-// groups returns the units that are held back, equal ones of different tasks together.
+// groups returns the held units in groups of equal units from different tasks.
 func (p *Printer) groups() (groups [][]*unit) {
 	index := map[string]int{}
-	times := map[string]int{} // how often a task has written a text
+	times := map[string]int{} // by text and task: how many units of this task have this text
 	for _, u := range p.holding {
 		u.complete()
 		mine := u.key + "\x00" + u.from.from.file() + "\x00" + u.from.from.host
@@ -136,7 +146,8 @@ func (p *Printer) groups() (groups [][]*unit) {
 	return groups
 }
 
-// complete finds out what of the unit is compared.
+// complete computes the unit's key, by which units of different tasks are
+// compared, and its loss.
 func (u *unit) complete() {
 	if u.key != "" {
 		return
@@ -153,8 +164,8 @@ func (u *unit) complete() {
 	u.key = all.String()
 }
 
-// lossOfPeer returns the line of a message that reports the loss of a peer; "": it reports
-// something else.
+// lossOfPeer returns the line of the message that reports the loss of a peer,
+// or "" if the unit is another message.
 func (u *unit) lossOfPeer() string {
 	if !u.message || u.from.p.opts.Loss == nil {
 		return ""
@@ -166,7 +177,7 @@ func (u *unit) lossOfPeer() string {
 	return u.from.p.opts.Loss(lines)
 }
 
-// patience is how long the unit is held back.
+// patience returns how long the unit is held back.
 func (u *unit) patience() time.Duration {
 	if u.loss != "" {
 		return victimTime
@@ -174,8 +185,8 @@ func (u *unit) patience() time.Duration {
 	return foldTime
 }
 
-// printGroup prints units that are equal with one prefix. Of all of them the lines count as
-// printed, but those of lost peers.
+// printGroup prints equal units once, under one prefix. It records the lines
+// of every unit as printed, except lines that report a lost peer.
 func (p *Printer) printGroup(group []*unit) {
 	var streams []*stream
 	for _, u := range group {
@@ -185,7 +196,7 @@ func (p *Printer) printGroup(group []*unit) {
 	for i, u := range group {
 		s := u.from
 		s.released(u)
-		s.p.send(s.to, s.out) // what came earlier; a failed write is kept by send
+		s.p.send(s.to, s.out) // write earlier lines first; send stores an error in Printer.err
 		s.out = s.out[:0]
 		if u.loss != "" {
 			if i == 0 {
@@ -196,12 +207,13 @@ func (p *Printer) printGroup(group []*unit) {
 		} else {
 			s.addHeld(u, before, len(group) > 1, i == 0)
 		}
-		s.p.send(s.to, s.out) // as above
+		s.p.send(s.to, s.out) // send stores an error in Printer.err
 		s.out = s.out[:0]
 	}
 }
 
-// addHeld adds the lines of a unit to out if it is the first of its group.
+// addHeld adds the lines of unit u to the stream's output if u is the first
+// unit of its group. Otherwise it only records them as printed.
 func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 	for i, text := range u.lines {
 		if first {
@@ -218,7 +230,8 @@ func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 	}
 }
 
-// released notes that a unit is no longer held back.
+// released updates the stream's counts after unit u has been taken from the
+// held units.
 func (s *stream) released(u *unit) {
 	if s.message == u {
 		s.message = nil
@@ -229,7 +242,8 @@ func (s *stream) released(u *unit) {
 	}
 }
 
-// anonymous returns a line without the task's own name or rank before it.
+// anonymous returns a line without the task's own name or rank at its
+// beginning.
 func (s *stream) anonymous(text []byte) []byte {
 	if rest, named := bytes.CutPrefix(text, []byte("plx: "+s.from.Task+": ")); named {
 		return append([]byte("plx: "), rest...)
@@ -237,7 +251,8 @@ func (s *stream) anonymous(text []byte) []byte {
 	return text[len(rankTag().Find(text)):]
 }
 
-// prefixOf returns the prefix for the lines of several tasks.
+// prefixOf returns the prefix for a line that stands for several tasks, such
+// as "6 workers".
 func (p *Printer) prefixOf(group []*stream) prefix {
 	if len(group) == 1 {
 		return group[0].prefix
@@ -256,7 +271,8 @@ func (p *Printer) prefixOf(group []*stream) prefix {
 	return p.columns.prefix(o, group[0].screen)
 }
 
-// countTasks describes two or more tasks, such as "6 workers".
+// countTasks describes a group of two or more tasks, for example "6 workers"
+// or "3 of 8 workers".
 func (p *Printer) countTasks(tasks []string) string {
 	role, _, _ := strings.Cut(tasks[0], ":")
 	other := func(task string) bool { return !strings.HasPrefix(task, role+":") }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// folding prints what tasks write, in the order of a live view.
+// folding is a Printer with the options of a live view, and its output.
 type folding struct {
 	t       *testing.T
 	printer *Printer
@@ -23,7 +23,8 @@ func newFolding(t *testing.T, opts Options) *folding {
 	return f
 }
 
-// write is what a task writes; worker:2 and ps:0 run on h2.
+// write passes text to the Printer as output of a task. worker:2 and ps:0 run
+// on host h2, other tasks on h1.
 func (f *folding) write(task string, stream Stream, text string) {
 	f.t.Helper()
 	host, src := "h1", Source{task, stream}
@@ -43,9 +44,9 @@ func (f *folding) check(want string) {
 	}
 }
 
-// A message that tasks write at the same time is printed once, without what only tells
-// the tasks apart.
-func TestEqualMessagesAreFolded(t *testing.T) {
+// A message that several tasks write at the same time is printed once, without
+// the parts that differ between the tasks.
+func TestEqualMessagesArePrintedOnce(t *testing.T) {
 	const trace = "Traceback (most recent call last):\n  File \"/root/.plx/jobs/j/%s/worker:%d/x.py\", line 1\nValueError: no data\n"
 	for name, c := range map[string]struct {
 		write func(f *folding)
@@ -98,12 +99,13 @@ func TestEqualMessagesAreFolded(t *testing.T) {
 	}
 }
 
-// Lines of programs fold if they differ only in what tells tasks apart. A line of plx that
-// is no error, and stdout, are printed at once.
+// Lines of several tasks are folded if they differ only in ranks, paths and
+// the like. plx's own lines that are no errors, and stdout, are printed at
+// once.
 func TestLinesThatDifferOnlyByTaskAreFolded(t *testing.T) {
 	for name, c := range map[string]struct {
-		format string // with the number of the worker
-		want   string // of the only line; "": they are not folded
+		format string // the line of each worker, with a verb for the worker's number
+		want   string // the single printed line; empty if the lines must not be folded
 	}{
 		"equal":            {"UserWarning: %[1]T", "UserWarning: int"},
 		"rank tag":         {"[rank%d]:[W1127 12:33:11.123456 TCPStore.cpp:138] broken", "[W1127 12:33:11.123456 TCPStore.cpp:138] broken"},
@@ -142,7 +144,8 @@ func TestLinesThatDifferOnlyByTaskAreFolded(t *testing.T) {
 	}
 }
 
-// The lines of a task stay in order, and one that it writes twice is printed twice.
+// The lines of a task stay in order, and a line that the task writes twice is
+// printed twice.
 func TestHeldLinesStayInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolding(t, Options{})
@@ -156,8 +159,8 @@ func TestHeldLinesStayInOrder(t *testing.T) {
 	})
 }
 
-// A line is held back for a second, whatever was held before it. The only task of a job
-// waits for no other.
+// Each line is held back for one second, whether or not other lines were held
+// before. If a job has only one task, its lines are not held.
 func TestLinesAreHeldForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolding(t, Options{})
@@ -180,8 +183,9 @@ func TestLinesAreHeldForASecond(t *testing.T) {
 	})
 }
 
-// Of the tasks that lost a peer one line is printed, after the traceback of the culprit.
-func TestLostPeersAreOneLine(t *testing.T) {
+// If several tasks lost a peer, one line is printed for all, after the
+// traceback of the task that failed.
+func TestLostPeersArePrintedAsOneLine(t *testing.T) {
 	loss := func(lines []string) string {
 		if last := lines[len(lines)-1]; strings.Contains(last, "closed by peer") {
 			return last
@@ -207,8 +211,8 @@ func TestLostPeersAreOneLine(t *testing.T) {
 	})
 }
 
-// What is held back is bounded.
-func TestHeldLinesAreBounded(t *testing.T) {
+// The number of held lines and their bytes are limited.
+func TestHeldLinesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolding(t, Options{})
 		f.write("worker:0", Stderr, "plx: worker:0: a\n"+strings.Repeat("line\n", 3*maxHeld))
@@ -223,7 +227,8 @@ func TestHeldLinesAreBounded(t *testing.T) {
 	})
 }
 
-// Only the chosen tasks are printed. Shown knows which last line a user has just seen.
+// Only the selected tasks are printed. Shown reports whether a task's last
+// line is still visible.
 func TestOnlyAndShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolding(t, Options{Only: []string{"worker:[01]"}})

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// printInPieces prints text in chunks of the given lengths, and returns what was written.
+// printInPieces passes text to a Printer in chunks of the given lengths, and
+// returns the output.
 func printInPieces(t testing.TB, opts Options, screen Screen, limit, room int, text, pieces []byte) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -35,15 +36,15 @@ func printInPieces(t testing.TB, opts Options, screen Screen, limit, room int, t
 	return out.String()
 }
 
-// checkPlain compares lines that are printed as they are with the same lines one by one: a
-// pattern that matches all of them has each one looked at.
+// checkPlain compares the fast path for plain lines with the ordinary path. A
+// Grep pattern that matches every line forces the ordinary path.
 func checkPlain(t testing.TB, text, pieces []byte, how uint8, limit int) {
 	t.Helper()
 	opts := Options{Hosts: []string{"gpu01"}, Tasks: []string{"worker:0"}, Timestamps: how&1 != 0}
 	screen := Screen{Terminal: how&2 != 0, Dumb: true, Colour: how&4 != 0}
 	room := maxRoom
 	if how&8 != 0 {
-		room = 0 // unfinished lines are printed as far as they have come
+		room = 0 // without room, unfinished lines are printed in pieces
 	}
 	one := opts
 	one.Grep = regexp.MustCompile("")
@@ -53,7 +54,7 @@ func checkPlain(t testing.TB, text, pieces []byte, how uint8, limit int) {
 	}
 }
 
-func TestPlainLinesAreAsOneByOne(t *testing.T) {
+func TestFastPathPrintsSameLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	parts := []string{"\n", "\n", "a line\n", "text", "\r", "\x1b[31mred", "\x1b[A", "\x1b[2J", "\u202e", "\xff", strings.Repeat("long ", 20)}
 	for range 1000 {
@@ -76,7 +77,7 @@ func FuzzPlainLines(f *testing.F) {
 	})
 }
 
-// BenchmarkPrinter prints lines as a task does that prints much.
+// BenchmarkPrinter measures the printing of many lines of one task.
 func BenchmarkPrinter(b *testing.B) {
 	text := []byte(strings.Repeat("step 123456 of worker 3: loss 0.000008\n", 3000))
 	for name, opts := range map[string]Options{"plain": {}, "one by one": {Grep: regexp.MustCompile("")}} {

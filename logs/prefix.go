@@ -13,27 +13,29 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// prefix is what stands before the text of a line: task, host and a bar. For stderr the
-// bar is a !, which shows without colour too.
+// prefix is the text before a printed line: the names of task and host and a
+// bar. For stderr the bar is a !, so that stderr is visible without colours.
 type prefix struct {
-	reset string // before everything: ends the colours that a task has left switched on
-	first []byte // before a line
-	more  []byte // before a piece that continues a line
+	reset string // control sequence before the prefix that resets colours; empty if there is nothing to reset
+	first []byte // prefix of a line's first piece
+	more  []byte // prefix of a piece that continues a long line
 }
 
-// columns are the columns of all prefixes.
+// columns holds the widths and names that all prefixes share, so that their
+// bars are aligned.
 type columns struct {
-	task, host int               // widths in bytes
-	short      map[string]string // names of hosts as they are shown
-	hosts      []string          // as in Options
-	noTasks    bool              // as in Options
-	noPrefix   bool              // as in Options
+	task, host int               // widths of the task and host columns, in bytes
+	short      map[string]string // by host name: the name as printed, perhaps without its domain
+	hosts      []string          // copy of Options.Hosts
+	noTasks    bool              // copy of Options.NoTasks
+	noPrefix   bool              // copy of Options.NoPrefix
 }
 
-// maxPadding bounds how wide one name makes a column, in bytes.
+// maxPadding is the greatest width that a long name gives its column, in
+// bytes.
 const maxPadding = 32
 
-// newColumns returns the columns for the names that are known beforehand.
+// newColumns computes the columns from the names of hosts and tasks in opts.
 func newColumns(opts Options) columns {
 	c := columns{short: shorten(opts.Hosts), hosts: opts.Hosts, noTasks: opts.NoTasks, noPrefix: opts.NoPrefix}
 	for _, name := range opts.Tasks {
@@ -45,7 +47,9 @@ func newColumns(opts Options) columns {
 	return c
 }
 
-// shorten leaves the domains of hosts out, if the first labels tell the hosts apart.
+// shorten maps each host name to its first label (gpu01 for
+// gpu01.example.com). If two hosts have the same first label, it maps all
+// names to themselves.
 func shorten(hosts []string) map[string]string {
 	short, used := map[string]string{}, map[string]string{}
 	for _, host := range hosts {
@@ -69,8 +73,9 @@ func whole(hosts []string) map[string]string {
 	return names
 }
 
-// prefix returns the prefix of an origin on a screen: a colour for each task (or host), faint for
-// servers, and a red bar for stderr.
+// prefix returns the prefix for lines of origin o on a screen. Each task (or
+// host, if tasks are not shown) has a colour. Parameter servers are faint, and
+// the bar of stderr is red.
 func (c columns) prefix(o origin, screen Screen) (p prefix) {
 	name, known := c.short[o.host]
 	if !known {
@@ -85,7 +90,7 @@ func (c columns) prefix(o origin, screen Screen) (p prefix) {
 		task, problem = c.style(o, screen), style.Problem
 	}
 	if screen.Colour && !screen.Terminal {
-		p.reset = ansi.ResetStyle // on a terminal each line ends it
+		p.reset = ansi.ResetStyle // not needed on a terminal, because appendSafe resets the colours after each line
 	}
 	if c.noPrefix {
 		return p
@@ -98,9 +103,9 @@ func (c columns) prefix(o origin, screen Screen) (p prefix) {
 	return p
 }
 
-// style returns the colour of an origin: by the index of its task, or of its host, so that
-// neighbours differ, and one task is the same in every command. What stands for several
-// tasks has none.
+// style returns the colour of an origin, chosen by the index of its task or
+// host. Neighbours have different colours, and a task has the same colour in
+// every plx command. A prefix that stands for several tasks has no colour.
 func (c columns) style(o origin, screen Screen) lipgloss.Style {
 	index := slices.Index(c.hosts, o.host)
 	if !c.noTasks {
@@ -110,5 +115,5 @@ func (c columns) style(o origin, screen Screen) lipgloss.Style {
 			index = -1
 		}
 	}
-	return style.Task(index, screen.Sixteen).Faint(o.Task == "ps" || strings.HasPrefix(o.Task, "ps:")) // parameter servers are faint
+	return style.Task(index, screen.Sixteen).Faint(o.Task == "ps" || strings.HasPrefix(o.Task, "ps:"))
 }

@@ -11,81 +11,86 @@ import (
 	"time"
 )
 
-// Printer writes the output of tasks to a [Display] as lines, each after a prefix with
-// task and host. The tasks' stdout goes to its stdout and their stderr to its stderr.
-// Its methods may be called from any goroutine. Chunks of one source must come in
-// order.
+// Printer writes the output of tasks to a [Display] as lines, each after a
+// prefix with the names of task and host. The tasks' stdout goes to the
+// Display's stdout and their stderr to its stderr. Its methods may be called
+// from any goroutine, but the chunks of one source must come in order.
 //
-// Printer writes a line in one piece after it is complete. In a pipe its bytes
-// are unchanged; on a terminal control sequences are made harmless. A line longer than
-// 64 MiB is written in pieces; the prefix of a piece that continues a line ends in +. So
-// is an unfinished line while all of them together take more than 256 MiB.
+// Printer writes each line in one piece when the line is complete. In a pipe
+// the line's bytes are unchanged; on a terminal control sequences are escaped.
+// A line longer than 64 MiB is written in pieces, and the prefix of a later
+// piece ends in +. Unfinished lines are also written in pieces when all of
+// them together take more than 256 MiB.
 //
-// Lines that a program redraws, as progress bars do with carriage returns and movements of the
-// cursor, are printed in their last state. On a terminal they have rows of their own until
-// then, and so has a line that is not finished for a while.
+// Some programs, such as progress bars, redraw lines with carriage returns and
+// cursor movements. Printer prints the last state of such lines. Until then, a
+// terminal shows them as progress rows at its bottom. A line that stays
+// unfinished for a while is shown there too.
 type Printer struct {
 	opts    Options
 	display *Display
 	columns columns
 	limit   int // length of the longest line that is written in one piece, in bytes
-	room    int // for the unfinished lines and buffers of all streams, in bytes
+	room    int // memory for the unfinished lines and buffers of all streams together, in bytes
 
-	mu        sync.Mutex // guards all below, and every stream
+	mu        sync.Mutex // guards all fields below, and every stream
 	streams   map[origin]*stream
-	memory    int         // what the streams have of room
+	memory    int         // bytes that the unfinished lines and buffers of all streams take now
 	lines     int         // number of lines printed so far
-	holding   []*unit     // what is held back, in the order of its first lines, see fold.go
-	releasing *time.Timer // prints them; valid while there are some
-	// unfinished are streams whose unfinished line is to be shown, by the timer showing.
+	holding   []*unit     // units that are held back (see fold.go), in the order of their first lines
+	releasing *time.Timer // timer that prints held units; running while holding is not empty
+	// unfinished lists the streams whose unfinished line the timer showing
+	// will draw as a progress row.
 	unfinished []*stream
-	showing    *time.Timer // valid while there are some
-	err        error       // error of the first failed write, which all later calls return; nil before it
+	showing    *time.Timer // timer that draws unfinished lines; running while unfinished is not empty
+	err        error       // error of the first failed write, which all later calls return; nil before
 }
 
-// Options configures a Printer.
+// Options configures the lines that a Printer prints and their form.
 type Options struct {
-	// Hosts and Tasks are the names that set the width of the prefix. Other
-	// names are printed too, but not aligned.
+	// Hosts and Tasks are the names from which the Printer computes the width
+	// of the prefix. The Printer prints lines of other hosts and tasks too,
+	// but does not align them.
 	Hosts, Tasks []string
-	Grep         *regexp.Regexp // print only lines whose text without colours matches; nil prints all
-	Exclude      *regexp.Regexp // leave out lines whose text without colours matches; nil: none
-	JSON         bool           // print one JSON object per line, for both streams on stdout
-	Only         []string       // patterns of path.Match for the names of tasks to print; empty: all
-	NoTasks      bool           // prefixes name the host only
-	NoPrefix     bool           // lines have no prefix
-	Timestamps   bool           // a line begins with the time of its chunk, in UTC; JSON has that anyway
-	Fold         bool           // print what several tasks write to stderr at the same time once
-	// Loss returns that of the lines of a message by which a task reports that it lost a
-	// peer; "" is none. Folding prints one such line for all tasks. May be nil.
+	Grep         *regexp.Regexp // print only lines whose text without colours matches; nil prints all lines
+	Exclude      *regexp.Regexp // omit lines whose text without colours matches; nil omits no line
+	JSON         bool           // print both streams to stdout, as one JSON object per line
+	Only         []string       // print only tasks whose name matches one of these patterns of path.Match; empty prints all tasks
+	NoTasks      bool           // show only the host in the prefix
+	NoPrefix     bool           // print lines without a prefix
+	Timestamps   bool           // begin each line with the time of its chunk in UTC; JSON lines always have a time
+	Fold         bool           // print once what several tasks write to stderr within a second
+	// Loss returns the line of a message that reports that a task lost a peer,
+	// or "" for another message. With Fold, the Printer prints one such line
+	// for all tasks. Loss may be nil.
 	Loss func(message []string) string
-	// Mark begins the lines of stderr that tell more than most users want. They are
-	// left out, or with Verbose printed with Plain in the place of Mark. Empty: no line
-	// is marked.
+	// Mark is the beginning of stderr lines that most users do not need. The
+	// Printer omits these lines. With Verbose it prints them and replaces Mark
+	// by Plain. If Mark is empty, no line is treated in this way.
 	Mark, Plain string
 	Verbose     bool
 }
 
-// origin is a source on a host.
+// origin identifies one stream of a task on one host.
 type origin struct {
 	host string
 	Source
 }
 
 const (
-	maxLine = 64 << 20  // longest line written in one piece, in bytes
-	maxRoom = 256 << 20 // for all unfinished lines, in bytes: many tasks, or a host that lies, fill no memory
+	maxLine = 64 << 20  // longest line that is written in one piece, in bytes
+	maxRoom = 256 << 20 // memory for all unfinished lines, in bytes, so that many tasks or a malicious host cannot exhaust memory
 )
 
-// NewPrinter returns a Printer that writes to a display.
+// NewPrinter returns a Printer that writes to the Display d.
 func NewPrinter(d *Display, opts Options) *Printer {
 	return &Printer{opts: opts, display: d, columns: newColumns(opts), limit: maxLine, room: maxRoom, streams: map[origin]*stream{}}
 }
 
-// Chunk prints the lines that c completes and keeps the rest. If c does not
-// follow the bytes before it, or begins a new generation, Chunk prints the
-// unfinished line as it is. It returns an error if a write failed or c's source
-// is invalid.
+// Chunk prints the lines that c completes and stores the rest. If c does not
+// continue at the offset where the chunk before ended, or begins a new
+// generation of the task, Chunk first prints the unfinished line. It returns
+// an error if a write failed or c's source is invalid.
 func (p *Printer) Chunk(host string, c Chunk) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +104,8 @@ func (p *Printer) Chunk(host string, c Chunk) error {
 	return s.add(c)
 }
 
-// flush prints the unfinished line of a source after the source has ended.
+// flush prints the unfinished line of a source. Close calls it when no more
+// chunks will come.
 func (p *Printer) flush(host string, src Source) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,8 +117,8 @@ func (p *Printer) flush(host string, src Source) error {
 	return s.flush()
 }
 
-// Close prints the unfinished lines of all sources, in order of task and host.
-// It may be called again.
+// Close prints the unfinished lines of all sources, sorted by task and host.
+// Further calls do nothing.
 func (p *Printer) Close() error {
 	p.mu.Lock()
 	from := slices.SortedFunc(maps.Keys(p.streams), func(a, b origin) int {
@@ -121,7 +127,7 @@ func (p *Printer) Close() error {
 	p.mu.Unlock()
 	var err error
 	for _, o := range from {
-		err = cmp.Or(err, p.flush(o.host, o.Source)) // after a failed write all later errors are equal
+		err = cmp.Or(err, p.flush(o.host, o.Source)) // keep only the first error: after a failed write all flushes return the same error
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,11 +139,12 @@ func (p *Printer) Close() error {
 	return cmp.Or(err, p.err)
 }
 
-// recent is how many lines a user sees at once, on a small terminal.
+// recent is the number of lines that a user sees at once on a small terminal.
 const recent = 20
 
-// Shown reports whether the last line of a task's stderr is text, colours apart, and is among
-// the newest lines that were printed.
+// Shown reports whether the user can probably still see text on the terminal.
+// It is true if text ends the last stderr line of the task, without colours,
+// and that line is among the last recent lines printed.
 func (p *Printer) Shown(host, task, text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +152,7 @@ func (p *Printer) Shown(host, task, text string) bool {
 	return s != nil && s.at > 0 && p.lines-s.at < recent && text != "" && strings.HasSuffix(string(unformatted(s.last)), text)
 }
 
-// matches reports whether Grep and Exclude show a line.
+// matches reports whether the options Grep and Exclude let a line be printed.
 func (p *Printer) matches(text []byte) bool {
 	if !p.opts.filters() {
 		return true
@@ -154,13 +161,13 @@ func (p *Printer) matches(text []byte) bool {
 	return (p.opts.Grep == nil || p.opts.Grep.Match(text)) && (p.opts.Exclude == nil || !p.opts.Exclude.Match(text))
 }
 
-// filters reports whether some lines may be left out by their text.
+// filters reports whether the options omit some lines because of their text.
 func (o Options) filters() bool { return o.Grep != nil || o.Exclude != nil }
 
-// printed counts a line.
+// printed increments the number of printed lines.
 func (p *Printer) printed() { p.lines++ }
 
-// shows reports whether the lines of a task are printed.
+// shows reports whether Options.Only lets the lines of a task be printed.
 func (p *Printer) shows(task string) bool {
 	return len(p.opts.Only) == 0 || slices.ContainsFunc(p.opts.Only, func(pattern string) bool {
 		ok, err := path.Match(pattern, task)
@@ -168,7 +175,8 @@ func (p *Printer) shows(task string) bool {
 	})
 }
 
-// send writes to an output, unless an earlier write failed. It needs p.mu.
+// send writes b to an output, unless an earlier write failed. It returns the
+// first error of all writes. The caller must hold p.mu.
 func (p *Printer) send(to Stream, b []byte) error {
 	if p.err == nil {
 		p.err = p.display.Write(to, b)
@@ -176,8 +184,8 @@ func (p *Printer) send(to Stream, b []byte) error {
 	return p.err
 }
 
-// stream returns the state of an origin and creates it at the first call. It needs
-// p.mu.
+// stream returns the state of an origin, and creates it on the first call. The
+// caller must hold p.mu.
 func (p *Printer) stream(o origin) (*stream, error) {
 	if s := p.streams[o]; s != nil {
 		return s, nil
@@ -190,7 +198,8 @@ func (p *Printer) stream(o origin) (*stream, error) {
 	return s, nil
 }
 
-// order returns the place of a task's row. Tasks that are not known come last.
+// order returns the sort key of a task's progress row: its index in
+// Options.Tasks. Tasks that are not listed there come last.
 func (p *Printer) order(task string) int {
 	if i := slices.Index(p.opts.Tasks, task); i >= 0 {
 		return i

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the screens in testdata anew")
 
-// scene is what a small job prints.
+// scene lists the chunks that a small job prints.
 var scene = []struct {
 	host, task string
 	stream     Stream
@@ -36,12 +36,13 @@ var scene = []struct {
 	{"gpu01", "worker:0", Stdout, "same line\nsame line\n"},
 }
 
-// pipes is a display without a terminal.
+// pipes returns a Display whose outputs are no terminals.
 func pipes(stdout, stderr io.Writer) *Display {
 	return NewDisplay(Screen{Writer: stdout}, Screen{Writer: stderr})
 }
 
-// play prints the scene and returns both outputs.
+// play passes the scene to a Printer and returns what it wrote to both
+// outputs.
 func play(t *testing.T, opts Options, screens [2]Screen) (stdout, stderr string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -66,7 +67,7 @@ func play(t *testing.T, opts Options, screens [2]Screen) (stdout, stderr string)
 	return out.String(), errOut.String()
 }
 
-func TestScreens(t *testing.T) {
+func TestPrinterMatchesScreenFiles(t *testing.T) {
 	terminal, coloured := Screen{Terminal: true}, Screen{Terminal: true, Colour: true}
 	screens := map[string][2]Screen{
 		"pipe":            {},
@@ -86,7 +87,7 @@ func TestScreens(t *testing.T) {
 			stdout, stderr := play(t, options[name], screens[name])
 			got := visible("-- stdout --\n" + stdout + "-- stderr --\n" + stderr)
 			path := filepath.Join("testdata", name+".screen")
-			want, err := os.ReadFile(path) // before it is written: a run that changes it fails
+			want, err := os.ReadFile(path) // read the old content before -update writes, so that a run that changes the file fails
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -102,8 +103,8 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// visible shows controls and bytes that are not UTF-8 as Go does, so that a
-// screen can be read and compared in an editor.
+// visible escapes control characters and invalid UTF-8 as Go does, so that an
+// editor can show and compare screens.
 func visible(text string) string {
 	var b strings.Builder
 	for _, l := range strings.SplitAfter(text, "\n") {
@@ -117,8 +118,8 @@ func visible(text string) string {
 	return b.String()
 }
 
-// noise returns bytes as no well-behaved task prints them, without sequences for a terminal but
-// carriage returns.
+// noise returns random bytes, including carriage returns and invalid UTF-8,
+// but no escape sequences.
 func noise(rng *rand.Rand, size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -127,7 +128,7 @@ func noise(rng *rand.Rand, size int) []byte {
 			b[i] = "\n\n\r\x1b"[rng.IntN(4)]
 		}
 	}
-	for i, c := range b { // which states of a line are left, the tests of cursors say
+	for i, c := range b { // without control sequences, whose effects the tests of cursors cover
 		if (c == '\b' || c == '\x1b') && (commandOf(b[i:]).size != 0 || control().Match(b[i:])) {
 			b[i] = 'x'
 		}
@@ -146,7 +147,8 @@ func chunks(rng *rand.Rand, src Source, text []byte) []Chunk {
 	return cs
 }
 
-// checker is a writer that takes lines apart again by their prefix.
+// checker is a writer that splits the output into lines and assigns them to
+// tasks by their prefix.
 type checker struct {
 	t    *testing.T
 	busy sync.Mutex
@@ -174,9 +176,9 @@ func (k *checker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestPrinterKeepsEveryByte prints noise of many tasks at once into one pipe,
-// takes the prefixes off again and compares. Of a line that is redrawn the last state
-// stays.
+// TestPrinterKeepsEveryByte prints random bytes of many tasks concurrently
+// into one pipe, removes the prefixes and compares. Of a redrawn line, the
+// last state must be left.
 func TestPrinterKeepsEveryByte(t *testing.T) {
 	k := &checker{t: t, text: map[string]*bytes.Buffer{}}
 	p := NewPrinter(pipes(k, k), Options{})
@@ -215,7 +217,7 @@ func TestPrinterKeepsEveryByte(t *testing.T) {
 	}
 }
 
-func TestPrinterPieces(t *testing.T) {
+func TestPrinterCutsLongLines(t *testing.T) {
 	var out bytes.Buffer
 	p := NewPrinter(pipes(&out, io.Discard), Options{})
 	p.limit = 10
@@ -277,7 +279,7 @@ func TestPrinterErrors(t *testing.T) {
 	}
 }
 
-// TestJSON reads the objects back with the standard library.
+// TestJSON decodes the printed objects with encoding/json.
 func TestJSON(t *testing.T) {
 	var out bytes.Buffer
 	p := NewPrinter(pipes(&out, io.Discard), Options{JSON: true})
@@ -301,7 +303,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// decodeJSON puts the bytes of printed objects together again.
+// decodeJSON joins the lines of printed JSON objects to the original bytes.
 func decodeJSON(t *testing.T, in []byte) (text []byte) {
 	t.Helper()
 	for l := range bytes.Lines(in) {
@@ -330,8 +332,9 @@ func decodeJSON(t *testing.T, in []byte) (text []byte) {
 	return text
 }
 
-// A task has its colour by its index, in every command; a host by its place. Neighbours
-// differ also where there are few colours, and what stands for several tasks has none.
+// The index of a task, or the place of a host, determines its colour in every
+// command. Neighbours differ even with 16 colours. A prefix for several tasks
+// has no colour.
 func TestColours(t *testing.T) {
 	c := newColumns(Options{Hosts: []string{"h1", "h2"}})
 	for _, screen := range []Screen{{Colour: true}, {Colour: true, Sixteen: true}} {
@@ -356,8 +359,9 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// With Timestamps each line begins with the time of its chunk, also one that was held back
-// or cut into pieces. A line that began earlier keeps its time.
+// With Timestamps each line begins with the time of its chunk, even a line
+// that was held back or printed in pieces. A line that began in an earlier
+// chunk has that chunk's time.
 func TestTimestamps(t *testing.T) {
 	var out, errs bytes.Buffer
 	p := NewPrinter(pipes(&out, &errs), Options{Timestamps: true, Fold: true, Tasks: []string{"worker:0", "worker:1"}})
@@ -386,8 +390,8 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// Marked lines of stderr are left out, or printed without their mark. Every other line,
-// and JSON, stays as it is.
+// Marked lines of stderr are omitted, or with Verbose printed without the
+// mark. All other lines, and JSON output, stay unchanged.
 func TestMarkedLines(t *testing.T) {
 	const text = "p: more: a table\np: kept\nx p: more: kept too\n"
 	show := func(o Options, stream Stream) string {
@@ -413,9 +417,9 @@ func TestMarkedLines(t *testing.T) {
 	}
 }
 
-// Lines that do not end, of more and more tasks, take no more memory than there is room
-// for. No byte of them is lost.
-func TestUnfinishedLinesAreBounded(t *testing.T) {
+// Unfinished lines of ever more tasks take no more memory than the limit, and
+// none of their bytes is lost.
+func TestUnfinishedLinesAreLimited(t *testing.T) {
 	const room, piece, tasks = 256 << 10, 4 << 10, 90
 	for name, c := range map[string]struct {
 		opts Options
@@ -454,7 +458,7 @@ func TestUnfinishedLinesAreBounded(t *testing.T) {
 	}
 }
 
-// held is the memory of all buffers.
+// held returns the memory of all streams' buffers, in bytes.
 func (p *Printer) held() (n int) {
 	for _, s := range p.streams {
 		n += s.split.size() + cap(s.out)

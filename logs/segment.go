@@ -13,18 +13,22 @@ import (
 	"strings"
 )
 
-// A spool is cut into segments, so that a limit can drop its oldest bytes. The first has
-// the name of its source, such as worker-3.stdout. The name of a later one ends in the
-// offset of its first byte: worker-3.stdout.67108864. A segment begins where the one
-// before ends, and each has an index of its own. A Writer appends to the newest.
+// A spool (the stored output of one task and stream) consists of segment
+// files, so that a size limit can drop its oldest bytes. The first segment has
+// the name of its source, such as worker-3.stdout. The name of a later segment
+// ends in the offset of its first byte: worker-3.stdout.67108864. A segment
+// begins where the segment before ends, and each has its own index file. A
+// Writer appends to the newest segment.
 
-// perLimit is how many segments fill the limit of a task.
+// perLimit is the number of segments that together take as much disk as a
+// task's limit allows.
 const perLimit = 16
 
-// MinLimit is the smallest limit of a task's spools, in bytes.
+// MinLimit is the smallest size limit of a task's spools, in bytes.
 const MinLimit = 1 << 20
 
-// segmentFile returns the name of the segment of src that begins at base.
+// segmentFile returns the file name of the segment of src whose first byte has
+// the offset base.
 func segmentFile(src Source, base int64) string {
 	if base == 0 {
 		return src.file()
@@ -32,7 +36,7 @@ func segmentFile(src Source, base int64) string {
 	return src.file() + "." + strconv.FormatInt(base, 10)
 }
 
-// segmentOf is the inverse of segmentFile.
+// segmentOf parses a file name that segmentFile returned.
 func segmentOf(name string) (src Source, base int64, ok bool) {
 	whole := name
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
@@ -44,7 +48,8 @@ func segmentOf(name string) (src Source, base int64, ok bool) {
 	return src, base, ok && segmentFile(src, base) == whole
 }
 
-// segmentsIn returns where the segments of each source in dir begin, in order.
+// segmentsIn returns the offset of the first byte of each segment in dir, by
+// source and in ascending order.
 func segmentsIn(dir string) (map[Source][]int64, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -62,8 +67,9 @@ func segmentsIn(dir string) (map[Source][]int64, error) {
 	return found, nil
 }
 
-// dropOldest removes the oldest segments of a task's streams, until those that are
-// complete have room bytes or less. It removes no stream's newest segment.
+// dropOldest removes the oldest segments of a task's two streams until its
+// complete segments take at most room bytes. It never removes the newest
+// segment of a stream, to which a Writer appends.
 func dropOldest(dir, task string, room int64) error {
 	type file struct {
 		path  string
@@ -83,7 +89,7 @@ func dropOldest(dir, task string, room int64) error {
 			f := file{path: filepath.Join(dir, segmentFile(src, base))}
 			info, err := os.Stat(f.path)
 			if err != nil {
-				continue // the other stream's Writer has just removed it
+				continue // the Writer of the task's other stream has just removed the segment
 			}
 			f.size, f.mtime = info.Size(), info.ModTime().UnixNano()
 			if info, err = os.Stat(f.path + indexExt); err == nil {
@@ -99,7 +105,8 @@ func dropOldest(dir, task string, room int64) error {
 			break
 		}
 		room += f.size
-		// The data first: data without an index is served, an index alone is nothing.
+		// Remove the data before its index: a reader can use data without an
+		// index, but not an index without data.
 		for _, path := range []string{f.path, f.path + indexExt} {
 			if failed := os.Remove(path); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
 				err = errors.Join(err, failed)
@@ -109,12 +116,12 @@ func dropOldest(dir, task string, room int64) error {
 	return err
 }
 
-// segment is an open segment of a spool.
+// segment is a segment file of a spool, opened for reading.
 type segment struct {
-	base  int64 // offset of its first byte
+	base  int64 // offset of the segment's first byte in the spool
 	path  string
 	data  *os.File
-	index *os.File // nil if the file does not exist
+	index *os.File // nil if there is no index file
 }
 
 func openSegment(dir string, src Source, base int64) (segment, error) {
@@ -139,7 +146,7 @@ func (s segment) close() error {
 	return err
 }
 
-// end returns the offset behind the last byte.
+// end returns the offset after the segment's last byte.
 func (s segment) end() (int64, error) {
 	info, err := s.data.Stat()
 	if err != nil {
@@ -148,7 +155,7 @@ func (s segment) end() (int64, error) {
 	return s.base + info.Size(), nil
 }
 
-// records returns the number of whole records in the index.
+// records returns the number of complete records in the segment's index.
 func (s segment) records() (int64, error) {
 	if s.index == nil {
 		return 0, nil
@@ -160,13 +167,14 @@ func (s segment) records() (int64, error) {
 	return info.Size() / recordSize, nil
 }
 
-// segments are the segments of a spool, in order and without a gap. It reads bytes by
-// their offset in the spool.
+// segments are consecutive segments of a spool, in order and without gaps. Its
+// methods address bytes by their offset in the spool.
 type segments []segment
 
-// openSegments opens the newest of the segments that begin at bases, as far back as they
-// follow each other. Those that a Writer drops meanwhile are left out; if it drops all,
-// the error is an fs.ErrNotExist.
+// openSegments opens the segments that begin at bases. If there is a gap
+// between them, it keeps only the segments after the last gap. It skips
+// segments that a Writer removes at the same time; if none is left, the error
+// is fs.ErrNotExist.
 func openSegments(dir string, src Source, bases []int64) (all segments, err error) {
 	for _, base := range bases {
 		s, err := openSegment(dir, src, base)
@@ -204,14 +212,15 @@ func (all segments) end() (int64, error) {
 	return all[len(all)-1].end()
 }
 
-// at returns the index of the segment that has the byte at offset. If there is none, it
-// is the first or the last one.
+// at returns the index of the segment that contains the byte at offset. If no
+// segment does, it returns the first or the last index.
 func (all segments) at(offset int64) int {
 	i := sort.Search(len(all), func(i int) bool { return all[i].base > offset })
 	return max(i-1, 0)
 }
 
-// ReadAt reads bytes of one segment or of several.
+// ReadAt reads len(b) bytes from an offset of the spool, if necessary from
+// several segments.
 func (all segments) ReadAt(b []byte, offset int64) (n int, err error) {
 	for i := all.at(offset); i < len(all) && n < len(b); i++ {
 		from := offset + int64(n) - all[i].base
@@ -231,9 +240,10 @@ func (all segments) ReadAt(b []byte, offset int64) (n int, err error) {
 	return n, err
 }
 
-// search returns the number n of records in all indexes, and the number i of the first
-// for which after is true, or n. If after is true for a record, it must be true for all
-// later ones.
+// search does a binary search in the index records of all segments. It returns
+// the total number n of records and the number i of the first record for which
+// after is true, or n if there is none. If after is true for a record, it must
+// be true for all later records.
 func (all segments) search(after func(record) bool) (i, n int64, err error) {
 	for _, s := range all {
 		more, err := s.records()
@@ -250,7 +260,7 @@ func (all segments) search(after func(record) bool) (i, n int64, err error) {
 	return int64(found), n, err
 }
 
-// record reads record number i, counted over all indexes.
+// record reads record number i, counted over the indexes of all segments.
 func (all segments) record(i int64) (record, error) {
 	for _, s := range all {
 		n, err := s.records()

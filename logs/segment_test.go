@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// limited opens a spool with the smallest limit.
+// limited opens a spool with the smallest allowed limit.
 func limited(t *testing.T, dir string, src Source) *Writer {
 	t.Helper()
 	w, err := Create(dir, src, MinLimit)
@@ -25,7 +25,7 @@ func limited(t *testing.T, dir string, src Source) *Writer {
 	return w
 }
 
-// onDisk returns how many bytes the files of a task in dir have.
+// onDisk returns the total size of the files of a task in dir, in bytes.
 func onDisk(t *testing.T, dir, task string) (n int64) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -42,9 +42,9 @@ func onDisk(t *testing.T, dir, task string) (n int64) {
 	return n
 }
 
-// A task never has more than its limit on the disk, with its indexes, whatever it writes
-// and whichever of its streams; the spools of other tasks stay.
-func TestLimitBoundsTheDisk(t *testing.T) {
+// The spools and indexes of a task never exceed its limit, whatever the task
+// writes to its two streams. The spools of other tasks stay.
+func TestLimitIsNeverExceeded(t *testing.T) {
 	long := strings.Repeat("x", 300_000) // longer than a segment
 	for name, texts := range map[string][2]string{
 		"lines":                {strings.Repeat("a line of a program\n", 900), ""},
@@ -61,7 +61,7 @@ func TestLimitBoundsTheDisk(t *testing.T) {
 			var clock time.Time
 			most := int64(0)
 			for i := range max(12, min(2*MinLimit/len(texts[0]+texts[1]), 40_000)) {
-				clock = clock.Add(burst) // every write has an index record
+				clock = clock.Add(burst) // so that every write has its own index record
 				for s, w := range writers {
 					w.now = func() time.Time { return clock }
 					write(t, w, texts[s])
@@ -80,13 +80,14 @@ func TestLimitBoundsTheDisk(t *testing.T) {
 	}
 }
 
-// received is what a reader got of one source.
+// received is what a reader received of one source.
 type received struct {
-	gaps [][2]int64 // offset and number of dropped bytes
+	gaps [][2]int64 // offset and number of bytes, for each report of dropped bytes
 	data string     // all bytes
 }
 
-// receive reads chunks of worker0 to their end. They must follow each other.
+// receive reads the chunks of worker0 to the end of the stream and checks that
+// they are consecutive.
 func receive(t *testing.T, out []byte) (got received) {
 	t.Helper()
 	next, begun := int64(0), false
@@ -111,10 +112,10 @@ func receive(t *testing.T, out []byte) (got received) {
 	}
 }
 
-// What a limit leaves is the end of what was written, from the start of a line on, and a
-// reader is told how much is missing. Any request of it gives what it gives of a spool
-// without a limit, as far as the bytes are there.
-func TestServeAfterDrops(t *testing.T) {
+// After drops, the spool has the end of the output, from the start of a line
+// on, and a reader receives the number of missing bytes. Otherwise every
+// request returns the same bytes as from a spool without a limit.
+func TestServeReportsDroppedBytes(t *testing.T) {
 	dir, whole := t.TempDir(), t.TempDir()
 	rng := rand.New(rand.NewPCG(11, 12))
 	start := time.Unix(1_700_000_000, 0)
@@ -168,9 +169,9 @@ func TestServeAfterDrops(t *testing.T) {
 	}
 }
 
-// A live reader that the writer has overtaken continues at what is left, and is told of
-// every byte that it did not get.
-func TestOvertakenReader(t *testing.T) {
+// A live reader that is slower than the Writer's drops continues with the
+// bytes that are left, and receives the number of all bytes that it missed.
+func TestSlowReaderLearnsNumberOfDroppedBytes(t *testing.T) {
 	dir, text := t.TempDir(), ""
 	w := limited(t, dir, worker0)
 	put := func(lines int) {
@@ -182,7 +183,8 @@ func TestOvertakenReader(t *testing.T) {
 	var out bytes.Buffer
 	polls := 0
 	s := newServer(dir, Request{TailLines: -1, Follow: true}, func() bool {
-		// Between two passes of the server, as the task is faster.
+		// The server calls this between two passes: write so fast that
+		// segments are dropped.
 		switch polls++; polls {
 		case 2:
 			put(100_000)
@@ -201,8 +203,8 @@ func TestOvertakenReader(t *testing.T) {
 	checkParts(t, out.Bytes(), text, 2)
 }
 
-// checkParts compares what a reader got with what was written, outside of at least so
-// many gaps.
+// checkParts compares the bytes that a reader received with those written. The
+// reader must have at least gaps reports of dropped bytes.
 func checkParts(t *testing.T, out []byte, text string, gaps int) {
 	t.Helper()
 	got := receive(t, out)
@@ -216,9 +218,9 @@ func checkParts(t *testing.T, out []byte, text string, gaps int) {
 	}
 }
 
-// A reader whose connections are cut, of a writer that drops what it has not read: each
-// byte comes once or is counted as missing.
-func TestDropsThroughCuts(t *testing.T) {
+// The reader's connections are cut and the Writer drops unread bytes: still,
+// each byte arrives once or is counted as dropped.
+func TestDropsOverLostConnections(t *testing.T) {
 	dir := t.TempDir()
 	w := limited(t, dir, worker0)
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -254,9 +256,9 @@ func TestDropsThroughCuts(t *testing.T) {
 	}
 }
 
-// A Writer that cannot begin a new segment goes on with the old one, and drops nothing
-// before it can.
-func TestRotationThatFails(t *testing.T) {
+// If a Writer cannot create a new segment, it continues with the old one and
+// drops nothing.
+func TestFailedRotationKeepsSegment(t *testing.T) {
 	dir := t.TempDir()
 	w := limited(t, dir, worker0)
 	w.dir = filepath.Join(dir, "gone")
@@ -277,8 +279,8 @@ func TestRotationThatFails(t *testing.T) {
 	}
 }
 
-// A segment that cannot be removed is told of.
-func TestSegmentThatStays(t *testing.T) {
+// dropOldest returns an error for a segment that it cannot remove.
+func TestDropOldestReportsSegmentItCannotRemove(t *testing.T) {
 	dir := t.TempDir()
 	for base := range int64(3) {
 		if err := os.WriteFile(filepath.Join(dir, segmentFile(worker0, base)), []byte("x"), 0o600); err != nil {
@@ -316,8 +318,8 @@ func TestSegmentFiles(t *testing.T) {
 	}
 }
 
-// A line stands for dropped bytes in every form of output, and no filter hides it.
-func TestMissingBytesAreSaid(t *testing.T) {
+// Every form of output has a line for dropped bytes, and no filter removes it.
+func TestDroppedBytesArePrinted(t *testing.T) {
 	const said = "plx: 90 bytes are missing here: the oldest output was dropped (--log-limit)"
 	chunks := []Chunk{
 		{Source: worker0, Data: []byte("one\ncut of")},

@@ -11,18 +11,21 @@ import (
 	"time"
 )
 
-// Serve writes the requested bytes of the spools in dir to w and then an end
-// record. It sends the oldest bytes first, by the times of the indexes. Chunks of
-// one source come in order, even if the clock changed, and without gaps but those that
-// a chunk tells: bytes that the spool's limit has dropped.
+// Serve writes the requested bytes of the spools in dir to w, followed by an
+// end record. It sends the oldest bytes first, by the times in the spools'
+// indexes. The chunks of one source come in order even if the host's clock is
+// set back. A chunk with Dropped set stands for bytes that the spool's size
+// limit has dropped; there are no other gaps.
 //
-// Without Follow, Serve ends at the sizes that it finds at the start. With Follow
-// it continues, also with new spools, until ended returns true and a later pass
-// finds no more bytes. If ended is nil, only ctx ends it.
+// Without Follow, Serve sends the bytes that the spools have when it starts.
+// With Follow it sends later bytes and new spools too, until ended returns
+// true and another pass finds no more bytes. If ended is nil, only ctx stops
+// it.
 //
-// Serve returns an error and sends no end record if w fails, ctx ends, a spool
-// cannot be read or is shorter than the offset to continue from, or dir does not
-// exist and Follow is not set. To unblock a write, close the stream behind w.
+// Serve returns an error and sends no end record in these cases: a write to w
+// fails; ctx ends; a spool cannot be read or is shorter than the offset to
+// continue from; dir does not exist and Follow is not set. To interrupt a
+// blocked write, close w's underlying connection.
 func Serve(ctx context.Context, dir string, req Request, ended func() bool, w io.Writer) error {
 	if err := req.check(); err != nil {
 		return fmt.Errorf("log request: %w", err)
@@ -30,16 +33,16 @@ func Serve(ctx context.Context, dir string, req Request, ended func() bool, w io
 	return newServer(dir, req, ended, w).serve(ctx)
 }
 
-// server is one call of Serve.
+// server holds the state of one call of Serve.
 type server struct {
 	dir      string
 	req      Request
 	ended    func() bool // reports whether the job has ended; nil means never
 	out      *bufio.Writer
 	spools   map[Source]*spool
-	looked   time.Time // when dir was last read
-	reopened time.Time // when the spools' files were last opened again
-	sent     time.Time // when bytes were last sent to the receiver
+	looked   time.Time // time at which dir was last listed
+	reopened time.Time // time at which the spools' files were last reopened
+	sent     time.Time // time at which bytes were last sent to the receiver
 }
 
 const (
@@ -47,8 +50,9 @@ const (
 	maxPoll     = 100 * time.Millisecond
 	keepAlive   = 5 * time.Second
 	reopenEvery = 2 * time.Second
-	// passChunks is the largest number of chunks of a pass, so that a flood does
-	// not delay new spools or the end of ctx.
+	// passChunks is the largest number of chunks that one pass sends. It is
+	// bounded so that a flood of output does not delay new spools or the end
+	// of ctx.
 	passChunks = 256
 )
 
@@ -56,11 +60,11 @@ func newServer(dir string, req Request, ended func() bool, w io.Writer) *server 
 	return &server{dir: dir, req: req, ended: ended, out: bufio.NewWriterSize(w, maxData), spools: map[Source]*spool{}, sent: time.Now()}
 }
 
-// serve is Serve for a valid request.
+// serve does the work of Serve for a request that was checked.
 func (s *server) serve(ctx context.Context) error {
 	defer func() {
 		for _, sp := range s.spools {
-			_ = sp.close() // only read from: closing can lose nothing
+			_ = sp.close() // ignore the error: closing a file that was only read loses nothing
 		}
 	}()
 	if _, err := s.out.WriteString(magic); err != nil {
@@ -94,9 +98,9 @@ func (s *server) serve(ctx context.Context) error {
 	}
 }
 
-// discover opens new spools. If anew is set, and otherwise every two seconds, it
-// also opens the known spools again, which makes their newest size visible on
-// NFS.
+// discover opens spools that have appeared in the folder. If anew is set, or
+// two seconds have passed, it also reopens the files of the known spools,
+// because NFS shows a file's new size only then.
 func (s *server) discover(anew bool) error {
 	now := time.Now()
 	if !anew && now.Sub(s.looked) < maxPoll {
@@ -112,7 +116,8 @@ func (s *server) discover(anew bool) error {
 		}
 	}
 	found, err := segmentsIn(s.dir)
-	// A followed job may not have begun: its folder may still appear.
+	// With Follow, the job may not have started yet, so the folder may still
+	// appear.
 	if err != nil && (!s.req.Follow || !errors.Is(err, fs.ErrNotExist)) {
 		return fmt.Errorf("log folder: %w", err)
 	}
@@ -125,13 +130,14 @@ func (s *server) discover(anew bool) error {
 			}
 		}
 	}
-	s.req = s.req.whole() // the receiver wants all bytes of spools that appear later
+	s.req = s.req.whole() // TailLines and Since apply only to the spools of the first listing; send later spools from their first byte
 	return nil
 }
 
-// add opens the spool of src and announces its first offset, so that a receiver
-// whose connection is lost knows where to continue. The announcement has the time
-// zero, because it must not delay older bytes in a merge.
+// add opens the spool of src and sends an empty chunk with its first offset,
+// so that a receiver that reconnects knows where to continue. The chunk has
+// the time zero, so that it does not delay older bytes when chunks are merged
+// by time.
 func (s *server) add(src Source, begin []int64) error {
 	sp, err := openSpool(s.dir, src, begin, s.req)
 	if err != nil {
@@ -141,7 +147,8 @@ func (s *server) add(src Source, begin []int64) error {
 	return writeChunk(s.out, Chunk{Source: src, Offset: sp.offset - sp.gap, Time: time.Unix(0, 0)})
 }
 
-// pass sends chunks, the oldest first, and returns their number.
+// pass sends at most passChunks chunks, the oldest first, and returns their
+// number.
 func (s *server) pass() (n int, err error) {
 	for _, sp := range s.spools {
 		sp.beginPass()
@@ -165,7 +172,8 @@ func (s *server) pass() (n int, err error) {
 	return n, s.out.Flush()
 }
 
-// oldest returns the spool with the oldest unsent chunk, or nil.
+// oldest returns the spool with the oldest unsent chunk, or nil if all chunks
+// have been sent.
 func (s *server) oldest() (*spool, error) {
 	var best *spool
 	for _, sp := range s.spools {
@@ -180,7 +188,8 @@ func (s *server) oldest() (*spool, error) {
 	return best, nil
 }
 
-// idle waits. It sends a keep-alive if nothing was sent for keepAlive.
+// idle waits for the duration wait, or until ctx ends. Before that it sends a
+// keep-alive record if nothing was sent for the duration keepAlive.
 func (s *server) idle(ctx context.Context, wait time.Duration) error {
 	if time.Since(s.sent) > keepAlive {
 		s.sent = time.Now()
@@ -199,7 +208,8 @@ func (s *server) idle(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// end says that all was sent, unless a spool lacks bytes sent before.
+// end sends the end record. It returns an error instead if a spool has become
+// shorter than the bytes already sent.
 func (s *server) end() error {
 	for _, sp := range s.spools {
 		if err := sp.checkLength(); err != nil {

@@ -23,10 +23,10 @@ var (
 	server0 = Source{Task: "ps:0", Stream: Stderr}
 )
 
-// all asks for every byte there is.
+// all requests every byte of every spool.
 var all = Request{TailLines: -1}
 
-// create opens a spool whose clock the test turns.
+// create opens a spool whose Writer uses the test's clock.
 func create(t *testing.T, dir string, src Source) *Writer {
 	t.Helper()
 	w, err := Create(dir, src, 0)
@@ -44,7 +44,7 @@ func write(t *testing.T, w *Writer, text string) {
 	}
 }
 
-// serve returns what Serve writes for a request that needs no waiting.
+// serve returns the stream that Serve writes for a request without Follow.
 func serve(t *testing.T, dir string, req Request) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -54,7 +54,7 @@ func serve(t *testing.T, dir string, req Request) []byte {
 	return out.Bytes()
 }
 
-// collect reads r to its end and returns the bytes by source.
+// collect reads r to its end and returns the received bytes by source.
 func collect(t *testing.T, r *Reader) map[Source]string {
 	t.Helper()
 	parts, got := map[Source][]byte{}, map[Source]string{}
@@ -73,7 +73,7 @@ func collect(t *testing.T, r *Reader) map[Source]string {
 	}
 }
 
-func TestServeStarts(t *testing.T) {
+func TestServeStartsAtRequestedByte(t *testing.T) {
 	dir := t.TempDir()
 	w := create(t, dir, worker0)
 	start := time.Unix(1_700_000_000, 0)
@@ -180,8 +180,8 @@ func TestServeWithoutFolder(t *testing.T) {
 	}
 }
 
-// TestServeLateSpools finds a spool that appears while it follows: the tail
-// that was asked for is one of what was there at first.
+// A spool that appears while Serve follows is sent from its first byte:
+// TailLines applies only to spools that existed at the start.
 func TestServeLateSpools(t *testing.T) {
 	dir := t.TempDir()
 	write(t, create(t, dir, worker0), "old\nlast\n")
@@ -237,8 +237,8 @@ func TestServeKeepsAlive(t *testing.T) {
 	collect(t, NewReader(&out))
 }
 
-// Without news a server looks ten times a second, not all the time.
-func TestServeRests(t *testing.T) {
+// While there are no new bytes, the server polls ten times a second.
+func TestIdleServerPollsTenTimesPerSecond(t *testing.T) {
 	dir := t.TempDir()
 	create(t, dir, worker0)
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestServeRests(t *testing.T) {
 	})
 }
 
-// cutter passes limit bytes and then fails, as a lost connection does.
+// cutter passes on limit bytes and then fails, like a connection that is lost.
 type cutter struct {
 	w     io.Writer
 	limit int
@@ -273,10 +273,10 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestFollowThroughCuts writes from many goroutines, follows over connections
-// that are cut at random places, and compares every byte: of the files that a
-// Dir keeps and of the lines that a Printer printed.
-func TestFollowThroughCuts(t *testing.T) {
+// TestFollowOverLostConnections writes from many goroutines and follows over
+// connections that are cut at random bytes. It compares every byte in the
+// files of a Dir and in the lines of a Printer.
+func TestFollowOverLostConnections(t *testing.T) {
 	dir := t.TempDir()
 	sources := []Source{worker0, {"worker:0", Stderr}, worker1, server0}
 	var written sync.Map
@@ -314,8 +314,8 @@ func TestFollowThroughCuts(t *testing.T) {
 	}
 }
 
-// writeRandom writes bursts, in two generations whose last lines
-// have no newline, and returns what each wrote.
+// writeRandom writes random bursts in two generations, whose last lines have
+// no newline. It returns the bytes of each generation.
 func writeRandom(t *testing.T, dir string, src Source, seed uint64) (whole [2][]byte) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	for generation := range whole {
@@ -350,8 +350,8 @@ type receiver struct {
 	dir     *Dir
 }
 
-// connect follows over a connection that is lost after so many bytes, and
-// reports whether it saw the end.
+// connect follows over a connection that is lost after limit bytes, and
+// reports whether the end record arrived.
 func (r *receiver) connect(dir string, ended func() bool, limit int) bool {
 	pr, pw := io.Pipe()
 	req := r.cursor.Request("gpu01", Request{TailLines: -1, Follow: true})

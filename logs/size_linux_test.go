@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A display has the size of its terminal. What is no terminal, or has no size, counts as
-// 80 times 24.
-func TestSizeOfTheTerminal(t *testing.T) {
+// A Display has the size of its terminal. An output that is no terminal, or
+// has no size, counts as 80 columns and 24 rows.
+func TestDisplayHasSizeOfTerminal(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)

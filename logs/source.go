@@ -9,35 +9,36 @@ import (
 	"time"
 )
 
-// Source names one stream of one task. It is comparable.
+// Source identifies one output stream of one task. It can be compared with ==.
 type Source struct {
 	Task   string `json:"task"` // "worker:3", "ps:0", or a role without index
 	Stream Stream `json:"stream"`
 }
 
-// Stream is one of the two output streams of a task.
+// Stream is one of the two output streams of a task: Stdout or Stderr.
 type Stream uint8
 
-// The streams of a task.
 const (
 	Stdout Stream = iota
 	Stderr
 )
 
-// Chunk is a run of bytes of one source, or tells of bytes that were dropped. A chunk
-// without either announces a source and its first offset; it has no time.
+// Chunk is a sequence of consecutive bytes of one source, or a report of
+// dropped bytes. A chunk with neither Data nor Dropped announces a source and
+// its first offset; its time has no meaning.
 type Chunk struct {
 	Source
 	Offset int64     // offset of Data[0] in the source, in bytes since the job began
-	Time   time.Time // when the first of these bytes was written, to about 10 ms
+	Time   time.Time // when the first byte of Data was written, exact to about 10 ms
 	Data   []byte
 
-	// Dropped is the number of bytes from Offset on that the host has dropped, because the
-	// spools of the task have a limit. Such a chunk has no Data. 0: none were.
+	// Dropped is the number of bytes, counted from Offset, that the host has
+	// deleted because the task's spools reached their size limit. A chunk with
+	// Dropped has no Data. 0 means that no bytes were dropped.
 	Dropped int64
 
-	// Restart reports whether Data begins a new generation of the task. A line
-	// that is unfinished at this point stays unfinished.
+	// Restart is true if Data begins the output of a new generation (restart)
+	// of the task. A line that is unfinished at this point stays unfinished.
 	Restart bool
 }
 
@@ -52,12 +53,12 @@ func (s Stream) String() string {
 	return "stdout"
 }
 
-// MarshalText writes the stream's name, for JSON.
+// MarshalText encodes the stream as "stdout" or "stderr" for JSON.
 func (s Stream) MarshalText() ([]byte, error) {
 	return []byte(s.String()), nil
 }
 
-// UnmarshalText reads a stream's name.
+// UnmarshalText decodes "stdout" or "stderr".
 func (s *Stream) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "stdout":
@@ -70,17 +71,18 @@ func (s *Stream) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String returns "worker:3 stderr".
+// String returns the task and stream of the source, such as "worker:3 stderr".
 func (s Source) String() string {
 	return s.Task + " " + s.Stream.String()
 }
 
-// file returns the name of the source's file: "worker-3.stderr".
+// file returns the file name for the source's output, such as
+// "worker-3.stderr".
 func (s Source) file() string {
 	return strings.Replace(s.Task, ":", "-", 1) + "." + s.Stream.String()
 }
 
-// sourceOf is the inverse of file.
+// sourceOf parses a file name that Source.file returned.
 func sourceOf(name string) (Source, bool) {
 	task, ext, _ := strings.Cut(name, ".")
 	src := Source{Task: strings.Replace(task, "-", ":", 1)}
@@ -90,13 +92,14 @@ func sourceOf(name string) (Source, bool) {
 	return src, true
 }
 
-// taskName is a role of lower-case letters and digits with an optional index.
-// Names come from the wire and become file names and terminal text.
+// taskName matches a task name: a role of lower-case letters and digits, and
+// an optional index after a colon. It must be strict, because a name received
+// from a host becomes part of a file name and is printed on a terminal.
 var taskName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9]*(:[0-9]+)?$`) })
 
 func validTask(task string) bool { return len(task) <= maxTask && taskName().MatchString(task) }
 
-// check returns an error for a source that no file or message may name.
+// check returns an error if the source's task name or stream is invalid.
 func (s Source) check() error {
 	if !validTask(s.Task) {
 		return fmt.Errorf("task name %q: want ROLE:INDEX such as worker:3", s.Task)
@@ -107,25 +110,26 @@ func (s Source) check() error {
 	return nil
 }
 
-// Request names the bytes of a host's spools that a receiver wants. It travels
-// as JSON. The zero value requests nothing: TailLines -1 requests everything.
+// Request selects the bytes of a host's spools that a receiver wants. It is
+// sent as JSON. The zero value requests no bytes that exist already; TailLines
+// -1 requests all bytes.
 type Request struct {
 	Tasks     []string   `json:"tasks,omitempty"`  // names such as worker:3; empty means all tasks
-	From      []Position `json:"from,omitempty"`   // offsets at which to continue; empty for a first request
+	From      []Position `json:"from,omitempty"`   // offsets at which to continue after a lost connection; empty for a first request
 	TailLines int        `json:"tail_lines"`       // number of last lines of each source; -1 means all
 	Since     time.Time  `json:"since,omitzero"`   // skip lines finished before this time; zero skips none
-	Follow    bool       `json:"follow,omitempty"` // continue while the job runs
+	Follow    bool       `json:"follow,omitempty"` // keep sending new output while the job runs
 }
 
-// Position is the offset at which a receiver continues a source. If a Request has
-// any, a source without a Position starts at its first byte, and TailLines and
-// Since have no effect.
+// Position is the offset at which a receiver wants to continue one source. If
+// a Request has any Position, it ignores TailLines and Since, and sources
+// without a Position start at their first byte.
 type Position struct {
 	Source
 	Offset int64 `json:"offset"`
 }
 
-// check returns an error for a request that no receiver sends.
+// check returns an error if the request has an invalid task name or offset.
 func (r Request) check() error {
 	for _, task := range r.Tasks {
 		if err := (Source{Task: task}).check(); err != nil {
@@ -143,13 +147,15 @@ func (r Request) check() error {
 	return nil
 }
 
-// whole returns r for spools that the receiver wants from their first byte.
+// whole returns the request without TailLines and Since, so that it selects
+// spools from their first byte.
 func (r Request) whole() Request {
 	r.TailLines, r.Since = -1, time.Time{}
 	return r
 }
 
-// from returns the offset at which r continues src, if r continues anything.
+// from returns the offset at which the request continues src. It returns false
+// if the request is a first request, without positions.
 func (r Request) from(src Source) (int64, bool) {
 	for _, p := range r.From {
 		if p.Source == src {
@@ -159,19 +165,22 @@ func (r Request) from(src Source) (int64, bool) {
 	return 0, len(r.From) > 0
 }
 
-// Cursor remembers how far each source of each host was received. Its zero
-// value has received nothing. Any goroutine may use it.
+// Cursor records how many bytes of each source of each host have been
+// received. The zero value has received none. Its methods may be called from
+// any goroutine.
 type Cursor struct {
 	mu   sync.Mutex
-	next map[origin]int64 // by source of a host: offset of the first byte not received
-	seen map[string]int   // by host: number of its sources
+	next map[origin]int64 // by source of a host: offset of the first byte not received yet
+	seen map[string]int   // by host: number of its sources that the cursor has seen
 }
 
-// maxSources bounds the sources of one host: a host that names ever more of them fills
-// no memory. A restarted job may give the tasks of a host other names.
+// maxSources is the greatest number of sources that a Cursor accepts from one
+// host, so that a malicious host cannot exhaust memory. It is generous,
+// because a restarted job may give a host's tasks other names.
 const maxSources = 4096
 
-// Expect returns an [ErrMalformed] for a chunk of a host that has named too many sources.
+// Expect returns an [ErrMalformed] if c has a new source and the host has
+// already sent maxSources sources.
 func (k *Cursor) Expect(host string, c Chunk) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,12 +190,14 @@ func (k *Cursor) Expect(host string, c Chunk) error {
 	return nil
 }
 
-// missing describes the bytes of which c tells that they were dropped.
+// missing returns the line that a user sees instead of the bytes that c
+// reports as dropped.
 func (c Chunk) missing() string {
 	return fmt.Sprintf("plx: %d bytes are missing here: the oldest output was dropped (--log-limit)", c.Dropped)
 }
 
-// kept returns the bytes of c in a file: a line stands for those that were dropped.
+// kept returns the bytes that a log file stores for c. For dropped bytes it
+// returns one line that reports their number.
 func (c Chunk) kept() []byte {
 	if c.Dropped > 0 {
 		return []byte("\n" + c.missing() + "\n")
@@ -195,8 +206,9 @@ func (c Chunk) kept() []byte {
 }
 
 // Take returns the part of c that was not received before, which may be empty,
-// and counts it as received. Dropped bytes count as received. The first chunk of a source may start anywhere,
-// a later one that leaves bytes out is an error, and c is not counted.
+// and counts that part and dropped bytes as received. The first chunk of a
+// source may start at any offset. If a later chunk leaves out bytes, Take
+// returns an error and does not count it.
 func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -224,8 +236,9 @@ func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 	return c, nil
 }
 
-// Request returns req as it is to be sent to host now: unchanged when nothing
-// was received from it, else continued at the first byte not received.
+// Request returns the request to send to host now. If nothing was received
+// from the host, that is req unchanged. Otherwise the result continues each
+// source at the first byte not received.
 func (k *Cursor) Request(host string, req Request) Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -2,44 +2,46 @@ package logs
 
 import "bytes"
 
-// line is text that is printed on a line of its own.
+// line is one line of output, or a piece of a long line, as it will be
+// printed.
 type line struct {
-	text      []byte // valid during the call that emits it
-	offset    int64  // of its first byte in the source; of no meaning for a line that was redrawn
-	continued bool   // the line continues one that was too long
-	unended   bool   // the line has no newline in the source
+	text      []byte // valid only until the emit function returns
+	offset    int64  // offset of the line's first byte in the source; meaningless if redrawn is set
+	continued bool   // the text continues a line whose earlier piece was already emitted
+	unended   bool   // no newline follows this text in the source
 	redrawn   bool   // control characters have changed the line
-	dropped   int64  // bytes from offset on that were dropped, for which the line stands; 0: it is the program's
+	dropped   int64  // number of dropped bytes that this line reports; 0 for a line of the program
 }
 
 // splitter assembles the lines of one source from chunks of any size. It emits
-// every byte except the line ends once, in order. If redraws is set, it obeys the control
-// characters that move the cursor and erase, and emits the lines that a terminal shows in the
-// end: see cursor.go and block.go.
+// every byte except the line ends once and in order. If redraws is set, it
+// executes control characters that move the cursor or erase text, and emits
+// the lines that a terminal would finally show: see cursor.go and block.go.
 type splitter struct {
-	limit   int        // a longer line is emitted in pieces of this many bytes
-	redraws bool       // text after a carriage return replaces the text before it
-	emit    func(line) // takes the lines
+	limit   int        // a line longer than this many bytes is emitted in pieces
+	redraws bool       // execute control characters, so that text after a carriage return replaces the line
+	emit    func(line) // receives each assembled line
 
-	partial   []byte // the unfinished line as a terminal shows it; empty means none
-	col       int    // where in it the next text goes: it replaces what is behind
+	partial   []byte // unfinished line as a terminal shows it; empty if there is none
+	col       int    // index in partial at which the next text is written; text after it is replaced
 	redrawn   bool   // control characters have changed the unfinished line
-	half      []byte // the beginning of a command, whose rest is to come; empty: none
-	astray    bool   // the cursor has come from another line, not to a column that the program chose
-	block     *block // lines that are redrawn together with the unfinished one; nil: none are
-	ahead     bool   // the cursor moves up in what was fed and is not split yet
-	saved     bool   // the program has saved the place of the cursor:
-	savedRow  int    // this many lines above
-	savedCell int    // in this column, from 0
-	next      int64  // offset of the next byte
-	continued bool   // the unfinished line continues one that was too long
+	half      []byte // incomplete terminal command at the end of the input; empty if there is none
+	astray    bool   // the cursor came from another row, and the program has not set its column since
+	block     *block // rows that are redrawn together with the unfinished line; nil if there are none
+	ahead     bool   // a command later in the present input moves the cursor up
+	saved     bool   // the program has saved the cursor's position, in savedRow and savedCell
+	savedRow  int    // number of rows from the saved position down to the cursor
+	savedCell int    // saved column, counted from 0
+	next      int64  // offset in the source of the next byte of input
+	continued bool   // an earlier piece of the unfinished line was already emitted
 }
 
-// keepBuffer is the size of the buffer that a splitter keeps for later lines, in
-// bytes.
+// keepBuffer is the size up to which a buffer is kept for later lines, in
+// bytes. Larger buffers are freed.
 const keepBuffer = 1 << 20
 
-// feed takes the bytes at offset next and emits the lines that they finish.
+// feed takes the next bytes of the source and emits the lines that they
+// complete.
 func (s *splitter) feed(data []byte) {
 	steered := s.redraws && hasCommands(data)
 	last := -1
@@ -59,8 +61,8 @@ func (s *splitter) feed(data []byte) {
 	s.ahead = false
 }
 
-// finish ends the line whose last part is text. steered tells that text may have control
-// characters.
+// finish ends the current line, whose last part is text. steered is true if
+// text may contain terminal commands.
 func (s *splitter) finish(text []byte, steered bool) {
 	if !steered && len(text) <= s.limit && !s.unfinished() {
 		s.next += int64(len(text)) + 1
@@ -81,7 +83,8 @@ func (s *splitter) finish(text []byte, steered bool) {
 	s.continued = false
 }
 
-// keep adds text to the unfinished line.
+// keep appends text to the unfinished line without ending the line. steered is
+// true if text may contain terminal commands.
 func (s *splitter) keep(text []byte, steered bool) {
 	if steered || len(s.half) > 0 {
 		text = s.steer(text)
@@ -89,7 +92,8 @@ func (s *splitter) keep(text []byte, steered bool) {
 	s.write(text)
 }
 
-// whole adds the beginning of a command to the unfinished line, as text: its rest will not come.
+// whole appends an incomplete terminal command to the unfinished line as plain
+// text, because the rest of the command will not come.
 func (s *splitter) whole() {
 	text := s.half
 	s.half = nil
@@ -97,8 +101,8 @@ func (s *splitter) whole() {
 	s.write(text)
 }
 
-// write adds text without control characters to the unfinished line, at the cursor, and emits
-// a piece whenever the line reaches the limit.
+// write writes text without terminal commands to the unfinished line at the
+// cursor. It emits a piece whenever the line reaches the limit.
 func (s *splitter) write(text []byte) {
 	if len(text) == 0 {
 		return
@@ -119,8 +123,8 @@ func (s *splitter) write(text []byte) {
 	s.col = len(s.partial)
 }
 
-// state returns what a terminal shows of the unfinished line. Blanks that erase a line
-// count as nothing.
+// state returns the text that a terminal shows for the unfinished line, or nil
+// if the program has blanked the line.
 func (s *splitter) state() []byte {
 	if s.redrawn && s.col == 0 && len(bytes.TrimSpace(s.partial)) == 0 {
 		return nil
@@ -128,10 +132,11 @@ func (s *splitter) state() []byte {
 	return s.partial
 }
 
-// skipTo makes offset the offset of the next byte.
+// skipTo sets the offset of the next byte of input, after bytes that the
+// splitter does not see.
 func (s *splitter) skipTo(offset int64) { s.next = offset }
 
-// flush emits the unfinished line, whose end will not come.
+// flush emits the unfinished line, because its rest will not come.
 func (s *splitter) flush() {
 	s.whole()
 	s.endBlock()
@@ -146,7 +151,8 @@ func (s *splitter) put(text []byte, offset int64, unended bool) {
 	s.emit(line{text: text, offset: offset, continued: s.continued, unended: unended, redrawn: s.redrawn})
 }
 
-// cut emits the unfinished line as far as it has come, and gives its memory back.
+// cut emits the bytes of the unfinished line received so far and frees the
+// line's buffer.
 func (s *splitter) cut() {
 	if s.block != nil || s.redrawn || len(s.half) > 0 {
 		s.flush()
@@ -157,12 +163,13 @@ func (s *splitter) cut() {
 	s.partial, s.col = nil, 0
 }
 
-// unfinished reports whether a line has begun and not ended.
+// unfinished reports whether the splitter holds an unfinished line, a block of
+// rows or an incomplete command.
 func (s *splitter) unfinished() bool {
 	return len(s.partial) > 0 || s.redrawn || s.block != nil || len(s.half) > 0
 }
 
-// size is the memory of the unfinished line and of the buffers, in bytes.
+// size returns the memory that the splitter's buffers take, in bytes.
 func (s *splitter) size() int {
 	n := cap(s.partial)
 	if s.block != nil {
@@ -173,7 +180,8 @@ func (s *splitter) size() int {
 	return n
 }
 
-// drop forgets the unfinished line, and frees its buffer if it is large.
+// drop discards the unfinished line, and frees its buffer if the buffer is
+// larger than keepBuffer.
 func (s *splitter) drop() {
 	s.partial, s.col, s.redrawn, s.astray = s.partial[:0], 0, false, false
 	if cap(s.partial) > keepBuffer {
@@ -181,7 +189,8 @@ func (s *splitter) drop() {
 	}
 }
 
-// LastStates returns the lines that a terminal shows of text in the end, without colours.
+// LastStates returns the lines that a terminal finally shows after a program
+// has printed text, without colours.
 func LastStates(text string) (lines []string) {
 	s := splitter{limit: maxLine, redraws: true, emit: func(l line) { lines = append(lines, string(unformatted(l.text))) }}
 	s.feed([]byte(text))

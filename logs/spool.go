@@ -10,33 +10,35 @@ import (
 	"time"
 )
 
-// spool reads the files of one source, also while they grow.
+// spool reads the segment files of one source, even while a Writer appends to
+// them.
 type spool struct {
 	src   Source
 	dir   string
-	begin []int64 // where the segments begin that the folder had when it was last read, in order
+	begin []int64 // offsets at which the segments in the folder began when it was last listed, ascending
 	open  segment // the segment that is being read
-	limit int64   // offset at which to stop; -1 means never
+	limit int64   // offset at which reading stops; -1 means that it does not stop
 
 	offset int64  // offset of the next byte to send
-	gap    int64  // bytes before offset that were dropped, which the receiver is not told yet
-	buf    []byte // bytes read from offset on and not yet sent
-	store  []byte // memory of buf
-	dry    bool   // the present pass found no more bytes
-	ready  bool   // the next chunk is known
+	gap    int64  // number of dropped bytes before offset that the receiver has not been sent a report of
+	buf    []byte // bytes from offset on that were read and not sent yet
+	store  []byte // memory that buf is a slice of
+	dry    bool   // the current pass has found no more bytes
+	ready  bool   // load has found the next chunk, which take will return
 
-	current  record   // covers the byte at offset
-	coming   []record // records after current that were read already
+	current  record   // index record that covers the byte at offset
+	coming   []record // records after current that were already read from the index
 	indexed  int64    // number of the next record to read from the index
 	scratch  [4096]byte
-	headTime int64 // time of the next chunk, in nanoseconds since 1970; it never falls
+	headTime int64 // time of the next chunk, in nanoseconds since 1970; it never decreases
 }
 
-// openSpool opens a spool whose segments begin at begin, and finds its first wanted
-// byte.
+// openSpool opens the spool whose segments begin at the offsets begin, and
+// sets its position to the first byte that req selects.
 func openSpool(dir string, src Source, begin []int64, req Request) (*spool, error) {
 	all, err := openSegments(dir, src, begin)
-	// A task that writes fast may have dropped all segments that were found.
+	// A task that writes fast may have removed all listed segments, so list
+	// the folder again.
 	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < 10; tries++ {
 		var found map[Source][]int64
 		if found, err = segmentsIn(dir); err == nil {
@@ -59,7 +61,7 @@ func openSpool(dir string, src Source, begin []int64, req Request) (*spool, erro
 	return sp, nil
 }
 
-// position sets offset, gap and limit.
+// position sets the spool's fields offset, gap and limit as the request asks.
 func (sp *spool) position(all segments, req Request) error {
 	last := all[len(all)-1]
 	info, err := last.data.Stat()
@@ -70,7 +72,8 @@ func (sp *spool) position(all segments, req Request) error {
 	if !req.Follow {
 		sp.limit = end
 	}
-	// The time of bytes that no record covers.
+	// If no index record covers the first bytes, they count as written at the
+	// file's modification time.
 	sp.current = record{time: info.ModTime().UnixNano()}
 	first := all[0].base
 	if offset, ok := req.from(sp.src); ok {
@@ -84,8 +87,9 @@ func (sp *spool) position(all segments, req Request) error {
 	return err
 }
 
-// start returns the first byte that a first request wants of the spool, among those that
-// were not dropped.
+// start returns the offset of the first byte that a request without positions
+// selects, by its TailLines and Since. The byte is at or after the first byte
+// that still exists.
 func start(all segments, req Request, end int64, written time.Time) (offset int64, err error) {
 	offset = all[0].base
 	if !req.Since.IsZero() {
@@ -100,7 +104,8 @@ func start(all segments, req Request, end int64, written time.Time) (offset int6
 	return max(offset, tail), err
 }
 
-// since returns the start of the first line not finished before t.
+// since returns the offset of the first line that was not finished before time
+// t.
 func since(all segments, t time.Time, end int64, written time.Time) (int64, error) {
 	first := all[0].base
 	if written.Before(t) {
@@ -111,7 +116,8 @@ func since(all segments, t time.Time, end int64, written time.Time) (int64, erro
 	if err != nil || n == 0 {
 		return first, err
 	}
-	// The burst before may have lasted until after t.
+	// An index record covers a burst of 10 ms, so the record before t may
+	// cover bytes that were written after t.
 	rec, err := all.record(max(i-1, 0))
 	if err != nil {
 		return 0, err
@@ -124,15 +130,16 @@ func since(all segments, t time.Time, end int64, written time.Time) (int64, erro
 	return lastLines(all, first, min(rec.offset, end), 0)
 }
 
-// seekIndex moves to the first record that covers the byte at offset.
+// seekIndex moves the reading position in the index to the record that covers
+// the byte at sp.offset.
 func (sp *spool) seekIndex() error {
 	i, _, err := segments{sp.open}.search(func(r record) bool { return r.offset >= sp.offset })
 	sp.coming, sp.indexed = nil, max(i-1, 0)
 	return err
 }
 
-// reopen opens the segment's files again. If they were removed, those that are open stay
-// in use.
+// reopen opens the current segment's files again. If the files were removed,
+// the spool keeps using the open ones.
 func (sp *spool) reopen() error {
 	again, err := openSegment(sp.dir, sp.src, sp.open.base)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +153,7 @@ func (sp *spool) reopen() error {
 	return err
 }
 
-// load finds the next chunk and reports whether there is one.
+// load prepares the next chunk and reports whether there is a chunk.
 func (sp *spool) load() (bool, error) {
 	if sp.ready || sp.dry {
 		return sp.ready, nil
@@ -167,9 +174,10 @@ func (sp *spool) load() (bool, error) {
 	return true, nil
 }
 
-// fill reads the bytes at offset. If the segment has no more, it goes on with the next.
+// fill reads the bytes at sp.offset. If the open segment has no more bytes, it
+// continues with the next segment.
 func (sp *spool) fill() error {
-	later := sp.later() // if there is one, the open segment has all its bytes
+	later := sp.later() // look this up before reading: if a later segment exists now, the open one is complete
 	if err := sp.read(); err != nil || len(sp.buf) > 0 {
 		return err
 	}
@@ -180,7 +188,7 @@ func (sp *spool) fill() error {
 	return sp.read()
 }
 
-// read reads the bytes at offset from the open segment, in one system call.
+// read reads the bytes at sp.offset from the open segment, in one system call.
 func (sp *spool) read() error {
 	if sp.store == nil {
 		sp.store = make([]byte, maxData)
@@ -190,15 +198,15 @@ func (sp *spool) read() error {
 		room = room[:min(int64(len(room)), max(sp.limit-sp.offset, 0))]
 	}
 	n, err := sp.open.data.ReadAt(room, sp.offset-sp.open.base)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ESTALE) { // stale: removed, on NFS
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ESTALE) { // on NFS, a removed file gives ESTALE
 		return err
 	}
 	sp.buf = room[:n]
 	return nil
 }
 
-// later returns where the first segment after the open one begins, as far as it is
-// known. -1: none is known.
+// later returns the offset at which the first known segment after the open one
+// begins, or -1 if none is known.
 func (sp *spool) later() int64 {
 	for _, base := range sp.begin {
 		if base > sp.open.base {
@@ -208,16 +216,16 @@ func (sp *spool) later() int64 {
 	return -1
 }
 
-// move opens the segment that begins at offset. If that one was dropped, it opens the one
-// that begins at later, and counts the bytes between. It reports false if there is
-// neither yet.
+// move opens the segment that begins at sp.offset. If that segment was
+// dropped, it opens the one that begins at later, and counts the bytes between
+// as a gap. It returns false if neither segment exists yet.
 func (sp *spool) move(later int64) (bool, error) {
 	if sp.limit >= 0 && sp.offset >= sp.limit {
 		return false, nil
 	}
 	for _, base := range []int64{sp.offset, later} {
 		if base <= sp.open.base || base < sp.offset {
-			continue // it is open, or not known
+			continue // already open, or not known
 		}
 		next, err := openSegment(sp.dir, sp.src, base)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -233,8 +241,8 @@ func (sp *spool) move(later int64) (bool, error) {
 	return false, nil
 }
 
-// advance makes current the record that covers the byte at offset. The index is
-// read after the bytes, so it has their records.
+// advance sets current to the index record that covers the byte at offset. The
+// bytes were read before the index, so the index already has their records.
 func (sp *spool) advance() error {
 	for {
 		for len(sp.coming) > 0 && sp.coming[0].offset <= sp.offset {
@@ -252,12 +260,14 @@ func (sp *spool) advance() error {
 		}
 		sp.coming, sp.indexed = recs, sp.indexed+int64(len(recs))
 	}
-	// The order within a source is more reliable than its clock.
+	// Chunks of a source stay in order even if the clock was set back, so the
+	// time must not decrease.
 	sp.headTime = max(sp.headTime, sp.current.time)
 	return nil
 }
 
-// before reports whether the next chunk of sp comes before that of other.
+// before reports whether the next chunk of sp is sent before the next chunk of
+// other: by time, then by name.
 func (sp *spool) before(other *spool) bool {
 	if sp.headTime != other.headTime {
 		return sp.headTime < other.headTime
@@ -265,8 +275,8 @@ func (sp *spool) before(other *spool) bool {
 	return sp.src.file() < other.src.file()
 }
 
-// take returns the next chunk, which load has found: a gap, or the bytes of one index
-// record, as far as they are read.
+// take returns the next chunk, which load has prepared: a report of dropped
+// bytes, or the bytes that one index record covers and that are already read.
 func (sp *spool) take() Chunk {
 	if sp.gap > 0 {
 		c := Chunk{Source: sp.src, Offset: sp.offset - sp.gap, Dropped: sp.gap, Time: time.Unix(0, sp.headTime)}
@@ -288,13 +298,16 @@ func (sp *spool) take() Chunk {
 	return c
 }
 
-// found takes where the segments begin that the folder has.
+// found sets the offsets at which the segments in the folder begin, after the
+// folder was listed again.
 func (sp *spool) found(begin []int64) { sp.begin = begin }
 
-// beginPass lets load look for bytes again.
+// beginPass makes the next load look for new bytes, even if the last pass
+// found no more.
 func (sp *spool) beginPass() { sp.dry = false }
 
-// checkLength returns an error if the spool ends before offset.
+// checkLength returns an error if the spool's file now ends before the bytes
+// that were already read.
 func (sp *spool) checkLength() error {
 	end, err := sp.open.end()
 	if err != nil {
@@ -308,9 +321,9 @@ func (sp *spool) checkLength() error {
 
 func (sp *spool) close() error { return sp.open.close() }
 
-// lastLines returns where the last lines of the bytes from first to end begin. An
-// unfinished last line counts. With lines 0 it returns the beginning of an unfinished
-// line, or end.
+// lastLines returns the offset at which the last lines lines of the bytes from
+// first to end begin. An unfinished last line counts as a line. If lines is 0,
+// it returns the offset of the unfinished last line, or end if there is none.
 func lastLines(r io.ReaderAt, first, end int64, lines int) (int64, error) {
 	if lines > 0 && end > first {
 		var last [1]byte
@@ -318,7 +331,7 @@ func lastLines(r io.ReaderAt, first, end int64, lines int) (int64, error) {
 			return 0, err
 		}
 		if last[0] == '\n' {
-			end-- // the newline that ends the last line begins no other
+			end-- // the newline at the very end does not begin another line
 		}
 		lines--
 	}

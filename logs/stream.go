@@ -9,28 +9,29 @@ import (
 	"unicode/utf8"
 )
 
-// stream is the state of one origin. The Printer's lock guards it.
+// stream is the Printer's state for one stream of a task on one host.
+// Printer.mu guards it.
 type stream struct {
 	p                    *Printer
 	from                 origin
-	to                   Stream // output of the lines
-	screen               Screen // that output
+	to                   Stream // output that receives the lines
+	screen               Screen // description of the output to
 	split                splitter
-	time                 time.Time // when the unfinished line began
+	time                 time.Time // time at which the unfinished line began
 	prefix               prefix
-	out                  []byte         // lines not yet written
-	memory               int            // bytes of all buffers, as measure has counted them
-	rows                 []*Row         // the unfinished lines, while they are redrawn on a terminal
-	hidden               bool           // nothing is printed
-	message              *unit          // the unit that was begun last, if it is held back, see fold.go
-	heldLines, heldBytes int            // what is held back
-	flooded              time.Time      // when too much was held back: a flood is not held
-	host                 *regexp.Regexp // finds the name of the host in a line
-	last                 []byte         // the last line of stderr that was printed, or its end
-	at                   int            // its number among all lines that were printed, from 1; 0: none was
+	out                  []byte         // lines that are formatted but not written yet
+	memory               int            // bytes of this stream's buffers, as last counted by measure
+	rows                 []*Row         // progress rows that show the unfinished lines on a terminal
+	hidden               bool           // Options.Only does not select the task, so nothing is printed
+	message              *unit          // the newest held unit (see fold.go); nil if none is held
+	heldLines, heldBytes int            // lines and bytes of this stream that are held back
+	flooded              time.Time      // last time too much was held back; a flood of lines is not held
+	host                 *regexp.Regexp // matches the host's name in a line
+	last                 []byte         // the last printed line of stderr, cut to its last maxLast bytes
+	at                   int            // count of all printed lines when this stream's last line was printed; 0 before
 }
 
-// newStream returns the state of an origin, with the prefix of its lines.
+// newStream returns the initial state for the lines of origin o.
 func (p *Printer) newStream(o origin) *stream {
 	s := &stream{p: p, from: o, to: o.Stream, hidden: !p.shows(o.Task), host: wordOf(o.host)}
 	if p.opts.JSON {
@@ -42,7 +43,8 @@ func (p *Printer) newStream(o origin) *stream {
 	return s
 }
 
-// add takes a chunk and writes the lines that it completes.
+// add takes the next chunk of the stream and writes the lines that the chunk
+// completes.
 func (s *stream) add(c Chunk) error {
 	if c.Restart || c.Offset != s.split.next {
 		s.split.flush()
@@ -51,8 +53,9 @@ func (s *stream) add(c Chunk) error {
 	if c.Dropped > 0 {
 		return s.drop(c)
 	}
-	// All lines of a chunk have its time, except a line that began earlier.
-	// Therefore feed that line alone.
+	// Each line is printed with the time of the chunk in which it began.
+	// Therefore feed the rest of an unfinished line first, before s.time is
+	// set to the time of this chunk.
 	if len(s.split.partial) > 0 {
 		n := 1 + bytes.IndexByte(c.Data, '\n')
 		s.split.feed(c.Data[:n])
@@ -72,8 +75,10 @@ func (s *stream) add(c Chunk) error {
 	return err
 }
 
-// plain adds the whole lines of data to out if each of them is shown as it is: a task may
-// print millions. It does what feed and line do with them, and returns what is left.
+// plain is a fast path for tasks that print millions of lines. If no line of
+// data needs special treatment, it formats all complete lines into s.out and
+// returns the rest of data. Otherwise it returns data unchanged. The result is
+// the same as that of feed and line.
 func (s *stream) plain(data []byte) []byte {
 	n := 1 + bytes.LastIndexByte(data, '\n')
 	opts := s.p.opts
@@ -101,14 +106,16 @@ func (s *stream) plain(data []byte) []byte {
 	return data[n:]
 }
 
-// measure counts the stream's memory among that of all streams.
+// measure updates Printer.memory with the memory that this stream's buffers
+// take now.
 func (s *stream) measure() {
 	now := s.split.size() + cap(s.out)
 	s.p.memory += now - s.memory
 	s.memory = now
 }
 
-// drop prints a line for bytes that the host has dropped. No filter leaves it out.
+// drop prints a line that reports the bytes that the host has dropped. Grep
+// and Exclude do not apply to this line.
 func (s *stream) drop(c Chunk) error {
 	s.split.flush()
 	s.time = c.Time
@@ -116,14 +123,15 @@ func (s *stream) drop(c Chunk) error {
 	if s.p.opts.JSON {
 		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
 	} else {
-		s.p.release(true) // what is held back came before
+		s.p.release(true) // print the held lines first, because they came earlier
 		s.print("", l)
 	}
 	s.split.skipTo(c.Offset + c.Dropped)
 	return s.flush()
 }
 
-// line adds a line to out, unless it is filtered out.
+// line formats a line and adds it to s.out, unless an option omits the line or
+// folding holds it back.
 func (s *stream) line(l line) {
 	if l.redrawn && !s.screen.Terminal && !s.screen.Colour && utf8.Valid(l.text) {
 		l.text = unformatted(l.text)
@@ -147,7 +155,8 @@ func (s *stream) line(l line) {
 	s.print(plain, l)
 }
 
-// print adds a line to out, with plain before its text.
+// print formats a line and adds it to s.out. plain is the text that replaces
+// Options.Mark before the line.
 func (s *stream) print(plain string, l line) {
 	s.p.printed()
 	s.note(l.text)
@@ -156,10 +165,11 @@ func (s *stream) print(plain string, l line) {
 	s.out = append(s.safe(s.out, l.text), '\n')
 }
 
-// stamp is the layout of the time before a line: always as wide.
+// stamp is the layout of the time before a line. Its width is constant, so
+// that lines stay aligned.
 const stamp = "2006-01-02T15:04:05.000Z "
 
-// begin adds what stands before the text of a line.
+// begin adds the time and the prefix of a line to s.out.
 func (s *stream) begin(at time.Time, before prefix, continued bool) {
 	s.out = append(s.out, before.reset...)
 	if s.p.opts.Timestamps {
@@ -172,10 +182,10 @@ func (s *stream) begin(at time.Time, before prefix, continued bool) {
 	}
 }
 
-// maxLast is how much of the line that is printed last is remembered, in bytes.
+// maxLast is the number of bytes kept of the last printed line of stderr.
 const maxLast = 16 << 10
 
-// note remembers the line that is printed last.
+// note records text as the line of this stream that was printed last.
 func (s *stream) note(text []byte) {
 	s.at = s.p.lines
 	if s.from.Stream == Stderr {
@@ -183,7 +193,8 @@ func (s *stream) note(text []byte) {
 	}
 }
 
-// safe appends text, on a terminal without what could steer it.
+// safe appends text to dst. For a terminal it first makes control characters
+// harmless.
 func (s *stream) safe(dst, text []byte) []byte {
 	if s.screen.Terminal {
 		return appendSafe(dst, text, s.screen.Colour)
@@ -191,7 +202,8 @@ func (s *stream) safe(dst, text []byte) []byte {
 	return append(dst, text...)
 }
 
-// marked reports whether a line begins with Options.Mark, and returns the rest of it.
+// marked reports whether a line begins with Options.Mark, and returns the text
+// after the mark.
 func (s *stream) marked(l line) (rest []byte, marked bool) {
 	mark := s.p.opts.Mark
 	if mark == "" || s.from.Stream != Stderr || s.p.opts.JSON || l.continued || !bytes.HasPrefix(l.text, []byte(mark)) {
@@ -200,8 +212,9 @@ func (s *stream) marked(l line) (rest []byte, marked bool) {
 	return l.text[len(mark):], true
 }
 
-// flush writes the added lines in one write, and shows the unfinished one if it is
-// redrawn, or else after a while.
+// flush writes the lines in s.out in one write. On a terminal it also shows
+// the unfinished line as a progress row: at once if the program redraws that
+// line, otherwise after showTime.
 func (s *stream) flush() error {
 	terminal, unfinished := s.p.display.Terminal(s.to), len(s.split.partial) > 0
 	redrawn := terminal && (s.split.redrawn || s.split.block != nil || unfinished && len(s.rows) > 0)
@@ -222,16 +235,17 @@ func (s *stream) flush() error {
 	return err
 }
 
-// maxShown is how much of an unfinished line is shown, in bytes: more than a terminal has
-// room for.
+// maxShown is the number of bytes of an unfinished line that a progress row
+// shows. It is larger than the width of a terminal.
 const maxShown = 4 << 10
 
-// showTime is how long a line may be unfinished before it is shown.
+// showTime is how long a line may be unfinished before a progress row shows
+// it.
 const showTime = 300 * time.Millisecond
 
-// lookSoon has the unfinished line of a stream shown if it is not complete in a while, such
-// as a row of dots that a program prints one by one, and lines printed that are not redrawn
-// after all.
+// lookSoon calls s.look after showTime. That shows a line that is still
+// unfinished, such as a row of dots that a program prints one by one. It also
+// prints rows of a block that the program does not redraw any more.
 func (p *Printer) lookSoon(s *stream) {
 	if slices.Contains(p.unfinished, s) {
 		return
@@ -254,15 +268,16 @@ func (p *Printer) lookSoon(s *stream) {
 func (s *stream) look() {
 	if s.split.pending() {
 		s.split.look()
-		s.flush() // a failed write is kept by send
+		s.flush() // send stores an error in Printer.err
 	}
 	if len(s.split.partial) > 0 && s.p.display.Terminal(s.to) {
 		s.redraw()
 	}
 }
 
-// redraw shows the unfinished lines in rows, so that tasks that redraw at the same time
-// have rows of their own. The lines are printed once they end.
+// redraw shows the stream's unfinished lines as progress rows, so that several
+// tasks can redraw lines at the same time. Finished lines are printed above
+// the rows.
 func (s *stream) redraw() {
 	states := s.split.states()
 	s.keepRows(len(states))
@@ -280,7 +295,7 @@ func (s *stream) redraw() {
 	}
 }
 
-// keepRows removes all rows but the first n.
+// keepRows removes all progress rows of this stream except the first n.
 func (s *stream) keepRows(n int) {
 	for len(s.rows) > n {
 		s.rows[len(s.rows)-1].Remove()

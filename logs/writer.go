@@ -12,34 +12,37 @@ import (
 	"time"
 )
 
-// Writer appends what a task prints to its spool. Its methods may be called
-// from any goroutine; one source must have one Writer at a time.
+// Writer appends the output of one stream of a task to its spool. Its methods
+// may be called from any goroutine. A source must have at most one Writer at a
+// time.
 type Writer struct {
 	mu      sync.Mutex
 	src     Source
 	dir     string
-	share   int64 // size of a segment with its index, in bytes; 0: there is one segment without a limit
+	share   int64 // largest size of a segment with its index, in bytes; 0 means one segment without a limit
 	data    *os.File
 	index   *os.File
-	base    int64            // offset of the first byte of the open segment
-	size    int64            // length of the spool, what was dropped included
-	records int64            // length of the whole records in index, in bytes
-	inLine  bool             // the last byte was no newline
-	marked  time.Time        // when the newest record was written; zero: the segment has none of this Writer
-	last    int64            // the time in the newest record, in nanoseconds since 1970; 0 means no record
-	restart bool             // the next byte begins a new generation
-	now     func() time.Time // time.Now, or a test's clock
+	base    int64            // offset of the open segment's first byte in the spool
+	size    int64            // total bytes written to the spool, including dropped bytes
+	records int64            // length of the complete records in the index file, in bytes
+	inLine  bool             // the last byte written was not a newline
+	marked  time.Time        // when this Writer wrote the segment's newest index record; zero if it wrote none
+	last    int64            // time in the newest index record, in nanoseconds since 1970; 0 without a record
+	restart bool             // the next byte begins a new generation of the task
+	now     func() time.Time // time.Now, or the clock of a test
 }
 
-// burst is the time for which one index record stands.
+// burst is the time span that one index record covers: bytes written within a
+// burst have the same time.
 const burst = 10 * time.Millisecond
 
-// Create opens the spool of src in dir, which must exist, for appending. A
-// spool that has bytes already is continued: its next byte begins a new
-// generation of the task. The files are readable by their owner alone.
+// Create opens the spool of src in the existing folder dir for appending. If
+// the spool already has bytes, the next byte begins a new generation (restart)
+// of the task. Only the owner can read the files.
 //
-// The spools of both streams of the task take limit bytes of disk together, [MinLimit] or
-// more: a Writer drops the oldest ones, in pieces of a sixteenth. 0 means no limit.
+// limit is the disk space for the spools of both streams of the task together,
+// in bytes; at least [MinLimit], or 0 for no limit. When the limit is reached,
+// a Writer drops the oldest bytes, one sixteenth of the limit at a time.
 func Create(dir string, src Source, limit int64) (*Writer, error) {
 	if err := src.check(); err != nil {
 		return nil, err
@@ -64,11 +67,13 @@ func Create(dir string, src Source, limit int64) (*Writer, error) {
 	return w, nil
 }
 
-// create opens the files of the segment that begins at base.
+// create opens the data and index files of the segment that begins at offset
+// base, and creates them if necessary.
 func (w *Writer) create(base int64) (data, index *os.File, err error) {
 	path := filepath.Join(w.dir, segmentFile(w.src, base))
-	// The index first: who finds the data finds its index too. It has no
-	// O_APPEND: a record that was written in part is written over.
+	// Create the index before the data, so that a reader that finds the data
+	// finds the index too. The index has no O_APPEND, so that the next record
+	// overwrites one that was written only in part.
 	if index, err = os.OpenFile(path+indexExt, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +83,7 @@ func (w *Writer) create(base int64) (data, index *os.File, err error) {
 	return data, index, nil
 }
 
-// resume finds the ends of both files.
+// resume sets the Writer's positions to the ends of the data and index files.
 func (w *Writer) resume() error {
 	data, err := w.data.Stat()
 	if err != nil {
@@ -102,9 +107,9 @@ func (w *Writer) resume() error {
 	return nil
 }
 
-// Write appends p. When it fails, the first n bytes are in the spool and no
-// others: the caller may try p[n:] again. It never fails because of the limit, and Serve
-// tells of every byte that was dropped.
+// Write appends p to the spool. If it fails, exactly the first n bytes are in
+// the spool, and the caller may retry with p[n:]. Reaching the size limit is
+// not an error: Serve reports the bytes that were dropped.
 func (w *Writer) Write(p []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +119,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 			if w.rotate() == nil {
 				fits = w.fits(p)
 			} else {
-				fits = len(p) // rather too many bytes than none; the next Write tries again
+				fits = len(p) // exceed the limit rather than lose bytes; the next Write tries to rotate again
 			}
 		}
 		m, err := w.append(p[:fits])
@@ -126,7 +131,8 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// append writes p, which is not empty, to the open segment.
+// append writes p, which must not be empty, to the open segment and adds an
+// index record if one is due.
 func (w *Writer) append(p []byte) (n int, err error) {
 	w.mark()
 	n, err = w.data.Write(p)
@@ -137,8 +143,9 @@ func (w *Writer) append(p []byte) (n int, err error) {
 	return n, err
 }
 
-// fits returns how many bytes of p belong into the open segment. 0: the next one is to
-// begin. A segment ends with a line, unless the line is longer than its rest.
+// fits returns the number of bytes of p to append to the open segment; 0 means
+// that a new segment must begin. A segment ends at the end of a line, unless
+// the line is longer than the space left.
 func (w *Writer) fits(p []byte) int {
 	left := w.share - (w.size - w.base) - w.records - recordSize
 	if w.share == 0 || int64(len(p)) <= left {
@@ -156,31 +163,34 @@ func (w *Writer) fits(p []byte) int {
 	return 0
 }
 
-// rotate begins the next segment, and drops the oldest ones so that the task's stay
-// within its limit. After an error the open segment stays in use.
+// rotate begins the next segment and removes the oldest segments, so that the
+// task's spools stay within the limit. If it returns an error, the open
+// segment stays in use.
 func (w *Writer) rotate() error {
 	data, index, err := w.create(w.size)
 	if err != nil {
 		return err
 	}
-	// Its bytes are written; an error of the disk that comes so late cannot be mended.
+	// Ignore errors: the segment's bytes are already written, and a disk error
+	// that is reported only now cannot be repaired.
 	_ = errors.Join(w.data.Close(), w.index.Close())
 	w.data, w.index, w.base, w.records, w.marked = data, index, w.size, 0, time.Time{}
-	_ = dropOldest(w.dir, w.src.Task, (perLimit-2)*w.share) // the next rotation tries again
+	_ = dropOldest(w.dir, w.src.Task, (perLimit-2)*w.share) // ignore the error: the next rotation tries again
 	return nil
 }
 
-// mark writes an index record when one is due. It comes before its bytes, so
-// that whoever can read the bytes can read their time.
+// mark writes an index record if one is due. It runs before the bytes are
+// written, so that a reader that sees the bytes can also read their time.
 func (w *Writer) mark() {
 	now := w.now()
 	if since := now.Sub(w.marked); since >= 0 && since < burst && !w.restart {
 		return
 	}
-	// Readers search the index, so a clock set back must not show in it.
+	// Readers search the index by time, so the time must not decrease if the
+	// clock is set back.
 	rec := record{offset: w.size, time: max(now.UnixNano(), w.last), restart: w.restart}
-	// A full disk must not keep the bytes from being tried: without its
-	// record the burst only counts as part of the one before.
+	// If the record cannot be written, for example because the disk is full,
+	// the bytes are still tried. Their time is then that of the record before.
 	if _, err := w.index.WriteAt(rec.append(nil), w.records); err != nil {
 		return
 	}
@@ -188,8 +198,8 @@ func (w *Writer) mark() {
 	w.marked, w.last = now, rec.time
 }
 
-// Close closes the files. It may be called again. It does not force the bytes
-// to the disk: they survive the process, not a crash of the host.
+// Close closes the files. Further calls do nothing. Close does not sync: the
+// bytes survive the end of the process, but perhaps not a crash of the host.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,16 +211,16 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// indexExt is appended to a spool's name for its index.
+// indexExt is the file name extension of a segment's index.
 const indexExt = ".index"
 
-// record gives the time at which the bytes from offset on were written. In the
-// file it is two little-endian 64-bit words: the offset, whose top bit is the
-// restart mark, and the time. Offsets and times never fall.
+// record stores the time at which the bytes from offset on were written. In
+// the index file it is two little-endian 64-bit words: the offset, whose top
+// bit is the restart flag, and the time. Offsets and times never decrease.
 type record struct {
-	offset  int64 // offset of the record's first byte
+	offset  int64 // offset in the spool of the first byte that the record covers
 	time    int64 // nanoseconds since 1970
-	restart bool  // a new generation of the task begins here
+	restart bool  // a new generation of the task begins at offset
 }
 
 const (
@@ -236,8 +246,9 @@ func decodeRecord(b []byte) record {
 	}
 }
 
-// readRecords reads whole records of an index from record n on, as many as fit
-// into buf. It leaves an incomplete last record for later.
+// readRecords reads complete records of an index, beginning with record n,
+// until buf is full or the index ends. It ignores an incomplete last record,
+// which a later call can read.
 func readRecords(index io.ReaderAt, n int64, buf []byte) ([]record, error) {
 	got, err := index.ReadAt(buf[:len(buf)/recordSize*recordSize], n*recordSize)
 	if err != nil && !errors.Is(err, io.EOF) {

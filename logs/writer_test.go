@@ -51,7 +51,7 @@ func FuzzSourceOf(f *testing.F) {
 	})
 }
 
-func TestCreateRefusesNames(t *testing.T) {
+func TestCreateRejectsInvalidNames(t *testing.T) {
 	for _, src := range []Source{{Task: "../worker:1"}, {Task: ""}, {Task: "worker:1", Stream: 2}} {
 		if _, err := Create(t.TempDir(), src, 0); err == nil {
 			t.Errorf("%+v was created", src)
@@ -73,7 +73,7 @@ func TestWriterFilesArePrivate(t *testing.T) {
 	}
 }
 
-// indexOf returns all records of a spool.
+// indexOf returns all index records of a spool.
 func indexOf(t *testing.T, dir string, src Source) []record {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, src.file()+indexExt))
@@ -117,7 +117,7 @@ func TestWriterIndex(t *testing.T) {
 	}
 }
 
-// TestWriterFullDisk writes to the device on which every write fails.
+// TestWriterFullDisk writes to /dev/full, on which every write fails.
 func TestWriterFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -150,7 +150,7 @@ func TestWriterFullDisk(t *testing.T) {
 	}
 }
 
-func TestWriterTornIndex(t *testing.T) {
+func TestWriterOverwritesPartialIndexRecord(t *testing.T) {
 	dir := t.TempDir()
 	w := create(t, dir, worker0)
 	write(t, w, "one\n")
@@ -182,7 +182,7 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-// naiveLastLines is lastLines on a string.
+// naiveLastLines does the same as lastLines, on a string.
 func naiveLastLines(text string, lines int) int {
 	if lines == 0 {
 		return strings.LastIndexByte(text, '\n') + 1

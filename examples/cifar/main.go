@@ -3,9 +3,10 @@
 //
 //	plx launch --hosts resources.txt ./examples/cifar --files data_batch_1.bin,data_batch_2.bin
 //
-// The files are CIFAR-10's in its binary version. With --folder it reads PNG and
-// JPEG images from a folder for each class, with --records TFRecord files of
-// tf.train.Examples. Without any of them it uses artificial pictures.
+// --files names files of CIFAR-10's binary version. With --folder the program
+// reads PNG and JPEG images instead, from a folder with one subfolder for each
+// class. With --records it reads TFRecord files of tf.train.Examples. Without
+// these flags it generates artificial pictures.
 package main
 
 import (
@@ -21,10 +22,10 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// settings are the program's flags.
+// settings holds the values of the program's flags.
 type settings struct {
 	files, folder, records string
-	skip                   bool // corrupt pictures
+	skip                   bool // skip corrupt pictures
 	augment                bool
 	samples, batch, steps  int
 	rate, clip, dropout    float64
@@ -36,7 +37,7 @@ func main() {
 	trainer.Main(s.train)
 }
 
-// define adds the flags to f.
+// define defines the program's flags on f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.files, "files", "", "CIFAR-10 `files`, separated by commas (default: artificial pictures)")
 	f.StringVar(&s.folder, "folder", "", "`folder` with a folder of PNG and JPEG images for each class")
@@ -51,7 +52,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.Float64Var(&s.dropout, "dropout", 0.2, "`fraction` of the hidden layer to drop in training")
 }
 
-// check reports a flag that makes no sense.
+// check returns an error if the value of a flag is invalid.
 func (s *settings) check() error {
 	if !(s.clip >= 0) {
 		return fmt.Errorf("--clip-norm is %v: want more than 0, or 0 for none", s.clip)
@@ -60,10 +61,10 @@ func (s *settings) check() error {
 		flags.Rate("learning-rate", s.rate), flags.Fraction("dropout", s.dropout))
 }
 
-// scale brings pixels to about zero mean and unit variance.
+// scale normalises pixels to a mean of about zero and a variance of about one.
 var scale = data.Scale{Mean: []float32{0.45, 0.45, 0.45}, Std: []float32{0.25, 0.25, 0.25}}
 
-// train is one worker's part. The chief prints every tenth step.
+// train runs on each worker. The chief, worker 0, prints every tenth step.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
@@ -106,42 +107,42 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return nil
 }
 
-// network is a small convolutional network: convolution, batch norm, pool,
-// convolution, pool, a hidden layer with dropout, and the mean cross-entropy
-// of the softmax of the classes.
+// network is a small convolutional network. Its layers are convolution, batch
+// norm, pooling, convolution, pooling, a hidden layer with dropout, and a
+// softmax over the classes. The loss is the mean cross-entropy.
 type network struct {
-	side    int // pixels of an image's side; a multiple of 4
+	side    int // height and width of an image in pixels; a multiple of 4
 	classes int
-	filters [2]int  // filters of the two convolutions
+	filters [2]int  // number of filters of each of the two convolutions
 	hidden  int     // width of the hidden layer
 	dropout float64 // fraction of the hidden layer that is dropped in training
 }
 
-// The sizes of CIFAR-10.
+// The image and class sizes of the CIFAR-10 dataset.
 const (
 	channels     = 3
 	cifarSide    = 32
 	cifarClasses = 10
 )
 
-// newNetwork returns the network that the example trains.
+// newNetwork returns the network that this example trains on CIFAR-10.
 func newNetwork(dropout float64) network {
 	return network{side: cifarSide, classes: cifarClasses, filters: [2]int{16, 32}, hidden: 128, dropout: dropout}
 }
 
-// build makes the model for plx. Its inputs are "x", (batch, 3, 32, 32), and
-// "y", the classes one-hot. The metric "accuracy" is the fraction
+// build builds the model. Its inputs are the images "x", of shape (batch, 3,
+// 32, 32), and the one-hot classes "y". The metric "accuracy" is the fraction
 // of the batch that is classified correctly.
 func (n network) build(b *nn.Builder) {
 	x, y := b.Input("x", channels, n.side, n.side), b.Labels("y", n.classes)
-	kernel, halved := nn.Window{Size: 3, Pad: 1}, nn.Window{Size: 2} // the kernel keeps the image's size
+	kernel, halved := nn.Window{Size: 3, Pad: 1}, nn.Window{Size: 2} // kernel keeps the image's size; halved halves it
 	h := b.BatchNorm("norm1", b.Conv("conv1", x, n.filters[0], kernel, nn.NoBias()))
 	h = b.MaxPool(b.Relu(h), halved)
 	h = b.MaxPool(b.Relu(b.Conv("conv2", h, n.filters[1], kernel)), halved)
 	h = b.Relu(b.Dense("linear1", b.Flatten(h), n.hidden, nn.First(nn.Kaiming())))
-	// From zeros, all classes are equally likely at first. Large first logits
-	// would push the hidden layer's rectifiers below zero in a few steps, and
-	// they would stay there.
+	// Zero weights make all classes equally likely at first. Large initial
+	// logits would push the hidden layer's rectifiers below zero within a few
+	// steps, where they have no gradient and would stay.
 	logits := b.Dense("linear2", b.Dropout("dropout1", h, n.dropout), n.classes, nn.First(nn.Zeros()))
 	b.CrossEntropy(logits, y)
 	b.Metric("accuracy", b.Node(nn.Accuracy(logits, y)))

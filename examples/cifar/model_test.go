@@ -10,8 +10,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Every element of every gradient against central differences, with dropout and the batch's
-// statistics. TestTorchTwin compares the loss.
+// TestGradient compares every element of every gradient with central
+// differences, with dropout and batch statistics. TestTorchTwin compares the
+// loss.
 func TestGradient(t *testing.T) {
 	n := newNetwork(0.5)
 	n.side, n.filters, n.hidden = 8, [2]int{3, 4}, 6
@@ -31,7 +32,8 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-// The convolution's statistics are states of the model, which checkpoints hold.
+// The running statistics of the batch norm are states of the model, which
+// checkpoints store.
 func TestStates(t *testing.T) {
 	m, err := nn.BuildOf(tensor.Float64, 1, newNetwork(0.5).build)(gorgonia.NewGraph(), 2)
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// read opens what the flags name, or makes artificial pictures. It returns a network
-// for them too.
+// read opens the pictures that the flags name, or generates artificial
+// pictures. It also returns a network for the pictures' size and number of
+// classes.
 func (s *settings) read(seed uint64, skipped *data.Skipped) (pictures data.Dataset[data.Image], net network, err error) {
 	net = newNetwork(s.dropout)
 	switch {
@@ -41,7 +42,9 @@ func (s *settings) read(seed uint64, skipped *data.Skipped) (pictures data.Datas
 	return pictures, net, err
 }
 
-// epochs are the pictures again and again, shuffled.
+// epochs returns an endless dataset that repeats the pictures in a new random
+// order in each epoch. With --augment it also crops and mirrors them at
+// random.
 func (s *settings) epochs(pictures data.Dataset[data.Image], side int, seed uint64) (data.Dataset[data.Image], error) {
 	if !s.augment {
 		return data.Epochs(pictures, s.batch, seed)
@@ -52,8 +55,8 @@ func (s *settings) epochs(pictures data.Dataset[data.Image], side int, seed uint
 	})
 }
 
-// picture reads a record: a tf.train.Example with an encoded image and its class,
-// from 0, under the names that TensorFlow's image datasets use.
+// picture decodes a record: a tf.train.Example with an encoded image and its
+// class (from 0), under the feature names of TensorFlow's image datasets.
 func picture(r data.Record) (data.Image, error) {
 	e, err := data.ParseExample(r.Data)
 	if err != nil {

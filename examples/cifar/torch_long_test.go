@@ -13,9 +13,11 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// A step is that of PyTorch, at the example's own sizes and without dropout. Adam divides a
-// gradient by its own size, so rounding of a gradient near zero moves its element by a part
-// of the rate, 0.005. In float32 PyTorch's own last values are 2e-3 off those in float64.
+// plx's training steps equal those of PyTorch, at the example's own sizes and
+// without dropout. Adam divides a gradient by its own size. Rounding of a
+// gradient near zero therefore changes the weight by a part of the rate,
+// 0.005. In float32, PyTorch's own final values differ by 2e-3 from those in
+// float64.
 func TestTorchTwin(t *testing.T) {
 	var s settings
 	s.define(flag.NewFlagSet("cifar", flag.ContinueOnError))

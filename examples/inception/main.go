@@ -1,9 +1,9 @@
-// Command inception trains Inception-v3 to classify pictures, on every worker that plx
-// starts:
+// Command inception trains Inception-v3 to classify pictures, on every worker
+// that plx starts:
 //
 //	plx launch --hosts resources.txt ./examples/inception --data /data/train --validation /data/val
 //
-// Its flags are those of resnet, but for --depth.
+// It has the same flags as the example resnet, except for --depth.
 package main
 
 import (

@@ -6,12 +6,12 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// network is Inception-v3.
-type network struct{ dropout float64 } // of the features that the classes are told by
+// network is the Inception-v3 network.
+type network struct{ dropout float64 } // dropout is the fraction of features dropped before the last layer
 
-// logits adds Inception-v3 (Szegedy et al. 2016, "Rethinking the inception architecture
-// for computer vision") over images x, of at least 75 x 75 pixels. It has no auxiliary
-// classifier.
+// logits adds the layers of Inception-v3 (Szegedy et al. 2016, "Rethinking the
+// inception architecture for computer vision") to the model. The images x have
+// at least 75 x 75 pixels. There is no auxiliary classifier.
 func (n network) logits(b *nn.Builder, x *nn.Node, classes int) *nn.Node {
 	l := layers{b}
 	x = l.conv("stem.1", x, 32, nn.Window{Size: 3, Stride: 2})
@@ -43,26 +43,27 @@ var halving = nn.Window{Size: 3, Stride: 2}
 
 func square(size, pad int) nn.Window { return nn.Window{Size: size, Pad: pad} }
 
-// wide and tall are windows of one row and of one column that keep an image's size.
+// wide and tall return a window of a single row and of a single column. A
+// convolution with it keeps the image's size.
 func wide(size int) nn.Window { return nn.Oblong(nn.Window{Size: 1}, square(size, size/2)) }
 func tall(size int) nn.Window { return nn.Oblong(square(size, size/2), nn.Window{Size: 1}) }
 
-// layers adds the layers of the network.
+// layers is a model builder with methods for the blocks of Inception-v3.
 type layers struct{ *nn.Builder }
 
-// unit is a convolution of a branch.
+// unit is one convolution in a branch of a block.
 type unit struct {
 	filters int
 	window  nn.Window
 }
 
-// conv is a convolution, a batch norm and a rectifier.
+// conv adds a convolution, a batch norm and a rectifier.
 func (l layers) conv(name string, x *nn.Node, filters int, w nn.Window) *nn.Node {
 	h := l.Conv(name, x, filters, w, nn.NoBias())
-	return l.Relu(l.BatchNormEpsilon(name+".norm", h, 1e-3)) // as published
+	return l.Relu(l.BatchNormEpsilon(name+".norm", h, 1e-3)) // epsilon 1e-3, as in the paper's network
 }
 
-// convs are one after the other.
+// convs adds several convolutions in sequence.
 func (l layers) convs(name string, x *nn.Node, units ...unit) *nn.Node {
 	for i, u := range units {
 		x = l.conv(fmt.Sprintf("%s.%d", name, i), x, u.filters, u.window)
@@ -70,15 +71,16 @@ func (l layers) convs(name string, x *nn.Node, units ...unit) *nn.Node {
 	return x
 }
 
-// join puts the channels of branches one after the other.
+// join concatenates the branches along the channel dimension.
 func (l layers) join(branches ...*nn.Node) *nn.Node { return l.Node(nn.Concat(1, branches...)) }
 
-// pooled is the branch that each block ends with.
+// pooled adds the last branch of a block: average pooling and a 1 x 1
+// convolution.
 func (l layers) pooled(name string, x *nn.Node, filters int) *nn.Node {
 	return l.conv(name, l.AvgPool(x, nn.Window{Size: 3, Stride: 1, Pad: 1}), filters, square(1, 0))
 }
 
-// fine is the block of figure 5 of the paper.
+// fine adds the block that figure 5 of the paper shows.
 func (l layers) fine(name string, x *nn.Node, pooled int) *nn.Node {
 	return l.join(l.conv(name+".1", x, 64, square(1, 0)),
 		l.convs(name+".2", x, unit{48, square(1, 0)}, unit{64, square(5, 2)}),
@@ -86,7 +88,8 @@ func (l layers) fine(name string, x *nn.Node, pooled int) *nn.Node {
 		l.pooled(name+".4", x, pooled))
 }
 
-// factored is the block of figure 6, with 1 x 7 and 7 x 1 in place of 7 x 7.
+// factored adds the block of figure 6 of the paper, with 1 x 7 and 7 x 1
+// convolutions instead of 7 x 7.
 func (l layers) factored(name string, x *nn.Node, width int) *nn.Node {
 	return l.join(l.conv(name+".1", x, 192, square(1, 0)),
 		l.convs(name+".2", x, unit{width, square(1, 0)}, unit{width, wide(7)}, unit{192, tall(7)}),
@@ -94,7 +97,8 @@ func (l layers) factored(name string, x *nn.Node, width int) *nn.Node {
 		l.pooled(name+".4", x, 192))
 }
 
-// coarse is the block of figure 7, whose branches fork.
+// coarse adds the block of figure 7 of the paper, in which two branches fork
+// again.
 func (l layers) coarse(name string, x *nn.Node) *nn.Node {
 	fork := func(name string, x *nn.Node) *nn.Node {
 		return l.join(l.conv(name+".wide", x, 384, wide(3)), l.conv(name+".tall", x, 384, tall(3)))

@@ -11,9 +11,11 @@ import (
 	"github.com/plx-run/plx/trainer"
 )
 
-// A step is that of PyTorch, without dropout, whose random numbers differ. The float64
-// comparison is the exact one: in float32 rectifiers flip in the first step already, and
-// PyTorch's own gradients are off those in float64 by a tenth of their largest element.
+// plx's training step equals that of PyTorch, without dropout, whose random
+// numbers differ. Only the comparison in float64 is strict. In float32,
+// rounding changes the sign of rectifier inputs in the first step, and
+// PyTorch's own gradients differ from those in float64 by a tenth of their
+// largest element.
 func TestTorchTwin(t *testing.T) {
 	const size, classes, batch, rate, decay = 75, 10, 32, 0.02, 1e-4
 	e := imagenet.Example{Size: size, Logits: network{dropout: 0}.logits}

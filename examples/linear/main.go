@@ -1,4 +1,4 @@
-// Command linear fits y = W x + b to three points, the same for every worker.
+// Command linear fits the line y = W x + b to three points. Every worker has the same points.
 package main
 
 import (

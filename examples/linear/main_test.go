@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Every gradient against central differences. TestTorchTwin compares the loss, and
-// TestLinearFindsTheLine trains.
+// TestGradient compares every gradient with central differences. TestTorchTwin
+// compares the loss, and TestLinearFindsTheLine trains.
 func TestGradient(t *testing.T) {
 	for _, batch := range []int{1, 3, 6} {
 		modeltest.Gradients(t, nn.BuildOf(tensor.Float64, 1, build), batch, func(_ *gorgonia.Node, _ int, into *tensor.Dense) {

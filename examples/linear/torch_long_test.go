@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// A step is that of PyTorch.
+// plx's training steps equal those of PyTorch.
 func TestTorchTwin(t *testing.T) {
 	torchtwin.Compare(t, torchtwin.Twin{
 		Build: build, Optimizer: trainer.SGD(0.1), Config: trainer.Config{GlobalBatch: 3}, Script: "testdata/torch_twin.py", Divided: true,

@@ -1,7 +1,7 @@
-// Command lm is a language model: it learns to predict the next word. Its tables, the words' vectors and the
-// softmax's weights, are embeddings, and the softmax is over a sample of the words. So a step costs the same for
-// any number of words. A text has a sentence on each line and spaces between words, as in the one billion word
-// benchmark. Without a text, a rule with known perplexity generates the words.
+// Command lm trains a language model, which learns to predict the next word. The word vectors and the weights of
+// the softmax are embeddings. The softmax is computed over a sample of the words, so that a step costs the same for
+// any number of words. A text file has one sentence on each line and spaces between words, as in the One Billion
+// Word Benchmark. Without a text, the program generates words by a rule whose perplexity is known.
 //
 //	plx launch --hosts resources.txt ./examples/lm --text news.en-00001-of-00100 --words vocabulary.txt
 package main
@@ -22,14 +22,14 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// settings are the program's flags.
+// settings holds the values of the program's flags.
 type settings struct {
 	text, words           string
-	vocabulary, drawn     int // words, and number of sampled words
-	width, hidden, length int // sizes of the network
+	vocabulary, drawn     int // number of different words; number of sampled words
+	width, hidden, length int // sizes of the network's layers
 	batch, steps, every   int
 	rate                  float64
-	dense                 bool // tables are ordinary variables
+	dense                 bool // use ordinary variables instead of embeddings
 }
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 	trainer.Main(s.train)
 }
 
-// define adds the flags to f.
+// define defines the program's flags on f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.text, "text", "", "`files` to read, separated by commas (default: artificial text)")
 	f.StringVar(&s.words, "words", "", "their vocabulary `file`: a word on each line, the most frequent first, or a word followed by its count")
@@ -54,7 +54,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.BoolVar(&s.dense, "dense", false, "tables are ordinary variables; --find-sparse=false keeps them dense")
 }
 
-// check reports a flag that makes no sense.
+// check returns an error if the value of a flag is invalid.
 func (s *settings) check() error {
 	if (s.text == "") != (s.words == "") || flag.NArg() > 0 {
 		return errors.New("--text and --words: give both, or none, and commas between texts")
@@ -74,9 +74,10 @@ func (s *settings) check() error {
 	return nil
 }
 
-// build makes an LSTM over words' vectors and a sampled softmax over its outputs (Jozefowicz et al. 2016,
-// "Exploring the limits of language modeling", at a small size). The text goes on in the next step, so "state" and
-// "cell" then begin with what this step ends with. The metric is an estimate for a softmax over all words.
+// build builds the model: an LSTM over word vectors and a sampled softmax over its outputs (Jozefowicz et al. 2016,
+// "Exploring the limits of language modeling", at a small size). The next step continues the same text, so its
+// inputs "state" and "cell" are the final state and cell of this step. The metric estimates the cross-entropy of a
+// softmax over all words.
 func (s *settings) build(b *nn.Builder) {
 	count, state, cell := b.Batch()*s.length, b.Input("state", s.width), b.Input("cell", s.hidden)
 	read := b.LSTM("lstm", s.table(b, "words", s.width)("word", count), nn.Recurrent{Units: s.hidden, Width: s.width,
@@ -92,7 +93,7 @@ func (s *settings) build(b *nn.Builder) {
 	b.Metric("entropy", entropy)
 }
 
-// table adds a table. It returns a function that looks up a number of rows.
+// table adds a table of vectors to the model. The returned function adds a lookup of a given number of its rows.
 func (s *settings) table(b *nn.Builder, name string, width int) func(lookup string, rows int) *nn.Node {
 	const bound = 0.05
 	if s.dense {
@@ -103,16 +104,18 @@ func (s *settings) table(b *nn.Builder, name string, width int) func(lookup stri
 	return func(lookup string, rows int) *nn.Node { return b.Lookup(e, lookup, rows) }
 }
 
-// text begins to read an endless row of words after its first skip words.
+// text is a function that starts reading one of the text's endless rows of words. It skips the first skip words.
+// Each call of next returns one more word.
 type text func(row, skip int) (next func() int64)
 
-// open returns the text and its description. Files may have fewer different words than --vocabulary.
+// open returns the text and a description of it. If the file --words has fewer words than --vocabulary, open lowers
+// s.vocabulary.
 func (s *settings) open(seed uint64) (text, fmt.Stringer, error) {
 	if s.text == "" {
 		made := data.MakeText(seed, s.vocabulary)
 		return made.Row, made, nil
 	}
-	words, err := data.ReadWords(s.words, s.vocabulary, "<S>", "<UNK>") // the ends of sentences, and unknown words
+	words, err := data.ReadWords(s.words, s.vocabulary, "<S>", "<UNK>") // the word for sentence ends, and the word for all unknown words
 	if err != nil {
 		return nil, nil, fmt.Errorf("--words: %w", err)
 	}
@@ -129,10 +132,10 @@ func (s *settings) open(seed uint64) (text, fmt.Stringer, error) {
 	return func(row, skip int) func() int64 { return corpus.Row(row, s.batch, skip) }, corpus, nil
 }
 
-// feeder returns a function that makes the feeds of a worker's rows of text.
+// feeder returns a function that returns the model's inputs for each step, from this worker's rows of text.
 func (s *settings) feeder(job *trainer.Job, session *trainer.Session, t text) (func(step int) (trainer.Feed, error), error) {
 	from, to := session.Rows()
-	next, last := make([]func() int64, to-from), make([]int64, to-from) // by row: its next words, and the last one that was fed
+	next, last := make([]func() int64, to-from), make([]int64, to-from) // by row: reader of its next words, and the last word that was fed
 	for row := range next {
 		next[row] = t(from+row, session.Steps()*s.length)
 		last[row] = next[row]()
@@ -152,7 +155,7 @@ func (s *settings) feeder(job *trainer.Job, session *trainer.Session, t text) (f
 	}, err
 }
 
-// train is one worker's part. The chief's lines are about the steps since the last line.
+// train runs on each worker. The chief, worker 0, prints lines about the steps since its last line.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
@@ -164,9 +167,9 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if job.IsChief() {
 		job.Logf(slog.LevelInfo, "the text is %v", about)
 	}
-	// Adagrad's first steps are large, because it has seen few gradients to divide by.
+	// Adagrad divides by the gradients seen so far, so its first steps would be too large without a warm-up.
 	optimizer := trainer.Adagrad(s.rate).WithSchedule(trainer.WarmUp(50, func(int) float64 { return s.rate }))
-	optimizer.Settings.Accumulator = 1e-6 // gradients of single words are small
+	optimizer.Settings.Accumulator = 1e-6 // small, because the gradients of single words are small
 	session, err := job.Parallelize(ctx, nn.Build(job.Seed(), s.build), optimizer, trainer.Config{GlobalBatch: s.batch, ClipNorm: 1})
 	if err != nil {
 		return err
@@ -175,7 +178,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
-	entropy, steps, since := 0.0, 0, time.Now() // since the last line
+	entropy, steps, since := 0.0, 0, time.Now() // totals since the last printed line
 	for r, err := range session.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err

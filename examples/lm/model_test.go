@@ -11,7 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fill gives whole numbers below words where they are whole.
+// fill returns inputs for a gradient test. Inputs that must be word numbers
+// are whole numbers below words.
 func fill(words int) modeltest.Fill {
 	return func(n *gorgonia.Node, i int, into *tensor.Dense) {
 		if n.Dtype() == tensor.Int64 {
@@ -26,8 +27,8 @@ func fill(words int) modeltest.Fill {
 	}
 }
 
-// Every element of every gradient against central differences, of tables and
-// of rows.
+// TestGradient compares every element of every gradient with central
+// differences, for embeddings and for ordinary variables.
 func TestGradient(t *testing.T) {
 	for _, n := range []settings{
 		{vocabulary: 9, width: 2, hidden: 2, length: 3, drawn: 4},

@@ -18,8 +18,8 @@ func save(t *testing.T, name, content string) string {
 	return path
 }
 
-// Words have the numbers of the vocabulary, each row begins at a place of its
-// own, and the vocabulary is no larger than its file.
+// Words get their numbers from the vocabulary, each row of text begins at
+// another place, and the vocabulary has no more words than its file.
 func TestFiles(t *testing.T) {
 	a, b := save(t, "a", "the cat sat\nthe dog\n"), save(t, "b", "  the  mat \n")
 	s := settings{text: a + "," + b, words: save(t, "words", "cat 1\nthe 3\n<S> 3\n<UNK> 2\n"), batch: 2, vocabulary: 100, drawn: 1}

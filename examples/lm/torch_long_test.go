@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer"
 )
 
-// A step is that of PyTorch, with the candidates of the softmax that plx has drawn: at the
-// example's own sizes, and with a projection. Tables are tables or ordinary variables.
+// plx's training steps equal those of PyTorch, which uses the softmax samples
+// that plx has drawn. The cases are the example's own sizes and a projection,
+// with embeddings and with ordinary variables.
 func TestTorchTwin(t *testing.T) {
 	for name, arguments := range map[string][]string{
 		"defaults":  nil,

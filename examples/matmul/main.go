@@ -1,12 +1,13 @@
-// Command matmul multiplies two matrices on all workers, in two ways, with the
-// collectives of package trainer only:
+// Command matmul multiplies two matrices on all workers, in two ways. It uses
+// only the collectives of package trainer:
 //
 //	plx launch --hosts resources.txt ./examples/matmul --size 2048
 //
-// By rows, every worker has all of B and some rows of A, and the chief joins
-// the rows of C. By reduction, every worker has some columns of A and the same
-// rows of B, and the products are added. The chief compares both with its own
-// product. The exercise is pathway2ai's.
+// By rows: every worker has all of B and some rows of A, and the chief (worker
+// 0) gathers the rows of the product C. By reduction: every worker has some
+// columns of A and the corresponding rows of B, and an all-reduce adds the
+// workers' products. The chief compares both results with its own product. The
+// task is taken from the project pathway2ai.
 package main
 
 import (
@@ -24,12 +25,12 @@ import (
 
 var size = flag.Int("size", 1024, "rows and columns `n` of the matrices")
 
-// largest is the largest size. Its matrices take 1 GiB each.
+// largest is the greatest allowed size. At this size each matrix takes 1 GiB.
 const largest = 1 << 14
 
 func main() { trainer.Main(train) }
 
-// train is one worker's part.
+// train runs on each worker.
 func train(ctx context.Context, job *trainer.Job) error {
 	if *size < 1 || *size > largest {
 		return fmt.Errorf("--size is %d: want 1 to %d", *size, largest)
@@ -42,22 +43,23 @@ func train(ctx context.Context, job *trainer.Job) error {
 	return m.check("by reduction", func() ([]float32, error) { return m.byReduction(ctx) })
 }
 
-// newMultiplication divides n rows into equal parts. The matrices are padded
-// with zeros.
+// newMultiplication divides n rows into one part for each worker, all of the
+// same size. Rows of zeros fill up the last part.
 func newMultiplication(n, workers int) *multiplication {
 	part := (n + workers - 1) / workers
 	return &multiplication{n: n, part: part, padded: part * workers}
 }
 
-// multiplication is C = A B of n by n matrices, in row-major order. Only the
-// chief has a, b and want.
+// multiplication is the product C = A B of two n by n matrices, in row-major
+// order. Only the chief (worker 0) has a, b and want, the expected product.
 type multiplication struct {
 	job             *trainer.Job
 	n, part, padded int
 	a, b, want      []float32
 }
 
-// join gives the chief the matrices.
+// join sets the job and, on the chief, generates the matrices and computes the
+// expected product.
 func (m *multiplication) join(job *trainer.Job) {
 	m.job = job
 	if !job.IsChief() {
@@ -68,7 +70,9 @@ func (m *multiplication) join(job *trainer.Job) {
 	multiply(m.n, m.n, m.n, m.a, m.b, m.want)
 }
 
-// check prints how far the chief's result is from its own product.
+// check runs do on all workers. On the chief it prints the largest difference
+// between the result and the chief's own product, and returns an error if the
+// difference is too large.
 func (m *multiplication) check(how string, do func() ([]float32, error)) error {
 	begin := time.Now()
 	c, err := do()
@@ -79,7 +83,8 @@ func (m *multiplication) check(how string, do func() ([]float32, error)) error {
 	for i, want := range m.want {
 		furthest = max(furthest, math.Abs(float64(c[i]-want)))
 	}
-	// The result is a sum of n products of numbers below 1, in another order.
+	// Each element is a sum of n products of numbers below 1. The workers add
+	// them in another order, so rounding differs.
 	if bound := 1e-6 * float64(m.n); !(furthest <= bound) {
 		return fmt.Errorf("%s: C differs by %g from the chief's own product, want at most %g", how, furthest, bound)
 	}
@@ -88,7 +93,7 @@ func (m *multiplication) check(how string, do func() ([]float32, error)) error {
 	return err
 }
 
-// byRows gives every worker some rows of A.
+// byRows multiplies on all workers, each with some rows of A.
 func (m *multiplication) byRows(ctx context.Context) ([]float32, error) {
 	b := make([]float32, m.n*m.n)
 	copy(b, m.b)
@@ -108,7 +113,8 @@ func (m *multiplication) byRows(ctx context.Context) ([]float32, error) {
 	return all, m.job.Gather(ctx, product, all, 0)
 }
 
-// byReduction gives every worker some columns of A and the same rows of B.
+// byReduction multiplies on all workers, each with some columns of A and the
+// corresponding rows of B.
 func (m *multiplication) byReduction(ctx context.Context) ([]float32, error) {
 	var columns, rows []float32
 	if m.job.IsChief() {
@@ -127,7 +133,8 @@ func (m *multiplication) byReduction(ctx context.Context) ([]float32, error) {
 	return c, m.job.AllReduce(ctx, c)
 }
 
-// transposed returns the columns of a as rows, padded with rows of zeros.
+// transposed returns the transpose of a, with rows of zeros appended up to the
+// given number of rows.
 func transposed(a []float32, n, rows int) []float32 {
 	t := make([]float32, rows*n)
 	for i := range n {
@@ -138,12 +145,13 @@ func transposed(a []float32, n, rows int) []float32 {
 	return t
 }
 
-// multiply sets c (m, n) to a (m, k) times b (k, n).
+// multiply sets c, of shape (m, n), to the product of a (m, k) and b (k, n).
 func multiply(m, k, n int, a, b, c []float32) {
 	gorgonia.WhichBLAS().Sgemm(blas.NoTrans, blas.NoTrans, m, n, k, 1, a, k, b, n, 0, c, n)
 }
 
-// matrix returns elements in [-1, 1) that depend on seed and name.
+// matrix returns an n by n matrix of pseudorandom elements in [-1, 1), which
+// depend only on seed and name.
 func matrix(seed uint64, name string, n int) []float32 {
 	s, x := random.New(seed, name), make([]float32, n*n)
 	for i := range x {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A product against the sum it is, of all shapes.
+// TestMultiply compares products of matrices of many shapes with plain sums.
 func TestMultiply(t *testing.T) {
 	for _, c := range []struct{ m, k, n int }{{1, 1, 1}, {2, 3, 4}, {5, 1, 2}, {7, 7, 7}} {
 		a, b := matrix(1, "a", 8)[:c.m*c.k], matrix(1, "b", 8)[:c.k*c.n]
@@ -26,7 +26,7 @@ func TestMultiply(t *testing.T) {
 	}
 }
 
-// What was not there before is zeros: it adds nothing to a product.
+// The appended rows are zero, so they add nothing to a product.
 func TestTransposedIsPadded(t *testing.T) {
 	a := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	for rows, want := range map[int][]float32{
@@ -39,7 +39,7 @@ func TestTransposedIsPadded(t *testing.T) {
 	}
 }
 
-// Parts are equal, enough for all rows, and none larger than it must be.
+// Parts are equal, together hold all rows, and are no larger than necessary.
 func TestPart(t *testing.T) {
 	for n := 1; n <= 12; n++ {
 		for workers := 1; workers <= 15; workers++ {

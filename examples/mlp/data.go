@@ -10,26 +10,27 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// clustersPerClass is the number of separate clusters of a class. With several,
-// no linear model can separate the classes.
+// clustersPerClass is the number of separate clusters of each class. With
+// several clusters, no linear model can separate the classes.
 const clustersPerClass = 10
 
-// generator makes samples of a classification task, like scikit-learn's
-// make_classification. Every cluster has its own vertex of the ±1 cube in the
-// informative features (the first half). Every feature has normal noise of unit
-// variance. Clusters belong to the classes in turn.
+// generator generates samples of a classification task, as make_classification
+// of scikit-learn does. The first half of the features is informative: in
+// these features, each cluster has its centre at its own vertex of the ±1
+// cube. All features have normal noise of unit variance. Cluster i belongs to
+// class i modulo the number of classes.
 //
-// A sample depends only on the seed and its number. So every worker sees the
-// same data, and may make only the samples that it needs.
+// A sample depends only on the seed and its number. Therefore all workers see
+// the same data, and each may generate only the samples that it needs.
 type generator struct {
 	features int
 	classes  int
 	seed     uint64
-	centres  [][]float32 // by cluster, the informative features only
+	centres  [][]float32 // centre of each cluster; only the informative features
 }
 
-// newGenerator places the clusters. It returns an error if the cube has fewer
-// vertices than there are clusters.
+// newGenerator chooses the centres of the clusters. It returns an error if the
+// cube has fewer vertices than there are clusters.
 func newGenerator(features, classes int, seed uint64) (*generator, error) {
 	informative, clusters := max(1, features/2), classes*clustersPerClass
 	if informative < 31 && 1<<informative < clusters {
@@ -58,7 +59,8 @@ func vertex(random *rand.Rand, n int) []float32 {
 	return v
 }
 
-// sample writes the features of sample i into row and returns its class.
+// sample writes the features of sample i to row and returns the sample's
+// class.
 func (g *generator) sample(i int, row []float32) (class int) {
 	random := stream(g.seed, streamNoise, uint64(i))
 	for j := range row {
@@ -71,14 +73,14 @@ func (g *generator) sample(i int, row []float32) (class int) {
 	return cluster % g.classes
 }
 
-// dataset holds samples in the form of feeds.
+// dataset holds samples in memory, from which it makes batches.
 type dataset struct {
 	features, classes int
-	rows              []float32 // one sample after the other
+	rows              []float32 // features of all samples, one sample after another
 	labels            []int
 }
 
-// samples makes samples [from, to).
+// samples generates the samples [from, to).
 func (g *generator) samples(from, to int) *dataset {
 	d := &dataset{
 		features: g.features, classes: g.classes,
@@ -90,7 +92,7 @@ func (g *generator) samples(from, to int) *dataset {
 	return d
 }
 
-// all returns every sample as one batch.
+// all returns all samples as a single batch.
 func (d *dataset) all() (x, y tensor.Tensor) {
 	indices := make([]int, len(d.labels))
 	for i := range indices {
@@ -107,15 +109,16 @@ func (d *dataset) batch(indices []int) (x, y tensor.Tensor) {
 	return (&batches{from: d}).next(indices)
 }
 
-// batches makes batches one after the other, in two places in turn: a step's batch is made
-// before the one of the step before it is used.
+// batches makes batches in two alternating buffers, because the batch of the
+// next step is made while a step still uses its own.
 type batches struct {
 	from   *dataset
 	places [2]struct{ x, y *tensor.Dense }
 	made   int
 }
 
-// next is like [dataset.batch]. The batch before the last one is overwritten.
+// next does the same as [dataset.batch]. It overwrites the batch before the
+// last one.
 func (b *batches) next(indices []int) (x, y tensor.Tensor) {
 	d, p := b.from, &b.places[b.made%2]
 	b.made++
@@ -132,29 +135,31 @@ func (b *batches) next(indices []int) (x, y tensor.Tensor) {
 	return p.x, p.y
 }
 
-// order is the dataset of the indices of samples in the order of training. Epochs follow one another, each in a
-// new order, without the last samples that do not fill a batch. Every worker
-// computes the same order and takes its part of it.
+// order is an endless dataset of sample indices in training order. Each epoch
+// has a new random order, without the last samples that do not fill a batch.
+// Every worker computes the same order and takes its own part of each batch.
 type order struct {
 	samples, batch int
 	seed           uint64
-	about          string // of the samples, if they come from files
+	about          string // description of the input files; empty for generated samples
 
 	mu          sync.Mutex
 	epoch       int
 	permutation []int
 }
 
-// Len is more than any training reads.
+// Len returns a number larger than any training reads, because the dataset is
+// endless.
 func (o *order) Len() int { return math.MaxInt }
 
-// Describe lets the trainer compare the files of all workers.
+// Describe returns a description of the input files, by which the trainer
+// checks that all workers read the same files.
 func (o *order) Describe() string { return o.about }
 
-// At returns the index of the i-th sample that is taken.
+// At returns the index of the i-th sample in training order.
 func (o *order) At(i int) (int, error) { return o.step(i / o.batch)[i%o.batch], nil }
 
-// step returns the samples of a step.
+// step returns the indices of the samples of a step, for all workers together.
 func (o *order) step(step int) []int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,15 +172,16 @@ func (o *order) step(step int) []int {
 	return o.permutation[from : from+o.batch]
 }
 
-// Each use of randomness has its own stream. The first weights use the
-// trainer's.
+// Each purpose has its own stream of random numbers. The initial weights use
+// the trainer's streams.
 const (
 	streamCentres = iota
 	streamNoise
 	streamOrder
 )
 
-// stream returns random numbers that depend only on the three arguments.
+// stream returns a random number generator that depends only on the three
+// arguments.
 func stream(seed, use, index uint64) *rand.Rand {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[0:], seed)

@@ -16,8 +16,8 @@ func mustGenerator(t *testing.T, features, classes int, seed uint64) *generator 
 	return g
 }
 
-// A sample is the same whoever makes it, in whatever order, and another seed
-// gives other data.
+// A sample does not depend on which worker generates it or in which order, and
+// another seed gives other data.
 func TestSamplesDependOnSeedAndNumberAlone(t *testing.T) {
 	all := mustGenerator(t, 64, 8, 7).samples(0, 100)
 	part := mustGenerator(t, 64, 8, 7).samples(40, 60)
@@ -47,8 +47,8 @@ func TestClassesAreBalanced(t *testing.T) {
 	}
 }
 
-// Informative features sit around -1 and 1, all others around 0; the noise has
-// unit variance.
+// The means of informative features are near -1 or 1, those of other features
+// near 0. The noise has unit variance.
 func TestCentresAndNoise(t *testing.T) {
 	g := mustGenerator(t, 64, 4, 3)
 	const perCluster = 200
@@ -112,7 +112,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// A batch is still there when the next one is made, and its memory serves the one after that.
+// A batch stays valid when the next batch is made; the batch after that reuses
+// its memory.
 func TestBatches(t *testing.T) {
 	d := mustGenerator(t, 12, 3, 0).samples(0, 10)
 	b := &batches{from: d}
@@ -129,8 +130,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// An epoch takes no sample twice; the next one has another order; a worker that
-// asks for steps out of order gets the same.
+// An epoch takes no sample twice, and the next epoch has another order. A
+// worker that requests steps out of order gets the same samples.
 func TestOrder(t *testing.T) {
 	o := order{samples: 103, batch: 10, seed: 1}
 	var steps [][]int

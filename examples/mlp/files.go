@@ -9,9 +9,9 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// load returns the samples to learn from and those of the test: those of the files,
-// or made ones. With files it sets the number of features, and the last eleventh of
-// the samples is the test.
+// load returns the samples for training and for the test. They are read from
+// --files or generated. With files, load sets the number of features, and the
+// last eleventh of the samples is the test.
 func (s *settings) load(job *trainer.Job) (train, test *dataset, about string, err error) {
 	if s.files == "" {
 		made, err := newGenerator(s.dimIn, s.classes, s.seed)
@@ -34,8 +34,8 @@ func (s *settings) load(job *trainer.Job) (train, test *dataset, about string, e
 	return train, test, data.Describe(rows), err
 }
 
-// readFiles reads all files, whose rows take turns. It counts corrupt rows of CSV if
-// they are to be skipped.
+// readFiles reads all files and interleaves their rows. It counts the corrupt
+// CSV rows if --skip-corrupt is given.
 func (s *settings) readFiles(job *trainer.Job) (data.Dataset[[]float32], error) {
 	skipped := corrupt.Skipped(job, s.skip)
 	var files []data.Dataset[[]float32]
@@ -63,7 +63,8 @@ func readTable(skipped *data.Skipped, name string, header bool) (*data.Table, er
 	return data.ReadCSV(skipped, name, header)
 }
 
-// samples are the rows [from, to): features, and then the class.
+// samples converts the rows [from, to) to a dataset. A row has the features,
+// followed by the class.
 func (s *settings) samples(rows data.Dataset[[]float32], from, to int) (*dataset, error) {
 	d := &dataset{features: s.dimIn, classes: s.classes}
 	for i := from; i < to; i++ {

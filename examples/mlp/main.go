@@ -1,14 +1,14 @@
 // Command mlp trains a small network on an artificial classification task. It
-// trains alone, or on every worker that plx starts:
+// trains in a single process, or on every worker that plx starts:
 //
 //	go run ./examples/mlp
 //	plx launch --hosts resources.txt ./examples/mlp --niters 500
 //
 // With --files it reads CSV or NumPy files.
 //
-// All workers have the same data and take their part of the same batches. So
-// the result is that of one worker with the whole batch, for any number of
-// workers. The model and its sizes are pathway2ai's exercise.
+// All workers have the same data, and each computes its part of the same
+// batches. Therefore the result is the same for any number of workers. The
+// model and its sizes are taken from an exercise of the project pathway2ai.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	trainer.Main(s.train)
 }
 
-// train is one worker's part of the training.
+// train runs on each worker.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "batch-size" })
@@ -87,7 +87,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return chief.finish(ctx)
 }
 
-// waste makes the slow worker slow.
+// waste delays each step of the worker that --slow-worker names.
 func (s *settings) waste(ctx context.Context, job *trainer.Job) error {
 	if job.WorkerID() != s.slowWorker {
 		return nil
@@ -100,21 +100,21 @@ func (s *settings) waste(ctx context.Context, job *trainer.Job) error {
 	}
 }
 
-// report prints the chief's lines and saves the weights. Other workers have
-// none.
+// report prints the lines of the chief (worker 0) and saves the weights. On
+// other workers it is nil.
 type report struct {
 	session *trainer.Session
 	test    trainer.Feed
 	save    string
-	every   int           // steps between two lines
-	next    int           // step of the next line, or the first after it
-	spent   time.Duration // time of the steps since the last line
+	every   int           // number of steps between two printed lines
+	next    int           // earliest step of the next printed line
+	spent   time.Duration // time of the steps since the last printed line
 	steps   int
 
-	patience  int     // evaluations without a lower loss after which the training stops; 0: never
-	waited    float64 // evaluations since the lowest
-	evaluated int     // the step after which loss was computed; -1: none
-	loss      float64 // over the test
+	patience  int     // number of evaluations without a lower loss after which training stops; 0 never stops it
+	waited    float64 // number of evaluations since the lowest loss
+	evaluated int     // step after which loss was computed; -1 before the first evaluation
+	loss      float64 // loss over the test samples
 }
 
 func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *dataset) (*report, error) {
@@ -124,7 +124,7 @@ func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *da
 	if _, err := os.Stat(filepath.Dir(s.save)); err != nil {
 		return nil, fmt.Errorf("--save %s: %w", s.save, err)
 	}
-	if session.Steps() == 0 { // it is not resumed
+	if session.Steps() == 0 { // not resumed from a checkpoint
 		if _, err := fmt.Println(s); err != nil {
 			return nil, err
 		}
@@ -133,9 +133,9 @@ func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *da
 	return &report{session: session, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery, patience: s.patience, evaluated: -1}, nil
 }
 
-// step counts a step. It prints a line after the first step and after every
-// further `every` steps. If a late chief has jumped over that step, it prints
-// after the next one. The step time is the mean since the last line.
+// step counts a finished step. It prints a line after step 0 and after every
+// r.every further steps. If a late chief has skipped such a step, it prints
+// after the next step. The printed step time is the mean since the last line.
 func (r *report) step(ctx context.Context, step int, loss float64, spent time.Duration) error {
 	if r == nil {
 		return nil
@@ -157,7 +157,8 @@ func (r *report) step(ctx context.Context, step int, loss float64, spent time.Du
 	return nil
 }
 
-// evaluate computes the loss over the test after a step, once.
+// evaluate computes the test loss after a step, unless that was already done
+// for this step.
 func (r *report) evaluate(ctx context.Context, step int) error {
 	if r.evaluated == step {
 		return nil
@@ -167,12 +168,13 @@ func (r *report) evaluate(ctx context.Context, step int) error {
 	return err
 }
 
-// stopEarly stops the training, on all workers, once the loss over the test has not fallen for
-// long. Checkpoints have the lowest loss and how long ago it was, so that a training which
-// resumes stops where one that was not interrupted does.
+// stopEarly stops the training on all workers if the test loss has not fallen
+// in the last r.patience evaluations. Checkpoints contain the lowest loss and
+// the number of evaluations since. Therefore a resumed training stops at the
+// same step as an uninterrupted one.
 func (r *report) stopEarly(ctx context.Context, step int) error {
 	began := time.Now()
-	defer func() { r.spent -= time.Since(began) }() // it is no work of the step
+	defer func() { r.spent -= time.Since(began) }() // the evaluation does not count as step time
 	if err := r.evaluate(ctx, step); err != nil {
 		return err
 	}
@@ -189,7 +191,8 @@ func (r *report) stopEarly(ctx context.Context, step int) error {
 	return nil
 }
 
-// finish says whether the training was stopped early, and saves the weights if --save is given.
+// finish prints a line if the training was stopped early, and saves the
+// weights if --save is given.
 func (r *report) finish(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -209,10 +212,10 @@ func (r *report) finish(ctx context.Context) error {
 	return save(r.save, values)
 }
 
-// build makes the model for plx: a stack of linear layers without biases, tanh
-// between them, and the cross-entropy of the last layer's softmax, averaged over
-// the batch. Its inputs are the features "x", (batch, in), and the labels "y",
-// one-hot, (batch, classes).
+// build builds the model: linear layers without biases, with tanh between
+// them. The loss is the cross-entropy of the softmax of the last layer,
+// averaged over the batch. The inputs are the features "x", of shape (batch,
+// features), and the one-hot labels "y", of shape (batch, classes).
 func (s *settings) build(b *nn.Builder) {
 	x, y := b.Input("x", s.dimIn), b.Labels("y", s.classes)
 	out, widths := x, s.widths()
@@ -229,7 +232,8 @@ func (s *settings) build(b *nn.Builder) {
 	b.CrossEntropy(out, y)
 }
 
-// widths returns the sizes between the layers, beginning with the input's.
+// widths returns the input width of the first layer, followed by the output
+// width of each layer.
 func (s *settings) widths() []int {
 	w := []int{s.dimIn}
 	for range s.layers - 1 {

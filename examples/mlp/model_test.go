@@ -12,7 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// defaults are the flags' defaults, but for those that are given.
+// defaults returns the settings with the flags' defaults, except for the given
+// arguments.
 func defaults(t testing.TB, arguments ...string) *settings {
 	t.Helper()
 	var s settings
@@ -27,8 +28,8 @@ func defaults(t testing.TB, arguments ...string) *settings {
 	return &s
 }
 
-// Every element of every gradient against central differences. TestTorchTwin compares the
-// loss.
+// TestGradient compares every element of every gradient with central
+// differences. TestTorchTwin compares the loss.
 func TestGradient(t *testing.T) {
 	for _, layers := range []int{1, 2, 4} {
 		t.Run(fmt.Sprintf("layers=%d", layers), func(t *testing.T) {

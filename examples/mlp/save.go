@@ -12,9 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// header is the first line of a file of weights. The values follow as
-// little-endian float32, row by row, one variable after the other in this
-// order.
+// header is the JSON on the first line of a weights file. The values of the
+// variables follow in the same order, as little-endian float32, row by row.
 type header struct {
 	Variables []variable `json:"variables"`
 }
@@ -24,8 +23,8 @@ type variable struct {
 	Shape []int  `json:"shape"`
 }
 
-// save writes the variables, in the order of their names, to a file that
-// appears complete or not at all.
+// save writes the variables to a file, sorted by name. The file appears
+// complete or not at all.
 func save(path string, values map[string]*tensor.Dense) (err error) {
 	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
 	f, err := os.Create(temporary)

@@ -42,7 +42,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// A file that cannot be written leaves no half of it behind.
+// If save cannot write the file, it leaves no partial file behind.
 func TestSaveFails(t *testing.T) {
 	folder := t.TempDir()
 	one := tensor.New(tensor.WithShape(1), tensor.WithBacking([]float64{1}))

@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer"
 )
 
-// settings are the program's flags.
+// settings holds the values of the program's flags.
 type settings struct {
 	layers, dimIn, classes, dimHidden int
 	trainSize, batchSize, iterations  int
@@ -21,13 +21,13 @@ type settings struct {
 	optimizer                         string
 	clipNorm, dropout                 float64
 	save, files                       string
-	header, skip                      bool // of CSV files: their first line has names; corrupt rows
+	header, skip                      bool // CSV files have a line with column names; skip their corrupt rows
 	reportEvery, patience, slowWorker int
 	slowBy                            time.Duration
-	seed                              uint64 // the trainer's flag
+	seed                              uint64 // seed of the trainer, from its flag --seed
 }
 
-// define adds the flags to f.
+// define defines the program's flags on f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.layers, "n-layers", 4, "linear `layers`")
 	f.IntVar(&s.dimIn, "dim-in", 1024, "`features` of a sample; half of them are informative")
@@ -50,13 +50,14 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.save, "save", "", "`file` to which the chief writes the trained weights")
 }
 
-// String is what the exercise prints first: its configuration.
+// String returns the line with the configuration that the program prints
+// first.
 func (s *settings) String() string {
 	return fmt.Sprintf("n-layers %d | dim-in %d | n-classes %d | dim-hidden %d | train-size %d | batch-size %d | learning-rate %v | niters %d",
 		s.layers, s.dimIn, s.classes, s.dimHidden, s.trainSize, s.batchSize, s.learningRate, s.iterations)
 }
 
-// optimizers are the rules by name. --learning-rate is their rate.
+// optimizers has the optimizers by the name used in --optimizer.
 var optimizers = map[string]func(rate float64) trainer.Optimizer{
 	"sgd":      trainer.SGD,
 	"momentum": func(rate float64) trainer.Optimizer { return trainer.Momentum(rate, 0.9) },
@@ -64,7 +65,7 @@ var optimizers = map[string]func(rate float64) trainer.Optimizer{
 	"adam":     trainer.Adam,
 }
 
-// check reports a flag that makes no sense.
+// check returns an error if the value of a flag is invalid.
 func (s *settings) check() error {
 	if s.batchSize > 0 && s.trainSize < s.batchSize {
 		return fmt.Errorf("--train-size is %d: want at least one batch of %d", s.trainSize, s.batchSize)
@@ -82,11 +83,12 @@ func (s *settings) check() error {
 		flags.Rate("learning-rate", s.learningRate), flags.Fraction("dropout", s.dropout))
 }
 
-// rate is the learning rate of a step: it falls linearly from 1.0 to 0.3 of the
-// first rate.
+// rate returns the learning rate of a step. It falls linearly from
+// --learning-rate to 0.3 times that.
 func (s *settings) rate(step int) float64 {
 	return s.learningRate * (1 - 0.7*float64(step)/float64(s.iterations))
 }
 
-// testSize is a tenth of the training samples, at least one.
+// testSize returns the number of test samples: a tenth of the training
+// samples, at least one.
 func (s *settings) testSize() int { return max(1, s.trainSize/10) }

@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/trainer"
 )
 
-// A step is that of PyTorch, at the example's own sizes but for the batch, which 3 divides.
+// plx's training steps equal those of PyTorch, at the example's own sizes,
+// except for a batch size that is divisible by 3.
 func TestTorchTwin(t *testing.T) {
 	s := defaults(t, "--niters", "40", "--batch-size", "66")
 	torchtwin.Compare(t, torchtwin.Twin{

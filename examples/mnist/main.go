@@ -1,9 +1,9 @@
-// Command mnist trains a network with one hidden layer to read digits, on every worker that plx starts:
+// Command mnist trains a network with one hidden layer to recognise digits, on every worker that plx starts:
 //
 //	plx launch --hosts resources.txt ./examples/mnist --sync group:2 --images train-images-idx3-ubyte.gz --labels train-labels-idx1-ubyte.gz
 //
-// Without files it uses artificial images of the same shape. Network and optimiser, 784-100-10 and
-// Adagrad at 0.02 on a summed loss, are those of the PALLAS group's guide to parallel training.
+// Without files it generates artificial images of the same shape. The network (784-100-10) and the optimiser
+// (Adagrad at 0.02 on a summed loss) are taken from the guide to parallel training of the PALLAS group.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-const pixels, classes, hidden = 28 * 28, 10, 100 // of MNIST, and of the hidden layer
+const pixels, classes, hidden = 28 * 28, 10, 100 // pixels and classes of MNIST, and units of the hidden layer
 
 var (
 	images  = flag.String("images", "", "IDX `file` of images, packed with gzip or not (default: artificial images)")
@@ -31,7 +31,8 @@ var (
 
 func main() { trainer.Main(train) }
 
-// model has one hidden layer of rectifiers. Its loss is the cross entropy of its softmax, summed over the batch.
+// model returns a function that builds the network: one hidden layer of rectifiers. Its loss is the cross-entropy
+// of the softmax, summed over the batch.
 func model(in, width int) func(b *nn.Builder) {
 	return func(b *nn.Builder) {
 		x, y, first := b.Input("x", in), b.Labels("y", classes), nn.First(nn.Kaiming())
@@ -42,7 +43,7 @@ func model(in, width int) func(b *nn.Builder) {
 	}
 }
 
-// read checks the flags and reads the files, or makes artificial images.
+// read checks the flags and reads the files, or generates artificial images.
 func read(seed uint64) (data.Dataset[data.Image], error) {
 	for name, wrong := range map[string]bool{"samples": *samples < 1, "batch-size": *batch < 1, "steps": *steps < 0,
 		"learning-rate": !(*rate > 0 && *rate <= math.MaxFloat32)} {
@@ -58,7 +59,7 @@ func read(seed uint64) (data.Dataset[data.Image], error) {
 	return data.MakeDigits(seed, 0, *samples)
 }
 
-// train is one worker's part. The chief prints every fiftieth step.
+// train runs on each worker. The chief, worker 0, prints every fiftieth step.
 func train(ctx context.Context, job *trainer.Job) error {
 	dataset, err := read(job.Seed())
 	if err == nil && dataset.Len() < *batch {
@@ -94,13 +95,13 @@ func feed(images []data.Image) (trainer.Feed, error) {
 	return trainer.Feed{"x": nn.Batch(x, pixels), "y": nn.Batch(y, classes)}, err
 }
 
-// evaluate reads all images with the values of a checkpoint.
+// evaluate classifies all images with the variables of a checkpoint and prints the accuracy.
 func evaluate(ctx context.Context, job *trainer.Job, images data.Dataset[data.Image]) error {
 	c, err := trainer.OpenCheckpoint(ctx, *trained, nn.Build(job.Seed(), model(pixels, hidden)))
 	if err != nil {
 		return err
 	}
-	defer c.Close() // nothing is lost
+	defer c.Close() // ignore the error: the checkpoint was only read
 	all := make([]data.Image, images.Len())
 	for i := range all {
 		if all[i], err = images.At(i); err != nil {

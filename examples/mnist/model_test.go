@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Every element of every gradient against central differences. TestTorchTwin compares the
-// loss.
+// TestGradient compares every element of every gradient with central
+// differences. TestTorchTwin compares the loss.
 func TestGradient(t *testing.T) {
 	for _, size := range []struct{ in, hidden, batch int }{{6, 5, 4}, {3, 1, 1}, {1, 4, 3}} {
 		t.Run(fmt.Sprintf("%+v", size), func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-// fill gives pixels, and labels one-hot.
+// fill fills an input of the model with pixels or with one-hot labels.
 func fill(n *gorgonia.Node, _ int, into *tensor.Dense) {
 	x := into.Float64s()
 	if n.Name() == "x" {

@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// A step is that of PyTorch, at the example's own sizes.
+// plx's training steps equal those of PyTorch, at the example's own sizes.
 func TestTorchTwin(t *testing.T) {
 	torchtwin.Compare(t, torchtwin.Twin{
 		Build: model(pixels, hidden), Optimizer: trainer.Adagrad(*rate), Config: trainer.Config{GlobalBatch: *batch}, Script: "testdata/torch_twin.py", Divided: true,

@@ -1,6 +1,7 @@
-// Command mydp trains data-parallel by hand: it broadcasts rank 0's first weights, and a
-// hook averages each gradient over all workers while the backward pass goes on. With
-// --by-plx it leaves both to plx.
+// Command mydp implements data-parallel training itself. It broadcasts the
+// initial weights of worker 0, and a hook averages each gradient over all
+// workers while the backward pass continues. With --by-plx it leaves both to
+// plx.
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-const features, classes, rows = 16, 4, 8 // rows of one worker's batch
+const features, classes, rows = 16, 4, 8 // rows is the batch size of one worker
 
 func model(b *nn.Builder) {
 	x, y := b.Input("x", features), b.Labels("y", classes)
@@ -55,15 +56,15 @@ func main() {
 	})
 }
 
-// myDP is data parallelism in user code.
+// myDP implements data parallelism in the user's program.
 type myDP struct {
 	job   *trainer.Job
-	first [][]float32 // first values of the variables, rank 0's
-	norm  float64     // sum of squares of the step's averaged gradients
+	first [][]float32 // initial values of the variables, from worker 0
+	norm  float64     // sum of the squares of the step's averaged gradients
 }
 
-// broadcast draws first weights, other ones on each rank, and replaces them by rank 0's.
-// (Parallelize would do the latter, too.)
+// broadcast draws initial weights, different on each worker, and replaces them
+// by the weights of worker 0. (Parallelize would replace them too.)
 func (d *myDP) broadcast(ctx context.Context) error {
 	m, err := nn.Build(uint64(d.job.WorkerID()), model)(gorgonia.NewGraph(), rows)
 	if err != nil {
@@ -79,7 +80,7 @@ func (d *myDP) broadcast(ctx context.Context) error {
 	return nil
 }
 
-// build is the model with these weights.
+// build builds the model with the broadcast weights.
 func (d *myDP) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	m, err := nn.Build(0, model)(g, batch)
 	for i, v := range m.Variables {
@@ -90,8 +91,9 @@ func (d *myDP) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	return m, err
 }
 
-// hook averages gradients as they come. plx then averages equal ones, which changes
-// nothing. After each step the workers compare what they had.
+// hook averages each gradient over the workers as soon as it is computed. plx
+// then averages gradients that are already equal, which changes nothing. After
+// each step, the hook checks that all workers had equal gradients.
 func (d *myDP) hook() trainer.Hook {
 	return trainer.Hook{
 		Name: "MyDP",
@@ -122,7 +124,8 @@ func (d *myDP) hook() trainer.Hook {
 	}
 }
 
-// batch makes rows [from, to) of a batch: points of a curve, whose class is the quarter.
+// batch returns the rows [from, to) of a step's batch. They are points on a
+// curve, and their class is the quarter of the curve.
 func batch(step, from, to int) trainer.Feed {
 	var x, y []float32
 	for row := from; row < to; row++ {

@@ -9,26 +9,30 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// translations turn a sentence into its translation, in place.
+// translations has, by name, the functions that replace a sentence by its
+// translation.
 var translations = map[string]func(words []int64){
 	"reverse": slices.Reverse[[]int64],
 	"sort":    slices.Sort[[]int64],
 }
 
-// sentence is a source and its translation, padded to the same length.
+// sentence is a source sentence and its translation, both padded to the same
+// length.
 type sentence struct{ source, target []int64 }
 
-// language generates sentences.
+// language is an endless dataset of artificial sentences with their
+// translations.
 type language struct {
 	seed          uint64
 	words, length int
 	translate     func(words []int64)
 }
 
-// Len is more than any training reads.
+// Len returns a number larger than any training reads, because the dataset is
+// endless.
 func (l language) Len() int { return math.MaxInt }
 
-// At makes sentence i, which depends only on the seed and i.
+// At returns sentence i, which depends only on the seed and i.
 func (l language) At(i int) (sentence, error) {
 	draw := random.New(l.seed, "sentences").Derive(uint64(i))
 	u, _ := draw.Pair(0)
@@ -43,13 +47,14 @@ func (l language) At(i int) (sentence, error) {
 	return sentence{source, target}, nil
 }
 
-// sentences are several, one after the other.
+// sentences holds the words of several sentences, one sentence after another.
+// Each sentence has length words.
 type sentences struct {
 	length                 int
 	source, before, target []int64
 }
 
-// join puts sentences of one length together.
+// join concatenates sentences that are padded to the same length.
 func join(length int, all []sentence) sentences {
 	s := sentences{length: length}
 	for _, one := range all {
@@ -74,8 +79,9 @@ func vector[T any](x []T) *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(x)), tensor.WithBacking(x))
 }
 
-// right translates the sources and counts those without a wrong word. Each word
-// is the likeliest one after the words that were written before it.
+// right translates the source sentences and returns the number of completely
+// correct translations. It chooses the words one by one: each is the most
+// likely word after the words chosen before.
 func (s sentences) right(evaluate func(trainer.Feed) (trainer.Result, error)) (right int, err error) {
 	s.before = slices.Repeat([]int64{begin}, len(s.source))
 	written := make([]int64, len(s.source))

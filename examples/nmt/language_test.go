@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// sentences makes the sentences [from, to).
+// sentences returns the sentences [from, to) of the language.
 func (l language) sentences(from, to int) sentences {
 	var all []sentence
 	for i := from; i < to; i++ {
@@ -20,8 +20,8 @@ func (l language) sentences(from, to int) sentences {
 	return join(l.length, all)
 }
 
-// Sentences are the same however they are divided, of all lengths, and their
-// translations are what the task says.
+// Sentences do not depend on how they are divided into batches. They have all
+// lengths, and their translations match the task.
 func TestSentences(t *testing.T) {
 	for task, translate := range translations {
 		l := language{seed: 3, words: 6, length: 4, translate: translate}
@@ -57,8 +57,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// A translation is written from the words that were written before, and right
-// when all of it is.
+// Each word of a translation is chosen from the words written before. A
+// translation is correct only if every word is.
 func TestRightFollowsWhatWasWritten(t *testing.T) {
 	l := language{seed: 1, words: 3, length: 3, translate: translations["sort"]}
 	s := l.sentences(0, 4)
@@ -69,7 +69,7 @@ func TestRightFollowsWhatWasWritten(t *testing.T) {
 		for i := range 4 * 3 {
 			word := s.target[i]
 			if i == 3+1 {
-				word = (word + 1) % classes // the second sentence's second word
+				word = (word + 1) % classes // a wrong second word in the second sentence
 			}
 			logits[i*classes+int(word)] = 1
 			if at := i % 3; at > 0 && at <= asked && i/3 != 1 && before[i] != s.target[i-1] || at == 0 && before[i] != begin {

@@ -1,16 +1,16 @@
-// Command nmt translates. An LSTM reads a sentence. Another LSTM writes its
-// translation, and looks back at the words by attention. The language is
-// artificial, so the right answer is known: a translation is the reversed
-// sentence, or its sorted words.
+// Command nmt trains a network to translate. An LSTM reads a sentence, and
+// another LSTM writes its translation with attention over the words read. The
+// language is artificial, so the correct answer is known: the reversed
+// sentence, or its words in sorted order.
 //
 //	plx launch --hosts resources.txt ./examples/nmt --task sort
 //	plx launch --hosts resources.txt ./examples/nmt --source train.en --target train.de --words words.txt
 //
-// With --source and --target it learns from two texts whose lines belong together.
-// The words of both languages are embeddings (--arch hybrid: on servers). At
-// the end the chief translates new sentences word by word, each word from the
-// words that it wrote before. It prints how many translations are completely
-// right.
+// With --source and --target it learns from two texts, in which line n of the
+// one is the translation of line n of the other. The words of both languages
+// are embeddings, which --arch hybrid places on parameter servers. At the end
+// the chief, worker 0, translates new sentences word by word, and prints the
+// number of completely correct translations.
 package main
 
 import (
@@ -26,12 +26,12 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// settings are the program's flags.
+// settings holds the values of the program's flags.
 type settings struct {
 	network
 	task                 string
 	source, target, list string
-	skip                 bool // corrupt lines
+	skip                 bool // skip corrupt lines
 	batch, steps         int
 	rate                 float64
 }
@@ -42,7 +42,7 @@ func main() {
 	trainer.Main(s.train)
 }
 
-// define adds the flags to f.
+// define defines the program's flags on f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.task, "task", "reverse", "kind of translation: `reverse|sort`")
 	f.StringVar(&s.source, "source", "", "text `files` to translate from, separated by commas; their lines take turns (default: artificial sentences)")
@@ -58,7 +58,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.Float64Var(&s.rate, "learning-rate", 0.005, "`rate` of Adam")
 }
 
-// check reports a flag that makes no sense.
+// check returns an error if the value of a flag is invalid.
 func (s *settings) check() error {
 	if translations[s.task] == nil {
 		return fmt.Errorf("--task is %q: want reverse or sort", s.task)
@@ -71,8 +71,8 @@ func (s *settings) check() error {
 		flags.Rate("learning-rate", s.rate))
 }
 
-// train is one worker's part. The chief prints every fiftieth step, and the
-// number of right translations at the end.
+// train runs on each worker. The chief, worker 0, prints every fiftieth step,
+// and at the end the number of correct translations.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
@@ -100,8 +100,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", result.Step, result.Loss, result.Metrics["accuracy"])
 		}
 	}
-	// All workers translate, because all must be present when rows are
-	// requested.
+	// All workers translate, because every worker must take part when
+	// embedding rows are requested.
 	var all []sentence
 	for i := range tested.Len() {
 		one, err := tested.At(i)
@@ -119,38 +119,39 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return err
 }
 
-// mostTested is how many sentences the chief translates at the end.
+// mostTested is the greatest number of sentences that are translated at the
+// end.
 const mostTested = 200
 
 // network is an encoder and a decoder with attention (Luong et al. 2015,
 // "Effective approaches to attention-based neural machine translation", its
 // global attention).
 type network struct {
-	words, length int // of the language, and of the longest sentence
+	words, length int // number of words of the language; words of the longest sentence
 	width, hidden int
 }
 
-// withWords is n for a language of so many words.
+// withWords returns a copy of n for a language with the given number of words.
 func (n network) withWords(words int) network {
 	n.words = words
 	return n
 }
 
-// The numbers below special are not words. end pads a sentence and ends a
-// translation; begin begins a translation.
+// The numbers below special do not stand for words. end pads a sentence and
+// ends a translation; begin begins a translation.
 const end, begin, special = 0, 1, 2
 
-// build makes the model for plx. Its inputs are, sentence after sentence and
-// each padded to length words: "source", the numbers of the words; "before", a
-// begin and the translation's words but for the last; "target", the
-// translation's words; and "mask", (batch, length), 1 at the source's words.
-// The fetch "logits" has shape (batch*length, classes). The metric "accuracy"
-// is the fraction of all words, ends included, that are predicted correctly
-// from the right words before them.
+// build builds the model. Its inputs have one sentence after another, each
+// padded to length words. "source" has the words of the sentences. "target"
+// has the words of the translations, and "before" the same words shifted by
+// one, with begin first. "mask", of shape (batch, length), is 1 at words and 0
+// at padding. The output "logits" has shape (batch*length, classes). The
+// metric "accuracy" is the fraction of all words, padding included, that are
+// predicted correctly from the correct words before them.
 func (n network) build(b *nn.Builder) {
 	count := b.Batch() * n.length
 	mask, target := b.Input("mask", n.length), b.InputOf("target", count)
-	lookup := func(name string) *nn.Node { // each has a table of its own
+	lookup := func(name string) *nn.Node { // each language has its own embedding
 		return b.Lookup(b.Embedding(name+" words", special+n.words, n.width, 0.5), name, count)
 	}
 	read := b.LSTM("encoder", lookup("source"), nn.Recurrent{Units: n.hidden, Steps: n.length})

@@ -10,8 +10,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fill gives some words. Of the second sentence the mask hides all but the
-// first.
+// fill returns word inputs for a gradient test. The mask hides all words of
+// the second sentence except the first.
 func fill(words int) modeltest.Fill {
 	return func(n *gorgonia.Node, _ int, into *tensor.Dense) {
 		x, length := into.Float64s(), n.Shape()[n.Dims()-1]
@@ -26,8 +26,8 @@ func fill(words int) modeltest.Fill {
 	}
 }
 
-// Every element of every gradient against central differences, those of
-// the words' rows too.
+// TestGradient compares every element of every gradient with central
+// differences, including the gradients of embedding rows.
 func TestGradient(t *testing.T) {
 	for _, n := range []network{
 		{words: 3, length: 3, width: 2, hidden: 3},

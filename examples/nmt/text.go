@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// open returns the sentences to learn from, and others that are translated at the
-// end. It returns the number of words too: with files, that of the vocabulary.
+// open returns the sentences for training, other sentences that are translated
+// at the end, and the number of words. With files, that is the number of words
+// of the vocabulary.
 func (s *settings) open(job *trainer.Job, skipped *data.Skipped) (learnt, tested data.Dataset[sentence], n int, err error) {
 	if s.source == "" {
 		l := language{seed: job.Seed(), words: s.words, length: s.length, translate: translations[s.task]}
@@ -34,10 +35,10 @@ func (s *settings) open(job *trainer.Job, skipped *data.Skipped) (learnt, tested
 	if learnt, err = data.Part(all, 0, all.Len()-last); err == nil {
 		learnt, err = data.Epochs(learnt, s.batch, job.Seed())
 	}
-	return learnt, tested, words.Len() - 1, err // without the end
+	return learnt, tested, words.Len() - 1, err // without the word for sentence ends
 }
 
-// pairs opens the files, whose lines take turns.
+// pairs opens the pairs of text files and interleaves their lines.
 func (s *settings) pairs() (data.Dataset[data.Pair], error) {
 	sources, targets := strings.Split(s.source, ","), strings.Split(s.target, ",")
 	if len(sources) != len(targets) {
@@ -54,12 +55,12 @@ func (s *settings) pairs() (data.Dataset[data.Pair], error) {
 	return data.Interleave(files...), nil
 }
 
-// numbers are the words of a line, cut or padded with ends to the longest length.
+// numbers returns the word numbers of a line, cut or padded to s.length words.
 func (s *settings) numbers(words *data.Vocabulary, line string) []int64 {
 	all := make([]int64, s.length)
 	for i, word := range strings.Fields(line) {
 		if i < s.length {
-			all[i] = special + int64(max(1, words.ID(word))-1) // <S> is no word of a sentence: it is unknown
+			all[i] = special + int64(max(1, words.ID(word))-1) // <S> (number 0) is not a word of a sentence, so it counts as unknown
 		}
 	}
 	return all

@@ -1,11 +1,12 @@
-// Command resnet trains a residual network to classify pictures, on every worker that
-// plx starts:
+// Command resnet trains a residual network to classify pictures, on every
+// worker that plx starts:
 //
 //	plx launch --hosts resources.txt ./examples/resnet --depth 50 --data /data/train --validation /data/val
 //
-// The folders have a folder of JPEG or PNG pictures of any sizes for each class. In place
-// of one a name such as '/data/train-*' stands for TFRecord files. With --synthetic it
-// uses artificial pictures.
+// Each of the two folders has one subfolder for each class, with JPEG or PNG
+// pictures of any size. A pattern such as '/data/train-*' instead of a folder
+// names TFRecord files. With --synthetic the program generates artificial
+// pictures.
 package main
 
 import (

@@ -7,12 +7,13 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// network is a residual network (He et al. 2016, "Deep residual learning for image
-// recognition"). In a bottleneck the 3 x 3 convolution has the stride, as is usual since.
-type network struct{ depth int } // a key of depths
+// network is a residual network (He et al. 2016, "Deep residual learning for
+// image recognition"). In a bottleneck block, the 3 x 3 convolution has the
+// stride, as in most later implementations.
+type network struct{ depth int } // depth is the number of layers, a key of depths
 
-// depths are the networks of the paper: how many blocks each stage has, and whether these
-// are bottlenecks.
+// depths lists the networks of the paper by number of layers: the number of
+// blocks of each stage, and whether these are bottleneck blocks.
 var depths = map[int]struct {
 	blocks     [4]int
 	bottleneck bool
@@ -21,7 +22,7 @@ var depths = map[int]struct {
 	50: {[4]int{3, 4, 6, 3}, true}, 101: {[4]int{3, 4, 23, 3}, true}, 152: {[4]int{3, 8, 36, 3}, true},
 }
 
-// logits adds the network over images x.
+// logits adds the layers of the network to the model. x has the images.
 func (n *network) logits(b *nn.Builder, x *nn.Node, classes int) *nn.Node {
 	h := b.Relu(unit(b, "stem", x, 64, 7, 2))
 	h = b.MaxPool(h, nn.Window{Size: 3, Stride: 2, Pad: 1})
@@ -37,8 +38,8 @@ func (n *network) logits(b *nn.Builder, x *nn.Node, classes int) *nn.Node {
 	return b.Dense("classes", b.GlobalAvgPool(h), classes)
 }
 
-// block is what two or three convolutions make of x, plus x, which a convolution
-// projects where the two have other shapes.
+// block adds a residual block: two or three convolutions of x, plus x itself.
+// If the shapes differ, another convolution projects x.
 func (n *network) block(b *nn.Builder, name string, x *nn.Node, width, stride int) *nn.Node {
 	var h *nn.Node
 	out := width
@@ -57,9 +58,10 @@ func (n *network) block(b *nn.Builder, name string, x *nn.Node, width, stride in
 	return b.Relu(b.Residual(name, x, func(*nn.Node) *nn.Node { return h }))
 }
 
-// unit is a convolution that keeps an image's size but for the stride, and a batch norm.
+// unit adds a convolution and a batch norm. With stride 1, the convolution
+// keeps the image's size.
 func unit(b *nn.Builder, name string, x *nn.Node, filters, size, stride int) *nn.Node {
-	deviation := math.Sqrt(2 / float64(filters*size*size)) // He et al. 2015, for the backward pass
+	deviation := math.Sqrt(2 / float64(filters*size*size)) // initialisation of He et al. 2015, for the backward pass
 	h := b.Conv(name, x, filters, nn.Window{Size: size, Stride: stride, Pad: size / 2}, nn.NoBias(), nn.First(nn.Normal(0, deviation)))
 	return b.BatchNorm(name+".norm", h)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/plx-run/plx/examples/internal/imagenet"
 )
 
-// Each depth has as many parameters as its publication says, for 1000 classes.
+// For 1000 classes, the network of each depth has as many parameters as
+// published.
 func TestParameters(t *testing.T) {
 	for depth, want := range map[int]int{18: 11_689_512, 34: 21_797_672, 50: 25_557_032, 101: 44_549_160, 152: 60_192_808} {
 		if testing.Short() && depth > 18 {

@@ -11,8 +11,10 @@ import (
 	"github.com/plx-run/plx/trainer"
 )
 
-// A step is that of PyTorch, with smoothed labels, and in float64 so are five. In float32
-// PyTorch's own losses of five steps are 7e-2 off those in float64: rectifiers flip.
+// plx's training step equals that of PyTorch, with smoothed labels; in
+// float64, five steps do. In float32, PyTorch's own losses after five steps
+// differ by 7e-2 from those in float64, because rounding changes the sign of
+// rectifier inputs.
 func TestTorchTwin(t *testing.T) {
 	const depth, classes, batch, smoothing, rate, decay = 18, 10, 16, 0.1, 0.02, 1e-4
 	e := imagenet.Example{Size: 64, Logits: (&network{depth}).logits}

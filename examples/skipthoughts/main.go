@@ -1,14 +1,14 @@
-// Command skipthoughts learns vectors of sentences. An encoder turns a sentence
-// into a vector. From this vector alone, two decoders write the sentences
+// Command skipthoughts learns vectors of sentences. An encoder turns a
+// sentence into a vector. From this vector, two decoders write the sentences
 // before and after it in the story.
 //
 //	plx launch --hosts resources.txt ./examples/skipthoughts
 //
-// The stories are artificial, so the right answer is known: each sentence is
+// The stories are artificial, so the correct answer is known: each sentence is
 // the sentence before it, reversed, with every word replaced by the next word
-// of the vocabulary. At the end the chief prints for how many new sentences
-// both neighbours are completely right. The vocabulary is large enough that few
-// of these sentences occurred in training.
+// of the vocabulary. At the end the chief (worker 0) prints for how many new
+// sentences both neighbours are completely correct. The vocabulary is so large
+// that few of these sentences occurred in training.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// settings are the program's flags.
+// settings holds the values of the program's flags.
 type settings struct {
 	network
 	batch, steps int
@@ -37,7 +37,7 @@ func main() {
 	trainer.Main(s.train)
 }
 
-// define adds the flags to f.
+// define defines the program's flags on f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.words, "vocabulary", 20, "different `words`")
 	f.IntVar(&s.length, "length", 5, "`words` of a sentence")
@@ -48,15 +48,15 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.Float64Var(&s.rate, "learning-rate", 0.01, "`rate` of Adam, falling to a tenth")
 }
 
-// check reports a flag that makes no sense.
+// check returns an error if the value of a flag is invalid.
 func (s *settings) check() error {
 	return cmp.Or(flags.AtLeast("vocabulary", s.words, 2), flags.AtLeast("length", s.length, 1), flags.AtLeast("width", s.width, 1),
 		flags.AtLeast("hidden", s.hidden, 1), flags.AtLeast("batch-size", s.batch, 1), flags.AtLeast("steps", s.steps, 0),
 		flags.Rate("learning-rate", s.rate))
 }
 
-// train is one worker's part. The chief prints every fiftieth step, and the
-// number of right neighbours at the end.
+// train runs on each worker. The chief, worker 0, prints every fiftieth step,
+// and at the end the number of correct neighbours.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
@@ -80,8 +80,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", result.Step, result.Loss, result.Metrics["accuracy"])
 		}
 	}
-	// All workers evaluate, because all must be present when rows are
-	// requested.
+	// All workers evaluate, because every worker must take part when embedding
+	// rows are requested.
 	const tested = 200
 	fresh := stories.read(s.steps*s.batch, s.steps*s.batch+tested)
 	result, err := session.Evaluate(ctx, fresh.feed())
@@ -91,24 +91,25 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return err
 }
 
-// network is an encoder and two decoders of gated recurrent units (Kiros et al.
-// 2015, "Skip-thought vectors"). Unlike in the paper, the decoders get the
-// sentence's vector only at their beginning.
+// network is an encoder and two decoders of gated recurrent units (Kiros et
+// al. 2015, "Skip-thought vectors"). Unlike in the paper, a decoder receives
+// the sentence's vector only as its initial state.
 type network struct {
-	words, length int // of the language, and of a sentence
+	words, length int // number of words of the language; words of a sentence
 	width, hidden int
 }
 
-// build makes the model for plx. Its inputs are the numbers of words, sentence
-// after sentence: "sentence"; "previous words" and "next words", the number
-// that begins a sentence and the neighbours' words but for the last; and
-// "previous" and "next", the neighbours' words. The fetch "logits" is about the
-// words of all previous sentences and then of all next ones, (2*batch*length,
-// words). The metric "accuracy" is the fraction of all words that are predicted
-// correctly from the right words before them.
+// build builds the model. Its inputs are word numbers, one sentence after
+// another. "sentence" has the sentences. "previous" and "next" have the
+// sentences before and after each. "previous words" and "next words" have the
+// same words shifted by one, with the number that begins a sentence first. The
+// output "logits" has the words of all previous sentences, followed by those
+// of all next sentences; its shape is (2*batch*length, words). The metric
+// "accuracy" is the fraction of all words that are predicted correctly from
+// the correct words before them.
 func (n network) build(b *nn.Builder) {
 	table, count := b.Embedding("words", n.words+1, n.width, 0.5), b.Batch()*n.length
-	gru := func(name, words string, first *nn.Node) nn.Sequence { // begins with first, or with zeros
+	gru := func(name, words string, first *nn.Node) nn.Sequence { // the initial state is first, or zeros if first is nil
 		return b.GRU(name, b.Lookup(table, words, count), nn.Recurrent{Units: n.hidden, Steps: n.length, First: first})
 	}
 	thought := gru("encoder", "sentence", nil).Last

@@ -19,8 +19,8 @@ func fill(words int) modeltest.Fill {
 	}
 }
 
-// Every element of every gradient against central differences, those of
-// the words' rows too.
+// TestGradient compares every element of every gradient with central
+// differences, including the gradients of embedding rows.
 func TestGradient(t *testing.T) {
 	for _, n := range []network{
 		{words: 3, length: 3, width: 2, hidden: 3},

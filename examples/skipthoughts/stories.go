@@ -9,15 +9,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// stories generate sentences. Words have numbers below words; the number words
-// itself begins a sentence that is written.
+// stories is an endless dataset of artificial sentences. The numbers from 0 to
+// words-1 stand for words. The number words stands for the beginning of a
+// sentence.
 type stories struct {
 	seed          uint64
 	words, length int
 }
 
-// after returns the sentence after s in a story; with back, the sentence before
-// s.
+// after returns the sentence that follows s in a story. If back is true, it
+// returns the sentence before s.
 func (t stories) after(s []int64, back bool) []int64 {
 	by := 1
 	if back {
@@ -31,10 +32,11 @@ func (t stories) after(s []int64, back bool) []int64 {
 	return next
 }
 
-// Len is more than any training reads.
+// Len returns a number larger than any training reads, because the dataset is
+// endless.
 func (t stories) Len() int { return math.MaxInt }
 
-// At makes sentence i, which depends only on the seed and i.
+// At returns sentence i, which depends only on the seed and i.
 func (t stories) At(i int) ([]int64, error) {
 	one, draw := make([]int64, t.length), random.New(t.seed, "stories").Derive(uint64(i))
 	for k := range one {
@@ -44,13 +46,14 @@ func (t stories) At(i int) ([]int64, error) {
 	return one, nil
 }
 
-// sentences are sentences and their neighbours, one after the other.
+// sentences holds the words of several sentences and of their neighbours, one
+// sentence after another.
 type sentences struct {
 	stories
 	sentence, previous, next []int64
 }
 
-// join adds the neighbours of sentences.
+// join concatenates sentences and adds the sentence before and after each.
 func (t stories) join(all [][]int64) sentences {
 	s := sentences{stories: t}
 	for _, one := range all {
@@ -61,7 +64,7 @@ func (t stories) join(all [][]int64) sentences {
 	return s
 }
 
-// read returns the sentences [from, to).
+// read returns the sentences [from, to) with their neighbours.
 func (t stories) read(from, to int) sentences {
 	var all [][]int64
 	for i := from; i < to; i++ {
@@ -76,8 +79,8 @@ func (s sentences) feed() trainer.Feed {
 		"previous": vector(numbers(s.previous)), "next": vector(numbers(s.next))}
 }
 
-// begun moves the words of each sentence by one place: the beginning comes
-// first and the last word is dropped.
+// begun shifts the words of each sentence by one place: the number that begins
+// a sentence comes first, and the last word is dropped.
 func (s sentences) begun(words []int64) []int64 {
 	all := slices.Clone(words)
 	for i := range all {
@@ -88,9 +91,9 @@ func (s sentences) begun(words []int64) []int64 {
 	return all
 }
 
-// right counts the sentences whose neighbours are right: every word is the
-// likeliest one after the right words before it. Written word by word, the
-// neighbours are then right too.
+// right returns the number of sentences whose two neighbours are predicted
+// correctly: given the correct words before it, every word is the most likely
+// one. Then the neighbours are also correct if they are written word by word.
 func (s sentences) right(logits *tensor.Dense) (right int) {
 	target, x := slices.Concat(s.previous, s.next), logits.Float32s()
 	wrong := map[int]bool{}

@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The sentence after the one before is the sentence itself.
+// The sentence after the sentence before s is s.
 func TestNeighboursAreInOneStory(t *testing.T) {
 	stories := stories{seed: 2, words: 5, length: 3}
 	s := stories.read(4, 40)
@@ -29,7 +29,8 @@ func TestNeighboursAreInOneStory(t *testing.T) {
 	}
 }
 
-// A sentence counts where no word of either neighbour is wrong.
+// A sentence counts as correct only if all words of both neighbours are
+// correct.
 func TestRight(t *testing.T) {
 	s := stories{seed: 2, words: 5, length: 3}.read(0, 4)
 	target := slices.Concat(s.previous, s.next)
@@ -40,7 +41,7 @@ func TestRight(t *testing.T) {
 	x := tensor.New(tensor.WithShape(len(target), 5), tensor.WithBacking(logits))
 	for i, want := range []int{4, 3, 3, 2} {
 		if i > 0 {
-			at := []int{0, 4, 12 + 4, 12 + 11}[i] // of sentences 1, 1 and 3
+			at := []int{0, 4, 12 + 4, 12 + 11}[i] // a word index in the neighbours of sentences 1, 1 and 3
 			clear(logits[at*5 : at*5+5])
 			logits[at*5+int(target[at]+1)%5] = 1
 		}

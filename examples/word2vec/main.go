@@ -1,9 +1,9 @@
-// Command word2vec learns vectors of words from a text: the skip-gram model with negative sampling (Mikolov et al.
-// 2013). Words that occur beside the same words get vectors of one direction: these neighbours it prints at the end.
+// Command word2vec learns vectors of words: the skip-gram model with negative sampling (Mikolov et al. 2013). Words
+// that occur next to the same words get similar vectors. At the end the program prints words with similar vectors.
 //
 //	plx launch --hosts resources.txt ./examples/word2vec --text news.txt --near king,paris
 //
-// Without a text it makes one of sentences with a subject each, whose words begin with the same letter.
+// Without --text it generates a text, in which all words of a sentence begin with the same letter.
 package main
 
 import (
@@ -31,7 +31,7 @@ var (
 
 func main() { trainer.Main(train) }
 
-// model tells words that stand side by side from drawn ones, by the products of their vectors.
+// model distinguishes pairs of words that occur next to each other from random pairs, by the product of their vectors.
 func model(b *nn.Builder, words, width, each int) {
 	n, first, others := b.Batch()*each, b.Embedding("words", words, width, 0.5/float64(width)), b.Embedding("others", words, width, 0)
 	products := b.Node(nn.RowDots(b.Lookup(first, "word", n), b.Lookup(others, "other", n)))
@@ -43,7 +43,7 @@ func feed(grams []data.SkipGram) (trainer.Feed, error) {
 	return trainer.Feed{"word": nn.Batch(words), "other": nn.Batch(others), "label": nn.Batch(labels)}, nil
 }
 
-// train is one worker's part. The chief prints every hundredth step, and neighbours at the end.
+// train runs on each worker. The chief, worker 0, prints every hundredth step, and at the end similar words.
 func train(ctx context.Context, job *trainer.Job) error {
 	for name, wrong := range map[string]bool{"vocabulary": *vocabulary < 4, "dimension": *dimension < 1, "window": *window < 1,
 		"negatives": *negatives < 1, "batch-size": *batch < 1, "steps": *steps < 0, "learning-rate": !(*rate > 0 && *rate <= math.MaxFloat32)} {

@@ -43,7 +43,8 @@ func TestMistakesNameTheFlag(t *testing.T) {
 	}
 }
 
-// The defaults are right. That they learn, TestFindsTheSubjects shows.
+// The defaults are valid. TestFindsTheSubjects checks that the program learns
+// with them.
 func TestDefaults(t *testing.T) {
 	if err := flag.Set("steps", "0"); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Every element of every gradient, of the rows of both tables, against central differences.
-// Package nn compares the loss with a plain computation.
+// TestGradient compares every element of every gradient with central
+// differences, for the rows of both embeddings. Package nn compares the loss
+// with a plain computation.
 func TestGradient(t *testing.T) {
 	for _, size := range []struct{ words, width, each, batch int }{{9, 3, 4, 2}, {4, 1, 2, 1}, {7, 5, 3, 3}} {
 		t.Run(fmt.Sprintf("%+v", size), func(t *testing.T) {

@@ -1,15 +1,15 @@
-// Package atomicfile writes files that appear whole or not at all:
+// Package atomicfile writes files so that other processes read either the old
+// content or the complete new content:
 //
 //	err := atomicfile.WriteFile(path, text, 0o600)
 //
-// Other processes read the old content or the whole new one. The new content first lies in a file
-// beside path, whose name begins with a dot and with that of path. A process that is killed leaves
-// that file.
+// The new content is first written to a temporary file in the same folder,
+// whose name begins with a dot and the name of path. A process that is killed
+// may leave that file behind.
 //
-// # What it refuses to do
-//
-// It makes no folder. It does not sync: after a power cut the file may be empty. Package
-// trainer/checkpoint writes what must outlast one.
+// The package creates no folder. It does not sync, so the file may be empty
+// after a power failure. Package trainer/checkpoint writes files that must
+// survive a power failure.
 package atomicfile
 
 import (
@@ -20,7 +20,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile replaces the content and the mode of the file at path. The umask does not change the mode.
+// WriteFile replaces the content and the mode of the file at path. The umask
+// does not apply to mode.
 func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	return Write(path, mode, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -28,21 +29,22 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	})
 }
 
-// Write is WriteFile of what fill writes. An error of fill leaves the old file.
+// Write replaces the file at path, as WriteFile does, with the bytes that fill
+// writes to its argument. If fill returns an error, the old file stays.
 func Write(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
 	err = fill(f)
-	if mode != 0o600 { // the mode that it has; some file systems refuse every change
+	if mode != 0o600 { // CreateTemp has set mode 0600, and some file systems reject every Chmod
 		err = errors.Join(err, f.Chmod(mode))
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		os.Remove(f.Name()) // the first error says more
+		os.Remove(f.Name()) // ignore a failed removal: err is more important
 	}
 	return err
 }

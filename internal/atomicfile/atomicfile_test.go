@@ -29,7 +29,7 @@ func TestWriteFileReplacesContentAndMode(t *testing.T) {
 	want(t, filepath.Dir(path), "state.json")
 }
 
-func TestReadersSeeNoPartOfAFile(t *testing.T) {
+func TestReadersSeeWholeFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestReadersSeeNoPartOfAFile(t *testing.T) {
 	}
 }
 
-func TestErrorsLeaveTheOldFile(t *testing.T) {
+func TestErrorsKeepOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")
 	if err := WriteFile(path, []byte("old"), 0o600); err != nil {
@@ -78,7 +78,7 @@ func TestErrorsLeaveTheOldFile(t *testing.T) {
 	want(t, dir, "folder state.json")
 }
 
-// want fails the test unless dir has these names and no others.
+// want fails the test unless dir contains exactly these names.
 func want(t *testing.T, dir, names string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -1,9 +1,11 @@
-// Package bounded reads whole files that plx wrote, here or on a host:
+// Package bounded reads whole files that plx wrote, on this machine or on a
+// host of a job, up to a maximum size:
 //
 //	text, err := bounded.ReadFile(path, bounded.Record)
 //
-// Their sizes are not to be relied on: disks decay, and programs write to wrong files. What is larger
-// than such a file can be is refused before memory is taken for it.
+// A file may be larger than plx wrote it, because a disk is damaged or another
+// program wrote to it. ReadFile rejects such a file without allocating memory
+// for its content.
 package bounded
 
 import (
@@ -14,34 +16,35 @@ import (
 	"os"
 )
 
-// Bounds, in bytes.
+// Maximum sizes of files, in bytes.
 const (
-	Words  = 1 << 20  // of a file with a few words, such as a secret
-	Record = 64 << 20 // of a record of a job, which may have thousands of tasks
+	Words  = 1 << 20  // for a file with a few words, such as a secret
+	Record = 64 << 20 // for a record of a job, which may have thousands of tasks
 )
 
-// ErrTooLarge says that a file is larger than its bound.
+// ErrTooLarge reports a file that is larger than the caller's maximum.
 var ErrTooLarge = errors.New("it is damaged, or is no file of plx")
 
-// ReadFile reads a file of at most n bytes. A larger one is an ErrTooLarge.
+// ReadFile returns the content of the file at path. If the file has more than
+// n bytes, the error wraps ErrTooLarge.
 func ReadFile(path string, n int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // ignore the error: closing a file that was only read loses nothing
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
 	if info.Size() <= n {
-		text.Grow(int(info.Size()) + bytes.MinRead) // so that the end is read without more memory
+		text.Grow(int(info.Size()) + bytes.MinRead) // one allocation, with the free space that ReadFrom needs to find the end
 		if _, err = text.ReadFrom(io.LimitReader(f, n+1)); err != nil {
 			return nil, err
 		}
 	}
-	if info.Size() > n || int64(text.Len()) > n { // what is no regular file has no size
+	if info.Size() > n || int64(text.Len()) > n { // also count the bytes, because a pipe or device reports size 0
 		return nil, fmt.Errorf("%s has more than %d bytes: %w", path, n, ErrTooLarge)
 	}
 	return text.Bytes(), nil

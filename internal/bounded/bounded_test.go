@@ -36,8 +36,8 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// A file of 1 GiB takes no memory.
-func TestALargeFileTakesNoMemory(t *testing.T) {
+// ReadFile rejects a file of 1 GiB without allocating memory for it.
+func TestLargeFileTakesNoMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<30)); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,5 @@
-// Package digest hashes files, as plx names and verifies them:
+// Package digest computes the size and SHA-256 of a file, by which plx names
+// and verifies files:
 //
 //	size, sum, err := digest.Of(file)
 package digest
@@ -9,8 +10,8 @@ import (
 	"io"
 )
 
-// Of reads r to its end, and returns how many bytes it had and their SHA-256 in lower-case hexadecimal.
-// After an error the sum is empty.
+// Of reads r to its end. It returns the number of bytes and their SHA-256 in
+// lower-case hexadecimal. If reading fails, sum is empty.
 func Of(r io.Reader) (size int64, sum string, err error) {
 	hash := sha256.New()
 	if size, err = io.Copy(hash, r); err != nil {

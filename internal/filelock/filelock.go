@@ -1,12 +1,12 @@
-// Package filelock locks files between processes, by flock. A lock ends with the processes that have
-// the file open:
+// Package filelock locks files between processes with flock(2). A lock ends
+// when the file is closed in every process that has it open:
 //
 //	if filelock.Lock(f, path) {
 //		defer f.Close() // releases the lock
 //	}
 //
-// On a file system without locks Lock locks nothing, and lets every process in. Who must know, asks
-// flock itself.
+// On a file system that does not support locks, Lock succeeds for every
+// process. A caller that must detect this calls flock itself.
 package filelock
 
 import (
@@ -17,8 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock locks an open file or folder for this process until it is closed. False: another process
-// has it, or path leads to it no more.
+// Lock takes an exclusive lock on the open file or folder f, without waiting.
+// f holds the lock until it is closed. Lock returns false if another process
+// holds the lock, or if path no longer names f.
 func Lock(f *os.File, path string) bool {
 	if errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
 		return false
@@ -28,7 +29,8 @@ func Lock(f *os.File, path string) bool {
 	return err == nil && gone == nil && os.SameFile(mine, there)
 }
 
-// Locked reports whether a process has locked the file at path. One that is not there is not locked.
+// Locked reports whether a process holds a lock on the file at path. If there
+// is no such file, it returns false.
 func Locked(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ func TestLock(t *testing.T) {
 	if err := unix.Flock(int(asking.Fd()), unix.LOCK_SH); err != nil {
 		t.Fatal(err)
 	}
-	locked(t, path, false) // who asks at the same time has not locked it
+	locked(t, path, false) // a shared lock, which Locked takes for a moment, does not count
 	if err := asking.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-func TestLockOfAFileThatWasReplaced(t *testing.T) {
+func TestReplacedFileIsNotLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "77")
 	gone := open(t, path)
 	if err := os.Remove(path); err != nil {
@@ -60,7 +60,7 @@ func open(t *testing.T, path string) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // some tests have closed it
+	t.Cleanup(func() { _ = f.Close() }) // ignore the error: some tests have already closed the file
 	return f
 }
 

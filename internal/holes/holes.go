@@ -1,10 +1,12 @@
-// Package holes writes files in which blocks of zeros take no room on the disk:
+// Package holes writes sparse files: blocks of zeros become holes, which take
+// no disk space:
 //
 //	w := holes.NewWriter(file, 0)
 //	_, err := io.Copy(w, content)
 //	err = errors.Join(err, w.Flush())
 //
-// The content of the file is the same, whatever its file system makes of it.
+// A reader of the file sees the same content, even on a file system without
+// holes.
 package holes
 
 import (
@@ -12,29 +14,31 @@ import (
 	"io"
 )
 
-// block is the unit of zeros that become a hole, in bytes: the block of most file systems.
+// block is the size of the blocks that can become holes, in bytes: the block
+// size of most file systems.
 const block = 4096
 
 var zeros [block]byte
 
-// File is what a Writer writes: an os.File.
+// File is the file to which a Writer writes, usually an os.File.
 type File interface {
 	io.Writer
 	io.Seeker
 	Truncate(size int64) error
 }
 
-// Writer appends to a file.
+// Writer appends to a file and leaves holes for blocks of zeros.
 type Writer struct {
 	file File
-	end  int64 // of what was written, zeros included
-	hole int64 // zeros before end that the file has not got yet
+	end  int64 // offset after the last byte given to Write, zeros included
+	hole int64 // number of zeros before end that are not in the file yet
 }
 
-// NewWriter returns a Writer that appends to a file. Its offset is at its end, which is end.
+// NewWriter returns a Writer that appends to file. end is the size of the
+// file, and the file's offset must be at its end.
 func NewWriter(file File, end int64) *Writer { return &Writer{file: file, end: end} }
 
-// Write appends p. Zeros at the end of the file are missing until Flush.
+// Write appends p. If p ends with zeros, the file may lack them until Flush.
 func (w *Writer) Write(p []byte) (written int, err error) {
 	for written < len(p) {
 		n, zero := run(p[written:], w.end)
@@ -59,7 +63,7 @@ func (w *Writer) data(p []byte) (int, error) {
 	return w.file.Write(p)
 }
 
-// Flush gives the file the zeros at its end.
+// Flush extends the file by the zeros at its end that Write has left out.
 func (w *Writer) Flush() error {
 	if w.hole == 0 {
 		return nil
@@ -72,8 +76,9 @@ func (w *Writer) Flush() error {
 	return err
 }
 
-// run returns the length of what p, at an offset of the file, begins with: parts of blocks that are
-// zeros, or such that are not.
+// run returns the length of the first run in p, and whether the run consists
+// of zeros. A run consists of parts of blocks that are all zero, or all not
+// zero. offset is the offset of p in the file.
 func run(p []byte, offset int64) (n int, zero bool) {
 	for n < len(p) {
 		part := p[n:min(len(p), n+block-int((offset+int64(n))%block))]

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// room is how many bytes a file takes on the disk.
+// room returns the number of bytes that a file takes on the disk.
 func room(t *testing.T, file string) int64 {
 	t.Helper()
 	info, err := os.Stat(file)
@@ -20,7 +20,8 @@ func room(t *testing.T, file string) int64 {
 	return info.Sys().(*syscall.Stat_t).Blocks * 512
 }
 
-// What was written is read, in whatever pieces it comes, and with Flush between them.
+// The file has exactly the written bytes, for writes of any size and with
+// Flush between them.
 func TestWriter(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {
@@ -61,8 +62,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// A file of zeros around a megabyte takes a megabyte.
-func TestZerosTakeNoRoom(t *testing.T) {
+// A file with one megabyte of data among zeros takes one megabyte on the disk.
+func TestZerosTakeNoDiskSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	file, err := os.Create(path)
 	if err != nil {
@@ -86,8 +87,8 @@ func TestZerosTakeNoRoom(t *testing.T) {
 	}
 }
 
-// A full disk shows how many bytes were written before.
-func TestWriterFails(t *testing.T) {
+// If the disk is full, Write returns the number of bytes that were written.
+func TestWriterReportsFullDisk(t *testing.T) {
 	full := errors.New("full")
 	w := NewWriter(&failing{room: 2, err: full}, 0)
 	if n, err := w.Write(append(make([]byte, block), 1, 2, 3)); n != block+2 || err != full {
@@ -95,7 +96,7 @@ func TestWriterFails(t *testing.T) {
 	}
 }
 
-// failing is a file with room for some bytes.
+// failing is a File that accepts only a limited number of bytes.
 type failing struct {
 	room int
 	err  error

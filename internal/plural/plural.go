@@ -1,4 +1,4 @@
-// Package plural counts things for users.
+// Package plural formats numbers of things for messages.
 package plural
 
 import (
@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Count is a number of things for the user, such as "1 host", "3 hosts" or "2 processes".
+// Count formats n with the noun in singular or plural, such as "1 host", "3
+// hosts" or "2 processes".
 func Count(n int, noun string) string {
 	switch {
 	case n == 1:

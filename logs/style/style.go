@@ -1,8 +1,9 @@
-// Package style says what plx's output looks like on a terminal, by what a text means: the one
-// set of styles for prefixes, headings, states and tables.
+// Package style defines the colours and weights of plx's terminal output: for
+// prefixes, headings, states and tables. It names styles by the meaning of a
+// text.
 //
-// A style writes its colours always. Whether an output shows any is for the caller to know,
-// see [UseColour].
+// A style always produces control sequences. The caller decides whether an
+// output may have colours, see [UseColour].
 package style
 
 import (
@@ -13,10 +14,9 @@ import (
 	"github.com/muesli/termenv"
 )
 
-// Level is what a text is to the user.
+// Level is the meaning of a text for the user: neutral, good, doubtful or bad.
 type Level uint8
 
-// The levels: neither good nor bad, then good, doubtful and bad.
 const (
 	Plain Level = iota
 	Good
@@ -24,25 +24,26 @@ const (
 	Bad
 )
 
-// basic writes the 16 colours that every terminal has, wide those of 256.
+// basic renders with the 16 standard terminal colours, and wide with 256
+// colours.
 var basic, wide = renderer(termenv.ANSI), renderer(termenv.ANSI256)
 
 func renderer(p termenv.Profile) *lipgloss.Renderer {
-	r := lipgloss.NewRenderer(io.Discard) // it must not ask the terminal what it can
+	r := lipgloss.NewRenderer(io.Discard) // discard the output, so that the renderer does not query the terminal
 	r.SetColorProfile(p)
 	return r
 }
 
-// Styles of parts of the output.
+// Styles of parts of the output that do not depend on a level.
 var (
 	None    = basic.NewStyle()
-	Name    = basic.NewStyle().Bold(true)                  // plx's own name before its lines
+	Name    = basic.NewStyle().Bold(true)                  // "plx" at the beginning of plx's own lines
 	Head    = basic.NewStyle().Bold(true)                  // the head of a table
-	Heading = basic.NewStyle().Bold(true).Foreground(cyan) // of the output of hosts
-	Problem = basic.NewStyle().Bold(true).Foreground(red)  // the bar before a line of a task's stderr
+	Heading = basic.NewStyle().Bold(true).Foreground(cyan) // heading above the output of hosts
+	Problem = basic.NewStyle().Bold(true).Foreground(red)  // the bar between prefix and text of a task's stderr line
 )
 
-// Colours of every terminal.
+// Colours that every terminal has, by ANSI number.
 const (
 	red, green, yellow = lipgloss.Color("1"), lipgloss.Color("2"), lipgloss.Color("3")
 	magenta, cyan      = lipgloss.Color("5"), lipgloss.Color("6")
@@ -53,10 +54,11 @@ var levels = [...]lipgloss.Style{
 	Plain: None, Good: basic.NewStyle().Foreground(green), Doubtful: basic.NewStyle().Foreground(yellow), Bad: basic.NewStyle().Foreground(red),
 }
 
-// Style returns the style of the level.
+// Style returns the lipgloss style that marks the level.
 func (l Level) Style() lipgloss.Style { return levels[l] }
 
-// Paint returns the text, of one line, in the style of the level if colour is set.
+// Paint returns text, which must be one line, in the style of the level. If
+// colour is false it returns text unchanged.
 func (l Level) Paint(text string, colour bool) string {
 	if !colour || l == Plain {
 		return text
@@ -64,9 +66,10 @@ func (l Level) Paint(text string, colour bool) string {
 	return levels[l].Render(text)
 }
 
-// Task returns the style of a task by its index, or of a host by that of the host: neighbours
-// differ. sixteen is for terminals with 16 colours, see [Sixteen]. A negative index has no
-// colour.
+// Task returns the style for the prefix of the task or host with the given
+// index. Tasks with neighbouring indexes have different colours. A negative
+// index has no colour. sixteen selects the palette for terminals with 16
+// colours, see [Sixteen].
 func Task(index int, sixteen bool) lipgloss.Style {
 	switch {
 	case index < 0:
@@ -77,17 +80,19 @@ func Task(index int, sixteen bool) lipgloss.Style {
 	return wide.NewStyle().Foreground(palette[index%len(palette)])
 }
 
-// palette holds colours of the 256-colour cube that stand out, at 3:1 or more, on dark
-// and on light backgrounds. Two that follow each other, and the last and the first, are as
-// far apart as can be. No red: that marks stderr.
+// palette lists the prefix colours of tasks, as numbers of the 256-colour
+// cube. Each has a contrast of at least 3:1 on dark and on light backgrounds.
+// Neighbours in the list, including the last and the first, differ as much as
+// possible. There is no red, because red marks stderr.
 var palette = [...]lipgloss.Color{"33", "200", "136", "31", "134", "130", "29", "129", "96", "28", "162", "101"}
 
-// few is the palette of terminals with 16 colours. What these look like is up to the user.
+// few lists the prefix colours of tasks for terminals with 16 colours. The
+// user's terminal settings define how these colours look.
 var few = [...]lipgloss.Color{cyan, magenta, green, brightBlue, yellow}
 
-// UseColour decides from --color (always, never, auto or empty) and the
-// environment whether an output is coloured. A mode given by hand comes before
-// NO_COLOR; an unknown mode counts as auto.
+// UseColour reports whether an output should be coloured, from the --color
+// option (always, never, auto or empty) and the environment. The option
+// overrides NO_COLOR. An unknown value counts as auto.
 func UseColour(mode string, terminal bool, getenv func(string) string) bool {
 	switch mode {
 	case "always":
@@ -98,6 +103,6 @@ func UseColour(mode string, terminal bool, getenv func(string) string) bool {
 	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
-// Sixteen reports whether a terminal with this environment (os.Environ) has 16 colours
-// only, and not 256.
+// Sixteen reports whether a terminal with the environment environ (from
+// os.Environ) supports fewer than 256 colours.
 func Sixteen(environ []string) bool { return colorprofile.Env(environ) < colorprofile.ANSI256 }

@@ -35,8 +35,8 @@ func TestUseColour(t *testing.T) {
 	}
 }
 
-// The colours of tasks stand out on dark and on light backgrounds, as WCAG 2 computes
-// contrasts, and those of neighbours are far apart, as CIE 1976 computes differences.
+// The colours of tasks have enough contrast (WCAG 2) on dark and on light
+// backgrounds, and neighbouring colours differ enough (CIE 1976).
 func TestPalette(t *testing.T) {
 	if len(palette) != 12 {
 		t.Errorf("%d colours", len(palette))
@@ -64,7 +64,7 @@ func TestPalette(t *testing.T) {
 	}
 }
 
-// extended returns a colour of the palette.
+// extended returns colour i of the palette.
 func extended(t *testing.T, i int) ansi.IndexedColor {
 	n, err := strconv.ParseUint(string(palette[i]), 10, 8)
 	if err != nil {
@@ -83,7 +83,7 @@ func contrast(a, b color.Color) float64 {
 	return (max(y, z) + 0.05) / (min(y, z) + 0.05)
 }
 
-// difference is the distance in the space L*a*b*.
+// difference returns the distance of two colours in the L*a*b* colour space.
 func difference(a, b color.Color) float64 {
 	f := func(t float64) float64 {
 		if t > 216.0/24389 {
@@ -99,7 +99,7 @@ func difference(a, b color.Color) float64 {
 	return math.Sqrt((p[0]-q[0])*(p[0]-q[0]) + (p[1]-q[1])*(p[1]-q[1]) + (p[2]-q[2])*(p[2]-q[2]))
 }
 
-// xyz returns a colour of sRGB in the space of CIE 1931.
+// xyz converts an sRGB colour to the CIE 1931 colour space.
 func xyz(c color.Color) (x, y, z float64) {
 	linear := func(v uint32) float64 {
 		s := float64(v) / 0xffff

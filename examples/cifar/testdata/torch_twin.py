@@ -1,4 +1,4 @@
-"""The twin of examples/cifar, for its test."""
+"""The model of examples/cifar in PyTorch, which a test of the example compares with plx's."""
 import math
 
 import torch
@@ -19,7 +19,7 @@ class CIFAR(twin.Twin):
                              "norm1.mean": self.norm1.running_mean, "norm1.variance": self.norm1.running_var}.items():
             self.weights[name] = tensor, False
         self.rate, self.warm, self.total = settings["rate"], settings["warm"], settings["steps"]
-        self.elements = settings["batch"] * 32 * 32  # of a channel, which its moments are of
+        self.elements = settings["batch"] * 32 * 32  # number of elements of a channel, of which batch norm takes mean and variance
         self.clip = settings["clip"]
 
     def loss(self, feed):
@@ -40,7 +40,7 @@ class CIFAR(twin.Twin):
     def last(self, name, value, first, steps):
         if name != "norm1.variance":
             return value
-        # PyTorch's running variance divides by one element less than plx's does.
+        # PyTorch's running variance divides by n-1 elements, plx's by n.
         kept = 0.9 ** steps * first
         return kept + (value - kept) * (self.elements - 1) / self.elements
 

@@ -1,4 +1,4 @@
-"""The twin of examples/inception, for its test: Inception-v3 without an auxiliary classifier."""
+"""The model of examples/inception in PyTorch, which a test of the example compares with plx's: Inception-v3 without an auxiliary classifier."""
 import torch
 import twin
 
@@ -10,12 +10,12 @@ class Inception(twin.Twin):
         super().__init__()
         self.settings = settings
         self.layers = torch.nn.ModuleDict()  # by name, with - for a dot
-        self.elements = {}  # elements of a channel, which its moments are of
-        # Running it once makes the layers: conv and logits make those that are not there.
+        self.elements = {}  # elements: by layer, number of elements of a channel, of which batch norm takes mean and variance
+        # One run creates the layers: conv and logits create every layer that does not exist yet.
         self.logits(torch.ones(2, 3, settings["size"], settings["size"]))
 
     def conv(self, name, x, filters, size, stride=1, pad=None):
-        """A convolution without a bias, a batch norm and a rectifier. Unless pad says else, a picture keeps its size."""
+        """A convolution without a bias, a batch norm and a rectifier. Without pad, a picture keeps its size."""
         key = name.replace(".", "-")
         if key not in self.layers:
             if pad is None:
@@ -37,7 +37,7 @@ class Inception(twin.Twin):
         return x
 
     def pooled(self, name, x, filters):
-        # The pad does not count in the mean, as in TensorFlow, where the network is from.
+        # The padding does not count in the mean, as in TensorFlow, from which the network is taken.
         mean = torch.nn.functional.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
         return self.conv(name, mean, filters, SAME)
 
@@ -97,7 +97,7 @@ class Inception(twin.Twin):
     def last(self, name, value, first, steps):
         if not name.endswith(".variance"):
             return value
-        # PyTorch's running variance divides by one element less than plx's does.
+        # PyTorch's running variance divides by n-1 elements, plx's by n.
         kept, n = 0.9 ** steps * first, self.elements[name]
         return kept + (value - kept) * (n - 1) / n
 

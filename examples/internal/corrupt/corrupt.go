@@ -1,4 +1,4 @@
-// Package corrupt is what examples do with the flag --skip-corrupt.
+// Package corrupt implements the flag --skip-corrupt of the examples.
 package corrupt
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// Skipped counts corrupt samples if they are to be skipped, and logs each.
-// Otherwise it is nil: they are errors.
+// Skipped returns a counter that logs each corrupt sample, if skip is true.
+// Otherwise it returns nil, which makes corrupt samples errors.
 func Skipped(job *trainer.Job, skip bool) *data.Skipped {
 	if !skip {
 		return nil
@@ -17,7 +17,8 @@ func Skipped(job *trainer.Job, skip bool) *data.Skipped {
 	return data.NewSkipped(func(err error) { job.Logf(slog.LevelWarn, "skipped: %v", err) })
 }
 
-// Log logs how many corrupt samples this worker met, if there were any.
+// Log logs the number of corrupt samples that this worker has skipped, if
+// there were any.
 func Log(job *trainer.Job, s *data.Skipped) {
 	if n := s.Count(); n > 0 {
 		job.Logf(slog.LevelWarn, "corrupt samples that were skipped here: %d", n)

@@ -1,5 +1,5 @@
-// Package flags has the checks of flags that several examples share. Each
-// returns an error that names the flag, or nil.
+// Package flags has checks of flag values that several examples share. Each
+// check returns nil, or an error that names the flag.
 package flags
 
 import (
@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// AtLeast wants least or more.
+// AtLeast returns an error if value is less than least.
 func AtLeast(name string, value, least int) error {
 	if value < least {
 		return fmt.Errorf("--%s is %d: want at least %d", name, value, least)
@@ -15,7 +15,8 @@ func AtLeast(name string, value, least int) error {
 	return nil
 }
 
-// Rate wants a learning rate.
+// Rate returns an error unless value is a valid learning rate, which is
+// positive.
 func Rate(name string, value float64) error {
 	if !(value > 0 && value <= math.MaxFloat32) {
 		return fmt.Errorf("--%s is %v: want more than 0", name, value)
@@ -23,7 +24,7 @@ func Rate(name string, value float64) error {
 	return nil
 }
 
-// Fraction wants at least 0 and less than 1.
+// Fraction returns an error unless value is at least 0 and less than 1.
 func Fraction(name string, value float64) error {
 	if !(value >= 0 && value < 1) {
 		return fmt.Errorf("--%s is %v: want at least 0 and less than 1", name, value)

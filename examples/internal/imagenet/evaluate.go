@@ -9,14 +9,14 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// evaluator is a session, or a checkpoint.
+// evaluator is a training session or a checkpoint, which can evaluate a batch.
 type evaluator interface {
 	Evaluate(ctx context.Context, feed trainer.Feed) (trainer.Result, error)
 }
 
-// evaluate returns the fraction of a test's images that the network classifies correctly.
-// The chief also prints for how many the right class is among the five likeliest. Each
-// worker classifies its part, so many images at a time.
+// evaluate returns the fraction of images that the network classifies
+// correctly. The chief, worker 0, also prints the top-5 accuracy. Each worker
+// classifies its own part of the images, batch images at a time.
 func (n network) evaluate(ctx context.Context, job *trainer.Job, trained evaluator, batch int, images data.Dataset[data.Image]) (float64, error) {
 	all, of, rank := images.Len(), job.NumWorkers(), job.WorkerID()
 	begin, end := all*rank/of, all*(rank+1)/of
@@ -28,7 +28,7 @@ func (n network) evaluate(ctx context.Context, job *trainer.Job, trained evaluat
 		return some
 	}
 	loader := data.NewLoader(ctx, images, 2, batches, indices)
-	right := []int64{0, 0} // among the first, among the first five
+	right := []int64{0, 0} // images whose class has the highest logit, and is among the five highest
 	for i := range batches {
 		some, err := loader.Batch(i)
 		if err != nil {
@@ -62,7 +62,8 @@ func (n network) evaluate(ctx context.Context, job *trainer.Job, trained evaluat
 	return first, nil
 }
 
-// evaluateCheckpoint classifies the pictures of a test with the values of a checkpoint.
+// evaluateCheckpoint evaluates the test pictures with the variables of a
+// checkpoint.
 func (s *settings) evaluateCheckpoint(ctx context.Context, job *trainer.Job, skipped *data.Skipped) error {
 	test, classes, err := s.openTest(job.Seed(), skipped)
 	if err != nil {
@@ -73,16 +74,17 @@ func (s *settings) evaluateCheckpoint(ctx context.Context, job *trainer.Job, ski
 	if err != nil {
 		return fmt.Errorf("--evaluate: %w", err)
 	}
-	defer c.Close() // nothing is lost
+	defer c.Close() // ignore the error: the checkpoint was only read
 	if job.IsChief() {
-		name, _ := s.example.Name() // check has looked
+		name, _ := s.example.Name() // check has already called Name
 		fmt.Printf("%s | checkpoint of step %d | %d classes\n", name, c.Step(), classes)
 	}
 	_, err = net.evaluate(ctx, job, c, batch, data.Map(test, s.crop().Center))
 	return err
 }
 
-// above is how many classes are likelier than one, or as likely and before it.
+// above returns the rank of the class label, from 0: the number of classes
+// with a higher logit, or with an equal logit and a lower index.
 func above(logits []float32, label int) (n int) {
 	for class, v := range logits {
 		if v > logits[label] || v == logits[label] && class < label {

@@ -1,10 +1,10 @@
-// Package imagenet trains a network on pictures as those of ImageNet. The examples resnet
-// and inception are a network each, and share all else:
+// Package imagenet trains an image classifier on pictures such as those of
+// ImageNet. The examples resnet and inception only add their networks:
 //
 //	imagenet.Example{Name: name, Logits: logits, Size: 224}.Main()
 //
-// The pictures are in folders of JPEG or PNG files of any sizes, one for each class, or in
-// TFRecord files, or artificial.
+// The pictures are JPEG or PNG files of any size in one folder for each class,
+// or in TFRecord files, or artificial.
 package imagenet
 
 import (
@@ -21,24 +21,26 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// Example is a network to train.
+// Example describes the network that an example program trains.
 type Example struct {
-	Size  int                   // default of --size
-	Flags func(f *flag.FlagSet) // adds flags of the network's own; nil: it has none
-	// Name says which network the flags choose. An error names the flag that is wrong.
+	Size  int                   // default of the flag --size, in pixels
+	Flags func(f *flag.FlagSet) // adds flags for the network; nil if it has no flags
+	// Name returns the name of the network that the flags select, or an error
+	// that names the invalid flag.
 	Name func() (string, error)
-	// Logits adds the network: x are images (batch, 3, size, size).
+	// Logits adds the network's layers to the model. x has the images, of
+	// shape (batch, 3, size, size).
 	Logits func(b *nn.Builder, x *nn.Node, classes int) *nn.Node
 }
 
-// Main is the whole program.
+// Main runs the example program.
 func (e Example) Main() {
 	s := settings{example: e}
 	s.define(flag.CommandLine)
 	trainer.Main(s.train)
 }
 
-// settings are the program's flags.
+// settings holds the values of the program's flags.
 type settings struct {
 	example Example
 
@@ -46,12 +48,12 @@ type settings struct {
 	data, validation, trained                  string
 	firstLabel                                 int
 	synthetic, skip                            bool
-	samples                                    int // artificial pictures
+	samples                                    int // number of artificial pictures
 	rate, decay, smoothing                     float64
-	warmUp                                     int // epochs
+	warmUp                                     int // length of the learning rate's warm-up, in epochs
 }
 
-// define adds the flags to f.
+// define defines the program's flags on f.
 func (s *settings) define(f *flag.FlagSet) {
 	if s.example.Flags != nil {
 		s.example.Flags(f)
@@ -75,7 +77,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.Float64Var(&s.smoothing, "label-smoothing", 0, "`fraction` of each label that is divided among all classes")
 }
 
-// check reports a flag that makes no sense.
+// check returns an error if the value of a flag is invalid.
 func (s *settings) check() error {
 	if _, err := s.example.Name(); err != nil {
 		return err
@@ -95,8 +97,9 @@ func (s *settings) check() error {
 		flags.Rate("learning-rate", s.rate), flags.Fraction("label-smoothing", s.smoothing))
 }
 
-// schedule is the rate of each step (Goyal et al. 2017, "Accurate, large minibatch SGD:
-// training ImageNet in 1 hour"), for epochs of so many steps.
+// schedule returns a function from the step to its learning rate (Goyal et al.
+// 2017, "Accurate, large minibatch SGD: training ImageNet in 1 hour"). epoch
+// is the number of steps of an epoch.
 func (s *settings) schedule(epoch int) func(step int) float64 {
 	scaled, warm := s.rate*float64(s.batch)/256, s.warmUp*epoch
 	return trainer.WarmUp(warm, func(step int) float64 {
@@ -110,7 +113,7 @@ func (s *settings) schedule(epoch int) func(step int) float64 {
 	})
 }
 
-// train is one worker's part.
+// train runs on each worker.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
@@ -136,7 +139,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	if job.IsChief() {
-		name, _ := s.example.Name() // check has looked
+		name, _ := s.example.Name() // check has already called Name
 		fmt.Printf("%s | %d parameters | %d classes | %d pictures\n", name, session.Parameters(), from.classes, from.train.Len())
 	}
 	begin, end := session.Rows()
@@ -148,7 +151,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		if speed, due := spent.step(); due && job.IsChief() {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f | rate %.3g | %.1f images/s\n", result.Step, result.Loss, result.Metrics["accuracy"], result.Rate, speed)
 		}
-		if done := result.Step + 1; from.test != nil && (done/epoch > epochs || done == steps) { // a late worker may jump over the end of an epoch
+		if done := result.Step + 1; from.test != nil && (done/epoch > epochs || done == steps) { // with >, because a late worker may skip the last step of an epoch
 			epochs = done / epoch
 			score, err := net.evaluate(ctx, job, session, end-begin, data.Map(from.test, s.crop().Center))
 			if err != nil {
@@ -162,7 +165,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return nil
 }
 
-// shard is this worker's part of each batch, cropped at random.
+// shard returns this worker's part of each batch. The pictures are cropped and
+// mirrored at random.
 func (s *settings) shard(ctx context.Context, job *trainer.Job, from source) (*trainer.DataShard[data.Image], error) {
 	if from.train.Len() < s.batch {
 		return nil, fmt.Errorf("--batch-size is %d: there are %d pictures", s.batch, from.train.Len())
@@ -174,17 +178,18 @@ func (s *settings) shard(ctx context.Context, job *trainer.Job, from source) (*t
 	return trainer.Shard(ctx, job, epochs, s.batch)
 }
 
-// pace is how fast training goes, without the evaluations.
+// pace measures the training speed, without the time of evaluations.
 type pace struct {
 	batch, every int
-	steps        int           // since the last line
-	spent        time.Duration // by these
+	steps        int           // number of steps since the last printed line
+	spent        time.Duration // time that these steps took
 	begun        time.Time
 }
 
 func newPace(batch, every int) *pace { return &pace{batch: batch, every: every, begun: time.Now()} }
 
-// step counts a step. When a line is due it returns the images per second since the last.
+// step counts a finished step. Every p.every steps, due is true, and speed is
+// the number of images per second since the last printed line.
 func (p *pace) step() (speed float64, due bool) {
 	p.steps++
 	p.spent += time.Since(p.begun)
@@ -197,5 +202,6 @@ func (p *pace) step() (speed float64, due bool) {
 	return speed, true
 }
 
-// resume leaves out the time since the last step.
+// resume restarts the clock, so that the time since the last step does not
+// count.
 func (p *pace) resume() { p.begun = time.Now() }

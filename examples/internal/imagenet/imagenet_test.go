@@ -61,7 +61,8 @@ func TestMistakesNameTheFlag(t *testing.T) {
 	}
 }
 
-// The rate rises in 5 epochs to that of the batch, and falls by 10 three times.
+// The learning rate rises for 5 epochs to the rate for the batch size, and is
+// then divided by 10 three times.
 func TestSchedule(t *testing.T) {
 	const epoch = 7
 	rate := parsed(t, "--batch-size=1024").schedule(epoch)

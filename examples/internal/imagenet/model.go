@@ -9,16 +9,17 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// network is an example's network with a loss.
+// network is an example's network with a loss function.
 type network struct {
 	logits        func(b *nn.Builder, x *nn.Node, classes int) *nn.Node
-	side, classes int     // pixels of an image's side
+	side, classes int     // height and width of an image in pixels; number of classes
 	smooth        float64 // fraction of each label that is divided among all classes
 }
 
-// build makes the model for plx. Its inputs are "x", (batch, 3, side, side), and "y", the
-// classes one-hot. The metric "accuracy" is the fraction of the batch that is classified
-// correctly; the fetch "logits" has shape (batch, classes).
+// build builds the model. Its inputs are the images "x", of shape (batch, 3,
+// side, side), and the one-hot classes "y". The metric "accuracy" is the
+// fraction of the batch that is classified correctly. The output "logits" has
+// shape (batch, classes).
 func (n network) build(b *nn.Builder) {
 	x, y := b.Input("x", 3, n.side, n.side), b.Labels("y", n.classes)
 	logits := n.logits(b, x, n.classes)
@@ -27,21 +28,22 @@ func (n network) build(b *nn.Builder) {
 	b.Fetch("logits", logits)
 }
 
-// scale has the mean and the deviation of the pixels of ImageNet, by channel.
+// scale has the mean and standard deviation of ImageNet's pixels, by colour
+// channel.
 var scale = data.Scale{Mean: []float32{0.485, 0.456, 0.406}, Std: []float32{0.229, 0.224, 0.225}}
 
-// feed makes a batch of images.
+// feed converts images to the model's inputs for one batch.
 func (n network) feed(images []data.Image) (trainer.Feed, error) {
 	x, y, err := scale.Batch(images, 3*n.side*n.side, n.classes)
 	return trainer.Feed{"x": nn.Batch(x, 3, n.side, n.side), "y": nn.Batch(y, n.classes)}, err
 }
 
-// Build is the model that is trained, for tests.
+// Build returns the function that builds the trained model. Only tests use it.
 func (e Example) Build(classes int, smoothing float64) func(b *nn.Builder) {
 	return network{e.Logits, e.Size, classes, smoothing}.build
 }
 
-// Parameters is the number of the model's parameters, for tests.
+// Parameters returns the number of the model's parameters. Only tests use it.
 func (e Example) Parameters(classes int) (n int, err error) {
 	m, err := nn.Build(1, e.Build(classes, 0))(gorgonia.NewGraph(), 1)
 	for _, v := range m.Variables {
@@ -50,7 +52,8 @@ func (e Example) Parameters(classes int) (n int, err error) {
 	return n, err
 }
 
-// Feeds are those of 64 artificial pictures, for tests.
+// Feeds returns a function that returns each step's batch of 64 artificial
+// pictures. Only tests use it.
 func (e Example) Feeds(ctx context.Context, job *trainer.Job, batch, classes int) (func(step int) (trainer.Feed, error), error) {
 	s := settings{example: e, size: e.Size, classes: classes, batch: batch, synthetic: true, samples: 64}
 	from, err := s.open(job.Seed(), nil)

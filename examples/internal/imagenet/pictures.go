@@ -9,16 +9,17 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// source is what the flags name.
+// source holds the pictures that the flags select.
 type source struct {
 	train, test data.Dataset[data.Picture] // test is nil without --validation
 	classes     int
 }
 
-// crop is what the network sees of a picture.
+// crop returns the resizing and cropping that turns a picture into an input
+// image.
 func (s *settings) crop() data.Crop { return data.Crop{Resize: s.size * 8 / 7, Size: s.size} }
 
-// open opens the pictures.
+// open opens the pictures for training and, if given, for validation.
 func (s *settings) open(seed uint64, skipped *data.Skipped) (from source, err error) {
 	if s.synthetic {
 		return s.synthesize(seed)
@@ -42,7 +43,8 @@ func (s *settings) open(seed uint64, skipped *data.Skipped) (from source, err er
 	return from, nil
 }
 
-// openTest opens the pictures that a checkpoint is evaluated on, and counts their classes.
+// openTest opens the pictures on which a checkpoint is evaluated, and returns
+// the number of their classes.
 func (s *settings) openTest(seed uint64, skipped *data.Skipped) (data.Dataset[data.Picture], int, error) {
 	if s.synthetic {
 		from, err := s.synthesize(seed)
@@ -55,8 +57,8 @@ func (s *settings) openTest(seed uint64, skipped *data.Skipped) (data.Dataset[da
 	return test, s.classCount(names), s.fitting(s.validation, names)
 }
 
-// fitting reports a --classes that is not the number of a folder's classes, if names are
-// those of a folder.
+// fitting returns an error if --classes differs from the number of classes of
+// a folder. names holds the folder's classes; it is nil for TFRecord files.
 func (s *settings) fitting(folder string, names []string) error {
 	if names != nil && s.classes > 0 && s.classes != len(names) {
 		return fmt.Errorf("--classes is %d: %s has folders for %d classes: leave out the flag, or name the folder that holds the classes", s.classes, folder, len(names))
@@ -64,7 +66,8 @@ func (s *settings) fitting(folder string, names []string) error {
 	return nil
 }
 
-// classCount is the number of classes of folders, if there are any.
+// classCount returns the number of class folders. Without folders it returns
+// --classes or its default, 1000.
 func (s *settings) classCount(folders []string) int {
 	switch {
 	case folders != nil:
@@ -75,8 +78,8 @@ func (s *settings) classCount(folders []string) int {
 	return 1000
 }
 
-// synthesize makes pictures of 32 x 32 pixels, which are resized like others. A sixth as
-// many more are the test.
+// synthesize generates artificial pictures of 32 x 32 pixels, which are later
+// resized. For the test it generates another sixth of their number.
 func (s *settings) synthesize(seed uint64) (source, error) {
 	const side = 32
 	draw := func(first, samples int) (data.Dataset[data.Picture], error) {
@@ -96,8 +99,8 @@ func (s *settings) synthesize(seed uint64) (source, error) {
 	return source{train: train, test: test, classes: s.classCount(nil)}, err
 }
 
-// pictures opens a folder, or TFRecord files. The names are those of the folder's
-// classes.
+// pictures opens a folder or TFRecord files. For a folder it also returns the
+// names of the classes; for TFRecord files the names are nil.
 func (s *settings) pictures(name string, skipped *data.Skipped) (data.Dataset[data.Picture], []string, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		folder, err := data.OpenPictures(name)
@@ -117,8 +120,8 @@ func (s *settings) pictures(name string, skipped *data.Skipped) (data.Dataset[da
 	return data.SkipCorrupt(data.Map(records, s.picture), skipped), nil, nil
 }
 
-// picture reads a record: a tf.train.Example with an encoded image and its class, under
-// the names that TensorFlow's image datasets use.
+// picture decodes a record: a tf.train.Example with an encoded image and its
+// class, under the feature names of TensorFlow's image datasets.
 func (s *settings) picture(r data.Record) (data.Picture, error) {
 	e, err := data.ParseExample(r.Data)
 	if err != nil {

@@ -1,4 +1,4 @@
-"""The twin of examples/linear, for its test."""
+"""The model of examples/linear in PyTorch, which a test of the example compares with plx's."""
 import torch
 import twin
 

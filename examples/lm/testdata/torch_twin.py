@@ -1,4 +1,4 @@
-"""The twin of examples/lm, for its test. The words that the softmax chooses among are given."""
+"""The model of examples/lm in PyTorch, which a test of the example compares with plx's. The test passes the samples of the softmax."""
 import math
 
 import torch
@@ -35,7 +35,7 @@ class LM(twin.Twin):
         own, others = self.classes(feed["target"]), self.classes(feed["sample"])
         right = (out * own[:, :-1]).sum(1) + own[:, -1] - feed["label log"]
         wrong = out @ others[:, :-1].T + others[:, -1] - feed["class log"]
-        wrong = wrong.masked_fill(feed["label"][:, None] == feed["class"], -math.inf)  # a row's own word is not wrong
+        wrong = wrong.masked_fill(feed["label"][:, None] == feed["class"], -math.inf)  # a sample that equals the row's own label is not wrong
         return torch.nn.functional.cross_entropy(torch.cat([right[:, None], wrong], 1), torch.zeros(len(right), dtype=torch.long))
 
     def optimiser(self, parameters):

@@ -1,4 +1,4 @@
-"""The twin of examples/mlp, for its test."""
+"""The model of examples/mlp in PyTorch, which a test of the example compares with plx's."""
 import torch
 import twin
 

@@ -1,4 +1,4 @@
-"""The twin of examples/resnet, for its test."""
+"""The model of examples/resnet in PyTorch, which a test of the example compares with plx's."""
 import torch
 import twin
 
@@ -7,7 +7,7 @@ class ResNet(twin.Twin):
     def __init__(self, settings):
         super().__init__()
         self.settings = settings
-        self.norms, self.elements = {}, {}  # elements of a channel, which its moments are of
+        self.norms, self.elements = {}, {}  # elements: by layer, number of elements of a channel, of which batch norm takes mean and variance
         self.layers = torch.nn.ModuleList()
         self.stem = self.unit("stem", 3, 64, 7, 2)
         self.blocks, channels = [], 64
@@ -61,7 +61,7 @@ class ResNet(twin.Twin):
     def last(self, name, value, first, steps):
         if not name.endswith(".variance"):
             return value
-        # PyTorch's running variance divides by one element less than plx's does.
+        # PyTorch's running variance divides by n-1 elements, plx's by n.
         kept, n = 0.9 ** steps * first, self.elements[name]
         return kept + (value - kept) * (n - 1) / n
 
