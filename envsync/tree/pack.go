@@ -11,7 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/plx-run/plx/envsync/relay"
+	"github.com/plx-run/plx/envsync/fanout"
 )
 
 // pack is pieces on their way to hosts that lack the same ones: one byte, and a stream of
@@ -19,9 +19,9 @@ import (
 // Packed for a zstd stream and Plain for one that is not compressed. It is made once, and
 // sent while it grows.
 type pack struct {
-	*relay.Spool
-	raw   int64        // bytes of all pieces
-	group *relay.Group // hosts that get it
+	*fanout.Spool
+	raw   int64         // bytes of all pieces
+	group *fanout.Group // hosts that get it
 }
 
 // What a pack begins with.
@@ -44,12 +44,12 @@ func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOption
 	if o.Spool != nil {
 		dir = o.Spool(p.raw)
 	}
-	spool, err := relay.NewSpool(dir)
+	spool, err := fanout.NewSpool(dir)
 	if err != nil {
 		return nil, fmt.Errorf("pack files here: %w", err)
 	}
 	p.Spool = spool
-	p.group = relay.NewGroup(spool, n, p.raw < relayed, o.Low, o.High)
+	p.group = fanout.NewGroup(spool, n, p.raw < relayed, o.Low, o.High)
 	go func() { p.End(p.fill(ctx, f, pieces)) }()
 	return p, nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/envsync/relay"
+	"github.com/plx-run/plx/envsync/fanout"
 )
 
 // Put has a host run Store.Serve, which reads stdin and writes stdout. If it fails, the error tells
@@ -42,7 +42,7 @@ const Answer = "ok\n"
 
 // Send brings the contents of a folder into the stores of hosts, all at once. A host
 // is told the manifest, answers which contents it lacks, and gets those. Hosts that lack
-// the same ones pass them on to each other, see package relay. Nothing that is cut off
+// the same ones pass them on to each other, see package fanout. Nothing that is cut off
 // or damaged on the way gets into a store.
 //
 // The error joins one for each host that failed. If a file here cannot be read any
@@ -258,7 +258,7 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	}
 	_, size := s.folder.Files()
 	patience, silent := bound(size, "stored the files")
-	err = p.group.Send(ctx, relay.Host{Name: t.Name, Addr: t.Addr}, to, stdout, relay.Watch{
+	err = p.group.Send(ctx, fanout.Host{Name: t.Name, Addr: t.Addr}, to, stdout, fanout.Watch{
 		// A command that does not end at once is not waited for.
 		Fail: func(err error) {
 			cancel(err)

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/envsync/relay"
+	"github.com/plx-run/plx/envsync/fanout"
 	"github.com/plx-run/plx/envsync/tree"
 )
 
@@ -36,7 +36,7 @@ const (
 // that were complete, and no part of another one. It passes files on to other hosts, and
 // takes them from there, over connections of network. finish, unless it is nil, is called
 // with the manifest's name before the second answer, and its error fails the sender.
-func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network relay.Network, finish func(id tree.Sum) error) error {
+func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network fanout.Network, finish func(id tree.Sum) error) error {
 	r := bufio.NewReader(in)
 	m, err := tree.ReadManifest(r)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 		return err
 	}
 	if lacks.travels() {
-		part, err := relay.Receive(ctx, r, out, s.incoming(), network)
+		part, err := fanout.Receive(ctx, r, out, s.incoming(), network)
 		if err != nil {
 			return cmp.Or(ctx.Err(), err)
 		}

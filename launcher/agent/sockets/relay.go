@@ -6,7 +6,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/plx-run/plx/envsync/relay"
+	"github.com/plx-run/plx/envsync/fanout"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
@@ -16,15 +16,15 @@ import (
 type Relay struct{}
 
 // Listen opens a port for other hosts at r.Addr.
-func (Relay) Listen(r relay.Route) (net.Listener, error) {
+func (Relay) Listen(r fanout.Route) (net.Listener, error) {
 	return Place{Addr: r.Addr, Low: r.Low, High: r.High}.ListenData()
 }
 
 // passing is the name of both ends of a connection.
 const passing = "files"
 
-// Secure is as in relay.Network.
-func (Relay) Secure(ctx context.Context, conn net.Conn, key relay.Key, accepted bool) (net.Conn, error) {
+// Secure is as in fanout.Network.
+func (Relay) Secure(ctx context.Context, conn net.Conn, key fanout.Key, accepted bool) (net.Conn, error) {
 	c := channel.Config{Key: cluster.Key(key), TLS: true}
 	if !accepted {
 		return channel.Dial(ctx, conn, c, passing, passing)

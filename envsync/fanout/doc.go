@@ -1,4 +1,4 @@
-// Package relay brings one stream of bytes to many hosts. The sender gives it to one
+// Package fanout brings one stream of bytes to many hosts. The sender gives it to one
 // host. That host passes it to two others while it receives it, each of these to two
 // more, and so on: the sender's link carries the stream once, and a host's link once in
 // and twice out.
@@ -6,12 +6,12 @@
 // The sender talks to a command on each host over the command's standard input and
 // output:
 //
-//	group := relay.NewGroup(spool, len(hosts), false, 0, 0)
-//	err := group.Send(ctx, relay.Host{Name: "gpu01", Addr: "10.0.0.1"}, stdin, stdout, relay.Watch{...})
+//	group := fanout.NewGroup(spool, len(hosts), false, 0, 0)
+//	err := group.Send(ctx, fanout.Host{Name: "gpu01", Addr: "10.0.0.1"}, stdin, stdout, fanout.Watch{...})
 //
 // and the command is
 //
-//	part, err := relay.Receive(ctx, stdin, stdout, folder, network)
+//	part, err := fanout.Receive(ctx, stdin, stdout, folder, network)
 //	...                       // reads the stream from part
 //	err = part.Finish()
 //
@@ -33,4 +33,4 @@
 // It knows no files, and does not verify what it passes on: whoever reads the stream
 // compares its hash. It does not decide who may connect: Network does. It takes no frame
 // of more than 256 KiB, and no line of more than 1 KiB.
-package relay
+package fanout
