@@ -1,10 +1,11 @@
-// Package fanout brings one stream of bytes to many hosts. The sender gives it to one
-// host. That host passes it to two others while it receives it, each of these to two
-// more, and so on: the sender's link carries the stream once, and a host's link once in
-// and twice out.
+// Package fanout copies one stream of bytes from a sender to many hosts. The
+// sender uploads the stream to one host. While that host receives the stream,
+// it forwards the stream to two other hosts, each of these forwards it to two
+// more, and so on. The sender uploads the stream once; a host downloads it
+// once and uploads it at most twice.
 //
-// The sender talks to a command on each host over the command's standard input and
-// output:
+// The sender talks to a command on each host over the command's standard input
+// and output:
 //
 //	group := fanout.NewGroup(spool, len(hosts), false, 0, 0)
 //	err := group.Send(ctx, fanout.Host{Name: "gpu01", Addr: "10.0.0.1"}, stdin, stdout, fanout.Watch{...})
@@ -15,22 +16,26 @@
 //	...                       // reads the stream from part
 //	err = part.Finish()
 //
-// # The conversation
+// # The protocol
 //
-// The sender writes a Route, one line of JSON. A host that may pass the stream on opens
-// a port and answers "port N". A host without Route.From reads the stream from its
-// standard input; another one dials the host at From. While it receives, a host writes
-// "at N", the number of bytes that it has. If the other host is lost, it writes "lost N
-// WHY", and the sender sends the stream from byte N on itself. At its end a host writes
-// "ok". It then goes on to serve until the sender closes its standard input.
+// The sender first writes a Route, one line of JSON. A host whose Route.Pass
+// is true opens a port and replies "port N". If Route.From is empty, the host
+// reads the stream from its standard input; otherwise the host dials the host
+// at Route.From. While a host receives, it writes "at N", where N is the
+// number of bytes received so far. If the connection to the host at Route.From
+// fails, the receiving host writes "lost N WHY", and the sender itself sends
+// the rest of the stream, from byte N. After the last byte a host writes "ok".
+// The host then keeps serving other hosts until the sender closes its standard
+// input.
 //
-// A stream travels in frames: a length of 4 bytes, little-endian, and as many bytes. The
-// length 0 ends the stream, and the length beat says that the sender lives but has
-// nothing to send.
+// A stream is sent in frames. A frame is a length of 4 bytes, little-endian,
+// followed by that number of bytes. The length 0 ends the stream. The length
+// 0xffffffff is a heartbeat: the sender is alive but has no data to send.
 //
 // # What it refuses
 //
-// It knows no files, and does not verify what it passes on: whoever reads the stream
-// compares its hash. It does not decide who may connect: Network does. It takes no frame
-// of more than 256 KiB, and no line of more than 1 KiB.
+// The package does not interpret the stream and does not verify it: the reader
+// of the stream must compare its hash. The package does not decide which hosts
+// may connect: the caller's Network does. It rejects a frame of more than 256
+// KiB and a line of more than 1 KiB.
 package fanout

@@ -10,14 +10,16 @@ import (
 )
 
 const (
-	maxFrame  = 256 << 10 // bytes of a frame
+	maxFrame  = 256 << 10 // maximum number of data bytes in a frame
 	beat      = ^uint32(0)
-	beatEvery = 5 * time.Second // how often a sender without bytes sends a beat
-	// patience is how long a peer may be silent or take nothing. It is four beats.
+	beatEvery = 5 * time.Second // interval between heartbeats of a sender that has no data to send
+	// patience is the timeout of one read or write on a connection between
+	// hosts. It equals four heartbeat intervals.
 	patience = 20 * time.Second
 )
 
-// frames writes a stream in frames.
+// frames is a writer that splits what is written to it into length-prefixed
+// frames and writes those to w.
 type frames struct {
 	w   io.Writer
 	buf []byte
@@ -25,7 +27,7 @@ type frames struct {
 
 func newFrames(w io.Writer) *frames { return &frames{w: w, buf: make([]byte, 4+maxFrame)} }
 
-// Write writes b in frames.
+// Write writes b to the connection as frames of at most maxFrame bytes.
 func (f *frames) Write(b []byte) (n int, err error) {
 	for len(b) > 0 {
 		part := copy(f.buf[4:], b)
@@ -38,16 +40,21 @@ func (f *frames) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// mark writes a frame that is a length only: 0 or beat.
+// mark writes a frame that consists of a length only: 0 (end of the stream) or
+// beat (heartbeat).
 func (f *frames) mark(length uint32) error {
 	_, err := f.w.Write(binary.LittleEndian.AppendUint32(nil, length))
 	return err
 }
 
-// errKeep marks the error of a writer to which readFrames gave the stream.
+// errKeep wraps an error of the receiver's own output, such as a full disk, as
+// opposed to an error of the connection. The receiver does not ask the sender
+// for the rest of the stream after such an error.
 var errKeep = errors.New("keep what was received")
 
-// readFrames copies a stream to w, and calls live after each frame.
+// readFrames reads frames from r until the end of the stream and writes their
+// content to w. After each frame it calls live with the frame's length in
+// bytes; a heartbeat has length 0.
 func readFrames(r *bufio.Reader, w io.Writer, live func(n int) error) error {
 	var length [4]byte
 	buf := make([]byte, maxFrame)
@@ -67,7 +74,7 @@ func readFrames(r *bufio.Reader, w io.Writer, live func(n int) error) error {
 		if _, err := io.ReadFull(r, buf[:n]); err != nil {
 			return unexpected(err)
 		}
-		if n > 0 { // a pipe hands an empty write on, as a read of nothing
+		if n > 0 { // an empty write to an io.Pipe would reach its reader as a read of 0 bytes
 			if _, err := w.Write(buf[:n]); err != nil {
 				return fmt.Errorf("%w: %w", errKeep, err)
 			}
@@ -78,7 +85,8 @@ func readFrames(r *bufio.Reader, w io.Writer, live func(n int) error) error {
 	}
 }
 
-// unexpected is the error of a stream that ends before its last frame.
+// unexpected turns io.EOF, the error of a stream that ends before its end
+// frame, into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -86,10 +94,12 @@ func unexpected(err error) error {
 	return err
 }
 
-// maxLine is the most bytes of a line of the conversation.
+// maxLine is the maximum length in bytes of a line that the sender and a host
+// exchange, such as "at 4096".
 const maxLine = 1 << 10
 
-// readLine reads a line without its end. r must hold maxLine bytes at least.
+// readLine reads a line and returns it without its line feed. The buffer of r
+// must hold at least maxLine bytes.
 func readLine(r *bufio.Reader) (string, error) {
 	line, err := r.ReadSlice('\n')
 	switch {

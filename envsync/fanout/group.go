@@ -15,72 +15,80 @@ import (
 	"time"
 )
 
-// fan is to how many hosts a host passes a stream on.
+// fan is the maximum number of other hosts to which one host forwards the
+// stream.
 const fan = 2
 
-// joinTime is how long a host waits for another one from which it can take the stream.
+// joinTime is how long Send waits for a host that can forward the stream
+// before the sender uploads the stream to the new host itself.
 const joinTime = 3 * time.Second
 
-// Group is one stream on its way to several hosts.
+// Group distributes one stream to several hosts and decides which host
+// receives it from which.
 type Group struct {
 	content   *Spool
 	key       Key
-	low, high int // as in Route
+	low, high int // port range, see Route.Low and Route.High
 
 	mu      sync.Mutex
-	changed chan struct{} // closed, and replaced, when something below changes
-	coming  int           // hosts that may still come, at most
-	nodes   []*node       // hosts that pass the stream on, in the order in which they came
-	opening int           // hosts that were told to open a port, and have not yet
-	direct  bool          // from now on the sender sends to every host itself
-	lost    []string      // what was lost between hosts
+	changed chan struct{} // closed and replaced whenever a field below changes; guarded by mu
+	coming  int           // upper bound on the number of hosts that have not called Send yet
+	nodes   []*node       // hosts with an open port that forward the stream, in the order in which they opened it
+	opening int           // number of hosts that were asked to open a port and have not replied yet
+	direct  bool          // if true, the sender uploads the stream to every further host itself
+	lost    []string      // messages about failed connections between hosts, see Lost
 }
 
-// node is a host that passes the stream on.
+// node is a host that forwards the stream to other hosts.
 type node struct {
 	addr   string // host:port
-	taking int    // hosts that take the stream from it now
-	given  int    // hosts that were told to
-	gone   bool   // it has what it needs: no more hosts are sent there
+	taking int    // number of hosts that receive the stream from this node now
+	given  int    // number of hosts ever assigned to this node, at most fan
+	gone   bool   // the node has received the whole stream or has failed; no further hosts are assigned to it
 }
 
 func (n *node) take()  { n.taking, n.given = n.taking+1, n.given+1 }
 func (n *node) leave() { n.taking-- }
 func (n *node) close() { n.gone = true }
 
-// Host is a host that gets the stream.
+// Host is a receiver of the stream.
 type Host struct {
 	Name string
-	Addr string // its address for other hosts, without a port; empty: it passes nothing on
+	Addr string // the host's IP address or name, without a port, at which other hosts can reach it; empty: the host forwards nothing
 }
 
-// NewGroup returns a Group for at most n hosts. With direct the sender sends the stream
-// to each host itself, which is quicker for a short one. low and high are as in Route.
+// NewGroup returns a Group for at most n hosts. If direct is true, the sender
+// uploads the stream to each host itself, which is faster for a short stream.
+// low and high are the port range of Route.
 func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 	g := &Group{content: content, changed: make(chan struct{}), coming: n, direct: direct, low: low, high: high}
 	rand.Read(g.key[:]) // never fails
 	return g
 }
 
-// Lost returns what was lost between hosts, in words. The sender has sent it itself.
+// Lost returns one message for each connection between two hosts that failed.
+// The sender has uploaded the rest of the stream to those hosts itself.
 func (g *Group) Lost() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lost
 }
 
-// Watch is told how a host fares.
+// Watch has the callbacks and the timeout with which Send supervises the
+// command on one host.
 type Watch struct {
-	Fail     func(error)   // ends the command on the host
-	At       func(int64)   // gets the number of bytes that the host has
-	Patience time.Duration // how long the host may report nothing
-	Silent   error         // what Fail gets after that
+	Fail     func(error)   // kills the command on the host, with the reason
+	At       func(int64)   // receives the number of bytes that the host has received so far
+	Patience time.Duration // maximum time between two reports of the host
+	Silent   error         // error that Send passes to Fail if the host reports nothing for Patience
 }
 
-// Send is the sender's side of Receive and Finish, with the command's input in and output
-// out. It returns nil when the host has everything, and no other host takes the stream
-// from it: then the caller closes in. An error of the command itself is told by in and
-// out.
+// Send sends the stream to one host. It is the counterpart of Receive and
+// Finish, which run in a command on the host: in is the command's standard
+// input and out its standard output. Send returns nil once the host has the
+// whole stream and no other host still receives the stream from it; the caller
+// then closes in. If the command fails, reads of out and writes to in must
+// return its error.
 func (g *Group) Send(ctx context.Context, to Host, in io.Writer, out io.Reader, watch Watch) error {
 	route, from := g.join(ctx, to)
 	m := &member{g: g, name: to.Name, addr: route.Addr, from: from, in: in, watch: watch}
@@ -118,21 +126,22 @@ func (g *Group) Send(ctx context.Context, to Host, in io.Writer, out io.Reader, 
 	}
 }
 
-// member is a host while the stream is sent to it.
+// member is the state of one host during its call of Send.
 type member struct {
 	g       *Group
 	name    string
 	addr    string
-	from    *node // it takes the stream from there; nil: from the sender
-	self    *node // it passes the stream on; nil: it does not
-	opening bool  // it is about to open a port
+	from    *node // host from which this host receives the stream; nil: from the sender
+	self    *node // this host as a forwarder of the stream; nil: this host forwards nothing
+	opening bool  // this host was asked to open a port and has not replied yet
 	in      io.Writer
 	watch   Watch
 	sending sync.WaitGroup
-	sent    bool // the sender sends, or has sent
+	sent    bool // the sender has begun to upload the stream to this host itself
 }
 
-// take takes a line of the host.
+// take handles one line that the host has written: "at N", "port N" or "lost N
+// WHY".
 func (m *member) take(ctx context.Context, line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	number, why, _ := strings.Cut(rest, " ")
@@ -145,13 +154,14 @@ func (m *member) take(ctx context.Context, line string) error {
 		m.watch.At(n)
 	case word == "port" && m.opening && n <= 65535:
 		m.opening = false
-		if n > 0 { // other hosts can take the stream from this one
+		if n > 0 { // port 0 means that the host could not open a port
 			m.self = &node{addr: net.JoinHostPort(m.addr, strconv.FormatInt(n, 10))}
 		}
 		m.g.opened(m.self)
 	case word == "lost" && m.from != nil && !m.sent:
 		lost := fmt.Sprintf("%s could not take files from %s: %s", m.name, m.from.addr, why)
-		// Where one host cannot reach another, further hosts are not made to try.
+		// If one host cannot reach another, other hosts probably cannot
+		// either: from now on the sender uploads to every host itself.
 		m.g.change(func() { m.g.lost, m.g.direct = append(m.g.lost, lost), true })
 		m.g.change(m.from.leave)
 		m.from = nil
@@ -162,7 +172,8 @@ func (m *member) take(ctx context.Context, line string) error {
 	return nil
 }
 
-// stream begins to send the stream from byte from on.
+// stream starts a goroutine that uploads the stream, beginning at byte from,
+// to the host.
 func (m *member) stream(ctx context.Context, from int64) {
 	m.sent = true
 	m.sending.Go(func() {
@@ -171,13 +182,14 @@ func (m *member) stream(ctx context.Context, from int64) {
 		if err == nil {
 			err = to.mark(0)
 		}
-		if err != nil && !errors.Is(err, io.ErrClosedPipe) { // else the command has ended, and says why
+		if err != nil && !errors.Is(err, io.ErrClosedPipe) { // on io.ErrClosedPipe the command has exited, and its own error is reported instead
 			m.watch.Fail(err)
 		}
 	})
 }
 
-// finish waits until no other host takes the stream from this one.
+// finish releases the host from which this host received the stream, then
+// waits until no other host receives the stream from this host.
 func (m *member) finish(ctx context.Context) error {
 	m.sending.Wait()
 	if m.from != nil {
@@ -191,7 +203,8 @@ func (m *member) finish(ctx context.Context) error {
 	return m.g.await(ctx, func() bool { return m.self.taking == 0 })
 }
 
-// leave forgets the host.
+// leave removes the host from the group's bookkeeping when Send returns, also
+// after an error.
 func (m *member) leave() {
 	m.sending.Wait()
 	if m.opening {
@@ -205,8 +218,8 @@ func (m *member) leave() {
 	}
 }
 
-// opened notes that a host has opened its port, and passes the stream on as n; nil: it does
-// not.
+// opened records the reply to a request to open a port. n is the host as a
+// forwarder; nil means that the host could not open a port or has failed.
 func (g *Group) opened(n *node) {
 	g.change(func() {
 		g.opening--
@@ -216,7 +229,8 @@ func (g *Group) opened(n *node) {
 	})
 }
 
-// change changes the group.
+// change runs by, which modifies the group, under g.mu and wakes all calls of
+// await.
 func (g *Group) change(by func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,13 +238,14 @@ func (g *Group) change(by func()) {
 	g.wake()
 }
 
-// wake has all that wait look again. It needs g.mu.
+// wake makes all calls of await evaluate their condition again. The caller
+// must hold g.mu.
 func (g *Group) wake() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
-// await waits until done, which is called with g.mu, returns true.
+// await waits until done returns true. It calls done with g.mu held.
 func (g *Group) await(ctx context.Context, done func() bool) error {
 	for {
 		g.mu.Lock()
@@ -247,7 +262,8 @@ func (g *Group) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// join decides from where a host gets the stream. from is nil if that is the sender.
+// join decides from which host the host to receives the stream. from is nil if
+// the sender uploads it.
 func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -267,8 +283,8 @@ func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	return route, from
 }
 
-// assign returns the route of a host that gets the stream from another one; nil: from
-// the sender. It needs g.mu.
+// assign returns the route of the host to, which receives the stream from the
+// host from, or from the sender if from is nil. The caller must hold g.mu.
 func (g *Group) assign(to Host, from *node) Route {
 	route := Route{Key: g.key, Low: g.low, High: g.high}
 	if from != nil {
@@ -284,7 +300,8 @@ func (g *Group) assign(to Host, from *node) Route {
 	return route
 }
 
-// free returns the first host that can pass the stream on to one more. It needs g.mu.
+// free returns the first host that can forward the stream to one more host, or
+// nil. The caller must hold g.mu.
 func (g *Group) free() *node {
 	for _, n := range g.nodes {
 		if !g.direct && !n.gone && n.given < fan {
@@ -294,7 +311,8 @@ func (g *Group) free() *node {
 	return nil
 }
 
-// room returns how many more hosts can get the stream from other hosts. It needs g.mu.
+// room returns the number of further hosts that can receive the stream from
+// other hosts. The caller must hold g.mu.
 func (g *Group) room() int {
 	room := fan * g.opening
 	for _, n := range g.nodes {

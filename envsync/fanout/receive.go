@@ -12,37 +12,42 @@ import (
 	"time"
 )
 
-// Part is a host's part in a relay. One goroutine may use it.
+// Part is the receiving end of the stream on one host. Only one goroutine may
+// use it.
 type Part struct {
-	ctx     context.Context // ends the part
+	ctx     context.Context // done when the Part is closed or the caller's context ends
 	cancel  context.CancelFunc
 	route   Route
-	in      *bufio.Reader // from the sender
+	in      *bufio.Reader // standard input, connected to the sender
 	network Network
 	stream  *io.PipeReader // what Read reads
-	spool   *Spool         // what is passed on; nil: nothing is
-	port    net.Listener   // where others get it; nil: nowhere
+	spool   *Spool         // copy of the stream on disk, from which other hosts are served; nil: this host forwards nothing
+	port    net.Listener   // listener for other hosts; nil: this host forwards nothing
 	running sync.WaitGroup // goroutines that serve others
 
 	mu   sync.Mutex
 	out  io.Writer // to the sender
-	has  int64     // bytes of the stream that were received
-	told time.Time // when has was last reported
+	has  int64     // number of bytes of the stream received so far
+	told time.Time // time of the last "at N" report to the sender
 }
 
-// tellEvery is how often a host reports how many bytes it has.
+// tellEvery is the minimum time between two reports of the number of received
+// bytes.
 const tellEvery = 200 * time.Millisecond
 
-// dialTime bounds a connection to another host, with its proof.
+// dialTime is the timeout for a connection to or from another host, including
+// the proof of the key.
 const dialTime = 5 * time.Second
 
-// most is how many connections of others a host keeps: twice what it serves, so that a
-// few that were lost take no place.
+// most is the maximum number of open connections from other hosts. It is twice
+// the number of hosts that are served, so that a few broken connections do not
+// block a host that needs the stream.
 const most = 2 * fan
 
-// Receive reads a Route from in, and begins to receive the stream. What is passed on to
-// others is kept in a file in the folder dir meanwhile. The caller ends with Finish or
-// Close. A read of in may outlive them.
+// Receive reads a Route from in, and starts to receive the stream. If the host
+// forwards the stream, Receive keeps a copy in a temporary file in dir. The
+// caller must call Finish or Close. A blocked read of in may outlive both
+// calls.
 func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, network Network) (*Part, error) {
 	line, err := readLine(in)
 	if err != nil {
@@ -63,8 +68,9 @@ func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, n
 	return p, nil
 }
 
-// open opens the port for others. A host that has none is no error: it passes nothing
-// on.
+// open opens the port for other hosts and reports its number to the sender. A
+// host that cannot open a port reports port 0 and forwards nothing; that is no
+// error.
 func (p *Part) open(dir string) error {
 	port, err := p.network.Listen(p.route)
 	if err != nil {
@@ -84,7 +90,7 @@ func (p *Part) open(dir string) error {
 	return nil
 }
 
-// begin starts the goroutine that receives.
+// begin starts the goroutines that receive the stream and serve other hosts.
 func (p *Part) begin() {
 	if p.spool != nil {
 		go func() { p.spool.End(p.fill(p.spool)) }()
@@ -103,10 +109,11 @@ func (p *Part) begin() {
 	}()
 }
 
-// Read reads the stream.
+// Read reads the next bytes of the stream.
 func (p *Part) Read(b []byte) (int, error) { return p.stream.Read(b) }
 
-// fill writes the stream to w, from the other host as far as that goes.
+// fill writes the stream to w. It receives the stream from the host at
+// Route.From; if that connection fails, the sender sends the rest.
 func (p *Part) fill(w io.Writer) error {
 	if p.route.From != "" {
 		err := p.fromPeer(w)
@@ -120,7 +127,7 @@ func (p *Part) fill(w io.Writer) error {
 	return readFrames(p.in, w, p.live)
 }
 
-// fromPeer takes the stream from another host.
+// fromPeer receives the stream from the host at Route.From and writes it to w.
 func (p *Part) fromPeer(w io.Writer) error {
 	ctx, cancel := context.WithTimeout(p.ctx, dialTime)
 	defer cancel()
@@ -138,7 +145,8 @@ func (p *Part) fromPeer(w io.Writer) error {
 	return readFrames(bufio.NewReaderSize(&impatient{conn}, 64<<10), w, p.live)
 }
 
-// impatient is a connection of which each read and write is bounded.
+// impatient is a connection whose reads and writes each time out after the
+// constant patience.
 type impatient struct{ net.Conn }
 
 func (c *impatient) Read(b []byte) (int, error) {
@@ -155,8 +163,9 @@ func (c *impatient) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// live counts n bytes that came, and reports them now and then. The report also tells the
-// sender that this host lives.
+// live adds n to the number of received bytes and reports the sum to the
+// sender, at most every tellEvery. The report also shows the sender that this
+// host is alive.
 func (p *Part) live(n int) error {
 	p.mu.Lock()
 	p.has += int64(n)
@@ -178,7 +187,7 @@ func (p *Part) received() int64 {
 	return p.has
 }
 
-// say writes a line to the sender.
+// say writes one line to standard output, which the sender reads.
 func (p *Part) say(line string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,13 +197,16 @@ func (p *Part) say(line string) error {
 	return nil
 }
 
-// serve admits other hosts, each for one copy of the stream.
+// serve accepts connections of other hosts and sends each of them a copy of
+// the stream.
 func (p *Part) serve() {
 	places := make(chan struct{}, most)
 	for {
 		raw, err := p.port.Accept()
 		if err != nil {
-			return // Close has closed the port; whoever waits for it is lost otherwise, and gets the stream from the sender
+			// Close has closed the port. On any other error, hosts that wait
+			// for a connection time out and get the stream from the sender.
+			return
 		}
 		select {
 		case places <- struct{}{}:
@@ -203,15 +215,15 @@ func (p *Part) serve() {
 				p.pass(raw)
 			})
 		default:
-			raw.Close() // too many: it is told by the end of the connection
+			raw.Close() // too many connections: the peer notices that the connection was closed
 		}
 	}
 }
 
-// pass writes the stream to another host. If that fails, the other host gets the rest
-// from the sender.
+// pass sends the stream to another host. If that fails, the other host gets
+// the rest from the sender.
 func (p *Part) pass(raw net.Conn) {
-	defer raw.Close() // the last frame tells that nothing is missing
+	defer raw.Close() // the receiver knows from the end frame that the stream is complete, so an error of Close does not matter
 	defer context.AfterFunc(p.ctx, func() { raw.Close() })()
 	ctx, cancel := context.WithTimeout(p.ctx, dialTime)
 	defer cancel()
@@ -224,13 +236,13 @@ func (p *Part) pass(raw net.Conn) {
 		return
 	}
 	if to.mark(0) == nil {
-		_, _ = (&impatient{conn}).Read(make([]byte, 1)) // the other host closes it after the last frame
+		_, _ = (&impatient{conn}).Read(make([]byte, 1)) // wait until the receiver closes the connection, which it does after the end frame
 	}
 }
 
-// Finish reports that this host has the whole stream and needs nothing more. It returns
-// when the sender has closed in, which it does when no other host takes the stream from
-// this one.
+// Finish reports to the sender that this host has processed the whole stream.
+// Finish returns when the sender has closed the command's standard input,
+// which happens once no other host still receives the stream from this host.
 func (p *Part) Finish() error {
 	defer p.Close()
 	if err := p.say("ok"); err != nil {
@@ -242,18 +254,18 @@ func (p *Part) Finish() error {
 	return nil
 }
 
-// Close ends the part. It may be called again.
+// Close stops receiving and serving. It may be called more than once.
 func (p *Part) Close() {
 	p.cancel()
 	if p.port != nil {
-		p.port.Close() // nothing was written to it
+		p.port.Close() // a listener: no data can be lost
 	}
-	p.stream.Close() // whoever writes to it ends
+	p.stream.Close() // makes writes to the pipe fail, which ends the goroutine that fills it
 	p.running.Wait()
 	if p.spool == nil {
 		return
 	}
 	if _, ended := p.spool.Size(); ended {
-		_ = p.spool.Close() // nobody reads it any more
+		_ = p.spool.Close() // no goroutine reads the file any more, so an error of Close does not matter
 	}
 }

@@ -6,27 +6,31 @@ import (
 	"net"
 )
 
-// Key is the secret of a Group. A host proves it to the host from which it takes the
-// stream.
+// Key is the random secret of a Group. A host must prove that it knows the key
+// before another host sends it the stream.
 type Key [sha256.Size]byte
 
-// Route tells a host from where it gets a stream, and whether others get it from there.
+// Route is the sender's instruction to a host: where to get the stream, and
+// whether to forward it to other hosts.
 type Route struct {
-	From string `json:"from,omitempty"` // host:port of the host to dial; empty: the sender sends it
-	Key  Key    `json:"key"`            // of the Group
-	Pass bool   `json:"pass,omitempty"` // other hosts may take the stream from this one
-	Addr string `json:"addr,omitempty"` // with Pass: this host's address for them, without a port
-	// Low and High are the first and last port that may be used; 0 and 0: any.
+	From string `json:"from,omitempty"` // host:port to download the stream from; empty: the sender writes the stream to standard input
+	Key  Key    `json:"key"`            // secret of the Group
+	Pass bool   `json:"pass,omitempty"` // this host must open a port and forward the stream to other hosts
+	Addr string `json:"addr,omitempty"` // address, without a port, on which this host listens for other hosts; empty unless Pass is true
+	// Low and High are the first and last port on which this host may listen.
+	// 0 and 0 mean any port.
 	Low  int `json:"low,omitempty"`
 	High int `json:"high,omitempty"`
 }
 
-// Network makes the connections between hosts.
+// Network opens and secures the connections between hosts. Its implementation
+// decides about encryption and authentication.
 type Network interface {
-	// Listen opens a port for others at r.Addr.
+	// Listen opens a port at address r.Addr, within r.Low to r.High, for
+	// connections from other hosts.
 	Listen(r Route) (net.Listener, error)
-	// Secure makes a new connection private. It returns an error unless the other end
-	// proves the key until ctx ends. accepted tells that the other end dialled. The
-	// caller closes conn.
+	// Secure encrypts a new connection. It returns an error unless the peer
+	// proves before ctx ends that it knows key. accepted is true for a
+	// connection that the peer dialed. The caller closes conn.
 	Secure(ctx context.Context, conn net.Conn, key Key, accepted bool) (net.Conn, error)
 }
