@@ -43,7 +43,7 @@ func factsHere(t *testing.T) Facts {
 	return f
 }
 
-func TestHere(t *testing.T) {
+func TestHereDescribesTheHost(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("SSH_CONNECTION", "fe80::1%eth0 50512 fe80::2%eth0 22")
@@ -75,7 +75,7 @@ func TestHere(t *testing.T) {
 }
 
 // The first call gives the file system its name, also where a full disk has left an empty file.
-func TestHereNamesTheFileSystem(t *testing.T) {
+func TestHereCreatesTheFileSystemID(t *testing.T) {
 	home := newHome(t)
 	file := filepath.Join(home, ".plx/fsid")
 	first := factsHere(t).FileSystem
@@ -108,7 +108,7 @@ func TestHereNamesTheFileSystem(t *testing.T) {
 }
 
 // Many hosts with one home, and many launches, ask at the same moment.
-func TestHereAgreesOnTheFileSystem(t *testing.T) {
+func TestConcurrentHereAgreeOnTheFileSystemID(t *testing.T) {
 	newHome(t)
 	names := make([]string, 16)
 	var wait sync.WaitGroup
@@ -134,7 +134,7 @@ func TestHereAgreesOnTheFileSystem(t *testing.T) {
 	}
 }
 
-func TestHereInAReadOnlyHome(t *testing.T) {
+func TestHereFailsInAReadOnlyHome(t *testing.T) {
 	home := t.TempDir()
 	if err := syscall.Mount("plx-test", home, "tmpfs", 0, "size=1m,mode=700"); err != nil {
 		t.Skipf("needs root, to mount a file system: %v", err)
@@ -183,7 +183,7 @@ func check(t *testing.T, home string, b Blob, name string, wantHas, wantHashed b
 	}
 }
 
-func TestABlobIsHashedOnceInABoot(t *testing.T) {
+func TestBlobIsHashedOncePerBoot(t *testing.T) {
 	home := newHome(t)
 	b, content := programBlob(t, 50_000)
 	check(t, home, b, "before", false, false)
@@ -221,7 +221,7 @@ func TestABlobIsHashedOnceInABoot(t *testing.T) {
 }
 
 // A disk decays: a content changes, and its times do not. So a blob is hashed again after a day.
-func TestABlobIsHashedOnceADay(t *testing.T) {
+func TestBlobIsHashedAgainAfterADay(t *testing.T) {
 	home := newHome(t)
 	b, content := programBlob(t, 50_000)
 	path := place(t, home, b, content)
@@ -251,7 +251,7 @@ func TestABlobIsHashedOnceADay(t *testing.T) {
 }
 
 // What a power cut, or anybody's hand, makes of a blob is found out.
-func TestWrongContentDoesNotCount(t *testing.T) {
+func TestCorruptBlobIsNotReported(t *testing.T) {
 	b, content := programBlob(t, 5000)
 	wrong := bytes.Repeat([]byte{'x'}, len(content))
 	for name, damage := range map[string]func(path string) error{
@@ -279,7 +279,7 @@ func TestWrongContentDoesNotCount(t *testing.T) {
 }
 
 // Marks that are no marks cost a hashing and nothing else.
-func TestDamagedMarks(t *testing.T) {
+func TestDamagedVerificationRecordsCostOneHash(t *testing.T) {
 	b, content := programBlob(t, 5000)
 	for name, damage := range map[string]func(mark string) error{
 		"empty":       func(mark string) error { return os.Truncate(mark, 0) },
@@ -317,7 +317,7 @@ func TestDamagedMarks(t *testing.T) {
 	}
 }
 
-func TestSettle(t *testing.T) {
+func TestSettleReplacesOnlyDamagedBlobs(t *testing.T) {
 	home := newHome(t)
 	b, content := programBlob(t, 50_000)
 	file := filepath.Join(home, ".plx/new")

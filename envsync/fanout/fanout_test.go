@@ -157,7 +157,7 @@ func newHosts(n int, network Network) (hosts []*testHost) {
 }
 
 // What several hosts get is sent once.
-func TestOnce(t *testing.T) {
+func TestSenderUploadsTheStreamOnce(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 7, 20} {
 		spool, want := content(t, 512<<10)
 		hosts, g := newHosts(n, loopback{}), NewGroup(spool, n, false, 0, 0)
@@ -182,7 +182,7 @@ func TestOnce(t *testing.T) {
 
 // Hosts that have no port, cannot dial, or are not to be tried get everything from the
 // sender.
-func TestDirect(t *testing.T) {
+func TestSenderUploadsWhatHostsCannotForward(t *testing.T) {
 	refuse := func(net.Conn) error { return errors.New("no way there") }
 	for name, test := range map[string]struct {
 		network Network
@@ -214,7 +214,7 @@ func TestDirect(t *testing.T) {
 
 // A host that breaks in the middle fails alone: those that took the stream from it get
 // the rest from the sender.
-func TestBreaks(t *testing.T) {
+func TestFailedHostDoesNotFailItsReceivers(t *testing.T) {
 	for victim := range 4 {
 		spool, want := content(t, 1<<20)
 		hosts, g := newHosts(9, loopback{}), NewGroup(spool, 9, false, 0, 0)
@@ -231,7 +231,7 @@ func TestBreaks(t *testing.T) {
 }
 
 // A stream that ends in an error is not taken for a whole one.
-func TestContentFails(t *testing.T) {
+func TestIncompleteStreamFailsAllHosts(t *testing.T) {
 	spool, err := NewSpool(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ type stuck struct{ loopback }
 func (stuck) Listen(Route) (net.Listener, error) { select {} }
 
 // A host that reports nothing is given up.
-func TestSilent(t *testing.T) {
+func TestHostThatReportsNothingFails(t *testing.T) {
 	spool, want := content(t, 1<<20)
 	hosts, g := newHosts(3, loopback{deaf: true}), NewGroup(spool, 3, false, 0, 0)
 	hosts[0].network = stuck{}
@@ -292,7 +292,7 @@ func send2(t *testing.T, g *Group, hosts []*testHost) []error {
 }
 
 // A stranger on a host's port gets nothing, and keeps nobody out.
-func TestStranger(t *testing.T) {
+func TestPeerWithWrongKeyGetsNothing(t *testing.T) {
 	spool, _ := content(t, 1<<20)
 	p := &Part{network: loopback{}, route: Route{Key: Key{1}}, spool: spool, out: io.Discard}
 	var err error
@@ -340,7 +340,7 @@ func FuzzReceive(f *testing.F) {
 }
 
 // A beat says that the sender lives. It is no read of nothing, which could pass for an end.
-func TestBeatsAreNotRead(t *testing.T) {
+func TestHeartbeatsAreNotReadAsData(t *testing.T) {
 	route, err := json.Marshal(Route{})
 	if err != nil {
 		t.Fatal(err)
@@ -351,13 +351,13 @@ func TestBeatsAreNotRead(t *testing.T) {
 		if _, err := f.Write([]byte("abc")); err != nil {
 			t.Fatal(err)
 		}
-		for _, mark := range []uint32{beat, beat} {
-			if err := f.mark(mark); err != nil {
+		for _, mark := range []uint32{heartbeat, heartbeat} {
+			if err := f.writeLength(mark); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := f.mark(0); err != nil {
+	if err := f.writeLength(0); err != nil {
 		t.Fatal(err)
 	}
 	p, err := Receive(t.Context(), bufio.NewReader(in), io.Discard, t.TempDir(), loopback{})

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	maxFrame  = 256 << 10 // maximum number of data bytes in a frame
-	beat      = ^uint32(0)
-	beatEvery = 5 * time.Second // interval between heartbeats of a sender that has no data to send
-	// patience is the timeout of one read or write on a connection between
+	maxFrame       = 256 << 10 // maximum number of data bytes in a frame
+	heartbeat      = ^uint32(0)
+	heartbeatEvery = 5 * time.Second // interval between heartbeats of a sender that has no data to send
+	// ioTimeout is the timeout of one read or write on a connection between
 	// hosts. It equals four heartbeat intervals.
-	patience = 20 * time.Second
+	ioTimeout = 20 * time.Second
 )
 
 // frames is a writer that splits what is written to it into length-prefixed
@@ -40,17 +40,17 @@ func (f *frames) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// mark writes a frame that consists of a length only: 0 (end of the stream) or
-// beat (heartbeat).
-func (f *frames) mark(length uint32) error {
+// writeLength writes a frame that consists of a length only: 0 (end of the
+// stream) or the constant heartbeat.
+func (f *frames) writeLength(length uint32) error {
 	_, err := f.w.Write(binary.LittleEndian.AppendUint32(nil, length))
 	return err
 }
 
-// errKeep wraps an error of the receiver's own output, such as a full disk, as
+// errOutput wraps an error of the receiver's own output, such as a full disk, as
 // opposed to an error of the connection. The receiver does not ask the sender
 // for the rest of the stream after such an error.
-var errKeep = errors.New("keep what was received")
+var errOutput = errors.New("keep what was received")
 
 // readFrames reads frames from r until the end of the stream and writes their
 // content to w. After each frame it calls live with the frame's length in
@@ -66,7 +66,7 @@ func readFrames(r *bufio.Reader, w io.Writer, live func(n int) error) error {
 		switch {
 		case n == 0:
 			return nil
-		case n == beat:
+		case n == heartbeat:
 			n = 0
 		case n > maxFrame:
 			return fmt.Errorf("a frame of %d bytes", n)
@@ -76,11 +76,11 @@ func readFrames(r *bufio.Reader, w io.Writer, live func(n int) error) error {
 		}
 		if n > 0 { // an empty write to an io.Pipe would reach its reader as a read of 0 bytes
 			if _, err := w.Write(buf[:n]); err != nil {
-				return fmt.Errorf("%w: %w", errKeep, err)
+				return fmt.Errorf("%w: %w", errOutput, err)
 			}
 		}
 		if err := live(int(n)); err != nil {
-			return fmt.Errorf("%w: %w", errKeep, err)
+			return fmt.Errorf("%w: %w", errOutput, err)
 		}
 	}
 }

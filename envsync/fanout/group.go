@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// fan is the maximum number of other hosts to which one host forwards the
+// fanOut is the maximum number of other hosts to which one host forwards the
 // stream.
-const fan = 2
+const fanOut = 2
 
 // joinTime is how long Send waits for a host that can forward the stream
 // before the sender uploads the stream to the new host itself.
@@ -43,7 +43,7 @@ type Group struct {
 type node struct {
 	addr   string // host:port
 	taking int    // number of hosts that receive the stream from this node now
-	given  int    // number of hosts ever assigned to this node, at most fan
+	given  int    // number of hosts ever assigned to this node, at most fanOut
 	gone   bool   // the node has received the whole stream or has failed; no further hosts are assigned to it
 }
 
@@ -178,9 +178,9 @@ func (m *member) stream(ctx context.Context, from int64) {
 	m.sent = true
 	m.sending.Go(func() {
 		to := newFrames(m.in)
-		err := m.g.content.Copy(ctx, to, from, func() error { return to.mark(beat) })
+		err := m.g.content.Copy(ctx, to, from, func() error { return to.writeLength(heartbeat) })
 		if err == nil {
-			err = to.mark(0)
+			err = to.writeLength(0)
 		}
 		if err != nil && !errors.Is(err, io.ErrClosedPipe) { // on io.ErrClosedPipe the command has exited, and its own error is reported instead
 			m.watch.Fail(err)
@@ -304,7 +304,7 @@ func (g *Group) assign(to Host, from *node) Route {
 // nil. The caller must hold g.mu.
 func (g *Group) free() *node {
 	for _, n := range g.nodes {
-		if !g.direct && !n.gone && n.given < fan {
+		if !g.direct && !n.gone && n.given < fanOut {
 			return n
 		}
 	}
@@ -314,10 +314,10 @@ func (g *Group) free() *node {
 // room returns the number of further hosts that can receive the stream from
 // other hosts. The caller must hold g.mu.
 func (g *Group) room() int {
-	room := fan * g.opening
+	room := fanOut * g.opening
 	for _, n := range g.nodes {
 		if !n.gone {
-			room += fan - n.given
+			room += fanOut - n.given
 		}
 	}
 	return room

@@ -25,24 +25,24 @@ type Part struct {
 	port    net.Listener   // listener for other hosts; nil: this host forwards nothing
 	running sync.WaitGroup // goroutines that serve others
 
-	mu   sync.Mutex
-	out  io.Writer // to the sender
-	has  int64     // number of bytes of the stream received so far
-	told time.Time // time of the last "at N" report to the sender
+	mu       sync.Mutex
+	out      io.Writer // to the sender
+	has      int64     // number of bytes of the stream received so far
+	reported time.Time // time of the last "at N" report to the sender
 }
 
-// tellEvery is the minimum time between two reports of the number of received
+// reportEvery is the minimum time between two reports of the number of received
 // bytes.
-const tellEvery = 200 * time.Millisecond
+const reportEvery = 200 * time.Millisecond
 
 // dialTime is the timeout for a connection to or from another host, including
 // the proof of the key.
 const dialTime = 5 * time.Second
 
-// most is the maximum number of open connections from other hosts. It is twice
+// maxConns is the maximum number of open connections from other hosts. It is twice
 // the number of hosts that are served, so that a few broken connections do not
 // block a host that needs the stream.
-const most = 2 * fan
+const maxConns = 2 * fanOut
 
 // Receive reads a Route from in, and starts to receive the stream. If the host
 // forwards the stream, Receive keeps a copy in a temporary file in dir. The
@@ -74,14 +74,14 @@ func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, n
 func (p *Part) open(dir string) error {
 	port, err := p.network.Listen(p.route)
 	if err != nil {
-		return p.say("port 0")
+		return p.writeLine("port 0")
 	}
 	_, number, err := net.SplitHostPort(port.Addr().String())
 	if err == nil {
 		p.spool, err = NewSpool(dir)
 	}
 	if err == nil {
-		err = p.say("port " + number)
+		err = p.writeLine("port " + number)
 	}
 	if err != nil {
 		return errors.Join(err, port.Close())
@@ -117,10 +117,10 @@ func (p *Part) Read(b []byte) (int, error) { return p.stream.Read(b) }
 func (p *Part) fill(w io.Writer) error {
 	if p.route.From != "" {
 		err := p.fromPeer(w)
-		if err == nil || errors.Is(err, errKeep) || p.ctx.Err() != nil {
+		if err == nil || errors.Is(err, errOutput) || p.ctx.Err() != nil {
 			return err
 		}
-		if err := p.say(fmt.Sprintf("lost %d %.200q", p.received(), err.Error())); err != nil {
+		if err := p.writeLine(fmt.Sprintf("lost %d %.200q", p.received(), err.Error())); err != nil {
 			return err
 		}
 	}
@@ -142,43 +142,43 @@ func (p *Part) fromPeer(w io.Writer) error {
 	}
 	stop := context.AfterFunc(p.ctx, func() { raw.Close() })
 	defer stop()
-	return readFrames(bufio.NewReaderSize(&impatient{conn}, 64<<10), w, p.live)
+	return readFrames(bufio.NewReaderSize(&timeoutConn{conn}, 64<<10), w, p.live)
 }
 
-// impatient is a connection whose reads and writes each time out after the
-// constant patience.
-type impatient struct{ net.Conn }
+// timeoutConn is a connection whose reads and writes each time out after the
+// constant ioTimeout.
+type timeoutConn struct{ net.Conn }
 
-func (c *impatient) Read(b []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+func (c *timeoutConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(ioTimeout)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Read(b)
 }
 
-func (c *impatient) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+func (c *timeoutConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(ioTimeout)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
 }
 
 // live adds n to the number of received bytes and reports the sum to the
-// sender, at most every tellEvery. The report also shows the sender that this
+// sender, at most every reportEvery. The report also shows the sender that this
 // host is alive.
 func (p *Part) live(n int) error {
 	p.mu.Lock()
 	p.has += int64(n)
 	has, now := p.has, time.Now()
-	due := n == 0 || now.Sub(p.told) > tellEvery
+	due := n == 0 || now.Sub(p.reported) > reportEvery
 	if due {
-		p.told = now
+		p.reported = now
 	}
 	p.mu.Unlock()
 	if !due {
 		return nil
 	}
-	return p.say(fmt.Sprintf("at %d", has))
+	return p.writeLine(fmt.Sprintf("at %d", has))
 }
 
 func (p *Part) received() int64 {
@@ -187,8 +187,8 @@ func (p *Part) received() int64 {
 	return p.has
 }
 
-// say writes one line to standard output, which the sender reads.
-func (p *Part) say(line string) error {
+// writeLine writes one line to standard output, which the sender reads.
+func (p *Part) writeLine(line string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, err := io.WriteString(p.out, line+"\n"); err != nil {
@@ -200,7 +200,7 @@ func (p *Part) say(line string) error {
 // serve accepts connections of other hosts and sends each of them a copy of
 // the stream.
 func (p *Part) serve() {
-	places := make(chan struct{}, most)
+	places := make(chan struct{}, maxConns)
 	for {
 		raw, err := p.port.Accept()
 		if err != nil {
@@ -231,12 +231,12 @@ func (p *Part) pass(raw net.Conn) {
 	if err != nil {
 		return
 	}
-	to := newFrames(&impatient{conn})
-	if err := p.spool.Copy(p.ctx, to, 0, func() error { return to.mark(beat) }); err != nil {
+	to := newFrames(&timeoutConn{conn})
+	if err := p.spool.Copy(p.ctx, to, 0, func() error { return to.writeLength(heartbeat) }); err != nil {
 		return
 	}
-	if to.mark(0) == nil {
-		_, _ = (&impatient{conn}).Read(make([]byte, 1)) // wait until the receiver closes the connection, which it does after the end frame
+	if to.writeLength(0) == nil {
+		_, _ = (&timeoutConn{conn}).Read(make([]byte, 1)) // wait until the receiver closes the connection, which it does after the end frame
 	}
 }
 
@@ -245,7 +245,7 @@ func (p *Part) pass(raw net.Conn) {
 // which happens once no other host still receives the stream from this host.
 func (p *Part) Finish() error {
 	defer p.Close()
-	if err := p.say("ok"); err != nil {
+	if err := p.writeLine("ok"); err != nil {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, p.in); err != nil {

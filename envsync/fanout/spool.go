@@ -96,7 +96,7 @@ func (s *Spool) Close() error {
 // until End. While the stream does not grow, Copy calls idle every few
 // seconds.
 func (s *Spool) Copy(ctx context.Context, w io.Writer, from int64, idle func() error) error {
-	buf, tick := make([]byte, maxFrame), time.NewTicker(beatEvery)
+	buf, tick := make([]byte, maxFrame), time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
 	for complete := false; ; {
 		size, moved := s.written()

@@ -52,7 +52,7 @@ func whileScanning(t *testing.T, dir string, rounds int, write func(i int) error
 }
 
 // Temporary files that come and go do not stop a launch.
-func TestReportW5VanishingFiles(t *testing.T) {
+func TestDeletedTemporaryFilesDoNotStopScan(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"train.py": "x"})
 	whileScanning(t, dir, 50, func(i int) error {
@@ -63,7 +63,7 @@ func TestReportW5VanishingFiles(t *testing.T) {
 }
 
 // What vanishes after it was found is left out, whatever Scan does at that moment.
-func TestVanishesAfterItWasFound(t *testing.T) {
+func TestFileDeletedDuringScanIsOmitted(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "1", "b": "1", "train.py": "x"})
 	vanishes := map[string]string{"a": "b", "train.py": "a"} // b is not looked at yet, a is not read yet
@@ -85,7 +85,7 @@ func TestVanishesAfterItWasFound(t *testing.T) {
 }
 
 // Of a log that grows the beginning is sent.
-func TestReportW6GrowingLog(t *testing.T) {
+func TestBeginningOfGrowingLogIsSent(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
 	write(t, dir, map[string]string{"train.py": "x", "log": strings.Repeat("x", 1<<20)})
@@ -129,7 +129,7 @@ func (g grower) Write(p []byte) (int, error) {
 }
 
 // A file that grows whenever it is read has the bytes that were there first.
-func TestAlwaysGrowing(t *testing.T) {
+func TestGrowingFileKeepsItsFirstLength(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"log": "0123456789"})
 	file := filepath.Join(dir, "log")
@@ -145,7 +145,7 @@ func TestAlwaysGrowing(t *testing.T) {
 }
 
 // A file that is another one whenever it is read is told from one that grows.
-func TestAlwaysChanging(t *testing.T) {
+func TestChangingFileIsNotTakenForGrowing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "0123456789"})
 	file := filepath.Join(dir, "a")
@@ -160,7 +160,7 @@ func TestAlwaysChanging(t *testing.T) {
 }
 
 // A folder is read again after a file was not what it had been.
-func TestAgain(t *testing.T) {
+func TestAgainReadsChangedFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"same": "1", "changed": "1", "gone": "1", "always": "1", "swapped": "1"})
 	f := scan(t, dir)

@@ -13,7 +13,7 @@ import (
 )
 
 // Of hosts that share a home one is worked on first. It may be one that is down.
-func TestEachServesASharedHomeOnce(t *testing.T) {
+func TestSharedHomeIsServedByOneHostFirst(t *testing.T) {
 	errGone := errors.New("connection lost")
 	var targets []Target
 	for name, share := range map[string]string{"other": "b", "alone": "", "too": ""} {
@@ -44,7 +44,7 @@ func TestEachServesASharedHomeOnce(t *testing.T) {
 
 // As many hosts are served at once as may be. None is done before, so that none has another in
 // its place when they are counted.
-func TestManyHostsAreBounded(t *testing.T) {
+func TestConcurrentHostsAreLimited(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	all := make(chan struct{})
@@ -67,7 +67,7 @@ func TestManyHostsAreBounded(t *testing.T) {
 }
 
 // Whoever has no turn when the context ends is named.
-func TestEachNamesHostsWithoutATurn(t *testing.T) {
+func TestCancelledHostsAreNamed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	targets := make([]Target, maxHosts+1)
 	for i := range targets {

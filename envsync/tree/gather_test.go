@@ -12,7 +12,7 @@ import (
 )
 
 // What --copy names lies in one folder, each under its base name, with all that is in it.
-func TestGather(t *testing.T) {
+func TestGatherPutsFilesUnderTheirBaseNames(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"data/.gitignore": "x\n", "data/x": "1", "data/deep/y": "2", "other/config.json": "{}", "real": "3"})
 	if err := errors.Join(os.Symlink("x", filepath.Join(dir, "data/link")), os.Symlink("real", filepath.Join(dir, "named"))); err != nil {
@@ -49,7 +49,7 @@ func TestGatherTakesLargeFiles(t *testing.T) {
 	}
 }
 
-func TestGatherBesideAFolder(t *testing.T) {
+func TestGatheredFilesJoinAFolder(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"work/train.py": "", "work/data/x": "", "data/x": "", "more": "1"})
 	work := scan(t, filepath.Join(dir, "work"))
@@ -82,7 +82,7 @@ func TestGatherBesideAFolder(t *testing.T) {
 	}
 }
 
-func TestGatherRefuses(t *testing.T) {
+func TestGatherRefusesWhatCannotBeSent(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a/x": "", "b/x": "", "out/": ""})
 	if err := errors.Join(syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600), os.Symlink("../a/x", filepath.Join(dir, "out/link"))); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // PLX_TEST_TREES sets how many trees are compared.
-func TestLikeGitOnManyTrees(t *testing.T) {
+func TestScanExcludesLikeGitOnManyTrees(t *testing.T) {
 	trees, err := strconv.Atoi(cmp.Or(os.Getenv("PLX_TEST_TREES"), "500"))
 	if err != nil {
 		t.Fatalf("PLX_TEST_TREES: %v", err)

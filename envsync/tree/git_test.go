@@ -33,7 +33,7 @@ func listed(t *testing.T, dir string) []string {
 }
 
 // Git does not ignore what it tracks, whatever patterns say.
-func TestReportW1TrackedFilesAreSent(t *testing.T) {
+func TestFilesTrackedByGitAreSent(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
 	write(t, dir, map[string]string{".gitignore": "*.csv\nbuild/\n:(top)y\n", "data/train.csv": "", "data/other.csv": "", "build/lib.py": "",
@@ -57,7 +57,7 @@ func TestReportW1TrackedFilesAreSent(t *testing.T) {
 }
 
 // The exclude files of the repository and of the user count.
-func TestReportW2ExcludeFiles(t *testing.T) {
+func TestExcludeFilesOfGitApply(t *testing.T) {
 	global := filepath.Join(t.TempDir(), "ignore")
 	write(t, filepath.Dir(global), map[string]string{"ignore": "# mine\n*.ckpt\n"})
 	ownConfig(t, "[core]\nexcludesFile = "+global+"\n")
@@ -78,7 +78,7 @@ func TestReportW2ExcludeFiles(t *testing.T) {
 }
 
 // A repository inside another one has its own files, and so has one in a plain folder.
-func TestNestedRepositories(t *testing.T) {
+func TestNestedRepositoriesHaveTheirOwnRules(t *testing.T) {
 	ownConfig(t, "[user]\nname = a\nemail = a@b\n[protocol \"file\"]\nallow = always\n")
 	top := t.TempDir()
 	library := filepath.Join(top, "library")
@@ -107,7 +107,7 @@ func TestNestedRepositories(t *testing.T) {
 }
 
 // Where git fails, the rules of plx's own reading count, and a note says so.
-func TestGitFails(t *testing.T) {
+func TestPlxReadsPatternsIfGitFails(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
 	write(t, dir, map[string]string{".git/HEAD": "", ".gitignore": "*.o\n", "a.o": "", "a": ""})
@@ -125,7 +125,7 @@ func TestGitFails(t *testing.T) {
 }
 
 // In a hook of git, variables name another repository.
-func TestGitVariables(t *testing.T) {
+func TestVariablesOfGitHooksAreIgnored(t *testing.T) {
 	ownConfig(t, "")
 	other, dir := t.TempDir(), t.TempDir()
 	git(t, other, "init", "-q")
@@ -141,7 +141,7 @@ func TestGitVariables(t *testing.T) {
 
 // A folder that git ignores as a whole is sent when it is named, by the patterns for what
 // is in it.
-func TestIgnoredFolderIsNamed(t *testing.T) {
+func TestIgnoredFolderIsSentIfNamed(t *testing.T) {
 	ownConfig(t, "")
 	top := t.TempDir()
 	git(t, top, "init", "-q")
@@ -156,7 +156,7 @@ func TestIgnoredFolderIsNamed(t *testing.T) {
 }
 
 // What .plxignore sends although git ignores it is sent with what is in it.
-func TestPlxignoreReadmits(t *testing.T) {
+func TestPlxignoreIncludesWhatGitIgnores(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
 	write(t, dir, map[string]string{".gitignore": "data/\n*.log\n", "data/a": "", "data/x.log": "", "data/sub/b": "", "data/sub/c": "", "a.log": "", "data/c.log": "",
@@ -251,7 +251,7 @@ func (tree randomTree) String() string {
 }
 
 // What git would send of random folders with random patterns is sent.
-func TestLikeGit(t *testing.T) { compareWithGit(t, 25) }
+func TestScanExcludesLikeGit(t *testing.T) { compareWithGit(t, 25) }
 
 // compareWithGit compares what is sent of random trees with the list of git, and so what is
 // sent by plx's own reading of patterns, which counts where git cannot be asked.
@@ -317,9 +317,9 @@ func (tree randomTree) line(at string) string {
 	return strings.Split(tree.files[file], "\n")[n-1]
 }
 
-// TestReportL5PatternsLikeGit: without a repository each pattern decides as git does. One
+// TestPatternsMatchLikeGit: without a repository each pattern decides as git does. One
 // pattern at a time and each path by itself, so that no line hides another.
-func TestReportL5PatternsLikeGit(t *testing.T) {
+func TestPatternsMatchLikeGit(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
 	git(t, dir, "init", "-q")

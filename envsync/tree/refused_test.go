@@ -12,7 +12,7 @@ import (
 )
 
 // All that cannot be sent is named at once, with a command that leaves it here.
-func TestReportW6AllThatCannotBeSent(t *testing.T) {
+func TestErrorNamesAllFilesThatCannotBeSent(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	write(t, dir, map[string]string{"train.py": "", "sub/": "", "a b*c[1]/": ""})
@@ -53,7 +53,7 @@ func TestReportW6AllThatCannotBeSent(t *testing.T) {
 }
 
 // With KeepLinks a link that leads out is sent as it is.
-func TestReportW6KeepLinks(t *testing.T) {
+func TestKeepLinksSendsLinksThatLeadOut(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"sub/": ""})
 	for link, target := range map[string]string{"data": "/mnt/data", "sub/up": "../../x", "sub/in": "../sub"} {
@@ -77,7 +77,7 @@ func TestReportW6KeepLinks(t *testing.T) {
 }
 
 // An error names some of many.
-func TestManyRefused(t *testing.T) {
+func TestErrorNamesSomeOfManyRefusedFiles(t *testing.T) {
 	e := &RefusedError{root: "/x"}
 	for range 22 {
 		e.all = append(e.all, refused{"a", errLeadsOut})

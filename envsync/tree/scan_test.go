@@ -16,7 +16,7 @@ import (
 )
 
 // What cannot be sent is refused by name, before anything is sent.
-func TestScanRefuses(t *testing.T) {
+func TestScanRefusesWhatCannotBeSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(dir string) error
 		want string
@@ -72,7 +72,7 @@ func TestScanRefuses(t *testing.T) {
 }
 
 // Root may read every file, so another user scans.
-func TestScanUnreadable(t *testing.T) {
+func TestScanRefusesUnreadableFiles(t *testing.T) {
 	if dir := os.Getenv("TREE_TEST_SCAN"); dir != "" {
 		_, err := Scan(t.Context(), dir, Options{})
 		fmt.Println("scanned:", err)
@@ -98,7 +98,7 @@ func TestScanUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"2 files, links or folders in it cannot be sent:\nsecret: permission denied\nsub/closed: permission denied", "sub/closed: permission denied"} {
-		cmd := exec.Command(test, "-test.run", "^TestScanUnreadable$")
+		cmd := exec.Command(test, "-test.run", "^TestScanRefusesUnreadableFiles$")
 		cmd.Env, cmd.Dir = append(os.Environ(), "TREE_TEST_SCAN="+dir), "/"
 		if os.Getuid() == 0 {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -114,7 +114,7 @@ func TestScanUnreadable(t *testing.T) {
 }
 
 // A cached hash is used while the file is the same, and only then.
-func TestCache(t *testing.T) {
+func TestCacheIsUsedOnlyForUnchangedFiles(t *testing.T) {
 	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "hashes")
 	write(t, dir, map[string]string{"a": "1", "b": "2"})
 	sum := func(p string) Sum {
@@ -169,7 +169,7 @@ func TestCache(t *testing.T) {
 }
 
 // A Scan counts what it reads, and what it does not read again.
-func TestCount(t *testing.T) {
+func TestCountReportsProgress(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	write(t, dir, map[string]string{"a": "four", "sub/b": "123456", "empty": ""})
 	for _, what := range []string{"first", "second"} {

@@ -64,7 +64,7 @@ func (v *Venv) paths() (all []string) {
 }
 
 // A compiled file travels if Python would use it here: hosts cannot compile.
-func TestCompiledFiles(t *testing.T) {
+func TestOnlyFreshPycFilesAreSent(t *testing.T) {
 	dir, _ := environment(t)
 	source := filepath.Join(site(dir), "module.py")
 	info, err := os.Stat(source)
@@ -140,9 +140,9 @@ func editable(t *testing.T, site, name, dir string) {
 	write(t, filepath.Join(site, name+"-1.0.dist-info", "direct_url.json"), `{"dir_info": {"editable": true}, "url": "file://`+dir+`"}`)
 }
 
-// TestReportV2Elsewhere: whatever a .pth file adds to the module path that is not sent is
+// TestPackagesOutsideTheEnvironmentAreNamed: whatever a .pth file adds to the module path that is not sent is
 // named, and what Python does not add is not.
-func TestReportV2Elsewhere(t *testing.T) {
+func TestPackagesOutsideTheEnvironmentAreNamed(t *testing.T) {
 	dir, site := realEnvironment(t)
 	top := filepath.Dir(dir)
 	for _, folder := range []string{"mine/src", "relative", "appended", "inserted", "joined", "customized", "nested", "env/own", "flat", "other/impl"} {
@@ -177,9 +177,9 @@ func TestReportV2Elsewhere(t *testing.T) {
 	}
 }
 
-// TestReportV2InPlace: what was installed in place from the folder that is sent anyway is found
+// TestEditableInstallsInWorkdirAreFound: what was installed in place from the folder that is sent anyway is found
 // there, as "uv sync" and "pip install -e" do it, with a .pth file of any form and without.
-func TestReportV2InPlace(t *testing.T) {
+func TestEditableInstallsInWorkdirAreFound(t *testing.T) {
 	dir, site := realEnvironment(t)
 	work := filepath.Dir(dir)
 	for _, folder := range []string{"lib/src", "flat/flat", "hooked/src", "relative", "appended"} {
@@ -268,7 +268,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-func TestCopiesOfOriginalsWithOtherNames(t *testing.T) {
+func TestCopiedInterpreterFindsItsOriginal(t *testing.T) {
 	for _, text := range []string{"home = HOME\nversion = 3.11.2\n", "home = HOME\nversion_info = 3.11.2.final.0\n",
 		"home = HOME\nexecutable = INTERPRETER\n", "home = HOME\nbase-executable = INTERPRETER\n"} {
 		dir, interpreter := environment(t)

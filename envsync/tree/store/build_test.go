@@ -18,7 +18,7 @@ import (
 )
 
 // A folder whose list of files is not there is not made, also not an empty one.
-func TestBuildNeedsTheList(t *testing.T) {
+func TestBuildFailsWithoutManifest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	if err := newHost(t).Build(t.Context(), tree.Sum{1}, dir, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v, want that there is no list of files", err)
@@ -29,7 +29,7 @@ func TestBuildNeedsTheList(t *testing.T) {
 }
 
 // Without a place for the folder nothing is made elsewhere.
-func TestBuildNeedsTheParent(t *testing.T) {
+func TestBuildFailsWithoutParentFolder(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	here := t.TempDir()
@@ -43,7 +43,7 @@ func TestBuildNeedsTheParent(t *testing.T) {
 }
 
 // A content that gets shorter while it is copied is damaged: the copy comes to an end.
-func TestCopyOfAContentThatShrinks(t *testing.T) {
+func TestContentThatShrinksDuringCopyIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "from"), "short")
 	from, err := os.Open(filepath.Join(dir, "from"))
@@ -62,7 +62,7 @@ func TestCopyOfAContentThatShrinks(t *testing.T) {
 }
 
 // Nothing is added to a folder that is not whole.
-func TestBuildFinishesWholeFolders(t *testing.T) {
+func TestBuildCallsFinishOnlyForCompleteFolders(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	entry, _ := f.Find("big")
@@ -133,7 +133,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 // A content that is not where it was written gets no name.
-func TestSettleNeedsTheFile(t *testing.T) {
+func TestSettleFailsWithoutTheFile(t *testing.T) {
 	h := newHost(t)
 	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func large(seed uint64, size int) []byte {
 }
 
 // After a change in the middle of a large file, which also moves the rest, little travels.
-func TestOnlyChangedChunksTravel(t *testing.T) {
+func TestOnlyChangedChunksAreSent(t *testing.T) {
 	const size, change = 16 << 20, 160 << 10
 	dir := t.TempDir()
 	file, h := filepath.Join(dir, "data"), newHost(t)
@@ -86,7 +86,7 @@ func TestChunksWithAGap(t *testing.T) {
 
 // Each chunk counts, if it is the only one of its content too. Lists are read from the newest
 // on, so that old ones, of which there may be more than are read, hide no new one.
-func TestOneChunkIsFound(t *testing.T) {
+func TestSingleSharedChunkIsFound(t *testing.T) {
 	dir, h := t.TempDir(), newHost(t)
 	content := large(11, 2<<20)
 	write(t, filepath.Join(dir, "data"), string(content))
@@ -162,7 +162,7 @@ func TestChunksOfADecayedContent(t *testing.T) {
 
 // A list that names chunks at wrong places is found out by the hash of the whole, and does
 // so once.
-func TestWrongListOfChunks(t *testing.T) {
+func TestWrongChunkListIsDetected(t *testing.T) {
 	h, dir := newHost(t), t.TempDir()
 	before := large(6, 4<<20)
 	write(t, filepath.Join(dir, "data"), string(before))
@@ -194,7 +194,7 @@ func TestWrongListOfChunks(t *testing.T) {
 }
 
 // Lists go with their contents.
-func TestPruneListsOfChunks(t *testing.T) {
+func TestPruneRemovesChunkLists(t *testing.T) {
 	h, dir := newHost(t), t.TempDir()
 	write(t, filepath.Join(dir, "data"), string(large(7, 2<<20)))
 	f := scan(t, dir)
@@ -234,7 +234,7 @@ func (h *host) content(list string) string {
 }
 
 // A content that is beside the store need not travel, if it is right.
-func TestBeside(t *testing.T) {
+func TestBesideProvidesContentsAndChunks(t *testing.T) {
 	f := scan(t, project(t))
 	entry, _ := f.Find("big")
 	content := strings.Repeat("0123456789abcdef", 1<<16)

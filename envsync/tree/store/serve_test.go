@@ -22,7 +22,7 @@ import (
 )
 
 // Two launches send the same folder to one host at once.
-func TestTwoSendAtOnce(t *testing.T) {
+func TestTwoConcurrentSendsToOneHostSucceed(t *testing.T) {
 	f := scan(t, project(t))
 	for range 10 {
 		h := newHost(t)
@@ -42,7 +42,7 @@ func TestTwoSendAtOnce(t *testing.T) {
 
 // An agent that is told to end stores no list of files that it does not have, also if the
 // sender has ended its stream.
-func TestServeEnds(t *testing.T) {
+func TestCancelledServeStoresNoManifest(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	var in bytes.Buffer
 	if err := f.Write(&in); err != nil {
@@ -84,7 +84,7 @@ func TestTidyRemovesAbandonedFiles(t *testing.T) {
 }
 
 // A host that cannot use the files does not confirm that it has them.
-func TestServeFailsAsFinishDoes(t *testing.T) {
+func TestServeFailsIfFinishFails(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	var in, out bytes.Buffer
@@ -98,14 +98,14 @@ func TestServeFailsAsFinishDoes(t *testing.T) {
 }
 
 // Bytes after the last file are no part of any.
-func TestStreamThatGoesOn(t *testing.T) {
+func TestStreamLongerThanTheFilesIsRejected(t *testing.T) {
 	if err := newHost(t).storeAll(t.Context(), strings.NewReader("x"), &lacks{}); err == nil || !strings.Contains(err.Error(), "longer than the files") {
 		t.Errorf("%v, want that the stream is too long", err)
 	}
 }
 
 // Files that do not fit are refused before they travel. The largest is named.
-func TestFilesThatDoNotFit(t *testing.T) {
+func TestFilesLargerThanFreeSpaceAreRejected(t *testing.T) {
 	h := newHost(t)
 	var m tree.Manifest // 2 PiB, in files as large as they may be
 	for i := range 512 {
@@ -135,7 +135,7 @@ func TestFilesThatDoNotFit(t *testing.T) {
 
 // A stream that ends early, wherever it does, is no stream of other contents, and nothing of it
 // is kept.
-func TestStreamThatEndsEarly(t *testing.T) {
+func TestTruncatedStreamIsRejected(t *testing.T) {
 	h := newHost(t)
 	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {
 		t.Fatal(err)

@@ -126,7 +126,7 @@ func (h *host) build(f *tree.Folder) string {
 	return dir
 }
 
-func TestFolderArrives(t *testing.T) {
+func TestSentFolderEqualsTheOriginal(t *testing.T) {
 	f := scan(t, project(t))
 	a, b := newHost(t), newHost(t)
 	send(t, f, a, b)
@@ -150,7 +150,7 @@ func TestFolderArrives(t *testing.T) {
 }
 
 // Contents travel once, and changes travel alone.
-func TestOnlyChangesTravel(t *testing.T) {
+func TestOnlyChangedFilesAreSent(t *testing.T) {
 	dir := project(t)
 	h := newHost(t)
 	f := scan(t, dir)
@@ -175,7 +175,7 @@ func TestOnlyChangesTravel(t *testing.T) {
 }
 
 // Nothing that is done in a folder reaches the store, not even by root.
-func TestStoreIsSafe(t *testing.T) {
+func TestWritesInBuiltFolderDoNotReachTheStore(t *testing.T) {
 	f := scan(t, project(t))
 	h := newHost(t)
 	send(t, f, h)
@@ -213,7 +213,7 @@ func TestBuildLeavesAFolderThatExists(t *testing.T) {
 }
 
 // A content that somebody changed in the store is found out and sent again.
-func TestDamagedStore(t *testing.T) {
+func TestContentChangedInTheStoreIsSentAgain(t *testing.T) {
 	f := scan(t, project(t))
 	entry, _ := f.Find("train.py")
 	for name, damage := range map[string]func(file string) error{
@@ -275,7 +275,7 @@ func flip(file string) error {
 
 // Contents of which the times tell nothing wrong are hashed as they are used: what is wrong is named
 // and removed, and the next Send brings it. All is found at once.
-func TestDecayedStore(t *testing.T) {
+func TestCorruptContentIsRemovedAndSentAgain(t *testing.T) {
 	f := scan(t, project(t))
 	for name, damage := range map[string]func(file string) error{
 		"a byte":    flip,
@@ -323,7 +323,7 @@ func TestDecayedStore(t *testing.T) {
 }
 
 // What is cloned is not read. So it is hashed on the first use of a day.
-func TestClonesAreHashedOnceADay(t *testing.T) {
+func TestClonedContentIsHashedOnceADay(t *testing.T) {
 	f, h := scan(t, project(t)), newHost(t)
 	send(t, f, h)
 	made := clone
@@ -397,7 +397,7 @@ func TestZerosTakeNoRoom(t *testing.T) {
 }
 
 // A list of files of which a byte has changed is sent again.
-func TestDecayedManifest(t *testing.T) {
+func TestCorruptManifestIsSentAgain(t *testing.T) {
 	f, h := scan(t, project(t)), newHost(t)
 	send(t, f, h)
 	keeping(t, h.Path(f.ID()), flip)
@@ -409,7 +409,7 @@ func TestDecayedManifest(t *testing.T) {
 
 // What is cut off or damaged on the way leaves nothing half written, and the next
 // try completes it.
-func TestBrokenStream(t *testing.T) {
+func TestBrokenStreamStoresNothing(t *testing.T) {
 	f := scan(t, project(t))
 	manifest := len(f.Encode())
 	for _, after := range []int{0, 1, 20, manifest, manifest + 10, manifest + 60, manifest + 120} {
@@ -428,7 +428,7 @@ func TestBrokenStream(t *testing.T) {
 }
 
 // A host that answers nonsense, or nothing, fails alone.
-func TestBrokenHost(t *testing.T) {
+func TestHostWithInvalidReplyIsNamed(t *testing.T) {
 	dir := project(t)
 	write(t, filepath.Join(dir, "ninth"), "") // one piece more than a byte of an answer has bits
 	f := scan(t, dir)
@@ -455,7 +455,7 @@ func (h talker) put(_ context.Context, in io.Reader, out io.Writer) error {
 }
 
 // A file that changes between Scan and Send stops the launch, with one error.
-func TestFileChanges(t *testing.T) {
+func TestFileThatChangesDuringSendFailsAllHosts(t *testing.T) {
 	dir := project(t)
 	f := scan(t, dir)
 	for _, content := range []string{"#!/bin/xx\n", "longer than it was\n", ""} {
@@ -535,7 +535,7 @@ func TestPruneStops(t *testing.T) {
 }
 
 // A power cut may leave a content with its size and times, and other bytes.
-func TestContentsOfAnEarlierBootAreHashed(t *testing.T) {
+func TestContentOfAnEarlierBootIsHashed(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	booted := bootTime
@@ -566,7 +566,7 @@ func later(t *testing.T, by time.Duration, f func(t *testing.T)) {
 
 // A content that is used again counts as used now, so that Prune leaves it to a launch that
 // has just found it.
-func TestUseRenewsAContent(t *testing.T) {
+func TestUseUpdatesChangeTime(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	e, _ := f.Find("big")
@@ -595,7 +595,7 @@ func TestUseRenewsAContent(t *testing.T) {
 }
 
 // A host that joins gets what another one has.
-func TestFromHostToHost(t *testing.T) {
+func TestTakenFolderCanBeSentToAnotherHost(t *testing.T) {
 	f := scan(t, project(t))
 	a, b := newHost(t), newHost(t)
 	send(t, f, a)
@@ -621,7 +621,7 @@ func TestFromHostToHost(t *testing.T) {
 }
 
 // Whoever has all files waits until the host has ended: it is not given up.
-func TestTakeWaitsForTheEnd(t *testing.T) {
+func TestTakeWaitsForTheCommandToExit(t *testing.T) {
 	for _, dir := range []string{project(t), t.TempDir()} {
 		f, h := scan(t, dir), newHost(t)
 		send(t, f, h)

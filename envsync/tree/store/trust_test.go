@@ -8,7 +8,7 @@ import (
 )
 
 // If it is not known when the host was booted, every content is hashed.
-func TestBootTime(t *testing.T) {
+func TestUnknownBootTimeTrustsNoFile(t *testing.T) {
 	if got := bootTimeIn("cpu  1 2\nintr 3 4\nbtime 1700000000\nprocesses 5\n"); got.Unix() != 1700000001 {
 		t.Errorf("booted at %s, want the end of that second", got)
 	}
@@ -24,7 +24,7 @@ func TestBootTime(t *testing.T) {
 
 // A content is taken to be right if its time is one of 1980, and of no day to come: that of
 // tomorrow is that of a host whose clock is ahead.
-func TestFoundRight(t *testing.T) {
+func TestVerificationDayIsReadFromModificationTime(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour
 	for modified, want := range map[time.Time]bool{

@@ -33,7 +33,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-func TestScripts(t *testing.T) {
+func TestScriptsGetTheNewPath(t *testing.T) {
 	long := "/home/" + strings.Repeat("x", 150)
 	for name, c := range map[string]struct{ dir, before, after string }{
 		"first line":     {"/new", "#!/old/env/bin/python3\nx", "#!/new/bin/python3\nx"},
@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestPyvenvCfgGetsTheInterpreter(t *testing.T) {
 	at := t.TempDir()
 	write(t, filepath.Join(at, "bin", "x"), "")
 	write(t, filepath.Join(at, "pyvenv.cfg"), "home = /old/python/bin\nimplementation = CPython\nversion_info = 3.11.2\nbase-prefix = /old/python\nexecutable=/old/python/bin/python3.11\ncommand = /old/python/bin/python3.11 -m venv /old/env")
@@ -78,7 +78,7 @@ func TestSettings(t *testing.T) {
 }
 
 // A source gets the time that its compiled file has noted.
-func TestTimes(t *testing.T) {
+func TestSourcesGetTheTimesOfTheirPycFiles(t *testing.T) {
 	at := t.TempDir()
 	head := make([]byte, 16)
 	binary.LittleEndian.PutUint32(head[8:], 1234567)
@@ -100,7 +100,7 @@ func TestTimes(t *testing.T) {
 }
 
 // An interpreter with a shared library, as pyenv builds it, runs from another folder.
-func TestLibraries(t *testing.T) {
+func TestMovedInterpreterFindsItsLibrary(t *testing.T) {
 	compiler, err := exec.LookPath("gcc")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
