@@ -131,7 +131,7 @@ func TestMistypedFlagPrintsNoPages(t *testing.T) {
 }
 
 // Every worker profiles, or those that --profile-workers names. One at least must exist.
-func TestProfile(t *testing.T) {
+func TestProfileOfWorkers(t *testing.T) {
 	c := Default()
 	if steps, err := c.Profile(0); steps != nil || err != nil {
 		t.Errorf("%v, %v", steps, err)

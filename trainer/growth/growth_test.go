@@ -138,7 +138,7 @@ func value(t *testing.T, f func(leaves) node, batch int) float64 {
 }
 
 // The degree is what a batch with each row twice shows.
-func TestDegree(t *testing.T) {
+func TestDegreeMatchesABatchWithDoubledRows(t *testing.T) {
 	for name, c := range losses {
 		t.Run(name, func(t *testing.T) {
 			l := newLeaves(4)
@@ -155,7 +155,7 @@ func TestDegree(t *testing.T) {
 }
 
 // What the graph does not tell is not guessed, and the operation is named.
-func TestUnknownIsNamed(t *testing.T) {
+func TestUnknownDegreeNamesTheOperation(t *testing.T) {
 	for want, f := range map[string]func(l leaves) node{
 		"+ of a sum":            func(l leaves) node { return plus(sum(square(l.x)), sum(square(l.w))) },
 		"- of a sum":            func(l leaves) node { return must(gorgonia.Sub(sum(square(l.x)), number(1))) },
@@ -178,7 +178,7 @@ func TestUnknownIsNamed(t *testing.T) {
 }
 
 // A convolution keeps the rows, also if there is one.
-func TestConvolutionKeepsRows(t *testing.T) {
+func TestConvolutionKeepsTheRowAxis(t *testing.T) {
 	for _, batch := range []int{1, 2} {
 		g := gorgonia.NewGraph()
 		images := gorgonia.NewTensor(g, tensor.Float64, 4, gorgonia.WithName("x"), gorgonia.WithShape(batch, 2, 6, 6))
@@ -204,7 +204,7 @@ func filled(g *gorgonia.ExprGraph, name string) node {
 }
 
 // Rows of a table that are joined are the features of a row, also of the only one.
-func TestLookupsAreFeatures(t *testing.T) {
+func TestLookedUpRowsAreFeatures(t *testing.T) {
 	for _, batch := range []int{1, 4} {
 		g := gorgonia.NewGraph()
 		found := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("found"), gorgonia.WithShape(batch*6, 5))
@@ -219,7 +219,7 @@ func TestLookupsAreFeatures(t *testing.T) {
 }
 
 // Noise of the batch's shape has rows, as inputs have.
-func TestNoiseHasRows(t *testing.T) {
+func TestRandomTensorHasTheRowsOfTheBatch(t *testing.T) {
 	noise := must(ops.Gaussian(gorgonia.NewGraph(), tensor.Float64, 0, 1, "noise", 4, 3))
 	for n, want := range map[node]int{mean(noise): 0, sum(noise): 1} {
 		if got, err := growth.Of(n, nil, 4); err != nil || got.Degree != want || got.Why != "" {

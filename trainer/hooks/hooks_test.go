@@ -19,7 +19,7 @@ func after(do func()) func(context.Context, replica.Result) error {
 }
 
 // What cannot be meant is refused, with the hook's name and what to do.
-func TestRefuses(t *testing.T) {
+func TestInvalidHooksAreRefused(t *testing.T) {
 	do := after(func() {})
 	for want, list := range map[string][]Hook{
 		`hook 1 has no name: set Hook.Name`:                  {{Name: "a", After: do}, {After: do}},
@@ -42,7 +42,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // A hook is called in every n-th step, counted from 0, and after a jump over such a step.
-func TestEverySteps(t *testing.T) {
+func TestHookWithEveryStepsIsCalledInThoseSteps(t *testing.T) {
 	for _, c := range []struct {
 		every int
 		steps []int
@@ -69,7 +69,7 @@ func TestEverySteps(t *testing.T) {
 
 // A hook with an interval is called in the first step, and again when the interval has
 // passed.
-func TestEvery(t *testing.T) {
+func TestHookWithEveryIsCalledAfterTheInterval(t *testing.T) {
 	var got []int
 	r := New([]Hook{{Name: "x", Every: 10 * time.Second, After: func(_ context.Context, r replica.Result) error { got = append(got, r.Step); return nil }}}, true)
 	now := time.Unix(1000, 0)
@@ -89,7 +89,7 @@ func TestEvery(t *testing.T) {
 }
 
 // Workers meet after the steps in which a hook can stop, whoever's it is.
-func TestVotes(t *testing.T) {
+func TestWorkersVoteAfterStepsWithAStoppingHook(t *testing.T) {
 	do := after(func() {})
 	for _, c := range []struct {
 		hook Hook
@@ -119,7 +119,7 @@ func TestVotes(t *testing.T) {
 }
 
 // Errors and panics name hook and moment; what a hook returns is in the error.
-func TestErrors(t *testing.T) {
+func TestErrorsNameHookAndMoment(t *testing.T) {
 	broken := errors.New("broken")
 	for want, h := range map[string]Hook{
 		`hook "x": begin: broken`:                {Begin: func(context.Context) error { return broken }},
@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 }
 
 // A hook that takes a step is refused.
-func TestHookTakesNoStep(t *testing.T) {
+func TestHookThatTakesAStepIsRefused(t *testing.T) {
 	var r *Runner
 	r = New([]Hook{{Name: "x", Before: func(ctx context.Context, step int) error {
 		_, err := r.Enter(ctx)
@@ -167,7 +167,7 @@ func TestHookTakesNoStep(t *testing.T) {
 
 // The run goes on while a hook has a gradient, gradients are sent in order, each after its
 // hooks, and none after an error.
-func TestGradients(t *testing.T) {
+func TestGradientsAreSentInOrderAfterTheirHooks(t *testing.T) {
 	going, order := make(chan struct{}), ""
 	variable := layout.Variable{Name: "w", Dtype: layout.Float32, Shape: []int{2}}
 	var fails atomic.Bool
@@ -217,7 +217,7 @@ func TestGradients(t *testing.T) {
 }
 
 // Without hooks for a step, gradients are sent at once.
-func TestGradientsWithoutHooks(t *testing.T) {
+func TestGradientsWithoutHooksAreSentAtOnce(t *testing.T) {
 	var none *Runner
 	r := New([]Hook{{Name: "x", EverySteps: 2, Gradient: func(context.Context, Gradient) error { return nil }}}, true)
 	if err := r.Before(t.Context(), 1); err != nil {

@@ -38,7 +38,7 @@ func TestDoWaitsForItsWork(t *testing.T) {
 }
 
 // Cancel ends the context of the work that runs, and of all that follows, but refuses none.
-func TestCancelRefusesNothing(t *testing.T) {
+func TestCancelStillAcceptsWork(t *testing.T) {
 	l := New()
 	cancelled := make(chan struct{})
 	l.Go(func(ctx context.Context) {
@@ -54,7 +54,7 @@ func TestCancelRefusesNothing(t *testing.T) {
 }
 
 // Wait waits for the work of Do and of Go, whose contexts End has ended.
-func TestWaitForTheWorkThatRuns(t *testing.T) {
+func TestWaitWaitsForRunningWork(t *testing.T) {
 	for name, begin := range map[string]func(*Lifetime, func(context.Context)){
 		"Do": func(l *Lifetime, work func(context.Context)) { go l.Do(work) },
 		"Go": func(l *Lifetime, work func(context.Context)) { l.Go(work) },
@@ -84,7 +84,7 @@ func TestWaitForTheWorkThatRuns(t *testing.T) {
 }
 
 // Work that begins while the Lifetime ends is either refused or waited for.
-func TestEndWhileWorkBegins(t *testing.T) {
+func TestWorkThatBeginsDuringEndIsRefusedOrAwaited(t *testing.T) {
 	for range 100 {
 		l := New()
 		var accepted, ended atomic.Int32

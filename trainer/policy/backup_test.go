@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestArbiterKeepsThePlaceOfTheLost(t *testing.T) {
+func TestLostWorkerStillCountsInItsStep(t *testing.T) {
 	s, err := ParseSync("backup:2")
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestArbiterKeepsThePlaceOfTheLost(t *testing.T) {
 }
 
 // A worker counts once in a step, also before the step is closed.
-func TestNobodyCountsTwice(t *testing.T) {
+func TestWorkerCountsOncePerStep(t *testing.T) {
 	s := newArbiter(1, 3, 5)
 	if v, _, err := s.Commit(0, 5); v != Accepted || err != nil {
 		t.Fatal(v, err)

@@ -40,7 +40,7 @@ func TestDerivedStreamsDiffer(t *testing.T) {
 }
 
 // All 64 bits of the index count.
-func TestIndexBits(t *testing.T) {
+func TestAllBitsOfTheIndexCount(t *testing.T) {
 	s, seen := New(1, "index"), map[[4]uint32]uint64{}
 	for bit := range 64 {
 		i := uint64(1) << bit

@@ -6,7 +6,7 @@ import (
 )
 
 // Its ends are 0 and n-1, whatever is rounded on the way.
-func TestZipfsEnds(t *testing.T) {
+func TestZipfStaysInRange(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 1000, 1 << 40} {
 		if low, high := Zipf(0, n), Zipf(math.Nextafter(1, 0), n); low != 0 || high < n*9/10 || high >= n {
 			t.Errorf("of %d: %d to %d", n, low, high)
