@@ -115,7 +115,7 @@ func Having(wanted map[string]int64) (sums, damaged []string) {
 		if !isSum(sum) {
 			continue
 		}
-		switch err := right(home, sum, size); {
+		switch err := verify(home, sum, size); {
 		case err == nil:
 			sums = append(sums, sum)
 		case errors.Is(err, errDamaged):
@@ -153,7 +153,7 @@ func Settle(file, sum string, size int64) error {
 		return err
 	}
 	err = settle(home, file, sum, size)
-	if errors.Is(err, os.ErrNotExist) && right(home, sum, size) == nil {
+	if errors.Is(err, os.ErrNotExist) && verify(home, sum, size) == nil {
 		return nil
 	}
 	return err
@@ -163,7 +163,7 @@ func settle(home, file, sum string, size int64) error {
 	if err := makeDurable(file); err != nil {
 		return err
 	}
-	if right(home, sum, size) == nil { // the blob may be a program that is running, so it is not replaced
+	if verify(home, sum, size) == nil { // the blob may be a program that is running, so it is not replaced
 		return os.Remove(file)
 	}
 	blob := filepath.Join(home, BlobPath(sum))
@@ -180,7 +180,7 @@ func settle(home, file, sum string, size int64) error {
 		folder.Close()    // only read
 	}
 	if as, err := identity(blob); err == nil {
-		note(home, sum, as)
+		writeRecord(home, sum, as)
 	}
 	return nil
 }
@@ -199,12 +199,12 @@ func makeDurable(file string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// mark returns the path of the file that records that the blob sum was
+// recordPath returns the path of the file that records that the blob sum was
 // verified since this host was booted. The file contains the identity (inode,
 // size and times) that the blob had then. The result is "" if the host's boot
 // ID is unknown. Hosts that share a home folder have separate files, because
 // one host's page cache says nothing about what another host reads.
-func mark(home, sum string) string {
+func recordPath(home, sum string) string {
 	boot, err := firstLine(bootFile)
 	if err != nil || strings.Trim(boot, "0123456789abcdef-") != "" {
 		return ""
@@ -213,15 +213,15 @@ func mark(home, sum string) string {
 }
 
 const (
-	recent  = time.Hour      // update a blob's modification time at a use if the time is older than this
-	trusted = 24 * time.Hour // a verified blob with unchanged inode, size and times is not hashed again for this long
+	useInterval = time.Hour      // update a blob's modification time at a use if the time is older than this
+	verifiedFor = 24 * time.Hour // a verified blob with unchanged inode, size and times is not hashed again for this long
 )
 
 var errDamaged = errors.New("it is damaged")
 
-// right returns an error unless the blob sum exists below home, has size bytes
+// verify returns an error unless the blob sum exists below home, has size bytes
 // and its content has that SHA-256.
-func right(home, sum string, size int64) error {
+func verify(home, sum string, size int64) error {
 	blob := filepath.Join(home, BlobPath(sum))
 	info, err := os.Lstat(blob)
 	if err != nil {
@@ -233,7 +233,7 @@ func right(home, sum string, size int64) error {
 	if info.Mode().Perm() != 0o700 {
 		err = os.Chmod(blob, 0o700)
 	}
-	if now := time.Now(); now.Sub(info.ModTime()) > recent {
+	if now := time.Now(); now.Sub(info.ModTime()) > useInterval {
 		err = errors.Join(err, os.Chtimes(blob, now, now))
 	}
 	if err != nil {
@@ -243,7 +243,7 @@ func right(home, sum string, size int64) error {
 	if err != nil {
 		return err
 	}
-	if marked(home, sum) == before {
+	if readRecord(home, sum) == before {
 		return nil
 	}
 	f, err := os.Open(blob)
@@ -258,29 +258,29 @@ func right(home, sum string, size int64) error {
 	if got != sum {
 		return errDamaged
 	}
-	note(home, sum, before)
+	writeRecord(home, sum, before)
 	return nil
 }
 
-// marked returns the content of the file that mark names. It returns "" if
+// readRecord returns the content of the file that recordPath names. It returns "" if
 // there is no such file or if the file is more than a day old: a disk can
 // corrupt a blob without changing the blob's times, so the blob must be hashed
 // again.
-func marked(home, sum string) string {
-	file := mark(home, sum)
+func readRecord(home, sum string) string {
+	file := recordPath(home, sum)
 	info, err := os.Lstat(file)
-	if err != nil || time.Since(info.ModTime()).Abs() > trusted {
+	if err != nil || time.Since(info.ModTime()).Abs() > verifiedFor {
 		return ""
 	}
 	text, _ := bounded.ReadFile(file, bounded.Words) // an unreadable file counts as none
 	return string(text)
 }
 
-// note records that the blob sum was verified, in the file that mark names. If
+// writeRecord records that the blob sum was verified, in the file that recordPath names. If
 // the file cannot be written or is truncated, the blob is hashed again at its
 // next use; nothing else is lost.
-func note(home, sum, identity string) {
-	if file := mark(home, sum); file != "" && os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+func writeRecord(home, sum, identity string) {
+	if file := recordPath(home, sum); file != "" && os.MkdirAll(filepath.Dir(file), 0o700) == nil {
 		_ = os.WriteFile(file, []byte(identity), 0o600) // an error only means that the blob is hashed again
 	}
 }

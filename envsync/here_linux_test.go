@@ -169,9 +169,9 @@ func place(t *testing.T, home string, b Blob, content []byte) string {
 func has(t *testing.T, home string, b Blob) (has, hashed bool) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
-	_ = os.Chtimes(mark(home, b.Sum), old, old) // there may be none
+	_ = os.Chtimes(recordPath(home, b.Sum), old, old) // there may be none
 	sums, _ := Having(map[string]int64{b.Sum: b.Size, "../fsid": 33})
-	after, err := os.Stat(mark(home, b.Sum))
+	after, err := os.Stat(recordPath(home, b.Sum))
 	return len(sums) == 1 && sums[0] == b.Sum, err == nil && !after.ModTime().Equal(old)
 }
 
@@ -234,10 +234,10 @@ func TestBlobIsHashedAgainAfterADay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	note(home, b.Sum, kept) // as if the times were still those of the right content
+	writeRecord(home, b.Sum, kept) // as if the times were still those of the right content
 	check(t, home, b, "within the day", true, false)
-	old := time.Now().Add(-trusted - time.Minute)
-	if err := os.Chtimes(mark(home, b.Sum), old, old); err != nil {
+	old := time.Now().Add(-verifiedFor - time.Minute)
+	if err := os.Chtimes(recordPath(home, b.Sum), old, old); err != nil {
 		t.Fatal(err)
 	}
 	if sums, damaged := Having(map[string]int64{b.Sum: b.Size}); len(sums) != 0 || len(damaged) != 1 {
@@ -312,7 +312,7 @@ func TestDamagedVerificationRecordsCostOneHash(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, home, b, "without a place for marks", true, false)
-	if text, err := os.ReadFile(mark(home, b.Sum)); err == nil {
+	if text, err := os.ReadFile(recordPath(home, b.Sum)); err == nil {
 		t.Errorf("it is marked: %q", text)
 	}
 }

@@ -149,8 +149,8 @@ func (b *builder) fileTo(to, from int, e tree.Entry, info *unix.Stat_t) error {
 		cloned = clone(to, from) == nil
 		b.noClone.Store(!cloned)
 	}
-	trusted, inUse := look(info)
-	day, _ := foundRight(time.Unix(info.Mtim.Unix()))
+	trusted, inUse := checkTimes(info)
+	day, _ := verifiedDay(time.Unix(info.Mtim.Unix()))
 	if !cloned || !trusted || day != dayOf(time.Now()) {
 		sum, err := copyAll(to, from, e.Size, cloned)
 		if errors.As(err, new(*readError)) || err == nil && sum != e.Sum {
@@ -160,7 +160,7 @@ func (b *builder) fileTo(to, from int, e tree.Entry, info *unix.Stat_t) error {
 			return err
 		}
 		if cloned || !trusted || !inUse {
-			found := stampOf(time.Now())
+			found := verifiedTime(time.Now())
 			_ = os.Chtimes(b.store.Path(e.Sum), found, found) // if the file system cannot set times, the content is hashed again next time
 		}
 	} else if !inUse {

@@ -136,7 +136,7 @@ func (s *Store) holder(content tree.Sum, size int64) string {
 		return ""
 	}
 	file := filepath.Join(s.beside, content.String())
-	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() || info.Size() != size || !right(file, content) {
+	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() || info.Size() != size || !verify(file, content) {
 		return ""
 	}
 	return file
@@ -187,7 +187,7 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 		// lists, the sender sends all chunks next time.
 		for content, f := range files {
 			err = errors.Join(err, os.Remove(s.list(content)))
-			if f.Name() == s.Path(content) && !right(f.Name(), content) {
+			if f.Name() == s.Path(content) && !verify(f.Name(), content) {
 				err = errors.Join(err, s.discard(content, nil))
 			}
 		}

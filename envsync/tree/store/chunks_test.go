@@ -94,7 +94,7 @@ func TestSingleSharedChunkIsFound(t *testing.T) {
 	send(t, f, h)
 	old := filepath.Join(h.lists(), strings.Repeat("0", 64)) // the first of the folder
 	write(t, old, "")
-	if err := errors.Join(os.Truncate(old, maxLists), os.Chtimes(old, stamp, stamp)); err != nil {
+	if err := errors.Join(os.Truncate(old, maxLists), os.Chtimes(old, verifiedEpoch, verifiedEpoch)); err != nil {
 		t.Fatal(err)
 	}
 	e, _ := f.Find("data")

@@ -47,9 +47,9 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 	if err := os.MkdirAll(s.incoming(), 0o700); err != nil {
 		return fmt.Errorf("make the store of files: %w", err)
 	}
-	s.tidy()
+	s.removeAbandoned()
 	lacks := s.lacking(m)
-	if err := s.room(m, lacks.files); err != nil {
+	if err := s.checkSpace(m, lacks.files); err != nil {
 		return err
 	}
 	if _, err := out.Write(lacks.pieces); err != nil {
@@ -74,12 +74,12 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 	}
 	text := m.Encode()
 	id := tree.Sum(sha256.Sum256(text))
-	if !right(s.Path(id), id) {
+	if !verify(s.Path(id), id) {
 		if err := s.put(bytes.NewReader(text), id, int64(len(text))); err != nil {
 			return fmt.Errorf("store the list of files: %w", err)
 		}
 	}
-	s.last.Store(&named{id, m})
+	s.last.Store(&namedManifest{id, m})
 	if finish != nil {
 		if err := finish(id); err != nil {
 			return err
@@ -88,9 +88,9 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 	return answer()
 }
 
-// tidy removes temporary files that interrupted transfers have left more than
+// removeAbandoned removes temporary files that interrupted transfers have left more than
 // a day ago.
-func (s *Store) tidy() {
+func (s *Store) removeAbandoned() {
 	entries, _ := os.ReadDir(s.incoming()) // on an error the next Serve tries again
 	for _, e := range entries {
 		// Use the change time: put sets the modification time to a date in
@@ -101,9 +101,9 @@ func (s *Store) tidy() {
 	}
 }
 
-// room returns an error if the file system has too little free space for the
+// checkSpace returns an error if the file system has too little free space for the
 // contents to store plus the folder that Build creates.
-func (s *Store) room(m tree.Manifest, files []tree.Entry) error {
+func (s *Store) checkSpace(m tree.Manifest, files []tree.Entry) error {
 	_, need := m.Files()
 	for _, e := range files {
 		need += e.Size

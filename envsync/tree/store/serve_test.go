@@ -63,10 +63,10 @@ func TestTidyLeavesFreshFiles(t *testing.T) {
 	h := newHost(t)
 	fresh := filepath.Join(h.incoming(), "fresh")
 	write(t, fresh, "complete")
-	if err := os.Chtimes(fresh, stamp, stamp); err != nil {
+	if err := os.Chtimes(fresh, verifiedEpoch, verifiedEpoch); err != nil {
 		t.Fatal(err)
 	}
-	h.tidy()
+	h.removeAbandoned()
 	if _, err := os.Stat(fresh); err != nil {
 		t.Error(err)
 	}
@@ -77,7 +77,7 @@ func TestTidyRemovesAbandonedFiles(t *testing.T) {
 	h := newHost(t)
 	left := filepath.Join(h.incoming(), "left")
 	write(t, left, "cut off")
-	later(t, abandoned+time.Minute, func(*testing.T) { h.tidy() })
+	later(t, abandoned+time.Minute, func(*testing.T) { h.removeAbandoned() })
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it is there still: %v", err)
 	}
@@ -128,7 +128,7 @@ func TestFilesLargerThanFreeSpaceAreRejected(t *testing.T) {
 		t.Errorf("the host asks for %q of what does not fit", out.String())
 	}
 	small := []tree.Entry{{Path: "small", Kind: tree.File, Size: 9}}
-	if err := h.room(tree.Manifest{Entries: small}, small); err != nil {
+	if err := h.checkSpace(tree.Manifest{Entries: small}, small); err != nil {
 		t.Errorf("a small file: %v", err)
 	}
 }

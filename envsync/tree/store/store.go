@@ -53,8 +53,8 @@ import (
 // of their content.
 type Store struct {
 	dir    string
-	beside string                // second folder with contents, see Beside; "": none
-	last   atomic.Pointer[named] // cache of the manifest that was read last; nil: none yet
+	beside string                        // second folder with contents, see Beside; "": none
+	last   atomic.Pointer[namedManifest] // cache of the manifest that was read last; nil: none yet
 }
 
 // Beside adds a second folder, dir, whose files are named by the hexadecimal
@@ -65,8 +65,8 @@ func (s *Store) Beside(dir string) *Store {
 	return s
 }
 
-// named is a manifest in the store with its ID.
-type named struct {
+// namedManifest is a manifest in the store with its ID.
+type namedManifest struct {
 	id tree.Sum
 	tree.Manifest
 }
@@ -74,29 +74,31 @@ type named struct {
 // Open returns the store in the folder dir. The folder need not exist yet.
 func Open(dir string) *Store { return &Store{dir: dir} }
 
-// stamp is the base of the modification times that the store sets. A file
+// verifiedEpoch is the base of the modification times that the store sets. A file
 // whose content was verified on day n since 1970 gets the modification time
-// stamp plus n seconds.
-var stamp = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+// verifiedEpoch plus n seconds.
+var verifiedEpoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// stampOf returns the modification time for a file whose content is verified
+// verifiedTime returns the modification time for a file whose content is verified
 // at time t.
-func stampOf(t time.Time) time.Time { return stamp.Add(time.Duration(dayOf(t)) * time.Second) }
+func verifiedTime(t time.Time) time.Time {
+	return verifiedEpoch.Add(time.Duration(dayOf(t)) * time.Second)
+}
 
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
 
-// foundRight returns the day since 1970 on which a file with this modification
+// verifiedDay returns the day since 1970 on which a file with this modification
 // time was last verified. It returns false if the time is not one that the
 // store sets, so another program has written to the file. Earlier versions of
 // plx set day 0.
-func foundRight(modified time.Time) (day int64, ok bool) {
-	day = modified.Unix() - stamp.Unix()
+func verifiedDay(modified time.Time) (day int64, ok bool) {
+	day = modified.Unix() - verifiedEpoch.Unix()
 	return day, 0 <= day && day <= dayOf(time.Now())+1 // one day of tolerance, because clocks of hosts that share a home folder differ
 }
 
-// fresh is the minimum age of a content's change time for a use to update it.
+// useInterval is the minimum age of a content's change time for a use to update it.
 // Prune deletes contents by their change time.
-const fresh = time.Hour
+const useInterval = time.Hour
 
 // Path returns the path of the content with this SHA-256, whether or not it is
 // stored.
@@ -117,32 +119,32 @@ func (s *Store) has(sum tree.Sum, size int64) bool {
 	if err != nil || info.Mode&unix.S_IFMT != unix.S_IFREG || info.Size != size {
 		return false
 	}
-	trusted, inUse := look(&info)
+	trusted, inUse := checkTimes(&info)
 	if trusted && inUse {
 		return true
 	}
 	modified := time.Unix(info.Mtim.Unix())
 	if !trusted {
-		if !right(file, sum) {
+		if !verify(file, sum) {
 			return false
 		}
-		modified = stampOf(time.Now())
+		modified = verifiedTime(time.Now())
 	}
 	_ = os.Chtimes(file, modified, modified) // if the file system cannot set times, the content is hashed at its next use too
 	return true
 }
 
-// look judges a content by its times. trusted means that it was written or
+// checkTimes judges a content by its times. trusted means that it was written or
 // hashed since this host booted; inUse means that its change time is recent
 // enough for Prune.
-func look(info *unix.Stat_t) (trusted, inUse bool) {
-	_, stamped := foundRight(time.Unix(info.Mtim.Unix()))
+func checkTimes(info *unix.Stat_t) (trusted, inUse bool) {
+	_, stamped := verifiedDay(time.Unix(info.Mtim.Unix()))
 	changed, now := time.Unix(info.Ctim.Unix()), time.Now()
-	return stamped && changed.After(bootTime()) && !changed.After(now.Add(time.Minute)), now.Sub(changed) < fresh
+	return stamped && changed.After(bootTime()) && !changed.After(now.Add(time.Minute)), now.Sub(changed) < useInterval
 }
 
-// right hashes a file and reports whether its SHA-256 is sum.
-func right(file string, sum tree.Sum) bool {
+// verify hashes a file and reports whether its SHA-256 is sum.
+func verify(file string, sum tree.Sum) bool {
 	f, err := os.Open(file)
 	if err != nil {
 		return false
@@ -205,7 +207,7 @@ func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 	if tree.Sum(hash.Sum(nil)) != sum {
 		return errDamaged
 	}
-	found := stampOf(time.Now())
+	found := verifiedTime(time.Now())
 	if err := os.Chtimes(temporary, found, found); err != nil {
 		return cause(err)
 	}
@@ -239,7 +241,7 @@ func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 		err = failed
 	}
 	if err == nil {
-		found := stampOf(time.Now())
+		found := verifiedTime(time.Now())
 		err = os.Chtimes(file, found, found)
 	}
 	if err != nil {
@@ -274,7 +276,7 @@ func (s *Store) Manifest(id tree.Sum) (m tree.Manifest, err error) {
 		return tree.Manifest{}, fmt.Errorf("read the list of files: %s is damaged", s.Path(id))
 	}
 	if m, err = tree.Decode(text); err == nil {
-		s.last.Store(&named{id, m})
+		s.last.Store(&namedManifest{id, m})
 	}
 	return m, err
 }

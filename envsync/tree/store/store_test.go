@@ -221,12 +221,12 @@ func TestContentChangedInTheStoreIsSentAgain(t *testing.T) {
 		"cut off":    func(file string) error { return os.Truncate(file, 3) },
 		"removed":    os.Remove,
 		"cut off, with its time": func(file string) error {
-			return errors.Join(os.Truncate(file, 3), os.Chtimes(file, stamp, stamp))
+			return errors.Join(os.Truncate(file, 3), os.Chtimes(file, verifiedEpoch, verifiedEpoch))
 		},
 		"of an earlier boot": func(file string) error {
 			// The times of a file that was written before the boot cannot be made
 			// here, but an untrusted time takes the same way.
-			return errors.Join(os.WriteFile(file, []byte("print(7)\n"), 0o600), os.Chtimes(file, time.Time{}, stamp.Add(-time.Second)))
+			return errors.Join(os.WriteFile(file, []byte("print(7)\n"), 0o600), os.Chtimes(file, time.Time{}, verifiedEpoch.Add(-time.Second)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestClonedContentIsHashedOnceADay(t *testing.T) {
 	entry, _ := f.Find("big")
 	keeping(t, h.Path(entry.Sum), flip)
 	h.build(f) // it was found right today
-	today := stampOf(time.Now())
+	today := verifiedTime(time.Now())
 	yesterday := today.Add(-time.Second)
 	if err := os.Chtimes(h.Path(entry.Sum), yesterday, yesterday); err != nil {
 		t.Fatal(err)
@@ -545,7 +545,7 @@ func TestContentOfAnEarlierBootIsHashed(t *testing.T) {
 		t.Error("right contents of an earlier boot are not used")
 	}
 	e, _ := f.Find("train.py")
-	if err := errors.Join(os.WriteFile(h.Path(e.Sum), []byte("print(7)\n"), 0o600), os.Chtimes(h.Path(e.Sum), stamp, stamp)); err != nil {
+	if err := errors.Join(os.WriteFile(h.Path(e.Sum), []byte("print(7)\n"), 0o600), os.Chtimes(h.Path(e.Sum), verifiedEpoch, verifiedEpoch)); err != nil {
 		t.Fatal(err)
 	}
 	if h.Holds(f.ID()) {
@@ -584,7 +584,7 @@ func TestUseUpdatesChangeTime(t *testing.T) {
 			break
 		}
 	}
-	later(t, fresh+time.Minute, func(t *testing.T) {
+	later(t, useInterval+time.Minute, func(t *testing.T) {
 		if !h.has(e.Sum, e.Size) {
 			t.Error("the content is not used")
 		}

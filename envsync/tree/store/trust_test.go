@@ -28,14 +28,14 @@ func TestVerificationDayIsReadFromModificationTime(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour
 	for modified, want := range map[time.Time]bool{
-		stamp: true, stampOf(now): true, stampOf(now.Add(-100 * day)): true, stampOf(now.Add(day)): true,
-		stamp.Add(-time.Second): false, stampOf(now.Add(3 * day)): false, now: false, {}: false,
+		verifiedEpoch: true, verifiedTime(now): true, verifiedTime(now.Add(-100 * day)): true, verifiedTime(now.Add(day)): true,
+		verifiedEpoch.Add(-time.Second): false, verifiedTime(now.Add(3 * day)): false, now: false, {}: false,
 	} {
-		if _, ok := foundRight(modified); ok != want {
+		if _, ok := verifiedDay(modified); ok != want {
 			t.Errorf("%s: %v, want %v", modified, ok, want)
 		}
 	}
-	if got, _ := foundRight(stampOf(now.Add(-100 * day))); got != dayOf(now)-100 {
+	if got, _ := verifiedDay(verifiedTime(now.Add(-100 * day))); got != dayOf(now)-100 {
 		t.Errorf("found right on day %d, want %d", got, dayOf(now)-100)
 	}
 }
