@@ -16,11 +16,11 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// settled is the minimum age of a file's last change for its hash to be
+// minCacheAge is the minimum age of a file's last change for its hash to be
 // cached. If a file changes twice within the resolution of its timestamps, the
 // second change cannot be seen; some file systems have a resolution of two
 // seconds.
-const settled = 3 * time.Second
+const minCacheAge = 3 * time.Second
 
 // maxCache is the maximum size in bytes of the cache file.
 const maxCache = 1 << 28
@@ -97,10 +97,10 @@ func (c *cache) find(p string, info fs.FileInfo) (content, bool) {
 
 // keep adds the hashes of the file p to the cache. info is the file's state
 // before it was hashed, begun the time at which the scan started. A file that
-// changed less than the constant settled before begun is not cached.
+// changed less than the constant minCacheAge before begun is not cached.
 func (c *cache) keep(p string, info fs.FileInfo, begun time.Time, of content) {
 	entry, ok := identity(info)
-	if last := time.Unix(0, max(entry.ModTime, entry.Change)); !ok || begun.Sub(last) < settled {
+	if last := time.Unix(0, max(entry.ModTime, entry.Change)); !ok || begun.Sub(last) < minCacheAge {
 		return
 	}
 	entry.Sum, entry.Chunks = of.sum.String(), of.chunks

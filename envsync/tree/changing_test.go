@@ -154,7 +154,7 @@ func TestChangingFileIsNotTakenForGrowing(t *testing.T) {
 		t.Errorf("%v, want that it changed", err)
 	}
 	w := &walk{entries: []Entry{{Path: "a"}}, gone: map[string]bool{}}
-	if err := w.lose("a", err); err != nil || !w.gone["a"] || !slices.Equal(w.notes, []string{"a stays here: it changes all the time"}) {
+	if err := w.dropFile("a", err); err != nil || !w.gone["a"] || !slices.Equal(w.notes, []string{"a stays here: it changes all the time"}) {
 		t.Errorf("%v, notes %q", err, w.notes)
 	}
 }

@@ -75,9 +75,9 @@ func (c Chunks) check(size int64) error {
 	return nil
 }
 
-// cut splits the content of r into chunks. It writes all that it reads to w,
+// splitChunks splits the content of r into chunks. It writes all that it reads to w,
 // and returns the chunks and the number of bytes.
-func cut(r io.Reader, w io.Writer) (Chunks, int64, error) {
+func splitChunks(r io.Reader, w io.Writer) (Chunks, int64, error) {
 	c, err := chunkers.NewChunker("fastcdc-v1.0.0", r, &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: meanChunk, MaxSize: maxChunk})
 	if err != nil {
 		return "", 0, err

@@ -25,7 +25,7 @@ func TestSharedHomeIsServedByOneHostFirst(t *testing.T) {
 	var mu sync.Mutex
 	var begun []string // of those that share a home
 	all := 0
-	err := each(t.Context(), targets, func(to Target) error {
+	err := forEachHost(t.Context(), targets, func(to Target) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if all++; to.FileSystem == "same" {
@@ -49,7 +49,7 @@ func TestConcurrentHostsAreLimited(t *testing.T) {
 	defer cancel()
 	all := make(chan struct{})
 	var begun, most atomic.Int64
-	err := each(ctx, make([]Target, maxHosts+10), func(Target) error {
+	err := forEachHost(ctx, make([]Target, maxHosts+10), func(Target) error {
 		if begun.Add(1) == maxHosts {
 			most.Store(begun.Load())
 			close(all)
@@ -74,7 +74,7 @@ func TestCancelledHostsAreNamed(t *testing.T) {
 		targets[i].Name = "h"
 	}
 	var begun atomic.Int64
-	err := each(ctx, targets, func(Target) error {
+	err := forEachHost(ctx, targets, func(Target) error {
 		if begun.Add(1) == maxHosts {
 			cancel()
 		}

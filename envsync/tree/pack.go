@@ -31,10 +31,10 @@ const (
 	Plain  = 'p'
 )
 
-// relayed is the minimum size in bytes of a pack that hosts forward to each
+// minForwarded is the minimum size in bytes of a pack that hosts forward to each
 // other. Sending a smaller pack directly to each host takes less time than
 // connecting the hosts.
-const relayed = 4 << 20
+const minForwarded = 4 << 20
 
 // newPack starts a goroutine that packs the given pieces of f for at most n
 // hosts. The caller must close the pack.
@@ -52,7 +52,7 @@ func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOption
 		return nil, fmt.Errorf("pack files here: %w", err)
 	}
 	p.Spool = spool
-	p.group = fanout.NewGroup(spool, n, p.raw < relayed, o.Low, o.High)
+	p.group = fanout.NewGroup(spool, n, p.raw < minForwarded, o.Low, o.High)
 	go func() { p.End(p.fill(ctx, f, pieces)) }()
 	return p, nil
 }

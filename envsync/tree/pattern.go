@@ -33,13 +33,13 @@ func (p pattern) match(file string) bool {
 		file = in
 	}
 	if p.name {
-		return wild(p.text, path.Base(file), false) == matched
+		return matchWildcards(p.text, path.Base(file), false) == matched
 	}
 	rest, same := strings.CutPrefix(file, p.text[:p.literal])
-	return same && wild(p.text[p.literal:], rest, true) == matched
+	return same && matchWildcards(p.text[p.literal:], rest, true) == matched
 }
 
-// outcome is the result of the function wild. abortAll (no later position in
+// outcome is the result of the function matchWildcards. abortAll (no later position in
 // the text can match) and abortToStars (none before the next slash can) stop
 // the backtracking early, which would otherwise take exponential time.
 type outcome int
@@ -51,9 +51,9 @@ const (
 	abortToStars
 )
 
-// wild matches text against the wildcard pattern p. If paths is true,
+// matchWildcards matches text against the wildcard pattern p. If paths is true,
 // wildcards do not match a slash, except "**" between slashes.
-func wild(p, text string, paths bool) outcome {
+func matchWildcards(p, text string, paths bool) outcome {
 	t := 0
 	for i := 0; i < len(p); i, t = i+1, t+1 {
 		if t >= len(text) && p[i] != '*' {
@@ -65,7 +65,7 @@ func wild(p, text string, paths bool) outcome {
 			rest := p[i+stars:]
 			slashes := !paths
 			if paths && stars > 1 && (i == 0 || p[i-1] == '/') && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, `\/`)) {
-				if rest != "" && rest[0] == '/' && wild(rest[1:], text[t:], paths) == matched {
+				if rest != "" && rest[0] == '/' && matchWildcards(rest[1:], text[t:], paths) == matched {
 					return matched
 				}
 				slashes = true
@@ -118,7 +118,7 @@ func afterStars(rest, text string, paths, slashes bool) outcome {
 		return matched
 	}
 	for t := range len(text) {
-		if got := wild(rest, text[t:], paths); got != differs && (!slashes || got != abortToStars) {
+		if got := matchWildcards(rest, text[t:], paths); got != differs && (!slashes || got != abortToStars) {
 			return got
 		}
 		if !slashes && text[t] == '/' {

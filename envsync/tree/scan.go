@@ -379,7 +379,7 @@ func (w *walk) hash() error {
 			}
 			read, err := w.hashFile(e, w.infos[i])
 			if err != nil {
-				return w.lose(e.Path, err)
+				return w.dropFile(e.Path, err)
 			}
 			w.entries[i] = read
 			w.options.Count.read.Add(1)
@@ -398,9 +398,9 @@ func (w *walk) hash() error {
 	return nil
 }
 
-// lose handles a file that could not be hashed: it omits a file that was
+// dropFile handles a file that could not be hashed: it omits a file that was
 // deleted or kept changing, and refuses any other.
-func (w *walk) lose(p string, err error) error {
+func (w *walk) dropFile(p string, err error) error {
 	always := errors.As(err, new(*ChangedError))
 	if !always && !errors.Is(err, fs.ErrNotExist) {
 		return w.refuse(p, cause(err))
@@ -510,7 +510,7 @@ func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed 
 // and the number of bytes.
 func read(file *io.SectionReader, w io.Writer) (chunks Chunks, n int64, err error) {
 	if file.Size() >= leastChunked {
-		return cut(file, w)
+		return splitChunks(file, w)
 	}
 	n, err = io.Copy(w, file)
 	return "", n, err

@@ -53,7 +53,7 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &sender{ctx: ctx, folder: f, options: o, hosts: len(targets), packs: map[string]*pack{}, cancel: cancel}
-	err := each(ctx, targets, func(t Target) error { return s.host(ctx, t) })
+	err := forEachHost(ctx, targets, func(t Target) error { return s.host(ctx, t) })
 	cancel(nil)
 	var lost []string
 	for _, p := range s.packs {
@@ -72,13 +72,13 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 // maxHosts is the maximum number of hosts that Send serves at once.
 const maxHosts = 64
 
-// each calls work for every target, for up to maxHosts at once. Targets that
+// forEachHost calls work for every target, for up to maxHosts at once. Targets that
 // share a home folder are processed one after the other until work succeeds
 // for one of them; then the rest are processed in parallel. Each of those
 // still checks what it has, because a copied disk gives two file systems the
 // same identifier. The error joins the errors of all targets, prefixed with
 // their names.
-func each(ctx context.Context, targets []Target, work func(Target) error) error {
+func forEachHost(ctx context.Context, targets []Target, work func(Target) error) error {
 	slots := make(chan struct{}, maxHosts)
 	errs := make([]error, len(targets))
 	one := func(i int) error {
@@ -192,10 +192,10 @@ func (s *sender) host(ctx context.Context, t Target) error {
 
 var errEarly = errors.New("the host has ended before it had all files")
 
-// limit cancels the transfer if stop is not called within the time that the
+// startTimeout cancels the transfer if stop is not called within the time that the
 // host may take for size bytes. what completes the error message "it has not
 // ...".
-func limit(cancel context.CancelCauseFunc, size int64, what string) (stop func() bool) {
+func startTimeout(cancel context.CancelCauseFunc, size int64, what string) (stop func() bool) {
 	d, late := bound(size, what)
 	return time.AfterFunc(d, func() { cancel(late) }).Stop
 }
@@ -217,7 +217,7 @@ func bound(size int64, what string) (time.Duration, error) {
 // manifest, reads which pieces the host lacks, and sends those.
 func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	_, size := s.folder.Files()
-	stop := limit(cancel, size, "told what it lacks")
+	stop := startTimeout(cancel, size, "told what it lacks")
 	defer stop()
 	if err := s.folder.Write(stdin); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	if err := stdin.Close(); err != nil {
 		return err
 	}
-	defer limit(cancel, size, "confirmed that it has the files")()
+	defer startTimeout(cancel, size, "confirmed that it has the files")()
 	answer, err := io.ReadAll(io.LimitReader(stdout, int64(len(Answer))))
 	if err == nil && string(answer) != Answer {
 		err = errors.New("the host has not confirmed that it has all files")
@@ -261,7 +261,7 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	if err != nil {
 		return err
 	}
-	s.tell(t.Name, 0, p.total())
+	s.progress(t.Name, 0, p.total())
 	to := stdin
 	if s.options.Left != nil {
 		to = &counted{stdin, s.options.Left}
@@ -276,7 +276,7 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 			stdout.Close() // only read from
 		},
 		Patience: patience, Silent: silent,
-		At: func(n int64) { s.tell(t.Name, n, p.total()) },
+		At: func(n int64) { s.progress(t.Name, n, p.total()) },
 	})
 	if unread := p.Failed(); unread != nil {
 		s.fail(unread)
@@ -286,7 +286,7 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	} else if err != nil {
 		return err
 	}
-	s.tell(t.Name, p.total(), p.total())
+	s.progress(t.Name, p.total(), p.total())
 	return stdin.Close()
 }
 
@@ -301,7 +301,7 @@ func (s *sender) fail(err error) {
 	s.cancel(err)
 }
 
-func (s *sender) tell(host string, sent, total int64) {
+func (s *sender) progress(host string, sent, total int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.options.Progress != nil {

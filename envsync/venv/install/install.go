@@ -145,12 +145,12 @@ func (i *installer) check(ctx context.Context) error {
 func (i *installer) install(ctx context.Context) error {
 	r := i.request
 	if r.Base != "" {
-		fix := fixer{dir: i.baseDir(), names: r.BaseNames, program: r.Interpreter}
+		fix := relocator{dir: i.baseDir(), names: r.BaseNames, program: r.Interpreter}
 		if err := i.build(ctx, r.Base, i.baseDir(), fix.run); err != nil {
 			return fmt.Errorf("install the interpreter: %w", err)
 		}
 	}
-	fix := fixer{dir: i.dir, names: r.Names, links: r.Links, interpreter: i.interpreter}
+	fix := relocator{dir: i.dir, names: r.Names, links: r.Links, interpreter: i.interpreter}
 	if err := i.build(ctx, r.Manifest, i.dir, fix.run); err != nil {
 		return fmt.Errorf("install the environment: %w", err)
 	}

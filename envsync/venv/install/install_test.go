@@ -49,7 +49,7 @@ func TestScriptsGetTheNewPath(t *testing.T) {
 	} {
 		at := t.TempDir()
 		write(t, filepath.Join(at, "bin", "tool"), c.before)
-		if err := (fixer{dir: c.dir, names: []string{"/old/env", "/link/env"}}).run(at); err != nil {
+		if err := (relocator{dir: c.dir, names: []string{"/old/env", "/link/env"}}).run(at); err != nil {
 			t.Fatal(err)
 		}
 		if got := read(t, filepath.Join(at, "bin", "tool")); got != c.after {
@@ -62,7 +62,7 @@ func TestPyvenvCfgGetsTheInterpreter(t *testing.T) {
 	at := t.TempDir()
 	write(t, filepath.Join(at, "bin", "x"), "")
 	write(t, filepath.Join(at, "pyvenv.cfg"), "home = /old/python/bin\nimplementation = CPython\nversion_info = 3.11.2\nbase-prefix = /old/python\nexecutable=/old/python/bin/python3.11\ncommand = /old/python/bin/python3.11 -m venv /old/env")
-	if err := (fixer{dir: "/new/env", names: []string{"/old/env"}, links: []string{"bin/python3"}, interpreter: "/new/python/bin/python3.11"}).run(at); err != nil {
+	if err := (relocator{dir: "/new/env", names: []string{"/old/env"}, links: []string{"bin/python3"}, interpreter: "/new/python/bin/python3.11"}).run(at); err != nil {
 		t.Fatal(err)
 	}
 	want := "home = /new/python/bin\nimplementation = CPython\nversion_info = 3.11.2\nbase-prefix = /new/python\nexecutable = /new/python/bin/python3.11\ncommand = /old/python/bin/python3.11 -m venv /new/env"
@@ -72,7 +72,7 @@ func TestPyvenvCfgGetsTheInterpreter(t *testing.T) {
 	if to, err := os.Readlink(filepath.Join(at, "bin", "python3")); to != "/new/python/bin/python3.11" {
 		t.Errorf("bin/python3 leads to %s, %v", to, err)
 	}
-	if err := (fixer{links: []string{"../x"}}).run(at); err == nil {
+	if err := (relocator{links: []string{"../x"}}).run(at); err == nil {
 		t.Error("a link outside of the environment was made")
 	}
 }
@@ -88,7 +88,7 @@ func TestSourcesGetTheTimesOfTheirPycFiles(t *testing.T) {
 		write(t, filepath.Join(at, name+".py"), text)
 		write(t, filepath.Join(at, "__pycache__", name+".cpython-311.pyc"), string(head))
 	}
-	if err := (fixer{}).run(at); err != nil {
+	if err := (relocator{}).run(at); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"a.py": true, "b.py": false} {
@@ -127,14 +127,14 @@ func TestMovedInterpreterFindsItsLibrary(t *testing.T) {
 	if before.Run(); before.ProcessState.ExitCode() == 42 {
 		t.Fatal("it finds its library without a change")
 	}
-	if err := (fixer{dir: now, names: []string{old}, program: "bin/python"}).run(now); err != nil {
+	if err := (relocator{dir: now, names: []string{old}, program: "bin/python"}).run(now); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(python)
 	if cmd.Run(); cmd.ProcessState.ExitCode() != 42 {
 		t.Errorf("it ended with %v", cmd.ProcessState)
 	}
-	short := fixer{names: []string{old}, program: "bin/python"}
+	short := relocator{names: []string{old}, program: "bin/python"}
 	if err := short.libraries(now); err != nil {
 		t.Errorf("the second time: %v", err)
 	}

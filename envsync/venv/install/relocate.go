@@ -13,9 +13,9 @@ import (
 	"github.com/plx-run/plx/envsync/venv"
 )
 
-// fixer adapts the files of an environment or interpreter to the path of the
+// relocator adapts the files of an environment or interpreter to the path of the
 // folder in which they are installed.
-type fixer struct {
+type relocator struct {
 	dir         string   // absolute path that the folder will finally have
 	names       []string // absolute paths on the sending machine, which dir replaces in the files
 	links       []string // paths in the folder where links to the interpreter are created
@@ -24,7 +24,7 @@ type fixer struct {
 }
 
 // run adapts the files of the folder, which has the temporary path at.
-func (f fixer) run(at string) error {
+func (f relocator) run(at string) error {
 	for _, link := range f.links {
 		if !filepath.IsLocal(link) {
 			return fmt.Errorf("%q leads out of the environment", link)
@@ -46,7 +46,7 @@ func (f fixer) run(at string) error {
 }
 
 // settings writes the path of the interpreter into pyvenv.cfg.
-func (f fixer) settings(at string) error {
+func (f relocator) settings(at string) error {
 	if f.interpreter == "" {
 		return nil
 	}
@@ -75,7 +75,7 @@ const maxScript = 1 << 20
 
 // scripts adapts the text files in bin: the first lines of scripts, and the
 // script activate.
-func (f fixer) scripts(bin string) error {
+func (f relocator) scripts(bin string) error {
 	entries, err := os.ReadDir(bin)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (f fixer) scripts(bin string) error {
 
 // renamed replaces f.names in text by f.dir. It does not replace a longer path
 // that merely begins with one of the names.
-func (f fixer) renamed(text []byte) []byte {
+func (f relocator) renamed(text []byte) []byte {
 	for _, name := range f.names {
 		var out []byte
 		for rest := text; ; {
@@ -138,7 +138,7 @@ const maxLine = 127
 // runnable replaces the "#!" line of a Python script if it is too long for
 // Linux or contains spaces. /bin/sh then starts the interpreter; Python parses
 // the shell command as a string.
-func (f fixer) runnable(text []byte) []byte {
+func (f relocator) runnable(text []byte) []byte {
 	line, rest, found := bytes.Cut(text, []byte("\n"))
 	after, script := bytes.CutPrefix(line, []byte("#!"+f.dir+"/bin/python"))
 	if !found || !script || len(line) < maxLine && !strings.ContainsAny(f.dir, " \t") {

@@ -14,7 +14,7 @@ import (
 // libraries makes an interpreter find its shared library. The interpreter's
 // ELF run path may contain its old installation folder; libraries replaces
 // that path in the program file.
-func (f fixer) libraries(at string) error {
+func (f relocator) libraries(at string) error {
 	if f.program == "" {
 		return nil
 	}

@@ -48,7 +48,7 @@ func (f *Folder) now(e Entry) (Entry, error) {
 	if err != nil {
 		return e, err
 	}
-	if i, ok := identity(info); ok && i.Size == e.Size && time.Unix(0, max(i.ModTime, i.Change)).Before(f.read.Add(-settled)) {
+	if i, ok := identity(info); ok && i.Size == e.Size && time.Unix(0, max(i.ModTime, i.Change)).Before(f.read.Add(-minCacheAge)) {
 		return e, nil
 	}
 	return readFile(e, f.file(e), io.Discard, func(fs.FileInfo, content) {})
