@@ -40,7 +40,7 @@ type Facts struct {
 // field, because the host is not trusted.
 func ReadFacts(out []byte) (f Facts, err error) {
 	if err := json.Unmarshal(out, &f); err != nil {
-		return Facts{}, fmt.Errorf("the host does not tell what it is: %q: %w", short(string(out)), err)
+		return Facts{}, fmt.Errorf("the host printed no valid description of itself: %q: %w", short(string(out)), err)
 	}
 	for _, value := range []string{f.OS, f.Arch, f.ServerAddr, f.HostName, f.BootID} {
 		if strings.ContainsFunc(value, unicode.IsControl) {
@@ -49,7 +49,7 @@ func ReadFacts(out []byte) (f Facts, err error) {
 	}
 	switch {
 	case f.OS == "" || f.Arch == "":
-		return Facts{}, fmt.Errorf("the host does not tell its platform: %q", short(string(out)))
+		return Facts{}, fmt.Errorf("the host did not report its operating system and architecture: %q", short(string(out)))
 	case !fileSystemName().MatchString(f.FileSystem):
 		return Facts{}, fmt.Errorf("~/.plx/fsid on the host is damaged (%q): remove it", short(f.FileSystem))
 	}

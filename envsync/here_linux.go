@@ -129,7 +129,7 @@ func Having(wanted map[string]int64) (sums, damaged []string) {
 func OpenBlob(sum string) (*os.File, error) {
 	home, err := os.UserHomeDir()
 	if err == nil && !isSum(sum) {
-		err = fmt.Errorf("%q is no name of a blob", sum)
+		err = fmt.Errorf("%q is not the SHA-256 of a blob", sum)
 	}
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func verify(home, sum string, size int64) error {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() != size {
-		return fmt.Errorf("it is another file: %w", errDamaged)
+		return fmt.Errorf("it has another size or is not a regular file: %w", errDamaged)
 	}
 	if info.Mode().Perm() != 0o700 {
 		err = os.Chmod(blob, 0o700)

@@ -50,7 +50,7 @@ func (f *frames) writeLength(length uint32) error {
 // errOutput wraps an error of the receiver's own output, such as a full disk, as
 // opposed to an error of the connection. The receiver does not ask the sender
 // for the rest of the stream after such an error.
-var errOutput = errors.New("keep what was received")
+var errOutput = errors.New("write the received data")
 
 // readFrames reads frames from r until the end of the stream and writes their
 // content to w. After each frame it calls live with the frame's length in
@@ -69,7 +69,7 @@ func readFrames(r *bufio.Reader, w io.Writer, live func(n int) error) error {
 		case n == heartbeat:
 			n = 0
 		case n > maxFrame:
-			return fmt.Errorf("a frame of %d bytes", n)
+			return fmt.Errorf("invalid frame of %d bytes, expected at most %d", n, maxFrame)
 		}
 		if _, err := io.ReadFull(r, buf[:n]); err != nil {
 			return unexpected(err)
@@ -106,7 +106,7 @@ func readLine(r *bufio.Reader) (string, error) {
 	case err == nil && len(line) <= maxLine:
 		return string(line[:len(line)-1]), nil
 	case err == nil || errors.Is(err, bufio.ErrBufferFull):
-		return "", errors.New("a line that is too long")
+		return "", errors.New("received a line of more than 1 KiB")
 	case errors.Is(err, io.EOF) && len(line) > 0:
 		return "", io.ErrUnexpectedEOF
 	}

@@ -147,7 +147,7 @@ func (m *member) take(ctx context.Context, line string) error {
 	number, why, _ := strings.Cut(rest, " ")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 {
-		return fmt.Errorf("%.80q is no answer that plx knows", line)
+		return fmt.Errorf("invalid reply %.80q", line)
 	}
 	switch {
 	case word == "at":
@@ -167,7 +167,7 @@ func (m *member) take(ctx context.Context, line string) error {
 		m.from = nil
 		m.stream(ctx, n)
 	default:
-		return fmt.Errorf("%.80q is no answer that plx expects", line)
+		return fmt.Errorf("unexpected reply %.80q", line)
 	}
 	return nil
 }

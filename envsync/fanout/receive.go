@@ -51,11 +51,11 @@ const maxConns = 2 * fanOut
 func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, network Network) (*Part, error) {
 	line, err := readLine(in)
 	if err != nil {
-		return nil, fmt.Errorf("read where the files come from: %w", err)
+		return nil, fmt.Errorf("read the sender's instructions: %w", err)
 	}
 	p := &Part{in: in, out: out, network: network}
 	if err := json.Unmarshal([]byte(line), &p.route); err != nil {
-		return nil, fmt.Errorf("read where the files come from: %w", err)
+		return nil, fmt.Errorf("read the sender's instructions: %w", err)
 	}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	if p.route.Pass {
@@ -192,7 +192,7 @@ func (p *Part) writeLine(line string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, err := io.WriteString(p.out, line+"\n"); err != nil {
-		return fmt.Errorf("report to plx: %w", err)
+		return fmt.Errorf("send a report to plx: %w", err)
 	}
 	return nil
 }
@@ -249,7 +249,7 @@ func (p *Part) Finish() error {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, p.in); err != nil {
-		return fmt.Errorf("wait for the end: %w", err)
+		return fmt.Errorf("wait for the sender to finish: %w", err)
 	}
 	return nil
 }

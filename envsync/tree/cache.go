@@ -120,10 +120,10 @@ func (c *cache) save() error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
-		return fmt.Errorf("keep hashes: %w", err)
+		return fmt.Errorf("write the hash cache: %w", err)
 	}
 	if err := atomicfile.WriteFile(c.file, text, 0o600); err != nil {
-		return fmt.Errorf("keep hashes: %w", err)
+		return fmt.Errorf("write the hash cache: %w", err)
 	}
 	return nil
 }

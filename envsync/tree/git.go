@@ -124,7 +124,7 @@ func (r *repository) pattern(base, in string) (string, error) {
 	for i := range fields {
 		text, err := r.out.ReadString(0)
 		if err != nil {
-			return "", fmt.Errorf("git check-ignore: it ended at %s: %w", shown(in), err)
+			return "", fmt.Errorf("git check-ignore: it exited while checking %s: %w", shown(in), err)
 		}
 		fields[i] = strings.TrimSuffix(text, "\x00")
 	}

@@ -131,7 +131,7 @@ func (m Manifest) Files() (n int, size int64) {
 // produce.
 func Decode(b []byte) (m Manifest, err error) {
 	if len(b) > MaxManifest || !bytes.HasPrefix(b, []byte(magic)) {
-		return m, errors.New("it is no list of files of this version of plx")
+		return m, errors.New("it is not a list of files that this version of plx can read")
 	}
 	d := decoder{rest: b[len(magic):]}
 	c := checker{folders: map[string]bool{".": true}}
@@ -335,7 +335,7 @@ func checkTarget(p, target string) error {
 // checkName rejects a link target that is too long or has control characters.
 func checkName(target string) error {
 	if len(target) > maxName || strings.ContainsFunc(target, unicode.IsControl) {
-		return errors.New("what it points to has no valid name")
+		return errors.New("its target is too long or contains a control character")
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (s Set) Pieces(m Manifest) (pieces []Piece, err error) {
 	}
 	for ; n < 8*len(s); n++ {
 		if s[n/8]&(1<<(n%8)) != 0 {
-			return nil, errors.New("its answer is damaged")
+			return nil, errors.New("its reply is invalid")
 		}
 	}
 	return pieces, nil

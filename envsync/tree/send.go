@@ -210,14 +210,14 @@ func AnswerLimit(size int64) time.Duration {
 // for a host that takes longer.
 func bound(size int64, what string) (time.Duration, error) {
 	d := AnswerLimit(size)
-	return d, fmt.Errorf("it has not %s within %s: is its file system stuck?", what, d)
+	return d, fmt.Errorf("timed out after %s: the host has not %s (file system hung?)", d, what)
 }
 
 // talk exchanges messages with Store.Serve on the host t: it sends the
 // manifest, reads which pieces the host lacks, and sends those.
 func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	_, size := s.folder.Files()
-	stop := startTimeout(cancel, size, "told what it lacks")
+	stop := startTimeout(cancel, size, "reported which files it lacks")
 	defer stop()
 	if err := s.folder.Write(stdin); err != nil {
 		return err

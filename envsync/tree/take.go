@@ -51,7 +51,7 @@ func take(in io.Reader, id Sum, dir string) (*Folder, error) {
 		return nil, err
 	}
 	if m.ID() != id {
-		return nil, errors.New("the host has sent another one")
+		return nil, errors.New("the host has sent another list of files: its hash differs")
 	}
 	z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {

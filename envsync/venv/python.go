@@ -64,7 +64,7 @@ func Ask(ctx context.Context, interpreter string) (p Python, err error) {
 		err = json.Unmarshal(out, &p)
 	}
 	if err == nil && p.Version == "" {
-		err = errors.New("it did not tell its version")
+		err = errors.New("the interpreter did not print its version")
 	}
 	if err != nil {
 		if last := lastLine(said.String()); last != "" {

@@ -149,7 +149,7 @@ func (v *Venv) resolve() (string, error) {
 	v.copies = true
 	home := setting(string(text), "home")
 	if !filepath.IsAbs(home) {
-		return "", errors.New("pyvenv.cfg has no home")
+		return "", errors.New("pyvenv.cfg has no line home = FOLDER")
 	}
 	return v.original(string(text), home, filepath.Base(real))
 }

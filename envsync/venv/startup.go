@@ -73,7 +73,7 @@ func (v *Venv) watchStart(ctx context.Context) (a added, err error) {
 	case err != nil:
 		return a, cmp.Or(context.Cause(ctx), err)
 	case !found:
-		return a, errors.New("it did not tell")
+		return a, errors.New("the interpreter did not print its module path")
 	}
 	return a, json.Unmarshal([]byte(answer), &a)
 }

@@ -103,7 +103,7 @@ func (c *Effective) Check() error {
 	case c.CheckpointEverySteps > 0 && c.CheckpointEverySecs > 0:
 		return HintError{"--ckpt-every-steps and --ckpt-every-secs: give one of them", "if the program sets one, switch it off with 0"}
 	case c.CheckpointDir == "" && c.CheckpointEverySteps+c.CheckpointEverySecs > 0:
-		return errors.New("checkpoints are to be made, but there is no --ckpt-dir for them")
+		return errors.New("a checkpoint interval is set without --ckpt-dir")
 	case c.ProfileSteps == "" && c.ProfileWorkers != "":
 		return errors.New("--profile-workers needs --profile-steps, which says what they record")
 	case c.ProfileSteps == "":
@@ -193,13 +193,13 @@ func (c *Effective) checkProgram() error {
 	case c.GlobalBatch > 0 && c.ShardBatch > 0:
 		return fmt.Errorf("global batch of %d rows and shard batch of %d: give one of them", c.GlobalBatch, c.ShardBatch)
 	case !(c.ClipNorm >= 0):
-		return fmt.Errorf("clip norm %v: want at least 0", c.ClipNorm)
+		return fmt.Errorf("ClipNorm is %v: want at least 0", c.ClipNorm)
 	case c.AtEndOfData < WaitForAll || c.AtEndOfData > EndTogether:
-		return fmt.Errorf("ending %d: want WaitForAll, JoinOthers or EndTogether", c.AtEndOfData)
+		return fmt.Errorf("AtEndOfData is %d: want WaitForAll, JoinOthers or EndTogether", c.AtEndOfData)
 	case c.StartTimeout < time.Millisecond || c.PeerTimeout < 10*time.Millisecond:
-		return fmt.Errorf("start timeout %v, peer timeout %v: want at least 1ms and 10ms", c.StartTimeout, c.PeerTimeout)
+		return fmt.Errorf("StartTimeout is %v and PeerTimeout is %v: want at least 1ms and 10ms", c.StartTimeout, c.PeerTimeout)
 	case c.FirstMeeting < 1 || c.Report < 1:
-		return fmt.Errorf("first meeting after %d steps, report after %d: want at least 1", c.FirstMeeting, c.Report)
+		return fmt.Errorf("FirstMeeting is %d and Report is %d: want at least 1", c.FirstMeeting, c.Report)
 	}
 	return hooks.Check(c.Hooks)
 }

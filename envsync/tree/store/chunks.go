@@ -167,7 +167,7 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 		if at != (place{}) && files[at.content] == nil {
 			f, err := os.Open(at.file)
 			if err != nil {
-				return fmt.Errorf("a file with parts of it has vanished from %s: launch again: %w", s.dir, cause(err))
+				return fmt.Errorf("a stored file that contains parts of it was removed from %s: launch again: %w", s.dir, cause(err))
 			}
 			files[at.content] = f
 		}

@@ -143,7 +143,7 @@ func (s *Store) receive(ctx context.Context, in io.Reader, l *lacks) error {
 		defer z.Close()
 		stream = z
 	default:
-		return fmt.Errorf("a stream of files of the unknown kind %q", kind)
+		return fmt.Errorf("unknown format %q of the stream of files", kind)
 	}
 	return s.storeAll(ctx, stream, l)
 }

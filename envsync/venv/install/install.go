@@ -86,7 +86,7 @@ func (i *installer) findInterpreter(ctx context.Context) error {
 	}
 	if r.Base != "" {
 		if !filepath.IsLocal(r.Interpreter) {
-			return fmt.Errorf("%q is no path of an interpreter", r.Interpreter)
+			return fmt.Errorf("the path %q of the interpreter leads out of its folder", r.Interpreter)
 		}
 		i.interpreter = filepath.Join(i.baseDir(), r.Interpreter)
 		return nil
