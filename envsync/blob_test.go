@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// programBlob is a program that cannot be compressed.
+// programBlob returns a blob with random content, which cannot be compressed.
 func programBlob(t *testing.T, size int) (Blob, []byte) {
 	t.Helper()
 	content := make([]byte, size)

@@ -53,7 +53,8 @@ func TestEnvironmentParsesFlagsAndFiles(t *testing.T) {
 	}
 }
 
-// TestDoubtsNameValuesThatAShellWouldExpand: a value that a shell would have changed is noted, by its name alone.
+// Doubts names the variables whose values a shell would have expanded, without
+// the values.
 func TestDoubtsNameValuesThatAShellWouldExpand(t *testing.T) {
 	file := envFile(t, "A=\"quoted\"\nB='x'\nC=\"over\"\nSET_HERE\nM=/m:${M}\n")
 	got := Doubts([]string{"L=/opt/x:$L", "C=plain", "P=5$", "N=$(secret)", "Q=\"", "R=it's"}, []string{file})
@@ -117,7 +118,7 @@ func FuzzEnvironmentFile(f *testing.F) {
 			}
 			return
 		}
-		// What was read can be written as a file again.
+		// Written back as a file, the variables are read as the same values.
 		var again strings.Builder
 		for name, value := range values {
 			if !plainName().MatchString(name) || strings.ContainsAny(value, "\x00\n") {

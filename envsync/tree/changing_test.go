@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// whileScanning scans a folder again and again while write is called again and again.
+// whileScanning scans a folder repeatedly while another goroutine calls write
+// repeatedly.
 func whileScanning(t *testing.T, dir string, rounds int, write func(i int) error) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -51,7 +52,7 @@ func whileScanning(t *testing.T, dir string, rounds int, write func(i int) error
 	}
 }
 
-// Temporary files that come and go do not stop a launch.
+// Temporary files that are created and deleted during the scan cause no error.
 func TestDeletedTemporaryFilesDoNotStopScan(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"train.py": "x"})
@@ -62,11 +63,12 @@ func TestDeletedTemporaryFilesDoNotStopScan(t *testing.T) {
 	})
 }
 
-// What vanishes after it was found is left out, whatever Scan does at that moment.
+// A file that is deleted after Scan has found it is omitted, at whatever point
+// of the scan that happens.
 func TestFileDeletedDuringScanIsOmitted(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "1", "b": "1", "train.py": "x"})
-	vanishes := map[string]string{"a": "b", "train.py": "a"} // b is not looked at yet, a is not read yet
+	vanishes := map[string]string{"a": "b", "train.py": "a"} // delete b before Stat, and a between Stat and reading
 	f, err := Scan(t.Context(), dir, Options{Leave: func(p string, _ fs.DirEntry) string {
 		if gone, found := vanishes[p]; found {
 			if err := os.Remove(filepath.Join(dir, gone)); err != nil {
@@ -84,7 +86,7 @@ func TestFileDeletedDuringScanIsOmitted(t *testing.T) {
 	}
 }
 
-// Of a log that grows the beginning is sent.
+// If a log file grows during the scan, its first part is sent.
 func TestBeginningOfGrowingLogIsSent(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
@@ -109,7 +111,7 @@ func TestBeginningOfGrowingLogIsSent(t *testing.T) {
 	}
 }
 
-// reader gives an open file other bytes whenever it was read.
+// reader replaces the content of an open file after each read.
 type reader struct {
 	file string
 	n    byte
@@ -117,10 +119,10 @@ type reader struct {
 
 func (r *reader) Write(p []byte) (int, error) {
 	r.n++
-	return len(p), os.WriteFile(r.file, bytes.Repeat([]byte{r.n}, 10+int(r.n)), 0o600) // the length tells at once
+	return len(p), os.WriteFile(r.file, bytes.Repeat([]byte{r.n}, 10+int(r.n)), 0o600) // the changed length is noticed at once
 }
 
-// grower appends to a file whenever it was read.
+// grower appends to an open file after each read.
 type grower struct{ *os.File }
 
 func (g grower) Write(p []byte) (int, error) {
@@ -128,7 +130,8 @@ func (g grower) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// A file that grows whenever it is read has the bytes that were there first.
+// For a file that grows during each read, the entry describes the bytes that
+// were there first.
 func TestGrowingFileKeepsItsFirstLength(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"log": "0123456789"})
@@ -144,7 +147,8 @@ func TestGrowingFileKeepsItsFirstLength(t *testing.T) {
 	}
 }
 
-// A file that is another one whenever it is read is told from one that grows.
+// A file that is replaced during each read is not mistaken for one that only
+// grows.
 func TestChangingFileIsNotTakenForGrowing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "0123456789"})
@@ -159,7 +163,7 @@ func TestChangingFileIsNotTakenForGrowing(t *testing.T) {
 	}
 }
 
-// A folder is read again after a file was not what it had been.
+// Again returns the present content of a file that has changed since Scan.
 func TestAgainReadsChangedFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"same": "1", "changed": "1", "gone": "1", "always": "1", "swapped": "1"})

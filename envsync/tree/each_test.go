@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// Of hosts that share a home one is worked on first. It may be one that is down.
+// Of the hosts that share a home folder, one is served first, even if that
+// host is down.
 func TestSharedHomeIsServedByOneHostFirst(t *testing.T) {
 	errGone := errors.New("connection lost")
 	var targets []Target
@@ -23,7 +24,7 @@ func TestSharedHomeIsServedByOneHostFirst(t *testing.T) {
 		targets = append(targets, Target{Name: name, FileSystem: "same"})
 	}
 	var mu sync.Mutex
-	var begun []string // of those that share a home
+	var begun []string // started hosts among those that share a home folder
 	all := 0
 	err := forEachHost(t.Context(), targets, func(to Target) error {
 		mu.Lock()
@@ -36,14 +37,14 @@ func TestSharedHomeIsServedByOneHostFirst(t *testing.T) {
 		}
 		return nil
 	})
-	slices.Sort(begun[min(2, len(begun)):]) // the rest is worked on at once
+	slices.Sort(begun[min(2, len(begun)):]) // the remaining hosts are served in parallel, in any order
 	if got, want := strings.Join(begun, " "), "down up fourth third"; got != want || all != len(targets) || !errors.Is(err, errGone) || err.Error() != "host down: connection lost" {
 		t.Errorf("%s, want %s, %d in all: %v", got, want, all, err)
 	}
 }
 
-// As many hosts are served at once as may be. None is done before, so that none has another in
-// its place when they are counted.
+// At most maxHosts hosts are served at once. No call returns before the count,
+// so no slot is used twice.
 func TestConcurrentHostsAreLimited(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
@@ -66,7 +67,7 @@ func TestConcurrentHostsAreLimited(t *testing.T) {
 	}
 }
 
-// Whoever has no turn when the context ends is named.
+// A host that has not been served when the context ends is named in the error.
 func TestCancelledHostsAreNamed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	targets := make([]Target, maxHosts+1)
@@ -81,7 +82,8 @@ func TestCancelledHostsAreNamed(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	})
-	// A slot that is free counts as much as the end of the context.
+	// if a slot is free when the context ends, either case of the select may
+	// be taken
 	if n := begun.Load(); n < int64(len(targets)) && (!errors.Is(err, context.Canceled) || err.Error() != "host h: context canceled") {
 		t.Errorf("%d of %d, %v", n, len(targets), err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// PLX_TEST_TREES sets how many trees are compared.
+// The variable PLX_TEST_TREES sets the number of random trees to compare.
 func TestScanExcludesLikeGitOnManyTrees(t *testing.T) {
 	trees, err := strconv.Atoi(cmp.Or(os.Getenv("PLX_TEST_TREES"), "500"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// ownConfig keeps the settings of the user who runs the tests from counting.
+// ownConfig replaces the git configuration of the user who runs the tests.
 func ownConfig(t *testing.T, config string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
@@ -23,7 +23,7 @@ func ownConfig(t *testing.T, config string) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 }
 
-// listed returns the files that git would send of a folder, without folders of other
+// listed returns the files in dir that git does not ignore, without nested
 // repositories.
 func listed(t *testing.T, dir string) []string {
 	t.Helper()
@@ -32,7 +32,7 @@ func listed(t *testing.T, dir string) []string {
 	return slices.Compact(list)
 }
 
-// Git does not ignore what it tracks, whatever patterns say.
+// A file that git tracks is sent even if a pattern matches it.
 func TestFilesTrackedByGitAreSent(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
@@ -56,7 +56,7 @@ func TestFilesTrackedByGitAreSent(t *testing.T) {
 	}
 }
 
-// The exclude files of the repository and of the user count.
+// Scan respects the exclude files of the repository and of the user.
 func TestExcludeFilesOfGitApply(t *testing.T) {
 	global := filepath.Join(t.TempDir(), "ignore")
 	write(t, filepath.Dir(global), map[string]string{"ignore": "# mine\n*.ckpt\n"})
@@ -77,7 +77,8 @@ func TestExcludeFilesOfGitApply(t *testing.T) {
 	}
 }
 
-// A repository inside another one has its own files, and so has one in a plain folder.
+// A nested repository has its own rules, and so has a repository in a folder
+// that is not in one.
 func TestNestedRepositoriesHaveTheirOwnRules(t *testing.T) {
 	ownConfig(t, "[user]\nname = a\nemail = a@b\n[protocol \"file\"]\nallow = always\n")
 	top := t.TempDir()
@@ -106,7 +107,7 @@ func TestNestedRepositoriesHaveTheirOwnRules(t *testing.T) {
 	}
 }
 
-// Where git fails, the rules of plx's own reading count, and a note says so.
+// If git fails, plx interprets the .gitignore files itself, and adds a note.
 func TestPlxReadsPatternsIfGitFails(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
@@ -124,7 +125,8 @@ func TestPlxReadsPatternsIfGitFails(t *testing.T) {
 	}
 }
 
-// In a hook of git, variables name another repository.
+// In a git hook, variables such as GIT_DIR name another repository; Scan
+// ignores them.
 func TestVariablesOfGitHooksAreIgnored(t *testing.T) {
 	ownConfig(t, "")
 	other, dir := t.TempDir(), t.TempDir()
@@ -139,8 +141,8 @@ func TestVariablesOfGitHooksAreIgnored(t *testing.T) {
 	}
 }
 
-// A folder that git ignores as a whole is sent when it is named, by the patterns for what
-// is in it.
+// If the user names a folder that git ignores as a whole, it is sent; only
+// patterns for the files in it apply.
 func TestIgnoredFolderIsSentIfNamed(t *testing.T) {
 	ownConfig(t, "")
 	top := t.TempDir()
@@ -155,7 +157,8 @@ func TestIgnoredFolderIsSentIfNamed(t *testing.T) {
 	}
 }
 
-// What .plxignore sends although git ignores it is sent with what is in it.
+// If .plxignore includes a folder that git ignores, the files in it are sent
+// too.
 func TestPlxignoreIncludesWhatGitIgnores(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
@@ -169,12 +172,12 @@ func TestPlxignoreIncludesWhatGitIgnores(t *testing.T) {
 	}
 }
 
-// randomTree is a folder of random names with random patterns in it, for a repository.
+// randomTree is a repository with random file names and random patterns.
 type randomTree struct {
-	files          map[string]string // by path, .gitignore files too
+	files          map[string]string // content by path, including .gitignore files
 	tracked        []string
-	global, within string // texts of the user's exclude file, and of the repository's own
-	below          string // folder to list; "": the root
+	global, within string // contents of the user's and of the repository's exclude file
+	below          string // folder to scan, relative to the root; "": the root
 }
 
 var (
@@ -228,7 +231,7 @@ func newRandomTree(r *rand.Rand) (tree randomTree) {
 	return tree
 }
 
-// make makes the repository in dir.
+// make creates the repository in the folder dir.
 func (tree randomTree) make(t *testing.T, dir, global string) {
 	t.Helper()
 	write(t, dir, tree.files)
@@ -250,11 +253,13 @@ func (tree randomTree) String() string {
 	return b.String()
 }
 
-// What git would send of random folders with random patterns is sent.
+// Scan includes the same files as git in folders with random names and
+// patterns.
 func TestScanExcludesLikeGit(t *testing.T) { compareWithGit(t, 25) }
 
-// compareWithGit compares what is sent of random trees with the list of git, and so what is
-// sent by plx's own reading of patterns, which counts where git cannot be asked.
+// compareWithGit compares the files that Scan includes with those that git
+// lists, for random repositories. It also compares plx's own interpretation of
+// patterns, which Scan uses if git cannot be run.
 func compareWithGit(t *testing.T, trees int) {
 	global := filepath.Join(t.TempDir(), "ignore")
 	ownConfig(t, "[core]\nexcludesFile = "+global+"\n")
@@ -279,8 +284,8 @@ func compareWithGit(t *testing.T, trees int) {
 	}
 }
 
-// ownDiffers scans without git. It returns the files of which git decides otherwise by the
-// .gitignore files alone, with the lines that decide.
+// ownDiffers scans without git. It returns the files about which git, reading
+// only .gitignore files, decides differently, with the deciding lines.
 func (tree randomTree) ownDiffers(t *testing.T, root, global string) (differ []string) {
 	t.Helper()
 	write(t, root, map[string]string{".git/info/exclude": ""})
@@ -307,7 +312,7 @@ func (tree randomTree) ownDiffers(t *testing.T, root, global string) (differ []s
 	return differ
 }
 
-// line returns the line of a file of patterns that "file:line" names.
+// line returns the line of a pattern file that at names as "FILE:LINE".
 func (tree randomTree) line(at string) string {
 	file, number, _ := strings.Cut(at, ":")
 	n, _ := strconv.Atoi(number) // 0: nothing excludes it
@@ -317,8 +322,8 @@ func (tree randomTree) line(at string) string {
 	return strings.Split(tree.files[file], "\n")[n-1]
 }
 
-// TestPatternsMatchLikeGit: without a repository each pattern decides as git does. One
-// pattern at a time and each path by itself, so that no line hides another.
+// Outside of a repository each pattern matches as in git. Each pattern is
+// tested alone against each path alone, so that no pattern hides another.
 func TestPatternsMatchLikeGit(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
@@ -338,7 +343,7 @@ func TestPatternsMatchLikeGit(t *testing.T) {
 		out, _ := cmd.Output() // 1: it excludes nothing
 		want := strings.Split(string(out), "\x00")
 		for _, p := range paths {
-			got := false // as the walk: the first folder that a line excludes hides the rest
+			got := false // as in a scan, the first excluded parent folder excludes everything below it
 			for i, c := range strings.TrimSuffix(p, "/") + "/" {
 				if c == '/' && !got {
 					_, got, _ = r.match(p[:i], i < len(p))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPointersFindsGitLFSPointerFiles: what git-lfs has not fetched is found, in a working directory and in
-// what is copied.
+// Pointers finds the files that git-lfs has not fetched, in a Folder of Scan
+// and in one of Gather.
 func TestPointersFindsGitLFSPointerFiles(t *testing.T) {
 	dir := t.TempDir()
 	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("a", 64) + "\nsize 12345\n"

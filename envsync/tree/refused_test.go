@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// All that cannot be sent is named at once, with a command that leaves it here.
+// One error lists everything that cannot be sent, with a command that excludes
+// all of it.
 func TestErrorNamesAllFilesThatCannotBeSent(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -52,7 +53,7 @@ func TestErrorNamesAllFilesThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// With KeepLinks a link that leads out is sent as it is.
+// With KeepLinks, a link that points out of the folder is sent unchanged.
 func TestKeepLinksSendsLinksThatLeadOut(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"sub/": ""})
@@ -76,7 +77,7 @@ func TestKeepLinksSendsLinksThatLeadOut(t *testing.T) {
 	}
 }
 
-// An error names some of many.
+// The error message lists only some of many entries.
 func TestErrorNamesSomeOfManyRefusedFiles(t *testing.T) {
 	e := &RefusedError{root: "/x"}
 	for range 22 {

@@ -18,7 +18,8 @@ func after(do func()) func(context.Context, replica.Result) error {
 	return func(context.Context, replica.Result) error { do(); return nil }
 }
 
-// What cannot be meant is refused, with the hook's name and what to do.
+// Check rejects an invalid hook with an error that names the hook and what to
+// do.
 func TestInvalidHooksAreRefused(t *testing.T) {
 	do := after(func() {})
 	for want, list := range map[string][]Hook{
@@ -41,7 +42,8 @@ func TestInvalidHooksAreRefused(t *testing.T) {
 	}
 }
 
-// A hook is called in every n-th step, counted from 0, and after a jump over such a step.
+// A hook is called in every n-th step, counted from 0, and after a jump over
+// such a step.
 func TestHookWithEveryStepsIsCalledInThoseSteps(t *testing.T) {
 	for _, c := range []struct {
 		every int
@@ -67,8 +69,7 @@ func TestHookWithEveryStepsIsCalledInThoseSteps(t *testing.T) {
 	}
 }
 
-// A hook with an interval is called in the first step, and again when the interval has
-// passed.
+// A hook with Every is called in the first step, and again after the interval.
 func TestHookWithEveryIsCalledAfterTheInterval(t *testing.T) {
 	var got []int
 	r := New([]Hook{{Name: "x", Every: 10 * time.Second, After: func(_ context.Context, r replica.Result) error { got = append(got, r.Step); return nil }}}, true)
@@ -88,7 +89,8 @@ func TestHookWithEveryIsCalledAfterTheInterval(t *testing.T) {
 	}
 }
 
-// Workers meet after the steps in which a hook can stop, whoever's it is.
+// Workers vote after each step in which a hook of any worker may stop the
+// training.
 func TestWorkersVoteAfterStepsWithAStoppingHook(t *testing.T) {
 	do := after(func() {})
 	for _, c := range []struct {
@@ -118,7 +120,8 @@ func TestWorkersVoteAfterStepsWithAStoppingHook(t *testing.T) {
 	}
 }
 
-// Errors and panics name hook and moment; what a hook returns is in the error.
+// The error of a failed or panicking hook names the hook and its function, and
+// wraps what the hook returned.
 func TestErrorsNameHookAndMoment(t *testing.T) {
 	broken := errors.New("broken")
 	for want, h := range map[string]Hook{
@@ -148,7 +151,7 @@ func TestErrorsNameHookAndMoment(t *testing.T) {
 	}
 }
 
-// A hook that takes a step is refused.
+// Enter returns an error if a hook itself takes a step.
 func TestHookThatTakesAStepIsRefused(t *testing.T) {
 	var r *Runner
 	r = New([]Hook{{Name: "x", Before: func(ctx context.Context, step int) error {
@@ -165,8 +168,8 @@ func TestHookThatTakesAStepIsRefused(t *testing.T) {
 	}
 }
 
-// The run goes on while a hook has a gradient, gradients are sent in order, each after its
-// hooks, and none after an error.
+// Hooks do not block the run of the model. Gradients are sent in order, each
+// after its hooks, and none after an error.
 func TestGradientsAreSentInOrderAfterTheirHooks(t *testing.T) {
 	going, order := make(chan struct{}), ""
 	variable := layout.Variable{Name: "w", Dtype: layout.Float32, Shape: []int{2}}
@@ -196,7 +199,7 @@ func TestGradientsAreSentInOrderAfterTheirHooks(t *testing.T) {
 	line := r.Gradients(t.Context(), 3, 5)
 	line.Take(GradientOf(variable, nil, memory), func() { order += "sent " })
 	line.Follow(func() { order += "followed " })
-	close(going) // only now can the first hook return: Take and Follow did not wait for it
+	close(going) // the first hook returns only now, so Take and Follow have not waited for it
 	if err := line.Wait(); err != nil || order != "w@3/5 sent followed " {
 		t.Errorf("%q, %v", order, err)
 	}
@@ -216,7 +219,7 @@ func TestGradientsAreSentInOrderAfterTheirHooks(t *testing.T) {
 	}
 }
 
-// Without hooks for a step, gradients are sent at once.
+// In a step without hooks, gradients are sent at once.
 func TestGradientsWithoutHooksAreSentAtOnce(t *testing.T) {
 	var none *Runner
 	r := New([]Hook{{Name: "x", EverySteps: 2, Gradient: func(context.Context, Gradient) error { return nil }}}, true)

@@ -17,7 +17,7 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// A folder whose list of files is not there is not made, also not an empty one.
+// Without the manifest Build creates no folder, not even an empty one.
 func TestBuildFailsWithoutManifest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	if err := newHost(t).Build(t.Context(), tree.Sum{1}, dir, nil); !errors.Is(err, fs.ErrNotExist) {
@@ -28,7 +28,7 @@ func TestBuildFailsWithoutManifest(t *testing.T) {
 	}
 }
 
-// Without a place for the folder nothing is made elsewhere.
+// Without the parent folder Build creates nothing.
 func TestBuildFailsWithoutParentFolder(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
@@ -42,7 +42,8 @@ func TestBuildFailsWithoutParentFolder(t *testing.T) {
 	}
 }
 
-// A content that gets shorter while it is copied is damaged: the copy comes to an end.
+// If a content is truncated while Build copies it, the copy ends and the
+// content counts as damaged.
 func TestContentThatShrinksDuringCopyIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "from"), "short")
@@ -55,13 +56,13 @@ func TestContentThatShrinksDuringCopyIsDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer to.Close() // nobody needs what is in it
+	defer to.Close() // the copy is not used, so an error of Close does not matter
 	if _, err := copyAll(int(to.Fd()), int(from.Fd()), 10, false); !errors.As(err, new(*readError)) {
 		t.Errorf("%v, want that the content cannot be read", err)
 	}
 }
 
-// Nothing is added to a folder that is not whole.
+// Build does not call finish for an incomplete folder.
 func TestBuildCallsFinishOnlyForCompleteFolders(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
@@ -78,7 +79,8 @@ func TestBuildCallsFinishOnlyForCompleteFolders(t *testing.T) {
 	}
 }
 
-// limited calls f with files that accept no more than some bytes, as if the disk was full.
+// limited calls f with a limit on the size of files (RLIMIT_FSIZE), so that
+// writes fail as on a full disk.
 func limited(t *testing.T, most uint64, f func()) {
 	t.Helper()
 	var usual unix.Rlimit
@@ -98,7 +100,8 @@ func limited(t *testing.T, most uint64, f func()) {
 	f()
 }
 
-// If a disk takes only a part of a file, nothing of it stays, and no content counts as damaged.
+// If the disk is full after a part of a file, no partial file is left, and the
+// content does not count as damaged.
 func TestFullDisk(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
@@ -132,7 +135,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A content that is not where it was written gets no name.
+// settle fails if the temporary file does not exist.
 func TestSettleFailsWithoutTheFile(t *testing.T) {
 	h := newHost(t)
 	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// Two launches send the same folder to one host at once.
+// Two launches send the same folder to one host at the same time.
 func TestTwoConcurrentSendsToOneHostSucceed(t *testing.T) {
 	f := scan(t, project(t))
 	for range 10 {
@@ -40,8 +40,8 @@ func TestTwoConcurrentSendsToOneHostSucceed(t *testing.T) {
 	}
 }
 
-// An agent that is told to end stores no list of files that it does not have, also if the
-// sender has ended its stream.
+// A cancelled Serve does not store a manifest whose files it lacks, even if
+// the sender's stream has ended.
 func TestCancelledServeStoresNoManifest(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	var in bytes.Buffer
@@ -58,7 +58,8 @@ func TestCancelledServeStoresNoManifest(t *testing.T) {
 	}
 }
 
-// A launch leaves the file alone that another one is just about to name: it has the stamp.
+// removeAbandoned keeps a recent temporary file, which another launch is about
+// to rename. Its modification time is in 1980.
 func TestTidyLeavesFreshFiles(t *testing.T) {
 	h := newHost(t)
 	fresh := filepath.Join(h.incoming(), "fresh")
@@ -72,7 +73,7 @@ func TestTidyLeavesFreshFiles(t *testing.T) {
 	}
 }
 
-// What a launch left half written long ago is removed.
+// Temporary files that a launch has left long ago are removed.
 func TestTidyRemovesAbandonedFiles(t *testing.T) {
 	h := newHost(t)
 	left := filepath.Join(h.incoming(), "left")
@@ -83,7 +84,8 @@ func TestTidyRemovesAbandonedFiles(t *testing.T) {
 	}
 }
 
-// A host that cannot use the files does not confirm that it has them.
+// If finish fails on the host, Serve does not confirm that the host has the
+// files.
 func TestServeFailsIfFinishFails(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
@@ -97,17 +99,18 @@ func TestServeFailsIfFinishFails(t *testing.T) {
 	}
 }
 
-// Bytes after the last file are no part of any.
+// Serve rejects a stream that continues after the last file.
 func TestStreamLongerThanTheFilesIsRejected(t *testing.T) {
 	if err := newHost(t).storeAll(t.Context(), strings.NewReader("x"), &lacks{}); err == nil || !strings.Contains(err.Error(), "longer than the files") {
 		t.Errorf("%v, want that the stream is too long", err)
 	}
 }
 
-// Files that do not fit are refused before they travel. The largest is named.
+// Files that exceed the free disk space are rejected before they are sent. The
+// error names the largest.
 func TestFilesLargerThanFreeSpaceAreRejected(t *testing.T) {
 	h := newHost(t)
-	var m tree.Manifest // 2 PiB, in files as large as they may be
+	var m tree.Manifest // 2 PiB in total, in files of the maximum size
 	for i := range 512 {
 		m.Entries = append(m.Entries, tree.Entry{Path: fmt.Sprintf("part%03d", i), Kind: tree.File, Mode: 0o644, Size: 1<<42 - 1, Sum: tree.Sum{1, byte(i), byte(i >> 8)}})
 	}
@@ -133,8 +136,8 @@ func TestFilesLargerThanFreeSpaceAreRejected(t *testing.T) {
 	}
 }
 
-// A stream that ends early, wherever it does, is no stream of other contents, and nothing of it
-// is kept.
+// Serve rejects a stream that is truncated at any point, and stores nothing of
+// the incomplete file.
 func TestTruncatedStreamIsRejected(t *testing.T) {
 	h := newHost(t)
 	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// If it is not known when the host was booted, every content is hashed.
+// If the boot time of the host is unknown, no content is trusted, so every
+// content is hashed.
 func TestUnknownBootTimeTrustsNoFile(t *testing.T) {
 	if got := bootTimeIn("cpu  1 2\nintr 3 4\nbtime 1700000000\nprocesses 5\n"); got.Unix() != 1700000001 {
 		t.Errorf("booted at %s, want the end of that second", got)
@@ -22,8 +23,9 @@ func TestUnknownBootTimeTrustsNoFile(t *testing.T) {
 	}
 }
 
-// A content is taken to be right if its time is one of 1980, and of no day to come: that of
-// tomorrow is that of a host whose clock is ahead.
+// A modification time in 1980 means that the content was verified. The day
+// must not be later than tomorrow; tomorrow is possible if another host's
+// clock is ahead.
 func TestVerificationDayIsReadFromModificationTime(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour

@@ -77,7 +77,7 @@ func TestPyvenvCfgGetsTheInterpreter(t *testing.T) {
 	}
 }
 
-// A source gets the time that its compiled file has noted.
+// A source file gets the modification time recorded in its .pyc file.
 func TestSourcesGetTheTimesOfTheirPycFiles(t *testing.T) {
 	at := t.TempDir()
 	head := make([]byte, 16)
@@ -99,7 +99,8 @@ func TestSourcesGetTheTimesOfTheirPycFiles(t *testing.T) {
 	}
 }
 
-// An interpreter with a shared library, as pyenv builds it, runs from another folder.
+// An interpreter with a shared library, as pyenv builds it, runs from another
+// folder.
 func TestMovedInterpreterFindsItsLibrary(t *testing.T) {
 	compiler, err := exec.LookPath("gcc")
 	if err != nil {
