@@ -176,7 +176,7 @@ func settle(home, file, sum string, size int64) error {
 		return err
 	}
 	if folder, err := os.Open(filepath.Dir(blob)); err == nil {
-		_ = folder.Sync() // some file systems cannot sync a folder
+		_ = folder.Sync() // an error is ignored, because some file systems cannot sync a folder
 		folder.Close()    // only read
 	}
 	if as, err := identity(blob); err == nil {

@@ -28,14 +28,14 @@ const joinTime = 3 * time.Second
 type Group struct {
 	content   *Spool
 	key       Key
-	low, high int // port range, see Route.Low and Route.High
+	low, high int // range of ports on which hosts may listen, see Route.Low and Route.High
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced whenever a field below changes; guarded by mu
 	coming  int           // upper bound on the number of hosts that have not called Send yet
 	nodes   []*node       // hosts with an open port that forward the stream, in the order in which they opened it
 	opening int           // number of hosts that were asked to open a port and have not replied yet
-	direct  bool          // if true, the sender uploads the stream to every further host itself
+	direct  bool          // if true, the sender uploads the stream to every further host itself, instead of hosts forwarding it
 	lost    []string      // messages about failed connections between hosts, see Lost
 }
 
@@ -51,7 +51,7 @@ func (n *node) take()  { n.taking, n.given = n.taking+1, n.given+1 }
 func (n *node) leave() { n.taking-- }
 func (n *node) close() { n.gone = true }
 
-// Host is a receiver of the stream.
+// Host is a host that is to receive the stream.
 type Host struct {
 	Name string
 	Addr string // the host's IP address or name, without a port, at which other hosts can reach it; empty: the host forwards nothing
@@ -77,8 +77,8 @@ func (g *Group) Lost() []string {
 // Watch has the callbacks and the timeout with which Send supervises the
 // command on one host.
 type Watch struct {
-	Fail     func(error)   // kills the command on the host, with the reason
-	At       func(int64)   // receives the number of bytes that the host has received so far
+	Fail     func(error)   // called with the reason if Send gives up on the host; must kill the command there
+	At       func(int64)   // called with the number of bytes that the host has received so far
 	Patience time.Duration // maximum time between two reports of the host
 	Silent   error         // error that Send passes to Fail if the host reports nothing for Patience
 }

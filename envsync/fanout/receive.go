@@ -15,7 +15,7 @@ import (
 // Part is the receiving end of the stream on one host. Only one goroutine may
 // use it.
 type Part struct {
-	ctx     context.Context // done when the Part is closed or the caller's context ends
+	ctx     context.Context // cancelled when the Part is closed or the caller's context ends
 	cancel  context.CancelFunc
 	route   Route
 	in      *bufio.Reader // standard input, connected to the sender

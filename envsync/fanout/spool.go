@@ -15,7 +15,7 @@ import (
 // kernel deletes however this process exits.
 type Spool struct {
 	file  *os.File
-	ended chan struct{} // closed by End: nothing more will be written
+	ended chan struct{} // closed by the method End: nothing more will be written
 	err   error         // why the stream could not be completed; nil: it is complete; valid once ended is closed
 
 	mu    sync.Mutex

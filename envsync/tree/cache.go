@@ -45,7 +45,7 @@ type cache struct {
 	mu      sync.Mutex
 	before  map[string]cached // entries as read from the cache file
 	now     map[string]cached // entries to write to the cache file
-	changed bool              // an entry was added to now that before does not contain
+	changed bool              // true if now contains an entry that before lacks, so the cache file must be written
 }
 
 // identity returns the attributes of a file that change when its content is

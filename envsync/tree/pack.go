@@ -21,7 +21,7 @@ import (
 type pack struct {
 	*fanout.Spool
 	raw   int64         // uncompressed size of all pieces in bytes
-	group *fanout.Group // hosts that receive the pack
+	group *fanout.Group // distributes the pack to the hosts that lack its pieces
 }
 
 // Values of the first byte of a pack: a zstd stream follows (Packed), or

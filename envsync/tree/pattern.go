@@ -75,7 +75,7 @@ func matchWildcards(p, text string, paths bool) outcome {
 				if next < 0 {
 					return differs
 				}
-				i, t = i+stars, t+next // now p[i] and text[t] are both the slash
+				i, t = i+stars, t+next // continue at the next slash, which is now both p[i] and text[t]
 				continue
 			}
 			return afterStars(rest, text[t:], paths, slashes)

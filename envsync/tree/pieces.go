@@ -11,7 +11,7 @@ type Piece struct {
 	Entry
 	Offset int64    // offset of the piece in the file, in bytes
 	Length int64    // length of the piece, in bytes
-	Chunk  ChunkSum // sum of the chunk; zero for a file without chunks
+	Chunk  ChunkSum // hash of the chunk; zero if the piece is a whole file
 }
 
 // is reports whether sum is the SHA-256 of the piece's content.
@@ -74,7 +74,7 @@ func NewSet(m Manifest) Set {
 	return make(Set, (n+7)/8)
 }
 
-// Add adds the piece with index i to the set.
+// Add adds the piece with index i, see Manifest.Pieces, to the set.
 func (s Set) Add(i int) { s[i/8] |= 1 << (i % 8) }
 
 // Pieces returns the pieces of m that are in the set. It returns an error if a

@@ -237,7 +237,7 @@ func (w *walk) enter(p string) error {
 			continue
 		}
 		if err := w.add(at, e); errors.Is(err, fs.ErrNotExist) {
-			continue // the entry was deleted after ReadDir
+			continue // another process deleted the entry after ReadDir had listed it
 		} else if err != nil {
 			if err := w.refuse(at, err); err != nil {
 				return err

@@ -33,7 +33,7 @@ type SendOptions struct {
 	Progress envsync.Progress        // may be nil
 	Left     func(bytes int64)       // is called with the number of content bytes for each write to a host; may be nil
 	Low      int                     // first port on which hosts listen to forward data to each other; Low and High 0: any port
-	High     int                     // last port of that range, see Low
+	High     int                     // last port on which hosts listen to forward data to each other; 0 with Low 0: any port
 	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; nil: use os.TempDir()
 	Lost     func(what []string)     // receives, at the end, messages about failed transfers between hosts, whose data this machine has sent instead; may be nil
 }
@@ -102,7 +102,7 @@ func forEachHost(ctx context.Context, targets []Target, work func(Target) error)
 				group = group[1:]
 			}
 			for _, i := range group[min(1, len(group)):] {
-				wait.Go(func() { _ = one(i) }) // the closure has stored the error in errs
+				wait.Go(func() { _ = one(i) }) // the error is stored in errs, so the result is not needed
 			}
 		})
 	}

@@ -98,7 +98,7 @@ func (v *Venv) fromRecords(site string, places map[string]string) {
 			continue
 		}
 		name, _, _ := strings.Cut(filepath.Base(filepath.Dir(file)), "-")
-		for known := range places { // replaces a source folder such as src inside dir
+		for known := range places { // dir replaces a source folder inside dir, such as dir/src, that is already in places
 			if within(dir, known) {
 				delete(places, known)
 			}

@@ -41,7 +41,7 @@ type Venv struct {
 	InPlace []string
 
 	root        string   // absolute path of the environment, symbolic links resolved
-	names       []string // absolute paths under which the environment's files may refer to it
+	names       []string // absolute paths by which the environment's own files, such as scripts, may refer to it
 	links       []string // paths in the environment that are links to, or copies of, the interpreter
 	interpreter string   // absolute path of the interpreter, symbolic links resolved
 	baseRoot    string   // absolute path of the base interpreter's installation folder; "": it is not sent
@@ -240,7 +240,8 @@ func within(dir, file string) bool {
 	return err == nil && filepath.IsLocal(p)
 }
 
-// copied matches the paths in an environment of copies of the interpreter.
+// copied matches the paths that copies of the interpreter have in an
+// environment, such as bin/python3.
 var copied = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^bin/(python|pypy)[0-9.]*$`) })
 
 // leave implements tree.Options.Leave for the environment: it returns why a

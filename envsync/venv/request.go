@@ -21,7 +21,7 @@ type Request struct {
 	// Base is the manifest ID of the interpreter's installation folder. ""
 	// means that the hosts have an interpreter.
 	Base      string   `json:"base,omitempty"`
-	BaseNames []string `json:"baseNames,omitempty"` // like Names, for the interpreter's installation folder
+	BaseNames []string `json:"baseNames,omitempty"` // absolute paths, on the sending machine, under which the interpreter's files may refer to their folder
 	// Loader is the path of the interpreter's ELF loader, such as
 	// /lib64/ld-linux-x86-64.so.2. "" means that it needs none.
 	Loader string `json:"loader,omitempty"`

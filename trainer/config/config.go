@@ -58,7 +58,7 @@ func (c Effective) With(configs ...Config) Effective {
 		}
 	}
 	flags := c.flags()
-	for _, g := range c.given { // command-line flags override the fields
+	for _, g := range c.given { // apply the command-line flags again, so that they override the fields set above
 		flags.Set(g.name, g.value) // no error: the flag's own Value has printed this text
 	}
 	return c

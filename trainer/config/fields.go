@@ -89,7 +89,7 @@ type Config struct {
 	// are deleted. 0: 3. Flag --ckpt-keep.
 	CheckpointKeep int
 
-	// The following fields can be set in Parallelize or in Main.
+	// The fields from here on can be set in Parallelize or in Main.
 
 	// Arch selects which tasks hold the variables: "ps" (parameter servers),
 	// "allreduce" (workers), "hybrid" (servers hold sparse ones, workers dense

@@ -28,8 +28,8 @@ func (c call) own(rows ops.RowEffect) Growth {
 	return Growth{axes: 1}
 }
 
-// within returns the growth of a function that combines the elements along one
-// axis, such as a softmax.
+// within returns how the result of a function along one axis, such as a
+// softmax, grows with the number of rows in the batch.
 func (c call) within(axis int) Growth {
 	if c.in[0].has(axis) || c.in[0].Degree != 0 {
 		return c.unknown(" along the rows")
@@ -50,8 +50,8 @@ func (c call) softmax() Growth {
 	return Growth{Degree: -1, axes: c.in[0].axes}
 }
 
-// image returns the growth of an operation on (batch, channels, height, width)
-// whose values do not grow with the number of rows.
+// image returns how the result of an operation on (batch, channels, height,
+// width) grows with the number of rows. The operation itself adds no growth.
 func (c call) image() Growth {
 	if c.in[0].Degree != 0 {
 		return c.unknown(" of a sum over the rows")
@@ -59,7 +59,8 @@ func (c call) image() Growth {
 	return c.in[0]
 }
 
-// im2col moves the axis of the channels to the end.
+// im2col returns the growth after im2col has moved the axis of the channels to
+// the end.
 func (c call) im2col() Growth {
 	g := c.image()
 	g.axes = g.moved(0, 0) | g.moved(1, 3) | g.moved(2, 1) | g.moved(3, 2)
@@ -110,7 +111,7 @@ func (c call) slice() Growth {
 		return c.in[0]
 	}
 	taken := c
-	taken.f = c.f[1:] // reduced reads the removed axis from the first field
+	taken.f = c.f[1:] // drop the field before the axis: reduced expects the axis in its first field
 	return taken.reduced(0)
 }
 

@@ -65,7 +65,8 @@ func (w walk) visit(n *gorgonia.Node) (Growth, error) {
 	return g, err
 }
 
-// grow returns the growth of a node, given the growth of its inputs.
+// grow returns how the value of a node grows with the number of rows in the
+// batch, given the growth of its inputs.
 func (w walk) grow(c call) (g Growth, err error) {
 	if len(c.in) == 0 {
 		return w.leaf(c.n), nil
@@ -93,8 +94,9 @@ func (w walk) grow(c call) (g Growth, err error) {
 	return c.unknown(""), nil
 }
 
-// leaf returns the growth of a node without inputs: an input of the graph, a
-// constant, a variable or a random tensor.
+// leaf returns how the value of a node without inputs grows with the number of
+// rows in the batch. Such a node is an input of the graph, a constant, a
+// variable or a random tensor.
 func (w walk) leaf(n *gorgonia.Node) Growth {
 	_, constant := n.Op().(interface{ Value() gorgonia.Value })
 	random := n.Op() != nil && !constant

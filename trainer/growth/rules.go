@@ -99,7 +99,7 @@ func (c call) binary() Growth {
 		}
 	}
 	g := c.same()
-	g.Degree = 0 // the operation is a comparison, whose result is 0 or 1
+	g.Degree = 0 // the remaining operations are comparisons, whose results are 0 or 1
 	return g
 }
 

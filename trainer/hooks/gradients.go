@@ -37,11 +37,11 @@ type Gradients struct {
 	err           error         // first error of a hook; nil: none so far
 }
 
-// passing is one entry in the queue of gradients: a gradient and the function
-// that sends it to the other tasks.
+// passing is one entry in the queue of gradients: a gradient, and the function
+// that sends it to other tasks after the hooks have seen it.
 type passing struct {
 	gradient Gradient
-	hooked   bool   // if false, the entry has no gradient and no hook is called
+	hooked   bool   // true if hooks are called with the gradient; false for an entry that only calls send
 	send     func() // called after the hooks, unless one of them fails
 }
 

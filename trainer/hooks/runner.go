@@ -27,7 +27,7 @@ type Runner struct {
 type scheduled struct {
 	Hook
 	own    bool      // this worker calls the hook's functions (false for ChiefOnly on other workers)
-	due    bool      // the functions are called in the current step
+	due    bool      // the hook's functions are called in the current step
 	called time.Time // start of the last step in which the functions were called; zero before the first one
 }
 
@@ -75,7 +75,7 @@ func (r *Runner) Describe() (all []string) {
 	return all
 }
 
-// HaveGradients reports whether a hook of this worker has a function Gradient.
+// HaveGradients reports whether a hook of this worker has a Gradient function.
 func (r *Runner) HaveGradients() bool {
 	if r == nil {
 		return false

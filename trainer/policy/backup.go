@@ -33,13 +33,13 @@ func newArbiter(number, workers int, first uint64) Selection {
 // receive the values as soon as the step is applied.
 type latecomers struct {
 	mu      sync.Mutex
-	made    uint64 // number of steps that are applied to all shards
+	made    uint64 // number of steps whose gradients are applied to all shards of the variables
 	waiting []latecomer
 }
 
 type latecomer struct {
 	rank  int
-	steps uint64 // the worker waits for the values after this number of steps
+	steps uint64 // the worker waits until this number of steps is applied, and then receives the values
 }
 
 // Applied returns the workers that have waited for the step that is now
@@ -87,9 +87,9 @@ type arbiter struct {
 	quorum int // number of workers whose gradients complete a step
 
 	mu       sync.Mutex
-	step     uint64   // number of the step that is being collected
+	step     uint64   // number of the step whose gradients are being collected
 	accepted []int    // ranks of the workers accepted for the step so far
-	counts   []uint64 // by rank: 1 + the last step for which the worker was accepted, or the first step
+	counts   []uint64 // by rank: first step in which the worker does not count; 1 + the last step for which it was accepted
 	stopped  []bool   // by rank: the worker has finished its last step or is lost
 	alive    int      // number of workers with stopped == false
 }
@@ -134,7 +134,8 @@ func (a *arbiter) Leave(rank int) (waiting []int) {
 	return waiting
 }
 
-// Counted returns the first step in which the worker does not count.
+// Counted returns the first step that does not use gradients of the worker
+// with this rank.
 func (a *arbiter) Counted(rank int) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

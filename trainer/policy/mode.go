@@ -19,7 +19,7 @@ package policy
 
 // mode describes a synchronisation mode: how workers wait for each other.
 type mode struct {
-	name     string // name in the flag --sync, without the number
+	name     string // name in the flag --sync, without the number, such as "ssp"
 	numbered string // letter for the mode's number in the usage text, such as "K" in ssp:K; empty: the mode has no number
 
 	// inStep is true if all workers take every step together and have the same
@@ -34,8 +34,8 @@ type mode struct {
 	groups grouping
 
 	// dropsLast is true if a step uses the gradients of the first workers of a
-	// group and drops those of the last. The mode's number is the number of
-	// dropped ones. The mode's selection decides which workers are the first.
+	// group and drops those of the last B, where B is the number in backup:B.
+	// The mode's Selection decides which workers are the first.
 	dropsLast bool
 
 	// copies defines which workers share one copy of a value while it is sent
@@ -76,39 +76,39 @@ type grouping int
 const (
 	oneGroup   grouping = iota
 	eachWorker          // each worker is a group of its own
-	asNumbered          // the mode's number is the number of groups
+	asNumbered          // the number of groups is the number after the colon, such as 4 in group:4
 )
 
 // losses defines how many workers may be lost before the training ends.
 type losses int
 
 const (
-	noLoss       losses = iota // the first loss ends the training
-	anyLoss                    // all workers except the chief may be lost
-	numberedLoss               // the mode's number is the maximum number of lost workers
+	noLoss       losses = iota // the training ends when the first worker is lost
+	anyLoss                    // the training continues while the chief (worker 0) is alive
+	numberedLoss               // the number after the colon, such as 2 in backup:2, is the maximum number of lost workers
 )
 
 // copies defines which workers share one copy of a value while it is sent.
 type copies int
 
 const (
-	noCopies  copies = iota // no copy: no step can change a value while it is sent
-	perGroup                // one copy per group, whose workers receive the same values
-	perWorker               // one copy per worker, because workers may receive values of different steps
+	noCopies  copies = iota // no copies are needed: no step changes a value while it is sent
+	perGroup                // one copy of each value per group, whose workers all receive the same values
+	perWorker               // one copy of each value per worker, because workers may receive values of different steps
 )
 
 // Pace decides on one shard holder when a worker that has to wait for other
 // workers receives new values. Its methods return the ranks of the workers
 // that receive values now. Any goroutine may call them.
 type Pace interface {
-	// Applied records that a group has finished this number of steps and that
-	// they are applied to all shards of the holder. rank is the group's first
-	// worker.
+	// Applied records that a group of workers has finished this number of
+	// steps, and that their gradients are applied to all shards of this
+	// holder. rank is the group's first worker.
 	Applied(rank int, steps uint64) []int
 	// Wait records that a worker requests the values after this number of
 	// steps.
 	Wait(rank int, steps uint64) ([]int, error)
-	// Leave records that a worker takes no further step.
+	// Leave records that the worker with this rank takes no further step.
 	Leave(rank int) []int
 }
 

@@ -92,7 +92,8 @@ func (s Sync) Check(workers int) error {
 // InStep reports whether all workers take every step together.
 func (s Sync) InStep() bool { return s.rules().inStep }
 
-// Groups returns the number of groups that n workers form.
+// Groups returns the number of groups that n workers form. The workers of a
+// group take each step together.
 func (s Sync) Groups(n int) int {
 	switch s.rules().groups {
 	case eachWorker:

@@ -40,7 +40,8 @@ type lacks struct {
 	here   map[tree.ChunkSum]place
 }
 
-// place is the location of a chunk in a stored content.
+// place is where a chunk of a file can be read: a stored file and an offset in
+// it.
 type place struct {
 	content tree.Sum
 	file    string // path of the file that has this content
@@ -59,7 +60,8 @@ func (s *Store) Holds(id tree.Sum) bool {
 	return err == nil && len(s.missing(m)) == 0
 }
 
-// lacking returns what the store lacks of the manifest m.
+// lacking returns which contents and chunks of the manifest m the store does
+// not have.
 func (s *Store) lacking(m tree.Manifest) *lacks {
 	l := &lacks{pieces: tree.NewSet(m), files: s.missing(m), here: map[tree.ChunkSum]place{}}
 	wanted, missing := map[tree.ChunkSum]bool{}, make(map[string]bool, len(l.files))
@@ -147,7 +149,7 @@ func (s *Store) holder(content tree.Sum, size int64) string {
 func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	var parts []io.Reader
 	var from place // end of the current part if it is read from a stored content; zero if it is read from the stream
-	var size int64 // length of the current part in bytes
+	var size int64 // length in bytes of the part of the file that is being put together
 	files := map[tree.Sum]*os.File{}
 	defer func() {
 		for _, f := range files {
@@ -199,7 +201,8 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	return err
 }
 
-// missing returns one file for each content of m that the store lacks.
+// missing returns the files of m whose content the store does not have. Of
+// files with equal content it returns one.
 func (s *Store) missing(m tree.Manifest) (files []tree.Entry) {
 	for _, e := range m.Contents() {
 		if s.holder(e.Sum, e.Size) == "" {

@@ -69,7 +69,7 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 			return err
 		}
 		answer = part.Finish
-	} else if err := s.storeAll(ctx, strings.NewReader(""), lacks); err != nil { // all chunks are in stored contents, so the stream is empty
+	} else if err := s.storeAll(ctx, strings.NewReader(""), lacks); err != nil { // the store has all chunks already, so nothing is read from a stream
 		return err
 	}
 	text := m.Encode()

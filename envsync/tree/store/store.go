@@ -53,7 +53,7 @@ import (
 // of their content.
 type Store struct {
 	dir    string
-	beside string                        // second folder with contents, see Beside; "": none
+	beside string                        // second folder that contains files under their SHA-256, see the method Beside; "": none
 	last   atomic.Pointer[namedManifest] // cache of the manifest that was read last; nil: none yet
 }
 
@@ -65,7 +65,8 @@ func (s *Store) Beside(dir string) *Store {
 	return s
 }
 
-// namedManifest is a manifest in the store with its ID.
+// namedManifest is a manifest in the store together with its ID, the SHA-256
+// of its encoding.
 type namedManifest struct {
 	id tree.Sum
 	tree.Manifest
@@ -96,12 +97,12 @@ func verifiedDay(modified time.Time) (day int64, ok bool) {
 	return day, 0 <= day && day <= dayOf(time.Now())+1 // one day of tolerance, because clocks of hosts that share a home folder differ
 }
 
-// useInterval is the minimum age of a content's change time for a use to update it.
-// Prune deletes contents by their change time.
+// useInterval is how old a file's change time must be before a use of the file
+// sets the change time to now. Prune deletes files whose change time is old.
 const useInterval = time.Hour
 
-// Path returns the path of the content with this SHA-256, whether or not it is
-// stored.
+// Path returns the path of the file whose content has this SHA-256, whether or
+// not the store has it.
 func (s *Store) Path(sum tree.Sum) string {
 	name := sum.String()
 	return s.dir + "/" + name[:2] + "/" + name[2:]
@@ -250,8 +251,8 @@ func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 	return nil
 }
 
-// settle renames a temporary file to the path of the content sum. It creates
-// the parent folder if necessary.
+// settle renames a temporary file to its final path, which depends on sum, the
+// SHA-256 of its content. It creates the parent folder if necessary.
 func (s *Store) settle(temporary string, sum tree.Sum) error {
 	err := os.Rename(temporary, s.Path(sum))
 	if errors.Is(err, fs.ErrNotExist) {
