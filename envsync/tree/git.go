@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// repository is a git repository that contains a scanned folder. Asking git
-// takes into account the tracked files, the exclude files of the repository
-// and of the user, and git's own interpretation of patterns.
+// repository answers questions about a git repository by running git. So it
+// respects which files git tracks, the exclude files of the repository and of
+// the user, and git's own interpretation of patterns.
 type repository struct {
 	dir     string          // absolute path of the folder in which git commands run
 	at      string          // path of dir relative to the scanned folder; "": dir is the scanned folder

@@ -143,8 +143,8 @@ func describe(targets []Target) string {
 // Parameters of the timeout for a host's replies. A host whose home folder is
 // on a hung file server would never reply.
 const (
-	answerTime = time.Minute // time for the host to report which contents it lacks, or to finish writing, in addition to the time for the bytes
-	slowest    = 1 << 20     // minimum assumed speed, in bytes per second, at which a host hashes or writes files
+	answerTime = time.Minute // base time that a host may take to report which contents it lacks, or to write them; the time at the speed slowest is added
+	slowest    = 1 << 20     // assumed minimum speed, in bytes per second, at which a host hashes or writes files
 )
 
 type sender struct {
@@ -192,9 +192,9 @@ func (s *sender) host(ctx context.Context, t Target) error {
 
 var errEarly = errors.New("the host has ended before it had all files")
 
-// startTimeout cancels the transfer if stop is not called within the time that the
-// host may take for size bytes. what completes the error message "it has not
-// ...".
+// startTimeout cancels the transfer if stop is not called within the time that
+// the host may take for size bytes. what completes the error message "the host
+// has not ...".
 func startTimeout(cancel context.CancelCauseFunc, size int64, what string) (stop func() bool) {
 	d, late := bound(size, what)
 	return time.AfterFunc(d, func() { cancel(late) }).Stop

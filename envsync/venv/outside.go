@@ -17,11 +17,11 @@ import (
 // files are ignored.
 const maxText = 1 << 20
 
-// elsewhere returns notes about packages whose files are outside the
+// notePackagesOutside returns notes about packages whose files are outside the
 // environment, such as editable installs, because hosts do not get those
 // files. If the files are in workdir, which is sent, it adds their folder to
 // v.InPlace instead.
-func (v *Venv) elsewhere(ctx context.Context, workdir string) (notes []string) {
+func (v *Venv) notePackagesOutside(ctx context.Context, workdir string) (notes []string) {
 	places := map[string]string{} // maps a folder to a description of the package in it
 	start, err := v.watchStart(ctx)
 	if err != nil {

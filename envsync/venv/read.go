@@ -84,7 +84,7 @@ func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 			return nil, fmt.Errorf("its interpreter's folder %s: %w", v.baseRoot, advised(err))
 		}
 	}
-	v.Notes = append(v.Notes, v.elsewhere(ctx, o.Workdir)...)
+	v.Notes = append(v.Notes, v.notePackagesOutside(ctx, o.Workdir)...)
 	return v, nil
 }
 
@@ -179,7 +179,8 @@ func (v *Venv) original(text, home, name string) (string, error) {
 // python returns the path bin/python in the environment.
 func (v *Venv) python() string { return filepath.Join(v.root, "bin", "python") }
 
-// setting returns the value of key in text, the content of pyvenv.cfg, or "".
+// setting returns the value of a key such as "home" in text, the content of
+// pyvenv.cfg. It returns "" if the key is missing.
 func setting(text, key string) string {
 	for line := range strings.Lines(text) {
 		if k, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(k) == key {

@@ -43,8 +43,8 @@ type mode struct {
 	copies copies
 
 	// holdsBack is true if a worker receives all values at once, when the
-	// mode's pace releases the worker. If false, each value is sent as soon as
-	// it is updated.
+	// mode's Pace decides that the worker may continue. If false, each value
+	// is sent as soon as it is updated.
 	holdsBack bool
 
 	// cuts is true if a checkpoint is a consistent cut, in which each group
@@ -56,14 +56,14 @@ type mode struct {
 	// lost before the training ends.
 	losses losses
 
-	// pace returns a new Pace, the state of a shard holder that decides when a
-	// worker receives values. steps has the number of finished steps of each
-	// worker, by rank. A nil pace means that workers receive values after each
-	// step of their group.
+	// pace returns a new Pace: the state of a shard holder (a task that stores
+	// parts of the variables) that decides when a worker receives values.
+	// steps has the number of finished steps of each worker, by rank. A nil
+	// pace means that workers receive values after each step of their group.
 	pace func(number int, steps []uint64) Pace
 
-	// selection returns a new Selection, the state of the first shard holder
-	// that decides whose gradients are used. first is the number of the first
+	// selection returns a new Selection: the state that decides, on the first
+	// shard holder, whose gradients are used. first is the number of the first
 	// step. A nil selection means that all gradients are used. With a
 	// selection the workers compete, so they complete different numbers of
 	// steps.
@@ -97,9 +97,10 @@ const (
 	perWorker               // one copy of each value per worker, because workers may receive values of different steps
 )
 
-// Pace decides on one shard holder when a worker that has to wait for other
-// workers receives new values. Its methods return the ranks of the workers
-// that receive values now. Any goroutine may call them.
+// Pace decides when a worker that has to wait for other workers receives new
+// values. Each shard holder (a task that stores parts of the variables) has a
+// Pace. Its methods return the ranks of the workers that receive values now.
+// Any goroutine may call them.
 type Pace interface {
 	// Applied records that a group of workers has finished this number of
 	// steps, and that their gradients are applied to all shards of this
@@ -112,8 +113,9 @@ type Pace interface {
 	Leave(rank int) []int
 }
 
-// Selection decides on the first shard holder whose gradients a step uses. Any
-// goroutine may call its methods.
+// Selection decides whose gradients a step uses. Only the first shard holder
+// (a task that stores parts of the variables) has a Selection. Any goroutine
+// may call its methods.
 type Selection interface {
 	// Commit decides whether the gradients that a worker has computed for a
 	// step are used. current is the number of the step that is being

@@ -104,8 +104,8 @@ func (s Sync) Groups(n int) int {
 	return 1
 }
 
-// Quorum returns how many gradients complete a step of a group that has this
-// number of members.
+// Quorum returns the number of gradients that complete a step in a group of
+// workers. members is the size of the group.
 func (s Sync) Quorum(members int) int {
 	if s.rules().dropsLast {
 		return members - s.number
@@ -117,8 +117,8 @@ func (s Sync) Quorum(members int) int {
 // workers complete different numbers of steps.
 func (s Sync) Competes() bool { return s.rules().dropsLast }
 
-// Copies returns the number of copies of each value that a shard holder keeps
-// for this number of workers.
+// Copies returns the number of copies of each value that a shard holder (a
+// task that stores parts of the variables) keeps for this number of workers.
 func (s Sync) Copies(workers int) int {
 	switch s.rules().copies {
 	case perGroup:
@@ -166,8 +166,9 @@ func (s Sync) MostLost(workers int) int {
 	return 0
 }
 
-// NewPace returns a new Pace for a shard holder, or nil if the mode has none.
-// steps has the number of finished steps of each worker, by rank.
+// NewPace returns a new Pace for a shard holder (a task that stores parts of
+// the variables), or nil if the mode has none. steps has the number of
+// finished steps of each worker, by rank.
 func (s Sync) NewPace(steps []uint64) Pace {
 	if s.rules().pace == nil {
 		return nil

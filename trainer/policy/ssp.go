@@ -28,8 +28,8 @@ func newClock(number int, steps []uint64) Pace {
 }
 
 // clock is the Pace of the mode ssp. A worker that has finished n steps waits
-// until every other active worker has finished n-bound steps. A step is
-// finished when it is applied to all shards of this shard holder.
+// until every other active worker has finished n-bound steps. A step counts as
+// finished when this shard holder has applied it to all its shards.
 type clock struct {
 	bound uint64 // maximum number of steps that a worker may be ahead of the slowest worker
 
