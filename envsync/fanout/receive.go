@@ -164,8 +164,8 @@ func (c *timeoutConn) Write(b []byte) (int, error) {
 }
 
 // live adds n to the number of received bytes and reports the sum to the
-// sender, at most every reportEvery. The report also shows the sender that this
-// host is alive.
+// sender, at most once in reportEvery. The report also shows the sender that
+// this host is alive.
 func (p *Part) live(n int) error {
 	p.mu.Lock()
 	p.has += int64(n)

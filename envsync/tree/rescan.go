@@ -41,8 +41,8 @@ func (f *Folder) Again(ctx context.Context, without string) (*Folder, error) {
 	return &again, nil
 }
 
-// now returns e updated to the file's present size and content hash. If the
-// file is older than the last read, it returns e unchanged.
+// now returns e with the file's present size and content hash. It reads the
+// file only if the file may have changed since the last read.
 func (f *Folder) now(e Entry) (Entry, error) {
 	info, err := os.Lstat(f.file(e))
 	if err != nil {

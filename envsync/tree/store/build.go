@@ -59,7 +59,7 @@ type builder struct {
 	noClone atomic.Bool // true once the file system has refused to clone a file
 	mu      sync.Mutex
 	wrong   []string // paths of files whose content in the store is corrupt
-	gone    string   // path of a file whose content is missing in the store; "": none
+	gone    string   // path of a file whose content is missing in the store; "" if none is missing
 }
 
 func (b *builder) path(e tree.Entry) string { return filepath.Join(b.dir, filepath.FromSlash(e.Path)) }

@@ -148,7 +148,7 @@ func (s *Store) holder(content tree.Sum, size int64) string {
 // the store has or, if l.here does not list the chunk, from the stream.
 func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	var parts []io.Reader
-	var from place // end of the current part if it is read from a stored content; zero if it is read from the stream
+	var from place // where the current part ends in a stored file; zero if the part is read from the stream
 	var size int64 // length in bytes of the part of the file that is being put together
 	files := map[tree.Sum]*os.File{}
 	defer func() {

@@ -57,7 +57,7 @@ type readError struct{ error }
 
 // copyAll copies size bytes and returns their SHA-256. If cloned is true, the
 // bytes have been cloned already and are only hashed. For files of a few pages
-// this takes a third less time than copy_file_range.
+// this takes a third less time than letting the kernel copy the bytes.
 func copyAll(to, from int, size int64, cloned bool) (sum tree.Sum, err error) {
 	block := blocks.Get().(*[small]byte)
 	defer blocks.Put(block)

@@ -111,8 +111,8 @@ func (s *Store) Path(sum tree.Sum) string {
 // incoming returns the folder of temporary files that are being received.
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
 
-// has reports whether the store has the content sum with size bytes. If the
-// file's times do not prove that it is intact, has hashes it.
+// has reports whether the store has a file of size bytes whose SHA-256 is sum.
+// If the file's times do not show that it is intact, the method hashes it.
 func (s *Store) has(sum tree.Sum, size int64) bool {
 	file := s.Path(sum)
 	var info unix.Stat_t
@@ -135,9 +135,9 @@ func (s *Store) has(sum tree.Sum, size int64) bool {
 	return true
 }
 
-// checkTimes judges a content by its times. trusted means that it was written or
-// hashed since this host booted; inUse means that its change time is recent
-// enough for Prune.
+// checkTimes judges a stored file by its times. trusted means that it was
+// written or hashed since this host booted; inUse means that its change time
+// is so recent that Prune keeps it.
 func checkTimes(info *unix.Stat_t) (trusted, inUse bool) {
 	_, stamped := verifiedDay(time.Unix(info.Mtim.Unix()))
 	changed, now := time.Unix(info.Ctim.Unix()), time.Now()
@@ -181,9 +181,9 @@ func bootTimeIn(text string) time.Time {
 
 var errDamaged = errors.New("it was damaged on the way")
 
-// put reads size bytes from r and stores them as the content sum. It writes to
-// a temporary file, verifies the hash and renames the file. After an error no
-// file is left.
+// put reads size bytes from r and stores them as the file for sum, their
+// SHA-256. It writes to a temporary file, verifies the hash and renames the
+// file. After an error no file is left.
 func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 	temporary := filepath.Join(s.incoming(), rand.Text())
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -216,9 +216,9 @@ func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 }
 
 // putSmall stores a content that is in memory. It creates the file under its
-// final name and sets its modification time after the last byte. A file that
-// an interrupted call has left therefore has a recent modification time, and
-// the method has rejects it. After an error no file is left.
+// final name and sets the modification time, to a date in 1980, after the last
+// byte. A file that an interrupted call has left has a recent modification
+// time, so it is not trusted. After an error no file is left.
 func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 	if tree.Sum(sha256.Sum256(content)) != sum {
 		return errDamaged
@@ -282,14 +282,14 @@ func (s *Store) Manifest(id tree.Sum) (m tree.Manifest, err error) {
 	return m, err
 }
 
-// Prune calls remove for each content that belongs to no manifest in keep and
-// was last used earlier than the time before.
+// Prune calls remove for each stored file that no manifest in keep lists and
+// that was last used before the time before.
 func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, remove func(path string, size int64) error) error {
 	used := map[string]bool{}
 	for _, id := range keep {
 		m, err := s.Manifest(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // without the manifest its files cannot be used, unless another manifest has them
+			continue // if the manifest is gone, no job can use its files; another manifest may list them
 		}
 		if err != nil {
 			return err
