@@ -14,12 +14,13 @@ import (
 	"github.com/plx-run/plx/internal/digest"
 )
 
-// Progress is told of every piece that was handed to a host's connection, or that a host
-// has taken from another one: sent of total bytes of the named blob. It is first told with sent 0.
-// It must not block.
+// Progress is called for every piece of a blob that was written to a host's
+// connection, or that a host has received from another host. sent is the
+// number of bytes of the named blob that have reached the host so far, of
+// total. The first call has sent == 0. Progress must not block.
 type Progress func(host, blob string, sent, total int64)
 
-// Blob is one immutable file on its way to hosts. It may be sent to several
+// Blob is one immutable file that is sent to hosts. It may be sent to several
 // hosts at once.
 type Blob struct {
 	// Name is a base name for messages, not a path on the host.
@@ -28,21 +29,21 @@ type Blob struct {
 	Sum string
 	// Size is the length of the content in bytes.
 	Size int64
-	// Path is the file on this machine.
+	// Path is the path of the file on the local machine.
 	Path string
 
-	pack func() ([]byte, error) // makes what Packed returns, once for all hosts
+	pack func() ([]byte, error) // compresses the content for Packed; computed once for all hosts
 }
 
-// FileBlob makes a blob of a regular file, such as a program. The file is
-// read now for its sum, and again for every upload: one that changes in
-// between is noticed on the host and refused there.
+// FileBlob makes a Blob of a regular file, such as a program. It reads the
+// file now to compute the hash; every upload reads the file again. If the file
+// changes in between, the host notices and rejects it.
 func FileBlob(path string) (Blob, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Blob{}, fmt.Errorf("read %s: %w", path, rootCause(err))
 	}
-	defer f.Close() // opened for reading: nothing to lose
+	defer f.Close() // opened for reading: an error of Close does not matter
 	info, err := f.Stat()
 	if err != nil {
 		return Blob{}, fmt.Errorf("read %s: %w", path, rootCause(err))
@@ -61,15 +62,16 @@ func FileBlob(path string) (Blob, error) {
 // Open opens the content for reading.
 func (b Blob) Open() (io.ReadCloser, error) { return os.Open(b.Path) }
 
-// Blobs of these sizes are compressed for hosts that have gzip. The others are too small
-// for it to matter, or too large to be kept in memory.
+// Packed compresses only blobs from leastPacked to mostPacked bytes. For a
+// smaller blob compression makes no difference; a larger one would take too
+// much memory.
 const (
 	leastPacked = 64 << 10
 	mostPacked  = 256 << 20
 )
 
-// Packed returns the content of b in the format of gzip, for hosts that have that program; nil:
-// they get it as it is.
+// Packed returns the content of b compressed with gzip, for hosts that have
+// the gzip program. It returns nil if the blob is to be sent uncompressed.
 func (b Blob) Packed() ([]byte, error) {
 	if b.Size < leastPacked || b.Size > mostPacked {
 		return nil, nil
@@ -77,13 +79,14 @@ func (b Blob) Packed() ([]byte, error) {
 	return b.pack()
 }
 
-// compress returns the content in the format of gzip; nil: it would hardly be smaller.
+// compress returns the content of b compressed with gzip, or nil if that saves
+// less than a tenth of the size.
 func (b Blob) compress() ([]byte, error) {
 	content, err := b.Open()
 	if err != nil {
 		return nil, fmt.Errorf("read it here: %w", err)
 	}
-	defer content.Close() // opened for reading: nothing to lose
+	defer content.Close() // opened for reading: an error of Close does not matter
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	if _, err := io.Copy(z, content); err != nil {
@@ -98,11 +101,12 @@ func (b Blob) compress() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// BlobPath is where the blob of a sum lies on a host, relative to the home
-// folder.
+// BlobPath returns the path on a host of the blob with the given SHA-256,
+// relative to the home folder.
 func BlobPath(sum string) string { return ".plx/blobs/" + sum }
 
-// rootCause drops the "open PATH:" that the callers' messages have already.
+// rootCause strips "open PATH:" from a file error, because the callers'
+// messages already name the path.
 func rootCause(err error) error {
 	if e, ok := err.(*fs.PathError); ok {
 		return e.Err

@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// programBlob is a program that cannot be compressed.
+// programBlob returns a blob with random content, which cannot be compressed.
 func programBlob(t *testing.T, size int) (Blob, []byte) {
 	t.Helper()
 	content := make([]byte, size)
@@ -45,7 +45,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-func TestFileBlob(t *testing.T) {
+func TestFileBlobHashesTheFile(t *testing.T) {
 	b := programOf(t, []byte("abc"))
 	if b.Name != "train" || b.Size != 3 || b.Sum != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
 		t.Errorf("%+v", b)
@@ -60,7 +60,7 @@ func TestFileBlob(t *testing.T) {
 	}
 }
 
-func TestPacked(t *testing.T) {
+func TestPackedCompressesOnlyLargeCompressibleBlobs(t *testing.T) {
 	content := bytes.Repeat([]byte("plx program\x00"), 100_000)
 	b := programOf(t, content)
 	packed, err := b.Packed()

@@ -1,9 +1,9 @@
-// Package envsync makes files and environment on hosts equal to what is
-// wanted.
+// Package envsync provides files and environment variables for programs on
+// remote hosts.
 //
-// A file becomes a Blob, named by the SHA-256 of its content, and lies on a
-// host as ~/.plx/blobs/<sum>. Having and Settle look after blobs there, and
-// Here tells what the host is:
+// A file becomes a Blob, which is named by the SHA-256 of its content and
+// stored on a host as ~/.plx/blobs/<sum>. Having and Settle manage the blobs
+// on a host, and Here describes the host:
 //
 //	program, err := envsync.FileBlob("./train")
 //	...
@@ -11,10 +11,12 @@
 //	...
 //	facts, err := envsync.ReadFacts(text)
 //
-// Environment checks what the user wants set for the program.
+// Environment checks the environment variables that the user wants to set for
+// the program.
 //
 // # What it refuses
 //
-// It knows no task and no training, starts no program of the user's, and
-// never changes a blob in place (a running program is never overwritten).
+// The package knows nothing of tasks or training and starts no program of the
+// user. It never changes a blob in place, so a running program is never
+// overwritten.
 package envsync

@@ -13,27 +13,31 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// EnvironmentHint is the hint for an error of [Environment] that has none of its own.
+// EnvironmentHint is the hint to print below an error of [Environment] if the
+// error has no hint of its own.
 const EnvironmentHint = "--env NAME=VALUE, or --env NAME for the value that it has here; each line of the file of --env-file is like either"
 
-// maxEnvFile bounds a file of variables, in bytes.
+// maxEnvFile is the maximum size in bytes of a file passed to --env-file.
 const maxEnvFile = 16 << 20
 
-// Environment returns the user's variables as "NAME=VALUE", sorted by name.
-// specs are those of --env, files those of --env-file. A variable given twice
-// has its last value; specs come after files. lookup finds a variable of this
-// machine (os.LookupEnv).
+// Environment returns the variables that the user sets, as "NAME=VALUE",
+// sorted by name. specs are the values of the flag --env, files those of
+// --env-file. If a variable is set more than once, the last value wins; specs
+// override files. lookup returns the value of a variable on the local machine,
+// as os.LookupEnv does.
 //
-// A spec is NAME=VALUE, with any bytes but NUL in VALUE, or NAME alone, which
-// takes this machine's value and is an error if there is none. So is every
-// line of a file, up to its line feed. In a file blank lines and lines whose
-// first character but for spaces is "#" are left out, spaces before NAME and a
-// carriage return before the line feed are dropped, and all else stands for
-// itself: quotes, backslashes, "#" and spaces are part of the value. This is
-// the format of `docker run --env-file`.
+// A spec is NAME=VALUE, with any bytes but NUL in VALUE, or NAME alone. NAME
+// alone takes the local machine's value, and is an error if the variable is
+// not set there. Each line of a file is a spec, too.
 //
-// NAME is [A-Za-z_][A-Za-z0-9_]*. Names that plx sets itself are refused. All
-// errors are mistakes of the user; those of a file begin with file:line.
+// In a file Environment ignores empty lines, lines whose first character other
+// than spaces is "#", spaces before NAME and a carriage return at the end of a
+// line. Everything else is literal: quotes, backslashes, "#" and spaces are
+// part of the value. This is the format of `docker run --env-file`.
+//
+// NAME must match [A-Za-z_][A-Za-z0-9_]*. Environment rejects names that plx
+// itself sets. All errors are mistakes of the user; errors in a file begin
+// with file:line.
 func Environment(specs, files []string, lookup func(string) (string, bool)) ([]string, error) {
 	values := map[string]string{}
 	for _, file := range files {
@@ -62,11 +66,12 @@ var (
 	quoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^('.*'|".*")$`) })
 )
 
-// Doubts returns lines on values that a shell would have changed, and plx does not. It names
-// the variables only: values may be secrets. What is wrong with specs and files, [Environment]
-// reports.
+// Doubts returns notes about values that a shell would have expanded, and that
+// plx leaves as they are. The notes contain only the variables' names, because
+// values may be secrets. Doubts returns nil if [Environment] returns an error
+// for the same arguments.
 func Doubts(specs, files []string) (notes []string) {
-	given, here := map[string]string{}, func(string) (string, bool) { return "", true } // this machine's values are meant as they are
+	given, here := map[string]string{}, func(string) (string, bool) { return "", true } // values of the local machine are not literals that the user typed, so Doubts does not check them
 	for _, file := range files {
 		content, err := readEnvFile(file)
 		if err != nil || addLines(given, file, content, here) != nil {
@@ -109,7 +114,8 @@ func readEnvFile(file string) ([]byte, error) {
 	return content, nil
 }
 
-// addLines adds the variables of a file's content.
+// addLines parses content, the content of a file in the format of --env-file,
+// and adds its variables to values.
 func addLines(values map[string]string, file string, content []byte, lookup func(string) (string, bool)) error {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	number := 0
@@ -127,7 +133,8 @@ func addLines(values map[string]string, file string, content []byte, lookup func
 	return nil
 }
 
-// addVariable adds one NAME or NAME=VALUE.
+// addVariable parses spec, NAME or NAME=VALUE, and adds the variable to
+// values.
 func addVariable(values map[string]string, spec string, lookup func(string) (string, bool)) error {
 	name, value, given := strings.Cut(spec, "=")
 	if err := checkName(name); err != nil {
@@ -149,8 +156,9 @@ func addVariable(values map[string]string, spec string, lookup func(string) (str
 	return nil
 }
 
-// reserved are the names that plx sets for every task, why a user's value would do harm,
-// and what to do instead. Names that begin with PLX_ are reserved too, but for settings.
+// reserved maps each variable that plx sets for every task to the reason why
+// the user must not set it, and to a hint. Names that begin with PLX_ are
+// reserved too, except for those in settings.
 var reserved = map[string]struct{ why, hint string }{
 	"CUDA_VISIBLE_DEVICES": {"it follows the devices of the resource file", "write the GPU ids after the host, such as gpu01: 0,1"},
 	"ROCR_VISIBLE_DEVICES": {"it follows the devices of the resource file", "write the GPU ids after the host, such as gpu01: 0,1"},
@@ -180,10 +188,11 @@ var reserved = map[string]struct{ why, hint string }{
 
 const leaveOut = "leave it out: plx sets it"
 
-// settings are the PLX_ names that are the user's to choose.
+// settings are the variables with the prefix PLX_ that the user may set.
 var settings = []string{"PLX_LOG_LEVEL", "PLX_BLAS", "PLX_CUDA", "PLX_CUBLAS"}
 
-// CheckVariable returns an error unless the user may set the variable NAME=VALUE.
+// CheckVariable returns an error unless the user may set the variable in
+// "NAME=VALUE".
 func CheckVariable(variable string) error {
 	name, _, _ := strings.Cut(variable, "=")
 	return checkName(name)
@@ -212,8 +221,9 @@ func checkName(name string) error {
 
 var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
-// shown quotes a wrong name for a message. What is no name may be a secret
-// without its name: only its beginning is shown.
+// shown quotes an invalid variable name for a message, and truncates it to 20
+// bytes: an argument that is not a name may be a secret value whose name was
+// forgotten.
 func shown(name string) string {
 	const limit = 20
 	if len(name) > limit {
@@ -222,10 +232,10 @@ func shown(name string) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// hinted is a mistake of the user's with advice.
+// hinted is an error caused by a mistake of the user, with a hint.
 type hinted struct{ text, hint string }
 
 func (e *hinted) Error() string { return e.text }
 
-// Hint says what to do instead.
+// Hint returns what the user should do instead.
 func (e *hinted) Hint() string { return e.hint }

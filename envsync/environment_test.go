@@ -29,7 +29,7 @@ func envFile(t testing.TB, content string) string {
 	return path
 }
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironmentParsesFlagsAndFiles(t *testing.T) {
 	file := envFile(t, "\ufeff# comment\n\n  \t# another\nA=1\r\n  B='quoted # \"x\" '\nC=\nHOME_SET\nD=a=b\nE=last, no line feed")
 	for _, c := range []struct {
 		specs, files, want []string
@@ -53,8 +53,9 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestReportL6Doubts: a value that a shell would have changed is noted, by its name alone.
-func TestReportL6Doubts(t *testing.T) {
+// Doubts names the variables whose values a shell would have expanded, without
+// the values.
+func TestDoubtsNameValuesThatAShellWouldExpand(t *testing.T) {
 	file := envFile(t, "A=\"quoted\"\nB='x'\nC=\"over\"\nSET_HERE\nM=/m:${M}\n")
 	got := Doubts([]string{"L=/opt/x:$L", "C=plain", "P=5$", "N=$(secret)", "Q=\"", "R=it's"}, []string{file})
 	want := []string{
@@ -117,7 +118,7 @@ func FuzzEnvironmentFile(f *testing.F) {
 			}
 			return
 		}
-		// What was read can be written as a file again.
+		// Written back as a file, the variables are read as the same values.
 		var again strings.Builder
 		for name, value := range values {
 			if !plainName().MatchString(name) || strings.ContainsAny(value, "\x00\n") {

@@ -18,8 +18,9 @@ import (
 	"github.com/plx-run/plx/internal/digest"
 )
 
-// Here returns what this host is, for ReadFacts. It makes sure that ~/.plx is the user's own and can
-// be written, and gives its file system a name if it has none.
+// Here returns a description of this host as JSON, which ReadFacts parses. It
+// fails unless ~/.plx belongs to the user and is writable. It creates the
+// identifier of the file system, ~/.plx/fsid, if there is none.
 func Here() (json.RawMessage, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -35,17 +36,18 @@ func Here() (json.RawMessage, error) {
 	}
 	text := func(field [65]byte) string { return unix.ByteSliceToString(field[:]) }
 	f := Facts{Platform: PlatformOf(text(u.Sysname), text(u.Machine)), HostName: text(u.Nodename), FileSystem: name}
-	f.BootID, _ = firstLine(bootFile) // a container may hide it
+	f.BootID, _ = firstLine(bootFile) // a container may hide the file; BootID is then empty
 	if words := strings.Fields(os.Getenv("SSH_CONNECTION")); len(words) == 4 {
-		f.ServerAddr, _, _ = strings.Cut(words[2], "%") // the zone is the host's own
+		f.ServerAddr, _, _ = strings.Cut(words[2], "%") // strip the IPv6 zone ("%eth0"), which means nothing on other hosts
 	}
 	return json.Marshal(f)
 }
 
 const bootFile = "/proc/sys/kernel/random/boot_id"
 
-// ownFolder makes sure that ~/.plx is the user's own and can be written, and returns the name of
-// its file system.
+// ownFolder checks that ~/.plx belongs to the user and is writable, and
+// returns the identifier of its file system, which it creates if there is
+// none.
 func ownFolder(plx string) (string, error) {
 	var is unix.Stat_t
 	if err := unix.Stat(plx, &is); err != nil {
@@ -60,7 +62,7 @@ func ownFolder(plx string) (string, error) {
 		}
 	}
 	file := filepath.Join(plx, "fsid")
-	name, _ := firstLine(file) // of several that find none, all have the name that one gives
+	name, _ := firstLine(file) // if several processes find no identifier at once, the first one's link wins, and all read that one below
 	fresh := name == ""
 	if fresh {
 		id := make([]byte, 16)
@@ -71,22 +73,22 @@ func ownFolder(plx string) (string, error) {
 	if err := os.WriteFile(probe, []byte(name+"\n"), 0o600); err != nil {
 		return "", errors.Join(err, os.RemoveAll(probe))
 	}
-	defer os.RemoveAll(probe) // it was written just now
+	defer os.RemoveAll(probe) // the file was just written, so it can be removed
 	if !fresh {
 		return name, nil
 	}
 	if info, err := os.Lstat(file); err == nil && info.Size() == 0 {
-		_ = os.Remove(file) // emptied by a full disk; another process may be faster
+		_ = os.Remove(file) // a full disk has left an empty file; another process may remove it first
 	}
 	if err := os.Link(probe, file); err != nil && !errors.Is(err, os.ErrExist) {
-		if err := os.Rename(probe, file); err != nil { // a file system without links
+		if err := os.Rename(probe, file); err != nil { // the file system has no hard links
 			return "", err
 		}
 	}
 	return firstLine(file)
 }
 
-// firstLine returns a file's first line, which is not empty.
+// firstLine returns the first line of a file. An empty first line is an error.
 func firstLine(path string) (string, error) {
 	text, err := bounded.ReadFile(path, bounded.Words)
 	if err != nil {
@@ -99,9 +101,11 @@ func firstLine(path string) (string, error) {
 	return line, nil
 }
 
-// Having returns which of the blobs, of which it gets sums and sizes, are on this host and right, and
-// which are damaged. One whose times and size are those that it had when it was hashed last, in this
-// boot of the host, is hashed once a day. It notes that they were used.
+// Having checks which blobs are stored on this host. wanted maps the SHA-256
+// of each blob to its size in bytes. sums are the blobs that are present and
+// intact, damaged those with wrong content. Having hashes a blob again only if
+// its size, times or inode have changed, after a reboot, and once a day. It
+// updates the modification time of the blobs, so that they count as used.
 func Having(wanted map[string]int64) (sums, damaged []string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -111,7 +115,7 @@ func Having(wanted map[string]int64) (sums, damaged []string) {
 		if !isSum(sum) {
 			continue
 		}
-		switch err := right(home, sum, size); {
+		switch err := verify(home, sum, size); {
 		case err == nil:
 			sums = append(sums, sum)
 		case errors.Is(err, errDamaged):
@@ -121,11 +125,11 @@ func Having(wanted map[string]int64) (sums, damaged []string) {
 	return sums, damaged
 }
 
-// OpenBlob opens the blob of a sum on this host, for reading.
+// OpenBlob opens the blob with the given SHA-256 on this host for reading.
 func OpenBlob(sum string) (*os.File, error) {
 	home, err := os.UserHomeDir()
 	if err == nil && !isSum(sum) {
-		err = fmt.Errorf("%q is no name of a blob", sum)
+		err = fmt.Errorf("%q is not the SHA-256 of a blob", sum)
 	}
 	if err != nil {
 		return nil, err
@@ -133,21 +137,23 @@ func OpenBlob(sum string) (*os.File, error) {
 	return os.Open(filepath.Join(home, BlobPath(sum)))
 }
 
-// isSum reports whether s can be the name of a blob.
+// isSum reports whether s is a SHA-256 in hexadecimal digits, and so can be
+// the name of a blob.
 func isSum(s string) bool {
 	sum, err := hex.DecodeString(s)
 	return err == nil && len(sum) == sha256.Size
 }
 
-// Settle makes a file the blob of a sum, which it has, once it would outlast a power cut. Of two that
-// settle one file at once the second finds the blob in its place.
+// Settle moves file, whose content has the SHA-256 sum, to its place among the
+// blobs, after flushing it to disk. If another process moves the same file at
+// the same time, Settle returns nil as long as the blob is there.
 func Settle(file, sum string, size int64) error {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return err
 	}
 	err = settle(home, file, sum, size)
-	if errors.Is(err, os.ErrNotExist) && right(home, sum, size) == nil {
+	if errors.Is(err, os.ErrNotExist) && verify(home, sum, size) == nil {
 		return nil
 	}
 	return err
@@ -157,7 +163,7 @@ func settle(home, file, sum string, size int64) error {
 	if err := makeDurable(file); err != nil {
 		return err
 	}
-	if right(home, sum, size) == nil { // it may be running, and stays
+	if verify(home, sum, size) == nil { // the blob may be a program that is running, so it is not replaced
 		return os.Remove(file)
 	}
 	blob := filepath.Join(home, BlobPath(sum))
@@ -170,16 +176,17 @@ func settle(home, file, sum string, size int64) error {
 		return err
 	}
 	if folder, err := os.Open(filepath.Dir(blob)); err == nil {
-		_ = folder.Sync() // some file systems cannot do it for a folder
+		_ = folder.Sync() // an error is ignored, because some file systems cannot sync a folder
 		folder.Close()    // only read
 	}
 	if as, err := identity(blob); err == nil {
-		note(home, sum, as)
+		writeRecord(home, sum, as)
 	}
 	return nil
 }
 
-// makeDurable makes a file executable, used now, and one that outlasts a power cut.
+// makeDurable makes a file executable, sets its modification time to now, and
+// flushes it to disk.
 func makeDurable(file string) error {
 	now := time.Now()
 	if err := errors.Join(os.Chmod(file, 0o700), os.Chtimes(file, now, now)); err != nil {
@@ -192,10 +199,12 @@ func makeDurable(file string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// mark returns the file that notes a blob of this sum which was found right in this boot of the
-// host: it holds the identity that the blob had then. "": there can be none. Hosts with one home
-// have files of their own: what one has cached tells nothing of what the next one reads.
-func mark(home, sum string) string {
+// recordPath returns the path of the file that records that the blob sum was
+// verified since this host was booted. The file contains the identity (inode,
+// size and times) that the blob had then. The result is "" if the host's boot
+// ID is unknown. Hosts that share a home folder have separate files, because
+// one host's page cache says nothing about what another host reads.
+func recordPath(home, sum string) string {
 	boot, err := firstLine(bootFile)
 	if err != nil || strings.Trim(boot, "0123456789abcdef-") != "" {
 		return ""
@@ -204,26 +213,27 @@ func mark(home, sum string) string {
 }
 
 const (
-	recent  = time.Hour      // how long a blob's time may be behind its use
-	trusted = 24 * time.Hour // how long a blob that was hashed is right if its times say so
+	useInterval = time.Hour      // update a blob's modification time at a use if the time is older than this
+	verifiedFor = 24 * time.Hour // a verified blob with unchanged inode, size and times is not hashed again for this long
 )
 
 var errDamaged = errors.New("it is damaged")
 
-// right returns an error unless the blob of a sum is in a home, and has the content of the sum.
-func right(home, sum string, size int64) error {
+// verify returns an error unless the blob sum exists below home, has size bytes
+// and its content has that SHA-256.
+func verify(home, sum string, size int64) error {
 	blob := filepath.Join(home, BlobPath(sum))
 	info, err := os.Lstat(blob)
 	if err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() || info.Size() != size {
-		return fmt.Errorf("it is another file: %w", errDamaged)
+		return fmt.Errorf("it has another size or is not a regular file: %w", errDamaged)
 	}
 	if info.Mode().Perm() != 0o700 {
 		err = os.Chmod(blob, 0o700)
 	}
-	if now := time.Now(); now.Sub(info.ModTime()) > recent {
+	if now := time.Now(); now.Sub(info.ModTime()) > useInterval {
 		err = errors.Join(err, os.Chtimes(blob, now, now))
 	}
 	if err != nil {
@@ -233,7 +243,7 @@ func right(home, sum string, size int64) error {
 	if err != nil {
 		return err
 	}
-	if marked(home, sum) == before {
+	if readRecord(home, sum) == before {
 		return nil
 	}
 	f, err := os.Open(blob)
@@ -248,30 +258,35 @@ func right(home, sum string, size int64) error {
 	if got != sum {
 		return errDamaged
 	}
-	note(home, sum, before)
+	writeRecord(home, sum, before)
 	return nil
 }
 
-// marked returns what the mark of a blob holds; "": there is none, or it is a day old. A disk decays,
-// and keeps the times of what has.
-func marked(home, sum string) string {
-	file := mark(home, sum)
+// readRecord returns the content of the file that recordPath names. It returns "" if
+// there is no such file or if the file is more than a day old: a disk can
+// corrupt a blob without changing the blob's times, so the blob must be hashed
+// again.
+func readRecord(home, sum string) string {
+	file := recordPath(home, sum)
 	info, err := os.Lstat(file)
-	if err != nil || time.Since(info.ModTime()).Abs() > trusted {
+	if err != nil || time.Since(info.ModTime()).Abs() > verifiedFor {
 		return ""
 	}
-	text, _ := bounded.ReadFile(file, bounded.Words) // what cannot be read is not marked
+	text, _ := bounded.ReadFile(file, bounded.Words) // an unreadable file counts as none
 	return string(text)
 }
 
-// note marks a blob. A mark that cannot be written, or was cut off, costs the next look a hash.
-func note(home, sum, identity string) {
-	if file := mark(home, sum); file != "" && os.MkdirAll(filepath.Dir(file), 0o700) == nil {
-		_ = os.WriteFile(file, []byte(identity), 0o600) // see above
+// writeRecord records that the blob sum was verified, in the file that recordPath names. If
+// the file cannot be written or is truncated, the blob is hashed again at its
+// next use; nothing else is lost.
+func writeRecord(home, sum, identity string) {
+	if file := recordPath(home, sum); file != "" && os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+		_ = os.WriteFile(file, []byte(identity), 0o600) // an error only means that the blob is hashed again
 	}
 }
 
-// identity is what does not stay when the content changes: inode, size and times.
+// identity returns the inode number, size and times of a file, which change
+// when its content is written.
 func identity(path string) (string, error) {
 	var is unix.Stat_t
 	if err := unix.Stat(path, &is); err != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// newHome makes a folder the home of this process, as an agent on the host has it, with the
-// folders that the launcher makes there.
+// newHome makes a temporary folder the home folder (HOME) of this process, and
+// creates the folders in it that the launcher creates on a host.
 func newHome(t *testing.T) string {
 	t.Helper()
 	return homeAt(t, t.TempDir())
@@ -29,7 +29,7 @@ func homeAt(t *testing.T, home string) string {
 	return home
 }
 
-// factsHere returns what Here says.
+// factsHere returns the parsed output of Here.
 func factsHere(t *testing.T) Facts {
 	t.Helper()
 	text, err := Here()
@@ -43,7 +43,7 @@ func factsHere(t *testing.T) Facts {
 	return f
 }
 
-func TestHere(t *testing.T) {
+func TestHereDescribesTheHost(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("SSH_CONNECTION", "fe80::1%eth0 50512 fe80::2%eth0 22")
@@ -74,8 +74,9 @@ func TestHere(t *testing.T) {
 	}
 }
 
-// The first call gives the file system its name, also where a full disk has left an empty file.
-func TestHereNamesTheFileSystem(t *testing.T) {
+// The first call of Here creates the identifier of the file system, even if a
+// full disk has left an empty file.
+func TestHereCreatesTheFileSystemID(t *testing.T) {
 	home := newHome(t)
 	file := filepath.Join(home, ".plx/fsid")
 	first := factsHere(t).FileSystem
@@ -92,7 +93,7 @@ func TestHereNamesTheFileSystem(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(home, ".plx/.*")); len(left) != 0 {
 		t.Errorf("left over: %v", left)
 	}
-	// What nobody has written is not overwritten.
+	// A file that plx has not written is not overwritten.
 	for _, text := range []string{"garbage\n", "\n\n"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -107,8 +108,9 @@ func TestHereNamesTheFileSystem(t *testing.T) {
 	}
 }
 
-// Many hosts with one home, and many launches, ask at the same moment.
-func TestHereAgreesOnTheFileSystem(t *testing.T) {
+// Many hosts that share a home folder, and many launches, call Here at the
+// same time.
+func TestConcurrentHereAgreeOnTheFileSystemID(t *testing.T) {
 	newHome(t)
 	names := make([]string, 16)
 	var wait sync.WaitGroup
@@ -134,7 +136,7 @@ func TestHereAgreesOnTheFileSystem(t *testing.T) {
 	}
 }
 
-func TestHereInAReadOnlyHome(t *testing.T) {
+func TestHereFailsInAReadOnlyHome(t *testing.T) {
 	home := t.TempDir()
 	if err := syscall.Mount("plx-test", home, "tmpfs", 0, "size=1m,mode=700"); err != nil {
 		t.Skipf("needs root, to mount a file system: %v", err)
@@ -154,7 +156,7 @@ func TestHereInAReadOnlyHome(t *testing.T) {
 	}
 }
 
-// place writes a blob into a home.
+// place writes content as the blob b into a home folder.
 func place(t *testing.T, home string, b Blob, content []byte) string {
 	t.Helper()
 	path := filepath.Join(home, BlobPath(b.Sum))
@@ -164,14 +166,14 @@ func place(t *testing.T, home string, b Blob, content []byte) string {
 	return path
 }
 
-// has reports whether Having has a blob, and whether that was hashed and found right: then the
-// mark was written anew.
+// has reports whether Having returns the blob b as present, and whether it
+// hashed the blob: then it has rewritten the verification record.
 func has(t *testing.T, home string, b Blob) (has, hashed bool) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
-	_ = os.Chtimes(mark(home, b.Sum), old, old) // there may be none
+	_ = os.Chtimes(recordPath(home, b.Sum), old, old) // there may be none
 	sums, _ := Having(map[string]int64{b.Sum: b.Size, "../fsid": 33})
-	after, err := os.Stat(mark(home, b.Sum))
+	after, err := os.Stat(recordPath(home, b.Sum))
 	return len(sums) == 1 && sums[0] == b.Sum, err == nil && !after.ModTime().Equal(old)
 }
 
@@ -183,14 +185,15 @@ func check(t *testing.T, home string, b Blob, name string, wantHas, wantHashed b
 	}
 }
 
-func TestABlobIsHashedOnceInABoot(t *testing.T) {
+func TestBlobIsHashedOncePerBoot(t *testing.T) {
 	home := newHome(t)
 	b, content := programBlob(t, 50_000)
 	check(t, home, b, "before", false, false)
 	path := place(t, home, b, content)
 	check(t, home, b, "first", true, true)
 	check(t, home, b, "second", true, false)
-	// The marks of another boot, or of another host with this home, count for nothing and stay.
+	// Verification records of an earlier boot, or of another host with this
+	// home folder, are neither used nor removed.
 	boot, err := firstLine(bootFile)
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +211,8 @@ func TestABlobIsHashedOnceInABoot(t *testing.T) {
 	if now, err := os.ReadFile(other); err != nil || !bytes.Equal(now, kept) {
 		t.Errorf("other marks are %q, were %q: %v", now, kept, err)
 	}
-	// A time long ago is brought up to now, and permissions to those of a program.
+	// Having sets an old modification time to now, and wrong permissions to
+	// those of a program.
 	old := time.Now().Add(-48 * time.Hour)
 	if err := firstError(os.Chtimes(path, old, old), os.Chmod(path, 0o600)); err != nil {
 		t.Fatal(err)
@@ -220,8 +224,9 @@ func TestABlobIsHashedOnceInABoot(t *testing.T) {
 	}
 }
 
-// A disk decays: a content changes, and its times do not. So a blob is hashed again after a day.
-func TestABlobIsHashedOnceADay(t *testing.T) {
+// A disk can corrupt a file without changing its times, so a blob is hashed
+// again after a day.
+func TestBlobIsHashedAgainAfterADay(t *testing.T) {
 	home := newHome(t)
 	b, content := programBlob(t, 50_000)
 	path := place(t, home, b, content)
@@ -234,10 +239,10 @@ func TestABlobIsHashedOnceADay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	note(home, b.Sum, kept) // as if the times were still those of the right content
+	writeRecord(home, b.Sum, kept) // as if the file had kept the times of the intact content
 	check(t, home, b, "within the day", true, false)
-	old := time.Now().Add(-trusted - time.Minute)
-	if err := os.Chtimes(mark(home, b.Sum), old, old); err != nil {
+	old := time.Now().Add(-verifiedFor - time.Minute)
+	if err := os.Chtimes(recordPath(home, b.Sum), old, old); err != nil {
 		t.Fatal(err)
 	}
 	if sums, damaged := Having(map[string]int64{b.Sum: b.Size}); len(sums) != 0 || len(damaged) != 1 {
@@ -250,8 +255,8 @@ func TestABlobIsHashedOnceADay(t *testing.T) {
 	check(t, home, b, "mended", true, true)
 }
 
-// What a power cut, or anybody's hand, makes of a blob is found out.
-func TestWrongContentDoesNotCount(t *testing.T) {
+// Having detects a blob that a power cut or another program has damaged.
+func TestCorruptBlobIsNotReported(t *testing.T) {
 	b, content := programBlob(t, 5000)
 	wrong := bytes.Repeat([]byte{'x'}, len(content))
 	for name, damage := range map[string]func(path string) error{
@@ -278,8 +283,9 @@ func TestWrongContentDoesNotCount(t *testing.T) {
 	}
 }
 
-// Marks that are no marks cost a hashing and nothing else.
-func TestDamagedMarks(t *testing.T) {
+// An invalid verification record makes Having hash the blob again, and has no
+// other effect.
+func TestDamagedVerificationRecordsCostOneHash(t *testing.T) {
 	b, content := programBlob(t, 5000)
 	for name, damage := range map[string]func(mark string) error{
 		"empty":       func(mark string) error { return os.Truncate(mark, 0) },
@@ -305,19 +311,20 @@ func TestDamagedMarks(t *testing.T) {
 			t.Errorf("%s: marks %v %v", name, info, err)
 		}
 	}
-	// Something that is no folder stays, and every time costs a hashing.
+	// If the records' folder is a regular file, Having leaves it alone and
+	// hashes the blob every time.
 	home := newHome(t)
 	place(t, home, b, content)
 	if err := os.WriteFile(filepath.Join(home, ".plx/verified"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	check(t, home, b, "without a place for marks", true, false)
-	if text, err := os.ReadFile(mark(home, b.Sum)); err == nil {
+	if text, err := os.ReadFile(recordPath(home, b.Sum)); err == nil {
 		t.Errorf("it is marked: %q", text)
 	}
 }
 
-func TestSettle(t *testing.T) {
+func TestSettleReplacesOnlyDamagedBlobs(t *testing.T) {
 	home := newHome(t)
 	b, content := programBlob(t, 50_000)
 	file := filepath.Join(home, ".plx/new")
@@ -336,7 +343,7 @@ func TestSettle(t *testing.T) {
 			t.Fatal(err)
 		}
 		var stays os.FileInfo
-		for i := range 2 { // the second time the blob is there, and stays
+		for i := range 2 { // the second call finds the blob, and does not replace it
 			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -355,7 +362,7 @@ func TestSettle(t *testing.T) {
 			if _, err := os.Stat(file); !os.IsNotExist(err) {
 				t.Errorf("left over: %v", err)
 			}
-			if err := Settle(file, b.Sum, b.Size); err != nil { // another launch has settled it just now
+			if err := Settle(file, b.Sum, b.Size); err != nil { // the file is gone as if another launch had just moved it
 				t.Errorf("after another launch: %v", err)
 			}
 		}

@@ -16,38 +16,41 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// settled is how long ago a file must have changed for its hash to be kept. A file
-// that changes twice within the resolution of its times would look unchanged; file
-// systems have resolutions of up to two seconds.
-const settled = 3 * time.Second
+// minCacheAge is the minimum age of a file's last change for its hash to be
+// cached. If a file changes twice within the resolution of its timestamps, the
+// second change cannot be seen; some file systems have a resolution of two
+// seconds.
+const minCacheAge = 3 * time.Second
 
-// maxCache bounds the file of a cache, in bytes.
+// maxCache is the maximum size in bytes of the cache file.
 const maxCache = 1 << 28
 
-// cached is a file's hash and what does not stay when its content changes.
+// cached is the cache entry of a file: its hash, and the attributes that
+// change when the file's content is written.
 type cached struct {
 	Size    int64  `json:"size"`
 	ModTime int64  `json:"mtime"` // nanoseconds of Unix time
-	Change  int64  `json:"ctime"` // of the inode; nanoseconds of Unix time
+	Change  int64  `json:"ctime"` // last change of the inode, in nanoseconds of Unix time
 	Inode   uint64 `json:"inode"`
 	Device  uint64 `json:"dev"`
 	Sum     string `json:"sum"`
-	Chunks  Chunks `json:"chunks,omitempty"` // of a large file
+	Chunks  Chunks `json:"chunks,omitempty"` // chunks of a file of at least leastChunked bytes; else empty
 }
 
-// cache keeps the hashes of the files of one folder, by path relative to it. What
-// cannot be read or written is computed again.
+// cache stores the hashes of the files of one folder, by path relative to the
+// folder. If an entry cannot be read or written, the hash is computed again.
 type cache struct {
-	file string // "": the cache is not kept
+	file string // path of the cache file; "": the cache is not stored
 
 	mu      sync.Mutex
-	before  map[string]cached // as read
-	now     map[string]cached // to be written
-	changed bool              // now has what before has not
+	before  map[string]cached // entries as read from the cache file
+	now     map[string]cached // entries to write to the cache file
+	changed bool              // true if now contains an entry that before lacks, so the cache file must be written
 }
 
-// identity returns what of a file does not stay when its content changes. False:
-// the file system does not tell.
+// identity returns the attributes of a file that change when its content is
+// written (size, times, inode, device). It returns false if the file system
+// does not provide them.
 func identity(info fs.FileInfo) (cached, bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -57,8 +60,9 @@ func identity(info fs.FileInfo) (cached, bool) {
 		Inode: s.Ino, Device: uint64(s.Dev)}, true
 }
 
-// openCache reads the cache for the folder root. dir is the folder of all caches,
-// or "".
+// openCache reads the hash cache for the folder root from a file in dir, the
+// folder of all hash caches. If dir is "", the cache is empty and is not
+// stored.
 func openCache(dir, root string) *cache {
 	c := &cache{before: map[string]cached{}, now: map[string]cached{}}
 	if dir == "" {
@@ -72,7 +76,8 @@ func openCache(dir, root string) *cache {
 	return c
 }
 
-// find returns the hashes of a file if the file has not changed since they were kept.
+// find returns the cached hashes of the file p if info shows that the file is
+// unchanged since they were computed.
 func (c *cache) find(p string, info fs.FileInfo) (content, bool) {
 	want, ok := identity(info)
 	c.mu.Lock()
@@ -90,11 +95,12 @@ func (c *cache) find(p string, info fs.FileInfo) (content, bool) {
 	return content{sum, known.Chunks}, true
 }
 
-// keep keeps the hashes of a file that had info before it was hashed, at the time
-// begun.
+// keep adds the hashes of the file p to the cache. info is the file's state
+// before it was hashed, begun the time at which the scan started. A file that
+// changed less than the constant minCacheAge before begun is not cached.
 func (c *cache) keep(p string, info fs.FileInfo, begun time.Time, of content) {
 	entry, ok := identity(info)
-	if last := time.Unix(0, max(entry.ModTime, entry.Change)); !ok || begun.Sub(last) < settled {
+	if last := time.Unix(0, max(entry.ModTime, entry.Change)); !ok || begun.Sub(last) < minCacheAge {
 		return
 	}
 	entry.Sum, entry.Chunks = of.sum.String(), of.chunks
@@ -103,7 +109,8 @@ func (c *cache) keep(p string, info fs.FileInfo, begun time.Time, of content) {
 	c.now[p], c.changed = entry, true
 }
 
-// save replaces the file of the cache. Of two that save at once one wins.
+// save replaces the cache file. If two processes save at once, the last one
+// wins.
 func (c *cache) save() error {
 	if c.file == "" || !c.changed && len(c.now) == len(c.before) {
 		return nil
@@ -113,10 +120,10 @@ func (c *cache) save() error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
-		return fmt.Errorf("keep hashes: %w", err)
+		return fmt.Errorf("write the hash cache: %w", err)
 	}
 	if err := atomicfile.WriteFile(c.file, text, 0o600); err != nil {
-		return fmt.Errorf("keep hashes: %w", err)
+		return fmt.Errorf("write the hash cache: %w", err)
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// whileScanning scans a folder again and again while write is called again and again.
+// whileScanning scans a folder repeatedly while another goroutine calls write
+// repeatedly.
 func whileScanning(t *testing.T, dir string, rounds int, write func(i int) error) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -51,8 +52,8 @@ func whileScanning(t *testing.T, dir string, rounds int, write func(i int) error
 	}
 }
 
-// Temporary files that come and go do not stop a launch.
-func TestReportW5VanishingFiles(t *testing.T) {
+// Temporary files that are created and deleted during the scan cause no error.
+func TestDeletedTemporaryFilesDoNotStopScan(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"train.py": "x"})
 	whileScanning(t, dir, 50, func(i int) error {
@@ -62,11 +63,12 @@ func TestReportW5VanishingFiles(t *testing.T) {
 	})
 }
 
-// What vanishes after it was found is left out, whatever Scan does at that moment.
-func TestVanishesAfterItWasFound(t *testing.T) {
+// A file that is deleted after Scan has found it is omitted, at whatever point
+// of the scan that happens.
+func TestFileDeletedDuringScanIsOmitted(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "1", "b": "1", "train.py": "x"})
-	vanishes := map[string]string{"a": "b", "train.py": "a"} // b is not looked at yet, a is not read yet
+	vanishes := map[string]string{"a": "b", "train.py": "a"} // delete b before Stat, and a between Stat and reading
 	f, err := Scan(t.Context(), dir, Options{Leave: func(p string, _ fs.DirEntry) string {
 		if gone, found := vanishes[p]; found {
 			if err := os.Remove(filepath.Join(dir, gone)); err != nil {
@@ -84,8 +86,8 @@ func TestVanishesAfterItWasFound(t *testing.T) {
 	}
 }
 
-// Of a log that grows the beginning is sent.
-func TestReportW6GrowingLog(t *testing.T) {
+// If a log file grows during the scan, its first part is sent.
+func TestBeginningOfGrowingLogIsSent(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
 	write(t, dir, map[string]string{"train.py": "x", "log": strings.Repeat("x", 1<<20)})
@@ -109,7 +111,7 @@ func TestReportW6GrowingLog(t *testing.T) {
 	}
 }
 
-// reader gives an open file other bytes whenever it was read.
+// reader replaces the content of an open file after each read.
 type reader struct {
 	file string
 	n    byte
@@ -117,10 +119,10 @@ type reader struct {
 
 func (r *reader) Write(p []byte) (int, error) {
 	r.n++
-	return len(p), os.WriteFile(r.file, bytes.Repeat([]byte{r.n}, 10+int(r.n)), 0o600) // the length tells at once
+	return len(p), os.WriteFile(r.file, bytes.Repeat([]byte{r.n}, 10+int(r.n)), 0o600) // the changed length is noticed at once
 }
 
-// grower appends to a file whenever it was read.
+// grower appends to an open file after each read.
 type grower struct{ *os.File }
 
 func (g grower) Write(p []byte) (int, error) {
@@ -128,8 +130,9 @@ func (g grower) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// A file that grows whenever it is read has the bytes that were there first.
-func TestAlwaysGrowing(t *testing.T) {
+// For a file that grows during each read, the entry describes the bytes that
+// were there first.
+func TestGrowingFileKeepsItsFirstLength(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"log": "0123456789"})
 	file := filepath.Join(dir, "log")
@@ -144,8 +147,9 @@ func TestAlwaysGrowing(t *testing.T) {
 	}
 }
 
-// A file that is another one whenever it is read is told from one that grows.
-func TestAlwaysChanging(t *testing.T) {
+// A file that is replaced during each read is not mistaken for one that only
+// grows.
+func TestChangingFileIsNotTakenForGrowing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "0123456789"})
 	file := filepath.Join(dir, "a")
@@ -154,13 +158,13 @@ func TestAlwaysChanging(t *testing.T) {
 		t.Errorf("%v, want that it changed", err)
 	}
 	w := &walk{entries: []Entry{{Path: "a"}}, gone: map[string]bool{}}
-	if err := w.lose("a", err); err != nil || !w.gone["a"] || !slices.Equal(w.notes, []string{"a stays here: it changes all the time"}) {
+	if err := w.dropFile("a", err); err != nil || !w.gone["a"] || !slices.Equal(w.notes, []string{"a stays here: it changes all the time"}) {
 		t.Errorf("%v, notes %q", err, w.notes)
 	}
 }
 
-// A folder is read again after a file was not what it had been.
-func TestAgain(t *testing.T) {
+// Again returns the present content of a file that has changed since Scan.
+func TestAgainReadsChangedFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"same": "1", "changed": "1", "gone": "1", "always": "1", "swapped": "1"})
 	f := scan(t, dir)

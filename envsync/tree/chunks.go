@@ -12,26 +12,29 @@ import (
 	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the algorithm
 )
 
-// Chunks are the parts of a large file, one after the other. Where one ends depends on the
-// bytes around it alone: after a change in the middle of a file the chunks before and behind
-// it are the same ones. So a host that has the former file lacks few of them. Chunks are the
-// sum and the length of each, as bytes, so that entries can be compared.
+// Chunks lists the consecutive chunks of a large file: for each chunk its
+// ChunkSum and its length, as bytes, so that entries are comparable. Chunk
+// boundaries depend only on the bytes around them. If bytes in the middle of a
+// file change, the chunks before and after stay the same, so a host that has
+// the old file lacks only a few chunks of the new one.
 type Chunks string
 
-// ChunkSum names a chunk: the first half of its SHA-256. The whole file has a Sum.
+// ChunkSum identifies a chunk: the first 16 bytes of its SHA-256. The whole
+// file is verified by its full SHA-256, see Sum.
 type ChunkSum [16]byte
 
-// chunkSize is how many bytes of Chunks are for one.
+// chunkSize is the number of bytes in a Chunks string per chunk: the sum and a
+// length of 4 bytes.
 const chunkSize = len(ChunkSum{}) + 4
 
 const (
-	leastChunked = 1 << 20   // bytes of a file that has chunks
-	minChunk     = 16 << 10  // bytes of a chunk but the last
-	meanChunk    = 64 << 10  // with 20 bytes for each chunk, a list of chunks has 0.03 % of the file
-	maxChunk     = 256 << 10 // bytes of a chunk
+	leastChunked = 1 << 20   // minimum size in bytes of a file that is split into chunks
+	minChunk     = 16 << 10  // minimum length in bytes of a chunk; the last one may be shorter
+	meanChunk    = 64 << 10  // mean length in bytes of a chunk; with 20 bytes per chunk, the list of chunks is 0.03 % of the file
+	maxChunk     = 256 << 10 // maximum length in bytes of a chunk
 )
 
-// All returns the chunks with their lengths.
+// All iterates over the chunks: the ChunkSum of each and its length in bytes.
 func (c Chunks) All() iter.Seq2[ChunkSum, int64] {
 	return func(yield func(ChunkSum, int64) bool) {
 		for ; len(c) >= chunkSize; c = c[chunkSize:] {
@@ -46,19 +49,20 @@ func (c Chunks) All() iter.Seq2[ChunkSum, int64] {
 // Len returns the number of chunks.
 func (c Chunks) Len() int { return len(c) / chunkSize }
 
-// MarshalText writes chunks as text.
+// MarshalText encodes the list of chunks as base64.
 func (c Chunks) MarshalText() ([]byte, error) {
 	return base64.RawStdEncoding.AppendEncode(nil, []byte(c)), nil
 }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText decodes the output of MarshalText.
 func (c *Chunks) UnmarshalText(text []byte) error {
 	raw, err := base64.RawStdEncoding.AppendDecode(nil, text)
 	*c = Chunks(raw)
 	return err
 }
 
-// check refuses chunks that are not those of a file of a size.
+// check returns an error unless c is well-formed and its lengths add up to
+// size, the length of the file.
 func (c Chunks) check(size int64) error {
 	for _, n := range c.All() {
 		if size -= n; n == 0 || n > maxChunk {
@@ -71,8 +75,9 @@ func (c Chunks) check(size int64) error {
 	return nil
 }
 
-// cut splits r into chunks, and passes all that it reads to w.
-func cut(r io.Reader, w io.Writer) (Chunks, int64, error) {
+// splitChunks splits the content of r into chunks. It writes all that it reads to w,
+// and returns the chunks and the number of bytes.
+func splitChunks(r io.Reader, w io.Writer) (Chunks, int64, error) {
 	c, err := chunkers.NewChunker("fastcdc-v1.0.0", r, &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: meanChunk, MaxSize: maxChunk})
 	if err != nil {
 		return "", 0, err

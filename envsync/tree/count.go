@@ -2,16 +2,19 @@ package tree
 
 import "sync/atomic"
 
-// Count is how far a Scan is, or several one after another. Any goroutine may read it.
+// Count is the progress of one Scan or of several consecutive Scans. Any
+// goroutine may read it.
 type Count struct{ found, read, bytes atomic.Int64 }
 
-// Now returns the number of files that were found so far, how many of those were read
-// (or have a hash in the cache), and the bytes of the latter.
+// Now returns the number of files found so far, the number of those that were
+// read or whose hash was cached, and the sum of the latter files' sizes in
+// bytes.
 func (c *Count) Now() (found, read, bytes int64) {
 	return c.found.Load(), c.read.Load(), c.bytes.Load()
 }
 
-// Write counts the bytes that are written to it.
+// Write adds len(p) to the number of bytes read so far; Scan passes all bytes
+// that it hashes through it.
 func (c *Count) Write(p []byte) (int, error) {
 	c.bytes.Add(int64(len(p)))
 	return len(p), nil

@@ -2,11 +2,11 @@ package tree
 
 import "fmt"
 
-// DamagedError says that contents in the store of a host were wrong. They were removed: to send the
-// folder again mends it.
+// DamagedError is the error for corrupt files in a host's content store. The
+// store has removed them, so sending the folder again repairs the store.
 type DamagedError struct {
-	Dir   string   // of the store
-	Files []string // that were to be made of the contents
+	Dir   string   // path of the content store on the host
+	Files []string // paths in the sent folder of the files that have the corrupt content
 }
 
 func (e *DamagedError) Error() string {

@@ -1,17 +1,17 @@
-// Package tree brings the content of a folder to hosts.
+// Package tree copies a folder to hosts and sends only what they lack.
 //
-// A [Manifest] lists what a folder holds: paths, permissions, links, and the
-// SHA-256 of each file. A [Store] keeps contents on a host, each under its
-// SHA-256 and once, whatever files of whatever folders have it. Only contents
-// that a host lacks travel, and of a large file only the [Chunks] that are in no
-// other content of the host:
+// A [Manifest] lists what a folder holds: paths, permissions, symbolic links,
+// and the SHA-256 of each file. A content store (package store) on each host
+// keeps file contents under their SHA-256. Files with equal content, in any
+// folder, are stored once. Send transfers only contents that a host lacks, and
+// of a large file only the [Chunks] that occur in no stored content:
 //
 //	folder, err := tree.Scan(ctx, ".", tree.Options{Cache: cache})
 //	...
 //	err = tree.Send(ctx, []tree.Target{{Name: "gpu01", Host: host}}, folder, nil)
 //
-// On the host, Serve is the other side of Send, and Build makes a folder of
-// its own from a manifest and the store:
+// On the host, Serve is the counterpart of Send, and Build creates a folder
+// from a manifest and the store:
 //
 //	err := store.Serve(ctx, os.Stdin, os.Stdout, nil)
 //	...
@@ -19,8 +19,9 @@
 //
 // # What it refuses
 //
-// It follows no link, and sends none that leads out of the folder unless
-// Options.KeepLinks asks for it. It makes no hard link, so nothing that a program
-// writes in a built folder reaches the store. It allocates no memory for a length
-// from a stream before the bytes are there.
+// The package follows no symbolic link. It sends no link that points out of
+// the folder unless Options.KeepLinks is set. It creates no hard links, so a
+// program that writes to a built folder cannot change the store. It allocates
+// no memory for a length field from a stream until that number of bytes has
+// arrived.
 package tree

@@ -12,8 +12,9 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// Of hosts that share a home one is worked on first. It may be one that is down.
-func TestEachServesASharedHomeOnce(t *testing.T) {
+// Of the hosts that share a home folder, one is served first, even if that
+// host is down.
+func TestSharedHomeIsServedByOneHostFirst(t *testing.T) {
 	errGone := errors.New("connection lost")
 	var targets []Target
 	for name, share := range map[string]string{"other": "b", "alone": "", "too": ""} {
@@ -23,9 +24,9 @@ func TestEachServesASharedHomeOnce(t *testing.T) {
 		targets = append(targets, Target{Name: name, FileSystem: "same"})
 	}
 	var mu sync.Mutex
-	var begun []string // of those that share a home
+	var begun []string // started hosts among those that share a home folder
 	all := 0
-	err := each(t.Context(), targets, func(to Target) error {
+	err := forEachHost(t.Context(), targets, func(to Target) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if all++; to.FileSystem == "same" {
@@ -36,20 +37,20 @@ func TestEachServesASharedHomeOnce(t *testing.T) {
 		}
 		return nil
 	})
-	slices.Sort(begun[min(2, len(begun)):]) // the rest is worked on at once
+	slices.Sort(begun[min(2, len(begun)):]) // the remaining hosts are served in parallel, in any order
 	if got, want := strings.Join(begun, " "), "down up fourth third"; got != want || all != len(targets) || !errors.Is(err, errGone) || err.Error() != "host down: connection lost" {
 		t.Errorf("%s, want %s, %d in all: %v", got, want, all, err)
 	}
 }
 
-// As many hosts are served at once as may be. None is done before, so that none has another in
-// its place when they are counted.
-func TestManyHostsAreBounded(t *testing.T) {
+// At most maxHosts hosts are served at once. No call returns before the count,
+// so no slot is used twice.
+func TestConcurrentHostsAreLimited(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	all := make(chan struct{})
 	var begun, most atomic.Int64
-	err := each(ctx, make([]Target, maxHosts+10), func(Target) error {
+	err := forEachHost(ctx, make([]Target, maxHosts+10), func(Target) error {
 		if begun.Add(1) == maxHosts {
 			most.Store(begun.Load())
 			close(all)
@@ -66,22 +67,23 @@ func TestManyHostsAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever has no turn when the context ends is named.
-func TestEachNamesHostsWithoutATurn(t *testing.T) {
+// A host that has not been served when the context ends is named in the error.
+func TestCancelledHostsAreNamed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	targets := make([]Target, maxHosts+1)
 	for i := range targets {
 		targets[i].Name = "h"
 	}
 	var begun atomic.Int64
-	err := each(ctx, targets, func(Target) error {
+	err := forEachHost(ctx, targets, func(Target) error {
 		if begun.Add(1) == maxHosts {
 			cancel()
 		}
 		<-ctx.Done()
 		return nil
 	})
-	// A slot that is free counts as much as the end of the context.
+	// if a slot is free when the context ends, either case of the select may
+	// be taken
 	if n := begun.Load(); n < int64(len(targets)) && (!errors.Is(err, context.Canceled) || err.Error() != "host h: context canceled") {
 		t.Errorf("%d of %d, %v", n, len(targets), err)
 	}

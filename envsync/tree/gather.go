@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// Gather reads files and folders of this machine, wherever they lie, as one folder that has
-// each under its base name. Nothing in them stays behind. A path that is itself a link
-// stands for what it points to; a link in a folder must stay in that folder. Of o only
-// Cache and Count are used. Gather refuses two paths with one base name, and whatever
-// cannot be sent, as Scan does, but for large files.
+// Gather reads files and folders of the local machine, wherever they are, and
+// returns one Folder that has each under its base name. It ignores .gitignore
+// and .plxignore files. If one of paths is a symbolic link, Gather reads the
+// link's target; a link inside a folder must stay in that folder. Gather uses
+// only the fields Cache and Count of o. It rejects two paths with the same
+// base name, and what Scan rejects, except large files.
 func Gather(ctx context.Context, paths []string, o Options) (*Folder, error) {
 	f := &Folder{gathered: map[string]string{}, read: time.Now()}
 	for _, p := range paths {
@@ -28,7 +29,8 @@ func Gather(ctx context.Context, paths []string, o Options) (*Folder, error) {
 	return f, f.order()
 }
 
-// gather adds one file or folder.
+// gather reads the file or folder at the local path p and adds its entries to
+// f.
 func (f *Folder) gather(ctx context.Context, p string, o Options) error {
 	absolute, err := filepath.Abs(p)
 	if err != nil {
@@ -64,7 +66,7 @@ func (f *Folder) gather(ctx context.Context, p string, o Options) error {
 	}
 	if err != nil {
 		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
-			refused.root = "" // no advice to exclude files: no file of patterns counts
+			refused.root = "" // suppresses the hint to exclude files in .plxignore, which Gather does not read
 		}
 		return err
 	}
@@ -73,7 +75,7 @@ func (f *Folder) gather(ctx context.Context, p string, o Options) error {
 	}
 	for _, e := range w.entries {
 		if prefix == "" {
-			e.Path = name // the file may have another one, to which a link points
+			e.Path = name // if p is a link, the file that it points to may have another name
 		} else {
 			e.Path = path.Join(prefix, e.Path)
 		}
@@ -82,14 +84,16 @@ func (f *Folder) gather(ctx context.Context, p string, o Options) error {
 	return nil
 }
 
-// Gathered reports whether a path is of what Gather has read.
+// Gathered reports whether the path p in the folder belongs to a file or
+// folder that Gather has read.
 func (f *Folder) Gathered(p string) bool {
 	first, _, _ := strings.Cut(p, "/")
 	return f.gathered[first] != ""
 }
 
-// With returns the folder with what Gather has read in it. It refuses what the folder has
-// already.
+// With returns a Folder with the entries of f and those of gathered, a result
+// of Gather. It returns an error if f already has an entry with the base name
+// of a gathered path.
 func (f *Folder) With(gathered *Folder) (*Folder, error) {
 	for name := range gathered.gathered {
 		if _, found := f.Find(name); found {

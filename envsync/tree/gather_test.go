@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// What --copy names lies in one folder, each under its base name, with all that is in it.
-func TestGather(t *testing.T) {
+// Each path passed to --copy is in the Folder under its base name, with
+// everything below it.
+func TestGatherPutsFilesUnderTheirBaseNames(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"data/.gitignore": "x\n", "data/x": "1", "data/deep/y": "2", "other/config.json": "{}", "real": "3"})
 	if err := errors.Join(os.Symlink("x", filepath.Join(dir, "data/link")), os.Symlink("real", filepath.Join(dir, "named"))); err != nil {
@@ -36,20 +37,21 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// What a user names is sent however large it is. That it would be read tells that.
+// Gather accepts a file of any size. The cancelled context shows that it would
+// have read the file.
 func TestGatherTakesLargeFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "large")
 	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, maxScanned+1)); err != nil {
 		t.Fatal(err)
 	}
 	ends, cancel := context.WithCancel(t.Context())
-	cancel() // before anything is read, which takes seconds
+	cancel() // stop before the large file is read, which would take seconds
 	if _, err := Gather(ends, []string{file}, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want that it was cancelled", err)
 	}
 }
 
-func TestGatherBesideAFolder(t *testing.T) {
+func TestGatheredFilesJoinAFolder(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"work/train.py": "", "work/data/x": "", "data/x": "", "more": "1"})
 	work := scan(t, filepath.Join(dir, "work"))
@@ -67,7 +69,8 @@ func TestGatherBesideAFolder(t *testing.T) {
 	if err != nil || !slices.Equal(files(both.Manifest), []string{"data/x", "more", "train.py"}) {
 		t.Fatalf("%q, %v", files(both.Manifest), err)
 	}
-	// What vanishes from the folder is left out. What the user has named is missed.
+	// A file deleted from the working directory is omitted; a deleted file
+	// that the user has named is an error.
 	if err := os.Remove(filepath.Join(dir, "work/train.py")); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +85,7 @@ func TestGatherBesideAFolder(t *testing.T) {
 	}
 }
 
-func TestGatherRefuses(t *testing.T) {
+func TestGatherRefusesWhatCannotBeSent(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a/x": "", "b/x": "", "out/": ""})
 	if err := errors.Join(syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600), os.Symlink("../a/x", filepath.Join(dir, "out/link"))); err != nil {

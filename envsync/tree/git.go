@@ -14,22 +14,23 @@ import (
 	"strings"
 )
 
-// repository is what git says of a folder that lies in a repository. It has the tracked
-// files too, the exclude files of the repository and of the user, and git's own reading
-// of patterns.
+// repository answers questions about a git repository by running git. So it
+// respects which files git tracks, the exclude files of the repository and of
+// the user, and git's own interpretation of patterns.
 type repository struct {
-	dir     string          // where git was asked, absolute
-	at      string          // path of dir in the walk's folder; "": it is that folder
-	top     string          // root of the repository, absolute
-	files   map[string]bool // that git sends, and roots of other repositories, by path in dir
-	folders map[string]bool // that those are in
-	asked   *exec.Cmd       // git check-ignore; nil: it was not started yet
-	in      io.WriteCloser  // paths to ask about
-	out     *bufio.Reader   // its answers
+	dir     string          // absolute path of the folder in which git commands run
+	at      string          // path of dir relative to the scanned folder; "": dir is the scanned folder
+	top     string          // absolute path of the root of the repository
+	files   map[string]bool // paths, relative to dir, of the files that git does not ignore and of nested repositories
+	folders map[string]bool // parent folders of all paths in files
+	asked   *exec.Cmd       // the process "git check-ignore"; nil: not started yet
+	in      io.WriteCloser  // standard input of git check-ignore: paths to check
+	out     *bufio.Reader   // standard output of git check-ignore: matching patterns
 }
 
-// openRepository asks git for the files of a folder: the tracked ones, and the others that
-// no pattern excludes. Without git, and outside of repositories, it returns nil.
+// openRepository asks git for the files of the folder dir: tracked files, and
+// untracked files that no pattern excludes. It returns nil if git is not
+// installed or dir is not in a repository.
 func openRepository(ctx context.Context, dir, at string) (*repository, error) {
 	if _, err := exec.LookPath("git"); err != nil || repositoryRoot(dir) == "" {
 		return nil, nil
@@ -44,7 +45,7 @@ func openRepository(ctx context.Context, dir, at string) (*repository, error) {
 	}
 	r := &repository{dir: dir, at: at, top: strings.TrimSuffix(top, "\n"), files: map[string]bool{}, folders: map[string]bool{}}
 	for p := range strings.FieldsFuncSeq(list, func(c rune) bool { return c == 0 }) {
-		p = strings.TrimSuffix(p, "/") // a repository in this one
+		p = strings.TrimSuffix(p, "/") // git prints a nested repository with a slash at the end
 		r.files[p] = true
 		for up := path.Dir(p); up != "." && !r.folders[up]; up = path.Dir(up) {
 			r.folders[up] = true
@@ -53,7 +54,7 @@ func openRepository(ctx context.Context, dir, at string) (*repository, error) {
 	return r, nil
 }
 
-// runGit returns what a command of git prints.
+// runGit runs a git command in dir and returns its standard output.
 func runGit(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := gitCommand(ctx, dir, args...)
 	var stderr bytes.Buffer
@@ -66,8 +67,9 @@ func runGit(ctx context.Context, dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// gitCommand is a command of git that starts no daemon, and knows no repository but the one
-// that dir is in.
+// gitCommand prepares a git command that starts no fsmonitor daemon and
+// ignores variables such as GIT_DIR, so it uses the repository that contains
+// dir.
 func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false"}, args...)...)
 	cmd.Dir = dir
@@ -79,10 +81,12 @@ func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// gitVariables name another repository, as in a hook of git.
+// gitVariables select a repository other than the one of the present folder;
+// git sets them when it runs a hook.
 var gitVariables = []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_FLUSH"}
 
-// inside returns the path of something in the walk's folder as git is told it.
+// inside converts a path relative to the scanned folder to a path relative to
+// r.dir, in which git runs.
 func (r *repository) inside(p string) string {
 	if r.at == "" {
 		return p
@@ -90,8 +94,8 @@ func (r *repository) inside(p string) string {
 	return strings.TrimPrefix(p, r.at+"/")
 }
 
-// excluded returns the file and line of the pattern that excludes an entry, or "". base is
-// the walk's folder.
+// excluded returns "FILE:LINE" of the pattern that excludes the entry p, or ""
+// if git does not ignore it. base is the absolute path of the scanned folder.
 func (r *repository) excluded(base, p string, folder bool) (string, error) {
 	in := r.inside(p)
 	if r.files[in] || folder && r.folders[in] {
@@ -100,15 +104,16 @@ func (r *repository) excluded(base, p string, folder bool) (string, error) {
 	return r.pattern(base, in)
 }
 
-// pattern asks git which pattern excludes a path of r.dir, whether it is tracked or not. ""
-// is r.dir itself, which must not be the root of the repository.
+// pattern asks git which pattern excludes the path in, relative to r.dir,
+// whether or not git tracks the file. If in is "", it asks about r.dir itself,
+// which must not be the root of the repository.
 func (r *repository) pattern(base, in string) (string, error) {
 	if r.asked == nil {
 		if err := r.start(); err != nil {
 			return "", err
 		}
 	}
-	asked := "./" + in // with ./ before it no path has a meaning of its own
+	asked := "./" + in // the prefix "./" keeps git from reading a special meaning into the path, as in ":(glob)x"
 	if in == "" {
 		asked = "../" + filepath.Base(r.dir)
 	}
@@ -119,7 +124,7 @@ func (r *repository) pattern(base, in string) (string, error) {
 	for i := range fields {
 		text, err := r.out.ReadString(0)
 		if err != nil {
-			return "", fmt.Errorf("git check-ignore: it ended at %s: %w", shown(in), err)
+			return "", fmt.Errorf("git check-ignore: it exited while checking %s: %w", shown(in), err)
 		}
 		fields[i] = strings.TrimSuffix(text, "\x00")
 	}
@@ -129,8 +134,8 @@ func (r *repository) pattern(base, in string) (string, error) {
 	return r.named(base, fields[0]) + ":" + fields[1], nil
 }
 
-// named returns the name of a file of patterns: relative to the walk's folder if it is in
-// there.
+// named returns the name of a pattern file for messages: relative to the
+// scanned folder base if the file is inside it, else absolute.
 func (r *repository) named(base, file string) string {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(r.top, file)
@@ -141,8 +146,8 @@ func (r *repository) named(base, file string) string {
 	return file
 }
 
-// start starts the command that answers for single paths. It ends at the end of its input,
-// see close.
+// start starts the process "git check-ignore", which checks one path after
+// another. ignore.close ends it by closing its standard input.
 func (r *repository) start() (err error) {
 	cmd := gitCommand(context.Background(), r.dir, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 	if r.in, err = cmd.StdinPipe(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// ownConfig keeps the settings of the user who runs the tests from counting.
+// ownConfig replaces the git configuration of the user who runs the tests.
 func ownConfig(t *testing.T, config string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
@@ -23,7 +23,7 @@ func ownConfig(t *testing.T, config string) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 }
 
-// listed returns the files that git would send of a folder, without folders of other
+// listed returns the files in dir that git does not ignore, without nested
 // repositories.
 func listed(t *testing.T, dir string) []string {
 	t.Helper()
@@ -32,8 +32,8 @@ func listed(t *testing.T, dir string) []string {
 	return slices.Compact(list)
 }
 
-// Git does not ignore what it tracks, whatever patterns say.
-func TestReportW1TrackedFilesAreSent(t *testing.T) {
+// A file that git tracks is sent even if a pattern matches it.
+func TestFilesTrackedByGitAreSent(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
 	write(t, dir, map[string]string{".gitignore": "*.csv\nbuild/\n:(top)y\n", "data/train.csv": "", "data/other.csv": "", "build/lib.py": "",
@@ -56,8 +56,8 @@ func TestReportW1TrackedFilesAreSent(t *testing.T) {
 	}
 }
 
-// The exclude files of the repository and of the user count.
-func TestReportW2ExcludeFiles(t *testing.T) {
+// Scan respects the exclude files of the repository and of the user.
+func TestExcludeFilesOfGitApply(t *testing.T) {
 	global := filepath.Join(t.TempDir(), "ignore")
 	write(t, filepath.Dir(global), map[string]string{"ignore": "# mine\n*.ckpt\n"})
 	ownConfig(t, "[core]\nexcludesFile = "+global+"\n")
@@ -77,8 +77,9 @@ func TestReportW2ExcludeFiles(t *testing.T) {
 	}
 }
 
-// A repository inside another one has its own files, and so has one in a plain folder.
-func TestNestedRepositories(t *testing.T) {
+// A nested repository has its own rules, and so has a repository in a folder
+// that is not in one.
+func TestNestedRepositoriesHaveTheirOwnRules(t *testing.T) {
 	ownConfig(t, "[user]\nname = a\nemail = a@b\n[protocol \"file\"]\nallow = always\n")
 	top := t.TempDir()
 	library := filepath.Join(top, "library")
@@ -106,8 +107,8 @@ func TestNestedRepositories(t *testing.T) {
 	}
 }
 
-// Where git fails, the rules of plx's own reading count, and a note says so.
-func TestGitFails(t *testing.T) {
+// If git fails, plx interprets the .gitignore files itself, and adds a note.
+func TestPlxReadsPatternsIfGitFails(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
 	write(t, dir, map[string]string{".git/HEAD": "", ".gitignore": "*.o\n", "a.o": "", "a": ""})
@@ -124,8 +125,9 @@ func TestGitFails(t *testing.T) {
 	}
 }
 
-// In a hook of git, variables name another repository.
-func TestGitVariables(t *testing.T) {
+// In a git hook, variables such as GIT_DIR name another repository; Scan
+// ignores them.
+func TestVariablesOfGitHooksAreIgnored(t *testing.T) {
 	ownConfig(t, "")
 	other, dir := t.TempDir(), t.TempDir()
 	git(t, other, "init", "-q")
@@ -139,9 +141,9 @@ func TestGitVariables(t *testing.T) {
 	}
 }
 
-// A folder that git ignores as a whole is sent when it is named, by the patterns for what
-// is in it.
-func TestIgnoredFolderIsNamed(t *testing.T) {
+// If the user names a folder that git ignores as a whole, it is sent; only
+// patterns for the files in it apply.
+func TestIgnoredFolderIsSentIfNamed(t *testing.T) {
 	ownConfig(t, "")
 	top := t.TempDir()
 	git(t, top, "init", "-q")
@@ -155,8 +157,9 @@ func TestIgnoredFolderIsNamed(t *testing.T) {
 	}
 }
 
-// What .plxignore sends although git ignores it is sent with what is in it.
-func TestPlxignoreReadmits(t *testing.T) {
+// If .plxignore includes a folder that git ignores, the files in it are sent
+// too.
+func TestPlxignoreIncludesWhatGitIgnores(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
 	write(t, dir, map[string]string{".gitignore": "data/\n*.log\n", "data/a": "", "data/x.log": "", "data/sub/b": "", "data/sub/c": "", "a.log": "", "data/c.log": "",
@@ -169,12 +172,12 @@ func TestPlxignoreReadmits(t *testing.T) {
 	}
 }
 
-// randomTree is a folder of random names with random patterns in it, for a repository.
+// randomTree is a repository with random file names and random patterns.
 type randomTree struct {
-	files          map[string]string // by path, .gitignore files too
+	files          map[string]string // content by path, including .gitignore files
 	tracked        []string
-	global, within string // texts of the user's exclude file, and of the repository's own
-	below          string // folder to list; "": the root
+	global, within string // contents of the user's and of the repository's exclude file
+	below          string // folder to scan, relative to the root; "": the root
 }
 
 var (
@@ -228,7 +231,7 @@ func newRandomTree(r *rand.Rand) (tree randomTree) {
 	return tree
 }
 
-// make makes the repository in dir.
+// make creates the repository in the folder dir.
 func (tree randomTree) make(t *testing.T, dir, global string) {
 	t.Helper()
 	write(t, dir, tree.files)
@@ -250,11 +253,13 @@ func (tree randomTree) String() string {
 	return b.String()
 }
 
-// What git would send of random folders with random patterns is sent.
-func TestLikeGit(t *testing.T) { compareWithGit(t, 25) }
+// Scan includes the same files as git in folders with random names and
+// patterns.
+func TestScanExcludesLikeGit(t *testing.T) { compareWithGit(t, 25) }
 
-// compareWithGit compares what is sent of random trees with the list of git, and so what is
-// sent by plx's own reading of patterns, which counts where git cannot be asked.
+// compareWithGit compares the files that Scan includes with those that git
+// lists, for random repositories. It also compares plx's own interpretation of
+// patterns, which Scan uses if git cannot be run.
 func compareWithGit(t *testing.T, trees int) {
 	global := filepath.Join(t.TempDir(), "ignore")
 	ownConfig(t, "[core]\nexcludesFile = "+global+"\n")
@@ -279,8 +284,8 @@ func compareWithGit(t *testing.T, trees int) {
 	}
 }
 
-// ownDiffers scans without git. It returns the files of which git decides otherwise by the
-// .gitignore files alone, with the lines that decide.
+// ownDiffers scans without git. It returns the files about which git, reading
+// only .gitignore files, decides differently, with the deciding lines.
 func (tree randomTree) ownDiffers(t *testing.T, root, global string) (differ []string) {
 	t.Helper()
 	write(t, root, map[string]string{".git/info/exclude": ""})
@@ -307,7 +312,7 @@ func (tree randomTree) ownDiffers(t *testing.T, root, global string) (differ []s
 	return differ
 }
 
-// line returns the line of a file of patterns that "file:line" names.
+// line returns the line of a pattern file that at names as "FILE:LINE".
 func (tree randomTree) line(at string) string {
 	file, number, _ := strings.Cut(at, ":")
 	n, _ := strconv.Atoi(number) // 0: nothing excludes it
@@ -317,9 +322,9 @@ func (tree randomTree) line(at string) string {
 	return strings.Split(tree.files[file], "\n")[n-1]
 }
 
-// TestReportL5PatternsLikeGit: without a repository each pattern decides as git does. One
-// pattern at a time and each path by itself, so that no line hides another.
-func TestReportL5PatternsLikeGit(t *testing.T) {
+// Outside of a repository each pattern matches as in git. Each pattern is
+// tested alone against each path alone, so that no pattern hides another.
+func TestPatternsMatchLikeGit(t *testing.T) {
 	ownConfig(t, "")
 	dir := t.TempDir()
 	git(t, dir, "init", "-q")
@@ -338,7 +343,7 @@ func TestReportL5PatternsLikeGit(t *testing.T) {
 		out, _ := cmd.Output() // 1: it excludes nothing
 		want := strings.Split(string(out), "\x00")
 		for _, p := range paths {
-			got := false // as the walk: the first folder that a line excludes hides the rest
+			got := false // as in a scan, the first excluded parent folder excludes everything below it
 			for i, c := range strings.TrimSuffix(p, "/") + "/" {
 				if c == '/' && !got {
 					_, got, _ = r.match(p[:i], i < len(p))

@@ -5,5 +5,5 @@ import (
 	"time"
 )
 
-// changed is when the inode changed last.
+// changed returns the time of the inode's last change (ctime).
 func changed(s *syscall.Stat_t) time.Time { return time.Unix(s.Ctim.Unix()) }

@@ -13,25 +13,27 @@ import (
 	"strings"
 )
 
-// The files of patterns. Both have git's format; a line of the second one counts
-// more than any of the first.
+// Names of the pattern files. Both have the format of .gitignore; a matching
+// line in .plxignore overrides all lines in .gitignore files.
 const (
 	gitFile = ".gitignore"
 	plxFile = ".plxignore"
 )
 
-// maxPatterns bounds a file of patterns, in bytes.
+// maxPatterns is the maximum size in bytes of a pattern file such as
+// .gitignore.
 const maxPatterns = 1 << 20
 
-// rule is one line of a file of patterns.
+// rule is one line of a pattern file such as .gitignore.
 type rule struct {
 	pattern
-	includes bool   // the line begins with "!"
-	folders  bool   // the line ends with a slash: it is for folders only
-	from     string // file and line, for messages
+	includes bool   // the line begins with "!", which includes matching paths again
+	folders  bool   // the line ends with "/", so it matches only folders
+	from     string // "FILE:LINE" of the pattern, for messages
 }
 
-// newRule reads a line. False: it has no pattern.
+// newRule parses a line of a pattern file in the folder dir. It returns false
+// for an empty line or a comment.
 func newRule(line, dir, from string) (rule, bool) {
 	line = trimSpaces(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"))
 	if line == "" || line[0] == '#' {
@@ -45,13 +47,14 @@ func newRule(line, dir, from string) (rule, bool) {
 	return rule{newPattern(text, dir), includes, folders, from}, true
 }
 
-// rules are lines in the order in which they were read: a later one that matches
-// counts more. Every folder's lines are for that folder only, so those of its
-// siblings do no harm.
+// rules are the lines of pattern files in the order in which they were read;
+// the last match wins. Each rule is anchored at its file's folder, so the
+// rules of one folder do not affect its siblings.
 type rules []rule
 
-// read adds the lines of a file, if there is one. Its patterns are for the folder
-// dir and what is below.
+// read appends the rules of a pattern file; a file that does not exist adds
+// none. The patterns apply to dir, the file's folder, and everything below it.
+// name is the file's name for messages.
 func (r *rules) read(file, name, dir string) error {
 	text, err := readPatterns(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +73,8 @@ func (r *rules) read(file, name, dir string) error {
 	return nil
 }
 
-// trimSpaces removes spaces at the end, unless a backslash makes one a part of the pattern.
+// trimSpaces removes trailing spaces, except a space that is escaped with a
+// backslash and so belongs to the pattern.
 func trimSpaces(line string) string {
 	end := 0
 	for i := 0; i < len(line); i++ {
@@ -101,8 +105,9 @@ func readPatterns(file string) (string, error) {
 	return string(text), err
 }
 
-// match returns the line that decides about a path, and whether it excludes the
-// path.
+// match finds the last rule that matches the path p. It returns that rule's
+// "FILE:LINE" and whether the rule excludes p; decided is false if no rule
+// matches.
 func (r rules) match(p string, folder bool) (from string, excludes, decided bool) {
 	for _, one := range slices.Backward(r) {
 		if (folder || !one.folders) && one.match(p) {
@@ -112,19 +117,21 @@ func (r rules) match(p string, folder bool) (from string, excludes, decided bool
 	return "", false, false
 }
 
-// ignore decides what stays behind. The lines of .plxignore come first, then git or, where
-// git cannot be asked, the rules of .gitignore files as this package reads them.
+// ignore decides which files of the scanned folder are not sent. Lines of
+// .plxignore take precedence. Otherwise git decides, or, if git cannot be run,
+// this package's own interpretation of .gitignore files.
 type ignore struct {
 	git, plx rules
-	root     string                 // the folder, absolute and without links
-	base     string                 // its path, relative to the root of its git repository; "": it is the root
-	of       map[string]*repository // by folder that was entered; nil: git is not asked there
+	root     string                 // absolute path of the scanned folder, with symbolic links resolved
+	base     string                 // path of the scanned folder relative to the root of its git repository; "": it is that root
+	of       map[string]*repository // git repository to ask about the entries of each folder; nil: do not ask git there
 	opened   []*repository
 	notes    []string // for the user
 }
 
-// newIgnore returns the rules for the folder dir, an absolute path without links.
-// In a git repository those of the folders above count too.
+// newIgnore returns the rules for the folder dir, an absolute path without
+// symbolic links. If dir is in a git repository, the .gitignore files of its
+// parent folders count too.
 func newIgnore(ctx context.Context, dir string) (*ignore, error) {
 	g := &ignore{root: dir, of: map[string]*repository{}}
 	if err := g.above(); err != nil {
@@ -140,7 +147,8 @@ func newIgnore(ctx context.Context, dir string) (*ignore, error) {
 			return nil, err
 		}
 		if why != "" {
-			// The user has named it, so what is in it is not excluded as a whole.
+			// The user has named this folder explicitly, so a pattern that
+			// excludes the folder as a whole does not count.
 			g.notes = append(g.notes, fmt.Sprintf("%s excludes the folder itself: it is sent because you name it", why))
 			return g, nil
 		}
@@ -149,7 +157,8 @@ func newIgnore(ctx context.Context, dir string) (*ignore, error) {
 	return g, nil
 }
 
-// open asks git about a folder. If git fails, a note says so.
+// open asks git for the files of the folder dir. If git fails, open adds a
+// note for the user and returns nil.
 func (g *ignore) open(ctx context.Context, dir, p string) *repository {
 	r, err := openRepository(ctx, dir, p)
 	if err != nil && ctx.Err() == nil {
@@ -164,13 +173,14 @@ func (g *ignore) open(ctx context.Context, dir, p string) *repository {
 func (g *ignore) close() {
 	for _, r := range g.opened {
 		if r != nil && r.asked != nil {
-			r.in.Close()       // what it read was answered
-			_ = r.asked.Wait() // it says with 1 that the last path was not excluded
+			r.in.Close()       // git has answered all requests, so an error of Close does not matter
+			_ = r.asked.Wait() // git check-ignore exits with status 1 if the last path is not ignored, so the error does not matter
 		}
 	}
 }
 
-// above reads the rules of the folders between the root of the repository and the folder.
+// above reads the .gitignore files of all folders from the root of the
+// repository down to the parent of the scanned folder.
 func (g *ignore) above() error {
 	root := repositoryRoot(g.root)
 	if root == "" {
@@ -197,7 +207,8 @@ func (g *ignore) above() error {
 	}
 }
 
-// repositoryRoot returns the root of the git repository that dir is in, or "".
+// repositoryRoot returns the root of the git repository that contains dir, or
+// "" if there is none.
 func repositoryRoot(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {
 		if hasGit(at) {
@@ -209,16 +220,17 @@ func repositoryRoot(dir string) string {
 	}
 }
 
-// hasGit reports whether a folder looks like the root of a git repository.
+// hasGit reports whether the folder dir contains an entry ".git", as the root
+// of a git repository does.
 func hasGit(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, ".git"))
 	return err == nil
 }
 
-// enter reads the rules of a folder that the walk enters. p is its path relative to
-// the walk's folder.
+// enter reads the pattern files of the folder dir before its entries are
+// scanned. p is the path of dir relative to the scanned folder.
 func (g *ignore) enter(ctx context.Context, dir, p string) error {
-	if p != "" && hasGit(dir) { // a repository of its own
+	if p != "" && hasGit(dir) { // a nested git repository
 		g.of[p] = g.open(ctx, dir, p)
 	}
 	in := path.Join(g.base, p)
@@ -231,15 +243,15 @@ func (g *ignore) enter(ctx context.Context, dir, p string) error {
 	return g.plx.read(filepath.Join(dir, plxFile), path.Join(p, plxFile), in)
 }
 
-// excluded returns why an entry stays behind, or "". abs is its path on this
-// machine.
+// excluded returns why the entry p is not sent, or "" if it is. abs is its
+// absolute path on the local machine.
 func (g *ignore) excluded(abs, p string, folder bool) (string, error) {
 	in := path.Join(g.base, p)
 	parent := path.Dir(p)
 	if parent == "." {
 		parent = ""
 	}
-	r := g.of[parent] // nil: git is not asked there
+	r := g.of[parent] // nil: git is not asked about the entries of this folder
 	if from, excludes, decided := g.plx.match(in, folder); decided {
 		if !folder || excludes {
 			return choose(excludes, from), nil
@@ -259,8 +271,9 @@ func (g *ignore) excluded(abs, p string, folder bool) (string, error) {
 	return choose(decided && excludes, from), nil
 }
 
-// readmit notes that .plxignore sends a folder. If git excludes it, git excludes all that
-// is in it too, so there only the patterns count that are for those files themselves.
+// readmit handles a folder p that a line of .plxignore includes. If git
+// ignores p, git would also report every file in p as ignored; so git is not
+// asked about those, and only patterns that match the files themselves count.
 func (g *ignore) readmit(r *repository, p string) error {
 	if r == nil {
 		return nil
@@ -272,7 +285,9 @@ func (g *ignore) readmit(r *repository, p string) error {
 	return err
 }
 
-// exception returns why plx leaves an entry here that no pattern excludes, or "".
+// exception returns why plx does not send an entry that no pattern excludes:
+// .git, __pycache__ or a virtual environment. It returns "" for any other
+// entry.
 func exception(abs, base string, folder bool) string {
 	switch {
 	case base == ".git":
@@ -293,7 +308,8 @@ func choose(excludes bool, from string) string {
 	return ""
 }
 
-// isVenv reports whether a folder is a Python virtual environment.
+// isVenv reports whether dir is a Python virtual environment, which contains a
+// file pyvenv.cfg.
 func isVenv(dir string) bool {
 	info, err := os.Lstat(filepath.Join(dir, "pyvenv.cfg"))
 	return err == nil && info.Mode().IsRegular()

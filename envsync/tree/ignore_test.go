@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// write makes files with their folders. A name that ends with a slash is a folder.
+// write creates files and their parent folders. A name that ends with a slash
+// is a folder.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -40,7 +41,7 @@ func scan(t *testing.T, dir string) *Folder {
 	return f
 }
 
-// files returns the paths of a manifest's files.
+// files returns the paths of the files in a manifest.
 func files(m Manifest) (paths []string) {
 	for _, e := range m.Entries {
 		if e.Kind != Directory {
@@ -50,7 +51,7 @@ func files(m Manifest) (paths []string) {
 	return paths
 }
 
-// git runs git without the user's settings.
+// git runs a git command without the user's configuration.
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)

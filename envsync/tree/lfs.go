@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// maxPointer is more than a pointer of git-lfs has, in bytes; lfsVersions are how one begins.
+// maxPointer is an upper bound on the size in bytes of a git-lfs pointer file.
+// lfsVersions are the prefixes by which such a file is recognized.
 const maxPointer = 1024
 
 var lfsVersions = []string{"version https://git-lfs.github.com/spec/", "version http://git-media.io/", "version https://hawser.github.com/spec/"}
 
-// Pointers returns the paths of files that git-lfs has not fetched: each has only the hash of
-// its content.
+// Pointers returns the paths of git-lfs pointer files: the real content of
+// these files has not been fetched with "git lfs pull".
 func (f *Folder) Pointers() (paths []string) {
 	for _, e := range f.Entries {
 		if e.Kind == File && e.Size < maxPointer && isPointer(f.file(e)) {
@@ -24,7 +25,7 @@ func (f *Folder) Pointers() (paths []string) {
 func isPointer(file string) bool {
 	f, _, err := openFile(file)
 	if err != nil {
-		return false // who sends it reports why
+		return false // the code that sends the file reports the error
 	}
 	defer f.Close() // only read
 	text, _ := io.ReadAll(io.LimitReader(f, maxPointer))

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestReportL7Pointers: what git-lfs has not fetched is found, in a working directory and in
-// what is copied.
-func TestReportL7Pointers(t *testing.T) {
+// Pointers finds the files that git-lfs has not fetched, in a Folder of Scan
+// and in one of Gather.
+func TestPointersFindsGitLFSPointerFiles(t *testing.T) {
 	dir := t.TempDir()
 	pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("a", 64) + "\nsize 12345\n"
 	write(t, dir, map[string]string{"model.pt": pointer, "sub/data.bin": pointer, "old.bin": "version https://hawser.github.com/spec/v1\n", "about.md": "# " + pointer,

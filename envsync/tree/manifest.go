@@ -17,12 +17,12 @@ import (
 	"unicode"
 )
 
-// Sum is the SHA-256 of a content.
+// Sum is the SHA-256 of a file's content.
 type Sum [sha256.Size]byte
 
 func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 
-// ParseSum reads what String wrote.
+// ParseSum parses the hexadecimal digits that Sum.String returns.
 func ParseSum(text string) (s Sum, err error) {
 	raw, err := hex.DecodeString(text)
 	if err != nil || copy(s[:], raw) != len(s) || len(raw) != len(s) {
@@ -31,51 +31,57 @@ func ParseSum(text string) (s Sum, err error) {
 	return s, nil
 }
 
-// Kind is what an entry of a folder is.
+// Kind is the type of an entry of a folder: a folder, a file or a symbolic
+// link.
 type Kind byte
 
-// The kinds. Their values are part of the manifest's format.
+// The values of Kind are part of the encoded manifest and must not change.
 const (
 	Directory Kind = 'd'
 	File      Kind = 'f'
 	Link      Kind = 'l'
-	Outside   Kind = 'o' // a link that leads out of the folder, which the user wants as it is
+	Outside   Kind = 'o' // a symbolic link that points out of the folder and is copied unchanged, see Options.KeepLinks
 )
 
-// IsLink reports whether an entry is a link, wherever it leads.
+// IsLink reports whether the entry is a symbolic link, in the folder (Link) or
+// out of it (Outside).
 func (k Kind) IsLink() bool { return k == Link || k == Outside }
 
-// Entry is one file, folder or link below the folder of a manifest.
+// Entry is one file, folder or symbolic link in a folder described by a
+// manifest.
 type Entry struct {
-	Path   string // relative, with slashes, clean
+	Path   string // relative to the manifest's folder, slash-separated, as path.Clean returns it
 	Kind   Kind
-	Mode   fs.FileMode // permission bits; zero for a link
-	Size   int64       // length of a file in bytes; zero for others
-	Sum    Sum         // of a file's content; zero for others
-	Target string      // what a link points to; empty for others
-	Chunks Chunks      // of a large file; empty for others
+	Mode   fs.FileMode // permission bits; 0 for a symbolic link
+	Size   int64       // length of a file in bytes; 0 for a folder or link
+	Sum    Sum         // SHA-256 of a file's content; zero for a folder or link
+	Target string      // target of a symbolic link; empty for a file or folder
+	Chunks Chunks      // chunks of a file of 1 MiB or more; empty for other entries
 }
 
-// chunked is the kind in the manifest of a file with chunks.
+// chunked is the byte in an encoded manifest that marks a file entry followed
+// by its list of chunks.
 const chunked = 'c'
 
-// Manifest is the content of a folder. Entries are in the order of their paths,
-// and a folder comes before what is in it.
+// Manifest describes the content of a folder. Entries are sorted by path, and
+// a folder precedes its contents.
 type Manifest struct{ Entries []Entry }
 
-// Bounds of a manifest. Files that are more belong on a file system that the hosts
-// share, not into the working directory of a job.
+// Limits of a manifest. Data beyond these limits belongs on a file system that
+// the hosts share, not in the working directory of a job.
 const (
 	maxEntries  = 1 << 20
-	maxFile     = 1 << 42 // bytes of one file
-	maxName     = 4096    // bytes of a path or of a link's target
-	MaxManifest = 1 << 28 // bytes of an encoded manifest
+	maxFile     = 1 << 42 // maximum size of one file in bytes
+	maxName     = 4096    // maximum length in bytes of a path or of a link's target
+	MaxManifest = 1 << 28 // maximum size in bytes of an encoded manifest
 )
 
-// magic begins an encoded manifest, and names the version of its format.
+// magic is the prefix of every encoded manifest; it contains the version of
+// the format.
 const magic = "plx tree 1\n"
 
-// Encode writes a manifest. Equal folders give equal bytes.
+// Encode returns the manifest in its binary format. Equal folders have equal
+// encodings.
 func (m Manifest) Encode() []byte {
 	b := []byte(magic)
 	for _, e := range m.Entries {
@@ -106,10 +112,11 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// ID names a manifest: the SHA-256 of its encoding.
+// ID returns the identifier of a manifest: the SHA-256 of its encoding.
 func (m Manifest) ID() Sum { return sha256.Sum256(m.Encode()) }
 
-// Files returns the number of files, and of their bytes.
+// Files returns the number of files in the manifest and the sum of their sizes
+// in bytes.
 func (m Manifest) Files() (n int, size int64) {
 	for _, e := range m.Entries {
 		if e.Kind == File {
@@ -119,11 +126,12 @@ func (m Manifest) Files() (n int, size int64) {
 	return n, size
 }
 
-// Decode reads what Encode wrote. It refuses a manifest with which Build would
-// leave its folder, or that Encode would write otherwise.
+// Decode parses the output of Encode. It rejects a manifest with a path or
+// link that leads out of the folder, and any input that Encode would not
+// produce.
 func Decode(b []byte) (m Manifest, err error) {
 	if len(b) > MaxManifest || !bytes.HasPrefix(b, []byte(magic)) {
-		return m, errors.New("it is no list of files of this version of plx")
+		return m, errors.New("it is not a list of files that this version of plx can read")
 	}
 	d := decoder{rest: b[len(magic):]}
 	c := checker{folders: map[string]bool{".": true}}
@@ -140,7 +148,8 @@ func Decode(b []byte) (m Manifest, err error) {
 	return m, nil
 }
 
-// Write writes the manifest with its length, for ReadManifest.
+// Write writes the length of the encoded manifest, then the encoded manifest.
+// ReadManifest reads both.
 func (m Manifest) Write(w io.Writer) error {
 	text := m.Encode()
 	if _, err := w.Write(binary.AppendUvarint(nil, uint64(len(text)))); err != nil {
@@ -150,13 +159,14 @@ func (m Manifest) Write(w io.Writer) error {
 	return err
 }
 
-// ReadManifest reads what Write wrote, and nothing after it.
+// ReadManifest reads the output of Write from r, and leaves what follows
+// unread.
 func ReadManifest(r *bufio.Reader) (Manifest, error) {
 	size, err := binary.ReadUvarint(r)
 	if err == nil && size > MaxManifest {
 		err = fmt.Errorf("it has %d bytes", size)
 	}
-	var text bytes.Buffer // grows with what arrives
+	var text bytes.Buffer // grows as data arrives, so a wrong length allocates no memory
 	if err == nil {
 		_, err = io.CopyN(&text, r, int64(size))
 	}
@@ -166,7 +176,8 @@ func ReadManifest(r *bufio.Reader) (Manifest, error) {
 	return Decode(text.Bytes())
 }
 
-// Contents returns a file for each content, the first one that has it.
+// Contents returns one file entry for each distinct content: the first file
+// with that SHA-256.
 func (m Manifest) Contents() (files []Entry) {
 	seen := make(map[Sum]bool, len(m.Entries))
 	for _, e := range m.Entries {
@@ -178,10 +189,11 @@ func (m Manifest) Contents() (files []Entry) {
 	return files
 }
 
-// decoder reads entries. After an error it returns zero values.
+// decoder parses the entries of an encoded manifest. After an error all its
+// methods return zero values.
 type decoder struct {
 	rest []byte
-	err  error // the first error; nil: none
+	err  error // the first parse error; nil: none so far
 }
 
 func (d *decoder) entry() (e Entry) {
@@ -209,7 +221,7 @@ func (d *decoder) entry() (e Entry) {
 	return e
 }
 
-// chunks reads the chunks of a file.
+// chunks parses the list of chunks of a file into e.Chunks.
 func (d *decoder) chunks(e *Entry) {
 	n := d.number(MaxManifest / uint64(chunkSize))
 	if e.Chunks = Chunks(d.take(int(n) * chunkSize)); d.err != nil {
@@ -238,7 +250,8 @@ func (d *decoder) take(n int) []byte {
 	return taken
 }
 
-// number reads a number up to most, in its only form.
+// number parses a varint. It rejects a value above most, and an encoding that
+// is longer than necessary.
 func (d *decoder) number(most uint64) uint64 {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 || v > most || n != len(binary.AppendUvarint(nil, v)) {
@@ -251,12 +264,13 @@ func (d *decoder) number(most uint64) uint64 {
 
 func (d *decoder) text() string { return string(d.take(int(d.number(maxName)))) }
 
-// checker checks entries in their order.
+// checker validates the entries of a manifest; check must be called for each
+// entry in order.
 type checker struct {
-	folders map[string]bool // folders so far, by path
-	last    string          // path of the entry before
+	folders map[string]bool // paths of all folders checked so far
+	last    string          // path of the previous entry; "" before the first one
 	entries int
-	size    int64 // bytes of all files so far
+	size    int64 // total size in bytes of all files checked so far
 }
 
 func (c *checker) check(e Entry) error {
@@ -291,8 +305,9 @@ func (c *checker) check(e Entry) error {
 	return nil
 }
 
-// checkPath refuses what is not the path of something in a folder, and names
-// that would break a line of text.
+// checkPath returns an error unless p is a clean relative path that stays in
+// the folder. It also rejects control characters, which would break messages
+// of one line.
 func checkPath(p string) error {
 	switch {
 	case len(p) > maxName:
@@ -305,7 +320,8 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkTarget refuses a link that leads out of the folder.
+// checkTarget returns an error if the symbolic link at path p points out of
+// the folder, or may do so.
 func checkTarget(p, target string) error {
 	if err := checkName(target); err != nil {
 		return err
@@ -316,18 +332,18 @@ func checkTarget(p, target string) error {
 	return nil
 }
 
-// checkName refuses what no link can point to, or no message can show.
+// checkName rejects a link target that is too long or has control characters.
 func checkName(target string) error {
 	if len(target) > maxName || strings.ContainsFunc(target, unicode.IsControl) {
-		return errors.New("what it points to has no valid name")
+		return errors.New("its target is too long or contains a control character")
 	}
 	return nil
 }
 
-// staysInside says whether a link at the path link, relative to a folder,
-// points into that folder. After its first words ".." it may have no other:
-// what "a/.." means depends on whether a is a link itself. So it holds for any
-// set of such links in folders that are none.
+// staysInside reports whether a symbolic link at the path link, relative to a
+// folder, points into that folder. It accepts ".." only at the beginning of
+// target, because the meaning of "a/.." depends on whether a is a link itself.
+// The result therefore holds for any combination of accepted links.
 func staysInside(link, target string) bool {
 	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) {
 		return false

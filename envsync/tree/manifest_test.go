@@ -52,7 +52,7 @@ func TestManifestRefused(t *testing.T) {
 		`"../b" leads out`:            {link("a", "../b")},
 		`"/etc" leads out`:            {link("a", "/etc")},
 		`"../../x" leads out`:         {folder("d"), link("d/a", "../../x")},
-		"no valid name":               {link("a", "b\nc")},
+		"its target is too long":      {link("a", "b\nc")},
 		"the link to \"\" leads out":  {link("a", "")},
 		`"x/../../etc" leads out`:     {folder("d"), link("d/a", "x/../../etc")},
 	} {
@@ -62,11 +62,11 @@ func TestManifestRefused(t *testing.T) {
 		}
 	}
 	for name, b := range map[string][]byte{
-		"no list of files": []byte("plx tree 2\n"),
-		"cut off":          example().Encode()[:40],
-		"out of range":     []byte(magic + "d\x01a\xff\x7f"),
-		"out of range ":    []byte(magic + "d\x81\x00a\x01"), // the length 1, written in two bytes
-		"out of range  ":   []byte(magic + "d\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+		"not a list of files": []byte("plx tree 2\n"),
+		"cut off":             example().Encode()[:40],
+		"out of range":        []byte(magic + "d\x01a\xff\x7f"),
+		"out of range ":       []byte(magic + "d\x81\x00a\x01"), // the number 1, encoded in two bytes instead of one
+		"out of range  ":      []byte(magic + "d\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
 	} {
 		if _, err := Decode(b); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(name)) {
 			t.Errorf("%q: %v, want %q", b, err, name)
@@ -74,7 +74,7 @@ func TestManifestRefused(t *testing.T) {
 	}
 }
 
-// Whatever Decode accepts, Encode writes in the same bytes.
+// Encode returns the same bytes for whatever Decode accepts.
 func FuzzDecode(f *testing.F) {
 	f.Add(example().Encode())
 	f.Add([]byte(magic))

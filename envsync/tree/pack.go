@@ -11,30 +11,33 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/plx-run/plx/envsync/relay"
+	"github.com/plx-run/plx/envsync/fanout"
 )
 
-// pack is pieces on their way to hosts that lack the same ones: one byte, and a stream of
-// the pieces in their order, without their lengths, which the manifest has. The byte is
-// Packed for a zstd stream and Plain for one that is not compressed. It is made once, and
-// sent while it grows.
+// pack is the stream of pieces (see Piece) that is sent to all hosts that lack
+// the same pieces. It is one byte, Packed (zstd) or Plain, followed by the
+// pieces in order, without their lengths, which the manifest contains. A pack
+// is written once, to disk, and sent while it grows.
 type pack struct {
-	*relay.Spool
-	raw   int64        // bytes of all pieces
-	group *relay.Group // hosts that get it
+	*fanout.Spool
+	raw   int64         // uncompressed size of all pieces in bytes
+	group *fanout.Group // distributes the pack to the hosts that lack its pieces
 }
 
-// What a pack begins with.
+// Values of the first byte of a pack: a zstd stream follows (Packed), or
+// uncompressed pieces (Plain).
 const (
 	Packed = 'z'
 	Plain  = 'p'
 )
 
-// relayed is from how many bytes on hosts pass a pack on to each other. A smaller one is
-// sent in the time in which they find each other.
-const relayed = 4 << 20
+// minForwarded is the minimum size in bytes of a pack that hosts forward to each
+// other. Sending a smaller pack directly to each host takes less time than
+// connecting the hosts.
+const minForwarded = 4 << 20
 
-// newPack begins to pack pieces of f for n hosts at most. It must be closed.
+// newPack starts a goroutine that packs the given pieces of f for at most n
+// hosts. The caller must close the pack.
 func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOptions) (*pack, error) {
 	p := &pack{}
 	for _, piece := range pieces {
@@ -44,17 +47,18 @@ func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOption
 	if o.Spool != nil {
 		dir = o.Spool(p.raw)
 	}
-	spool, err := relay.NewSpool(dir)
+	spool, err := fanout.NewSpool(dir)
 	if err != nil {
 		return nil, fmt.Errorf("pack files here: %w", err)
 	}
 	p.Spool = spool
-	p.group = relay.NewGroup(spool, n, p.raw < relayed, o.Low, o.High)
+	p.group = fanout.NewGroup(spool, n, p.raw < minForwarded, o.Low, o.High)
 	go func() { p.End(p.fill(ctx, f, pieces)) }()
 	return p, nil
 }
 
-// total returns the bytes of the pack. It is a guess until the pack is complete.
+// total returns the size of the pack in bytes. Until the pack is complete, the
+// result is an estimate.
 func (p *pack) total() int64 {
 	size, ended := p.Size()
 	if ended {
@@ -64,7 +68,7 @@ func (p *pack) total() int64 {
 }
 
 func (p *pack) fill(ctx context.Context, f *Folder, pieces []Piece) error {
-	b := bufio.NewWriterSize(p, 256<<10) // small files would be a call of the kernel each
+	b := bufio.NewWriterSize(p, 256<<10) // buffered, because each small file would need a system call of its own
 	kind, to, end := byte(Plain), io.Writer(b), b.Flush
 	if f.shrinks(pieces) {
 		z, err := zstd.NewWriter(p, zstd.WithEncoderLevel(zstd.SpeedFastest))
@@ -88,7 +92,8 @@ func (p *pack) fill(ctx context.Context, f *Folder, pieces []Piece) error {
 	return errors.Join(err, end())
 }
 
-// pour writes pieces of a file, which must still be what Scan found.
+// pour writes pieces of one file to w. It returns a ChangedError if the file's
+// content is no longer what Scan found.
 func (f *Folder) pour(w io.Writer, pieces []Piece) error {
 	e := pieces[0].Entry
 	file, _, err := openFile(f.file(e))
@@ -111,10 +116,12 @@ func (f *Folder) pour(w io.Writer, pieces []Piece) error {
 	return nil
 }
 
-// samples is from how many places shrinks reads, and sampled how many bytes at each.
+// shrinks compresses samples from this number of places (samples), each of at
+// most this number of bytes (sampled).
 const samples, sampled = 16, 16 << 10
 
-// shrinks reports whether it pays to compress pieces, by samples of them.
+// shrinks compresses samples of the pieces and reports whether that saves more
+// than a tenth, so that compression of all pieces pays.
 func (f *Folder) shrinks(pieces []Piece) bool {
 	all := int64(0)
 	for _, p := range pieces {
@@ -136,7 +143,8 @@ func (f *Folder) shrinks(pieces []Piece) bool {
 	return len(z.EncodeAll(text, nil)) < len(text)/10*9
 }
 
-// sample returns the first bytes of a piece, or fewer: pour tells why they cannot be read.
+// sample returns the first bytes of a piece, at most the constant sampled. On
+// a read error it returns fewer; pour reports that error.
 func (f *Folder) sample(p Piece) []byte {
 	file, _, err := openFile(f.file(p.Entry))
 	if err != nil {

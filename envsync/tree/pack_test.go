@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What does not shrink travels as it is.
+// Files that compression does not make smaller are sent uncompressed.
 func TestCompressionIsChosenBySamples(t *testing.T) {
 	noise := make([]byte, 3<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise) // never fails

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// pattern is a pattern of git, without the "!" before it and the "/" at its end. It matches as
-// git's dir.c and wildmatch.c do, byte for byte.
+// pattern is a pattern of a .gitignore file, without a leading "!" and a
+// trailing "/". It matches exactly as git's dir.c and wildmatch.c do.
 type pattern struct {
-	text    string // without a slash at its beginning
-	base    string // folder of the file of patterns; "": the root
-	name    bool   // it has no slash, and so is for names in any folder
-	literal int    // length of its beginning that has no wildcard
+	text    string // the pattern without a leading slash
+	base    string // folder of the pattern file, relative to the root; "": the root itself
+	name    bool   // the pattern contains no slash, so it matches base names in any folder
+	literal int    // length of the pattern's prefix that contains no wildcard
 }
 
 func newPattern(text, base string) pattern {
@@ -22,7 +22,8 @@ func newPattern(text, base string) pattern {
 	return p
 }
 
-// match reports whether the pattern is for a path itself, not for what is below.
+// match reports whether the pattern matches the path file itself; it does not
+// check the path's parent folders.
 func (p pattern) match(file string) bool {
 	if p.base != "" {
 		in, below := strings.CutPrefix(file, p.base+"/")
@@ -32,14 +33,15 @@ func (p pattern) match(file string) bool {
 		file = in
 	}
 	if p.name {
-		return wild(p.text, path.Base(file), false) == matched
+		return matchWildcards(p.text, path.Base(file), false) == matched
 	}
 	rest, same := strings.CutPrefix(file, p.text[:p.literal])
-	return same && wild(p.text[p.literal:], rest, true) == matched
+	return same && matchWildcards(p.text[p.literal:], rest, true) == matched
 }
 
-// outcome is what wild finds. The last two end the search early, which would take exponential
-// time otherwise: no later place in the text matches, or none before the next slash.
+// outcome is the result of the function matchWildcards. abortAll (no later position in
+// the text can match) and abortToStars (none before the next slash can) stop
+// the backtracking early, which would otherwise take exponential time.
 type outcome int
 
 const (
@@ -49,8 +51,9 @@ const (
 	abortToStars
 )
 
-// wild matches a text with wildcards. With paths, only "**" between slashes matches a slash.
-func wild(p, text string, paths bool) outcome {
+// matchWildcards matches text against the wildcard pattern p. If paths is true,
+// wildcards do not match a slash, except "**" between slashes.
+func matchWildcards(p, text string, paths bool) outcome {
 	t := 0
 	for i := 0; i < len(p); i, t = i+1, t+1 {
 		if t >= len(text) && p[i] != '*' {
@@ -62,7 +65,7 @@ func wild(p, text string, paths bool) outcome {
 			rest := p[i+stars:]
 			slashes := !paths
 			if paths && stars > 1 && (i == 0 || p[i-1] == '/') && (rest == "" || rest[0] == '/' || strings.HasPrefix(rest, `\/`)) {
-				if rest != "" && rest[0] == '/' && wild(rest[1:], text[t:], paths) == matched {
+				if rest != "" && rest[0] == '/' && matchWildcards(rest[1:], text[t:], paths) == matched {
 					return matched
 				}
 				slashes = true
@@ -72,7 +75,7 @@ func wild(p, text string, paths bool) outcome {
 				if next < 0 {
 					return differs
 				}
-				i, t = i+stars, t+next // both are at the slash
+				i, t = i+stars, t+next // continue at the next slash, which is now both p[i] and text[t]
 				continue
 			}
 			return afterStars(rest, text[t:], paths, slashes)
@@ -105,7 +108,8 @@ func wild(p, text string, paths bool) outcome {
 	return matched
 }
 
-// afterStars matches what comes after stars, which match slashes too if slashes is true.
+// afterStars matches text against rest, the pattern after one or more stars.
+// The stars match slashes too if slashes is true.
 func afterStars(rest, text string, paths, slashes bool) outcome {
 	if rest == "" {
 		if !slashes && strings.Contains(text, "/") {
@@ -114,7 +118,7 @@ func afterStars(rest, text string, paths, slashes bool) outcome {
 		return matched
 	}
 	for t := range len(text) {
-		if got := wild(rest, text[t:], paths); got != differs && (!slashes || got != abortToStars) {
+		if got := matchWildcards(rest, text[t:], paths); got != differs && (!slashes || got != abortToStars) {
 			return got
 		}
 		if !slashes && text[t] == '/' {
@@ -124,8 +128,9 @@ func afterStars(rest, text string, paths, slashes bool) outcome {
 	return abortAll
 }
 
-// class matches one byte with the set at the beginning of a pattern, such as "[a-z]". end is
-// the index of the set's last byte; -1: it has no end, or an unknown name in it.
+// class matches the byte c against the set at the beginning of p, such as
+// "[a-z]". end is the index in p of the set's closing bracket; it is -1 if
+// there is none or if the set contains an unknown name such as "[:x:]".
 func class(p string, c byte) (end int, in bool) {
 	at := func(i int) byte {
 		if i < len(p) {
@@ -138,7 +143,7 @@ func class(p string, c byte) (end int, in bool) {
 	if negated {
 		i++
 	}
-	var before byte // the first byte of a range; 0: there is none
+	var before byte // lower bound if a range such as a-z follows; 0: no range can follow
 	for first := true; first || at(i) != ']'; i, first = i+1, false {
 		now := at(i)
 		switch {
@@ -180,7 +185,8 @@ func class(p string, c byte) (end int, in bool) {
 	return i, in != negated
 }
 
-// classes are the sets that have names.
+// classes maps the name of a POSIX character class, as in "[:alpha:]", to its
+// test.
 var classes = map[string]func(byte) bool{
 	"alnum": func(c byte) bool { return isDigit(c) || isLetter(c) }, "alpha": isLetter, "digit": isDigit,
 	"blank": func(c byte) bool { return c == ' ' || c == '\t' }, "space": func(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' },

@@ -10,25 +10,25 @@ import (
 	"unicode"
 )
 
-// refused is something in a folder that cannot be sent.
+// refused is an entry of a folder that cannot be sent, with the reason.
 type refused struct {
 	path string
 	why  error
 }
 
-// RefusedError names all that cannot be sent of a folder.
+// RefusedError lists all entries of a folder that cannot be sent.
 type RefusedError struct {
-	root string // absolute path of the folder; "": no file of patterns counts
+	root string // absolute path of the folder; "": .plxignore files do not apply to the folder
 	all  []refused
 }
 
-// errLeadsOut is the reason for a link that leads out of the folder.
+// errLeadsOut is the error for a symbolic link that points out of the folder.
 var errLeadsOut = errors.New("leads out of the folder, or may do so")
 
-// mostRefused is how many things an error names.
+// mostRefused is the maximum number of entries that an error message lists.
 const mostRefused = 20
 
-// Error names each on a line of its own, if there are several.
+// Error lists the entries, each on its own line if there are several.
 func (e *RefusedError) Error() string {
 	if len(e.all) == 1 {
 		return e.all[0].String()
@@ -45,7 +45,8 @@ func (e *RefusedError) Error() string {
 
 func (r refused) String() string { return fmt.Sprintf("%s: %v", shown(r.path), r.why) }
 
-// Unwrap returns the reasons.
+// Unwrap returns the reason of each refused entry, for errors.Is and
+// errors.As.
 func (e *RefusedError) Unwrap() (all []error) {
 	for _, r := range e.all {
 		all = append(all, r.why)
@@ -53,8 +54,8 @@ func (e *RefusedError) Unwrap() (all []error) {
 	return all
 }
 
-// Hint has a command that adds the lines to .plxignore which leave all of it here. It is ""
-// if no such file counts.
+// Hint returns a shell command that adds all refused entries to .plxignore. It
+// returns "" if .plxignore does not apply to the folder.
 func (e *RefusedError) Hint() string {
 	if e.root == "" {
 		return ""
@@ -76,7 +77,8 @@ func (e *RefusedError) Hint() string {
 	return hint
 }
 
-// literal is the line of a file of patterns that is for one path.
+// literal returns a line for .plxignore that matches only the path p: special
+// characters are escaped.
 func literal(p string) string {
 	var b strings.Builder
 	b.WriteByte('/')
@@ -92,7 +94,7 @@ func literal(p string) string {
 	return b.String()
 }
 
-// quote is a text as a word for a shell.
+// quote returns text as one word for a shell, in single quotes if necessary.
 func quote(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-+@%", r)

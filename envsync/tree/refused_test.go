@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// All that cannot be sent is named at once, with a command that leaves it here.
-func TestReportW6AllThatCannotBeSent(t *testing.T) {
+// One error lists everything that cannot be sent, with a command that excludes
+// all of it.
+func TestErrorNamesAllFilesThatCannotBeSent(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	write(t, dir, map[string]string{"train.py": "", "sub/": "", "a b*c[1]/": ""})
@@ -52,8 +53,8 @@ func TestReportW6AllThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// With KeepLinks a link that leads out is sent as it is.
-func TestReportW6KeepLinks(t *testing.T) {
+// With KeepLinks, a link that points out of the folder is sent unchanged.
+func TestKeepLinksSendsLinksThatLeadOut(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"sub/": ""})
 	for link, target := range map[string]string{"data": "/mnt/data", "sub/up": "../../x", "sub/in": "../sub"} {
@@ -76,8 +77,8 @@ func TestReportW6KeepLinks(t *testing.T) {
 	}
 }
 
-// An error names some of many.
-func TestManyRefused(t *testing.T) {
+// The error message lists only some of many entries.
+func TestErrorNamesSomeOfManyRefusedFiles(t *testing.T) {
 	e := &RefusedError{root: "/x"}
 	for range 22 {
 		e.all = append(e.all, refused{"a", errLeadsOut})

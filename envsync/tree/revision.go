@@ -10,15 +10,18 @@ import (
 	"strings"
 )
 
-// Revision is the commit that a folder has, and how its files differ from it.
+// Revision is the git commit that is checked out in a folder, and the number
+// of files that differ from it.
 type Revision struct {
-	Commit  string // 40 or 64 hex digits
-	Branch  string // empty: none is checked out
-	Changed int    // number of changed, added and removed files; -1: not known
+	Commit  string // commit hash, 40 or 64 hexadecimal digits
+	Branch  string // name of the checked-out branch; empty for a detached HEAD
+	Changed int    // number of modified, added and deleted files; -1 if unknown
 }
 
-// ReadRevision asks git for the revision of a folder. Without git, outside of repositories and before the first
-// commit it returns nil. At the end of ctx it returns what it knows.
+// ReadRevision asks git for the revision of the folder dir. It returns nil if
+// git is not installed, dir is not in a repository, or the repository has no
+// commit. If ctx ends early, the fields that are not known yet keep their
+// defaults.
 func ReadRevision(ctx context.Context, dir string) *Revision {
 	if _, err := exec.LookPath("git"); err != nil || repositoryRoot(dir) == "" {
 		return nil
@@ -37,11 +40,12 @@ func ReadRevision(ctx context.Context, dir string) *Revision {
 	return r
 }
 
-// ErrLargeDiff says that a diff exceeds its limit.
+// ErrLargeDiff is the error of Diff for a patch that exceeds its size limit.
 var ErrLargeDiff = errors.New("the diff is too large")
 
-// Diff returns how the tracked files of a folder's repository differ from its commit, as a patch. It runs no program
-// that the repository names.
+// Diff returns a patch of the changes of tracked files against the commit
+// HEAD. limit is the maximum size in bytes. Diff runs no external diff program
+// or text converter that the repository configures.
 func Diff(ctx context.Context, dir string, limit int) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,7 +61,7 @@ func Diff(ctx context.Context, dir string, limit int) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(out, int64(limit)+1))
 	if len(text) > limit {
-		cancel() // git need not write the rest
+		cancel() // kill git: the rest of its output is not needed
 		_ = cmd.Wait()
 		return nil, fmt.Errorf("git diff: %w: over %d bytes", ErrLargeDiff, limit)
 	}

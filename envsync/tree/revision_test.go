@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A revision is what git says, and the patch of Diff makes the changed files of the commit.
+// ReadRevision returns what git reports, and applying the patch of Diff to the
+// commit gives the changed files.
 func TestRevision(t *testing.T) {
 	dir := t.TempDir()
 	if r := ReadRevision(t.Context(), dir); r != nil {
@@ -49,7 +50,7 @@ func TestRevision(t *testing.T) {
 	if r := ReadRevision(t.Context(), dir); r == nil || *r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}
-	git("config", "diff.external", "false") // a program that the repository names
+	git("config", "diff.external", "false") // an external diff program, which Diff must not run
 	patch, err := Diff(t.Context(), dir, 1<<10)
 	if err != nil || !strings.Contains(string(patch), "-one\n+two\n") {
 		t.Errorf("%s, %v", patch, err)

@@ -21,41 +21,48 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options are how a folder is read.
+// Options control how Scan reads a folder.
 type Options struct {
-	// Cache is a folder of this machine that keeps hashes from one Scan to the
-	// next; "": none are kept.
+	// Cache is a local folder that stores file hashes between calls of Scan.
+	// "" means that hashes are not stored.
 	Cache string
-	// Count is told how far the Scan is. Nil: nobody wants to know.
+	// Count receives the progress of the scan. nil means that the progress is
+	// not counted.
 	Count *Count
-	// All sends everything: .gitignore and .plxignore do not count.
+	// All includes every file: Scan ignores .gitignore and .plxignore.
 	All bool
-	// Follow sends a file in the place of a link that leads out of the folder.
+	// Follow replaces a symbolic link that points to a file outside the folder
+	// by that file.
 	Follow bool
-	// Large sends files of more than 2 GiB too.
+	// Large permits files of more than 2 GiB.
 	Large bool
-	// KeepLinks sends links that lead out of the folder as they are.
+	// KeepLinks copies symbolic links that point out of the folder unchanged,
+	// instead of rejecting them.
 	KeepLinks bool
-	// Leave returns why an entry stays behind, or "". Nil: none does.
+	// Leave returns why the entry p is not to be sent, or "" to send it. A nil
+	// Leave excludes no entry.
 	Leave func(p string, entry fs.DirEntry) (why string)
 }
 
-// Folder is a folder of this machine that was read.
+// Folder is a local folder as Scan, Gather or Take has read it: its manifest,
+// and where the files' contents are.
 type Folder struct {
 	Manifest
-	root     string            // its absolute path, without links
-	contents string            // folder that has the files under their hashes, of a Folder that Take made; else ""
-	excluded map[string]string // why what stays behind does, by path
+	root     string            // absolute path of the folder, with symbolic links resolved
+	contents string            // folder that contains each file under its SHA-256, for a Folder returned by Take; else ""
+	excluded map[string]string // maps the path of each entry that is not sent to the reason
 	followed followed
-	gathered map[string]string // absolute paths of what Gather has read, by names in the folder
-	read     time.Time         // when Scan began
+	gathered map[string]string // maps base names to the absolute local paths that Gather has read under these names
+	read     time.Time         // when Scan or Gather began
 	notes    []string
 }
 
-// followed are the absolute paths of files that are sent in the place of links, by path.
+// followed maps the path of a symbolic link to the absolute path of the file
+// that is sent instead, see Options.Follow.
 type followed map[string]string
 
-// file returns the absolute path of a file of the folder root.
+// file returns the absolute path of the file whose content is sent for the
+// path p in the folder root.
 func (f followed) file(root, p string) string {
 	if file, ok := f[p]; ok {
 		return file
@@ -63,14 +70,18 @@ func (f followed) file(root, p string) string {
 	return filepath.Join(root, filepath.FromSlash(p))
 }
 
-// Scan reads the folder dir. What git or .plxignore exclude stays behind, and so do
-// .git, __pycache__ and virtual environments. In a git repository git itself is asked,
-// so that its tracked files and all its exclude files count. Scan refuses a folder with
-// anything that cannot be sent, and names all of it: sockets and devices, files of more
-// than 2 GiB, links that lead out, names with a line feed, and what it cannot read.
+// Scan reads the folder dir and hashes its files. It excludes files that
+// .gitignore or .plxignore match, .git, __pycache__ and virtual environments.
+// In a git repository Scan asks git, so files that git tracks are included and
+// all of git's exclude files apply. Scan returns a RefusedError that lists
+// everything that cannot be sent: sockets and devices, files of more than 2
+// GiB, links that point out of the folder, names with a line feed, and
+// unreadable files.
 //
-// Others may write the folder meanwhile. What vanishes is left out. Of a file that grows
-// Scan takes what it found first. A file that always changes is left out, with a note.
+// Other processes may write to the folder during the scan. Scan omits files
+// that are deleted meanwhile. If a file grows, Scan uses the length that it
+// found first. Scan omits a file that changes on every attempt to read it, and
+// adds a note.
 func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	root, err := filepath.Abs(dir)
 	if err == nil {
@@ -99,14 +110,16 @@ func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	return f, f.order()
 }
 
-// order puts the entries in their order, and refuses what only the whole exceeds: a bound.
+// order sorts the entries by path, then checks the limits that apply to the
+// whole manifest.
 func (f *Folder) order() error {
 	slices.SortFunc(f.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	_, err := Decode(f.Encode())
 	return err
 }
 
-// Find returns the entry of a path that is relative to the folder.
+// Find returns the entry for the path p, which is relative to the folder, and
+// whether there is one.
 func (f *Folder) Find(p string) (Entry, bool) {
 	i, ok := slices.BinarySearchFunc(f.Entries, path.Clean(p), func(e Entry, p string) int { return strings.Compare(e.Path, p) })
 	if !ok {
@@ -115,7 +128,7 @@ func (f *Folder) Find(p string) (Entry, bool) {
 	return f.Entries[i], true
 }
 
-// file returns the path of a file of the folder on this machine.
+// file returns the local path of the content of the file e.
 func (f *Folder) file(e Entry) string {
 	if f.contents != "" {
 		return filepath.Join(f.contents, e.Sum.String())
@@ -127,12 +140,13 @@ func (f *Folder) file(e Entry) string {
 	return f.followed.file(f.root, e.Path)
 }
 
-// Notes returns what the user may not expect of the folder, as lines.
+// Notes returns lines for the user about surprises, such as a file that was
+// omitted because it changed all the time.
 func (f *Folder) Notes() []string { return f.notes }
 
-// Excluding returns the reason, as Excluded gives it, for which most files and folders
-// stay behind, apart from empty folders, git's own, and files of patterns. It is "" if none
-// does.
+// Excluding returns the reason, as Excluded returns it, that excludes the
+// largest number of files and folders. It does not count empty folders, .git,
+// .gitignore and .plxignore. It returns "" if nothing is excluded.
 func (f *Folder) Excluding() string {
 	count := map[string]int{}
 	most := ""
@@ -149,12 +163,12 @@ func (f *Folder) Excluding() string {
 	return most
 }
 
-// Root returns the absolute path of the folder on this machine.
+// Root returns the absolute path of the folder on the local machine.
 func (f *Folder) Root() string { return f.root }
 
-// Excluded returns why a path of the folder, or a folder that it is in, stays
-// behind: a line such as ".gitignore:3". It is "" if the path is sent, or is not
-// there.
+// Excluded returns why the path p is not sent because p or one of its parent
+// folders is excluded: a string such as ".gitignore:3". It returns "" if p is
+// sent or does not exist.
 func (f *Folder) Excluded(p string) string {
 	for at := path.Clean(p); at != "." && at != "/"; at = path.Dir(at) {
 		if why := f.excluded[at]; why != "" {
@@ -164,26 +178,27 @@ func (f *Folder) Excluded(p string) string {
 	return ""
 }
 
-// walk is one run of Scan.
+// walk is the state of one call of Scan.
 type walk struct {
 	ctx      context.Context
 	root     string
 	options  Options
-	entries  []Entry           // as they were found
-	infos    []fs.FileInfo     // of entries
-	excluded map[string]string // as in Folder
-	followed followed          // as in Folder
-	ignore   *ignore           // nil: no file of patterns counts
+	entries  []Entry           // in the order in which they were found
+	infos    []fs.FileInfo     // file information, parallel to entries
+	excluded map[string]string // see Folder.excluded
+	followed followed          // see Folder.followed
+	ignore   *ignore           // exclude rules; nil: .gitignore and .plxignore do not apply
 	cache    *cache
 	begun    time.Time
-	refused  []refused // what cannot be sent
+	refused  []refused // entries that cannot be sent; guarded by mu while hash runs
 
-	mu    sync.Mutex      // guards what hash writes of notes and gone
-	notes []string        // as in Folder
-	gone  map[string]bool // paths of files that are left out after all
+	mu    sync.Mutex      // guards refused, notes and gone while the goroutines of hash run
+	notes []string        // see Folder.Notes
+	gone  map[string]bool // paths of files that were deleted or kept changing, and are therefore omitted
 }
 
-// newWalk returns a walk of the folder root. cached names the cache of its hashes.
+// newWalk returns a walk of the folder root. cached is the path by which the
+// hash cache is found in o.Cache.
 func newWalk(ctx context.Context, root, cached string, o Options) *walk {
 	o.Count = cmp.Or(o.Count, new(Count))
 	return &walk{ctx: ctx, root: root, options: o, excluded: map[string]string{}, followed: followed{}, gone: map[string]bool{},
@@ -192,7 +207,8 @@ func newWalk(ctx context.Context, root, cached string, o Options) *walk {
 
 func (w *walk) abs(p string) string { return filepath.Join(w.root, filepath.FromSlash(p)) }
 
-// enter reads a folder and all that is below it.
+// enter reads the folder p and, recursively, its subfolders, and appends their
+// entries to w.entries.
 func (w *walk) enter(p string) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
@@ -221,7 +237,7 @@ func (w *walk) enter(p string) error {
 			continue
 		}
 		if err := w.add(at, e); errors.Is(err, fs.ErrNotExist) {
-			continue // it has vanished
+			continue // another process deleted the entry after ReadDir had listed it
 		} else if err != nil {
 			if err := w.refuse(at, err); err != nil {
 				return err
@@ -240,7 +256,8 @@ func (w *walk) enter(p string) error {
 	return nil
 }
 
-// refuse notes that something cannot be sent.
+// refuse records that the entry p cannot be sent, and why. It returns an error
+// if too many entries were refused.
 func (w *walk) refuse(p string, why error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -251,7 +268,7 @@ func (w *walk) refuse(p string, why error) error {
 	return nil
 }
 
-// leaves returns why an entry stays behind, or "".
+// leaves returns why the entry p is excluded, or "" if it is sent.
 func (w *walk) leaves(p string, found fs.DirEntry) (why string, err error) {
 	if w.ignore != nil {
 		why, err = w.ignore.excluded(w.abs(p), p, found.IsDir())
@@ -262,11 +279,12 @@ func (w *walk) leaves(p string, found fs.DirEntry) (why string, err error) {
 	return why, err
 }
 
-// maxScanned is how many bytes a file may have, unless Options.Large is set: larger ones
-// belong on a file system that the hosts share.
+// maxScanned is the maximum size in bytes of a file unless Options.Large is
+// set. Larger files belong on a file system that the hosts share.
 const maxScanned = 2 << 30
 
-// add adds one entry; hash computes its sum.
+// add appends the entry p to w.entries. The hash of a file is still missing;
+// the method hash computes it later.
 func (w *walk) add(p string, found fs.DirEntry) error {
 	info, err := w.info(p, found)
 	if err != nil {
@@ -296,7 +314,8 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 	return nil
 }
 
-// special names the kind of a file that is neither a plain file, a folder nor a link.
+// special returns a word for the type of a file that is not a regular file,
+// folder or symbolic link.
 func special(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeSocket != 0:
@@ -309,7 +328,8 @@ func special(mode fs.FileMode) string {
 	return "special file"
 }
 
-// link returns the entry of a link.
+// link returns the entry for the symbolic link p, or an error if it points out
+// of the folder and KeepLinks is not set.
 func (w *walk) link(p string) (e Entry, err error) {
 	e = Entry{Path: p, Kind: Link}
 	if e.Target, err = os.Readlink(w.abs(p)); err != nil {
@@ -321,7 +341,9 @@ func (w *walk) link(p string) (e Entry, err error) {
 	return e, err
 }
 
-// info returns what an entry is. For a link that is followed that is the file.
+// info returns the file information of an entry. For a symbolic link that
+// Options.Follow replaces by a file, it returns the file's, and records the
+// file in w.followed.
 func (w *walk) info(p string, found fs.DirEntry) (fs.FileInfo, error) {
 	if !w.options.Follow || found.Type()&fs.ModeSymlink == 0 {
 		return found.Info()
@@ -342,7 +364,8 @@ func (w *walk) info(p string, found fs.DirEntry) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// hash computes the sums of all files, and refuses what cannot be sent.
+// hash computes the hashes of all files in parallel. It returns a RefusedError
+// if any entry cannot be sent.
 func (w *walk) hash() error {
 	group, ctx := errgroup.WithContext(w.ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -356,7 +379,7 @@ func (w *walk) hash() error {
 			}
 			read, err := w.hashFile(e, w.infos[i])
 			if err != nil {
-				return w.lose(e.Path, err)
+				return w.dropFile(e.Path, err)
 			}
 			w.entries[i] = read
 			w.options.Count.read.Add(1)
@@ -371,12 +394,13 @@ func (w *walk) hash() error {
 		slices.SortFunc(w.refused, func(a, b refused) int { return strings.Compare(a.path, b.path) })
 		return &RefusedError{root: w.root, all: w.refused}
 	}
-	_ = w.cache.save() // the next Scan hashes again
+	_ = w.cache.save() // an error only means that the next Scan hashes the files again
 	return nil
 }
 
-// lose leaves a file out that has vanished or always changes, or refuses it.
-func (w *walk) lose(p string, err error) error {
+// dropFile handles a file that could not be hashed: it omits a file that was
+// deleted or kept changing, and refuses any other.
+func (w *walk) dropFile(p string, err error) error {
 	always := errors.As(err, new(*ChangedError))
 	if !always && !errors.Is(err, fs.ErrNotExist) {
 		return w.refuse(p, cause(err))
@@ -390,12 +414,14 @@ func (w *walk) lose(p string, err error) error {
 	return nil
 }
 
-// leftOut is the note on a file that always changes.
+// leftOut returns the note for a file that was omitted because it changed on
+// every attempt to read it.
 func leftOut(p string) string {
 	return shown(p) + " stays here: it changes all the time"
 }
 
-// hashFile returns the entry of a file with its hash. found is what enter has found.
+// hashFile returns the entry e with its content hash, from the cache if
+// possible. found is the file's information from when the folder was read.
 func (w *walk) hashFile(e Entry, found fs.FileInfo) (Entry, error) {
 	if known, ok := w.cache.find(e.Path, found); ok {
 		w.options.Count.bytes.Add(e.Size)
@@ -406,11 +432,14 @@ func (w *walk) hashFile(e Entry, found fs.FileInfo) (Entry, error) {
 	})
 }
 
-// attempts is how often a file is read that others write meanwhile.
+// attempts is the maximum number of times that a file is read if other
+// processes change it meanwhile.
 const attempts = 3
 
-// readFile returns the entry of a file with its present length and hash. keep is told the
-// hash of a file that nobody writes. Of one that grows the entry has what was there first.
+// readFile hashes a file and returns its entry with the present length and
+// hash. It calls keep, which may cache the hash, only if the file did not
+// change meanwhile. If the file grows, the entry describes the length that
+// readFile saw first.
 func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, content)) (Entry, error) {
 	for range attempts {
 		f, info, err := openFile(file)
@@ -418,7 +447,7 @@ func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, cont
 			return e, err
 		}
 		sum, changed, err := hashOpen(f, info, count)
-		f.Close() // only read
+		f.Close() // opened for reading: an error of Close does not matter
 		if err != nil {
 			return e, err
 		}
@@ -433,10 +462,10 @@ func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, cont
 	return e, &ChangedError{e.Path}
 }
 
-// content is what the hashes of a file are.
+// content is a file's SHA-256 and, for a large file, its chunks.
 type content struct {
 	sum    Sum
-	chunks Chunks // of a large file; else empty
+	chunks Chunks // chunks of a file of at least leastChunked bytes; else empty
 }
 
 func (e Entry) with(c content) Entry {
@@ -444,14 +473,17 @@ func (e Entry) with(c content) Entry {
 	return e
 }
 
-// hashed are the hashes of a file's first bytes. whole: they are those of info.Size.
+// hashed has the hashes of the first bytes of a file. whole is true if they
+// cover the length that the file had when it was opened, and the bytes did not
+// change.
 type hashed struct {
 	content
 	whole bool
 }
 
-// hashOpen hashes the bytes that an open file had. If the file has changed, it hashes them
-// again: those of a file that only grows are the same.
+// hashOpen hashes the first info.Size() bytes of an open file. If the file has
+// changed meanwhile, it hashes the same bytes again: equal hashes mean that
+// the file only grew.
 func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed bool, err error) {
 	for {
 		hash := sha256.New()
@@ -474,27 +506,30 @@ func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed 
 	}
 }
 
-// read passes a file to w, and returns its chunks if it is large.
+// read copies a file to w. It returns the file's chunks if the file is large,
+// and the number of bytes.
 func read(file *io.SectionReader, w io.Writer) (chunks Chunks, n int64, err error) {
 	if file.Size() >= leastChunked {
-		return cut(file, w)
+		return splitChunks(file, w)
 	}
 	n, err = io.Copy(w, file)
 	return "", n, err
 }
 
-// ChangedError is the error of a file that is not any more what Scan has found.
+// ChangedError is the error for a file whose content has changed since Scan
+// read it.
 type ChangedError struct{ Path string }
 
 func (e *ChangedError) Error() string {
 	return shown(e.Path) + ": it changed while it was read: wait until nothing writes it, or exclude it in " + plxFile
 }
 
-// openFlags keep an open from following a link and from waiting for a writer.
+// openFlags make an open fail on a symbolic link, and not block on a named
+// pipe without a writer.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// openFile opens a regular file, and does not wait for a pipe that has taken its
-// place.
+// openFile opens a regular file. It returns an error, and does not block, if a
+// named pipe has replaced the file.
 func openFile(file string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|openFlags, 0)
 	if err != nil {
@@ -511,7 +546,8 @@ func openFile(file string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// shown is a path as messages show it: in quotes if it is not plain.
+// shown returns a path for messages, in quotes if it contains spaces, colons
+// or unprintable characters. The path "" is shown as ".".
 func shown(p string) string {
 	if p == "" {
 		return "."
@@ -522,7 +558,8 @@ func shown(p string) string {
 	return p
 }
 
-// cause drops the "open PATH:" that messages have already.
+// cause strips "open PATH:" from a file error, because the messages already
+// name the path.
 func cause(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err

@@ -15,8 +15,8 @@ import (
 	"github.com/plx-run/plx/internal/test/executable"
 )
 
-// What cannot be sent is refused by name, before anything is sent.
-func TestScanRefuses(t *testing.T) {
+// Scan returns an error that names each entry that cannot be sent.
+func TestScanRefusesWhatCannotBeSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(dir string) error
 		want string
@@ -56,7 +56,7 @@ func TestScanRefuses(t *testing.T) {
 			if c.hint != "" && (!errors.As(err, &h) || !strings.Contains(h.Hint(), c.hint)) {
 				t.Errorf("%v has no hint with %q", err, c.hint)
 			}
-			// What stays behind may be anything.
+			// Excluded entries may be of any type.
 			write(t, dir, map[string]string{".plxignore": "/sub/\n/link\n"})
 			scan(t, dir)
 		})
@@ -71,14 +71,14 @@ func TestScanRefuses(t *testing.T) {
 	}
 }
 
-// Root may read every file, so another user scans.
-func TestScanUnreadable(t *testing.T) {
+// root can read every file, so the scan runs as another user.
+func TestScanRefusesUnreadableFiles(t *testing.T) {
 	if dir := os.Getenv("TREE_TEST_SCAN"); dir != "" {
 		_, err := Scan(t.Context(), dir, Options{})
 		fmt.Println("scanned:", err)
 		return
 	}
-	dir, err := os.MkdirTemp("/tmp", "plx-tree-") // other users may enter it
+	dir, err := os.MkdirTemp("/tmp", "plx-tree-") // not t.TempDir, which other users cannot enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,14 +91,14 @@ func TestScanUnreadable(t *testing.T) {
 	}
 	binary, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
-		t.Skip("only on Linux") // the code is the same elsewhere
+		t.Skip("only on Linux") // other systems use the same code
 	}
 	test := filepath.Join(dir, "ok")
 	if err := errors.Join(executable.Write(test, binary, 0o755), os.Chmod(test, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"2 files, links or folders in it cannot be sent:\nsecret: permission denied\nsub/closed: permission denied", "sub/closed: permission denied"} {
-		cmd := exec.Command(test, "-test.run", "^TestScanUnreadable$")
+		cmd := exec.Command(test, "-test.run", "^TestScanRefusesUnreadableFiles$")
 		cmd.Env, cmd.Dir = append(os.Environ(), "TREE_TEST_SCAN="+dir), "/"
 		if os.Getuid() == 0 {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -113,8 +113,8 @@ func TestScanUnreadable(t *testing.T) {
 	}
 }
 
-// A cached hash is used while the file is the same, and only then.
-func TestCache(t *testing.T) {
+// Scan uses a cached hash if, and only if, the file is unchanged.
+func TestCacheIsUsedOnlyForUnchangedFiles(t *testing.T) {
 	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "hashes")
 	write(t, dir, map[string]string{"a": "1", "b": "2"})
 	sum := func(p string) Sum {
@@ -127,7 +127,7 @@ func TestCache(t *testing.T) {
 		return e.Sum
 	}
 	first := sum("a")
-	// Of files that have just changed nothing is kept.
+	// The hashes of files that have just changed are not cached.
 	if c := openCache(cache, dir); len(c.before) != 0 {
 		t.Errorf("kept hashes of files that have just changed: %v", c.before)
 	}
@@ -145,7 +145,7 @@ func TestCache(t *testing.T) {
 	if got := sum("a"); got != (Sum{1}) {
 		t.Errorf("the hash of an unchanged file was computed again: %s", got)
 	}
-	// The same size, and the time that it had.
+	// Change the content, and keep size and modification time.
 	info, err := os.Stat(filepath.Join(dir, "a"))
 	if err != nil {
 		t.Fatal(err)
@@ -168,8 +168,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// A Scan counts what it reads, and what it does not read again.
-func TestCount(t *testing.T) {
+// Count has the files that Scan has read and those whose hash was cached.
+func TestCountReportsProgress(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	write(t, dir, map[string]string{"a": "four", "sub/b": "123456", "empty": ""})
 	for _, what := range []string{"first", "second"} {

@@ -10,48 +10,50 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/envsync/relay"
+	"github.com/plx-run/plx/envsync/fanout"
 )
 
-// Put has a host run Store.Serve, which reads stdin and writes stdout. If it fails, the error tells
-// what it said.
+// Put runs Store.Serve on a host, with the given standard input and output. If
+// the command fails, Put returns an error with the command's error message.
 type Put func(ctx context.Context, stdin io.Reader, stdout io.Writer) error
 
-// Target is one host to bring a folder to.
+// Target is a host that is to receive a folder.
 type Target struct {
-	Name string // the host's name in errors and progress
-	// FileSystem is as in envsync.Facts: hosts with equal names share the home folder. Empty
-	// means that no other host shares it.
+	Name string // name of the host in errors and progress reports
+	// FileSystem identifies the file system of the host's home folder, see
+	// envsync.Facts. Hosts with equal values share the home folder; an empty
+	// value means that no other host shares it.
 	FileSystem string
 	Put        Put
-	Addr       string // the host's address for other targets, without a port; "": it passes nothing on to them
+	Addr       string // address, without a port, at which other targets can reach the host; "": the host forwards nothing to them
 }
 
-// SendOptions are how folders are sent. The zero value is useful.
+// SendOptions control Send. The zero value is ready to use.
 type SendOptions struct {
 	Progress envsync.Progress        // may be nil
-	Left     func(bytes int64)       // counts contents that leave this machine; may be nil
-	Low      int                     // first and last port for what hosts pass on; 0 and 0: any
-	High     int                     // see Low
-	Spool    func(size int64) string // returns the folder for a file of about size bytes; nil: that for temporary files
-	Lost     func(what []string)     // told at the end what hosts could not pass on, and this machine has sent; may be nil
+	Left     func(bytes int64)       // is called with the number of content bytes for each write to a host; may be nil
+	Low      int                     // first port on which hosts listen to forward data to each other; Low and High 0: any port
+	High     int                     // last port on which hosts listen to forward data to each other; 0 with Low 0: any port
+	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; nil: use os.TempDir()
+	Lost     func(what []string)     // receives, at the end, messages about failed transfers between hosts, whose data this machine has sent instead; may be nil
 }
 
-// Answer is what Serve writes at its end.
+// Answer is the last line that Store.Serve writes: the host has all files.
 const Answer = "ok\n"
 
-// Send brings the contents of a folder into the stores of hosts, all at once. A host
-// is told the manifest, answers which contents it lacks, and gets those. Hosts that lack
-// the same ones pass them on to each other, see package relay. Nothing that is cut off
-// or damaged on the way gets into a store.
+// Send copies the contents of a folder into the content stores of all targets
+// in parallel. Each host receives the manifest, replies which contents it
+// lacks, and receives those. Hosts that lack the same contents forward them to
+// each other, see package fanout. A host verifies each content, so nothing
+// incomplete or corrupt gets into a store.
 //
-// The error joins one for each host that failed. If a file here cannot be read any
-// more, or has changed, all hosts fail for one reason, which is told once.
+// The error joins one error per failed host. If a local file cannot be read or
+// has changed, all hosts fail with the same error, which is reported once.
 func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s := &sender{ctx: ctx, folder: f, options: o, hosts: len(targets), packs: map[string]*pack{}, cancel: cancel}
-	err := each(ctx, targets, func(t Target) error { return s.host(ctx, t) })
+	err := forEachHost(ctx, targets, func(t Target) error { return s.host(ctx, t) })
 	cancel(nil)
 	var lost []string
 	for _, p := range s.packs {
@@ -67,14 +69,16 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 	return err
 }
 
-// maxHosts is how many hosts are worked on at once.
+// maxHosts is the maximum number of hosts that Send serves at once.
 const maxHosts = 64
 
-// each calls work for every target, for many at once. Of hosts that share a home it works
-// on one after the other until one has succeeded, and then on the rest at once: each of
-// those looks for itself what it has, since equal names of file systems may also come from
-// a copied disk. The error joins those of all targets, with their names.
-func each(ctx context.Context, targets []Target, work func(Target) error) error {
+// forEachHost calls work for every target, for up to maxHosts at once. Targets that
+// share a home folder are processed one after the other until work succeeds
+// for one of them; then the rest are processed in parallel. Each of those
+// still checks what it has, because a copied disk gives two file systems the
+// same identifier. The error joins the errors of all targets, prefixed with
+// their names.
+func forEachHost(ctx context.Context, targets []Target, work func(Target) error) error {
 	slots := make(chan struct{}, maxHosts)
 	errs := make([]error, len(targets))
 	one := func(i int) error {
@@ -98,7 +102,7 @@ func each(ctx context.Context, targets []Target, work func(Target) error) error 
 				group = group[1:]
 			}
 			for _, i := range group[min(1, len(group)):] {
-				wait.Go(func() { _ = one(i) }) // errs has it
+				wait.Go(func() { _ = one(i) }) // the error is stored in errs, so the result is not needed
 			}
 		})
 	}
@@ -106,8 +110,8 @@ func each(ctx context.Context, targets []Target, work func(Target) error) error 
 	return errors.Join(errs...)
 }
 
-// sharing returns the indices of targets, those with one file system together
-// and in the order of their first host.
+// sharing groups the indices of targets that have the same file system. The
+// groups are in the order of their first target.
 func sharing(targets []Target) [][]int {
 	var groups [][]int
 	byFileSystem := map[string]int{}
@@ -123,7 +127,8 @@ func sharing(targets []Target) [][]int {
 	return groups
 }
 
-// describe names targets, the first one by its name.
+// describe returns the targets' names for a message; of more than two it names
+// the first and counts the others.
 func describe(targets []Target) string {
 	switch more := len(targets) - 1; more {
 	case 0:
@@ -135,25 +140,26 @@ func describe(targets []Target) string {
 	}
 }
 
-// Bounds of waiting for a host. A home on a stuck file server answers never.
+// Parameters of the timeout for a host's replies. A host whose home folder is
+// on a hung file server would never reply.
 const (
-	answerTime = time.Minute // until a host has told what it lacks, or has written what it got
-	slowest    = 1 << 20     // bytes per second that a host hashes or writes at least
+	answerTime = time.Minute // base time that a host may take to report which contents it lacks, or to write them; the time at the speed slowest is added
+	slowest    = 1 << 20     // assumed minimum speed, in bytes per second, at which a host hashes or writes files
 )
 
 type sender struct {
-	ctx     context.Context // ends the work on all hosts
+	ctx     context.Context // cancelled to stop the transfers to all hosts
 	folder  *Folder
 	options SendOptions
 	hosts   int                     // number of targets
-	cancel  context.CancelCauseFunc // ends the work on all hosts
+	cancel  context.CancelCauseFunc // cancels ctx, and so the transfers to all hosts
 
 	mu     sync.Mutex
-	packs  map[string]*pack // by the answer of a host
-	unread error            // why a file here could not be packed; nil: none was
+	packs  map[string]*pack // packs by the bit set of pieces that hosts have reported as missing
+	unread error            // error of a local file that could not be packed; nil: none so far
 }
 
-// host brings one host what it lacks.
+// host sends the contents that the host t lacks.
 func (s *sender) host(ctx context.Context, t Target) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -167,13 +173,13 @@ func (s *sender) host(ctx context.Context, t Target) error {
 		ended <- err
 	}()
 	err := s.talk(ctx, cancel, t, stdin, stdout)
-	why := context.Cause(ctx) // plx gave up on the host
+	why := context.Cause(ctx) // not nil if plx itself has aborted the transfer
 	local := err != nil && !errors.Is(err, io.ErrClosedPipe)
 	if local {
-		cancel(err) // the host waits for more
+		cancel(err) // an error on this side: the host still waits for data, so its command is cancelled
 	}
 	stdin.Close()
-	stdout.Close() // of no more use
+	stdout.Close() // nothing more is read from it
 	said := <-ended
 	switch {
 	case local:
@@ -186,29 +192,32 @@ func (s *sender) host(ctx context.Context, t Target) error {
 
 var errEarly = errors.New("the host has ended before it had all files")
 
-// limit gives up on a host that has not done something in time. The result ends the
-// limit.
-func limit(cancel context.CancelCauseFunc, size int64, what string) (stop func() bool) {
+// startTimeout cancels the transfer if stop is not called within the time that
+// the host may take for size bytes. what completes the error message "the host
+// has not ...".
+func startTimeout(cancel context.CancelCauseFunc, size int64, what string) (stop func() bool) {
 	d, late := bound(size, what)
 	return time.AfterFunc(d, func() { cancel(late) }).Stop
 }
 
-// AnswerLimit is how long a host may take to look for size bytes, which it may have to hash.
+// AnswerLimit returns how long a host may take to check contents of size
+// bytes, which it may have to hash.
 func AnswerLimit(size int64) time.Duration {
 	return answerTime + time.Duration(size/slowest)*time.Second
 }
 
-// bound returns how long a host may take for what concerns size bytes, and the error of
-// one that takes longer.
+// bound returns how long a host may take to process size bytes, and the error
+// for a host that takes longer.
 func bound(size int64, what string) (time.Duration, error) {
 	d := AnswerLimit(size)
-	return d, fmt.Errorf("it has not %s within %s: is its file system stuck?", what, d)
+	return d, fmt.Errorf("timed out after %s: the host has not %s (file system hung?)", d, what)
 }
 
-// talk is the client's side of Serve.
+// talk exchanges messages with Store.Serve on the host t: it sends the
+// manifest, reads which pieces the host lacks, and sends those.
 func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	_, size := s.folder.Files()
-	stop := limit(cancel, size, "told what it lacks")
+	stop := startTimeout(cancel, size, "reported which files it lacks")
 	defer stop()
 	if err := s.folder.Write(stdin); err != nil {
 		return err
@@ -230,7 +239,7 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	if err := stdin.Close(); err != nil {
 		return err
 	}
-	defer limit(cancel, size, "confirmed that it has the files")()
+	defer startTimeout(cancel, size, "confirmed that it has the files")()
 	answer, err := io.ReadAll(io.LimitReader(stdout, int64(len(Answer))))
 	if err == nil && string(answer) != Answer {
 		err = errors.New("the host has not confirmed that it has all files")
@@ -238,7 +247,8 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	return err
 }
 
-// send sends pieces, which hosts with the same answer share.
+// send sends the missing pieces to the host t. Hosts that gave the same
+// answer, which is the bit set of missing pieces, share one pack.
 func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Target, answer string, pieces []Piece, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	s.mu.Lock()
 	p, err := s.packs[answer], error(nil)
@@ -251,21 +261,22 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	if err != nil {
 		return err
 	}
-	s.tell(t.Name, 0, p.total())
+	s.progress(t.Name, 0, p.total())
 	to := stdin
 	if s.options.Left != nil {
 		to = &counted{stdin, s.options.Left}
 	}
 	_, size := s.folder.Files()
 	patience, silent := bound(size, "stored the files")
-	err = p.group.Send(ctx, relay.Host{Name: t.Name, Addr: t.Addr}, to, stdout, relay.Watch{
-		// A command that does not end at once is not waited for.
+	err = p.group.Send(ctx, fanout.Host{Name: t.Name, Addr: t.Addr}, to, stdout, fanout.Watch{
+		// Closing stdout keeps Send from waiting for a command that does not
+		// exit at once.
 		Fail: func(err error) {
 			cancel(err)
 			stdout.Close() // only read from
 		},
 		Patience: patience, Silent: silent,
-		At: func(n int64) { s.tell(t.Name, n, p.total()) },
+		At: func(n int64) { s.progress(t.Name, n, p.total()) },
 	})
 	if unread := p.Failed(); unread != nil {
 		s.fail(unread)
@@ -275,11 +286,12 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	} else if err != nil {
 		return err
 	}
-	s.tell(t.Name, p.total(), p.total())
+	s.progress(t.Name, p.total(), p.total())
 	return stdin.Close()
 }
 
-// fail ends the work on all hosts: a file here cannot be read.
+// fail records that a local file cannot be read, and cancels the transfers to
+// all hosts.
 func (s *sender) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +301,7 @@ func (s *sender) fail(err error) {
 	s.cancel(err)
 }
 
-func (s *sender) tell(host string, sent, total int64) {
+func (s *sender) progress(host string, sent, total int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.options.Progress != nil {

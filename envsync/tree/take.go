@@ -15,12 +15,14 @@ import (
 	"github.com/plx-run/plx/internal/holes"
 )
 
-// maxWindow is the most memory that decompression takes, in bytes.
+// maxWindow is the maximum zstd window, and so the memory in bytes that
+// decompression needs.
 const maxWindow = 64 << 20
 
-// Take copies the manifest of a name and its contents from a host into the folder dir
-// of this machine, so that other hosts can get them. get has the host run Store.Give. The Folder
-// reads its files there.
+// Take copies a manifest and its file contents from a host into the local
+// folder dir, from where they can be sent to other hosts. id is the manifest's
+// ID. get must run Store.Give on the host. The returned Folder reads its files
+// from dir.
 func Take(ctx context.Context, get func(context.Context, io.Writer) error, id Sum, dir string) (*Folder, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stdout, out := io.Pipe()
@@ -31,7 +33,7 @@ func Take(ctx context.Context, get func(context.Context, io.Writer) error, id Su
 	}()
 	f, err := take(stdout, id, dir)
 	if err == nil {
-		_, err = io.Copy(io.Discard, stdout) // the end, so that the host is not given up
+		_, err = io.Copy(io.Discard, stdout) // read up to the end, so that the host's command is not cancelled before it exits
 	}
 	cancel(err)
 	stdout.Close() // of no more use
@@ -49,7 +51,7 @@ func take(in io.Reader, id Sum, dir string) (*Folder, error) {
 		return nil, err
 	}
 	if m.ID() != id {
-		return nil, errors.New("the host has sent another one")
+		return nil, errors.New("the host has sent another list of files: its hash differs")
 	}
 	z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {

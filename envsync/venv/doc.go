@@ -1,5 +1,5 @@
-// Package venv describes a Python virtual environment of this machine, so that hosts
-// get one that works at another path:
+// Package venv reads a Python virtual environment of the local machine, so
+// that hosts can get a copy that works at a different path:
 //
 //	env, err := venv.Read(ctx, ".venv", venv.Options{Home: home, Cache: cache})
 //	...
@@ -8,7 +8,8 @@
 //
 // # What it refuses
 //
-// It refuses a conda environment, whose programs have its path in their bytes, and an
-// environment whose interpreter is gone or has another version than its packages. It
-// installs nothing and changes no file here.
+// It rejects a conda environment, because conda's programs contain the
+// environment's path as binary data. It rejects an environment whose
+// interpreter no longer exists or has another version than its packages. It
+// installs nothing and changes no local file.
 package venv

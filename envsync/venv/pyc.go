@@ -9,12 +9,14 @@ import (
 	"time"
 )
 
-// header is the length of the first part of a compiled file: a number of the version,
-// flags, and for a file without flags the time and the size of its source.
+// header is the length in bytes of the header of a .pyc file: magic number,
+// flags, and, if the flags are 0, the modification time and size of the
+// source.
 const header = 16
 
-// Source returns the source of a compiled file, and the time that the source must have
-// for the compiled file to be used. False: the file is none that a time makes valid.
+// Source returns the source file of a .pyc file, and the modification time and
+// size that the source must have for Python to use the .pyc file. It returns
+// false if the .pyc file is not validated by its source's time.
 func Source(compiled string) (source string, modified time.Time, size uint32, ok bool) {
 	dir, base := filepath.Split(compiled)
 	module, _, found := strings.Cut(base, ".")
@@ -34,8 +36,9 @@ func Source(compiled string) (source string, modified time.Time, size uint32, ok
 	return source, time.Unix(int64(binary.LittleEndian.Uint32(head[8:])), 0), binary.LittleEndian.Uint32(head[12:]), true
 }
 
-// stale reports whether Python would not use a compiled file. On a host the source gets
-// the time that the compiled file has noted, so a stale one must not get there.
+// stale reports whether Python would ignore a .pyc file because its source has
+// changed. On a host the source gets the modification time recorded in the
+// .pyc file, which would make a stale .pyc file valid, so it must not be sent.
 func stale(compiled string) bool {
 	source, modified, size, ok := Source(compiled)
 	if !ok {

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Python is what an interpreter reports of itself.
+// Python describes a Python interpreter, as the interpreter itself reports.
 type Python struct {
 	Implementation string `json:"implementation"` // such as "cpython"
 	Version        string `json:"version"`        // such as "3.11.2"
 	Platform       string `json:"platform"`       // such as "linux-x86_64"
-	ABI            string `json:"abi"`            // such as "cpython-311-x86_64-linux-gnu"; "": the interpreter has none
+	ABI            string `json:"abi"`            // such as "cpython-311-x86_64-linux-gnu"; "" if the interpreter reports none
 }
 
-// minor returns the version without its last number, such as "3.11". Packages are
-// installed for it.
+// minor returns the first two numbers of the version, such as "3.11". Packages
+// are installed for this version.
 func (p Python) minor() string {
 	parts := strings.SplitN(p.Version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
@@ -35,22 +35,24 @@ func (p Python) String() string {
 	return fmt.Sprintf("%s %s (%s)", name, p.Version, cmp.Or(p.ABI, p.Platform))
 }
 
-// Fits reports whether packages that were installed for p run under another
-// interpreter.
+// Fits reports whether packages that were installed for p also run under the
+// interpreter other.
 func (p Python) Fits(other Python) bool {
 	return p.Implementation == other.Implementation && p.minor() == other.minor() && p.Platform == other.Platform && p.ABI == other.ABI
 }
 
-// script makes an interpreter report what it is. It runs under every version from 2.7 on.
+// script is a Python program that prints the fields of Python as JSON. It runs
+// on every version from 2.7.
 const script = `import json, platform, sys, sysconfig
 print(json.dumps({"implementation": platform.python_implementation().lower(), "version": "%d.%d.%d" % sys.version_info[:3],
 "platform": sysconfig.get_platform(), "abi": sysconfig.get_config_var("SOABI") or ""}))`
 
-// askTime bounds the start of an interpreter. Its library may be on a busy file server.
+// askTime is the timeout for starting an interpreter, whose library may be on
+// a slow file server.
 const askTime = 30 * time.Second
 
-// Ask runs an interpreter, without anything that is installed for it, and returns what
-// it is.
+// Ask runs an interpreter without its installed packages and returns its
+// description.
 func Ask(ctx context.Context, interpreter string) (p Python, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("it has not answered within %s", askTime))
 	defer cancel()
@@ -62,7 +64,7 @@ func Ask(ctx context.Context, interpreter string) (p Python, err error) {
 		err = json.Unmarshal(out, &p)
 	}
 	if err == nil && p.Version == "" {
-		err = errors.New("it did not tell its version")
+		err = errors.New("the interpreter did not print its version")
 	}
 	if err != nil {
 		if last := lastLine(said.String()); last != "" {

@@ -19,48 +19,51 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// Options are how an environment is read.
+// Options control how Read reads an environment.
 type Options struct {
-	Home  string      // the user's home, absolute: an interpreter below it is sent; "": none is
-	Cache string      // as in tree.Options
-	Count *tree.Count // as in tree.Options
-	// Workdir is a folder that is sent besides, absolute and without links; "": none is.
+	Home  string      // absolute path of the user's home folder; an interpreter below it is sent to the hosts; "": the interpreter is never sent
+	Cache string      // see tree.Options.Cache
+	Count *tree.Count // see tree.Options.Count
+	// Workdir is the absolute path, without symbolic links, of the working
+	// directory that plx also sends to the hosts. "" means that none is sent.
 	Workdir string
 }
 
-// Venv is a virtual environment of this machine.
+// Venv is a Python virtual environment of the local machine.
 type Venv struct {
-	Folder *tree.Folder // what is sent of it
-	Base   *tree.Folder // the folder with the interpreter; nil: the hosts must have one
-	Python Python       // the interpreter
-	Notes  []string     // for the user: what hosts will miss
-	// InPlace are folders below Options.Workdir, relative to it, from which packages are
-	// imported that were installed in place: hosts find them there too.
+	Folder *tree.Folder // files of the environment to send
+	Base   *tree.Folder // installation folder of the base interpreter, to be sent too; nil: hosts must have an interpreter
+	Python Python       // description of the interpreter
+	Notes  []string     // notes for the user about files that hosts will lack
+	// InPlace lists folders below Options.Workdir, as paths relative to it,
+	// from which editable installs (pip install -e) are imported. Hosts find
+	// them in their copy of the working directory.
 	InPlace []string
 
-	root        string   // absolute path, without links
-	names       []string // absolute paths by which files of it may name it
-	links       []string // paths in it that are links to the interpreter
-	interpreter string   // absolute path of the interpreter, without links
-	baseRoot    string   // absolute path of the folder with the interpreter
-	loader      string   // what loads the interpreter; "": nothing
-	copies      bool     // it has copies of the interpreter, not links to it
+	root        string   // absolute path of the environment, symbolic links resolved
+	names       []string // absolute paths by which the environment's own files, such as scripts, may refer to it
+	links       []string // paths in the environment that are links to, or copies of, the interpreter
+	interpreter string   // absolute path of the interpreter, symbolic links resolved
+	baseRoot    string   // absolute path of the base interpreter's installation folder; "": it is not sent
+	loader      string   // path of the ELF loader of the interpreter, such as /lib64/ld-linux-x86-64.so.2; "": none
+	copies      bool     // the environment contains copies of the interpreter, not links to it
 }
 
-// Mistake is an error of the user, with advice.
+// Mistake is an error that the user has caused, with a hint.
 type Mistake struct {
 	error
 	hint string
 }
 
-// Hint says what to do instead.
+// Hint returns what the user should do instead.
 func (m *Mistake) Hint() string { return m.hint }
 
 func mistake(hint, format string, args ...any) error {
 	return &Mistake{fmt.Errorf(format, args...), hint}
 }
 
-// Read reads the environment in the folder dir and hashes its files.
+// Read checks the virtual environment in the folder dir, hashes its files and
+// finds packages that are installed outside of it.
 func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 	v, err := find(dir)
 	if err != nil {
@@ -81,12 +84,12 @@ func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 			return nil, fmt.Errorf("its interpreter's folder %s: %w", v.baseRoot, advised(err))
 		}
 	}
-	v.Notes = append(v.Notes, v.elsewhere(ctx, o.Workdir)...)
+	v.Notes = append(v.Notes, v.notePackagesOutside(ctx, o.Workdir)...)
 	return v, nil
 }
 
-// advised replaces advice that holds for working directories only: an environment has no
-// .plxignore.
+// advised replaces the hint of a tree.RefusedError, which suggests .plxignore:
+// that file does not apply to an environment.
 func advised(err error) error {
 	if errors.As(err, new(*tree.RefusedError)) {
 		return mistake("install what it belongs to on the hosts, or make the environment without it", "%w", err)
@@ -94,7 +97,7 @@ func advised(err error) error {
 	return err
 }
 
-// find finds the environment and its interpreter.
+// find checks that dir is a virtual environment and finds its interpreter.
 func find(dir string) (*Venv, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -131,8 +134,9 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// resolve returns the interpreter outside of the environment. One that was made with
-// copies has its path in pyvenv.cfg only.
+// resolve returns the path of the base interpreter outside the environment. If
+// the environment contains a copy of the interpreter, the original's folder is
+// in pyvenv.cfg.
 func (v *Venv) resolve() (string, error) {
 	real, err := filepath.EvalSymlinks(v.python())
 	if err != nil || !within(v.root, real) {
@@ -145,14 +149,15 @@ func (v *Venv) resolve() (string, error) {
 	v.copies = true
 	home := setting(string(text), "home")
 	if !filepath.IsAbs(home) {
-		return "", errors.New("pyvenv.cfg has no home")
+		return "", errors.New("pyvenv.cfg has no line home = FOLDER")
 	}
 	return v.original(string(text), home, filepath.Base(real))
 }
 
-// original returns the interpreter of which the environment has a copy. text is
-// pyvenv.cfg, home its folder there, and name the copy's name, which the original need
-// not have: Debian's is python3.11, and there is no python.
+// original returns the interpreter of which the environment contains a copy.
+// text is the content of pyvenv.cfg, home the value of its key "home", and
+// name the copy's file name. The original may have another name: Debian has
+// python3.11 but no python.
 func (v *Venv) original(text, home, name string) (string, error) {
 	real, err := filepath.EvalSymlinks(filepath.Join(home, name))
 	if err == nil {
@@ -171,10 +176,11 @@ func (v *Venv) original(text, home, name string) (string, error) {
 	return "", err
 }
 
-// python returns the environment's own name for the interpreter.
+// python returns the path bin/python in the environment.
 func (v *Venv) python() string { return filepath.Join(v.root, "bin", "python") }
 
-// setting returns the value of a key of pyvenv.cfg.
+// setting returns the value of a key such as "home" in text, the content of
+// pyvenv.cfg. It returns "" if the key is missing.
 func setting(text, key string) string {
 	for line := range strings.Lines(text) {
 		if k, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(k) == key {
@@ -184,7 +190,8 @@ func setting(text, key string) string {
 	return ""
 }
 
-// check asks the interpreter, and compares it with the packages.
+// check runs the interpreter and compares its version with the version for
+// which the packages are installed.
 func (v *Venv) check(ctx context.Context, dir string) (err error) {
 	if v.Python, err = Ask(ctx, v.python()); err != nil {
 		return mistake("make the environment again: its interpreter was removed or replaced", "%w", err)
@@ -202,7 +209,8 @@ func (v *Venv) check(ctx context.Context, dir string) (err error) {
 		"its packages are for %s, and its interpreter %s is %s", filepath.Base(libraries[0]), v.interpreter, v.Python)
 }
 
-// findBase finds the folder of an interpreter below the user's home.
+// findBase sets v.baseRoot to the installation folder of the interpreter if
+// that is below the user's home folder.
 func (v *Venv) findBase(dir, home string) error {
 	if home == "" {
 		return nil
@@ -226,16 +234,19 @@ func (v *Venv) findBase(dir, home string) error {
 	return nil
 }
 
-// within reports whether a file is below a folder; both are absolute.
+// within reports whether file is dir or is below it; both must be absolute
+// paths.
 func within(dir, file string) bool {
 	p, err := filepath.Rel(dir, file)
 	return err == nil && filepath.IsLocal(p)
 }
 
-// copied are the names of copies of an interpreter.
+// copied matches the paths that copies of the interpreter have in an
+// environment, such as bin/python3.
 var copied = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^bin/(python|pypy)[0-9.]*$`) })
 
-// leave is tree.Options.Leave for the environment.
+// leave implements tree.Options.Leave for the environment: it returns why a
+// file is not sent, or "".
 func (v *Venv) leave(p string, entry fs.DirEntry) (why string) {
 	if strings.HasSuffix(p, ".pyc") && stale(filepath.Join(v.root, p)) {
 		return "it is older than its source"
@@ -251,7 +262,7 @@ func (v *Venv) leave(p string, entry fs.DirEntry) (why string) {
 	if err == nil && filepath.Dir(p) == "bin" && real == v.interpreter {
 		target, err := os.Readlink(filepath.Join(v.root, p))
 		if err == nil && !strings.Contains(target, "/") {
-			return "" // to another name of it in the same folder
+			return "" // a link to another name of the interpreter in the same folder
 		}
 		v.links = append(v.links, p)
 		return "hosts have an interpreter of their own"
@@ -259,7 +270,8 @@ func (v *Venv) leave(p string, entry fs.DirEntry) (why string) {
 	return v.leaveLink(v.root, p, real, err)
 }
 
-// leaveOfBase is tree.Options.Leave for the interpreter's folder.
+// leaveOfBase implements tree.Options.Leave for the base interpreter's folder:
+// it returns why a file is not sent, or "".
 func (v *Venv) leaveOfBase(p string, entry fs.DirEntry) (why string) {
 	switch {
 	case strings.HasSuffix(p, ".pyc") && stale(filepath.Join(v.baseRoot, p)):
@@ -273,8 +285,9 @@ func (v *Venv) leaveOfBase(p string, entry fs.DirEntry) (why string) {
 	return v.leaveLink(v.baseRoot, p, real, err)
 }
 
-// leaveLink keeps links behind that lead to nothing, or to a folder elsewhere. A link to
-// a file elsewhere is sent as that file.
+// leaveLink excludes a symbolic link that is broken or points to a folder
+// outside root. If a link points to a file outside root, the file itself is
+// sent instead.
 func (v *Venv) leaveLink(root, p, real string, err error) (why string) {
 	if err != nil {
 		return "it leads to nothing"
@@ -286,11 +299,12 @@ func (v *Venv) leaveLink(root, p, real string, err error) (why string) {
 	return ""
 }
 
-// loaderOf returns the loader that an executable names.
+// loaderOf returns the path of the ELF loader (PT_INTERP) of an executable, or
+// "".
 func loaderOf(file string) string {
 	program, err := elf.Open(file)
 	if err != nil {
-		return "" // of another system, which is found by other means
+		return "" // not an ELF file: an executable of another operating system
 	}
 	defer program.Close() // only read
 	section := program.Section(".interp")
@@ -305,18 +319,19 @@ func loaderOf(file string) string {
 	return string(text)
 }
 
-// Request returns what hosts are asked.
+// Request returns the request with which a host installs the environment.
 func (v *Venv) Request() Request {
 	r := Request{Manifest: v.Folder.ID().String(), Names: v.names, Links: v.links,
 		Python: v.Python, Interpreter: v.interpreter, Loader: v.loader}
 	if v.Base != nil {
 		r.Base, r.BaseNames = v.Base.ID().String(), []string{v.baseRoot}
-		r.Interpreter, _ = filepath.Rel(v.baseRoot, v.interpreter) // it is two folders below
+		r.Interpreter, _ = filepath.Rel(v.baseRoot, v.interpreter) // no error: the interpreter is two folders below baseRoot
 	}
 	return r
 }
 
-// cause drops the "lstat PATH:" that messages have already.
+// cause removes the operation, such as "lstat", from a file error and keeps
+// the path.
 func cause(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return fmt.Errorf("%s: %w", e.Path, e.Err)

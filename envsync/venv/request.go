@@ -7,36 +7,37 @@ import (
 	"strings"
 )
 
-// Request tells a host which environment to install.
+// Request describes the environment that a host is to install. plx sends it to
+// the host as JSON.
 type Request struct {
-	Manifest string   `json:"manifest"` // content hash of the environment's manifest
-	Names    []string `json:"names"`    // absolute paths by which its files may name it
-	Links    []string `json:"links"`    // paths in it that are links to the interpreter
+	Manifest string   `json:"manifest"` // ID of the environment's manifest, see tree.Manifest.ID
+	Names    []string `json:"names"`    // absolute paths, on the sending machine, under which the environment's files may refer to it
+	Links    []string `json:"links"`    // paths in the environment that become links to the interpreter
 
-	Python Python `json:"python"` // for which its packages were installed
-	// Interpreter is the absolute path of the interpreter on the hosts. If Base is set it
-	// is relative to that folder.
+	Python Python `json:"python"` // interpreter for which the packages were installed
+	// Interpreter is the absolute path of the interpreter on the hosts. If
+	// Base is set, it is relative to the folder that Base describes.
 	Interpreter string `json:"interpreter"`
-	// Base is the content hash of the manifest of the folder with the interpreter; "":
-	// the hosts have it.
+	// Base is the manifest ID of the interpreter's installation folder. ""
+	// means that the hosts have an interpreter.
 	Base      string   `json:"base,omitempty"`
-	BaseNames []string `json:"baseNames,omitempty"` // as Names, for Base
-	// Loader is the program that loads the interpreter, such as
-	// /lib64/ld-linux-x86-64.so.2; "": it needs none.
+	BaseNames []string `json:"baseNames,omitempty"` // absolute paths, on the sending machine, under which the interpreter's files may refer to their folder
+	// Loader is the path of the interpreter's ELF loader, such as
+	// /lib64/ld-linux-x86-64.so.2. "" means that it needs none.
 	Loader string `json:"loader,omitempty"`
-	// Stored tells that the contents are on the host: what is not installed is to be
-	// installed.
+	// Stored is true if the file contents are in the host's content store, so
+	// the host can install what is missing.
 	Stored bool `json:"stored,omitempty"`
 }
 
-// Folder returns the name of the folder of the installed environment, which equal
-// environments share.
+// Folder returns the base name of the folder in which the environment is
+// installed. Equal environments have the same name and share the folder.
 func (r Request) Folder() string {
 	return name("environment", r.Manifest, r.Base, r.Interpreter, strings.Join(r.Names, "\x00"), strings.Join(r.Links, "\x00"))
 }
 
-// BaseFolder returns the name of the folder of the interpreter, or "" if the hosts have
-// one.
+// BaseFolder returns the base name of the folder in which the interpreter is
+// installed, or "" if the hosts have an interpreter.
 func (r Request) BaseFolder() string {
 	if r.Base == "" {
 		return ""
@@ -44,11 +45,13 @@ func (r Request) BaseFolder() string {
 	return name("interpreter", r.Base, strings.Join(r.BaseNames, "\x00"))
 }
 
-// layout is part of the names: a new one for every change of what is installed.
+// layout is part of every folder name. It must change with every change of how
+// environments are installed.
 const layout = "1"
 
-// name names a folder shortly: Linux reads 127 bytes of the first line of a script, or
-// 255.
+// name returns a short folder name, the beginning of a SHA-256. It is short
+// because Linux reads only 127 or 255 bytes of a script's first line, which
+// contains the path.
 func name(parts ...string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", append(parts, layout)))
 	return hex.EncodeToString(sum[:10])

@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/internal/test/executable"
 )
 
-// environment makes a virtual environment whose interpreter is a stand-in.
+// environment creates a virtual environment whose interpreter is a shell
+// script.
 func environment(t *testing.T) (dir, interpreter string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "env")
@@ -63,8 +64,9 @@ func (v *Venv) paths() (all []string) {
 	return all
 }
 
-// A compiled file travels if Python would use it here: hosts cannot compile.
-func TestCompiledFiles(t *testing.T) {
+// A .pyc file is sent if Python would use it locally, because hosts cannot
+// write .pyc files.
+func TestOnlyFreshPycFilesAreSent(t *testing.T) {
 	dir, _ := environment(t)
 	source := filepath.Join(site(dir), "module.py")
 	info, err := os.Stat(source)
@@ -120,7 +122,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// realEnvironment makes a virtual environment with the Python of this machine.
+// realEnvironment creates a virtual environment with the local machine's
+// Python.
 func realEnvironment(t *testing.T) (dir, site string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "env")
@@ -134,15 +137,16 @@ func realEnvironment(t *testing.T) (dir, site string) {
 	return dir, sites[0]
 }
 
-// editable makes a record as pip makes it of a package that is installed in place.
+// editable writes the record that pip writes for an editable install (pip
+// install -e).
 func editable(t *testing.T, site, name, dir string) {
 	t.Helper()
 	write(t, filepath.Join(site, name+"-1.0.dist-info", "direct_url.json"), `{"dir_info": {"editable": true}, "url": "file://`+dir+`"}`)
 }
 
-// TestReportV2Elsewhere: whatever a .pth file adds to the module path that is not sent is
-// named, and what Python does not add is not.
-func TestReportV2Elsewhere(t *testing.T) {
+// A note names every folder that a .pth file adds to sys.path and that is not
+// sent.
+func TestPackagesOutsideTheEnvironmentAreNamed(t *testing.T) {
 	dir, site := realEnvironment(t)
 	top := filepath.Dir(dir)
 	for _, folder := range []string{"mine/src", "relative", "appended", "inserted", "joined", "customized", "nested", "env/own", "flat", "other/impl"} {
@@ -177,9 +181,10 @@ func TestReportV2Elsewhere(t *testing.T) {
 	}
 }
 
-// TestReportV2InPlace: what was installed in place from the folder that is sent anyway is found
-// there, as "uv sync" and "pip install -e" do it, with a .pth file of any form and without.
-func TestReportV2InPlace(t *testing.T) {
+// Editable installs in the working directory, which is sent anyway, are found
+// there: as "uv sync" and "pip install -e" make them, with any form of .pth
+// file or none.
+func TestEditableInstallsInWorkdirAreFound(t *testing.T) {
 	dir, site := realEnvironment(t)
 	work := filepath.Dir(dir)
 	for _, folder := range []string{"lib/src", "flat/flat", "hooked/src", "relative", "appended"} {
@@ -229,7 +234,7 @@ func TestInterpreterUnderTheHome(t *testing.T) {
 	if r.Interpreter != "bin/python3.11" || r.Base != v.Base.ID().String() || r.BaseFolder() == "" || r.BaseFolder() == r.Folder() {
 		t.Errorf("request %+v", r)
 	}
-	// The same with copies of the interpreter.
+	// The same for an environment with copies of the interpreter.
 	if err := os.Remove(python); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +273,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-func TestCopiesOfOriginalsWithOtherNames(t *testing.T) {
+func TestCopiedInterpreterFindsItsOriginal(t *testing.T) {
 	for _, text := range []string{"home = HOME\nversion = 3.11.2\n", "home = HOME\nversion_info = 3.11.2.final.0\n",
 		"home = HOME\nexecutable = INTERPRETER\n", "home = HOME\nbase-executable = INTERPRETER\n"} {
 		dir, interpreter := environment(t)

@@ -1,17 +1,19 @@
-// Package config holds how a job trains: what the program chooses in code, and over
-// that what the user chooses with flags.
+// Package config is the training configuration of a job: what the program sets
+// in code, overridden by what the user sets with command-line flags.
 //
-//	c := config.Default().With(config.Config{Arch: "ps"})        // of the program
-//	err := c.ParseCommandLine(task)                              // flags win over it
-//	err = c.Suits(workers, servers)                              // before the program reads its data
-//	c, err = c.Complete(config.Config{GlobalBatch: 64})          // of Parallelize; flags still win
+//	c := config.Default().With(config.Config{Arch: "ps"})        // set by the program
+//	err := c.ParseCommandLine(task)                              // flags override it
+//	err = c.Suits(workers, servers)                              // check before the program reads its data
+//	c, err = c.Complete(config.Config{GlobalBatch: 64})          // set in Parallelize; flags still override it
 //
-// A [Config] is what the program writes, and an [Effective] what is in effect for a job.
+// The program writes a [Config]. An [Effective] is the resulting configuration
+// of the job.
 //
 // # What it refuses
 //
-// It refuses values that contradict each other or the job's size, with a hint.
-// It knows no model: what a model lacks, package trainer says.
+// The package rejects values that contradict each other or do not fit the
+// number of workers, with a hint. It knows nothing of the model; package
+// trainer checks what depends on the model.
 package config
 
 import (
@@ -27,14 +29,15 @@ import (
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
-// Effective is the configuration of a job as far as it is known: defaults, over them
-// what the program has chosen so far, and over that the flags.
+// Effective is the configuration of a job: the defaults, overridden by what
+// the program has set so far, overridden by the command-line flags.
 type Effective struct {
 	Config
-	given []given // the flags of the command line
+	given []given // flags that the user has set on the command line
 }
 
-// Default is the configuration before the program and the user have chosen anything.
+// Default returns the configuration to use if neither the program nor the user
+// sets anything.
 func Default() Effective {
 	return Effective{Config: Config{
 		Replicas: 1, Accumulate: 1, BucketBytes: 1 << 20, PartitionBytes: 4 << 20, Device: "auto", Balance: "load", CombineRows: "loss",
@@ -42,8 +45,9 @@ func Default() Effective {
 	}}
 }
 
-// With is c with the fields of configs that are set, those of later ones first. It
-// does not check them.
+// With returns c with all nonzero fields of configs set; later configs
+// override earlier ones, and command-line flags override all of them. With
+// does not check the values.
 func (c Effective) With(configs ...Config) Effective {
 	into := reflect.ValueOf(&c.Config).Elem()
 	for _, add := range configs {
@@ -54,13 +58,15 @@ func (c Effective) With(configs ...Config) Effective {
 		}
 	}
 	flags := c.flags()
-	for _, g := range c.given { // the flags of the command line win
-		flags.Set(g.name, g.value) // it is what the flag's value had printed
+	for _, g := range c.given { // apply the command-line flags again, so that they override the fields set above
+		flags.Set(g.name, g.value) // no error: the flag's own Value has printed this text
 	}
 	return c
 }
 
-// Complete is c with what the program adds after its job has begun.
+// Complete returns c with the fields that the program passes to Parallelize,
+// after the job has begun. It returns an error if they change a field that can
+// only be set before.
 func (c Effective) Complete(configs ...Config) (Effective, error) {
 	all := c.With(configs...)
 	if err := all.Check(); err != nil {
@@ -81,7 +87,8 @@ func (c Effective) Complete(configs ...Config) (Effective, error) {
 	return all, nil
 }
 
-// Check refuses values that make no sense in any job.
+// Check returns an error for values that are invalid in any job, such as a
+// negative batch size.
 func (c *Effective) Check() error {
 	if err := c.checkNames(); err != nil {
 		return err
@@ -96,7 +103,7 @@ func (c *Effective) Check() error {
 	case c.CheckpointEverySteps > 0 && c.CheckpointEverySecs > 0:
 		return HintError{"--ckpt-every-steps and --ckpt-every-secs: give one of them", "if the program sets one, switch it off with 0"}
 	case c.CheckpointDir == "" && c.CheckpointEverySteps+c.CheckpointEverySecs > 0:
-		return errors.New("checkpoints are to be made, but there is no --ckpt-dir for them")
+		return errors.New("a checkpoint interval is set without --ckpt-dir")
 	case c.ProfileSteps == "" && c.ProfileWorkers != "":
 		return errors.New("--profile-workers needs --profile-steps, which says what they record")
 	case c.ProfileSteps == "":
@@ -106,10 +113,12 @@ func (c *Effective) Check() error {
 	return err
 }
 
-// defaultPeriod is the time from one checkpoint to the next if nothing else is said.
+// defaultPeriod is the interval between checkpoints if neither
+// --ckpt-every-steps nor --ckpt-every-secs is set.
 const defaultPeriod = 600 * time.Second
 
-// CheckpointPeriod is the time from one checkpoint to the next; 0 means that steps count.
+// CheckpointPeriod returns the interval between checkpoints. 0 means that
+// checkpoints are written every CheckpointEverySteps steps instead.
 func (c *Effective) CheckpointPeriod() time.Duration {
 	if c.CheckpointEverySteps == 0 && c.CheckpointEverySecs == 0 {
 		return defaultPeriod
@@ -117,7 +126,8 @@ func (c *Effective) CheckpointPeriod() time.Duration {
 	return time.Duration(c.CheckpointEverySecs) * time.Second
 }
 
-// Profile returns the steps of a worker's timeline; none: it writes none.
+// Profile returns the steps for which the given worker writes a timeline. An
+// empty result means that the worker writes none.
 func (c *Effective) Profile(worker int) (timeline.Steps, error) {
 	if c.ProfileSteps == "" {
 		return nil, nil
@@ -139,7 +149,8 @@ func (c *Effective) Profile(worker int) (timeline.Steps, error) {
 	return steps, nil
 }
 
-// checkProfile refuses workers for a timeline that the job does not have.
+// checkProfile returns an error if --profile-workers names only workers that
+// the job does not have.
 func (c *Effective) checkProfile(workers int) error {
 	for i := range workers {
 		if steps, err := c.Profile(i); steps != nil || err != nil {
@@ -173,7 +184,8 @@ func (c *Effective) checkNames() error {
 	return nil
 }
 
-// checkProgram refuses values that only a program can set.
+// checkProgram checks the fields that have no flag, so that only a program can
+// set them.
 func (c *Effective) checkProgram() error {
 	switch {
 	case c.GlobalBatch < 0 || c.ShardBatch < 0:
@@ -181,13 +193,13 @@ func (c *Effective) checkProgram() error {
 	case c.GlobalBatch > 0 && c.ShardBatch > 0:
 		return fmt.Errorf("global batch of %d rows and shard batch of %d: give one of them", c.GlobalBatch, c.ShardBatch)
 	case !(c.ClipNorm >= 0):
-		return fmt.Errorf("clip norm %v: want at least 0", c.ClipNorm)
+		return fmt.Errorf("ClipNorm is %v: want at least 0", c.ClipNorm)
 	case c.AtEndOfData < WaitForAll || c.AtEndOfData > EndTogether:
-		return fmt.Errorf("ending %d: want WaitForAll, JoinOthers or EndTogether", c.AtEndOfData)
+		return fmt.Errorf("AtEndOfData is %d: want WaitForAll, JoinOthers or EndTogether", c.AtEndOfData)
 	case c.StartTimeout < time.Millisecond || c.PeerTimeout < 10*time.Millisecond:
-		return fmt.Errorf("start timeout %v, peer timeout %v: want at least 1ms and 10ms", c.StartTimeout, c.PeerTimeout)
+		return fmt.Errorf("StartTimeout is %v and PeerTimeout is %v: want at least 1ms and 10ms", c.StartTimeout, c.PeerTimeout)
 	case c.FirstMeeting < 1 || c.Report < 1:
-		return fmt.Errorf("first meeting after %d steps, report after %d: want at least 1", c.FirstMeeting, c.Report)
+		return fmt.Errorf("FirstMeeting is %d and Report is %d: want at least 1", c.FirstMeeting, c.Report)
 	}
 	return hooks.Check(c.Hooks)
 }
@@ -214,8 +226,9 @@ func (c *Effective) checkNumbers() error {
 	return nil
 }
 
-// ReplicaCount is how many replicas a worker with so many virtual workers, one
-// of so many workers on its host, computes side by side: one BLAS thread each.
+// ReplicaCount returns the number of replicas that a worker computes in
+// parallel, with one BLAS thread each. virtualWorkers is the worker's number
+// of virtual workers, onHost the number of workers on its host.
 func (c *Effective) ReplicaCount(virtualWorkers, onHost int) int {
 	if c.ParallelReplicas > 0 {
 		return min(c.ParallelReplicas, virtualWorkers)
@@ -223,14 +236,17 @@ func (c *Effective) ReplicaCount(virtualWorkers, onHost int) int {
 	return max(1, min(virtualWorkers, runtime.GOMAXPROCS(0)/max(onHost, 1)))
 }
 
-// Exact reports whether the user asked for the same bits everywhere.
+// Exact reports whether the user wants bit-identical results on all hosts,
+// with --virtual-workers or --digest.
 func (c *Effective) Exact() bool { return c.VirtualWorkers > 0 || c.Digest }
 
-// mostVirtual bounds the virtual workers of a job, as package layout does.
+// mostVirtual is the maximum number of virtual workers of a job; package
+// layout has the same limit.
 const mostVirtual = 1 << 16
 
-// CountVirtual is the number of virtual workers of a job with so many workers
-// now, which began with first.
+// CountVirtual returns the number of virtual workers (equal parts of a batch)
+// of a job. workers is the present number of workers, first the number at the
+// start of the job.
 func (c *Effective) CountVirtual(workers, first int) (int, error) {
 	if c.VirtualWorkers > mostVirtual || c.Replicas > mostVirtual || c.Accumulate > mostVirtual || workers*c.Replicas*c.Accumulate > mostVirtual {
 		return 0, fmt.Errorf("--virtual-workers %d, --replicas %d, --accumulate %d with %s: at most %d virtual workers are possible",
@@ -256,8 +272,9 @@ func (c *Effective) CountVirtual(workers, first int) (int, error) {
 	return c.VirtualWorkers, nil
 }
 
-// Rows is how many rows of the global batch each of so many virtual workers takes. It sets
-// GlobalBatch if ShardBatch says what it is.
+// Rows returns the number of rows of the global batch per virtual worker.
+// virtual is the number of virtual workers. If ShardBatch is set, Rows also
+// sets GlobalBatch.
 func (c *Effective) Rows(virtual int) (int, error) {
 	if c.ShardBatch > 0 {
 		c.GlobalBatch = c.ShardBatch * virtual
@@ -268,7 +285,8 @@ func (c *Effective) Rows(virtual int) (int, error) {
 	return Rows(c.GlobalBatch, virtual)
 }
 
-// Rows is how many rows of a global batch each of so many virtual workers takes.
+// Rows returns the number of rows per virtual worker when virtual of them
+// share a global batch of batch rows.
 func Rows(batch, virtual int) (int, error) {
 	if batch < 1 {
 		return 0, fmt.Errorf("global batch of %d rows: want at least 1", batch)
@@ -282,7 +300,8 @@ func Rows(batch, virtual int) (int, error) {
 	return batch / virtual, nil
 }
 
-// rowsHelp says which batch fits the virtual workers, and how many of these fit the batch.
+// rowsHelp returns a hint with the next larger batch size that can be divided
+// by virtual, and with a number of virtual workers that divides batch.
 func rowsHelp(batch, virtual int) string {
 	help := fmt.Sprintf("use a batch of %d rows (GlobalBatch, or the program's --batch-size)", (batch+virtual-1)/virtual*virtual)
 	for n := virtual; n <= batch; n++ {
@@ -293,16 +312,16 @@ func rowsHelp(batch, virtual int) string {
 	return help + ", or fewer workers"
 }
 
-// HintError is an error with a hint that names what would fit.
+// HintError is an error with a hint about what to change.
 type HintError struct{ Text, Help string }
 
 func (e HintError) Error() string { return e.Text }
 
-// Hint returns the help.
+// Hint returns the text to print after "hint: ".
 func (e HintError) Hint() string { return e.Help }
 
-// Mode is how far workers may drift apart. A worker that trains alone has nobody
-// to wait for.
+// Mode returns the synchronisation mode of --sync. The result is the mode sync
+// if the only task is one worker, because it has no other task to wait for.
 func (c *Effective) Mode(workers, servers int) (policy.Sync, error) {
 	if c.Sync == "" || workers == 1 && servers == 0 {
 		return policy.Sync{}, nil
@@ -314,8 +333,9 @@ func (c *Effective) Mode(workers, servers int) (policy.Sync, error) {
 	return mode, nil
 }
 
-// Suits refuses what so many workers and servers cannot do. It needs no model, so
-// the program gets the error before it reads its data.
+// Suits returns an error if the configuration does not fit the number of
+// workers and servers. It does not need the model, so the user sees the error
+// before the program reads its data.
 func (c *Effective) Suits(workers, servers int) error {
 	if err := c.checkProfile(workers); err != nil {
 		return err
@@ -338,10 +358,11 @@ func (c *Effective) Suits(workers, servers int) error {
 	return nil
 }
 
-// serverless is the error of a job that needs a server and has none. loose: its
-// workers do not wait for each other, so they cannot hold variables. chosen: --arch is
-// ps, so the hint also names --arch allreduce. The launcher starts no servers if the
-// user said --ps none, or if a script starts the program.
+// serverless returns the error for a job that needs a parameter server and has
+// none. loose is true if the workers do not wait for each other, so that they
+// cannot hold variables. chosen is true if the user set --arch ps; the hint
+// then also suggests --arch allreduce. A job has no servers with --ps none, or
+// if plx did not launch the program.
 func serverless(workers int, loose, chosen bool) error {
 	hint := "--ps all, or train with"
 	if loose {

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// fieldOf is the field that a flag's name stands for, and whether it is negated.
+// fieldOf returns the name of the field for a flag, and whether the field
+// negates the flag.
 func fieldOf(name string) (field string, negated bool) {
 	for _, word := range strings.Split(name, "-") {
 		if word == "ckpt" {
@@ -26,17 +27,19 @@ func fieldOf(name string) (field string, negated bool) {
 	return "No" + field, true
 }
 
-// begun are the fields that the job begins with, before Parallelize.
+// begun lists the fields that Parallelize cannot change.
 var begun = []string{"Seed", "VirtualWorkers", "Replicas", "Accumulate", "Device", "CheckpointDir", "CheckpointKeep"}
 
-// choices are a value for code and another for a flag, of fields that take few.
+// choices has, for fields that accept only certain values, one value to set in
+// code and one for the flag.
 var choices = map[string][2]string{
 	"Arch": {"allreduce", "ps"}, "Sync": {"sync", "ssp:3"}, "Device": {"cpu", "gpu"}, "Balance": {"bytes", "load"},
 	"CombineRows":  {"add", "average"},
 	"ProfileSteps": {"3", "4:9"}, "ProfileWorkers": {"1", "0"},
 }
 
-// chosen returns a field as code sets it, and a value for its flag.
+// chosen returns a Config with the field set, and a different value for its
+// flag.
 func chosen(field string, negated bool) (code Config, value string) {
 	needed := Config{}
 	switch {
@@ -67,7 +70,8 @@ func chosen(field string, negated bool) (code Config, value string) {
 	return code, value
 }
 
-// begin is what Main does with the program's configuration and a command line.
+// begin combines the program's configuration with a command line, as Main
+// does.
 func begin(t *testing.T, code Config, arguments ...string) Effective {
 	t.Helper()
 	c := Default().With(code)
@@ -77,7 +81,7 @@ func begin(t *testing.T, code Config, arguments ...string) Effective {
 	return c
 }
 
-// Each flag can be set in code, in Main and in Parallelize, and the flag wins.
+// Each field can be set in Main and in Parallelize, and its flag overrides it.
 func TestEachFlagHasAFieldAndWins(t *testing.T) {
 	fields := reflect.TypeFor[Config]()
 	for _, name := range names() {
@@ -92,7 +96,8 @@ func TestEachFlagHasAFieldAndWins(t *testing.T) {
 		if at(alone.Config) != at(code) {
 			t.Errorf("%s of Main is %v, want %v", field, at(alone.Config), at(code))
 		}
-		// What the flag says without the program's choice, but with what that needs.
+		// The same flag without the program's value for the field, but with
+		// the other fields that the flag requires.
 		bare := code
 		reflect.ValueOf(&bare).Elem().FieldByName(field).SetZero()
 		want := begin(t, bare, "--"+name+"="+value)
@@ -115,7 +120,8 @@ func TestEachFlagHasAFieldAndWins(t *testing.T) {
 	}
 }
 
-// Each field says in its documentation which flag it has, or is known to have none.
+// The comment of each field names its flag, or the field is known to have
+// none.
 func TestEachFieldNamesItsFlag(t *testing.T) {
 	flags := map[string]string{}
 	for _, name := range names() {
@@ -153,8 +159,8 @@ func TestEachFieldNamesItsFlag(t *testing.T) {
 	}
 }
 
-// Fields that exclude each other are an error wherever they come from, and what the
-// program sets can be switched off.
+// Fields that exclude each other are an error wherever they are set, and a
+// flag can unset the program's field.
 func TestFieldsThatExcludeEachOther(t *testing.T) {
 	var helpful interface{ Hint() string }
 	c := Default().With(Config{CheckpointDir: "folder", CheckpointEverySteps: 3})
@@ -182,7 +188,8 @@ func TestFieldsThatExcludeEachOther(t *testing.T) {
 	}
 }
 
-// Of two configurations the later one wins, where it says something.
+// The nonzero fields of the later configuration override those of the earlier
+// one.
 func TestLaterConfigurationsWin(t *testing.T) {
 	c := Default().With(Config{Arch: "ps", Seed: 4, Digest: true}, Config{Seed: 5, GlobalBatch: 8})
 	c, err := c.Complete(Config{GlobalBatch: 12, ClipNorm: 1})

@@ -47,7 +47,8 @@ func (c *Effective) define(f *flag.FlagSet) {
 	f.StringVar(&c.ProfileDir, "profile-dir", c.ProfileDir, "`folder` for the timelines, one file per worker")
 }
 
-// negated is a flag that is on while the field is not set.
+// negated is the value of a boolean flag that is true while *field is false,
+// such as --prefetch for NoPrefetch.
 type negated struct{ field *bool }
 
 func (n negated) String() string { return strconv.FormatBool(n.field != nil && !*n.field) }
@@ -58,21 +59,22 @@ func (n negated) Set(text string) error {
 	return err
 }
 
-// IsBoolFlag lets the user leave out the value.
+// IsBoolFlag lets the user write --name instead of --name=true, see package
+// flag.
 func (negated) IsBoolFlag() bool { return true }
 
-// given is a flag that the user has given.
+// given is a flag that the user has set on the command line.
 type given struct{ name, value string }
 
-// flags is a set of the trainer's flags alone.
+// flags returns a flag set that contains only the trainer's flags.
 func (c *Effective) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("", flag.ContinueOnError)
 	c.define(f)
 	return f
 }
 
-// register adds the trainer's flags to f, with c's values as defaults. A name
-// that the program has taken already is an error.
+// register adds the trainer's flags to f, with the values of c as defaults. It
+// returns an error if the program has already defined a flag of the same name.
 func (c *Effective) register(f *flag.FlagSet) (err error) {
 	c.flags().VisitAll(func(x *flag.Flag) {
 		if f.Lookup(x.Name) != nil && err == nil {
@@ -85,7 +87,8 @@ func (c *Effective) register(f *flag.FlagSet) (err error) {
 	return err
 }
 
-// usage lists the program's flags, and apart from them the trainer's.
+// usage prints the program's own flags, then the trainer's flags in a separate
+// list.
 func usage(f *flag.FlagSet) {
 	ours := new(Effective).flags()
 	list := func(title string, trainers bool) {
@@ -104,13 +107,14 @@ func usage(f *flag.FlagSet) {
 	list("\nflags of plx's trainer:\n", true)
 }
 
-// ParseCommandLine reads the process's arguments into c: the program's flags and
-// the trainer's. If the program has parsed them already, the trainer has no
-// flags. A mistake in a flag's form ends the process with 2, as package flag
-// has it.
+// ParseCommandLine parses the process's arguments: the program's own flags,
+// and the trainer's flags, which it stores in c. If the program has already
+// called flag.Parse, the trainer has no flags. A syntax error in a flag exits
+// the process with status 2, as in package flag.
 //
-// task is the name of the task, "" without a launcher. Of the tasks of a job only
-// the chief prints how to use the program: all of them got the same arguments.
+// task is the name of the task, or "" if plx did not launch the program. Only
+// the chief (worker 0) prints the usage text, because all tasks of a job have
+// the same arguments.
 func (c *Effective) ParseCommandLine(task string) error {
 	return c.parse(flag.CommandLine, os.Args[1:], task == "" || task == cluster.Chief.String())
 }
@@ -131,7 +135,7 @@ func (c *Effective) parse(f *flag.FlagSet, arguments []string, help bool) error 
 		case !help:
 		case slices.ContainsFunc(arguments, isHelp):
 			usage(f)
-		default: // a mistake, which pages of flags would push out of sight
+		default: // a mistake: the whole list of flags would scroll the error message off the screen
 			fmt.Fprintf(f.Output(), "%s -h lists all flags\n", f.Name())
 		}
 	}

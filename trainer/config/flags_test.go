@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// names are the names of the trainer's flags.
+// names returns the names of the trainer's flags.
 func names() (all []string) {
 	new(Effective).flags().VisitAll(func(x *flag.Flag) { all = append(all, x.Name) })
 	return all
 }
 
-// parsed reads a command line as the flags of a program with one flag of its
-// own.
+// parsed parses a command line for a program that has one flag of its own.
 func parsed(arguments ...string) (c Effective, own *int, printed string, err error) {
 	c = Default()
 	var out bytes.Buffer
@@ -75,7 +74,8 @@ func TestFlagsOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-// A name that the program has taken is an error and not a panic.
+// If the program defines a flag with the name of a trainer's flag, the result
+// is an error, not a panic.
 func TestFlagOfBothIsRefused(t *testing.T) {
 	for _, name := range names() {
 		c := Default()
@@ -87,7 +87,8 @@ func TestFlagOfBothIsRefused(t *testing.T) {
 	}
 }
 
-// A program that parses by itself has no trainer flags, and trains.
+// If the program has called flag.Parse itself, the trainer has no flags, and
+// the configuration is valid.
 func TestProgramThatParsesItself(t *testing.T) {
 	c := Default()
 	f := flag.NewFlagSet("train", flag.ContinueOnError)
@@ -99,7 +100,7 @@ func TestProgramThatParsesItself(t *testing.T) {
 	}
 }
 
-// --help lists the program's flags first, and the trainer's apart.
+// --help lists the program's flags first, then the trainer's flags separately.
 func TestHelpListsFlagsApart(t *testing.T) {
 	_, _, text, err := parsed("--help")
 	if !errors.Is(err, flag.ErrHelp) {
@@ -122,7 +123,7 @@ func TestHelpListsFlagsApart(t *testing.T) {
 	}
 }
 
-// A mistake is not followed by pages of flags.
+// After a mistake in the command line the list of all flags is not printed.
 func TestMistypedFlagPrintsNoPages(t *testing.T) {
 	_, _, text, err := parsed("--hiden=3")
 	if err == nil || text != "flag provided but not defined: -hiden\ntrain -h lists all flags\n" {
@@ -130,8 +131,9 @@ func TestMistypedFlagPrintsNoPages(t *testing.T) {
 	}
 }
 
-// Every worker profiles, or those that --profile-workers names. One at least must exist.
-func TestProfile(t *testing.T) {
+// All workers write a timeline, or those that --profile-workers names. At
+// least one of these must exist.
+func TestProfileOfWorkers(t *testing.T) {
 	c := Default()
 	if steps, err := c.Profile(0); steps != nil || err != nil {
 		t.Errorf("%v, %v", steps, err)
@@ -160,7 +162,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// With a folder and nothing else, checkpoints come every ten minutes.
+// With --ckpt-dir alone, checkpoints are written every ten minutes.
 func TestCheckpointPeriod(t *testing.T) {
 	for arguments, want := range map[string]time.Duration{
 		"--ckpt-dir=x": 10 * time.Minute, "--ckpt-dir=x --ckpt-every-steps=5": 0, "--ckpt-dir=x --ckpt-every-secs=7": 7 * time.Second,

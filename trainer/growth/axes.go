@@ -9,7 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// own is the growth of one of package ops's operations.
+// own returns the growth of an operation of package nn/ops. rows says how the
+// operation treats the rows of a batch.
 func (c call) own(rows ops.RowEffect) Growth {
 	for i, g := range c.in {
 		if g.Degree != 0 || g.axes > 1 || g.axes != 0 && i > 0 && rows == ops.RowsOfFirst {
@@ -27,7 +28,8 @@ func (c call) own(rows ops.RowEffect) Growth {
 	return Growth{axes: 1}
 }
 
-// within is the growth of a function of the elements along an axis, such as a softmax.
+// within returns how the result of a function along one axis, such as a
+// softmax, grows with the number of rows in the batch.
 func (c call) within(axis int) Growth {
 	if c.in[0].has(axis) || c.in[0].Degree != 0 {
 		return c.unknown(" along the rows")
@@ -35,7 +37,8 @@ func (c call) within(axis int) Growth {
 	return c.in[0]
 }
 
-// softmax: the shares of k times the rows are 1/k as large.
+// softmax returns the growth of a softmax. Over k times as many rows, each
+// value of a softmax is 1/k as large.
 func (c call) softmax() Growth {
 	axis := int(c.f[1].Int())
 	if axis < 0 {
@@ -47,8 +50,8 @@ func (c call) softmax() Growth {
 	return Growth{Degree: -1, axes: c.in[0].axes}
 }
 
-// image is the growth of an operation on (batch, channels, height, width) that makes the
-// values no larger if there are more rows.
+// image returns how the result of an operation on (batch, channels, height,
+// width) grows with the number of rows. The operation itself adds no growth.
 func (c call) image() Growth {
 	if c.in[0].Degree != 0 {
 		return c.unknown(" of a sum over the rows")
@@ -56,15 +59,17 @@ func (c call) image() Growth {
 	return c.in[0]
 }
 
-// im2col moves the channels to the end.
+// im2col returns the growth after im2col has moved the axis of the channels to
+// the end.
 func (c call) im2col() Growth {
 	g := c.image()
 	g.axes = g.moved(0, 0) | g.moved(1, 3) | g.moved(2, 1) | g.moved(3, 2)
 	return g
 }
 
-// reduced is the growth of a reduction along the axes in the operation's first field. Each
-// axis of rows adds each to the degree.
+// reduced returns the growth of a reduction along the axes listed in the
+// operation's first field. For each of these axes that has the rows of the
+// batch, the degree increases by each: 1 for a sum, 0 for a maximum.
 func (c call) reduced(each int) Growth {
 	g, along := Growth{Degree: c.in[0].Degree}, vertex.Ints(c.f[0])
 	to := 0
@@ -80,7 +85,8 @@ func (c call) reduced(each int) Growth {
 	return g
 }
 
-// size is the length of an axis, which is a number of rows or not.
+// size returns the growth of the length of an axis: degree 1 if the axis has
+// the rows of the batch, else 0.
 func (c call) size() Growth {
 	if c.in[0].has(int(c.f[0].Int())) {
 		return Growth{Degree: 1}
@@ -88,7 +94,8 @@ func (c call) size() Growth {
 	return Growth{}
 }
 
-// repeat repeats a value as often as a second input says.
+// repeat returns the growth of an operation that repeats its first input; its
+// second input is the number of repetitions.
 func (c call) repeat() Growth {
 	g := c.in[0]
 	if c.in[1].Degree != 0 {
@@ -97,13 +104,14 @@ func (c call) repeat() Growth {
 	return g
 }
 
-// slice takes a range of an axis, which stays, or one element, and the axis goes.
+// slice returns the growth of a slice: a range of an axis keeps the axis, a
+// single index removes the axis.
 func (c call) slice() Growth {
 	if len(c.n.Shape()) == len(c.below[0].Shape()) {
 		return c.in[0]
 	}
 	taken := c
-	taken.f = c.f[1:] // the axis
+	taken.f = c.f[1:] // drop the field before the axis: reduced expects the axis in its first field
 	return taken.reduced(0)
 }
 
@@ -115,8 +123,10 @@ func (c call) transpose() Growth {
 	return g
 }
 
-// reshape keeps an axis if those before it are as they were. Another axis moves to where as
-// many elements lie before it: rows times steps are rows.
+// reshape returns the growth of a reshape. An axis stays where it is if the
+// axes before it are unchanged. Otherwise the axis moves to the position that
+// has the same number of elements before it, so an axis of rows times steps
+// counts as rows.
 func (c call) reshape() Growth {
 	g, from, to := Growth{Degree: c.in[0].Degree}, c.below[0].Shape(), c.n.Shape()
 	for axis := range from {
@@ -132,8 +142,9 @@ func (c call) reshape() Growth {
 	return g
 }
 
-// reshaped is where from's axis is after a reshape; -1 if nowhere. If a batch has one row, an
-// axis of one element may be it, and the first one is taken.
+// reshaped returns the position of from's axis after a reshape, or -1 if the
+// axis is not found. If the batch has one row, several axes of length 1 may
+// match, and reshaped returns the first.
 func (c call) reshaped(from, to tensor.Shape, axis int) int {
 	if len(to) > axis && slices.Equal(from[:axis+1], to[:axis+1]) {
 		return axis
@@ -147,7 +158,8 @@ func (c call) reshaped(from, to tensor.Shape, axis int) int {
 	return -1
 }
 
-// product is the growth of a product of matrices, vectors, or batches of matrices.
+// product returns the growth of a product of vectors, matrices, or batches of
+// matrices.
 func (c call) product() Growth {
 	const dot, outer = 2, 3
 	a, b := c.in[0], c.in[1]
@@ -172,7 +184,8 @@ func (c call) product() Growth {
 	return g.contracted(a.has(column) || b.has(rowB))
 }
 
-// contracted adds a sum over the rows to g.
+// contracted increments the degree of g if rows is true: the product sums over
+// the rows of the batch.
 func (g Growth) contracted(rows bool) Growth {
 	if rows {
 		g.Degree++
@@ -197,7 +210,8 @@ func (c call) tensordot() Growth {
 	return g
 }
 
-// byIndices: the axis has the rows if the indices have.
+// byIndices returns the growth of a lookup of elements by index. The result's
+// axis has the rows of the batch if the indices have them.
 func (c call) byIndices() Growth {
 	g, axis := c.in[0], int(c.f[0].Int())
 	g.axes &^= 1 << axis

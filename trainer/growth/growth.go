@@ -1,13 +1,15 @@
-// Package growth follows how the values of a graph grow with the number of rows of a batch.
-// A mean over the rows does not grow, a sum is twice as large if each row is there twice.
+// Package growth computes how the values of a graph grow with the number of
+// rows in a batch. If each row occurs twice, a mean over the rows stays the
+// same, and a sum over the rows is twice as large.
 //
 //	loss, err := growth.Of(model.Loss, model.Inputs, batch)
 //	loss.Degree // 0: a mean, 1: a sum, -1: a sum that is divided by the square of the rows
 //	loss.Why    // "+ of a sum over the rows and of a value that does not grow": why the degree is not known
 //
-// It follows the first axis of each input through the graph, as far as it knows the
-// operations. A constant does not grow: the graph does not tell a factor of 1/64 that stands
-// for the rows from one that does not. It runs nothing and changes nothing.
+// The package follows the first axis of each input through the graph, as far
+// as it knows the operations. It assumes that a constant does not depend on
+// the number of rows: it cannot tell a factor 1/64 that stands for 64 rows
+// from any other constant. It does not run or change the graph.
 package growth
 
 import (
@@ -19,21 +21,23 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Growth is how a value grows with the rows of a batch.
+// Growth describes how a value of a graph grows with the number of rows in a
+// batch.
 type Growth struct {
-	Degree int    // a batch of k times the rows makes the elements k to the Degree as large
-	Why    string // which operation makes the degree unknown; empty if it is known
-	axes   uint64 // bit i: the value has the rows of the batch on axis i
+	Degree int    // with k times the rows, each element is k^Degree times as large
+	Why    string // operation for which the degree is unknown, and the reason; empty if the degree is known
+	axes   uint64 // bit i is set if axis i of the value has the rows of the batch
 }
 
-// Of follows a vertex. inputs hold rows of the batch on their first axis, if its length is a
-// multiple of batch; so do random tensors.
+// Of returns the growth of the value of node n. It assumes that an input, or a
+// random tensor, has rows of the batch on its first axis if the axis's length
+// is a multiple of batch.
 func Of(n *gorgonia.Node, inputs gorgonia.Nodes, batch int) (Growth, error) {
 	w := walk{inputs: inputs, batch: batch, seen: map[*gorgonia.Node]Growth{}}
 	return w.visit(n)
 }
 
-// walk visits each vertex once.
+// walk is a traversal of the graph that visits each node once.
 type walk struct {
 	inputs gorgonia.Nodes
 	batch  int
@@ -61,7 +65,8 @@ func (w walk) visit(n *gorgonia.Node) (Growth, error) {
 	return g, err
 }
 
-// grow is the growth of a vertex whose inputs are known.
+// grow returns how the value of a node grows with the number of rows in the
+// batch, given the growth of its inputs.
 func (w walk) grow(c call) (g Growth, err error) {
 	if len(c.in) == 0 {
 		return w.leaf(c.n), nil
@@ -70,7 +75,7 @@ func (w walk) grow(c call) (g Growth, err error) {
 		return c.in[i], nil
 	}
 	if !slices.ContainsFunc(c.in, func(g Growth) bool { return g != Growth{} }) {
-		return Growth{}, nil // whatever the operation is
+		return Growth{}, nil // an operation on values that do not grow gives a value that does not grow
 	}
 	if rows, ok := ops.RowsOf(c.n.Op()); ok {
 		return c.own(rows), nil
@@ -89,7 +94,9 @@ func (w walk) grow(c call) (g Growth, err error) {
 	return c.unknown(""), nil
 }
 
-// leaf is the growth of a vertex without inputs.
+// leaf returns how the value of a node without inputs grows with the number of
+// rows in the batch. Such a node is an input of the graph, a constant, a
+// variable or a random tensor.
 func (w walk) leaf(n *gorgonia.Node) Growth {
 	_, constant := n.Op().(interface{ Value() gorgonia.Value })
 	random := n.Op() != nil && !constant

@@ -22,8 +22,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// leaves are what the losses of this file are made of: x (batch, 3), y (batch), labels of
-// two classes (batch, 2), a weight (3, 2).
+// leaves are the inputs of the loss functions in this file: x (batch, 3), y
+// (batch), labels of two classes (batch, 2), a weight w (3, 2).
 type leaves struct{ x, y, labels, w node }
 
 const width = 3
@@ -54,7 +54,8 @@ func (l leaves) size(axis int) node    { return must(gorgonia.SizeOf(axis, l.x))
 func (l leaves) rows() int             { return l.x.Shape()[0] }
 func (l leaves) per(n node) node       { return over(n, l.size(0)) }
 
-// losses are scalars of a batch, with the power of the number of rows that they grow with.
+// losses maps names to scalar functions of a batch, with the expected degree:
+// how they grow with the number of rows.
 var losses = map[string]struct {
 	degree int
 	f      func(l leaves) node
@@ -105,7 +106,7 @@ var losses = map[string]struct {
 	"plx's largest row":        {0, func(l leaves) node { return sum(must(ops.Max(l.x, 0))) }},
 }
 
-// value computes a loss of a batch whose rows are 4 rows, again and again.
+// value computes the loss f of a batch that repeats the same 4 rows.
 func value(t *testing.T, f func(leaves) node, batch int) float64 {
 	t.Helper()
 	l := newLeaves(batch)
@@ -137,8 +138,9 @@ func value(t *testing.T, f func(leaves) node, batch int) float64 {
 	return 0
 }
 
-// The degree is what a batch with each row twice shows.
-func TestDegree(t *testing.T) {
+// The degree agrees with the measured loss of a batch in which each row occurs
+// twice.
+func TestDegreeMatchesABatchWithDoubledRows(t *testing.T) {
 	for name, c := range losses {
 		t.Run(name, func(t *testing.T) {
 			l := newLeaves(4)
@@ -154,8 +156,9 @@ func TestDegree(t *testing.T) {
 	}
 }
 
-// What the graph does not tell is not guessed, and the operation is named.
-func TestUnknownIsNamed(t *testing.T) {
+// If the graph does not determine the degree, it is unknown, and Why names the
+// operation.
+func TestUnknownDegreeNamesTheOperation(t *testing.T) {
 	for want, f := range map[string]func(l leaves) node{
 		"+ of a sum":            func(l leaves) node { return plus(sum(square(l.x)), sum(square(l.w))) },
 		"- of a sum":            func(l leaves) node { return must(gorgonia.Sub(sum(square(l.x)), number(1))) },
@@ -177,8 +180,8 @@ func TestUnknownIsNamed(t *testing.T) {
 	}
 }
 
-// A convolution keeps the rows, also if there is one.
-func TestConvolutionKeepsRows(t *testing.T) {
+// A convolution keeps the axis of the rows, even for a batch of one row.
+func TestConvolutionKeepsTheRowAxis(t *testing.T) {
 	for _, batch := range []int{1, 2} {
 		g := gorgonia.NewGraph()
 		images := gorgonia.NewTensor(g, tensor.Float64, 4, gorgonia.WithName("x"), gorgonia.WithShape(batch, 2, 6, 6))
@@ -203,8 +206,9 @@ func filled(g *gorgonia.ExprGraph, name string) node {
 	return gorgonia.NewTensor(g, tensor.Float64, 4, gorgonia.WithName(name), gorgonia.WithShape(1, 3, 1, 1), gorgonia.WithInit(gorgonia.Ones()))
 }
 
-// Rows of a table that are joined are the features of a row, also of the only one.
-func TestLookupsAreFeatures(t *testing.T) {
+// Embedding rows that are looked up and concatenated are the features of a
+// row, even for a batch of one row.
+func TestLookedUpRowsAreFeatures(t *testing.T) {
 	for _, batch := range []int{1, 4} {
 		g := gorgonia.NewGraph()
 		found := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("found"), gorgonia.WithShape(batch*6, 5))
@@ -218,8 +222,8 @@ func TestLookupsAreFeatures(t *testing.T) {
 	}
 }
 
-// Noise of the batch's shape has rows, as inputs have.
-func TestNoiseHasRows(t *testing.T) {
+// A random tensor of the batch's shape has rows, like an input.
+func TestRandomTensorHasTheRowsOfTheBatch(t *testing.T) {
 	noise := must(ops.Gaussian(gorgonia.NewGraph(), tensor.Float64, 0, 1, "noise", 4, 3))
 	for n, want := range map[node]int{mean(noise): 0, sum(noise): 1} {
 		if got, err := growth.Of(n, nil, 4); err != nil || got.Degree != want || got.Why != "" {

@@ -8,16 +8,17 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// call is an operation with the growth of its inputs, all of which are known.
+// call is an operation in the graph together with the growth of its inputs.
 type call struct {
 	n     *gorgonia.Node
 	below []*gorgonia.Node
 	in    []Growth
 	batch int
-	f     []reflect.Value // fields of one of Gorgonia's operations
+	f     []reflect.Value // fields of the Gorgonia operation, read by reflection
 }
 
-// rules are Gorgonia's operations, by the names of their types.
+// rules maps the type names of Gorgonia's operations to the functions that
+// compute their growth.
 var rules = map[string]func(call) Growth{
 	"elemUnaryOp":         call.unary,
 	"elemBinOp":           call.binary,
@@ -47,13 +48,14 @@ var rules = map[string]func(call) Growth{
 	"Iop":                 func(c call) Growth { return c.in[0] },
 }
 
-// keeping are types of operations that leave each axis where it is, and that package vertex
-// does not know.
+// keeping lists operation types that keep every axis in place and that package
+// vertex does not know.
 var keeping = []string{"*gorgonia.dtConvOp", "*gorgonia.upsampleOp"}
 
 func (g Growth) has(axis int) bool { return axis >= 0 && g.axes>>axis&1 == 1 }
 
-// moved is the bit of axis to, if the value has the rows on axis from.
+// moved returns the bit of axis to if the value has the rows of the batch on
+// axis from, else 0.
 func (g Growth) moved(from, to int) uint64 {
 	if !g.has(from) {
 		return 0
@@ -62,14 +64,15 @@ func (g Growth) moved(from, to int) uint64 {
 }
 
 func (c call) unknown(why string) Growth {
-	return Growth{Why: strings.TrimSuffix(fmt.Sprint(c.n.Op()), " false") + why} // the flag is of no interest
+	return Growth{Why: strings.TrimSuffix(fmt.Sprint(c.n.Op()), " false") + why} // strip the flag " false" that Gorgonia prints after an operation's name
 }
 
-// last is the last axis of the first input.
+// last returns the index of the last axis of the first input.
 func (c call) last() int { return len(c.below[0].Shape()) - 1 }
 
-// factors are what functions of one number multiply a degree by, in halves. The others are
-// of no degree.
+// factors maps unary functions to twice the factor by which they multiply the
+// degree: square doubles the degree, so its entry is 4. For any other
+// function, the degree of a growing input becomes unknown.
 var factors = map[string]int{"neg": 2, "abs": 2, "square": 4, "cube": 6, "inv": -2, "sqrt": 1, "invSqrt": -1}
 
 func (c call) unary() Growth {
@@ -96,11 +99,12 @@ func (c call) binary() Growth {
 		}
 	}
 	g := c.same()
-	g.Degree = 0 // a comparison is 0 or 1
+	g.Degree = 0 // the remaining operations are comparisons, whose results are 0 or 1
 	return g
 }
 
-// same is the growth of what is put together of values of one degree.
+// same returns the growth of an operation whose inputs must all have the same
+// degree, such as a sum of two values.
 func (c call) same() Growth {
 	out := c.in[0]
 	for _, g := range c.in[1:] {

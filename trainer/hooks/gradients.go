@@ -9,8 +9,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// GradientOf describes the gradient of a variable in memory, which is not copied. rows
-// are those of an embedding; nil means that memory has the whole variable.
+// GradientOf describes the gradient of the variable v whose values are in
+// memory; it does not copy them. rows are the rows of an embedding that memory
+// contains; nil means that memory contains the whole variable.
 func GradientOf(v layout.Variable, rows []int64, memory []byte) Gradient {
 	g := Gradient{Variable: v.Name, Shape: v.Shape, Rows: rows}
 	if rows != nil {
@@ -24,30 +25,34 @@ func GradientOf(v layout.Variable, rows []int64, memory []byte) Gradient {
 	return g
 }
 
-// Gradients takes the gradients of one run past their hooks, in a goroutine of its own, so
-// that the run goes on meanwhile. The methods of nil are for runs without hooks.
+// Gradients passes the gradients of one run of the model to the Gradient
+// hooks, in its own goroutine, so that the run continues meanwhile. A nil
+// *Gradients calls no hooks.
 type Gradients struct {
 	ctx           context.Context
 	hooks         []*scheduled
 	step, virtual int
-	waiting       chan passing  // closed by Wait
-	ended         chan struct{} // closed when the goroutine has ended
-	err           error         // the first error; nil means none
+	waiting       chan passing  // gradients that wait for their hooks; closed by Wait
+	ended         chan struct{} // closed when the goroutine that calls the hooks has returned
+	err           error         // first error of a hook; nil: none so far
 }
 
-// passing is one gradient on its way.
+// passing is one entry in the queue of gradients: a gradient, and the function
+// that sends it to other tasks after the hooks have seen it.
 type passing struct {
 	gradient Gradient
-	hooked   bool   // hooks see the gradient
-	send     func() // called after its hooks
+	hooked   bool   // true if hooks are called with the gradient; false for an entry that only calls send
+	send     func() // called after the hooks, unless one of them fails
 }
 
-// mostWaiting bounds the gradients that wait for their hooks. The run waits if there are
-// more.
+// mostWaiting is the maximum number of gradients that wait for their hooks. If
+// the queue is full, Take blocks the run of the model.
 const mostWaiting = 256
 
-// Gradients begins a run for a virtual worker. The caller calls Wait at its end, also if
-// it failed. It returns nil if no hook sees gradients in this step.
+// Gradients starts the goroutine that passes the gradients of one virtual
+// worker in one step to the hooks. The caller must call Wait at the end of the
+// run, even if the run failed. The result is nil if no hook wants gradients in
+// this step.
 func (r *Runner) Gradients(ctx context.Context, step, virtual int) *Gradients {
 	if r == nil {
 		return nil
@@ -66,7 +71,8 @@ func (r *Runner) Gradients(ctx context.Context, step, virtual int) *Gradients {
 	return g
 }
 
-// Take calls the hooks for a gradient, and then send. It returns before they are called.
+// Take queues a gradient: the hooks are called with it, then send is called.
+// Take returns before that.
 func (g *Gradients) Take(gradient Gradient, send func()) {
 	if g == nil {
 		send()
@@ -75,7 +81,8 @@ func (g *Gradients) Take(gradient Gradient, send func()) {
 	g.waiting <- passing{gradient, true, send}
 }
 
-// Follow calls send after the gradients that were taken before, without hooks.
+// Follow queues a call of send after all gradients that were queued before. No
+// hook is called.
 func (g *Gradients) Follow(send func()) {
 	if g == nil {
 		send()
@@ -84,8 +91,8 @@ func (g *Gradients) Follow(send func()) {
 	g.waiting <- passing{send: send}
 }
 
-// Wait waits until all gradients were sent. It returns the first error of a hook: no
-// gradient was sent after it.
+// Wait waits until the queue is empty and ends the goroutine. It returns the
+// first error of a hook. No gradient was sent after that error.
 func (g *Gradients) Wait() error {
 	if g == nil {
 		return nil
@@ -95,8 +102,9 @@ func (g *Gradients) Wait() error {
 	return g.err
 }
 
-// See calls the hooks for a gradient and returns after them. It is for gradients that are
-// complete only after the run, and comes after Wait.
+// See calls the hooks for a gradient in the caller's goroutine. It is for
+// gradients that are complete only after the run of the model, and must be
+// called after Wait.
 func (g *Gradients) See(gradient Gradient) error {
 	if g == nil {
 		return nil

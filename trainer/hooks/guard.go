@@ -5,15 +5,16 @@ import (
 	"runtime/debug"
 )
 
-// PanicError is a panic of one of the program's functions.
+// PanicError is the error for a panic in a function of the user's program.
 type PanicError struct {
-	Value any    // what the function panicked with
+	Value any    // argument of panic
 	Stack []byte // stack of the goroutine that panicked
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Guarded calls a function of the program. It makes a panic a *PanicError.
+// Guarded calls do, a function of the user's program, and turns a panic into a
+// *PanicError.
 func Guarded(do func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -1,5 +1,5 @@
-// Package hooks calls functions of the program at moments of a training, and lets them
-// stop it.
+// Package hooks calls functions of the user's program at certain moments of a
+// training. These functions can stop the training.
 //
 //	err := hooks.Check(list)
 //	r := hooks.New(list, chief)
@@ -15,12 +15,12 @@
 //	... after the last step:
 //	err = r.End(ctx, steps)
 //
-// A nil Runner calls nothing.
+// A nil Runner calls no functions.
 //
 // # What it refuses
 //
-// It sends nothing: the trainer sends gradients after their hooks, and tells the other
-// workers of a stop.
+// The package uses no network: the trainer sends the gradients after their
+// hooks, and informs the other workers if a hook stops the training.
 package hooks
 
 import (
@@ -33,67 +33,74 @@ import (
 	"github.com/plx-run/plx/trainer/replica"
 )
 
-// ErrDone means that the training has ended as it should. A hook returns it to stop the
-// training.
+// ErrDone is returned by a hook to stop the training, and by a call of Step
+// after the last step. It means that the training has ended normally.
 var ErrDone = errors.New("training is done")
 
-// Hook holds functions that the trainer calls at moments of a training. Each of them may
-// be nil. The functions of all hooks run one after the other, in the order in which the
-// hooks were given, but for Gradient.
+// Hook contains functions that the trainer calls at certain moments of a
+// training. Each of them may be nil. Except for Gradient, the functions of all
+// hooks run one after the other, in the order in which the hooks were passed.
 //
-// A function that returns an error or panics ends the task, with an error that names
-// hook, step and moment. Begin, Before, After and Checkpoint may return ErrDone to stop
-// the training, see Config.Hooks.
+// If a function returns an error or panics, the task fails with an error that
+// names the hook, the step and the function. Begin, Before, After and
+// Checkpoint may return ErrDone to stop the training, see Config.Hooks.
 //
-// Functions may evaluate the model and read its variables. They must not take a step.
+// A function may evaluate the model and read its variables, but must not call
+// Step.
 type Hook struct {
-	Name      string // names the hook in errors; each hook of a job has another name
-	ChiefOnly bool   // only the chief calls the functions; every worker gives the hook nevertheless
+	Name      string // name of the hook in error messages; unique among the hooks of a job
+	ChiefOnly bool   // if true, only the chief (worker 0) calls the functions; all workers must pass the hook nevertheless
 
-	// Before, After and Gradient are called in the steps 0, EverySteps, 2*EverySteps
-	// and so on; 0 means in every step. If Every is set, they are called in the
-	// worker's first step, and then in the first step that begins at least that long
-	// after the last one. At most one of the two is set.
+	// EverySteps and Every select the steps in which Before, After and
+	// Gradient are called. At most one of them may be set. With EverySteps the
+	// functions are called in the steps 0, EverySteps, 2*EverySteps and so on;
+	// 0 means in every step. With Every they are called in the worker's first
+	// step, and then in the first step that begins at least that long after
+	// the last such step began.
 	EverySteps int
 	Every      time.Duration
 
-	// Begin is called before the worker's first step.
+	// Begin is called once, before the worker's first step.
 	Begin func(ctx context.Context) error
-	// Before is called before a step, counted from 0. All workers take the step
-	// nevertheless if it returns ErrDone.
+	// Before is called before each selected step; steps are counted from 0. If
+	// Before returns ErrDone, all workers still take this step.
 	Before func(ctx context.Context, step int) error
-	// After is called after a step. With --sync backup:B it is also called if the
-	// worker came too late (Result.Late).
+	// After is called after each selected step. With --sync backup:B it is
+	// also called if the worker's gradients came too late for the step
+	// (Result.Late).
 	After func(ctx context.Context, r replica.Result) error
-	// Checkpoint is called on the chief, which makes the checkpoints: between two
-	// steps, or after the last one, when all of a checkpoint is written. steps is the
-	// number of steps in it.
+	// Checkpoint is called only on the chief, after a checkpoint is completely
+	// written. The call comes between two steps or after the last one. steps
+	// is the number of steps that the checkpoint contains.
 	Checkpoint func(ctx context.Context, steps int) error
-	// End is called after the last step, and after the last checkpoint, of a program
-	// that ended well. steps is the number of steps that the variables have seen.
+	// End is called after the last step and the last checkpoint, unless the
+	// program failed. steps is the number of steps that the variables have
+	// seen.
 	End func(ctx context.Context, steps int) error
-	// Gradient is called for every variable and every virtual worker of this worker
-	// when that gradient is complete, before it is added to others and sent. The
-	// backward pass goes on meanwhile. Calls for one virtual worker come one after the
-	// other, in the order of the backward pass; different replicas of a worker call
-	// at the same time. Gradient may change the values.
+	// Gradient is called for every variable and every virtual worker of this
+	// worker when that gradient is computed, before it is added to others and
+	// sent. The backward pass continues meanwhile. The calls for one virtual
+	// worker are sequential, in the order of the backward pass; calls for
+	// different replicas of a worker may be concurrent. Gradient may modify
+	// the values.
 	Gradient func(ctx context.Context, g Gradient) error
 }
 
-// Gradient is the gradient of one variable that one virtual worker has computed from its
-// part of the batch.
+// Gradient is the gradient of one variable that one virtual worker has
+// computed from its part of the batch.
 type Gradient struct {
 	Variable      string  // name of the variable
 	Step          int     // number of the step, counted from 0
 	VirtualWorker int     // number of the virtual worker, counted over all workers
-	Shape         []int   // of the variable; of an embedding: number of rows in Rows, width
-	Rows          []int64 // rows of an embedding that the virtual worker has used, ascending; nil for other variables
-	// Values are the elements in row-major order, a []float32 or []float64. They belong
-	// to the trainer again when the hook returns.
+	Shape         []int   // shape of the variable; for an embedding: number of entries in Rows, width
+	Rows          []int64 // indices of the embedding's rows that the virtual worker has used, ascending; nil for other variables
+	// Values is a []float32 or []float64 with the elements in row-major order.
+	// The hook must not use it after it returns.
 	Values any
 }
 
-// check refuses a hook that cannot be meant.
+// check returns an error if the hook's fields are invalid, for example if it
+// has no function.
 func (h *Hook) check() error {
 	switch {
 	case h.EverySteps < 0:
@@ -108,7 +115,8 @@ func (h *Hook) check() error {
 	return nil
 }
 
-// moments names the moments for which the hook has a function.
+// moments returns the names of the functions that the hook has, such as
+// "begin" and "after".
 func (h *Hook) moments() (all []string) {
 	for _, m := range []struct {
 		name string
@@ -124,7 +132,8 @@ func (h *Hook) moments() (all []string) {
 	return all
 }
 
-// String describes what all workers must have in common of a hook.
+// String describes the hook's name, functions and interval, which must be
+// equal on all workers.
 func (h *Hook) String() string {
 	when := "every step"
 	switch {
@@ -136,7 +145,8 @@ func (h *Hook) String() string {
 	return fmt.Sprintf("%q (%s, %s)", h.Name, strings.Join(h.moments(), ", "), when)
 }
 
-// stops reports whether the hook has a function that may stop the training.
+// stops reports whether the hook has a function that may return ErrDone to
+// stop the training.
 func (h *Hook) stops() bool {
 	return h.Begin != nil || h.Before != nil || h.After != nil || h.Checkpoint != nil
 }

@@ -18,8 +18,9 @@ func after(do func()) func(context.Context, replica.Result) error {
 	return func(context.Context, replica.Result) error { do(); return nil }
 }
 
-// What cannot be meant is refused, with the hook's name and what to do.
-func TestRefuses(t *testing.T) {
+// Check rejects an invalid hook with an error that names the hook and what to
+// do.
+func TestInvalidHooksAreRefused(t *testing.T) {
 	do := after(func() {})
 	for want, list := range map[string][]Hook{
 		`hook 1 has no name: set Hook.Name`:                  {{Name: "a", After: do}, {After: do}},
@@ -41,8 +42,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// A hook is called in every n-th step, counted from 0, and after a jump over such a step.
-func TestEverySteps(t *testing.T) {
+// A hook is called in every n-th step, counted from 0, and after a jump over
+// such a step.
+func TestHookWithEveryStepsIsCalledInThoseSteps(t *testing.T) {
 	for _, c := range []struct {
 		every int
 		steps []int
@@ -67,9 +69,8 @@ func TestEverySteps(t *testing.T) {
 	}
 }
 
-// A hook with an interval is called in the first step, and again when the interval has
-// passed.
-func TestEvery(t *testing.T) {
+// A hook with Every is called in the first step, and again after the interval.
+func TestHookWithEveryIsCalledAfterTheInterval(t *testing.T) {
 	var got []int
 	r := New([]Hook{{Name: "x", Every: 10 * time.Second, After: func(_ context.Context, r replica.Result) error { got = append(got, r.Step); return nil }}}, true)
 	now := time.Unix(1000, 0)
@@ -88,8 +89,9 @@ func TestEvery(t *testing.T) {
 	}
 }
 
-// Workers meet after the steps in which a hook can stop, whoever's it is.
-func TestVotes(t *testing.T) {
+// Workers vote after each step in which a hook of any worker may stop the
+// training.
+func TestWorkersVoteAfterStepsWithAStoppingHook(t *testing.T) {
 	do := after(func() {})
 	for _, c := range []struct {
 		hook Hook
@@ -118,8 +120,9 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// Errors and panics name hook and moment; what a hook returns is in the error.
-func TestErrors(t *testing.T) {
+// The error of a failed or panicking hook names the hook and its function, and
+// wraps what the hook returned.
+func TestErrorsNameHookAndMoment(t *testing.T) {
 	broken := errors.New("broken")
 	for want, h := range map[string]Hook{
 		`hook "x": begin: broken`:                {Begin: func(context.Context) error { return broken }},
@@ -148,8 +151,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A hook that takes a step is refused.
-func TestHookTakesNoStep(t *testing.T) {
+// Enter returns an error if a hook itself takes a step.
+func TestHookThatTakesAStepIsRefused(t *testing.T) {
 	var r *Runner
 	r = New([]Hook{{Name: "x", Before: func(ctx context.Context, step int) error {
 		_, err := r.Enter(ctx)
@@ -165,9 +168,9 @@ func TestHookTakesNoStep(t *testing.T) {
 	}
 }
 
-// The run goes on while a hook has a gradient, gradients are sent in order, each after its
-// hooks, and none after an error.
-func TestGradients(t *testing.T) {
+// Hooks do not block the run of the model. Gradients are sent in order, each
+// after its hooks, and none after an error.
+func TestGradientsAreSentInOrderAfterTheirHooks(t *testing.T) {
 	going, order := make(chan struct{}), ""
 	variable := layout.Variable{Name: "w", Dtype: layout.Float32, Shape: []int{2}}
 	var fails atomic.Bool
@@ -196,7 +199,7 @@ func TestGradients(t *testing.T) {
 	line := r.Gradients(t.Context(), 3, 5)
 	line.Take(GradientOf(variable, nil, memory), func() { order += "sent " })
 	line.Follow(func() { order += "followed " })
-	close(going) // only now can the first hook return: Take and Follow did not wait for it
+	close(going) // the first hook returns only now, so Take and Follow have not waited for it
 	if err := line.Wait(); err != nil || order != "w@3/5 sent followed " {
 		t.Errorf("%q, %v", order, err)
 	}
@@ -216,8 +219,8 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// Without hooks for a step, gradients are sent at once.
-func TestGradientsWithoutHooks(t *testing.T) {
+// In a step without hooks, gradients are sent at once.
+func TestGradientsWithoutHooksAreSentAtOnce(t *testing.T) {
 	var none *Runner
 	r := New([]Hook{{Name: "x", EverySteps: 2, Gradient: func(context.Context, Gradient) error { return nil }}}, true)
 	if err := r.Before(t.Context(), 1); err != nil {

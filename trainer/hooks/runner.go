@@ -10,27 +10,29 @@ import (
 	"github.com/plx-run/plx/trainer/replica"
 )
 
-// Runner calls the hooks of one worker. The methods of nil do nothing.
+// Runner calls the hooks of one worker. A nil *Runner calls none.
 type Runner struct {
 	chief bool
 	hooks []*scheduled
-	now   func() time.Time // time.Now, or a test's clock
+	now   func() time.Time // time.Now, or a fake clock in a test
 
 	stepping sync.Mutex // held while a step and its hooks run
-	previous int        // number of the last step that began; -1 means none
+	previous int        // number of the last step that began; -1 before the first step
 	stop     bool       // a hook has returned ErrDone
 	begun    bool       // Begin was called
 }
 
-// scheduled is a hook, and when it is called.
+// scheduled is a hook with the state that decides when its functions are
+// called.
 type scheduled struct {
 	Hook
-	own    bool      // this worker calls its functions
-	due    bool      // they are called in the present step
-	called time.Time // when the last step began in which they were; zero means in none
+	own    bool      // this worker calls the hook's functions (false for ChiefOnly on other workers)
+	due    bool      // the hook's functions are called in the current step
+	called time.Time // start of the last step in which the functions were called; zero before the first one
 }
 
-// Check refuses hooks that cannot be meant.
+// Check returns an error if a hook is invalid or if two hooks have the same
+// name.
 func Check(hooks []Hook) error {
 	names := map[string]bool{}
 	for i, h := range hooks {
@@ -48,7 +50,8 @@ func Check(hooks []Hook) error {
 	return nil
 }
 
-// New returns what calls hooks, nil if there are none.
+// New returns a Runner for hooks, or nil if there are none. chief is true on
+// worker 0.
 func New(hooks []Hook, chief bool) *Runner {
 	if len(hooks) == 0 {
 		return nil
@@ -60,7 +63,8 @@ func New(hooks []Hook, chief bool) *Runner {
 	return r
 }
 
-// Describe describes what all workers must have in common, one line for each hook.
+// Describe returns one line for each hook. The lines must be equal on all
+// workers.
 func (r *Runner) Describe() (all []string) {
 	if r == nil {
 		return nil
@@ -71,7 +75,7 @@ func (r *Runner) Describe() (all []string) {
 	return all
 }
 
-// HaveGradients reports whether a hook of this worker wants to see gradients.
+// HaveGradients reports whether a hook of this worker has a Gradient function.
 func (r *Runner) HaveGradients() bool {
 	if r == nil {
 		return false
@@ -84,11 +88,13 @@ func (r *Runner) HaveGradients() bool {
 	return false
 }
 
-// within is the key of a context's value: the name of the hook that was given it.
+// within is the context key under which a hook's context contains the hook's
+// name.
 type within struct{}
 
-// Enter waits until no other goroutine takes a step. The caller calls leave after the
-// step's hooks. Enter refuses a hook that takes a step, which would wait for itself.
+// Enter waits until no other goroutine of this worker takes a step. The caller
+// must call leave after the step and its hooks. If a hook itself calls Step,
+// Enter returns an error instead of waiting forever.
 func (r *Runner) Enter(ctx context.Context) (leave func(), err error) {
 	if name, inside := ctx.Value(within{}).(string); inside {
 		return nil, fmt.Errorf("hook %q takes a step: a hook may evaluate and read variables only", name)
@@ -97,7 +103,8 @@ func (r *Runner) Enter(ctx context.Context) (leave func(), err error) {
 	return r.stepping.Unlock, nil
 }
 
-// Before begins a step, and before the first one the training.
+// Before calls the Before functions of a step, and before the first step the
+// Begin functions.
 func (r *Runner) Before(ctx context.Context, step int) error {
 	now := r.now()
 	for _, h := range r.hooks {
@@ -120,7 +127,8 @@ func (r *Runner) Before(ctx context.Context, step int) error {
 	return nil
 }
 
-// decide decides whether the functions are called in a step that begins now.
+// decide sets h.due: whether the hook's functions are called in the step that
+// begins now.
 func (h *scheduled) decide(step, previous int, now time.Time) {
 	onTime := h.Every > 0 && (h.called.IsZero() || now.Sub(h.called) >= h.Every)
 	h.due = h.own && (h.onStep(step, previous) || onTime)
@@ -129,14 +137,14 @@ func (h *scheduled) decide(step, previous int, now time.Time) {
 	}
 }
 
-// onStep reports whether a step, or one that was left out since the previous one, is
-// among those that are counted.
+// onStep reports whether step is a multiple of EverySteps, or whether such a
+// step was skipped since the step previous.
 func (h *scheduled) onStep(step, previous int) bool {
 	n := max(h.EverySteps, 1)
 	return h.Every == 0 && (step%n == 0 || previous >= 0 && step/n > previous/n)
 }
 
-// After ends a step.
+// After calls the After functions of a step.
 func (r *Runner) After(ctx context.Context, result replica.Result) error {
 	for _, h := range r.hooks {
 		if err := r.call(ctx, h, h.due && h.After != nil, "after the step", func(ctx context.Context) error { return h.After(ctx, result) }); err != nil {
@@ -146,8 +154,8 @@ func (r *Runner) After(ctx context.Context, result replica.Result) error {
 	return nil
 }
 
-// Saved is called on the chief after all of a checkpoint is written, with the number of
-// steps in it.
+// Saved calls the Checkpoint functions. The chief calls it when a checkpoint
+// of the given number of steps is completely written.
 func (r *Runner) Saved(ctx context.Context, steps int) error {
 	for _, h := range r.hooks {
 		what := fmt.Sprintf("checkpoint of step %d", steps)
@@ -158,7 +166,8 @@ func (r *Runner) Saved(ctx context.Context, steps int) error {
 	return nil
 }
 
-// End ends a training that has begun and went well, after so many steps.
+// End calls the End functions after a training of the given number of steps
+// has ended without error.
 func (r *Runner) End(ctx context.Context, steps int) error {
 	if r == nil || !r.begun {
 		return nil
@@ -171,7 +180,8 @@ func (r *Runner) End(ctx context.Context, steps int) error {
 	return nil
 }
 
-// call calls one function of a hook if it is to be called.
+// call calls do, one function of the hook h, if wanted is true. moment names
+// the function in an error.
 func (r *Runner) call(ctx context.Context, h *scheduled, wanted bool, moment string, do func(context.Context) error) error {
 	if !wanted {
 		return nil
@@ -186,9 +196,9 @@ func (r *Runner) call(ctx context.Context, h *scheduled, wanted bool, moment str
 	return nil
 }
 
-// Votes reports whether workers in step tell each other after a step whether they stop:
-// whether a hook of any worker may have been called that can stop the training. All
-// workers get the same answer.
+// Votes reports whether, in sync mode, the workers must exchange after this
+// step whether to stop: whether a hook of any worker may have returned
+// ErrDone. The result is the same on all workers.
 func (r *Runner) Votes(step int) bool {
 	if r == nil {
 		return false
@@ -201,5 +211,5 @@ func (r *Runner) Votes(step int) bool {
 	return false
 }
 
-// Stops reports whether a hook of this worker has stopped the training.
+// Stops reports whether a hook of this worker has returned ErrDone.
 func (r *Runner) Stops() bool { return r.stop }

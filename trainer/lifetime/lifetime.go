@@ -1,5 +1,6 @@
-// Package lifetime gives goroutines that work for one thing a common end: who
-// closes the thing refuses new work, cancels what runs and waits for it.
+// Package lifetime ends a group of goroutines that work for one object. When
+// the object is closed, its Lifetime rejects new work, cancels the running
+// work and waits for it.
 package lifetime
 
 import (
@@ -8,10 +9,10 @@ import (
 	"time"
 )
 
-// Lifetime is the time in which something works. Any goroutine may call its
-// methods.
+// Lifetime is the time from the creation of an object to its close, during
+// which the object may run goroutines. Any goroutine may call its methods.
 type Lifetime struct {
-	ctx    context.Context // ends with the Lifetime
+	ctx    context.Context // cancelled by End or Cancel
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
@@ -19,14 +20,14 @@ type Lifetime struct {
 	running sync.WaitGroup
 }
 
-// New begins a Lifetime.
+// New returns a Lifetime that accepts work.
 func New() *Lifetime {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Lifetime{ctx: ctx, cancel: cancel}
 }
 
-// Do runs work, whose context ends with the Lifetime. It reports false, and
-// runs nothing, after End.
+// Do calls work with a context that End cancels, and returns true when work
+// returns. After End it returns false without calling work.
 func (l *Lifetime) Do(work func(ctx context.Context)) bool {
 	if !l.enter() {
 		return false
@@ -36,7 +37,7 @@ func (l *Lifetime) Do(work func(ctx context.Context)) bool {
 	return true
 }
 
-// Go is Do on a new goroutine.
+// Go is like Do but calls work on a new goroutine and returns at once.
 func (l *Lifetime) Go(work func(ctx context.Context)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,10 +57,11 @@ func (l *Lifetime) enter() bool {
 	return true
 }
 
-// Cancel ends the context of all work without refusing new work.
+// Cancel cancels the context of all work; new work is still accepted.
 func (l *Lifetime) Cancel() { l.cancel() }
 
-// End refuses new work and cancels the work that runs.
+// End makes Do and Go reject new work, and cancels the context of the running
+// work.
 func (l *Lifetime) End() {
 	l.mu.Lock()
 	l.ended = true
@@ -67,8 +69,8 @@ func (l *Lifetime) End() {
 	l.cancel()
 }
 
-// Wait waits for the work that runs, but not longer than most, and reports
-// whether all of it has ended. Call End before.
+// Wait waits until all running work has returned, at most for the duration
+// most. It returns false on timeout. End must be called first.
 func (l *Lifetime) Wait(most time.Duration) bool {
 	left := make(chan struct{})
 	go func() {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// After End no work begins, and End may be called again.
+// After End no work can begin; End may be called again.
 func TestEndRefusesWork(t *testing.T) {
 	l := New()
 	l.End()
@@ -24,7 +24,7 @@ func TestEndRefusesWork(t *testing.T) {
 	}
 }
 
-// Do returns after its work, and Go before.
+// Do returns after its work; Go returns before.
 func TestDoWaitsForItsWork(t *testing.T) {
 	l := New()
 	release, ended := make(chan struct{}), make(chan struct{})
@@ -37,8 +37,9 @@ func TestDoWaitsForItsWork(t *testing.T) {
 	}
 }
 
-// Cancel ends the context of the work that runs, and of all that follows, but refuses none.
-func TestCancelRefusesNothing(t *testing.T) {
+// Cancel cancels the context of running and of later work, but still accepts
+// work.
+func TestCancelStillAcceptsWork(t *testing.T) {
 	l := New()
 	cancelled := make(chan struct{})
 	l.Go(func(ctx context.Context) {
@@ -53,8 +54,8 @@ func TestCancelRefusesNothing(t *testing.T) {
 	}
 }
 
-// Wait waits for the work of Do and of Go, whose contexts End has ended.
-func TestWaitForTheWorkThatRuns(t *testing.T) {
+// Wait waits for work of Do and Go whose contexts End has cancelled.
+func TestWaitWaitsForRunningWork(t *testing.T) {
 	for name, begin := range map[string]func(*Lifetime, func(context.Context)){
 		"Do": func(l *Lifetime, work func(context.Context)) { go l.Do(work) },
 		"Go": func(l *Lifetime, work func(context.Context)) { l.Go(work) },
@@ -83,8 +84,8 @@ func TestWaitForTheWorkThatRuns(t *testing.T) {
 	}
 }
 
-// Work that begins while the Lifetime ends is either refused or waited for.
-func TestEndWhileWorkBegins(t *testing.T) {
+// Work that begins while End runs is either rejected or awaited by Wait.
+func TestWorkThatBeginsDuringEndIsRefusedOrAwaited(t *testing.T) {
 	for range 100 {
 		l := New()
 		var accepted, ended atomic.Int32

@@ -5,11 +5,13 @@ import (
 	"slices"
 )
 
-// Architecture says where variables are held, by its name.
+// Architecture says which tasks hold the variables of a training: parameter
+// servers, workers or both.
 type Architecture string
 
-// The architectures: servers hold everything, workers do, or servers hold what is
-// sparse and workers the rest.
+// Servers: parameter servers hold all variables. AllReduce: workers hold all.
+// Hybrid: servers hold the sparse variables (embeddings), workers the dense
+// ones.
 const (
 	Servers   Architecture = "ps"
 	AllReduce Architecture = "allreduce"
@@ -18,7 +20,8 @@ const (
 
 var architectures = []Architecture{Servers, AllReduce, Hybrid}
 
-// ParseArchitecture reads an architecture's name.
+// ParseArchitecture parses the name of an architecture: ps, allreduce or
+// hybrid.
 func ParseArchitecture(text string) (Architecture, error) {
 	if a := Architecture(text); slices.Contains(architectures, a) {
 		return a, nil
@@ -28,12 +31,14 @@ func ParseArchitecture(text string) (Architecture, error) {
 
 func (a Architecture) String() string { return string(a) }
 
-// OnWorkers reports whether workers hold the sparse or the dense variables.
+// OnWorkers reports whether workers, not servers, hold the sparse variables
+// (if sparse is true) or the dense variables (if false).
 func (a Architecture) OnWorkers(sparse bool) bool { return a == AllReduce || a == Hybrid && !sparse }
 
-// Choose returns the architecture for a model with sparse and dense variables,
-// or not, and the reason if it is not what was wished for. A wish is an
-// architecture's name; "" and auto leave the choice open.
+// Choose returns the architecture for a job. wish is the requested
+// architecture; "" and "auto" leave the choice to Choose. sparse and dense
+// tell whether the model has variables of that kind. why is the reason if the
+// result differs from wish, else "".
 func Choose(wish string, s Sync, workers, servers int, sparse, dense bool) (a Architecture, why string) {
 	open := wish == "" || wish == "auto"
 	a = Architecture(wish)

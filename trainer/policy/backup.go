@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// backup:B: the first gradients of a step count, the last B are dropped (Chen
-// et al. 2016, "Revisiting distributed synchronous SGD"). A late worker gets
-// the current values and goes on with the current step. As many workers may be
-// lost as may be late.
+// backup is the mode backup:B. A step uses the first gradients and drops the
+// last B (Chen et al. 2016, "Revisiting distributed synchronous SGD"). A
+// worker whose gradients are dropped receives the current values and continues
+// with the current step. The training survives the loss of B workers.
 var backup = mode{
 	name:      "backup",
 	numbered:  "B",
@@ -28,24 +28,26 @@ func newArbiter(number, workers int, first uint64) Selection {
 		step: first, counts: slices.Repeat([]uint64{first}, workers)}
 }
 
-// latecomers is the pace of backup: late workers wait for the values after the
-// step that they came too late for. The others are answered by the step itself.
+// latecomers is the Pace of the mode backup. A worker whose gradients came too
+// late for a step waits for the values after that step. The other workers
+// receive the values as soon as the step is applied.
 type latecomers struct {
 	mu      sync.Mutex
-	made    uint64 // number of steps that all shards have
+	made    uint64 // number of steps whose gradients are applied to all shards of the variables
 	waiting []latecomer
 }
 
 type latecomer struct {
 	rank  int
-	steps uint64 // number of steps after which the worker wants the values
+	steps uint64 // the worker waits until this number of steps is applied, and then receives the values
 }
 
-// Applied answers those who waited for the step.
+// Applied returns the workers that have waited for the step that is now
+// applied.
 func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.made = max(l.made, steps) // a later step may have overtaken this one
+	l.made = max(l.made, steps) // concurrent calls may arrive out of order
 	l.waiting = slices.DeleteFunc(l.waiting, func(w latecomer) bool {
 		if w.steps > l.made {
 			return false
@@ -56,7 +58,8 @@ func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	return ranks
 }
 
-// Wait answers a late worker as soon as so many steps are made.
+// Wait returns the late worker at once if that number of steps is already
+// applied. Otherwise a later call of Applied returns it.
 func (l *latecomers) Wait(rank int, steps uint64) ([]int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,28 +70,32 @@ func (l *latecomers) Wait(rank int, steps uint64) ([]int, error) {
 	return nil, nil
 }
 
-// Leave answers nobody: nobody waits for a single worker.
+// Leave returns no workers, because in this mode no worker waits for a
+// particular other worker.
 func (*latecomers) Leave(int) []int { return nil }
 
-// arbiter is the selection of backup, the backup-worker arbiter: of every step
-// the gradients of the first workers count that have theirs. A worker sends
-// gradients only once it was accepted, so the set is the same on every holder.
+// arbiter is the Selection of the mode backup: it accepts for each step the
+// gradients of the first workers that announce theirs. A worker sends its
+// gradients only after it is accepted, so all shard holders receive gradients
+// from the same workers.
 //
-// A worker may have begun a step on values of which some are newer. Then the
-// step was closed, and its gradients are not accepted for it: what counts was
-// always computed on the values after exactly the steps before.
+// A worker may have begun a step while values were being updated. Then that
+// step is already complete, and the arbiter rejects the worker's gradients. So
+// accepted gradients are always computed from values after exactly the
+// preceding steps.
 type arbiter struct {
-	quorum int // number of workers whose gradients make a step
+	quorum int // number of workers whose gradients complete a step
 
 	mu       sync.Mutex
-	step     uint64   // the step whose gradients are being collected
-	accepted []int    // ranks of the workers accepted for that step
-	counts   []uint64 // by rank: the worker was accepted for no step from this number on
-	stopped  []bool   // by rank: the worker takes no further step, or is lost
-	alive    int      // number of workers that are not stopped
+	step     uint64   // number of the step whose gradients are being collected
+	accepted []int    // ranks of the workers accepted for the step so far
+	counts   []uint64 // by rank: first step in which the worker does not count; 1 + the last step for which it was accepted
+	stopped  []bool   // by rank: the worker has finished its last step or is lost
+	alive    int      // number of workers with stopped == false
 }
 
-// Commit accepts a worker while its step is being collected.
+// Commit accepts a worker's gradients if its step is the one that is being
+// collected. It returns Late if that step is already complete.
 func (a *arbiter) Commit(rank int, step uint64) (v Verdict, current uint64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,9 +115,10 @@ func (a *arbiter) Commit(rank int, step uint64) (v Verdict, current uint64, err 
 	return Accepted, step, nil
 }
 
-// Leave counts, once, a worker that is done or lost. One that is lost after it
-// was accepted keeps its place in that step: others may have what it sent, and
-// nobody takes the place twice.
+// Leave marks a worker as finished or lost; repeated calls have no effect. If
+// a lost worker was already accepted for the current step, it still counts in
+// that step: some shard holders may have its gradients. Leave returns the
+// accepted workers if too few workers are left to complete the step.
 func (a *arbiter) Leave(rank int) (waiting []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,7 +134,8 @@ func (a *arbiter) Leave(rank int) (waiting []int) {
 	return waiting
 }
 
-// Counted returns the step from which on a worker counts in none.
+// Counted returns the first step that does not use gradients of the worker
+// with this rank.
 func (a *arbiter) Counted(rank int) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestArbiterKeepsThePlaceOfTheLost(t *testing.T) {
+func TestLostWorkerStillCountsInItsStep(t *testing.T) {
 	s, err := ParseSync("backup:2")
 	if err != nil {
 		t.Fatal(err)
@@ -22,7 +22,7 @@ func TestArbiterKeepsThePlaceOfTheLost(t *testing.T) {
 		t.Errorf("%v to be told, counted %d and %d", got, a.Counted(1), a.Counted(2))
 	}
 	say(2, 7, Accepted)
-	say(3, 7, Accepted) // with the lost one the third
+	say(3, 7, Accepted) // the third worker of this step; the lost worker counts too
 	say(4, 7, Late)
 	say(4, 8, Accepted)
 	if got := a.Leave(2); got != nil {
@@ -37,8 +37,8 @@ func TestArbiterKeepsThePlaceOfTheLost(t *testing.T) {
 	say(0, 8, Over)
 }
 
-// A worker counts once in a step, also before the step is closed.
-func TestNobodyCountsTwice(t *testing.T) {
+// A worker counts only once in a step, even before the step is complete.
+func TestWorkerCountsOncePerStep(t *testing.T) {
 	s := newArbiter(1, 3, 5)
 	if v, _, err := s.Commit(0, 5); v != Accepted || err != nil {
 		t.Fatal(v, err)

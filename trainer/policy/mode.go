@@ -1,141 +1,158 @@
-// Package policy says how the workers of a training wait for each other and
-// where its variables are held. It is pure: it knows no network and no values.
+// Package policy defines how the workers of a training wait for each other and
+// which tasks hold its variables. It uses no network and does not touch values
+// of variables.
 //
-// Each synchronisation mode is a value of type mode: sync, async and group, which have no state,
-// are in mode.go, ssp and backup in files of their own. Other packages read a mode's
-// fields through [Sync]. A mode may have state: a [Pace] on every shard holder, and a
-// [Selection] on the first shard holder. To add a mode, write its file and append the
-// mode to the variable modes in parse.go.
+// Each synchronisation mode is a value of type mode. sync, async and group
+// have no state and are in mode.go; ssp and backup have a file each. Other
+// packages read a mode's properties through [Sync]. A mode may have state: a
+// [Pace] on every shard holder (a task that stores parts of variables), and a
+// [Selection] on the first shard holder. To add a mode, write its file and
+// append the mode to the variable modes in parse.go.
 //
 //	s, err := policy.ParseSync("ssp:3")
 //	s.Groups(8)       // 8: every worker is a group
 //	s.InStep()        // false
 //
-// An [Architecture] is a name that says who holds dense variables and who holds
-// sparse ones.
+// An [Architecture] defines whether servers or workers hold the dense and the
+// sparse variables.
 package policy
 
-// mode is one way in which workers wait for each other.
+// mode describes a synchronisation mode: how workers wait for each other.
 type mode struct {
-	name     string // as --sync spells it, without the number
-	numbered string // letter for the mode's number in a usage text; empty means that the mode takes none
+	name     string // name in the flag --sync, without the number, such as "ssp"
+	numbered string // letter for the mode's number in the usage text, such as "K" in ssp:K; empty: the mode has no number
 
-	// inStep says that all workers take every step together. After each step
-	// they have the same values, so workers can hold shards, shards can move,
-	// rows can be asked for a step ahead, and a host can add its gradients.
+	// inStep is true if all workers take every step together and have the same
+	// values after it. Then workers can hold shards, shards can move between
+	// tasks, workers can request embedding rows one step ahead, and the
+	// workers of a host can add up their gradients.
 	inStep bool
 
-	// groups says how workers form groups. The gradients of a group's workers are
-	// added, and all these workers get the values after each step of the group.
+	// groups defines how workers form groups. The gradients of a group's
+	// workers are added up in a step, after which all these workers receive
+	// the new values.
 	groups grouping
 
-	// dropsLast says that a step takes the gradients of the first workers of a
-	// group and drops those of the last, of which the mode's number says how many.
-	// The mode's selection decides which workers are the first.
+	// dropsLast is true if a step uses the gradients of the first workers of a
+	// group and drops those of the last B, where B is the number in backup:B.
+	// The mode's Selection decides which workers are the first.
 	dropsLast bool
 
-	// copies says which workers share one copy of a value while it is sent, so
-	// that steps of other workers can change the value meanwhile.
+	// copies defines which workers share one copy of a value while it is sent
+	// to them. A copy lets steps of other workers change the value meanwhile.
 	copies copies
 
-	// holdsBack says that a worker gets the values after its step only when the
-	// mode's pace releases the worker, all values at once. If not set, each value
+	// holdsBack is true if a worker receives all values at once, when the
+	// mode's Pace decides that the worker may continue. If false, each value
 	// is sent as soon as it is updated.
 	holdsBack bool
 
-	// cuts says that a checkpoint is a consistent cut: each group with a number of
-	// steps of its own. If not set, all groups have the same number.
+	// cuts is true if a checkpoint is a consistent cut, in which each group
+	// has its own number of steps. If false, all groups have the same number
+	// of steps.
 	cuts bool
 
-	// losses says how many workers other than the chief may be lost without
-	// ending the training.
+	// losses defines how many workers, other than the chief (worker 0), may be
+	// lost before the training ends.
 	losses losses
 
-	// pace makes the state of a shard holder that decides when a worker is
-	// answered. steps are, by rank, how many steps a worker has finished. nil
-	// means that workers are answered by the steps of their groups alone.
+	// pace returns a new Pace: the state of a shard holder (a task that stores
+	// parts of the variables) that decides when a worker receives values.
+	// steps has the number of finished steps of each worker, by rank. A nil
+	// pace means that workers receive values after each step of their group.
 	pace func(number int, steps []uint64) Pace
 
-	// selection makes the state of the first shard holder that decides whose
-	// gradients count, from a step on. nil means that all count. With a selection
-	// workers compete: they take unequal numbers of steps.
+	// selection returns a new Selection: the state that decides, on the first
+	// shard holder, whose gradients are used. first is the number of the first
+	// step. A nil selection means that all gradients are used. With a
+	// selection the workers compete, so they complete different numbers of
+	// steps.
 	selection func(number, workers int, first uint64) Selection
 }
 
-// grouping says how workers form groups.
+// grouping defines how workers form groups.
 type grouping int
 
 const (
 	oneGroup   grouping = iota
-	eachWorker          // every worker is a group
-	asNumbered          // as many groups as the mode's number
+	eachWorker          // each worker is a group of its own
+	asNumbered          // the number of groups is the number after the colon, such as 4 in group:4
 )
 
-// losses says how many workers may be lost.
+// losses defines how many workers may be lost before the training ends.
 type losses int
 
 const (
-	noLoss       losses = iota // the first loss ends the training
-	anyLoss                    // all but the chief may be lost
-	numberedLoss               // as many as the mode's number
+	noLoss       losses = iota // the training ends when the first worker is lost
+	anyLoss                    // the training continues while the chief (worker 0) is alive
+	numberedLoss               // the number after the colon, such as 2 in backup:2, is the maximum number of lost workers
 )
 
-// copies says who shares a copy of a value.
+// copies defines which workers share one copy of a value while it is sent.
 type copies int
 
 const (
-	noCopies  copies = iota // nobody can change a value while it is sent
-	perGroup                // the workers of a group get the same values
-	perWorker               // each worker may get the values of another moment
+	noCopies  copies = iota // no copies are needed: no step changes a value while it is sent
+	perGroup                // one copy of each value per group, whose workers all receive the same values
+	perWorker               // one copy of each value per worker, because workers may receive values of different steps
 )
 
-// Pace decides on one shard holder when workers are answered that wait for
-// more than their own group's step. Its methods return the ranks to answer
-// now; any goroutine may call them.
+// Pace decides when a worker that has to wait for other workers receives new
+// values. Each shard holder (a task that stores parts of the variables) has a
+// Pace. Its methods return the ranks of the workers that receive values now.
+// Any goroutine may call them.
 type Pace interface {
-	// Applied notes that all shards have so many steps of the group of which
-	// a worker is the first member.
+	// Applied records that a group of workers has finished this number of
+	// steps, and that their gradients are applied to all shards of this
+	// holder. rank is the group's first worker.
 	Applied(rank int, steps uint64) []int
-	// Wait notes that a worker asks for the values after so many steps.
+	// Wait records that a worker requests the values after this number of
+	// steps.
 	Wait(rank int, steps uint64) ([]int, error)
-	// Leave notes that a worker takes no further step.
+	// Leave records that the worker with this rank takes no further step.
 	Leave(rank int) []int
 }
 
-// Selection decides on the first shard holder whose gradients count. Any
-// goroutine may call its methods.
+// Selection decides whose gradients a step uses. Only the first shard holder
+// (a task that stores parts of the variables) has a Selection. Any goroutine
+// may call its methods.
 type Selection interface {
-	// Commit answers a worker that has its gradients for a step. current is
-	// the step that is being collected.
+	// Commit decides whether the gradients that a worker has computed for a
+	// step are used. current is the number of the step that is being
+	// collected.
 	Commit(rank int, step uint64) (v Verdict, current uint64, err error)
-	// Leave notes that a worker takes no further step. It returns those whose
-	// step will never be made because too few workers are left.
+	// Leave records that a worker takes no further step. If too few workers
+	// are left to complete the current step, it returns the workers that wait
+	// for that step.
 	Leave(rank int) []int
-	// Counted returns the first step in which a worker does not count.
+	// Counted returns the first step in which the worker's gradients are not
+	// used.
 	Counted(rank int) uint64
 }
 
-// Verdict is what a Selection says of a worker's gradients.
+// Verdict is a Selection's decision about a worker's gradients.
 type Verdict uint32
 
-// The verdicts, as they travel.
+// Values of Verdict. They are sent over the network and must not change.
 const (
 	Accepted Verdict = iota
-	Late             // the step is closed: enough others were faster
+	Late             // the step is complete: enough other workers were faster
 	Over             // too few workers are left for any further step
-	Verdicts         // how many there are
+	Verdicts         // number of verdicts
 )
 
-// sync: every step takes the gradients of all workers. A checkpoint has the
-// same steps of all of them, and the loss of a worker ends the training.
+// synchronous is the mode sync: every step uses the gradients of all workers.
+// A checkpoint contains the same number of steps of each worker. The loss of a
+// worker ends the training.
 var synchronous = mode{
 	name:   "sync",
 	inStep: true,
 }
 
-// async: every worker's gradients are applied when they come, and nobody waits
-// for another. A checkpoint has as many steps of each worker as it has taken;
-// a lost worker is missed by nobody.
+// asynchronous is the mode async: each worker's gradients are applied when
+// they arrive, and no worker waits for another. A checkpoint contains, for
+// each worker, the steps that this worker has taken. The training continues
+// after the loss of any worker but the chief.
 var asynchronous = mode{
 	name:   "async",
 	groups: eachWorker,
@@ -144,9 +161,10 @@ var asynchronous = mode{
 	losses: anyLoss,
 }
 
-// group:G: G groups of workers. A group's workers take every step together;
-// no group waits for another. A checkpoint has as many steps of each group as
-// it has taken. The loss of a worker ends the training: its group needs it.
+// grouped is the mode group:G, which divides the workers into G groups. A
+// group's workers take every step together, and no group waits for another. A
+// checkpoint contains, for each group, the steps that this group has taken.
+// The loss of a worker ends the training, because its group cannot continue.
 var grouped = mode{
 	name:     "group",
 	numbered: "G",

@@ -7,16 +7,19 @@ import (
 	"strings"
 )
 
-// modes are those that ParseSync knows; the first is the zero Sync's.
+// modes are the synchronisation modes that ParseSync knows. The first one is
+// the zero value of Sync.
 var modes = []*mode{&synchronous, &asynchronous, &bounded, &grouped, &backup}
 
-// Sync is a mode with its number. The zero value is sync.
+// Sync is a synchronisation mode with its number, such as ssp:3. The zero
+// value is the mode sync.
 type Sync struct {
-	mode   *mode // nil means the first of modes, which is sync
-	number int   // the mode's number; 0 if the mode takes none
+	mode   *mode // nil means modes[0], which is sync
+	number int   // such as 3 in ssp:3; 0 if the mode has no number
 }
 
-// ParseSync reads what --sync says: a mode's name and, after a colon, its number.
+// ParseSync parses a value of the flag --sync: the name of a mode and, for
+// some modes, a colon and a number.
 func ParseSync(text string) (Sync, error) {
 	name, number, numbered := strings.Cut(text, ":")
 	i := slices.IndexFunc(modes, func(m *mode) bool { return m.name == name })
@@ -56,7 +59,7 @@ func (s Sync) rules() *mode {
 	return s.mode
 }
 
-// String writes what ParseSync reads.
+// String returns the text that ParseSync parses, such as "ssp:3".
 func (s Sync) String() string {
 	if s.rules().numbered == "" {
 		return s.rules().name
@@ -64,17 +67,18 @@ func (s Sync) String() string {
 	return fmt.Sprintf("%s:%d", s.mode.name, s.number)
 }
 
-// MarshalText writes the mode as String does.
+// MarshalText returns the text of String.
 func (s Sync) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText parses the text of MarshalText.
 func (s *Sync) UnmarshalText(text []byte) error {
 	parsed, err := ParseSync(string(text))
 	*s = parsed
 	return err
 }
 
-// Check says what is wrong with s for so many workers.
+// Check returns an error if the mode's number does not fit the number of
+// workers.
 func (s Sync) Check(workers int) error {
 	switch m := s.rules(); {
 	case m.groups == asNumbered && (s.number < 1 || s.number > workers):
@@ -88,7 +92,8 @@ func (s Sync) Check(workers int) error {
 // InStep reports whether all workers take every step together.
 func (s Sync) InStep() bool { return s.rules().inStep }
 
-// Groups is how many groups n workers form.
+// Groups returns the number of groups that n workers form. The workers of a
+// group take each step together.
 func (s Sync) Groups(n int) int {
 	switch s.rules().groups {
 	case eachWorker:
@@ -99,7 +104,8 @@ func (s Sync) Groups(n int) int {
 	return 1
 }
 
-// Quorum is of how many members of a group the gradients make a step.
+// Quorum returns the number of gradients that complete a step in a group of
+// workers. members is the size of the group.
 func (s Sync) Quorum(members int) int {
 	if s.rules().dropsLast {
 		return members - s.number
@@ -107,11 +113,12 @@ func (s Sync) Quorum(members int) int {
 	return members
 }
 
-// Competes reports whether only the first gradients of a step count, so that
-// workers take unequal numbers of steps.
+// Competes reports whether a step uses only the first gradients, so that
+// workers complete different numbers of steps.
 func (s Sync) Competes() bool { return s.rules().dropsLast }
 
-// Copies is how many copies of a value a holder keeps for so many workers.
+// Copies returns the number of copies of each value that a shard holder (a
+// task that stores parts of the variables) keeps for this number of workers.
 func (s Sync) Copies(workers int) int {
 	switch s.rules().copies {
 	case perGroup:
@@ -122,7 +129,8 @@ func (s Sync) Copies(workers int) int {
 	return 0
 }
 
-// Copy is the copy of a value that a worker of a group gets; -1 is the value itself.
+// Copy returns the index of the copy of a value that a worker receives. -1
+// means that the value is sent without a copy.
 func (s Sync) Copy(rank, group int) int {
 	switch s.rules().copies {
 	case perGroup:
@@ -133,18 +141,21 @@ func (s Sync) Copy(rank, group int) int {
 	return -1
 }
 
-// HoldsBack reports whether values are sent when the Pace says so, all at once.
+// HoldsBack reports whether a worker receives all values at once, when the
+// Pace releases the worker.
 func (s Sync) HoldsBack() bool { return s.rules().holdsBack }
 
-// Cuts reports whether a checkpoint is a consistent cut, each group with a
-// number of steps of its own.
+// Cuts reports whether a checkpoint is a consistent cut, in which each group
+// has its own number of steps.
 func (s Sync) Cuts() bool { return s.rules().cuts }
 
-// ToleratesLoss reports whether training goes on after a worker other than the
-// chief is lost, at least as long as MostLost says.
+// ToleratesLoss reports whether the training can continue after the loss of a
+// worker other than the chief (worker 0). MostLost returns how many may be
+// lost.
 func (s Sync) ToleratesLoss() bool { return s.rules().losses != noLoss }
 
-// MostLost is how many of so many workers may be lost.
+// MostLost returns the maximum number of lost workers with which the training
+// continues.
 func (s Sync) MostLost(workers int) int {
 	switch s.rules().losses {
 	case anyLoss:
@@ -155,8 +166,9 @@ func (s Sync) MostLost(workers int) int {
 	return 0
 }
 
-// NewPace returns the pace of a shard holder; nil if the mode has none. steps are,
-// by rank, how many steps a worker has finished.
+// NewPace returns a new Pace for a shard holder (a task that stores parts of
+// the variables), or nil if the mode has none. steps has the number of
+// finished steps of each worker, by rank.
 func (s Sync) NewPace(steps []uint64) Pace {
 	if s.rules().pace == nil {
 		return nil
@@ -164,8 +176,8 @@ func (s Sync) NewPace(steps []uint64) Pace {
 	return s.rules().pace(s.number, steps)
 }
 
-// NewSelection returns the selection of the first shard holder, from a step on; nil
-// if the mode has none.
+// NewSelection returns a new Selection for the first shard holder, or nil if
+// the mode has none. first is the number of the first step.
 func (s Sync) NewSelection(workers int, first uint64) Selection {
 	if s.rules().selection == nil {
 		return nil
@@ -173,8 +185,9 @@ func (s Sync) NewSelection(workers int, first uint64) Selection {
 	return s.rules().selection(s.number, workers, first)
 }
 
-// StartsAhead reports whether a worker that has finished so many steps, as the
-// others have, has to wait before it takes another.
+// StartsAhead reports whether the worker rank must wait for other workers
+// before its next step. steps has the number of finished steps of each worker,
+// by rank.
 func (s Sync) StartsAhead(steps []uint64, rank int) bool {
 	pace := s.NewPace(steps)
 	if pace == nil || !s.HoldsBack() {

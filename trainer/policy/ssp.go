@@ -6,10 +6,11 @@ import (
 	"sync"
 )
 
-// ssp:K: as async, but a worker that is K steps ahead of another is answered
-// only when that one has moved, with the values of that moment (Ho et al. 2013,
-// "More effective distributed ML via a stale synchronous parallel parameter
-// server").
+// bounded is the mode ssp:K. Each worker's gradients are applied when they
+// arrive, as in async. But a worker that is more than K steps ahead of the
+// slowest worker must wait, and then receives the values of that moment (Ho et
+// al. 2013, "More effective distributed ML via a stale synchronous parallel
+// parameter server").
 var bounded = mode{
 	name:      "ssp",
 	numbered:  "K",
@@ -26,19 +27,20 @@ func newClock(number int, steps []uint64) Pace {
 	return &clock{bound: uint64(number), finished: slices.Clone(steps), waiting: make([]bool, n), gone: make([]bool, n)}
 }
 
-// clock is the pace of ssp. A worker that has finished its n-th step waits
-// until every other that goes on has finished n-bound. A step is finished when
-// it is applied to all shards of this holder.
+// clock is the Pace of the mode ssp. A worker that has finished n steps waits
+// until every other active worker has finished n-bound steps. A step counts as
+// finished when this shard holder has applied it to all its shards.
 type clock struct {
-	bound uint64 // number of steps that a worker may be ahead of the slowest
+	bound uint64 // maximum number of steps that a worker may be ahead of the slowest worker
 
 	mu       sync.Mutex
-	finished []uint64 // by rank: number of steps finished
-	waiting  []bool   // by rank: the worker has finished a step and is not answered
+	finished []uint64 // by rank: number of steps that the worker has finished
+	waiting  []bool   // by rank: the worker has finished a step and has not yet received the new values
 	gone     []bool   // by rank: the worker takes no further step
 }
 
-// Applied counts a worker's step.
+// Applied records that the worker has finished this number of steps, and
+// returns the workers that may continue.
 func (c *clock) Applied(rank int, steps uint64) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,8 +49,8 @@ func (c *clock) Applied(rank int, steps uint64) []int {
 	return c.release()
 }
 
-// Wait is for a worker that a checkpoint has further ahead than is allowed: it
-// waits as it did when the checkpoint was made.
+// Wait is called after a restart from a checkpoint in which the worker was too
+// far ahead. The worker then waits as it did when the checkpoint was written.
 func (c *clock) Wait(rank int, steps uint64) ([]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +61,8 @@ func (c *clock) Wait(rank int, steps uint64) ([]int, error) {
 	return c.release(), nil
 }
 
-// Leave takes a worker out of the count.
+// Leave stops other workers from waiting for this worker, and returns the
+// workers that may now continue.
 func (c *clock) Leave(rank int) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +70,8 @@ func (c *clock) Leave(rank int) []int {
 	return c.release()
 }
 
-// release returns the workers that need not wait any longer. It needs c.mu.
+// release returns the waiting workers that may continue, and marks them as not
+// waiting. The caller must hold c.mu.
 func (c *clock) release() (ranks []int) {
 	slowest := c.slowest()
 	for rank, waiting := range c.waiting {
@@ -79,8 +83,8 @@ func (c *clock) release() (ranks []int) {
 	return ranks
 }
 
-// slowest returns the fewest steps that a worker which goes on has finished; 0
-// if all are gone. It needs c.mu.
+// slowest returns the smallest number of finished steps among the active
+// workers, or 0 if there are none. The caller must hold c.mu.
 func (c *clock) slowest() (least uint64) {
 	any := false
 	for rank, n := range c.finished {

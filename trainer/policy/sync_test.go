@@ -29,7 +29,7 @@ func TestParseArchitecture(t *testing.T) {
 	}
 }
 
-func TestClockKeepsItsBound(t *testing.T) {
+func TestSSPWorkerWaitsForTheSlowest(t *testing.T) {
 	s, err := ParseSync("ssp:2")
 	if err != nil {
 		t.Fatal(err)

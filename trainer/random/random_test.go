@@ -2,7 +2,7 @@ package random
 
 import "testing"
 
-// The known answers that the authors of Philox publish with it.
+// The reference values that the authors of Philox publish.
 func TestPhiloxKnownAnswers(t *testing.T) {
 	for _, c := range []struct {
 		key           [2]uint32
@@ -20,7 +20,8 @@ func TestPhiloxKnownAnswers(t *testing.T) {
 	}
 }
 
-// Each list of numbers always has the same stream, and no other list has it.
+// A list of numbers always gives the same stream; different lists give
+// different streams.
 func TestDerivedStreamsDiffer(t *testing.T) {
 	s := New(1, "dropout")
 	seen := map[[4]uint32]string{}
@@ -39,8 +40,8 @@ func TestDerivedStreamsDiffer(t *testing.T) {
 	}
 }
 
-// All 64 bits of the index count.
-func TestIndexBits(t *testing.T) {
+// All 64 bits of the index affect the result.
+func TestAllBitsOfTheIndexCount(t *testing.T) {
 	s, seen := New(1, "index"), map[[4]uint32]uint64{}
 	for bit := range 64 {
 		i := uint64(1) << bit

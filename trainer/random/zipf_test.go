@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// Its ends are 0 and n-1, whatever is rounded on the way.
-func TestZipfsEnds(t *testing.T) {
+// Zipf returns 0 and n-1 at the ends of its range, in spite of rounding
+// errors.
+func TestZipfStaysInRange(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 1000, 1 << 40} {
 		if low, high := Zipf(0, n), Zipf(math.Nextafter(1, 0), n); low != 0 || high < n*9/10 || high >= n {
 			t.Errorf("of %d: %d to %d", n, low, high)
@@ -14,7 +15,8 @@ func TestZipfsEnds(t *testing.T) {
 	}
 }
 
-// The chances add up to 1, and each number comes as often as its chance says.
+// The probabilities of ZipfChance add up to 1, and Zipf returns each number
+// with its probability.
 func TestZipfChance(t *testing.T) {
 	const n, draws = 50, 100000
 	counts, s, sum := make([]float64, n), New(1, "zipf"), 0.0

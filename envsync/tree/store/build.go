@@ -22,10 +22,12 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// Build makes the folder of a manifest at dir, whose parent must exist. Every file
-// is a copy, or a clone that shares no later write, so the store is safe from
-// whatever is done in the folder. finish adds to the folder before it gets its name; nil:
-// nothing is added. Build leaves a folder that exists as it is. An error leaves no folder.
+// Build creates the folder that the manifest id describes, at the path dir,
+// whose parent must exist. Every file is a copy or a copy-on-write clone, so
+// writes in the folder never reach the store. Build calls finish, unless it is
+// nil, with the folder's temporary path before it renames the folder to dir.
+// If dir exists already, Build leaves it unchanged. After an error there is no
+// folder.
 func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(dir string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -43,7 +45,7 @@ func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(
 		err = finish(temporary)
 	}
 	if err == nil {
-		err = os.Rename(temporary, dir) // a folder that exists is complete
+		err = os.Rename(temporary, dir) // rename last, so that a folder at dir is always complete
 	}
 	if err != nil {
 		err = errors.Join(err, os.RemoveAll(temporary))
@@ -54,19 +56,21 @@ func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(
 type builder struct {
 	store   *Store
 	dir     string
-	noClone atomic.Bool // the file system cannot clone files
+	noClone atomic.Bool // true once the file system has refused to clone a file
 	mu      sync.Mutex
-	wrong   []string // files whose contents are wrong; needs mu
-	gone    string   // a file whose content is not there, perhaps as it was wrong; needs mu
+	wrong   []string // paths of files whose content in the store is corrupt
+	gone    string   // path of a file whose content is missing in the store; "" if none is missing
 }
 
 func (b *builder) path(e tree.Entry) string { return filepath.Join(b.dir, filepath.FromSlash(e.Path)) }
 
-// fill makes folders, then files, then links, so that no path leads through a link.
+// fill creates folders, then files, then symbolic links. Links come last, so
+// that no path leads through a link.
 func (b *builder) fill(ctx context.Context, entries []tree.Entry) error {
 	for _, e := range entries {
 		if e.Kind == tree.Directory {
-			// The owner can always write and remove what is in it.
+			// The owner's permissions are always set, so that the job can
+			// write to the folder and plx can remove it.
 			if err := os.Mkdir(b.path(e), e.Mode|0o700); err != nil {
 				return fmt.Errorf("make %s: %w", e.Path, cause(err))
 			}
@@ -105,7 +109,8 @@ func (b *builder) fill(ctx context.Context, entries []tree.Entry) error {
 	return nil
 }
 
-// file makes a file of its content, which must be right.
+// file creates the file e from its content in the store. It records a corrupt
+// or missing content in b.wrong or b.gone.
 func (b *builder) file(e tree.Entry) error {
 	from, err := openFile(b.store.Path(e.Sum), unix.O_RDONLY, 0)
 	switch {
@@ -144,8 +149,8 @@ func (b *builder) fileTo(to, from int, e tree.Entry, info *unix.Stat_t) error {
 		cloned = clone(to, from) == nil
 		b.noClone.Store(!cloned)
 	}
-	trusted, inUse := look(info)
-	day, _ := foundRight(time.Unix(info.Mtim.Unix()))
+	trusted, inUse := checkTimes(info)
+	day, _ := verifiedDay(time.Unix(info.Mtim.Unix()))
 	if !cloned || !trusted || day != dayOf(time.Now()) {
 		sum, err := copyAll(to, from, e.Size, cloned)
 		if errors.As(err, new(*readError)) || err == nil && sum != e.Sum {
@@ -155,29 +160,31 @@ func (b *builder) fileTo(to, from int, e tree.Entry, info *unix.Stat_t) error {
 			return err
 		}
 		if cloned || !trusted || !inUse {
-			found := stampOf(time.Now())
-			_ = os.Chtimes(b.store.Path(e.Sum), found, found) // if the file system cannot, it is hashed again
+			found := verifiedTime(time.Now())
+			_ = os.Chtimes(b.store.Path(e.Sum), found, found) // if the file system cannot set times, the content is hashed again next time
 		}
 	} else if !inUse {
-		_ = b.store.has(e.Sum, e.Size) // notes the use
+		_ = b.store.has(e.Sum, e.Size) // updates the content's change time, so that Prune keeps it
 	}
-	return unix.Fchmod(to, uint32(e.Mode)) // not at creation, where the umask counts
+	return unix.Fchmod(to, uint32(e.Mode)) // set here because the umask would restrict a mode passed to open
 }
 
-// clone makes a file that shares its bytes with another one, until one of them is written to. Tests
-// replace it: few file systems can do it.
+// clone makes a copy-on-write clone of a file (ioctl FICLONE). Tests replace
+// this variable, because few file systems support cloning.
 var clone = unix.IoctlFileClone
 
-// unreadable reports whether a content cannot be opened for a reason of its own.
+// unreadable reports whether err means that this one content is corrupt, as
+// opposed to an error such as too many open files.
 func unreadable(err error) bool {
 	return slices.ContainsFunc([]error{
-		unix.EIO, unix.EBADMSG, unix.EUCLEAN, // of the disk, or of the file system on it
-		unix.EACCES, unix.EPERM, unix.ELOOP, // of what is no content of the store
+		unix.EIO, unix.EBADMSG, unix.EUCLEAN, // the disk or the file system is corrupt
+		unix.EACCES, unix.EPERM, unix.ELOOP, // the path is not a file that the store has written
 	}, func(one error) bool { return errors.Is(err, one) })
 }
 
-// damaged removes a content that is wrong, so that it is sent again, and notes it. info is that of the
-// file which was read, nil: none could be: another launch may have stored the right one meanwhile.
+// damaged removes the corrupt content of the file e from the store, so that it
+// is sent again, and adds e to b.wrong. info describes the file that was read,
+// or is nil if it could not be opened.
 func (b *builder) damaged(e tree.Entry, info *unix.Stat_t) error {
 	if err := b.store.discard(e.Sum, info); err != nil {
 		return fmt.Errorf("its content in %s is damaged, and cannot be removed: %w", b.store.dir, err)
@@ -188,7 +195,8 @@ func (b *builder) damaged(e tree.Entry, info *unix.Stat_t) error {
 	return nil
 }
 
-// discard removes a content that is wrong, as it was when info was read; nil: it could not be.
+// discard removes a corrupt content, unless another process has replaced the
+// file since info was read. A nil info removes it in any case.
 func (s *Store) discard(sum tree.Sum, info *unix.Stat_t) error {
 	var now unix.Stat_t
 	err := again(func() error { return unix.Lstat(s.Path(sum), &now) })

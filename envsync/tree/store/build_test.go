@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// A folder whose list of files is not there is not made, also not an empty one.
-func TestBuildNeedsTheList(t *testing.T) {
+// Without the manifest Build creates no folder, not even an empty one.
+func TestBuildFailsWithoutManifest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "work")
 	if err := newHost(t).Build(t.Context(), tree.Sum{1}, dir, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v, want that there is no list of files", err)
@@ -28,8 +28,8 @@ func TestBuildNeedsTheList(t *testing.T) {
 	}
 }
 
-// Without a place for the folder nothing is made elsewhere.
-func TestBuildNeedsTheParent(t *testing.T) {
+// Without the parent folder Build creates nothing.
+func TestBuildFailsWithoutParentFolder(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	here := t.TempDir()
@@ -42,8 +42,9 @@ func TestBuildNeedsTheParent(t *testing.T) {
 	}
 }
 
-// A content that gets shorter while it is copied is damaged: the copy comes to an end.
-func TestCopyOfAContentThatShrinks(t *testing.T) {
+// If a content is truncated while Build copies it, the copy ends and the
+// content counts as damaged.
+func TestContentThatShrinksDuringCopyIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "from"), "short")
 	from, err := os.Open(filepath.Join(dir, "from"))
@@ -55,14 +56,14 @@ func TestCopyOfAContentThatShrinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer to.Close() // nobody needs what is in it
+	defer to.Close() // the copy is not used, so an error of Close does not matter
 	if _, err := copyAll(int(to.Fd()), int(from.Fd()), 10, false); !errors.As(err, new(*readError)) {
 		t.Errorf("%v, want that the content cannot be read", err)
 	}
 }
 
-// Nothing is added to a folder that is not whole.
-func TestBuildFinishesWholeFolders(t *testing.T) {
+// Build does not call finish for an incomplete folder.
+func TestBuildCallsFinishOnlyForCompleteFolders(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	entry, _ := f.Find("big")
@@ -78,7 +79,8 @@ func TestBuildFinishesWholeFolders(t *testing.T) {
 	}
 }
 
-// limited calls f with files that accept no more than some bytes, as if the disk was full.
+// limited calls f with a limit on the size of files (RLIMIT_FSIZE), so that
+// writes fail as on a full disk.
 func limited(t *testing.T, most uint64, f func()) {
 	t.Helper()
 	var usual unix.Rlimit
@@ -98,7 +100,8 @@ func limited(t *testing.T, most uint64, f func()) {
 	f()
 }
 
-// If a disk takes only a part of a file, nothing of it stays, and no content counts as damaged.
+// If the disk is full after a part of a file, no partial file is left, and the
+// content does not count as damaged.
 func TestFullDisk(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
@@ -132,8 +135,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A content that is not where it was written gets no name.
-func TestSettleNeedsTheFile(t *testing.T) {
+// settle fails if the temporary file does not exist.
+func TestSettleFailsWithoutTheFile(t *testing.T) {
 	h := newHost(t)
 	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {
 		t.Fatal(err)

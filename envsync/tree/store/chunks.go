@@ -15,46 +15,53 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// A large file travels in chunks. The store keeps contents whole, and beside them, in the
-// folder "chunks", which chunks each large one has. So a chunk that the store has is read
-// from the content that it is in. A list of chunks may be lost or outlive its content: then
-// more travels.
+// A large file is sent in chunks. The store keeps each content as one file; a
+// second file, in the folder "chunks", lists the content's chunks. So the
+// store can read a chunk that it needs from any content that contains it. A
+// list may be missing, or remain after its content is removed; then a host
+// only has to receive more chunks.
 
-// lists is the folder of the lists of chunks, by the content's hash.
+// lists returns the folder of the files that list the chunks of a content.
+// Each file is named by the content's SHA-256.
 func (s *Store) lists() string { return filepath.Join(s.dir, "chunks") }
 
 func (s *Store) list(sum tree.Sum) string { return filepath.Join(s.lists(), sum.String()) }
 
-// maxLists bounds the lists of chunks that are read for one folder, in bytes. With 20 bytes
-// for 64 KiB the newest contents of some 200 GB are looked at.
+// maxLists is the maximum number of bytes of chunk lists that the store reads
+// to find the chunks of one folder. With 20 bytes per chunk of 64 KiB, that
+// covers the newest contents, about 200 GB.
 const maxLists = 64 << 20
 
-// lacks is what a store lacks of a manifest.
+// lacks describes what the store lacks of a manifest, and which chunks it can
+// take from other contents.
 type lacks struct {
-	pieces tree.Set     // that travel
-	files  []tree.Entry // whose contents are to be stored, each content once
+	pieces tree.Set     // pieces that the sender must send
+	files  []tree.Entry // files whose content is not stored, one for each content
 	here   map[tree.ChunkSum]place
 }
 
-// place is where a chunk is in the store.
+// place is where a chunk of a file can be read: a stored file and an offset in
+// it.
 type place struct {
 	content tree.Sum
-	file    string // that has the content
+	file    string // path of the file that has this content
 	offset  int64
 }
 
-// travels reports whether a piece travels.
+// travels reports whether the sender must send any piece.
 func (l *lacks) travels() bool {
 	return slices.ContainsFunc(l.pieces, func(b byte) bool { return b != 0 })
 }
 
-// Holds reports whether the store has the manifest of a name, and all its contents.
+// Holds reports whether the store has the manifest with this ID and the
+// contents of all its files.
 func (s *Store) Holds(id tree.Sum) bool {
 	m, err := s.Manifest(id)
 	return err == nil && len(s.missing(m)) == 0
 }
 
-// lacking returns what the store lacks of a manifest.
+// lacking returns which contents and chunks of the manifest m the store does
+// not have.
 func (s *Store) lacking(m tree.Manifest) *lacks {
 	l := &lacks{pieces: tree.NewSet(m), files: s.missing(m), here: map[tree.ChunkSum]place{}}
 	wanted, missing := map[tree.ChunkSum]bool{}, make(map[string]bool, len(l.files))
@@ -75,9 +82,10 @@ func (s *Store) lacking(m tree.Manifest) *lacks {
 	return l
 }
 
-// find looks for chunks in the contents of the store, the newest first.
+// find searches the chunks of stored contents, newest content first, for the
+// wanted chunks and adds their locations to here.
 func (s *Store) find(wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place) {
-	entries, _ := os.ReadDir(s.lists()) // without lists all travels; so below
+	entries, _ := os.ReadDir(s.lists()) // on an error no chunk is found, so all are sent
 	var lists []fs.FileInfo
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {
@@ -100,7 +108,8 @@ func (s *Store) find(wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place
 	}
 }
 
-// findIn looks for chunks in one content.
+// findIn searches the chunks of one stored content for wanted chunks and adds
+// their locations to here.
 func (s *Store) findIn(content tree.Sum, chunks tree.Chunks, wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place) {
 	found, offset := map[tree.ChunkSum]int64{}, int64(0)
 	for sum, n := range chunks.All() {
@@ -119,7 +128,8 @@ func (s *Store) findIn(content tree.Sum, chunks tree.Chunks, wanted map[tree.Chu
 	}
 }
 
-// holder returns the file that has a content, or "".
+// holder returns the path of an intact file with this content, in the store or
+// in the folder of Beside, or "".
 func (s *Store) holder(content tree.Sum, size int64) string {
 	if s.has(content, size) {
 		return s.Path(content)
@@ -128,17 +138,18 @@ func (s *Store) holder(content tree.Sum, size int64) string {
 		return ""
 	}
 	file := filepath.Join(s.beside, content.String())
-	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() || info.Size() != size || !right(file, content) {
+	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() || info.Size() != size || !verify(file, content) {
 		return ""
 	}
 	return file
 }
 
-// assemble stores a large file of chunks that come in the stream and chunks that are here.
+// assemble stores a large file. It takes each chunk either from a content that
+// the store has or, if l.here does not list the chunk, from the stream.
 func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	var parts []io.Reader
-	var from place // where the next byte of the present part is, if it is of a content
-	var size int64 // of the present part
+	var from place // where the current part ends in a stored file; zero if the part is read from the stream
+	var size int64 // length in bytes of the part of the file that is being put together
 	files := map[tree.Sum]*os.File{}
 	defer func() {
 		for _, f := range files {
@@ -154,11 +165,11 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 		size = 0
 	}
 	for sum, n := range e.Chunks.All() {
-		at := l.here[sum] // the zero place: the chunk travels
+		at := l.here[sum] // zero if the chunk must be read from the stream
 		if at != (place{}) && files[at.content] == nil {
 			f, err := os.Open(at.file)
 			if err != nil {
-				return fmt.Errorf("a file with parts of it has vanished from %s: launch again: %w", s.dir, cause(err))
+				return fmt.Errorf("a stored file that contains parts of it was removed from %s: launch again: %w", s.dir, cause(err))
 			}
 			files[at.content] = f
 		}
@@ -174,21 +185,24 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	err := s.put(io.MultiReader(parts...), e.Sum, e.Size)
 	if errors.Is(err, errDamaged) && len(files) > 0 {
 		err = &tree.DamagedError{Dir: s.dir, Files: []string{e.Path}}
-		for content, f := range files { // one of them is wrong, or its list: all travels the next time
+		// One of these contents, or its list of chunks, is wrong. Without the
+		// lists, the sender sends all chunks next time.
+		for content, f := range files {
 			err = errors.Join(err, os.Remove(s.list(content)))
-			if f.Name() == s.Path(content) && !right(f.Name(), content) {
+			if f.Name() == s.Path(content) && !verify(f.Name(), content) {
 				err = errors.Join(err, s.discard(content, nil))
 			}
 		}
 	}
 	if err == nil {
-		_ = os.MkdirAll(s.lists(), 0o700) // without a list more travels
+		_ = os.MkdirAll(s.lists(), 0o700) // on an error later files only share fewer chunks
 		_ = os.WriteFile(s.list(e.Sum), []byte(e.Chunks), 0o600)
 	}
 	return err
 }
 
-// missing returns the files whose contents the store lacks, each content once.
+// missing returns the files of m whose content the store does not have. Of
+// files with equal content it returns one.
 func (s *Store) missing(m tree.Manifest) (files []tree.Entry) {
 	for _, e := range m.Contents() {
 		if s.holder(e.Sum, e.Size) == "" {

@@ -18,15 +18,16 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// large makes bytes that do not shrink.
+// large returns random bytes, which cannot be compressed.
 func large(seed uint64, size int) []byte {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(b) // never fails
 	return b
 }
 
-// After a change in the middle of a large file, which also moves the rest, little travels.
-func TestOnlyChangedChunksTravel(t *testing.T) {
+// After an insertion in the middle of a large file, which moves the rest, only
+// few bytes are sent.
+func TestOnlyChangedChunksAreSent(t *testing.T) {
 	const size, change = 16 << 20, 160 << 10
 	dir := t.TempDir()
 	file, h := filepath.Join(dir, "data"), newHost(t)
@@ -44,7 +45,7 @@ func TestOnlyChangedChunksTravel(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(h.build(f), "data")); err != nil || !bytes.Equal(text, after) {
 		t.Errorf("the changed file differs: %v", err)
 	}
-	// A file of chunks that are all here.
+	// All chunks of this file are in the store.
 	write(t, file, string(before[size/2:])+string(before[:size/2]))
 	if err := os.Rename(file, filepath.Join(dir, "other")); err != nil {
 		t.Fatal(err)
@@ -57,7 +58,7 @@ func TestOnlyChangedChunksTravel(t *testing.T) {
 	h.noLeftovers()
 }
 
-// A file may have chunks of a content that are not side by side in it.
+// A file may use chunks of a stored content that are not adjacent there.
 func TestChunksWithAGap(t *testing.T) {
 	dir, h := t.TempDir(), newHost(t)
 	before := large(8, 2<<20)
@@ -84,17 +85,18 @@ func TestChunksWithAGap(t *testing.T) {
 	}
 }
 
-// Each chunk counts, if it is the only one of its content too. Lists are read from the newest
-// on, so that old ones, of which there may be more than are read, hide no new one.
-func TestOneChunkIsFound(t *testing.T) {
+// A chunk is found even if it is the only useful one of its content. Chunk
+// lists are read from the newest on, so old lists beyond the size limit do not
+// hide a new one.
+func TestSingleSharedChunkIsFound(t *testing.T) {
 	dir, h := t.TempDir(), newHost(t)
 	content := large(11, 2<<20)
 	write(t, filepath.Join(dir, "data"), string(content))
 	f := scan(t, dir)
 	send(t, f, h)
-	old := filepath.Join(h.lists(), strings.Repeat("0", 64)) // the first of the folder
+	old := filepath.Join(h.lists(), strings.Repeat("0", 64)) // sorts before all other lists in the folder
 	write(t, old, "")
-	if err := errors.Join(os.Truncate(old, maxLists), os.Chtimes(old, stamp, stamp)); err != nil {
+	if err := errors.Join(os.Truncate(old, maxLists), os.Chtimes(old, verifiedEpoch, verifiedEpoch)); err != nil {
 		t.Fatal(err)
 	}
 	e, _ := f.Find("data")
@@ -108,7 +110,8 @@ func TestOneChunkIsFound(t *testing.T) {
 	}
 }
 
-// Contents with chunks may have vanished or be damaged, and so may their lists.
+// Contents that have needed chunks, and their chunk lists, may be missing or
+// damaged.
 func TestChunksOfDamagedContents(t *testing.T) {
 	before := large(3, 4<<20)
 	after := append(large(4, 100<<10), before...)
@@ -137,8 +140,8 @@ func TestChunksOfDamagedContents(t *testing.T) {
 	}
 }
 
-// A content of which chunks are wanted has changed, and its times have not: it is removed, and the
-// next Send brings what its chunks were to be.
+// A content with needed chunks is corrupt, but its times are unchanged. It is
+// removed, and the next Send sends the data instead.
 func TestChunksOfADecayedContent(t *testing.T) {
 	h, dir := newHost(t), t.TempDir()
 	before := large(9, 4<<20)
@@ -160,9 +163,9 @@ func TestChunksOfADecayedContent(t *testing.T) {
 	}
 }
 
-// A list that names chunks at wrong places is found out by the hash of the whole, and does
-// so once.
-func TestWrongListOfChunks(t *testing.T) {
+// If a chunk list has wrong offsets, the hash of the assembled file differs.
+// The list is removed, so this happens only once.
+func TestWrongChunkListIsDetected(t *testing.T) {
 	h, dir := newHost(t), t.TempDir()
 	before := large(6, 4<<20)
 	write(t, filepath.Join(dir, "data"), string(before))
@@ -173,7 +176,7 @@ func TestWrongListOfChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	const sum, one = 16, 20
-	for i := range sum { // the first chunk's sum is that of the second one
+	for i := range sum { // give the first chunk the sum of the second one
 		text[i], text[one+i] = text[one+i], text[i]
 	}
 	if err := os.WriteFile(list, text, 0o600); err != nil {
@@ -194,7 +197,7 @@ func TestWrongListOfChunks(t *testing.T) {
 }
 
 // Lists go with their contents.
-func TestPruneListsOfChunks(t *testing.T) {
+func TestPruneRemovesChunkLists(t *testing.T) {
 	h, dir := newHost(t), t.TempDir()
 	write(t, filepath.Join(dir, "data"), string(large(7, 2<<20)))
 	f := scan(t, dir)
@@ -214,7 +217,7 @@ func TestPruneListsOfChunks(t *testing.T) {
 	}
 }
 
-// onlyList returns the path of the only list of chunks.
+// onlyList returns the path of the store's only chunk list.
 func (h *host) onlyList() string {
 	h.t.Helper()
 	all, err := filepath.Glob(filepath.Join(h.lists(), "*"))
@@ -224,7 +227,7 @@ func (h *host) onlyList() string {
 	return all[0]
 }
 
-// content returns the path of the content of a list.
+// content returns the path of the content that a chunk list describes.
 func (h *host) content(list string) string {
 	sum, err := tree.ParseSum(filepath.Base(list))
 	if err != nil {
@@ -233,8 +236,8 @@ func (h *host) content(list string) string {
 	return h.Path(sum)
 }
 
-// A content that is beside the store need not travel, if it is right.
-func TestBeside(t *testing.T) {
+// An intact content in the folder of Beside is not sent.
+func TestBesideProvidesContentsAndChunks(t *testing.T) {
 	f := scan(t, project(t))
 	entry, _ := f.Find("big")
 	content := strings.Repeat("0123456789abcdef", 1<<16)

@@ -14,10 +14,10 @@ import (
 	"github.com/plx-run/plx/internal/holes"
 )
 
-// The functions here call the kernel without package os, which adds ten calls for
-// each file: a folder may have 100,000 small ones.
+// The functions in this file call the kernel directly. Package os needs about
+// ten more system calls per file, and a folder may have 100,000 small files.
 
-// again repeats a call that a signal interrupts.
+// again calls call until it returns an error other than EINTR.
 func again(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
@@ -26,7 +26,8 @@ func again(call func() error) error {
 	}
 }
 
-// openFile opens a file, and follows no link.
+// openFile opens a file with close-on-exec. It fails if the path is a symbolic
+// link.
 func openFile(file string, flags int, mode uint32) (fd int, err error) {
 	err = again(func() error {
 		fd, err = unix.Open(file, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, mode)
@@ -35,7 +36,7 @@ func openFile(file string, flags int, mode uint32) (fd int, err error) {
 	return fd, err
 }
 
-// writeAll writes all of b.
+// writeAll writes all of b to the file descriptor fd.
 func writeAll(fd int, b []byte) error {
 	for len(b) > 0 {
 		n := 0
@@ -47,14 +48,16 @@ func writeAll(fd int, b []byte) error {
 	return nil
 }
 
-// blocks are the blocks by which copyAll copies.
+// blocks is a pool of buffers for copying files.
 var blocks = sync.Pool{New: func() any { return new([small]byte) }}
 
-// readError says that a content cannot be read.
+// readError wraps an error of reading a stored content, as opposed to an error
+// of writing the copy.
 type readError struct{ error }
 
-// copyAll copies size bytes, and returns their hash; cloned: they are there already, and are only
-// hashed. For files of some pages that takes a third less time than to have the kernel copy them.
+// copyAll copies size bytes and returns their SHA-256. If cloned is true, the
+// bytes have been cloned already and are only hashed. For files of a few pages
+// this takes a third less time than letting the kernel copy the bytes.
 func copyAll(to, from int, size int64, cloned bool) (sum tree.Sum, err error) {
 	block := blocks.Get().(*[small]byte)
 	defer blocks.Put(block)

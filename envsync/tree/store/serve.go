@@ -20,23 +20,25 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/plx-run/plx/envsync/relay"
+	"github.com/plx-run/plx/envsync/fanout"
 	"github.com/plx-run/plx/envsync/tree"
 )
 
 const (
-	maxWindow = 64 << 20  // bytes of memory of the decompression
-	small     = 256 << 10 // bytes of a file that is taken into memory, so that several are written at once
-	writers   = 4         // files that are written at once
+	maxWindow = 64 << 20  // maximum zstd window, and so the memory in bytes that decompression needs
+	small     = 256 << 10 // size in bytes up to which a file is read into memory, so that several files can be written in parallel
+	writers   = 4         // maximum number of files written in parallel
 	abandoned = 24 * time.Hour
 )
 
-// Serve takes what tree.Send sends: it reads a manifest, answers which files it
-// lacks, stores them, and answers again. After an error the store has the files
-// that were complete, and no part of another one. It passes files on to other hosts, and
-// takes them from there, over connections of network. finish, unless it is nil, is called
-// with the manifest's name before the second answer, and its error fails the sender.
-func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network relay.Network, finish func(id tree.Sum) error) error {
+// Serve is the counterpart of tree.Send and runs on the host. It reads a
+// manifest from in, writes to out which pieces the store lacks, receives and
+// stores them, and writes tree.Answer. After an error the store contains the
+// files that were complete, and no partial file. Serve uses network for
+// connections to other hosts, to which it forwards files and from which it
+// receives them. Before it writes tree.Answer it calls finish, unless it is
+// nil, with the manifest's ID; an error of finish fails the transfer.
+func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network fanout.Network, finish func(id tree.Sum) error) error {
 	r := bufio.NewReader(in)
 	m, err := tree.ReadManifest(r)
 	if err != nil {
@@ -45,9 +47,9 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 	if err := os.MkdirAll(s.incoming(), 0o700); err != nil {
 		return fmt.Errorf("make the store of files: %w", err)
 	}
-	s.tidy()
+	s.removeAbandoned()
 	lacks := s.lacking(m)
-	if err := s.room(m, lacks.files); err != nil {
+	if err := s.checkSpace(m, lacks.files); err != nil {
 		return err
 	}
 	if _, err := out.Write(lacks.pieces); err != nil {
@@ -58,7 +60,7 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 		return err
 	}
 	if lacks.travels() {
-		part, err := relay.Receive(ctx, r, out, s.incoming(), network)
+		part, err := fanout.Receive(ctx, r, out, s.incoming(), network)
 		if err != nil {
 			return cmp.Or(ctx.Err(), err)
 		}
@@ -67,17 +69,17 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 			return err
 		}
 		answer = part.Finish
-	} else if err := s.storeAll(ctx, strings.NewReader(""), lacks); err != nil { // of chunks that are here
+	} else if err := s.storeAll(ctx, strings.NewReader(""), lacks); err != nil { // the store has all chunks already, so nothing is read from a stream
 		return err
 	}
 	text := m.Encode()
 	id := tree.Sum(sha256.Sum256(text))
-	if !right(s.Path(id), id) {
+	if !verify(s.Path(id), id) {
 		if err := s.put(bytes.NewReader(text), id, int64(len(text))); err != nil {
 			return fmt.Errorf("store the list of files: %w", err)
 		}
 	}
-	s.last.Store(&named{id, m})
+	s.last.Store(&namedManifest{id, m})
 	if finish != nil {
 		if err := finish(id); err != nil {
 			return err
@@ -86,27 +88,29 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 	return answer()
 }
 
-// tidy removes files that were cut off long ago.
-func (s *Store) tidy() {
-	entries, _ := os.ReadDir(s.incoming()) // the next Serve tries again
+// removeAbandoned removes temporary files that interrupted transfers have left more than
+// a day ago.
+func (s *Store) removeAbandoned() {
+	entries, _ := os.ReadDir(s.incoming()) // on an error the next Serve tries again
 	for _, e := range entries {
-		// Not by its time of modification, which put sets to the stamp before the last step.
+		// Use the change time: put sets the modification time to a date in
+		// 1980 before it renames the file.
 		if info, err := e.Info(); err == nil && time.Since(changeTime(info)) > abandoned {
-			_ = os.Remove(filepath.Join(s.incoming(), e.Name())) // as above
+			_ = os.Remove(filepath.Join(s.incoming(), e.Name())) // on an error the next Serve tries again
 		}
 	}
 }
 
-// room refuses files that do not fit: those to store, and all of them in the
-// folder that Build makes.
-func (s *Store) room(m tree.Manifest, files []tree.Entry) error {
+// checkSpace returns an error if the file system has too little free space for the
+// contents to store plus the folder that Build creates.
+func (s *Store) checkSpace(m tree.Manifest, files []tree.Entry) error {
 	_, need := m.Files()
 	for _, e := range files {
 		need += e.Size
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(s.dir, &disk); err != nil || disk.Bsize <= 0 {
-		return nil // writing tells
+		return nil // the free space is unknown; a write will fail if the disk is full
 	}
 	if free := int64(disk.Bavail) * disk.Bsize; free < need {
 		largest := tree.Entry{Path: "."}
@@ -120,7 +124,8 @@ func (s *Store) room(m tree.Manifest, files []tree.Entry) error {
 	return nil
 }
 
-// receive stores what the store lacks. The pieces that travel follow one another in a stream.
+// receive reads a pack (see tree.Packed and tree.Plain) from in, decompresses
+// it if necessary, and stores its files.
 func (s *Store) receive(ctx context.Context, in io.Reader, l *lacks) error {
 	r := bufio.NewReaderSize(in, small)
 	kind, err := r.ReadByte()
@@ -138,13 +143,13 @@ func (s *Store) receive(ctx context.Context, in io.Reader, l *lacks) error {
 		defer z.Close()
 		stream = z
 	default:
-		return fmt.Errorf("a stream of files of the unknown kind %q", kind)
+		return fmt.Errorf("unknown format %q of the stream of files", kind)
 	}
 	return s.storeAll(ctx, stream, l)
 }
 
-// storeAll stores what the store lacks, of a stream that must end after the pieces that
-// travel.
+// storeAll stores the files in l.files. stream must contain exactly the pieces
+// in l.pieces, in their order.
 func (s *Store) storeAll(ctx context.Context, stream io.Reader, l *lacks) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
@@ -171,8 +176,8 @@ func (s *Store) storeAll(ctx context.Context, stream io.Reader, l *lacks) (err e
 	return nil
 }
 
-// storeFile stores a file that begins in the stream, or has chunks that are here. A small one
-// is written by a goroutine of the group.
+// storeFile stores the file e, whose next bytes are in the stream or in stored
+// chunks. A goroutine of group writes a small file.
 func (s *Store) storeFile(stream io.Reader, e tree.Entry, l *lacks, group *errgroup.Group) error {
 	named := func(err error) error {
 		switch {
@@ -200,8 +205,8 @@ func (s *Store) storeFile(stream io.Reader, e tree.Entry, l *lacks, group *errgr
 	return nil
 }
 
-// Give writes what tree.Take reads: the manifest of a name, and the contents of its
-// files.
+// Give writes the manifest with this ID and the contents of its files,
+// compressed with zstd, to out. tree.Take reads them.
 func (s *Store) Give(ctx context.Context, id tree.Sum, out io.Writer) error {
 	m, err := s.Manifest(id)
 	if err != nil {

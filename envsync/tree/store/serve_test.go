@@ -21,8 +21,8 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// Two launches send the same folder to one host at once.
-func TestTwoSendAtOnce(t *testing.T) {
+// Two launches send the same folder to one host at the same time.
+func TestTwoConcurrentSendsToOneHostSucceed(t *testing.T) {
 	f := scan(t, project(t))
 	for range 10 {
 		h := newHost(t)
@@ -40,9 +40,9 @@ func TestTwoSendAtOnce(t *testing.T) {
 	}
 }
 
-// An agent that is told to end stores no list of files that it does not have, also if the
-// sender has ended its stream.
-func TestServeEnds(t *testing.T) {
+// A cancelled Serve does not store a manifest whose files it lacks, even if
+// the sender's stream has ended.
+func TestCancelledServeStoresNoManifest(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	var in bytes.Buffer
 	if err := f.Write(&in); err != nil {
@@ -58,33 +58,35 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// A launch leaves the file alone that another one is just about to name: it has the stamp.
+// removeAbandoned keeps a recent temporary file, which another launch is about
+// to rename. Its modification time is in 1980.
 func TestTidyLeavesFreshFiles(t *testing.T) {
 	h := newHost(t)
 	fresh := filepath.Join(h.incoming(), "fresh")
 	write(t, fresh, "complete")
-	if err := os.Chtimes(fresh, stamp, stamp); err != nil {
+	if err := os.Chtimes(fresh, verifiedEpoch, verifiedEpoch); err != nil {
 		t.Fatal(err)
 	}
-	h.tidy()
+	h.removeAbandoned()
 	if _, err := os.Stat(fresh); err != nil {
 		t.Error(err)
 	}
 }
 
-// What a launch left half written long ago is removed.
+// Temporary files that a launch has left long ago are removed.
 func TestTidyRemovesAbandonedFiles(t *testing.T) {
 	h := newHost(t)
 	left := filepath.Join(h.incoming(), "left")
 	write(t, left, "cut off")
-	later(t, abandoned+time.Minute, func(*testing.T) { h.tidy() })
+	later(t, abandoned+time.Minute, func(*testing.T) { h.removeAbandoned() })
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it is there still: %v", err)
 	}
 }
 
-// A host that cannot use the files does not confirm that it has them.
-func TestServeFailsAsFinishDoes(t *testing.T) {
+// If finish fails on the host, Serve does not confirm that the host has the
+// files.
+func TestServeFailsIfFinishFails(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	var in, out bytes.Buffer
@@ -97,17 +99,18 @@ func TestServeFailsAsFinishDoes(t *testing.T) {
 	}
 }
 
-// Bytes after the last file are no part of any.
-func TestStreamThatGoesOn(t *testing.T) {
+// Serve rejects a stream that continues after the last file.
+func TestStreamLongerThanTheFilesIsRejected(t *testing.T) {
 	if err := newHost(t).storeAll(t.Context(), strings.NewReader("x"), &lacks{}); err == nil || !strings.Contains(err.Error(), "longer than the files") {
 		t.Errorf("%v, want that the stream is too long", err)
 	}
 }
 
-// Files that do not fit are refused before they travel. The largest is named.
-func TestFilesThatDoNotFit(t *testing.T) {
+// Files that exceed the free disk space are rejected before they are sent. The
+// error names the largest.
+func TestFilesLargerThanFreeSpaceAreRejected(t *testing.T) {
 	h := newHost(t)
-	var m tree.Manifest // 2 PiB, in files as large as they may be
+	var m tree.Manifest // 2 PiB in total, in files of the maximum size
 	for i := range 512 {
 		m.Entries = append(m.Entries, tree.Entry{Path: fmt.Sprintf("part%03d", i), Kind: tree.File, Mode: 0o644, Size: 1<<42 - 1, Sum: tree.Sum{1, byte(i), byte(i >> 8)}})
 	}
@@ -128,14 +131,14 @@ func TestFilesThatDoNotFit(t *testing.T) {
 		t.Errorf("the host asks for %q of what does not fit", out.String())
 	}
 	small := []tree.Entry{{Path: "small", Kind: tree.File, Size: 9}}
-	if err := h.room(tree.Manifest{Entries: small}, small); err != nil {
+	if err := h.checkSpace(tree.Manifest{Entries: small}, small); err != nil {
 		t.Errorf("a small file: %v", err)
 	}
 }
 
-// A stream that ends early, wherever it does, is no stream of other contents, and nothing of it
-// is kept.
-func TestStreamThatEndsEarly(t *testing.T) {
+// Serve rejects a stream that is truncated at any point, and stores nothing of
+// the incomplete file.
+func TestTruncatedStreamIsRejected(t *testing.T) {
 	h := newHost(t)
 	if err := os.MkdirAll(h.incoming(), 0o700); err != nil {
 		t.Fatal(err)

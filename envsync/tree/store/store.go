@@ -1,23 +1,26 @@
 //go:build linux
 
-// Package store keeps contents on a host, each under its SHA-256, and makes folders
-// of them. It is the host's side of package tree:
+// Package store keeps file contents on a host, each under its SHA-256, and
+// builds folders from them. It is the host's side of package tree:
 //
 //	s := store.Open("/home/u/.plx/files")
 //	err := s.Serve(ctx, os.Stdin, os.Stdout, nil) // takes what tree.Send sends
 //	...
 //	err = s.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", nil)
 //
-// # When a content is trusted
+// # When the store trusts a file
 //
-// A power cut may leave a file with its size and another content, and to flush
-// thousands of files takes long. So the store flushes nothing. A file that was
-// written or hashed since this host was booted is taken to be there; every other one is
-// hashed first. The inode's change time tells which it is. The time of modification is
-// one of 1980, so that a file that somebody wrote to is hashed too.
+// After a power cut a file may have the right size but wrong content. Flushing
+// thousands of files to disk takes long, so the store does not flush. Instead,
+// it trusts a file that was written or hashed since the host booted, and
+// hashes any other file before use. The inode's change time shows when a file
+// was written or hashed. The store also sets each file's modification time to
+// a date in 1980; if another program writes to the file, that date changes,
+// and the store hashes the file.
 //
-// These times do not tell all: a disk decays, and a program can set times back. So Build hashes
-// what it copies. What it clones is not read, and is hashed once a day.
+// These times cannot reveal everything: a disk may corrupt data, and a program
+// can reset times. So Build hashes what it copies. A file that Build clones is
+// not read, and is hashed once a day.
 package store
 
 import (
@@ -46,59 +49,70 @@ import (
 	"github.com/plx-run/plx/internal/holes"
 )
 
-// Store is the folder of the contents.
+// Store is a content store: a folder that contains files named by the SHA-256
+// of their content.
 type Store struct {
 	dir    string
-	beside string                // folder with more contents, see Beside; "": there are none
-	last   atomic.Pointer[named] // manifest that was read last; nil: none was
+	beside string                        // second folder that contains files under their SHA-256, see the method Beside; "": none
+	last   atomic.Pointer[namedManifest] // cache of the manifest that was read last; nil: none yet
 }
 
-// Beside returns the store, which lacks none of the contents that are in the folder dir under the
-// hexadecimal digits of their SHA-256, and finds chunks in them.
+// Beside adds a second folder, dir, whose files are named by the hexadecimal
+// SHA-256 of their content. The store treats these contents as present and
+// takes chunks from them. Beside returns s.
 func (s *Store) Beside(dir string) *Store {
 	s.beside = dir
 	return s
 }
 
-// named is a manifest of the store with its name.
-type named struct {
+// namedManifest is a manifest in the store together with its ID, the SHA-256
+// of its encoding.
+type namedManifest struct {
 	id tree.Sum
 	tree.Manifest
 }
 
-// Open returns the store in the folder dir, which need not exist.
+// Open returns the store in the folder dir. The folder need not exist yet.
 func Open(dir string) *Store { return &Store{dir: dir} }
 
-// stamp is the first time of modification of contents that were found right. Each day since 1970 on
-// which a content was found right is one second more.
-var stamp = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+// verifiedEpoch is the base of the modification times that the store sets. A file
+// whose content was verified on day n since 1970 gets the modification time
+// verifiedEpoch plus n seconds.
+var verifiedEpoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// stampOf is the time of modification of a content that was found right at t.
-func stampOf(t time.Time) time.Time { return stamp.Add(time.Duration(dayOf(t)) * time.Second) }
+// verifiedTime returns the modification time for a file whose content is verified
+// at time t.
+func verifiedTime(t time.Time) time.Time {
+	return verifiedEpoch.Add(time.Duration(dayOf(t)) * time.Second)
+}
 
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
 
-// foundRight is the last day on which a content with a time of modification was found right; false:
-// somebody has written to it. Earlier versions of plx wrote the day 0.
-func foundRight(modified time.Time) (day int64, ok bool) {
-	day = modified.Unix() - stamp.Unix()
-	return day, 0 <= day && day <= dayOf(time.Now())+1 // clocks of hosts that share a home differ
+// verifiedDay returns the day since 1970 on which a file with this modification
+// time was last verified. It returns false if the time is not one that the
+// store sets, so another program has written to the file. Earlier versions of
+// plx set day 0.
+func verifiedDay(modified time.Time) (day int64, ok bool) {
+	day = modified.Unix() - verifiedEpoch.Unix()
+	return day, 0 <= day && day <= dayOf(time.Now())+1 // one day of tolerance, because clocks of hosts that share a home folder differ
 }
 
-// fresh is the age from which a use of a content renews its change time, by which
-// Prune knows what is in use.
-const fresh = time.Hour
+// useInterval is how old a file's change time must be before a use of the file
+// sets the change time to now. Prune deletes files whose change time is old.
+const useInterval = time.Hour
 
-// Path returns where a content lies.
+// Path returns the path of the file whose content has this SHA-256, whether or
+// not the store has it.
 func (s *Store) Path(sum tree.Sum) string {
 	name := sum.String()
 	return s.dir + "/" + name[:2] + "/" + name[2:]
 }
 
-// incoming is the folder of files that are being written.
+// incoming returns the folder of temporary files that are being received.
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
 
-// has reports whether the store has a content, and that it is right as far as its times tell.
+// has reports whether the store has a file of size bytes whose SHA-256 is sum.
+// If the file's times do not show that it is intact, the method hashes it.
 func (s *Store) has(sum tree.Sum, size int64) bool {
 	file := s.Path(sum)
 	var info unix.Stat_t
@@ -106,31 +120,32 @@ func (s *Store) has(sum tree.Sum, size int64) bool {
 	if err != nil || info.Mode&unix.S_IFMT != unix.S_IFREG || info.Size != size {
 		return false
 	}
-	trusted, inUse := look(&info)
+	trusted, inUse := checkTimes(&info)
 	if trusted && inUse {
 		return true
 	}
 	modified := time.Unix(info.Mtim.Unix())
 	if !trusted {
-		if !right(file, sum) {
+		if !verify(file, sum) {
 			return false
 		}
-		modified = stampOf(time.Now())
+		modified = verifiedTime(time.Now())
 	}
-	_ = os.Chtimes(file, modified, modified) // if the file system cannot, the content is hashed at its next use too
+	_ = os.Chtimes(file, modified, modified) // if the file system cannot set times, the content is hashed at its next use too
 	return true
 }
 
-// look reports whether a content was written or hashed since this host was booted, and whether Prune
-// sees that it is in use.
-func look(info *unix.Stat_t) (trusted, inUse bool) {
-	_, stamped := foundRight(time.Unix(info.Mtim.Unix()))
+// checkTimes judges a stored file by its times. trusted means that it was
+// written or hashed since this host booted; inUse means that its change time
+// is so recent that Prune keeps it.
+func checkTimes(info *unix.Stat_t) (trusted, inUse bool) {
+	_, stamped := verifiedDay(time.Unix(info.Mtim.Unix()))
 	changed, now := time.Unix(info.Ctim.Unix()), time.Now()
-	return stamped && changed.After(bootTime()) && !changed.After(now.Add(time.Minute)), now.Sub(changed) < fresh
+	return stamped && changed.After(bootTime()) && !changed.After(now.Add(time.Minute)), now.Sub(changed) < useInterval
 }
 
-// right hashes a content.
-func right(file string, sum tree.Sum) bool {
+// verify hashes a file and reports whether its SHA-256 is sum.
+func verify(file string, sum tree.Sum) bool {
 	f, err := os.Open(file)
 	if err != nil {
 		return false
@@ -140,20 +155,20 @@ func right(file string, sum tree.Sum) bool {
 	return err == nil && got == sum.String()
 }
 
-// changeTime returns when a file's inode was last changed.
+// changeTime returns the time of the last change of a file's inode (ctime).
 func changeTime(info fs.FileInfo) time.Time {
-	s := info.Sys().(*syscall.Stat_t) // as on every Linux
+	s := info.Sys().(*syscall.Stat_t) // on Linux the type is always *syscall.Stat_t
 	return time.Unix(s.Ctim.Unix())
 }
 
-// bootTime returns when this host was booted.
+// bootTime returns the time at which this host booted.
 var bootTime = sync.OnceValue(func() time.Time {
-	text, _ := os.ReadFile("/proc/stat") // unread, it has no line to find
+	text, _ := os.ReadFile("/proc/stat") // on an error the text is empty and bootTimeIn returns its default
 	return bootTimeIn(string(text))
 })
 
-// bootTimeIn finds the time in the text of /proc/stat. If it is not there it is far in the
-// future, so that nothing is trusted.
+// bootTimeIn returns the boot time in text, the content of /proc/stat. If text
+// has none, it returns a time far in the future, so that no file is trusted.
 func bootTimeIn(text string) time.Time {
 	for line := range strings.Lines(text) {
 		seconds, found := strings.CutPrefix(line, "btime ")
@@ -166,8 +181,9 @@ func bootTimeIn(text string) time.Time {
 
 var errDamaged = errors.New("it was damaged on the way")
 
-// put writes a content of size bytes from r. Until it is complete and right it has
-// another name; an error leaves nothing.
+// put reads size bytes from r and stores them as the file for sum, their
+// SHA-256. It writes to a temporary file, verifies the hash and renames the
+// file. After an error no file is left.
 func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 	temporary := filepath.Join(s.incoming(), rand.Text())
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -192,15 +208,17 @@ func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 	if tree.Sum(hash.Sum(nil)) != sum {
 		return errDamaged
 	}
-	found := stampOf(time.Now())
+	found := verifiedTime(time.Now())
 	if err := os.Chtimes(temporary, found, found); err != nil {
 		return cause(err)
 	}
 	return s.settle(temporary, sum)
 }
 
-// putSmall writes a content that is in memory. It gets its name at once, and the stamp
-// after all bytes are written: has finds nothing that was cut off. An error leaves nothing.
+// putSmall stores a content that is in memory. It creates the file under its
+// final name and sets the modification time, to a date in 1980, after the last
+// byte. A file that an interrupted call has left has a recent modification
+// time, so it is not trusted. After an error no file is left.
 func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 	if tree.Sum(sha256.Sum256(content)) != sum {
 		return errDamaged
@@ -213,7 +231,7 @@ func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 			fd, err = openFile(file, flags, 0o600)
 		}
 	}
-	if errors.Is(err, fs.ErrExist) { // cut off, or of another launch that writes the same
+	if errors.Is(err, fs.ErrExist) { // left by an interrupted write, or another process writes the same content
 		return s.put(bytes.NewReader(content), sum, int64(len(content)))
 	}
 	if err != nil {
@@ -224,7 +242,7 @@ func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 		err = failed
 	}
 	if err == nil {
-		found := stampOf(time.Now())
+		found := verifiedTime(time.Now())
 		err = os.Chtimes(file, found, found)
 	}
 	if err != nil {
@@ -233,7 +251,8 @@ func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 	return nil
 }
 
-// settle gives a content its name. The folder is made when it is needed.
+// settle renames a temporary file to its final path, which depends on sum, the
+// SHA-256 of its content. It creates the parent folder if necessary.
 func (s *Store) settle(temporary string, sum tree.Sum) error {
 	err := os.Rename(temporary, s.Path(sum))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -244,8 +263,8 @@ func (s *Store) settle(temporary string, sum tree.Sum) error {
 	return cause(err)
 }
 
-// Manifest reads the manifest of a name, which Serve has stored. The caller must not
-// change it.
+// Manifest returns the manifest with this ID, which Serve has stored. The
+// caller must not modify it.
 func (s *Store) Manifest(id tree.Sum) (m tree.Manifest, err error) {
 	if last := s.last.Load(); last != nil && last.id == id {
 		return last.Manifest, nil
@@ -258,19 +277,19 @@ func (s *Store) Manifest(id tree.Sum) (m tree.Manifest, err error) {
 		return tree.Manifest{}, fmt.Errorf("read the list of files: %s is damaged", s.Path(id))
 	}
 	if m, err = tree.Decode(text); err == nil {
-		s.last.Store(&named{id, m})
+		s.last.Store(&namedManifest{id, m})
 	}
 	return m, err
 }
 
-// Prune calls remove for the contents that are in no manifest of the given names and were
-// not used since before.
+// Prune calls remove for each stored file that no manifest in keep lists and
+// that was last used before the time before.
 func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, remove func(path string, size int64) error) error {
 	used := map[string]bool{}
 	for _, id := range keep {
 		m, err := s.Manifest(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // its files are gone too, or another manifest has them
+			continue // if the manifest is gone, no job can use its files; another manifest may list them
 		}
 		if err != nil {
 			return err
@@ -284,7 +303,7 @@ func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, re
 	}
 	return filepath.WalkDir(s.dir, func(file string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // another prune was faster
+			return nil // another process has removed the file meanwhile
 		}
 		if err != nil || ctx.Err() != nil || entry.IsDir() || used[file] {
 			return errors.Join(err, ctx.Err())
@@ -297,8 +316,8 @@ func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, re
 	})
 }
 
-// cause drops the "open PATH:" before a cause: the paths of the store tell a user
-// nothing.
+// cause strips "open PATH:" from a file error, because paths inside the store
+// mean nothing to a user.
 func cause(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
 		return e.Err

@@ -22,7 +22,7 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// host is a store that Send reaches without a network.
+// host is a store to which Send has a direct connection, without a network.
 type host struct {
 	*Store
 	t    *testing.T
@@ -34,7 +34,7 @@ func newHost(t *testing.T) *host {
 	return &host{Store: Open(filepath.Join(t.TempDir(), "files")), t: t}
 }
 
-// put is tree.Target.Put of the host.
+// put implements tree.Target.Put for the host.
 func (h *host) put(ctx context.Context, in io.Reader, out io.Writer) error {
 	in = io.TeeReader(in, counter{&h.got})
 	if h.wrap != nil {
@@ -43,7 +43,7 @@ func (h *host) put(ctx context.Context, in io.Reader, out io.Writer) error {
 	return h.Serve(ctx, in, out, nil, nil)
 }
 
-// take is tree.Take from the host.
+// take calls tree.Take with this host as the source.
 func (h *host) take(id tree.Sum, dir string) (*tree.Folder, error) {
 	return tree.Take(h.t.Context(), func(ctx context.Context, out io.Writer) error { return h.Give(ctx, id, out) }, id, dir)
 }
@@ -55,7 +55,7 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// noLeftovers fails the test if a file was left half written.
+// noLeftovers fails the test if the store contains a temporary file.
 func (h *host) noLeftovers() {
 	h.t.Helper()
 	entries, err := os.ReadDir(h.incoming())
@@ -74,7 +74,8 @@ func write(t *testing.T, file, content string) {
 	}
 }
 
-// project makes a folder with files of several sizes, links and modes.
+// project creates a folder with files of several sizes, symbolic links and
+// several permissions.
 func project(t *testing.T) string {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "train.py"), "print(1)\n")
@@ -126,14 +127,15 @@ func (h *host) build(f *tree.Folder) string {
 	return dir
 }
 
-func TestFolderArrives(t *testing.T) {
+func TestSentFolderEqualsTheOriginal(t *testing.T) {
 	f := scan(t, project(t))
 	a, b := newHost(t), newHost(t)
 	send(t, f, a, b)
 	for _, h := range []*host{a, b} {
 		h.noLeftovers()
 		dir := h.build(f)
-		// Read again it is the same folder, but for the bits that its owner needs.
+		// A scan of the built folder equals the original, except for the
+		// owner's permissions, which are always set.
 		back := scan(t, dir)
 		for i, e := range f.Entries {
 			if e.Path == "hollow" {
@@ -149,8 +151,8 @@ func TestFolderArrives(t *testing.T) {
 	}
 }
 
-// Contents travel once, and changes travel alone.
-func TestOnlyChangesTravel(t *testing.T) {
+// Each content is sent once; after a change only the changed content is sent.
+func TestOnlyChangedFilesAreSent(t *testing.T) {
 	dir := project(t)
 	h := newHost(t)
 	f := scan(t, dir)
@@ -174,8 +176,8 @@ func TestOnlyChangesTravel(t *testing.T) {
 	}
 }
 
-// Nothing that is done in a folder reaches the store, not even by root.
-func TestStoreIsSafe(t *testing.T) {
+// No write in a built folder reaches the store, not even by root.
+func TestWritesInBuiltFolderDoNotReachTheStore(t *testing.T) {
 	f := scan(t, project(t))
 	h := newHost(t)
 	send(t, f, h)
@@ -200,7 +202,7 @@ func TestStoreIsSafe(t *testing.T) {
 	}
 }
 
-// A folder that exists is that of a job, and stays as the job has left it.
+// Build leaves a folder that exists unchanged, because it belongs to a job.
 func TestBuildLeavesAFolderThatExists(t *testing.T) {
 	f, h := scan(t, project(t)), newHost(t)
 	send(t, f, h)
@@ -212,8 +214,9 @@ func TestBuildLeavesAFolderThatExists(t *testing.T) {
 	}
 }
 
-// A content that somebody changed in the store is found out and sent again.
-func TestDamagedStore(t *testing.T) {
+// A content that another program has changed in the store is detected and sent
+// again.
+func TestContentChangedInTheStoreIsSentAgain(t *testing.T) {
 	f := scan(t, project(t))
 	entry, _ := f.Find("train.py")
 	for name, damage := range map[string]func(file string) error{
@@ -221,12 +224,12 @@ func TestDamagedStore(t *testing.T) {
 		"cut off":    func(file string) error { return os.Truncate(file, 3) },
 		"removed":    os.Remove,
 		"cut off, with its time": func(file string) error {
-			return errors.Join(os.Truncate(file, 3), os.Chtimes(file, stamp, stamp))
+			return errors.Join(os.Truncate(file, 3), os.Chtimes(file, verifiedEpoch, verifiedEpoch))
 		},
 		"of an earlier boot": func(file string) error {
-			// The times of a file that was written before the boot cannot be made
-			// here, but an untrusted time takes the same way.
-			return errors.Join(os.WriteFile(file, []byte("print(7)\n"), 0o600), os.Chtimes(file, time.Time{}, stamp.Add(-time.Second)))
+			// A test cannot create a file that is older than the last boot,
+			// but a wrong modification time has the same effect.
+			return errors.Join(os.WriteFile(file, []byte("print(7)\n"), 0o600), os.Chtimes(file, time.Time{}, verifiedEpoch.Add(-time.Second)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,8 +253,8 @@ func TestDamagedStore(t *testing.T) {
 	}
 }
 
-// keeping changes a file in the store, and keeps its time of modification, as a program may that
-// writes to it by another name.
+// keeping changes a file in the store and restores its modification time, as a
+// program could.
 func keeping(t *testing.T, file string, change func(file string) error) {
 	t.Helper()
 	before, err := os.Stat(file)
@@ -263,7 +266,7 @@ func keeping(t *testing.T, file string, change func(file string) error) {
 	}
 }
 
-// flip changes one byte of a file.
+// flip inverts one byte of a file.
 func flip(file string) error {
 	content, err := os.ReadFile(file)
 	if err == nil {
@@ -273,9 +276,9 @@ func flip(file string) error {
 	return err
 }
 
-// Contents of which the times tell nothing wrong are hashed as they are used: what is wrong is named
-// and removed, and the next Send brings it. All is found at once.
-func TestDecayedStore(t *testing.T) {
+// Corrupt contents whose times look right are hashed when they are used. Build
+// names and removes all of them at once, and the next Send brings them again.
+func TestCorruptContentIsRemovedAndSentAgain(t *testing.T) {
 	f := scan(t, project(t))
 	for name, damage := range map[string]func(file string) error{
 		"a byte":    flip,
@@ -286,7 +289,7 @@ func TestDecayedStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "no access" && os.Geteuid() == 0 {
-				return // root reads it, and it is right
+				return // root can read the file, which is intact
 			}
 			h := newHost(t)
 			send(t, f, h)
@@ -322,13 +325,13 @@ func TestDecayedStore(t *testing.T) {
 	}
 }
 
-// What is cloned is not read. So it is hashed on the first use of a day.
-func TestClonesAreHashedOnceADay(t *testing.T) {
+// A cloned content is not read, so it is hashed at its first use on each day.
+func TestClonedContentIsHashedOnceADay(t *testing.T) {
 	f, h := scan(t, project(t)), newHost(t)
 	send(t, f, h)
 	made := clone
 	t.Cleanup(func() { clone = made })
-	clone = func(to, from int) error { // as if this file system could
+	clone = func(to, from int) error { // as if this file system supported clones
 		var info unix.Stat_t
 		if err := unix.Fstat(from, &info); err != nil {
 			return err
@@ -341,8 +344,8 @@ func TestClonesAreHashedOnceADay(t *testing.T) {
 	}
 	entry, _ := f.Find("big")
 	keeping(t, h.Path(entry.Sum), flip)
-	h.build(f) // it was found right today
-	today := stampOf(time.Now())
+	h.build(f) // verifies the content and records today as the day
+	today := verifiedTime(time.Now())
 	yesterday := today.Add(-time.Second)
 	if err := os.Chtimes(h.Path(entry.Sum), yesterday, yesterday); err != nil {
 		t.Fatal(err)
@@ -361,7 +364,8 @@ func TestClonesAreHashedOnceADay(t *testing.T) {
 	}
 }
 
-// Zeros of a file hardly travel, and take room neither in the store nor in the folder that is made of it.
+// Runs of zero bytes hardly add to what is sent, and use no disk space in the
+// store or in the built folder.
 func TestZerosTakeNoRoom(t *testing.T) {
 	dir, h := t.TempDir(), newHost(t)
 	const mega = 1 << 20
@@ -396,20 +400,20 @@ func TestZerosTakeNoRoom(t *testing.T) {
 	}
 }
 
-// A list of files of which a byte has changed is sent again.
-func TestDecayedManifest(t *testing.T) {
+// A manifest of which one byte has changed is sent again.
+func TestCorruptManifestIsSentAgain(t *testing.T) {
 	f, h := scan(t, project(t)), newHost(t)
 	send(t, f, h)
 	keeping(t, h.Path(f.ID()), flip)
-	h.Store = Open(h.dir) // which has read no list yet
+	h.Store = Open(h.dir) // a new Store has no cached manifest
 	send(t, f, h)
 	h.Store = Open(h.dir)
 	h.build(f)
 }
 
-// What is cut off or damaged on the way leaves nothing half written, and the next
-// try completes it.
-func TestBrokenStream(t *testing.T) {
+// A truncated or corrupted stream leaves no partial file, and the next Send
+// completes the store.
+func TestBrokenStreamStoresNothing(t *testing.T) {
 	f := scan(t, project(t))
 	manifest := len(f.Encode())
 	for _, after := range []int{0, 1, 20, manifest, manifest + 10, manifest + 60, manifest + 120} {
@@ -427,14 +431,14 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// A host that answers nonsense, or nothing, fails alone.
-func TestBrokenHost(t *testing.T) {
+// If a host sends an invalid reply, or none, only this host fails.
+func TestHostWithInvalidReplyIsNamed(t *testing.T) {
 	dir := project(t)
-	write(t, filepath.Join(dir, "ninth"), "") // one piece more than a byte of an answer has bits
+	write(t, filepath.Join(dir, "ninth"), "") // nine pieces need a second byte in the reply
 	f := scan(t, dir)
 	good := newHost(t)
 	for name, answer := range map[string]string{
-		"its answer is damaged": "\xff\xff", "ended before it had all files": "\x01", "not confirmed": "\x00\x00no\n", "ended before": "",
+		"its reply is invalid": "\xff\xff", "ended before it had all files": "\x01", "not confirmed": "\x00\x00no\n", "ended before": "",
 	} {
 		bad := talker{answer}
 		to := append(targets(good), tree.Target{Name: "bad", Put: bad.put})
@@ -445,7 +449,7 @@ func TestBrokenHost(t *testing.T) {
 	}
 }
 
-// talker answers the same whatever it is sent.
+// talker is a host that sends a fixed reply.
 type talker struct{ answer string }
 
 func (h talker) put(_ context.Context, in io.Reader, out io.Writer) error {
@@ -454,8 +458,9 @@ func (h talker) put(_ context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// A file that changes between Scan and Send stops the launch, with one error.
-func TestFileChanges(t *testing.T) {
+// If a file changes between Scan and Send, Send fails for all hosts with one
+// error.
+func TestFileThatChangesDuringSendFailsAllHosts(t *testing.T) {
 	dir := project(t)
 	f := scan(t, dir)
 	for _, content := range []string{"#!/bin/xx\n", "longer than it was\n", ""} {
@@ -494,8 +499,8 @@ func TestPrune(t *testing.T) {
 	if prune(time.Now().Add(-time.Hour)); removed != 0 {
 		t.Errorf("%d contents were removed before their time", removed)
 	}
-	// Of the first folder only its manifest is not part of the second one: the old
-	// train.py is pkg/same.py too.
+	// The second folder has all contents of the first one (the old train.py is
+	// now pkg/same.py), so only the first manifest is removed.
 	if prune(later, next.ID()); removed != 1 {
 		t.Errorf("%d contents were removed, want the first manifest", removed)
 	}
@@ -508,19 +513,20 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// Prune removes nothing if it cannot know what a job uses, or if it is told to end.
+// Prune removes nothing if it cannot read the manifest of a job, or if its
+// context is cancelled.
 func TestPruneStops(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	later := time.Now().Add(time.Hour)
 	list, err := os.ReadFile(h.Path(f.ID()))
-	if err == nil { // it can be decoded still
+	if err == nil { // the corrupt manifest can still be decoded
 		err = os.WriteFile(h.Path(f.ID()), bytes.ReplaceAll(list, []byte("train.py"), []byte("trail.py")), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	anew := Open(h.dir) // which knows no list yet
+	anew := Open(h.dir) // a new Store has no cached manifest
 	if err := anew.Prune(t.Context(), []tree.Sum{f.ID()}, later, func(path string, _ int64) error { t.Errorf("%s is removed", path); return nil }); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("with a damaged list of files: %v", err)
 	}
@@ -534,8 +540,9 @@ func TestPruneStops(t *testing.T) {
 	}
 }
 
-// A power cut may leave a content with its size and times, and other bytes.
-func TestContentsOfAnEarlierBootAreHashed(t *testing.T) {
+// After a power cut a file may have the right size and times, and wrong
+// content.
+func TestContentOfAnEarlierBootIsHashed(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	booted := bootTime
@@ -545,7 +552,7 @@ func TestContentsOfAnEarlierBootAreHashed(t *testing.T) {
 		t.Error("right contents of an earlier boot are not used")
 	}
 	e, _ := f.Find("train.py")
-	if err := errors.Join(os.WriteFile(h.Path(e.Sum), []byte("print(7)\n"), 0o600), os.Chtimes(h.Path(e.Sum), stamp, stamp)); err != nil {
+	if err := errors.Join(os.WriteFile(h.Path(e.Sum), []byte("print(7)\n"), 0o600), os.Chtimes(h.Path(e.Sum), verifiedEpoch, verifiedEpoch)); err != nil {
 		t.Fatal(err)
 	}
 	if h.Holds(f.ID()) {
@@ -553,20 +560,20 @@ func TestContentsOfAnEarlierBootAreHashed(t *testing.T) {
 	}
 }
 
-// later calls f at a time that is so much later than now. Only the clock of f goes wrong: the
-// change times of files are those of the kernel.
+// later calls f with a clock that is ahead by the duration by. The kernel
+// still sets the change times of files by the real clock.
 func later(t *testing.T, by time.Duration, f func(t *testing.T)) {
 	t.Helper()
-	until := time.Now().Add(by).Round(0) // without the monotonic clock, which the bubble has not
+	until := time.Now().Add(by).Round(0) // Round strips the monotonic clock reading, which a synctest bubble does not have
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(time.Until(until)) // takes no time
 		f(t)
 	})
 }
 
-// A content that is used again counts as used now, so that Prune leaves it to a launch that
-// has just found it.
-func TestUseRenewsAContent(t *testing.T) {
+// A use of a content updates its change time, so that Prune does not remove it
+// while a launch needs it.
+func TestUseUpdatesChangeTime(t *testing.T) {
 	h, f := newHost(t), scan(t, project(t))
 	send(t, f, h)
 	e, _ := f.Find("big")
@@ -579,12 +586,12 @@ func TestUseRenewsAContent(t *testing.T) {
 	}
 	changed := func() time.Time { return of(h.Path(e.Sum)) }
 	sent := changed()
-	for tick := filepath.Join(t.TempDir(), "tick"); ; { // until what changes does so later
+	for tick := filepath.Join(t.TempDir(), "tick"); ; { // wait until the kernel's clock for change times has advanced
 		if write(t, tick, ""); of(tick).After(sent) {
 			break
 		}
 	}
-	later(t, fresh+time.Minute, func(t *testing.T) {
+	later(t, useInterval+time.Minute, func(t *testing.T) {
 		if !h.has(e.Sum, e.Size) {
 			t.Error("the content is not used")
 		}
@@ -594,8 +601,8 @@ func TestUseRenewsAContent(t *testing.T) {
 	}
 }
 
-// A host that joins gets what another one has.
-func TestFromHostToHost(t *testing.T) {
+// A host that joins a job gets the folder that another host has.
+func TestTakenFolderCanBeSentToAnotherHost(t *testing.T) {
 	f := scan(t, project(t))
 	a, b := newHost(t), newHost(t)
 	send(t, f, a)
@@ -620,15 +627,16 @@ func TestFromHostToHost(t *testing.T) {
 	}
 }
 
-// Whoever has all files waits until the host has ended: it is not given up.
-func TestTakeWaitsForTheEnd(t *testing.T) {
+// After it has received all files, Take waits until the host's command exits,
+// instead of cancelling it.
+func TestTakeWaitsForTheCommandToExit(t *testing.T) {
 	for _, dir := range []string{project(t), t.TempDir()} {
 		f, h := scan(t, dir), newHost(t)
 		send(t, f, h)
 		synctest.Test(t, func(t *testing.T) {
 			if _, err := tree.Take(t.Context(), func(ctx context.Context, out io.Writer) error {
 				err := h.Give(ctx, f.ID(), out)
-				synctest.Wait() // until Take has read that
+				synctest.Wait() // wait until Take has read the output
 				if err != nil || ctx.Err() != nil {
 					t.Errorf("the host was given up: %v, %v", err, ctx.Err())
 				}
@@ -640,7 +648,8 @@ func TestTakeWaitsForTheEnd(t *testing.T) {
 	}
 }
 
-// A store holds a folder if it has its list and all contents, as they were.
+// Holds reports true only if the store has the manifest and all contents,
+// unchanged.
 func TestHolds(t *testing.T) {
 	dir, h := project(t), newHost(t)
 	f, err := tree.Scan(t.Context(), dir, tree.Options{})

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// If it is not known when the host was booted, every content is hashed.
-func TestBootTime(t *testing.T) {
+// If the boot time of the host is unknown, no content is trusted, so every
+// content is hashed.
+func TestUnknownBootTimeTrustsNoFile(t *testing.T) {
 	if got := bootTimeIn("cpu  1 2\nintr 3 4\nbtime 1700000000\nprocesses 5\n"); got.Unix() != 1700000001 {
 		t.Errorf("booted at %s, want the end of that second", got)
 	}
@@ -22,20 +23,21 @@ func TestBootTime(t *testing.T) {
 	}
 }
 
-// A content is taken to be right if its time is one of 1980, and of no day to come: that of
-// tomorrow is that of a host whose clock is ahead.
-func TestFoundRight(t *testing.T) {
+// A modification time in 1980 means that the content was verified. The day
+// must not be later than tomorrow; tomorrow is possible if another host's
+// clock is ahead.
+func TestVerificationDayIsReadFromModificationTime(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour
 	for modified, want := range map[time.Time]bool{
-		stamp: true, stampOf(now): true, stampOf(now.Add(-100 * day)): true, stampOf(now.Add(day)): true,
-		stamp.Add(-time.Second): false, stampOf(now.Add(3 * day)): false, now: false, {}: false,
+		verifiedEpoch: true, verifiedTime(now): true, verifiedTime(now.Add(-100 * day)): true, verifiedTime(now.Add(day)): true,
+		verifiedEpoch.Add(-time.Second): false, verifiedTime(now.Add(3 * day)): false, now: false, {}: false,
 	} {
-		if _, ok := foundRight(modified); ok != want {
+		if _, ok := verifiedDay(modified); ok != want {
 			t.Errorf("%s: %v, want %v", modified, ok, want)
 		}
 	}
-	if got, _ := foundRight(stampOf(now.Add(-100 * day))); got != dayOf(now)-100 {
+	if got, _ := verifiedDay(verifiedTime(now.Add(-100 * day))); got != dayOf(now)-100 {
 		t.Errorf("found right on day %d, want %d", got, dayOf(now)-100)
 	}
 }

@@ -1,11 +1,12 @@
 //go:build linux
 
-// Package install makes virtual environments on a host, from contents in its store:
+// Package install creates virtual environments on a host from the contents in
+// its store:
 //
 //	ready, err := install.Environment(ctx, "/home/u/.plx/envs", files, request)
 //
-// Equal environments share one folder. Nobody can write there but root, because other
-// jobs use it too. A folder that exists is complete.
+// Equal environments share one folder, also between jobs, so the folder is
+// read-only. A folder that exists is complete.
 package install
 
 import (
@@ -25,16 +26,16 @@ import (
 	"github.com/plx-run/plx/envsync/venv"
 )
 
-// Environment installs an environment in the folder root, unless it is there. It reports
-// false if the contents are needed for that. It refuses a host that cannot run the
-// environment.
+// Environment installs an environment below the folder root, unless it is
+// installed already. It returns false if file contents must be sent to the
+// store first. It returns an error if this host cannot run the environment.
 func Environment(ctx context.Context, root string, files *store.Store, r venv.Request) (ready bool, err error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return false, err
 	}
 	i := &installer{root: root, files: files, request: r, dir: filepath.Join(root, r.Folder())}
 	installed := i.there(i.dir) && (r.Base == "" || i.there(i.baseDir()))
-	if installed && i.check(ctx) == nil { // one start of an interpreter, not two
+	if installed && i.check(ctx) == nil { // check first: then the interpreter is started once, not twice
 		return true, nil
 	}
 	if err := i.findInterpreter(ctx); err != nil {
@@ -53,26 +54,29 @@ func Environment(ctx context.Context, root string, files *store.Store, r venv.Re
 }
 
 type installer struct {
-	root    string // folder of all environments
+	root    string // folder that contains all environments
 	files   *store.Store
 	request venv.Request
 
-	dir         string // of the environment
-	interpreter string // absolute path on this host
+	dir         string // absolute path of the environment
+	interpreter string // absolute path of the interpreter on this host
 }
 
-// baseDir is the folder of an interpreter that is sent.
+// baseDir returns the folder in which an interpreter that was sent is
+// installed.
 func (i *installer) baseDir() string { return filepath.Join(i.root, i.request.BaseFolder()) }
 
-// there reports whether a folder is installed, and notes its use: prune spares it then.
+// there reports whether a folder exists. It sets the folder's modification
+// time to now, so that "plx prune" keeps it.
 func (i *installer) there(dir string) bool {
 	_, err := os.Stat(dir)
 	now := time.Now()
-	_ = os.Chtimes(dir, now, now) // a job's own record spares it too
+	_ = os.Chtimes(dir, now, now) // an error does not matter: prune also keeps the environments that the records of jobs name
 	return err == nil
 }
 
-// findInterpreter finds the interpreter on this host, or where it will be.
+// findInterpreter finds a suitable interpreter on this host. If the
+// interpreter is sent, it computes the path at which it will be installed.
 func (i *installer) findInterpreter(ctx context.Context) error {
 	r := i.request
 	if r.Loader != "" {
@@ -82,7 +86,7 @@ func (i *installer) findInterpreter(ctx context.Context) error {
 	}
 	if r.Base != "" {
 		if !filepath.IsLocal(r.Interpreter) {
-			return fmt.Errorf("%q is no path of an interpreter", r.Interpreter)
+			return fmt.Errorf("the path %q of the interpreter leads out of its folder", r.Interpreter)
 		}
 		i.interpreter = filepath.Join(i.baseDir(), r.Interpreter)
 		return nil
@@ -105,7 +109,8 @@ func (i *installer) findInterpreter(ctx context.Context) error {
 	return missing(ctx, r, found)
 }
 
-// missing says which interpreter the host lacks, and what it has.
+// missing returns an error that names the required interpreter and those that
+// this host has.
 func missing(ctx context.Context, r venv.Request, found []string) error {
 	if len(found) == 0 {
 		found = []string{fmt.Sprintf("there is no %s", r.Interpreter)}
@@ -122,7 +127,8 @@ func missing(ctx context.Context, r venv.Request, found []string) error {
 	return fmt.Errorf("the environment is for %s, and on this host %s", r.Python, text)
 }
 
-// check runs the installed environment's interpreter.
+// check runs the installed environment's interpreter and returns an error
+// unless its version fits the packages.
 func (i *installer) check(ctx context.Context) error {
 	p, err := venv.Ask(ctx, filepath.Join(i.dir, "bin", "python"))
 	if err == nil && !i.request.Python.Fits(p) {
@@ -134,30 +140,32 @@ func (i *installer) check(ctx context.Context) error {
 	return nil
 }
 
-// install makes the folders that are not there.
+// install creates the folders of the interpreter, if it is sent, and of the
+// environment, unless they exist.
 func (i *installer) install(ctx context.Context) error {
 	r := i.request
 	if r.Base != "" {
-		fix := fixer{dir: i.baseDir(), names: r.BaseNames, program: r.Interpreter}
+		fix := relocator{dir: i.baseDir(), names: r.BaseNames, program: r.Interpreter}
 		if err := i.build(ctx, r.Base, i.baseDir(), fix.run); err != nil {
 			return fmt.Errorf("install the interpreter: %w", err)
 		}
 	}
-	fix := fixer{dir: i.dir, names: r.Names, links: r.Links, interpreter: i.interpreter}
+	fix := relocator{dir: i.dir, names: r.Names, links: r.Links, interpreter: i.interpreter}
 	if err := i.build(ctx, r.Manifest, i.dir, fix.run); err != nil {
 		return fmt.Errorf("install the environment: %w", err)
 	}
 	return nil
 }
 
-// build makes a folder. Of two that make it at once one wins.
+// build creates a folder from a manifest and makes it read-only. If two
+// processes create the same folder at once, both succeed.
 func (i *installer) build(ctx context.Context, manifest, dir string, finish func(string) error) error {
 	id, err := tree.ParseSum(manifest)
 	if err != nil {
 		return err
 	}
-	// The folder gets its name after its content is on the disk: nobody looks at that
-	// again, also after a power cut.
+	// Flush the content to disk before the folder gets its final name: later
+	// launches do not verify the content, even after a power cut.
 	flushed := func(at string) error { return errors.Join(finish(at), flush(at)) }
 	if err := i.files.Build(ctx, id, dir, flushed); err != nil {
 		if _, gone := os.Stat(dir); gone != nil {
@@ -167,7 +175,7 @@ func (i *installer) build(ctx context.Context, manifest, dir string, finish func
 	return protect(dir)
 }
 
-// flush writes the file system of a folder to its disk.
+// flush writes all data of the file system that contains dir to disk (syncfs).
 func flush(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -180,7 +188,7 @@ func flush(dir string) error {
 	return nil
 }
 
-// protect takes the permission to write from all folders and files.
+// protect removes write permission from all files and folders in dir.
 func protect(dir string) error {
 	return filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeSymlink != 0 {
@@ -194,12 +202,12 @@ func protect(dir string) error {
 	})
 }
 
-// Unprotect makes it possible to remove what Environment has made. It returns no
-// error: the removal that follows reports what stands in its way.
+// Unprotect makes the folders in dir writable, so that the caller can remove
+// them. It returns no error, because the removal itself would fail.
 func Unprotect(dir string) {
 	_ = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
-			_ = os.Chmod(file, 0o700) // the removal reports the reason
+			_ = os.Chmod(file, 0o700) // on an error the removal that follows reports the reason
 		}
 		return nil
 	})

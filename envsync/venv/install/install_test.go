@@ -33,7 +33,7 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-func TestScripts(t *testing.T) {
+func TestScriptsGetTheNewPath(t *testing.T) {
 	long := "/home/" + strings.Repeat("x", 150)
 	for name, c := range map[string]struct{ dir, before, after string }{
 		"first line":     {"/new", "#!/old/env/bin/python3\nx", "#!/new/bin/python3\nx"},
@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 	} {
 		at := t.TempDir()
 		write(t, filepath.Join(at, "bin", "tool"), c.before)
-		if err := (fixer{dir: c.dir, names: []string{"/old/env", "/link/env"}}).run(at); err != nil {
+		if err := (relocator{dir: c.dir, names: []string{"/old/env", "/link/env"}}).run(at); err != nil {
 			t.Fatal(err)
 		}
 		if got := read(t, filepath.Join(at, "bin", "tool")); got != c.after {
@@ -58,11 +58,11 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-func TestSettings(t *testing.T) {
+func TestPyvenvCfgGetsTheInterpreter(t *testing.T) {
 	at := t.TempDir()
 	write(t, filepath.Join(at, "bin", "x"), "")
 	write(t, filepath.Join(at, "pyvenv.cfg"), "home = /old/python/bin\nimplementation = CPython\nversion_info = 3.11.2\nbase-prefix = /old/python\nexecutable=/old/python/bin/python3.11\ncommand = /old/python/bin/python3.11 -m venv /old/env")
-	if err := (fixer{dir: "/new/env", names: []string{"/old/env"}, links: []string{"bin/python3"}, interpreter: "/new/python/bin/python3.11"}).run(at); err != nil {
+	if err := (relocator{dir: "/new/env", names: []string{"/old/env"}, links: []string{"bin/python3"}, interpreter: "/new/python/bin/python3.11"}).run(at); err != nil {
 		t.Fatal(err)
 	}
 	want := "home = /new/python/bin\nimplementation = CPython\nversion_info = 3.11.2\nbase-prefix = /new/python\nexecutable = /new/python/bin/python3.11\ncommand = /old/python/bin/python3.11 -m venv /new/env"
@@ -72,13 +72,13 @@ func TestSettings(t *testing.T) {
 	if to, err := os.Readlink(filepath.Join(at, "bin", "python3")); to != "/new/python/bin/python3.11" {
 		t.Errorf("bin/python3 leads to %s, %v", to, err)
 	}
-	if err := (fixer{links: []string{"../x"}}).run(at); err == nil {
+	if err := (relocator{links: []string{"../x"}}).run(at); err == nil {
 		t.Error("a link outside of the environment was made")
 	}
 }
 
-// A source gets the time that its compiled file has noted.
-func TestTimes(t *testing.T) {
+// A source file gets the modification time recorded in its .pyc file.
+func TestSourcesGetTheTimesOfTheirPycFiles(t *testing.T) {
 	at := t.TempDir()
 	head := make([]byte, 16)
 	binary.LittleEndian.PutUint32(head[8:], 1234567)
@@ -88,7 +88,7 @@ func TestTimes(t *testing.T) {
 		write(t, filepath.Join(at, name+".py"), text)
 		write(t, filepath.Join(at, "__pycache__", name+".cpython-311.pyc"), string(head))
 	}
-	if err := (fixer{}).run(at); err != nil {
+	if err := (relocator{}).run(at); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"a.py": true, "b.py": false} {
@@ -99,8 +99,9 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// An interpreter with a shared library, as pyenv builds it, runs from another folder.
-func TestLibraries(t *testing.T) {
+// An interpreter with a shared library, as pyenv builds it, runs from another
+// folder.
+func TestMovedInterpreterFindsItsLibrary(t *testing.T) {
 	compiler, err := exec.LookPath("gcc")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -127,14 +128,14 @@ func TestLibraries(t *testing.T) {
 	if before.Run(); before.ProcessState.ExitCode() == 42 {
 		t.Fatal("it finds its library without a change")
 	}
-	if err := (fixer{dir: now, names: []string{old}, program: "bin/python"}).run(now); err != nil {
+	if err := (relocator{dir: now, names: []string{old}, program: "bin/python"}).run(now); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(python)
 	if cmd.Run(); cmd.ProcessState.ExitCode() != 42 {
 		t.Errorf("it ended with %v", cmd.ProcessState)
 	}
-	short := fixer{names: []string{old}, program: "bin/python"}
+	short := relocator{names: []string{old}, program: "bin/python"}
 	if err := short.libraries(now); err != nil {
 		t.Errorf("the second time: %v", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/plx-run/plx/envsync/relay"
+	"github.com/plx-run/plx/envsync/fanout"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
@@ -17,7 +17,7 @@ type Relay struct{}
 
 // Listen opens the port at r.Addr at which other hosts connect to receive
 // files.
-func (Relay) Listen(r relay.Route) (net.Listener, error) {
+func (Relay) Listen(r fanout.Route) (net.Listener, error) {
 	return Place{Addr: r.Addr, Low: r.Low, High: r.High}.ListenData()
 }
 
@@ -26,8 +26,8 @@ func (Relay) Listen(r relay.Route) (net.Listener, error) {
 const passing = "files"
 
 // Secure encrypts conn and authenticates both ends with key. It implements
-// relay.Network.
-func (Relay) Secure(ctx context.Context, conn net.Conn, key relay.Key, accepted bool) (net.Conn, error) {
+// fanout.Network.
+func (Relay) Secure(ctx context.Context, conn net.Conn, key fanout.Key, accepted bool) (net.Conn, error) {
 	c := channel.Config{Key: cluster.Key(key), TLS: true}
 	if !accepted {
 		return channel.Dial(ctx, conn, c, passing, passing)

@@ -13,21 +13,23 @@ import (
 	"time"
 )
 
-// added is what the start of an interpreter in an environment does, by .pth files in any of
-// their forms and by sitecustomize.
+// added lists what starting the environment's interpreter adds to the module
+// path and import hooks, through .pth files and sitecustomize.
 type added struct {
 	Dirs []struct {
-		File string `json:"file"` // that adds it
-		Dir  string `json:"dir"`  // as in sys.path
+		File string `json:"file"` // path of the .pth file or sitecustomize module that adds Dir
+		Dir  string `json:"dir"`  // folder that is added to sys.path
 	} `json:"dirs"`
-	// Mapped has the folders or files of packages that are imported by hooks, as setuptools
-	// and the package editables install them, by the names of the packages.
+	// Mapped maps package names to their folder or file, for packages that are
+	// imported through hooks. setuptools and the package editables install
+	// such hooks.
 	Mapped map[string]string `json:"mapped"`
 }
 
 const addedMark = "\nplx-added "
 
-// addedScript starts an environment as the interpreter does, and watches.
+// addedScript is a Python program that runs the interpreter's startup code for
+// an environment and records what it adds to sys.path.
 const addedScript = `import json, os, site, sys
 dirs, mapped = [], {}
 def watch(name, file):
@@ -53,13 +55,16 @@ for finder in sys.meta_path:
         mapped.update(more)
 print("\nplx-added " + json.dumps({"dirs": dirs, "mapped": dict((n, str(p)) for n, p in mapped.items())}))`
 
-// watchStart starts the environment's interpreter.
+// watchStart runs addedScript with the environment's interpreter and parses
+// its output.
 func (v *Venv) watchStart(ctx context.Context) (a added, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("it has not answered within %s", askTime))
 	defer cancel()
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, v.python(), "-E", "-s", "-S", "-c", addedScript)
-	cmd.Stderr, cmd.WaitDelay, cmd.Dir = &said, time.Second, v.root // what a .pth file takes from the present folder is no path elsewhere
+	// A .pth file may add a path relative to the working directory; such a
+	// path means nothing on another host.
+	cmd.Stderr, cmd.WaitDelay, cmd.Dir = &said, time.Second, v.root
 	out, err := cmd.Output()
 	_, answer, found := strings.Cut("\n"+string(out), addedMark)
 	switch {
@@ -68,12 +73,13 @@ func (v *Venv) watchStart(ctx context.Context) (a added, err error) {
 	case err != nil:
 		return a, cmp.Or(context.Cause(ctx), err)
 	case !found:
-		return a, errors.New("it did not tell")
+		return a, errors.New("the interpreter did not print its module path")
 	}
 	return a, json.Unmarshal([]byte(answer), &a)
 }
 
-// fromStart adds to places what the start of the interpreter finds outside of what is sent.
+// fromStart adds to places the folders in a that are not part of what is sent
+// to the hosts. places maps a folder to a description for the user.
 func (v *Venv) fromStart(a added, places map[string]string) (notes []string) {
 	for _, d := range a.Dirs {
 		if filepath.IsAbs(d.Dir) && v.owns(d.File) && !v.has(d.Dir) {
@@ -94,7 +100,8 @@ func (v *Venv) fromStart(a added, places map[string]string) (notes []string) {
 	return notes
 }
 
-// owns reports whether a file is one of the environment, not one of the interpreter's folder.
+// owns reports whether a file is inside the environment, as opposed to the
+// base interpreter's folder.
 func (v *Venv) owns(file string) bool {
 	for _, name := range v.names {
 		if within(name, file) {

@@ -1,4 +1,4 @@
-package relay
+package fanout
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// Spool is a stream that is written once, and read by many while it grows. Its bytes are
-// in a file without a name, of which nothing is left, whatever ends this process.
+// Spool is a stream that one goroutine writes once and many goroutines read
+// while it grows. Its bytes are in an unlinked temporary file, which the
+// kernel deletes however this process exits.
 type Spool struct {
 	file  *os.File
-	ended chan struct{} // closed when the stream is complete, or will never be
-	err   error         // why it will never be; valid once ended is closed; nil: it is complete
+	ended chan struct{} // closed by the method End: nothing more will be written
+	err   error         // why the stream could not be completed; nil: it is complete; valid once ended is closed
 
 	mu    sync.Mutex
-	size  int64         // bytes that are written
-	moved chan struct{} // closed, and replaced, when size changes
+	size  int64         // number of bytes written so far
+	moved chan struct{} // closed and replaced when size changes
 }
 
-// NewSpool returns an empty Spool with its file in the folder dir; "": that for
-// temporary files.
+// NewSpool returns an empty Spool whose file is in the folder dir. An empty
+// dir means os.TempDir().
 func NewSpool(dir string) (*Spool, error) {
 	file, err := os.CreateTemp(dir, "plx-send-*")
 	if err != nil {
@@ -35,7 +36,7 @@ func NewSpool(dir string) (*Spool, error) {
 	return &Spool{file: file, moved: make(chan struct{}), ended: make(chan struct{})}, nil
 }
 
-// Write adds to the stream.
+// Write appends b to the stream.
 func (s *Spool) Write(b []byte) (int, error) {
 	n, err := s.file.Write(b)
 	if err != nil {
@@ -49,14 +50,15 @@ func (s *Spool) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// End says that the stream is complete, or with an error why it will never be. It must
-// be called once.
+// End marks the end of the stream. A nil err means that the stream is
+// complete; otherwise err is why it never will be. End must be called exactly
+// once.
 func (s *Spool) End(err error) {
 	s.err = err
 	close(s.ended)
 }
 
-// Size returns how many bytes are written, and whether the stream has ended.
+// Size returns the number of bytes written so far, and whether End was called.
 func (s *Spool) Size() (size int64, ended bool) {
 	select {
 	case <-s.ended:
@@ -73,7 +75,8 @@ func (s *Spool) written() (size int64, moved <-chan struct{}) {
 	return s.size, s.moved
 }
 
-// Failed returns why the stream will never be complete. Nil: it is, or still grows.
+// Failed returns the error that was passed to End. It returns nil if the
+// stream is complete or still grows.
 func (s *Spool) Failed() error {
 	select {
 	case <-s.ended:
@@ -83,16 +86,17 @@ func (s *Spool) Failed() error {
 	}
 }
 
-// Close waits for End and gives the file up.
+// Close waits until End is called, then closes the file.
 func (s *Spool) Close() error {
 	<-s.ended
 	return s.file.Close()
 }
 
-// Copy writes the stream to w from byte from on, as far as it is there and then as it
-// grows, until its end. While it does not grow, idle is called every few seconds.
+// Copy writes the stream to w, beginning at byte from, and follows its growth
+// until End. While the stream does not grow, Copy calls idle every few
+// seconds.
 func (s *Spool) Copy(ctx context.Context, w io.Writer, from int64, idle func() error) error {
-	buf, tick := make([]byte, maxFrame), time.NewTicker(beatEvery)
+	buf, tick := make([]byte, maxFrame), time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
 	for complete := false; ; {
 		size, moved := s.written()
@@ -113,7 +117,7 @@ func (s *Spool) Copy(ctx context.Context, w io.Writer, from int64, idle func() e
 		select {
 		case <-moved:
 		case <-s.ended:
-			complete = true // what was written before counts
+			complete = true // loop once more: bytes may have been written before End
 		case <-tick.C:
 			if err := idle(); err != nil {
 				return err

@@ -1,4 +1,4 @@
-package relay
+package fanout
 
 import (
 	"bufio"
@@ -20,10 +20,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// loopback connects hosts of a test. Secure compares the keys as they are.
+// loopback is a Network on the loopback interface. Secure sends the key
+// unencrypted.
 type loopback struct {
-	deaf  bool                 // no host has a port
-	dials func(net.Conn) error // called before a host uses a connection that it dialled; nil: nothing is
+	deaf  bool                 // Listen fails
+	dials func(net.Conn) error // called with each connection that a host has dialed; its error breaks the connection; nil: not called
 }
 
 func (l loopback) Listen(r Route) (net.Listener, error) {
@@ -53,13 +54,13 @@ func (l loopback) Secure(ctx context.Context, conn net.Conn, key Key, accepted b
 	return conn, nil
 }
 
-// testHost is a command on a host.
+// testHost is a host that runs the receiving command.
 type testHost struct {
 	name    string
 	network Network
-	fail    int64        // it ends with an error after so many bytes; 0: it does not
+	fail    int64        // the command fails after this number of bytes; 0: it does not fail
 	got     bytes.Buffer // the stream
-	taken   atomic.Int64 // bytes that the sender has sent to it
+	taken   atomic.Int64 // number of bytes that the sender has uploaded to this host
 }
 
 var errBroken = errors.New("broken")
@@ -81,7 +82,8 @@ func (h *testHost) run(ctx context.Context, in io.Reader, out io.Writer, dir str
 	return part.Finish()
 }
 
-// send brings content to hosts as package tree does, and returns the error of each.
+// send sends the stream of g to all hosts, as package tree does, and returns
+// the error of each host.
 func send(t *testing.T, g *Group, hosts []*testHost, patience time.Duration) []error {
 	t.Helper()
 	errs := make([]error, len(hosts))
@@ -123,7 +125,8 @@ func (c counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// content is a Spool with random bytes, of which half come at once.
+// content returns a Spool with random bytes. Half of them are written before
+// it returns, the rest by a goroutine.
 func content(t *testing.T, size int) (*Spool, []byte) {
 	t.Helper()
 	s, err := NewSpool(t.TempDir())
@@ -156,8 +159,8 @@ func newHosts(n int, network Network) (hosts []*testHost) {
 	return hosts
 }
 
-// What several hosts get is sent once.
-func TestOnce(t *testing.T) {
+// The sender uploads the stream once for any number of hosts.
+func TestSenderUploadsTheStreamOnce(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 7, 20} {
 		spool, want := content(t, 512<<10)
 		hosts, g := newHosts(n, loopback{}), NewGroup(spool, n, false, 0, 0)
@@ -180,9 +183,9 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// Hosts that have no port, cannot dial, or are not to be tried get everything from the
-// sender.
-func TestDirect(t *testing.T) {
+// Hosts that cannot listen or dial receive the whole stream from the sender,
+// and so do all hosts with direct.
+func TestSenderUploadsWhatHostsCannotForward(t *testing.T) {
 	refuse := func(net.Conn) error { return errors.New("no way there") }
 	for name, test := range map[string]struct {
 		network Network
@@ -212,9 +215,9 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// A host that breaks in the middle fails alone: those that took the stream from it get
-// the rest from the sender.
-func TestBreaks(t *testing.T) {
+// A host that fails in the middle of the stream fails alone: the sender sends
+// the rest to the hosts that it has served.
+func TestFailedHostDoesNotFailItsReceivers(t *testing.T) {
 	for victim := range 4 {
 		spool, want := content(t, 1<<20)
 		hosts, g := newHosts(9, loopback{}), NewGroup(spool, 9, false, 0, 0)
@@ -230,8 +233,8 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
-// A stream that ends in an error is not taken for a whole one.
-func TestContentFails(t *testing.T) {
+// If the stream ends with an error, no host takes it for complete.
+func TestIncompleteStreamFailsAllHosts(t *testing.T) {
 	spool, err := NewSpool(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -249,17 +252,18 @@ func TestContentFails(t *testing.T) {
 	}
 }
 
-// stuck is a network on which a host stops for ever.
+// stuck is a Network whose Listen never returns.
 type stuck struct{ loopback }
 
 func (stuck) Listen(Route) (net.Listener, error) { select {} }
 
-// A host that reports nothing is given up.
-func TestSilent(t *testing.T) {
+// Send fails for a host that reports nothing for a while.
+func TestHostThatReportsNothingFails(t *testing.T) {
 	spool, want := content(t, 1<<20)
 	hosts, g := newHosts(3, loopback{deaf: true}), NewGroup(spool, 3, false, 0, 0)
 	hosts[0].network = stuck{}
-	// Only a host that may pass the stream on opens a port: all but the last are asked.
+	// The sender asks every host except the last to open a port, so the stuck
+	// one must not come last.
 	errs := send2(t, g, hosts)
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "silent") {
 		t.Errorf("the stuck host: %v", errs[0])
@@ -271,7 +275,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// send2 is send, in which the first host comes first and is not waited for.
+// send2 is like send, but starts the first host before the others and does not
+// wait for it.
 func send2(t *testing.T, g *Group, hosts []*testHost) []error {
 	errs := make([]error, len(hosts))
 	in, stdin := io.Pipe()
@@ -291,8 +296,9 @@ func send2(t *testing.T, g *Group, hosts []*testHost) []error {
 	return errs
 }
 
-// A stranger on a host's port gets nothing, and keeps nobody out.
-func TestStranger(t *testing.T) {
+// A peer that does not know the key receives nothing, and does not block
+// others.
+func TestPeerWithWrongKeyGetsNothing(t *testing.T) {
 	spool, _ := content(t, 1<<20)
 	p := &Part{network: loopback{}, route: Route{Key: Key{1}}, spool: spool, out: io.Discard}
 	var err error
@@ -326,7 +332,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		line, _, _ := bytes.Cut(in, []byte("\n"))
 		if r := (Route{}); json.Unmarshal(line, &r) == nil && r.From != "" {
-			return // it would dial another host
+			return // such a route would make Receive dial another host
 		}
 		part, err := Receive(t.Context(), bufio.NewReader(bytes.NewReader(in)), io.Discard, t.TempDir(), loopback{deaf: true})
 		if err != nil {
@@ -339,8 +345,9 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// A beat says that the sender lives. It is no read of nothing, which could pass for an end.
-func TestBeatsAreNotRead(t *testing.T) {
+// Read does not return 0 bytes for a heartbeat, which a caller could take for
+// the end.
+func TestHeartbeatsAreNotReadAsData(t *testing.T) {
 	route, err := json.Marshal(Route{})
 	if err != nil {
 		t.Fatal(err)
@@ -351,13 +358,13 @@ func TestBeatsAreNotRead(t *testing.T) {
 		if _, err := f.Write([]byte("abc")); err != nil {
 			t.Fatal(err)
 		}
-		for _, mark := range []uint32{beat, beat} {
-			if err := f.mark(mark); err != nil {
+		for _, mark := range []uint32{heartbeat, heartbeat} {
+			if err := f.writeLength(mark); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := f.mark(0); err != nil {
+	if err := f.writeLength(0); err != nil {
 		t.Fatal(err)
 	}
 	p, err := Receive(t.Context(), bufio.NewReader(in), io.Discard, t.TempDir(), loopback{})

@@ -13,17 +13,18 @@ import (
 	"github.com/plx-run/plx/envsync/venv"
 )
 
-// fixer changes what in a folder depends on its path.
-type fixer struct {
-	dir         string   // absolute path that the folder will have
-	names       []string // absolute paths by which its files may name it now
-	links       []string // paths in it that become links to the interpreter
-	interpreter string   // absolute path; "": the folder is that of an interpreter
-	program     string   // path in it of an interpreter; "": it has none
+// relocator adapts the files of an environment or interpreter to the path of the
+// folder in which they are installed.
+type relocator struct {
+	dir         string   // absolute path that the folder will finally have
+	names       []string // absolute paths on the sending machine, which dir replaces in the files
+	links       []string // paths in the folder where links to the interpreter are created
+	interpreter string   // absolute path of the interpreter; "": the folder is an interpreter's installation, not an environment
+	program     string   // path of the interpreter in its installation folder; "": the folder is an environment
 }
 
-// run fixes a folder, which has the path at for now.
-func (f fixer) run(at string) error {
+// run adapts the files of the folder, which has the temporary path at.
+func (f relocator) run(at string) error {
 	for _, link := range f.links {
 		if !filepath.IsLocal(link) {
 			return fmt.Errorf("%q leads out of the environment", link)
@@ -44,8 +45,8 @@ func (f fixer) run(at string) error {
 	return times(at)
 }
 
-// settings writes where the interpreter is into pyvenv.cfg.
-func (f fixer) settings(at string) error {
+// settings writes the path of the interpreter into pyvenv.cfg.
+func (f relocator) settings(at string) error {
 	if f.interpreter == "" {
 		return nil
 	}
@@ -68,11 +69,13 @@ func (f fixer) settings(at string) error {
 	return rewrite(file, f.renamed([]byte(out.String())))
 }
 
-// maxScript bounds a script, in bytes. Larger files in bin are programs.
+// maxScript is the maximum size of a script in bytes. Larger files in bin are
+// taken for binary programs.
 const maxScript = 1 << 20
 
-// scripts rewrites the text files in bin: the first lines of scripts, and activate.
-func (f fixer) scripts(bin string) error {
+// scripts adapts the text files in bin: the first lines of scripts, and the
+// script activate.
+func (f relocator) scripts(bin string) error {
 	entries, err := os.ReadDir(bin)
 	if err != nil {
 		return err
@@ -104,9 +107,9 @@ func (f fixer) scripts(bin string) error {
 	return nil
 }
 
-// renamed replaces the folder's old names by its path. A longer name that begins with
-// an old one is another folder's.
-func (f fixer) renamed(text []byte) []byte {
+// renamed replaces f.names in text by f.dir. It does not replace a longer path
+// that merely begins with one of the names.
+func (f relocator) renamed(text []byte) []byte {
 	for _, name := range f.names {
 		var out []byte
 		for rest := text; ; {
@@ -128,12 +131,14 @@ func (f fixer) renamed(text []byte) []byte {
 	return text
 }
 
-// maxLine is the length of the first line of a script that every Linux reads.
+// maxLine is the maximum length in bytes of a script's "#!" line on every
+// Linux kernel; older kernels truncate a longer line.
 const maxLine = 127
 
-// runnable changes the first line of a script of Python that Linux would cut off: a
-// shell runs the interpreter then. Python takes that line for a string.
-func (f fixer) runnable(text []byte) []byte {
+// runnable replaces the "#!" line of a Python script if it is too long for
+// Linux or contains spaces. /bin/sh then starts the interpreter; Python parses
+// the shell command as a string.
+func (f relocator) runnable(text []byte) []byte {
 	line, rest, found := bytes.Cut(text, []byte("\n"))
 	after, script := bytes.CutPrefix(line, []byte("#!"+f.dir+"/bin/python"))
 	if !found || !script || len(line) < maxLine && !strings.ContainsAny(f.dir, " \t") {
@@ -143,7 +148,7 @@ func (f fixer) runnable(text []byte) []byte {
 	return append(fmt.Appendf(nil, "#!/bin/sh\n'''exec' \"%s/bin/python%s\" %s \"$0\" \"$@\"\n' '''\n", f.dir, version, options), rest...)
 }
 
-// rewrite replaces the content of a file that Build has made.
+// rewrite replaces the content of an existing file, which may be read-only.
 func rewrite(file string, text []byte) error {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -152,11 +157,12 @@ func rewrite(file string, text []byte) error {
 	if err := os.Chmod(file, info.Mode().Perm()|0o200); err != nil {
 		return err
 	}
-	return os.WriteFile(file, text, 0) // it exists
+	return os.WriteFile(file, text, 0) // the file exists, so the mode 0 has no effect
 }
 
-// times gives sources the times that their compiled files have noted, so that Python
-// uses those: it cannot write others.
+// times sets the modification time of each source file to the time recorded in
+// its .pyc file. Otherwise Python would ignore the .pyc files, and it cannot
+// write new ones in the read-only folder.
 func times(at string) error {
 	return filepath.WalkDir(at, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() || !strings.HasSuffix(file, ".pyc") {
@@ -168,7 +174,7 @@ func times(at string) error {
 		}
 		info, err := os.Lstat(source)
 		if err != nil || !info.Mode().IsRegular() || uint32(info.Size()) != size {
-			return nil // Python compiles it again
+			return nil // Python compiles the source itself
 		}
 		return os.Chtimes(source, modified, modified)
 	})

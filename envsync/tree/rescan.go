@@ -11,9 +11,11 @@ import (
 	"time"
 )
 
-// Again returns the folder as it is now, without what has come since Scan: files that have
-// vanished are left out, unless Gather was told of them, and those that have changed are
-// read again. The file without is left out in any case; "": there is none.
+// Again returns a copy of f with the present content of its files; it reads
+// files that have changed since Scan again. It does not look for new files. It
+// omits the file without (a path; "" means none), files that no longer exist
+// and files that change while they are read. For a file that Gather has read
+// the last two are errors.
 func (f *Folder) Again(ctx context.Context, without string) (*Folder, error) {
 	again := *f
 	again.Entries, again.read, again.excluded = nil, time.Now(), maps.Clone(f.excluded)
@@ -39,13 +41,14 @@ func (f *Folder) Again(ctx context.Context, without string) (*Folder, error) {
 	return &again, nil
 }
 
-// now returns a file's entry as the file is now.
+// now returns e with the file's present size and content hash. It reads the
+// file only if the file may have changed since the last read.
 func (f *Folder) now(e Entry) (Entry, error) {
 	info, err := os.Lstat(f.file(e))
 	if err != nil {
 		return e, err
 	}
-	if i, ok := identity(info); ok && i.Size == e.Size && time.Unix(0, max(i.ModTime, i.Change)).Before(f.read.Add(-settled)) {
+	if i, ok := identity(info); ok && i.Size == e.Size && time.Unix(0, max(i.ModTime, i.Change)).Before(f.read.Add(-minCacheAge)) {
 		return e, nil
 	}
 	return readFile(e, f.file(e), io.Discard, func(fs.FileInfo, content) {})

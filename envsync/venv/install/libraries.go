@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// libraries makes an interpreter find its own library, which it may look for under the
-// folder's old name. The new path replaces the old one in the program's bytes.
-func (f fixer) libraries(at string) error {
+// libraries makes an interpreter find its shared library. The interpreter's
+// ELF run path may contain its old installation folder; libraries replaces
+// that path in the program file.
+func (f relocator) libraries(at string) error {
 	if f.program == "" {
 		return nil
 	}
@@ -26,7 +27,7 @@ func (f fixer) libraries(at string) error {
 	for i, p := range paths {
 		for _, name := range f.names {
 			if in, err := filepath.Rel(name, p); err == nil && filepath.IsLocal(in) {
-				paths[i] = "$ORIGIN/../" + in // the program is in bin
+				paths[i] = "$ORIGIN/../" + in // relative to the program, which is in the folder bin
 			}
 		}
 	}
@@ -45,12 +46,13 @@ func (f fixer) libraries(at string) error {
 	return rewrite(file, text)
 }
 
-// runpath returns where a program looks for libraries, and the offset of that text in the
-// file. Both are zero for a program that does not say, and for what is no program.
+// runpath returns the library search path (DT_RUNPATH or DT_RPATH) of a
+// program, and its offset in the file. Both are zero if the program has none
+// or is not an ELF file.
 func runpath(file string) (offset uint64, paths string, err error) {
 	program, err := elf.Open(file)
 	if err != nil {
-		return 0, "", nil // a script
+		return 0, "", nil // not an ELF file, for example a script
 	}
 	defer program.Close() // only read
 	dynamic := program.SectionByType(elf.SHT_DYNAMIC)
@@ -62,7 +64,7 @@ func runpath(file string) (offset uint64, paths string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	runpaths, _ := program.DynValue(elf.DT_RUNPATH) // the section exists
+	runpaths, _ := program.DynValue(elf.DT_RUNPATH) // no error: the section exists
 	rpaths, _ := program.DynValue(elf.DT_RPATH)
 	for _, at := range slices.Concat(runpaths, rpaths) {
 		if at < uint64(len(all)) {

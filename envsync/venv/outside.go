@@ -13,13 +13,16 @@ import (
 	"strings"
 )
 
-// maxText bounds small files of packages, in bytes.
+// maxText is the maximum size in bytes of a package's metadata file; larger
+// files are ignored.
 const maxText = 1 << 20
 
-// elsewhere describes packages whose files are not in the environment: hosts do not have
-// them. Those of workdir they have: it adds their folders to InPlace.
-func (v *Venv) elsewhere(ctx context.Context, workdir string) (notes []string) {
-	places := map[string]string{} // package by folder
+// notePackagesOutside returns notes about packages whose files are outside the
+// environment, such as editable installs, because hosts do not get those
+// files. If the files are in workdir, which is sent, it adds their folder to
+// v.InPlace instead.
+func (v *Venv) notePackagesOutside(ctx context.Context, workdir string) (notes []string) {
+	places := map[string]string{} // maps a folder to a description of the package in it
 	start, err := v.watchStart(ctx)
 	if err != nil {
 		notes = append(notes, fmt.Sprintf("what its .pth files add to the module path is not known: %v", err))
@@ -27,7 +30,7 @@ func (v *Venv) elsewhere(ctx context.Context, workdir string) (notes []string) {
 	notes = append(notes, v.fromStart(start, places)...)
 	slices.Sort(notes)
 	sources := maps.Clone(places)
-	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // the pattern is valid
+	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // the pattern is valid, so there is no error
 	for _, site := range sites {
 		v.fromRecords(site, places)
 	}
@@ -38,8 +41,10 @@ func (v *Venv) elsewhere(ctx context.Context, workdir string) (notes []string) {
 	return notes
 }
 
-// inPlace moves what is in workdir from places to InPlace. sources are folders that the start
-// of the interpreter adds. Of a package without one its folder counts, or src in it.
+// inPlace removes the folders inside workdir from places and adds them to
+// v.InPlace. sources are the folders that the interpreter adds to sys.path. If
+// a package has no such folder, inPlace uses its subfolder src, if there is
+// one, or else its own folder.
 func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
 	if workdir == "" {
 		return
@@ -57,7 +62,7 @@ func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
 		}
 		for _, from := range known {
 			if real, err := filepath.EvalSymlinks(from); err == nil && within(workdir, real) {
-				relative, _ := filepath.Rel(workdir, real) // both are absolute
+				relative, _ := filepath.Rel(workdir, real) // no error: both paths are absolute
 				v.InPlace = append(v.InPlace, relative)
 			}
 		}
@@ -71,9 +76,10 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// fromRecords finds packages that were installed in place.
+// fromRecords adds editable installs (pip install -e) to places. pip records
+// them in direct_url.json.
 func (v *Venv) fromRecords(site string, places map[string]string) {
-	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // as above
+	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // the pattern is valid, so there is no error
 	for _, file := range files {
 		var from struct {
 			URL string `json:"url"`
@@ -92,7 +98,7 @@ func (v *Venv) fromRecords(site string, places map[string]string) {
 			continue
 		}
 		name, _, _ := strings.Cut(filepath.Base(filepath.Dir(file)), "-")
-		for known := range places { // a source folder such as src below it
+		for known := range places { // dir replaces a source folder inside dir, such as dir/src, that is already in places
 			if within(dir, known) {
 				delete(places, known)
 			}
@@ -101,7 +107,8 @@ func (v *Venv) fromRecords(site string, places map[string]string) {
 	}
 }
 
-// has reports whether a path is in what is sent.
+// has reports whether a path is inside the environment or the base
+// interpreter's folder, which are sent.
 func (v *Venv) has(path string) bool {
 	return slices.ContainsFunc(v.names, func(name string) bool { return within(name, path) }) || v.baseRoot != "" && within(v.baseRoot, path)
 }
@@ -111,6 +118,6 @@ func readText(file string) string {
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxText {
 		return ""
 	}
-	text, _ := os.ReadFile(file) // nothing is known of a file that cannot be read
+	text, _ := os.ReadFile(file) // an unreadable file counts as empty
 	return string(text)
 }

@@ -1,0 +1,271 @@
+package fanout
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Part is the receiving end of the stream on one host. Only one goroutine may
+// use it.
+type Part struct {
+	ctx     context.Context // cancelled when the Part is closed or the caller's context ends
+	cancel  context.CancelFunc
+	route   Route
+	in      *bufio.Reader // standard input, connected to the sender
+	network Network
+	stream  *io.PipeReader // what Read reads
+	spool   *Spool         // copy of the stream on disk, from which other hosts are served; nil: this host forwards nothing
+	port    net.Listener   // listener for other hosts; nil: this host forwards nothing
+	running sync.WaitGroup // goroutines that serve others
+
+	mu       sync.Mutex
+	out      io.Writer // to the sender
+	has      int64     // number of bytes of the stream received so far
+	reported time.Time // time of the last "at N" report to the sender
+}
+
+// reportEvery is the minimum time between two reports of the number of received
+// bytes.
+const reportEvery = 200 * time.Millisecond
+
+// dialTime is the timeout for a connection to or from another host, including
+// the proof of the key.
+const dialTime = 5 * time.Second
+
+// maxConns is the maximum number of open connections from other hosts. It is twice
+// the number of hosts that are served, so that a few broken connections do not
+// block a host that needs the stream.
+const maxConns = 2 * fanOut
+
+// Receive reads a Route from in, and starts to receive the stream. If the host
+// forwards the stream, Receive keeps a copy in a temporary file in dir. The
+// caller must call Finish or Close. A blocked read of in may outlive both
+// calls.
+func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, network Network) (*Part, error) {
+	line, err := readLine(in)
+	if err != nil {
+		return nil, fmt.Errorf("read the sender's instructions: %w", err)
+	}
+	p := &Part{in: in, out: out, network: network}
+	if err := json.Unmarshal([]byte(line), &p.route); err != nil {
+		return nil, fmt.Errorf("read the sender's instructions: %w", err)
+	}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	if p.route.Pass {
+		if err := p.open(dir); err != nil {
+			p.cancel()
+			return nil, err
+		}
+	}
+	p.begin()
+	return p, nil
+}
+
+// open opens the port for other hosts and reports its number to the sender. A
+// host that cannot open a port reports port 0 and forwards nothing; that is no
+// error.
+func (p *Part) open(dir string) error {
+	port, err := p.network.Listen(p.route)
+	if err != nil {
+		return p.writeLine("port 0")
+	}
+	_, number, err := net.SplitHostPort(port.Addr().String())
+	if err == nil {
+		p.spool, err = NewSpool(dir)
+	}
+	if err == nil {
+		err = p.writeLine("port " + number)
+	}
+	if err != nil {
+		return errors.Join(err, port.Close())
+	}
+	p.port = port
+	return nil
+}
+
+// begin starts the goroutines that receive the stream and serve other hosts.
+func (p *Part) begin() {
+	if p.spool != nil {
+		go func() { p.spool.End(p.fill(p.spool)) }()
+		p.running.Go(p.serve)
+	}
+	r, w := io.Pipe()
+	p.stream = r
+	go func() {
+		var err error
+		if p.spool != nil {
+			err = p.spool.Copy(p.ctx, w, 0, func() error { return nil })
+		} else {
+			err = p.fill(w)
+		}
+		w.CloseWithError(err) // nil reads as io.EOF
+	}()
+}
+
+// Read reads the next bytes of the stream.
+func (p *Part) Read(b []byte) (int, error) { return p.stream.Read(b) }
+
+// fill writes the stream to w. It receives the stream from the host at
+// Route.From; if that connection fails, the sender sends the rest.
+func (p *Part) fill(w io.Writer) error {
+	if p.route.From != "" {
+		err := p.fromPeer(w)
+		if err == nil || errors.Is(err, errOutput) || p.ctx.Err() != nil {
+			return err
+		}
+		if err := p.writeLine(fmt.Sprintf("lost %d %.200q", p.received(), err.Error())); err != nil {
+			return err
+		}
+	}
+	return readFrames(p.in, w, p.live)
+}
+
+// fromPeer receives the stream from the host at Route.From and writes it to w.
+func (p *Part) fromPeer(w io.Writer) error {
+	ctx, cancel := context.WithTimeout(p.ctx, dialTime)
+	defer cancel()
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", p.route.From)
+	if err != nil {
+		return err
+	}
+	defer raw.Close() // only read from
+	conn, err := p.network.Secure(ctx, raw, p.route.Key, false)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(p.ctx, func() { raw.Close() })
+	defer stop()
+	return readFrames(bufio.NewReaderSize(&timeoutConn{conn}, 64<<10), w, p.live)
+}
+
+// timeoutConn is a connection whose reads and writes each time out after the
+// constant ioTimeout.
+type timeoutConn struct{ net.Conn }
+
+func (c *timeoutConn) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(ioTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+func (c *timeoutConn) Write(b []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(ioTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// live adds n to the number of received bytes and reports the sum to the
+// sender, at most once in reportEvery. The report also shows the sender that
+// this host is alive.
+func (p *Part) live(n int) error {
+	p.mu.Lock()
+	p.has += int64(n)
+	has, now := p.has, time.Now()
+	due := n == 0 || now.Sub(p.reported) > reportEvery
+	if due {
+		p.reported = now
+	}
+	p.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return p.writeLine(fmt.Sprintf("at %d", has))
+}
+
+func (p *Part) received() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.has
+}
+
+// writeLine writes one line to standard output, which the sender reads.
+func (p *Part) writeLine(line string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := io.WriteString(p.out, line+"\n"); err != nil {
+		return fmt.Errorf("send a report to plx: %w", err)
+	}
+	return nil
+}
+
+// serve accepts connections of other hosts and sends each of them a copy of
+// the stream.
+func (p *Part) serve() {
+	places := make(chan struct{}, maxConns)
+	for {
+		raw, err := p.port.Accept()
+		if err != nil {
+			// Close has closed the port. On any other error, hosts that wait
+			// for a connection time out and get the stream from the sender.
+			return
+		}
+		select {
+		case places <- struct{}{}:
+			p.running.Go(func() {
+				defer func() { <-places }()
+				p.pass(raw)
+			})
+		default:
+			raw.Close() // too many connections: the peer notices that the connection was closed
+		}
+	}
+}
+
+// pass sends the stream to another host. If that fails, the other host gets
+// the rest from the sender.
+func (p *Part) pass(raw net.Conn) {
+	defer raw.Close() // the receiver knows from the end frame that the stream is complete, so an error of Close does not matter
+	defer context.AfterFunc(p.ctx, func() { raw.Close() })()
+	ctx, cancel := context.WithTimeout(p.ctx, dialTime)
+	defer cancel()
+	conn, err := p.network.Secure(ctx, raw, p.route.Key, true)
+	if err != nil {
+		return
+	}
+	to := newFrames(&timeoutConn{conn})
+	if err := p.spool.Copy(p.ctx, to, 0, func() error { return to.writeLength(heartbeat) }); err != nil {
+		return
+	}
+	if to.writeLength(0) == nil {
+		_, _ = (&timeoutConn{conn}).Read(make([]byte, 1)) // wait until the receiver closes the connection, which it does after the end frame
+	}
+}
+
+// Finish reports to the sender that this host has processed the whole stream.
+// Finish returns when the sender has closed the command's standard input,
+// which happens once no other host still receives the stream from this host.
+func (p *Part) Finish() error {
+	defer p.Close()
+	if err := p.writeLine("ok"); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, p.in); err != nil {
+		return fmt.Errorf("wait for the sender to finish: %w", err)
+	}
+	return nil
+}
+
+// Close stops receiving and serving. It may be called more than once.
+func (p *Part) Close() {
+	p.cancel()
+	if p.port != nil {
+		p.port.Close() // a listener: no data can be lost
+	}
+	p.stream.Close() // makes writes to the pipe fail, which ends the goroutine that fills it
+	p.running.Wait()
+	if p.spool == nil {
+		return
+	}
+	if _, ended := p.spool.Size(); ended {
+		_ = p.spool.Close() // no goroutine reads the file any more, so an error of Close does not matter
+	}
+}
