@@ -14,7 +14,7 @@ var advices = []struct{ shows, hint string }{
 	{"invalid device ordinal", "--visible host shows a worker all GPUs of its host, to choose by LOCAL_RANK; with --visible own its GPU is cuda:0"},
 	{"required: --local_rank", localRankHint}, // Python's argparse names a missing option this way
 	{"required: --local-rank", localRankHint},
-	{"insufficient shared memory (shm)", containerShmHint}, // of PyTorch's data loaders
+	{"insufficient shared memory (shm)", containerShmHint}, // printed by PyTorch's data loaders
 	{"killed by signal: Bus error", containerShmHint},
 	{"ModuleNotFoundError: No module named ", "a host's Python may lack it: --venv DIR sends an environment of this machine with its modules, --check-import MODULE looks on all hosts before the start"},
 }

@@ -26,7 +26,7 @@ type Launching struct {
 	PID     int       `json:"pid"`
 	Host    string    `json:"host"`           // host name of the launching machine
 	Name    string    `json:"name,omitempty"` // the user's name for the job; empty if the user gave none
-	Program string    `json:"program"`        // its file name
+	Program string    `json:"program"`        // file name of the program
 	Begun   time.Time `json:"begun"`
 
 	path string
@@ -88,7 +88,7 @@ func (l Launching) create(dir string) (*os.File, error) {
 		if filelock.Lock(f, path) {
 			return f, f.Truncate(0)
 		}
-		f.Close() // nothing was written
+		f.Close() // the error is ignored because nothing was written
 	}
 	return nil, fmt.Errorf("%s belongs to another launch", path)
 }

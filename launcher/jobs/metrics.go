@@ -101,7 +101,7 @@ type poller struct {
 
 	newest openmetrics.Job
 	tasks  map[taskAt]openmetrics.Task // each task's values at the last poll
-	ended  bool                        // the job has ended
+	ended  bool                        // true once the job has ended
 	done   bool                        // the job has ended and all hosts have replied with their stored metrics
 	failed []error                     // errors of the last poll, with the names of the hosts
 }

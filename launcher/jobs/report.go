@@ -122,7 +122,7 @@ func replaceable(path string, force bool) error {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	defer f.Close() // only read
+	defer f.Close() // the error is ignored because f is only read
 	head, err := io.ReadAll(io.LimitReader(f, 64<<10))
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)

@@ -203,7 +203,7 @@ func (n *Notifier) execute(ctx context.Context, e Event) (said []string, err err
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close() // only read
+	defer r.Close() // the error is ignored because r is only read
 	cmd := exec.Command("sh", "-c", n.command)
 	cmd.Env, cmd.Stdout, cmd.Stderr = e.environment(os.Environ()), w, w
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is to end plx and not the command

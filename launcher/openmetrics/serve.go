@@ -40,7 +40,7 @@ const (
 	readTime  = 10 * time.Second
 	writeTime = 30 * time.Second
 	idleTime  = 5 * time.Minute // between two requests over one connection
-	maxHeader = 16 << 10        // bytes
+	maxHeader = 16 << 10        // maximum size of the request's headers in bytes
 )
 
 // Serve serves HTTP on the listener until ctx ends, closes the listener, and

@@ -33,7 +33,7 @@ type model struct {
 
 	input  textinput.Model
 	asking byte           // '/' while the user types a search pattern, 'f' for a filter, otherwise 0
-	search *regexp.Regexp // nil: none
+	search *regexp.Regexp // pattern that the key n searches; nil if there is none
 	filter *regexp.Regexp // show only matching log lines; nil shows all
 	wrong  string         // error in the pattern that the user typed; empty if there is none
 }

@@ -148,7 +148,7 @@ func (v *View) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		return context.Cause(ctx)
 	}
 	if errors.Is(err, tea.ErrInterrupted) {
-		return nil // Ctrl-C leaves it
+		return nil // the user has left the view with Ctrl-C
 	}
 	return err
 }
