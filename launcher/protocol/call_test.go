@@ -56,7 +56,7 @@ func TestCalls(t *testing.T) {
 		"refuse": {CodeTaken, "it is taken", "take another"},
 		"fail":   {Text: "one; two"},
 		"dance":  {Text: `this version of plx does not know the request "dance"`},
-		"double": {Text: "read what is asked: json: cannot unmarshal string into Go value of type int"},
+		"double": {Text: "decode the parameter: json: cannot unmarshal string into Go value of type int"},
 	} {
 		err := ask(t, c, do, "x", nil)
 		if f := (*Failure)(nil); !errors.As(err, &f) || *f != want {
@@ -96,14 +96,14 @@ func TestWrongAnswersEndTheCalls(t *testing.T) {
 		answer func(*Conn, Call) error
 		want   string
 	}{
-		"of another call": {func(a *Conn, c Call) error { return a.Send(Message{Reply: &Reply{ID: c.ID + 7}}) }, "what it was not asked"},
+		"of another call": {func(a *Conn, c Call) error { return a.Send(Message{Reply: &Reply{ID: c.ID + 7}}) }, "answers no pending call"},
 		"twice": {func(a *Conn, c Call) error {
 			return errors.Join(a.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}}), a.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}}))
-		}, "what it was not asked"},
-		"no answer at all": {func(a *Conn, _ Call) error { return a.Send(Message{Notice: "hello"}) }, "what it was not asked"},
+		}, "answers no pending call"},
+		"no answer at all": {func(a *Conn, _ Call) error { return a.Send(Message{Notice: "hello"}) }, "answers no pending call"},
 		"pieces of a call that prints nothing": {func(a *Conn, c Call) error {
 			return a.Send(Message{Piece: &Piece{ID: c.ID, Stream: 1, Data: []byte("x")}})
-		}, "what it was not asked"},
+		}, "answers no pending call"},
 		"the end": {func(a *Conn, _ Call) error { return a.Close() }, "EOF"},
 		"too long": {func(a *Conn, _ Call) error {
 			_, err := a.stream.Write([]byte{0xff, 0xff, 0xff, 0xff})
@@ -179,7 +179,7 @@ func TestAbandonedCallEndsItsHandler(t *testing.T) {
 // Serve waits no longer than it may, and ends with the connection.
 func TestServeEnds(t *testing.T) {
 	_, agent := asked(t)
-	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrSilent) || err.Error() != "plx was not heard for 1ms" {
+	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrSilent) || err.Error() != "no message from plx for 1ms" {
 		t.Errorf("%v", err)
 	}
 	c, agent := asked(t)
