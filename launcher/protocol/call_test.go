@@ -177,7 +177,7 @@ func TestAbandonedCallEndsItsHandler(t *testing.T) {
 }
 
 // Serve waits no longer than it may, and ends with the connection.
-func TestServeEnds(t *testing.T) {
+func TestServeEndsWithoutMessages(t *testing.T) {
 	_, agent := asked(t)
 	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrSilent) || err.Error() != "no message from plx for 1ms" {
 		t.Errorf("%v", err)
@@ -190,7 +190,7 @@ func TestServeEnds(t *testing.T) {
 }
 
 // An agent of another version is named as one.
-func TestAgentOfAnotherVersion(t *testing.T) {
+func TestOpenCallsReportsAgentOfAnotherVersion(t *testing.T) {
 	a, b := net.Pipe()
 	go func() {
 		_, err := io.WriteString(b, magic)
@@ -258,7 +258,7 @@ func pattern(n int) []byte {
 }
 
 // The orders of a call are one stream, whatever their sizes and those of the reads.
-func TestOrdersAsAStream(t *testing.T) {
+func TestHandlerReadsOrdersAsOneStream(t *testing.T) {
 	sizes := []int{1, 2, 3, 1000, 4096, 1, maxPiece + 1}
 	var want []byte
 	for _, n := range sizes {
@@ -345,7 +345,7 @@ func TestStreamOfOrdersEnds(t *testing.T) {
 }
 
 // What a call writes comes in pieces that a renewal need not wait behind.
-func TestWriteInPieces(t *testing.T) {
+func TestWriteSplitsOutputIntoPieces(t *testing.T) {
 	c, agent := asked(t)
 	go Serve(t.Context(), agent, map[Method]Handler{
 		"write": HandleStream(func(_ context.Context, n int, call *Answering) (int, error) { return call.Write(pattern(n)) }),
@@ -377,7 +377,7 @@ func TestWriteInPieces(t *testing.T) {
 }
 
 // After Wait no order is sent, so that the connection can be given away.
-func TestNoOrderAfterWait(t *testing.T) {
+func TestOrderSendsNothingAfterWait(t *testing.T) {
 	c, agent := asked(t)
 	got := make(chan Message, 1)
 	go func() {

@@ -37,7 +37,7 @@ func raw(kind uint32, body string) string {
 	return string(binary.LittleEndian.AppendUint32(nil, kind|uint32(len(body)))) + body
 }
 
-func TestReceiveRefuses(t *testing.T) {
+func TestReceiveRejectsMalformedFrames(t *testing.T) {
 	cut := framed(`{"notice":"x"}`)
 	for name, c := range map[string]struct{ data, cause string }{
 		"half a length":       {"\x01\x00", "unexpected EOF"},
@@ -70,7 +70,7 @@ func TestReceiveRefuses(t *testing.T) {
 }
 
 // A length that nothing follows costs no memory.
-func TestALengthAloneCostsNothing(t *testing.T) {
+func TestForgedLengthAllocatesNothing(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := receive(t, "\x00\x00\x00\x01abc")
@@ -146,7 +146,7 @@ type recorder struct{ bytes.Buffer }
 
 func (*recorder) Close() error { return nil }
 
-func TestSendBounds(t *testing.T) {
+func TestSendRejectsTooLargeMessages(t *testing.T) {
 	a, b := pair(t)
 	text := strings.Repeat("x", MaxMessage-len(`{"notice":""}`)+1)
 	nobody := &Conn{stream: &script{}}

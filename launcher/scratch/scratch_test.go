@@ -147,7 +147,7 @@ func TestPlace(t *testing.T) {
 }
 
 // A folder that has just been made is not taken for one of a dead process.
-func TestTidyAtOnce(t *testing.T) {
+func TestConcurrentTidyAndNew(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	end := make(chan struct{})
