@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// job builds workers, one a host, that are connected to one another.
+// job builds a job of workers, one per host, with TCP connections between
+// them.
 type job struct{ tasks []Task }
 
 func newJob(workers int) *job {
@@ -251,7 +252,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Agents send what they like: explain never fails, and its lines are fit to print.
+// Whatever an agent reports, explain does not crash, and its texts are
+// printable lines.
 func FuzzExplain(f *testing.F) {
 	j := newJob(3)
 	j.mesh(1)

@@ -19,13 +19,14 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// asked returns a Caller, and the other end of its connection.
+// asked returns a Caller, and the agent's end of its connection.
 func asked(t *testing.T) (*Caller, *Conn) {
 	a, b := pair(t)
 	return NewCaller(a), b
 }
 
-// Calls from many goroutines get their own answers, errors with all that they say.
+// Concurrent calls from many goroutines each get their own result, or their
+// own error with code, text and hint.
 func TestCalls(t *testing.T) {
 	c, agent := asked(t)
 	served := make(chan Message)
@@ -78,7 +79,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// ask makes a call, in bounded time.
+// ask makes a call and waits for the reply, but not forever.
 func ask(t *testing.T, c *Caller, do Method, in, out any) error {
 	t.Helper()
 	p, err := c.Begin(do, in, nil)
@@ -90,7 +91,8 @@ func ask(t *testing.T, c *Caller, do Method, in, out any) error {
 	return p.Wait(ctx, out)
 }
 
-// An agent that answers wrongly, or no longer, ends all calls.
+// A wrong message from the agent, or a lost connection, makes all pending
+// calls fail.
 func TestWrongAnswersEndTheCalls(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(*Conn, Call) error
@@ -148,7 +150,8 @@ func TestWrongAnswersEndTheCalls(t *testing.T) {
 	}
 }
 
-// A call that is given up ends the connection, and with it what the agent does for it.
+// If the caller stops waiting for a call, the connection is closed and the
+// agent's handler is cancelled.
 func TestAbandonedCallEndsItsHandler(t *testing.T) {
 	c, agent := asked(t)
 	begun, served := make(chan bool), make(chan error)
@@ -176,7 +179,8 @@ func TestAbandonedCallEndsItsHandler(t *testing.T) {
 	}
 }
 
-// Serve waits no longer than it may, and ends with the connection.
+// Serve returns an error if no message arrives in time, or if the connection
+// is closed.
 func TestServeEndsWithoutMessages(t *testing.T) {
 	_, agent := asked(t)
 	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrSilent) || err.Error() != "no message from plx for 1ms" {
@@ -189,7 +193,8 @@ func TestServeEndsWithoutMessages(t *testing.T) {
 	}
 }
 
-// An agent of another version is named as one.
+// The error names the other version if the agent uses another protocol
+// version.
 func TestOpenCallsReportsAgentOfAnotherVersion(t *testing.T) {
 	a, b := net.Pipe()
 	go func() {
@@ -206,7 +211,8 @@ func TestOpenCallsReportsAgentOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// A call gets its orders, and prints, until it is answered. What comes too late is dropped.
+// Order messages reach the handler and Piece messages reach the caller until
+// the call is answered. Later ones are dropped.
 func TestOrdersAndPieces(t *testing.T) {
 	c, agent := asked(t)
 	go Serve(t.Context(), agent, map[Method]Handler{
@@ -250,14 +256,16 @@ func TestOrdersAndPieces(t *testing.T) {
 	}
 }
 
-// pattern returns n bytes that are no repetition of a short piece.
+// pattern returns n bytes without a short period, so that misplaced data is
+// noticed.
 func pattern(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(data) // never fails
 	return data
 }
 
-// The orders of a call are one stream, whatever their sizes and those of the reads.
+// The handler reads the data of all Order messages as one stream, whatever the
+// sizes of messages and reads.
 func TestHandlerReadsOrdersAsOneStream(t *testing.T) {
 	sizes := []int{1, 2, 3, 1000, 4096, 1, maxPiece + 1}
 	var want []byte
@@ -299,8 +307,8 @@ func TestHandlerReadsOrdersAsOneStream(t *testing.T) {
 	}
 }
 
-// Whoever reads orders is not kept if the caller goes, nor if his own time is over. What came before
-// the caller went can be read.
+// A handler that is reading orders is unblocked if the connection is lost or
+// its context ends. It can still read the data that arrived before.
 func TestStreamOfOrdersEnds(t *testing.T) {
 	over := errors.New("over")
 	for name, theirs := range map[string]error{"the caller goes": io.ErrUnexpectedEOF, "the time is over": over} {
@@ -344,7 +352,8 @@ func TestStreamOfOrdersEnds(t *testing.T) {
 	}
 }
 
-// What a call writes comes in pieces that a renewal need not wait behind.
+// Write splits a large output into pieces, so that a lease renewal is not
+// delayed much.
 func TestWriteSplitsOutputIntoPieces(t *testing.T) {
 	c, agent := asked(t)
 	go Serve(t.Context(), agent, map[Method]Handler{
@@ -376,7 +385,8 @@ func TestWriteSplitsOutputIntoPieces(t *testing.T) {
 	}
 }
 
-// After Wait no order is sent, so that the connection can be given away.
+// After Wait has returned, Order sends nothing, so that the connection can be
+// used for other messages.
 func TestOrderSendsNothingAfterWait(t *testing.T) {
 	c, agent := asked(t)
 	got := make(chan Message, 1)

@@ -18,7 +18,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// receive reads what a peer sends after its magic.
+// receive returns the message that Receive decodes from data, which follows
+// the magic string.
 func receive(t *testing.T, data string) (Message, error) {
 	t.Helper()
 	c, err := Open(&script{Reader: strings.NewReader(magic + data)})
@@ -32,7 +33,7 @@ func framed(body string) string {
 	return string(binary.LittleEndian.AppendUint32(nil, uint32(len(body)))) + body
 }
 
-// raw is a frame of bytes that a call moves.
+// raw returns the encoding of a Piece or Order with the given body.
 func raw(kind uint32, body string) string {
 	return string(binary.LittleEndian.AppendUint32(nil, kind|uint32(len(body)))) + body
 }
@@ -69,7 +70,8 @@ func TestReceiveRejectsMalformedFrames(t *testing.T) {
 	}
 }
 
-// A length that nothing follows costs no memory.
+// A large length field without the data that should follow allocates no
+// memory.
 func TestForgedLengthAllocatesNothing(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -80,7 +82,8 @@ func TestForgedLengthAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The bytes that calls move arrive as they were sent, and are not encoded.
+// The data of Piece and Order messages is sent unencoded and arrives
+// unchanged.
 func TestRawFrames(t *testing.T) {
 	a, b := pair(t)
 	all := make([]byte, 256)
@@ -130,7 +133,7 @@ func TestRawFrames(t *testing.T) {
 	}
 }
 
-// sameRaw compares messages. No data and empty data are the same.
+// sameRaw compares two messages; nil data equals empty data.
 func sameRaw(a, b Message) bool {
 	switch {
 	case a.Piece != nil && b.Piece != nil:
@@ -210,8 +213,7 @@ func TestCloseEndsReceive(t *testing.T) {
 	}
 }
 
-// Open waits for the peer's magic; whoever owns the stream ends that by closing
-// it.
+// Open waits for the peer's magic string; closing the stream makes it return.
 func TestCloseEndsOpen(t *testing.T) {
 	ours, theirs := net.Pipe()
 	got := make(chan error)
