@@ -22,14 +22,14 @@ var planted = []struct{ cause, why string }{
 	{"is stopped", "is stopped"},
 	{"spins", "it computes"},
 	{"waits for a file lock", "waits for a lock on "},
-	{"left early", "it has left: it exited with status 0"},
+	{"left early", "it exited with status 0"},
 	{"deadlocks", "waits for a lock or condition of its own"},
 	{"never calls the collective", "waits for worker:0"},
 	{"waits for a child", "it sleeps: sleep "},
 	{"fills a pipe", "it sleeps: sleep "},
 	{"opens a fifo", "waits"},
 	{"its loader sleeps", "it sleeps"},
-	{"its network is cut", "takes no bytes"},
+	{"its network is cut", "does not acknowledge data"},
 	{"is stuck in the kernel", "is stuck in the kernel"},
 }
 

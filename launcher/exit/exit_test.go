@@ -13,7 +13,8 @@ type advised struct{ error }
 
 func (advised) Hint() string { return "remove old jobs" }
 
-// The status and the hint are found through any layer that a caller adds, the outermost first.
+// Code and Hint look through all wrapping errors; the outermost status or hint
+// wins.
 func TestCodeAndHint(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -45,7 +46,8 @@ func TestCodeAndHint(t *testing.T) {
 	}
 }
 
-// A status or a hint changes neither the text nor what the error is.
+// Adding an exit status or a hint changes neither the text of an error nor the
+// result of errors.Is.
 func TestErrorStaysTheSame(t *testing.T) {
 	for name, err := range map[string]error{
 		"WithHint": WithHint(errDisk, "df -h"),

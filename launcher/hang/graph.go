@@ -101,11 +101,11 @@ func (g *graph) task(i int) posture {
 	case t.Exit != nil && t.Exit.Signal != 0:
 		return posture{rank: ended, why: fmt.Sprintf("it was ended by signal %d", t.Exit.Signal)}
 	case t.Exit != nil:
-		return posture{rank: ended, why: fmt.Sprintf("it has left: it exited with status %d while others still run", t.Exit.Code)}
+		return posture{rank: ended, why: fmt.Sprintf("it exited with status %d while others still run", t.Exit.Code)}
 	case t.Seen == nil:
-		return posture{rank: unknown, why: "its host has not told what it does"}
+		return posture{rank: unknown, why: "its host did not report what it does"}
 	case len(t.Seen.Processes) == 0:
-		return posture{rank: unknown, why: "what it does could not be read"}
+		return posture{rank: unknown, why: "its processes could not be read"}
 	}
 	p := g.process(i, &t.Seen.Processes[0], map[int]bool{})
 	if p.rank > halted && t.Seen.Training != nil {
@@ -342,7 +342,7 @@ func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool
 		j := g.peer(i, s)
 		if lost(s) && (j >= 0 || explicit) {
 			if found.rank != cutOff {
-				found = posture{rank: cutOff, why: fmt.Sprintf("its connection to %s takes no bytes: the kernel has sent them again %d times; the network or that host is down", g.peerName(j, s), s.Retries)}
+				found = posture{rank: cutOff, why: fmt.Sprintf("its connection to %s is stalled: the kernel has retransmitted %d times; the network or that host is down", g.peerName(j, s), s.Retries)}
 			}
 			if j >= 0 && !slices.Contains(found.waitsFor, j) {
 				found.waitsFor = append(found.waitsFor, j)

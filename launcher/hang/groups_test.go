@@ -43,7 +43,7 @@ func TestVerdictGroups(t *testing.T) {
 	j.tasks[3].Seen.Places = []string{"time.sleep (train.py:38)", "get (data.py:7)"}
 	j.tasks[7].Exit = &protocol.Exit{Code: 2}
 	got := explain(j.tasks, 0)
-	want := []string{"ranks 0-2,4-6: all_reduce (train.py:41)", "rank 3 on h3: time.sleep (train.py:38); get (data.py:7)", "rank 7 on h7: it has left: it exited with status 2 while others still run"}
+	want := []string{"ranks 0-2,4-6: all_reduce (train.py:41)", "rank 3 on h3: time.sleep (train.py:38); get (data.py:7)", "rank 7 on h7: it exited with status 2 while others still run"}
 	if got.Culprit != "worker:3" || !slices.Equal(got.Waits, want) {
 		t.Errorf("%+v", got)
 	}

@@ -169,7 +169,7 @@ func (g *graph) culprit() (int, string) {
 	if best := g.best(); best >= 0 && g.postures[best].rank <= alone {
 		return best, g.postures[best].why
 	} else if best >= 0 { // others have reported that their connections to this task transfer no data
-		return best, fmt.Sprintf("it takes no bytes of %s: the network or its host is down", g.names(g.directly(best)))
+		return best, fmt.Sprintf("it does not acknowledge data from %s: the network or its host is down", g.names(g.directly(best)))
 	}
 	if sink := g.sink(); sink >= 0 {
 		return sink, g.blameSink(sink)

@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// job builds workers, one a host, that are connected to one another.
+// job builds a job of workers, one per host, with TCP connections between
+// them.
 type job struct{ tasks []Task }
 
 func newJob(workers int) *job {
@@ -140,15 +141,15 @@ func TestExplain(t *testing.T) {
 		"has left": {func(j *job) {
 			j.mesh(2)
 			j.tasks[2].Exit, j.tasks[2].Seen = &protocol.Exit{}, nil
-		}, "worker:2", "it has left: it exited with status 0"},
+		}, "worker:2", "it exited with status 0"},
 		"has left, and the others look after it every second": {func(j *job) {
 			for i := range j.tasks {
 				j.first(i, protocol.Thread{Wait: protocol.Sleeps})
 			}
 			j.tasks[2].Exit, j.tasks[2].Seen = &protocol.Exit{}, nil
-		}, "worker:2", "it has left"},
+		}, "worker:2", "it exited with status"},
 		"its host says nothing": {func(j *job) { j.mesh(2); j.tasks[2].Seen = nil },
-			"worker:2", "its host has not told"},
+			"worker:2", "its host did not report"},
 		"its network is cut": {func(j *job) {
 			j.mesh(-1)
 			for i := range j.tasks {
@@ -158,7 +159,7 @@ func TestExplain(t *testing.T) {
 					}
 				}
 			}
-		}, "worker:2", "its connection to worker:0 on h0 takes no bytes: the kernel has sent them again 6 times"},
+		}, "worker:2", "its connection to worker:0 on h0 is stalled: the kernel has retransmitted 6 times"},
 		"others find its network cut": {func(j *job) {
 			j.mesh(2)
 			for _, i := range []int{0, 3} {
@@ -168,7 +169,7 @@ func TestExplain(t *testing.T) {
 					}
 				}
 			}
-		}, "worker:2", "it takes no bytes of worker:0, worker:1, worker:3"},
+		}, "worker:2", "it does not acknowledge data from worker:0, worker:1, worker:3"},
 		"reads from one that computes": {func(j *job) {
 			j.mesh(-1)
 			j.first(0, protocol.Thread{Wait: protocol.OnRead, Sockets: []int{0}})
@@ -251,7 +252,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Agents send what they like: explain never fails, and its lines are fit to print.
+// Whatever an agent reports, explain does not crash, and its texts are
+// printable lines.
 func FuzzExplain(f *testing.F) {
 	j := newJob(3)
 	j.mesh(1)

@@ -13,13 +13,13 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// simulation plays the agents of a job of many hosts to a Machine, and counts what
-// travels. Its timers end when nothing else is to be done.
+// simulation plays the agents of a job with many hosts to a Machine, and
+// counts the messages. A timer expires only when no event is left.
 type simulation struct {
 	t       *testing.T
 	m       *Machine
 	workers int             // per host
-	answers []Event         // of agents, not yet taken
+	answers []Event         // events from agents that the machine has not handled yet
 	ended   map[string]bool // tasks of this generation that have ended
 	timers  map[Timer]bool
 	verdict *protocol.Verdict
@@ -28,7 +28,7 @@ type simulation struct {
 	starts map[*protocol.Start]int // their bytes: hosts are sent the same one
 }
 
-// cost is what one phase of a simulated job has cost.
+// cost counts what one phase of a simulated job has cost the driver.
 type cost struct {
 	phase    string
 	hosts    int           // of the job
@@ -125,7 +125,7 @@ func (s *simulation) answer(e Event) { s.answers = append(s.answers, e) }
 
 func (s *simulation) hear(h int, m protocol.Message) { s.answer(Heard{Host: h, Message: m}) }
 
-// drain takes answers until there are none.
+// drain passes the queued events to the machine until none is left.
 func (s *simulation) drain() {
 	for len(s.answers) > 0 {
 		e := s.answers[0]
@@ -158,7 +158,7 @@ func (s *simulation) step(e Event) []Command {
 	return commands
 }
 
-// do has the agents carry commands out.
+// do plays the agents' reactions to commands.
 func (s *simulation) do(commands []Command) {
 	for _, c := range commands {
 		switch c := c.(type) {
@@ -199,7 +199,7 @@ func (s *simulation) count(m protocol.Message) {
 	}
 }
 
-// react is what an agent answers.
+// react queues the answer of the agent on host h to message m.
 func (s *simulation) react(h int, m protocol.Message) {
 	generation, tasks := s.m.generation.number, s.m.hosts[h].tasks
 	switch {
@@ -229,7 +229,8 @@ func (s *simulation) react(h int, m protocol.Message) {
 	}
 }
 
-// fail has every task fail: all but the chief because they have lost it.
+// fail makes every task fail; all but the chief name the chief as their lost
+// peer.
 func (s *simulation) fail() {
 	for h := range s.m.hosts {
 		for _, task := range s.m.hosts[h].tasks {
@@ -242,7 +243,7 @@ func (s *simulation) fail() {
 	}
 }
 
-// say has every task say the same.
+// say makes every task send the message m.
 func (s *simulation) say(m cluster.ControlMessage) {
 	for h, host := range s.m.hosts {
 		for _, t := range host.tasks {
@@ -259,9 +260,10 @@ func (s *simulation) exit(h int, e protocol.Exit) {
 	}
 }
 
-// What each host costs the driver does not grow with the hosts: messages, memory of an
-// event, and bytes but for the addresses of all tasks, which every host is sent. Checks
-// between agents grow with the logarithm.
+// For each host, the number of messages and the memory per event do not grow
+// with the number of hosts. The number of connection checks grows
+// logarithmically. Only the addresses of all tasks, which every host receives,
+// grow linearly.
 func TestCostPerHost(t *testing.T) {
 	small := simulate(t, 64, 1)
 	for _, hosts := range []int{64, 160} {

@@ -20,7 +20,7 @@ const maxNotices = 100
 // of which owns the state of one subject. Machine itself owns the stage and
 // the verdict. It is not safe for concurrent use.
 type Machine struct {
-	plan    protocol.Plan // parameter of New; hosts that joined later are only in the field hosts
+	plan    protocol.Plan // plan passed to New; hosts that joined later are only in Machine.hosts
 	stage   stage
 	verdict protocol.Verdict // of the current generation or the whole job; its Reason is empty until it is decided
 	notices []string         // notices for the verdict, at most maxNotices

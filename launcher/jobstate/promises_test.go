@@ -9,7 +9,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// step plays an event and notes what it tells.
+// step passes an event to the machine and updates the test's own model of the
+// job.
 func (g *game) step(e Event) {
 	g.events = append(g.events, e)
 	was := g.m.stage
@@ -119,7 +120,8 @@ func (g *game) note(h int, e protocol.Exit, was stage) {
 	}
 }
 
-// follow checks commands against what the machine promises.
+// follow checks that commands do not break a promise of the machine, such as
+// starting each task only once.
 func (g *game) follow(commands []Command) {
 	g.plan.Hosts = planOf(g.m)
 	for _, c := range commands {
@@ -231,7 +233,8 @@ func (g *game) sent(c Send) {
 	}
 }
 
-// judge is a naive reading of the exit statuses that plx promises.
+// judge compares the verdict's exit status with a simple model of the
+// documented exit statuses.
 func (g *game) judge(v protocol.Verdict) {
 	if v.Reason == "" || len(v.Notices) > maxNotices || v.Generation != g.generation {
 		g.fail("verdict %+v", v)
@@ -288,7 +291,8 @@ func (g *game) judgeEnds(v protocol.Verdict) {
 	}
 }
 
-// judgeSave compares what is said of a save with what the chief said of it.
+// judgeSave compares the recorded result of a checkpoint with the chief's
+// answer.
 func (g *game) judgeSave(s *protocol.Saved) {
 	if s == nil && g.wants {
 		g.fail("nothing is said of the save")

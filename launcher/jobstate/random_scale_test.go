@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// scales is what a game knows of changes of hosts.
+// scales is the test's own model of the changes of hosts in a game.
 type scales struct {
 	asked    map[string]int  // how often each was answered
 	changed  protocol.Scaled // the last answer that told of a change
@@ -59,7 +59,7 @@ func (g *game) holding() protocol.Message {
 		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: g.m.scale.begun, Hold: true, Step: heldStep(g.generation)}}}
 }
 
-// answered checks what is said to those who asked.
+// answered checks the answer to a Scale request.
 func (g *game) answered(a Answer) {
 	s := a.Scaled
 	if _, known := g.scales.asked[s.ID]; !known {
@@ -72,7 +72,7 @@ func (g *game) answered(a Answer) {
 	case s.To > 0:
 		g.scales.done++
 		if s.ID == g.scales.changed.ID {
-			// Who asks again is told again what was done, whatever happened to the job since.
+			// A repeated request gets the same answer as before.
 			if !reflect.DeepEqual(s, g.scales.changed) {
 				g.fail("%+v was answered with %+v first", s, g.scales.changed)
 			}
@@ -111,7 +111,7 @@ func (g *game) about(e Event) bool {
 	return h >= 0 && g.m.hosts[h].place == left
 }
 
-// unanswered fails if somebody who asked was told nothing.
+// unanswered fails the test if a Scale request got no answer.
 func (g *game) unanswered() {
 	for id, n := range g.scales.asked {
 		if n == 0 {

@@ -90,7 +90,8 @@ func anyOrderOfEvents(t *testing.T, first int64, rounds int) {
 	}
 }
 
-// game is one random job, with what the machine was told and has said.
+// game is one randomly played job: a Machine, and the test's own model of its
+// state.
 type game struct {
 	t       *testing.T
 	seed    int64
@@ -176,8 +177,8 @@ func (g *game) begin(generation int, hosts []protocol.HostPlan) {
 	g.courses = append(g.courses, g.course())
 }
 
-// any is a random event. Good ones are more frequent, so that jobs get
-// somewhere.
+// any returns a random event. Useful events are more frequent, so that jobs
+// make progress.
 func (g *game) any() Event {
 	h := g.rand.Intn(len(g.plan.Hosts))
 	say := func(m protocol.Message) Event { return Heard{Host: h, Message: m} }
@@ -289,7 +290,7 @@ func (g *game) ring() (Event, bool) {
 	return Elapsed{Timer: timer}, true
 }
 
-// good is what host h would say next if all went well.
+// good returns the event that host h would report next if nothing went wrong.
 func (g *game) good(h int) Event {
 	say := func(m protocol.Message) Event { return Heard{Host: h, Message: m} }
 	switch host := g.m.hosts[h]; {
@@ -366,7 +367,7 @@ func (g *game) allGoesWell() {
 	}
 }
 
-// allIsLost loses every host for good.
+// allIsLost reports every host as lost for good.
 func (g *game) allIsLost() {
 	for range 60 {
 		if g.verdict != nil {
@@ -390,7 +391,7 @@ func (g *game) stopped() {
 	g.ringAll()
 }
 
-// onlyTimersRun lets nobody say anything any more. What runs, runs on until it
+// onlyTimersRun plays no more messages: only timers expire, until every host
 // is lost.
 func (g *game) onlyTimersRun() {
 	for range 60 {

@@ -205,7 +205,7 @@ func unfit(v view, s protocol.Scale) string {
 	case s.Known != len(v.hosts):
 		return "its hosts were changed meanwhile; try again"
 	case s.SaveTime <= 0:
-		return "no time is given to save in"
+		return "the time limit for the checkpoint is 0"
 	}
 	return cmp.Or(unfitLeave(v, s), unfitJoin(v, s), tasksLacking(v, s))
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestMain has this program check its limits where TestCheck starts it.
+// TestMain runs Check instead of the tests in processes that TestCheck has
+// started.
 func TestMain(m *testing.M) {
 	if os.Getenv("PLX_TEST_LIMITS") != "" {
 		fmt.Print(Check())
@@ -18,7 +19,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// checked returns what Check says behind a line of shell.
+// checked returns the error text of Check in a process that a shell starts
+// after the command limit (such as "ulimit -n 20").
 func checked(t *testing.T, limit string, user int) string {
 	t.Helper()
 	self, err := os.Open("/proc/self/exe") // another user may not search the folder that it is in

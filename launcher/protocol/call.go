@@ -176,7 +176,7 @@ func (c *Caller) Begin(do Method, in any, output func(Piece)) (*Pending, error) 
 	}
 	c.mu.Unlock()
 	if err := c.conn.Send(Message{Call: &Call{ID: p.id, Do: do, In: body}}); err != nil {
-		c.Close(fmt.Errorf("ask it: %w", err))
+		c.Close(fmt.Errorf("send the call %s: %w", do, err))
 	}
 	return p, nil
 }
@@ -195,7 +195,7 @@ func (c *Caller) read() {
 			}
 		}
 		if err == nil && (m.Reply == nil || c.waiting[m.Reply.ID] == nil) {
-			err = errors.New("it answers what it was not asked")
+			err = errors.New("the agent sent a message that answers no pending call")
 		}
 		if err != nil {
 			c.mu.Unlock()
@@ -259,7 +259,7 @@ func (p *Pending) Wait(ctx context.Context, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(r.Out, out); err != nil {
-		return fmt.Errorf("its answer to %s: %w", p.do, err)
+		return fmt.Errorf("decode the answer to %s: %w", p.do, err)
 	}
 	return nil
 }
@@ -355,14 +355,14 @@ func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, err
 	return func(ctx context.Context, call *Answering) (any, error) {
 		var in In
 		if err := json.Unmarshal(call.call.In, &in); err != nil {
-			return nil, fmt.Errorf("read what is asked: %w", err)
+			return nil, fmt.Errorf("decode the parameter: %w", err)
 		}
 		return f(ctx, in, call)
 	}
 }
 
 // ErrSilent is the error of Serve if no message arrives in time.
-var ErrSilent = errors.New("plx was not heard")
+var ErrSilent = errors.New("no message from plx")
 
 // MostSilence is how long an agent without a job waits for the next message
 // from the launcher. After that the agent exits and releases its GPU

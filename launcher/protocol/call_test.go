@@ -19,13 +19,14 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// asked returns a Caller, and the other end of its connection.
+// asked returns a Caller, and the agent's end of its connection.
 func asked(t *testing.T) (*Caller, *Conn) {
 	a, b := pair(t)
 	return NewCaller(a), b
 }
 
-// Calls from many goroutines get their own answers, errors with all that they say.
+// Concurrent calls from many goroutines each get their own result, or their
+// own error with code, text and hint.
 func TestCalls(t *testing.T) {
 	c, agent := asked(t)
 	served := make(chan Message)
@@ -56,7 +57,7 @@ func TestCalls(t *testing.T) {
 		"refuse": {CodeTaken, "it is taken", "take another"},
 		"fail":   {Text: "one; two"},
 		"dance":  {Text: `this version of plx does not know the request "dance"`},
-		"double": {Text: "read what is asked: json: cannot unmarshal string into Go value of type int"},
+		"double": {Text: "decode the parameter: json: cannot unmarshal string into Go value of type int"},
 	} {
 		err := ask(t, c, do, "x", nil)
 		if f := (*Failure)(nil); !errors.As(err, &f) || *f != want {
@@ -78,7 +79,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// ask makes a call, in bounded time.
+// ask makes a call and waits for the reply, but not forever.
 func ask(t *testing.T, c *Caller, do Method, in, out any) error {
 	t.Helper()
 	p, err := c.Begin(do, in, nil)
@@ -90,20 +91,21 @@ func ask(t *testing.T, c *Caller, do Method, in, out any) error {
 	return p.Wait(ctx, out)
 }
 
-// An agent that answers wrongly, or no longer, ends all calls.
+// A wrong message from the agent, or a lost connection, makes all pending
+// calls fail.
 func TestWrongAnswersEndTheCalls(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(*Conn, Call) error
 		want   string
 	}{
-		"of another call": {func(a *Conn, c Call) error { return a.Send(Message{Reply: &Reply{ID: c.ID + 7}}) }, "what it was not asked"},
+		"of another call": {func(a *Conn, c Call) error { return a.Send(Message{Reply: &Reply{ID: c.ID + 7}}) }, "answers no pending call"},
 		"twice": {func(a *Conn, c Call) error {
 			return errors.Join(a.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}}), a.Send(Message{Reply: &Reply{ID: 1, Out: json.RawMessage("1")}}))
-		}, "what it was not asked"},
-		"no answer at all": {func(a *Conn, _ Call) error { return a.Send(Message{Notice: "hello"}) }, "what it was not asked"},
+		}, "answers no pending call"},
+		"no answer at all": {func(a *Conn, _ Call) error { return a.Send(Message{Notice: "hello"}) }, "answers no pending call"},
 		"pieces of a call that prints nothing": {func(a *Conn, c Call) error {
 			return a.Send(Message{Piece: &Piece{ID: c.ID, Stream: 1, Data: []byte("x")}})
-		}, "what it was not asked"},
+		}, "answers no pending call"},
 		"the end": {func(a *Conn, _ Call) error { return a.Close() }, "EOF"},
 		"too long": {func(a *Conn, _ Call) error {
 			_, err := a.stream.Write([]byte{0xff, 0xff, 0xff, 0xff})
@@ -148,7 +150,8 @@ func TestWrongAnswersEndTheCalls(t *testing.T) {
 	}
 }
 
-// A call that is given up ends the connection, and with it what the agent does for it.
+// If the caller stops waiting for a call, the connection is closed and the
+// agent's handler is cancelled.
 func TestAbandonedCallEndsItsHandler(t *testing.T) {
 	c, agent := asked(t)
 	begun, served := make(chan bool), make(chan error)
@@ -176,10 +179,11 @@ func TestAbandonedCallEndsItsHandler(t *testing.T) {
 	}
 }
 
-// Serve waits no longer than it may, and ends with the connection.
-func TestServeEnds(t *testing.T) {
+// Serve returns an error if no message arrives in time, or if the connection
+// is closed.
+func TestServeEndsWithoutMessages(t *testing.T) {
 	_, agent := asked(t)
-	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrSilent) || err.Error() != "plx was not heard for 1ms" {
+	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrSilent) || err.Error() != "no message from plx for 1ms" {
 		t.Errorf("%v", err)
 	}
 	c, agent := asked(t)
@@ -189,8 +193,9 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// An agent of another version is named as one.
-func TestAgentOfAnotherVersion(t *testing.T) {
+// The error names the other version if the agent uses another protocol
+// version.
+func TestOpenCallsReportsAgentOfAnotherVersion(t *testing.T) {
 	a, b := net.Pipe()
 	go func() {
 		_, err := io.WriteString(b, magic)
@@ -206,7 +211,8 @@ func TestAgentOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// A call gets its orders, and prints, until it is answered. What comes too late is dropped.
+// Order messages reach the handler and Piece messages reach the caller until
+// the call is answered. Later ones are dropped.
 func TestOrdersAndPieces(t *testing.T) {
 	c, agent := asked(t)
 	go Serve(t.Context(), agent, map[Method]Handler{
@@ -250,15 +256,17 @@ func TestOrdersAndPieces(t *testing.T) {
 	}
 }
 
-// pattern returns n bytes that are no repetition of a short piece.
+// pattern returns n bytes without a short period, so that misplaced data is
+// noticed.
 func pattern(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(data) // never fails
 	return data
 }
 
-// The orders of a call are one stream, whatever their sizes and those of the reads.
-func TestOrdersAsAStream(t *testing.T) {
+// The handler reads the data of all Order messages as one stream, whatever the
+// sizes of messages and reads.
+func TestHandlerReadsOrdersAsOneStream(t *testing.T) {
 	sizes := []int{1, 2, 3, 1000, 4096, 1, maxPiece + 1}
 	var want []byte
 	for _, n := range sizes {
@@ -299,8 +307,8 @@ func TestOrdersAsAStream(t *testing.T) {
 	}
 }
 
-// Whoever reads orders is not kept if the caller goes, nor if his own time is over. What came before
-// the caller went can be read.
+// A handler that is reading orders is unblocked if the connection is lost or
+// its context ends. It can still read the data that arrived before.
 func TestStreamOfOrdersEnds(t *testing.T) {
 	over := errors.New("over")
 	for name, theirs := range map[string]error{"the caller goes": io.ErrUnexpectedEOF, "the time is over": over} {
@@ -344,8 +352,9 @@ func TestStreamOfOrdersEnds(t *testing.T) {
 	}
 }
 
-// What a call writes comes in pieces that a renewal need not wait behind.
-func TestWriteInPieces(t *testing.T) {
+// Write splits a large output into pieces, so that a lease renewal is not
+// delayed much.
+func TestWriteSplitsOutputIntoPieces(t *testing.T) {
 	c, agent := asked(t)
 	go Serve(t.Context(), agent, map[Method]Handler{
 		"write": HandleStream(func(_ context.Context, n int, call *Answering) (int, error) { return call.Write(pattern(n)) }),
@@ -376,8 +385,9 @@ func TestWriteInPieces(t *testing.T) {
 	}
 }
 
-// After Wait no order is sent, so that the connection can be given away.
-func TestNoOrderAfterWait(t *testing.T) {
+// After Wait has returned, Order sends nothing, so that the connection can be
+// used for other messages.
+func TestOrderSendsNothingAfterWait(t *testing.T) {
 	c, agent := asked(t)
 	got := make(chan Message, 1)
 	go func() {

@@ -145,7 +145,7 @@ func decode(body []byte, kind uint32) (m Message, err error) {
 		return m, err
 	}
 	if len(body) < rawHead || kind == rawPiece|rawOrder {
-		return m, errors.New("it is of no kind")
+		return m, errors.New("unknown frame type or frame too short")
 	}
 	id, data := binary.LittleEndian.Uint64(body), body[rawHead:]
 	if kind == rawPiece {

@@ -18,7 +18,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// receive reads what a peer sends after its magic.
+// receive returns the message that Receive decodes from data, which follows
+// the magic string.
 func receive(t *testing.T, data string) (Message, error) {
 	t.Helper()
 	c, err := Open(&script{Reader: strings.NewReader(magic + data)})
@@ -32,12 +33,12 @@ func framed(body string) string {
 	return string(binary.LittleEndian.AppendUint32(nil, uint32(len(body)))) + body
 }
 
-// raw is a frame of bytes that a call moves.
+// raw returns the encoding of a Piece or Order with the given body.
 func raw(kind uint32, body string) string {
 	return string(binary.LittleEndian.AppendUint32(nil, kind|uint32(len(body)))) + body
 }
 
-func TestReceiveRefuses(t *testing.T) {
+func TestReceiveRejectsMalformedFrames(t *testing.T) {
 	cut := framed(`{"notice":"x"}`)
 	for name, c := range map[string]struct{ data, cause string }{
 		"half a length":       {"\x01\x00", "unexpected EOF"},
@@ -50,11 +51,11 @@ func TestReceiveRefuses(t *testing.T) {
 		"a key of no role":    {framed(`{"prepared":{"open":{"worker":"a:1"}}}`), "want worker:N or ps:N"},
 		"base64 that is none": {framed(`{"spec":{"env":["%"]}}`), "base64"},
 
-		"a piece of nothing":     {raw(rawPiece, ""), "message: it is of no kind"},
-		"an order of nothing":    {raw(rawOrder, ""), "message: it is of no kind"},
-		"a piece without stream": {raw(rawPiece, strings.Repeat("x", rawHead-1)), "message: it is of no kind"},
-		"an order, a byte short": {raw(rawOrder, strings.Repeat("x", rawHead-1)), "message: it is of no kind"},
-		"a piece and an order":   {raw(rawPiece|rawOrder, strings.Repeat("x", rawHead+1)), "message: it is of no kind"},
+		"a piece of nothing":     {raw(rawPiece, ""), "message: unknown frame type or frame too short"},
+		"an order of nothing":    {raw(rawOrder, ""), "message: unknown frame type or frame too short"},
+		"a piece without stream": {raw(rawPiece, strings.Repeat("x", rawHead-1)), "message: unknown frame type or frame too short"},
+		"an order, a byte short": {raw(rawOrder, strings.Repeat("x", rawHead-1)), "message: unknown frame type or frame too short"},
+		"a piece and an order":   {raw(rawPiece|rawOrder, strings.Repeat("x", rawHead+1)), "message: unknown frame type or frame too short"},
 		"a piece too long":       {"\x01\x00\x00\x81", "16777217 bytes, at most 16777216"},
 		"an order too long":      {"\x01\x00\x00\x41", "16777217 bytes, at most 16777216"},
 		"the longest of all":     {"\xff\xff\xff\xff", "1073741823 bytes, at most 16777216"},
@@ -69,8 +70,9 @@ func TestReceiveRefuses(t *testing.T) {
 	}
 }
 
-// A length that nothing follows costs no memory.
-func TestALengthAloneCostsNothing(t *testing.T) {
+// A large length field without the data that should follow allocates no
+// memory.
+func TestForgedLengthAllocatesNothing(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := receive(t, "\x00\x00\x00\x01abc")
@@ -80,7 +82,8 @@ func TestALengthAloneCostsNothing(t *testing.T) {
 	}
 }
 
-// The bytes that calls move arrive as they were sent, and are not encoded.
+// The data of Piece and Order messages is sent unencoded and arrives
+// unchanged.
 func TestRawFrames(t *testing.T) {
 	a, b := pair(t)
 	all := make([]byte, 256)
@@ -130,7 +133,7 @@ func TestRawFrames(t *testing.T) {
 	}
 }
 
-// sameRaw compares messages. No data and empty data are the same.
+// sameRaw compares two messages; nil data equals empty data.
 func sameRaw(a, b Message) bool {
 	switch {
 	case a.Piece != nil && b.Piece != nil:
@@ -146,7 +149,7 @@ type recorder struct{ bytes.Buffer }
 
 func (*recorder) Close() error { return nil }
 
-func TestSendBounds(t *testing.T) {
+func TestSendRejectsTooLargeMessages(t *testing.T) {
 	a, b := pair(t)
 	text := strings.Repeat("x", MaxMessage-len(`{"notice":""}`)+1)
 	nobody := &Conn{stream: &script{}}
@@ -210,8 +213,7 @@ func TestCloseEndsReceive(t *testing.T) {
 	}
 }
 
-// Open waits for the peer's magic; whoever owns the stream ends that by closing
-// it.
+// Open waits for the peer's magic string; closing the stream makes it return.
 func TestCloseEndsOpen(t *testing.T) {
 	ours, theirs := net.Pipe()
 	got := make(chan error)

@@ -21,7 +21,7 @@ func TestEscapeName(t *testing.T) {
 	}
 }
 
-// A file that is gone is not lost by an error about it.
+// An error that the file does not exist does not set Lost.
 func TestDamaged(t *testing.T) {
 	gone := HostOutput{}.Damaged(fmt.Errorf("open a: %w", fs.ErrNotExist))
 	closed := HostOutput{}.Read(0, "", fmt.Errorf("open a\xff: %w", fs.ErrPermission))

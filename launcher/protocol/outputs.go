@@ -36,7 +36,7 @@ func ParsePattern(text string) (string, error) {
 	case clean[0] == '.':
 		return "", errors.New("names that begin with a dot are not fetched")
 	case !utf8.ValidString(text) || len(text) > MaxOutputName || !doublestar.ValidatePattern(text):
-		return "", errors.New("it is no valid pattern")
+		return "", errors.New("the pattern is not valid")
 	}
 	return clean, nil
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// there lists what is in a folder.
+// there returns the names of the files in a folder.
 func there(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -23,7 +23,7 @@ func there(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// fresh makes a Folder with a file.
+// fresh creates a Folder that contains a file.
 func fresh(t *testing.T) *Folder {
 	t.Helper()
 	f, err := New()
@@ -36,7 +36,7 @@ func fresh(t *testing.T) *Folder {
 	return f
 }
 
-// Tidy removes what nobody has any more, and nothing else.
+// Tidy removes the folders that no process has locked, and nothing else.
 func TestTidy(t *testing.T) {
 	dir, home := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -103,7 +103,8 @@ func TestTidy(t *testing.T) {
 	}
 }
 
-// A folder for temporary files that is not there, read-only or full is not needed.
+// Place falls back to ~/.plx/scratch if the system's temporary folder is
+// missing, read-only or full.
 func TestPlace(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -146,8 +147,8 @@ func TestPlace(t *testing.T) {
 	check("full", small(0, "256k"))
 }
 
-// A folder that has just been made is not taken for one of a dead process.
-func TestTidyAtOnce(t *testing.T) {
+// A concurrent Tidy never removes a folder that New has just returned.
+func TestConcurrentTidyAndNew(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	end := make(chan struct{})
