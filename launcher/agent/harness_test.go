@@ -409,7 +409,7 @@ func (l *line) leave() {
 	l.conn.Close()
 	eventually(l.t, "the agent misses its driver", func() bool {
 		text, err := os.ReadFile(l.host.folder().Log())
-		return err == nil && strings.Contains(string(text), "the driver is gone")
+		return err == nil && strings.Contains(string(text), "the driver has disconnected")
 	})
 }
 

@@ -55,7 +55,7 @@ func hidden(t *testing.T) (*testHost, process.Process, protocol.State) {
 // the user.
 func TestDeadAgentReportsProcessesWithoutTheMark(t *testing.T) {
 	h, child, _ := hidden(t)
-	want := fmt.Sprintf("%d (sleep); if they are, end them: kill -9 %d", child.PID, child.PID)
+	want := fmt.Sprintf("%d (sleep); if so, end them: kill -9 %d", child.PID, child.PID)
 	if s := decode[protocol.State](t, string(h.ask(protocol.DoState).Out)); s.Phase != protocol.Over || !strings.Contains(s.Verdict.Reason, want) {
 		t.Errorf("state: %+v", s.Verdict)
 	}
