@@ -234,8 +234,8 @@ func TestFetchWithHostsOutOfReach(t *testing.T) {
 		want   string   // error
 		files  int
 	}{
-		"all is elsewhere":      {[]string{"p", "pw", "w"}, "", 6},
-		"the newest is not all": {[]string{"p", "w", "p"}, "checkpoint " + newer + ", the newest: no host that was reached has w", 3},
+		"other hosts have all files": {[]string{"p", "pw", "w"}, "", 6},
+		"the newest is incomplete":   {[]string{"p", "w", "p"}, "checkpoint " + newer + ", the newest: no host that was reached has w", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHomes(t, 3)

@@ -80,7 +80,7 @@ func TestGather(t *testing.T) {
 			"1000000000000-g0-aa: p[0] manifest.json[0]\n000000000010-g10-aa: p[0] manifest.json[0]\n" +
 				"000000000010-g2-aa: p[0] manifest.json[0]\n000000000009-g0-aa: p[0] manifest.json[0]",
 		},
-		"of one step the latest": {
+		"the latest of one step": {
 			[]string{"000000000010-g2-aa@3 p+ s\n000000000010-g0-bb@7 p+ s\n000000000010-g2-cc@5 p+ s\n000000000010-g3-dd@5 p+ s"},
 			"000000000010-g0-bb: p[0] manifest.json[0]\n000000000010-g3-dd: p[0] manifest.json[0]\n" +
 				"000000000010-g2-cc: p[0] manifest.json[0]\n000000000010-g2-aa: p[0] manifest.json[0]",
@@ -89,7 +89,7 @@ func TestGather(t *testing.T) {
 			[]string{"big/000000000001-g0-aa p+ s\nsmall/000000000002-g0-aa p+ s\nbig/000000000003-g0-aa p+ s"},
 			"big/000000000003-g0-aa: p[0] manifest.json[0]\nbig/000000000001-g0-aa: p[0] manifest.json[0]\nsmall/000000000002-g0-aa: p[0] manifest.json[0]",
 		},
-		"a file that nobody has": {
+		"a file that no host has": {
 			[]string{"a p+ w x sum", "a p+ w x sum"},
 			"a: no host that was reached has w, x",
 		},
@@ -101,7 +101,7 @@ func TestGather(t *testing.T) {
 			[]string{"a damaged", "a damaged"},
 			"a: its manifest is unreadable: its sum is wrong",
 		},
-		"the whole one of two manifests": {
+		"the complete one of two manifests": {
 			[]string{"a p sum1", "a p sum1", "a p+ sum2"},
 			"a: p[2] manifest.json[2]",
 		},

@@ -195,14 +195,14 @@ func TestAnyPartLeadsToRightFile(t *testing.T) {
 		part    string
 		offsets []int64 // offsets from which the file is requested
 	}{
-		"nothing":       {"", []int64{0}},
-		"a byte":        {text[:1], []int64{1}},
-		"half":          {text[:500], []int64{500}},
-		"all":           {text, nil}, // no bytes are missing
-		"other bytes":   {others[:500], []int64{500, 0}},
-		"all others":    {others, []int64{0}},
-		"half others":   {text[:300] + others[300:600], []int64{600, 0}},
-		"more than all": {text + "x", []int64{0}},
+		"nothing":                     {"", []int64{0}},
+		"a byte":                      {text[:1], []int64{1}},
+		"half":                        {text[:500], []int64{500}},
+		"all":                         {text, nil}, // no bytes are missing
+		"wrong bytes":                 {others[:500], []int64{500, 0}},
+		"all bytes are wrong":         {others, []int64{0}},
+		"half of the bytes are wrong": {text[:300] + others[300:600], []int64{600, 0}},
+		"more than all":               {text + "x", []int64{0}},
 	} {
 		dir := t.TempDir()
 		path, part := filepath.Join(dir, "w"), filepath.Join(dir, ".plx-"+f.sum[:32])

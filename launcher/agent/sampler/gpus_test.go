@@ -21,14 +21,14 @@ func TestGPUUseMakesTaskBusy(t *testing.T) {
 		busy    bool
 		trouble int // samples with an error
 	}{
-		"used":     {`echo "$P 0, GPU-other, $M 0, D, n"; echo "$P 1, GPU-mine, $M 37, D, n"`, true, 0},
-		"idle":     {`echo "$P 0, GPU-mine, $M 0, D, n"; echo "$P 1, GPU-other, $M 100, D, n"`, false, 0},
-		"not told": {`echo "$P 0, GPU-mine, $M [N/A], D, n"`, false, 0},
-		"broken":   {`echo "no driver"; exit 9`, false, 1},
+		"used":                {`echo "$P 0, GPU-other, $M 0, D, n"; echo "$P 1, GPU-mine, $M 37, D, n"`, true, 0},
+		"idle":                {`echo "$P 0, GPU-mine, $M 0, D, n"; echo "$P 1, GPU-other, $M 100, D, n"`, false, 0},
+		"use is not reported": {`echo "$P 0, GPU-mine, $M [N/A], D, n"`, false, 0},
+		"tool fails":          {`echo "no driver"; exit 9`, false, 1},
 		// On a host with AMD GPUs, rocm-smi is used although nvidia-smi exists
 		// and finds no GPU.
-		"used, of AMD's": {`exec rocm-smi`, true, 0},
-		"never tells":    {`exec sleep 600`, false, 1},
+		"used AMD GPU": {`exec rocm-smi`, true, 0},
+		"tool hangs":   {`exec sleep 600`, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()

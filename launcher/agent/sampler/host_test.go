@@ -80,12 +80,12 @@ func TestGPUToolIsCalledRarely(t *testing.T) {
 		gpus    int
 		trouble string
 	}{
-		"quick":       {tool{took: 10 * time.Millisecond, out: twoUsed}, 100, 2, ""},
-		"slow":        {tool{took: 2 * time.Second, out: twoUsed}, 3, 2, ""},
-		"none":        {tool{status: gpuprobe.NoTool}, 1, 0, ""},
-		"no driver":   {tool{status: 1, out: "NVIDIA-SMI has failed\nmore"}, 1, 0, "query the use of GPUs: NVIDIA-SMI has failed"},
-		"one is lost": {tool{took: 10 * time.Millisecond, status: 1, out: twoUsed + "Unable to determine the device handle\n"}, 100, 2, "query the use of GPUs: Unable to"},
-		"stuck":       {tool{took: time.Hour}, 1, 0, "query the use of GPUs: no answer within 10s"},
+		"quick tool":    {tool{took: 10 * time.Millisecond, out: twoUsed}, 100, 2, ""},
+		"slow tool":     {tool{took: 2 * time.Second, out: twoUsed}, 3, 2, ""},
+		"no tool":       {tool{status: gpuprobe.NoTool}, 1, 0, ""},
+		"no driver":     {tool{status: 1, out: "NVIDIA-SMI has failed\nmore"}, 1, 0, "query the use of GPUs: NVIDIA-SMI has failed"},
+		"one GPU fails": {tool{took: 10 * time.Millisecond, status: 1, out: twoUsed + "Unable to determine the device handle\n"}, 100, 2, "query the use of GPUs: Unable to"},
+		"tool hangs":    {tool{took: time.Hour}, 1, 0, "query the use of GPUs: no answer within 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -15,20 +15,20 @@ func TestInactivityOfTask(t *testing.T) {
 		measures     []measure
 		still, quiet time.Duration
 	}{
-		"nothing":            {[]measure{{}, {}, {}, {}}, 3 * time.Second, 3 * time.Second},
-		"output":             {[]measure{{}, {}, {output: 1}, {output: 1}}, time.Second, time.Second},
-		"a step":             {[]measure{{step: 4}, {step: 4}, {step: 5}, {step: 5}}, time.Second, time.Second},
-		"processor time":     {[]measure{tick(0), tick(100), tick(200), tick(300)}, 0, 3 * time.Second},
-		"little of that":     {[]measure{tick(0), tick(4), tick(8), tick(12)}, 3 * time.Second, 3 * time.Second},
-		"just enough":        {[]measure{tick(0), tick(5), tick(10), tick(15)}, 0, 3 * time.Second},
-		"a GPU":              {[]measure{{}, {gpu: 5}, {gpu: 100}, {gpu: 100}}, 0, 3 * time.Second},
-		"an idle GPU":        {[]measure{{}, {gpu: 4}, {gpu: 0}, {gpu: 4}}, 3 * time.Second, 3 * time.Second},
-		"bytes":              {[]measure{{}, {net: map[int]uint64{1: socketNoise + 1}}, {}, {}}, 2 * time.Second, 2 * time.Second},
-		"keepalives":         {[]measure{{}, {net: map[int]uint64{1: socketNoise}}, {net: map[int]uint64{1: 2 * socketNoise}}, {}}, 3 * time.Second, 3 * time.Second},
-		"a file":             {[]measure{{}, {}, {}, {files: map[int]uint64{7: ioNoise + 1}}}, 0, 0},
-		"wakeups":            {[]measure{{}, {}, {}, {files: map[int]uint64{7: ioNoise}}}, 3 * time.Second, 3 * time.Second},
-		"a process ends":     {[]measure{tick(100), {}, {}, {}}, 3 * time.Second, 3 * time.Second},
-		"a new one computes": {[]measure{tick(100), {cpu: map[int]uint64{7: 100, 8: 50}}, {}, {}}, 2 * time.Second, 3 * time.Second},
+		"nothing":                    {[]measure{{}, {}, {}, {}}, 3 * time.Second, 3 * time.Second},
+		"output":                     {[]measure{{}, {}, {output: 1}, {output: 1}}, time.Second, time.Second},
+		"a step":                     {[]measure{{step: 4}, {step: 4}, {step: 5}, {step: 5}}, time.Second, time.Second},
+		"processor time":             {[]measure{tick(0), tick(100), tick(200), tick(300)}, 0, 3 * time.Second},
+		"little processor time":      {[]measure{tick(0), tick(4), tick(8), tick(12)}, 3 * time.Second, 3 * time.Second},
+		"just enough processor time": {[]measure{tick(0), tick(5), tick(10), tick(15)}, 0, 3 * time.Second},
+		"a GPU":                      {[]measure{{}, {gpu: 5}, {gpu: 100}, {gpu: 100}}, 0, 3 * time.Second},
+		"an idle GPU":                {[]measure{{}, {gpu: 4}, {gpu: 0}, {gpu: 4}}, 3 * time.Second, 3 * time.Second},
+		"bytes through sockets":      {[]measure{{}, {net: map[int]uint64{1: socketNoise + 1}}, {}, {}}, 2 * time.Second, 2 * time.Second},
+		"keepalives":                 {[]measure{{}, {net: map[int]uint64{1: socketNoise}}, {net: map[int]uint64{1: 2 * socketNoise}}, {}}, 3 * time.Second, 3 * time.Second},
+		"a file":                     {[]measure{{}, {}, {}, {files: map[int]uint64{7: ioNoise + 1}}}, 0, 0},
+		"wakeups":                    {[]measure{{}, {}, {}, {files: map[int]uint64{7: ioNoise}}}, 3 * time.Second, 3 * time.Second},
+		"a process ends":             {[]measure{tick(100), {}, {}, {}}, 3 * time.Second, 3 * time.Second},
+		"a new process computes":     {[]measure{tick(100), {cpu: map[int]uint64{7: 100, 8: 50}}, {}, {}}, 2 * time.Second, 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := time.Unix(1000, 0)
