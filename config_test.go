@@ -110,8 +110,8 @@ func TestWrongDefaults(t *testing.T) {
 		"[launch]\non-hang = \"kill\"":  `:2: on-hang = "kill": want report, stop or restart` + "\nplx: hint: on-hang = \"report\"",
 		"[launch]\nport-range = \"99\"": `:2: --port-range 99: want LOW-HIGH`,
 		"[launch]\ngrep = \"(\"":        `:2: --grep: `,
-		"[prune]\nall = true":           ":2: --all of plx prune works on the command line only\nplx: hint: remove it there",
-		"all = true":                    ":1: --all of plx prune works on the command line only\nplx: hint: remove it there",
+		"[prune]\nall = true":           ":2: --all of plx prune works on the command line only\nplx: hint: remove this setting",
+		"all = true":                    ":1: --all of plx prune works on the command line only\nplx: hint: remove this setting",
 		"color = ":                      ":1: ",
 	} {
 		path := configured(t, text)

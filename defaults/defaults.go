@@ -80,13 +80,13 @@ func Variable(flag string) string {
 	return "PLX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// ofTasks lists the environment variables that plx sets for its tasks and that
+// taskVariables lists the environment variables that plx sets for its tasks and that
 // look like variables of flags. They set no flag, because a task may itself
 // run plx.
-var ofTasks = []string{"PLX_RANK", "PLX_CHECKPOINTS"}
+var taskVariables = []string{"PLX_RANK", "PLX_CHECKPOINTS"}
 
-// others lists the environment variables that plx reads and that set no flag.
-var others = []string{"PLX_CONFIG", "PLX_LOG_LEVEL"}
+// otherVariables lists the environment variables that plx reads and that set no flag.
+var otherVariables = []string{"PLX_CONFIG", "PLX_LOG_LEVEL"}
 
 // Path returns the path of the configuration file: $PLX_CONFIG if it is set,
 // otherwise plx/config.toml in the user's configuration folder.
@@ -142,7 +142,7 @@ func (d *Defaults) readFile() error {
 		return nil
 	}
 	if err != nil {
-		m := &Mistake{Where: "configuration", Text: err.Error(), advice: "put a file there that plx can read, or remove what is there", cause: err}
+		m := &Mistake{Where: "configuration", Text: err.Error(), advice: "make it a file that plx can read, or remove it", cause: err}
 		if os.Getenv("PLX_CONFIG") != "" {
 			m.Where, m.advice = "$PLX_CONFIG", "unset PLX_CONFIG, or name a file that can be read"
 		}
@@ -237,7 +237,7 @@ func (d *Defaults) read(command, flag string) (*Setting, error) {
 	if about.Typed {
 		return nil, d.checkTyped(command, flag)
 	}
-	if text := os.Getenv(variable); text != "" && !about.Own && !slices.Contains(ofTasks, variable) {
+	if text := os.Getenv(variable); text != "" && !about.Own && !slices.Contains(taskVariables, variable) {
 		values := []string{text}
 		if about.Repeatable {
 			values = strings.Split(text, "\n")
@@ -266,7 +266,7 @@ func (d *Defaults) read(command, flag string) (*Setting, error) {
 // checkTyped returns a *Mistake if a variable or the file sets a flag that
 // only the command line may set.
 func (d *Defaults) checkTyped(command, flag string) error {
-	m := &Mistake{Text: fmt.Sprintf("--%s of plx %s works on the command line only", flag, command), advice: "remove it there"}
+	m := &Mistake{Text: fmt.Sprintf("--%s of plx %s works on the command line only", flag, command), advice: "remove this setting"}
 	table, _ := d.keys[command].(map[string]any)
 	if os.Getenv(Variable(flag)) != "" {
 		m.Where, m.advice = "$"+Variable(flag), "unset "+Variable(flag)
@@ -335,7 +335,7 @@ func (f Flag) texts(value any) ([]string, error) {
 // Strays returns the names of environment variables that begin with PLX_ and
 // that plx does not know.
 func (d *Defaults) Strays() (names []string) {
-	known := append(d.Variables(), ofTasks...)
+	known := append(d.Variables(), taskVariables...)
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PLX_") && !slices.Contains(known, name) {
 			names = append(names, name)
@@ -346,10 +346,10 @@ func (d *Defaults) Strays() (names []string) {
 
 // Variables returns the names of all environment variables that plx reads.
 func (d *Defaults) Variables() []string {
-	names := slices.Clone(others)
+	names := slices.Clone(otherVariables)
 	for _, flags := range d.flags {
 		for flag := range flags {
-			if name := Variable(flag); !slices.Contains(ofTasks, name) {
+			if name := Variable(flag); !slices.Contains(taskVariables, name) {
 				names = append(names, name)
 			}
 		}

@@ -141,7 +141,7 @@ func TestReportExplainsAMDTrouble(t *testing.T) {
 	root := machine(t, twoGPUs)
 	write(t, root, "opt/rocm/bin/rocm-smi", "#!/bin/sh\n")
 	r, err := probe(t.Context(), sh, root, Options{ToolTime: patience.Limit})
-	if err != nil || r.Vendor != NVIDIA || len(r.GPUs) != 2 || r.GPUError != "" || !strings.Contains(r.Note, "GPUs of NVIDIA, which are used") {
+	if err != nil || r.Vendor != NVIDIA || len(r.GPUs) != 2 || r.GPUError != "" || !strings.Contains(r.Note, "NVIDIA GPUs, which are used") {
 		t.Errorf("both vendors: %+v, %v", r, err)
 	}
 }

@@ -113,9 +113,9 @@ func parseGPU(line string, optional int) (g GPU, ok bool) {
 		return GPU{}, false
 	}
 	g = GPU{
-		Index: index, UUID: told(f[1]), PCIBusID: canonicalBus(f[2]), Driver: told(f[3]),
+		Index: index, UUID: reported(f[1]), PCIBusID: canonicalBus(f[2]), Driver: reported(f[3]),
 		MemoryTotalMiB: amount(f[4]), MemoryUsedMiB: amount(f[5]), UtilizationPercent: amount(f[6]),
-		ComputeMode: told(f[7]), Name: told(f[count-1]),
+		ComputeMode: reported(f[7]), Name: reported(f[count-1]),
 		MIGMode: optional >= 1 && f[8] == "Enabled",
 		Fault:   fault(f),
 	}
@@ -144,9 +144,9 @@ func fault(fields []string) string {
 	return ""
 }
 
-// told returns the value of a field, or "" if the tool did not report the
+// reported returns the value of a field, or "" if the tool did not report the
 // value.
-func told(field string) string {
+func reported(field string) string {
 	if strings.HasPrefix(field, "[") || field == "N/A" || field == "ERR!" {
 		return ""
 	}
@@ -188,7 +188,7 @@ func parseProcess(line string) (uuid string, p Process, ok bool) {
 	if err != nil || pid <= 0 {
 		return "", Process{}, false
 	}
-	return clean(f[0]), Process{PID: pid, Name: told(clean(f[3])), MemoryMiB: amount(clean(f[2]))}, true
+	return clean(f[0]), Process{PID: pid, Name: reported(clean(f[3])), MemoryMiB: amount(clean(f[2]))}, true
 }
 
 var (

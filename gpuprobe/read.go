@@ -23,7 +23,7 @@ func read(all sections, limit time.Duration) Report {
 	r = readVendors(r, all, limit)
 	for i := range r.GPUs {
 		g := &r.GPUs[i]
-		g.judge(r.Driver)
+		g.setBusy(r.Driver)
 		r.Driver = cmp.Or(r.Driver, g.Driver)
 	}
 	if r.GPUs == nil {
@@ -61,7 +61,7 @@ func readNVIDIA(r *Report, all sections, limit time.Duration) {
 	readProcesses(r, all, limit)
 	r.CUDA = cudaVersion(all.find("version").lines)
 	if other := all.first("amd-beside"); other != "" && len(r.GPUs) > 0 {
-		r.Note = fmt.Sprintf("it has GPUs of NVIDIA, which are used, and AMD's tool %s, which is not asked", other)
+		r.Note = fmt.Sprintf("the host has NVIDIA GPUs, which are used, and AMD's tool %s, which was not run", other)
 	}
 }
 
@@ -207,9 +207,9 @@ func (g *GPU) add(uuid string, p Process) {
 	}
 }
 
-// judge sets Busy as described in the package documentation. It sets Driver to
+// setBusy sets Busy as described in the package documentation. It sets Driver to
 // driver if the GPU's own query did not report a version.
-func (g *GPU) judge(driver string) {
+func (g *GPU) setBusy(driver string) {
 	g.Busy = len(g.Processes) > 0 ||
 		g.MemoryUsedMiB > BusyMemoryMiB ||
 		g.UtilizationPercent >= BusyUtilizationPercent && (g.MemoryUsedMiB == Unknown || g.MemoryUsedMiB > idleMemoryMiB)

@@ -189,7 +189,7 @@ func TestBusy(t *testing.T) {
 		{Unknown, Unknown, 0, false},
 	} {
 		g := GPU{MemoryUsedMiB: c.used, UtilizationPercent: c.util, Processes: make([]Process, c.processes)}
-		if g.judge(""); g.Busy != c.want {
+		if g.setBusy(""); g.Busy != c.want {
 			t.Errorf("%+v: got %v", c, g.Busy)
 		}
 	}

@@ -55,13 +55,13 @@ var vendors = sync.OnceValue(func() []vendorFacts {
 		parseUse: parseNVIDIAUse,
 		// The usual cause of a failing nvidia-smi is a driver package that was
 		// updated while the old kernel module stayed loaded.
-		remedy: "reboot the host or load the driver again: it and its library must be of one version",
+		remedy: "reboot the host or reload the driver: the driver and its library must have the same version",
 	}, {
 		// HIP uses CUDA_VISIBLE_DEVICES if HIP_VISIBLE_DEVICES is not set, and
 		// some programs require both to be equal.
 		vendor: AMD, read: readAMD, variable: "ROCR_VISIBLE_DEVICES", renumbered: []string{"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}, torch: "ROCm",
 		use: "rocm-smi --showproductname --showuniqueid --showmeminfo vram --showuse --showbus --showpids --showtemp --showpower --json", parseUse: parseROCmUse,
-		remedy: "see what rocm-smi or amd-smi prints there, and look whether the driver amdgpu is loaded and the user may open /dev/kfd",
+		remedy: "run rocm-smi or amd-smi on the host, and check that the driver amdgpu is loaded and that the user may open /dev/kfd",
 	}}
 })
 

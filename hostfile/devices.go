@@ -116,12 +116,12 @@ type options struct {
 	addr     string          // IP address in canonical form; empty if the line has no addr=
 	exclude  []ID            // ids of the GPUs to leave out, sorted; empty if the line has no exclude=
 	nic      string          // name of a network interface; empty if the line has no nic=
-	values   []string        // values of the line's variables; the word NAME=N stands for values[N] (see lift)
+	values   []string        // values of the line's variables; the word NAME=N stands for values[N] (see cutVariables)
 	env      []string        // variables as NAME=VALUE, in the order of the line
 }
 
 // parseOptions parses the options and variables of a line. values holds the
-// values of the variables, which lift has cut out of the line. devices is true
+// values of the variables, which cutVariables has cut out of the line. devices is true
 // if the line has devices before the options.
 func parseOptions(words, values []string, devices bool) (options, error) {
 	given := options{seen: map[string]bool{}, values: values}
@@ -174,7 +174,7 @@ func (o *options) set(word string) error {
 	return err
 }
 
-// setVariable adds an environment variable. In the line, lift has replaced its
+// setVariable adds an environment variable. In the line, cutVariables has replaced its
 // value by number, an index of o.values.
 func (o *options) setVariable(name, number string) error {
 	n, err := strconv.Atoi(number)

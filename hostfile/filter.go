@@ -80,7 +80,7 @@ func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 	choices := make([]choice, len(hosts))
 	for _, entry := range entries {
 		if err := chooseOne(hosts, entry, choices); err != nil {
-			if hint := entriesElsewhere(hosts, flag, entry); hint != "" {
+			if hint := deepSpeedFlags(hosts, flag, entry); hint != "" {
 				err = hinted(hint, "expected one host and its ids, or ranges such as gpu[01-04]:0,1")
 			}
 			return nil, fmt.Errorf("%s %s: %w", flag, quoted(entry), err)
@@ -108,10 +108,10 @@ func chooseOne(hosts []Host, entry string, choices []choice) error {
 	return nil
 }
 
-// entriesElsewhere converts an entry in DeepSpeed's format, in which @
+// deepSpeedFlags converts an entry in DeepSpeed's format, in which @
 // separates hosts (h1:0@h2:1), to the equivalent flags of plx. It returns ""
 // for an entry in another format.
-func entriesElsewhere(hosts []Host, flag, entry string) string {
+func deepSpeedFlags(hosts []Host, flag, entry string) string {
 	var flags []string
 	parts := strings.Split(entry, "@")
 	for _, part := range parts {
@@ -228,12 +228,12 @@ func (h Host) lineID(id ID) (ID, error) {
 		if id == own {
 			return own, nil
 		}
-		if id.finds(own) {
+		if id.identifies(own) {
 			found = append(found, own)
 		}
 	}
 	n, index := id.Index()
-	excluded := slices.ContainsFunc(d.Excluded, func(own ID) bool { return own.finds(id) })
+	excluded := slices.ContainsFunc(d.Excluded, func(own ID) bool { return own.identifies(id) })
 	switch {
 	case len(found) == 1:
 		return found[0], nil
@@ -276,7 +276,7 @@ func (d *Devices) remove(ids []ID) {
 	switch d.Kind {
 	case GPUs:
 		d.IDs = slices.DeleteFunc(d.IDs, func(id ID) bool {
-			return slices.ContainsFunc(ids, func(other ID) bool { return id.finds(other) || other.finds(id) })
+			return slices.ContainsFunc(ids, func(other ID) bool { return id.identifies(other) || other.identifies(id) })
 		})
 	case AllGPUs, Slots:
 		d.Excluded = append(d.Excluded, ids...)

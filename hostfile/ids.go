@@ -19,9 +19,9 @@ type ID string
 // false.
 func (id ID) Index() (n int, ok bool) { return number(string(id)) }
 
-// finds reports whether id identifies the GPU that has the ID other on its
+// identifies reports whether id identifies the GPU that has the ID other on its
 // host's line: both are equal, or id is the beginning of the UUID other.
-func (id ID) finds(other ID) bool {
+func (id ID) identifies(other ID) bool {
 	_, index := id.Index()
 	return id == other || !index && strings.HasPrefix(string(other), string(id))
 }

@@ -14,7 +14,7 @@ var spaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[
 
 // parseHosts parses a line without its comment. The line may name several
 // hosts by a list or by ranges such as gpu[01-04]. values holds the values of
-// its variables, which lift has cut out.
+// its variables, which cutVariables has cut out.
 func parseHosts(text string, values []string) (hosts []Host, err error) {
 	lines, err := expand(text)
 	if err != nil {
@@ -34,7 +34,7 @@ func parseHosts(text string, values []string) (hosts []Host, err error) {
 }
 
 // parseHost parses a line for a single host. text is not empty and has no
-// comment. values holds the values of its variables, which lift has cut out.
+// comment. values holds the values of its variables, which cutVariables has cut out.
 func parseHost(text string, values []string) (Host, error) {
 	user, name, rest, err := cutAddress(text)
 	if err != nil {

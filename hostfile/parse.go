@@ -147,7 +147,7 @@ func (l *list) append(host Host) error {
 }
 
 // content returns a line without its comment and surrounding spaces, and the
-// values of its variables (see lift). Except in those values, it accepts only
+// values of its variables (see cutVariables). Except in those values, it accepts only
 // ASCII, so that it reports a character that only looks like a space or a
 // dash.
 func content(line string) (text string, values []string, err error) {
@@ -161,7 +161,7 @@ func content(line string) (text string, values []string, err error) {
 	if strings.Contains(line, "\r") {
 		return "", nil, wrong("carriage return inside a line, expected lines that end with LF or CRLF")
 	}
-	if line, values, err = lift(line); err != nil {
+	if line, values, err = cutVariables(line); err != nil {
 		return "", nil, err
 	}
 	line = strings.Trim(line, " \t\n")
@@ -170,7 +170,7 @@ func content(line string) (text string, values []string, err error) {
 		case r < ' ' && r != '\t', r == 0x7f:
 			return "", nil, wrong("control character %q, expected text", r)
 		case r > '~':
-			return "", nil, hinted("type a copied space or dash anew; an international name is written in its xn-- form",
+			return "", nil, hinted("retype a copied space or dash; write an international name in its xn-- form",
 				"character %q, expected letters, digits and signs of ASCII", r)
 		}
 	}

@@ -16,7 +16,7 @@ const expectedRange = "expected numbers such as [1-4] or [01-04,07]"
 // applies to all hosts.
 func expand(text string) ([]string, error) {
 	if slotList().MatchString(text) {
-		return nil, slotsElsewhere(text)
+		return nil, mpirunListError(text)
 	}
 	list, rest := cutList(text)
 	if !strings.ContainsAny(list, ",[") {
@@ -160,9 +160,9 @@ var slotList = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[^\s:,\[\]]+:[0-9]+(,[^\s:,\[\]]*[A-Za-z.][^\s:,\[\]]*:[0-9]+)+$`)
 })
 
-// slotsElsewhere returns the error for a list in the format of mpirun -H. Its
+// mpirunListError returns the error for a list in the format of mpirun -H. Its
 // hint shows the equivalent lines.
-func slotsElsewhere(text string) error {
+func mpirunListError(text string) error {
 	var lines []string
 	for host := range strings.SplitSeq(text, ",") {
 		name, slots, _ := strings.Cut(host, ":")
@@ -171,9 +171,9 @@ func slotsElsewhere(text string) error {
 	return hinted("a line, or a --host, for each: "+strings.Join(lines, " and "), "%s are hosts with their slots, expected one host and its devices", quoted(text))
 }
 
-// doubtful matches a line such as node1:4, whose only GPU id touches the
+// slotsLike matches a line such as node1:4, whose only GPU id touches the
 // colon. The user may mean 4 slots, as in other launchers.
-var doubtful = sync.OnceValue(func() *regexp.Regexp {
+var slotsLike = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([^\s:]+|[^\s:\[]*\[[^\s\]]+\][^\s:]*):([1-9][0-9]?)(\s|$)`)
 })
 
@@ -196,7 +196,7 @@ func Doubts(hosts []Host, lines []string) (notes []string) {
 			continue
 		}
 		text, _, _ := content(texts[h.Pos.File][h.Pos.Line-1]) // ignore the error: the line could be parsed before
-		if m := doubtful().FindStringSubmatch(text); m != nil && m[2] == strconv.Itoa(id) {
+		if m := slotsLike().FindStringSubmatch(text); m != nil && m[2] == strconv.Itoa(id) {
 			notes = append(notes, fmt.Sprintf(`%s: %s:%d is GPU %d of the host, for one worker; %d workers are written "%s slots=%d", and GPU %d "%s: %d"`,
 				h.Pos, m[1], id, id, id, m[1], id, id, m[1], id))
 		}

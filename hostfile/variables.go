@@ -17,12 +17,12 @@ var (
 	variableSpaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]*[ \t]+=`) })
 )
 
-// lift removes the comment from a line and cuts out the values of its
+// cutVariables removes the comment from a line and cuts out the values of its
 // variables, because a value may contain characters with a meaning elsewhere
 // in the line. In the returned text, each NAME=VALUE has become NAME=N, and
 // values[N] is the value. The first word of a line is the host, so it is never
 // a variable.
-func lift(line string) (text string, values []string, err error) {
+func cutVariables(line string) (text string, values []string, err error) {
 	var kept strings.Builder
 	for rest := line; rest != "" && rest[0] != '#'; {
 		name := ""
@@ -113,7 +113,7 @@ var plainInterface = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCo
 // interface.
 func CheckInterface(name string) error {
 	if !plainInterface().MatchString(name) {
-		return hinted("a NAME such as eth0: ip -brief address lists those of a host, without what stands after an @",
+		return hinted("ip -brief address lists the interfaces of a host; leave out the part after an @",
 			"%s is no name of a network interface, expected one such as eth0 or ib0", quoted(name))
 	}
 	return nil

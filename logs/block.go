@@ -14,7 +14,7 @@ import (
 // A block begins when the cursor moves up. It also begins when the cursor may
 // soon move up, because the program hid the cursor or a redrawn line ended.
 // The block ends when the program writes text that belongs to none of its
-// rows, or when the cursor has not moved up for a while (see splitter.look).
+// rows, or when the cursor has not moved up for a while (see splitter.poll).
 type block struct {
 	rows []row // lines of the block from top to bottom; the entry of the current line is out of date
 	at   int   // index in rows of the line that holds the cursor
@@ -27,7 +27,7 @@ type block struct {
 	painted  bool // since its last upward move, the cursor has left no row without writing to the row
 	written  bool // the program has written to or erased the current row since the cursor entered the row
 	grown    bool // a row was added at the bottom since the cursor last moved up
-	idle     int  // number of calls of splitter.look since the cursor last moved up
+	idle     int  // number of calls of splitter.poll since the cursor last moved up
 }
 
 // row is one line of a block of redrawn lines.
@@ -43,24 +43,24 @@ const (
 	maxBlock = 64       // largest number of rows of a block
 	maxState = 64 << 10 // longest stored text of one row, in bytes
 
-	// A block may wait for this many calls of splitter.look before it ends.
+	// A block may wait for this many calls of splitter.poll before it ends.
 	// Two calls take 0.3 to 0.6 s, and Rich redraws at least 4 times per
-	// second. firmLooks applies while the program hides the cursor or
+	// second. maxIdleFirm applies while the program hides the cursor or
 	// addresses rows of the screen.
-	looks, firmLooks = 2, 16
+	maxIdle, maxIdleFirm = 2, 16
 )
 
-// begin starts a block of redrawn lines with the current line as its only row.
+// beginBlock starts a block of redrawn lines with the current line as its only row.
 // It does nothing inside a block.
-func (s *splitter) begin() {
+func (s *splitter) beginBlock() {
 	if s.block == nil {
 		s.block = &block{rows: []row{{}}, painted: true}
 	}
 }
 
-// leave copies the text of the current line into the block before the cursor
+// storeRow copies the text of the current line into the block before the cursor
 // moves to another row.
-func (s *splitter) leave() {
+func (s *splitter) storeRow() {
 	b := s.block
 	r := &b.rows[b.at]
 	r.text, r.redrawn = bytes.Clone(s.partial[:min(len(s.partial), maxState)]), s.redrawn
@@ -68,9 +68,9 @@ func (s *splitter) leave() {
 	r.used = r.used || len(s.partial) > 0
 }
 
-// enter loads the text of the block's row that now holds the cursor into the
+// loadRow loads the text of the block's row that now holds the cursor into the
 // splitter. atStart puts the cursor at the row's first column.
-func (s *splitter) enter(atStart bool) {
+func (s *splitter) loadRow(atStart bool) {
 	r := s.block.rows[s.block.at]
 	s.partial, s.redrawn = append(s.partial[:0], r.text...), r.redrawn
 	s.col, s.astray = len(s.partial), !atStart
@@ -80,15 +80,15 @@ func (s *splitter) enter(atStart bool) {
 	s.block.written = false
 }
 
-// writes prepares the block for text that the program writes to the current
-// line. If the text belongs to none of the block's rows, writes ends the
+// beforeWrite prepares the block for text that the program writes to the current
+// line. If the text belongs to none of the block's rows, beforeWrite ends the
 // block.
-func (s *splitter) writes() {
+func (s *splitter) beforeWrite() {
 	b := s.block
 	if b == nil {
 		return
 	}
-	s.land()
+	s.endClimb()
 	sure := b.firm || s.ahead && !b.climbed
 	below := !b.rows[b.at].used && len(s.partial) == 0 && !s.redrawn
 	if !sure && (s.astray || below || s.wiped()) {
@@ -107,22 +107,22 @@ func (s *splitter) wiped() bool {
 		!slices.ContainsFunc(slices.Delete(slices.Clone(s.block.rows), s.block.at, s.block.at+1), func(r row) bool { return !blank(r) })
 }
 
-// land is called when the cursor stops moving up. It emits the rows above the
+// endClimb is called when the cursor stops moving up. It emits the rows above the
 // cursor if the program has finished them: they were not part of the last
 // redraw.
-func (s *splitter) land() {
+func (s *splitter) endClimb() {
 	b := s.block
 	if !b.climbing {
 		return
 	}
 	b.climbing, b.painted = false, true
 	if b.complete {
-		s.emitRows(b.settle(b.at))
+		s.emitRows(b.takeRows(b.at))
 	}
 }
 
-// settle removes the first n rows from the block and returns them.
-func (b *block) settle(n int) (settled []row) {
+// takeRows removes the first n rows from the block and returns them.
+func (b *block) takeRows(n int) (settled []row) {
 	settled, b.rows, b.at = b.rows[:n:n], b.rows[n:], b.at-n
 	return settled
 }
@@ -133,20 +133,20 @@ func (s *splitter) move(lines int) {
 		return
 	}
 	lines = min(max(lines, -maxBlock), maxBlock)
-	s.begin()
-	s.leave()
+	s.beginBlock()
+	s.storeRow()
 	b, atStart := s.block, s.col == 0
-	s.below(lines)
+	s.moveSaved(lines)
 	if lines < 0 {
 		b.climb(-lines)
 	} else {
-		s.land()
+		s.endClimb()
 		b.painted = b.painted && b.written && lines == 1
 		for range lines {
 			s.down()
 		}
 	}
-	s.enter(atStart)
+	s.loadRow(atStart)
 }
 
 func (b *block) climb(lines int) {
@@ -172,9 +172,9 @@ func (s *splitter) down() {
 	if b.at+1 == len(b.rows) {
 		switch {
 		case b.climbed && b.grown && !b.firm:
-			s.emitRows(b.settle(b.at))
+			s.emitRows(b.takeRows(b.at))
 		case len(b.rows) >= maxBlock:
-			s.emitRows(b.settle(1))
+			s.emitRows(b.takeRows(1))
 		}
 		b.rows, b.grown = append(b.rows, row{}), true
 	}
@@ -184,7 +184,7 @@ func (s *splitter) down() {
 // goToRow moves the cursor to row n of the screen, counted from 0. It treats
 // the block's first row as the first row of the screen.
 func (s *splitter) goToRow(n int) {
-	s.begin()
+	s.beginBlock()
 	s.block.firm = true
 	s.move(min(max(n, 0), maxBlock-1) - s.block.at)
 }
@@ -194,15 +194,15 @@ func (s *splitter) goToRow(n int) {
 // true. Otherwise it returns false and the caller emits the line.
 func (s *splitter) newline() bool {
 	if s.block == nil && !s.ahead && !(s.redrawn && s.col > 0) {
-		s.below(1)
+		s.moveSaved(1)
 		return false
 	}
 	if len(s.partial) > maxState { // too long to be a row of a block
 		s.endBlock()
-		s.below(1)
+		s.moveSaved(1)
 		return false
 	}
-	s.begin()
+	s.beginBlock()
 	b := s.block
 	b.rows[b.at].ended = !b.climbed || b.firm && !s.redrawn
 	s.move(1)
@@ -210,25 +210,25 @@ func (s *splitter) newline() bool {
 	return true
 }
 
-// below adjusts the saved cursor position after the cursor has moved down by
+// moveSaved adjusts the saved cursor position after the cursor has moved down by
 // lines rows (up if negative).
-func (s *splitter) below(lines int) {
+func (s *splitter) moveSaved(lines int) {
 	if s.saved {
 		s.savedRow += lines
 		s.saved = s.savedRow < maxBlock
 	}
 }
 
-// look runs every showTime while a block waits for more output. It ends the
-// block after looks (or firmLooks) calls without an upward move of the cursor.
-func (s *splitter) look() {
+// poll runs every showAfter while a block waits for more output. It ends the
+// block after maxIdle (or maxIdleFirm) calls without an upward move of the cursor.
+func (s *splitter) poll() {
 	b := s.block
 	b.idle++
-	s.land()
+	s.endClimb()
 	if !s.pending() {
 		return
 	}
-	if b.firm && b.idle >= firmLooks || !b.firm && b.idle >= looks {
+	if b.firm && b.idle >= maxIdleFirm || !b.firm && b.idle >= maxIdle {
 		s.endBlock()
 	}
 }
@@ -247,7 +247,7 @@ func (s *splitter) endBlock() {
 	if b == nil {
 		return
 	}
-	s.leave()
+	s.storeRow()
 	s.block = nil
 	filled := func(r row) bool { return len(bytes.TrimSpace(r.text)) > 0 }
 	if last := b.rows[b.at+1:]; slices.ContainsFunc(last, filled) || s.astray {

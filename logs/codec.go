@@ -111,10 +111,10 @@ func (r *Reader) begin() error {
 		return err
 	}
 	if string(b[:3]) != magic[:3] {
-		return fmt.Errorf("%w: begins with %q, not with plx's mark", ErrMalformed, b[:])
+		return fmt.Errorf("%w: begins with %q, not with plx's magic bytes", ErrMalformed, b[:])
 	}
 	if b[3] != magic[3] {
-		return fmt.Errorf("%w: version %d, this plx speaks %d", ErrMalformed, b[3], magic[3])
+		return fmt.Errorf("%w: version %d, want %d", ErrMalformed, b[3], magic[3])
 	}
 	r.begun = true
 	return nil
@@ -132,7 +132,7 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 	}
 	if size > maxData || h[2] > maxTask || h[3]&^flagRestart != 0 ||
 		c.Offset < 0 || c.Offset > math.MaxInt64-maxData {
-		return Chunk{}, fmt.Errorf("%w: chunk out of bounds", ErrMalformed)
+		return Chunk{}, fmt.Errorf("%w: chunk with an invalid length or offset", ErrMalformed)
 	}
 	task := r.scratch[headerSize:][:h[2]]
 	if err := r.fill(task); err != nil {
@@ -160,7 +160,7 @@ func (c Chunk) gap() (Chunk, error) {
 	}
 	c.Dropped, c.Data = int64(binary.LittleEndian.Uint64(c.Data)), nil
 	if c.Dropped <= 0 || c.Dropped > math.MaxInt64-maxData-c.Offset {
-		return Chunk{}, fmt.Errorf("%w: dropped bytes out of bounds", ErrMalformed)
+		return Chunk{}, fmt.Errorf("%w: invalid number of dropped bytes", ErrMalformed)
 	}
 	return c, nil
 }
@@ -196,8 +196,8 @@ func writeChunk(w *bufio.Writer, c Chunk) error {
 	return err
 }
 
-// writeMark encodes a record that has a kind and no task, data or time.
-func writeMark(w *bufio.Writer, kind byte) error {
+// writeHeaderOnly encodes a record that has a kind and no task, data or time.
+func writeHeaderOnly(w *bufio.Writer, kind byte) error {
 	_, err := w.Write([]byte{headerSize - 1: 0, 0: kind})
 	return err
 }

@@ -23,11 +23,11 @@ func encode(t testing.TB, chunks ...Chunk) []byte {
 		if err := writeChunk(w, c); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeMark(w, kindKeepAlive); err != nil {
+		if err := writeHeaderOnly(w, kindKeepAlive); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := writeMark(w, kindEnd); err != nil {
+	if err := writeHeaderOnly(w, kindEnd); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Flush(); err != nil {
@@ -104,18 +104,18 @@ func TestReaderRejectsMalformedStreams(t *testing.T) {
 	}{
 		{dropped(4+4, 7), "malformed record of dropped bytes"},
 		{dropped(4+3, flagRestart), "malformed record of dropped bytes"},
-		{dropped(number+5, 0), "dropped bytes out of bounds"},
-		{encode(t, Chunk{Source: worker0, Offset: maxData, Dropped: math.MaxInt64 - 2*maxData + 1}), "dropped bytes out of bounds"},
-		{dropped(number+7, 0x80), "dropped bytes out of bounds"},
+		{dropped(number+5, 0), "invalid number of dropped bytes"},
+		{encode(t, Chunk{Source: worker0, Offset: maxData, Dropped: math.MaxInt64 - 2*maxData + 1}), "invalid number of dropped bytes"},
+		{dropped(number+7, 0x80), "invalid number of dropped bytes"},
 		{[]byte("Welcome to gpu01"), `begins with "Welc"`},
 		{change(3, 9), "version 9"},
 		{change(4, 77), "malformed record of kind 77"},
 		{append([]byte(magic), append([]byte{77}, make([]byte, headerSize-1)...)...), "unknown record kind 77"},
 		{change(5, 2), "unknown stream"},
-		{change(6, maxTask+1), "out of bounds"},
-		{change(7, 2), "out of bounds"},
-		{change(10, 5), "out of bounds"},
-		{change(4+15, 0x80), "out of bounds"},
+		{change(6, maxTask+1), "invalid length or offset"},
+		{change(7, 2), "invalid length or offset"},
+		{change(10, 5), "invalid length or offset"},
+		{change(4+15, 0x80), "invalid length or offset"},
 		{change(4+headerSize, '/'), "task name"},
 	}
 	for _, tt := range tests {

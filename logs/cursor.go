@@ -14,12 +14,12 @@ import (
 // length.
 const maxText = 4 << 10
 
-// steer executes all terminal commands in text and writes the text between
+// execute executes all terminal commands in text and writes the text between
 // them to the unfinished line. It returns the text after the last command.
-func (s *splitter) steer(text []byte) []byte {
-	if len(s.half) > 0 {
-		s.next -= int64(len(s.half))
-		text, s.half = slices.Concat(s.half, text), nil
+func (s *splitter) execute(text []byte) []byte {
+	if len(s.incomplete) > 0 {
+		s.next -= int64(len(s.incomplete))
+		text, s.incomplete = slices.Concat(s.incomplete, text), nil
 	}
 	garbled := false // true if the line before the command is too long or not UTF-8
 	for from := 0; ; {
@@ -35,22 +35,22 @@ func (s *splitter) steer(text []byte) []byte {
 		switch {
 		case c.size < 0:
 			s.write(text[:from])
-			s.half = bytes.Clone(text[from:])
-			s.next += int64(len(s.half))
+			s.incomplete = bytes.Clone(text[from:])
+			s.next += int64(len(s.incomplete))
 			return nil
 		case c.size == 0 || c.name != carriageReturn && garbled:
 			from++ // not executed: the byte stays part of the text
 		default:
 			s.write(text[:from])
 			s.next += int64(c.size)
-			s.obey(c)
+			s.apply(c)
 			text, from, garbled = text[from+c.size:], 0, false
 		}
 	}
 }
 
-// obey applies the effect of terminal command c to the unfinished lines.
-func (s *splitter) obey(c command) {
+// apply applies the effect of terminal command c to the unfinished lines.
+func (s *splitter) apply(c command) {
 	if c.mode {
 		s.setMode(c.arg(0, 0), c.name == 'h')
 		return
@@ -76,7 +76,7 @@ func (s *splitter) obey(c command) {
 	case 'B', 'E':
 		s.move(max(1, c.arg(0, 1)))
 	case saveCursor, 's':
-		s.begin()
+		s.beginBlock()
 		s.block.firm, s.saved, s.savedRow, s.savedCell = true, true, 0, cells(s.partial[:s.col])
 	case restoreCursor, 'u':
 		if s.saved {
@@ -172,7 +172,7 @@ func (s *splitter) setMode(mode int, on bool) {
 	switch {
 	case mode != cursor:
 	case !on:
-		s.begin()
+		s.beginBlock()
 		s.block.firm, s.block.shown = true, false
 	case s.block != nil:
 		s.block.firm, s.block.shown = false, true

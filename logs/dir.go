@@ -77,7 +77,7 @@ func (d *Dir) Chunk(host string, c Chunk) error {
 	defer d.mu.Unlock()
 	f, err := d.open(c.Source)
 	if err == nil {
-		_, err = f.Write(c.kept())
+		_, err = f.Write(c.fileBytes())
 	}
 	if err != nil {
 		return fmt.Errorf("log file of %s on host %s: %w", c.Source, host, err)

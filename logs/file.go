@@ -42,7 +42,7 @@ func IsFile(name string) bool {
 func OpenFile(dir, name string) (*File, error) {
 	src, ok := sourceOf(name)
 	if !ok || !IsFile(name) {
-		return nil, fmt.Errorf("%q is no file of a log", name)
+		return nil, fmt.Errorf("%q is not the name of a log file", name)
 	}
 	sp, err := openSpool(dir, src, nil, Request{TailLines: -1})
 	if err != nil {
@@ -60,7 +60,7 @@ func (f *File) Read(p []byte) (int, error) {
 		if !more {
 			return 0, io.EOF
 		}
-		f.rest = f.sp.take().kept()
+		f.rest = f.sp.take().fileBytes()
 	}
 	n := copy(p, f.rest)
 	f.rest = f.rest[n:]

@@ -15,7 +15,7 @@ import (
 // with the number of tasks. The Printer does so for stderr in a live view
 // only. It holds each line of stderr back for foldTime. Then it combines the
 // line with equal lines of other tasks, which may differ in ranks, paths,
-// addresses and times (see alike).
+// addresses and times (see normalized).
 //
 // From the first line of a message on, for example of a traceback, all lines
 // of a task form one unit. The unit is printed in one piece, so lines that
@@ -116,7 +116,7 @@ func (p *Printer) release(all bool) {
 		return cmp.Compare(min(len(a[0].loss), 1), min(len(b[0].loss), 1))
 	})
 	for _, group := range groups {
-		if all || time.Since(group[0].begun) >= group[0].patience() {
+		if all || time.Since(group[0].begun) >= group[0].holdTime() {
 			p.printGroup(group)
 		} else {
 			kept = append(kept, group...)
@@ -158,7 +158,7 @@ func (u *unit) complete() {
 	}
 	var all strings.Builder
 	for _, text := range u.lines {
-		all.Write(alike(u.from.anonymous(text), u.from.host))
+		all.Write(normalized(u.from.withoutName(text), u.from.host))
 		all.WriteByte('\n')
 	}
 	u.key = all.String()
@@ -177,8 +177,8 @@ func (u *unit) lossOfPeer() string {
 	return u.from.p.opts.Loss(lines)
 }
 
-// patience returns how long the unit is held back.
-func (u *unit) patience() time.Duration {
+// holdTime returns how long the unit is held back.
+func (u *unit) holdTime() time.Duration {
 	if u.loss != "" {
 		return victimTime
 	}
@@ -202,7 +202,7 @@ func (p *Printer) printGroup(group []*unit) {
 			if i == 0 {
 				p.printed()
 				s.begin(u.times[0], before, false)
-				s.out = append(s.safe(append(s.out, "lost a peer: "...), s.anonymous([]byte(u.loss))), '\n')
+				s.out = append(s.safe(append(s.out, "lost a peer: "...), s.withoutName([]byte(u.loss))), '\n')
 			}
 		} else {
 			s.addHeld(u, before, len(group) > 1, i == 0)
@@ -221,7 +221,7 @@ func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 		}
 		s.note(text)
 		if folded {
-			text = s.anonymous(text)
+			text = s.withoutName(text)
 		}
 		if first {
 			s.begin(u.times[i], before, false)
@@ -242,9 +242,9 @@ func (s *stream) released(u *unit) {
 	}
 }
 
-// anonymous returns a line without the task's own name or rank at its
+// withoutName returns a line without the task's own name or rank at its
 // beginning.
-func (s *stream) anonymous(text []byte) []byte {
+func (s *stream) withoutName(text []byte) []byte {
 	if rest, named := bytes.CutPrefix(text, []byte("plx: "+s.from.Task+": ")); named {
 		return append([]byte("plx: "), rest...)
 	}

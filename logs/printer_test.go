@@ -374,7 +374,7 @@ func TestTimestamps(t *testing.T) {
 		offset, at = offset+int64(len(text)), at.Add(1500*time.Millisecond)
 	}
 	for i := range 2 {
-		c := Chunk{Source: Source{fmt.Sprint("worker:", i), Stderr}, Time: at.Add(time.Duration(i) * time.Second), Data: []byte("alike\n")}
+		c := Chunk{Source: Source{fmt.Sprint("worker:", i), Stderr}, Time: at.Add(time.Duration(i) * time.Second), Data: []byte("normalized\n")}
 		if err := p.Chunk("h", c); err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +385,7 @@ func TestTimestamps(t *testing.T) {
 	if want := "2026-11-28T08:00:00.007Z worker:0 h | one\n2026-11-28T08:00:00.007Z worker:0 h | two\n2026-11-28T08:00:01.507Z worker:0 h | three\n"; out.String() != want {
 		t.Errorf("stdout:\n%swant\n%s", out.String(), want)
 	}
-	if want := "2026-11-28T08:00:03.007Z 2 workers h ! alike\n"; errs.String() != want {
+	if want := "2026-11-28T08:00:03.007Z 2 workers h ! normalized\n"; errs.String() != want {
 		t.Errorf("stderr:\n%swant\n%s", errs.String(), want)
 	}
 }

@@ -193,7 +193,7 @@ func (s *server) oldest() (*spool, error) {
 func (s *server) idle(ctx context.Context, wait time.Duration) error {
 	if time.Since(s.sent) > keepAlive {
 		s.sent = time.Now()
-		if err := writeMark(s.out, kindKeepAlive); err != nil {
+		if err := writeHeaderOnly(s.out, kindKeepAlive); err != nil {
 			return err
 		}
 		if err := s.out.Flush(); err != nil {
@@ -216,7 +216,7 @@ func (s *server) end() error {
 			return fmt.Errorf("spool of %s: %w", sp.src, err)
 		}
 	}
-	if err := writeMark(s.out, kindEnd); err != nil {
+	if err := writeHeaderOnly(s.out, kindEnd); err != nil {
 		return err
 	}
 	return s.out.Flush()

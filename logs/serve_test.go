@@ -242,16 +242,16 @@ func TestIdleServerPollsTenTimesPerSecond(t *testing.T) {
 	dir := t.TempDir()
 	create(t, dir, worker0)
 	synctest.Test(t, func(t *testing.T) {
-		began, looks := time.Now(), 0
+		began, polls := time.Now(), 0
 		ended := func() bool {
-			looks++
-			return looks > 1000 || time.Since(began) >= 10*time.Second
+			polls++
+			return polls > 1000 || time.Since(began) >= 10*time.Second
 		}
 		if err := Serve(t.Context(), dir, Request{Follow: true}, ended, io.Discard); err != nil {
 			t.Fatal(err)
 		}
-		if looks < 100 || looks > 110 {
-			t.Errorf("%d looks in 10 s", looks)
+		if polls < 100 || polls > 110 {
+			t.Errorf("%d polls in 10 s", polls)
 		}
 	})
 }

@@ -185,22 +185,22 @@ func (k *Cursor) Expect(host string, c Chunk) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, known := k.next[origin{host, c.Source}]; !known && k.seen[host] >= maxSources {
-		return fmt.Errorf("%w: it names more than %d streams of tasks", ErrMalformed, maxSources)
+		return fmt.Errorf("%w: the host has sent more than %d streams of tasks", ErrMalformed, maxSources)
 	}
 	return nil
 }
 
-// missing returns the line that a user sees instead of the bytes that c
+// dropNotice returns the line that a user sees instead of the bytes that c
 // reports as dropped.
-func (c Chunk) missing() string {
+func (c Chunk) dropNotice() string {
 	return fmt.Sprintf("plx: %d bytes are missing here: the oldest output was dropped (--log-limit)", c.Dropped)
 }
 
-// kept returns the bytes that a log file stores for c. For dropped bytes it
+// fileBytes returns the bytes that a log file stores for c. For dropped bytes it
 // returns one line that reports their number.
-func (c Chunk) kept() []byte {
+func (c Chunk) fileBytes() []byte {
 	if c.Dropped > 0 {
-		return []byte("\n" + c.missing() + "\n")
+		return []byte("\n" + c.dropNotice() + "\n")
 	}
 	return c.Data
 }

@@ -22,18 +22,18 @@ type splitter struct {
 	redraws bool       // execute control characters, so that text after a carriage return replaces the line
 	emit    func(line) // receives each assembled line
 
-	partial   []byte // unfinished line as a terminal shows it; empty if there is none
-	col       int    // index in partial at which the next text is written; text after it is replaced
-	redrawn   bool   // control characters have changed the unfinished line
-	half      []byte // incomplete terminal command at the end of the input; empty if there is none
-	astray    bool   // the cursor came from another row, and the program has not set its column since
-	block     *block // rows that are redrawn together with the unfinished line; nil if there are none
-	ahead     bool   // a command later in the present input moves the cursor up
-	saved     bool   // the program has saved the cursor's position, in savedRow and savedCell
-	savedRow  int    // number of rows from the saved position down to the cursor
-	savedCell int    // saved column, counted from 0
-	next      int64  // offset in the source of the next byte of input
-	continued bool   // an earlier piece of the unfinished line was already emitted
+	partial    []byte // unfinished line as a terminal shows it; empty if there is none
+	col        int    // index in partial at which the next text is written; text after it is replaced
+	redrawn    bool   // control characters have changed the unfinished line
+	incomplete []byte // incomplete terminal command at the end of the input; empty if there is none
+	astray     bool   // the cursor came from another row, and the program has not set its column since
+	block      *block // rows that are redrawn together with the unfinished line; nil if there are none
+	ahead      bool   // a command later in the present input moves the cursor up
+	saved      bool   // the program has saved the cursor's position, in savedRow and savedCell
+	savedRow   int    // number of rows from the saved position down to the cursor
+	savedCell  int    // saved column, counted from 0
+	next       int64  // offset in the source of the next byte of input
+	continued  bool   // an earlier piece of the unfinished line was already emitted
 }
 
 // keepBuffer is the size up to which a buffer is kept for later lines, in
@@ -68,11 +68,11 @@ func (s *splitter) finish(text []byte, steered bool) {
 		s.next += int64(len(text)) + 1
 		s.put(text, s.next-1-int64(len(text)), false)
 		s.continued = false
-		s.below(1)
+		s.moveSaved(1)
 		return
 	}
 	s.keep(text, steered)
-	s.whole()
+	s.endCommand()
 	s.next++
 	if s.newline() {
 		return
@@ -86,17 +86,17 @@ func (s *splitter) finish(text []byte, steered bool) {
 // keep appends text to the unfinished line without ending the line. steered is
 // true if text may contain terminal commands.
 func (s *splitter) keep(text []byte, steered bool) {
-	if steered || len(s.half) > 0 {
-		text = s.steer(text)
+	if steered || len(s.incomplete) > 0 {
+		text = s.execute(text)
 	}
 	s.write(text)
 }
 
-// whole appends an incomplete terminal command to the unfinished line as plain
+// endCommand appends an incomplete terminal command to the unfinished line as plain
 // text, because the rest of the command will not come.
-func (s *splitter) whole() {
-	text := s.half
-	s.half = nil
+func (s *splitter) endCommand() {
+	text := s.incomplete
+	s.incomplete = nil
 	s.next -= int64(len(text))
 	s.write(text)
 }
@@ -107,7 +107,7 @@ func (s *splitter) write(text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	s.writes()
+	s.beforeWrite()
 	s.partial = s.partial[:s.col]
 	for {
 		n := min(max(0, s.limit-len(s.partial)), len(text))
@@ -138,7 +138,7 @@ func (s *splitter) skipTo(offset int64) { s.next = offset }
 
 // flush emits the unfinished line, because its rest will not come.
 func (s *splitter) flush() {
-	s.whole()
+	s.endCommand()
 	s.endBlock()
 	if text := s.state(); len(text) > 0 {
 		s.put(text, s.next-int64(len(text)), true)
@@ -154,7 +154,7 @@ func (s *splitter) put(text []byte, offset int64, unended bool) {
 // cut emits the bytes of the unfinished line received so far and frees the
 // line's buffer.
 func (s *splitter) cut() {
-	if s.block != nil || s.redrawn || len(s.half) > 0 {
+	if s.block != nil || s.redrawn || len(s.incomplete) > 0 {
 		s.flush()
 	} else if len(s.partial) > 0 {
 		s.put(s.partial, s.next-int64(len(s.partial)), true)
@@ -166,7 +166,7 @@ func (s *splitter) cut() {
 // unfinished reports whether the splitter holds an unfinished line, a block of
 // rows or an incomplete command.
 func (s *splitter) unfinished() bool {
-	return len(s.partial) > 0 || s.redrawn || s.block != nil || len(s.half) > 0
+	return len(s.partial) > 0 || s.redrawn || s.block != nil || len(s.incomplete) > 0
 }
 
 // size returns the memory that the splitter's buffers take, in bytes.

@@ -15,16 +15,16 @@ import (
 type spool struct {
 	src   Source
 	dir   string
-	begin []int64 // offsets at which the segments in the folder began when it was last listed, ascending
+	bases []int64 // offsets at which the segments in the folder began when it was last listed, ascending
 	open  segment // the segment that is being read
 	limit int64   // offset at which reading stops; -1 means that it does not stop
 
-	offset int64  // offset of the next byte to send
-	gap    int64  // number of dropped bytes before offset that the receiver has not been sent a report of
-	buf    []byte // bytes from offset on that were read and not sent yet
-	store  []byte // memory that buf is a slice of
-	dry    bool   // the current pass has found no more bytes
-	ready  bool   // load has found the next chunk, which take will return
+	offset    int64  // offset of the next byte to send
+	gap       int64  // number of dropped bytes before offset that the receiver has not been sent a report of
+	buf       []byte // bytes from offset on that were read and not sent yet
+	buffer    []byte // memory that buf is a slice of
+	exhausted bool   // the current pass has found no more bytes
+	ready     bool   // load has found the next chunk, which take will return
 
 	current  record   // index record that covers the byte at offset
 	coming   []record // records after current that were already read from the index
@@ -49,7 +49,7 @@ func openSpool(dir string, src Source, begin []int64, req Request) (*spool, erro
 	if err != nil {
 		return nil, err
 	}
-	sp := &spool{src: src, dir: dir, begin: begin, limit: -1}
+	sp := &spool{src: src, dir: dir, bases: begin, limit: -1}
 	if err := sp.position(all, req); err != nil {
 		return nil, errors.Join(err, all.close())
 	}
@@ -155,7 +155,7 @@ func (sp *spool) reopen() error {
 
 // load prepares the next chunk and reports whether there is a chunk.
 func (sp *spool) load() (bool, error) {
-	if sp.ready || sp.dry {
+	if sp.ready || sp.exhausted {
 		return sp.ready, nil
 	}
 	if len(sp.buf) == 0 {
@@ -164,7 +164,7 @@ func (sp *spool) load() (bool, error) {
 		}
 	}
 	if len(sp.buf) == 0 && sp.gap == 0 {
-		sp.dry = true
+		sp.exhausted = true
 		return false, nil
 	}
 	if err := sp.advance(); err != nil {
@@ -190,10 +190,10 @@ func (sp *spool) fill() error {
 
 // read reads the bytes at sp.offset from the open segment, in one system call.
 func (sp *spool) read() error {
-	if sp.store == nil {
-		sp.store = make([]byte, maxData)
+	if sp.buffer == nil {
+		sp.buffer = make([]byte, maxData)
 	}
-	room := sp.store
+	room := sp.buffer
 	if sp.limit >= 0 {
 		room = room[:min(int64(len(room)), max(sp.limit-sp.offset, 0))]
 	}
@@ -208,7 +208,7 @@ func (sp *spool) read() error {
 // later returns the offset at which the first known segment after the open one
 // begins, or -1 if none is known.
 func (sp *spool) later() int64 {
-	for _, base := range sp.begin {
+	for _, base := range sp.bases {
 		if base > sp.open.base {
 			return base
 		}
@@ -300,11 +300,11 @@ func (sp *spool) take() Chunk {
 
 // found sets the offsets at which the segments in the folder begin, after the
 // folder was listed again.
-func (sp *spool) found(begin []int64) { sp.begin = begin }
+func (sp *spool) found(begin []int64) { sp.bases = begin }
 
 // beginPass makes the next load look for new bytes, even if the last pass
 // found no more.
-func (sp *spool) beginPass() { sp.dry = false }
+func (sp *spool) beginPass() { sp.exhausted = false }
 
 // checkLength returns an error if the spool's file now ends before the bytes
 // that were already read.

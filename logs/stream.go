@@ -33,7 +33,7 @@ type stream struct {
 
 // newStream returns the initial state for the lines of origin o.
 func (p *Printer) newStream(o origin) *stream {
-	s := &stream{p: p, from: o, to: o.Stream, hidden: !p.shows(o.Task), host: wordOf(o.host)}
+	s := &stream{p: p, from: o, to: o.Stream, hidden: !p.shows(o.Task), host: hostPattern(o.host)}
 	if p.opts.JSON {
 		s.to = Stdout
 	}
@@ -119,7 +119,7 @@ func (s *stream) measure() {
 func (s *stream) drop(c Chunk) error {
 	s.split.flush()
 	s.time = c.Time
-	l := line{text: []byte(c.missing()), offset: c.Offset, unended: true, dropped: c.Dropped}
+	l := line{text: []byte(c.dropNotice()), offset: c.Offset, unended: true, dropped: c.Dropped}
 	if s.p.opts.JSON {
 		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
 	} else {
@@ -165,15 +165,15 @@ func (s *stream) print(plain string, l line) {
 	s.out = append(s.safe(s.out, l.text), '\n')
 }
 
-// stamp is the layout of the time before a line. Its width is constant, so
+// timeLayout is the layout of the time before a line. Its width is constant, so
 // that lines stay aligned.
-const stamp = "2006-01-02T15:04:05.000Z "
+const timeLayout = "2006-01-02T15:04:05.000Z "
 
 // begin adds the time and the prefix of a line to s.out.
 func (s *stream) begin(at time.Time, before prefix, continued bool) {
 	s.out = append(s.out, before.reset...)
 	if s.p.opts.Timestamps {
-		s.out = at.UTC().AppendFormat(s.out, stamp)
+		s.out = at.UTC().AppendFormat(s.out, timeLayout)
 	}
 	if continued {
 		s.out = append(s.out, before.more...)
@@ -214,7 +214,7 @@ func (s *stream) marked(l line) (rest []byte, marked bool) {
 
 // flush writes the lines in s.out in one write. On a terminal it also shows
 // the unfinished line as a progress row: at once if the program redraws that
-// line, otherwise after showTime.
+// line, otherwise after showAfter.
 func (s *stream) flush() error {
 	terminal, unfinished := s.p.display.Terminal(s.to), len(s.split.partial) > 0
 	redrawn := terminal && (s.split.redrawn || s.split.block != nil || unfinished && len(s.rows) > 0)
@@ -222,7 +222,7 @@ func (s *stream) flush() error {
 		s.keepRows(0)
 	}
 	if terminal && unfinished && !redrawn || s.split.pending() {
-		s.p.lookSoon(s)
+		s.p.pollSoon(s)
 	}
 	err := s.p.send(s.to, s.out)
 	s.out = s.out[:0]
@@ -239,14 +239,14 @@ func (s *stream) flush() error {
 // shows. It is larger than the width of a terminal.
 const maxShown = 4 << 10
 
-// showTime is how long a line may be unfinished before a progress row shows
+// showAfter is how long a line may be unfinished before a progress row shows
 // it.
-const showTime = 300 * time.Millisecond
+const showAfter = 300 * time.Millisecond
 
-// lookSoon calls s.look after showTime. That shows a line that is still
+// pollSoon calls s.poll after showAfter. That shows a line that is still
 // unfinished, such as a row of dots that a program prints one by one. It also
 // prints rows of a block that the program does not redraw any more.
-func (p *Printer) lookSoon(s *stream) {
+func (p *Printer) pollSoon(s *stream) {
 	if slices.Contains(p.unfinished, s) {
 		return
 	}
@@ -254,20 +254,20 @@ func (p *Printer) lookSoon(s *stream) {
 	if len(p.unfinished) > 1 {
 		return
 	}
-	p.showing = time.AfterFunc(showTime, func() {
+	p.showing = time.AfterFunc(showAfter, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		looked := p.unfinished
 		p.unfinished = nil
 		for _, s := range looked {
-			s.look()
+			s.poll()
 		}
 	})
 }
 
-func (s *stream) look() {
+func (s *stream) poll() {
 	if s.split.pending() {
-		s.split.look()
+		s.split.poll()
 		s.flush() // send stores an error in Printer.err
 	}
 	if len(s.split.partial) > 0 && s.p.display.Terminal(s.to) {

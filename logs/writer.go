@@ -16,20 +16,20 @@ import (
 // may be called from any goroutine. A source must have at most one Writer at a
 // time.
 type Writer struct {
-	mu      sync.Mutex
-	src     Source
-	dir     string
-	share   int64 // largest size of a segment with its index, in bytes; 0 means one segment without a limit
-	data    *os.File
-	index   *os.File
-	base    int64            // offset of the open segment's first byte in the spool
-	size    int64            // total bytes written to the spool, including dropped bytes
-	records int64            // length of the complete records in the index file, in bytes
-	inLine  bool             // the last byte written was not a newline
-	marked  time.Time        // when this Writer wrote the segment's newest index record; zero if it wrote none
-	last    int64            // time in the newest index record, in nanoseconds since 1970; 0 without a record
-	restart bool             // the next byte begins a new generation of the task
-	now     func() time.Time // time.Now, or the clock of a test
+	mu           sync.Mutex
+	src          Source
+	dir          string
+	segmentLimit int64 // largest size of a segment with its index, in bytes; 0 means one segment without a limit
+	data         *os.File
+	index        *os.File
+	base         int64            // offset of the open segment's first byte in the spool
+	size         int64            // total bytes written to the spool, including dropped bytes
+	records      int64            // length of the complete records in the index file, in bytes
+	inLine       bool             // the last byte written was not a newline
+	marked       time.Time        // when this Writer wrote the segment's newest index record; zero if it wrote none
+	last         int64            // time in the newest index record, in nanoseconds since 1970; 0 without a record
+	restart      bool             // the next byte begins a new generation of the task
+	now          func() time.Time // time.Now, or the clock of a test
 }
 
 // burst is the time span that one index record covers: bytes written within a
@@ -54,7 +54,7 @@ func Create(dir string, src Source, limit int64) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spool of %s: %w", src, err)
 	}
-	w := &Writer{src: src, dir: dir, share: limit / perLimit, now: time.Now}
+	w := &Writer{src: src, dir: dir, segmentLimit: limit / perLimit, now: time.Now}
 	if begin := found[src]; len(begin) > 0 {
 		w.base = begin[len(begin)-1]
 	}
@@ -147,8 +147,8 @@ func (w *Writer) append(p []byte) (n int, err error) {
 // that a new segment must begin. A segment ends at the end of a line, unless
 // the line is longer than the space left.
 func (w *Writer) fits(p []byte) int {
-	left := w.share - (w.size - w.base) - w.records - recordSize
-	if w.share == 0 || int64(len(p)) <= left {
+	left := w.segmentLimit - (w.size - w.base) - w.records - recordSize
+	if w.segmentLimit == 0 || int64(len(p)) <= left {
 		return len(p)
 	}
 	if left <= 0 {
@@ -175,7 +175,7 @@ func (w *Writer) rotate() error {
 	// that is reported only now cannot be repaired.
 	_ = errors.Join(w.data.Close(), w.index.Close())
 	w.data, w.index, w.base, w.records, w.marked = data, index, w.size, 0, time.Time{}
-	_ = dropOldest(w.dir, w.src.Task, (perLimit-2)*w.share) // ignore the error: the next rotation tries again
+	_ = dropOldest(w.dir, w.src.Task, (perLimit-2)*w.segmentLimit) // ignore the error: the next rotation tries again
 	return nil
 }
 

@@ -41,10 +41,10 @@ func main() {
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.files, "files", "", "CIFAR-10 `files`, separated by commas (default: artificial pictures)")
 	f.StringVar(&s.folder, "folder", "", "`folder` with a folder of PNG and JPEG images for each class")
-	f.StringVar(&s.records, "records", "", "TFRecord `files` of 32 x 32 images, separated by commas, * for any name; their records take turns")
+	f.StringVar(&s.records, "records", "", "TFRecord `files` of 32 x 32 images, separated by commas, * for any name; their records are interleaved")
 	f.BoolVar(&s.skip, "skip-corrupt", false, "skip corrupt pictures of --folder and --records, and count them")
-	f.BoolVar(&s.augment, "augment", false, "move each picture by up to 4 pixels, and mirror half of them, in each epoch anew")
-	f.IntVar(&s.samples, "samples", 2000, "`number` of artificial pictures if no file is given")
+	f.BoolVar(&s.augment, "augment", false, "move each picture by up to 4 pixels, and mirror half of them, differently in each epoch")
+	f.IntVar(&s.samples, "samples", 2000, "`number` of artificial pictures to generate if no file is given")
 	f.IntVar(&s.batch, "batch-size", 32, "`pictures` of one step, for all workers together")
 	f.IntVar(&s.steps, "steps", 100, "`steps` to take")
 	f.Float64Var(&s.rate, "learning-rate", 0.005, "highest `rate` of Adam: it rises over 10 steps and falls to 0 as a cosine")

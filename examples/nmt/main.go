@@ -45,8 +45,8 @@ func main() {
 // define defines the program's flags on f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.task, "task", "reverse", "kind of translation: `reverse|sort`")
-	f.StringVar(&s.source, "source", "", "text `files` to translate from, separated by commas; their lines take turns (default: artificial sentences)")
-	f.StringVar(&s.target, "target", "", "their translations, line by line: as many `files`")
+	f.StringVar(&s.source, "source", "", "text `files` to translate from, separated by commas; their lines are interleaved (default: artificial sentences)")
+	f.StringVar(&s.target, "target", "", "translations of the lines of --source: the same number of `files`")
 	f.StringVar(&s.list, "words", "", "`file` of the words of both languages: a word on each line, the most frequent first, or a word followed by its count")
 	f.BoolVar(&s.skip, "skip-corrupt", false, "skip lines that are empty, too long or not UTF-8, and count them")
 	f.IntVar(&s.words, "vocabulary", 20, "different `words`; of --words, the most frequent ones")

@@ -23,7 +23,7 @@ const (
 )
 
 // ErrTooLarge reports a file that is larger than the caller's maximum.
-var ErrTooLarge = errors.New("it is damaged, or is no file of plx")
+var ErrTooLarge = errors.New("the file is damaged or was not written by plx")
 
 // ReadFile returns the content of the file at path. If the file has more than
 // n bytes, the error wraps ErrTooLarge.

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// differs matches the parts of a line that differ between tasks that print the
+// taskParts matches the parts of a line that differ between tasks that print the
 // same message: paths of a job's folder, ranks, IP addresses and ports,
 // process ids, memory addresses, dates and times.
-var differs = sync.OnceValue(func() *regexp.Regexp {
+var taskParts = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + strings.Join([]string{
 		`(/[^\s"':]+)?/\.plx/jobs/[^/\s"]+/[^/\s"]+/((worker|ps)[-:.][0-9]+/|[a-z]+/(worker|ps)[-:.][0-9]+/)?`,
 		`\b((local|global|group|role)[_ -]?)?(rank|worker)[\]"']?\s?[:=#-]?\s?[0-9]+\b`,
@@ -28,18 +28,18 @@ var differs = sync.OnceValue(func() *regexp.Regexp {
 // thread id and device number.
 var nccl = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\S+:[0-9]+:[0-9]+ \[[0-9]+\] (NCCL )`) })
 
-// alike replaces the parts of a line that differ between tasks by a NUL byte,
+// normalized replaces the parts of a line that differ between tasks by a NUL byte,
 // so that equal messages of several tasks compare as equal. host matches the
 // name of the task's host.
-func alike(text []byte, host *regexp.Regexp) []byte {
+func normalized(text []byte, host *regexp.Regexp) []byte {
 	text = nccl().ReplaceAll(bytes.TrimRight(text, "\r"), []byte("$1"))
-	text = differs().ReplaceAll(text, []byte("\x00"))
+	text = taskParts().ReplaceAll(text, []byte("\x00"))
 	return host.ReplaceAll(text, []byte("$1\x00"))
 }
 
-// wordOf returns a pattern that matches a host's full name or its first label
+// hostPattern returns a pattern that matches a host's full name or its first label
 // as a whole word, with an optional port after the name.
-func wordOf(host string) *regexp.Regexp {
+func hostPattern(host string) *regexp.Regexp {
 	label, _, _ := strings.Cut(host, ".")
 	return regexp.MustCompile(`(^|[^A-Za-z0-9_.-])\[?(?:` + regexp.QuoteMeta(host) + "|" + regexp.QuoteMeta(label) + `)\b\]?(?::[0-9]+)?`)
 }
