@@ -33,7 +33,7 @@ import (
 // the program has set so far, overridden by the command-line flags.
 type Effective struct {
 	Config
-	given []given // flags that the user has set on the command line
+	setFlags []setFlag // flags that the user has set on the command line
 }
 
 // Default returns the configuration to use if neither the program nor the user
@@ -58,7 +58,7 @@ func (c Effective) With(configs ...Config) Effective {
 		}
 	}
 	flags := c.flags()
-	for _, g := range c.given { // apply the command-line flags again, so that they override the fields set above
+	for _, g := range c.setFlags { // apply the command-line flags again, so that they override the fields set above
 		flags.Set(g.name, g.value) // no error: the flag's own Value has printed this text
 	}
 	return c
@@ -240,17 +240,17 @@ func (c *Effective) ReplicaCount(virtualWorkers, onHost int) int {
 // with --virtual-workers or --digest.
 func (c *Effective) Exact() bool { return c.VirtualWorkers > 0 || c.Digest }
 
-// mostVirtual is the maximum number of virtual workers of a job; package
+// maxVirtualWorkers is the maximum number of virtual workers of a job; package
 // layout has the same limit.
-const mostVirtual = 1 << 16
+const maxVirtualWorkers = 1 << 16
 
 // CountVirtual returns the number of virtual workers (equal parts of a batch)
 // of a job. workers is the present number of workers, first the number at the
 // start of the job.
 func (c *Effective) CountVirtual(workers, first int) (int, error) {
-	if c.VirtualWorkers > mostVirtual || c.Replicas > mostVirtual || c.Accumulate > mostVirtual || workers*c.Replicas*c.Accumulate > mostVirtual {
+	if c.VirtualWorkers > maxVirtualWorkers || c.Replicas > maxVirtualWorkers || c.Accumulate > maxVirtualWorkers || workers*c.Replicas*c.Accumulate > maxVirtualWorkers {
 		return 0, fmt.Errorf("--virtual-workers %d, --replicas %d, --accumulate %d with %s: at most %d virtual workers are possible",
-			c.VirtualWorkers, c.Replicas, c.Accumulate, plural.Count(workers, "worker"), mostVirtual)
+			c.VirtualWorkers, c.Replicas, c.Accumulate, plural.Count(workers, "worker"), maxVirtualWorkers)
 	}
 	each := c.Replicas * c.Accumulate
 	if c.VirtualWorkers == 0 {

@@ -63,8 +63,8 @@ func (n negated) Set(text string) error {
 // flag.
 func (negated) IsBoolFlag() bool { return true }
 
-// given is a flag that the user has set on the command line.
-type given struct{ name, value string }
+// setFlag is a flag that the user has set on the command line.
+type setFlag struct{ name, value string }
 
 // flags returns a flag set that contains only the trainer's flags.
 func (c *Effective) flags() *flag.FlagSet {
@@ -145,7 +145,7 @@ func (c *Effective) parse(f *flag.FlagSet, arguments []string, help bool) error 
 	ours := c.flags()
 	f.Visit(func(x *flag.Flag) {
 		if ours.Lookup(x.Name) != nil {
-			c.given = append(c.given, given{x.Name, x.Value.String()})
+			c.setFlags = append(c.setFlags, setFlag{x.Name, x.Value.String()})
 		}
 	})
 	return c.Check()

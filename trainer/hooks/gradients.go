@@ -32,22 +32,22 @@ type Gradients struct {
 	ctx           context.Context
 	hooks         []*scheduled
 	step, virtual int
-	waiting       chan passing  // gradients that wait for their hooks; closed by Wait
-	ended         chan struct{} // closed when the goroutine that calls the hooks has returned
-	err           error         // first error of a hook; nil: none so far
+	waiting       chan queueEntry // gradients that wait for their hooks; closed by Wait
+	ended         chan struct{}   // closed when the goroutine that calls the hooks has returned
+	err           error           // first error of a hook; nil: none so far
 }
 
-// passing is one entry in the queue of gradients: a gradient, and the function
+// queueEntry is one entry in the queue of gradients: a gradient, and the function
 // that sends it to other tasks after the hooks have seen it.
-type passing struct {
+type queueEntry struct {
 	gradient Gradient
 	hooked   bool   // true if hooks are called with the gradient; false for an entry that only calls send
 	send     func() // called after the hooks, unless one of them fails
 }
 
-// mostWaiting is the maximum number of gradients that wait for their hooks. If
+// maxQueued is the maximum number of gradients that wait for their hooks. If
 // the queue is full, Take blocks the run of the model.
-const mostWaiting = 256
+const maxQueued = 256
 
 // Gradients starts the goroutine that passes the gradients of one virtual
 // worker in one step to the hooks. The caller must call Wait at the end of the
@@ -66,7 +66,7 @@ func (r *Runner) Gradients(ctx context.Context, step, virtual int) *Gradients {
 	if g.hooks == nil {
 		return nil
 	}
-	g.waiting, g.ended = make(chan passing, mostWaiting), make(chan struct{})
+	g.waiting, g.ended = make(chan queueEntry, maxQueued), make(chan struct{})
 	go g.pass()
 	return g
 }
@@ -78,7 +78,7 @@ func (g *Gradients) Take(gradient Gradient, send func()) {
 		send()
 		return
 	}
-	g.waiting <- passing{gradient, true, send}
+	g.waiting <- queueEntry{gradient, true, send}
 }
 
 // Follow queues a call of send after all gradients that were queued before. No
@@ -88,7 +88,7 @@ func (g *Gradients) Follow(send func()) {
 		send()
 		return
 	}
-	g.waiting <- passing{send: send}
+	g.waiting <- queueEntry{send: send}
 }
 
 // Wait waits until the queue is empty and ends the goroutine. It returns the
@@ -111,7 +111,7 @@ func (g *Gradients) See(gradient Gradient) error {
 	}
 	gradient.Step, gradient.VirtualWorker = g.step, g.virtual
 	for _, h := range g.hooks {
-		err := Guarded(func() error { return h.Gradient(context.WithValue(g.ctx, within{}, h.Name), gradient) })
+		err := Guarded(func() error { return h.Gradient(context.WithValue(g.ctx, hookNameKey{}, h.Name), gradient) })
 		if errors.Is(err, ErrDone) {
 			err = errors.New("it returned ErrDone: only Begin, Before, After and Checkpoint stop a training")
 		}

@@ -88,15 +88,15 @@ func (r *Runner) HaveGradients() bool {
 	return false
 }
 
-// within is the context key under which a hook's context contains the hook's
+// hookNameKey is the context key under which a hook's context contains the hook's
 // name.
-type within struct{}
+type hookNameKey struct{}
 
 // Enter waits until no other goroutine of this worker takes a step. The caller
 // must call leave after the step and its hooks. If a hook itself calls Step,
 // Enter returns an error instead of waiting forever.
 func (r *Runner) Enter(ctx context.Context) (leave func(), err error) {
-	if name, inside := ctx.Value(within{}).(string); inside {
+	if name, inside := ctx.Value(hookNameKey{}).(string); inside {
 		return nil, fmt.Errorf("hook %q takes a step: a hook may evaluate and read variables only", name)
 	}
 	r.stepping.Lock()
@@ -186,7 +186,7 @@ func (r *Runner) call(ctx context.Context, h *scheduled, wanted bool, moment str
 	if !wanted {
 		return nil
 	}
-	err := Guarded(func() error { return do(context.WithValue(ctx, within{}, h.Name)) })
+	err := Guarded(func() error { return do(context.WithValue(ctx, hookNameKey{}, h.Name)) })
 	switch {
 	case errors.Is(err, ErrDone):
 		r.stop = true
