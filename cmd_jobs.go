@@ -24,7 +24,7 @@ func (c *command) jobsCommand() *cli.Command {
 			if n < 0 || n == 0 && typed(flags, "n") {
 				return exit.Mistake(fmt.Errorf("-n %d: want the number of jobs to list", n), "-n 10, or no -n for all jobs")
 			}
-			return jobs.List(ctx, q, jobs.Choice{Running: flags.Bool("running"), Newest: n}, flags.Bool("json"))
+			return jobs.List(ctx, q, jobs.ListFilter{Running: flags.Bool("running"), Newest: n}, flags.Bool("json"))
 		}),
 	}
 }

@@ -135,7 +135,7 @@ func (c *command) launch(ctx *cli.Context) error {
 	// instead of dying by SIGPIPE.
 	signal.Ignore(syscall.SIGPIPE)
 	warnOfFlags(cfg)
-	for _, note := range hostfile.Doubts(cfg.Hosts, ctx.StringSlice("host")) {
+	for _, note := range hostfile.Warnings(cfg.Hosts, ctx.StringSlice("host")) {
 		console.NewPrinter(cfg.Terminal).Printf("note: %s", note)
 	}
 	signals, stop := c.signals()
@@ -188,8 +188,8 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
 		return cfg, err
 	}
-	cfg.LocalAsked = typed(ctx, "local")
-	if cfg.LocalAsked && len(cfg.Hosts) > 0 {
+	cfg.LocalGiven = typed(ctx, "local")
+	if cfg.LocalGiven && len(cfg.Hosts) > 0 {
 		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used if hosts are named"), "leave --local out; --workers-per-host N changes the number of workers")
 	}
 	if cfg.Interface, err = nic(ctx); err != nil {
@@ -202,7 +202,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if cfg.LogLimit, err = logLimit(ctx.String("log-limit")); err != nil {
 		return cfg, err
 	}
-	cfg.Show, cfg.Stamps, cfg.NoPrefix = shownTasks(ctx), ctx.Bool("timestamps"), ctx.Bool("no-prefix")
+	cfg.ShowTasks, cfg.Timestamps, cfg.NoPrefix = shownTasks(ctx), ctx.Bool("timestamps"), ctx.Bool("no-prefix")
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return cfg, err
 	}
@@ -217,7 +217,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	}
 	placeConfig(ctx, &cfg)
 	cfg.Hang = launcher.HangPlan{Timeout: ctx.Duration("hang-timeout"), Action: ctx.String("on-hang")}
-	cfg.Freeze, cfg.Restarts = ctx.Duration("freeze-timeout"), launcher.Restarts{
+	cfg.FreezeTimeout, cfg.Restarts = ctx.Duration("freeze-timeout"), launcher.Restarts{
 		Max: ctx.Int("max-restarts"), PerHour: ctx.Int("restarts-per-hour"), MinWorkers: ctx.Int("min-workers"),
 		WaitHost: ctx.Duration("wait-host"), Backoff: ctx.Duration("restart-backoff"),
 	}
@@ -243,7 +243,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	}
 	cfg.JSON = ctx.Bool("json")
 	cfg.Output = ctx.StringSlice("output")
-	cfg.Resume, cfg.Fetch, cfg.SaveTime = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")
+	cfg.Resume, cfg.Fetch, cfg.CheckpointTimeout = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")
 	return cfg, nil
 }
 

@@ -37,20 +37,20 @@ func (c *command) submit(ctx *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Detach && (cfg.Grep != nil || len(cfg.Show) > 0) {
+	if cfg.Detach && (cfg.Grep != nil || len(cfg.ShowTasks) > 0) {
 		return exit.Mistake(errors.New("--grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
 	}
 	if cfg.JSON {
 		return exit.Mistake(errors.New("--json and --slurm exclude each other: the launch runs on a node, and its events with it"), "plx logs -f --json, once it is submitted")
 	}
 	later := cfg
-	later.Detach, later.Grep, later.Show = false, nil, nil
+	later.Detach, later.Grep, later.ShowTasks = false, nil, nil
 	environ, err := later.Check()
 	if err != nil {
 		return err
 	}
 	s := submit.Config{Terminal: cfg.Terminal, Name: cfg.Name, Program: cfg.Program, Words: scriptFlags(ctx), Args: ctx.Args().Slice(), Environ: environ,
-		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Timestamps: cfg.Stamps, NoPrefix: cfg.NoPrefix, Only: cfg.Show}}
+		Detach: cfg.Detach, DryRun: cfg.DryRun, CheckpointTimeout: cfg.CheckpointTimeout, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Timestamps: cfg.Timestamps, NoPrefix: cfg.NoPrefix, Only: cfg.ShowTasks}}
 	for _, flag := range []string{"partition", "nodes", "gpus"} {
 		if value := ctx.String(flag); value != "" {
 			s.Options = append(s.Options, "--"+flag+"="+value)
@@ -89,7 +89,7 @@ func mustSubmit(ctx *cli.Context) (bool, error) {
 			return false, exit.Mistake(fmt.Errorf("--%s is for a job that --slurm submits, and plx runs in job %s of Slurm", flag, job.ID), "leave it out to launch in that job; unset SLURM_JOB_ID submits another")
 		}
 	}
-	if !asked || os.Getenv(slurm.Variable) != "" {
+	if !asked || os.Getenv(slurm.SubmissionVariable) != "" {
 		return false, nil
 	}
 	for _, flag := range []string{"hosts", "host", "via", "local", "no-slurm"} {
@@ -133,8 +133,8 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 // requeues the script, the job finds its checkpoints by this name. A job
 // submitted with --slurm uses the id of its submission.
 func nameSlurmJob(job *slurm.Job, cfg *launcher.Config) {
-	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
-		os.Unsetenv(slurm.Variable)           // the tasks must not inherit the variable
+	if cfg.Submission = os.Getenv(slurm.SubmissionVariable); cfg.Submission != "" {
+		os.Unsetenv(slurm.SubmissionVariable) // the tasks must not inherit the variable
 		cfg.Detach, cfg.DryRun = false, false // --detach and --dry-run in the user's defaults are meant for the submission
 		if cfg.Resume == "" {
 			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)

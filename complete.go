@@ -238,7 +238,7 @@ func (l *commandLine) knownHosts() (found []hostfile.Host) {
 		}
 	}
 	if file != "" {
-		found, _ = hostfile.ParseFile(defaults.AtHome(file)) // a file that cannot be parsed gives no candidates
+		found, _ = hostfile.ParseFile(defaults.ExpandHome(file)) // a file that cannot be parsed gives no candidates
 		return found
 	}
 	r, _ := l.record()

@@ -102,7 +102,7 @@ func allFlags(app *cli.App) defaults.Flags {
 			multi, _ := f.(cli.DocGenerationSliceFlag)
 			_, yesNo := f.(*cli.BoolFlag)
 			all[c.Name][longName(f)] = defaults.Flag{
-				Repeatable: multi != nil && multi.IsSliceFlag(), Switch: yesNo, Path: slices.Contains(pathWords, valueWord(f)), Own: c.Name == "logs" && longName(f) == linesOut || c.Name == "launch" && longName(f) == "json", Typed: c.Name == "prune" && longName(f) == "all",
+				Repeatable: multi != nil && multi.IsSliceFlag(), Switch: yesNo, Path: slices.Contains(pathWords, valueWord(f)), CommandTableOnly: c.Name == "logs" && longName(f) == linesOut || c.Name == "launch" && longName(f) == "json", CommandLineOnly: c.Name == "prune" && longName(f) == "all",
 				Wrong: func(value string) (string, string) { return wrongValue(f, value) },
 			}
 		}

@@ -35,11 +35,11 @@ import (
 
 // Flag describes a command-line flag to this package.
 type Flag struct {
-	Repeatable bool // the flag may be given several times
-	Switch     bool // the flag needs no value, as a bool flag
-	Path       bool // values are paths on this machine, in which ~ means the user's home
-	Own        bool // other commands have a different flag of this name, so only the command's own table sets it
-	Typed      bool // only the command line may set the flag; a default for it is an error
+	Repeatable       bool // the flag may be given several times
+	Switch           bool // the flag needs no value, as a bool flag
+	Path             bool // values are paths on this machine, in which ~ means the user's home
+	CommandTableOnly bool // other commands have a different flag of this name, so only the command's own table sets it
+	CommandLineOnly  bool // only the command line may set the flag; a default for it is an error
 
 	// Wrong checks a value. For a wrong value it returns what the flag accepts
 	// and an example of a right value; for a right value it returns two empty
@@ -92,7 +92,7 @@ var otherVariables = []string{"PLX_CONFIG", "PLX_LOG_LEVEL"}
 // otherwise plx/config.toml in the user's configuration folder.
 func Path() (string, error) {
 	if path := os.Getenv("PLX_CONFIG"); path != "" {
-		return AtHome(path), nil
+		return ExpandHome(path), nil
 	}
 	dir := os.Getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) { // the XDG specification says to ignore a relative path
@@ -234,10 +234,10 @@ func (d *Defaults) Of(command, flag string) *Setting {
 
 func (d *Defaults) read(command, flag string) (*Setting, error) {
 	about, variable := d.flags[command][flag], Variable(flag)
-	if about.Typed {
+	if about.CommandLineOnly {
 		return nil, d.checkTyped(command, flag)
 	}
-	if text := os.Getenv(variable); text != "" && !about.Own && !slices.Contains(taskVariables, variable) {
+	if text := os.Getenv(variable); text != "" && !about.CommandTableOnly && !slices.Contains(taskVariables, variable) {
 		values := []string{text}
 		if about.Repeatable {
 			values = strings.Split(text, "\n")
@@ -248,7 +248,7 @@ func (d *Defaults) read(command, flag string) (*Setting, error) {
 	value, set := table[flag]
 	from := d.at(command, flag)
 	if !set {
-		if value, set = d.keys[flag]; !set || about.Own {
+		if value, set = d.keys[flag]; !set || about.CommandTableOnly {
 			return nil, nil
 		}
 		if _, isTable := value.(map[string]any); isTable { // a table for the command that has the same name as the flag
@@ -297,7 +297,7 @@ func (f Flag) setting(values []string, from, name string) (*Setting, error) {
 			}
 		}
 		if f.Path {
-			values[i] = AtHome(value)
+			values[i] = ExpandHome(value)
 		}
 	}
 	return &Setting{values, from}, nil
@@ -357,9 +357,9 @@ func (d *Defaults) Variables() []string {
 	return names
 }
 
-// AtHome replaces ~ at the beginning of path by the user's home folder. ~user
+// ExpandHome replaces ~ at the beginning of path by the user's home folder. ~user
 // is not replaced.
-func AtHome(path string) string {
+func ExpandHome(path string) string {
 	rest, tilde := strings.CutPrefix(path, "~")
 	home, err := os.UserHomeDir()
 	if !tilde || rest != "" && rest[0] != '/' || err != nil {

@@ -29,7 +29,7 @@ func yesOrNo(value string) (want, right string) {
 var flags = Flags{
 	"launch": {"hosts": {Path: true}, "lease": {}, "env": {Repeatable: true}, "detach": {Switch: true, Wrong: yesOrNo},
 		"rank": {Repeatable: true, Wrong: wholeNumber}, "n": {Wrong: wholeNumber}, "fetch": {Path: true}, "copy": {Repeatable: true, Path: true}, "setup": {}},
-	"logs":  {"hosts": {Path: true}, "follow": {Switch: true, Wrong: yesOrNo}, "env": {Own: true}, "lease": {Own: true}},
+	"logs":  {"hosts": {Path: true}, "follow": {Switch: true, Wrong: yesOrNo}, "env": {CommandTableOnly: true}, "lease": {CommandTableOnly: true}},
 	"fetch": {"hosts": {Path: true}},
 }
 

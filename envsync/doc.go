@@ -7,7 +7,7 @@
 //
 //	program, err := envsync.FileBlob("./train")
 //	...
-//	text, err := envsync.Here() // on the host
+//	text, err := envsync.DescribeHost() // on the host
 //	...
 //	facts, err := envsync.ReadFacts(text)
 //

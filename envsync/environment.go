@@ -66,11 +66,11 @@ var (
 	quoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^('.*'|".*")$`) })
 )
 
-// Doubts returns notes about values that a shell would have expanded, and that
+// ValueNotes returns notes about values that a shell would have expanded, and that
 // plx leaves as they are. The notes contain only the variables' names, because
 // values may be secrets. Doubts returns nil if [Environment] returns an error
 // for the same arguments.
-func Doubts(specs, files []string) (notes []string) {
+func ValueNotes(specs, files []string) (notes []string) {
 	given, here := map[string]string{}, func(string) (string, bool) { return "", true } // values of the local machine are not literals that the user typed, so Doubts does not check them
 	for _, file := range files {
 		content, err := readEnvFile(file)

@@ -53,11 +53,11 @@ func TestEnvironmentParsesFlagsAndFiles(t *testing.T) {
 	}
 }
 
-// Doubts names the variables whose values a shell would have expanded, without
+// ValueNotes names the variables whose values a shell would have expanded, without
 // the values.
 func TestDoubtsNameValuesThatAShellWouldExpand(t *testing.T) {
 	file := envFile(t, "A=\"quoted\"\nB='x'\nC=\"over\"\nSET_HERE\nM=/m:${M}\n")
-	got := Doubts([]string{"L=/opt/x:$L", "C=plain", "P=5$", "N=$(secret)", "Q=\"", "R=it's"}, []string{file})
+	got := ValueNotes([]string{"L=/opt/x:$L", "C=plain", "P=5$", "N=$(secret)", "Q=\"", "R=it's"}, []string{file})
 	want := []string{
 		"note: variable L, M, N: the $ in its value stays as it is, no variable is put in; --setup 'export NAME=...:$NAME' takes the hosts' value, --path FOLDERS comes before their PATH",
 		"note: variable A, B: the quotes are a part of its value; leave them out if they are not meant",
@@ -65,7 +65,7 @@ func TestDoubtsNameValuesThatAShellWouldExpand(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := Doubts([]string{"A=1", "HOME"}, nil); got != nil {
+	if got := ValueNotes([]string{"A=1", "HOME"}, nil); got != nil {
 		t.Errorf("plain values: %q", got)
 	}
 }

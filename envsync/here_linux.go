@@ -18,10 +18,10 @@ import (
 	"github.com/plx-run/plx/internal/digest"
 )
 
-// Here returns a description of this host as JSON, which ReadFacts parses. It
+// DescribeHost returns a description of this host as JSON, which ReadFacts parses. It
 // fails unless ~/.plx belongs to the user and is writable. It creates the
 // identifier of the file system, ~/.plx/fsid, if there is none.
-func Here() (json.RawMessage, error) {
+func DescribeHost() (json.RawMessage, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return nil, err
@@ -101,12 +101,12 @@ func firstLine(path string) (string, error) {
 	return line, nil
 }
 
-// Having checks which blobs are stored on this host. wanted maps the SHA-256
+// CachedBlobs checks which blobs are stored on this host. wanted maps the SHA-256
 // of each blob to its size in bytes. sums are the blobs that are present and
 // intact, damaged those with wrong content. Having hashes a blob again only if
 // its size, times or inode have changed, after a reboot, and once a day. It
 // updates the modification time of the blobs, so that they count as used.
-func Having(wanted map[string]int64) (sums, damaged []string) {
+func CachedBlobs(wanted map[string]int64) (sums, damaged []string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return nil, nil
@@ -144,10 +144,10 @@ func isSum(s string) bool {
 	return err == nil && len(sum) == sha256.Size
 }
 
-// Settle moves file, whose content has the SHA-256 sum, to its place among the
+// StoreBlob moves file, whose content has the SHA-256 sum, to its place among the
 // blobs, after flushing it to disk. If another process moves the same file at
 // the same time, Settle returns nil as long as the blob is there.
-func Settle(file, sum string, size int64) error {
+func StoreBlob(file, sum string, size int64) error {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func homeAt(t *testing.T, home string) string {
 // factsHere returns the parsed output of Here.
 func factsHere(t *testing.T) Facts {
 	t.Helper()
-	text, err := Here()
+	text, err := DescribeHost()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestHereDescribesTheHost(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("SSH_CONNECTION", "fe80::1%eth0 50512 fe80::2%eth0 22")
-	if text, err := Here(); err == nil {
+	if text, err := DescribeHost(); err == nil {
 		t.Errorf("without ~/.plx: %q", text)
 	}
 	homeAt(t, home)
@@ -98,7 +98,7 @@ func TestHereCreatesTheFileSystemID(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		said, err := Here()
+		said, err := DescribeHost()
 		if err == nil {
 			_, err = ReadFacts(said)
 		}
@@ -116,7 +116,7 @@ func TestConcurrentHereAgreeOnTheFileSystemID(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range names {
 		wait.Go(func() {
-			text, err := Here()
+			text, err := DescribeHost()
 			f, unread := ReadFacts(text)
 			if err = firstError(err, unread); err != nil {
 				t.Error(err)
@@ -151,7 +151,7 @@ func TestHereFailsInAReadOnlyHome(t *testing.T) {
 	if err := syscall.Mount("plx-test", home, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := Here(); !errors.Is(err, syscall.EROFS) {
+	if text, err := DescribeHost(); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
@@ -172,7 +172,7 @@ func has(t *testing.T, home string, b Blob) (has, hashed bool) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
 	_ = os.Chtimes(recordPath(home, b.Sum), old, old) // there may be none
-	sums, _ := Having(map[string]int64{b.Sum: b.Size, "../fsid": 33})
+	sums, _ := CachedBlobs(map[string]int64{b.Sum: b.Size, "../fsid": 33})
 	after, err := os.Stat(recordPath(home, b.Sum))
 	return len(sums) == 1 && sums[0] == b.Sum, err == nil && !after.ModTime().Equal(old)
 }
@@ -211,7 +211,7 @@ func TestBlobIsHashedOncePerBoot(t *testing.T) {
 	if now, err := os.ReadFile(other); err != nil || !bytes.Equal(now, kept) {
 		t.Errorf("other marks are %q, were %q: %v", now, kept, err)
 	}
-	// Having sets an old modification time to now, and wrong permissions to
+	// CachedBlobs sets an old modification time to now, and wrong permissions to
 	// those of a program.
 	old := time.Now().Add(-48 * time.Hour)
 	if err := firstError(os.Chtimes(path, old, old), os.Chmod(path, 0o600)); err != nil {
@@ -245,7 +245,7 @@ func TestBlobIsHashedAgainAfterADay(t *testing.T) {
 	if err := os.Chtimes(recordPath(home, b.Sum), old, old); err != nil {
 		t.Fatal(err)
 	}
-	if sums, damaged := Having(map[string]int64{b.Sum: b.Size}); len(sums) != 0 || len(damaged) != 1 {
+	if sums, damaged := CachedBlobs(map[string]int64{b.Sum: b.Size}); len(sums) != 0 || len(damaged) != 1 {
 		t.Errorf("after a day there are %q, damaged are %q", sums, damaged)
 	}
 	content[30_000] ^= 1
@@ -255,7 +255,7 @@ func TestBlobIsHashedAgainAfterADay(t *testing.T) {
 	check(t, home, b, "mended", true, true)
 }
 
-// Having detects a blob that a power cut or another program has damaged.
+// CachedBlobs detects a blob that a power cut or another program has damaged.
 func TestCorruptBlobIsNotReported(t *testing.T) {
 	b, content := programBlob(t, 5000)
 	wrong := bytes.Repeat([]byte{'x'}, len(content))
@@ -328,7 +328,7 @@ func TestSettleReplacesOnlyDamagedBlobs(t *testing.T) {
 	home := newHome(t)
 	b, content := programBlob(t, 50_000)
 	file := filepath.Join(home, ".plx/new")
-	if err := Settle(file, b.Sum, b.Size); !errors.Is(err, os.ErrNotExist) {
+	if err := StoreBlob(file, b.Sum, b.Size); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without file and blob: %v", err)
 	}
 	path := filepath.Join(home, BlobPath(b.Sum))
@@ -347,7 +347,7 @@ func TestSettleReplacesOnlyDamagedBlobs(t *testing.T) {
 			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := Settle(file, b.Sum, b.Size); err != nil {
+			if err := StoreBlob(file, b.Sum, b.Size); err != nil {
 				t.Fatal(err)
 			}
 			info, err := os.Lstat(path)
@@ -362,7 +362,7 @@ func TestSettleReplacesOnlyDamagedBlobs(t *testing.T) {
 			if _, err := os.Stat(file); !os.IsNotExist(err) {
 				t.Errorf("left over: %v", err)
 			}
-			if err := Settle(file, b.Sum, b.Size); err != nil { // the file is gone as if another launch had just moved it
+			if err := StoreBlob(file, b.Sum, b.Size); err != nil { // the file is gone as if another launch had just moved it
 				t.Errorf("after another launch: %v", err)
 			}
 		}

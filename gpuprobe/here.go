@@ -6,9 +6,9 @@ import (
 	"os/exec"
 )
 
-// Here probes the host on which this process runs. If it returns an error, the
-// Answer contains the output that came before the error.
-func Here(ctx context.Context, o Options) (Answer, error) { return ask(ctx, localShell{}, "", o) }
+// Local probes the host on which this process runs. If it returns an error, the
+// Output contains the output that came before the error.
+func Local(ctx context.Context, o Options) (Output, error) { return ask(ctx, localShell{}, "", o) }
 
 // localShell is a Runner that runs the script on this host.
 type localShell struct{}

@@ -25,7 +25,7 @@ func TestHereFindsToolAndLibraries(t *testing.T) {
 	for _, c := range []struct{ visible, libraries string }{{"", ""}, {"1,3", ""}, {"", "/nowhere:" + folder}} {
 		t.Setenv("CUDA_VISIBLE_DEVICES", c.visible)
 		t.Setenv("LD_LIBRARY_PATH", c.libraries)
-		answer, err := Here(t.Context(), Options{ToolTime: 20 * time.Second})
+		answer, err := Local(t.Context(), Options{ToolTime: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

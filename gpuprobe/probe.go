@@ -73,24 +73,24 @@ func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
 	return answer.Report(), nil
 }
 
-// Answer is the output of the probe script from one host. The output is
+// Output is the output of the probe script from one host. The output is
 // untrusted, as everything that a host sends; the method Report makes it safe
 // to print.
-type Answer struct {
+type Output struct {
 	Mark  string // random word that begins the lines by which the script separates sections
 	Text  string
 	Limit time.Duration // time limit that one call of nvidia-smi had
 }
 
 // Report parses the output into a Report.
-func (a Answer) Report() Report {
+func (a Output) Report() Report {
 	return read(parseSections(a.Text[:min(len(a.Text), outputLimit)], a.Mark), a.Limit)
 }
 
 // ask runs the script. In tests, root is the folder that replaces / on the
 // host; otherwise it is empty. If ask returns an error, the Answer contains
 // the output that came before the error.
-func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) {
+func ask(ctx context.Context, r Runner, root string, o Options) (Output, error) {
 	limit := cmp.Or(o.ToolTime, DefaultToolTime)
 	probeLimit := Limit(o.ToolTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, probeLimit, fmt.Errorf("no answer within %v", probeLimit))
@@ -111,7 +111,7 @@ func ask(ctx context.Context, r Runner, root string, o Options) (Answer, error) 
 	settings := fmt.Sprintf("mark=%s limit=%d root=%s\n", mark, int(limit/time.Second), quote(root))
 	err := r.Run(ctx, settings+script, nil, out, errs)
 	text, done := out.result()
-	answer := Answer{mark, text, limit}
+	answer := Output{mark, text, limit}
 	if !done {
 		return answer, probeError(ctx, err, errs)
 	}

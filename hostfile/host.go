@@ -25,9 +25,9 @@ type Host struct {
 	Pos Position // file and line that name the host
 }
 
-// Bare returns a copy of the host without Interface and Env. The copy contains
+// WithoutSettings returns a copy of the host without Interface and Env. The copy contains
 // no secrets and may be written to disk.
-func (h Host) Bare() Host {
+func (h Host) WithoutSettings() Host {
 	h.Interface, h.Env = "", nil
 	return h
 }

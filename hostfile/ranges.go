@@ -177,10 +177,10 @@ var slotsLike = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([^\s:]+|[^\s:\[]*\[[^\s\]]+\][^\s:]*):([1-9][0-9]?)(\s|$)`)
 })
 
-// Doubts returns a warning for each line that the user may have meant
+// Warnings returns a warning for each line that the user may have meant
 // differently: in other launchers node1:4 means four slots, here it means GPU
 // 4. lines holds the values of --host. Doubts reads resource files again.
-func Doubts(hosts []Host, lines []string) (notes []string) {
+func Warnings(hosts []Host, lines []string) (notes []string) {
 	texts, noted := map[string][]string{"--host": lines}, map[Position]bool{}
 	for _, h := range hosts {
 		id, ok := h.onlyGPU()

@@ -91,13 +91,13 @@ func TestSlotsAfterColonGetNote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	notes := Doubts(slices.Concat(hosts, more), flags)
+	notes := Warnings(slices.Concat(hosts, more), flags)
 	var want []string
 	for _, w := range []struct{ pos, host, n string }{{file + ":1", "node1", "4"}, {file + ":6", "a@node6", "8"}, {file + ":7", "n[7-8]", "2"}, {"--host:2", "h2", "3"}} {
 		want = append(want, strings.NewReplacer("POS", w.pos, "HOST", w.host, "N", w.n).Replace(`POS: HOST:N is GPU N of the host, for one worker; N workers are written "HOST slots=N", and GPU N "HOST: N"`))
 		for _, line := range []string{w.host + " slots=" + w.n, w.host + ": " + w.n} {
-			if hosts, err := ParseLines([]string{line}); err != nil || len(Doubts(hosts, []string{line})) > 0 {
-				t.Errorf("%s: %v, %v", line, err, Doubts(hosts, []string{line}))
+			if hosts, err := ParseLines([]string{line}); err != nil || len(Warnings(hosts, []string{line})) > 0 {
+				t.Errorf("%s: %v, %v", line, err, Warnings(hosts, []string{line}))
 			}
 		}
 	}

@@ -51,7 +51,7 @@ type Config struct {
 	Path        string        // colon-separated directories to prepend to PATH on the hosts; "" leaves PATH unchanged
 	Detach      bool          // start the job, let the agent on worker:0's host control it, and return
 	DryRun      bool          // print what a launch would do, without starting anything
-	LocalAsked  bool          // the user gave the size of the embedded cluster (the hosts simulated on this machine) with --local
+	LocalGiven  bool          // the user gave the size of the embedded cluster (the hosts simulated on this machine) with --local
 	Verbose     bool          // print where the tasks run, and the stderr lines that plx's trainer marks as detail
 
 	Output []string // glob patterns of files that the job writes, relative to the tasks' working directory
@@ -72,28 +72,28 @@ type Config struct {
 	PortLow     int  // first port on which tasks may listen; 0 means any free port
 	PortHigh    int  // last port on which tasks may listen; 0 if PortLow is 0
 
-	WaitGPUs     time.Duration     // how long to wait for GPUs that other processes use; 0 fails if one is in use
-	StartTimeout time.Duration     // time limit for starting all tasks, at launch and at each restart; 0 means 5 minutes
-	MaxTime      time.Duration     // time limit of the job; 0 means no limit
-	Hang         protocol.HangPlan // after how long without progress the job counts as hung, and what plx then does; Timeout 0 disables the check
-	Freeze       time.Duration     // time without a heartbeat after which a task of plx's trainer counts as failed; 0 disables the check
-	Restarts     Restarts          // how often and how to restart after failures; the zero value ends the job at the first failure
-	Lease        time.Duration     // how long an agent keeps its tasks running without contact to the driver; 0 means jobs.DefaultLease
-	TLS          bool              // encrypt the traffic between hosts of agents and of tasks that use plx's trainer
-	Grace        time.Duration     // time between asking a task to end and killing it; 0 kills at once
-	LogDir       string            // local directory that gets one log file for each output stream of each task; "" writes none
-	LogLimit     int64             // number of bytes of each task's output that its host keeps; 0 keeps all
-	Metrics      []string          // patterns that extract metrics from the tasks' output (see metrics.ParsePatterns); empty means the built-in ones only
-	LogLevel     string            // value of PLX_LOG_LEVEL for the tasks; "" means info
-	Grep         *regexp.Regexp    // print only output lines that match; nil prints all lines
-	Stamps       bool              // print the time before each output line
-	NoPrefix     bool              // print output lines without the name of their task and host
-	Notify       string            // shell command line that this machine runs when the job hangs or ends; "" runs nothing
-	JSON         bool              // print job events and the tasks' output as JSON on stdout
-	CommandLine  []string          // plx's own command line, for reports; values that look like secrets are redacted
-	Version      string            // plx's version, for reports
-	KeepDiff     bool              // store with the job the git diff of the program's directory against its commit
-	Show         []string          // patterns of the tasks whose output is printed, such as "worker:*"; empty prints all
+	WaitGPUs      time.Duration     // how long to wait for GPUs that other processes use; 0 fails if one is in use
+	StartTimeout  time.Duration     // time limit for starting all tasks, at launch and at each restart; 0 means 5 minutes
+	MaxTime       time.Duration     // time limit of the job; 0 means no limit
+	Hang          protocol.HangPlan // after how long without progress the job counts as hung, and what plx then does; Timeout 0 disables the check
+	FreezeTimeout time.Duration     // time without a heartbeat after which a task of plx's trainer counts as failed; 0 disables the check
+	Restarts      Restarts          // how often and how to restart after failures; the zero value ends the job at the first failure
+	Lease         time.Duration     // how long an agent keeps its tasks running without contact to the driver; 0 means jobs.DefaultLease
+	TLS           bool              // encrypt the traffic between hosts of agents and of tasks that use plx's trainer
+	Grace         time.Duration     // time between asking a task to end and killing it; 0 kills at once
+	LogDir        string            // local directory that gets one log file for each output stream of each task; "" writes none
+	LogLimit      int64             // number of bytes of each task's output that its host keeps; 0 keeps all
+	Metrics       []string          // patterns that extract metrics from the tasks' output (see metrics.ParsePatterns); empty means the built-in ones only
+	LogLevel      string            // value of PLX_LOG_LEVEL for the tasks; "" means info
+	Grep          *regexp.Regexp    // print only output lines that match; nil prints all lines
+	Timestamps    bool              // print the time before each output line
+	NoPrefix      bool              // print output lines without the name of their task and host
+	Notify        string            // shell command line that this machine runs when the job hangs or ends; "" runs nothing
+	JSON          bool              // print job events and the tasks' output as JSON on stdout
+	CommandLine   []string          // plx's own command line, for reports; values that look like secrets are redacted
+	Version       string            // plx's version, for reports
+	KeepDiff      bool              // store with the job the git diff of the program's directory against its commit
+	ShowTasks     []string          // patterns of the tasks whose output is printed, such as "worker:*"; empty prints all
 
 	// Resume names an earlier job from whose checkpoints this job starts.
 	// Empty starts without them.
@@ -101,10 +101,10 @@ type Config struct {
 	// Fetch is the local directory to which plx copies checkpoints, outputs
 	// and logs after the job has ended. Empty leaves these files on the hosts.
 	Fetch string
-	// SaveTime limits the time of the last checkpoint, which the job takes
+	// CheckpointTimeout limits the time of the last checkpoint, which the job takes
 	// after SIGTERM or a notice that its host will be preempted. 0 takes no
 	// last checkpoint.
-	SaveTime time.Duration
+	CheckpointTimeout time.Duration
 }
 
 // DefaultHang is how long a job may show no progress before it counts as hung.
@@ -174,8 +174,8 @@ func (c *Config) validate() error {
 	if err := c.checkSigns(); err != nil {
 		return err
 	}
-	if c.Freeze > 0 && c.Freeze < leastFreeze {
-		return exit.Mistake(fmt.Errorf("--freeze-timeout %s is too short, at least %s is needed: tasks send a heartbeat every 2s", c.Freeze, leastFreeze), "--freeze-timeout %s, or 0 for never", leastFreeze)
+	if c.FreezeTimeout > 0 && c.FreezeTimeout < leastFreeze {
+		return exit.Mistake(fmt.Errorf("--freeze-timeout %s is too short, at least %s is needed: tasks send a heartbeat every 2s", c.FreezeTimeout, leastFreeze), "--freeze-timeout %s, or 0 for never", leastFreeze)
 	}
 	if err := c.checkHang(); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (c *Config) validate() error {
 	if slices.Contains(c.Copy, "") {
 		return exit.Mistake(errors.New("--copy: the name is empty"), "an unset shell variable? leave --copy out, or name a file")
 	}
-	if c.Detach && (c.LogDir != "" || c.Grep != nil || len(c.Show) > 0) {
+	if c.Detach && (c.LogDir != "" || c.Grep != nil || len(c.ShowTasks) > 0) {
 		return exit.Mistake(errors.New("--log-dir, --grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
 	}
 	if c.ShareGPUs && c.WaitGPUs > 0 {
@@ -277,8 +277,8 @@ func (c *Config) checkSigns() error {
 		value int64
 	}{
 		{"-n", int64(c.Workers)}, {"--workers-per-host", int64(c.PerHost)}, {"--grace", int64(c.Grace)},
-		{"--max-time", int64(c.MaxTime)}, {"--wait-gpus", int64(c.WaitGPUs)}, {"--start-timeout", int64(c.StartTimeout)}, {"--freeze-timeout", int64(c.Freeze)}, {"--hang-timeout", int64(c.Hang.Timeout)},
-		{"--checkpoint-timeout", int64(c.SaveTime)}, {"--max-restarts", int64(c.Restarts.Max)},
+		{"--max-time", int64(c.MaxTime)}, {"--wait-gpus", int64(c.WaitGPUs)}, {"--start-timeout", int64(c.StartTimeout)}, {"--freeze-timeout", int64(c.FreezeTimeout)}, {"--hang-timeout", int64(c.Hang.Timeout)},
+		{"--checkpoint-timeout", int64(c.CheckpointTimeout)}, {"--max-restarts", int64(c.Restarts.Max)},
 		{"--setup-timeout", int64(c.SetupTime)}, {"--restarts-per-hour", int64(c.Restarts.PerHour)}, {"--min-workers", int64(c.Restarts.MinWorkers)},
 		{"--wait-host", int64(c.Restarts.WaitHost)}, {"--restart-backoff", int64(c.Restarts.Backoff)},
 	} {

@@ -61,7 +61,7 @@ func untrained(choice string, machines []placement.Machine, p placement.Placemen
 	var vendor gpuprobe.Vendor
 	for _, h := range p.Hosts {
 		for _, t := range h.Tasks {
-			if t.Visible != "" && !t.Vendor.Trained() && !slices.Contains(names, machines[h.Machine].Name) {
+			if t.VisibleIDs != "" && !t.Vendor.Trained() && !slices.Contains(names, machines[h.Machine].Name) {
 				names, vendor = append(names, machines[h.Machine].Name), t.Vendor
 			}
 		}

@@ -44,11 +44,11 @@ type drive struct {
 	// the tasks run as launch.placed says.
 	layout []protocol.HostPlan
 
-	agents       *console.Tally // progress display of the agents that are being started
-	reconnecting *console.Tally // progress display of the hosts that are lost or are being reconnected
-	endPhase     func()         // ends the display of the current phase; nil if no phase is displayed
-	phase        protocol.Phase // job phase that Entered received last; "" before the first
-	line         *live.Line     // the status line
+	agents       *console.HostProgress // progress display of the agents that are being started
+	reconnecting *console.HostProgress // progress display of the hosts that are lost or are being reconnected
+	endPhase     func()                // ends the display of the current phase; nil if no phase is displayed
+	phase        protocol.Phase        // job phase that Entered received last; "" before the first
+	line         *live.Line            // the status line
 }
 
 // begin creates a member for each host of the launch, and opens the output for
@@ -56,9 +56,9 @@ type drive struct {
 func (d *drive) begin() (reached []driver.Host) {
 	patterns, _ := metrics.ParsePatterns(d.launch.cfg.Metrics) // no error: the plx command has already checked these patterns
 	d.line = live.New(patterns)
-	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
-	d.reconnecting = d.launch.printer.NewTally("no connection to", 0)
-	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Stamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.Show, Fold: !d.launch.cfg.Verbose, JSON: d.launch.cfg.JSON}
+	d.agents = d.launch.printer.NewHostProgress("starting agents", len(d.launch.agents))
+	d.reconnecting = d.launch.printer.NewHostProgress("no connection to", 0)
+	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Timestamps: d.launch.cfg.Timestamps, NoPrefix: d.launch.cfg.NoPrefix, Only: d.launch.cfg.ShowTasks, Fold: !d.launch.cfg.Verbose, JSON: d.launch.cfg.JSON}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
 		reached = append(reached, d.add(&member{drive: d, index: i, agent: a, tasks: placed.Specs()}))
@@ -163,7 +163,7 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	})
 	d.reconnecting.Stop()
 	d.launch.signals.end()
-	d.show(console.Waiting("waiting for the last logs", d.streams.Waiting))
+	d.show(console.Waiting("waiting for the last logs", d.streams.Incomplete))
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
 	d.show(console.Waiting("counting what the job made", d.namesOf(unended)))
 	made, named := d.made(ctx, stops)
@@ -346,7 +346,7 @@ func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) (line
 	})
 	defer cancel(nil)
 	var from []*hosts.AgentHost
-	var counts []protocol.Made
+	var counts []protocol.FileCounts
 	known := map[string]bool{} // key: job directory; a host that was lost and joined again is two members with one directory
 	for _, m := range slices.Backward(d.members) {
 		if m.lost.Load() || known[m.agent.Folder] { // lost hosts are skipped, as the verdict names them
@@ -378,7 +378,7 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 		from = append(from, m.agent)
 	}
 	err := fetch.Job(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Outputs: d.launch.cfg.outputs, Dir: d.launch.cfg.Fetch, Printer: d.launch.printer})
-	if fetch.Nothing(err) {
+	if fetch.IsNothing(err) {
 		d.launch.printer.Printf("note: nothing but logs to fetch into %s: the job has no checkpoints, and no file of it matches an --output", d.launch.cfg.Fetch)
 		return nil
 	}
@@ -428,16 +428,16 @@ type member struct {
 	lost    atomic.Bool         // the driver has lost the agent; false again after a new agent is connected
 	// made counts the files that the job left on the host; the agent reports
 	// this when it ends. Nil before that report.
-	made atomic.Pointer[protocol.Made]
+	made atomic.Pointer[protocol.FileCounts]
 	// early receives the log lines that a newly started agent sends unasked.
 	// Nil if this process did not start the current agent.
-	early atomic.Pointer[logstream.Early]
+	early atomic.Pointer[logstream.EarlyLogs]
 }
 
 // add appends m to the members, and returns m as a host for the driver.
 func (d *drive) add(m *member) driver.Host {
 	d.members = append(d.members, m)
-	return driver.Host{Name: m.agent.Name(), Agent: m, Swept: true}
+	return driver.Host{Name: m.agent.Name(), Agent: m, NoAgentMeansClean: true}
 }
 
 // record returns the member's part of the job's record. The argument now is
@@ -523,7 +523,7 @@ func (m *member) Logged(part protocol.Logged) {
 }
 
 // Made stores the agent's count of the files that the job left on this host.
-func (m *member) Made(made protocol.Made) { m.made.Store(&made) }
+func (m *member) Made(made protocol.FileCounts) { m.made.Store(&made) }
 
 // unreached is the Dialer of a host that joined the job but cannot be reached
 // from this machine. Its Dial returns err.
@@ -565,7 +565,7 @@ func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 // Revive starts a new agent on the host after the previous agent was lost. It
 // sends the job's files again, as the host may have lost them.
 func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
-	err := m.agent.Meet(ctx)
+	err := m.agent.Survey(ctx)
 	m.drive.launch.set.Placed(err)
 	if err != nil {
 		return nil, err
@@ -580,8 +580,8 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 		}
 	}
 	recipe := m.drive.launch.recipe()
-	recipe.Again = true
-	recipe.Like, _ = m.agent.DataAddr() // address of the lost agent; the error needs no check, as Ready rejects a host without an address
+	recipe.Running = true
+	recipe.PeerAddr, _ = m.agent.DataAddr() // address of the lost agent; the error needs no check, as Ready rejects a host without an address
 	if err := recipe.Ready(ctx, []*provision.Target{{AgentHost: m.agent, GPUs: gpus}}); err != nil {
 		return nil, err
 	}

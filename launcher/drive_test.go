@@ -31,7 +31,7 @@ func TestEveryLongPhaseIsDisplayed(t *testing.T) {
 				host := hosts.NewHost(hostfile.Host{Name: name}, transport.Dialer(nil))
 				d.members = append(d.members, &member{drive: d, agent: &hosts.AgentHost{Host: host}})
 			}
-			d.agents, d.reconnecting = printer.NewTally("starting agents", 2), printer.NewTally("no connection to", 0)
+			d.agents, d.reconnecting = printer.NewHostProgress("starting agents", 2), printer.NewHostProgress("no connection to", 0)
 			d.out = logstream.NewOutput(logstream.Config{Printer: printer, Logs: logs.Options{}})
 			shows := func(after time.Duration, want string) {
 				t.Helper()
@@ -57,7 +57,7 @@ func TestEveryLongPhaseIsDisplayed(t *testing.T) {
 			d.members[0].Exited(protocol.Exit{})
 			d.Entered(protocol.Stopping)
 			shows(11*time.Second, "ending the tasks: waiting for h2 for 10s")
-			d.members[0].Made(protocol.Made{})
+			d.members[0].Made(protocol.FileCounts{})
 			d.Entered(protocol.Over)
 			shows(11*time.Second, "ending the agents: waiting for h2 for 10s")
 			d.Entered(protocol.Idle)

@@ -39,7 +39,7 @@ func (l *launch) dryRun(ctx context.Context) error {
 	for _, h := range p.Hosts {
 		used = append(used, machines[h.Machine].Host)
 	}
-	if err := provision.ReachAsWritten(used); err != nil {
+	if err := provision.CheckReachOffline(used); err != nil {
 		return err
 	}
 	sent, err := l.sentLines(len(p.Hosts))
@@ -76,7 +76,7 @@ func planTable(device string, machines []placement.Machine, p placement.Placemen
 	for _, h := range p.Hosts {
 		m := machines[h.Machine]
 		for _, task := range h.Tasks {
-			row := []string{task.Task.String(), m.Name, task.Device, task.Visible}
+			row := []string{task.Task.String(), m.Name, task.Device, task.VisibleIDs}
 			if device != "" {
 				row = append(row, computesOn(device, m, task))
 			}

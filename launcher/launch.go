@@ -75,7 +75,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		err := l.dryRun(ctx)
 		return exit.Code(err), err
 	}
-	ending := stopLimits{grace: cfg.Grace, save: cfg.SaveTime}
+	ending := stopLimits{grace: cfg.Grace, save: cfg.CheckpointTimeout}
 	if cfg.Detach {
 		ending.save = 0 // plx exits after the start of a detached job, so its signals ask for no checkpoint
 	}
@@ -162,7 +162,7 @@ func (l *launch) open(ctx context.Context) (err error) {
 		}
 	}
 	if l.cfg.Fetch != "" {
-		if err := fetch.Writable(l.cfg.Fetch); err != nil {
+		if err := fetch.EnsureWritable(l.cfg.Fetch); err != nil {
 			return exit.Mistake(fmt.Errorf("--fetch: %w", err), fetch.DirHint)
 		}
 	}
@@ -173,7 +173,7 @@ func (l *launch) open(ctx context.Context) (err error) {
 // read reads and hashes the files that --workdir, --copy and --venv send, and
 // resolves the command that the tasks run.
 func (l *launch) read(ctx context.Context) (err error) {
-	l.printer.Lines(envsync.Doubts(l.cfg.Env, l.cfg.EnvFiles))
+	l.printer.Lines(envsync.ValueNotes(l.cfg.Env, l.cfg.EnvFiles))
 	if l.workdir, err = provision.ReadWorkdir(ctx, l.cfg.Workdir, l.cfg.KeepLinks, l.printer); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (l *launch) read(ctx context.Context) (err error) {
 		l.cfg.NoServers = !l.program.Trainer
 	}
 	if l.cfg.AutoVisible {
-		l.cfg.VisibleHost = l.program.SeesHost
+		l.cfg.VisibleHost = l.program.SeesAllDevices
 	}
 	if l.venv, err = provision.ReadVenv(ctx, l.cfg.Venv, l.cfg.Workdir, l.printer); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 		Command: l.command(a.Facts.Platform), Env: protocol.Raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, LogLimit: l.cfg.LogLimit, Metrics: l.cfg.Metrics, Secret: l.secret, TLS: l.cfg.TLS,
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
-		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Hang: l.cfg.Hang.Timeout, Detached: l.cfg.Detach, Logs: !l.cfg.Detach, SaveTime: l.cfg.SaveTime,
+		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.FreezeTimeout, Hang: l.cfg.Hang.Timeout, Detached: l.cfg.Detach, Logs: !l.cfg.Detach, SaveTime: l.cfg.CheckpointTimeout,
 		SetupTime: l.cfg.SetupTime, Copied: l.workdir.Copied(), Workdir: l.workdir.ID(), Outputs: l.cfg.outputs,
 		Claims: protocol.Claims(tasks), Placing: l.cfg.Options, StartTimeout: l.cfg.StartTimeout, Imports: l.cfg.CheckImport, Ticket: l.ticket,
 	}, nil
@@ -235,7 +235,7 @@ func (l *launch) plan() protocol.Plan {
 	p.Restarts.Revive = !l.cfg.Detach // the driver of a detached job cannot start agents: it has no SSH access to the hosts
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),
-			Folder: a.Folder, Line: a.Resource.Bare().String(), Binary: a.Binary})
+			Folder: a.Folder, Line: a.Resource.WithoutSettings().String(), Binary: a.Binary})
 	}
 	return p
 }
@@ -301,7 +301,7 @@ func saves(args []string) bool {
 }
 
 func hostRecord(a *hosts.AgentHost, tasks []protocol.TaskSpec) jobs.HostRecord {
-	h := jobs.HostRecord{Line: a.Resource.Bare().String(), Folder: a.Folder, Binary: a.Binary}
+	h := jobs.HostRecord{Line: a.Resource.WithoutSettings().String(), Folder: a.Folder, Binary: a.Binary}
 	for _, t := range tasks {
 		h.Tasks = append(h.Tasks, t.Task.String())
 	}

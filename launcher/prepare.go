@@ -94,7 +94,7 @@ func (l *launch) survey(ctx context.Context) (err error) {
 	for _, h := range l.set.Hosts {
 		all = append(all, &provision.Target{AgentHost: h.Agent()})
 	}
-	recipe := provision.Recipe{Set: l.set, Printer: l.printer, Likely: l.source.Likely()}
+	recipe := provision.Recipe{Set: l.set, Printer: l.printer, Likely: l.source.Expected()}
 	if err := recipe.Survey(ctx, all); err != nil {
 		if exit.Hint(err) != "" || len(l.cfg.Hosts) == 0 || ctx.Err() != nil {
 			return err
@@ -116,7 +116,7 @@ func (l *launch) find(ctx context.Context) error {
 		agents, names = append(agents, h.Agent()), append(names, h.Name())
 	}
 	found := make([]protocol.Found, len(agents))
-	tally := l.printer.NewTally("looking for the program", len(agents))
+	tally := l.printer.NewHostProgress("looking for the program", len(agents))
 	err := hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) (err error) {
 		tally.Begin(a.Name())
 		defer tally.End(a.Name())
@@ -177,7 +177,7 @@ func (l *launch) pack(ctx context.Context) (err error) {
 // fits into 80 columns.
 func embeddedLine(cfg Config) string {
 	why := "no --hosts: "
-	if cfg.LocalAsked {
+	if cfg.LocalGiven {
 		why = ""
 	}
 	return fmt.Sprintf("%sembedded cluster of %s x %s (--local %dx%d)", why,
@@ -227,7 +227,7 @@ func checkPlacement(c Config, p placement.Placement) error {
 	if least := c.Restarts.MinWorkers; least > p.Workers {
 		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, plural.Count(p.Workers, "worker")), "--min-workers %d, or less", p.Workers)
 	}
-	_, err := jobs.ChooseTasks(taskNames(p), c.Show)
+	_, err := jobs.ChooseTasks(taskNames(p), c.ShowTasks)
 	return err
 }
 
@@ -275,7 +275,7 @@ func (l *launch) place(ctx context.Context) (err error) {
 	if err := jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer); err != nil {
 		return err
 	}
-	return cmp.Or(context.Cause(ctx), jobs.CheckBooked(ctx, l.placed, l.agents, l.ticket, jobs.BusyHint))
+	return cmp.Or(context.Cause(ctx), jobs.CheckReservations(ctx, l.placed, l.agents, l.ticket, jobs.BusyHint))
 }
 
 // foreignNotes returns notes for a program that does not link plx's trainer,
@@ -319,7 +319,7 @@ func overruled(p placement.Placement, machines []placement.Machine) (lines []str
 		}
 		var given []string
 		for _, t := range h.Tasks {
-			for id := range strings.SplitSeq(t.Visible, ",") {
+			for id := range strings.SplitSeq(t.VisibleIDs, ",") {
 				if id != "" && !slices.Contains(given, id) {
 					given = append(given, id)
 				}
@@ -348,10 +348,10 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 		if err := hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error { return a.FindGPUs(ctx, nil) }); err != nil {
 			return "", err
 		}
-		return jobs.InWords(l.placed.Busy(l.set.Machines())), nil
+		return jobs.BusyText(l.placed.Busy(l.set.Machines())), nil
 	}
 	var err error
-	l.booked, err = reservation.Wait(ctx, reservation.Request{Hosts: jobs.Booked(l.placed, l.agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
+	l.booked, err = reservation.Wait(ctx, reservation.Request{Hosts: jobs.Reservations(l.placed, l.agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, jobs.BusyHint)
 	}
@@ -451,7 +451,7 @@ func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
 		return nil // the job's id will be the name, and no other job has that id
 	}
-	tally := l.printer.NewTally("looking for jobs of the same name", len(l.agents))
+	tally := l.printer.NewHostProgress("looking for jobs of the same name", len(l.agents))
 	return hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error {
 		tally.Begin(a.Name())
 		defer tally.End(a.Name())

@@ -13,7 +13,7 @@ import (
 
 // A note names hosts whose own CUDA_VISIBLE_DEVICES is not used.
 func TestOverruledVisibleDevicesAreReported(t *testing.T) {
-	tasks := []placement.Task{{}, {Visible: "0,1"}, {Visible: "2"}}
+	tasks := []placement.Task{{}, {VisibleIDs: "0,1"}, {VisibleIDs: "2"}}
 	for own, told := range map[string]bool{"": false, "0,1,2": false, "2,1,0": false, "0": true, "0,1,2,3": true, "GPU-aaaa": true} {
 		machines := []placement.Machine{{Host: hostfile.Host{Name: "h1"}, Report: &gpuprobe.Report{Visible: own}}}
 		lines := overruled(placement.Placement{Hosts: []placement.Host{{Tasks: tasks}}}, machines)
@@ -83,7 +83,7 @@ func TestEmbeddedLine(t *testing.T) {
 			t.Errorf("%d columns: %s", len(line), line)
 		}
 	}
-	if cfg.LocalAsked = true; strings.Contains(embeddedLine(cfg), "--hosts") {
+	if cfg.LocalGiven = true; strings.Contains(embeddedLine(cfg), "--hosts") {
 		t.Error(embeddedLine(cfg))
 	}
 }

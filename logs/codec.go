@@ -57,9 +57,9 @@ func NewReader(r io.Reader) *Reader {
 // format.
 var ErrMalformed = errors.New("log stream")
 
-// Brought reports whether Next has read at least one complete record, even if
+// Received reports whether Next has read at least one complete record, even if
 // that was only a keep-alive.
-func (r *Reader) Brought() bool { return r.whole }
+func (r *Reader) Received() bool { return r.whole }
 
 // Next returns the next chunk, whose Data is valid until the next call. The
 // error is io.EOF itself after the sender's end record, and

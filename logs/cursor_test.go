@@ -156,7 +156,7 @@ func TestLastStates(t *testing.T) {
 		redraws["rich, an error"].text:       "a 20|b 20|Traceback:|  File||Error",
 		"\x1b[31mred\x1b[0m\n\r 1%\r 2%\n\n": "red| 2%|",
 	} {
-		if got := strings.Join(LastStates(text), "|"); got != want {
+		if got := strings.Join(RenderedLines(text), "|"); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -189,9 +189,9 @@ func (s *splitter) drop() {
 	}
 }
 
-// LastStates returns the lines that a terminal finally shows after a program
+// RenderedLines returns the lines that a terminal finally shows after a program
 // has printed text, without colours.
-func LastStates(text string) (lines []string) {
+func RenderedLines(text string) (lines []string) {
 	s := splitter{limit: maxLine, redraws: true, emit: func(l line) { lines = append(lines, string(unformatted(l.text))) }}
 	s.feed([]byte(text))
 	s.flush()

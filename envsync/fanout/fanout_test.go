@@ -104,7 +104,7 @@ func send(t *testing.T, g *Group, hosts []*testHost, patience time.Duration) []e
 			stop := context.AfterFunc(ctx, func() { out.CloseWithError(context.Cause(ctx)); in.CloseWithError(io.ErrClosedPipe) })
 			defer stop()
 			errs[i] = g.Send(ctx, Host{Name: h.name, Addr: "127.0.0.1"}, stdin, stdout, Watch{
-				Fail: cancel, At: func(int64) {}, Patience: patience, Silent: errors.New("silent"),
+				Fail: cancel, Progress: func(int64) {}, Timeout: patience, TimeoutErr: errors.New("silent"),
 			})
 			stdin.Close()
 			if errs[i] != nil {
@@ -177,7 +177,7 @@ func TestSenderUploadsTheStreamOnce(t *testing.T) {
 		if most := int64(len(want)) + 64<<10 + int64(n)<<10; sent > most {
 			t.Errorf("%d hosts: %d bytes were sent for %d", n, sent, len(want))
 		}
-		if lost := g.Lost(); len(lost) > 0 {
+		if lost := g.FailedLinks(); len(lost) > 0 {
 			t.Errorf("%d hosts: lost %v", n, lost)
 		}
 	}
@@ -207,7 +207,7 @@ func TestSenderUploadsWhatHostsCannotForward(t *testing.T) {
 					t.Errorf("%s got %d bytes, %d of them from the sender", h.name, h.got.Len(), h.taken.Load())
 				}
 			}
-			lost := strings.Join(g.Lost(), "\n")
+			lost := strings.Join(g.FailedLinks(), "\n")
 			if test.lost == "" && lost != "" || !strings.Contains(lost, test.lost) {
 				t.Errorf("lost: %s, want %s", lost, test.lost)
 			}
@@ -286,7 +286,7 @@ func send2(t *testing.T, g *Group, hosts []*testHost) []error {
 	go func() {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		fail := func(err error) { cancel(err); out.CloseWithError(err); in.CloseWithError(io.ErrClosedPipe) }
-		first <- g.Send(ctx, Host{Name: "h1", Addr: "127.0.0.1"}, stdin, stdout, Watch{Fail: fail, At: func(int64) {}, Patience: time.Second, Silent: errors.New("silent")})
+		first <- g.Send(ctx, Host{Name: "h1", Addr: "127.0.0.1"}, stdin, stdout, Watch{Fail: fail, Progress: func(int64) {}, Timeout: time.Second, TimeoutErr: errors.New("silent")})
 	}()
 	if err := g.await(t.Context(), func() bool { return g.opening == 1 }); err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func send2(t *testing.T, g *Group, hosts []*testHost) []error {
 // others.
 func TestPeerWithWrongKeyGetsNothing(t *testing.T) {
 	spool, _ := content(t, 1<<20)
-	p := &Part{network: loopback{}, route: Route{Key: Key{1}}, spool: spool, out: io.Discard}
+	p := &Receiver{network: loopback{}, route: Route{Key: Key{1}}, spool: spool, out: io.Discard}
 	var err error
 	if p.port, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)

@@ -66,9 +66,9 @@ func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 	return g
 }
 
-// Lost returns one message for each connection between two hosts that failed.
+// FailedLinks returns one message for each connection between two hosts that failed.
 // The sender has uploaded the rest of the stream to those hosts itself.
-func (g *Group) Lost() []string {
+func (g *Group) FailedLinks() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lost
@@ -77,10 +77,10 @@ func (g *Group) Lost() []string {
 // Watch has the callbacks and the timeout with which Send supervises the
 // command on one host.
 type Watch struct {
-	Fail     func(error)   // called with the reason if Send gives up on the host; must kill the command there
-	At       func(int64)   // called with the number of bytes that the host has received so far
-	Patience time.Duration // maximum time between two reports of the host
-	Silent   error         // error that Send passes to Fail if the host reports nothing for Patience
+	Fail       func(error)   // called with the reason if Send gives up on the host; must kill the command there
+	Progress   func(int64)   // called with the number of bytes that the host has received so far
+	Timeout    time.Duration // maximum time between two reports of the host
+	TimeoutErr error         // error that Send passes to Fail if the host reports nothing for Patience
 }
 
 // Send sends the stream to one host. It is the counterpart of Receive and
@@ -103,7 +103,7 @@ func (g *Group) Send(ctx context.Context, to Host, in io.Writer, out io.Reader, 
 	if _, err := in.Write(append(text, '\n')); err != nil {
 		return err
 	}
-	silence := time.AfterFunc(watch.Patience, func() { watch.Fail(watch.Silent) })
+	silence := time.AfterFunc(watch.Timeout, func() { watch.Fail(watch.TimeoutErr) })
 	defer silence.Stop()
 	if route.From == "" {
 		m.stream(ctx, 0)
@@ -114,7 +114,7 @@ func (g *Group) Send(ctx context.Context, to Host, in io.Writer, out io.Reader, 
 		if err != nil {
 			return err
 		}
-		silence.Reset(watch.Patience)
+		silence.Reset(watch.Timeout)
 		if line == "ok" {
 			silence.Stop()
 			return m.finish(ctx)
@@ -151,7 +151,7 @@ func (m *member) take(ctx context.Context, line string) error {
 	}
 	switch {
 	case word == "at":
-		m.watch.At(n)
+		m.watch.Progress(n)
 	case word == "port" && m.opening && n <= 65535:
 		m.opening = false
 		if n > 0 { // port 0 means that the host could not open a port

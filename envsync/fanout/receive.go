@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Part is the receiving end of the stream on one host. Only one goroutine may
+// Receiver is the receiving end of the stream on one host. Only one goroutine may
 // use it.
-type Part struct {
+type Receiver struct {
 	ctx     context.Context // cancelled when the Part is closed or the caller's context ends
 	cancel  context.CancelFunc
 	route   Route
@@ -48,12 +48,12 @@ const maxConns = 2 * fanOut
 // forwards the stream, Receive keeps a copy in a temporary file in dir. The
 // caller must call Finish or Close. A blocked read of in may outlive both
 // calls.
-func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, network Network) (*Part, error) {
+func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, network Network) (*Receiver, error) {
 	line, err := readLine(in)
 	if err != nil {
 		return nil, fmt.Errorf("read the sender's instructions: %w", err)
 	}
-	p := &Part{in: in, out: out, network: network}
+	p := &Receiver{in: in, out: out, network: network}
 	if err := json.Unmarshal([]byte(line), &p.route); err != nil {
 		return nil, fmt.Errorf("read the sender's instructions: %w", err)
 	}
@@ -71,7 +71,7 @@ func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, n
 // open opens the port for other hosts and reports its number to the sender. A
 // host that cannot open a port reports port 0 and forwards nothing; that is no
 // error.
-func (p *Part) open(dir string) error {
+func (p *Receiver) open(dir string) error {
 	port, err := p.network.Listen(p.route)
 	if err != nil {
 		return p.writeLine("port 0")
@@ -91,7 +91,7 @@ func (p *Part) open(dir string) error {
 }
 
 // begin starts the goroutines that receive the stream and serve other hosts.
-func (p *Part) begin() {
+func (p *Receiver) begin() {
 	if p.spool != nil {
 		go func() { p.spool.End(p.fill(p.spool)) }()
 		p.running.Go(p.serve)
@@ -110,11 +110,11 @@ func (p *Part) begin() {
 }
 
 // Read reads the next bytes of the stream.
-func (p *Part) Read(b []byte) (int, error) { return p.stream.Read(b) }
+func (p *Receiver) Read(b []byte) (int, error) { return p.stream.Read(b) }
 
 // fill writes the stream to w. It receives the stream from the host at
 // Route.From; if that connection fails, the sender sends the rest.
-func (p *Part) fill(w io.Writer) error {
+func (p *Receiver) fill(w io.Writer) error {
 	if p.route.From != "" {
 		err := p.fromPeer(w)
 		if err == nil || errors.Is(err, errOutput) || p.ctx.Err() != nil {
@@ -128,7 +128,7 @@ func (p *Part) fill(w io.Writer) error {
 }
 
 // fromPeer receives the stream from the host at Route.From and writes it to w.
-func (p *Part) fromPeer(w io.Writer) error {
+func (p *Receiver) fromPeer(w io.Writer) error {
 	ctx, cancel := context.WithTimeout(p.ctx, dialTime)
 	defer cancel()
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", p.route.From)
@@ -166,7 +166,7 @@ func (c *timeoutConn) Write(b []byte) (int, error) {
 // live adds n to the number of received bytes and reports the sum to the
 // sender, at most once in reportEvery. The report also shows the sender that
 // this host is alive.
-func (p *Part) live(n int) error {
+func (p *Receiver) live(n int) error {
 	p.mu.Lock()
 	p.has += int64(n)
 	has, now := p.has, time.Now()
@@ -181,14 +181,14 @@ func (p *Part) live(n int) error {
 	return p.writeLine(fmt.Sprintf("at %d", has))
 }
 
-func (p *Part) received() int64 {
+func (p *Receiver) received() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.has
 }
 
 // writeLine writes one line to standard output, which the sender reads.
-func (p *Part) writeLine(line string) error {
+func (p *Receiver) writeLine(line string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, err := io.WriteString(p.out, line+"\n"); err != nil {
@@ -199,7 +199,7 @@ func (p *Part) writeLine(line string) error {
 
 // serve accepts connections of other hosts and sends each of them a copy of
 // the stream.
-func (p *Part) serve() {
+func (p *Receiver) serve() {
 	places := make(chan struct{}, maxConns)
 	for {
 		raw, err := p.port.Accept()
@@ -222,7 +222,7 @@ func (p *Part) serve() {
 
 // pass sends the stream to another host. If that fails, the other host gets
 // the rest from the sender.
-func (p *Part) pass(raw net.Conn) {
+func (p *Receiver) pass(raw net.Conn) {
 	defer raw.Close() // the receiver knows from the end frame that the stream is complete, so an error of Close does not matter
 	defer context.AfterFunc(p.ctx, func() { raw.Close() })()
 	ctx, cancel := context.WithTimeout(p.ctx, dialTime)
@@ -243,7 +243,7 @@ func (p *Part) pass(raw net.Conn) {
 // Finish reports to the sender that this host has processed the whole stream.
 // Finish returns when the sender has closed the command's standard input,
 // which happens once no other host still receives the stream from this host.
-func (p *Part) Finish() error {
+func (p *Receiver) Finish() error {
 	defer p.Close()
 	if err := p.writeLine("ok"); err != nil {
 		return err
@@ -255,7 +255,7 @@ func (p *Part) Finish() error {
 }
 
 // Close stops receiving and serving. It may be called more than once.
-func (p *Part) Close() {
+func (p *Receiver) Close() {
 	p.cancel()
 	if p.port != nil {
 		p.port.Close() // a listener: no data can be lost

@@ -163,7 +163,7 @@ func TestChangingFileIsNotTakenForGrowing(t *testing.T) {
 	}
 }
 
-// Again returns the present content of a file that has changed since Scan.
+// Rescan returns the present content of a file that has changed since Scan.
 func TestAgainReadsChangedFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"same": "1", "changed": "1", "gone": "1", "always": "1", "swapped": "1"})
@@ -179,7 +179,7 @@ func TestAgainReadsChangedFiles(t *testing.T) {
 			t.Errorf("%s: %v, want that it changed", p, err)
 		}
 	}
-	again, err := f.Again(t.Context(), "always")
+	again, err := f.Rescan(t.Context(), "always")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,13 +74,13 @@ func TestGatheredFilesJoinAFolder(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "work/train.py")); err != nil {
 		t.Fatal(err)
 	}
-	if both, err = both.Again(t.Context(), ""); err != nil || !slices.Equal(files(both.Manifest), []string{"data/x", "more"}) {
+	if both, err = both.Rescan(t.Context(), ""); err != nil || !slices.Equal(files(both.Manifest), []string{"data/x", "more"}) {
 		t.Fatalf("%q, %v", files(both.Manifest), err)
 	}
 	if err := os.Remove(filepath.Join(dir, "more")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := both.Again(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "more: no such file") {
+	if _, err := both.Rescan(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "more: no such file") {
 		t.Errorf("vanished: %v", err)
 	}
 }

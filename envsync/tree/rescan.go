@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Again returns a copy of f with the present content of its files; it reads
+// Rescan returns a copy of f with the present content of its files; it reads
 // files that have changed since Scan again. It does not look for new files. It
 // omits the file without (a path; "" means none), files that no longer exist
 // and files that change while they are read. For a file that Gather has read
 // the last two are errors.
-func (f *Folder) Again(ctx context.Context, without string) (*Folder, error) {
+func (f *Folder) Rescan(ctx context.Context, without string) (*Folder, error) {
 	again := *f
 	again.Entries, again.read, again.excluded = nil, time.Now(), maps.Clone(f.excluded)
 	for _, e := range f.Entries {

@@ -31,15 +31,15 @@ type Target struct {
 // SendOptions control Send. The zero value is ready to use.
 type SendOptions struct {
 	Progress envsync.Progress        // may be nil
-	Left     func(bytes int64)       // is called with the number of content bytes for each write to a host; may be nil
+	Sent     func(bytes int64)       // is called with the number of content bytes for each write to a host; may be nil
 	Low      int                     // first port on which hosts listen to forward data to each other; Low and High 0: any port
 	High     int                     // last port on which hosts listen to forward data to each other; 0 with Low 0: any port
 	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; nil: use os.TempDir()
 	Lost     func(what []string)     // receives, at the end, messages about failed transfers between hosts, whose data this machine has sent instead; may be nil
 }
 
-// Answer is the last line that Store.Serve writes: the host has all files.
-const Answer = "ok\n"
+// DoneReply is the last line that Store.Serve writes: the host has all files.
+const DoneReply = "ok\n"
 
 // Send copies the contents of a folder into the content stores of all targets
 // in parallel. Each host receives the manifest, replies which contents it
@@ -57,7 +57,7 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 	cancel(nil)
 	var lost []string
 	for _, p := range s.packs {
-		lost = append(lost, p.group.Lost()...)
+		lost = append(lost, p.group.FailedLinks()...)
 		err = errors.Join(err, p.Close())
 	}
 	if len(lost) > 0 && o.Lost != nil {
@@ -240,8 +240,8 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 		return err
 	}
 	defer startTimeout(cancel, size, "confirmed that it has the files")()
-	answer, err := io.ReadAll(io.LimitReader(stdout, int64(len(Answer))))
-	if err == nil && string(answer) != Answer {
+	answer, err := io.ReadAll(io.LimitReader(stdout, int64(len(DoneReply))))
+	if err == nil && string(answer) != DoneReply {
 		err = errors.New("the host has not confirmed that it has all files")
 	}
 	return err
@@ -263,8 +263,8 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	}
 	s.progress(t.Name, 0, p.total())
 	to := stdin
-	if s.options.Left != nil {
-		to = &counted{stdin, s.options.Left}
+	if s.options.Sent != nil {
+		to = &counted{stdin, s.options.Sent}
 	}
 	_, size := s.folder.Files()
 	patience, silent := bound(size, "stored the files")
@@ -275,8 +275,8 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 			cancel(err)
 			stdout.Close() // only read from
 		},
-		Patience: patience, Silent: silent,
-		At: func(n int64) { s.progress(t.Name, n, p.total()) },
+		Timeout: patience, TimeoutErr: silent,
+		Progress: func(n int64) { s.progress(t.Name, n, p.total()) },
 	})
 	if unread := p.Failed(); unread != nil {
 		s.fail(unread)

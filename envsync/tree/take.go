@@ -19,11 +19,11 @@ import (
 // decompression needs.
 const maxWindow = 64 << 20
 
-// Take copies a manifest and its file contents from a host into the local
+// Download copies a manifest and its file contents from a host into the local
 // folder dir, from where they can be sent to other hosts. id is the manifest's
 // ID. get must run Store.Give on the host. The returned Folder reads its files
 // from dir.
-func Take(ctx context.Context, get func(context.Context, io.Writer) error, id Sum, dir string) (*Folder, error) {
+func Download(ctx context.Context, get func(context.Context, io.Writer) error, id Sum, dir string) (*Folder, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stdout, out := io.Pipe()
 	ended := make(chan struct{})

@@ -27,7 +27,7 @@ type none = struct{}
 // session holds the state of one "plx agent start" process between the calls
 // that it answers, until it gets a job.
 type session struct {
-	use     *jobfolder.Use
+	use     *jobfolder.HomeLock
 	gpus    reservation
 	seed    seed
 	checkup checkup.Agent
@@ -58,8 +58,8 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 		}),
 		protocol.DoExec:    protocol.HandleStream(guard),
 		protocol.DoCheckup: protocol.Handle(s.checkup.Report),
-		protocol.DoMeet:    protocol.Handle(s.checkup.Meet),
-		protocol.DoDiscard: protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, f.Discard() })),
+		protocol.DoMeet:    protocol.Handle(s.checkup.DialPeers),
+		protocol.DoDiscard: protocol.Handle(inJob(func(f jobfolder.Folder) (none, error) { return none{}, f.RemoveUnstarted() })),
 		protocol.DoPrune: protocol.Handle(func(ctx context.Context, want protocol.PruneRequest) (protocol.PruneAnswer, error) {
 			if want.All {
 				return pruneAll(ctx, want, s.use)
@@ -84,16 +84,16 @@ func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) pro
 // survey returns facts about the host (system, hardware), the GPU locks on it,
 // and which of the requested blobs its cache holds.
 func survey(_ context.Context, of protocol.Survey) (protocol.Surveyed, error) {
-	facts, err := envsync.Here()
+	facts, err := envsync.DescribeHost()
 	if err != nil {
 		return protocol.Surveyed{}, err
 	}
-	has, damaged := envsync.Having(of.Blobs)
+	has, damaged := envsync.CachedBlobs(of.Blobs)
 	return protocol.Surveyed{Facts: facts, Has: has, Damaged: damaged, Locks: listLocks()}, nil
 }
 
-func probe(ctx context.Context, how protocol.Probe) (gpuprobe.Answer, error) {
-	return gpuprobe.Here(ctx, gpuprobe.Options{ToolTime: how.ToolTime})
+func probe(ctx context.Context, how protocol.Probe) (gpuprobe.Output, error) {
+	return gpuprobe.Local(ctx, gpuprobe.Options{ToolTime: how.ToolTime})
 }
 
 // hostUse samples the CPU, memory and GPU use of the host. Sampling begins
@@ -109,7 +109,7 @@ func (u *hostUse) answer(context.Context, none) (protocol.HostUse, error) {
 	if u.host == nil {
 		u.host, u.quit = sampler.NewHost(nil), make(chan struct{})
 		u.running.Go(func() { u.host.Run(u.quit) })
-		time.Sleep(sampler.Soonest) // wait until the first sample exists
+		time.Sleep(sampler.MinInterval) // wait until the first sample exists
 	}
 	return u.host.Use(nil), nil
 }
@@ -179,5 +179,5 @@ func stateOf(f jobfolder.Folder) (protocol.State, error) {
 	if err != nil {
 		return s, err
 	}
-	return jobfolder.Settled(s), nil
+	return jobfolder.Current(s), nil
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // saves sends a checkpoint request and returns the reply.
-func (l *line) saves() protocol.Said {
+func (l *line) saves() protocol.TaskMessage {
 	l.t.Helper()
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{}})
 	return *l.wait("Said checkpoint", func(m protocol.Message) bool {

@@ -83,7 +83,7 @@ func (p *pruner) jobs() error {
 		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.keepJobs, f.Job()) {
 			continue
 		}
-		if left := jobfolder.Left(s); s.Phase != protocol.Over && left != "" { // keep the folder: it is the only hint at the job's leftover processes
+		if left := jobfolder.LeftoverProcesses(s); s.Phase != protocol.Over && left != "" { // keep the folder: it is the only hint at the job's leftover processes
 			errs = append(errs, fmt.Errorf("job %s is kept: %s", f.Job(), left))
 			continue
 		}

@@ -30,7 +30,7 @@ func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	return damagedContent(files.Serve(ctx, in, out, sockets.Relay{}, build))
+	return damagedContent(files.Serve(ctx, in, out, sockets.FanoutNetwork{}, build))
 }
 
 // workdir returns a function that builds the job's working directory from a
@@ -42,7 +42,7 @@ func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) erro
 	f, err := jobfolder.Of(job, folder)
 	return func(id tree.Sum) error {
 		if err := f.Build(ctx, id); err != nil {
-			return errors.Join(fmt.Errorf("make the working directory: %w", err), f.Discard())
+			return errors.Join(fmt.Errorf("make the working directory: %w", err), f.RemoveUnstarted())
 		}
 		return nil
 	}, err
@@ -73,7 +73,7 @@ func has(ctx context.Context, of protocol.Has) error {
 		return damagedContent(build(id)) // build fails if a file is missing
 	}
 	files, err := jobfolder.Files()
-	if err == nil && !files.Holds(id) {
+	if err == nil && !files.Contains(id) {
 		err = errors.New("files of the folder are missing on this host")
 	}
 	return err
@@ -84,7 +84,7 @@ func putProgram(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return programs.Serve(ctx, in, out, sockets.Relay{}, func(id tree.Sum) error {
+	return programs.Serve(ctx, in, out, sockets.FanoutNetwork{}, func(id tree.Sum) error {
 		m, err := programs.Manifest(id)
 		if err != nil {
 			return err
@@ -93,7 +93,7 @@ func putProgram(ctx context.Context, in io.Reader, out io.Writer) error {
 			return errors.New("want exactly one file, the program")
 		}
 		program := m.Entries[0]
-		if err := envsync.Settle(programs.Path(program.Sum), program.Sum.String(), program.Size); err != nil {
+		if err := envsync.StoreBlob(programs.Path(program.Sum), program.Sum.String(), program.Size); err != nil {
 			return fmt.Errorf("store %s: %w", program.Path, err)
 		}
 		return nil
@@ -119,5 +119,5 @@ func get(ctx context.Context, of protocol.Get, _ io.Reader, out io.Writer) error
 	if err != nil {
 		return err
 	}
-	return files.Give(ctx, id, out)
+	return files.Upload(ctx, id, out)
 }

@@ -97,11 +97,11 @@ func TestPutAndGet(t *testing.T) {
 	l := h.dial("start")
 	f := folderOf(t, map[string]string{"train.py": "print(1)\n", "data/big": strings.Repeat("0123456789abcdef", 1<<15), "data/empty": ""})
 	files := store.Open(filepath.Join(h.home, ".plx", "files"))
-	if files.Holds(f.ID()) {
+	if files.Contains(f.ID()) {
 		t.Fatal("it is there")
 	}
 	for range 2 { // the second time the folder is cached already
-		if err := l.give(protocol.Put{}, f); err != nil || !files.Holds(f.ID()) {
+		if err := l.give(protocol.Put{}, f); err != nil || !files.Contains(f.ID()) {
 			t.Errorf("%v, or it is not there", err)
 		}
 	}
@@ -120,12 +120,12 @@ func TestPutAndGet(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	back, err := tree.Take(t.Context(), get(f.ID().String()), f.ID(), dir)
+	back, err := tree.Download(t.Context(), get(f.ID().String()), f.ID(), dir)
 	if err != nil || back.ID() != f.ID() {
 		t.Errorf("%v", err)
 	}
 	for manifest, want := range map[string]string{"": "content hash", "../../x": "content hash", strings.Repeat("cd", 32): "no such file"} {
-		if _, err := tree.Take(t.Context(), get(manifest), f.ID(), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := tree.Download(t.Context(), get(manifest), f.ID(), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("get %q: %v, want %q", manifest, err, want)
 		}
 	}
@@ -187,11 +187,11 @@ func TestPutRefusesInvalidInput(t *testing.T) {
 		"a folder that leads out": {protocol.Put{Job: h.spec.Job, Folder: ".."}, []string{list}, "not a valid name"},
 		"no folder":               {protocol.Put{Job: h.spec.Job}, []string{list}, "not a valid name"},
 	} {
-		if out, err := l.pipe(protocol.DoPut, c.want, c.in...); err == nil || !strings.Contains(err.Text, c.says) || strings.HasSuffix(out, tree.Answer) {
+		if out, err := l.pipe(protocol.DoPut, c.want, c.in...); err == nil || !strings.Contains(err.Text, c.says) || strings.HasSuffix(out, tree.DoneReply) {
 			t.Errorf("%s: %q, %v, want %q", name, out, err, c.says)
 		}
 	}
-	if store.Open(filepath.Join(h.home, ".plx", "files")).Holds(f.ID()) {
+	if store.Open(filepath.Join(h.home, ".plx", "files")).Contains(f.ID()) {
 		t.Error("it has what was not sent")
 	}
 	if err := l.give(protocol.Put{}, f); err != nil {
@@ -214,7 +214,7 @@ func TestPutEndsWhenTheCallerDisconnects(t *testing.T) {
 	l.conn.Close()
 	l.closed()
 	<-l.ended
-	if store.Open(filepath.Join(h.home, ".plx", "files")).Holds(f.ID()) {
+	if store.Open(filepath.Join(h.home, ".plx", "files")).Contains(f.ID()) {
 		t.Error("it has what was not sent")
 	}
 }
@@ -295,7 +295,7 @@ func TestOutputs(t *testing.T) {
 			t.Errorf("log %s: %q, %v", name, text, err)
 		}
 	}
-	if text, err := ask(protocol.FetchRequest{Count: true}); err != nil || decode[protocol.Made](t, text) != (protocol.Made{Files: 1, Bytes: 4, Named: 1}) {
+	if text, err := ask(protocol.FetchRequest{Count: true}); err != nil || decode[protocol.FileCounts](t, text) != (protocol.FileCounts{Files: 1, Bytes: 4, Named: 1}) {
 		t.Errorf("the count: %q, %v", text, err)
 	}
 	if text, err := ask(protocol.FetchRequest{Fetched: []protocol.HostOutput{model}}); text != "" || err != nil {

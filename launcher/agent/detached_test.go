@@ -66,11 +66,11 @@ func TestDetachedJobRunsToItsEnd(t *testing.T) {
 // state file, for plx commands on other machines.
 func TestDriverRecordsTheLayoutInTheState(t *testing.T) {
 	a, b := restarting(t, patience.Limit, protocol.Restarts{Max: 1}, "exit", "3")
-	laid := over(t, a).Laid
+	laid := over(t, a).Layout
 	if laid == nil || laid.Generation != 1 || len(laid.Hosts) != 2 || laid.Hosts[1].Host != "gpu02" || len(laid.Hosts[1].Tasks) != 1 {
 		t.Errorf("layout %+v", laid)
 	}
-	if laid := over(t, b).Laid; laid != nil {
+	if laid := over(t, b).Layout; laid != nil {
 		t.Errorf("on the other host: %+v", laid)
 	}
 }

@@ -43,7 +43,7 @@ func TestEndKillsTasksThatIgnoreSIGTERM(t *testing.T) {
 		t.Errorf("took %s with a grace of 300 ms", d)
 	}
 	state, _ := h.folder().ReadState()
-	if e := state.Tasks["worker:0"].Exit; e == nil || e.Signal != int(unix.SIGKILL) || !e.Told {
+	if e := state.Tasks["worker:0"].Exit; e == nil || e.Signal != int(unix.SIGKILL) || !e.StopRequested {
 		t.Errorf("%+v, want told and killed", e)
 	}
 }
@@ -197,7 +197,7 @@ func TestLeaseEndsTheJob(t *testing.T) {
 	heard := time.Now() // or a moment before
 	l.run(0)
 	for _, e := range l.exits(2) {
-		if e.Signal != int(unix.SIGKILL) || !e.Told {
+		if e.Signal != int(unix.SIGKILL) || !e.StopRequested {
 			t.Errorf("%+v", e)
 		}
 		if d := e.Time.Sub(heard); d < 6*time.Second || d > h.spec.Lease {
@@ -291,7 +291,7 @@ func TestStuckSupervisorIsKilledWithinTheLease(t *testing.T) {
 func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
 	h, l, pids := stubborn(t)
 	l.send(protocol.Message{Stop: &protocol.Stop{Tasks: []cluster.Task{worker(1)}, Grace: 200 * time.Millisecond}})
-	if e := l.exits(1)[worker(1)]; e.Signal != int(unix.SIGKILL) || !e.Told {
+	if e := l.exits(1)[worker(1)]; e.Signal != int(unix.SIGKILL) || !e.StopRequested {
 		t.Errorf("%+v", e)
 	}
 	eventually(t, "the daemon is gone", func() bool {
@@ -310,7 +310,7 @@ func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
 func TestStopSendsNativeTasksAMessageFirst(t *testing.T) {
 	h, l, _ := ready(t, "native", "stop", "finished")
 	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
-	if e := l.exits(1)[worker(0)]; e.Code != 0 || !e.Finished || !e.Told {
+	if e := l.exits(1)[worker(0)]; e.Code != 0 || !e.Finished || !e.StopRequested {
 		t.Errorf("%+v, want finished when told over the channel", e)
 	}
 	l.end(h, 0)
@@ -390,7 +390,7 @@ func TestLauncherGetsTheCountOfFilesAtTheEnd(t *testing.T) {
 	h.prints("worker-0.stdout", "ready")
 	l.send(protocol.Message{End: &protocol.End{}})
 	m := l.wait("Made", func(m protocol.Message) bool { return m.Made != nil })
-	if *m.Made != (protocol.Made{Files: 1, Bytes: 5}) {
+	if *m.Made != (protocol.FileCounts{Files: 1, Bytes: 5}) {
 		t.Errorf("%+v, want one file of 5 bytes", *m.Made)
 	}
 	l.gone(h)

@@ -126,7 +126,7 @@ func (e *execution) start() (*process.Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := program.Plain(login, e.want.Env, string(e.want.Command.Path), dir)
+	env := program.CommandEnvironment(login, e.want.Env, string(e.want.Command.Path), dir)
 	command, env, dir, err := e.command(env, dir)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (e *execution) command(env []string, dir string) (c program.Command, _ []st
 	if e.want.Setup {
 		return program.Setup(string(e.want.Command.Setup), env, dir), env, dir, nil
 	}
-	return program.ResolveAfter(e.after, e.want.Command, env, dir)
+	return program.ResolveAfterSetup(e.after, e.want.Command, env, dir)
 }
 
 // read sends each byte of the input to e.orders, and ExecStop at the end of

@@ -53,7 +53,7 @@ func TestExecBeforeAJob(t *testing.T) {
 		if out[1] != "out\n" || !strings.HasPrefix(out[2], "err\n") || !strings.Contains(out[2], "left processes in the background") || string(r.Out) != `{"status":3}` {
 			t.Errorf("%q, %+v", out, r)
 		}
-		call[gpuprobe.Answer](l, protocol.DoProbe, protocol.Probe{ToolTime: patience.Limit}) // it starts programs itself
+		call[gpuprobe.Output](l, protocol.DoProbe, protocol.Probe{ToolTime: patience.Limit}) // it starts programs itself
 	}
 	l.send(protocol.Message{Spec: &h.spec})
 	l.wait("State", func(m protocol.Message) bool { return m.State != nil })

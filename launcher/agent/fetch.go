@@ -47,7 +47,7 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 		defer file.Close() // only read
 		return copyPart(to, file, want.Offset, want.Size)
 	case want.Fetched != nil:
-		return outputs.Note(f, want.Fetched)
+		return outputs.RecordFetched(f, want.Fetched)
 	case want.Count:
 		_, made, err := outputs.Unfetched(f)
 		return errors.Join(err, lines.Encode(made))

@@ -171,7 +171,7 @@ func TestAFrozenTaskIsKilledAndReported(t *testing.T) {
 	if said.Task != worker(1) || !strings.Contains(said.Message.Cause, "froze: no heartbeat for 3s") {
 		t.Errorf("%+v", said)
 	}
-	if e := l.exits(1)[worker(1)]; e.Signal != int(unix.SIGKILL) || e.Told || !strings.Contains(e.Cause, "froze") {
+	if e := l.exits(1)[worker(1)]; e.Signal != int(unix.SIGKILL) || e.StopRequested || !strings.Contains(e.Cause, "froze") {
 		t.Errorf("%+v", e)
 	}
 	ended := time.Now()

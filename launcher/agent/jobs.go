@@ -61,7 +61,7 @@ func ended(f jobfolder.Folder) func() bool {
 		}
 		looked = time.Now()
 		s, err := f.ReadState()
-		over = errors.Is(err, os.ErrNotExist) || err == nil && jobfolder.Settled(s).Phase == protocol.Over || f.Deserted()
+		over = errors.Is(err, os.ErrNotExist) || err == nil && jobfolder.Current(s).Phase == protocol.Over || f.StateAbandoned()
 		return over
 	}
 }

@@ -28,7 +28,7 @@ func (l *line) reports(want string) {
 		l.t.Fatal(err)
 	}
 	for limit := time.Now().Add(patience.Limit); ; time.Sleep(time.Millisecond) {
-		l.send(protocol.Message{Look: &protocol.Look{ID: 1, Metrics: true}})
+		l.send(protocol.Message{Look: &protocol.ActivityRequest{ID: 1, Metrics: true}})
 		seen := l.wait("Seen", func(m protocol.Message) bool { return m.Seen != nil }).Seen
 		var got map[string]metrics.Number
 		if a := seen.Tasks[worker(0)]; a != nil {
@@ -51,7 +51,7 @@ func TestMetricsOfATask(t *testing.T) {
 	h.spec.Metrics = []string{"mine=cost is ([0-9.]+)"}
 	l, _ := h.launch()
 	l.reports(`{"loss":"NaN","mine":7,"step":45,"steps":100,"steps_per_second":4.5}`)
-	l.send(protocol.Message{Look: &protocol.Look{ID: 2, Tell: true}})
+	l.send(protocol.Message{Look: &protocol.ActivityRequest{ID: 2, Tell: true}})
 	seen := l.wait("Seen", func(m protocol.Message) bool { return m.Seen != nil && m.Seen.ID == 2 }).Seen
 	if a := seen.Tasks[worker(0)]; a == nil || a.Metrics != nil {
 		t.Errorf("seen %+v, and nobody has asked for metrics", a)

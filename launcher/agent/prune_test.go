@@ -30,7 +30,7 @@ func left(t *testing.T, job string, named ...protocol.Output) jobfolder.Folder {
 	f := jobfolder.Folder(filepath.Join(root, "jobs", job, "gpu01"))
 	own, long := filepath.Join(f.Tasks(), "worker-0"), time.Now().Add(-old)
 	state := protocol.State{Job: job, Folder: "gpu01", Phase: protocol.Over, Products: protocol.Products{Outputs: named}}
-	if err := errors.Join(os.MkdirAll(own, 0o700), f.NotePlace(own), os.WriteFile(filepath.Join(own, "model.pt"), []byte("weights"), 0o600),
+	if err := errors.Join(os.MkdirAll(own, 0o700), f.RecordTaskFolder(own), os.WriteFile(filepath.Join(own, "model.pt"), []byte("weights"), 0o600),
 		f.WriteState(state), os.Chtimes(f.State(), long, long)); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func fetched(t *testing.T, f jobfolder.Folder) {
 	if err := outputs.List(f, protocol.Wanted{Made: true}, func(o protocol.HostOutput) error { all = append(all, o); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := outputs.Note(f, all); err != nil || len(all) != 1 {
+	if err := outputs.RecordFetched(f, all); err != nil || len(all) != 1 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 }

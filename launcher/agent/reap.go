@@ -46,7 +46,7 @@ func reapJob(f jobfolder.Folder) error {
 	}
 	err = errors.Join(err, f.RemoveSecret())
 	if s.Phase != protocol.Over {
-		s = jobfolder.Settled(s)
+		s = jobfolder.Current(s)
 		s.Unkillable = left
 		err = errors.Join(err, f.WriteState(s))
 	}

@@ -31,7 +31,7 @@ func TestJobRunsAndLeavesNothing(t *testing.T) {
 		t.Errorf("pids %v, want 2", pids)
 	}
 	for task, e := range l.exits(2) {
-		if e.Code != 7 || e.Signal != 0 || !e.Started || e.Native || e.Told {
+		if e.Code != 7 || e.Signal != 0 || !e.Started || e.Native || e.StopRequested {
 			t.Errorf("%s: %+v", task, e)
 		}
 	}
@@ -283,7 +283,7 @@ func TestLastMessageIsInTheState(t *testing.T) {
 	l.send(protocol.Message{Attach: &protocol.Attach{Driver: true}})
 	state := l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State
 	want := cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 31, From: 28}
-	if now := state.Tasks["worker:0"]; now.Exit == nil || now.Word == nil || *now.Word != want {
+	if now := state.Tasks["worker:0"]; now.Exit == nil || now.LastProgress == nil || *now.LastProgress != want {
 		t.Errorf("%+v, want the word %+v", now, want)
 	}
 	l.end(h, 0)
@@ -502,7 +502,7 @@ func TestStateKeepsNoSecret(t *testing.T) {
 // sample.
 func TestStacksOfATaskThatHasJustStarted(t *testing.T) {
 	h, l, pids := ready(t, "wait")
-	l.send(protocol.Message{Look: &protocol.Look{ID: 1, Stacks: true, Tell: true}})
+	l.send(protocol.Message{Look: &protocol.ActivityRequest{ID: 1, Stacks: true, Tell: true}})
 	seen := l.wait("Seen", func(m protocol.Message) bool { return m.Seen != nil }).Seen
 	if a := seen.Tasks[worker(0)]; a == nil || !strings.Contains(a.Stacks, fmt.Sprintf("process %d ", pids[worker(0)])) {
 		t.Errorf("seen %+v", seen.Tasks)

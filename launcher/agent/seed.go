@@ -36,7 +36,7 @@ func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) 
 	if of.Token == "" {
 		return 0, errors.New("serve plx to other hosts: no token")
 	}
-	ln, err := sockets.Place{Addr: of.Addr, Low: of.Low, High: of.High}.ListenData()
+	ln, err := sockets.ListenRange{Addr: of.Addr, Low: of.Low, High: of.High}.ListenData()
 	if err != nil {
 		return 0, err
 	}

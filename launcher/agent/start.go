@@ -28,7 +28,7 @@ import (
 // becomes its watchdog. After a Connect call, it relays between the launcher
 // and a running job's agent. If the launcher closes the stream, it ends.
 func start(ctx context.Context, _ []string, std streams) error {
-	use, err := jobfolder.Enter()
+	use, err := jobfolder.LockHome()
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func start(ctx context.Context, _ []string, std streams) error {
 		return err // the launcher adds the host's name to this error
 	}
 	err = w.Run()
-	if _, ended := errors.AsType[*watchdog.Ended](err); ended {
+	if _, ended := errors.AsType[*watchdog.SupervisorEnded](err); ended {
 		return coded{codeNoAgent, err}
 	}
 	return err
@@ -157,7 +157,7 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 			return err
 		}
 	}
-	return f.Furnish(ctx, spec, spec.Tasks)
+	return f.Provision(ctx, spec, spec.Tasks)
 }
 
 // abandon records in the state file that the job's agent could not be started,
@@ -184,7 +184,7 @@ var errNoAgent = errors.New("no agent")
 // dialJob connects to the job's supervisor through its local socket.
 func dialJob(ctx context.Context, f jobfolder.Folder) (*running, error) {
 	state, err := f.ReadState()
-	if errors.Is(err, os.ErrNotExist) || err == nil && state.Socket == "" || f.Deserted() {
+	if errors.Is(err, os.ErrNotExist) || err == nil && state.Socket == "" || f.StateAbandoned() {
 		return nil, errNoAgent
 	}
 	if errors.Is(err, jobfolder.ErrDamaged) {
@@ -227,8 +227,8 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 	if errors.Is(err, jobfolder.ErrDamaged) {
 		how = err.Error()
 	}
-	if err == nil && jobfolder.Settled(state).Verdict != nil {
-		how = strings.TrimPrefix(jobfolder.Settled(state).Verdict.Reason, "host "+state.Host+": ")
+	if err == nil && jobfolder.Current(state).Verdict != nil {
+		how = strings.TrimPrefix(jobfolder.Current(state).Verdict.Reason, "host "+state.Host+": ")
 	}
 	return none{}, &protocol.Failure{Code: protocol.CodeNoAgent, Text: how}
 }

@@ -27,8 +27,8 @@ func surveyed(t *testing.T, h *testHost) *line {
 	if err != nil || facts.OS != "linux" || len(said.Has) != 0 {
 		t.Errorf("%+v, %v, has %v", facts, err, said.Has)
 	}
-	gpus := call[gpuprobe.Answer](l, protocol.DoProbe, protocol.Probe{})
-	if report := gpuprobe.Answer(gpus).Report(); report.CPUs == 0 {
+	gpus := call[gpuprobe.Output](l, protocol.DoProbe, protocol.Probe{})
+	if report := gpuprobe.Output(gpus).Report(); report.CPUs == 0 {
 		t.Errorf("%+v", report)
 	}
 	return l

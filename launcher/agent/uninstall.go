@@ -22,7 +22,7 @@ import (
 // pruneAll implements "plx prune --all": it removes the whole folder ~/.plx,
 // unless a job or another plx process uses it. If some files must be kept, it
 // removes what prune would remove, regardless of age.
-func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Use) (answer protocol.PruneAnswer, err error) {
+func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.HomeLock) (answer protocol.PruneAnswer, err error) {
 	dir, err := jobfolder.Root()
 	if err != nil {
 		return answer, err
@@ -50,7 +50,7 @@ func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Us
 		p.items, p.before = kept, time.Now()
 		err = errors.Join(p.jobs(), p.unstarted(), p.below("spares", nil), p.blobs(), p.uploads(), p.envs(), p.files())
 	} else {
-		answer.Left, answer.Busy, err = p.removeAll()
+		answer.Rest, answer.Busy, err = p.removeAll()
 	}
 	if err != nil {
 		answer.Failed = err.Error()
@@ -78,10 +78,10 @@ func (p *pruner) runs() (string, error) {
 			if s.Phase == protocol.Over {
 				continue
 			}
-			if left := jobfolder.Left(s); left != "" {
+			if left := jobfolder.LeftoverProcesses(s); left != "" {
 				busy = append(busy, fmt.Sprintf("job %s: %s", f.Job(), left))
 			} else {
-				err = errors.Join(err, f.WriteState(jobfolder.Settled(s)))
+				err = errors.Join(err, f.WriteState(jobfolder.Current(s)))
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func uploading(blobs string) bool {
 // otherUse describes what else uses ~/.plx, apart from jobs. If it returns "",
 // this process holds the exclusive lock of ~/.plx until it ends or calls
 // use.Share.
-func (p *pruner) otherUse(use *jobfolder.Use) (busy string) {
+func (p *pruner) otherUse(use *jobfolder.HomeLock) (busy string) {
 	if !use.Alone() {
 		return "another plx works there, such as a launch or plx exec"
 	}

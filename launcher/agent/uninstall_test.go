@@ -21,7 +21,7 @@ import (
 
 // used creates a home with all kinds of plx files, and takes the shared lock
 // of ~/.plx.
-func used(t *testing.T) (home string, use *jobfolder.Use) {
+func used(t *testing.T) (home string, use *jobfolder.HomeLock) {
 	t.Helper()
 	home = t.TempDir()
 	t.Setenv("HOME", home)
@@ -37,7 +37,7 @@ func used(t *testing.T) (home string, use *jobfolder.Use) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(env, 0o700) }) // it may be gone
-	use, err := jobfolder.Enter()
+	use, err := jobfolder.LockHome()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func used(t *testing.T) (home string, use *jobfolder.Use) {
 
 // all runs pruneAll, and returns the paths that were removed and those that
 // were kept.
-func all(t *testing.T, use *jobfolder.Use, want protocol.PruneRequest) (gone, kept []string, answer protocol.PruneAnswer) {
+func all(t *testing.T, use *jobfolder.HomeLock, want protocol.PruneRequest) (gone, kept []string, answer protocol.PruneAnswer) {
 	t.Helper()
 	want.All = true
 	answer, err := pruneAll(t.Context(), want, use)
@@ -80,8 +80,8 @@ func TestPruneAll(t *testing.T) {
 	}
 	gone, kept, answer := all(t, use, protocol.PruneRequest{})
 	want := []string{"blobs", "ckpt", "envs", "files", "fsid", "hashes", "jobs/j", "launching", "lock", "tidied", "verified"}
-	if !slices.Equal(gone, want) || !slices.Equal(listed, want) || len(kept) > 0 || answer.Left != "" {
-		t.Errorf("removed %q, listed %q, kept %q, left %q", gone, listed, kept, answer.Left)
+	if !slices.Equal(gone, want) || !slices.Equal(listed, want) || len(kept) > 0 || answer.Rest != "" {
+		t.Errorf("removed %q, listed %q, kept %q, left %q", gone, listed, kept, answer.Rest)
 	}
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
 		t.Errorf("the home has %v, %v", left, err)
@@ -120,7 +120,7 @@ func TestPruneAllIsRefused(t *testing.T) {
 			return state(left(t, "j"), protocol.State{Processes: protocol.Processes{Machine: "h9 boot table"}})
 		},
 		"another plx works there, such as a launch or plx exec": func(string) error {
-			_, err := jobfolder.Enter()
+			_, err := jobfolder.LockHome()
 			return err
 		},
 		"plx is just being sent there": func(home string) error {
@@ -143,7 +143,7 @@ func TestPruneAllIsRefused(t *testing.T) {
 		if answer.Busy != want || len(gone) > 0 || !there(filepath.Join(home, ".plx/fsid")) {
 			t.Errorf("busy %q, want %q; removed %q", answer.Busy, want, gone)
 		}
-		if _, err := jobfolder.Enter(); err != nil { // others may go on
+		if _, err := jobfolder.LockHome(); err != nil { // others may go on
 			t.Errorf("%s: %v", want, err)
 		}
 	}
@@ -199,13 +199,13 @@ func TestPruneAllKeeps(t *testing.T) {
 func TestAgentStartWaitsForPruneAll(t *testing.T) {
 	h := newHost(t, 1, "wait")
 	t.Setenv("HOME", h.home)
-	use, err := jobfolder.Enter()
+	use, err := jobfolder.LockHome()
 	if err != nil || !use.Alone() {
 		t.Fatal("somebody else is there", err)
 	}
 	entered := make(chan error, 1)
 	go func() {
-		_, err := jobfolder.Enter()
+		_, err := jobfolder.LockHome()
 		entered <- err
 	}()
 	select {

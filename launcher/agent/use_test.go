@@ -71,7 +71,7 @@ func TestLookReportsTheUseOfTheHost(t *testing.T) {
 	l, _ := h.launch()
 	h.prints("worker-0.stdout", "ready")
 	look := func(host bool) *protocol.HostUse {
-		l.send(protocol.Message{Look: &protocol.Look{ID: 1, Waits: true, Host: host}})
+		l.send(protocol.Message{Look: &protocol.ActivityRequest{ID: 1, Waits: true, Host: host}})
 		return l.wait("Seen", func(m protocol.Message) bool { return m.Seen != nil }).Seen.Host
 	}
 	if use := look(false); use != nil || asked() > 0 {

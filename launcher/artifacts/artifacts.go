@@ -70,10 +70,10 @@ var own = sync.OnceValues(func() (envsync.Blob, error) {
 	return envsync.FileBlob(self)
 })
 
-// Likely returns the program, with its checksum, if it is a local executable.
+// Expected returns the program, with its checksum, if it is a local executable.
 // Hosts can then report early whether they already have the file. On errors it
 // returns nothing, because Pack reports the same errors later.
-func (src *Source) Likely() (blobs []envsync.Blob) {
+func (src *Source) Expected() (blobs []envsync.Blob) {
 	if src.Kind != entrypoint.Local {
 		return nil
 	}
@@ -240,7 +240,7 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 // the package what.
 func (s *Set) goBuild(ctx context.Context, what, folder, name string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	begun := time.Now() // go build prints no progress: the growing time shows that plx is alive
-	defer printer.Here(func() string {
+	defer printer.WatchLocal(func() string {
 		return fmt.Sprintf("building %s for %s (%.0fs)", what, p, time.Since(begun).Seconds())
 	})()
 	if s.folder == nil {

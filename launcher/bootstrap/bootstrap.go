@@ -52,12 +52,12 @@ var script string
 // Config says which plx binary to run on a host, and how the host gets it.
 type Config struct {
 	Host string // host name, for progress and error messages
-	// Act is the command line of plx on the host without the program name,
+	// Args is the command line of plx on the host without the program name,
 	// such as "agent start". A shell splits it into words.
-	Act string
-	// Guess is the plx binary that the host probably needs. The zero value
+	Args string
+	// Expected is the plx binary that the host probably needs. The zero value
 	// means that this is unknown.
-	Guess envsync.Blob
+	Expected envsync.Blob
 	// Strict makes the host verify the SHA-256 of an existing binary before it
 	// runs.
 	Strict bool
@@ -78,9 +78,9 @@ type Config struct {
 	// nil.
 	Begun    func()
 	Progress envsync.Progress // receives the progress of sending plx; may be nil
-	// Left receives the number of bytes of each piece that this machine sends.
+	// BytesSent receives the number of bytes of each piece that this machine sends.
 	// It may be nil.
-	Left func(bytes int64)
+	BytesSent func(bytes int64)
 }
 
 // Stream is the stdin and stdout of the remote shell that runs the script.
@@ -128,13 +128,13 @@ var (
 	ErrNoise = errors.New("the host printed more than 1 MiB before a reply")
 )
 
-// NoAnswer is the error if the script did not print an expected line.
-type NoAnswer struct {
+// NoReplyError is the error if the script did not print an expected line.
+type NoReplyError struct {
 	Last string // last line that the host printed; "" if none
 	Err  error
 }
 
-func (e *NoAnswer) Error() string {
+func (e *NoReplyError) Error() string {
 	text := e.Err.Error()
 	if e.Err == io.EOF {
 		text = "the shell has ended, and has not answered"
@@ -145,11 +145,11 @@ func (e *NoAnswer) Error() string {
 	return text
 }
 
-func (e *NoAnswer) Unwrap() error { return e.Err }
+func (e *NoReplyError) Unwrap() error { return e.Err }
 
-// Refused is the error if the host cannot store or run plx. Text gives the
+// RefusedError is the error if the host cannot store or run plx. Text gives the
 // reason.
-type Refused struct {
+type RefusedError struct {
 	Text     string
 	Homeless bool // HOME is not set to an absolute path in the remote shell
 	NoHome   bool // the home directory does not exist
@@ -157,13 +157,13 @@ type Refused struct {
 	noExec   bool // the host has the plx binary, but does not permit to execute it
 }
 
-func (e *Refused) Error() string { return e.Text }
+func (e *RefusedError) Error() string { return e.Text }
 
 // Session is one run of the script on a host.
 type Session struct {
 	Config
-	// Word is the random word that begins every line of the script.
-	Word string
+	// Marker is the random word that begins every line of the script.
+	Marker string
 	// Plx is the binary that the host runs. It is set after Run has returned
 	// nil.
 	Plx envsync.Blob
@@ -180,7 +180,7 @@ type Session struct {
 
 // New returns a Session for the configuration c. It does not connect to the
 // host.
-func New(c Config) *Session { return &Session{Config: c, Word: "plx-" + rand.Text()} }
+func New(c Config) *Session { return &Session{Config: c, Marker: "plx-" + rand.Text()} }
 
 // Script returns the script for a POSIX shell on the host. Its first line is a
 // comment: it only comes back if a terminal echoes the script, which is
@@ -195,7 +195,7 @@ func (s *Session) Script() string {
 	if s.Agent == nil {
 		place = "no"
 	}
-	return fmt.Sprintf("# %[1]s echo \nsay=%[1]s fsid=%s sum=%s strict=%s place=%s act='%s'\n%s", s.Word, hex.EncodeToString(id), s.Guess.Sum, strict, place, s.Act, stripComments(script))
+	return fmt.Sprintf("# %[1]s echo \nsay=%[1]s fsid=%s sum=%s strict=%s place=%s act='%s'\n%s", s.Marker, hex.EncodeToString(id), s.Expected.Sum, strict, place, s.Args, stripComments(script))
 }
 
 // stripComments returns the script without its comments.
@@ -245,7 +245,7 @@ func (s *Session) run(ctx context.Context) error {
 		s.Begun()
 	}
 	if said.runs() {
-		s.Plx = s.Guess
+		s.Plx = s.Expected
 		return nil
 	}
 	facts := strings.SplitN(said.text, " ", 4)
@@ -253,7 +253,7 @@ func (s *Session) run(ctx context.Context) error {
 		return said.unexpected()
 	}
 	if !fileSystemName().MatchString(facts[2]) {
-		return &Refused{Text: fmt.Sprintf("~/.plx/fsid on the host is damaged (%q): remove it", quote(facts[2]))}
+		return &RefusedError{Text: fmt.Sprintf("~/.plx/fsid on the host is damaged (%q): remove it", quote(facts[2]))}
 	}
 	s.home = facts[3]
 	if said, err = s.answer(ctx, answerLimit); err != nil || said.verb != "tools" {
@@ -266,7 +266,7 @@ func (s *Session) run(ctx context.Context) error {
 	}
 	s.Plx = agent
 	s.order("is %s", agent.Sum)
-	if agent.Sum != s.Guess.Sum { // otherwise the script has already reported that the binary is missing
+	if agent.Sum != s.Expected.Sum { // otherwise the script has already reported that the binary is missing
 		if here, err := s.look(ctx, agent, 0); here || err != nil {
 			return err
 		}
@@ -341,7 +341,7 @@ func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (
 	case err != nil || said.runs():
 		return nil, err
 	case said.verb == "missed" && troubleIn(said.text, fullOrReadOnly) != "": // a full or read-only disk: sending from this machine would fail too
-		return nil, &Refused{Text: HomeTrouble(quote(said.text))}
+		return nil, &RefusedError{Text: ExplainHomeError(quote(said.text))}
 	case said.verb == "missed":
 		return fmt.Errorf("host %s could not download it from %s: %s", s.Host, net.JoinHostPort(o.Host, o.Port), quote(said.text)), nil
 	case said.verb == "wrong":
@@ -369,7 +369,7 @@ func (s *Session) send(ctx context.Context, agent envsync.Blob) error {
 	if err == nil && said.verb == "unhashed" {
 		said, err = s.readBack(ctx, agent, said)
 	}
-	var refused *Refused
+	var refused *RefusedError
 	switch {
 	case errors.As(err, &refused) && (refused.noExec || refused.Limited):
 		return refused
@@ -388,7 +388,7 @@ func (s *Session) send(ctx context.Context, agent envsync.Blob) error {
 // upload sends plx as a file over a second session. It gives up if there is no
 // progress for stallLimit.
 func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte) error {
-	name := "." + s.Word + ".gz"
+	name := "." + s.Marker + ".gz"
 	size := int64(len(packed))
 	s.showProgress(agent, 0, size)
 	ctx, cancel := context.WithCancel(ctx)
@@ -506,8 +506,8 @@ func (s *Session) showProgress(agent envsync.Blob, sent, total int64) {
 }
 
 func (s *Session) countSent(bytes int64) {
-	if s.Left != nil {
-		s.Left(bytes)
+	if s.BytesSent != nil {
+		s.BytesSent(bytes)
 	}
 }
 
@@ -561,20 +561,20 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 		s.processLimit = cmp.Or(text, "?")
 		return s.answer(ctx, limit)
 	case "homeless":
-		return answer{}, &Refused{Text: fmt.Sprintf("the shell there has no home: HOME=%q", quote(text)), Homeless: true}
+		return answer{}, &RefusedError{Text: fmt.Sprintf("the shell there has no home: HOME=%q", quote(text)), Homeless: true}
 	case "noexec":
 		why := "is the home mounted noexec?"
 		if mount := quote(text); mount != "" {
 			why = mount + " is mounted noexec"
 		}
-		return answer{}, &Refused{Text: NotExecutable(why), noExec: true}
+		return answer{}, &RefusedError{Text: NotExecutable(why), noExec: true}
 	case "nohome":
-		return answer{}, &Refused{Text: fmt.Sprintf("the home folder %s is not there", quote(text)), NoHome: true}
+		return answer{}, &RefusedError{Text: fmt.Sprintf("the home folder %s is not there", quote(text)), NoHome: true}
 	case "error":
 		if n, err := strconv.Atoi(s.processLimit); err == nil && (noProcess(text) || text == "" && n < fewProcesses) {
-			return answer{}, &Refused{Text: fmt.Sprintf("plx cannot start there: "+OfLimits+"the number of processes to %d (ulimit -u)", n), Limited: true}
+			return answer{}, &RefusedError{Text: fmt.Sprintf("plx cannot start there: "+LimitPrefix+"the number of processes to %d (ulimit -u)", n), Limited: true}
 		}
-		return answer{}, &Refused{Text: cmp.Or(HomeTrouble(quote(text)), "a program that plx needs was ended there, and nothing says why: does a limit of the shell (ulimit -a) end it?")}
+		return answer{}, &RefusedError{Text: cmp.Or(ExplainHomeError(quote(text)), "a program that plx needs was ended there, and nothing says why: does a limit of the shell (ulimit -a) end it?")}
 	}
 	return answer{verb: verb, text: text}, nil
 }
@@ -592,7 +592,7 @@ func (s *Session) lineWithin(ctx context.Context, limit time.Duration, late erro
 		return err
 	})
 	if err != nil {
-		err = &NoAnswer{last, err}
+		err = &NoReplyError{last, err}
 	}
 	return line, err
 }
@@ -622,7 +622,7 @@ func NotExecutable(why string) string {
 // reads nothing after that line. The result last is the line before, for error
 // messages.
 func (s *Session) line() (text, last string, err error) {
-	mark := []byte(s.Word + " ")
+	mark := []byte(s.Marker + " ")
 	var line []byte
 	one := make([]byte, 1)
 	for total := 0; ; total++ {
@@ -652,17 +652,17 @@ func (s *Session) line() (text, last string, err error) {
 // for plx.
 const fewProcesses = 16
 
-// OfLimits begins the message of an agent that ends because a resource limit
+// LimitPrefix begins the message of an agent that ends because a resource limit
 // of its shell is too low. Session.Limited searches for it.
-const OfLimits = "the shell limits "
+const LimitPrefix = "the shell limits "
 
 // Limited returns an error if plx ended at its start because of a resource
 // limit of the shell, otherwise nil. The argument said is what plx printed:
 // its own message, or a crash report of the Go runtime.
-func (s *Session) Limited(said string) *Refused {
-	if _, why, told := strings.Cut(said, "plx agent: "+OfLimits); told {
+func (s *Session) Limited(said string) *RefusedError {
+	if _, why, told := strings.Cut(said, "plx agent: "+LimitPrefix); told {
 		why, _, _ = strings.Cut(why, "\n")
-		return &Refused{Text: "plx cannot start there: " + OfLimits + quote(why), Limited: true}
+		return &RefusedError{Text: "plx cannot start there: " + LimitPrefix + quote(why), Limited: true}
 	}
 	crash := strings.Contains(said, "fatal error: ") || strings.Contains(said, "runtime: ") || strings.Contains(said, "runtime/") || strings.Contains(said, "Segmentation fault")
 	threads := strings.Contains(said, "OS thread") || strings.Contains(said, "pthread_create")
@@ -683,7 +683,7 @@ func (s *Session) Limited(said string) *Refused {
 	if len(found) == 0 {
 		return nil
 	}
-	return &Refused{Text: "plx cannot start there: " + OfLimits + strings.Join(found, " and "), Limited: true}
+	return &RefusedError{Text: "plx cannot start there: " + LimitPrefix + strings.Join(found, " and "), Limited: true}
 }
 
 // noProcess reports whether a shell's message means that it could not start a
@@ -711,9 +711,9 @@ var homeTroubles = []struct{ words, plain string }{
 	{"not a directory", "something that is no folder is in the way in ~/.plx"},
 }
 
-// HomeTrouble explains an error message about writing to the home directory. A
+// ExplainHomeError explains an error message about writing to the home directory. A
 // message that begins with "plx: " is already an explanation.
-func HomeTrouble(said string) string {
+func ExplainHomeError(said string) string {
 	if plain, told := strings.CutPrefix(said, "plx: "); told {
 		return plain
 	}

@@ -318,7 +318,7 @@ func TestFullHome(t *testing.T) {
 	h.nothing(t, b, "the stream")
 	byFile := giving(b)
 	byFile.Copy = h.copy
-	var refused *Refused
+	var refused *RefusedError
 	if err := h.refuses(t, byFile, "send plx: the home folder's file system has ", "MiB left and 3 MiB are needed: ", "No space left on device"); !errors.As(err, &refused) {
 		t.Errorf("%v", err)
 	}
@@ -400,7 +400,7 @@ func TestNoExec(t *testing.T) {
 		h := smallHome(t, syscall.MS_NOEXEC, "1m")
 		if shell[0] == "busybox" { // its [ -x ] ignores noexec mounts, so only the failed exec shows the problem
 			h.put(t, b, content, 0o700)
-			cmd := exec.Command(shell[0], append(shell[1:], New(Config{Guess: b}).Script())...)
+			cmd := exec.Command(shell[0], append(shell[1:], New(Config{Expected: b}).Script())...)
 			cmd.Env = []string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH")}
 			out, err := cmd.Output()
 			if !strings.Contains(string(out), " runs ") || cmd.ProcessState.ExitCode() != 126 {
@@ -409,7 +409,7 @@ func TestNoExec(t *testing.T) {
 			return
 		}
 		h.shell = shell
-		var refused *Refused
+		var refused *RefusedError
 		if err := h.refuses(t, giving(b), h.home+" is mounted noexec; mount it without"); !errors.As(err, &refused) {
 			t.Errorf("%v", err)
 		}
@@ -452,7 +452,7 @@ func TestProcessLimitIsReported(t *testing.T) {
 		} {
 			h := newHost(t)
 			h.before = "ulimit() { echo " + limit + "; }\nmkdir() { echo '" + said + "' >&2; return 1; }\n"
-			var refused *Refused
+			var refused *RefusedError
 			if err := h.refuses(t, giving(b)); !errors.As(err, &refused) || refused.Text != want || refused.Limited != (limit == "77") {
 				t.Errorf("%s: %v, want %s", limit, err, want)
 			}
@@ -572,7 +572,7 @@ func TestNoHome(t *testing.T) {
 	} {
 		h := newHost(t)
 		h.before = before
-		var refused *Refused
+		var refused *RefusedError
 		if err := h.refuses(t, giving(b)); !errors.As(err, &refused) || refused.Homeless != strings.HasPrefix(want, "the shell") || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -581,7 +581,7 @@ func TestNoHome(t *testing.T) {
 
 func TestExistingBinaryRunsWithoutAgent(t *testing.T) {
 	b, content := plxBlob(t, 1000, true)
-	h, c := newHost(t), Config{Guess: b}
+	h, c := newHost(t), Config{Expected: b}
 	if err := h.refuses(t, c); !errors.Is(err, ErrMissing) {
 		t.Errorf("%v", err)
 	}
@@ -606,7 +606,7 @@ func TestUnexpectedPlatformGetsItsBinary(t *testing.T) {
 		h := newHost(t)
 		for _, sends := range []bool{true, false} {
 			asked := envsync.Platform{}
-			s := New(Config{Act: "agent start", Guess: guess, Agent: func(_ context.Context, p envsync.Platform) (envsync.Blob, error) {
+			s := New(Config{Args: "agent start", Expected: guess, Agent: func(_ context.Context, p envsync.Platform) (envsync.Blob, error) {
 				asked = p
 				return b, nil
 			}})
@@ -630,7 +630,7 @@ func TestUnexpectedPlatformGetsItsBinary(t *testing.T) {
 
 func TestShellsThatDoNotAnswer(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
-	var stuck *NoAnswer
+	var stuck *NoReplyError
 	silent := giving(b)
 	silent.Begin = 50 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -678,7 +678,7 @@ func TestCancelOfStalledTransfer(t *testing.T) {
 	for name, says := range map[string]string{"silent": "", "deaf": "WORD lacks Linux x86_64 " + strings.Repeat("0a", 16) + " /home\nWORD tools gzip\n"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s := New(giving(b))
-		fake := &fake{out: strings.NewReader(strings.ReplaceAll(says, "WORD", s.Word)), end: make(chan struct{}), wait: func() { cancel(why) }}
+		fake := &fake{out: strings.NewReader(strings.ReplaceAll(says, "WORD", s.Marker)), end: make(chan struct{}), wait: func() { cancel(why) }}
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx, fake) }()
 		select { // a blocked write of an order also ends when ctx is canceled
@@ -706,7 +706,7 @@ func TestStalledUploadFallsBackToShell(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		s := New(c)
-		host := &fake{out: strings.NewReader(strings.ReplaceAll(lacks+"WORD runs\n", "WORD", s.Word)), end: make(chan struct{})}
+		host := &fake{out: strings.NewReader(strings.ReplaceAll(lacks+"WORD runs\n", "WORD", s.Marker)), end: make(chan struct{})}
 		if err := s.Run(ctx, host); err != nil {
 			t.Error(err)
 		}
@@ -755,7 +755,7 @@ func answered(t *testing.T, says string, c Config) (*Session, error) {
 		says = "\n"
 	}
 	s := New(c)
-	err := s.Run(ctx, &fake{out: strings.NewReader(strings.ReplaceAll(says, "WORD", s.Word)), end: make(chan struct{})})
+	err := s.Run(ctx, &fake{out: strings.NewReader(strings.ReplaceAll(says, "WORD", s.Marker)), end: make(chan struct{})})
 	if c.Seeds != nil {
 		s.Done(nil)
 		settled(t, c.Seeds)
@@ -784,7 +784,7 @@ func TestUnexpectedOutputIsAnError(t *testing.T) {
 		if s, err := answered(t, says, c); err == nil || s.Plx.Sum != "" {
 			t.Errorf("%q was taken", says)
 		}
-		c.Guess = other
+		c.Expected = other
 		if _, err := answered(t, says, c); err == nil {
 			t.Errorf("%q was taken", says)
 		}
@@ -812,7 +812,7 @@ func TestUnexpectedOutputWithoutAgentIsAnError(t *testing.T) {
 func TestEndlessAnswers(t *testing.T) {
 	b, _ := plxBlob(t, 1000, true)
 	s := New(giving(b))
-	rest := strings.NewReader(strings.Repeat(s.Word+" disk\n", 10_000))
+	rest := strings.NewReader(strings.Repeat(s.Marker+" disk\n", 10_000))
 	if err := s.Run(t.Context(), &fake{out: rest, end: make(chan struct{})}); err == nil || rest.Len() == 0 {
 		t.Errorf("all was read: %v", err)
 	}
@@ -837,7 +837,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		c := giving(b)
 		if c.Seeds = NewSeeds(nil); !guess {
-			c.Guess = envsync.Blob{}
+			c.Expected = envsync.Blob{}
 		}
 		if _, err := answered(t, string(says), c); err == nil && !bytes.Contains(says, []byte("WORD runs")) {
 			t.Errorf("%q was taken", says)
@@ -853,7 +853,7 @@ func TestLine(t *testing.T) {
 	if first, _, _ := strings.Cut(script, "\n"); !strings.HasPrefix(first, "# ") || strings.Contains(script, "\n#") {
 		t.Error("the script holds comments")
 	}
-	s.stream = &fake{out: strings.NewReader("noise\n" + s.Word + " port 5 \nrest"), end: make(chan struct{})}
+	s.stream = &fake{out: strings.NewReader("noise\n" + s.Marker + " port 5 \nrest"), end: make(chan struct{})}
 	if line, err := s.Line(t.Context(), patience.Limit); err != nil || line != "port 5" {
 		t.Errorf("%q, %v", line, err)
 	}
@@ -927,7 +927,7 @@ func TestResourceLimitsAreReported(t *testing.T) {
 		} {
 			h := newHost(t)
 			h.shell, h.before = shell, c.limit+"\n"
-			s := New(Config{Host: "h", Act: "agent start", Guess: b, Agent: giving(b).Agent})
+			s := New(Config{Host: "h", Args: "agent start", Expected: b, Agent: giving(b).Agent})
 			sh := h.start(t, s.Script())
 			if err := s.Run(t.Context(), sh); err != nil {
 				t.Fatal(err)

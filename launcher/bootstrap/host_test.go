@@ -134,7 +134,7 @@ func (s *shell) close() {
 func (h *host) run(t testing.TB, ctx context.Context, c Config) (said string, sh *shell, err error) {
 	t.Helper()
 	if c.Host == "" {
-		c.Host, c.Act = "h", "agent start"
+		c.Host, c.Args = "h", "agent start"
 	}
 	s := New(c)
 	sh = h.start(t, s.Script())
@@ -173,7 +173,7 @@ func (h *host) must(t testing.TB, c Config, sends bool) *shell {
 	if err != nil || said != ran {
 		t.Fatalf("%q, %v", said, err)
 	}
-	if c.Guess.Sum != "" && sh.sent.Load() > 1000 != sends {
+	if c.Expected.Sum != "" && sh.sent.Load() > 1000 != sends {
 		t.Errorf("%d bytes were sent", sh.sent.Load())
 	}
 	if left := h.leftovers(t); len(left) != 0 {
@@ -309,7 +309,7 @@ func blobOf(t testing.TB, content []byte) envsync.Blob {
 
 // giving returns a Config that sends blob b to hosts that lack it.
 func giving(b envsync.Blob) Config {
-	return Config{Guess: b, Agent: func(context.Context, envsync.Platform) (envsync.Blob, error) { return b, nil }}
+	return Config{Expected: b, Agent: func(context.Context, envsync.Platform) (envsync.Blob, error) { return b, nil }}
 }
 
 func strict(c Config) Config {

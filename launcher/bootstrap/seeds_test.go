@@ -78,7 +78,7 @@ func place(t *testing.T, seeds *Seeds, b envsync.Blob, hosts []*host, seed func(
 	for i, h := range hosts {
 		wait.Go(func() {
 			c := giving(b)
-			c.Host, c.Act, c.Seeds = fmt.Sprint("h", i), "agent start", seeds
+			c.Host, c.Args, c.Seeds = fmt.Sprint("h", i), "agent start", seeds
 			c.Progress = func(host, _ string, sent, _ int64) {
 				mu.Lock()
 				defer mu.Unlock()

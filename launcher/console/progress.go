@@ -45,9 +45,9 @@ func (p *Printer) Watch(text func() string) (done func()) {
 	}
 }
 
-// Here is Watch for work on this machine, such as a build, that the hosts
+// WatchLocal is Watch for work on this machine, such as a build, that the hosts
 // depend on. While it runs, no Tally claims to be waiting for hosts.
-func (p *Printer) Here(text func() string) (done func()) {
+func (p *Printer) WatchLocal(text func() string) (done func()) {
 	p.mu.Lock()
 	p.localWorks++
 	p.mu.Unlock()
@@ -227,9 +227,9 @@ func (p *Printer) repeat(text func() string, first time.Duration, ended <-chan s
 	}
 }
 
-// Tally shows, through Watch, for which hosts plx is waiting. Several
+// HostProgress shows, through Watch, for which hosts plx is waiting. Several
 // goroutines may call its methods at once. A nil Tally shows nothing.
-type Tally struct {
+type HostProgress struct {
 	printer *Printer
 	doing   string
 	total   int // number of hosts; 0 means unknown, so only the hosts being waited for are shown
@@ -242,18 +242,18 @@ type Tally struct {
 	done    func()            // ends the Watch; nil while plx waits for no host
 }
 
-// NewTally returns a Tally for work on total hosts. doing names the work, such
+// NewHostProgress returns a Tally for work on total hosts. doing names the work, such
 // as "connecting". If total is 0, the hosts are not counted.
-func (p *Printer) NewTally(doing string, total int) *Tally {
+func (p *Printer) NewHostProgress(doing string, total int) *HostProgress {
 	if p == nil {
 		return nil
 	}
-	return &Tally{printer: p, doing: doing, total: total, ended: map[string]bool{}, notes: map[string]string{}}
+	return &HostProgress{printer: p, doing: doing, total: total, ended: map[string]bool{}, notes: map[string]string{}}
 }
 
 // Begin records that plx is waiting for a host. The caller must call End. A
 // second Begin before End has no effect.
-func (t *Tally) Begin(host string) {
+func (t *HostProgress) Begin(host string) {
 	if t == nil {
 		return
 	}
@@ -271,7 +271,7 @@ func (t *Tally) Begin(host string) {
 
 // Note records what a host is doing. The text is shown while this host is the
 // first that plx is waiting for.
-func (t *Tally) Note(host, text string) {
+func (t *HostProgress) Note(host, text string) {
 	if t == nil {
 		return
 	}
@@ -281,7 +281,7 @@ func (t *Tally) Note(host, text string) {
 }
 
 // End records that plx no longer waits for a host.
-func (t *Tally) End(host string) {
+func (t *HostProgress) End(host string) {
 	if t == nil {
 		return
 	}
@@ -299,7 +299,7 @@ func (t *Tally) End(host string) {
 }
 
 // Stop calls End for all hosts that plx is waiting for.
-func (t *Tally) Stop() {
+func (t *HostProgress) Stop() {
 	t.mu.Lock()
 	waiting := slices.Clone(t.waiting)
 	t.mu.Unlock()
@@ -311,7 +311,7 @@ func (t *Tally) Stop() {
 // String returns the progress text, which after 2 s names the hosts that plx
 // is waiting for. It is empty if there is no such host, and while the hosts
 // wait for work on this machine or did within the last 2 s.
-func (t *Tally) String() string {
+func (t *HostProgress) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	busy, since := t.printer.busy()
@@ -445,8 +445,8 @@ func (t *Transfer) MovedOf(part, host, name string, bytes, total int64) {
 	}
 }
 
-// Left adds to the number of bytes that this machine itself has sent.
-func (t *Transfer) Left(bytes int64) {
+// AddSent adds to the number of bytes that this machine itself has sent.
+func (t *Transfer) AddSent(bytes int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.left += bytes
@@ -555,10 +555,10 @@ func (t *Transfer) Close() {
 	}
 }
 
-// Sent ends the Transfer. If err is nil and bytes were sent, it prints what
+// Finish ends the Transfer. If err is nil and bytes were sent, it prints what
 // was sent and the number of bytes that this machine sent. This number is
 // smaller than the total if hosts passed the files on to other hosts.
-func (t *Transfer) Sent(err error) {
+func (t *Transfer) Finish(err error) {
 	t.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()

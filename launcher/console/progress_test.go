@@ -36,7 +36,7 @@ func TestProgressWithoutTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out})
-		tally := p.NewTally("connecting", 8)
+		tally := p.NewHostProgress("connecting", 8)
 		for _, host := range []string{"h1", "h2", "h3"} {
 			tally.Begin(host)
 		}
@@ -69,10 +69,10 @@ func TestTallyIsSilentDuringLocalBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		p := NewPrinter(Terminal{Stderr: &out})
-		tally := p.NewTally("probing", 2)
+		tally := p.NewHostProgress("probing", 2)
 		tally.Begin("h1")
 		tally.Begin("h2")
-		built := p.Here(func() string { return "building x" })
+		built := p.WatchLocal(func() string { return "building x" })
 		time.Sleep(30 * time.Second)
 		if got := out.take(); got != "plx: building x\n" {
 			t.Errorf("during the build: %q", got)
@@ -203,7 +203,7 @@ func TestTransferProgress(t *testing.T) {
 		}
 		// The last line counts only bytes that this machine has sent, and no
 		// time of pauses.
-		bar.Left(30 << 20)
+		bar.AddSent(30 << 20)
 		bar.Close()
 		time.Sleep(time.Minute)
 		bar.Resume()
@@ -212,10 +212,10 @@ func TestTransferProgress(t *testing.T) {
 		}
 		bar.MovedOf("packages", "h1", "a", 1<<20, 1<<20)
 		bar.MovedOf("packages", "h1", "b", 1<<20, 1<<20)
-		bar.Left(2 << 20)
+		bar.AddSent(2 << 20)
 		out.take()
 		time.Sleep(time.Second)
-		bar.Sent(nil)
+		bar.Finish(nil)
 		if got := out.take(); got != "plx: sent packages, plx and train (32.0 MiB) to 2 hosts in 6.0s\n" {
 			t.Errorf("%q", got)
 		}

@@ -26,7 +26,7 @@ const (
 // host), and then lets the agents connect to each other.
 func (e *examination) askAgents(ctx context.Context) error {
 	_ = e.stage(ctx, e.placed, e.recipe.FindAddresses, (*visit).unaddressed)
-	tally := e.recipe.Printer.NewTally("asking agents", len(e.placed))
+	tally := e.recipe.Printer.NewHostProgress("asking agents", len(e.placed))
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails
 	if err := eachVisit(ctx, e.placed, tally, func(i int, v *visit) {
@@ -84,7 +84,7 @@ func (e *examination) connectPeers(ctx context.Context) error {
 		}
 	}
 	e.dialled = Dialled{len(serving), pairs}
-	tally := e.recipe.Printer.NewTally("connecting hosts with each other", len(serving))
+	tally := e.recipe.Printer.NewHostProgress("connecting hosts with each other", len(serving))
 	return eachVisit(ctx, serving, tally, func(i int, v *visit) {
 		if len(peers[i]) == 0 {
 			return
@@ -113,7 +113,7 @@ func peersToDial(i, n int) (to []int) {
 
 // eachVisit calls work for all visits concurrently. It returns an error only
 // if ctx ends.
-func eachVisit(ctx context.Context, all []*visit, tally *console.Tally, work func(int, *visit)) error {
+func eachVisit(ctx context.Context, all []*visit, tally *console.HostProgress, work func(int, *visit)) error {
 	return hosts.Each(ctx, all, func(i int, v *visit) error {
 		tally.Begin(v.host)
 		defer tally.End(v.host)

@@ -50,7 +50,7 @@ func answers(methods map[protocol.Method]protocol.Handler) agentHost {
 // honest returns a host with the real agent code.
 func honest() agentHost {
 	a := &checkup.Agent{}
-	return answers(map[protocol.Method]protocol.Handler{protocol.DoCheckup: protocol.Handle(a.Report), protocol.DoMeet: protocol.Handle(a.Meet)})
+	return answers(map[protocol.Method]protocol.Handler{protocol.DoCheckup: protocol.Handle(a.Report), protocol.DoMeet: protocol.Handle(a.DialPeers)})
 }
 
 // agents returns an examination of hosts h1, h2, ... on which the agent is

@@ -53,12 +53,12 @@ type Config struct {
 
 // Diagnosis is the result of an examination.
 type Diagnosis struct {
-	Hosts    []HostFacts `json:"hosts"`    // in the order of the resource file
-	Findings []Finding   `json:"findings"` // problems found, errors first; never nil
-	Dialled  Dialled     `json:"dialled"`
+	Hosts        []HostFacts `json:"hosts"`    // in the order of the resource file
+	Findings     []Finding   `json:"findings"` // problems found, errors first; never nil
+	Reachability Dialled     `json:"dialled"`
 }
 
-// Dialled counts the connections that were tried between hosts.
+// Reachability counts the connections that were tried between hosts.
 type Dialled struct {
 	Hosts int `json:"hosts"` // number of hosts that listened at the address that tasks would use
 	Pairs int `json:"pairs"` // number of pairs of hosts of which the first connected to the second
@@ -113,7 +113,7 @@ func Examine(ctx context.Context, cfg Config) (Diagnosis, error) {
 	if cfg.Path != "" && !cfg.Python && len(cfg.CheckImport) == 0 {
 		return Diagnosis{}, exit.Mistake(errors.New("--path says where python3 is, and python3 was not asked for"), "--python, or --check-import torch")
 	}
-	cfg.KeepNoise = true
+	cfg.KeepStartUpOutput = true
 	printer := console.NewPrinter(cfg.Terminal)
 	set, err := hosts.Open(ctx, cfg.Reach, printer)
 	if err != nil {
@@ -172,7 +172,7 @@ func (e *examination) stage(ctx context.Context, on []*visit, run func(context.C
 
 // diagnosis collects the findings of all hosts.
 func (e *examination) diagnosis() Diagnosis {
-	d := Diagnosis{Dialled: e.dialled}
+	d := Diagnosis{Reachability: e.dialled}
 	all := judgeThisMachine(len(e.visits), openFileLimit(), writable(os.Getenv("HOME")))
 	var labels []string
 	var machines []placement.Machine
@@ -183,14 +183,14 @@ func (e *examination) diagnosis() Diagnosis {
 		}
 	}
 	for _, v := range e.visits {
-		if v.Noise.Load() > 0 && !v.has(Home) { // with an error in Home, sshd itself may print about the missing home
+		if v.StartUpOutput.Load() > 0 && !v.has(Home) { // with an error in Home, sshd itself may print about the missing home
 			v.add(Warning, Shell, "let start-up files such as .bashrc print only if the shell is interactive: case $- in *i*) ;; *) return ;; esac",
 				"start-up files of the login shell print at each command, which breaks other programs")
 		}
 		if r := v.agentReport; r != nil && v.facts != nil {
 			v.judgeReport(*r, site{line: v.Resource, root: v.facts.UID == 0, alone: len(e.visits) == 1 || v.Embedded})
 		}
-		d.Hosts = append(d.Hosts, HostFacts{Host: v.host, ConnectMS: v.Dialled.Milliseconds(), Noise: v.Noise.Load(), Facts: v.facts, Agent: v.agentReport, Python: v.Python})
+		d.Hosts = append(d.Hosts, HostFacts{Host: v.host, ConnectMS: v.DialTime.Milliseconds(), Noise: v.StartUpOutput.Load(), Facts: v.facts, Agent: v.agentReport, Python: v.Python})
 		labels, all = append(labels, v.host), append(all, v.all...)
 	}
 	all = append(all, judgeMachines(machines)...)

@@ -26,11 +26,11 @@ func TestDiagnosis(t *testing.T) {
 		facts := healthy()
 		v.facts = &facts
 	}
-	if d := e.diagnosis(); len(d.Findings) != 0 || d.Fails() || len(d.Hosts) != 4 || d.Dialled != (Dialled{2, 2}) {
+	if d := e.diagnosis(); len(d.Findings) != 0 || d.Fails() || len(d.Hosts) != 4 || d.Reachability != (Dialled{2, 2}) {
 		t.Errorf("good hosts: %+v", d)
 	}
-	set.Hosts[0].Noise.Store(7)
-	set.Hosts[1].Noise.Store(7)
+	set.Hosts[0].StartUpOutput.Store(7)
+	set.Hosts[1].StartUpOutput.Store(7)
 	e.visits[1].add(Error, Home, "make it", "the home is not there") // sshd itself prints about a missing home at each command
 	e.visits[1].agentReport = &protocol.HostReport{Old: 1}
 	e.visits[2].Report.GPUs = []gpuprobe.GPU{{Index: 0, Busy: true, MemoryUsedMiB: 5}}

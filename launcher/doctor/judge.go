@@ -83,9 +83,9 @@ func (n *notes) unprobed(err error) { n.addError(GPUs, err, "run nvidia-smi ther
 // unplaced adds the error that the plx agent could not be installed or started
 // on the host.
 func (n *notes) unplaced(err error) {
-	var refused *bootstrap.Refused
+	var refused *bootstrap.RefusedError
 	var failure *protocol.Failure
-	var silent *bootstrap.NoAnswer
+	var silent *bootstrap.NoReplyError
 	const elsewhere = "repair it, or make ~/.plx a link to a folder on another disk; plx prune --hosts FILE frees space"
 	switch {
 	case errors.As(err, &refused) && refused.NoHome:

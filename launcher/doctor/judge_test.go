@@ -90,12 +90,12 @@ func TestUnplaced(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&bootstrap.Refused{Text: "the home folder /x is not there", NoHome: true}, "error home: the home folder /x is not there"},
-		{fmt.Errorf("send plx: %w", &bootstrap.Refused{Text: "the home folder is read-only: cat: x"}), "error home: send plx: the home folder is read-only: cat: x"},
+		{&bootstrap.RefusedError{Text: "the home folder /x is not there", NoHome: true}, "error home: the home folder /x is not there"},
+		{fmt.Errorf("send plx: %w", &bootstrap.RefusedError{Text: "the home folder is read-only: cat: x"}), "error home: send plx: the home folder is read-only: cat: x"},
 		{&protocol.Failure{Text: "the home folder's file system is full: write x"}, "error home: the home folder's file system is full: write x"},
 		{&hosts.PlatformError{Platform: envsync.Platform{OS: "darwin", Arch: "arm64"}}, "error platform: it runs darwin/arm64, a host must run linux"},
 		{fmt.Errorf("no command ran within 25s: %w", hosts.ErrStuck), "error shell: no command ran within 25s: ForceCommand of its SSH server, the login shell, its start-up files or the disk of the home may hang"},
-		{&bootstrap.NoAnswer{Err: io.EOF}, "error shell: the shell has ended, and has not answered"},
+		{&bootstrap.NoReplyError{Err: io.EOF}, "error shell: the shell has ended, and has not answered"},
 		{errors.New("no agent for linux/s390x"), "error agent: plx does not run there: no agent for linux/s390x"},
 	} {
 		n := notes{host: "h"}

@@ -32,8 +32,8 @@ func (d Diagnosis) Print(t console.Terminal) error {
 		}
 	}
 	err := t.Print("%s", d.summary())
-	if n := d.Dialled.Hosts; err == nil && n > 1 {
-		err = t.Print("between hosts: each dialled the next one and the first, %d of %d pairs", d.Dialled.Pairs, n*(n-1))
+	if n := d.Reachability.Hosts; err == nil && n > 1 {
+		err = t.Print("between hosts: each dialled the next one and the first, %d of %d pairs", d.Reachability.Pairs, n*(n-1))
 	}
 	return err
 }

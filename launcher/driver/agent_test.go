@@ -262,9 +262,9 @@ func (a *agent) act(m protocol.Message) {
 func (a *agent) state() protocol.Message {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := protocol.State{Host: a.name, Addr: a.name + ":99", Phase: a.phase, Generation: a.gen, Tasks: map[string]*protocol.TaskNow{}}
+	s := protocol.State{Host: a.name, Addr: a.name + ":99", Phase: a.phase, Generation: a.gen, Tasks: map[string]*protocol.TaskState{}}
 	for _, t := range a.tasks {
-		s.Tasks[t.String()] = &protocol.TaskNow{Exit: a.exits[t]}
+		s.Tasks[t.String()] = &protocol.TaskState{Exit: a.exits[t]}
 	}
 	return protocol.Message{State: &s}
 }
@@ -285,7 +285,7 @@ func (a *agent) stop(tasks []cluster.Task) {
 	a.mu.Unlock()
 	for _, t := range all {
 		if !slow && (len(tasks) == 0 || slices.Contains(tasks, t)) {
-			a.exit(protocol.Exit{Task: t, Started: true, Told: true})
+			a.exit(protocol.Exit{Task: t, Started: true, StopRequested: true})
 		}
 	}
 }
@@ -304,7 +304,7 @@ func (a *agent) end(conn *protocol.Conn) bool {
 	a.set(func() { a.phase = protocol.Over })
 	conn.Send(a.state()) // error ignored: the driver may have closed the connection
 	conn.Send(protocol.Message{Logged: &protocol.Logged{Data: []byte("abc")}})
-	conn.Send(protocol.Message{Made: &protocol.Made{Files: len(a.specs)}})
+	conn.Send(protocol.Message{Made: &protocol.FileCounts{Files: len(a.specs)}})
 	return false
 }
 

@@ -281,7 +281,7 @@ const (
 func (c *contact) lose(err error) {
 	noAgent := errors.Is(err, ErrNoAgent)
 	wait := c.leaseLeft()
-	if noAgent && c.host.Swept {
+	if noAgent && c.host.NoAgentMeansClean {
 		wait = 0
 	}
 	ending := noAgent && c.finished.Err() != nil

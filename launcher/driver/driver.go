@@ -36,9 +36,9 @@ import (
 type Host struct {
 	Name  string
 	Agent Dialer // connects to the host's agent; may also implement Reviver, Queuer and Watcher
-	// Swept promises that if Dial returns ErrNoAgent, no process that the
+	// NoAgentMeansClean promises that if Dial returns ErrNoAgent, no process that the
 	// host's agent started is still running.
-	Swept bool
+	NoAgentMeansClean bool
 }
 
 // Dialer connects to the agent of one host. It is called by one goroutine at a
@@ -85,7 +85,7 @@ type Watcher interface {
 	// Made receives the agent's count of the files that the job left on the
 	// host. The agent counts them after the job's last process has ended; if
 	// the agent is lost, Made is not called.
-	Made(protocol.Made)
+	Made(protocol.FileCounts)
 }
 
 // ErrNoAgent means that the host was reached, but no agent of the job runs on

@@ -65,7 +65,7 @@ func startWith(t *testing.T, plan protocol.Plan, reach func(*job, *agent) driver
 	var hosts []driver.Host
 	for _, a := range agents {
 		j.plan.Hosts = append(j.plan.Hosts, protocol.HostPlan{Host: a.name, Tasks: a.specs})
-		hosts = append(hosts, driver.Host{Name: a.name, Agent: reach(j, a), Swept: true})
+		hosts = append(hosts, driver.Host{Name: a.name, Agent: reach(j, a), NoAgentMeansClean: true})
 	}
 	go func() {
 		defer close(j.done)
@@ -101,7 +101,7 @@ func (d dialer) Up()                                              { d.job.ups.Ad
 func (d dialer) Started(protocol.Started)                         {}
 func (d dialer) Exited(protocol.Exit)                             {}
 func (d dialer) Lost()                                            { d.job.losses.Add(1) }
-func (d dialer) Made(made protocol.Made)                          { d.job.made.Add(int32(made.Files)) }
+func (d dialer) Made(made protocol.FileCounts)                    { d.job.made.Add(int32(made.Files)) }
 
 func (d dialer) Logged(part protocol.Logged) {
 	d.job.logged.Add(int32(len(part.Data)))

@@ -35,17 +35,17 @@ func TestLyingAgentCannotAffectOthers(t *testing.T) {
 			{Exited: &protocol.Exit{Task: chief, Code: 9, Started: true}},
 			{Exited: &protocol.Exit{Task: own, Generation: 7, Code: 9, Started: true}},
 			{Exited: &protocol.Exit{Task: task("worker:99"), Code: 9, Started: true}},
-			{Said: &protocol.Said{Task: chief, Message: failed}},
-			{Said: &protocol.Said{Task: own, Generation: 7, Message: failed}},
-			{Said: &protocol.Said{Task: chief, Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 5}}},
+			{Said: &protocol.TaskMessage{Task: chief, Message: failed}},
+			{Said: &protocol.TaskMessage{Task: own, Generation: 7, Message: failed}},
+			{Said: &protocol.TaskMessage{Task: chief, Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 5}}},
 			{Prepared: &protocol.Prepared{Generation: 7, Error: "a lie"}},
 			{Prepared: &protocol.Prepared{Open: map[cluster.Task]string{chief: "h2:1"}}},
 			{Checked: &protocol.Checked{Generation: 7, Failures: []protocol.Unreached{{Cause: "a lie"}}}},
 			{Started: &protocol.Started{Generation: 7, PIDs: map[cluster.Task]int{chief: 1}}},
-			{Seen: &protocol.Seen{ID: 99, Tasks: map[cluster.Task]*protocol.Activity{chief: {Still: 1000 * time.Hour}}}},
-			{State: &protocol.State{Host: "h1", Generation: 7, Phase: protocol.Running, Tasks: map[string]*protocol.TaskNow{
+			{Seen: &protocol.ActivityReport{ID: 99, Tasks: map[cluster.Task]*protocol.Activity{chief: {Idle: 1000 * time.Hour}}}},
+			{State: &protocol.State{Host: "h1", Generation: 7, Phase: protocol.Running, Tasks: map[string]*protocol.TaskState{
 				"worker:0": {Exit: &protocol.Exit{Task: chief, Code: 9, Started: true}}, "": nil, "worker:-1": {}}}},
-			{State: &protocol.State{Host: "h1", Phase: protocol.Running, Tasks: map[string]*protocol.TaskNow{
+			{State: &protocol.State{Host: "h1", Phase: protocol.Running, Tasks: map[string]*protocol.TaskState{
 				"worker:0": {Exit: &protocol.Exit{Task: chief, Code: 9, Started: true}, Failed: &failed}}}},
 			{Renewed: &protocol.Renew{Sent: 1 << 60}},
 			{End: &protocol.End{}}, {Drive: &protocol.Drive{}}, {Spec: &protocol.Spec{}}, {},

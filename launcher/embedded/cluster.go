@@ -47,7 +47,7 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 	if n < 1 || n > maxHosts {
 		return nil, fmt.Errorf("embedded cluster: %d hosts, want 1 to %d", n, maxHosts)
 	}
-	key, err := ssh.NewKey()
+	key, err := ssh.GenerateKey()
 	if err != nil {
 		return nil, fmt.Errorf("embedded cluster: make a key: %w", err)
 	}
@@ -118,7 +118,7 @@ type server struct {
 // startServer starts an SSH server on a free port of ip. Only the owner of the
 // key allowed can log in.
 func startServer(ctx context.Context, ip string, allowed gossh.PublicKey) (*server, error) {
-	key, err := ssh.NewKey()
+	key, err := ssh.GenerateKey()
 	if err != nil {
 		return nil, fmt.Errorf("make a host key: %w", err)
 	}

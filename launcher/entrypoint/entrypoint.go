@@ -50,10 +50,10 @@ type Program struct {
 	// plx's trainer package. That is so for a command on the hosts that is not
 	// a known interpreter, wrapper or launcher.
 	AskHosts bool
-	// SeesHost is true if the program selects its device by LOCAL_RANK, as
+	// SeesAllDevices is true if the program selects its device by LOCAL_RANK, as
 	// programs for torchrun do, or starts other programs that do. Each task
 	// then sees the devices of all workers on its host.
-	SeesHost bool
+	SeesAllDevices bool
 	// Launcher is a launcher such as mpirun that the program is or starts; ""
 	// if none was found. Where names the script and line that start the
 	// launcher; "" if each worker executes the launcher directly.
@@ -96,7 +96,7 @@ func Resolve(ctx context.Context, s Source, sent *tree.Folder) (p Program, err e
 	}
 	c := s.code()
 	p.Launcher, p.Where = c.launcher()
-	p.SeesHost = p.Launcher != "" || c.choosesDevice()
+	p.SeesAllDevices = p.Launcher != "" || c.choosesDevice()
 	_, before := s.inner()
 	p.AskHosts = p.Kind == OnHost && p.Launcher == "" && before == 0 && s.Venv == "" && !interpreters().MatchString(s.Program)
 	notes, err := s.checkFiles(sent)

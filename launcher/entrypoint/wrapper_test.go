@@ -74,7 +74,7 @@ func TestReportV3WrappedPrograms(t *testing.T) {
 			got += "each worker runs " + p.Launcher
 		case p.Launcher != "":
 			got += p.Where + " starts " + p.Launcher
-		case p.SeesHost && got == "":
+		case p.SeesAllDevices && got == "":
 			got = "sees its host"
 		}
 		if !strings.HasPrefix(got, want) || (got == "") != (want == "") {

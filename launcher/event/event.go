@@ -169,15 +169,15 @@ func (l *Log) write(kind Kind, of Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of.Version, of.Event, of.Job = version, kind, l.job
-	of.Time = time.Now().UTC().Format(Stamp)
+	of.Time = time.Now().UTC().Format(TimeFormat)
 	text, _ := json.Marshal(of) // no error: strings and finite numbers can always be encoded
 	for _, sink := range l.sinks {
 		sink(kind, append(logs.EscapeJSON(text), '\n'))
 	}
 }
 
-// Stamp is the time format of events, for time.Format.
-const Stamp = "2006-01-02T15:04:05.000000000Z"
+// TimeFormat is the time format of events, for time.Format.
+const TimeFormat = "2006-01-02T15:04:05.000000000Z"
 
 // seconds returns d in seconds, rounded to milliseconds.
 func seconds(d time.Duration) *float64 {

@@ -111,7 +111,7 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 		return exit.Code(err), err
 	}
 	r := &run{cfg: cfg, request: request, printer: console.NewPrinter(cfg.Terminal)}
-	r.printer.Lines(envsync.Doubts(cfg.Env, cfg.EnvFiles))
+	r.printer.Lines(envsync.ValueNotes(cfg.Env, cfg.EnvFiles))
 	ctx, r.interrupts = watch(ctx, sig, cfg.Grace, r.printer)
 	defer r.interrupts.close()
 	if r.set, err = hosts.Open(ctx, cfg.Reach, r.printer); err != nil {
@@ -162,12 +162,12 @@ type run struct {
 // prepare stores the error in the host's result and continues with the other
 // hosts.
 func (r *run) prepare(ctx context.Context) error {
-	r.each("probing", func(res *result, tell *console.Tally) error {
+	r.each("probing", func(res *result, tell *console.HostProgress) error {
 		if err := res.host.Dial(ctx); err != nil { // Dial reports its own progress
 			return err
 		}
 		tell.Begin(res.host.Label())
-		return res.host.Meet(ctx)
+		return res.host.Survey(ctx)
 	})
 	r.set.Placed(nil)
 	return context.Cause(ctx)
@@ -176,7 +176,7 @@ func (r *run) prepare(ctx context.Context) error {
 // everywhere runs the command on all hosts that have not failed, and stores
 // its exit status in their results.
 func (r *run) everywhere(ctx context.Context) {
-	r.each("running", func(res *result, tell *console.Tally) error {
+	r.each("running", func(res *result, tell *console.HostProgress) error {
 		tell.Begin(res.host.Label())
 		if r.interrupts.status.Load() != 0 {
 			return errors.New("interrupted before the command began")
@@ -191,7 +191,7 @@ func (r *run) everywhere(ctx context.Context) {
 }
 
 // command runs the command on one host, through the host's agent.
-func (r *run) command(a *hosts.AgentHost, res *result, tell *console.Tally) error {
+func (r *run) command(a *hosts.AgentHost, res *result, tell *console.HostProgress) error {
 	orders, done := r.orders()
 	defer done()
 	own := r.request
@@ -207,14 +207,14 @@ func (r *run) command(a *hosts.AgentHost, res *result, tell *console.Tally) erro
 
 // each calls work for all hosts that have not failed, and shows for which
 // hosts it still waits.
-func (r *run) each(doing string, work func(*result, *console.Tally) error) {
+func (r *run) each(doing string, work func(*result, *console.HostProgress) error) {
 	var going []*result
 	for _, res := range r.results {
 		if res.err == nil {
 			going = append(going, res)
 		}
 	}
-	tell := r.printer.NewTally(doing, len(going))
+	tell := r.printer.NewHostProgress(doing, len(going))
 	// The function returns no errors: they are in the results.
 	hosts.Each(context.Background(), going, func(_ int, res *result) error {
 		defer tell.End(res.host.Label())

@@ -11,7 +11,7 @@ import (
 // outputs returns the writers for the command's stdout and stderr on one host.
 // If Config.Stream is set, they print each line when it arrives. Otherwise
 // they keep the output until the end.
-func (r *run) outputs(res *result, tell *console.Tally) (stdout, stderr io.Writer) {
+func (r *run) outputs(res *result, tell *console.HostProgress) (stdout, stderr io.Writer) {
 	if r.live != nil {
 		return &liveStream{to: r.live, host: res.host.Label(), stream: logs.Stdout}, &liveStream{to: r.live, host: res.host.Label(), stream: logs.Stderr}
 	}
@@ -45,7 +45,7 @@ func (l *liveStream) Write(p []byte) (int, error) {
 // newestLine is a writer that shows the last line of a host's output in the
 // progress display.
 type newestLine struct {
-	tell *console.Tally
+	tell *console.HostProgress
 	host string
 }
 

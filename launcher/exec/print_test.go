@@ -96,7 +96,7 @@ func TestHostsAreNamedOnce(t *testing.T) {
 	var said bytes.Buffer
 	run := &run{results: answers("", "", ""), printer: console.NewPrinter(console.Terminal{Stderr: &said})}
 	run.interrupts = &interrupts{}
-	run.each("running", func(res *result, _ *console.Tally) error {
+	run.each("running", func(res *result, _ *console.HostProgress) error {
 		return fmt.Errorf("run: host %s: cut", res.host.Name())
 	})
 	run.printEnds()

@@ -50,9 +50,9 @@ type errNone struct {
 	unreached bool // some hosts could not be reached; they may have files
 }
 
-// Nothing reports whether err, an error of Job, only means that the job has
+// IsNothing reports whether err, an error of Job, only means that the job has
 // made none of the requested files.
-func Nothing(err error) bool {
+func IsNothing(err error) bool {
 	none, ok := err.(errNone)
 	return ok && !none.unreached
 }
@@ -85,12 +85,12 @@ func Job(ctx context.Context, r Request) error {
 	return err
 }
 
-// DirHint is the hint for users that goes with an error of [Writable].
+// DirHint is the hint for users that goes with an error of [EnsureWritable].
 const DirHint = "name a folder of this machine that you may write to, such as fetched; plx creates it if needed"
 
-// Writable creates the folder dir if necessary. It returns an error if no file
+// EnsureWritable creates the folder dir if necessary. It returns an error if no file
 // can be created in it.
-func Writable(dir string) error {
+func EnsureWritable(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}

@@ -99,12 +99,12 @@ func TestLogsOfAllGenerationsAreFetched(t *testing.T) {
 	h.says("2 files, 0 B, 2 of them there already\n")
 
 	dir = t.TempDir()
-	if err := h.launched(dir); !Nothing(err) {
+	if err := h.launched(dir); !IsNothing(err) {
 		t.Errorf("after a launch: %v", err)
 	}
 	h.keeps(dir, want)
 	dir = t.TempDir()
-	if err := h.wanted(dir, protocol.Wanted{Patterns: []string{"*", "**/*.stdout"}}); !Nothing(err) {
+	if err := h.wanted(dir, protocol.Wanted{Patterns: []string{"*", "**/*.stdout"}}); !IsNothing(err) {
 		t.Errorf("with patterns: %v", err)
 	}
 	h.says("no file matches **/*.stdout\n")
@@ -139,7 +139,7 @@ func TestGrownLogIsCompleted(t *testing.T) {
 		if err := h.all(dir); err == nil || !strings.HasSuffix(err.Error(), "log logs/worker-0.stdout: "+path+" already exists with other content: plx does not replace it") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := h.launched(dir); !Nothing(err) {
+		if err := h.launched(dir); !IsNothing(err) {
 			t.Errorf("%s: after a launch: %v", name, err)
 		}
 		h.says("log logs/worker-0.stdout: " + path + " already exists with other content")

@@ -20,13 +20,13 @@ const countTime = 10 * time.Second
 // not be asked. line describes the files that no --output names; it is "" if
 // there are none. named is the number of files that --output names. The error
 // lists the hosts that did not reply.
-func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...protocol.Made) (line string, named int, err error) {
-	counts := make([]protocol.Made, len(from), len(from)+len(known))
+func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...protocol.FileCounts) (line string, named int, err error) {
+	counts := make([]protocol.FileCounts, len(from), len(from)+len(known))
 	err = hosts.Each(ctx, from, func(i int, a *hosts.AgentHost) error {
 		ctx, cancel, err := a.WithTimeout(ctx, countTime)
 		if err == nil {
 			defer cancel()
-			err = list(ctx, a, protocol.FetchRequest{Count: true}, &lines[protocol.Made]{take: func(m protocol.Made) error {
+			err = list(ctx, a, protocol.FetchRequest{Count: true}, &lines[protocol.FileCounts]{take: func(m protocol.FileCounts) error {
 				counts[i] = m
 				return nil
 			}})
@@ -36,7 +36,7 @@ func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...pro
 		}
 		return nil
 	})
-	on, all := 0, protocol.Made{}
+	on, all := 0, protocol.FileCounts{}
 	for _, c := range append(counts, known...) {
 		all.Files += c.Files
 		all.Bytes += c.Bytes

@@ -447,10 +447,10 @@ func TestFilesWithoutPatternAreCountedAndFetched(t *testing.T) {
 		}
 	}
 	made("made 6 files, 21 B, on 3 hosts: plx fetch j DIR")
-	if _, named, err := Made(t.Context(), "j", h.agents, protocol.Made{Named: 2}); named != 5 || err != nil {
+	if _, named, err := Made(t.Context(), "j", h.agents, protocol.FileCounts{Named: 2}); named != 5 || err != nil {
 		t.Errorf("%d files that an output names, %v", named, err)
 	}
-	if line, _, err := Made(t.Context(), "j", h.agents[:1], protocol.Made{}, protocol.Made{Files: 1, Bytes: 3}); line != "made 3 files, 10 B, on 2 hosts: plx fetch j DIR" || err != nil {
+	if line, _, err := Made(t.Context(), "j", h.agents[:1], protocol.FileCounts{}, protocol.FileCounts{Files: 1, Bytes: 3}); line != "made 3 files, 10 B, on 2 hosts: plx fetch j DIR" || err != nil {
 		t.Errorf("one host asked, two known: %q, %v", line, err)
 	}
 	dir := t.TempDir()
@@ -466,7 +466,7 @@ func TestFilesWithoutPatternAreCountedAndFetched(t *testing.T) {
 		t.Errorf("by a pattern: %q", got)
 	}
 	made("made 3 files, 9 B, on 3 hosts: plx fetch j DIR")
-	if err := fetch(protocol.Wanted{Patterns: []string{"none"}}); !Nothing(err) {
+	if err := fetch(protocol.Wanted{Patterns: []string{"none"}}); !IsNothing(err) {
 		t.Errorf("%v", err)
 	}
 	if err := fetch(protocol.Wanted{Made: true}); err != nil {
@@ -487,14 +487,14 @@ func TestFilesWithoutPatternAreCountedAndFetched(t *testing.T) {
 func TestNothingToFetchIsNoFailure(t *testing.T) {
 	h := newHomes(t, 2)
 	h.ran(nil)
-	if err := h.fetchJob(t.TempDir()); !Nothing(err) {
+	if err := h.fetchJob(t.TempDir()); !IsNothing(err) {
 		t.Errorf("%v", err)
 	}
 	h.lose(1)
-	if err := h.fetchJob(t.TempDir()); err == nil || Nothing(err) {
+	if err := h.fetchJob(t.TempDir()); err == nil || IsNothing(err) {
 		t.Errorf("with a host out of reach: %v", err)
 	}
-	if err := Job(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})}); err == nil || Nothing(err) {
+	if err := Job(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})}); err == nil || IsNothing(err) {
 		t.Errorf("checkpoints alone, with a host out of reach: %v", err)
 	}
 }

@@ -112,7 +112,7 @@ func (g *graph) task(i int) posture {
 		return g.training(i)
 	}
 	if p.rank > active && computes(t.Seen) && !g.explicit(i) {
-		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s", formatDuration(t.Seen.Quiet))}
+		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s", formatDuration(t.Seen.IOIdle))}
 	}
 	return p
 }
@@ -133,7 +133,7 @@ func (g *graph) training(i int) posture {
 		}
 		return p
 	case computes(g.tasks[i].Seen):
-		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s: %s", formatDuration(g.tasks[i].Seen.Quiet), clean(at.Where))}
+		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s: %s", formatDuration(g.tasks[i].Seen.IOIdle), clean(at.Where))}
 	}
 	return posture{rank: active, why: "it does not take part in the step that the others wait for: " + clean(at.Where)}
 }
@@ -146,7 +146,7 @@ func (g *graph) serves(i int) bool {
 
 // computes reports whether a task uses the processor but has long shown no
 // other activity.
-func computes(a *protocol.Activity) bool { return a.Still < a.Quiet/4 }
+func computes(a *protocol.Activity) bool { return a.Idle < a.IOIdle/4 }
 
 // explicit reports whether the main thread of task i waits on a socket that is
 // connected to another task.

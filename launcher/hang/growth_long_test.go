@@ -20,7 +20,7 @@ func TestManyTasks(t *testing.T) {
 	for _, workers := range []int{64, 256, 1000} {
 		j := newJob(workers)
 		j.mesh(workers / 2)
-		text, err := json.Marshal(protocol.Seen{Tasks: map[cluster.Task]*protocol.Activity{j.tasks[0].Name: j.tasks[0].Seen}})
+		text, err := json.Marshal(protocol.ActivityReport{Tasks: map[cluster.Task]*protocol.Activity{j.tasks[0].Name: j.tasks[0].Seen}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func newJob(workers int) *job {
 	for i := range workers {
 		p := protocol.Process{PID: 100, Name: "python3", Threads: []protocol.Thread{{Wait: protocol.OnLock, Count: 1}}}
 		j.tasks = append(j.tasks, Task{Name: cluster.Task{Role: cluster.Worker, Index: i}, Host: fmt.Sprintf("h%d", i), HostIndex: i,
-			Seen: &protocol.Activity{PID: 100, Still: time.Minute, Quiet: time.Minute, Processes: []protocol.Process{p}}})
+			Seen: &protocol.Activity{PID: 100, Idle: time.Minute, IOIdle: time.Minute, Processes: []protocol.Process{p}}})
 	}
 	return j
 }
@@ -101,7 +101,7 @@ func TestExplain(t *testing.T) {
 			j.mesh(-1)
 			j.process(2).Threads = append(j.process(2).Threads, protocol.Thread{Wait: protocol.InKernel, Where: "io_schedule"})
 		}, "worker:2", "io_schedule"},
-		"computes": {func(j *job) { j.mesh(2); j.tasks[2].Seen.Still = 0 },
+		"computes": {func(j *job) { j.mesh(2); j.tasks[2].Seen.Idle = 0 },
 			"worker:2", "it computes, and has done nothing else for 1m0s"},
 		"waits for a file lock of a stranger": {func(j *job) {
 			j.mesh(2)
@@ -173,7 +173,7 @@ func TestExplain(t *testing.T) {
 		"reads from one that computes": {func(j *job) {
 			j.mesh(-1)
 			j.first(0, protocol.Thread{Wait: protocol.OnRead, Sockets: []int{0}})
-			j.tasks[1].Seen.Still = 0
+			j.tasks[1].Seen.Idle = 0
 		}, "worker:1", "it computes"},
 		"all sleep": {func(j *job) {
 			for i := range j.tasks {
@@ -200,7 +200,7 @@ func TestExplain(t *testing.T) {
 		"plx's trainer: one computes outside of a step": {func(j *job) {
 			j.mesh(-1)
 			j.train(-1, 2)
-			j.tasks[2].Seen.Still = 0
+			j.tasks[2].Seen.Idle = 0
 		}, "worker:2", "it computes, and has done nothing else for 1m0s: goroutine 1"},
 		"plx's trainer: a server is never in a step, and an idle one ends": {func(j *job) {
 			j.mesh(-1)

@@ -23,18 +23,18 @@ const (
 // no I/O: its caller sends the requests and sets the timers.
 type Watch struct {
 	plan     protocol.HangPlan
-	round    int                    // ID of the last request; 0 if none was sent
-	waits    bool                   // the last request also asked what the tasks wait for
-	answers  map[int]*protocol.Seen // answers to the last request, by host index
-	reported time.Duration          // how long the job had been inactive when the user was told about the hang; 0 if it does not hang
+	round    int                              // ID of the last request; 0 if none was sent
+	waits    bool                             // the last request also asked what the tasks wait for
+	answers  map[int]*protocol.ActivityReport // answers to the last request, by host index
+	reported time.Duration                    // how long the job had been inactive when the user was told about the hang; 0 if it does not hang
 }
 
 // Advice is what the caller of a Watch has to do next.
 type Advice struct {
-	Ask   *protocol.Look // request to send to the hosts of all running tasks; nil if none
-	After time.Duration  // time after which to call Next; 0 keeps the previous timer
-	Moves bool           // the job was reported as hung and makes progress again
-	Hang  *protocol.Hang // the job hangs, and the user does not know yet; otherwise nil
+	Ask   *protocol.ActivityRequest // request to send to the hosts of all running tasks; nil if none
+	After time.Duration             // time after which to call Next; 0 keeps the previous timer
+	Moves bool                      // the job was reported as hung and makes progress again
+	Hang  *protocol.Hang            // the job hangs, and the user does not know yet; otherwise nil
 }
 
 // Begin starts to watch a generation (run of all tasks) whose tasks have
@@ -68,17 +68,17 @@ func (w *Watch) Next(tasks []Task) Advice {
 
 func (w *Watch) ask(waits bool) Advice {
 	w.round++
-	w.waits, w.answers = waits, map[int]*protocol.Seen{}
+	w.waits, w.answers = waits, map[int]*protocol.ActivityReport{}
 	after := w.every()
 	if waits {
 		after = explainTime
 	}
-	return Advice{Ask: &protocol.Look{ID: w.round, Waits: waits, Stacks: waits}, After: after}
+	return Advice{Ask: &protocol.ActivityRequest{ID: w.round, Waits: waits, Stacks: waits}, After: after}
 }
 
 // Heard records the answer of a host. It reports whether this is an answer to
 // the last request.
-func (w *Watch) Heard(host int, s *protocol.Seen) bool {
+func (w *Watch) Heard(host int, s *protocol.ActivityReport) bool {
 	if w.answers == nil || s.ID != w.round {
 		return false
 	}
@@ -113,7 +113,7 @@ func (w *Watch) hangs(tasks []Task) (after time.Duration, hangs bool) {
 	still, quiet := time.Duration(-1), time.Duration(-1)
 	for _, t := range w.seen(tasks) {
 		if t.Seen != nil {
-			still, quiet = shorter(still, t.Seen.Still), shorter(quiet, t.Seen.Quiet)
+			still, quiet = shorter(still, t.Seen.Idle), shorter(quiet, t.Seen.IOIdle)
 		}
 	}
 	return quiet, quiet >= 0 && (still >= w.plan.Timeout || quiet >= busyTimes*w.plan.Timeout)

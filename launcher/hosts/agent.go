@@ -26,8 +26,8 @@ const noAgent = 3
 // agent's binary from the host.
 const NotFound = 127
 
-// ErrForgotten means that a host stores no files or state of the job.
-var ErrForgotten = errors.New("nothing of the job is left there")
+// ErrNoState means that a host stores no files or state of the job.
+var ErrNoState = errors.New("nothing of the job is left there")
 
 // AgentHost is a host together with the data that identifies one job's agent
 // on that host.
@@ -45,7 +45,7 @@ func notExecuted(err error) error {
 	if transport.ExitStatus(err) != cannotExecute {
 		return err
 	}
-	return transport.Reworded(err, bootstrap.NotExecutable(fmt.Sprintf("is the home mounted noexec? (%v)", err)))
+	return transport.WithMessage(err, bootstrap.NotExecutable(fmt.Sprintf("is the home mounted noexec? (%v)", err)))
 }
 
 // Logs runs "plx agent logs" on the host as a byte stream. The caller writes a
@@ -123,7 +123,7 @@ func (a *AgentHost) Reap(ctx context.Context) error {
 func (a *AgentHost) State(ctx context.Context) (protocol.State, error) {
 	state, err := Call[protocol.State](ctx, a, AnswerTime, protocol.DoState, a.job())
 	if protocol.CodeForgotten.Is(err) || transport.ExitStatus(err) == NotFound {
-		err = ErrForgotten
+		err = ErrNoState
 	}
 	return state, err
 }
@@ -167,7 +167,7 @@ func (h *Host) Stream(ctx context.Context, command string) *Stream {
 		defer close(s.done)
 		err := h.Script(ctx, command, inR, outW)
 		if said, ok := errors.AsType[*ScriptError](err); ok && transport.ExitStatus(err) == noAgent {
-			err = &withoutAgent{transport.Reworded(err, strings.TrimPrefix(said.Stderr, "plx agent: "))}
+			err = &withoutAgent{transport.WithMessage(err, strings.TrimPrefix(said.Stderr, "plx agent: "))}
 		}
 		s.ended = time.Now()
 		outW.CloseWithError(err) // CloseWithError(nil) makes Read return io.EOF

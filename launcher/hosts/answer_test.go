@@ -40,7 +40,7 @@ func TestEndlessReplyIsRejected(t *testing.T) {
 		if what == "state" {
 			_, err = a.State(t.Context())
 		} else {
-			err = h.Run(t.Context(), what, nil, new(Answer), nil)
+			err = h.Run(t.Context(), what, nil, new(BoundedBuffer), nil)
 		}
 		err = a.Named(err)
 		runtime.ReadMemStats(&after)

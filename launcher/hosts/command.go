@@ -51,7 +51,7 @@ func (s *Set) orHome(run slurm.Run, step transport.Dialer) transport.Dialer {
 		if err == nil {
 			return conn, nil
 		}
-		if ended, asked := run.Ended(ctx); asked != nil || !ended {
+		if ended, asked := run.HasCleanedUp(ctx); asked != nil || !ended {
 			return nil, err
 		}
 		cfg, home := s.home(ctx)
@@ -121,9 +121,9 @@ func (s *Set) Agent(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	return s.agents.of(ctx, p)
 }
 
-// GiveOnly makes s send another plx binary than the running one. The function
+// UseAgent makes s send another plx binary than the running one. The function
 // of returns that binary for a platform.
-func (s *Set) GiveOnly(guess envsync.Blob, of func(envsync.Platform) (envsync.Blob, error)) {
+func (s *Set) UseAgent(guess envsync.Blob, of func(envsync.Platform) (envsync.Blob, error)) {
 	s.agents.guess, s.agents.only = guess, of
 }
 

@@ -58,7 +58,7 @@ type Group []*Start
 // are still starting. The error joins the errors of all hosts whose agent did
 // not start.
 func (g Group) Start(ctx context.Context, printer *console.Printer) error {
-	tally := printer.NewTally("starting agents", len(g))
+	tally := printer.NewHostProgress("starting agents", len(g))
 	return Each(ctx, g, func(_ int, s *Start) error {
 		tally.Begin(s.Agent.Name())
 		defer tally.End(s.Agent.Name())

@@ -39,10 +39,10 @@ type Host struct {
 	// Report lists the host's GPUs. AgentHost.FindGPUs sets it.
 	Report gpuprobe.Report
 
-	// Noise is the number of bytes that the login shell's startup files print
+	// StartUpOutput is the number of bytes that the login shell's startup files print
 	// at each command. It is set after a command has run, and only if
-	// Reach.KeepNoise is set.
-	Noise atomic.Int64
+	// Reach.KeepStartUpOutput is set.
+	StartUpOutput atomic.Int64
 
 	startTime time.Duration // limits how long a command may take to start, if shorter than the default; 0 uses the default
 	probeTime time.Duration // time limit of one nvidia-smi call; 0 uses the default
@@ -114,20 +114,20 @@ func jobFolder(line hostfile.Host) string {
 
 // Probe returns the host's GPUs. If nvidia-smi is slow, it shows a note in
 // tally, which may be nil.
-func (h *Host) Probe(ctx context.Context, tally *console.Tally) (gpuprobe.Report, error) {
+func (h *Host) Probe(ctx context.Context, tally *console.HostProgress) (gpuprobe.Report, error) {
 	return gpuprobe.Probe(ctx, h, gpuprobe.Options{ToolTime: h.probeTime, Slow: func() { h.slow(tally) }})
 }
 
 // slow records that nvidia-smi is slow on this host, and shows a note in
 // tally.
-func (h *Host) slow(tally *console.Tally) {
+func (h *Host) slow(tally *console.HostProgress) {
 	h.slowTool.Store(true)
 	tally.Note(h.Name(), "nvidia-smi is slow there, --probe-timeout bounds it")
 }
 
-// HintAtSlowTools prints, for each host on which nvidia-smi was slow, how to
+// PrintSlowToolHints prints, for each host on which nvidia-smi was slow, how to
 // make it faster.
-func (s *Set) HintAtSlowTools() {
+func (s *Set) PrintSlowToolHints() {
 	var lines []string
 	for _, h := range s.Hosts {
 		if h.slowTool.Swap(false) {
@@ -145,7 +145,7 @@ func (h *Host) DataAddr() (string, error) {
 		return "", errors.New("its address is not known: no SSH server has told it by SSH_CONNECTION: add addr=IP or nic=NAME to its line in the resource file")
 	}
 	if ip, err := netip.ParseAddr(addr); err == nil && ip.Is6() && ip.IsLinkLocalUnicast() {
-		line := h.Resource.Bare()
+		line := h.Resource.WithoutSettings()
 		line.DataAddr = "IP"
 		return "", exit.Mistake(fmt.Errorf("%w: %s", ErrLinkLocal, addr), "write an address of another kind, %q, or nic=NAME for an interface that has one", line.String())
 	}
@@ -168,8 +168,8 @@ func (h *Host) Close() error {
 func (h *Host) Script(ctx context.Context, script string, stdin io.Reader, stdout io.Writer) error {
 	stderr := &tail{limit: 4 << 10}
 	err := h.Run(ctx, script, stdin, stdout, stderr)
-	if why := transport.WhyLost(err); why != "" {
-		return transport.Reworded(err, why)
+	if why := transport.LossReason(err); why != "" {
+		return transport.WithMessage(err, why)
 	}
 	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
 		return &ScriptError{text, err}

@@ -94,9 +94,9 @@ type Reach struct {
 	// PortLow and PortHigh are the first and last port on which hosts may
 	// serve the plx binary to each other. If both are 0, any port may be used.
 	PortLow, PortHigh int
-	// KeepNoise suppresses the note to the user that startup files of a login
-	// shell print text. Only Host.Noise then records it.
-	KeepNoise bool
+	// KeepStartUpOutput suppresses the note to the user that startup files of a login
+	// shell print text. Only Host.StartUpOutput then records it.
+	KeepStartUpOutput bool
 }
 
 // Lines returns the resource lines of all hosts, or generated lines for an
@@ -147,8 +147,8 @@ type Set struct {
 	clusters []*embedded.Cluster
 	turns    chan struct{} // semaphore: holds one element for each host that is being dialed
 	printer  *console.Printer
-	dials    *console.Tally // progress display of the first connections to hosts
-	agents   *agents        // provides the plx binary for the hosts; nil if the Set has no hosts
+	dials    *console.HostProgress // progress display of the first connections to hosts
+	agents   *agents               // provides the plx binary for the hosts; nil if the Set has no hosts
 	seeds    *bootstrap.Seeds
 	bar      *console.Transfer // progress display of sending the plx binary; nil until a transfer begins
 }
@@ -165,7 +165,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	own, _ := artifacts.Own() // if this binary cannot run on the hosts, guess is zero and each host reports its platform first
-	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines())),
+	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewHostProgress("connecting", len(reach.Lines())),
 		agents: &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}}
 	s.seeds = bootstrap.NewSeeds(func(why string) {
 		printer.Printf("hosts could not download plx from each other, so this machine sends it: %s", why)
@@ -210,9 +210,9 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			cfg.Ask = asked.answer
 		}
 		var h *Host
-		cfg.Crowded = func() { h.closeIdle() }
-		if reach.KeepNoise {
-			cfg.Noisy = func(bytes int) { h.Noise.Store(int64(bytes)) }
+		cfg.OnSessionRefused = func() { h.closeIdle() }
+		if reach.KeepStartUpOutput {
+			cfg.OnStartUpOutput = func(bytes int) { h.StartUpOutput.Store(int64(bytes)) }
 		}
 		h = NewHost(line, s.limitDials(line.Name, overSSH(cfg)))
 		h.onLine(reach.Hosts[i])
@@ -269,7 +269,7 @@ func (s *Set) showSent(host, _ string, sent, total int64) {
 
 // countSent adds to the number of bytes of the plx binary that this machine has
 // sent. Hosts also send the binary to each other.
-func (s *Set) countSent(bytes int64) { s.sending().Left(bytes) }
+func (s *Set) countSent(bytes int64) { s.sending().AddSent(bytes) }
 
 // Pause hides the progress display of sending plx until more bytes are sent.
 func (s *Set) Pause() {
@@ -298,7 +298,7 @@ func (s *Set) Placed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.bar != nil {
-		s.bar.Sent(err)
+		s.bar.Finish(err)
 	}
 	s.bar = nil
 }
@@ -379,8 +379,8 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 		return nil, err
 	}
 	defer set.Close() // error ignored: Probe changes nothing on the hosts
-	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewTally("probing", len(set.Hosts))
-	defer set.HintAtSlowTools()
+	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewHostProgress("probing", len(set.Hosts))
+	defer set.PrintSlowToolHints()
 	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // the result is nil, as the errors are stored in rows
 		row := &rows[i]
 		row.Host = h.Label()

@@ -183,8 +183,8 @@ func (i *idle) call(ctx context.Context, limit time.Duration, do protocol.Method
 	return err
 }
 
-// Waits reports whether the host has an idle agent, which waits for a job.
-func (h *Host) Waits() bool { return h.idle.Load() != nil }
+// HasIdleAgent reports whether the host has an idle agent, which waits for a job.
+func (h *Host) HasIdleAgent() bool { return h.idle.Load() != nil }
 
 // waiting returns the host's idle agent, and starts one if none runs.
 func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
@@ -231,7 +231,7 @@ func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 
 // begin starts an agent from a.Binary, which must already be on the host.
 func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
-	i, err := a.start(ctx, bootstrap.Config{Guess: envsync.Blob{Sum: filepath.Base(a.Binary)}})
+	i, err := a.start(ctx, bootstrap.Config{Expected: envsync.Blob{Sum: filepath.Base(a.Binary)}})
 	if err == nil {
 		i.of = a.Binary
 	}
@@ -245,7 +245,7 @@ func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 	if h.set == nil {
 		return nil, bootstrap.ErrMissing
 	}
-	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Guess: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.showSent, Left: h.set.countSent})
+	i, err := h.start(ctx, bootstrap.Config{Strict: strict, Expected: h.set.agents.guess, Agent: h.set.agents.of, Copy: h.Copy, Seeds: h.set.seeds, Progress: h.set.showSent, BytesSent: h.set.countSent})
 	if err == nil {
 		i.of = envsync.BlobPath(i.plx.Sum)
 		h.plx = i.of
@@ -263,7 +263,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 	if err := h.Dial(ctx); err != nil {
 		return nil, err
 	}
-	c.Host, c.Act = h.Name(), "agent start"
+	c.Host, c.Args = h.Name(), "agent start"
 	wait := &startWatch{host: h, began: time.Now()}
 	c.Begin, c.Begun = bootstrap.StartLimit, wait.started
 	if h.startTime > 0 {
@@ -276,7 +276,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 	done()
 	if err != nil {
 		s.Close()
-		var refused *bootstrap.Refused
+		var refused *bootstrap.RefusedError
 		switch {
 		case errors.As(err, &refused) && refused.Limited:
 			err = exit.WithHint(err, bootstrap.LimitHint)
@@ -446,10 +446,10 @@ func (e *broken) Unwrap() error { return e.error }
 // wrong.
 var errDamaged = errors.New("the plx binary on the host is damaged")
 
-// Meet sends plx to the host if it is missing there, and starts an idle agent.
+// Survey sends plx to the host if it is missing there, and starts an idle agent.
 // It sets Facts, and finds out which of the likely blobs (cached files) the
 // host has. After an error, these fields are unchanged.
-func (h *Host) Meet(ctx context.Context, likely ...envsync.Blob) error {
+func (h *Host) Survey(ctx context.Context, likely ...envsync.Blob) error {
 	h.closeIdle()
 	h.has, h.locks = nil, ""
 	err := h.meetOnce(ctx, false, likely)
@@ -499,9 +499,9 @@ func (h *Host) seed(ctx context.Context) (bootstrap.Seed, error) {
 	return bootstrap.Seed{Host: addr, Port: strconv.Itoa(port), Token: want.Token}, err
 }
 
-// Learn asks the host's agent for its facts (platform, addresses), and stores
+// UpdateFacts asks the host's agent for its facts (platform, addresses), and stores
 // them in Facts.
-func (a *AgentHost) Learn(ctx context.Context) error {
+func (a *AgentHost) UpdateFacts(ctx context.Context) error {
 	here, err := Call[protocol.Surveyed](ctx, a, AnswerTime, protocol.DoSurvey, protocol.Survey{})
 	if err == nil {
 		a.Facts, err = factsOf(here)
@@ -527,7 +527,7 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 	var here protocol.Surveyed
 	if err := i.call(ctx, AnswerTime, protocol.DoSurvey, want, &here); err != nil {
 		if failure, ok := errors.AsType[*protocol.Failure](err); ok {
-			err = &protocol.Failure{Code: failure.Code, Text: bootstrap.HomeTrouble(failure.Text), Hint: failure.Hint}
+			err = &protocol.Failure{Code: failure.Code, Text: bootstrap.ExplainHomeError(failure.Text), Hint: failure.Hint}
 		}
 		return err
 	}
@@ -548,12 +548,12 @@ func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error
 
 // FindGPUs asks the host's agent for its GPUs, and stores the reply in Report.
 // If nvidia-smi is slow, it shows a note in tally, which may be nil.
-func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.Tally) error {
+func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.HostProgress) error {
 	limit := gpuprobe.Limit(a.probeTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not reported its GPUs within %v", limit))
 	defer cancel()
 	defer time.AfterFunc(gpuprobe.SlowAfter, func() { a.slow(tally) }).Stop()
-	answer, err := Call[gpuprobe.Answer](ctx, a, limit, protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
+	answer, err := Call[gpuprobe.Output](ctx, a, limit, protocol.DoProbe, protocol.Probe{ToolTime: a.probeTime})
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}

@@ -87,12 +87,12 @@ func (f *fronted) serve(stdin io.Reader, stdout io.Writer) error {
 			delete(s.Blobs, f.lacks)
 			return protocol.Surveyed{Facts: json.RawMessage(f.facts), Has: slices.Collect(maps.Keys(s.Blobs)), Damaged: f.damaged, Locks: "@plx-gpu-0\n"}, nil
 		}),
-		protocol.DoProbe: protocol.Handle(func(context.Context, protocol.Probe) (gpuprobe.Answer, error) {
+		protocol.DoProbe: protocol.Handle(func(context.Context, protocol.Probe) (gpuprobe.Output, error) {
 			f.probes.Add(1)
 			if !f.gpus {
-				return gpuprobe.Answer{}, errors.New("no list of GPUs")
+				return gpuprobe.Output{}, errors.New("no list of GPUs")
 			}
-			return gpuprobe.Answer{Mark: "m", Text: "\nm begin cpus\n12\n"}, nil
+			return gpuprobe.Output{Mark: "m", Text: "\nm begin cpus\n12\n"}, nil
 		}),
 		protocol.DoHas: protocol.Handle(func(ctx context.Context, of protocol.Has) (struct{}, error) {
 			if of.Manifest == "stuck" {
@@ -141,7 +141,7 @@ func (f *fronted) host(t *testing.T) *Host {
 // tasks.
 func meetAll(t *testing.T, h *Host, likely ...envsync.Blob) error {
 	t.Helper()
-	if err := h.Meet(t.Context(), likely...); err != nil {
+	if err := h.Survey(t.Context(), likely...); err != nil {
 		return err
 	}
 	return h.Agent().FindGPUs(t.Context(), nil)
@@ -205,7 +205,7 @@ func TestIdleAgentIsClosedWhenSessionIsNeeded(t *testing.T) {
 			t.Errorf("%s: after a script %d agents wait", name, n)
 		}
 		use(h)
-		if n := f.open.Load(); n != 0 || h.Waits() {
+		if n := f.open.Load(); n != 0 || h.HasIdleAgent() {
 			t.Errorf("%s: %d agents wait", name, n)
 		}
 		if n := f.cut.Swap(0); n != 0 {
@@ -246,7 +246,7 @@ func TestOneIdleAgentServesAllCalls(t *testing.T) {
 		t.Errorf("agents of two programs: %d were started", f.begun.Load())
 	}
 	err = has(a, "stuck", 10*time.Millisecond)
-	if err == nil || err.Error() != "no answer to has within 10ms" || h.Waits() || f.open.Load() != 0 {
+	if err == nil || err.Error() != "no answer to has within 10ms" || h.HasIdleAgent() || f.open.Load() != 0 {
 		t.Errorf("%v, %d agents wait", err, f.open.Load())
 	}
 	if has(a, "here", patience.Limit) != nil || f.begun.Load() != 4 {
@@ -322,15 +322,15 @@ func TestConnectWithoutAgentSaysHowItEnded(t *testing.T) {
 	h := f.host(t)
 	a := &AgentHost{Host: h, Job: "gone", Folder: "h1", Binary: envsync.BlobPath(agentBlob.Sum)}
 	_, err := a.Connect(t.Context())
-	if !errors.Is(err, driver.ErrNoAgent) || !strings.HasSuffix(err.Error(), ": its power failed") || !h.Waits() {
+	if !errors.Is(err, driver.ErrNoAgent) || !strings.HasSuffix(err.Error(), ": its power failed") || !h.HasIdleAgent() {
 		t.Errorf("%v", err)
 	}
-	if _, err := a.State(t.Context()); err != ErrForgotten {
+	if _, err := a.State(t.Context()); err != ErrNoState {
 		t.Errorf("%v", err)
 	}
 	a.Job = "runs"
 	conn, err := a.Visit(t.Context())
-	if err != nil || h.Waits() || f.begun.Load() != 1 {
+	if err != nil || h.HasIdleAgent() || f.begun.Load() != 1 {
 		t.Fatalf("%v, %d agents", err, f.begun.Load())
 	}
 	if m, err := conn.Receive(); err != nil || m.Notice != "hello" {
@@ -376,11 +376,11 @@ func TestHostWithoutReplyTimesOut(t *testing.T) {
 			defer h.Close()
 			a, begun := &AgentHost{Host: h, Job: "j", Folder: "h1", Binary: envsync.BlobPath(agentBlob.Sum)}, time.Now()
 			_, err := a.State(t.Context())
-			if took := time.Since(begun); err == nil || err.Error() != c.want || took != c.limit || h.Waits() {
+			if took := time.Since(begun); err == nil || err.Error() != c.want || took != c.limit || h.HasIdleAgent() {
 				t.Errorf("after %s: %v", took, err)
 			}
 			begun = time.Now()
-			if _, err = a.Connect(t.Context()); err == nil || err.Error() != strings.Replace(c.want, "state", "connect", 1) || time.Since(begun) != c.limit || h.Waits() {
+			if _, err = a.Connect(t.Context()); err == nil || err.Error() != strings.Replace(c.want, "state", "connect", 1) || time.Since(begun) != c.limit || h.HasIdleAgent() {
 				t.Errorf("connect: after %s: %v", time.Since(begun), err)
 			}
 		})
@@ -402,7 +402,7 @@ func TestAgentWithInvalidReplyIsClosed(t *testing.T) {
 	} {
 		h := c.f.host(t)
 		err := meetAll(t, h)
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) || c.f.open.Load() != 0 || c.f.begun.Load() != c.begun || h.Waits() {
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || c.f.open.Load() != 0 || c.f.begun.Load() != c.begun || h.HasIdleAgent() {
 			t.Errorf("%s: %v, %d agents wait of %d", name, err, c.f.open.Load(), c.f.begun.Load())
 		}
 	}
@@ -485,7 +485,7 @@ func TestSlowLoginShellIsReported(t *testing.T) {
 				defer h.Close()
 				h.set, h.startTime = &Set{printer: console.NewPrinter(console.Terminal{Stderr: w}), agents: &agents{guess: agentBlob}}, c.limit
 				began := time.Now()
-				err := h.Meet(t.Context())
+				err := h.Survey(t.Context())
 				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
 					t.Errorf("%v, want %q", err, c.want)
 				}

@@ -134,8 +134,8 @@ func TestPipe(t *testing.T) {
 	if failure := (*protocol.Failure)(nil); !errors.As(err, &failure) || !strings.Contains(err.Error(), `does not know the request "dance"`) {
 		t.Errorf("%v", err)
 	}
-	if !h.Waits() || f.begun.Load() != 1 {
-		t.Errorf("an agent waits: %v, %d were started", h.Waits(), f.begun.Load())
+	if !h.HasIdleAgent() || f.begun.Load() != 1 {
+		t.Errorf("an agent waits: %v, %d were started", h.HasIdleAgent(), f.begun.Load())
 	}
 	if _, err := a.Start(ctx, protocol.Spec{}); err != nil || f.begun.Load() != 1 {
 		t.Errorf("%v, %d agents", err, f.begun.Load())
@@ -202,7 +202,7 @@ func TestPipeReturnsWriterError(t *testing.T) {
 	a := agentOf(h)
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
-	if err := Pipe(ctx, a, "stay", "hello", nil, failing{}); !errors.Is(err, errFailing) || h.Waits() || f.open.Load() != 0 {
+	if err := Pipe(ctx, a, "stay", "hello", nil, failing{}); !errors.Is(err, errFailing) || h.HasIdleAgent() || f.open.Load() != 0 {
 		t.Errorf("%v, %d agents wait", err, f.open.Load())
 	}
 	if err := says(t, a); err != nil || f.begun.Load() != 2 {
@@ -298,7 +298,7 @@ func TestPipeReportsLostConnection(t *testing.T) {
 		go func() { ended <- Pipe(ctx, a, do, "hello", stdin, out) }()
 		within(t, "the first piece", out.first)
 		f.dies <- c.how
-		if err := within(t, "the end", ended); err == nil || !c.is(err) || got.String() != "hello" || h.Waits() || f.open.Load() != 0 {
+		if err := within(t, "the end", ended); err == nil || !c.is(err) || got.String() != "hello" || h.HasIdleAgent() || f.open.Load() != 0 {
 			t.Errorf("%s: %v, %q, %d agents", name, err, got.String(), f.open.Load())
 		}
 		if err := says(t, a); err != nil || f.begun.Load() != 2 {
@@ -319,7 +319,7 @@ func TestCanceledPipeReturns(t *testing.T) {
 	go func() { ended <- Pipe(ctx, a, "stay", "hello", nil, out) }()
 	within(t, "the first piece", out.first)
 	cancel(over)
-	if err := within(t, "the end", ended); !errors.Is(err, over) || h.Waits() || f.open.Load() != 0 {
+	if err := within(t, "the end", ended); !errors.Is(err, over) || h.HasIdleAgent() || f.open.Load() != 0 {
 		t.Errorf("%v, %d agents wait", err, f.open.Load())
 	}
 	if err := says(t, a); err != nil || f.begun.Load() != 2 {

@@ -33,9 +33,9 @@ func (a *AgentHost) Visitor(ctx context.Context) (*Visitor, error) {
 	return &Visitor{conn: conn}, err
 }
 
-// Look asks the agent what the job's tasks do, and also returns the agent's
+// Poll asks the agent what the job's tasks do, and also returns the agent's
 // newest state. After an error, only Close may be called.
-func (v *Visitor) Look(ctx context.Context, m protocol.Look) (protocol.State, protocol.Seen, error) {
+func (v *Visitor) Poll(ctx context.Context, m protocol.ActivityRequest) (protocol.State, protocol.ActivityReport, error) {
 	defer context.AfterFunc(ctx, func() { v.conn.Close() })()
 	v.looks++
 	m.ID = v.looks
@@ -58,7 +58,7 @@ func (v *Visitor) Look(ctx context.Context, m protocol.Look) (protocol.State, pr
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return v.state, protocol.Seen{}, err
+	return v.state, protocol.ActivityReport{}, err
 }
 
 // Close closes the connection to the agent.

@@ -49,7 +49,7 @@ func TestUse(t *testing.T) {
 // A Visitor polls repeatedly over one connection, and returns the newest
 // state.
 func TestVisitor(t *testing.T) {
-	var looks []protocol.Look
+	var looks []protocol.ActivityRequest
 	f := &fronted{facts: factsHere}
 	f.visit = func(conn *protocol.Conn) {
 		for {
@@ -64,9 +64,9 @@ func TestVisitor(t *testing.T) {
 			use := tooMuch()
 			if err := errors.Join(
 				conn.Send(protocol.Message{State: &protocol.State{Generation: len(looks)}}),
-				conn.Send(protocol.Message{Seen: &protocol.Seen{ID: m.Look.ID - 1}}), // a late reply to an earlier request
+				conn.Send(protocol.Message{Seen: &protocol.ActivityReport{ID: m.Look.ID - 1}}), // a late reply to an earlier request
 				conn.Send(protocol.Message{Notice: "hello"}),
-				conn.Send(protocol.Message{Seen: &protocol.Seen{ID: m.Look.ID, Host: &use}}),
+				conn.Send(protocol.Message{Seen: &protocol.ActivityReport{ID: m.Look.ID, Host: &use}}),
 			); err != nil {
 				t.Error(err)
 			}
@@ -79,7 +79,7 @@ func TestVisitor(t *testing.T) {
 	}
 	defer v.Close()
 	for i := range 2 {
-		state, seen, err := v.Look(t.Context(), protocol.Look{Waits: true, Host: true})
+		state, seen, err := v.Poll(t.Context(), protocol.ActivityRequest{Waits: true, Host: true})
 		if err != nil || seen.Host == nil || state.Generation != i+1 {
 			t.Fatalf("%+v, %+v, %v", state, seen, err)
 		}
@@ -88,7 +88,7 @@ func TestVisitor(t *testing.T) {
 	late := errors.New("it took too long")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(late)
-	if _, _, err := v.Look(ctx, protocol.Look{}); err != late {
+	if _, _, err := v.Poll(ctx, protocol.ActivityRequest{}); err != late {
 		t.Errorf("%v", err)
 	}
 	if n := f.begun.Load(); n != 1 {

@@ -42,13 +42,13 @@ func advice(v protocol.Verdict, tail []string) string {
 	if v.First != nil && (v.First.OOMKills > 0 || v.First.OOM != "") {
 		return fmt.Sprintf(memoryHint, v.Host)
 	}
-	if v.First != nil && v.First.Signal == int(syscall.SIGKILL) && !v.First.Told && v.First.Cause == "" {
+	if v.First != nil && v.First.Signal == int(syscall.SIGKILL) && !v.First.StopRequested && v.First.Cause == "" {
 		return fmt.Sprintf(killedHint, v.Host)
 	}
 	if v.First != nil && v.First.Shm != "" {
 		return fmt.Sprintf(shmHint, v.Host)
 	}
-	if v.First != nil && v.First.Code == 128+int(syscall.SIGBUS) && !v.First.Told {
+	if v.First != nil && v.First.Code == 128+int(syscall.SIGBUS) && !v.First.StopRequested {
 		return fmt.Sprintf(busHint, v.Host)
 	}
 	if strings.HasSuffix(v.Reason, "; python3 is there") {

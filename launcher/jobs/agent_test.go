@@ -38,7 +38,7 @@ func answerCalls(script string) error {
 	}
 	_, err = protocol.Serve(context.Background(), conn, map[protocol.Method]protocol.Handler{
 		protocol.DoSurvey: protocol.Handle(func(context.Context, protocol.Survey) (protocol.Surveyed, error) {
-			facts, err := envsync.Here()
+			facts, err := envsync.DescribeHost()
 			return protocol.Surveyed{Facts: facts}, err
 		}),
 		protocol.DoState: protocol.Handle(func(ctx context.Context, of protocol.HostJob) (json.RawMessage, error) {

@@ -34,13 +34,13 @@ func InUse(p placement.Placement, machines []placement.Machine, share bool, hint
 		}
 		return nil
 	}
-	return exit.WithHint(errors.New(InWords(busy)), hint)
+	return exit.WithHint(errors.New(BusyText(busy)), hint)
 }
 
-// Booked returns the GPUs that the placement reserves on each host. agents are
+// Reservations returns the GPUs that the placement reserves on each host. agents are
 // the agents of the placement's hosts, in the same order; hosts without GPUs
 // are left out.
-func Booked(p placement.Placement, agents []*hosts.AgentHost) (all []reservation.Host) {
+func Reservations(p placement.Placement, agents []*hosts.AgentHost) (all []reservation.Host) {
 	for i, a := range agents {
 		if claims := protocol.Claims(p.Hosts[i].Specs()); len(claims) > 0 {
 			all = append(all, reservation.Host{Agent: a, Claims: claims})
@@ -49,19 +49,19 @@ func Booked(p placement.Placement, agents []*hosts.AgentHost) (all []reservation
 	return all
 }
 
-// CheckBooked returns an error with the given hint if another job has reserved
+// CheckReservations returns an error with the given hint if another job has reserved
 // a GPU of the placement.
-func CheckBooked(ctx context.Context, p placement.Placement, agents []*hosts.AgentHost, ticket, hint string) error {
-	err := reservation.Check(ctx, Booked(p, agents), ticket)
+func CheckReservations(ctx context.Context, p placement.Placement, agents []*hosts.AgentHost, ticket, hint string) error {
+	err := reservation.Check(ctx, Reservations(p, agents), ticket)
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, hint)
 	}
 	return err
 }
 
-// InWords joins at most 8 descriptions of GPUs in use into one error text. It
+// BusyText joins at most 8 descriptions of GPUs in use into one error text. It
 // returns "" if lines is empty.
-func InWords(lines []string) string {
+func BusyText(lines []string) string {
 	const most = 8
 	if len(lines) == 0 {
 		return ""

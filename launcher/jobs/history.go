@@ -26,7 +26,7 @@ type reports struct {
 }
 
 // reportsOn reads the metrics that the host of agent a has stored for the
-// agent's job. The error is hosts.ErrForgotten if the host has no files of the
+// agent's job. The error is hosts.ErrNoState if the host has no files of the
 // job any more.
 func reportsOn(ctx context.Context, a *hosts.AgentHost) (r reports, err error) {
 	kept, err := keptOn(ctx, a, protocol.MaxKept, false)
@@ -53,12 +53,12 @@ func noMetrics(job string) error {
 }
 
 // onlyForgotten reports whether err, an error of hosts.Each, consists only of
-// hosts.ErrForgotten: hosts that have no files of the job any more.
+// hosts.ErrNoState: hosts that have no files of the job any more.
 func onlyForgotten(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyForgotten(err) })
 	}
-	return errors.Is(err, hosts.ErrForgotten)
+	return errors.Is(err, hosts.ErrNoState)
 }
 
 // stepped returns values with the metric "step" set to step, unless values

@@ -60,7 +60,7 @@ func TestPointsOfATask(t *testing.T) {
 }
 
 func TestOnlyForgottenHosts(t *testing.T) {
-	forgotten, other := fmt.Errorf("host h1: %w", hosts.ErrForgotten), errors.New("no answer")
+	forgotten, other := fmt.Errorf("host h1: %w", hosts.ErrNoState), errors.New("no answer")
 	for _, of := range []struct {
 		err  error
 		want bool

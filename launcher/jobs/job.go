@@ -76,7 +76,7 @@ func afterSlurm(ctx context.Context, r Record, reach hosts.Reach) (hosts.Reach, 
 	if r.Slurm == (slurm.Run{}) {
 		return reach, nil
 	}
-	over, err := r.Slurm.Over(ctx)
+	over, err := r.Slurm.HasEnded(ctx)
 	if err != nil {
 		return reach, err
 	}
@@ -164,7 +164,7 @@ func (r *Record) update(ctx context.Context, printer *console.Printer, ask asker
 // host does not reply counts as running.
 func (r *Record) runs(ctx context.Context, printer *console.Printer, ask asker) bool {
 	_, err := r.update(ctx, printer, ask)
-	if err != nil && !errors.Is(err, hosts.ErrForgotten) {
+	if err != nil && !errors.Is(err, hosts.ErrNoState) {
 		printer.Printf("job %s: %v", r.Job, err)
 		return true
 	}
@@ -266,7 +266,7 @@ func lastLines(v protocol.Verdict) (tail []string) {
 	if v.First == nil {
 		return nil
 	}
-	for _, line := range logs.LastStates(v.First.Tail) {
+	for _, line := range logs.RenderedLines(v.First.Tail) {
 		if !strings.HasPrefix(line, cluster.VerboseMark) {
 			tail = append(tail, line)
 		}
@@ -318,15 +318,15 @@ func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
 		return err
 	}
 	defer j.close()
-	if err := fetch.Writable(dir); err != nil {
+	if err := fetch.EnsureWritable(dir); err != nil {
 		return exit.Mistake(err, fetch.DirHint)
 	}
 	err = fetch.Job(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Outputs: j.Outputs, Wanted: want,
 		Dir: dir, Printer: j.printer})
-	if fetch.Nothing(err) && len(patterns) > 0 {
+	if fetch.IsNothing(err) && len(patterns) > 0 {
 		return exit.WithHint(fmt.Errorf("job %s: no file matches %s", j.Job, strings.Join(patterns, " ")), fmt.Sprintf("a pattern is relative to where the tasks ran, such as '*.pt' or 'runs/**'; plx fetch %s %s brings all that the job made there", j.Job, dir))
 	}
-	if fetch.Nothing(err) {
+	if fetch.IsNothing(err) {
 		return exit.WithHint(fmt.Errorf("job %s: nothing to fetch: it made no files in its folders on the hosts, and %w", j.Job, err), fmt.Sprintf("in a folder of --chdir plx fetches what a pattern names: plx fetch %s %s '*.pt'", j.Job, dir))
 	}
 	if err != nil && ctx.Err() != nil {

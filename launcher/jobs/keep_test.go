@@ -152,7 +152,7 @@ func (w *world) launch() {
 		f := jobfolder.Folder(filepath.Join(w.homes, host, []string{"real", "link", "gone"}[w.rand.IntN(3)], ".plx/jobs", j.id, host))
 		j.places[host] = []string{"work", "tasks/worker-0"}[w.rand.IntN(2)]
 		state := protocol.State{Job: j.id, Folder: host, Phase: protocol.Over, Products: protocol.Products{Outputs: j.outputs}}
-		if err := errors.Join(os.MkdirAll(filepath.Join(string(f), j.places[host]), 0o700), f.NotePlace(filepath.Join(string(f), j.places[host])),
+		if err := errors.Join(os.MkdirAll(filepath.Join(string(f), j.places[host]), 0o700), f.RecordTaskFolder(filepath.Join(string(f), j.places[host])),
 			f.WriteState(state), os.Chtimes(f.State(), long, long), os.WriteFile(f.Blobs(), []byte("agent\n"), 0o600)); err != nil {
 			w.t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func Announce(name, program string) (done func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	Tidy()
+	RemoveDeadLaunches()
 	l := Launching{PID: os.Getpid(), Host: host, Name: name, Program: program, Begun: time.Now()}
 	f, err := l.create(dir)
 	if err != nil {
@@ -93,8 +93,8 @@ func (l Launching) create(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("%s belongs to another launch", path)
 }
 
-// Tidy removes the files that killed launches have left on this machine.
-func Tidy() {
+// RemoveDeadLaunches removes the files that killed launches have left on this machine.
+func RemoveDeadLaunches() {
 	scratch.Tidy()
 	_, _ = launchings() // called for its side effect: it removes the files of dead launches
 }

@@ -152,7 +152,7 @@ func told(t *testing.T, script string) (*Job, *bytes.Buffer) {
 // verdict.
 func says(t *testing.T, l protocol.Layout, v *protocol.Verdict) string {
 	t.Helper()
-	text, err := json.Marshal(protocol.State{Job: "j", Laid: &l, Verdict: v})
+	text, err := json.Marshal(protocol.State{Job: "j", Layout: &l, Verdict: v})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,15 +37,15 @@ type row struct {
 	Generation int `json:"generation,omitempty"`
 }
 
-// Choice selects which jobs List prints.
-type Choice struct {
+// ListFilter selects which jobs List prints.
+type ListFilter struct {
 	Running bool // only jobs that have not ended, as far as plx knows
 	Newest  int  // maximum number of jobs, counted from the newest; 0 means no limit
 }
 
 // of returns the selected rows. rows are ordered from the oldest job to the
 // newest, and so is the result.
-func (c Choice) of(rows []row) []row {
+func (c ListFilter) of(rows []row) []row {
 	if c.Running {
 		rows = slices.DeleteFunc(rows, func(r row) bool { return r.Code != nil || r.State == "lost" })
 	}
@@ -53,7 +53,7 @@ func (c Choice) of(rows []row) []row {
 }
 
 // least returns how many of n jobs the choice selects at most.
-func (c Choice) least(n int) int {
+func (c ListFilter) least(n int) int {
 	if c.Newest == 0 {
 		return n
 	}
@@ -63,7 +63,7 @@ func (c Choice) least(n int) int {
 // List prints the selected jobs that this machine launched, or those that it
 // finds on the query's hosts. The oldest job comes first. If some hosts cannot
 // be reached, List prints the jobs of the other hosts and returns an error.
-func List(ctx context.Context, q Query, c Choice, asJSON bool) error {
+func List(ctx context.Context, q Query, c ListFilter, asJSON bool) error {
 	printer := q.printer()
 	var rs []Record
 	var queued []submission.Submission
@@ -139,7 +139,7 @@ func newRow(ctx context.Context, r *Record, printer *console.Printer, ask asker)
 		}
 	}
 	switch {
-	case errors.Is(err, hosts.ErrForgotten):
+	case errors.Is(err, hosts.ErrNoState):
 		out.State, out.Reason = "lost", err.Error()
 	case err != nil:
 		out.State, out.Reason = "unknown", err.Error()

@@ -260,7 +260,7 @@ func (j *Job) cutOff(ctx context.Context) (protocol.Verdict, error) {
 		PrintVerdict(j.printer, &r, *r.Verdict, nil)
 		return *r.Verdict, nil
 	}
-	if state, asked := slurm.Ask(ctx, j.Slurm.ID); asked == nil && state.Over() {
+	if state, asked := slurm.GetState(ctx, j.Slurm.ID); asked == nil && state.Over() {
 		err = fmt.Errorf("job %s: job %s of Slurm ended: %s", j.Job, j.Slurm.ID, state.Ending())
 	}
 	return protocol.Verdict{Code: exit.CodePlx, Reason: err.Error()}, j.resumable(err)

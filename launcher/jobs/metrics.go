@@ -176,7 +176,7 @@ func (p *poller) setState(ctx context.Context, now *openmetrics.Job) {
 // state, did not reply.
 func (p *poller) pollRunning(ctx context.Context, now *openmetrics.Job, up []openmetrics.Host) (runs bool) {
 	runs = true
-	for i, of := range pollAll(ctx, p.agents, p.visits, protocol.Look{Host: true, Metrics: true}) {
+	for i, of := range pollAll(ctx, p.agents, p.visits, protocol.ActivityRequest{Host: true, Metrics: true}) {
 		if of.err != nil {
 			p.failed = append(p.failed, p.agents[i].Named(of.err))
 			runs = runs && p.agents[i] != p.job.chief()

@@ -64,7 +64,7 @@ func prune(ctx context.Context, cfg PruneConfig, open opener) error {
 
 func (p *pruner) run(ctx context.Context) error {
 	if !p.cfg.DryRun {
-		Tidy()
+		RemoveDeadLaunches()
 	}
 	rs, err := Records()
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
 					if down != nil {
 						return state, down
 					}
-					if state, err = ask(ctx); err != nil && !errors.Is(err, hosts.ErrForgotten) {
+					if state, err = ask(ctx); err != nil && !errors.Is(err, hosts.ErrNoState) {
 						down = err
 					}
 					return state, err
@@ -207,7 +207,7 @@ func (p *pruner) submissions(ctx context.Context) error {
 			p.forgotten = append(p.forgotten, s.Job)
 			p.table.Row(here, "record of job "+s.Job, "")
 		default:
-			err = s.Unmake()
+			err = s.Remove()
 		}
 		errs = append(errs, err)
 	}

@@ -76,7 +76,7 @@ func (p *pruner) askAll(ctx context.Context, h *pruneHost, keep []string, dry bo
 	answer, err := hosts.Call[protocol.PruneAnswer](removing, h.Agent(), limit, protocol.DoPrune,
 		protocol.PruneRequest{Discard: p.cfg.Discard, Dry: dry, Keep: keep, All: true, Forgotten: p.forgotten})
 	h.busy = answer.Busy
-	if err == nil && answer.Left != "" {
+	if err == nil && answer.Rest != "" {
 		h.Release()
 		answer.Failed = removeRest(removing, h, answer)
 	}
@@ -99,14 +99,14 @@ func (p *pruner) meet(ctx context.Context, h *pruneHost) (there bool, err error)
 	}
 	placing, cancel := within(ctx, placeTime)
 	defer cancel()
-	return true, h.Meet(placing)
+	return true, h.Survey(placing)
 }
 
 // removeRest removes with a shell command what the agent could not remove
 // while it ran, such as its own executable on a network file system. It
 // returns the error text, or "".
 func removeRest(ctx context.Context, h *pruneHost, answer protocol.PruneAnswer) string {
-	name, marked := strings.CutPrefix(answer.Left, ".")
+	name, marked := strings.CutPrefix(answer.Rest, ".")
 	if !marked || !hosts.IsSafe(name) {
 		return answer.Failed
 	}

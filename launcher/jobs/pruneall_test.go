@@ -30,7 +30,7 @@ func own(t *testing.T, set *hosts.Set) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set.GiveOnly(plx, func(envsync.Platform) (envsync.Blob, error) { return plx, nil })
+	set.UseAgent(plx, func(envsync.Platform) (envsync.Blob, error) { return plx, nil })
 }
 
 // prune --all removes ~/.plx of this machine, but keeps the record of a job

@@ -109,7 +109,7 @@ func (p *pruner) ask(ctx context.Context, h *pruneHost, keep []string, dry bool)
 			err = errors.New(answer.Failed)
 		}
 		if err == nil && p.cfg.DryRun {
-			err = agent.Learn(ctx) // learn the file system, to list a shared home directory once
+			err = agent.UpdateFacts(ctx) // learn the file system, to list a shared home directory once
 		}
 		return answer.Items, err
 	}

@@ -245,7 +245,7 @@ func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]pro
 	const script = `for f in "$HOME"/.plx/jobs/*/*/state.json; do if [ -r "$f" ]; then printf '%s\t' "$f"; tr -d '\n' <"$f"; echo; fi; done`
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()
-	var stdout hosts.Answer
+	var stdout hosts.BoundedBuffer
 	if err := h.Run(ctx, script, nil, &stdout, nil); err != nil {
 		return nil, fmt.Errorf("look for jobs: %w", err)
 	}
@@ -278,7 +278,7 @@ func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 				r = &Record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: DefaultGrace, Lease: s.Lease, Checkpoints: s.Checkpoints, Outputs: s.Outputs, found: true}
 				jobs[s.Job] = r
 			}
-			h := HostRecord{Line: set.Hosts[i].Resource.Bare().String(), Folder: s.Folder, Binary: s.Binary}
+			h := HostRecord{Line: set.Hosts[i].Resource.WithoutSettings().String(), Folder: s.Folder, Binary: s.Binary}
 			for task := range s.Tasks {
 				h.Tasks = append(h.Tasks, task)
 				if task == "worker:0" && s.Generation >= chief[s.Job] { // a host that has left the job has a state of an older generation

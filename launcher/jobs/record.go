@@ -223,8 +223,8 @@ func (r *Record) movable() bool { return r.Detached && !r.Embedded && !r.found }
 // because plx launch records the hosts of its own job.
 func (r *Record) learn(state protocol.State) (err error) {
 	laid := false
-	if state.Laid != nil && r.movable() {
-		if laid, err = r.lay(*state.Laid); err != nil {
+	if state.Layout != nil && r.movable() {
+		if laid, err = r.lay(*state.Layout); err != nil {
 			err = fmt.Errorf("job %s: its new hosts were not recorded: %w", r.Job, err)
 		}
 	}

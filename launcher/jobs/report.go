@@ -329,7 +329,7 @@ func checkpoints(host, task string, points []metrics.Point) (all []report.Event)
 // the reader.
 func eventsOf(events []event.Event) (all []report.Event) {
 	for _, e := range events {
-		at, err := time.Parse(event.Stamp, e.Time)
+		at, err := time.Parse(event.TimeFormat, e.Time)
 		if err != nil {
 			continue
 		}

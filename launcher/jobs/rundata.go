@@ -142,14 +142,14 @@ func readRunData(job string) *runData {
 }
 
 // keptOn requests from a host what it has stored about the run of its job, in
-// at most limit bytes. The error is hosts.ErrForgotten if the host has no
+// at most limit bytes. The error is hosts.ErrNoState if the host has no
 // files of the job any more.
 func keptOn(ctx context.Context, a *hosts.AgentHost, limit int, events bool) (protocol.Kept, error) {
 	want := protocol.WantKept{HostJob: protocol.HostJob{Job: a.Job, Folder: a.Folder}, Bytes: limit, Events: events}
 	kept, err := hosts.Call[protocol.Kept](ctx, a, hosts.AnswerTime, protocol.DoKept, want)
 	switch {
 	case protocol.CodeForgotten.Is(err):
-		return kept, hosts.ErrForgotten
+		return kept, hosts.ErrNoState
 	case err != nil:
 		return kept, fmt.Errorf("read the metrics: %w", err)
 	}

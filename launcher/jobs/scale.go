@@ -67,7 +67,7 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 	}
 	// Update the record before printing: the print may fail if nothing reads
 	// the output.
-	err = j.learn(protocol.State{Laid: &protocol.Layout{Generation: answer.Generation, Hosts: answer.Hosts}})
+	err = j.learn(protocol.State{Layout: &protocol.Layout{Generation: answer.Generation, Hosts: answer.Hosts}})
 	j.printer.Printf("job %s: %s", j.Job, answer)
 	return err
 }
@@ -221,7 +221,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	// A new ticket puts this reservation behind the launches that wait for
 	// GPUs; the job's own, older ticket would put it before them.
 	s.spec.Ticket = reservation.NewTicket()
-	if err := CheckBooked(ctx, placed, agents, s.spec.Ticket, scaleBusyHint); err != nil {
+	if err := CheckReservations(ctx, placed, agents, s.spec.Ticket, scaleBusyHint); err != nil {
 		return err
 	}
 	recipe, err := provision.FromJob(ctx, s.job.chief(), s.spec, s.scratch.Path, s.job.printer)
@@ -261,7 +261,7 @@ func (s *scaler) place() (p placement.Placement, err error) {
 // installed on the new hosts.
 func (s *scaler) provideAgent(ctx context.Context) error {
 	from := s.job.chief()
-	if err := from.Learn(ctx); err != nil {
+	if err := from.UpdateFacts(ctx); err != nil {
 		return from.Named(err)
 	}
 	var err error
@@ -272,7 +272,7 @@ func (s *scaler) provideAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.set.GiveOnly(agent, func(p envsync.Platform) (envsync.Blob, error) {
+	s.set.UseAgent(agent, func(p envsync.Platform) (envsync.Blob, error) {
 		if p != from.Facts.Platform {
 			return agent, fmt.Errorf("the host is %s, but the job's program on host %s is for %s", p, from.Name(), from.Facts.Platform)
 		}
@@ -304,7 +304,7 @@ func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.
 	for k, placed := range p.Hosts {
 		a := s.group[k].Agent
 		s.join = append(s.join, protocol.Joining{Addr: s.group[k].Addr, Interface: a.Resource.Interface, Env: protocol.Raws(a.Resource.Env),
-			HostPlan: protocol.HostPlan{Host: a.Name(), Folder: a.Folder, Tasks: placed.Specs(), Line: a.Resource.Bare().String(), Binary: a.Binary}})
+			HostPlan: protocol.HostPlan{Host: a.Name(), Folder: a.Folder, Tasks: placed.Specs(), Line: a.Resource.WithoutSettings().String(), Binary: a.Binary}})
 	}
 	return nil
 }

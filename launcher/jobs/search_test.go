@@ -13,7 +13,7 @@ import (
 func TestChiefIsOfTheNewestGeneration(t *testing.T) {
 	state := func(host string, generation int, verdict *protocol.Verdict) protocol.State {
 		return protocol.State{Job: "j", Folder: host, Generation: generation, Verdict: verdict,
-			Tasks: map[string]*protocol.TaskNow{"worker:0": {}}}
+			Tasks: map[string]*protocol.TaskState{"worker:0": {}}}
 	}
 	f := &hosts.Set{}
 	for _, name := range []string{"h1", "h2", "h3"} {

@@ -43,7 +43,7 @@ func TestListWithoutJobs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	for asJSON, want := range map[bool]string{false: "", true: "[]\n"} {
 		var stdout, stderr bytes.Buffer
-		if err := List(t.Context(), Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, Choice{}, asJSON); err != nil {
+		if err := List(t.Context(), Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, ListFilter{}, asJSON); err != nil {
 			t.Fatal(err)
 		}
 		if stdout.String() != want || !strings.HasPrefix(stderr.String(), "plx: this machine has launched no jobs") {
@@ -87,20 +87,20 @@ func TestReportT3JobsAreOneLine(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		Choice
+		ListFilter
 		width int
 		want  string // the jobs
 		said  string
 	}{
-		{Choice{}, 60, "one two three four", ""},
-		{Choice{}, 80, "one two three four", ""},
-		{Choice{}, 120, "one two three four", ""},
-		{Choice{Newest: 2}, 80, "three four", ""},
-		{Choice{Newest: 9}, 0, "one two three four", ""},
-		{Choice{Running: true}, 80, "", "plx: no job is running\n"},
+		{ListFilter{}, 60, "one two three four", ""},
+		{ListFilter{}, 80, "one two three four", ""},
+		{ListFilter{}, 120, "one two three four", ""},
+		{ListFilter{Newest: 2}, 80, "three four", ""},
+		{ListFilter{Newest: 9}, 0, "one two three four", ""},
+		{ListFilter{Running: true}, 80, "", "plx: no job is running\n"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if err := List(t.Context(), Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr, Width: c.width}}, c.Choice, false); err != nil {
+		if err := List(t.Context(), Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr, Width: c.width}}, c.ListFilter, false); err != nil {
 			t.Fatal(err)
 		}
 		var jobs []string

@@ -133,11 +133,11 @@ func (s submitted) await(ctx context.Context, least int, printer *console.Printe
 			if r, found := s.last(state.Restarts); found && r.Slurm.Restarts >= least {
 				return r, nil
 			}
-			return Record{}, s.Unbegun(state)
+			return Record{}, s.NotStartedError(state)
 		}
 		restarts := max(state.Restarts, least)
 		_, begun := s.run(restarts)
-		unexplained := state.Waits() && state.Reason == "" && pause == firstPause // Slurm has just accepted the job and gives no reason yet
+		unexplained := state.Queued() && state.Reason == "" && pause == firstPause // Slurm has just accepted the job and gives no reason yet
 		if text := s.Waiting(state); text != said && !begun && !unexplained {
 			said = text
 			printer.Printf("job %s: %s", s.Job, text)
@@ -184,7 +184,7 @@ func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, line
 		if code == 0 || ctx.Err() != nil {
 			return code, err
 		}
-		again, unknown := s.RunsAgain(ctx, r.Slurm.Restarts)
+		again, unknown := s.Requeued(ctx, r.Slurm.Restarts)
 		if !again {
 			return code, errors.Join(err, unknown)
 		}
@@ -232,7 +232,7 @@ func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 		return q.exactly(r.Job), nil
 	}
 	if state.Over() {
-		return q, s.Unbegun(state)
+		return q, s.NotStartedError(state)
 	}
 	return q, exit.WithHint(fmt.Errorf("job %s: its tasks have not begun: %s", s.Job, s.Waiting(state)), "plx attach waits for it, plx stop cancels it")
 }
@@ -244,18 +244,18 @@ func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	state, err := s.Ask(ctx)
 	_, launched := s.present(state)
 	switch {
-	case err == nil && launched && !state.Waits():
+	case err == nil && launched && !state.Queued():
 		return out, false
 	case err != nil:
 		out.State, out.Reason = "unknown", err.Error()
 	case state.Over():
-		code := exit.Code(s.Unbegun(state))
+		code := exit.Code(s.NotStartedError(state))
 		out.State, out.Code, out.Reason = "failed", &code, fmt.Sprintf("job %s of Slurm: %s", s.Slurm, state.Ending())
 		if code == submission.CodeStopped {
 			out.State = "stopped"
 		}
 	default:
-		if out.Hosts, out.Reason = state.Nodes, s.Waiting(state); !state.Waits() {
+		if out.Hosts, out.Reason = state.Nodes, s.Waiting(state); !state.Queued() {
 			out.State = "starting"
 		}
 		if _, before := s.last(state.Restarts); before {
@@ -283,7 +283,7 @@ func unqueue(ctx context.Context, q Query) (job Query, done bool, err error) {
 	case state.Over() && !launched:
 		printer.Printf("job %s: had ended already: job %s of Slurm: %s", s.Job, s.Slurm, state.Ending())
 		return q, true, nil
-	case launched && !state.Waits():
+	case launched && !state.Queued():
 		return q.exactly(r.Job), false, nil
 	}
 	if err := s.Cancel(ctx); err != nil {

@@ -88,7 +88,7 @@ func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string)
 // askStacks requests the stacks of a host's tasks from its agent, for a job
 // that runs.
 func askStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
-	_, seen, err := ask(ctx, a, protocol.Look{Stacks: true, Tell: true})
+	_, seen, err := ask(ctx, a, protocol.ActivityRequest{Stacks: true, Tell: true})
 	var text strings.Builder
 	workersFirst := func(a, b cluster.Task) int { return compareTasks(a.String(), b.String()) }
 	for _, name := range slices.SortedFunc(maps.Keys(seen.Tasks), workersFirst) {
@@ -104,7 +104,7 @@ const maxKept = 64 << 20
 // that hung.
 func readStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	script := fmt.Sprintf(`for f in "$HOME"/.plx/jobs/%s/%s/stacks/*.txt; do if [ -r "$f" ]; then cat "$f"; echo; fi; done | head -c %d`, a.Job, a.Folder, maxKept)
-	var stdout hosts.Answer
+	var stdout hosts.BoundedBuffer
 	err := a.Run(ctx, script, nil, &stdout, nil)
 	return stdout.String(), err
 }

@@ -87,7 +87,7 @@ func (j *Job) pollTasks(ctx context.Context) (all []taskStatus, unreachable []st
 	present := j.present()
 	found, failed := make([][]taskStatus, len(present)), make([]error, len(present))
 	_ = hosts.Each(ctx, present, func(i int, a *hosts.AgentHost) error { // hosts.Each's error is ignored, because failed has the errors
-		state, seen, err := ask(ctx, a, protocol.Look{Metrics: true})
+		state, seen, err := ask(ctx, a, protocol.ActivityRequest{Metrics: true})
 		if err != nil {
 			failed[i] = fmt.Errorf("ask what its tasks do: %w", err)
 			return nil
@@ -105,7 +105,7 @@ func (j *Job) pollTasks(ctx context.Context) (all []taskStatus, unreachable []st
 }
 
 // statuses returns the tasks of a host from its reply.
-func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all []taskStatus) {
+func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.ActivityReport) (all []taskStatus) {
 	for name, now := range state.Tasks {
 		t := taskStatus{Task: name, Host: a.Name(), PID: now.PID, Step: now.Step}
 		if now.Exit != nil {
@@ -114,7 +114,7 @@ func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all
 		}
 		if task, err := cluster.ParseTask(name); err == nil && seen.Tasks[task] != nil {
 			a := seen.Tasks[task]
-			t.Age, t.Idle, t.IOIdle = a.Age.Seconds(), a.Still.Seconds(), a.Quiet.Seconds()
+			t.Age, t.Idle, t.IOIdle = a.Age.Seconds(), a.Idle.Seconds(), a.IOIdle.Seconds()
 			t.Metrics = a.Metrics
 		}
 		all = append(all, t)
@@ -128,18 +128,18 @@ func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.Seen) (all
 // variables, or if all workers have finished.
 func idleServer(name string, e protocol.Exit) bool {
 	task, err := cluster.ParseTask(name)
-	return err == nil && task.Role == cluster.PS && e.Native && e.Finished && e.Code == 0 && !e.Told
+	return err == nil && task.Role == cluster.PS && e.Native && e.Finished && e.Code == 0 && !e.StopRequested
 }
 
 // ask connects to an agent, sends it the request m, and returns the agent's
 // state and its reply.
-func ask(ctx context.Context, a *hosts.AgentHost, m protocol.Look) (protocol.State, protocol.Seen, error) {
+func ask(ctx context.Context, a *hosts.AgentHost, m protocol.ActivityRequest) (protocol.State, protocol.ActivityReport, error) {
 	v, err := a.Visitor(ctx)
 	if err != nil {
-		return protocol.State{}, protocol.Seen{}, err
+		return protocol.State{}, protocol.ActivityReport{}, err
 	}
 	defer v.Close() // every answer has arrived
-	return v.Look(ctx, m)
+	return v.Poll(ctx, m)
 }
 
 // compareTasks orders task names by role, workers before parameter servers,

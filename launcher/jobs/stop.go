@@ -144,14 +144,14 @@ func (s *stopper) outlived(ctx context.Context) bool {
 	if s.job.Slurm.ID == "" {
 		return false
 	}
-	over, err := s.job.Slurm.Over(ctx)
+	over, err := s.job.Slurm.HasEnded(ctx)
 	return err == nil && over
 }
 
 // stop asks the agents of all hosts to end the job, and waits until the job
 // has no process left.
 func (s *stopper) stop(ctx context.Context) error {
-	tell := s.job.printer.NewTally("stopping", len(s.job.present()))
+	tell := s.job.printer.NewHostProgress("stopping", len(s.job.present()))
 	s.last = make([]*protocol.State, len(s.job.agents))
 	return hosts.Each(ctx, s.job.agents, func(i int, a *hosts.AgentHost) (err error) {
 		if s.job.Hosts[i].Left {

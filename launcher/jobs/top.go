@@ -116,7 +116,7 @@ func again(ctx context.Context, poll func()) {
 func pollOnce(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, line *live.Line) (shown []top.Host, tasks []top.Task) {
 	shown = make([]top.Host, len(agents))
 	generation := 0
-	for i, of := range pollAll(ctx, agents, visits, protocol.Look{Waits: true, Host: true, Metrics: true}) {
+	for i, of := range pollAll(ctx, agents, visits, protocol.ActivityRequest{Waits: true, Host: true, Metrics: true}) {
 		shown[i].Name = agents[i].Name()
 		if of.err != nil {
 			shown[i].Trouble = firstLine(of.err)
@@ -150,7 +150,7 @@ func pollOnce(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Vi
 // hostReply is the reply of one host to a poll.
 type hostReply struct {
 	state protocol.State
-	seen  protocol.Seen
+	seen  protocol.ActivityReport
 	tasks []taskStatus
 	at    time.Time // time at which the reply arrived
 	err   error     // nil if the host has replied
@@ -158,7 +158,7 @@ type hostReply struct {
 
 // pollAll polls all hosts of a job once, for at most pollTime. It connects to
 // the hosts for which visits has no connection.
-func pollAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, m protocol.Look) []hostReply {
+func pollAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, m protocol.ActivityRequest) []hostReply {
 	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	all := make([]hostReply, len(agents))
@@ -176,7 +176,7 @@ func pollAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Vis
 // visit sends a request to an agent over connection *v. If *v is nil, visit
 // opens a connection and stores it in *v. After an error it closes the
 // connection and sets *v to nil.
-func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protocol.Look) (state protocol.State, seen protocol.Seen, err error) {
+func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protocol.ActivityRequest) (state protocol.State, seen protocol.ActivityReport, err error) {
 	if *v == nil {
 		fresh, err := a.Visitor(ctx)
 		if err != nil {
@@ -184,7 +184,7 @@ func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protoco
 		}
 		*v = fresh
 	}
-	if state, seen, err = (*v).Look(ctx, m); err != nil {
+	if state, seen, err = (*v).Poll(ctx, m); err != nil {
 		(*v).Close() // the earlier error matters more than that of Close
 		*v = nil
 	}
@@ -215,7 +215,7 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	met := make([]bool, len(set.Hosts))
 	// Connect before the view is shown, because SSH may ask for a password.
 	err = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error {
-		err := h.Meet(ctx)
+		err := h.Survey(ctx)
 		met[i] = err == nil
 		return err
 	})
@@ -237,7 +237,7 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 				shown[i].Name = h.Name()
 				var err error
 				if !met[i] {
-					err = h.Meet(ctx)
+					err = h.Survey(ctx)
 					met[i] = err == nil
 				}
 				var use protocol.HostUse

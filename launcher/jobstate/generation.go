@@ -105,7 +105,7 @@ type progress struct {
 
 // take records a task's report of its steps. The result stepped reports
 // whether the task has made a step in this generation.
-func (p *progress) take(v view, s protocol.Said) (commands []Command, stepped bool) {
+func (p *progress) take(v view, s protocol.TaskMessage) (commands []Command, stepped bool) {
 	w := s.Message
 	stepped = w.Step > w.From
 	p.stepped = p.stepped || stepped

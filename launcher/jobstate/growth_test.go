@@ -214,17 +214,17 @@ func (s *simulation) react(h int, m protocol.Message) {
 	case m.Start != nil:
 		s.hear(h, protocol.Message{Started: &protocol.Started{Generation: generation}})
 	case m.Look != nil:
-		seen := &protocol.Seen{ID: m.Look.ID, Generation: generation, Tasks: map[cluster.Task]*protocol.Activity{}}
+		seen := &protocol.ActivityReport{ID: m.Look.ID, Generation: generation, Tasks: map[cluster.Task]*protocol.Activity{}}
 		for _, t := range tasks {
 			seen.Tasks[t.Task] = &protocol.Activity{}
 		}
 		s.hear(h, protocol.Message{Seen: seen})
 	case m.Stop != nil:
 		for _, t := range tasks {
-			s.exit(h, protocol.Exit{Task: t.Task, Generation: generation, Started: true, Native: true, Told: true})
+			s.exit(h, protocol.Exit{Task: t.Task, Generation: generation, Started: true, Native: true, StopRequested: true})
 		}
 	case m.Checkpoint != nil:
-		said := protocol.Said{Task: cluster.Chief, Generation: generation, Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Checkpoint.Request, Hold: true, Step: 3}}
+		said := protocol.TaskMessage{Task: cluster.Chief, Generation: generation, Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Checkpoint.Request, Hold: true, Step: 3}}
 		s.hear(h, protocol.Message{Said: &said})
 	}
 }
@@ -247,7 +247,7 @@ func (s *simulation) fail() {
 func (s *simulation) say(m cluster.ControlMessage) {
 	for h, host := range s.m.hosts {
 		for _, t := range host.tasks {
-			s.hear(h, protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: s.m.generation.number, Message: m}})
+			s.hear(h, protocol.Message{Said: &protocol.TaskMessage{Task: t.Task, Generation: s.m.generation.number, Message: m}})
 		}
 	}
 }

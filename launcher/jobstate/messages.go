@@ -90,7 +90,7 @@ func (m *Machine) exited(h int, e protocol.Exit) {
 		return
 	}
 	m.generation.exits[e.Task] = e
-	if e.Told && (v.beforeStop() || m.stage == settling) {
+	if e.StopRequested && (v.beforeStop() || m.stage == settling) {
 		m.hosts[h].leaving = true
 	}
 	if reason := v.fault(h, e); reason != "" {
@@ -101,7 +101,7 @@ func (m *Machine) exited(h int, e protocol.Exit) {
 }
 
 // said handles a message that a task on host h has sent to its agent.
-func (m *Machine) said(h int, s protocol.Said) {
+func (m *Machine) said(h int, s protocol.TaskMessage) {
 	v := m.view()
 	commands, stepped := m.progress.take(v, s)
 	m.do(commands)
@@ -127,9 +127,9 @@ func (m *Machine) said(h int, s protocol.Said) {
 func missed(s protocol.State) []protocol.Message {
 	var all []protocol.Message
 	said := func(t cluster.Task, m cluster.ControlMessage) {
-		all = append(all, protocol.Message{Said: &protocol.Said{Task: t, Generation: s.Generation, Message: m}})
+		all = append(all, protocol.Message{Said: &protocol.TaskMessage{Task: t, Generation: s.Generation, Message: m}})
 	}
-	states := map[cluster.Task]*protocol.TaskNow{}
+	states := map[cluster.Task]*protocol.TaskState{}
 	for name, now := range s.Tasks {
 		if t, err := cluster.ParseTask(name); err == nil && now != nil {
 			states[t] = now
@@ -143,8 +143,8 @@ func missed(s protocol.State) []protocol.Message {
 	}
 	var exits []protocol.Exit
 	for _, t := range tasks {
-		if now := states[t]; now.Word != nil {
-			word := *now.Word
+		if now := states[t]; now.LastProgress != nil {
+			word := *now.LastProgress
 			if word.Kind == cluster.Failed {
 				word.Kind = cluster.Finished // reports only the step; the failure follows below, or the task's exit reports it
 			}

@@ -144,7 +144,7 @@ func (p *player) task(verb string, words []string) error {
 		host = slices.IndexFunc(p.plan.Hosts, func(h protocol.HostPlan) bool { return h.Host == o["from"] })
 	}
 	if verb != "exit" {
-		said := protocol.Said{Task: t, Generation: p.generation(o), Message: word(verb, o)}
+		said := protocol.TaskMessage{Task: t, Generation: p.generation(o), Message: word(verb, o)}
 		p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{Said: &said}}))
 		return nil
 	}
@@ -184,7 +184,7 @@ func (p *player) generation(o options) int {
 func exitOf(t cluster.Task, o options) protocol.Exit {
 	return protocol.Exit{
 		Task: t, Code: o.number("code"), Signal: o.number("signal"), Started: o["unstarted"] == "",
-		Native: o["native"] != "", Finished: o["finished"] != "", Told: o["told"] != "",
+		Native: o["native"] != "", Finished: o["finished"] != "", StopRequested: o["told"] != "",
 		Cause: o["cause"], LostPeer: o["lost"], Time: time.Unix(int64(o.number("at")), 0),
 	}
 }
@@ -260,12 +260,12 @@ func prepared(h protocol.HostPlan, o options) *protocol.Prepared {
 
 // state is that of an agent; after each "missed" follows what it says of a task.
 func state(h protocol.HostPlan, generation int, words []string) (protocol.State, error) {
-	s := protocol.State{Addr: h.Host + ":99", Generation: generation, Tasks: map[string]*protocol.TaskNow{}}
+	s := protocol.State{Addr: h.Host + ":99", Generation: generation, Tasks: map[string]*protocol.TaskState{}}
 	parts := strings.Split(strings.Join(words, " "), "missed ")
 	about := parse(split(strings.TrimSpace(parts[0])))
 	s.Phase = protocol.Phase(about["phase"])
 	if about["tolerates"] != "" {
-		s.Tasks[cluster.Chief.String()] = &protocol.TaskNow{ToleratesLoss: true}
+		s.Tasks[cluster.Chief.String()] = &protocol.TaskState{ToleratesLoss: true}
 	}
 	for _, part := range parts[1:] {
 		w := split(strings.TrimSpace(part))
@@ -280,10 +280,10 @@ func state(h protocol.HostPlan, generation int, words []string) (protocol.State,
 
 // missing is what a state says of a task: that it failed and still runs, said something of its
 // steps, or has ended, after such a word where one is given.
-func missing(t cluster.Task, generation int, o options) *protocol.TaskNow {
-	said, now := word("said", o), &protocol.TaskNow{}
+func missing(t cluster.Task, generation int, o options) *protocol.TaskState {
+	said, now := word("said", o), &protocol.TaskState{}
 	if o["step"] != "" {
-		now.Word = &said
+		now.LastProgress = &said
 	}
 	if o["failed"] != "" {
 		now.Failed = &said

@@ -250,7 +250,7 @@ func (g *game) judge(v protocol.Verdict) {
 			continue
 		}
 		workers++
-		if e, ended := g.exits[t]; ended && e.Code == 0 && e.Signal == 0 && e.Started && (!e.Native || e.Finished) && (!e.Told || e.Finished) {
+		if e, ended := g.exits[t]; ended && e.Code == 0 && e.Signal == 0 && e.Started && (!e.Native || e.Finished) && (!e.StopRequested || e.Finished) {
 			good++
 			chief = chief || t.IsChief()
 			if g.gaveUp[t] {

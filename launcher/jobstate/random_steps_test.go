@@ -46,12 +46,12 @@ func (g *game) word(t cluster.Task) cluster.ControlMessage {
 // steps is what a task of a host says of its steps.
 func (g *game) steps(h int) protocol.Message {
 	task, _ := g.task(h)
-	return protocol.Message{Said: &protocol.Said{Task: task, Generation: g.of(), Message: g.word(task)}}
+	return protocol.Message{Said: &protocol.TaskMessage{Task: task, Generation: g.of(), Message: g.word(task)}}
 }
 
 // taskMessage notes a task's word. With the chief's first step it is to be said from where
 // the generation resumes.
-func (g *game) taskMessage(h int, s protocol.Said) {
+func (g *game) taskMessage(h int, s protocol.TaskMessage) {
 	counts := []cluster.ControlKind{cluster.Heartbeat, cluster.Failed, cluster.Finished}
 	if s.Generation != g.generation || !g.runs(h, s.Task) || !slices.Contains(counts, s.Message.Kind) || !s.Task.IsChief() {
 		return

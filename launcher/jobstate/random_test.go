@@ -216,7 +216,7 @@ func (g *game) any() Event {
 		if task, ok := g.task(h); ok && g.rand.Intn(3) == 0 {
 			m := g.word(task)
 			m.Kind, m.Cause, m.Peer = cluster.Failed, "failed", g.peer()
-			return say(protocol.Message{Said: &protocol.Said{Task: task, Generation: g.of(), Message: m}})
+			return say(protocol.Message{Said: &protocol.TaskMessage{Task: task, Generation: g.of(), Message: m}})
 		}
 	case 8:
 		if g.rand.Intn(5) == 0 {
@@ -322,10 +322,10 @@ func (g *game) good(h int) Event {
 	return say(protocol.Message{Started: &protocol.Started{Generation: g.generation}})
 }
 
-func (g *game) missed(h int) map[string]*protocol.TaskNow {
-	tasks := map[string]*protocol.TaskNow{"ps:77": nil}
+func (g *game) missed(h int) map[string]*protocol.TaskState {
+	tasks := map[string]*protocol.TaskState{"ps:77": nil}
 	for _, t := range g.m.hosts[h].tasks {
-		now := &protocol.TaskNow{ToleratesLoss: g.seed%3 == 1 && g.rand.Intn(4) == 0}
+		now := &protocol.TaskState{ToleratesLoss: g.seed%3 == 1 && g.rand.Intn(4) == 0}
 		if e, ended := g.exits[t.Task]; ended {
 			now.Exit = &e
 		} else if g.m.stage >= running && g.rand.Intn(4) == 0 {
@@ -333,7 +333,7 @@ func (g *game) missed(h int) map[string]*protocol.TaskNow {
 			now.Exit = &e
 		}
 		if w := g.word(t.Task); g.m.stage >= starting && g.rand.Intn(2) == 0 {
-			now.Word = &w
+			now.LastProgress = &w
 		}
 		tasks[t.Task.String()] = now
 	}
@@ -359,7 +359,7 @@ func (g *game) allGoesWell() {
 		}
 		for _, t := range slices.SortedFunc(maps.Keys(g.tasks), func(a, b cluster.Task) int { return strings.Compare(a.String(), b.String()) }) {
 			if h := g.tasks[t]; g.verdict == nil {
-				e := protocol.Exit{Task: t, Generation: g.generation, Started: true, Told: g.m.stage == stopping}
+				e := protocol.Exit{Task: t, Generation: g.generation, Started: true, StopRequested: g.m.stage == stopping}
 				g.step(Heard{Host: h, Message: protocol.Message{Exited: &e}})
 			}
 		}

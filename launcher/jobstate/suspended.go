@@ -14,7 +14,7 @@ const suspendedTimer Timer = "suspended"
 // not renew their leases, so these hosts are not at fault. A task that failed
 // on its own stays the culprit.
 func (v view) excuse(f failure) failure {
-	own := f.task != nil && !f.exit.Told && f.exit.LostPeer == ""
+	own := f.task != nil && !f.exit.StopRequested && f.exit.LostPeer == ""
 	if v.suspended <= 0 || own || f.hang != nil {
 		return f
 	}

@@ -27,7 +27,7 @@ type failure struct {
 
 // failureOf returns the failure that a task has reported before its process
 // exits.
-func failureOf(v view, h int, s protocol.Said) failure {
+func failureOf(v view, h int, s protocol.TaskMessage) failure {
 	return failure{host: h, task: &s.Task, reason: fmt.Sprintf("%s on %s failed%s", s.Task, v.name(h), because(s.Message.Cause)),
 		exit: protocol.Exit{Task: s.Task, Code: 1, Started: true, Native: true, Cause: s.Message.Cause, LostPeer: s.Message.Peer}}
 }
@@ -186,7 +186,7 @@ func (v view) firstDisconnected() int {
 // before failure f. It returns nil if there is none.
 func (v view) leftBefore(f failure) (first *protocol.Exit) {
 	for t, e := range v.generation.exits {
-		if t.Role != cluster.Worker || e.Code != 0 || e.Told || e.Native || e.Time.After(f.exit.Time) {
+		if t.Role != cluster.Worker || e.Code != 0 || e.StopRequested || e.Native || e.Time.After(f.exit.Time) {
 			continue
 		}
 		if first == nil || e.Time.Before(first.Time) || e.Time.Equal(first.Time) && t.Index < first.Task.Index {
@@ -232,7 +232,7 @@ func namedPeer(v view, f failure) (peer cluster.Task, host int, known bool) {
 // signal N ended the task.
 func status(e protocol.Exit) int {
 	switch {
-	case e.Told: // the agent stopped the task although the job had not asked for it
+	case e.StopRequested: // the agent stopped the task although the job had not asked for it
 		return exit.CodePlx
 	case e.Signal != 0:
 		return 128 + e.Signal
@@ -273,7 +273,7 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 			}
 		case !ended:
 			end.Part = protocol.Unknown
-		case e.Told && (e.Native || lost == "" || e.Code == 128+int(syscall.SIGTERM)):
+		case e.StopRequested && (e.Native || lost == "" || e.Code == 128+int(syscall.SIGTERM)):
 			end.Part = protocol.TornDown
 		case lost != "":
 			end.Part = protocol.Victim

@@ -89,9 +89,9 @@ func (v view) unendedNotices() (commands []Command) {
 func (v view) fault(h int, e protocol.Exit) string {
 	who := fmt.Sprintf("%s on %s", e.Task, v.name(h))
 	switch {
-	case e.Told && (v.stage == finishing || v.stage == stopping):
+	case e.StopRequested && (v.stage == finishing || v.stage == stopping):
 		return ""
-	case e.Told: // not asked by the driver: the agent's lease has expired, or its host shuts down
+	case e.StopRequested: // not asked by the driver: the agent's lease has expired, or its host shuts down
 		return who + " was told to end by its host's agent" + because(e.Cause)
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)
@@ -186,7 +186,7 @@ func (v view) watched() (all []hang.Task) {
 
 // seen passes the report of host h about its tasks to the hang detection.
 // After the last missing report, the hang detection evaluates all of them.
-func (v view) seen(watch *hang.Watch, late *search, h int, s *protocol.Seen) ([]Command, decision) {
+func (v view) seen(watch *hang.Watch, late *search, h int, s *protocol.ActivityReport) ([]Command, decision) {
 	unheard := func(h int) bool { return v.unended(h) > 0 && !watch.HasHeard(h) }
 	if !watch.Heard(h, s) || late.finds(len(v.hosts), unheard) {
 		return nil, nil

@@ -9,12 +9,12 @@ import (
 
 // tolerating is a task's word that the job tolerates the loss of workers.
 func (g *game) tolerating(t cluster.Task, generation int) protocol.Message {
-	return protocol.Message{Said: &protocol.Said{Task: t, Generation: generation, Message: cluster.ControlMessage{Kind: cluster.ToleratesLoss}}}
+	return protocol.Message{Said: &protocol.TaskMessage{Task: t, Generation: generation, Message: cluster.ControlMessage{Kind: cluster.ToleratesLoss}}}
 }
 
 // checkpoint is what host h says of one: as a rule its chief's answer.
 func (g *game) checkpoint(h int) protocol.Message {
-	said := &protocol.Said{Task: cluster.Chief, Generation: g.of(),
+	said := &protocol.TaskMessage{Task: cluster.Chief, Generation: g.of(),
 		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: []string{"", "disk full"}[g.rand.Intn(2)]}}
 	said.Message.Step = int64(7 + said.Generation)
 	if task, ok := g.task(h); ok && g.rand.Intn(4) == 0 {
@@ -45,7 +45,7 @@ func (g *game) exit(t cluster.Task) protocol.Exit {
 	case 2:
 		e.Started, e.Code = false, 127
 	case 3:
-		e.Told = true
+		e.StopRequested = true
 	case 4:
 		e.Native = true
 	case 5:

@@ -7,12 +7,12 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Early holds the first log bytes of a host. The agent (plx's process on the
+// EarlyLogs holds the first log bytes of a host. The agent (plx's process on the
 // host) sends them together with its other messages, which saves a separate
 // SSH session for the short output of most jobs. The bytes are the beginning
 // of what "plx agent logs" prints, or all of it. Several goroutines may use an
-// Early at once.
-type Early struct {
+// EarlyLogs at once.
+type EarlyLogs struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	unread  []byte
@@ -21,14 +21,14 @@ type Early struct {
 }
 
 // NewEarly returns an empty Early.
-func NewEarly() *Early {
-	e := &Early{left: protocol.EarlyLogs}
+func NewEarly() *EarlyLogs {
+	e := &EarlyLogs{left: protocol.EarlyLogs}
 	e.changed.L = &e.mu
 	return e
 }
 
 // Add appends log bytes that have arrived from the host. It never blocks.
-func (e *Early) Add(part protocol.Logged) {
+func (e *EarlyLogs) Add(part protocol.Logged) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.left -= len(part.Data); e.left < 0 || part.Done {
@@ -43,7 +43,7 @@ func (e *Early) Add(part protocol.Logged) {
 // Read blocks until bytes arrive. After the last byte it returns
 // [io.ErrUnexpectedEOF], because the rest of the logs comes over another
 // connection.
-func (e *Early) Read(p []byte) (int, error) {
+func (e *EarlyLogs) Read(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for len(e.unread) == 0 && !e.done {

@@ -71,7 +71,7 @@ func TestEarlyLogs(t *testing.T) {
 	}
 }
 
-// Early logs beyond the limit are dropped, and the command on the host
+// EarlyLogs logs beyond the limit are dropped, and the command on the host
 // delivers the rest.
 func TestEarlyLogsAreBounded(t *testing.T) {
 	t.Parallel()

@@ -170,7 +170,7 @@ func (f *feed) failed(err error) {
 		f.killCount++
 	}
 	switch {
-	case f.chunks.Brought():
+	case f.chunks.Received():
 		f.brokenSince = time.Time{}
 	case f.brokenSince.IsZero():
 		f.brokenSince = time.Now()
@@ -206,7 +206,7 @@ func (f *feed) write(out *Output, c logs.Chunk) error {
 
 // follow writes the logs of a host to out until their end. It begins with the
 // bytes in early, which may be nil.
-func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Early, out *Output, h *liveness, patience time.Duration) error {
+func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *EarlyLogs, out *Output, h *liveness, patience time.Duration) error {
 	h.note()
 	f := &feed{agent: s, req: req, cursor: &out.cursor, liveness: h, patience: patience}
 	defer f.close()

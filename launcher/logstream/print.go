@@ -135,14 +135,14 @@ type stream struct {
 // the agent (plx's process on the host) was restarted, call Follow again: the
 // new stream continues where the old one ends. early holds the log bytes that
 // the agent sends within its other messages; it may be nil.
-func (g *Streams) Follow(a *hosts.AgentHost, early *Early, out *Output, lease time.Duration) {
+func (g *Streams) Follow(a *hosts.AgentHost, early *EarlyLogs, out *Output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)
 	s.liveness.note()
 	go s.run(ctx, early, out, lease+patience)
 }
 
-func (s *stream) run(ctx context.Context, early *Early, out *Output, patience time.Duration) {
+func (s *stream) run(ctx context.Context, early *EarlyLogs, out *Output, patience time.Duration) {
 	defer close(s.done)
 	defer s.cancel(nil)
 	if s.before != nil {
@@ -177,9 +177,9 @@ type hostError struct {
 	Err   error
 }
 
-// Waiting returns the names of the hosts whose logs have not arrived
+// Incomplete returns the names of the hosts whose logs have not arrived
 // completely.
-func (g *Streams) Waiting() (names []string) {
+func (g *Streams) Incomplete() (names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.all {

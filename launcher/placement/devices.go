@@ -53,7 +53,7 @@ func deviceName(d gpuprobe.Device) string { return "gpu " + d.Label() }
 // GivenGPU reports whether a worker gets a GPU. known is false for a parameter
 // server, and in a dry run if it depends on the GPUs that the host has.
 func (t Task) GivenGPU() (hasGPU, known bool) {
-	return t.Visible != "", t.Visible != "" || t.Device == onCPU
+	return t.VisibleIDs != "", t.VisibleIDs != "" || t.Device == onCPU
 }
 
 // GPU returns the probe's result for the GPU or MIG device of task t. It

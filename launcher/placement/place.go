@@ -81,11 +81,11 @@ type Host struct {
 
 // Task is a task and the device that it runs on.
 type Task struct {
-	Task      cluster.Task
-	Device    string          // name of the device for messages: "gpu 3", "gpu 3:0" for a MIG device, or "cpu"; "" for a parameter server
-	Visible   string          // ids of the GPUs that the task sees, as in CUDA_VISIBLE_DEVICES; "" if it sees none
-	Vendor    gpuprobe.Vendor // vendor of the task's GPUs; "" if unknown
-	LocalRank int             // index of a worker among the workers of its host, from 0; 0 for a parameter server
+	Task       cluster.Task
+	Device     string          // name of the device for messages: "gpu 3", "gpu 3:0" for a MIG device, or "cpu"; "" for a parameter server
+	VisibleIDs string          // ids of the GPUs that the task sees, as in CUDA_VISIBLE_DEVICES; "" if it sees none
+	Vendor     gpuprobe.Vendor // vendor of the task's GPUs; "" if unknown
+	LocalRank  int             // index of a worker among the workers of its host, from 0; 0 for a parameter server
 
 	Claims []protocol.Claim // GPUs to reserve for the task; nil without a GPU, and in a dry run
 }
@@ -93,7 +93,7 @@ type Task struct {
 // GPUWorkers returns the number of the host's workers that have a GPU.
 func (h Host) GPUWorkers() (n int) {
 	for _, t := range h.Tasks {
-		if t.Visible != "" {
+		if t.VisibleIDs != "" {
 			n++
 		}
 	}
@@ -103,7 +103,7 @@ func (h Host) GPUWorkers() (n int) {
 // Specs returns the host's tasks in the form that is sent to its agent.
 func (h Host) Specs() (specs []protocol.TaskSpec) {
 	for _, t := range h.Tasks {
-		specs = append(specs, protocol.TaskSpec{Task: t.Task, Devices: t.Visible, Visible: t.Vendor.Visible(t.Visible), LocalRank: t.LocalRank, Claims: t.Claims})
+		specs = append(specs, protocol.TaskSpec{Task: t.Task, Devices: t.VisibleIDs, Visible: t.Vendor.Visible(t.VisibleIDs), LocalRank: t.LocalRank, Claims: t.Claims})
 	}
 	return specs
 }
@@ -151,9 +151,9 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	all := visible(slots)
 	divided := slices.ContainsFunc(slots, func(s slot) bool { return s.device.MIG != nil })
 	for rank, s := range slots {
-		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), Visible: visible([]slot{s}), Vendor: m.vendor(), LocalRank: rank, Claims: claims(s, want.ShareGPUs)}
+		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), VisibleIDs: visible([]slot{s}), Vendor: m.vendor(), LocalRank: rank, Claims: claims(s, want.ShareGPUs)}
 		if want.VisibleHost && !divided { // a process can use only one MIG device, so showing it all of them would not help
-			t.Visible = all
+			t.VisibleIDs = all
 		}
 		h.Tasks = append(h.Tasks, t)
 		p.Workers++
@@ -241,7 +241,7 @@ func oneMachine(id string, names ...string) string {
 func sharedGPU(a, b Host) string {
 	for _, x := range a.Tasks {
 		for _, y := range b.Tasks {
-			if x.Visible != "" && x.Device == y.Device {
+			if x.VisibleIDs != "" && x.Device == y.Device {
 				return x.Device
 			}
 		}

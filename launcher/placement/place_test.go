@@ -32,7 +32,7 @@ func (p Placement) describe(ms []Machine) string {
 	var all []string
 	for _, h := range p.Hosts {
 		for _, t := range h.Tasks {
-			all = append(all, fmt.Sprintf("%s@%s[%s]", t.Task, ms[h.Machine].Name, t.Visible))
+			all = append(all, fmt.Sprintf("%s@%s[%s]", t.Task, ms[h.Machine].Name, t.VisibleIDs))
 		}
 	}
 	return strings.Join(all, " ")

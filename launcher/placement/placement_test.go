@@ -59,7 +59,7 @@ func plan(ms []Machine, p Placement) string {
 		for _, t := range h.Tasks {
 			fmt.Fprintf(&b, " %s", t.Task)
 			if t.Task.Role == cluster.Worker {
-				fmt.Fprintf(&b, "(%s,%s,%d)", strings.ReplaceAll(t.Device, " ", ""), t.Visible, t.LocalRank)
+				fmt.Fprintf(&b, "(%s,%s,%d)", strings.ReplaceAll(t.Device, " ", ""), t.VisibleIDs, t.LocalRank)
 			}
 		}
 		b.WriteString("\n")
@@ -259,7 +259,7 @@ func contradiction(ms []Machine, p Placement, want Options) string {
 		var all []string
 		for _, t := range h.Tasks {
 			if t.Task.Role == cluster.PS {
-				if t.Task.Index != server || local > 0 || t.Visible != "" || want.NoServers {
+				if t.Task.Index != server || local > 0 || t.VisibleIDs != "" || want.NoServers {
 					return "server " + t.Task.String()
 				}
 				server++
@@ -277,16 +277,16 @@ func contradiction(ms []Machine, p Placement, want Options) string {
 				if !slices.ContainsFunc(m.Report.Devices(), func(d gpuprobe.Device) bool { return deviceName(d) == t.Device }) || slices.Contains(m.Devices.Excluded, hostfile.ID(id)) {
 					return t.Device + " is not to be used"
 				}
-				if !want.VisibleHost && t.Visible != id {
-					return t.Device + " is not what it sees: " + t.Visible
+				if !want.VisibleHost && t.VisibleIDs != id {
+					return t.Device + " is not what it sees: " + t.VisibleIDs
 				}
 			}
 			rank++
 			local++
 		}
 		for _, t := range h.Tasks {
-			if want.VisibleHost && t.Task.Role == cluster.Worker && t.Visible != strings.Join(all, ",") {
-				return t.Task.String() + " does not see all: " + t.Visible
+			if want.VisibleHost && t.Task.Role == cluster.Worker && t.VisibleIDs != strings.Join(all, ",") {
+				return t.Task.String() + " does not see all: " + t.VisibleIDs
 			}
 		}
 	}

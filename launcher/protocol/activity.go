@@ -7,10 +7,10 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Look asks an agent what the tasks on its host are doing. The driver (the
+// ActivityRequest asks an agent what the tasks on its host are doing. The driver (the
 // process that runs the job) and visitors (other commands, such as plx top)
 // send it. The agent's answer, Seen, has the same ID.
-type Look struct {
+type ActivityRequest struct {
 	ID    int  `json:"id"`
 	Waits bool `json:"waits,omitempty"` // true: the answer also lists each process and what its threads wait for
 	// Metrics asks for the newest metric values that the tasks have reported.
@@ -24,9 +24,9 @@ type Look struct {
 	Host   bool `json:"host,omitempty"` // true: the answer has the host's CPU, memory, network and GPU usage
 }
 
-// Seen is an agent's report of what the tasks on its host are doing. It answers
+// ActivityReport is an agent's report of what the tasks on its host are doing. It answers
 // Look.
-type Seen struct {
+type ActivityReport struct {
 	ID         int                        `json:"id"`              // ID of the request that this message answers
 	Generation int                        `json:"generation"`      // number of the generation (run of all tasks) that the reported tasks belong to
 	Tasks      map[cluster.Task]*Activity `json:"tasks,omitempty"` // by task; tasks without a running process are missing
@@ -38,12 +38,12 @@ type Activity struct {
 	PID int           `json:"pid"`           // process ID of the process that the agent started for the task
 	Age time.Duration `json:"age,omitempty"` // time since that process was started; 0 means unknown
 
-	// Still is the time since the task last showed any activity: output, a
+	// Idle is the time since the task last showed any activity: output, a
 	// training step, network or file I/O, or use of the processor or GPU.
-	// Quiet is the same time, but without counting the use of processor and
+	// IOIdle is the same time, but without counting the use of processor and
 	// GPU as activity. So Quiet is at least Still.
-	Still time.Duration `json:"still"`
-	Quiet time.Duration `json:"quiet"`
+	Idle   time.Duration `json:"still"`
+	IOIdle time.Duration `json:"quiet"`
 
 	// Metrics holds the newest value of each metric that the task has reported
 	// in this generation, by the metric's name. It is nil if the task has

@@ -19,7 +19,7 @@ type Method string
 // the method's JSON.
 const (
 	DoSurvey     Method = "survey"     // parameter Survey, result Surveyed: the host's facts and files
-	DoProbe      Method = "probe"      // parameter Probe, result gpuprobe.Answer: the host's GPUs
+	DoProbe      Method = "probe"      // parameter Probe, result gpuprobe.Output: the host's GPUs
 	DoUse        Method = "use"        // no parameter, result HostUse: the host's usage, sampled since the first call
 	DoCheckName  Method = "check-name" // parameter CheckName, no result; fails with CodeTaken if a running job uses the name
 	DoInterfaces Method = "interfaces" // no parameter, result []Interface: the host's network interfaces

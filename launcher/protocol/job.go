@@ -212,18 +212,18 @@ type State struct {
 	Processes
 	Products
 
-	Lease      time.Duration       `json:"lease,omitempty"`      // the agent stops its tasks after this long without a Renew message; 0 means never
-	Detached   bool                `json:"detached,omitempty"`   // true: an agent drives the job; false: the launcher does
-	Tasks      map[string]*TaskNow `json:"tasks,omitempty"`      // tasks of the last prepared generation, by Task.String()
-	JobPhase   Phase               `json:"jobPhase,omitempty"`   // phase of the whole job if this agent drives it; otherwise empty
-	Verdict    *Verdict            `json:"verdict,omitempty"`    // how this host's part of the job ended; nil until Phase is Over
-	Unkillable []int               `json:"unkillable,omitempty"` // PIDs of processes that SIGKILL did not end, for example in an uninterruptible wait
-	Started    time.Time           `json:"started"`              // start time of the agent, by the host's clock
+	Lease      time.Duration         `json:"lease,omitempty"`      // the agent stops its tasks after this long without a Renew message; 0 means never
+	Detached   bool                  `json:"detached,omitempty"`   // true: an agent drives the job; false: the launcher does
+	Tasks      map[string]*TaskState `json:"tasks,omitempty"`      // tasks of the last prepared generation, by Task.String()
+	JobPhase   Phase                 `json:"jobPhase,omitempty"`   // phase of the whole job if this agent drives it; otherwise empty
+	Verdict    *Verdict              `json:"verdict,omitempty"`    // how this host's part of the job ended; nil until Phase is Over
+	Unkillable []int                 `json:"unkillable,omitempty"` // PIDs of processes that SIGKILL did not end, for example in an uninterruptible wait
+	Started    time.Time             `json:"started"`              // start time of the agent, by the host's clock
 
-	// Laid is the placement of the tasks in the current generation. It is nil
+	// Layout is the placement of the tasks in the current generation. It is nil
 	// in the first generation, and on a host whose agent does not drive the
 	// job.
-	Laid *Layout `json:"laid,omitempty"`
+	Layout *Layout `json:"laid,omitempty"`
 }
 
 // Products describes the files that a job leaves for its user.
@@ -252,16 +252,16 @@ type Processes struct {
 	Alive time.Time `json:"alive,omitzero"`
 }
 
-// TaskNow is the current state of one task. The task is running if PID is set
+// TaskState is the current state of one task. The task is running if PID is set
 // and Exit is nil.
-type TaskNow struct {
+type TaskState struct {
 	PID           int   `json:"pid,omitempty"`           // PID of the task's process; 0 if it was not started
 	Native        bool  `json:"native,omitempty"`        // true once the task has connected to the agent by the control channel of plx's trainer
 	Step          int64 `json:"step,omitempty"`          // highest training step that the task has reported; 0 means none
 	ToleratesLoss bool  `json:"toleratesLoss,omitempty"` // the task has reported that the job can continue without lost workers; only the chief's report counts
-	// Word is the last control message of the task that has a step number,
+	// LastProgress is the last control message of the task that has a step number,
 	// except for messages about checkpoints. It is nil if there was none.
-	Word *cluster.ControlMessage `json:"word,omitempty"`
+	LastProgress *cluster.ControlMessage `json:"word,omitempty"`
 	// Failed is the message in which the task reported its own failure,
 	// possibly long before it exited. It is nil if there was none.
 	Failed *cluster.ControlMessage `json:"failed,omitempty"`

@@ -38,25 +38,25 @@ type Message struct {
 	Scale   *Scale `json:"scale,omitempty"`
 	SpecAsk bool   `json:"spec_ask,omitempty"`
 
-	Look *Look `json:"look,omitempty"` // sent by the driver or a visitor
+	Look *ActivityRequest `json:"look,omitempty"` // sent by the driver or a visitor
 
 	// Sent by the agent.
-	State    *State    `json:"state,omitempty"`
-	Renewed  *Renew    `json:"renewed,omitempty"`
-	Prepared *Prepared `json:"prepared,omitempty"`
-	Checked  *Checked  `json:"checked,omitempty"`
-	Started  *Started  `json:"started,omitempty"`
-	Exited   *Exit     `json:"exited,omitempty"`
-	Said     *Said     `json:"said,omitempty"`
-	StopAsk  *Stop     `json:"stop_ask,omitempty"` // a visitor's request to stop the job, which the agent forwards to the driver
-	Notice   string    `json:"notice,omitempty"`   // one line of text to show to the user
-	Seen     *Seen     `json:"seen,omitempty"`
+	State    *State          `json:"state,omitempty"`
+	Renewed  *Renew          `json:"renewed,omitempty"`
+	Prepared *Prepared       `json:"prepared,omitempty"`
+	Checked  *Checked        `json:"checked,omitempty"`
+	Started  *Started        `json:"started,omitempty"`
+	Exited   *Exit           `json:"exited,omitempty"`
+	Said     *TaskMessage    `json:"said,omitempty"`
+	StopAsk  *Stop           `json:"stop_ask,omitempty"` // a visitor's request to stop the job, which the agent forwards to the driver
+	Notice   string          `json:"notice,omitempty"`   // one line of text to show to the user
+	Seen     *ActivityReport `json:"seen,omitempty"`
 
 	Logged *Logged `json:"logged,omitempty"` // log output, sent only to the launcher that started the agent
 
-	// Made is the agent's last message to the driver, after all tasks have
+	// FileCounts is the agent's last message to the driver, after all tasks have
 	// ended. It is sent on a best-effort basis and may be missing.
-	Made *Made `json:"made,omitempty"`
+	Made *FileCounts `json:"made,omitempty"`
 }
 
 // Survey asks an agent for the facts of its host and which of the given files
@@ -217,26 +217,26 @@ type Started struct {
 
 // Exit reports that a task has ended, and how.
 type Exit struct {
-	Task       cluster.Task `json:"task"`
-	Generation int          `json:"generation"`
-	Code       int          `json:"code"`               // exit status; 128 + Signal if a signal ended the task; 125 to 127 if the task could not start
-	Signal     int          `json:"signal,omitempty"`   // number of the signal that ended the task; 0 if none did
-	Started    bool         `json:"started"`            // true if the task's process was started
-	Native     bool         `json:"native"`             // true if the task had connected to the agent by the control channel of plx's trainer
-	Finished   bool         `json:"finished"`           // true if the task had reported that its work was complete
-	Told       bool         `json:"told"`               // true if the agent had asked the task to stop
-	Cause      string       `json:"cause,omitempty"`    // why the task failed or could not start; empty if unknown
-	LostPeer   string       `json:"lostPeer,omitempty"` // the peer task whose loss this task reported as the reason of its failure; empty if none
-	Tail       string       `json:"tail,omitempty"`     // last few KiB of the task's stderr
-	OOMKills   int64        `json:"oomKills,omitempty"` // processes that the OOM killer of the host killed while the task ran; 0 also if plx killed the task
-	OOM        string       `json:"oom,omitempty"`      // evidence that the OOM killer killed this task; empty if there is none
-	Shm        string       `json:"shm,omitempty"`      // problem with /dev/shm, if the task's exit looks like a lack of shared memory; otherwise empty
-	Time       time.Time    `json:"time"`               // time at which the agent noticed the exit, by the host's clock
+	Task          cluster.Task `json:"task"`
+	Generation    int          `json:"generation"`
+	Code          int          `json:"code"`               // exit status; 128 + Signal if a signal ended the task; 125 to 127 if the task could not start
+	Signal        int          `json:"signal,omitempty"`   // number of the signal that ended the task; 0 if none did
+	Started       bool         `json:"started"`            // true if the task's process was started
+	Native        bool         `json:"native"`             // true if the task had connected to the agent by the control channel of plx's trainer
+	Finished      bool         `json:"finished"`           // true if the task had reported that its work was complete
+	StopRequested bool         `json:"told"`               // true if the agent had asked the task to stop
+	Cause         string       `json:"cause,omitempty"`    // why the task failed or could not start; empty if unknown
+	LostPeer      string       `json:"lostPeer,omitempty"` // the peer task whose loss this task reported as the reason of its failure; empty if none
+	Tail          string       `json:"tail,omitempty"`     // last few KiB of the task's stderr
+	OOMKills      int64        `json:"oomKills,omitempty"` // processes that the OOM killer of the host killed while the task ran; 0 also if plx killed the task
+	OOM           string       `json:"oom,omitempty"`      // evidence that the OOM killer killed this task; empty if there is none
+	Shm           string       `json:"shm,omitempty"`      // problem with /dev/shm, if the task's exit looks like a lack of shared memory; otherwise empty
+	Time          time.Time    `json:"time"`               // time at which the agent noticed the exit, by the host's clock
 }
 
-// Said forwards a message that a task has sent to its agent over the control
+// TaskMessage forwards a message that a task has sent to its agent over the control
 // channel of plx's trainer.
-type Said struct {
+type TaskMessage struct {
 	Task       cluster.Task           `json:"task"`
 	Generation int                    `json:"generation"`
 	Message    cluster.ControlMessage `json:"message"`

@@ -85,10 +85,10 @@ type Wanted struct {
 	Patterns []string `json:"patterns,omitempty"` // if not nil, select the files that match one of these patterns instead of those that match an Output
 }
 
-// Made counts the files in a job's own folders that match no Output, that the
+// FileCounts counts the files in a job's own folders that match no Output, that the
 // job has created or changed, and that the user has not fetched since their
 // last change.
-type Made struct {
+type FileCounts struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
 	// Named is the number of files that do match an Output and that the user
@@ -189,7 +189,7 @@ type PruneAnswer struct {
 	Failed string   `json:"failed,omitempty"` // error that stopped the removal before its end; empty if there was none
 
 	Busy string `json:"busy,omitempty"` // used with All: the process or job that uses ~/.plx, so that nothing was removed; empty if none does
-	// Left is a folder under ~/.plx that could not be removed completely
+	// Rest is a folder under ~/.plx that could not be removed completely
 	// because the agent itself is running from it.
-	Left string `json:"left,omitempty"`
+	Rest string `json:"left,omitempty"`
 }

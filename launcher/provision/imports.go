@@ -86,7 +86,7 @@ func (r *Recipe) Imports(ctx context.Context, on []*Target) error {
 	if len(r.Spec.Imports) > 0 {
 		doing = "importing " + strings.Join(r.Spec.Imports, ", ")
 	}
-	return each(ctx, on, r.Printer.NewTally(doing, len(on)), func(_ int, t *Target) error {
+	return each(ctx, on, r.Printer.NewHostProgress(doing, len(on)), func(_ int, t *Target) error {
 		got, err := askImports(ctx, t.AgentHost, r.Spec)
 		if err != nil {
 			return err

@@ -27,7 +27,7 @@ import (
 // takes IPv6 addresses if r.Like is one, or if a host has no other.
 func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 	all := make([]addresses, len(on))
-	tally := r.Printer.NewTally("looking for data addresses", len(on))
+	tally := r.Printer.NewHostProgress("looking for data addresses", len(on))
 	_ = each(ctx, on, tally, func(i int, t *Target) (err error) { // ignore the result: the errors are in the targets
 		if all[i], err = addressesOf(ctx, t.AgentHost); err == nil && all[i].loopback && len(on) > 1 && !t.Embedded {
 			err = fmt.Errorf("network interface %s reaches this host only, and the job has others", t.Resource.Interface)
@@ -44,9 +44,9 @@ func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 			good, found = append(good, t), append(found, all[i])
 		}
 	}
-	like, _ := netip.ParseAddr(r.Like) // if r.Like is no address, like is the zero Addr, which is not IPv6
+	like, _ := netip.ParseAddr(r.PeerAddr) // if r.Like is no address, like is the zero Addr, which is not IPv6
 	six := like.Unmap().Is6() || slices.ContainsFunc(found, func(f addresses) bool { return len(f.four) == 0 && len(f.six) > 0 })
-	network := common(found, six, r.Like)
+	network := common(found, six, r.PeerAddr)
 	for i, t := range good {
 		if t.Resource.Interface != "" {
 			t.ChosenAddr = found[i].choose(six, network)
@@ -275,8 +275,8 @@ func describe(links []protocol.Interface) string {
 func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
 	var inner *Target
 	elsewhere := ""
-	if ip, err := netip.ParseAddr(r.Like); err == nil && !ip.IsLoopback() {
-		elsewhere = r.Like
+	if ip, err := netip.ParseAddr(r.PeerAddr); err == nil && !ip.IsLoopback() {
+		elsewhere = r.PeerAddr
 	}
 	for _, t := range on {
 		addr, _ := t.DataAddr() // ignore the error: FindAddresses has reported hosts without an address
@@ -293,7 +293,7 @@ func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
 		return nil
 	}
 	addr, _ := inner.DataAddr()
-	line := inner.Resource.Bare()
+	line := inner.Resource.WithoutSettings()
 	line.DataAddr = cmp.Or(inner.Facts.ServerAddr, "IP")
 	// SSH connects to the host by a loopback address, so the host is this
 	// machine.
@@ -310,9 +310,9 @@ func errLoopback(addr string, line hostfile.Host) error {
 		"write the address that the others reach: %q", line.String())
 }
 
-// ReachAsWritten does the check of checkReach without connecting to the hosts,
+// CheckReachOffline does the check of checkReach without connecting to the hosts,
 // as far as their lines in the resource file show the addresses.
-func ReachAsWritten(used []hostfile.Host) error {
+func CheckReachOffline(used []hostfile.Host) error {
 	inner, addr := -1, ""
 	elsewhere := false
 	for i, h := range used {
@@ -330,7 +330,7 @@ func ReachAsWritten(used []hostfile.Host) error {
 	if inner < 0 || !elsewhere {
 		return nil
 	}
-	line := used[inner].Bare()
+	line := used[inner].WithoutSettings()
 	line.DataAddr = "IP"
 	return errLoopback(addr, line)
 }

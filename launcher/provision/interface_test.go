@@ -120,7 +120,7 @@ func TestFindAddresses(t *testing.T) {
 			all = append(all, &Target{AgentHost: &hosts.AgentHost{Host: h}})
 		}
 		var got []string
-		if err := (&Recipe{Like: c.like}).FindAddresses(t.Context(), all); err != nil {
+		if err := (&Recipe{PeerAddr: c.like}).FindAddresses(t.Context(), all); err != nil {
 			got = append(got, err.Error())
 		} else {
 			for _, a := range all {

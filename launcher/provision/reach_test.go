@@ -23,7 +23,7 @@ func TestReportH4LocalhostBesideOthers(t *testing.T) {
 	h2 := host("h2: cpu", "192.0.2.2")
 	embedded := host("e", "127.0.0.2")
 	embedded.Embedded = true
-	reachable := func(like string, on ...*Target) error { return (&Recipe{Like: like}).checkReach(t.Context(), on) }
+	reachable := func(like string, on ...*Target) error { return (&Recipe{PeerAddr: like}).checkReach(t.Context(), on) }
 	for _, addr := range []string{"127.0.0.1", "::1"} {
 		err := reachable("", host("localhost: cpu*2 A=secret", addr), h2)
 		if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "host localhost: its data address "+addr+" reaches this host only") ||
@@ -72,7 +72,7 @@ func TestReachAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := ReachAsWritten(used); err != nil {
+		if err := CheckReachOffline(used); err != nil {
 			got = err.Error()
 		}
 		if got != want {

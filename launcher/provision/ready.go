@@ -19,9 +19,9 @@ type Target struct {
 	GPUs int   // number of workers on this host that have GPUs
 	Err  error // error of the last stage on this host, without the host's name; nil if it succeeded
 
-	Dialled time.Duration // duration of Connect, even if it failed
-	Python  *Imported     // result of Imports; nil before Imports has run
-	Note    string        // warning from Imports, for example that torch is built for CPUs only; "" for none
+	DialTime time.Duration // duration of Connect, even if it failed
+	Python   *Imported     // result of Imports; nil before Imports has run
+	Note     string        // warning from Imports, for example that torch is built for CPUs only; "" for none
 }
 
 // Recipe describes how to prepare hosts for a job. Each stage is a method,
@@ -38,9 +38,9 @@ type Recipe struct {
 	// host. If they are 0, only the timeouts of their own steps apply.
 	ConnectTime, PlaceTime time.Duration
 
-	// Like is the data address of a host that already runs the job; "" if no
+	// PeerAddr is the data address of a host that already runs the job; "" if no
 	// host does.
-	Like string
+	PeerAddr string
 	// Program returns the executable to send to hosts of a platform. It
 	// returns false if these hosts need none. A nil Program means that no host
 	// needs one.
@@ -48,7 +48,7 @@ type Recipe struct {
 	Venv    Venv
 	Files   *Workdir
 	Spec    protocol.Spec // the part of the job's specification that is the same for all hosts
-	Again   bool          // the job is already running, so its files are sent as they were at its start
+	Running bool          // the job is already running, so its files are sent as they were at its start
 
 	bar *console.Transfer // progress bar for what Ready sends
 }
@@ -85,7 +85,7 @@ func (r Recipe) Ready(ctx context.Context, on []*Target) error {
 func (r *Recipe) sendAll(ctx context.Context, on []*Target) error {
 	r.bar.Resume()
 	err := inOrder(ctx, on, r.sendPrograms, r.installVenv, r.sendFiles)
-	r.bar.Sent(err)
+	r.bar.Finish(err)
 	return err
 }
 
@@ -104,7 +104,7 @@ func inOrder(ctx context.Context, on []*Target, stages ...stage) error {
 // each calls work for all hosts at the same time and stores its error in the
 // target. The tally, which may be nil, shows for which hosts it waits. In the
 // returned error, hosts with the same error are listed together.
-func each(ctx context.Context, on []*Target, tally *console.Tally, work func(int, *Target) error) error {
+func each(ctx context.Context, on []*Target, tally *console.HostProgress, work func(int, *Target) error) error {
 	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // ignore the result: the errors are in the targets
 		tally.Begin(t.Name())
 		defer tally.End(t.Name())
@@ -135,7 +135,7 @@ func (r *Recipe) Connect(ctx context.Context, on []*Target) error {
 		defer cancel()
 		began := time.Now()
 		err := t.Dial(ctx)
-		t.Dialled = time.Since(began)
+		t.DialTime = time.Since(began)
 		return err
 	})
 }
@@ -144,10 +144,10 @@ func (r *Recipe) Connect(ctx context.Context, on []*Target) error {
 // its platform. The message that plx was sent is printed later, by Ready or
 // Set.Placed.
 func (r *Recipe) Place(ctx context.Context, on []*Target) error {
-	err := each(ctx, on, r.Printer.NewTally("probing", len(on)), func(_ int, t *Target) error {
+	err := each(ctx, on, r.Printer.NewHostProgress("probing", len(on)), func(_ int, t *Target) error {
 		ctx, cancel := bounded(ctx, r.PlaceTime, "it was not sent within %v")
 		defer cancel()
-		err := t.Meet(ctx, r.Likely...)
+		err := t.Survey(ctx, r.Likely...)
 		if err == nil && t.Binary == "" {
 			t.AgentHost = t.Agent()
 		}
@@ -166,7 +166,7 @@ func bounded(ctx context.Context, limit time.Duration, late string) (context.Con
 
 // FindGPUs makes the agent on each host list the host's GPUs.
 func (r *Recipe) FindGPUs(ctx context.Context, on []*Target) error {
-	defer r.Set.HintAtSlowTools()
-	tally := r.Printer.NewTally("probing", len(on))
+	defer r.Set.PrintSlowToolHints()
+	tally := r.Printer.NewHostProgress("probing", len(on))
 	return each(ctx, on, tally, func(_ int, t *Target) error { return t.AgentHost.FindGPUs(ctx, tally) })
 }

@@ -27,7 +27,7 @@ import (
 // the current one.
 func (r *Recipe) options(part, name string) tree.SendOptions {
 	return tree.SendOptions{
-		Low: r.Spec.PortLow, High: r.Spec.PortHigh, Left: r.bar.Left, Spool: scratch.Place,
+		Low: r.Spec.PortLow, High: r.Spec.PortHigh, Sent: r.bar.AddSent, Spool: scratch.Place,
 		Progress: func(host, _ string, sent, total int64) { r.bar.MovedOf(part, host, name, sent, total) },
 		Lost: func(what []string) {
 			more := ""
@@ -174,7 +174,7 @@ func discard(ctx context.Context, from []*Target) {
 // one of the job's hosts to dir, an empty local folder, as far as they are
 // needed.
 func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir string, printer *console.Printer) (r Recipe, err error) {
-	r = Recipe{Printer: printer, Like: spec.DataAddr, Files: &Workdir{taken: true}, Spec: spec}
+	r = Recipe{Printer: printer, PeerAddr: spec.DataAddr, Files: &Workdir{taken: true}, Spec: spec}
 	if sum := spec.Command.Blob; sum != "" {
 		program, err := TakeBlob(ctx, from, sum, dir)
 		if err != nil {
@@ -208,7 +208,7 @@ func takeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string
 	if err != nil {
 		return nil, from.Named(err)
 	}
-	f, err := tree.Take(ctx, func(ctx context.Context, to io.Writer) error {
+	f, err := tree.Download(ctx, func(ctx context.Context, to io.Writer) error {
 		return hosts.Pipe(ctx, from, protocol.DoGet, protocol.Get{Manifest: manifest}, nil, to)
 	}, id, dir)
 	if err != nil {

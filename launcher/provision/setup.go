@@ -18,7 +18,7 @@ import (
 // newest is a writer that shows the last line of a host's output in the
 // progress display. A command's stdout and stderr may both write to it.
 type newest struct {
-	tally *console.Tally
+	tally *console.HostProgress
 	host  string
 }
 
@@ -38,7 +38,7 @@ func (r *Recipe) setUp(ctx context.Context, on []*Target) error {
 	if !r.Spec.Command.SetupDone {
 		return nil
 	}
-	tally := r.Printer.NewTally("running --setup", len(on))
+	tally := r.Printer.NewHostProgress("running --setup", len(on))
 	outputs := make([][]string, len(on))
 	err := each(ctx, on, tally, func(i int, t *Target) (err error) {
 		outputs[i], err = runSetup(ctx, t.AgentHost, r.Spec, &newest{tally, t.Name()})

@@ -16,7 +16,7 @@ import (
 func TestSetupShowsItsNewestLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		tally := console.NewPrinter(console.Terminal{Stderr: &said}).NewTally("running --setup", 1)
+		tally := console.NewPrinter(console.Terminal{Stderr: &said}).NewHostProgress("running --setup", 1)
 		tally.Begin("h1")
 		live := &newest{tally, "h1"}
 		kept := new(bytes.Buffer)

@@ -156,7 +156,7 @@ func (v Venv) install(ctx context.Context, on []*Target, r *Recipe) error {
 		installed[i], err = hosts.Call[bool](ctx, t.AgentHost, installTime, protocol.DoVenv, request)
 		return err
 	}
-	err := each(ctx, on, r.Printer.NewTally("looking for "+v.named, len(on)), func(i int, t *Target) error {
+	err := each(ctx, on, r.Printer.NewHostProgress("looking for "+v.named, len(on)), func(i int, t *Target) error {
 		if why := incompatible(request.Python, t.Facts.Platform); why != "" {
 			return errors.New(why)
 		}
@@ -196,7 +196,7 @@ func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *
 			return err
 		}
 	}
-	return each(ctx, on, r.Printer.NewTally("installing "+v.named, len(on)), ask)
+	return each(ctx, on, r.Printer.NewHostProgress("installing "+v.named, len(on)), ask)
 }
 
 // venvOf returns the environment of a running job, which is installed on one

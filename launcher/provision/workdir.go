@@ -240,7 +240,7 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 	what, flag := w.what()
 	send := func(f *tree.Folder) error { return r.sendFolder(ctx, on, f, w.named != "", r.options(what, what)) }
 	var err error
-	if r.Again {
+	if r.Running {
 		err = send(w.Folder)
 	} else {
 		err = w.sendUnchanged(ctx, send, func(remarks []string) {
@@ -280,7 +280,7 @@ func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) err
 			return err
 		}
 		known := len(w.remarks())
-		if w.Folder, err = w.Folder.Again(ctx, without); err != nil {
+		if w.Folder, err = w.Folder.Rescan(ctx, without); err != nil {
 			return err
 		}
 		again(w.remarks()[known:])

@@ -31,7 +31,7 @@ func (h Host) host(ticket string) *host {
 			return call(ctx, ask, hosts.AnswerTime)
 		},
 		keep: func(ctx context.Context) {
-			if h.Agent.Waits() {
+			if h.Agent.HasIdleAgent() {
 				// Ignore the error: if the agent has ended, sending the job to
 				// it will fail.
 				_, _ = call(ctx, protocol.ReserveTake, maxBusy)

@@ -136,18 +136,18 @@ func (j *Job) probeNodes(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
-// Over asks Slurm whether this run of the job has ended, so that srun can no
+// HasEnded asks Slurm whether this run of the job has ended, so that srun can no
 // longer reach its nodes.
-func (r Run) Over(ctx context.Context) (bool, error) {
-	s, err := Ask(ctx, r.ID)
+func (r Run) HasEnded(ctx context.Context) (bool, error) {
+	s, err := GetState(ctx, r.ID)
 	return err == nil && (s.Name != "RUNNING" && s.Name != "SUSPENDED" || s.Restarts != r.Restarts), err
 }
 
-// Ended asks Slurm whether this run of the job has ended and Slurm has also
+// HasCleanedUp asks Slurm whether this run of the job has ended and Slurm has also
 // killed the processes that it left on the nodes.
-func (r Run) Ended(ctx context.Context) (bool, error) {
-	s, err := Ask(ctx, r.ID)
-	return err == nil && (s.Over() || s.Waits() || s.Restarts != r.Restarts) && !s.Completing(), err
+func (r Run) HasCleanedUp(ctx context.Context) (bool, error) {
+	s, err := GetState(ctx, r.ID)
+	return err == nil && (s.Over() || s.Queued() || s.Restarts != r.Restarts) && !s.Completing(), err
 }
 
 // fields parses the NAME=VALUE words in a line of scontrol's output. If a name

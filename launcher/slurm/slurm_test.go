@@ -140,12 +140,12 @@ func TestOver(t *testing.T) {
 		"echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1": true,
 	} {
 		fake(t, "scontrol", script)
-		if over, err := (Run{"12", 1}).Over(t.Context()); over != want || err != nil {
+		if over, err := (Run{"12", 1}).HasEnded(t.Context()); over != want || err != nil {
 			t.Errorf("%s: %v, %v", script, over, err)
 		}
 	}
 	fake(t, "scontrol", "exit 1")
-	if _, err := (Run{"12", 1}).Over(t.Context()); err == nil || errors.Is(err, os.ErrNotExist) {
+	if _, err := (Run{"12", 1}).HasEnded(t.Context()); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no answer: %v", err)
 	}
 }

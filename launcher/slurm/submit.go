@@ -26,9 +26,9 @@ type Submission struct {
 	Command []string // absolute path of plx, and its arguments
 }
 
-// Variable is the environment variable in which the script of a [Submission]
+// SubmissionVariable is the environment variable in which the script of a [Submission]
 // passes the id of the plx job to plx.
-const Variable = "PLX_SUBMITTED"
+const SubmissionVariable = "PLX_SUBMITTED"
 
 // Script returns the text of the batch script. Slurm runs it on the first
 // node, and again if the job is requeued. The script ends with exec, so plx
@@ -45,7 +45,7 @@ done
 cd %s || exit %d
 export %s=%s
 exec %s
-`, quote(s.Dir), quote(s.Command[0]), SharedHint, exit.CodePlx, quote(s.Dir), exit.CodePlx, Variable, quote(s.Job), quoted(s.Command))
+`, quote(s.Dir), quote(s.Command[0]), SharedHint, exit.CodePlx, quote(s.Dir), exit.CodePlx, SubmissionVariable, quote(s.Job), quoted(s.Command))
 }
 
 // SharedHint is the hint for a batch job whose files do not exist on the
@@ -146,13 +146,13 @@ const Forgotten = "forgotten"
 // the job's output file.
 const NoOutput = 53
 
-// Waits reports whether the job is queued: it has no nodes yet, or lost them
+// Queued reports whether the job is queued: it has no nodes yet, or lost them
 // because Slurm requeued it.
-func (s State) Waits() bool {
+func (s State) Queued() bool {
 	return slices.Contains([]string{"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}, s.Name)
 }
 
-// Over reports whether the job has ended for good.
+// HasEnded reports whether the job has ended for good.
 func (s State) Over() bool {
 	return slices.Contains([]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
 		"REVOKED", "TIMEOUT", Forgotten}, s.Name)
@@ -162,8 +162,8 @@ func (s State) Over() bool {
 // processes.
 func (s State) Completing() bool { return s.Name == "COMPLETING" }
 
-// Ask returns the state of a Slurm job, as "scontrol show job" reports it.
-func Ask(ctx context.Context, id string) (State, error) {
+// GetState returns the state of a Slurm job, as "scontrol show job" reports it.
+func GetState(ctx context.Context, id string) (State, error) {
 	out, err := ask(ctx, "scontrol", "--oneliner", "show", "job", id)
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
 		return State{Name: Forgotten}, nil

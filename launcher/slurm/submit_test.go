@@ -86,8 +86,8 @@ func TestReadState(t *testing.T) {
 		"PENDING": {true, false}, "REQUEUE_HOLD": {true, false}, "RUNNING": {}, "CONFIGURING": {}, "COMPLETING": {}, "SUSPENDED": {},
 		"COMPLETED": {false, true}, "NODE_FAIL": {false, true}, "PREEMPTED": {false, true}, Forgotten: {false, true},
 	} {
-		if s := (State{Name: name}); s.Waits() != want[0] || s.Over() != want[1] {
-			t.Errorf("%s: waits %v, over %v", name, s.Waits(), s.Over())
+		if s := (State{Name: name}); s.Queued() != want[0] || s.Over() != want[1] {
+			t.Errorf("%s: waits %v, over %v", name, s.Queued(), s.Over())
 		}
 	}
 }

@@ -281,9 +281,9 @@ func (o *offer) hint() string {
 	return hint
 }
 
-// NewKey generates a key pair for an SSH connection of which plx runs both the
+// GenerateKey generates a key pair for an SSH connection of which plx runs both the
 // client and the server.
-func NewKey() (gossh.Signer, error) {
+func GenerateKey() (gossh.Signer, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, err

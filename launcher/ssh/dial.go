@@ -69,15 +69,15 @@ type Config struct {
 	// Several goroutines may call it at once. If Notice is nil, the messages
 	// are dropped.
 	Notice func(string)
-	// Noisy receives the number of bytes that shell start-up files printed
+	// OnStartUpOutput receives the number of bytes that shell start-up files printed
 	// before a command. It is called at most once per connection. If Noisy is
 	// nil, Notice receives a message instead.
-	Noisy func(bytes int)
+	OnStartUpOutput func(bytes int)
 
-	// Crowded is called when the server refuses a further session, so that a
+	// OnSessionRefused is called when the server refuses a further session, so that a
 	// new command must wait until another session ends. Crowded may end one
 	// itself. It may be nil.
-	Crowded func()
+	OnSessionRefused func()
 
 	// DialTimeout limits one attempt to connect to a host, including the
 	// handshake; each jump host has its own attempt. The login after it may
@@ -211,11 +211,11 @@ func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client)
 	}
 }
 
-// Over performs the SSH handshake on raw, a connection to the server of any
+// NewClientConn performs the SSH handshake on raw, a connection to the server of any
 // type, and returns a Client. The Client closes raw. cfg must have Signers and
 // HostKey. If the connection is lost later, the LostError wraps the error of
 // raw.
-func Over(ctx context.Context, raw net.Conn, cfg Config) (*Client, error) {
+func NewClientConn(ctx context.Context, raw net.Conn, cfg Config) (*Client, error) {
 	if cfg.HostKey == nil {
 		return nil, fmt.Errorf("host %s: signers and host key are missing", cfg.Host)
 	}

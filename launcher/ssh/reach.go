@@ -48,12 +48,12 @@ func startProxy(t sshconfig.Target) (net.Conn, error) {
 	// server. The server may be overloaded, so the error wraps io.EOF, for
 	// which Dial retries.
 	conn.Explain = func(err error) error {
-		end := conn.End()
+		end := conn.WaitExit()
 		if end == nil {
 			return fmt.Errorf("ProxyCommand %q: %w", t.ProxyCommand, err)
 		}
 		text := fmt.Sprintf("ProxyCommand %q ended with %v", t.ProxyCommand, end)
-		if said := conn.Said(); said != "" {
+		if said := conn.LastStderrLine(); said != "" {
 			text += ": " + said
 		}
 		if end.Success() {

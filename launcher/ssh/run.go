@@ -233,8 +233,8 @@ func (c *Client) noticeNoise(out, errs *cleanWriter) {
 	if n == 0 || c.warnedOfNoise.Swap(true) {
 		return
 	}
-	if c.cfg.Noisy != nil {
-		c.cfg.Noisy(n)
+	if c.cfg.OnStartUpOutput != nil {
+		c.cfg.OnStartUpOutput(n)
 		return
 	}
 	c.cfg.Notice(fmt.Sprintf("host %s: a start-up file of the login shell (such as .bashrc) prints %d bytes at each command; they are dropped", c.cfg.Host, n))

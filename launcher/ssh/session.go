@@ -37,8 +37,8 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 		var again <-chan time.Time
 		if freed != nil {
 			since = time.Time{}
-			if c.cfg.Crowded != nil {
-				c.cfg.Crowded()
+			if c.cfg.OnSessionRefused != nil {
+				c.cfg.OnSessionRefused()
 			}
 		} else {
 			if since.IsZero() {

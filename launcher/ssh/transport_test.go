@@ -93,7 +93,7 @@ func TestServerSessionLimitIsRespected(t *testing.T) {
 	server := startSSHD(t, "MaxSessions 2")
 	cfg := server.config(newHome(t, server))
 	var crowded atomic.Bool
-	cfg.Crowded = func() { crowded.Store(true) }
+	cfg.OnSessionRefused = func() { crowded.Store(true) }
 	client := dial(t, cfg)
 	var all sync.WaitGroup
 	for i := range 12 {

@@ -21,7 +21,7 @@ const silenceLimit = time.Minute
 // for a minute. It first prints word and the server's public key on one line.
 // The client needs no key, since access to the pipe is proof enough.
 func ServePipe(in io.Reader, out io.Writer, word string) error {
-	key, err := ssh.NewKey()
+	key, err := ssh.GenerateKey()
 	if err != nil {
 		return err
 	}

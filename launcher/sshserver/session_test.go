@@ -24,7 +24,7 @@ import (
 func connect(t *testing.T) *gossh.Client {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
-	key, err := ssh.NewKey()
+	key, err := ssh.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}

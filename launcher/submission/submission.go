@@ -89,8 +89,8 @@ func (s *Submission) Make(environ []string) error {
 	return os.WriteFile(filepath.Join(dir, EnvironmentFile), []byte(strings.Join(environ, "\n")+"\n"), 0o600)
 }
 
-// Unmake deletes the submission's directory.
-func (s *Submission) Unmake() error {
+// Remove deletes the submission's directory.
+func (s *Submission) Remove() error {
 	dir, err := s.Folder()
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (s *Submission) Ask(ctx context.Context) (slurm.State, error) {
 	if s.Over != nil {
 		return *s.Over, nil // use the saved state, as Slurm deletes the records of old jobs
 	}
-	state, err := slurm.Ask(ctx, s.Slurm)
+	state, err := slurm.GetState(ctx, s.Slurm)
 	if err != nil {
 		return state, fmt.Errorf("job %s: job %s of Slurm: %w", s.Job, s.Slurm, err)
 	}
@@ -162,11 +162,11 @@ const settleTime = 2 * time.Minute
 // askPause is the interval at which plx polls Slurm for a job that is ending.
 const askPause = time.Second
 
-// RunsAgain reports whether Slurm has requeued the job. The argument restarts
+// Requeued reports whether Slurm has requeued the job. The argument restarts
 // is how often Slurm had restarted the run that has just ended. RunsAgain
 // waits until Slurm has decided.
-func (s *Submission) RunsAgain(ctx context.Context, restarts int) (bool, error) {
-	again := func(state slurm.State) bool { return state.Restarts > restarts || state.Waits() }
+func (s *Submission) Requeued(ctx context.Context, restarts int) (bool, error) {
+	again := func(state slurm.State) bool { return state.Restarts > restarts || state.Queued() }
 	state, err := s.until(ctx, func(state slurm.State) bool { return state.Over() || again(state) })
 	return err == nil && !state.Over() && again(state), err
 }
@@ -224,7 +224,7 @@ func (s *Submission) Cancel(ctx context.Context) error {
 // pending, or plx has just started.
 func (s *Submission) Waiting(state slurm.State) string {
 	switch {
-	case !state.Waits() && !state.Completing():
+	case !state.Queued() && !state.Completing():
 		return fmt.Sprintf("job %s of Slurm has its nodes, plx starts there", s.Slurm)
 	case state.Reason != "":
 		return fmt.Sprintf("job %s of Slurm is pending (%s)", s.Slurm, state.Reason)
@@ -236,9 +236,9 @@ func (s *Submission) Waiting(state slurm.State) string {
 // never started. It is the shell's status for SIGTERM, 128 + 15.
 const CodeStopped = 143
 
-// Unbegun returns the error for a submission whose Slurm job has ended without
+// NotStartedError returns the error for a submission whose Slurm job has ended without
 // a launch that this home directory has a record of.
-func (s *Submission) Unbegun(state slurm.State) error {
+func (s *Submission) NotStartedError(state slurm.State) error {
 	if state.Signal == slurm.NoOutput {
 		return exit.WithHint(fmt.Errorf("job %s: job %s of Slurm could not write its output, %s", s.Job, s.Slurm, s.Output), slurm.SharedHint)
 	}

@@ -131,7 +131,7 @@ func TestErrorOfUnstartedSubmission(t *testing.T) {
 		{slurm.State{Name: "NODE_FAIL"}, "job first-1: job 12 of Slurm ended before its tasks began: NODE_FAIL: host h2: no GPU", 125},
 		{slurm.State{Name: "FAILED", Signal: slurm.NoOutput}, "job first-1: job 12 of Slurm could not write its output, " + s.Output, 125},
 	} {
-		if err := s.Unbegun(c.state); err.Error() != c.want || exit.Code(err) != c.code {
+		if err := s.NotStartedError(c.state); err.Error() != c.want || exit.Code(err) != c.code {
 			t.Errorf("%+v: %v, status %d", c.state, err, exit.Code(err))
 		}
 	}
@@ -161,7 +161,7 @@ func TestRunsAgain(t *testing.T) {
 	} {
 		s := submitted(t)
 		answers(t, line)
-		if again, err := s.RunsAgain(t.Context(), 0); again != want || err != nil {
+		if again, err := s.Requeued(t.Context(), 0); again != want || err != nil {
 			t.Errorf("%s: %v, %v", line, again, err)
 		}
 	}

@@ -40,18 +40,18 @@ import (
 
 // Config describes one submission to Slurm.
 type Config struct {
-	Terminal console.Terminal
-	Name     string        // job name from the user; "" if the user gave none
-	Program  string        // program that the tasks run
-	Words    []string      // flags for plx launch in the batch script
-	Args     []string      // program and its arguments
-	Environ  []string      // tasks' environment variables, as NAME=VALUE
-	Options  []string      // command-line options for sbatch
-	Detach   bool          // print the job's id and return after the submission
-	DryRun   bool          // print the batch script without submitting it
-	Shown    logs.Options  // selects and formats the output lines that are printed
-	Finish   bool          // wait also for what plx in the script does after the verdict, such as --fetch
-	SaveTime time.Duration // time limit of the last checkpoint after SIGTERM; 0 takes no checkpoint
+	Terminal          console.Terminal
+	Name              string        // job name from the user; "" if the user gave none
+	Program           string        // program that the tasks run
+	Words             []string      // flags for plx launch in the batch script
+	Args              []string      // program and its arguments
+	Environ           []string      // tasks' environment variables, as NAME=VALUE
+	Options           []string      // command-line options for sbatch
+	Detach            bool          // print the job's id and return after the submission
+	DryRun            bool          // print the batch script without submitting it
+	Shown             logs.Options  // selects and formats the output lines that are printed
+	Finish            bool          // wait also for what plx in the script does after the verdict, such as --fetch
+	CheckpointTimeout time.Duration // time limit of the last checkpoint after SIGTERM; 0 takes no checkpoint
 }
 
 // Run submits a job to Slurm, follows it unless cfg.Detach is set, and returns
@@ -91,7 +91,7 @@ func (cfg Config) submit(ctx context.Context, s *submission.Submission) error {
 	}
 	id, err := script.Submit(ctx)
 	if err != nil {
-		return errors.Join(err, s.Unmake())
+		return errors.Join(err, s.Remove())
 	}
 	return s.Record(id, script.Output)
 }
@@ -165,7 +165,7 @@ func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-ch
 			printer.Printf("%s: the job is stopped, a second signal leaves it alone", name)
 			stop := jobs.StopConfig{Query: query, Grace: -1, Code: asked, Reason: name}
 			if got == syscall.SIGTERM {
-				stop.SaveTime = cfg.SaveTime
+				stop.SaveTime = cfg.CheckpointTimeout
 			}
 			done := make(chan error, 1)
 			go func() { done <- jobs.Stop(context.Background(), stop) }()

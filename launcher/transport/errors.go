@@ -51,9 +51,9 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Unwrap() error { return e.Cause }
 
-// WhyLost returns why the connection was lost, or "" if err contains no
+// LossReason returns why the connection was lost, or "" if err contains no
 // [LostError].
-func WhyLost(err error) string {
+func LossReason(err error) string {
 	var e *LostError
 	switch {
 	case !errors.As(err, &e):
@@ -66,7 +66,7 @@ func WhyLost(err error) string {
 
 // IsLost reports whether err contains a [LostError], that is, an established
 // connection was lost.
-func IsLost(err error) bool { return WhyLost(err) != "" }
+func IsLost(err error) bool { return LossReason(err) != "" }
 
 // Values that RefusedBy returns as check.
 const (
@@ -85,9 +85,9 @@ func RefusedBy(err error) (check, cure string) {
 	return "", ""
 }
 
-// Reworded returns an error that wraps err but has the given text as its
+// WithMessage returns an error that wraps err but has the given text as its
 // message.
-func Reworded(err error, text string) error { return &reworded{err, text} }
+func WithMessage(err error, text string) error { return &reworded{err, text} }
 
 type reworded struct {
 	error

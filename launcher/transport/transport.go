@@ -152,7 +152,7 @@ func Unnamed(host string, err error) error {
 	if bare == text {
 		return err
 	}
-	return Reworded(err, bare)
+	return WithMessage(err, bare)
 }
 
 // Run implements Transport.

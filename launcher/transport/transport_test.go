@@ -24,12 +24,12 @@ func TestErrorsAreClassified(t *testing.T) {
 		{&LostError{Host: "h1", By: "ssh", Cause: cause}, -1, false, "ssh: cut"},
 		{&LostError{Host: "h1", Cause: cause}, -1, false, "cut"},
 	} {
-		for _, err := range []error{c.err, fmt.Errorf("read: %w", c.err), Unnamed("h1", c.err), Reworded(c.err, "other words")} {
+		for _, err := range []error{c.err, fmt.Errorf("read: %w", c.err), Unnamed("h1", c.err), WithMessage(c.err, "other words")} {
 			if c.err == nil {
 				err = nil
 			}
-			if ExitStatus(err) != c.status || Killed(err) != c.killed || WhyLost(err) != c.lost || IsLost(err) != (c.lost != "") {
-				t.Errorf("%v: status %d, killed %v, lost %q", err, ExitStatus(err), Killed(err), WhyLost(err))
+			if ExitStatus(err) != c.status || Killed(err) != c.killed || LossReason(err) != c.lost || IsLost(err) != (c.lost != "") {
+				t.Errorf("%v: status %d, killed %v, lost %q", err, ExitStatus(err), Killed(err), LossReason(err))
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func TestUnnamedRemovesHostName(t *testing.T) {
 		"cut":                                 "cut",
 	} {
 		err := &LostError{Host: "h1", Cause: errors.New("cut")}
-		if got := Unnamed("h1", Reworded(err, text)); got.Error() != want || !errors.Is(got, err) {
+		if got := Unnamed("h1", WithMessage(err, text)); got.Error() != want || !errors.Is(got, err) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

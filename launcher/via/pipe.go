@@ -48,7 +48,7 @@ func (p *pipe) String() string { return fmt.Sprintf("the command %q", p.commandL
 // or err if the command still runs. printed is the last line on stdout that
 // was not part of plx's protocol.
 func (p *pipe) reason(err error, printed string) error {
-	end := p.End()
+	end := p.WaitExit()
 	if end == nil {
 		return fmt.Errorf("%s: %w", p, err)
 	}
@@ -58,7 +58,7 @@ func (p *pipe) reason(err error, printed string) error {
 // quote appends the command's last line on stderr to err, or printed if stderr
 // is empty.
 func (p *pipe) quote(err error, printed string) error {
-	if said := cmp.Or(p.Said(), printed); said != "" {
+	if said := cmp.Or(p.LastStderrLine(), printed); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
 	return exit.WithHint(err, tryHint)

@@ -126,10 +126,10 @@ func dial(ctx context.Context, c *Config) (*ssh.Client, error) {
 // command in braces, so that the shell reads it completely before it runs any
 // part.
 func (p *pipe) startServer(ctx context.Context, c *Config) (*ssh.Client, error) {
-	way := bootstrap.New(bootstrap.Config{Host: c.Host, Strict: true, Guess: c.Guess, Agent: c.Agent, Begin: startLimit})
-	way.Act = "agent serve " + way.Word
+	way := bootstrap.New(bootstrap.Config{Host: c.Host, Strict: true, Expected: c.Guess, Agent: c.Agent, Begin: startLimit})
+	way.Args = "agent serve " + way.Marker
 	if c.Step {
-		way.Act = "agent step " + way.Word
+		way.Args = "agent step " + way.Marker
 	}
 	// The error is ignored: if the command has exited, the write fails, and
 	// the following read reports what the command printed.
@@ -140,7 +140,7 @@ func (p *pipe) startServer(ctx context.Context, c *Config) (*ssh.Client, error) 
 	key, err := way.Line(ctx, startLimit)
 	if err != nil {
 		p.reason(err, "") // waits until the command has exited and its stderr is complete
-		if refused := way.Limited(p.Said()); refused != nil && errors.Is(err, io.EOF) {
+		if refused := way.Limited(p.LastStderrLine()); refused != nil && errors.Is(err, io.EOF) {
 			return nil, exit.WithHint(refused, bootstrap.LimitHint)
 		}
 		return nil, p.explain(err)
@@ -149,19 +149,19 @@ func (p *pipe) startServer(ctx context.Context, c *Config) (*ssh.Client, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the agent on the host printed no SSH key: %q", key)
 	}
-	own, err := ssh.NewKey()
+	own, err := ssh.GenerateKey()
 	if err != nil {
 		return nil, err
 	}
 	p.Explain = func(err error) error { return p.reason(err, "") }
-	return ssh.Over(ctx, p, ssh.Config{Host: c.Host, User: "plx", Signers: []gossh.Signer{own}, HostKey: public})
+	return ssh.NewClientConn(ctx, p, ssh.Config{Host: c.Host, User: "plx", Signers: []gossh.Signer{own}, HostKey: public})
 }
 
 // explain turns an error of package bootstrap into a message about the --via
 // command, with a hint.
 func (p *pipe) explain(err error) error {
-	var refused *bootstrap.Refused
-	var silent *bootstrap.NoAnswer
+	var refused *bootstrap.RefusedError
+	var silent *bootstrap.NoReplyError
 	switch {
 	case errors.Is(err, bootstrap.ErrEcho):
 		return exit.WithHint(fmt.Errorf("%s echoes its input, as a terminal does", p), "let it run without a terminal: docker exec -i instead of -it, ssh -T")

@@ -233,7 +233,7 @@ func TestKilledCommandIsALostConnection(t *testing.T) {
 		t.Fatal("the run did not end")
 	}
 	var lost *transport.LostError
-	if !errors.As(err, &lost) || !strings.Contains(transport.WhyLost(err), "signal: killed: going down") {
+	if !errors.As(err, &lost) || !strings.Contains(transport.LossReason(err), "signal: killed: going down") {
 		t.Errorf("got %v", err)
 	}
 }

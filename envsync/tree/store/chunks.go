@@ -53,9 +53,9 @@ func (l *lacks) travels() bool {
 	return slices.ContainsFunc(l.pieces, func(b byte) bool { return b != 0 })
 }
 
-// Holds reports whether the store has the manifest with this ID and the
+// Contains reports whether the store has the manifest with this ID and the
 // contents of all its files.
-func (s *Store) Holds(id tree.Sum) bool {
+func (s *Store) Contains(id tree.Sum) bool {
 	m, err := s.Manifest(id)
 	return err == nil && len(s.missing(m)) == 0
 }

@@ -260,14 +260,14 @@ func TestBesideProvidesContentsAndChunks(t *testing.T) {
 			if err := c.damage(file); err != nil {
 				t.Fatal(err)
 			}
-			h.Store = h.Beside(beside)
+			h.Store = h.WithExtraContents(beside)
 			if got := h.holder(entry.Sum, entry.Size); (got == file) != c.want || !c.want && got != "" {
 				t.Errorf("the content is in %q", got)
 			}
 			send(t, f, h)
 			_, err := os.Stat(h.Path(entry.Sum))
-			if travelled := err == nil; travelled == c.want || !h.Holds(f.ID()) {
-				t.Errorf("it has travelled: %v; the store holds all: %v", travelled, h.Holds(f.ID()))
+			if travelled := err == nil; travelled == c.want || !h.Contains(f.ID()) {
+				t.Errorf("it has travelled: %v; the store holds all: %v", travelled, h.Contains(f.ID()))
 			}
 		})
 	}

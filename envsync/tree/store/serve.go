@@ -33,10 +33,10 @@ const (
 
 // Serve is the counterpart of tree.Send and runs on the host. It reads a
 // manifest from in, writes to out which pieces the store lacks, receives and
-// stores them, and writes tree.Answer. After an error the store contains the
+// stores them, and writes tree.DoneReply. After an error the store contains the
 // files that were complete, and no partial file. Serve uses network for
 // connections to other hosts, to which it forwards files and from which it
-// receives them. Before it writes tree.Answer it calls finish, unless it is
+// receives them. Before it writes tree.DoneReply it calls finish, unless it is
 // nil, with the manifest's ID; an error of finish fails the transfer.
 func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network fanout.Network, finish func(id tree.Sum) error) error {
 	r := bufio.NewReader(in)
@@ -56,7 +56,7 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 		return err
 	}
 	answer := func() error {
-		_, err := io.WriteString(out, tree.Answer)
+		_, err := io.WriteString(out, tree.DoneReply)
 		return err
 	}
 	if lacks.travels() {
@@ -205,9 +205,9 @@ func (s *Store) storeFile(stream io.Reader, e tree.Entry, l *lacks, group *errgr
 	return nil
 }
 
-// Give writes the manifest with this ID and the contents of its files,
-// compressed with zstd, to out. tree.Take reads them.
-func (s *Store) Give(ctx context.Context, id tree.Sum, out io.Writer) error {
+// Upload writes the manifest with this ID and the contents of its files,
+// compressed with zstd, to out. tree.Download reads them.
+func (s *Store) Upload(ctx context.Context, id tree.Sum, out io.Writer) error {
 	m, err := s.Manifest(id)
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ func TestServeFailsIfFinishFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := errors.New("no room")
-	if err := h.Serve(t.Context(), &in, &out, nil, func(tree.Sum) error { return failed }); !errors.Is(err, failed) || strings.Contains(out.String(), tree.Answer) {
+	if err := h.Serve(t.Context(), &in, &out, nil, func(tree.Sum) error { return failed }); !errors.Is(err, failed) || strings.Contains(out.String(), tree.DoneReply) {
 		t.Errorf("%v, answer %q", err, out.String())
 	}
 }

@@ -57,10 +57,10 @@ type Store struct {
 	last   atomic.Pointer[namedManifest] // cache of the manifest that was read last; nil: none yet
 }
 
-// Beside adds a second folder, dir, whose files are named by the hexadecimal
+// WithExtraContents adds a second folder, dir, whose files are named by the hexadecimal
 // SHA-256 of their content. The store treats these contents as present and
 // takes chunks from them. Beside returns s.
-func (s *Store) Beside(dir string) *Store {
+func (s *Store) WithExtraContents(dir string) *Store {
 	s.beside = dir
 	return s
 }

@@ -43,9 +43,9 @@ func (h *host) put(ctx context.Context, in io.Reader, out io.Writer) error {
 	return h.Serve(ctx, in, out, nil, nil)
 }
 
-// take calls tree.Take with this host as the source.
+// take calls tree.Download with this host as the source.
 func (h *host) take(id tree.Sum, dir string) (*tree.Folder, error) {
-	return tree.Take(h.t.Context(), func(ctx context.Context, out io.Writer) error { return h.Give(ctx, id, out) }, id, dir)
+	return tree.Download(h.t.Context(), func(ctx context.Context, out io.Writer) error { return h.Upload(ctx, id, out) }, id, dir)
 }
 
 type counter struct{ n *atomic.Int64 }
@@ -548,14 +548,14 @@ func TestContentOfAnEarlierBootIsHashed(t *testing.T) {
 	booted := bootTime
 	t.Cleanup(func() { bootTime = booted })
 	bootTime = func() time.Time { return time.Now().Add(time.Minute) }
-	if !h.Holds(f.ID()) {
+	if !h.Contains(f.ID()) {
 		t.Error("right contents of an earlier boot are not used")
 	}
 	e, _ := f.Find("train.py")
 	if err := errors.Join(os.WriteFile(h.Path(e.Sum), []byte("print(7)\n"), 0o600), os.Chtimes(h.Path(e.Sum), verifiedEpoch, verifiedEpoch)); err != nil {
 		t.Fatal(err)
 	}
-	if h.Holds(f.ID()) {
+	if h.Contains(f.ID()) {
 		t.Error("a damaged content of an earlier boot is used")
 	}
 }
@@ -634,8 +634,8 @@ func TestTakeWaitsForTheCommandToExit(t *testing.T) {
 		f, h := scan(t, dir), newHost(t)
 		send(t, f, h)
 		synctest.Test(t, func(t *testing.T) {
-			if _, err := tree.Take(t.Context(), func(ctx context.Context, out io.Writer) error {
-				err := h.Give(ctx, f.ID(), out)
+			if _, err := tree.Download(t.Context(), func(ctx context.Context, out io.Writer) error {
+				err := h.Upload(ctx, f.ID(), out)
 				synctest.Wait() // wait until Take has read the output
 				if err != nil || ctx.Err() != nil {
 					t.Errorf("the host was given up: %v, %v", err, ctx.Err())
@@ -648,7 +648,7 @@ func TestTakeWaitsForTheCommandToExit(t *testing.T) {
 	}
 }
 
-// Holds reports true only if the store has the manifest and all contents,
+// Contains reports true only if the store has the manifest and all contents,
 // unchanged.
 func TestHolds(t *testing.T) {
 	dir, h := project(t), newHost(t)
@@ -656,20 +656,20 @@ func TestHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Holds(f.ID()) {
+	if h.Contains(f.ID()) {
 		t.Error("an empty store holds it")
 	}
 	if err := tree.Send(t.Context(), targets(h), f, tree.SendOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if !h.Holds(f.ID()) || h.Holds(tree.Sum{1}) {
+	if !h.Contains(f.ID()) || h.Contains(tree.Sum{1}) {
 		t.Error("after it was sent")
 	}
 	content := h.Path(f.Contents()[0].Sum)
 	if err := os.WriteFile(content, []byte("another one"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if h.Holds(f.ID()) {
+	if h.Contains(f.ID()) {
 		t.Error("with a content that has changed")
 	}
 }

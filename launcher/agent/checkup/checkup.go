@@ -47,7 +47,7 @@ func (a *Agent) Report(ctx context.Context, want protocol.Checkup) (protocol.Hos
 	if want.Addr == "" {
 		return report, nil
 	}
-	ln, err := sockets.Place{Addr: want.Addr, Low: want.PortLow, High: want.PortHigh}.ListenData()
+	ln, err := sockets.ListenRange{Addr: want.Addr, Low: want.PortLow, High: want.PortHigh}.ListenData()
 	if err != nil {
 		report.Refused = err.Error()
 		return report, nil
@@ -58,9 +58,9 @@ func (a *Agent) Report(ctx context.Context, want protocol.Checkup) (protocol.Hos
 	return report, nil
 }
 
-// Meet dials the given agents of other hosts and returns a failure for each
+// DialPeers dials the given agents of other hosts and returns a failure for each
 // agent that it could not reach.
-func (a *Agent) Meet(ctx context.Context, peers []protocol.Peer) ([]protocol.CheckupFailure, error) {
+func (a *Agent) DialPeers(ctx context.Context, peers []protocol.Peer) ([]protocol.CheckupFailure, error) {
 	var mu sync.Mutex
 	var failures []protocol.CheckupFailure
 	var dialling sync.WaitGroup
@@ -89,7 +89,7 @@ func serveExchanges(ctx context.Context, ln net.Listener, id sockets.Identity) {
 			return
 		}
 		go func() {
-			ctx, cancel := context.WithTimeout(ctx, sockets.Greeting)
+			ctx, cancel := context.WithTimeout(ctx, sockets.GreetingTimeout)
 			defer cancel()
 			peer, _, err := gate.Accept(ctx, conn)
 			if err != nil {

@@ -138,7 +138,7 @@ func TestAgentReportsServesAndDials(t *testing.T) {
 			t.Errorf("secret %d: connected %v, %v", c.secret[0], connected, err)
 		}
 	}
-	failures, err := a.Meet(ctx, []protocol.Peer{{Index: 4, Addr: report.Addr}, {Index: 9, Addr: "127.0.0.1:1"}})
+	failures, err := a.DialPeers(ctx, []protocol.Peer{{Index: 4, Addr: report.Addr}, {Index: 9, Addr: "127.0.0.1:1"}})
 	if err != nil || len(failures) != 1 || failures[0].Peer.Index != 9 || failures[0].Connected {
 		t.Errorf("%+v %v", failures, err)
 	}

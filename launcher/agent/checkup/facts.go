@@ -42,7 +42,7 @@ func facts(ctx context.Context) *protocol.HostFacts {
 		}
 	}
 	home, _ := os.UserHomeDir() // plx agents do not start without a home folder
-	f.Home, f.Tmp, f.Shm = process.Look(filepath.Join(home, ".plx")), process.Look("/tmp"), process.Look(protocol.Shm)
+	f.Home, f.Tmp, f.Shm = process.ReadFolder(filepath.Join(home, ".plx")), process.ReadFolder("/tmp"), process.ReadFolder(protocol.Shm)
 	return f
 }
 

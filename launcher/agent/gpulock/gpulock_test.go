@@ -52,7 +52,7 @@ func takeForTest(device string) {
 		}
 	}
 	if err == nil {
-		err = Answer(locks, "job-"+strconv.Itoa(os.Getpid()))
+		err = ServeHolder(locks, "job-"+strconv.Itoa(os.Getpid()))
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -208,7 +208,7 @@ func TestLockExcludesOtherUsers(t *testing.T) {
 	holder.end(unix.SIGKILL)
 	locks, err := takeHere(t, protocol.Claim{Device: device})
 	if err == nil {
-		err = Answer(locks, "mine")
+		err = ServeHolder(locks, "mine")
 	}
 	if err != nil {
 		t.Fatalf("after the other user's process was killed: %v", err)
@@ -388,7 +388,7 @@ func TestClaimIsExclusiveUnlessAllTasksShare(t *testing.T) {
 	device := newDevice()
 	locks, err := takeHere(t, protocol.Claim{Device: device, Shared: true}, protocol.Claim{Device: device})
 	if err == nil {
-		err = Answer(locks, "mine")
+		err = ServeHolder(locks, "mine")
 	}
 	if err != nil || len(locks) != 1 {
 		t.Fatalf("%d locks, %v", len(locks), err)

@@ -61,10 +61,10 @@ type reply struct {
 	Job string `json:"job"`
 }
 
-// Answer starts goroutines that accept connections on the locks' sockets and
+// ServeHolder starts goroutines that accept connections on the locks' sockets and
 // reply with the job's name, until the process ends. Only one of the processes
 // that share the locks needs to call it.
-func Answer(locks []*os.File, job string) error {
+func ServeHolder(locks []*os.File, job string) error {
 	text, err := json.Marshal(reply{Job: job})
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@
 //	~/.plx/files/programs/            programs being received, which move to blobs, and lists of their chunks
 //	~/.plx/envs/NAME/                 virtual environments, and interpreters that plx has sent
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs with one name
-//	~/.plx/lock                       locked by each agent and by "plx prune --all", see [Use]
+//	~/.plx/lock                       locked by each agent and by "plx prune --all", see [HomeLock]
 //	~/.plx/tidied                     its modification time is that of the last "agent gc"; earlier versions use the name too
 //
 // Several machines can share a home folder, so the state names the machine
@@ -211,14 +211,14 @@ func Files() (*store.Store, error) {
 // moved from it to ~/.plx/blobs.
 func Programs() (*store.Store, error) {
 	dir, err := Root()
-	return store.Open(filepath.Join(dir, "files", "programs")).Beside(filepath.Join(dir, "blobs")), err
+	return store.Open(filepath.Join(dir, "files", "programs")).WithExtraContents(filepath.Join(dir, "blobs")), err
 }
 
-// Furnish creates the working directory that the tasks share, or the working
+// Provision creates the working directory that the tasks share, or the working
 // folder of each task, filled with the files that the user sent. It does not
 // change a folder that exists, so tasks of a later generation find the files
 // of the earlier ones.
-func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protocol.TaskSpec) error {
+func (f Folder) Provision(ctx context.Context, spec protocol.Spec, tasks []protocol.TaskSpec) error {
 	if spec.Workdir != "" && len(tasks) > 0 {
 		id, err := tree.ParseSum(spec.Workdir)
 		if err == nil {

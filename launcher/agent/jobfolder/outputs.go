@@ -20,10 +20,10 @@ import (
 // Tasks returns the folder that contains the tasks' working folders.
 func (f Folder) Tasks() string { return filepath.Join(string(f), "tasks") }
 
-// Places returns the folders in which tasks of any generation have run, each
+// TaskFolders returns the folders in which tasks of any generation have run, each
 // once. Folders inside the job's own folder begin with f, even if HOME had
 // another spelling when NotePlace recorded them.
-func (f Folder) Places() (dirs []string, err error) {
+func (f Folder) TaskFolders() (dirs []string, err error) {
 	var noted []string
 	err = f.readJSON("places.json", &noted)
 	for _, dir := range noted {
@@ -45,15 +45,15 @@ func (f Folder) normalize(dir string) string {
 	return dir
 }
 
-// NotePlace records that tasks run in the folder dir, and when the first one
+// RecordTaskFolder records that tasks run in the folder dir, and when the first one
 // starts there. It must be called before that task starts; only the supervisor
 // calls it.
-func (f Folder) NotePlace(dir string) error {
-	dirs, err := f.Places()
+func (f Folder) RecordTaskFolder(dir string) error {
+	dirs, err := f.TaskFolders()
 	if dir = f.normalize(dir); err != nil || slices.Contains(dirs, dir) {
 		return err
 	}
-	begun, err := f.Begun()
+	begun, err := f.FirstStarts()
 	if err != nil {
 		return err
 	}
@@ -63,11 +63,11 @@ func (f Folder) NotePlace(dir string) error {
 	return errors.Join(f.writeJSON("begun.json", begun), f.writeJSON("places.json", append(dirs, dir)))
 }
 
-// Begun returns for each folder in Places the time just before its first task
+// FirstStarts returns for each folder in Places the time just before its first task
 // started, in nanoseconds since 1970. Files that plx sent or --setup created
 // there are older. The time is that of the file system's clock, which can
 // differ from the host's.
-func (f Folder) Begun() (begun map[string]int64, err error) {
+func (f Folder) FirstStarts() (begun map[string]int64, err error) {
 	noted := map[string]int64{}
 	err = f.readJSON("begun.json", &noted)
 	begun = map[string]int64{}

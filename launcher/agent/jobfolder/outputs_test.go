@@ -27,7 +27,7 @@ func TestRecordsAreBounded(t *testing.T) {
 		"state.json":   func() error { _, err := f.ReadState(); return err },
 		setupName:      func() error { _, _, err := f.ReadSetup(); return err },
 		"fetched.json": func() error { _, err := f.Fetched(); return err },
-		"places.json":  func() error { _, err := f.Places(); return err },
+		"places.json":  func() error { _, err := f.TaskFolders(); return err },
 		blobsName:      func() error { _, err := UsedBlobs(nil); return err },
 	} {
 		path := filepath.Join(string(f), name)
@@ -40,7 +40,7 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// Places returns the job's own folders with today's spelling of HOME, each
+// TaskFolders returns the job's own folders with today's spelling of HOME, each
 // once, whatever spelling was recorded.
 func TestPlacesWithAnotherSpellingOfHome(t *testing.T) {
 	top := t.TempDir()
@@ -52,10 +52,10 @@ func TestPlacesWithAnotherSpellingOfHome(t *testing.T) {
 	if err := os.MkdirAll(string(of("real")), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(of("link").NotePlace(of("link").Work()), of("real").NotePlace(of("real").Work()), of("real").NotePlace(places[1]), of("link").NotePlace(places[2]), of("link").NotePlace("/data")); err != nil {
+	if err := errors.Join(of("link").RecordTaskFolder(of("link").Work()), of("real").RecordTaskFolder(of("real").Work()), of("real").RecordTaskFolder(places[1]), of("link").RecordTaskFolder(places[2]), of("link").RecordTaskFolder("/data")); err != nil {
 		t.Fatal(err)
 	}
-	first, err := of("real").Begun()
+	first, err := of("real").FirstStarts()
 	if err != nil || len(first) != len(places) {
 		t.Fatalf("begun %v, %v", first, err)
 	}
@@ -72,12 +72,12 @@ func TestPlacesWithAnotherSpellingOfHome(t *testing.T) {
 			want = append(want, of(home).normalize(dir))
 		}
 		slices.Sort(want)
-		dirs, err := of(home).Places()
+		dirs, err := of(home).TaskFolders()
 		slices.Sort(dirs)
 		if err != nil || !slices.Equal(dirs, want) {
 			t.Errorf("home %s: places %q, %v, want %q", home, dirs, err, want)
 		}
-		begun, err := of(home).Begun()
+		begun, err := of(home).FirstStarts()
 		if err != nil || begun[of(home).Work()] != 5 || begun[filepath.Join(of(home).Tasks(), "worker-0")] != 6 || begun["/data"] != 8 {
 			t.Errorf("home %s: begun %v, %v", home, begun, err)
 		}

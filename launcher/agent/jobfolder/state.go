@@ -40,9 +40,9 @@ func (f Folder) ReadState() (s protocol.State, err error) {
 	return s, nil
 }
 
-// Deserted reports whether state.json is damaged and no running agent will
+// StateAbandoned reports whether state.json is damaged and no running agent will
 // rewrite it: a running agent does so every 30 seconds.
-func (f Folder) Deserted() bool {
+func (f Folder) StateAbandoned() bool {
 	_, err := f.ReadState()
 	info, gone := os.Stat(f.State())
 	return errors.Is(err, ErrDamaged) && gone == nil && time.Since(info.ModTime()).Abs() > aliveLimit
@@ -181,16 +181,16 @@ func boot(machine string) string {
 	return id
 }
 
-// Settled returns s as it is now. If the agent has died without a verdict, the
+// Current returns s as it is now. If the agent has died without a verdict, the
 // result has the phase Over and a verdict that names processes that may be
 // left.
-func Settled(s protocol.State) protocol.State {
+func Current(s protocol.State) protocol.State {
 	if s.Phase == protocol.Over || LifeOf(s) != Dead {
 		return s
 	}
 	reason := "the agent is gone: it was killed or the host was restarted"
 	if s.Machine == Machine() && s.Supervisor != 0 {
-		reason += "; " + cmp.Or(Left(s), "a process that has left its session and cleared its environment may still run there: ps -fu $USER lists all")
+		reason += "; " + cmp.Or(LeftoverProcesses(s), "a process that has left its session and cleared its environment may still run there: ps -fu $USER lists all")
 	}
 	return Ended(s, reason)
 }
@@ -198,15 +198,15 @@ func Settled(s protocol.State) protocol.State {
 // maxLeft is the maximum number of processes that Left lists.
 const maxLeft = 20
 
-// Left describes processes of a dead agent's job that may still run on this
+// LeftoverProcesses describes processes of a dead agent's job that may still run on this
 // machine, and how to end them. plx cannot end them itself, because the job's
 // mark (a variable) is missing in their environment. "" means none was found.
-func Left(s protocol.State) string {
+func LeftoverProcesses(s protocol.State) string {
 	f, err := Of(s.Job, s.Folder)
 	if err != nil || s.Machine != Machine() {
 		return ""
 	}
-	found, _ := process.Using(string(f)) // processes that cannot be listed are not reported
+	found, _ := process.UsersOf(string(f)) // processes that cannot be listed are not reported
 	var names, pids []string
 	for _, p := range found[:min(len(found), maxLeft)] {
 		names, pids = append(names, fmt.Sprintf("%d (%s)", p.PID, p.Name)), append(pids, strconv.Itoa(p.PID))

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Use is a lock on ~/.plx that each agent process holds until it ends, so that
+// HomeLock is a lock on ~/.plx that each agent process holds until it ends, so that
 // no other process removes the whole folder. It locks the file ~/.plx/lock. On
 // a file system without locks it has no effect.
-type Use struct{ fd int }
+type HomeLock struct{ fd int }
 
 // LockName is the name of the lock file in ~/.plx. "plx prune --all" removes
 // this file last.
@@ -30,18 +30,18 @@ const LeavingMark = ".leaving-"
 // shorter than the launcher's timeout for the start of an agent.
 const enterTime = 15 * time.Second
 
-// Enter locks ~/.plx for this process. It waits while another process removes
+// LockHome locks ~/.plx for this process. It waits while another process removes
 // the folder. It fails if that process has removed this executable too; the
 // launcher then has to send plx again.
-func Enter() (*Use, error) {
+func LockHome() (*HomeLock, error) {
 	dir, err := Root()
 	if err != nil {
-		return &Use{-1}, nil // HOME is invalid, which the first call that needs it reports
+		return &HomeLock{-1}, nil // HOME is invalid, which the first call that needs it reports
 	}
 	// A plain descriptor, because the garbage collector would close an os.File
 	// and release its lock.
 	fd, err := unix.Open(filepath.Join(dir, LockName), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	u := &Use{fd}
+	u := &HomeLock{fd}
 	for began := time.Now(); err == nil; time.Sleep(5 * time.Millisecond) {
 		if err = u.lock(unix.LOCK_SH); !errors.Is(err, unix.EWOULDBLOCK) || removed() {
 			break
@@ -67,7 +67,7 @@ func removed() bool {
 // Alone tries to get the lock exclusively, and reports whether no other
 // process holds it. If so, other processes cannot lock ~/.plx until this one
 // ends or calls Share.
-func (u *Use) Alone() bool {
+func (u *HomeLock) Alone() bool {
 	err := u.lock(unix.LOCK_EX)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		u.Share() // the failed attempt has released the shared lock
@@ -78,6 +78,6 @@ func (u *Use) Alone() bool {
 
 // Share changes the lock to a shared one, so that other processes can use
 // ~/.plx too.
-func (u *Use) Share() { _ = u.lock(unix.LOCK_SH) } // fails only while another process holds the exclusive lock for a moment
+func (u *HomeLock) Share() { _ = u.lock(unix.LOCK_SH) } // fails only while another process holds the exclusive lock for a moment
 
-func (u *Use) lock(how int) error { return unix.Flock(u.fd, how|unix.LOCK_NB) }
+func (u *HomeLock) lock(how int) error { return unix.Flock(u.fd, how|unix.LOCK_NB) }

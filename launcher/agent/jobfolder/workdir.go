@@ -32,9 +32,9 @@ func (f Folder) Build(ctx context.Context, id tree.Sum) error {
 	return files.Build(ctx, id, f.Work(), nil)
 }
 
-// Discard removes the job's folder, but only if no agent has ever been started
+// RemoveUnstarted removes the job's folder, but only if no agent has ever been started
 // in it.
-func (f Folder) Discard() error {
+func (f Folder) RemoveUnstarted() error {
 	if _, err := os.Lstat(f.State()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -20,7 +20,7 @@ func version(o protocol.HostOutput) protocol.HostOutput {
 // fetched count too. named counts the files that --output names, made counts
 // the others. Files outside the job's folder do not count, because removing
 // the job does not remove them.
-func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
+func Unfetched(f jobfolder.Folder) (named, made protocol.FileCounts, err error) {
 	fetched, err := f.Fetched()
 	if err != nil {
 		return named, made, err
@@ -54,9 +54,9 @@ func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 	return named, made, err
 }
 
-// Note adds outputs to the recorded list of files that the user has fetched. A
+// RecordFetched adds outputs to the recorded list of files that the user has fetched. A
 // new record replaces an earlier one of the same file.
-func Note(f jobfolder.Folder, fetched []protocol.HostOutput) error {
+func RecordFetched(f jobfolder.Folder, fetched []protocol.HostOutput) error {
 	before, err := f.Fetched()
 	if err != nil {
 		return err

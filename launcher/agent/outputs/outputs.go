@@ -77,11 +77,11 @@ func places(f jobfolder.Folder, want protocol.Wanted) ([]place, error) {
 	for _, p := range want.Patterns {
 		s.Outputs = append(s.Outputs, protocol.Output{Pattern: p})
 	}
-	dirs, err := f.Places()
+	dirs, err := f.TaskFolders()
 	if err != nil {
 		return nil, err
 	}
-	begun, err := f.Begun()
+	begun, err := f.FirstStarts()
 	if err != nil {
 		return nil, err
 	}

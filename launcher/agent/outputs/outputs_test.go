@@ -51,7 +51,7 @@ func job(t *testing.T, patterns ...string) jobfolder.Folder {
 		all = append(all, protocol.Output{Pattern: p})
 	}
 	if err := errors.Join(os.MkdirAll(own, 0o700), os.MkdirAll(work, 0o700), f.WriteState(protocol.State{Products: protocol.Products{Outputs: all}}),
-		f.NotePlace(own), f.NotePlace(work), f.NotePlace(own), f.NotePlace("/no/such")); err != nil {
+		f.RecordTaskFolder(own), f.RecordTaskFolder(work), f.RecordTaskFolder(own), f.RecordTaskFolder("/no/such")); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -170,7 +170,7 @@ func TestUnusualNamesAreEscaped(t *testing.T) {
 			t.Errorf("%q was opened, which List does not name", name)
 		}
 	}
-	if err := Note(f, all); err != nil {
+	if err := RecordFetched(f, all); err != nil {
 		t.Fatal(err)
 	}
 	check("0 1 <nil>")
@@ -239,7 +239,7 @@ func TestUnfetched(t *testing.T) {
 	put(t, f, "tasks/worker-0/a.pt", "four")
 	put(t, f, "work/b.pt", "two")
 	outside := t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(outside, "c.pt"), nil, 0o600), f.NotePlace(outside)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(outside, "c.pt"), nil, 0o600), f.RecordTaskFolder(outside)); err != nil {
 		t.Fatal(err)
 	}
 	check := func(want string) {
@@ -251,11 +251,11 @@ func TestUnfetched(t *testing.T) {
 	}
 	check("2 7 <nil>")
 	_, list := listed(t, f)
-	if err := Note(f, list[:1]); err != nil {
+	if err := RecordFetched(f, list[:1]); err != nil {
 		t.Fatal(err)
 	}
 	check("1 3 <nil>")
-	if err := Note(f, list[1:]); err != nil {
+	if err := RecordFetched(f, list[1:]); err != nil {
 		t.Fatal(err)
 	}
 	check("0 0 <nil>")
@@ -288,7 +288,7 @@ func TestChangedFileCountsAsUnfetched(t *testing.T) {
 	}
 	check("a file, and a link that cannot be fetched", 1)
 	_, list := listed(t, f)
-	if err := Note(f, list); err != nil {
+	if err := RecordFetched(f, list); err != nil {
 		t.Fatal(err)
 	}
 	check("fetched", 0)
@@ -317,7 +317,7 @@ func TestWorkdirFilesAreOutputsOnlyIfChanged(t *testing.T) {
 	}
 	outside, list := t.TempDir(), files.Path(id)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(list), 0o700), os.WriteFile(list, sent.Encode(), 0o600), f.WriteState(protocol.State{Products: protocol.Products{Workdir: id.String()}}),
-		f.NotePlace(outside), os.WriteFile(filepath.Join(outside, "theirs"), nil, 0o600)); err != nil {
+		f.RecordTaskFolder(outside), os.WriteFile(filepath.Join(outside, "theirs"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"same": "sent", "s\xe1me": "sent", "changed": "SENT", "longer": "sent and more", "new": "1"} {
@@ -346,11 +346,11 @@ func TestFilesMadeByJobAreListedWithoutPattern(t *testing.T) {
 	}
 	put(t, f, "tasks/worker-1/unpacked", "by --copy")
 	put(t, f, "tasks/worker-1/env/lib.py", "by --setup")
-	if err := f.NotePlace(before); err != nil {
+	if err := f.RecordTaskFolder(before); err != nil {
 		t.Fatal(err)
 	}
 	// The file system's clock advances in ticks, so wait until the next one.
-	begun, err := f.Begun()
+	begun, err := f.FirstStarts()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +404,7 @@ func TestFilesMadeByJobAreListedWithoutPattern(t *testing.T) {
 		file.Close() // only read
 		t.Error("a file was opened that nobody has asked for")
 	}
-	if err := Note(f, all); err != nil {
+	if err := RecordFetched(f, all); err != nil {
 		t.Fatal(err)
 	}
 	count("{0 0 0} {0 0 0} <nil>")

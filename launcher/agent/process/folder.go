@@ -18,11 +18,11 @@ import (
 // be a network file system that hangs.
 const lookTimeout = 5 * time.Second
 
-// Look examines a folder: its size, free space, mount point and whether this
+// ReadFolder examines a folder: its size, free space, mount point and whether this
 // user can write to it. To test that, Look creates a small file and removes
 // it. If the file system does not respond within lookTimeout, Look returns
 // without these values.
-func Look(path string) protocol.Folder {
+func ReadFolder(path string) protocol.Folder {
 	found := make(chan protocol.Folder, 1)
 	go func() { found <- folder(path) }()
 	select {

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Look describes what is wrong with a folder.
+// ReadFolder describes what is wrong with a folder.
 func TestLookReportsFaultsOfFolder(t *testing.T) {
 	if f := folder(filepath.Join(t.TempDir(), "none")); !f.Missing || f.FreeKiB != protocol.NotKnown || f.SizeKiB != protocol.NotKnown {
 		t.Errorf("%+v", f)

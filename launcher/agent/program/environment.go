@@ -50,9 +50,9 @@ func LoginOf(agent []string) []string {
 	return Without(agent, process.MarkAgent+"=", process.MarkFolder+"=")
 }
 
-// StepCores returns the number of CPU cores that Slurm has allocated to the
+// SlurmCores returns the number of CPU cores that Slurm has allocated to the
 // job on this host; 0 if this process runs outside of a Slurm job step.
-func StepCores() int {
+func SlurmCores() int {
 	n, err := strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE"))
 	if err != nil || n < 1 || !cluster.InStep() {
 		return 0
@@ -97,10 +97,10 @@ const (
 	pythonStacks = "PLX_PYTHON_STACKS"
 )
 
-// Traceable adds two variables to the environment of a task, so that Python
+// WithPythonStacks adds two variables to the environment of a task, so that Python
 // can print its stack traces into file. folder contains a module that Python
 // imports when it starts.
-func Traceable(env []string, folder, file string) []string {
+func WithPythonStacks(env []string, folder, file string) []string {
 	path := folder
 	if users, ok := Lookup(env, pythonPath); ok && users != "" {
 		path += ":" + users
@@ -108,9 +108,9 @@ func Traceable(env []string, folder, file string) []string {
 	return lastWins(append(env, pythonPath+"="+path, pythonStacks+"="+file))
 }
 
-// Plain returns the environment of a command that is not a task: the login's
+// CommandEnvironment returns the environment of a command that is not a task: the login's
 // environment, overridden by the user's variables. path is put before PATH.
-func Plain(login []string, user []protocol.Raw, path, cwd string) []string {
+func CommandEnvironment(login []string, user []protocol.Raw, path, cwd string) []string {
 	env := Without(login, "_=", "OLDPWD=")
 	for _, e := range user {
 		env = append(env, string(e))

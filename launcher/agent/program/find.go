@@ -26,7 +26,7 @@ const nowhere = "/dev/null"
 // gives the reason. A program in a relative folder of PATH counts as missing
 // too, because the working folder does not exist yet.
 func Find(ctx context.Context, login []string, want protocol.Find) (found protocol.Found) {
-	path, _ := Lookup(Plain(login, want.Env, string(want.Path), nowhere), "PATH")
+	path, _ := Lookup(CommandEnvironment(login, want.Env, string(want.Path), nowhere), "PATH")
 	file, err := find(string(want.Name), path, nowhere)
 	if err != nil {
 		return found

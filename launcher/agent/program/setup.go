@@ -198,11 +198,11 @@ func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
 // isSetByPlx reports whether plx itself sets the variable name for each task.
 func isSetByPlx(name string) bool { return slices.Contains(contractNames(), name+"=") }
 
-// ResolveAfter is like Resolve, for a host on which --setup has already run.
+// ResolveAfterSetup is like Resolve, for a host on which --setup has already run.
 // It applies the recorded changes s to the environment and the working folder,
 // and returns both. The returned command also sets the limits and the umask
 // that --setup has changed.
-func ResolveAfter(s jobfolder.Setup, want protocol.Command, env []string, dir string) (c Command, _ []string, _ string, err error) {
+func ResolveAfterSetup(s jobfolder.Setup, want protocol.Command, env []string, dir string) (c Command, _ []string, _ string, err error) {
 	env, dir = afterSetup(s, env, dir)
 	if c, err = Resolve(want, env, dir); err == nil {
 		c, err = c.limited(s)

@@ -56,8 +56,8 @@ func TestGPUUseMakesTaskBusy(t *testing.T) {
 				t.Errorf("%d samples had trouble, want %d", trouble, c.trouble)
 			}
 			a := s.Activities(now)[task]
-			if a.Quiet < 18*time.Second || (a.Still < 6*time.Second) != c.busy {
-				t.Errorf("still for %v, quiet for %v", a.Still, a.Quiet)
+			if a.IOIdle < 18*time.Second || (a.Idle < 6*time.Second) != c.busy {
+				t.Errorf("still for %v, quiet for %v", a.Idle, a.IOIdle)
 			}
 			if lines, err := os.ReadFile(asked); err != nil || c.busy && len(lines) > 5*len("x\n") {
 				t.Errorf("nvidia-smi was asked %d times, error %v", len(lines)/2, err)

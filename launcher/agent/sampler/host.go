@@ -111,15 +111,15 @@ func (h *Host) Run(quit <-chan struct{}) {
 	}
 }
 
-// Soonest is the shortest time between two samples. The kernel's CPU time
+// MinInterval is the shortest time between two samples. The kernel's CPU time
 // counters advance in steps of 10 ms, so a shorter interval would be inexact.
-const Soonest = 200 * time.Millisecond
+const MinInterval = 200 * time.Millisecond
 
 // take adds a sample for the time since the previous one, unless that is less
 // than Soonest. The caller holds h.mu.
 func (h *Host) take(now time.Time) {
 	passed := now.Sub(h.at)
-	if passed < Soonest {
+	if passed < MinInterval {
 		return
 	}
 	next, err := readCounters()

@@ -77,5 +77,5 @@ func (m motion) isProgress() bool {
 
 // activity returns how long the task has been inactive at time now.
 func (s *series) activity(now time.Time) *protocol.Activity {
-	return &protocol.Activity{PID: s.pid, Still: now.Sub(s.busy), Quiet: now.Sub(s.progressed)}
+	return &protocol.Activity{PID: s.pid, Idle: now.Sub(s.busy), IOIdle: now.Sub(s.progressed)}
 }

@@ -38,8 +38,8 @@ func TestInactivityOfTask(t *testing.T) {
 				at = at.Add(time.Second)
 			}
 			a := s.activity(at.Add(-time.Second))
-			if a.Still != c.still || a.Quiet != c.quiet {
-				t.Errorf("still for %s, quiet for %s; want %s, %s", a.Still, a.Quiet, c.still, c.quiet)
+			if a.Idle != c.still || a.IOIdle != c.quiet {
+				t.Errorf("still for %s, quiet for %s; want %s, %s", a.Idle, a.IOIdle, c.still, c.quiet)
 			}
 		})
 	}
@@ -52,8 +52,8 @@ func TestSuspendedHostIsNotInactive(t *testing.T) {
 	s := newSeries(Target{}, at)
 	s.add(measure{}, at, time.Second)
 	s.add(measure{}, at.Add(time.Hour), time.Second)
-	if a := s.activity(at.Add(time.Hour)); a.Still != 0 || a.Quiet != 0 {
-		t.Errorf("still for %s, quiet for %s after an hour without samples", a.Still, a.Quiet)
+	if a := s.activity(at.Add(time.Hour)); a.Idle != 0 || a.IOIdle != 0 {
+		t.Errorf("still for %s, quiet for %s after an hour without samples", a.Idle, a.IOIdle)
 	}
 }
 

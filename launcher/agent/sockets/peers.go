@@ -133,18 +133,18 @@ func isClosed(err error) bool {
 		func(closed error) bool { return errors.Is(err, closed) })
 }
 
-// Greeting is the timeout for the first messages of a connection between
+// GreetingTimeout is the timeout for the first messages of a connection between
 // agents.
-const Greeting = 10 * time.Second
+const GreetingTimeout = 10 * time.Second
 
 // Open starts the agents' protocol on a new connection. It fails after the
 // timeout Greeting, and then closes the connection.
 func Open(ctx context.Context, raw net.Conn) (*protocol.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
-	raw.SetDeadline(time.Now().Add(Greeting)) // ignore the error: if the connection is closed, Open below fails
+	raw.SetDeadline(time.Now().Add(GreetingTimeout)) // ignore the error: if the connection is closed, Open below fails
 	conn, err := protocol.Open(raw)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = cmp.Or(context.Cause(ctx), fmt.Errorf("no greeting within %v", Greeting))
+		err = cmp.Or(context.Cause(ctx), fmt.Errorf("no greeting within %v", GreetingTimeout))
 	}
 	if err != nil {
 		stop()

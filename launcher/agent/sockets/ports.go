@@ -3,7 +3,7 @@
 // Package sockets opens the sockets of a host and connects agents to each
 // other.
 //
-// A [Place] opens the TCP ports at which the tasks and the agent of a host can
+// A [ListenRange] opens the TCP ports at which the tasks and the agent of a host can
 // be reached from other hosts. An [Identity] dials other agents of the same
 // job, and its Gate authenticates their connections. The agent's local Unix
 // socket accepts commands from the same user on the same host.
@@ -23,9 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is the IP address and the range of ports at which a host opens TCP
+// ListenRange is the IP address and the range of ports at which a host opens TCP
 // sockets.
-type Place struct {
+type ListenRange struct {
 	Addr      string // address of the host in the network that tasks use, without a port
 	Low, High int    // first and last port that may be used; 0 and 0 mean any port
 }
@@ -57,7 +57,7 @@ func (s *Socket) Close() {
 // Open binds a TCP socket to a free port. If listen is true, the socket
 // listens. Otherwise it only reserves the port for a program that will bind
 // the port with SO_REUSEADDR.
-func (p Place) Open(listen bool) (*Socket, error) {
+func (p ListenRange) Open(listen bool) (*Socket, error) {
 	ip, err := netip.ParseAddr(strings.Trim(p.Addr, "[]"))
 	if err != nil {
 		return nil, fmt.Errorf("data address %q: want an IP address of this host: set addr=ADDRESS for it in the resource file", p.Addr)
@@ -89,7 +89,7 @@ const maxHeld = 64
 // Reserve reserves a port whose address is not in used, and adds the address
 // to used. If all free ports are in used, as can happen in a narrow range, it
 // reserves one of them.
-func (p Place) Reserve(used map[string]bool) (*Socket, error) {
+func (p ListenRange) Reserve(used map[string]bool) (*Socket, error) {
 	s, err := p.Open(false)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (p Place) Reserve(used map[string]bool) (*Socket, error) {
 
 // explain adds the host's own addresses to the error "address not available"
 // (EADDRNOTAVAIL).
-func (p Place) explain(err error) error {
+func (p ListenRange) explain(err error) error {
 	if !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err
 	}
@@ -265,7 +265,7 @@ func owns(n *net.IPNet, ip netip.Addr) bool {
 
 // ListenData opens the TCP socket at which the agent accepts connections from
 // other hosts.
-func (p Place) ListenData() (net.Listener, error) {
+func (p ListenRange) ListenData() (net.Listener, error) {
 	s, err := p.Open(true)
 	if err != nil {
 		return nil, err

@@ -11,14 +11,14 @@ import (
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
-// Relay opens the connections over which hosts forward files to each other. It
+// FanoutNetwork opens the connections over which hosts forward files to each other. It
 // encrypts and authenticates them, because the files may be confidential.
-type Relay struct{}
+type FanoutNetwork struct{}
 
 // Listen opens the port at r.Addr at which other hosts connect to receive
 // files.
-func (Relay) Listen(r fanout.Route) (net.Listener, error) {
-	return Place{Addr: r.Addr, Low: r.Low, High: r.High}.ListenData()
+func (FanoutNetwork) Listen(r fanout.Route) (net.Listener, error) {
+	return ListenRange{Addr: r.Addr, Low: r.Low, High: r.High}.ListenData()
 }
 
 // passing is the name under which both ends of a connection authenticate
@@ -27,7 +27,7 @@ const passing = "files"
 
 // Secure encrypts conn and authenticates both ends with key. It implements
 // fanout.Network.
-func (Relay) Secure(ctx context.Context, conn net.Conn, key fanout.Key, accepted bool) (net.Conn, error) {
+func (FanoutNetwork) Secure(ctx context.Context, conn net.Conn, key fanout.Key, accepted bool) (net.Conn, error) {
 	c := channel.Config{Key: cluster.Key(key), TLS: true}
 	if !accepted {
 		return channel.Dial(ctx, conn, c, passing, passing)

@@ -48,7 +48,7 @@ func TestReachRetries(t *testing.T) {
 // Each reservation gets a port that no earlier one has, until all ports of the
 // range are used.
 func TestReservePrefersUnusedPorts(t *testing.T) {
-	place, used := Place{Addr: "127.0.0.77", Low: 23501, High: 23504}, map[string]bool{}
+	place, used := ListenRange{Addr: "127.0.0.77", Low: 23501, High: 23504}, map[string]bool{}
 	reserve := func() string {
 		t.Helper()
 		s, err := place.Reserve(used)

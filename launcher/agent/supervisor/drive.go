@@ -86,7 +86,7 @@ func (d *driving) Hung(protocol.Hang) {}
 // Laid records on which hosts the tasks of a new generation run.
 func (d *driving) Laid(generation int, hosts []protocol.HostPlan) {
 	laid := &protocol.Layout{Generation: generation, Hosts: hosts}
-	d.loop.do(func() { d.record.Laid, d.record.changed = laid, true })
+	d.loop.do(func() { d.record.Layout, d.record.changed = laid, true })
 }
 
 // reach returns a driver.Host that connects to the agent at peer.

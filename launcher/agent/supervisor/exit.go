@@ -53,7 +53,7 @@ func (ts *tasks) follow(t *task) {
 		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
 		seen := make(chan protocol.Folder, 1)
 		if t.child.Status().ExitStatus() != 0 { // inspect /dev/shm at once, before other failing tasks free their shared memory
-			ts.loop.background(func() { seen <- process.Look(protocol.Shm) })
+			ts.loop.background(func() { seen <- process.ReadFolder(protocol.Shm) })
 		} else {
 			seen <- protocol.Folder{}
 		}
@@ -96,7 +96,7 @@ func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.
 	t.control.Close() // the task has ended, even if a descendant still has the other end open
 	e := &protocol.Exit{
 		Task: t.Task, Generation: t.generation, Started: true,
-		Native: t.report.native, Finished: t.report.finished, Told: t.stopAsked,
+		Native: t.report.native, Finished: t.report.finished, StopRequested: t.stopAsked,
 		Cause: t.report.cause, LostPeer: t.report.lostPeer, Tail: t.outs[1].lastLines(), Time: time.Now(),
 	}
 	if e.Cause == "" && t.killing {
@@ -114,7 +114,7 @@ func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.
 			e.Tail = why.traceback // stderr does not contain the traceback
 		}
 	}
-	if e.Cause == "" && !e.Told && (e.Code == goCrash || e.Signal == int(unix.SIGABRT)) {
+	if e.Cause == "" && !e.StopRequested && (e.Code == goCrash || e.Signal == int(unix.SIGABRT)) {
 		e.Cause = t.outs[1].crashed()
 	}
 	if !e.Native && e.Code != 0 && blamesPeer(e.Tail) {

@@ -77,7 +77,7 @@ func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Tas
 		err = g.noData
 	}
 	if err == nil {
-		err = g.host.folder.Furnish(context.Background(), g.host.spec, m.Tasks)
+		err = g.host.folder.Provision(context.Background(), g.host.spec, m.Tasks)
 	}
 	answer := &protocol.Prepared{Generation: m.Generation, Open: map[cluster.Task]string{}, Reserved: map[cluster.Task]string{}}
 	tasks := map[cluster.Task]*task{}

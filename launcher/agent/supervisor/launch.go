@@ -45,7 +45,7 @@ func (l launch) run() (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.folder.NotePlace(dir); err != nil {
+	if err := l.folder.RecordTaskFolder(dir); err != nil {
 		return nil, err
 	}
 	cores := l.share()
@@ -62,7 +62,7 @@ func (l launch) run() (*running, error) {
 	if err := stacks.Prepare(); err != nil {
 		return nil, err
 	}
-	env = program.Traceable(env, stacks.Python(), stacks.PythonFile(l.task.Task, l.task.generation))
+	env = program.WithPythonStacks(env, stacks.Python(), stacks.PythonFile(l.task.Task, l.task.generation))
 	r := &running{queue: make(chan cluster.ControlMessage, maxQueued)}
 	ours, err := r.connect(l.task, l.folder.Logs(), l.spec.LogLimit, l.notify)
 	defer func() {
@@ -147,7 +147,7 @@ func (l launch) directory(own string) (string, error) {
 func (l launch) command(env []string, dir string) (c program.Command, _ []string, _ string, err error) {
 	want := l.spec.Command
 	if !want.SetupDone {
-		return program.ResolveAfter(jobfolder.Setup{}, want, env, dir)
+		return program.ResolveAfterSetup(jobfolder.Setup{}, want, env, dir)
 	}
 	changed, done, err := l.folder.ReadSetup()
 	if err == nil && !done {
@@ -157,7 +157,7 @@ func (l launch) command(env []string, dir string) (c program.Command, _ []string
 		return c, nil, "", err
 	}
 	want.Setup = ""
-	return program.ResolveAfter(changed, want, env, dir)
+	return program.ResolveAfterSetup(changed, want, env, dir)
 }
 
 // share returns the CPU cores of a worker. It returns nil for a parameter

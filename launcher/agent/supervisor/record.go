@@ -49,7 +49,7 @@ func (r *record) enter(p protocol.Phase) {
 func (r *record) drives(p protocol.Phase) { r.JobPhase, r.changed = p, true }
 
 // snapshot returns the state including the state of the tasks.
-func (r *record) snapshot(tasks map[string]*protocol.TaskNow) protocol.State {
+func (r *record) snapshot(tasks map[string]*protocol.TaskState) protocol.State {
 	s := r.State
 	s.Tasks = tasks
 	return s

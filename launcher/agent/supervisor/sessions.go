@@ -259,7 +259,7 @@ type session struct {
 // greet opens a connection and receives its first message, Attach. On an error
 // it closes the connection.
 func greet(raw net.Conn) (*session, error) {
-	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // SetDeadline fails only on a closed connection, and then the next read fails too
+	raw.SetDeadline(time.Now().Add(sockets.GreetingTimeout)) // SetDeadline fails only on a closed connection, and then the next read fails too
 	conn, err := protocol.Open(raw)
 	if err != nil {
 		return nil, err

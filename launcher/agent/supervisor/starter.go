@@ -82,7 +82,7 @@ func (s *starter) finish() {
 	if s.sessions.driver == nil || s.host.spec.Detached {
 		return
 	}
-	counted := make(chan protocol.Made, 1)
+	counted := make(chan protocol.FileCounts, 1)
 	go func() { // this goroutine may outlive finish; it ends with the process
 		defer close(counted)
 		if _, made, err := outputs.Unfetched(s.host.folder); err == nil {

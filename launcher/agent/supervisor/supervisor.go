@@ -137,7 +137,7 @@ func (s *supervisor) publish() {
 		r.saved = now
 	}
 	s.record.changed, s.record.stepped, s.record.shown = false, false, now
-	state.Laid = nil // may be large; a client that needs the layout reads the file
+	state.Layout = nil // may be large; a client that needs the layout reads the file
 	s.sessions.show(protocol.Message{State: &state})
 }
 
@@ -174,7 +174,7 @@ func Run(f jobfolder.Folder, locks int) error {
 		s, err = newSupervisor(f, in.Spec, in.Locks)
 	}
 	if err == nil {
-		err = gpulock.Answer(in.Locks, s.host.spec.Job)
+		err = gpulock.ServeHolder(in.Locks, s.host.spec.Job)
 	}
 	if err != nil {
 		return errors.Join(err, in.Answer(err))
@@ -292,10 +292,10 @@ type host struct {
 	login    []string   // environment (NAME=VALUE) of the login shell that started the agent
 	cores    []int      // CPU cores that this process may use, which the tasks divide among them
 	children *process.Children
-	usage    *sampler.Host     // samples the CPU, memory and GPU use of the host
-	patterns []metrics.Pattern // the user's patterns for metrics in the tasks' output
-	place    sockets.Place     // address and port range of the sockets on this host
-	identity sockets.Identity  // credentials for connections between the agents of the job
+	usage    *sampler.Host       // samples the CPU, memory and GPU use of the host
+	patterns []metrics.Pattern   // the user's patterns for metrics in the tasks' output
+	place    sockets.ListenRange // address and port range of the sockets on this host
+	identity sockets.Identity    // credentials for connections between the agents of the job
 	log      *log.Logger
 }
 
@@ -306,7 +306,7 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 	if err != nil {
 		return nil, err
 	}
-	if n := program.StepCores(); n > 0 && n < len(cores) {
+	if n := program.SlurmCores(); n > 0 && n < len(cores) {
 		cores, spec.Bind = cores[:n], false // Slurm limits the number of cores, but not which ones, so tasks are not bound to cores
 	}
 	patterns, err := metrics.ParsePatterns(spec.Metrics)
@@ -324,7 +324,7 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 	}
 	usage.Keep(history, len(spec.Claims) > 0)
 	return &host{spec: spec, usage: usage, folder: f, locks: locks, login: program.LoginOf(os.Environ()), cores: cores, children: children, patterns: patterns,
-		place:    sockets.Place{Addr: spec.DataAddr, Low: spec.PortLow, High: spec.PortHigh},
+		place:    sockets.ListenRange{Addr: spec.DataAddr, Low: spec.PortLow, High: spec.PortHigh},
 		identity: sockets.Identity{Secret: spec.Secret, HostIndex: spec.HostIndex, TLS: spec.TLS},
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
 }

@@ -40,7 +40,7 @@ type task struct {
 // newTask creates a task with its two sockets. used are addresses that earlier
 // tasks had reserved. The new task must not get one of them, since leftover
 // processes on other hosts may still connect to it.
-func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used map[string]bool, reported *reported) (*task, error) {
+func newTask(spec protocol.TaskSpec, generation int, place sockets.ListenRange, used map[string]bool, reported *reported) (*task, error) {
 	t := &task{TaskSpec: spec, generation: generation, reported: reported, over: make(chan struct{}), memory: process.ReadMemory()}
 	var err error
 	if t.open, err = place.Open(true); err == nil {
@@ -66,9 +66,9 @@ func (t *task) closeSockets() {
 func (t *task) alive() bool { return t.running != nil && !t.reaped }
 
 // now returns the description of the task for the State message.
-func (t *task) now() *protocol.TaskNow {
-	now := protocol.TaskNow{Native: t.report.native, ToleratesLoss: t.report.tolerates, Step: t.report.step,
-		Word: t.report.progress, Failed: t.report.failed, Exit: t.exit}
+func (t *task) now() *protocol.TaskState {
+	now := protocol.TaskState{Native: t.report.native, ToleratesLoss: t.report.tolerates, Step: t.report.step,
+		LastProgress: t.report.progress, Failed: t.report.failed, Exit: t.exit}
 	if t.running != nil {
 		now.PID = t.child.PID
 	}
@@ -77,7 +77,7 @@ func (t *task) now() *protocol.TaskNow {
 
 // wrap returns a protocol message that carries the task's control message m to the driver.
 func (t *task) wrap(m cluster.ControlMessage) protocol.Message {
-	return protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: m}}
+	return protocol.Message{Said: &protocol.TaskMessage{Task: t.Task, Generation: t.generation, Message: m}}
 }
 
 // receive processes a message from the task's control channel.

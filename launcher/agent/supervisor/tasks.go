@@ -48,8 +48,8 @@ func (ts *tasks) alive() bool {
 }
 
 // now returns the descriptions of all tasks for the State message.
-func (ts *tasks) now() map[string]*protocol.TaskNow {
-	all := make(map[string]*protocol.TaskNow, len(ts.all))
+func (ts *tasks) now() map[string]*protocol.TaskState {
+	all := make(map[string]*protocol.TaskState, len(ts.all))
 	for name, t := range ts.all {
 		all[name.String()] = t.now()
 	}
@@ -65,7 +65,7 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 		r, err := launch{host: ts.host, task: t, layout: layout, start: m, notify: notify}.run()
 		if err != nil {
 			t.closeSockets()
-			t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), Told: t.stopAsked, Cause: err.Error(), Time: time.Now()}
+			t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), StopRequested: t.stopAsked, Cause: err.Error(), Time: time.Now()}
 			ts.sessions.sendToDriver(protocol.Message{Exited: t.exit})
 			continue
 		}

@@ -95,8 +95,8 @@ func (w *watch) booked() map[string]string {
 
 // answerLook answers a Look request on connection l: what the tasks do now. Requests
 // that need expensive work are answered in the background, one at a time.
-func (w *watch) answerLook(l *session, m protocol.Look) {
-	seen := protocol.Seen{ID: m.ID, Generation: w.record.Generation, Tasks: map[cluster.Task]*protocol.Activity{}}
+func (w *watch) answerLook(l *session, m protocol.ActivityRequest) {
+	seen := protocol.ActivityReport{ID: m.ID, Generation: w.record.Generation, Tasks: map[cluster.Task]*protocol.Activity{}}
 	measured := w.sampler.Activities(time.Now())
 	for _, t := range w.tasks.launched() { // a task that was measured may have ended since
 		if !t.alive() {
@@ -143,7 +143,7 @@ func (w *watch) answerLook(l *session, m protocol.Look) {
 
 // complete returns the answer to a Look request, extended by what the tasks'
 // processes wait for and by their stacks, if m asks for these.
-func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
+func (w *watch) complete(seen protocol.ActivityReport, m protocol.ActivityRequest) protocol.ActivityReport {
 	var roots []int
 	for _, a := range seen.Tasks {
 		roots = append(roots, a.PID)

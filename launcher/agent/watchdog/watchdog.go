@@ -102,11 +102,11 @@ func (w *Watchdog) Run() error {
 	return w.end()
 }
 
-// Ended is the error of Run if the supervisor has ended without recording a
+// SupervisorEnded is the error of Run if the supervisor has ended without recording a
 // verdict. How says how it ended, such as by which signal.
-type Ended struct{ How string }
+type SupervisorEnded struct{ How string }
 
-func (e *Ended) Error() string { return e.How }
+func (e *SupervisorEnded) Error() string { return e.How }
 
 // Signals returns a channel of the signals that watchdog and supervisor
 // handle: SIGTERM and SIGUSR1. It also makes the process ignore a terminal's
@@ -234,7 +234,7 @@ func (w *Watchdog) end() error {
 	if known {
 		return err
 	}
-	how := &Ended{fmt.Sprintf("the agent's supervisor was ended (%s)", describe(w.supervisor.Status()))}
+	how := &SupervisorEnded{fmt.Sprintf("the agent's supervisor was ended (%s)", describe(w.supervisor.Status()))}
 	w.log.Printf("%s; %d processes are left", how, len(left))
 	state.Unkillable = left
 	return errors.Join(how, err, w.folder.WriteState(jobfolder.Ended(state, how.How)))

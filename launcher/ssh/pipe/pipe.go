@@ -116,9 +116,9 @@ func (c *Conn) wait(most time.Duration) {
 	}
 }
 
-// End waits up to a second for the command to exit, and returns its state. It
+// WaitExit waits up to a second for the command to exit, and returns its state. It
 // returns nil if the command is still running.
-func (c *Conn) End() *os.ProcessState {
+func (c *Conn) WaitExit() *os.ProcessState {
 	c.wait(exitTime)
 	select {
 	case <-c.ended:
@@ -128,9 +128,9 @@ func (c *Conn) End() *os.ProcessState {
 	}
 }
 
-// Said returns the last line that the command printed on stderr, or "" if it
+// LastStderrLine returns the last line that the command printed on stderr, or "" if it
 // printed nothing.
-func (c *Conn) Said() string { return c.errs.lastLine() }
+func (c *Conn) LastStderrLine() string { return c.errs.lastLine() }
 
 // tail is a writer that keeps the last 1024 bytes written to it.
 type tail struct {
