@@ -61,7 +61,7 @@ func (k Samples) markdown() string {
 		days, commits = append(days, s.Began[:len("2006-01-02")]), append(commits, s.Commit)
 	}
 	slices.Sort(commits)
-	fmt.Fprintf(&b, "\n%d of %d cells, tried between %s and %s at commit %s.\n", len(k.Samples), len(grid), slices.Min(days), slices.Max(days), strings.Join(slices.Compact(commits), ", "))
+	fmt.Fprintf(&b, "\nThe table has results of %d of the %d cells of the fault grid, which ran between %s and %s at these commits: %s.\n", len(k.Samples), len(grid), slices.Min(days), slices.Max(days), strings.Join(slices.Compact(commits), ", "))
 	fmt.Fprintf(&b, "\n| workers | victim | fault | outcome | report by plx | next step, or end | recomputed | as expected |\n|---|---|---|---|---|---|---|---|\n")
 	for _, in := range []struct {
 		title string
