@@ -61,12 +61,12 @@ func (k Samples) markdown() string {
 		days, commits = append(days, s.Began[:len("2006-01-02")]), append(commits, s.Commit)
 	}
 	slices.Sort(commits)
-	fmt.Fprintf(&b, "\n%d of %d cells, tried between %s and %s at commit %s.\n", len(k.Samples), len(grid), slices.Min(days), slices.Max(days), strings.Join(slices.Compact(commits), ", "))
-	fmt.Fprintf(&b, "\n| workers | victim | fault | what happens | noticed after | training again, or ended, after | steps recomputed | kept |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "\nThe table has results of %d of the %d cells of the fault grid, which ran between %s and %s at these commits: %s.\n", len(k.Samples), len(grid), slices.Min(days), slices.Max(days), strings.Join(slices.Compact(commits), ", "))
+	fmt.Fprintf(&b, "\n| workers | victim | fault | outcome | report by plx | next step, or end | recomputed | as expected |\n|---|---|---|---|---|---|---|---|\n")
 	for _, in := range []struct {
 		title string
 		archs []string
-	}{{"in step", Architectures}, {fmt.Sprintf("async, ssp:%d, backup:%d", bound, spares), modes}} {
+	}{{"`sync`", Architectures}, {fmt.Sprintf("`async`, `ssp:%d`, `backup:%d`", bound, spares), modes}} {
 		for _, p := range people {
 			for _, f := range faults {
 				cells := slices.DeleteFunc(slices.Clone(grid), func(c Cell) bool {
@@ -95,23 +95,43 @@ func (k Samples) together(cells []Cell) string {
 		}
 		noticed, took, redone = append(noticed, s.Noticed), append(took, back), append(redone, s.Redone)
 	}
-	again := "-"
-	if len(redone) > 0 {
-		again = fmt.Sprintf("%d to %d", slices.Min(redone), slices.Max(redone))
+	outcome := cells[0].Promise().Outcome
+	report, next, again := "no report", "next step", "none tried"
+	if first := spread(noticed); first != "" {
+		report = "report after " + first
 	}
-	kept := fmt.Sprintf("%d of %d", len(redone), len(cells))
-	return strings.Join([]string{string(cells[0].Promise().Outcome), spread(noticed), spread(took), again, kept}, " | ")
+	if outcome == Ends {
+		next = "job ended"
+	}
+	if len(redone) > 0 {
+		again = interval(fmt.Sprint(slices.Min(redone)), fmt.Sprint(slices.Max(redone))) + " steps recomputed"
+	}
+	kept := fmt.Sprintf("%d of %d cells", len(redone), len(cells))
+	return strings.Join([]string{outcomes[outcome], report, next + " after " + spread(took), again, kept}, " | ")
 }
 
-// spread is the least and the most of the times that are known.
+// outcomes describes the outcomes to a reader of the table.
+var outcomes = map[Outcome]string{
+	Recovers: "the job recovers: it restarts from a checkpoint",
+	GoesOn:   "the job goes on without a restart",
+	Either:   "the job recovers or goes on",
+	Ends:     "the job ends with an error",
+}
+
+// spread returns the shortest and the longest of the known times, or "" if none
+// is known. A time below zero is unknown.
 func spread(seconds []float64) string {
 	seconds = slices.DeleteFunc(seconds, func(x float64) bool { return x < 0 })
 	if len(seconds) == 0 {
-		return "-"
+		return ""
 	}
-	least, most := fmt.Sprintf("%.1f", slices.Min(seconds)), fmt.Sprintf("%.1f", slices.Max(seconds))
+	return interval(fmt.Sprintf("%.1f", slices.Min(seconds)), fmt.Sprintf("%.1f", slices.Max(seconds))) + " s"
+}
+
+// interval returns "least to most", or a single number if the two are equal.
+func interval(least, most string) string {
 	if least == most {
-		return least + " s"
+		return least
 	}
-	return least + " to " + most + " s"
+	return least + " to " + most
 }
