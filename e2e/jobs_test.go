@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// jobLine is what plx jobs --json tells of a job.
+// jobLine is the description of one job in the output of plx jobs --json.
 type jobLine struct {
 	Job, Name, Program, State string
 	Hosts, Tasks, Generation  int
@@ -24,13 +24,13 @@ type jobLine struct {
 	Seconds                   float64
 }
 
-// jobsOf lists the jobs that plx knows of, by id.
+// jobsOf runs plx jobs and returns the jobs, by id.
 func (b *bench) jobsOf(args ...string) map[string]jobLine {
 	b.t.Helper()
 	return b.listed(b.want(0, append([]string{"jobs", "--json"}, args...)...))
 }
 
-// listed reads what plx jobs --json has printed.
+// listed parses the output of plx jobs --json.
 func (b *bench) listed(res result) map[string]jobLine {
 	b.t.Helper()
 	var all []jobLine
@@ -44,8 +44,8 @@ func (b *bench) listed(res result) map[string]jobLine {
 	return byID
 }
 
-// holder is a program that prints, tells that it is up, and ends with the
-// status that is written into a file.
+// holder is a program that prints lines, prints "up", and then waits. It ends
+// with the exit status that the test writes into a file.
 type holder struct {
 	path, dir string
 }
