@@ -207,7 +207,7 @@ func execLost(b *bench, file string) {
 	b.sleeps(b.Hosts[0], "1002")
 	b.Hosts[0].Cut()
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(10 * time.Millisecond) {
-		left := slices.DeleteFunc(b.processes(b.Hosts[0]), func(p testhosts.Process) bool { // the agent waits for plx, for a minute
+		left := slices.DeleteFunc(b.processes(b.Hosts[0]), func(p testhosts.Process) bool { // the agent waits up to a minute for plx to reconnect
 			return p.Server || strings.HasSuffix(strings.Join(p.Args, " "), " agent start")
 		})
 		if len(left) == 0 {
