@@ -139,7 +139,8 @@ func outputsShared(b *bench, file string) {
 	}
 }
 
-// outputsOfWorkdir has a folder that was sent: what the job has not changed is no output.
+// outputsOfWorkdir runs a job in a folder that --workdir sent. Files that the
+// job did not change are not outputs.
 func outputsOfWorkdir(b *bench, file string) {
 	work, dir := b.t.TempDir(), b.t.TempDir()
 	b.dir = work
@@ -155,7 +156,8 @@ func outputsOfWorkdir(b *bench, file string) {
 	}
 }
 
-// outputsOfTrainer names nothing: plx knows what its trainer writes.
+// outputsOfTrainer launches without --output: plx knows which files its
+// trainer writes.
 func outputsOfTrainer(b *bench, file string) {
 	dir, away := b.t.TempDir(), b.shared()
 	b.want(0, "launch", "--hosts", file, "-n", "2", "--workers-per-host", "1", "--fetch", dir, testhosts.Binary(b.t, "github.com/plx-run/plx/examples/mlp"),
@@ -183,7 +185,8 @@ func outputsOfTrainer(b *bench, file string) {
 	}
 }
 
-// outputsPruned prunes jobs before and after their outputs were fetched.
+// outputsPruned runs plx prune on jobs before and after their outputs were
+// fetched.
 func outputsPruned(b *bench, file string) {
 	b.want(0, "launch", "--hosts", file, "--name", "precious", "--output", "*.pt", b.script("job", "head -c 2000000 /dev/zero > model.pt"))
 	b.want(0, "launch", "--hosts", file, "--name", "plain", "true")
@@ -206,8 +209,9 @@ func outputsPruned(b *bench, file string) {
 	}
 }
 
-// outputsUnnamed has jobs whose files no --output names: they are counted at the end of a
-// job that is attached, or was detached, and come when they are asked for.
+// outputsUnnamed runs jobs that create files without --output, both attached
+// and detached. plx counts these files at the end of a job, and plx fetch
+// copies them when asked to.
 func outputsUnnamed(b *bench, file string) {
 	work, dir := b.t.TempDir(), b.t.TempDir()
 	b.dir = work
