@@ -16,8 +16,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// Between hosts everybody can read what tasks send, unless the job is encrypted. The bits
-// of the training are the same. Agents encrypt what a detached job's driver sends, too.
+// Without encryption, everybody on the network between the hosts can read what
+// tasks send; with encryption nobody can. The bits of the training are the
+// same. Agents also encrypt what the driver of a detached job sends.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -58,7 +59,8 @@ func TestTLS(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// The user of a foreign program hears that its own traffic is not encrypted.
+// For a program without plx's trainer, plx prints that the program's own
+// traffic is not encrypted.
 func TestTLSOfForeignPrograms(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
@@ -68,7 +70,8 @@ func TestTLSOfForeignPrograms(t *testing.T) {
 	}
 }
 
-// A bit that changes between two hosts ends the job. The error names both tasks.
+// A bit that changes on the network between two hosts ends the job. The error
+// names both tasks.
 func TestChangedOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
