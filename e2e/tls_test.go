@@ -90,8 +90,8 @@ func TestChangedOnItsWay(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// listen counts the packets between two hosts that contain a text, until the returned
-// function is called.
+// listen counts the packets between two hosts that contain text, until the
+// returned function is called.
 func listen(t *testing.T, hosts [2]string, text string) (stop func() int) {
 	t.Helper()
 	all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
@@ -102,8 +102,9 @@ func listen(t *testing.T, hosts [2]string, text string) (stop func() int) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel drops what finds no room. So it takes these hosts' packets only, and has
-	// room for all of them.
+	// The kernel drops packets that do not fit into the socket's buffer. So
+	// the filter admits only packets of these two hosts, and the buffer is
+	// large enough for all of them.
 	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20),
 		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, between(hosts)),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all})); err != nil {
@@ -116,7 +117,7 @@ func listen(t *testing.T, hosts [2]string, text string) (stop func() int) {
 		for {
 			size, _, err := unix.Recvfrom(fd, frame, 0)
 			if err != nil && ending.Load() {
-				break // nothing is left to read
+				break // no packets are left to read
 			}
 			if err == nil && bytes.Contains(frame[:size], []byte(text)) {
 				n++
@@ -141,9 +142,10 @@ func listen(t *testing.T, hosts [2]string, text string) (stop func() int) {
 	return stop
 }
 
-// between lets the packets pass that two hosts send each other over IPv4.
+// between returns a packet filter that admits only IPv4 packets between two
+// hosts.
 func between(hosts [2]string) *unix.SockFprog {
-	const from, to = 26, 30 // addresses in an IPv4 packet behind an Ethernet header
+	const from, to = 26, 30 // offsets of the addresses of an IPv4 packet after an Ethernet header
 	address := func(i int) uint32 {
 		four := netip.MustParseAddr(hosts[i]).As4()
 		return binary.BigEndian.Uint32(four[:])
