@@ -93,7 +93,8 @@ func (b *slurmBench) interrupt() {
 	}
 }
 
-// submitsAttached runs a job to its end, which has a variable that is in no script.
+// submitsAttached submits a job and follows it to its end. The job has a
+// secret variable, which the batch script must not contain.
 func submitsAttached(b *slurmBench) {
 	program := b.file("fails", "seq 2000\necho \"on $(hostname) with $TOKEN${PLX_SUBMITTED-}\"\n[ $RANK = 0 ] || { sleep 0.2; exit 3; }\nexec sleep 300\n")
 	attached := b.submit("--nodes", "2", "--partition", "main", "--env", "TOKEN=se'cret", program)
@@ -116,7 +117,8 @@ func submitsAttached(b *slurmBench) {
 	b.idle()
 }
 
-// followsPending follows a job from before its begin, from three commands.
+// followsPending follows a pending job with three commands, from before its
+// start.
 func followsPending(b *slurmBench) {
 	free := b.occupy("")
 	res := b.submit("--nodes=2", "--detach", "--name", "queued", b.file("talks", "echo up\nexec sleep 300\n")).want(0)
@@ -142,7 +144,7 @@ func followsPending(b *slurmBench) {
 	b.idle()
 }
 
-// endsPending ends jobs that are pending: by plx stop, Ctrl-C and scancel.
+// endsPending ends pending jobs by plx stop, by Ctrl-C and by scancel.
 func endsPending(b *slurmBench) {
 	b.occupy("")
 	stopped := b.submit("--nodes=2", "--name", "early", "true")
@@ -163,7 +165,8 @@ func endsPending(b *slurmBench) {
 	cancelled.want(143).lastLine(b.t, "was cancelled before its tasks began")
 }
 
-// refusesSubmissions submits nothing, and says why in one line.
+// refusesSubmissions checks submissions that plx refuses, each with the reason
+// in one line.
 func refusesSubmissions(b *slurmBench) {
 	for _, c := range []struct {
 		args []string
