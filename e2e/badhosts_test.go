@@ -14,15 +14,16 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// badHost is a host with one fault, and what a launch on it must say.
+// badHost describes a host with one fault, and the expected outcome of a
+// launch on this host.
 type badHost struct {
 	name  string
-	sshd  string                // further options of an SSH server of its own, on port 2200; "": the host's server
-	bare  bool                  // that server has no sftp
+	sshd  string                // options of an extra SSH server on port 2200; "" uses the host's own server
+	bare  bool                  // true if the extra SSH server has no sftp subsystem
 	spoil func(*testhosts.Host) // may be nil
 	limit string                // --start-timeout; "": 20s
 	code  int
-	says  []string // all in one line of stderr, unless the launch succeeds
+	says  []string // words that one line of stderr must contain together, unless the launch succeeds
 }
 
 func (c badHost) config() string {
@@ -32,15 +33,17 @@ func (c badHost) config() string {
 	return "/etc/ssh/sshd_config"
 }
 
-// TestBadHosts launches on hosts of which each has another fault, all at once. Each launch
-// works, or says in one line which host is bad and why, within 30 s.
+// TestBadHosts launches on several hosts at once, each with a different fault.
+// Within 30 s, each launch either works or names the bad host and the cause in
+// one line.
 func TestBadHosts(t *testing.T) {
 	t.Parallel()
 	shell := func(line string) func(*testhosts.Host) {
 		return func(h *testhosts.Host) { inside(t, h, line) }
 	}
 	date := `printf '#!/bin/sh\nexec /bin/date --date="+1 day" "$@"\n' >/usr/local/bin/date; chmod 755 /usr/local/bin/date`
-	// The limit of processes does not hold for root.
+	// The host's limit on the number of processes does not apply to root, so
+	// this test uses another user.
 	limited := `chown 64123 $HOME; chmod 755 $HOME; cat >$HOME/.bashrc <<'EOF'
 [ $EUID = 0 ] || return
 exec setpriv --reuid=64123 --regid=64123 --clear-groups bash -c "ulimit -u 5; $BASH_EXECUTION_STRING"
@@ -106,7 +109,7 @@ EOF
 	}
 }
 
-// file writes a resource file of one line.
+// file writes a resource file that consists of one line, and returns its path.
 func (b *bench) file(t *testing.T, line string) string {
 	path := filepath.Join(t.TempDir(), "hosts")
 	if err := os.WriteFile(path, []byte(line+"\n"), 0o600); err != nil {

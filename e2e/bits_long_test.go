@@ -10,8 +10,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// The promise: the same bits for any number of workers, on one host or four,
-// in every architecture, alone or under plx.
+// plx promises that a training ends with the same bits for any number of
+// workers, on one host or four, in every architecture, with or without plx
+// launch.
 func TestSameBits(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 4})
 	layouts := map[string][]string{
@@ -24,7 +25,7 @@ func TestSameBits(t *testing.T) {
 	for _, program := range []struct {
 		name  string
 		flags []string
-		skip  []string // layouts with more workers than virtual ones
+		skip  []string // names of the layouts that have more workers than the program has virtual workers
 	}{
 		{"mlp", mlpBits, []string{"eight workers"}},
 		{"mlp", []string{"--niters=12", "--dim-in=96", "--dim-hidden=64", "--n-classes=8", "--train-size=480", "--batch-size=48",

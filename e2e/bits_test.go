@@ -13,8 +13,9 @@ import (
 
 var digestLine = regexp.MustCompile(`digest step=\d+ sha256=[0-9a-f]{64}`)
 
-// digest runs plx, or the program alone where no line of a resource file is
-// given, and returns the chief's digest.
+// digest runs a program and returns the digest that its chief (worker 0)
+// prints. It runs the program under plx launch, or directly if no lines of a
+// resource file are given.
 func (b *bench) digest(lines []string, program string, flags ...string) string {
 	b.t.Helper()
 	var out string
@@ -38,13 +39,14 @@ func (b *bench) digest(lines []string, program string, flags ...string) string {
 	return found[0]
 }
 
-// mlpBits are the flags of examples/mlp for a training of all that may change bits:
-// an optimiser with state, clipping, dropout.
+// mlpBits are flags of examples/mlp for a training with everything that could
+// change bits: an optimiser with state, gradient clipping and dropout.
 var mlpBits = []string{"--niters=12", "--dim-in=96", "--dim-hidden=64", "--n-classes=8", "--train-size=480", "--batch-size=48",
 	"--optimizer=adam", "--learning-rate=0.01", "--clip-norm=0.5", "--dropout=0.3", "--virtual-workers=6"}
 
-// Three unequal hosts train to the bits of one process, in every architecture. The
-// long TestSameBits tries other layouts and models.
+// Three hosts with different numbers of workers train to the same bits as one
+// process, in every architecture. The long test TestSameBits tries other
+// layouts and models.
 func TestBitsOnHosts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3}).withPlx()
@@ -61,8 +63,9 @@ func TestBitsOnHosts(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// A job that promises the same bits refuses a worker whose OpenBLAS took other kernels, and
-// says how all of them get the same ones.
+// A job that promises the same bits refuses a worker whose OpenBLAS selected
+// other kernels. The error explains how to select the same kernels on all
+// hosts.
 func TestOtherKernelsAreRefused(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {

@@ -17,9 +17,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// at5 and at7 are the checkpoints of internal/test/testhosts/cmd/fake: every worker
-// writes its part of the first when it starts, and the chief the whole of the
-// second when it is asked.
+// at5 and at7 are the two checkpoints of the fake program in
+// internal/test/testhosts/cmd/fake. Every worker writes its part of at5 when
+// it starts. The chief (worker 0) writes all of at7 when plx asks it to save.
 const (
 	at5 = "000000000005-g0-0123abcd"
 	at7 = "000000000007-g0-0123abcd"
@@ -30,8 +30,8 @@ func (b *bench) saver() string {
 	return testhosts.Binary(b.t, "github.com/plx-run/plx/internal/test/testhosts/cmd/fake")
 }
 
-// whole checks that a folder holds exactly these checkpoints, each with all
-// files of its manifest and the right sums.
+// whole fails the test unless a folder contains exactly the given checkpoints,
+// each with all files of its manifest and with the correct checksums.
 func whole(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "*", "manifest.json"))
@@ -134,8 +134,8 @@ func TestCheckpoints(t *testing.T) {
 	t.Run("plx fetch", func(t *testing.T) { testFetch(b.in(t), file, saver) })
 }
 
-// testStopSaves stops jobs that can be saved, that cannot, and that know
-// nothing of it.
+// testStopSaves runs "plx stop" on jobs that can save a checkpoint, on jobs
+// whose save fails, and on programs that do not support saving.
 func testStopSaves(b *bench, file, saver string) {
 	saves := func(more ...string) string {
 		job := b.detach(append([]string{"--hosts", file, "--ps", "none", saver, "--save"}, more...)...)
@@ -171,8 +171,9 @@ func testStopSaves(b *bench, file, saver string) {
 	b.hostsGone(0)
 }
 
-// begun waits until the chief of a job of the saver has told its agent that it can be
-// saved. The host keeps what it printed after that.
+// begun waits until the chief (worker 0) of a job has reported to its agent
+// that it can save checkpoints. The chief prints its first line after this
+// report, so begun waits for that line in the host's log.
 func (b *bench) begun(job string) {
 	b.t.Helper()
 	printed := filepath.Join(b.Hosts[0].HomeDir, ".plx", "jobs", job, "h1", "logs", "worker-0.stdout")
@@ -183,8 +184,8 @@ func (b *bench) begun(job string) {
 	}
 }
 
-// testFetch fetches a detached job's checkpoints from a machine that did not
-// launch it, while it runs and with a host lost.
+// testFetch copies a detached job's checkpoints to a machine that did not
+// launch the job: first while the job runs, then after one host was lost.
 func testFetch(b *bench, file, saver string) {
 	job := b.detach("--hosts", file, "--ps", "none", saver, "--save")
 	logs := b.start("logs", "-f", job)
@@ -196,7 +197,9 @@ func testFetch(b *bench, file, saver string) {
 	b.want(0, "stop", "--checkpoint", job)
 	logs.want(0)
 	b.Hosts[1].Cut()
-	res := b.want(0, "fetch", job, dir) // the chief's host has all of the newest; of the other one all is here
+	// The chief's host h1 has all files of the newest checkpoint. For the
+	// other checkpoint, all files were fetched before.
+	res := b.want(0, "fetch", job, dir)
 	contains(b.t, res.stderr, "host h2: its checkpoints are not fetched: ", "checkpoint "+at5+": not fetched: ", "fetched 1 checkpoint of "+job)
 	whole(b.t, dir, at5, at7)
 	b.Hosts[1].Heal()
@@ -209,7 +212,8 @@ func testFetch(b *bench, file, saver string) {
 	b.hostsGone(patience.Limit)
 }
 
-// TestEmbeddedCheckpoints has hosts that share one home.
+// TestEmbeddedCheckpoints saves and fetches checkpoints on hosts that share
+// one home directory.
 func TestEmbeddedCheckpoints(t *testing.T) {
 	b := local(t)
 	dir := t.TempDir()

@@ -12,18 +12,20 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// seated are the tasks on the hosts of TestSixCommands, in the order of its
-// resource file: where each is, and which GPU it sees.
+// seated maps each task of TestSixCommands to the first line that it prints:
+// its host and the GPU that it can use. Tasks are in the order of the resource
+// file.
 var seated = map[string]string{
 	"worker:0": "h2 [0]", "worker:1": "h2 [1]", "worker:2": "h3 []", "worker:3": "h1 [1]", "worker:4": "h1 [3]",
 	"ps:0": "h2 []", "ps:1": "h3 []", "ps:2": "h1 []",
 }
 
-// Two hosts with GPUs and one without go through all that a user does.
+// TestSixCommands uses the six main commands of plx in a row, on two hosts
+// with GPUs and one without.
 func TestSixCommands(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}}).withPlx()
-	file := b.ResourceFile("h2", "h3", "h1: 1,3") // not as names are sorted
+	file := b.ResourceFile("h2", "h3", "h1: 1,3") // deliberately not in alphabetical order
 	t.Run("probe", func(t *testing.T) { probeThree(b.in(t), file) })
 	t.Run("launch", func(t *testing.T) {
 		b := b.in(t)
@@ -40,8 +42,8 @@ func TestSixCommands(t *testing.T) {
 	t.Run("detach, stop", func(t *testing.T) { stopThree(b.in(t), file) })
 }
 
-// probeThree looks for each host's line and for those of its GPUs, also of
-// those that the resource file does not name.
+// probeThree checks that plx probe prints a line for each host and for each of
+// its GPUs, including GPUs that the resource file does not name.
 func probeThree(b *bench, file string) {
 	table := b.want(0, "probe", "--hosts", file).stdout
 	var hosts []string
@@ -78,7 +80,7 @@ func watchThree(b *bench, file string) {
 	b.hostsGone(patience.Limit)
 }
 
-// stopThree stops a job whose tasks do not end when they are asked to.
+// stopThree stops a job whose tasks ignore the signals that ask them to end.
 func stopThree(b *bench, file string) {
 	dir := b.shared()
 	job := b.detach("--hosts", file, "--ps", "all", b.script("deaf", "trap '' TERM; touch "+dir+"/$PLX_ROLE:$PLX_TASK_INDEX; exec sleep 300"))
@@ -94,8 +96,9 @@ func stopThree(b *bench, file string) {
 
 const pouredLines = 200
 
-// pourer is a program that tells where it is, prints many lines, and then
-// waits; worker:3 ends with the status that it is told.
+// pourer returns a program that prints its host and GPUs, then many lines, and
+// then waits. When the test ends the program, worker:3 exits with the status
+// that the test wrote to a file.
 func (b *bench) pourer() holder {
 	b.t.Helper()
 	dir := b.shared()
@@ -107,8 +110,8 @@ echo "last line"
 [ "$PLX_RANK" = 3 ] && exit $(cat %[2]s/end); exit 0`, pouredLines, dir))}
 }
 
-// poured fails the test unless stdout holds what every task of a pourer printed
-// before it waited, each line once and in its order.
+// poured fails the test unless stdout contains everything that each task of a
+// pourer printed before it waited, each line once and in order.
 func (b *bench) poured(stdout string) {
 	b.t.Helper()
 	for task, seat := range seated {
@@ -119,7 +122,7 @@ func (b *bench) poured(stdout string) {
 		want = append(want, "up")
 		got := lines(stdout, task)
 		if len(got) > len(want) {
-			got = got[:len(want)] // what follows depends on when it is told to end
+			got = got[:len(want)] // later lines depend on when the program is asked to end
 		}
 		if !slices.Equal(got, want) {
 			b.t.Errorf("%s printed %d lines, want %d:\n%s", task, len(got), len(want), clip(strings.Join(got, "\n")))

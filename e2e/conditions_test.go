@@ -19,13 +19,15 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// Programs for faults to meet. Each prints "up" once it is ready.
+// Programs that the fault tests launch. Each prints "up" as soon as it is
+// ready for a fault.
 const (
-	// patient works until it is told to end, and then ends.
+	// patient runs until it receives a signal to end, and then ends.
 	patient = "echo up\nwhile :; do sleep 0.2; done\n"
 
-	// stubborn ignores what asks it to end, and so do two children that have
-	// left its session and lost their parent; one has no environment either.
+	// stubborn ignores signals to end. Its two child processes ignore them
+	// too; they have left its session and no longer have a parent, and one of
+	// them has an empty environment.
 	stubborn = `trap '' TERM HUP INT
 (setsid bash -c 'trap "" TERM; exec sleep 1001' </dev/null >/dev/null 2>&1 &)
 (env -i setsid bash -c 'trap "" TERM; exec sleep 1002' </dev/null >/dev/null 2>&1 &)
@@ -34,7 +36,7 @@ while :; do sleep 0.2; done
 `
 )
 
-// up waits until each of the tasks has printed "up".
+// up waits until each of the given tasks has printed "up".
 func (r *running) up(tasks ...string) {
 	r.t.Helper()
 	r.until("tasks are up", func() bool {
@@ -43,7 +45,7 @@ func (r *running) up(tasks ...string) {
 	})
 }
 
-// until waits for a condition on what plx wrote.
+// until waits until a condition on the output of plx is true.
 func (r *running) until(what string, met func() bool) {
 	r.t.Helper()
 	limit := time.After(patience.Limit)
@@ -67,10 +69,11 @@ func (r *running) until(what string, met func() bool) {
 	}
 }
 
-// watchdog is the name of a job's watchdog, whose arguments are those of "plx agent start".
+// watchdog is the process name of a job's watchdog, the process that kills the
+// job's tasks if its agent dies. Its arguments are those of "plx agent start".
 const watchdog = "plx-watchdog"
 
-// process waits for a process of that name, or with that in its command line.
+// process waits for a process on host h with the given name or command line.
 func (b *bench) process(h *testhosts.Host, args ...string) testhosts.Process {
 	b.t.Helper()
 	want := strings.Join(args, " ")
@@ -99,12 +102,12 @@ func (b *bench) processes(h *testhosts.Host) []testhosts.Process {
 	return all
 }
 
-// isSlurm reports whether a process is one of Slurm's own.
+// isSlurm reports whether a process belongs to Slurm itself, not to a job.
 func isSlurm(p testhosts.Process) bool {
 	return slices.Contains([]string{"slurmd", "slurmctld", "slurmscriptd", "slurmstepd", "munged"}, p.Name)
 }
 
-// awaitIdle waits until a node runs nothing but its servers.
+// awaitIdle waits until a host runs no processes other than its servers.
 func (b *bench) awaitIdle(ctx context.Context, h *testhosts.Host) error {
 	for {
 		left := slices.DeleteFunc(b.processes(h), func(p testhosts.Process) bool { return p.Server })
@@ -119,7 +122,7 @@ func (b *bench) awaitIdle(ctx context.Context, h *testhosts.Host) error {
 	}
 }
 
-// kill kills a process of a host that must be there.
+// kill kills process p, and fails the test if p no longer exists.
 func (b *bench) kill(p testhosts.Process) {
 	b.t.Helper()
 	if err := p.Signal(syscall.SIGKILL); err != nil {
@@ -127,8 +130,8 @@ func (b *bench) kill(p testhosts.Process) {
 	}
 }
 
-// gone fails the test unless nothing of plx or its tasks is left on the given
-// hosts within limit.
+// gone fails the test unless, within limit, all processes of plx and of its
+// tasks on the given hosts have ended.
 func (b *bench) gone(limit time.Duration, hosts ...*testhosts.Host) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -140,7 +143,7 @@ func (b *bench) gone(limit time.Duration, hosts ...*testhosts.Host) {
 	}
 }
 
-// took fails the test when it is later than limit after start.
+// took fails the test if more than limit has passed since start.
 func (b *bench) took(what string, start time.Time, limit time.Duration) {
 	b.t.Helper()
 	took := time.Since(start)
@@ -150,7 +153,8 @@ func (b *bench) took(what string, start time.Time, limit time.Duration) {
 	}
 }
 
-// says fails the test unless one line of plx's own holds all words.
+// says fails the test unless one line that plx itself wrote contains all given
+// words.
 func (b *bench) says(res result, words ...string) {
 	b.t.Helper()
 	for line := range strings.Lines(res.stderr) {
@@ -161,11 +165,12 @@ func (b *bench) says(res result, words ...string) {
 	b.t.Errorf("no line of plx says %q\nstderr:\n%s", words, clip(res.stderr))
 }
 
-// waited are the lines of plx about work that takes longer than 3 s.
+// waited matches the progress lines that plx prints about work that takes
+// longer than 3 s.
 var waited = regexp.MustCompile(`^plx: (\w.*: \d+ of \d+ |sending.*: (nothing yet|\d+% of )|(reading|hashing|building|preparing|packing|starting|looking|installing|importing|waiting|ending|counting|the tasks run) ?)`)
 
-// brief fails the test if a successful launch has printed more than six lines of plx's
-// own. On a slow machine those about waiting are extra.
+// brief fails the test if a successful launch printed more than six lines of
+// plx's own. Progress lines, which appear on a slow machine, are not counted.
 func (b *bench) brief(res result) {
 	b.t.Helper()
 	own := 0
@@ -179,7 +184,8 @@ func (b *bench) brief(res result) {
 	}
 }
 
-// spool is where a host keeps a stream of the newest job there.
+// spool returns the path of the log file in which host h keeps one output
+// stream of a task. The host must have the logs of exactly one job.
 func (b *bench) spool(h *testhosts.Host, file string) string {
 	b.t.Helper()
 	found, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", "jobs", "*", "*", "logs", file))
@@ -189,13 +195,13 @@ func (b *bench) spool(h *testhosts.Host, file string) string {
 	return found[0]
 }
 
-// exists reports whether there is such a file.
+// exists reports whether the file path exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// appear waits until the files are there.
+// appear waits until all files of paths exist.
 func (b *bench) appear(paths ...string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience.Limit); slices.ContainsFunc(paths, func(p string) bool { return !exists(p) }); {
@@ -206,20 +212,22 @@ func (b *bench) appear(paths ...string) {
 	}
 }
 
-// lease is the shortest that tests here use: plx takes no less than 5 s.
+// lease is the shortest lease that these tests use. plx itself accepts 5 s or
+// more.
 const lease = 8 * time.Second
 
-// brief are the flags of a launch that is to lose something.
+// brief returns the flags of a launch with a short lease and grace period, for
+// tests in which the launch loses a host or a process.
 func brief(file string, more ...string) []string {
 	return append([]string{"launch", "--hosts", file, "--ps", "none", "--lease", lease.String(), "--grace", "2s"}, more...)
 }
 
-// again are the flags of a launch that is to recover.
+// again returns the flags of a launch that restarts its tasks after a failure.
 func again(file string, more ...string) []string {
 	return brief(file, append([]string{"--max-restarts", "2", "--restart-backoff", "200ms"}, more...)...)
 }
 
-// said wants words in what tasks said.
+// said fails the test for each of the words that stderr does not contain.
 func said(t *testing.T, res result, words ...string) {
 	t.Helper()
 	for _, w := range words {
@@ -229,7 +237,8 @@ func said(t *testing.T, res result, words ...string) {
 	}
 }
 
-// carries fails the test unless the second network carries as many bytes during work.
+// carries fails the test unless the first host's second network interface
+// transfers at least this number of bytes during work.
 func (b *bench) carries(least uint64, work func()) {
 	b.t.Helper()
 	count := func() uint64 {
@@ -246,7 +255,7 @@ func (b *bench) carries(least uint64, work func()) {
 	}
 }
 
-// inside runs a command in a host.
+// inside runs a command on host h.
 func (b *bench) inside(h *testhosts.Host, args ...string) {
 	b.t.Helper()
 	if out, err := h.Command(b.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -254,7 +263,7 @@ func (b *bench) inside(h *testhosts.Host, args ...string) {
 	}
 }
 
-// put writes a file, and its folder where that is missing.
+// put writes a file, and creates its folder if the folder does not exist.
 func put(t *testing.T, path, text string, mode fs.FileMode) string {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), executable.Write(path, []byte(text), mode)); err != nil {
@@ -263,7 +272,7 @@ func put(t *testing.T, path, text string, mode fs.FileMode) string {
 	return path
 }
 
-// contains fails the test for each text that is not in output.
+// contains fails the test for each of the texts that output does not contain.
 func contains(t *testing.T, output string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -290,7 +299,7 @@ func length(path string) int64 {
 	return info.Size()
 }
 
-// files lists what lies below a folder, but for folders.
+// files lists all files below a folder, without the folders themselves.
 func files(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {

@@ -15,10 +15,10 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestContainerRestarts restarts the host of a detached job as a container: it keeps its
-// name and the boot id of its machine, and gets another process table. The job counts as
-// gone after its agent has written nothing for two minutes. The test sets that time back
-// instead of waiting for it.
+// TestContainerRestarts restarts the host of a detached job as a container:
+// the host keeps its name and its machine's boot id, but gets a new process
+// table. plx considers the job lost after its agent has written nothing for
+// two minutes. The test sets the recorded time back instead of waiting.
 func TestContainerRestarts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
@@ -44,9 +44,10 @@ func TestContainerRestarts(t *testing.T) {
 	b.hostsGone(patience.Limit)
 }
 
-// TestAttachOfARestartedHost restarts a host, which does not drive the job, as a container. Nobody
-// knows for two minutes whether its agent still writes logs. plx attach and plx logs -f do not wait
-// for them when the job has ended.
+// TestAttachOfARestartedHost restarts a host as a container; another host
+// drives the job. For two minutes, plx cannot know whether the restarted
+// host's agent still writes logs. plx attach and plx logs -f must not wait
+// that long after the job has ended.
 func TestAttachOfARestartedHost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -64,10 +65,13 @@ func TestAttachOfARestartedHost(t *testing.T) {
 	b.says(res, "host h2: logs: the last lines may be missing")
 	followed.want(125)
 	b.took("until plx logs -f ended", restarted, lease+15*time.Second)
-	b.hostsGone(patience.Limit) // the reader of the logs there notices it by its next sign of life
+	// The process that reads the logs on the host notices the closed
+	// connection when it sends its next heartbeat.
+	b.hostsGone(patience.Limit)
 }
 
-// statePath is the file of the agent's state on a host.
+// statePath returns the path of the file in which a host's agent records the
+// state of a job.
 func (b *bench) statePath(h *testhosts.Host, job string) string {
 	b.t.Helper()
 	states, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", "jobs", job, "*", "state.json"))
@@ -77,7 +81,7 @@ func (b *bench) statePath(h *testhosts.Host, job string) string {
 	return states[0]
 }
 
-// rewrite changes the state that an agent has left.
+// rewrite edits the state file that an agent has left behind.
 func (b *bench) rewrite(path string, edit func(state map[string]any)) {
 	b.t.Helper()
 	text, err := os.ReadFile(path)
@@ -100,8 +104,9 @@ func (b *bench) rewrite(path string, edit func(state map[string]any)) {
 	}
 }
 
-// otherTable has an agent's state name a process table that is not its host's: the kernel may give
-// that of a restarted container the number of the one before.
+// otherTable changes the process table that an agent's state file names, so
+// that it differs from the host's table. Without this change, a restarted
+// container could get the same number from the kernel as before.
 func (b *bench) otherTable(path string) {
 	b.t.Helper()
 	b.rewrite(path, func(state map[string]any) {

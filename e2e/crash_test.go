@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// crashes is a job of which rank 2 fails, and the others report what Gloo and NCCL report
-// then. At the start all warn of something that differs only in rank and process.
+// crashes is a job in which rank 2 fails and the other ranks then print
+// typical errors of Gloo and NCCL. At the start, all ranks print a warning
+// that differs only in rank and process number.
 const crashes = `
 echo "[rank$RANK]: pid $$: UserWarning: 29500 is taken" >&2
 if [ "$RANK" = 2 ]; then
@@ -20,8 +21,9 @@ printf '[rank%s]: %s\n' $RANK "Traceback (most recent call last):" $RANK "  File
 exit 1
 `
 
-// TestCrashIsShort looks at the output of a job of six ranks of which one fails: the
-// culprit's traceback, a line for all others, and the verdict.
+// TestCrashIsShort checks the output of a job of six ranks of which one fails.
+// plx prints the traceback of the failed rank, one line for all others, and
+// the verdict, which names the cause.
 func TestCrashIsShort(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
@@ -39,7 +41,7 @@ func TestCrashIsShort(t *testing.T) {
 		}
 	}
 
-	// With -v, and later, all lines are there.
+	// With -v, and later in plx logs, all lines are printed.
 	everything := func(text string) {
 		t.Helper()
 		for rank := range 6 {

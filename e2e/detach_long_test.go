@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEmbeddedDetached launches on this machine, where the hosts of an
-// embedded cluster are the machine itself.
+// TestEmbeddedDetached launches a detached job on an embedded cluster, whose
+// hosts are this machine itself.
 func TestEmbeddedDetached(t *testing.T) {
 	b := local(t)
 	program := b.holder("local")

@@ -9,7 +9,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// detach launches a job and checks that its id stands on stdout alone.
+// detach launches a detached job, checks that plx prints only the job's id to
+// stdout, and returns the id.
 func (b *bench) detach(args ...string) string {
 	b.t.Helper()
 	res := b.want(0, append([]string{"launch", "--detach"}, args...)...)
@@ -32,7 +33,7 @@ func TestDetached(t *testing.T) {
 		attached := b.start("attach", other)
 		attached.awaitLine("worker:0", "up")
 		for _, h := range b.Hosts {
-			b.process(h, "sleep 1002") // which does not say whose it is
+			b.process(h, "sleep 1002") // the command line of this process does not name its job
 		}
 		b.want(0, "stop", "--grace", "1s", job)
 		b.nothingOf(job)
@@ -59,8 +60,8 @@ func TestDetached(t *testing.T) {
 		b := b.in(t)
 		b.detach("--hosts", file, "true")
 		b.hostsGone(patience.Limit)
-		// All tasks have started, and then one fails: plx may have seen both or
-		// only the first.
+		// All tasks have started, and then one fails. plx may have noticed
+		// both events or only the first.
 		res := b.run("launch", "--detach", "--hosts", file, "--name", "short", b.script("s", "exit 3"))
 		b.hostsGone(patience.Limit)
 		if code := b.jobsOf()[b.id("short")].Code; (res.code != 0 && res.code != 3) || code == nil || *code != 3 {

@@ -37,7 +37,8 @@ printf '\n\033[?25hafter\n'; until [ -e `+end+` ]; do sleep 0.05; done`))
 	b.hostsGone(0)
 }
 
-// otherHosts names a host that the job does not have, in every command that takes one.
+// otherHosts passes the name of a host that the job does not use to every
+// command that accepts a host.
 func otherHosts(b *bench, job string) {
 	for _, args := range [][]string{{"logs"}, {"stacks"}, {"status"}, {"stop"}, {"attach"}, {"fetch", job, b.t.TempDir()}} {
 		command := args[0]

@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// silent returns the port of a server that accepts connections and says nothing.
+// silent starts a server that accepts connections but sends nothing, and
+// returns its port.
 func silent(t *testing.T) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -26,7 +27,7 @@ func silent(t *testing.T) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// inside runs a shell line inside a host.
+// inside runs a line of shell on a host.
 func inside(t *testing.T, h *testhosts.Host, line string) {
 	t.Helper()
 	if out, err := h.Command(t.Context(), "sh", "-c", line).CombinedOutput(); err != nil {
@@ -34,8 +35,9 @@ func inside(t *testing.T, h *testhosts.Host, line string) {
 	}
 }
 
-// finds fails the test unless the lines of stdout are those that begin with the first of
-// some words, and hold the others.
+// finds fails the test unless stdout has exactly the wanted lines. Each
+// element of want describes a line: its beginning, then words that it must
+// contain.
 func (b *bench) finds(res result, want [][]string) {
 	b.t.Helper()
 	lines := strings.Split(strings.TrimSpace(res.stdout), "\n")
@@ -51,7 +53,8 @@ func (b *bench) finds(res result, want [][]string) {
 	}
 }
 
-// Every host has another fault. All are found in one run, each in one line.
+// TestDoctor gives every host a different fault. One run of plx doctor finds
+// all of them, and prints each in one line.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 9, GPUs: []int{0, 0, 0, 0, 0, 0, 1}})
@@ -77,7 +80,7 @@ func TestDoctor(t *testing.T) {
 	b.finds(res, [][]string{
 		{"error: host h2: ", "host key refused", "ssh-keygen -R"},
 		{"error: host h3: the home folder is read-only: ", "; remedy: "},
-		{"error: host h4: ", "the home folder's file system ", "plx prune"}, // by which way plx came
+		{"error: host h4: ", "the home folder's file system ", "plx prune"}, // the text between these words depends on how plx reached h4
 		{"error: host h5: programs in ~/.plx cannot be executed: /root is mounted noexec; "},
 		{"error: host silent: ", "no connection within 2s"},
 		{"error: host refused: connect to 127.0.0.1:1: ", "connection refused"},
@@ -88,7 +91,7 @@ func TestDoctor(t *testing.T) {
 		{"11 hosts: 7 errors, 3 warnings; nothing found on 1"},
 		{"between hosts: each dialled the next one and the first, 8 of 20 pairs"},
 	})
-	if strings.Contains(res.stderr, "could not download plx from each other") { // h4 could take it from nobody
+	if strings.Contains(res.stderr, "could not download plx from each other") { // h4 had no host from which it could download plx
 		t.Errorf("stderr:\n%s", res.stderr)
 	}
 
@@ -102,13 +105,14 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// The network between the hosts has faults that plx cannot see from this machine.
+// TestDoctorBetweenHosts gives the network between the hosts faults that plx
+// cannot observe from the launching machine.
 func TestDoctorBetweenHosts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 4, Second: true})
 	h := b.Hosts
 	inside(t, h[1], "ip route add unreachable "+h[2].Addr)
-	for _, i := range []int{2, 3} { // larger packets than the network passes
+	for _, i := range []int{2, 3} { // the hosts send larger packets than the network transmits
 		inside(t, h[i], "ip link set dev eth0 mtu 9000; tc qdisc add dev eth0 root tbf rate 1gbit burst 2000 latency 50ms")
 	}
 	file := b.ResourceFile("h1", "h2", "h3", "h4")

@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// earlierPlx builds the plx of a commit, as it was.
+// earlierPlx builds plx from the source of an earlier commit.
 func earlierPlx(t *testing.T, commit string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,8 +28,9 @@ func earlierPlx(t *testing.T, commit string) string {
 	return filepath.Join(dir, "earlier")
 }
 
-// Commands of this plx work with a job that runs under one which knew no calls, and with what
-// that left. Agents of two versions in one job are refused.
+// Commands of the current plx work with a running job of an earlier plx, which
+// did not have agent calls yet, and with the files of such a job. plx refuses
+// agents of two versions in one job.
 func TestJobOfAnEarlierPlx(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
@@ -44,7 +45,7 @@ func TestJobOfAnEarlierPlx(t *testing.T) {
 	b.trains("model")
 	for _, job := range []string{"model", "made"} {
 		contains(t, b.want(0, "status", job).stdout, "running", "worker:0", "worker:1")
-		for deadline := time.Now().Add(patience.Limit); ; time.Sleep(100 * time.Millisecond) { // until the agents have looked at them
+		for deadline := time.Now().Add(patience.Limit); ; time.Sleep(100 * time.Millisecond) { // wait until the agents have examined their tasks
 			if res := b.run("stacks", job); res.code == 0 {
 				break
 			} else if time.Now().After(deadline) {

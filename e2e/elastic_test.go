@@ -15,14 +15,14 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// elasticFlags are those of a language model whose bits do not depend on how
-// many workers it has.
+// elasticFlags are flags of a language model whose bits do not depend on the
+// number of workers.
 var elasticFlags = []string{"--vocabulary=2000", "--width=16", "--hidden=16", "--length=4", "--batch-size=12", "--samples=50",
 	"--virtual-workers=6", "--digest", "--seed=3", "--steps=6000"}
 
-// A model is trained on two hosts, goes on on three and then on one,
-// and ends with the weights of a process alone. What cannot be is refused, and
-// changes nothing.
+// A model is trained on two hosts, then scaled to three hosts and then to one.
+// It ends with the same weights as a training in one process. plx refuses
+// impossible changes, and then changes nothing.
 func TestElastic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
@@ -33,7 +33,8 @@ func TestElastic(t *testing.T) {
 	t.Run("refused", func(t *testing.T) { notScaled(b.in(t), testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")) })
 }
 
-// scaled scales a job that takes its last steps only after that.
+// scaled scales a running job twice. The job takes its last steps only after
+// the last change.
 func scaled(b *bench, detached bool, want string) {
 	name := map[bool]string{false: "attached", true: "detached"}[detached]
 	job, finish := b.paced("--ckpt-dir=saved", "--virtual-workers=6", "--batch=12", "--steps=800", "--digest")
@@ -49,13 +50,13 @@ func scaled(b *bench, detached bool, want string) {
 			"--workdir", filepath.Join(dir, "work"), "--setup", `export READ="$(cat file)"; rm file`}, job...)...)
 	}
 	b.trains(name)
-	if err := os.RemoveAll(dir); err != nil { // new hosts get what the job has, not what is here
+	if err := os.RemoveAll(dir); err != nil { // new hosts must get the files from the job's hosts, not from this machine
 		b.t.Fatal(err)
 	}
 
 	res := b.want(0, "scale", name, "--hosts", three)
 	b.says(res, "scaled from 2 to 3 workers after step", "paused for")
-	if !detached { // attach looks at the hosts that it found
+	if !detached { // plx attach follows only the hosts that it found at its start
 		follow.await(follow.stderr, "scaled from 2 to 3 workers")
 		follow.await(follow.stderr, "worker:2")
 	}
@@ -85,8 +86,8 @@ func scaled(b *bench, detached bool, want string) {
 	b.hostsGone(patience.Limit)
 }
 
-// environOf waits for a task on a host that has all of the given variables. It fails the
-// test if the task has one called without.
+// environOf waits for a task on host h that has all variables of want. It
+// fails the test if this task has the variable without.
 func (b *bench) environOf(h *testhosts.Host, want []string, without string) {
 	b.t.Helper()
 	has := func(p testhosts.Process) bool {
@@ -106,9 +107,10 @@ func (b *bench) environOf(h *testhosts.Host, want []string, without string) {
 	}
 }
 
-// A detached job that another machine has scaled is whole to the one that
-// launched it: its logs, its hosts, its end and what they have saved. New hosts get
-// their tasks by the options of the launch, which that machine has not seen.
+// A detached job is scaled from another machine. Afterwards, the machine that
+// launched the job still gets everything: logs, hosts, the end of the job and
+// saved files. New hosts start their tasks with the options of the launch,
+// although the other machine never saw these options.
 func TestScaledFromElsewhere(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 4})
 	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
@@ -119,7 +121,7 @@ func TestScaledFromElsewhere(t *testing.T) {
 	follow := b.start("attach", "moved")
 	b.trains("moved")
 	b.says(b.elsewhere().want(0, "scale", "moved", "--hosts", b.ResourceFile("h1", "h3", "h4")), "scaled from 4 to 6 workers")
-	for _, h := range b.Hosts[2:] { // they get the files from h1
+	for _, h := range b.Hosts[2:] { // the new hosts get the files from h1
 		marks, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx/jobs/*", h.Name, "tasks/*/sub/mark"))
 		if err != nil || len(marks) != 2 {
 			t.Errorf("host %s: not every task has the files of --copy: %v, %v", h.Name, marks, err)
@@ -145,8 +147,8 @@ func TestScaledFromElsewhere(t *testing.T) {
 	b.hostsGone(patience.Limit)
 }
 
-// trains waits until a job makes steps. Who attaches to one may be too late for
-// the line that says so.
+// trains waits until a job takes training steps. It does not wait for the line
+// of output that reports this, because plx attach may start after that line.
 func (b *bench) trains(name string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(100 * time.Millisecond) {
@@ -159,7 +161,7 @@ func (b *bench) trains(name string) {
 	}
 }
 
-// jobNamed is the id of the newest job of a name.
+// jobNamed returns the id of the newest job with the given name.
 func (b *bench) jobNamed(name string) (id string) {
 	for job, j := range b.jobsOf() {
 		if j.Name == name && job > id {

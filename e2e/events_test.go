@@ -9,7 +9,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// eventLine is a line of plx launch --json: an event, or a line of a task.
+// eventLine is one line of the output of plx launch --json: an event, or a
+// line that a task printed.
 type eventLine struct {
 	V                              int
 	Event, Time, Job, Name, Error  string
@@ -23,8 +24,9 @@ type eventLine struct {
 	}
 }
 
-// events reads stdout of plx launch --json, checks what holds of all of them, and returns the
-// kinds, with the task of those that have one, and the last event.
+// events parses the stdout of plx launch --json and checks the rules that all
+// events follow. It returns the kind of each event, with the task if the event
+// has one, and all events.
 func (b *bench) events(res result) (kinds []string, all []eventLine) {
 	b.t.Helper()
 	for line := range strings.Lines(res.stdout) {
@@ -56,7 +58,8 @@ func (b *bench) events(res result) (kinds []string, all []eventLine) {
 	return kinds, all
 }
 
-// inOrder checks that kinds of events come one after the other, perhaps with others between.
+// inOrder fails the test unless the wanted kinds of events occur in this
+// order; other events may occur between them.
 func (b *bench) inOrder(kinds []string, want ...string) {
 	b.t.Helper()
 	rest := want
@@ -70,7 +73,8 @@ func (b *bench) inOrder(kinds []string, want ...string) {
 	}
 }
 
-// TestLaunchJSON reads the events of jobs that end well, fail, restart, hang and never begin.
+// TestLaunchJSON checks the events of jobs that succeed, fail, restart, hang,
+// or never start.
 func TestLaunchJSON(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// Every example runs on real hosts, and its output is the chief's alone.
-// TestSameBits runs mlp, cifar, lm and word2vec.
+// Every example runs on real hosts, and only the chief (worker 0) prints
+// output. TestSameBits runs mlp, cifar, lm and word2vec.
 func TestExamplesOnHosts(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3})
 	file := b.ResourceFile("h1: cpu*2", "h2", "h3")
@@ -47,7 +47,8 @@ func TestExamplesOnHosts(t *testing.T) {
 	}
 }
 
-// A server that has nothing to keep ends with 0 while the workers go on.
+// A server that holds no variables ends with status 0 while the workers
+// continue.
 func TestIdleServersEnd(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	mlp := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
@@ -68,7 +69,8 @@ func TestIdleServersEnd(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// tasks returns how many processes of a role run on a host.
+// tasks returns the number of processes on host h that run a task of the given
+// role.
 func (b *bench) tasks(h *testhosts.Host, role string) (n int) {
 	b.t.Helper()
 	for _, p := range b.processes(h) {

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// block is an output as plx exec prints it.
+// block formats output as plx exec prints it for the given hosts.
 func block(hosts, text string) string {
 	const rule = "---------------\n"
 	return rule + hosts + "\n" + rule + text
@@ -37,8 +37,9 @@ func TestExec(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// execAnswers has equal and other outputs, other statuses, and a host that nobody answers
-// for.
+// execAnswers runs commands whose hosts print equal or different outputs and
+// exit with different statuses, and a command on a host that cannot be
+// reached.
 func execAnswers(b *bench, file string) {
 	res := b.want(4, "exec", "--hosts", file, "--", "sh", "-c", `case $(cat /etc/hostname) in
 h2) echo two; echo worse >&2; exit 4;;
@@ -50,8 +51,9 @@ h2) echo two; echo worse >&2; exit 4;;
 	contains(b.t, res.stderr, "plx: exit status 7: h1\n", "plx: host h2:1: ")
 	res = b.want(0, "exec", "--hosts", file, "--", "sh", "-c", "head -c 10000000 /dev/zero; [ $(cat /etc/hostname) = h1 ] || echo x")
 	contains(b.t, res.stderr, "host h1: the last 5.5 MiB of its stdout are not printed: plx keeps 4.0 MiB")
-	contains(b.t, res.stdout, block("h1", "\x00"), block("h[2-3] (2)", "\x00")) // they differ in what is not kept
-	// If h1 takes longer than 3 s too, plx names it in its first line and not in the next.
+	contains(b.t, res.stdout, block("h1", "\x00"), block("h[2-3] (2)", "\x00")) // the outputs differ only in bytes that plx does not keep
+	// If h1 also takes longer than 3 s, plx names h1 in its first line about
+	// waiting but not in the next one.
 	end := filepath.Join(b.shared(), "end")
 	r := b.start("exec", "--hosts", file, "--", "bash", "-c", "[ $(cat /etc/hostname) = h1 ] || { echo $(cat /etc/hostname) works; until [ -e "+end+" ]; do sleep 0.05; done; }")
 	r.await(r.stderr, "plx: running: 1 of 3 hosts; waiting for h[2-3] for ")
@@ -60,7 +62,7 @@ h2) echo two; echo worse >&2; exit 4;;
 	same(b.t, "stdout", []byte(block("h2", "h2 works\n")+block("h3", "h3 works\n")), []byte(r.want(0).stdout))
 }
 
-// execStream prints lines while the command runs.
+// execStream runs commands whose output plx exec prints while they run.
 func execStream(b *bench, file string) {
 	r := b.start("exec", "--hosts", file, "--stream", "--", "bash", "-c",
 		`echo begun; echo worse >&2; printf part; until [ -e ~/go ]; do sleep 0.02; done; echo ' whole'; printf 'no end'; [ $(cat /etc/hostname) != h2 ]`)
@@ -80,12 +82,12 @@ func execStream(b *bench, file string) {
 	contains(b.t, res.stderr, "plx: exit status 1: h2\n")
 }
 
-// execArguments passes what a shell would change.
+// execArguments passes arguments to a command that a shell would change.
 func execArguments(b *bench, file string) {
 	odd := []string{"a  b", "$HOME", "`id`", `"'\`, "*", "-x", "--", "", "new\nline", "\xff", "ü!"}
 	res := b.want(0, append([]string{"exec", "--hosts", file, "--", "printf", "%s\\n"}, odd...)...)
 	same(b.t, "stdout", []byte(block("h[1-3] (3)", strings.Join(odd, "\n")+"\n")), []byte(res.stdout))
-	res = b.want(0, "exec", "--hosts", file, "echo", "--json", "-x") // without "--" too they are the command's
+	res = b.want(0, "exec", "--hosts", file, "echo", "--json", "-x") // without "--", flags after the command also belong to the command
 	same(b.t, "stdout", []byte(block("h[1-3] (3)", "--json -x\n")), []byte(res.stdout))
 	res = b.want(127, "exec", "--hosts", file, "--", "ls -l | wc")
 	contains(b.t, res.stderr, "ls -l | wc: not found on PATH ", "plx: exit status 127: h[1-3]", "hint: plx exec runs the command without a shell")
@@ -143,7 +145,7 @@ func execMistakes(b *bench, file string) {
 	}
 }
 
-// execEnds ends commands that do not want to.
+// execEnds ends commands that ignore signals.
 func execEnds(b *bench, file string) {
 	program := stubborn
 	start := func(more ...string) *running {
@@ -177,13 +179,14 @@ func execEnds(b *bench, file string) {
 	b.kill(b.process(b.Hosts[0], "plx agent exec"))
 	b.kill(b.process(b.Hosts[1], "sshd: root@notty"))
 	b.gone(patience.Limit, b.Hosts[:2]...)
-	b.sleeps(b.Hosts[2], "1001") // a host does not suffer from another
+	b.sleeps(b.Hosts[2], "1001") // a failure of one host does not affect another host
 	b.killOne(b.Hosts[2], func(p testhosts.Process) bool { return strings.HasSuffix(strings.Join(p.Args, " "), " agent start") })
 	b.gone(patience.Limit, b.Hosts[2])
 	contains(b.t, r.want(125).stderr, "plx: host h[1,3]: its agent on the host was killed", "plx: host h2: ", "; the host kills the command within 5m0s of")
 }
 
-// sleeps waits for a process "sleep TIME". The command line of the shell has that text too.
+// sleeps waits for a process "sleep SECONDS" on a host. It does not accept a
+// shell whose command line contains this text.
 func (b *bench) sleeps(h *testhosts.Host, seconds string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(10 * time.Millisecond) {
@@ -197,13 +200,14 @@ func (b *bench) sleeps(h *testhosts.Host, seconds string) {
 	}
 }
 
-// execLost cuts a host off: the host ends the command by itself, and plx reports the loss.
+// execLost disconnects a host from the network: the host ends the command by
+// itself, and plx reports the loss.
 func execLost(b *bench, file string) {
 	r := b.start("exec", "--hosts", file, "--lease", "5s", "--grace", "0s", "--", "bash", "-c", fmt.Sprintf("echo up; [ $(cat /etc/hostname) = h1 ] && { %s}; exit 0", stubborn))
 	b.sleeps(b.Hosts[0], "1002")
 	b.Hosts[0].Cut()
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(10 * time.Millisecond) {
-		left := slices.DeleteFunc(b.processes(b.Hosts[0]), func(p testhosts.Process) bool { // the agent waits for plx, for a minute
+		left := slices.DeleteFunc(b.processes(b.Hosts[0]), func(p testhosts.Process) bool { // the agent waits up to a minute for plx to reconnect
 			return p.Server || strings.HasSuffix(strings.Join(p.Args, " "), " agent start")
 		})
 		if len(left) == 0 {

@@ -12,8 +12,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestOutOfMemory has a task take more memory than its host's control group may have: the
-// kernel kills it, and the verdict says by what plx knows that.
+// TestOutOfMemory has a task that uses more memory than its host's control
+// group allows, so the kernel kills it. The verdict must say how plx knows
+// that the kernel did this.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})

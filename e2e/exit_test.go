@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// noisy prints to both streams until it is ended.
+// noisy prints to both streams until a signal ends it.
 const noisy = "\nwhile :; do echo noise; echo noise >&2; sleep 0.05; done"
 
 func TestExitStatus(t *testing.T) {
@@ -22,7 +22,7 @@ func TestExitStatus(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
 		code         int
-		last         []string // the last lines of stderr, without what all begin with
+		last         []string // last lines of stderr, without the common prefix "plx: "
 	}{
 		{"all well", "exit 0", 0, []string{`job \S+ \(\S+\): done`}},
 		{"a worker fails", `[ "$PLX_RANK" = 1 ] && { echo reason >&2; echo why >&2; exit 3; }; sleep 60`, 3,
@@ -64,7 +64,8 @@ func TestExitStatus(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// endsWith fails the test unless stderr ends with these lines of plx's own.
+// endsWith fails the test unless stderr ends with these lines, each after the
+// prefix "plx: ".
 func (b *bench) endsWith(res result, last []string) {
 	b.t.Helper()
 	text := res.stderr[max(0, len(res.stderr)-1<<10):]
@@ -73,8 +74,9 @@ func (b *bench) endsWith(res result, last []string) {
 	}
 }
 
-// testLastLines has a task print much once it is told to end, for somebody who
-// reads slowly: plx knows how the job ended while there is much to print.
+// testLastLines has a task that prints much after the signal to end, while
+// stderr is read slowly. So plx knows how the job ended while many lines are
+// still to be printed.
 func testLastLines(b *bench, file string) {
 	listens := filepath.Join(b.shared(), "listens")
 	r := b.start("launch", "--hosts", file, "--ps", "none", b.script("task", `[ "$PLX_RANK" = 1 ] && { until [ -e `+listens+` ]; do sleep 0.01; done; echo reason >&2; exit 3; }
@@ -87,8 +89,9 @@ touch `+listens+noisy))
 	b.hostsGone(0)
 }
 
-// testServersAreTold gives servers that stay more time to end than the test
-// waits: they go because they are told to, or the test fails.
+// testServersAreTold checks that plx signals servers to end when the workers
+// have ended. Its grace period is longer than the test waits, so a server that
+// gets no signal fails the test.
 func testServersAreTold(b *bench, file string) {
 	dir := b.shared()
 	res := b.want(0, "launch", "--hosts", file, "--ps", "all", "--grace", "10m", b.script("task", `cd `+dir+`

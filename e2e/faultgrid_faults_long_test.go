@@ -17,20 +17,22 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// injection is how a fault is brought about.
+// injection describes how a trial causes a fault.
 type injection struct {
-	failpoint string         // place and action, such as "wire.send=exit"; "": none
-	anyone    bool           // failpoint fires in whichever process of the victim's host reaches it first
-	before    func(r *trial) // prepares the host before the launch; nil: nothing to prepare
+	failpoint string         // place and action of a failpoint, such as "wire.send=exit"; "" if the fault uses no failpoint
+	anyone    bool           // true if the failpoint may fire in any process of the victim's host, whichever reaches it first
+	before    func(r *trial) // prepares the host before the launch; nil if nothing must be prepared
 	strike    strike         // brings the fault about
-	then      strike         // waits for its moment and brings a second fault about; nil: none
-	after     func(r *trial) // takes the fault back; nil: it stays
+	then      strike         // waits for the right moment and causes a second fault; nil if there is only one fault
+	after     func(r *trial) // undoes the fault; nil if the fault is permanent
 }
 
-// strike brings a fault about and returns the proof that it came.
+// strike causes a fault and returns a text that proves that the fault
+// happened.
 type strike func(r *trial) (proof string)
 
-// onHosts is how faults are brought about on a host, onMachine on the launching machine.
+// onHosts says how to cause each fault on a host, and onMachine how to cause
+// it on the launching machine.
 var (
 	onHosts = map[chaos.Fault]injection{
 		chaos.Kill:       {strike: signalVictim(syscall.SIGKILL)},
@@ -63,7 +65,8 @@ var (
 	}
 )
 
-// injectionOf is the cell's; none for a run without a fault.
+// injectionOf returns the injection for a cell of the grid; it is empty for a
+// run without a fault.
 func injectionOf(c chaos.Cell) injection {
 	host := onHosts[c.Fault]
 	switch {
@@ -79,13 +82,14 @@ func injectionOf(c chaos.Cell) injection {
 	return host
 }
 
-// both brings two faults about, one after the other.
+// both returns a strike that causes two faults, one after the other.
 func both(one, other strike) strike {
 	return func(r *trial) string { return one(r) + "; " + other(r) }
 }
 
-// look returns the victim's processes, and whether they are all: those of a task, of the
-// agent, or a part of the agent's.
+// look returns the processes of the trial's victim: those of a task, of an
+// agent, or of one part of an agent. whole reports whether all of these
+// processes exist.
 func (r *trial) look() (found []testhosts.Process, whole bool) {
 	role, index, isTask := strings.Cut(r.cell.Task(), ":")
 	v, want := r.cell.Victim, 1
@@ -101,7 +105,8 @@ func (r *trial) look() (found []testhosts.Process, whole bool) {
 	return found, len(found) == want
 }
 
-// victim returns the victim's processes, which must be there.
+// victim returns the processes of the trial's victim, and fails the test if
+// any is missing.
 func (r *trial) victim() []testhosts.Process {
 	r.t.Helper()
 	found, whole := r.look()
@@ -115,7 +120,7 @@ func supervises(p testhosts.Process) bool {
 	return strings.Contains(strings.Join(p.Args, " "), "plx agent supervisor")
 }
 
-// processes are those of a host.
+// processes returns all processes of host h.
 func (r *trial) processes(h *testhosts.Host) []testhosts.Process {
 	r.t.Helper()
 	all, err := h.Processes()
@@ -125,15 +130,17 @@ func (r *trial) processes(h *testhosts.Host) []testhosts.Process {
 	return all
 }
 
-// effects are the states that processes come into by a signal: 'X' means gone.
+// effects maps each signal to the state of a process after the signal, as a
+// letter of /proc/PID/stat. 'X' means that the process no longer exists.
 var effects = map[syscall.Signal]byte{syscall.SIGKILL: 'X', syscall.SIGSTOP: 'T'}
 
-// signalVictim sends the victim's processes a signal, waits for its effect, and notes them
-// as those that wake is to wake.
+// signalVictim sends a signal to the victim's processes and waits for its
+// effect. It records the processes, so that wake can continue them later.
 func signalVictim(s syscall.Signal) strike {
 	return func(r *trial) string {
 		r.stopped = r.victim()
-		// Stopped first, so that neither of two acts on the other's end.
+		// Stop all processes first, so that none of them can react to the end
+		// of another.
 		for _, s := range []syscall.Signal{syscall.SIGSTOP, s} {
 			r.signal(s, r.stopped)
 		}
@@ -159,7 +166,8 @@ func pidsOf(ps []testhosts.Process) string {
 	return strings.Join(text, " and ")
 }
 
-// inState waits until processes are in a state; a zombie is gone.
+// inState waits until the processes ps are in the given state. A zombie counts
+// as a process that no longer exists.
 func (r *trial) inState(h *testhosts.Host, ps []testhosts.Process, state byte) {
 	r.t.Helper()
 	r.comes(fmt.Sprintf("%v in state %c", ps, state), func() bool {
@@ -174,7 +182,7 @@ func (r *trial) inState(h *testhosts.Host, ps []testhosts.Process, state byte) {
 	})
 }
 
-// wake wakes the stopped processes that are still there.
+// wake continues the stopped processes that still exist.
 func wake(r *trial) {
 	for _, p := range r.stopped {
 		if err := p.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -183,7 +191,7 @@ func wake(r *trial) {
 	}
 }
 
-// signalPlx sends the launcher a signal and waits for its effect.
+// signalPlx sends a signal to the launcher process and waits for its effect.
 func signalPlx(s syscall.Signal) strike {
 	return func(r *trial) string {
 		if err := r.job.cmd.Process.Signal(s); err != nil {
@@ -194,12 +202,13 @@ func signalPlx(s syscall.Signal) strike {
 	}
 }
 
-// plxInState waits for the state of the launcher's process.
+// plxInState waits until the launcher process is in the given state.
 func (r *trial) plxInState(state byte) {
 	r.t.Helper()
 	r.comes(fmt.Sprintf("plx in state %c", state), func() bool {
 		is := byte('X')
-		// The state follows the name, which is in parentheses.
+		// In /proc/PID/stat, the state follows the process name, which is in
+		// parentheses.
 		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.job.cmd.Process.Pid)); err == nil {
 			if _, rest, found := strings.Cut(string(stat), ") "); found && rest != "" && rest[0] != 'Z' {
 				is = rest[0]
@@ -215,8 +224,9 @@ func wakePlx(r *trial) {
 	}
 }
 
-// starve has the kernel kill the victim for its memory. On a machine without groups
-// for memory a signal does that: it looks the same to everybody else.
+// starve makes the kernel kill the victim because it uses too much memory. If
+// the machine has no control groups for memory, a signal kills the victim
+// instead; other processes observe the same.
 func starve(r *trial) string {
 	ps := r.victim()
 	if instead := r.outOfMemory(ps[0].OuterPID, signalVictim(syscall.SIGKILL)); instead != "" {
@@ -234,7 +244,9 @@ func starvePlx(r *trial) string {
 	return "plx killed by the kernel for its group's memory"
 }
 
-// outOfMemory returns what was done instead, "" if the kernel kills the process.
+// outOfMemory makes the kernel kill a process for its memory, and then returns
+// "". If that is impossible, it kills the process by other means and returns
+// what it did.
 func (r *trial) outOfMemory(pid int, kill strike) (instead string) {
 	err := testhosts.OutOfMemory(pid)
 	if errors.Is(err, testhosts.ErrNoMemoryGroups) {
@@ -246,7 +258,8 @@ func (r *trial) outOfMemory(pid int, kill strike) (instead string) {
 	return ""
 }
 
-// trigger is the file that a task's failpoint waits for.
+// trigger returns the path of the file that makes a task's failpoint fire as
+// soon as the file exists.
 func (i injection) trigger(role, index string) string {
 	if i.anyone {
 		return triggers
@@ -259,7 +272,7 @@ func (i injection) setup() string {
 	return fmt.Sprintf(`export PLX_FAILPOINTS="%s@%s"`, i.failpoint, i.trigger("$PLX_ROLE", "$PLX_TASK_INDEX"))
 }
 
-// fire makes the victim's failpoint happen.
+// fire makes the failpoint of the victim fire.
 func fire(r *trial) string {
 	place, _, _ := strings.Cut(r.inject.failpoint, "=")
 	role, index, _ := strings.Cut(r.cell.Task(), ":")
@@ -275,7 +288,8 @@ func fire(r *trial) string {
 	return fmt.Sprintf("failpoint %s in %s", what, who)
 }
 
-// shrinkDisk gives the host's checkpoints a file system of their own.
+// shrinkDisk mounts a file system of 4 MiB for the checkpoints of the victim's
+// host.
 func shrinkDisk(r *trial) {
 	r.shell(r.host(), "mkdir -p ~/.plx/ckpt && mount -t tmpfs -o size=4m,mode=700 tmpfs ~/.plx/ckpt")
 }
@@ -299,8 +313,8 @@ func powerOff(r *trial) string {
 	return "no process is left on " + r.host().Name
 }
 
-// killAnew kills the victim as soon as it runs again: while the next generation
-// starts, or restores its checkpoint.
+// killAnew kills the victim again as soon as it runs again, while the next
+// generation (the tasks after a restart) starts or restores its checkpoint.
 func killAnew(r *trial) string {
 	first := r.stopped[0].OuterPID
 	r.comes("the victim again", func() bool {
@@ -310,13 +324,15 @@ func killAnew(r *trial) string {
 	return signalVictim(syscall.SIGKILL)(r) + " as soon as it ran"
 }
 
-// killAgain kills the victim once more when the next generation has made a step.
+// killAgain kills the victim again after the next generation (the tasks after
+// a restart) has made a step.
 func killAgain(r *trial) string {
 	r.awaitLine("a step of another generation", chaos.Anew)
 	return signalVictim(syscall.SIGKILL)(r) + " after a step of generation 1"
 }
 
-// cutLastHost cuts the last host off when plx has decided to restart.
+// cutLastHost disconnects the last host from the network after plx has decided
+// to restart the job.
 func cutLastHost(r *trial) string {
 	r.awaitLine("a restart", chaos.Restarts)
 	return r.linkDown(r.lastHost())
@@ -324,8 +340,9 @@ func cutLastHost(r *trial) string {
 
 func (r *trial) lastHost() *testhosts.Host { return r.Hosts[len(r.Hosts)-1] }
 
-// whileScaled scales the job to all hosts and strikes meanwhile: as soon as there is an
-// agent on the host that joins or, late, when the checkpoint is made and the generation ends.
+// whileScaled scales the job to all hosts and causes a second fault meanwhile.
+// If late is false, the fault comes as soon as the new host has an agent.
+// Otherwise it comes when the checkpoint is complete and the old tasks end.
 func whileScaled(second strike, late bool) strike {
 	return func(r *trial) string {
 		before := r.merged
@@ -342,8 +359,9 @@ func whileScaled(second strike, late bool) strike {
 	}
 }
 
-// link changes the links of the victim's host, or of the launching machine, and waits until
-// the kernel shows the effect.
+// link returns a strike that changes the links of the victim's host or of the
+// launching machine. It waits until the kernel's packet counters show the
+// effect.
 func link(change func(*trial), effect string, shown func(from, to testhosts.Queued) bool) strike {
 	return func(r *trial) string {
 		change(r)
@@ -352,8 +370,8 @@ func link(change func(*trial), effect string, shown func(from, to testhosts.Queu
 	}
 }
 
-// queued is what has become of packets from and to the victim's host; the launching machine
-// knows only of those from it.
+// queued returns the kernel's counters of the packets from and to the victim's
+// host. For the launching machine, only the packets that it sends are counted.
 func (r *trial) queued() (from, to testhosts.Queued) {
 	r.t.Helper()
 	var err error
@@ -375,7 +393,8 @@ func dropsTo(_, to testhosts.Queued) bool { return to.Dropped > 0 }
 
 func delays(from, to testhosts.Queued) bool { return from.Delayed > 0 && to.Delayed > 0 }
 
-// The rates of slow links: between tasks, and for a link that carries orders alone.
+// Rates of slow links: slowRate for links between tasks, slowestRate for a
+// link that carries only plx's own messages.
 const (
 	slowRate    = "2mbit"
 	slowestRate = "16kbit"
@@ -408,7 +427,8 @@ func deafenMachine(r *trial) string {
 
 func healMachine(r *trial) { r.Heal() }
 
-// endConnections kills what serves SSH connections on hosts.
+// endConnections kills the sshd processes that serve connections on the given
+// hosts.
 func (r *trial) endConnections(hosts ...*testhosts.Host) string {
 	ended := 0
 	for _, h := range hosts {

@@ -24,14 +24,14 @@ import (
 
 var gridSeed = flag.Uint64("seed", 1, "the fault grid: `number` from which the steps follow after which faults come")
 
-// gridSamples is where -update keeps what was measured.
+// gridSamples is the file in which -update stores the measurements.
 const gridSamples = "../docs/reliability/grid.json"
 
-// TestFaultGrid tries each fault, on each victim, in each architecture: every cell of package
-// chaos, which says what must come of it. Each cell proves that its fault came. The
-// weights at the end must be the same bits as without the fault.
-//
-// It needs an hour. For some cells: -run TestFaultGrid/ps/worker/
+// TestFaultGrid tries each fault, on each victim, in each architecture.
+// Package chaos lists these combinations (cells) and the expected outcome of
+// each. Each cell proves that its fault happened. At the end, the weights must
+// have the same bits as without the fault. The test takes an hour; to try some
+// cells, use -run TestFaultGrid/ps/worker/
 func TestFaultGrid(t *testing.T) {
 	g := openGrid(t)
 	tried := 0
@@ -59,19 +59,19 @@ func TestFaultGrid(t *testing.T) {
 	}
 }
 
-// grid is what all cells have in common.
+// grid holds what all cells of the fault grid share.
 type grid struct {
 	*bench
-	file      string // resource file of all hosts, for workers that wait for each other
-	fewFile   string // resource file of the first two hosts, each with a worker
-	looseFile string // resource file of all hosts, for workers that do not wait for each other
-	workload  string // path of the program that is trained
+	file      string // path of the resource file with all hosts, for trainings whose workers wait for each other
+	fewFile   string // path of the resource file with the first two hosts, each with a worker
+	looseFile string // path of the resource file with all hosts, for trainings whose workers do not wait for each other
+	workload  string // path of the training program
 	commit    string // what is tried
-	digest    string // of the weights without a fault; "": not known yet
+	digest    string // hash of the weights after a training without a fault; "" before that training has run
 }
 
-// openGrid starts the hosts: the chief's, the other worker's, and one that has a server
-// alone. The others have a server too.
+// openGrid starts three hosts, each with a server. The first also has the
+// chief (worker 0), and the second has the other worker.
 func openGrid(t *testing.T) *grid {
 	b := newBench(t, testhosts.Options{Hosts: ledger.Workers})
 	commit, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*").Output()
@@ -81,8 +81,9 @@ func openGrid(t *testing.T) *grid {
 	return &grid{
 		bench: b,
 		file:  b.ResourceFile("h1: cpu", "h2: cpu", "h3: ps"),
-		// If workers do not wait for each other the job can do without the second host,
-		// which has a worker and nothing else. The third has both.
+		// If workers do not wait for each other, the job can continue without
+		// the second host, which has only a worker. The third host has a
+		// worker and a server.
 		looseFile: b.ResourceFile("h1: cpu", "h2: cpu", "h3: cpu"),
 		fewFile:   b.ResourceFile("h1: cpu", "h2: cpu"),
 		workload:  testhosts.Binary(t, "github.com/plx-run/plx/internal/test/chaos/workload", "-tags=failpoint"),
@@ -90,25 +91,26 @@ func openGrid(t *testing.T) *grid {
 	}
 }
 
-// trial is a cell that is tried, or a run without a fault.
+// trial is one run of a cell of the fault grid, or a run without a fault.
 type trial struct {
 	*bench
 	grid    *grid
 	cell    chaos.Cell
-	inject  injection           // how the fault is brought about
+	inject  injection           // how the trial causes the fault
 	script  *chaos.Transcript   // what plx prints
 	name    string              // of the job
-	id      string              // of a detached job; "": the job is not detached
-	job     *running            // the plx that drives or follows the job
-	scaling *running            // plx scale; nil: the job is not scaled
-	scaled  *chaos.Transcript   // what plx scale prints; nil: the job is not scaled
-	stopped []testhosts.Process // processes of the victim that were signalled last
-	struck  time.Time           // when the fault came; zero: not yet
-	undone  bool                // the fault was taken back, or that was tried
+	id      string              // id of the job if it is detached; otherwise ""
+	job     *running            // the plx process that drives or follows the job
+	scaling *running            // the process of plx scale; nil if the trial does not scale the job
+	scaled  *chaos.Transcript   // output of plx scale; nil if the trial does not scale the job
+	stopped []testhosts.Process // processes of the victim that last received a signal
+	struck  time.Time           // time of the fault; zero before the fault
+	undone  bool                // true after the trial has undone the fault, or tried to
 	sample  chaos.Sample        // the result, written meanwhile
 }
 
-// mark is a variable that tells what a cell has started from what others have.
+// mark is the name of an environment variable, with "=", by which a trial
+// recognises the processes that it started.
 const mark = "FAULTGRID="
 
 func (g *grid) trial(t *testing.T, c chaos.Cell, name string) *trial {
@@ -118,8 +120,8 @@ func (g *grid) trial(t *testing.T, c chaos.Cell, name string) *trial {
 	return r
 }
 
-// tap has what plx writes from now on go to a new transcript, which the log has if the
-// test fails.
+// tap directs all further output of plx to a new transcript. If the test
+// fails, it logs the transcript.
 func (r *trial) tap(name string) *chaos.Transcript {
 	script := chaos.NewTranscript()
 	r.merged = script
@@ -151,8 +153,8 @@ func (r *trial) try() {
 	r.judgeSurvival()
 }
 
-// reference trains without a fault in all architectures, which must come to the same
-// weights.
+// reference trains without a fault in all architectures, and fails the test
+// unless all end with the same weights.
 func (g *grid) reference(t *testing.T) {
 	t.Helper()
 	digests := map[string]bool{}
@@ -170,7 +172,7 @@ func (g *grid) reference(t *testing.T) {
 	}
 }
 
-// awaitLine waits for a line of the job's.
+// awaitLine waits until the job prints a line for which meant returns true.
 func (r *trial) awaitLine(what string, meant func(string) bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
@@ -200,10 +202,12 @@ func (r *trial) begin() {
 	r.job = r.start("attach", "--color", "never", r.id)
 }
 
-// ledgers is the folder in which workers note what they were told.
+// ledgers is the folder in which workers record their gradients, and which of
+// these the servers reported as applied.
 const ledgers = "ledger"
 
-// launch returns the words of a launch; more stands before the program.
+// launch returns the arguments of a launch of the training program. It inserts
+// the arguments more before the program.
 func (r *trial) launch(pace time.Duration, more ...string) []string {
 	c := r.cell
 	file, own := r.grid.file, []string{"--arch", c.Arch, "--virtual-workers", "4", "--digest", "--partition-bytes", "8192", "--bucket-bytes", "8192"}
@@ -226,7 +230,7 @@ func (r *trial) launch(pace time.Duration, more ...string) []string {
 		"--ckpt-every-steps", fmt.Sprint(chaos.CheckpointEvery), "--steps", fmt.Sprint(chaos.Steps), "--pace", pace.String()})
 }
 
-// undo takes the fault back, once.
+// undo undoes the fault, unless that was already done.
 func (r *trial) undo() {
 	if r.undone || r.inject.after == nil || r.struck.IsZero() && r.inject.before == nil {
 		return
@@ -235,11 +239,11 @@ func (r *trial) undo() {
 	r.inject.after(r)
 }
 
-// triggers begins the names of the files that failpoints wait for.
+// triggers is the common prefix of the files for which failpoints wait.
 const triggers = "/tmp/plx-fault"
 
-// clean ends what is left, so that no cell suffers from the one before. It removes
-// jobs and checkpoints.
+// clean ends remaining processes and removes jobs and checkpoints, so that a
+// cell does not affect the next one.
 func (r *trial) clean() {
 	for _, h := range r.Hosts {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*chaos.Lease)
@@ -252,8 +256,8 @@ func (r *trial) clean() {
 	}
 }
 
-// keep puts the sample in place of an older one of its cell, or removes that if the cell
-// has broken its promise.
+// keep replaces the stored sample of this cell by the new one. If the outcome
+// was not the promised one, it removes the stored sample.
 func (r *trial) keep() {
 	var all chaos.Samples
 	if err := json.Unmarshal(read(r.t, gridSamples), &all); err != nil {
@@ -274,7 +278,8 @@ func (r *trial) keep() {
 	}
 }
 
-// judgeSurvival waits for a job that is to survive, and says what is wrong.
+// judgeSurvival waits for a job that must survive the fault, and reports each
+// deviation as a test error.
 func (r *trial) judgeSurvival() {
 	r.survive()
 	code := r.job.wait().code
@@ -291,7 +296,7 @@ func (r *trial) judgeSurvival() {
 	r.launchersGone()
 }
 
-// ledgers are the folders in which workers have noted something.
+// ledgers returns the folders in which workers have recorded their gradients.
 func (r *trial) ledgers() (all []string) {
 	for _, h := range r.Hosts {
 		all = append(all, r.files(h, ".plx", "ckpt", "*", ledgers)...)
@@ -299,7 +304,7 @@ func (r *trial) ledgers() (all []string) {
 	return all
 }
 
-// files are those of a host's home that match.
+// files returns the files in a host's home directory that match the pattern.
 func (r *trial) files(h *testhosts.Host, pattern ...string) []string {
 	r.t.Helper()
 	all, err := filepath.Glob(filepath.Join(append([]string{h.HomeDir}, pattern...)...))
@@ -316,9 +321,9 @@ func (r *trial) check(err error) {
 	}
 }
 
-// survive does what a job needs whose launching machine was struck: once it is
-// cut off for so long that nothing is left on the hosts, the network is whole
-// again; and a detached job is followed anew when it has ended.
+// survive completes a trial in which the launching machine had the fault. It
+// waits until the hosts have ended all processes, and then undoes the fault.
+// If the job is detached, survive follows it again with plx attach.
 func (r *trial) survive() {
 	switch {
 	case r.cell.Victim == chaos.Departed:
@@ -332,17 +337,20 @@ func (r *trial) survive() {
 	}
 }
 
-// end ends a plx that may still run.
+// end kills a plx process that may still run, and waits for its end.
 func (r *trial) end(j *running) {
 	_ = j.cmd.Process.Kill() // it may have ended
 	<-j.done
 }
 
-// take notes what was measured, and the line that names the fault.
+// take stores the measurements of the trial, and the line in which plx reports
+// the fault.
 func (r *trial) take(code int, ended time.Time) {
 	r.sample.Measures = r.script.Measure(r.struck)
 	if r.cell.Victim == chaos.Departed {
-		r.sample.Noticed, r.sample.Back = -1, 0 // whoever followed was away, the training was not
+		// Only the plx process that followed the job was away; the training
+		// continued.
+		r.sample.Noticed, r.sample.Back = -1, 0
 	}
 	r.sample.Code, r.sample.Ended = code, ended.Sub(r.struck).Seconds()
 	host, address := "", ""
@@ -354,12 +362,12 @@ func (r *trial) take(code int, ended time.Time) {
 	r.check(err)
 }
 
-// learning is how long it may take whoever follows a job from outside to learn
-// that its hosts are gone.
+// learning is the longest time after which a plx process that only follows a
+// job must notice that the job's hosts are lost.
 const learning = time.Minute
 
-// judgeEnd waits for a job that is to end, launches another of its name, and
-// says what is wrong.
+// judgeEnd waits for a job that the fault must end, launches another job with
+// the same name, and reports each deviation as a test error.
 func (r *trial) judgeEnd() {
 	p := r.cell.Promise()
 	r.hostsGone(p.Within)
@@ -374,7 +382,8 @@ func (r *trial) judgeEnd() {
 	if !slices.Contains(p.Codes, code) {
 		r.t.Errorf("exit status %d, want one of %v", code, p.Codes)
 	}
-	// Nobody was told of the steps that were made before the lease was over.
+	// The chief (worker 0) made further steps until its lease expired. plx
+	// never received these lines, so read them from the host's log.
 	spools := r.files(r.Hosts[chaos.Chief.Host()], ".plx", "jobs", "*", "*", "logs", "worker-0.stdout")
 	if len(spools) != 1 {
 		r.t.Fatalf("%d spools of the chief's, want 1", len(spools))
@@ -393,7 +402,8 @@ func (r *trial) judgeEnd() {
 	r.hostsGone(chaos.Lease)
 }
 
-// launchersGone fails the test if a process that a launcher started is left on this machine.
+// launchersGone fails the test if a process that a launcher has started still
+// runs on this machine.
 func (r *trial) launchersGone() {
 	folders, err := filepath.Glob("/proc/[0-9]*")
 	r.check(err)

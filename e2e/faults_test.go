@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestHostsThatFail has a host that another cannot reach, and one that is frozen. The fault
-// grid has those that are off or cut off.
+// TestHostsThatFail has a host that another host cannot reach, and a frozen
+// host. The fault grid covers hosts that are powered off or disconnected.
 func TestHostsThatFail(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
@@ -37,7 +37,8 @@ func firewalled(b *bench, file string) {
 	if res.stdout != "" {
 		b.t.Errorf("a task was started:\n%s", clip(res.stdout))
 	}
-	// Tasks of another program may never talk to each other.
+	// A program that is not a trainer may run tasks that never connect to each
+	// other.
 	res = b.want(0, brief(file, b.script("task", "echo here"))...)
 	b.says(res, "warning: host h", "cannot reach host h", "--port-range", "the program starts all the same")
 	if n := strings.Count(res.stderr, "cannot reach"); n != 1 || strings.Count(res.stdout, "here") != 3 {
@@ -46,8 +47,8 @@ func firewalled(b *bench, file string) {
 	b.hostsGone(0)
 }
 
-// misdirect makes what a host sends to an address vanish on the way, as in a
-// firewall that drops.
+// misdirect makes packets from host h to an address disappear on the way, like
+// a firewall that drops them.
 func (b *bench) misdirect(h *testhosts.Host, addr string) {
 	b.t.Helper()
 	b.ip(h, "neigh", "replace", addr, "lladdr", "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent")
@@ -71,13 +72,13 @@ func frozen(b *bench, file string) {
 	r := b.start(brief(file, b.script("task", stubborn))...)
 	r.up("worker:0", "worker:1", "worker:2")
 	b.Hosts[1].Freeze()
-	defer b.Hosts[1].Thaw() // again, should the test end before
+	defer b.Hosts[1].Thaw() // a second time, in case the test ends before the call below
 	froze := time.Now()
 	res := r.want(125)
 	b.took("to notice a frozen host", froze, lease+patience.Limit)
 	b.says(res, "job", "host h2")
 	b.gone(0, b.Hosts[0], b.Hosts[2])
 	b.Hosts[1].Thaw()
-	// Its lease has run out meanwhile.
+	// The host's lease has expired while the host was frozen.
 	b.gone(lease-time.Second, b.Hosts[1])
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// printedIn returns the logs that were fetched into a folder, by the names of their files.
+// printedIn returns the contents of the logs that were fetched into a folder,
+// by file name.
 func printedIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -17,8 +18,9 @@ func printedIn(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// TestFetchLogs fetches the logs of a job that runs, and the rest of them after it has ended: the
-// same bytes that --log-dir of a launch keeps. What is another file by then stays.
+// TestFetchLogs fetches the logs of a running job, and fetches the rest after
+// the job has ended. The files must equal those of --log-dir. plx must not
+// overwrite a file that the user has replaced in between.
 func TestFetchLogs(t *testing.T) {
 	b := local(t)
 	dir, launched, gate := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "gate")
@@ -38,7 +40,7 @@ func TestFetchLogs(t *testing.T) {
 		t.Errorf("after the job: %q, want %q", got, want)
 	}
 	b.want(0, "launch", "--local", "2x1", "--log-dir", filepath.Join(launched, "logs"), "--fetch", dir, "sh", "-c", script)
-	want["worker-1.stderr"] = "" // fetch makes no file of it
+	want["worker-1.stderr"] = "" // plx fetch creates no file for an empty stream
 	if got := printedIn(t, launched); !maps.Equal(got, want) {
 		t.Errorf("--log-dir: %q, want %q", got, want)
 	}

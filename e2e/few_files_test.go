@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// TestFewOpenFiles has plx run embedded clusters with 256 open files: one that fits runs,
-// and a larger one is refused with the reason before anything starts. So are more hosts, and
-// any command where there are 20.
+// TestFewOpenFiles runs plx on embedded clusters with a limit of 256 open
+// files. A cluster that fits runs. plx refuses a larger cluster, or more
+// hosts, with the reason and before it starts anything. With a limit of 20
+// open files, it refuses every command.
 func TestFewOpenFiles(t *testing.T) {
 	t.Parallel()
 	b := local(t)

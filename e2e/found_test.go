@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// A trainer program that the hosts have, and that is named without a path, gets servers as one
-// that is sent. If the hosts have different programs of the name, the launch says so.
+// A trainer program that is installed on the hosts and named without a path
+// gets server tasks, like a program that plx sends. If the hosts have
+// different programs of this name, the launch reports the difference.
 func TestServersOfAProgramOnPath(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()

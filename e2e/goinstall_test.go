@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// TestGoInstallOfAVersion installs plx as go install github.com/plx-run/plx@VERSION does,
-// from what a proxy of modules holds: the module without the modules inside it.
+// TestGoInstallOfAVersion installs plx as go install
+// github.com/plx-run/plx@VERSION does. It uses the files that a module proxy
+// would serve: the module without its nested modules.
 func TestGoInstallOfAVersion(t *testing.T) {
 	t.Parallel()
 	const (
@@ -46,7 +47,7 @@ func TestGoInstallOfAVersion(t *testing.T) {
 			continue
 		}
 		if s, err := os.Lstat(filepath.Join("..", name)); err != nil || s.Mode().Type() != fs.FileMode(0) {
-			continue // removed, or no plain file, which go leaves out too
+			continue // removed files, and files that are not regular; go leaves them out of a module, too
 		}
 		f, err := w.Create(module + "@" + version + "/" + name)
 		if err != nil {

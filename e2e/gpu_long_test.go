@@ -10,7 +10,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// largeGPUPrograms take the stand-in for a GPU a while.
+// largeGPUPrograms are examples that take long on the stand-in for a GPU.
 var largeGPUPrograms = map[string][]string{
 	"mnist": {"--steps=3", "--batch-size=8", "--samples=64"},
 	"cifar": {"--steps=2", "--batch-size=2", "--samples=16"},
@@ -24,13 +24,13 @@ func TestLargeGPUWorkers(t *testing.T) {
 	trainOnGPUs(t, "cifar", largeGPUPrograms["cifar"], cudatest.Options{}, "plx's own kernels", "ps", "allreduce", "hybrid")
 }
 
-// Two workers with cuBLAS have the bits of one too.
+// With cuBLAS too, two workers end with the same bits as one worker.
 func TestGPUWorkersWithCuBLAS(t *testing.T) {
 	trainOnGPUs(t, "mlp", gpuPrograms["mlp"], cudatest.Options{BLAS: &cudatest.BLAS{}}, "cuBLAS 12.4.5 (libcublas.so.12)", "allreduce")
 }
 
-// A job whose workers cannot use their GPUs ends with the status of a worker. All workers must compute on GPUs, or
-// none.
+// If its workers cannot use their GPUs, a job ends with the exit status of a
+// worker. Either all workers compute on GPUs or none.
 func TestGPUJobRefused(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{1, 1}})
 	program := testhosts.Binary(t, "github.com/plx-run/plx/examples/linear")

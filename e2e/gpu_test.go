@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// gpuPrograms are examples that take the stand-in for a GPU a moment.
+// gpuPrograms are examples that take little time on the stand-in for a GPU.
 var gpuPrograms = map[string][]string{
 	"linear": {"--steps=6"},
 	"mlp": {"--niters=6", "--dim-in=48", "--dim-hidden=32", "--n-layers=3", "--n-classes=6", "--train-size=240", "--batch-size=24",
@@ -24,7 +24,7 @@ var gpuPrograms = map[string][]string{
 
 var lossField = regexp.MustCompile(`loss ([0-9.]+)`)
 
-// losses are all numbers after the word loss.
+// losses returns all numbers in out that follow the word "loss".
 func losses(t *testing.T, out string) (all []float64) {
 	t.Helper()
 	for _, found := range lossField.FindAllStringSubmatch(out, -1) {
@@ -37,9 +37,9 @@ func losses(t *testing.T, out string) (all []float64) {
 	return all
 }
 
-// Every program trains on a GPU by itself: the bits are the same in whatever order
-// the GPU's streams advance and if the CPU updates the variables, and the losses are
-// those of the CPU but for rounding.
+// Every program trains alone on a GPU. Its bits do not depend on the order in
+// which the GPU's streams advance, or on whether the CPU or the GPU updates
+// the variables. Its losses equal those of the CPU except for rounding.
 func TestGPUAlone(t *testing.T) { trainOnGPU(t, gpuPrograms) }
 
 func trainOnGPU(t *testing.T, programs map[string][]string) {
@@ -77,14 +77,14 @@ func trainOnGPU(t *testing.T, programs map[string][]string) {
 	}
 }
 
-// Two workers, each with a GPU on its own host, have the bits of one worker. The long
-// TestGPUWorkersWithCuBLAS has all-reduce.
+// Two workers on two hosts, each with a GPU, end with the same bits as one
+// worker. The long test TestGPUWorkersWithCuBLAS covers all-reduce.
 func TestGPUWorkers(t *testing.T) {
 	trainOnGPUs(t, "mlp", gpuPrograms["mlp"], cudatest.Options{}, "plx's own kernels", "ps", "hybrid")
 }
 
-// trainOnGPUs trains a program alone and by two workers. The start line tells what
-// multiplies matrices.
+// trainOnGPUs trains a program alone and with two workers. The first line of
+// the training must name products, the library that multiplies matrices.
 func trainOnGPUs(t *testing.T, name string, flags []string, o cudatest.Options, products string, archs ...string) {
 	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{1, 1}}).withPlx()
 	o.Folder = b.shared()
@@ -121,8 +121,8 @@ func trainOnGPUs(t *testing.T, name string, flags []string, o cudatest.Options, 
 // unusable is the exit status of a worker that cannot use its GPU.
 const unusable = 69
 
-// A program that cannot use its GPU says why and what to do. It does not train on the
-// CPU instead.
+// A program that cannot use its GPU prints the reason and a remedy. It does
+// not train on the CPU instead.
 func TestGPURefused(t *testing.T) {
 	program := testhosts.Binary(t, "github.com/plx-run/plx/examples/linear")
 	given, absent := "CUDA_VISIBLE_DEVICES=0", "PLX_CUDA=libabsent.so.1"
@@ -171,8 +171,8 @@ func TestGPURefused(t *testing.T) {
 	}
 }
 
-// A GPU that fails in the middle ends the program with a status of its own, and the
-// error names step and operation.
+// If a GPU fails during the training, the program ends with a special exit
+// status, and the error names the step and the operation.
 func TestGPUFails(t *testing.T) {
 	program := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
 	d := cudatest.Start(t, cudatest.Options{Fault: 300, Faults: true})

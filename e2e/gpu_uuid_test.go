@@ -9,8 +9,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// A GPU that is named by UUID stays the same when the machine renumbers its GPUs. MIG devices
-// of one GPU go to different jobs.
+// A GPU that is named by its UUID stays assigned when the machine renumbers
+// its GPUs. Different MIG devices of one GPU can be assigned to different
+// jobs.
 func TestGPUsByUUID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{1}})
@@ -46,7 +47,7 @@ func TestGPUsByUUID(t *testing.T) {
 	r.up("worker:0")
 	b.says(b.want(125, "launch", "--ps", "none", "--host", "h1: MIG-f", "true"), "host h1: gpu 1:0: MIG device "+m+" is reserved by job task-")
 	see(n, "--host", "h1: MIG-a")
-	gpus(reversed) // out of MIG mode, while the job still has its device
+	gpus(reversed) // the GPU leaves MIG mode while the job still uses its MIG device
 	b.says(b.want(125, "launch", "--ps", "none", "--host", "h1: 0", "true"), "gpu 0: GPU "+c+" is reserved by job task-")
 	r.signal(syscall.SIGTERM)
 	r.wait()

@@ -12,9 +12,10 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// Of launches that want the same GPUs at the same moment, tasks of no two run at once: each
-// makes a folder that must not be there, and removes it. Half of them wait, and all of those
-// get the GPUs.
+// Several launches want the same GPUs at the same moment, but tasks of two
+// launches never run at the same time. To check this, each task creates a
+// folder that must not exist yet, and removes it. Half of the launches wait
+// for GPUs, and all of these get the GPUs.
 func TestRacingLaunches(t *testing.T) {
 	const launches = 20
 	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{2, 2}})
@@ -46,7 +47,8 @@ rmdir $d`)
 	b.want(0, "launch", "--hosts", file, "--ps", "none", program)
 }
 
-// Launches that wait for GPUs get them in the order in which they came.
+// Launches that wait for GPUs get them in the order in which they started to
+// wait.
 func TestGPUsAwaited(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{2, 2}})

@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// A job books its GPUs on every host until its processes are gone, however they end.
+// On every host, a job keeps its GPUs reserved until its processes have ended,
+// however they end.
 func TestGPUsBooked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{2, 2}})
@@ -70,7 +71,7 @@ func TestGPUsBooked(t *testing.T) {
 			for _, v := range victims {
 				found = append(found, b.process(b.Hosts[1], v))
 			}
-			for _, p := range found { // so that none acts on the other's end
+			for _, p := range found { // stop all processes first, so that none can react to the end of another
 				if err := p.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}

@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestGuide runs every command of docs/guide.md in its order, as one user does.
+// TestGuide runs every command of docs/guide.md in the order of the page, as
+// one user would.
 func TestGuide(t *testing.T) {
 	needTorch(t)
 	t.Parallel()
@@ -27,8 +28,9 @@ func TestGuide(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// guideSays is what the output of the commands of docs/guide.md has, by a part of the
-// command. A command has at most one of these parts.
+// guideSays maps a part of a command in docs/guide.md to texts that the
+// command's output must contain. A command contains at most one of these
+// parts.
 var guideSays = map[string][]string{
 	"plx version":                            {"plx "},
 	"plx launch bash":                        {"| rank 0 of 2 on Linux\n", "| rank 1 of 2 on Linux\n", ": done\n"},
@@ -44,7 +46,7 @@ var guideSays = map[string][]string{
 	"plx stop":                               {"saved at step ", ": stopped"},
 }
 
-// follow runs one command of the guide and compares what it prints with what the guide says.
+// follow runs one command of the guide and compares its output with the guide.
 func (n *newcomer) follow(command string) {
 	n.t.Helper()
 	if strings.Contains(command, "pkill") {
@@ -68,7 +70,8 @@ func (n *newcomer) follow(command string) {
 	}
 }
 
-// watch runs a command until it has printed some text, and then types Ctrl-C.
+// watch runs a command until it has printed a given text, and then sends
+// Ctrl-C.
 func (n *newcomer) watch(command, until string, says ...string) {
 	n.t.Helper()
 	n.ran = append(n.ran, command)

@@ -13,10 +13,11 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// hangTime is the hang timeout of planted hangs.
+// hangTime is the hang timeout in tests that cause a hang on purpose.
 const hangTime = 5 * time.Second
 
-// planted are hangs of worker:2 in a job of three ranks on Gloo, and what plx says of each.
+// planted lists ways to make worker:2 hang in a job of three ranks on Gloo,
+// and the cause that plx must report for each.
 var planted = []struct{ cause, why string }{
 	{"sleeps", "it sleeps"},
 	{"is stopped", "is stopped"},
@@ -33,8 +34,9 @@ var planted = []struct{ cause, why string }{
 	{"is stuck in the kernel", "is stuck in the kernel"},
 }
 
-// TestPlantedHangs counts how often plx names the culprit, within a minute of the timeout.
-// The log has the table of docs/reliability.md.
+// TestPlantedHangs counts how often plx names the rank that caused a hang,
+// within a minute after the hang timeout. It logs the table of
+// docs/reliability.md.
 func TestPlantedHangs(t *testing.T) {
 	needTorch(t)
 	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
@@ -76,8 +78,9 @@ func TestPlantedHangs(t *testing.T) {
 	}
 }
 
-// slowRuns are the causes of testdata/hang.py in which a rank is slow but moves, and for how
-// many hang timeouts. A rank that only computes has three.
+// slowRuns maps the modes of testdata/hang.py in which a rank is slow but
+// makes progress to its slowness, in hang timeouts. plx tolerates a rank that
+// only computes for three hang timeouts.
 var slowRuns = map[string]float64{
 	"slow compilation":           2,
 	"slow build in a grandchild": 2,
@@ -109,8 +112,9 @@ func TestSlowIsNotHung(t *testing.T) {
 	}
 }
 
-// gloo is a launch of testdata/hang.py, a rank a host, whose data goes over the second
-// network. The arguments begin with the flags of plx.
+// gloo returns the arguments of a launch of testdata/hang.py with one rank per
+// host, which sends its data over the second network. The arguments args begin
+// with flags of plx.
 func (b *bench) gloo(timeout time.Duration, flag, value string, args ...string) []string {
 	b.t.Helper()
 	program, err := filepath.Abs("testdata/hang.py")
@@ -121,7 +125,8 @@ func (b *bench) gloo(timeout time.Duration, flag, value string, args ...string) 
 		"--env", "OMP_NUM_THREADS=1", "--hang-timeout", timeout.String(), flag, value, program}, args...)
 }
 
-// cutSecond makes everything vanish that a host sends or gets over its second network.
+// cutSecond drops all packets that a host sends or receives on its second
+// network.
 func (b *bench) cutSecond(host int) { b.second(host, "add") }
 
 func (b *bench) healSecond(host int) { b.second(host, "del") }

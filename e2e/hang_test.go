@@ -11,9 +11,10 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestHang launches a program that knows nothing of plx. One of its two tasks sleeps and
-// the other reads from it: plx names the one that sleeps, and ends the job. Beside it another
-// one is stopped, and two are slow for longer than the hang timeout, but move.
+// TestHang launches a program without code for plx. One of its two tasks
+// sleeps, and the other waits to read from it. plx names the sleeping task and
+// ends the job. Meanwhile another job has a stopped task, and two jobs are
+// slower than the hang timeout but make progress.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
@@ -24,7 +25,7 @@ func TestHang(t *testing.T) {
 	quiet := filepath.Join(b.shared(), "quiet")
 	const verdict = "culprit: worker:1 on h2: it sleeps: pair.py (pid "
 	r := b.start("launch", "--hosts", b.ResourceFile(), "--name", "pair", "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program, quiet)
-	r.await(r.stdout, "step 1") // the hosts have plx now, and the others send none
+	r.await(r.stdout, "step 1") // now the hosts have plx, so the other launches need not send it
 	others := map[string]*running{}
 	for _, what := range []string{"stops", "computes", "saves"} {
 		others[what] = b.start("launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", what, "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program, "/", what)

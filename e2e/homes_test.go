@@ -71,7 +71,8 @@ func TestSharedHome(t *testing.T) {
 	}
 }
 
-// TestHomesThatTakeNothing spoils the home of one of two hosts.
+// TestHomesThatTakeNothing makes the home directory of one of two hosts
+// unusable in several ways.
 func TestHomesThatTakeNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -93,7 +94,7 @@ func TestHomesThatTakeNothing(t *testing.T) {
 			res := b.want(125, "launch", "--hosts", file, task)
 			var named []string
 			for line := range strings.Lines(res.stderr) {
-				if strings.Contains(line, "h2") && !strings.Contains(line, "; waiting for ") { // a line about slow work
+				if strings.Contains(line, "h2") && !strings.Contains(line, "; waiting for ") { // except for progress lines about slow work
 					named = append(named, line)
 				}
 			}
@@ -109,7 +110,8 @@ func TestHomesThatTakeNothing(t *testing.T) {
 	t.Run("full while tasks print", func(t *testing.T) { filling(b.in(t), file) })
 }
 
-// filling gives the host room for the blobs and a little more.
+// filling leaves a host just enough disk space for the files that plx sends,
+// and a little more.
 func filling(b *bench, file string) {
 	h2 := b.Hosts[1]
 	plx, err := os.Stat(b.plx)
@@ -134,7 +136,7 @@ func filling(b *bench, file string) {
 	if !exists(shared+"/0") || !exists(shared+"/1") {
 		b.t.Error("a task did not come to its end")
 	}
-	if n := strings.Count(res.stdout, "worker:0 h1 | "); n < 8000000/17 { // 30 s of a processor by a regular expression
+	if n := strings.Count(res.stdout, "worker:0 h1 | "); n < 8000000/17 { // a regular expression would need 30 s of processor time for these lines
 		b.t.Errorf("the host with a disk printed %d lines", n)
 	}
 	b.hostsGone(0)

@@ -30,10 +30,10 @@ import (
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
-// Whoever reaches the ports of a running job, and does not have its secret, changes
-// nothing: garbage, recorded proofs and thousands of connections leave the bits of the
-// training as they are, memory and descriptors stay bounded, and tasks and agents of the
-// job still come in.
+// TestHostilePeers attacks the ports of a running job without knowing the
+// job's secret, by garbage, recorded proofs and thousands of connections. The
+// bits of the training stay the same, memory and file descriptors stay
+// bounded, and tasks and agents of the job can still connect.
 func TestHostilePeers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -57,7 +57,7 @@ func TestHostilePeers(t *testing.T) {
 		p.garbage(t)
 		p.crowd(t, secret)
 	}
-	for _, name := range []string{"agent:1", "ps:0"} { // the driver and worker:1 have dialled them
+	for _, name := range []string{"agent:1", "ps:0"} { // the driver has connected to agent:1, and worker:1 to ps:0
 		if replayed[name] == 0 {
 			t.Errorf("proofs were recorded for %v only", replayed)
 		}
@@ -74,14 +74,15 @@ func TestHostilePeers(t *testing.T) {
 	b.hostsGone(patience.Limit)
 }
 
-// port is where a process of a job listens.
+// port is an address on which a process of a job listens.
 type port struct {
-	name string // of the task or agent
+	name string // name of the task or agent that listens
 	addr string
-	pid  int // as this machine sees it
+	pid  int // process number, as this machine sees it
 }
 
-// ports finds where processes of a job listen on a host's data address.
+// ports returns the ports on which processes of a job listen at the address
+// that a host uses for data.
 func (b *bench) ports(host int, job string) (all []port) {
 	b.t.Helper()
 	h := b.Hosts[host]
@@ -153,7 +154,8 @@ func (p port) dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// garbage sends what no peer sends. The process hangs up.
+// garbage sends bytes that no valid peer sends, and expects the process to
+// close the connection.
 func (p port) garbage(t *testing.T) {
 	t.Helper()
 	random := make([]byte, 1<<20)
@@ -165,7 +167,7 @@ func (p port) garbage(t *testing.T) {
 		"plx-peer-1\n" + strings.Repeat("\xff", 1000), hello + strings.Repeat("p", 33) + strings.Repeat("\xff", 1<<16),
 	} {
 		conn := p.dial(t)
-		io.WriteString(conn, said) // it may hang up before all is sent
+		io.WriteString(conn, said) // ignore the error: the process may close the connection before everything is sent
 		if got, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) || len(got) > 32 {
 			t.Errorf("%s: after %.20q it says %d bytes, %v", p.name, said, len(got), err)
 		}
@@ -173,8 +175,9 @@ func (p port) garbage(t *testing.T) {
 	}
 }
 
-// replay sends what a task or an agent of the job has sent. The process sends its fresh
-// number and hangs up.
+// replay sends the recorded bytes of a task or agent of the job. It expects
+// the process to answer with its own fresh nonce and then to close the
+// connection.
 func (p port) replay(t *testing.T, h handshake) {
 	t.Helper()
 	conn := p.dial(t)
@@ -185,7 +188,7 @@ func (p port) replay(t *testing.T, h handshake) {
 	if _, err := io.ReadFull(conn, make([]byte, 32)); err != nil {
 		t.Errorf("%s does not answer %.40q: %v", p.name, h.hello, err)
 	}
-	conn.Write(h.proof) // it may have hung up
+	conn.Write(h.proof) // ignore the error: the process may have closed the connection
 	if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%s: a recorded proof is answered: %d bytes, %v", p.name, n, err)
 	}
@@ -193,11 +196,12 @@ func (p port) replay(t *testing.T, h handshake) {
 
 const (
 	crowded = 2000     // connections at a time
-	places  = 512      // of which a process keeps so many
-	growth  = 32 << 20 // more bytes than they cost
+	places  = 512      // number of unauthenticated connections that a process keeps open
+	growth  = 32 << 20 // bytes by which a process's memory may grow: more than these connections need
 )
 
-// crowd connects thousands of times and says half of a hello.
+// crowd opens thousands of connections, and sends half of a hello message on
+// each.
 func (p port) crowd(t *testing.T, secret []byte) {
 	t.Helper()
 	open, memory := p.descriptors(t), p.memory(t)
@@ -207,9 +211,9 @@ func (p port) crowd(t *testing.T, secret []byte) {
 	}
 	var crowd []net.Conn
 	for i := range crowded {
-		if conn, err := net.DialTimeout("tcp", p.addr, patience.Limit); err == nil { // else it had no place
+		if conn, err := net.DialTimeout("tcp", p.addr, patience.Limit); err == nil { // otherwise the process has refused the connection
 			defer conn.Close()
-			io.WriteString(conn, "plx-peer-1\n\xff") // it may have hung up
+			io.WriteString(conn, "plx-peer-1\n\xff") // ignore the error: the process may have closed the connection
 			crowd = append(crowd, conn)
 		}
 		if i%100 == 0 {
@@ -246,7 +250,8 @@ func (p port) crowd(t *testing.T, secret []byte) {
 	}
 }
 
-// prove proves the secret, for something that no task or agent serves.
+// prove proves that it knows the secret, and requests something that no task
+// or agent offers.
 func (p port) prove(t *testing.T, secret []byte) error {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", p.addr, patience.Limit)
@@ -271,7 +276,7 @@ func (p port) descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// memory is what a process has in memory, in bytes.
+// memory returns the resident memory of the process, in bytes.
 func (p port) memory(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.pid))
@@ -285,11 +290,12 @@ func (p port) memory(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-// handshake is what the dialling end of a connection sends to prove the secret.
+// handshake is what the client of a connection sends to prove that it knows
+// the job's secret.
 type handshake struct{ hello, proof []byte }
 
-// recordProofs records the handshakes between all test hosts. The returned function
-// returns those so far, by the address that was dialled.
+// recordProofs records the handshakes between all test hosts. The returned
+// function returns the handshakes recorded so far, by the server's address.
 func recordProofs(t *testing.T) func() map[string][]handshake {
 	t.Helper()
 	all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
@@ -297,14 +303,14 @@ func recordProofs(t *testing.T) func() map[string][]handshake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const room = 256 << 20 // for what comes while this process does not run
+	const room = 256 << 20 // bytes of buffer for packets that arrive while this process is not scheduled
 	if err := errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}),
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room)); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
 	seen := map[[2]netip.AddrPort]*handshake{}
-	next := map[[2]netip.AddrPort]uint32{} // number of the first byte of a proof
+	next := map[[2]netip.AddrPort]uint32{} // TCP sequence number of the first byte of a proof, by connection
 	end, ended := make(chan bool), make(chan bool)
 	go func() {
 		defer close(ended)
@@ -345,8 +351,8 @@ func recordProofs(t *testing.T) func() map[string][]handshake {
 	}
 }
 
-// segment returns both ends, the number of the first byte and the payload of a TCP
-// segment over IPv4 in an Ethernet frame.
+// segment parses an Ethernet frame with a TCP segment over IPv4. It returns
+// both endpoints, the sequence number of the first byte, and the payload.
 func segment(frame []byte) (flow [2]netip.AddrPort, number uint32, payload []byte) {
 	const ethernet, least, tcp = 14, 20, 6
 	if len(frame) < ethernet+2*least || binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_IP || frame[ethernet+9] != tcp {

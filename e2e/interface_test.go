@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// Every host has two networks. The user chooses the one for data, sets variables for
-// single hosts, and makes mistakes with both. TestTorch chooses a network for PyTorch.
+// Every host has two networks. The user selects the network for data, sets
+// variables for single hosts, and makes mistakes with both. TestTorch selects
+// a network for PyTorch.
 func TestInterfaces(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2, Second: true})
 	t.Run("settings of hosts", func(t *testing.T) { testHostSettings(b.in(t)) })
@@ -19,7 +20,8 @@ func TestInterfaces(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// A line counts more than a flag, and a variable more than an interface.
+// A line of the resource file overrides a flag, and an environment variable
+// overrides the choice of an interface.
 func testHostSettings(b *bench) {
 	file := b.ResourceFile(`h1: cpu NCCL_SOCKET_IFNAME=^lo A="x  # 'y'" # one`, "h2: cpu nic=eth0 A='' PLX_LOG_LEVEL=warn")
 	out := b.want(0, "launch", "--hosts", file, "--ps", "none", "--nic", "eth1", "--env", "A=job", "--env", "B=job", b.script("show", "env")).stdout
@@ -39,8 +41,8 @@ func testHostSettings(b *bench) {
 	}
 }
 
-// The model of examples/mlp has 400,000 values. In each step every one travels between
-// the two hosts twice at least.
+// The model of examples/mlp has 400,000 values. In each step, every value
+// travels between the two hosts at least twice.
 func testTrainerOverInterface(b *bench) {
 	mlp := testhosts.Binary(b.t, "github.com/plx-run/plx/examples/mlp")
 	b.carries(10*400_000*4*2, func() {
@@ -74,7 +76,7 @@ func testInterfaceMistakes(b *bench) {
 	fails(125, []string{"--hosts", file}, "host h2: "+file+":2: network interface eth1 has no address that other hosts can dial")
 }
 
-// If one host has only IPv6 on the network, all use it.
+// If one host has only IPv6 addresses on the network, all hosts use IPv6.
 func testOnlyIPv6(b *bench) {
 	h1, h2 := b.Hosts[0], b.Hosts[1]
 	if h2.SecondAddr6 == "" {

@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestJob looks at one job from everywhere, while it runs and after.
+// TestJob inspects one job from several machines, while the job runs and after
+// its end.
 func TestJob(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	file := b.ResourceFile("h1", "h2: cpu*2")
@@ -67,12 +68,12 @@ func TestJob(t *testing.T) {
 	t.Run("prune", func(t *testing.T) { testPrune(b.in(t), job) })
 }
 
-// testLogs asks for the lines of a job in every way.
+// testLogs prints the logs of a job with all combinations of flags.
 func testLogs(b *bench, file, job string, all []string) {
 	for _, c := range []struct {
 		args string
-		want []string // lines of worker:1 on stdout
-		rest bool     // whether other tasks' lines are there too
+		want []string // wanted lines of worker:1 on stdout
+		rest bool     // true if lines of other tasks must be printed, too
 	}{
 		{"", all, true}, {job, all, true}, {job[:len(job)-1], all, true}, {"first", all, true},
 		{"--task worker:1", all, false}, {"--task worker:1 --task ps:0 " + job, all, true},
@@ -109,7 +110,7 @@ func testLogs(b *bench, file, job string, all []string) {
 	b.want(2, "logs", "--hosts", file, "no-such-job")
 }
 
-// testElsewhere asks from a machine that did not launch the job.
+// testElsewhere inspects the job from a machine that did not launch it.
 func testElsewhere(b *bench, file, job, state string) {
 	other := b.elsewhere()
 	res := other.want(2, "logs", job)
@@ -123,7 +124,8 @@ func testElsewhere(b *bench, file, job, state string) {
 	}
 }
 
-// testPrune removes the job everywhere, and no blob that is young.
+// testPrune removes the job on all hosts, and must not remove recent files of
+// the store.
 func testPrune(b *bench, job string) {
 	b.want(0, "prune")
 	if _, there := b.jobsOf()[job]; !there {

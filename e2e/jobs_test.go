@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// jobLine is what plx jobs --json tells of a job.
+// jobLine is the description of one job in the output of plx jobs --json.
 type jobLine struct {
 	Job, Name, Program, State string
 	Hosts, Tasks, Generation  int
@@ -24,13 +24,13 @@ type jobLine struct {
 	Seconds                   float64
 }
 
-// jobsOf lists the jobs that plx knows of, by id.
+// jobsOf runs plx jobs and returns the jobs, by id.
 func (b *bench) jobsOf(args ...string) map[string]jobLine {
 	b.t.Helper()
 	return b.listed(b.want(0, append([]string{"jobs", "--json"}, args...)...))
 }
 
-// listed reads what plx jobs --json has printed.
+// listed parses the output of plx jobs --json.
 func (b *bench) listed(res result) map[string]jobLine {
 	b.t.Helper()
 	var all []jobLine
@@ -44,8 +44,8 @@ func (b *bench) listed(res result) map[string]jobLine {
 	return byID
 }
 
-// holder is a program that prints, tells that it is up, and ends with the
-// status that is written into a file.
+// holder is a program that prints lines, prints "up", and then waits. It ends
+// with the exit status that the test writes into a file.
 type holder struct {
 	path, dir string
 }
@@ -68,7 +68,8 @@ func (h holder) end(t *testing.T, code int) {
 	}
 }
 
-// id waits for the job's record and returns its id.
+// id waits until the job has a record on this machine, and returns the job's
+// id.
 func (b *bench) id(name string) string {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience.Limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -80,8 +81,8 @@ func (b *bench) id(name string) string {
 	return ""
 }
 
-// elsewhere is the same bench on another machine: it has the keys and no
-// record of any job.
+// elsewhere returns the same bench as seen from another machine, which has the
+// SSH keys but no records of jobs.
 func (b *bench) elsewhere() *bench {
 	b.t.Helper()
 	if b.allocation != nil {
@@ -98,7 +99,7 @@ func (b *bench) elsewhere() *bench {
 	return &other
 }
 
-// awaitLine waits until a task has printed a line.
+// awaitLine waits until a task has printed the given line.
 func (r *running) awaitLine(task, line string) {
 	r.t.Helper()
 	pattern := regexp.MustCompile(`(?m)^` + task + ` +\S+ +\| ` + line + `$`)
@@ -160,9 +161,9 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// nothingOf fails the test if anything of a job is left on a host, or of any
-// job: any process that is not another job's and serves no plx that is still
-// there, whatever its environment says or hides.
+// nothingOf fails the test if a host still runs a process of the given job, or
+// of any job if job is "". It ignores processes whose environment names
+// another job, and processes that serve a plx command that still runs.
 func (b *bench) nothingOf(job string) {
 	b.t.Helper()
 	serves := regexp.MustCompile(`^\S+ agent (logs|outputs|start|connect|step|serve)\b`)
@@ -173,7 +174,7 @@ func (b *bench) nothingOf(job string) {
 			sessions[p.PID] = p.Server && p.PID != 1 || slices.Contains(p.Args, "serve")
 		}
 		for _, p := range all {
-			served := p.State == 'Z' && sessions[p.PPID] // it has ended, as its sshd is about to see
+			served := p.State == 'Z' && sessions[p.PPID] // the process has ended, and its sshd has not noticed yet
 			if !p.Server && !served && (p.Name == watchdog || !serves.MatchString(strings.Join(p.Args, " "))) && (job == "" || !ofAnother(p, all, job)) {
 				b.t.Errorf("host %s: left of job %s: %s", h.Name, job, p)
 			}
@@ -181,8 +182,8 @@ func (b *bench) nothingOf(job string) {
 	}
 }
 
-// ofAnother reports whether a process says that it is of another job, or one that it has started
-// does.
+// ofAnother reports whether the environment of a process, or of a process that
+// it has started, names another job.
 func ofAnother(p testhosts.Process, all []testhosts.Process, job string) bool {
 	says := func(p testhosts.Process) bool {
 		return slices.ContainsFunc(p.Environ, func(v string) bool {
@@ -200,7 +201,8 @@ func (r *running) signal(s syscall.Signal) {
 	}
 }
 
-// A host that cannot be asked for its jobs is named and makes plx jobs fail, whatever others know.
+// If a host cannot list its jobs, plx jobs names the host and fails, even if
+// the other hosts can list theirs.
 func TestJobsOfAHostThatFails(t *testing.T) {
 	t.Parallel()
 	b := local(t)

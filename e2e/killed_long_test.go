@@ -18,9 +18,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestKilledLaunch kills launches with SIGKILL as soon as there is what each makes on this
-// machine. plx prune and the next launch remove it, and leave what belongs to a launch that
-// lives.
+// TestKilledLaunch kills launches with SIGKILL, each as soon as it has created
+// a certain file, folder or process on this machine. plx prune and the next
+// launch remove these, and keep what belongs to a running launch.
 func TestKilledLaunch(t *testing.T) {
 	t.Parallel()
 	b := local(t)
@@ -78,7 +78,7 @@ func TestKilledLaunch(t *testing.T) {
 			if len(left()) == 0 {
 				t.Fatalf("%s: nothing was left to remove", c.name)
 			}
-			if c.name == "build" { // which still goes on, and has its folder
+			if c.name == "build" { // the build still runs and uses its folder
 				tidy()
 				if len(left()) == 0 {
 					t.Errorf("%s removes the folder of a build that goes on", who)
@@ -100,7 +100,7 @@ func TestKilledLaunch(t *testing.T) {
 	}
 }
 
-// endBuild ends the process whose number is in a file, and removes that.
+// endBuild kills the process whose number is in a file, and removes the file.
 func (b *bench) endBuild(file string) {
 	b.t.Helper()
 	pid, err := strconv.Atoi(strings.TrimSpace(mustRead(b.t, file)))
@@ -110,7 +110,7 @@ func (b *bench) endBuild(file string) {
 	b.comes("the end of the build", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// comes waits until something on this machine is so.
+// comes waits until a condition on this machine is true.
 func (b *bench) comes(what string, so func() bool) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience.Limit); !so(); time.Sleep(10 * time.Millisecond) {
@@ -120,8 +120,8 @@ func (b *bench) comes(what string, so func() bool) {
 	}
 }
 
-// TestNoTemporaryFolder works without the folder for temporary files, where it cannot be written,
-// and where it is full: nothing is built.
+// TestNoTemporaryFolder runs commands that build nothing, while the folder for
+// temporary files is missing, read-only or full. They must work.
 func TestNoTemporaryFolder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})

@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestStubbornTasks has tasks that want to stay after each way a job ends.
+// TestStubbornTasks ends jobs in every possible way, with tasks that ignore
+// signals.
 func TestStubbornTasks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})

@@ -8,15 +8,16 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestLauncherKilled kills two launchers at once, of which one has tasks that
-// do not want to end: all is gone on every host within the lease. As it
-// measures a promise of seconds it runs by itself.
+// TestLauncherKilled kills two launchers at once; the tasks of one ignore
+// signals. Within the lease, all processes must be gone on every host. The
+// test measures seconds, so it does not run in parallel with others.
 func TestLauncherKilled(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	file, shared := b.ResourceFile(), b.shared()
 	const lease = 6 * time.Second
 	start := func(name, text string) *running {
-		// An agent kills some time before the lease ends, at the grace's cost.
+		// An agent kills its tasks before the lease ends, by the length of the
+		// grace period.
 		return b.start(brief(file, "--lease", lease.String(), "--grace", "2s", b.script(name, text))...)
 	}
 	bad := start("stubborn", stubborn)
@@ -30,8 +31,8 @@ func TestLauncherKilled(t *testing.T) {
 	bad.signal(syscall.SIGKILL)
 	good.signal(syscall.SIGKILL)
 	killed := time.Now()
-	// They are killed 2 s before the lease ends. Without that they would have the grace
-	// after it.
+	// The agent kills these tasks 2 s before the lease ends. Otherwise they
+	// would get the grace period after the lease.
 	b.hostsGone(lease + 2*time.Second)
 	b.took("until nothing was left", killed, lease+2*time.Second)
 	for _, rank := range []string{"/0", "/1"} {

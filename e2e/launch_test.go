@@ -19,7 +19,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// lines returns the lines that a task printed, without their prefix.
+// lines returns the lines that a task printed, without the prefix that plx
+// adds.
 func lines(output, task string) []string {
 	var found []string
 	prefix := regexp.MustCompile(`^` + regexp.QuoteMeta(task) + `\s+\S+\s+[|!]+ ?(.*)$`)
@@ -49,7 +50,8 @@ func TestLaunchOnThreeHosts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
 	file := b.ResourceFile("h1: 1,3", "h2", "h3")
-	// Servers are told to end once the workers are done, so those wait for them.
+	// plx ends servers when the workers are done, so the workers wait for the
+	// servers.
 	ready := b.shared()
 	show := b.script("show", "env | sort; printf '<%s>' \"$@\"; echo; echo to-stderr >&2\n"+
 		"[ $PLX_ROLE = ps ] && touch "+ready+"/$PLX_TASK_INDEX\n"+
@@ -59,7 +61,7 @@ func TestLaunchOnThreeHosts(t *testing.T) {
 
 	t.Run("one server per host and one worker per device", func(t *testing.T) {
 		for task, want := range map[string][4]string{
-			// device, rank, local rank, group rank
+			// each value lists GPU, rank, local rank, group rank
 			"worker:0": {"1", "0", "0", "0"}, "worker:1": {"3", "1", "1", "0"},
 			"worker:2": {"0", "2", "0", "1"}, "worker:3": {"1", "3", "1", "1"},
 			"worker:4": {"", "4", "0", "2"},
@@ -139,7 +141,7 @@ func checkContract(t *testing.T, b *bench, v map[string]string) {
 	}
 }
 
-// probed is what a test reads of plx probe --json.
+// probed has the fields of plx probe --json that this test reads.
 type probed struct {
 	Host      string
 	OK        bool
@@ -166,7 +168,7 @@ func readProbed(t *testing.T, stdout string) (rows []probed) {
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
-	file := b.ResourceFile("h3: ps", "h1: 0", "h2") // not in the order of their names
+	file := b.ResourceFile("h3: ps", "h1: 0", "h2") // deliberately not in alphabetical order
 	rows := readProbed(t, b.want(0, "probe", "--hosts", file, "--json").stdout)
 	var got []string
 	for _, r := range rows {
@@ -185,8 +187,9 @@ func TestProbe(t *testing.T) {
 	t.Run("troubled hosts", func(t *testing.T) { testTroubledHosts(b.in(t), file) })
 }
 
-// testTroubledHosts asks a host with a tool that hangs, within the limit that
-// users have, beside one that is down, which takes longer.
+// testTroubledHosts probes a host whose nvidia-smi hangs, with a
+// --probe-timeout of 2 s. Another host is powered off; to notice that takes
+// longer.
 func testTroubledHosts(b *bench, file string) {
 	b.Hosts[0].SetGPUs(2, "mode hang")
 	b.Hosts[1].PowerOff()
@@ -205,7 +208,8 @@ $`
 	}
 }
 
-// testMissingIDs names GPUs that are not there: an error, and all the output.
+// testMissingIDs names GPUs that do not exist: plx probe prints an error, and
+// still prints the whole table.
 func testMissingIDs(b *bench) {
 	hosts := []string{"--host", "h2: 1,5", "--host", "h1: 0", "--host", "h3 exclude=3"}
 	complaints := []string{"plx: --host:1: host h2: no GPU 5: the host has 0, 1", "plx: --host:3: host h3: no GPU 3"}
@@ -234,8 +238,8 @@ func TestMissingGPU(t *testing.T) {
 	}
 }
 
-// On a host that has this plx, a launch asks, starts and prints in one session. A program that
-// prints much takes one more.
+// If a host already has this version of plx, a launch uses one SSH session to
+// check, start and print. A program that prints much takes one more session.
 func TestSecondLaunchTakesOneSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{0, 1}})
@@ -244,7 +248,7 @@ func TestSecondLaunchTakesOneSession(t *testing.T) {
 		since := b.sessions(i)
 		file := b.ResourceFile(c.line)
 		var sessions []int
-		for _, size := range []int{10, 10, 200_000} { // the first launch sends plx, by sftp, for which this sshd starts no shell
+		for _, size := range []int{10, 10, 200_000} { // the first launch also sends plx by sftp, for which this sshd starts no shell
 			res := b.want(0, "launch", "--hosts", file, program, strconv.Itoa(size))
 			if got := strings.Count(res.stdout, "a"); got < size || !strings.Contains(res.stdout, c.gpu) {
 				t.Errorf("%s: %d of %d bytes, or no %q", c.line, got, size, c.gpu)
@@ -257,8 +261,9 @@ func TestSecondLaunchTakesOneSession(t *testing.T) {
 	}
 }
 
-// What a launch asks a host for, its agent answers in the session that starts the job then, as
-// the page on many hosts says.
+// Before it starts a job, a launch asks each host's agent several questions.
+// All of them use the SSH session that later starts the job, as docs/scale.md
+// promises.
 func TestOptionsTakeNoSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{1}, Second: true})
@@ -270,7 +275,7 @@ func TestOptionsTakeNoSession(t *testing.T) {
 	}
 	b.dir = t.TempDir()
 	put(t, filepath.Join(b.dir, "a"), "first", 0o644)
-	launch(options[len(options)-1]) // sends plx and the folder
+	launch(options[len(options)-1]) // this launch sends plx and the folder
 	sessions, starts := b.sessions(0), b.starts(0)
 	for _, o := range append([][]string{nil}, options...) {
 		launch(o)
@@ -278,7 +283,8 @@ func TestOptionsTakeNoSession(t *testing.T) {
 	}
 }
 
-// What a command asks about a job, one agent on the host answers, in one session.
+// A command that asks about a job uses one agent on each host, in one SSH
+// session.
 func TestCommandsTakeOneSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
@@ -291,8 +297,8 @@ func TestCommandsTakeOneSession(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// documented fails unless docs/scale.md says how many sessions a command takes on a host, and how
-// many starts of plx.
+// documented fails the test unless docs/scale.md states these numbers of SSH
+// sessions and plx processes for a command on a host.
 func (b *bench) documented(command string, sessions, starts int) {
 	b.t.Helper()
 	if row := fmt.Sprintf("\n| `%s` | %d | %d | ", command, sessions, starts); !strings.Contains(string(read(b.t, "../docs/scale.md")), row) {
@@ -300,10 +306,11 @@ func (b *bench) documented(command string, sessions, starts int) {
 	}
 }
 
-// starts returns a function that counts how often a host has started plx since it was last called.
+// starts returns a function that returns the number of plx processes started
+// on a host since its last call.
 func (b *bench) starts(host int) (since func() int) {
 	b.t.Helper()
-	put(b.t, filepath.Join(b.Hosts[host].HomeDir, ".plx", "tidied"), ".", 0o600) // what is due once a day was done
+	put(b.t, filepath.Join(b.Hosts[host].HomeDir, ".plx", "tidied"), ".", 0o600) // plx believes that its daily cleanup was already done
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY)
 	if err != nil {
 		b.t.Fatal(err)
@@ -332,7 +339,8 @@ func (b *bench) starts(host int) (since func() int) {
 	}
 }
 
-// sessions returns a function that counts the sessions on a host since it was last called.
+// sessions returns a function that returns the number of SSH sessions on a
+// host since its last call.
 func (b *bench) sessions(host int) (since func() int) {
 	b.t.Helper()
 	onHost := func(line string) string {
@@ -343,16 +351,16 @@ func (b *bench) sessions(host int) (since func() int) {
 		}
 		return string(out)
 	}
-	onHost(`: >$HOME/sessions; echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`) // which the login shell of each session reads
+	onHost(`: >$HOME/sessions; echo 'echo x >>$HOME/sessions' >$HOME/.bashrc`) // the login shell of each session runs .bashrc
 	return func() int {
 		b.t.Helper()
 		return strings.Count(onHost(`cat $HOME/sessions; : >$HOME/sessions`), "x")
 	}
 }
 
-// Files take no session but that of the job, also a program at the first launch, for which plx
-// itself comes by one more. What hosts have is not sent, and what they have lost is sent
-// again.
+// Sending files takes no SSH session other than the job's. That includes the
+// program at the first launch; only plx itself takes one more session. Files
+// that a host has are not sent, and files that it has lost are sent again.
 func TestFilesTakeNoSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
@@ -375,10 +383,10 @@ func TestFilesTakeNoSession(t *testing.T) {
 	if res := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu"), "./program", "hello"); !strings.Contains(res.stdout, "hello") {
 		t.Errorf("the program printed %q", res.stdout)
 	}
-	if n := since(); n != 1 { // and sftp, for which this sshd starts no shell
+	if n := since(); n != 1 { // and an sftp session, for which this sshd starts no shell
 		t.Errorf("the first launch of a program took %d sessions", n)
 	}
-	onHost(`[ -z "$(find $HOME/.plx/blobs -name '.*' -type f)" ]`) // nothing is left of what brought it
+	onHost(`[ -z "$(find $HOME/.plx/blobs -name '.*' -type f)" ]`) // no temporary files of the transfer remain
 	for _, flag := range [][]string{{"--workdir", "."}, {"--copy", "pkg"}} {
 		var sessions []int
 		for _, lost := range []bool{false, false, true, false} {

@@ -16,9 +16,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestLogsThroughLostConnections kills the SSH server's process of one host
-// under plx logs -f, under plx attach and under plx logs, in the middle of a
-// flood: what they print is what the hosts keep, byte for byte.
+// TestLogsThroughLostConnections kills the sshd process of one host's
+// connection while plx logs -f, plx attach and plx logs print many lines. They
+// must print exactly the bytes that the hosts have stored.
 func TestLogsThroughLostConnections(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -57,8 +57,8 @@ printf 'no newline at the end'
 	t.Run("a host that stays away", func(t *testing.T) { testHostStaysAway(b.in(t), job) })
 }
 
-// testLogsThroughLoss has plx logs lose a connection when most of what it asked
-// for is still to come: at least so many bytes of the second host.
+// testLogsThroughLoss breaks a connection of plx logs while at least this
+// number of bytes of the second host is still to come.
 func testLogsThroughLoss(b *bench, job string, least int64) {
 	r := b.pause("logs", job)
 	r.lose()
@@ -70,22 +70,22 @@ func testLogsThroughLoss(b *bench, job string, least int64) {
 			b.t.Errorf("%d bytes of %s, it had %d", len(got), h.Name, least)
 		}
 		if cut := len(got) - 1; len(got) < len(kept) && kept[cut] != '\n' {
-			kept[cut] = '\n' // the line that was being written then
+			kept[cut] = '\n' // ends the line that was being written at that moment
 		}
 		same(b.t, "what was received of "+h.Name, kept[:min(len(got), len(kept))], got)
 	}
 }
 
-// testHostStaysAway has a host lose its power under plx logs, and before it.
+// testHostStaysAway powers a host off during plx logs, and before plx logs.
 func testHostStaysAway(b *bench, job string) {
 	h2, advice := b.Hosts[1], "plx logs "+job+" --host h2"
 	r := b.pause("logs", job)
-	r.lose() // else the loss shows only when the host was silent for long
+	r.lose() // otherwise plx would notice the loss only after a long time without data
 	h2.PowerOff()
 	r.goOn()
 	lost := time.Now()
 	res := r.want(125)
-	b.took("to give the host up", lost, lease+patience.Limit) // a silent connection counts as lost after 20 to 25 s
+	b.took("to give the host up", lost, lease+patience.Limit) // plx treats a connection without data as lost after 20 to 25 s
 	b.says(res, "host h2: logs: out of reach for ")           // a new connection, perhaps, that was there before it went down
 	b.says(res, "hint: ", advice)
 	same(b.t, "what was received of the other host", append(r.kept(0), '\n'), r.received(0))
@@ -100,16 +100,17 @@ func testHostStaysAway(b *bench, job string) {
 	b.want(0, "logs", "--host", "h2", "--tail", "1", job)
 }
 
-// reader is a plx that shows logs of two hosts.
+// reader is a plx process that prints the logs of two hosts.
 type reader struct {
 	*running
 	b        *bench
 	tap      *tap
 	goOn     func()
-	sessions []testhosts.Process // of the second host's SSH server, for this plx
+	sessions []testhosts.Process // sshd processes on the second host that serve this plx process
 }
 
-// read starts plx and waits until it has printed something of every task.
+// read starts plx and waits until it has printed at least a line of every
+// task.
 func (b *bench) read(args ...string) *reader {
 	b.t.Helper()
 	return b.tapped(func(r *reader) bool {
@@ -118,14 +119,15 @@ func (b *bench) read(args ...string) *reader {
 	}, args)
 }
 
-// pause starts plx and takes no more from it than its first words, which come
-// when it has heard of every host.
+// pause starts plx and reads only its first output, which plx prints after it
+// has received data from every host.
 func (b *bench) pause(args ...string) *reader {
 	b.t.Helper()
 	return b.tapped(func(r *reader) bool { return r.stdout.String() != "" }, args)
 }
 
-// tapped starts plx and waits until it is up, with a connection to each host.
+// tapped starts plx and waits until up returns true, when plx has a connection
+// to each host.
 func (b *bench) tapped(up func(*reader) bool, args []string) *reader {
 	b.t.Helper()
 	before := map[int]bool{}
@@ -136,7 +138,7 @@ func (b *bench) tapped(up func(*reader) bool, args []string) *reader {
 	cmd, stderr := b.command(args...), newWatched()
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = tap, stderr, 5*time.Second
 	r := &reader{running: b.spawn(cmd, stderr), b: b, tap: tap, goOn: sync.OnceFunc(func() { close(tap.opened) })}
-	b.t.Cleanup(r.goOn) // else its end would be waited for in vain
+	b.t.Cleanup(r.goOn) // otherwise waiting for the end of plx would block forever
 	r.stdout = tap.watched
 	r.until("it is up", func() bool { return up(r) })
 	for _, p := range b.processes(b.Hosts[1]) {
@@ -147,7 +149,8 @@ func (b *bench) tapped(up func(*reader) bool, args []string) *reader {
 	return r
 }
 
-// lose kills what serves plx's connection to the second host.
+// lose kills the sshd processes that serve plx's connection to the second
+// host.
 func (r *reader) lose() {
 	r.t.Helper()
 	if len(r.sessions) == 0 {
@@ -158,14 +161,14 @@ func (r *reader) lose() {
 	}
 }
 
-// flows waits for more lines of the second host.
+// flows waits until plx prints more lines of the second host.
 func (r *reader) flows() {
 	r.t.Helper()
 	more := r.tap.lines.Load() + 5000
 	r.until("worker:1 goes on", func() bool { return r.tap.lines.Load() > more })
 }
 
-// received is what plx printed of a task.
+// received returns what plx has printed of worker i.
 func (r *reader) received(i int) (all []byte) {
 	prefix := []byte([]string{"worker:0 h1 | ", "worker:1 h2 | "}[i])
 	for line := range bytes.Lines([]byte(r.stdout.String())) {
@@ -176,7 +179,7 @@ func (r *reader) received(i int) (all []byte) {
 	return all
 }
 
-// kept is what its host has of it.
+// kept returns what the host of worker i has stored of its output.
 func (r *reader) kept(i int) []byte {
 	r.t.Helper()
 	file := []string{"worker-0.stdout", "worker-1.stdout"}[i]
@@ -187,11 +190,12 @@ func (r *reader) kept(i int) []byte {
 	return text
 }
 
-// tap is a stdout that is not read on until it is opened.
+// tap is the stdout of a plx process; it blocks the process until the test
+// opens it.
 type tap struct {
 	*watched
 	opened chan struct{}
-	lines  atomic.Int64 // of worker:1, but for those that two writes share
+	lines  atomic.Int64 // number of lines of worker:1, without lines that are split over two writes
 }
 
 func (w *tap) Write(p []byte) (int, error) {

@@ -13,14 +13,15 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// training is a job whose steps take 150 ms until finish is called: what a test does
-// to it happens while it trains, however slow the machine is.
+// training is a job whose steps take 150 ms each until finish is called. So it
+// is still training when the test acts on it, however slow the machine is.
 type training struct {
 	*running
 	finish func()
 }
 
-// paced returns the command of a training, without --steps, and its finish.
+// paced returns the command of a training without --steps, and a function that
+// makes its remaining steps fast.
 func (b *bench) paced(flags ...string) (command []string, finish func()) {
 	b.t.Helper()
 	file := filepath.Join(b.shared(), "finish")
@@ -35,9 +36,9 @@ func workload(t testing.TB) string {
 	return testhosts.Binary(t, "github.com/plx-run/plx/internal/test/chaos/workload")
 }
 
-// bearing launches a training on three hosts, of which the third has a worker
-// and no server, that can do without it, and waits until it is under way. The
-// flags before "--" are plx's, those after it the program's.
+// bearing launches a training on three hosts and waits until it makes steps.
+// The job can continue without the third host, which has a worker and no
+// server. Flags before "--" are for plx, flags after it for the program.
 func (b *bench) bearing(sync string, more ...string) training {
 	b.t.Helper()
 	plx, own, _ := strings.Cut(strings.Join(more, " "), "-- ")
@@ -50,7 +51,7 @@ func (b *bench) bearing(sync string, more ...string) training {
 	return training{r, finish}
 }
 
-// worker is the process of the worker on a host.
+// worker returns the process of the worker on host h.
 func (b *bench) worker(h *testhosts.Host) testhosts.Process {
 	b.t.Helper()
 	for _, p := range b.processes(h) {
@@ -62,8 +63,9 @@ func (b *bench) worker(h *testhosts.Host) testhosts.Process {
 	panic("unreachable")
 }
 
-// A worker that nobody waits for is killed: a detached job goes on without it, and one that
-// needs all of its workers ends. The fault grid has the other ways to lose one.
+// A worker is killed. A detached job whose workers do not wait for each other
+// continues without this worker. A job that needs all of its workers ends. The
+// fault grid covers other ways to lose a worker.
 func TestLostWorkersAreDoneWithout(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})

@@ -18,13 +18,15 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// manyTime bounds each wait for hundreds of hosts on a machine that is busy.
+// manyTime limits each wait in tests with hundreds of hosts, for a busy
+// machine.
 const manyTime = 8 * time.Minute
 
-// launcherCost is what a plx has taken of this machine.
+// launcherCost is the processor time and memory that a plx process has used on
+// this machine.
 type launcherCost struct {
 	files          int // open now
-	resident, most int // KiB of memory: now, and the most so far
+	resident, most int // memory in KiB: current, and highest so far
 }
 
 func (r *running) cost() (c launcherCost) {
@@ -48,7 +50,7 @@ func (c launcherCost) String() string {
 	return fmt.Sprintf("%d files, %d MiB, at most %d MiB", c.files, c.resident>>10, c.most>>10)
 }
 
-// awaitMany waits until plx has written text n times.
+// awaitMany waits until plx has printed text n times.
 func (r *running) awaitMany(w *watched, text string, n int) time.Duration {
 	r.t.Helper()
 	begun := time.Now()
@@ -60,7 +62,7 @@ func (r *running) awaitMany(w *watched, text string, n int) time.Duration {
 	return time.Since(begun).Round(100 * time.Millisecond)
 }
 
-// ends waits for the end of a plx.
+// ends waits until a plx process ends with the given exit status.
 func (r *running) ends(code int) time.Duration {
 	r.t.Helper()
 	begun := time.Now()
@@ -72,8 +74,9 @@ func (r *running) ends(code int) time.Duration {
 	return time.Since(begun).Round(100 * time.Millisecond)
 }
 
-// killAgent kills the two processes of the agent on a host of a job: the host's state has
-// their ids. server tells to kill the one that has started them too, which ends the connection.
+// killAgent kills the two agent processes of a job on a host, whose numbers
+// are in the host's state file. If server is true, it also kills the process
+// that started them, which closes the connection.
 func (b *bench) killAgent(job, host string, server bool) {
 	b.t.Helper()
 	var state struct{ Watchdog, Supervisor int }
@@ -100,7 +103,7 @@ func (b *bench) killAgent(job, host string, server bool) {
 	}
 }
 
-// leftOf counts the processes of a job on this machine.
+// leftOf returns the number of a job's processes on this machine.
 func leftOf(t *testing.T, job string) (n int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -115,8 +118,8 @@ func leftOf(t *testing.T, job string) (n int) {
 	return n
 }
 
-// Many embedded hosts in one process tree: what the launcher takes for each does not depend on
-// how many there are.
+// With many embedded hosts on one machine, the launcher needs the same time
+// and memory per host, whatever the number of hosts.
 func TestManyEmbeddedHosts(t *testing.T) {
 	per := map[int]launcherCost{}
 	fewest := min(64, 8*runtime.NumCPU())
@@ -156,9 +159,10 @@ func TestManyEmbeddedHosts(t *testing.T) {
 	}
 }
 
-// Many hosts by a command, which here enters none: a host goes down while a model is
-// trained, the job goes on without it, and then on 16 more. All of them are this machine: with
-// more than 16 for each processor their agents are late by more than a lease on a slow one.
+// Many hosts are reached by a custom command, which in this test stays on this
+// machine. One host fails during a training; the job continues without it, and
+// is then scaled to 16 more hosts. With more than 16 hosts per processor,
+// agents on a slow machine would be late by more than a lease.
 func TestManyHostsByCommand(t *testing.T) {
 	hosts, more := min(256, 16*runtime.NumCPU()), 16
 	b := local(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestMetrics: plx metrics tells how a job gets on, while it runs and after, over HTTP and at once.
+// TestMetrics checks the progress that plx metrics reports, while a job runs
+// and after its end, once and over HTTP.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
@@ -97,7 +98,7 @@ until [ -e `+end+` ]; do sleep 0.1; done; echo "step 9/9 loss: 0.125"; [ $RANK =
 	b.hostsGone(0)
 }
 
-// await waits until it is so.
+// await waits until so returns true.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for limit := time.Now().Add(patience.Limit); !so(); time.Sleep(50 * time.Millisecond) {
@@ -107,7 +108,8 @@ func await(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// unmatched returns the first pattern that a text does not match; "": it matches all.
+// unmatched returns the first pattern that text does not match, or "" if it
+// matches all.
 func unmatched(text string, patterns []string) string {
 	for _, p := range patterns {
 		if !regexp.MustCompile(p).MatchString(text) {

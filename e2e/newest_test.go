@@ -12,8 +12,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// Without a job's name plx logs takes the newest job, plx attach the newest that runs, and
-// plx stop the only one that runs: where they were launched, and elsewhere.
+// Without a job's name, plx logs uses the newest job, plx attach the newest
+// running job, and plx stop the only running job. The test checks this on the
+// launching machine and on another one.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -36,7 +37,7 @@ func TestNewest(t *testing.T) {
 			t.Fatalf("job %s never ended", brief)
 		}
 	}
-	here.attach(newer) // this machine has not heard of the brief one's end
+	here.attach(newer) // this machine does not know yet that the short job has ended
 	here.logs(brief)
 	away.logs(brief)
 	away.attach(newer)
@@ -56,10 +57,10 @@ func TestNewest(t *testing.T) {
 	b.want(2, "stop")
 }
 
-// asker is a machine that asks about jobs without naming one.
+// asker is a machine that runs commands about jobs without naming a job.
 type asker struct {
 	*bench
-	reach []string // what it must say to find any
+	reach []string // flags by which this machine finds jobs
 }
 
 func (a asker) logs(job string) {
@@ -78,7 +79,8 @@ func (a asker) attach(job string) {
 	a.says(r.want(130), "attached to job "+job+":")
 }
 
-// refuseStop checks that plx stop ends none of several jobs.
+// refuseStop checks that plx stop without a name ends none of several running
+// jobs.
 func (a asker) refuseStop(running ...string) {
 	a.t.Helper()
 	contains(a.t, a.want(2, append([]string{"stop"}, a.reach...)...).stderr, append(running, "without the name of a job")...)

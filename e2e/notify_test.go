@@ -13,17 +13,18 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// tell is a command for --notify. What it was told is in the file $TOLD, a line each time.
+// tell is a command for --notify. It appends a line with the received
+// variables to the file $TOLD.
 const tell = `echo "$PLX_EVENT ${PLX_STATUS-none} ${PLX_JOB_NAME-none} ${PLX_JOB-none}: $PLX_VERDICT" >>"$TOLD"`
 
-// telling gives plx a file for tell.
+// telling creates the file for tell and sets $TOLD in the environment of plx.
 func (b *bench) telling() (told string) {
 	told = filepath.Join(b.t.TempDir(), "told")
 	b.env = append(b.env[:len(b.env):len(b.env)], "TOLD="+told)
 	return told
 }
 
-// wantTold checks what tell was told, by a pattern for each line.
+// wantTold compares each line of the file with a pattern.
 func (b *bench) wantTold(told string, want ...string) {
 	b.t.Helper()
 	got, err := os.ReadFile(told)
@@ -35,7 +36,7 @@ func (b *bench) wantTold(told string, want ...string) {
 	}
 }
 
-// TestNotify has --notify run commands at the ends of jobs, and at a hang.
+// TestNotify checks the commands that --notify runs when a job ends or hangs.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
@@ -67,7 +68,7 @@ func TestNotify(t *testing.T) {
 		told := b.telling()
 		res := b.want(2, "launch", "--hosts", file, "--detach", "--notify", tell, "true")
 		contains(t, res.stderr, "plx: hint: plx attach --notify COMMAND")
-		b.env = append(b.env, "PLX_NOTIFY="+tell) // a default is not refused
+		b.env = append(b.env, "PLX_NOTIFY="+tell) // --detach refuses the flag --notify, but not this default
 		job := b.detach("--hosts", file, b.script("other", "echo up; exec sleep 300"))
 		attached := b.start("attach", job)
 		attached.awaitLine("worker:0", "up")

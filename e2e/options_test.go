@@ -114,8 +114,8 @@ func testEnvironment(b *bench, file string) {
 	}
 }
 
-// testNothingShows looks into every process table and every file while a job
-// runs that was given a value and a secret to keep.
+// testNothingShows runs a job that received a value and a secret. It searches
+// every process table and every file for them.
 func testNothingShows(b *bench, _ string) {
 	const value = "v4lue-that-nobody-else-may-see"
 	out := b.shared()
@@ -156,8 +156,8 @@ func testNothingShows(b *bench, _ string) {
 	}
 }
 
-// checkFiles reports files that others may read and that hold one of texts;
-// and, once the job is over, any file that does.
+// checkFiles reports files that contain one of texts. While the job runs, it
+// reports only files that other users may read.
 func checkFiles(t *testing.T, folder string, texts [][]byte, running bool) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
@@ -165,7 +165,7 @@ func checkFiles(t *testing.T, folder string, texts [][]byte, running bool) {
 			err = checkFile(t, path, entry, texts, running)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the job has removed or renamed it
+			return nil // the job has removed or renamed this file meanwhile
 		}
 		return err
 	})
@@ -242,8 +242,8 @@ func testTimes(b *bench, file string) {
 	b.hostsGone(0)
 }
 
-// testLogLimit has tasks print three times their limit: plx logs tells what is missing. What
-// is kept, and that nothing else is lost, is for the tests of package logs.
+// testLogLimit has tasks print three times their log limit: plx logs reports
+// the missing part. The tests of package logs check what is kept.
 func testLogLimit(b *bench, file string) {
 	b.want(0, "launch", "--hosts", file, "--ps", "none", "--log-limit", "1MiB", b.script("flood", "seq -f %0120.0f 1 30000"))
 	out := b.want(0, "logs").stdout

@@ -29,7 +29,8 @@ func TestOutputs(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// outputsOfTasks has a job that fails, with equal files of 1 MB on all tasks.
+// outputsOfTasks runs a job that fails, with equal files of 1 MB in the
+// folders of all tasks.
 func outputsOfTasks(b *bench, file string) {
 	dir, written := filepath.Join(b.t.TempDir(), "a b"), b.shared()
 	res := b.want(3, "launch", "--hosts", file, "--name", "own", "--output", "*.pt", "--output", "runs", "--fetch", dir, b.script("job", `mkdir -p "runs/a b"
@@ -57,8 +58,8 @@ echo $RANK > "runs/a b/rank"; head -c 1000000 /dev/zero > model.pt; ln -s model.
 	}
 }
 
-// outputsOnAFullDisk fetches three outputs of 60 kB onto a disk of 100 KiB of this
-// machine, and the rest after there is room.
+// outputsOnAFullDisk fetches three outputs of 60 kB onto a disk of 100 KiB on
+// this machine, and fetches the rest when the disk has room again.
 func outputsOnAFullDisk(b *bench, file string) {
 	dir := b.t.TempDir()
 	mount := func(args ...string) {
@@ -85,7 +86,8 @@ func outputsOnAFullDisk(b *bench, file string) {
 	}
 }
 
-// outputsInterrupted leaves a fetch over a slow link, and fetches the rest over a fast one.
+// outputsInterrupted interrupts a fetch over a slow link, and fetches the rest
+// over a fast link.
 func outputsInterrupted(b *bench, file string) {
 	dir := b.t.TempDir()
 	b.want(0, "launch", "--hosts", file, "--name", "slow", "--output", "*.pt", b.script("job", "head -c 4000000 /dev/urandom >model.pt"))
@@ -110,23 +112,24 @@ func outputsInterrupted(b *bench, file string) {
 	}
 }
 
-// outputsNone is a job that makes no output: plx advises no fetch, which would find none.
+// outputsNone runs a job without outputs. plx must not recommend plx fetch,
+// which would find nothing.
 func outputsNone(b *bench, file string) {
 	if res := b.want(0, "launch", "--hosts", file, "--name", "none", "--output", "*.pt", "true"); strings.Contains(res.stderr, "plx fetch") {
 		b.t.Errorf("%s", res.stderr)
 	}
 }
 
-// outputsShared has tasks that run in one folder of their host.
+// outputsShared runs tasks that share one folder on their host.
 func outputsShared(b *bench, file string) {
 	where, dir := b.shared(), b.t.TempDir()
 	res := b.want(0, "launch", "--hosts", file, "--name", "shared", "--chdir", where, "--output", "**/*.pt", "--output", "*.none",
 		b.script("job", "mkdir -p deep/er; echo $RANK > deep/er/$RANK.pt"))
 	contains(b.t, res.stderr, "hint: plx fetch "+b.id("shared")+" DIR brings the outputs to this machine")
-	other := b.elsewhere() // which did not launch the job
+	other := b.elsewhere() // a machine that did not launch the job
 	contains(b.t, other.want(0, "fetch", "--hosts", file, b.id("shared"), dir).stderr, "no file matches --output *.none", "6 files, 6 B\n")
 	want := []string{}
-	for _, host := range []string{"h1", "h2"} { // they share the folder too
+	for _, host := range []string{"h1", "h2"} { // the hosts share the folder, too
 		for _, rank := range []string{"0", "1", "2"} {
 			want = append(want, "outputs/"+host+"/shared/deep/er/"+rank+".pt")
 		}
@@ -136,7 +139,8 @@ func outputsShared(b *bench, file string) {
 	}
 }
 
-// outputsOfWorkdir has a folder that was sent: what the job has not changed is no output.
+// outputsOfWorkdir runs a job in a folder that --workdir sent. Files that the
+// job did not change are not outputs.
 func outputsOfWorkdir(b *bench, file string) {
 	work, dir := b.t.TempDir(), b.t.TempDir()
 	b.dir = work
@@ -152,7 +156,8 @@ func outputsOfWorkdir(b *bench, file string) {
 	}
 }
 
-// outputsOfTrainer names nothing: plx knows what its trainer writes.
+// outputsOfTrainer launches without --output: plx knows which files its
+// trainer writes.
 func outputsOfTrainer(b *bench, file string) {
 	dir, away := b.t.TempDir(), b.shared()
 	b.want(0, "launch", "--hosts", file, "-n", "2", "--workers-per-host", "1", "--fetch", dir, testhosts.Binary(b.t, "github.com/plx-run/plx/examples/mlp"),
@@ -180,7 +185,8 @@ func outputsOfTrainer(b *bench, file string) {
 	}
 }
 
-// outputsPruned prunes jobs before and after their outputs were fetched.
+// outputsPruned runs plx prune on jobs before and after their outputs were
+// fetched.
 func outputsPruned(b *bench, file string) {
 	b.want(0, "launch", "--hosts", file, "--name", "precious", "--output", "*.pt", b.script("job", "head -c 2000000 /dev/zero > model.pt"))
 	b.want(0, "launch", "--hosts", file, "--name", "plain", "true")
@@ -203,8 +209,9 @@ func outputsPruned(b *bench, file string) {
 	}
 }
 
-// outputsUnnamed has jobs whose files no --output names: they are counted at the end of a
-// job that is attached, or was detached, and come when they are asked for.
+// outputsUnnamed runs jobs that create files without --output, both attached
+// and detached. plx counts these files at the end of a job, and plx fetch
+// copies them when asked to.
 func outputsUnnamed(b *bench, file string) {
 	work, dir := b.t.TempDir(), b.t.TempDir()
 	b.dir = work

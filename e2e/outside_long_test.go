@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each program trains alone, and on two hosts to the same bits.
+// Each program trains alone and on two hosts, with the same bits.
 func TestProgramsOfUsers(t *testing.T) {
 	bin := buildPrograms(t, "cnn", "words", "exercises", "monitored")
 	for _, p := range programs[1:] {
@@ -22,8 +22,9 @@ func TestProgramsOfUsers(t *testing.T) {
 	}
 }
 
-// What stands after a loop runs when the training ends early, by a flag or a hook, and a
-// run that was stopped resumes to the bits of one that was not.
+// If a flag or a hook ends a training early, the program continues after its
+// training loop. A stopped run that resumes ends with the same bits as an
+// uninterrupted one.
 func TestClassifierOfAUser(t *testing.T) {
 	program := buildPrograms(t, "csv") + "csv"
 	dir := t.TempDir()

@@ -20,8 +20,8 @@ import (
 	"testing"
 )
 
-// outside makes a module that uses plx as users do, by its import path, and returns its
-// folder. A replace directive says where plx's source is.
+// outside creates a Go module that imports plx by its import path, as users
+// do, and returns its folder. A replace directive points to this source.
 func outside(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,14 +30,14 @@ func outside(t *testing.T) string {
 		t.Fatal(err)
 	}
 	module := regexp.MustCompile(`(?m)^module .*$`).ReplaceAllString(string(read(t, "../go.mod")), "module example.com/outside")
-	module = regexp.MustCompile(`(?s)\ntool \(.*?\n\)`).ReplaceAllString(module, "") // a user has none of plx's tools
+	module = regexp.MustCompile(`(?s)\ntool \(.*?\n\)`).ReplaceAllString(module, "") // a user's module does not have plx's tool directives
 	module += "\nrequire github.com/plx-run/plx v0.0.0\n\nreplace github.com/plx-run/plx => " + root + "\n"
 	put(t, filepath.Join(dir, "go.mod"), module, 0o644)
 	put(t, filepath.Join(dir, "go.sum"), string(read(t, "../go.sum")), 0o644)
 	return dir
 }
 
-// goTool runs the go command in a folder.
+// goTool runs the go command in folder dir.
 func goTool(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.Command("go", args...)
@@ -47,8 +47,9 @@ func goTool(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// programs are what a user could have written, from testdata/programs. The chief prints
-// the same alone and on several workers.
+// programs lists programs in testdata/programs that a user could have written.
+// The chief (worker 0) prints the same text with one process and with several
+// workers.
 var programs = []struct {
 	name  string
 	flags []string
@@ -65,7 +66,8 @@ var programs = []struct {
 
 var exact = []string{"--virtual-workers=2", "--digest"}
 
-// buildPrograms builds programs in a module of their own, and returns their folder.
+// buildPrograms builds programs in a new module, and returns the folder with
+// the binaries.
 func buildPrograms(t *testing.T, names ...string) string {
 	t.Helper()
 	if testing.Short() {
@@ -84,7 +86,8 @@ func buildPrograms(t *testing.T, names ...string) string {
 	return bin
 }
 
-// alone runs a program without plx, and returns its output and what the trainer wrote.
+// alone runs a program without plx launch. It returns the program's stdout and
+// stderr; the trainer writes its messages to stderr.
 func alone(t *testing.T, program string, flags ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, log bytes.Buffer
@@ -96,7 +99,7 @@ func alone(t *testing.T, program string, flags ...string) (stdout, stderr string
 	return out.String(), log.String()
 }
 
-// table writes a file of points in two classes.
+// table writes a CSV file with 16 points of two classes, and returns its path.
 func table(t *testing.T) string {
 	t.Helper()
 	text := "x,y,class\n"
@@ -106,7 +109,7 @@ func table(t *testing.T) string {
 	return put(t, filepath.Join(t.TempDir(), "points.csv"), text, 0o644)
 }
 
-// A program trains alone and on two hosts to the same bits.
+// A program trains alone and on two hosts, with the same bits.
 func TestProgramOfAUser(t *testing.T) {
 	t.Parallel()
 	bin, p := buildPrograms(t, programs[0].name), programs[0]
@@ -119,17 +122,17 @@ func TestProgramOfAUser(t *testing.T) {
 	}
 }
 
-// launched runs a program on an embedded cluster of two hosts, and returns what the chief
-// printed.
+// launched runs a program on an embedded cluster of two hosts, and returns
+// what the chief (worker 0) printed.
 func launched(t *testing.T, program string, flags ...string) string {
 	t.Helper()
 	res := local(t).want(0, append([]string{"launch", "--local", "2x1", program}, flags...)...)
 	return strings.Join(lines(res.stdout, "worker:0"), "\n") + "\n"
 }
 
-// Every example of the documentation is a program that compiles outside of plx, with what
-// stands beside it in its file: it uses nothing of a package but what the package exports,
-// and nothing of other test files.
+// Every testable example (function ExampleXxx) compiles outside of plx,
+// together with the other declarations of its file. So it uses only exported
+// identifiers of plx's packages, and nothing of other test files.
 func TestExamplesCompileOutside(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -172,8 +175,8 @@ func TestExamplesCompileOutside(t *testing.T) {
 	}
 }
 
-// exported compiles packages. It returns a function that opens what one of them, or of
-// those that they import, exports.
+// exported compiles packages. The returned function opens the export data of
+// one of these packages or of a package that they import.
 func exported(t *testing.T, paths []string) func(path string) (io.ReadCloser, error) {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, paths...)...)
@@ -190,7 +193,7 @@ func exported(t *testing.T, paths []string) func(path string) (io.ReadCloser, er
 	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
 }
 
-// exampleFiles are the test files of plx that have examples.
+// exampleFiles returns the test files of plx that contain testable examples.
 func exampleFiles(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {

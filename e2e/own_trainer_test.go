@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// TestOwnTrainerPage runs the commands of docs/own-trainer.md in their order, as somebody who
-// has copied the program from the page. They print what the page shows. Only the go command is
-// told that plx lies here, and to download nothing.
+// TestOwnTrainerPage runs the commands of docs/own-trainer.md in order, like a
+// reader who has copied the program from the page. Their output must equal the
+// output on the page. Only the go command is set up differently: it finds plx
+// in this source and downloads nothing.
 func TestOwnTrainerPage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -40,7 +41,8 @@ func TestOwnTrainerPage(t *testing.T) {
 			put(t, page, strings.Replace(string(read(t, page)), command+"\n```\n\n```text\n"+says, command+"\n```\n\n```text\n"+strings.TrimSpace(slow.ReplaceAllString(printed, "")), 1), 0o644)
 			continue
 		}
-		// Bits are those of this machine's arithmetic: digests are equal where the page's are.
+		// Digests differ between machines. So compare only which digests are
+		// equal, on the page and in the output.
 		for i, sum := range digest.FindAllString(says, -1) {
 			got := digest.FindAllString(printed, -1)
 			if i >= len(got) || digests[sum] != "" && digests[sum] != got[i] {
@@ -58,7 +60,7 @@ func TestOwnTrainerPage(t *testing.T) {
 	n.all(map[string]int{"go mod init": 1, "go get": 1, "go build": 1, "./plane": 10, "plx launch": 4, "--evaluate": 1, "--init-from": 1})
 }
 
-// programOf returns the one source on a page that is a program.
+// programOf returns the only Go program among the source blocks of a page.
 func programOf(t *testing.T, page string) string {
 	t.Helper()
 	for _, b := range blocksOf(t, page) {
@@ -70,7 +72,8 @@ func programOf(t *testing.T, page string) string {
 	return ""
 }
 
-// shownBelow returns what a page shows of the output of a command; empty: nothing.
+// shownBelow returns the output that a page shows below a command, or "" if it
+// shows none.
 func shownBelow(t *testing.T, page, command string) string {
 	t.Helper()
 	_, below, found := strings.Cut(string(read(t, page)), "\n"+command+"\n```\n\n```text\n")

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// runs names the test that runs all commands of a page, in its order.
+// runs maps each page to the test that runs all commands of the page, in
+// order.
 var runs = map[string]string{
 	"../README.md":           "TestREADME",
 	"../docs/guide.md":       "TestGuide",
@@ -19,9 +20,10 @@ var runs = map[string]string{
 	"../docs/own-trainer.md": "TestOwnTrainerPage",
 }
 
-// Every block of README.md and the documentation says what it is: commands that a test
-// runs (sh), source (go, python, toml), or text: a screen, or an example that no test runs. For
-// each page with commands there is a test that takes them from the page.
+// Every code block of README.md and docs/ has a type. A block of type sh
+// contains commands that a test runs. Source blocks have the type go, python
+// or toml. Type text is for screens and for examples that no test runs. Each
+// page with sh blocks must have a test that reads the commands from the page.
 func TestCommandsOfPagesAreRun(t *testing.T) {
 	for _, page := range pages(t) {
 		commands := 0
@@ -82,7 +84,8 @@ func blocksOf(t *testing.T, page string) (blocks []fenced) {
 	return blocks
 }
 
-// commandsOf returns the commands of a page, one from each line, each once.
+// commandsOf returns the commands of a page without duplicates. Each line of a
+// sh block is a command.
 func commandsOf(t *testing.T, page string) (commands []string) {
 	t.Helper()
 	for _, b := range blocksOf(t, page) {
@@ -98,15 +101,16 @@ func commandsOf(t *testing.T, page string) (commands []string) {
 	return commands
 }
 
-// newcomer is somebody who types the commands of a page into one shell.
+// newcomer runs the commands of a page like a reader who types them into one
+// shell.
 type newcomer struct {
 	*bench
 	dir   string // present folder
 	ran   []string
-	state string // file in which the shell leaves its folder
+	state string // file in which the shell stores its current folder
 }
 
-// clonesThis makes git clone this repository in the place of the published one.
+// clonesThis makes git clone this repository instead of the published one.
 func (b *bench) clonesThis() {
 	b.t.Helper()
 	root, err := filepath.Abs("..")
@@ -117,7 +121,8 @@ func (b *bench) clonesThis() {
 		"[url \""+root+"\"]\n\tinsteadOf = https://github.com/plx-run/plx\n[safe]\n\tdirectory = *\n", 0o644)
 }
 
-// newcomer begins in the home. With bin plx is the one that is installed there.
+// newcomer starts a newcomer in the home directory. If bin is given, the
+// commands run the plx that is installed in bin.
 func (b *bench) newcomer(bin string) *newcomer {
 	b.t.Helper()
 	c := *b
@@ -127,7 +132,8 @@ func (b *bench) newcomer(bin string) *newcomer {
 	return &newcomer{bench: &c, dir: b.home, state: filepath.Join(b.t.TempDir(), "folder")}
 }
 
-// run starts one command where the one before has left the shell.
+// run starts a command in the folder in which the previous command left the
+// shell.
 func (r *newcomer) run(command string) *running {
 	r.t.Helper()
 	if folder, err := os.ReadFile(r.state); err == nil {
@@ -137,7 +143,8 @@ func (r *newcomer) run(command string) *running {
 	return r.shell(r.dir, command+"\nstatus=$?; pwd >"+r.state+"; exit $status")
 }
 
-// all fails the test unless each of some parts is in as many commands as it says.
+// all fails the test unless, for each part, exactly this number of executed
+// commands contain the part.
 func (r *newcomer) all(parts map[string]int) {
 	r.t.Helper()
 	for part, want := range parts {

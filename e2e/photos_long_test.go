@@ -10,8 +10,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// Both networks train on two hosts from JPEG and from TFRecord files that --copy has
-// brought there. TestResNetFromFiles has the fourth pair.
+// Both networks train on two hosts, from JPEG and from TFRecord files that
+// --copy has sent. TestResNetFromFiles tests the fourth combination.
 func TestPicturesFromFiles(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	folder, records := pictures.Write(t, 12)

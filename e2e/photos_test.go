@@ -10,14 +10,15 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// A residual network trains on two hosts, from JPEG files that --copy has brought there.
+// ResNet trains on two hosts, from JPEG files that --copy has sent.
 func TestResNetFromFiles(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
 	folder, _ := pictures.Write(t, 12)
 	trains(b, folder, "resnet", "--depth=18", "--size=32", "--data="+filepath.Base(folder))
 }
 
-// trains has an example take two steps on two hosts, which get a folder of 12 pictures.
+// trains runs an example for two steps on two hosts, with a folder of 12
+// pictures that --copy sends.
 func trains(b *bench, folder, name string, arguments ...string) {
 	b.t.Helper()
 	launch := []string{"launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", "--copy", folder,

@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// seats runs a program that tells where it is on every task and returns what
-// they told, sorted. Workers wait until all tasks have told.
+// seats runs a program whose tasks print where they run, and returns these
+// lines, sorted. The workers wait until all tasks have printed their line.
 func seats(b *bench, tasks int, args ...string) []string {
 	b.t.Helper()
 	dir := b.shared()
@@ -73,7 +73,7 @@ func TestPlacement(t *testing.T) {
 	t.Run("dry run", func(t *testing.T) { testDryRun(b.in(t), file) })
 }
 
-// testNoDevice asks for what the hosts do not have, or cannot tell.
+// testNoDevice requests devices that the hosts do not have or cannot list.
 func testNoDevice(b *bench, file string) {
 	refused := func(host string, says ...string) {
 		b.t.Helper()
@@ -99,7 +99,7 @@ func testNoDevice(b *bench, file string) {
 	b.Hosts[1].SetGPUs(2)
 }
 
-// testDryRun turns every host off: nothing is to be reached.
+// testDryRun powers off every host: a dry run must not need any of them.
 func testDryRun(b *bench, file string) {
 	for _, h := range b.Hosts {
 		h.PowerOff()

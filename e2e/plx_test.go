@@ -21,27 +21,28 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// bench is a cluster and the plx binary that is tried on it.
+// bench is a cluster of test hosts, and the plx binary that is tested on it.
 type bench struct {
 	*testhosts.Cluster
 	t      *testing.T
 	plx    string
 	env    []string // further NAME=VALUE for plx
 	home   string
-	dir    string    // where plx runs; "": a folder of its own
-	merged io.Writer // takes what plx writes to both streams, in order; nil: a buffer each
+	dir    string    // working directory of plx; "" uses a new folder
+	merged io.Writer // receives stdout and stderr of plx, in order; nil keeps them in two buffers
 	*allocation
 }
 
-// allocation is what differs in an allocation of Slurm, whose login node runs plx. The hosts of
-// the bench are the nodes. Nil: plx runs on this machine.
+// allocation describes a Slurm allocation in which plx runs on the login node.
+// The hosts of the bench are the nodes. A nil allocation means that plx runs
+// on this machine.
 type allocation struct {
 	nodes []*testhosts.Host
 	plx   func(args ...string) *exec.Cmd
-	login *bench // the same home, without the allocation
+	login *bench // a bench with the same home directory, but outside of the allocation
 }
 
-// on are the hosts that plx runs tasks on.
+// on returns the hosts on which plx runs tasks.
 func (b *bench) on() []*testhosts.Host {
 	if b.allocation != nil {
 		return b.nodes
@@ -55,8 +56,8 @@ func newBench(t *testing.T, o testhosts.Options) *bench {
 	return &bench{Cluster: c, t: t, plx: testhosts.Binary(t, "github.com/plx-run/plx"), home: c.Home}
 }
 
-// withPlx gives the hosts this plx before a test that is not about sending it: an earlier
-// launch has left it there.
+// withPlx installs this version of plx on all hosts, as an earlier launch
+// would. Tests use it if they do not test how plx sends itself.
 func (b *bench) withPlx() *bench {
 	b.t.Helper()
 	program := read(b.t, b.plx)
@@ -69,7 +70,8 @@ func (b *bench) withPlx() *bench {
 	return b
 }
 
-// local is a bench without hosts, for the embedded cluster and for mistakes.
+// local returns a bench without hosts, for tests of the embedded cluster and
+// of user mistakes.
 func local(t *testing.T) *bench {
 	t.Helper()
 	return &bench{t: t, plx: testhosts.Binary(t, "github.com/plx-run/plx"), home: t.TempDir()}
@@ -82,13 +84,13 @@ func (b *bench) in(t *testing.T) *bench {
 	return &c
 }
 
-// result is how a plx ended.
+// result is the exit status and the output of a plx process that has ended.
 type result struct {
 	stdout, stderr string
 	code           int
 }
 
-// running is a plx that has not ended.
+// running is a plx process that the test has started.
 type running struct {
 	t              *testing.T
 	cmd            *exec.Cmd
@@ -97,7 +99,7 @@ type running struct {
 	args           []string
 }
 
-// start starts plx. It is killed when the test ends, if it has not ended.
+// start starts plx. If plx still runs at the end of the test, it is killed.
 func (b *bench) start(args ...string) *running {
 	b.t.Helper()
 	if b.allocation != nil {
@@ -112,8 +114,8 @@ func (b *bench) start(args ...string) *running {
 	return b.begin(cmd, args)
 }
 
-// begin starts a command, which is plx or runs it. It is killed when the test ends, if it has
-// not ended.
+// begin starts a command that is plx or runs plx. If the command still runs at
+// the end of the test, it is killed.
 func (b *bench) begin(cmd *exec.Cmd, args []string) *running {
 	b.t.Helper()
 	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: newWatched(), done: make(chan struct{}), args: args}
@@ -126,7 +128,7 @@ func (b *bench) begin(cmd *exec.Cmd, args []string) *running {
 		b.t.Fatal(err)
 	}
 	go func() {
-		r.cmd.Wait() // the state is read from r.cmd
+		r.cmd.Wait() // ignore the error: r.cmd contains the exit state
 		close(r.done)
 	}()
 	b.t.Cleanup(func() {
@@ -136,14 +138,14 @@ func (b *bench) begin(cmd *exec.Cmd, args []string) *running {
 	return r
 }
 
-// environ is this process's environment without what would steer plx, and
-// with the go tool's own folders in place of those under HOME.
+// environ returns this process's environment without variables that influence
+// plx. The go command keeps its own folders, although HOME changes.
 func environ() []string {
 	var env []string
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		if name == "HOME" || name == "TERM" || name == "NO_COLOR" || name == "SSH_AUTH_SOCK" || strings.HasPrefix(name, "PLX_") ||
-			strings.HasPrefix(name, "OPENBLAS_") { // which decide bits, and do not travel to hosts
+			strings.HasPrefix(name, "OPENBLAS_") { // these variables change the bits of a training, and plx does not pass them to hosts
 			continue
 		}
 		env = append(env, v)
@@ -151,7 +153,8 @@ func environ() []string {
 	return append(env, goEnv()...)
 }
 
-// goEnv keeps the go tool's caches when HOME is another.
+// goEnv returns variables with which the go command keeps its caches if HOME
+// changes.
 var goEnv = sync.OnceValue(func() []string {
 	var env []string
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
@@ -162,7 +165,7 @@ var goEnv = sync.OnceValue(func() []string {
 	return env
 })
 
-// run runs plx to its end.
+// run runs plx and waits for its end.
 func (b *bench) run(args ...string) result {
 	b.t.Helper()
 	return b.start(args...).wait()
@@ -179,7 +182,7 @@ func (r *running) wait() result {
 	select {
 	case <-r.done:
 	case <-time.After(patience.Limit):
-		r.cmd.Process.Signal(syscall.SIGABRT) // its goroutines say where it hangs; SIGQUIT is a wish to stop
+		r.cmd.Process.Signal(syscall.SIGABRT) // SIGABRT prints the goroutines, which show where plx hangs; SIGQUIT would only ask plx to stop
 		<-r.done
 		r.t.Fatalf("plx %q did not end\nstdout:\n%s\nstderr:\n%s", r.args, clip(r.stdout.String()), clip(r.stderr.String()))
 	}
@@ -216,8 +219,9 @@ func (r *running) await(w *watched, text string) {
 	r.awaitTimes(w, text, 1)
 }
 
-// saves waits until n checkpoints are made. After which steps that is depends on the
-// disk: one that is due while another is being written comes later.
+// saves waits until n checkpoints are complete. Their steps depend on the
+// speed of the disk, because a checkpoint that is due while another is being
+// written is delayed.
 func (r *running) saves(n int) {
 	r.t.Helper()
 	r.awaitTimes(r.stderr, "checkpoint of step ", n)
@@ -232,7 +236,7 @@ func (r *running) awaitTimes(w *watched, text string, n int) {
 	}
 }
 
-// watched is a buffer that can be waited on.
+// watched is a buffer with functions that wait for its content.
 type watched struct {
 	mu      sync.Mutex
 	buf     bytes.Buffer
@@ -242,7 +246,7 @@ type watched struct {
 
 func newWatched() *watched { return &watched{changed: make(chan struct{})} }
 
-// delay makes whoever writes wait each time, as for a slow reader.
+// delay makes each write take this additional time, like a slow reader.
 func (w *watched) delay(pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -265,7 +269,7 @@ func (w *watched) String() string {
 	return w.buf.String()
 }
 
-// await waits until n times text was written.
+// await waits until text was written n times.
 func (w *watched) await(ctx context.Context, text string, n int, done <-chan struct{}) bool {
 	for {
 		w.mu.Lock()
@@ -284,8 +288,8 @@ func (w *watched) await(ctx context.Context, text string, n int, done <-chan str
 	}
 }
 
-// hostsGone fails the test unless every host's process table is empty but for
-// its SSH server, within limit.
+// hostsGone fails the test unless, within limit, every host runs no process
+// other than its SSH server.
 func (b *bench) hostsGone(limit time.Duration) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -306,7 +310,7 @@ func (b *bench) script(name, text string) string {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	if b.allocation != nil {
-		dir = b.shared() // the login node sees it
+		dir = b.shared() // the login node can read this folder
 	}
 	path := filepath.Join(dir, name)
 	if err := executable.Write(path, []byte("#!/bin/bash\n"+text), 0o755); err != nil {
@@ -315,8 +319,8 @@ func (b *bench) script(name, text string) string {
 	return path
 }
 
-// shared returns a folder that the hosts see too: they have their own home
-// and /tmp, but the machine's /var/tmp.
+// shared returns a folder that all hosts can access, too. Hosts have their own
+// home directory and /tmp, but share the machine's /var/tmp.
 func (b *bench) shared() string {
 	b.t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "plx-e2e-")
@@ -327,7 +331,8 @@ func (b *bench) shared() string {
 	return dir
 }
 
-// killOne sends SIGKILL to the one process of h that is meant.
+// killOne sends SIGKILL to the only process of host h for which meant returns
+// true.
 func (b *bench) killOne(h *testhosts.Host, meant func(testhosts.Process) bool) {
 	b.t.Helper()
 	all, err := h.Strays()

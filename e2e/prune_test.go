@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestOddNamesUnderOtherHomes has a job of --local whose files have names that are no plain
-// text. Later commands spell HOME as a link and as a mount.
+// TestOddNamesUnderOtherHomes runs a job of --local whose file names contain
+// special characters. Later commands reach the same home directory through a
+// symbolic link and a mount.
 func TestOddNamesUnderOtherHomes(t *testing.T) {
 	if err := testhosts.Available(); err != nil {
 		t.Skip(err)
@@ -44,7 +45,7 @@ func TestOddNamesUnderOtherHomes(t *testing.T) {
 	contains(t, mounted("prune", "--older", "0s").stderr, kept)
 	record, older := filepath.Join(real, ".plx/jobs", job, "job.json"), filepath.Join(real, ".plx/blobs/older")
 	text := string(read(t, record))
-	if err := executable.Write(older, []byte("#!/bin/sh\necho plx-agent-1\n"), 0o700); err != nil { // as an agent that knows no calls
+	if err := executable.Write(older, []byte("#!/bin/sh\necho plx-agent-1\n"), 0o700); err != nil { // an agent of an earlier version, which does not support calls
 		t.Fatal(err)
 	}
 	put(t, record, regexp.MustCompile(`blobs/[0-9a-f]{64}`).ReplaceAllString(text, "blobs/older"), 0o600)
@@ -65,8 +66,8 @@ func TestOddNamesUnderOtherHomes(t *testing.T) {
 	}
 }
 
-// TestPruneKeepsWholeJobs prunes a job of which one host has files: what is left of it can be
-// fetched.
+// TestPruneKeepsWholeJobs prunes a job of which only one host has files. plx
+// fetch can still fetch the files that are kept.
 func TestPruneKeepsWholeJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -90,9 +91,10 @@ func TestPruneKeepsWholeJobs(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// TestPruneAll removes all of plx from two hosts and from this machine: not from a host where a job of
-// another machine runs or a command of it, and no files that nobody has fetched unless they are not
-// wanted. The next launch finds hosts without plx.
+// TestPruneAll removes all files of plx from two hosts and from this machine.
+// It keeps hosts that run a job of another machine or one of its commands, and
+// files that were not fetched yet, unless a flag gives them up. The next
+// launch finds hosts without plx.
 func TestPruneAll(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})

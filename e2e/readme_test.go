@@ -18,19 +18,21 @@ import (
 
 var update = flag.Bool("update", false, "write what the commands print into README.md, and the samples of the fault grid")
 
-// slow are the lines about work that takes longer than 3 or 10 s, such as a build on a slow
-// machine. They come again every minute.
+// slow matches progress lines about work that takes longer than 3 or 10 s,
+// such as a build on a slow machine. plx repeats them every minute.
 var slow = regexp.MustCompile(`(?m)^plx: (preparing|building|connecting|probing|sending|starting|reading|looking|installing|waiting|ending|counting|the tasks run)\b.*\n`)
 
-// TestREADME runs the commands of README.md in their order, for somebody with an empty home,
-// on this machine and on two hosts, with one worker on each host where README.md has two. What
-// README shows of their output is what they print. TestREADMEAsItStands has two workers, and
-// TestREADMEInstalls runs the commands that build and install plx.
+// TestREADME runs the commands of README.md in order, with an empty home
+// directory, on this machine and on two hosts. Their output must equal the
+// output in README.md. Each host has one worker, where README.md has two;
+// TestREADMEAsItStands has two. TestREADMEInstalls runs the commands that
+// build and install plx.
 func TestREADME(t *testing.T) {
 	runREADME(t, slices.DeleteFunc(commandsOf(t, "../README.md"), builds), strings.NewReplacer("cpu*2", "cpu", "4 ranks", "2 ranks", "launch --hosts", "launch --env OMP_NUM_THREADS=1 --hosts"))
 }
 
-// runREADME runs commands of README.md. A replacer changes commands and what they print.
+// runREADME runs commands of README.md. change replaces text in the commands
+// and in their expected output.
 func runREADME(t *testing.T, commands []string, change *strings.Replacer) {
 	needTorch(t)
 	t.Parallel()
@@ -48,7 +50,7 @@ func runREADME(t *testing.T, commands []string, change *strings.Replacer) {
 		}
 		switch {
 		case strings.Contains(command, "python3 train.py"):
-			r.says(change.Replace(ansi.Strip(string(read(t, "../docs/terminal.ansi")))), printed) // README has the picture of it
+			r.says(change.Replace(ansi.Strip(string(read(t, "../docs/terminal.ansi")))), printed) // README.md shows this output as a picture
 		case strings.Contains(command, "resources.txt ./examples/mlp"):
 			r.says(strings.ReplaceAll(string(read(t, "../README.md")), "127.0.0.2", "h1"), printed) // as on one machine
 		}
@@ -60,13 +62,13 @@ func runREADME(t *testing.T, commands []string, change *strings.Replacer) {
 	b.hostsGone(0)
 }
 
-// builds says whether a command of README.md builds or installs plx.
+// builds reports whether a command of README.md builds or installs plx.
 func builds(command string) bool {
 	return strings.HasPrefix(command, "make ") || strings.HasPrefix(command, "install ") || strings.HasPrefix(command, "go run ")
 }
 
-// shows compares what a command has printed with the block below it in README.md, if there
-// is one.
+// shows compares the output of a command with the block below the command in
+// README.md. It returns false if there is no such block.
 func (r *newcomer) shows(command, printed string) bool {
 	r.t.Helper()
 	const page = "../README.md"
@@ -84,7 +86,8 @@ func (r *newcomer) shows(command, printed string) bool {
 	return true
 }
 
-// says compares the lines of tasks that a command has printed with a text that shows them.
+// says compares the lines that tasks have printed with the lines that a text
+// shows.
 func (r *newcomer) says(text, printed string) {
 	r.t.Helper()
 	shown, found := strings.Split(text, "\n"), 0
@@ -101,19 +104,20 @@ func (r *newcomer) says(text, printed string) {
 	}
 }
 
-// sorted puts lines in order: those of two workers come in any.
+// sorted sorts the lines of text, because the lines of two workers arrive in
+// any order.
 func sorted(text string) string {
 	return strings.Join(slices.Sorted(strings.Lines(text)), "")
 }
 
 var (
-	// What differs from run to run and from machine to machine.
+	// varies matches text that differs between runs and machines.
 	varies = regexp.MustCompile(`-\d{8}-\d{6}-[a-z0-9]{4}\b|([\d.]+ ?(ms|[smh]) ?)+\b|(\d+ +)?[\d.]+ [KMG]iB|\blib\w+\.so\S*| +`)
 	number = regexp.MustCompile(`\d+\.\d+`)
 )
 
-// alike compares what commands print. Numbers may differ by 5 %: another machine may compute
-// with another library.
+// alike reports whether two outputs are equal except for numbers. Numbers may
+// differ by 5 %, because another machine may compute with another library.
 func alike(a, b string) bool {
 	a, b = varies.ReplaceAllString(a, " "), varies.ReplaceAllString(b, " ")
 	x, y := number.FindAllString(a, -1), number.FindAllString(b, -1)
@@ -146,7 +150,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// A link of README.md and of the documentation leads to a file that is there.
+// Every link in README.md and docs/ leads to an existing file.
 func TestLinks(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	for _, page := range pages(t) {

@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestWorkdirTravelsOnce counts what leaves the launching machine for a folder that five
-// hosts lack: they pass it on to each other.
+// TestWorkdirTravelsOnce counts the bytes that the launching machine sends if
+// five hosts lack a folder. The hosts must pass the folder on to each other.
 func TestWorkdirTravelsOnce(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 5})
 	file := b.ResourceFile("h1", "h2", "h3", "h4", "h5")
@@ -36,7 +36,8 @@ func TestWorkdirTravelsOnce(t *testing.T) {
 	if strings.Contains(res.stderr, "could not pass files on") {
 		t.Errorf("hosts do not reach each other:\n%s", res.stderr)
 	}
-	// What one host sends another one receives, so the difference is what came from here.
+	// What one host sends, another host receives. So the difference of both
+	// came from the launching machine.
 	if sent := b.received() - before; sent < int64(len(data)) || sent > 2*int64(len(data)) {
 		t.Errorf("this machine has sent %d KiB of a file of %d KiB for 5 hosts", sent>>10, len(data)>>10)
 	}

@@ -24,8 +24,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// A release is made from this source. Its Debian package is installed on a machine that
-// has nothing but the package, and trains on two hosts from there.
+// This test makes a release from this source. It installs the Debian package
+// on a machine that has nothing else, and trains on two hosts from that
+// machine.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
@@ -37,13 +38,14 @@ func TestRelease(t *testing.T) {
 	t.Run("rpm", func(t *testing.T) { r.installsRPM(t) })
 }
 
-// release is a snapshot of the release.
+// release is a release that was made for a test.
 type release struct {
 	dir     string
 	version string // without a leading v
 }
 
-// makeRelease makes a snapshot of the newest commit, in a clone.
+// makeRelease makes a release of the newest commit, in a clone of the
+// repository.
 func makeRelease(t *testing.T) release {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "plx")
@@ -56,10 +58,10 @@ func makeRelease(t *testing.T) release {
 	return release{filepath.Join(clone, "dist"), string(version[1])}
 }
 
-// tool runs a program of this machine and returns its output.
+// tool runs a program on this machine and returns its output.
 func tool(t *testing.T, words ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*patience.Limit) // it may have all to build
+	ctx, cancel := context.WithTimeout(context.Background(), 10*patience.Limit) // a long limit, because the program may have to build everything
 	defer cancel()
 	out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
 	if err != nil {
@@ -68,7 +70,8 @@ func tool(t *testing.T, words ...string) string {
 	return string(out)
 }
 
-// hasFiles checks which files were released, and checks them as docs/install.md tells.
+// hasFiles checks the list of released files, and verifies them as
+// docs/install.md describes.
 func (r release) hasFiles(t *testing.T) {
 	want := []string{"checksums.txt", "plx.rb"}
 	for _, platform := range []string{"linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64"} {
@@ -103,7 +106,8 @@ func (r release) hasFiles(t *testing.T) {
 	}
 }
 
-// hasContents looks into archives, packages and lists of modules.
+// hasContents checks the contents of the archives, the packages and the lists
+// of modules.
 func (r release) hasContents(t *testing.T) {
 	const doc, rest = "usr/share/doc/plx/", "usr/share/bash-completion/completions/plx usr/share/fish/vendor_completions.d/plx.fish usr/share/man/man1/plx.1.gz usr/share/man/man1/plx-launch.1.gz usr/share/plx/examples/torch/train.py "
 	for name, want := range map[string]string{
@@ -130,9 +134,9 @@ func (r release) hasContents(t *testing.T) {
 	}
 }
 
-// installs installs the Debian package into an empty folder, which becomes the root of
-// a machine that has h3's network. From there the first training of README.md runs on the two
-// other hosts: all that within five minutes.
+// installs installs the Debian package into an empty folder and uses this
+// folder as the root of host h3. From h3, the first training of README.md runs
+// on the two other hosts. Everything must take at most five minutes.
 func (r release) installs(b *bench) {
 	needTorch(b.t)
 	root := filepath.Join(b.shared(), "root")
@@ -184,7 +188,8 @@ func (r release) installs(b *bench) {
 	b.hostsGone(0)
 }
 
-// installsRPM installs the package for Fedora and its kin into an empty folder.
+// installsRPM installs the RPM package, for Fedora and similar systems, into
+// an empty folder.
 func (r release) installsRPM(t *testing.T) {
 	root := t.TempDir()
 	tool(t, "rpm", "--root="+root, "--install", filepath.Join(r.dir, "plx_"+r.version+"_linux_"+runtime.GOARCH+".rpm"))
@@ -192,8 +197,8 @@ func (r release) installsRPM(t *testing.T) {
 	contains(t, tool(t, "rpm", "--root="+root, "--query", "--list", "plx"), "/usr/share/man/man1/plx-launch.1.gz\n")
 }
 
-// trainsFirst runs the commands of README.md for hosts that need neither a clone nor Go, with
-// the example where the package has it.
+// trainsFirst runs the commands of README.md for machines without a clone and
+// without Go, with the path at which the package installs the example.
 func (b *bench) trainsFirst(root string) {
 	b.t.Helper()
 	ran := 0
@@ -214,7 +219,8 @@ func (b *bench) trainsFirst(root string) {
 	}
 }
 
-// inRoot runs a program in a folder as the root of h3 and returns its output.
+// inRoot runs a program on h3 with a folder as the root directory, and returns
+// its output.
 func inRoot(b *bench, root string, words ...string) string {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
@@ -228,7 +234,8 @@ func inRoot(b *bench, root string, words ...string) string {
 	return string(out)
 }
 
-// hasFormula compares the formula with the archives. A release that lacks one is refused.
+// hasFormula compares the Homebrew formula with the archives. Without one of
+// the archives, no formula can be made.
 func (r release) hasFormula(t *testing.T) {
 	formula := string(read(t, filepath.Join(r.dir, "plx.rb")))
 	contains(t, formula, "\n  version \""+r.version+"\"\n")

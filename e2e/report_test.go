@@ -14,13 +14,14 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// page is a report, read by a parser of HTML.
+// page is an HTML report, as an HTML parser reads it.
 type page struct {
 	text  string
-	lines []string // labels and elements of SVG that the test looks for
+	lines []string // labels and SVG elements that the test looks for
 }
 
-// readPage reads a report, which must have no script and no address of another machine.
+// readPage parses a report, which must contain no script and no address of
+// another machine.
 func readPage(t *testing.T, path string) (p page) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -59,8 +60,9 @@ func readPage(t *testing.T, path string) (p page) {
 	return p
 }
 
-// TestReport: what a job was and did is kept on the launching machine without secrets, and plx report shows it, also
-// after the hosts have forgotten the job.
+// TestReport checks that the launching machine keeps a record of each job,
+// without secrets. plx report must show the record even after the hosts have
+// deleted the job.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()
@@ -78,7 +80,7 @@ func TestReport(t *testing.T) {
 	b.want(3, "launch", "--hosts", file, "--ps", "none", "--name", "bad", "--keep-diff", "--env", "API_KEY=k3y-value", "--env", "MODE=fast", "--env-file", secrets, train, "--password", "p4ss")
 	b.want(0, "launch", "--hosts", file, "--ps", "none", "--name", "good", train, "well")
 
-	// What is kept is private, bounded and has no secret.
+	// The kept files are private, bounded in size, and contain no secret.
 	jobs := filepath.Join(b.home, ".plx", "jobs")
 	var size int64
 	err := filepath.WalkDir(jobs, func(path string, d fs.DirEntry, err error) error {
@@ -108,7 +110,8 @@ func TestReport(t *testing.T) {
 		t.Fatal(size, err)
 	}
 
-	// After the hosts have forgotten the jobs, this machine has all of them.
+	// After the hosts have deleted the jobs, this machine still has complete
+	// records.
 	for _, h := range b.Hosts {
 		if err := os.RemoveAll(filepath.Join(h.HomeDir, ".plx", "jobs")); err != nil {
 			t.Fatal(err)
@@ -136,7 +139,7 @@ func TestReport(t *testing.T) {
 	}
 	contains(t, b.want(0, "report", "--format", "md", "bad").stdout, "# bad", "| loss | worker:0 |")
 
-	// A report replaces a report, and no other file.
+	// plx report overwrites an earlier report, but no other file.
 	b.want(0, "report", "bad", "-o", "bad.html")
 	put(t, filepath.Join(b.dir, "mine"), "precious", 0o600)
 	contains(t, b.want(2, "report", "bad", "-o", "mine").stderr, "mine exists and is no report of plx", "--force")
@@ -145,7 +148,8 @@ func TestReport(t *testing.T) {
 	contains(t, b.want(2, "report", "--format", "pdf", "bad").stderr, "--format pdf: want html, md or json")
 	contains(t, b.want(2, "report", "nothing").stderr, "this machine knows no such job")
 
-	// A crash has cut the files of one, an older plx has launched it: what there is is shown, what is missing is named.
+	// A crash has truncated the record of one job, which an older plx has
+	// launched. plx report shows what exists and names what is missing.
 	var folder string
 	if all, err := filepath.Glob(filepath.Join(jobs, "bad-*")); err != nil || len(all) != 1 {
 		t.Fatal(all, err)
@@ -167,8 +171,9 @@ func TestReport(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// TestReportWhileItRuns: a detached job is reported on while it runs, and after, and from another machine; one that
-// reports no metrics has a page that says how to get some.
+// TestReportWhileItRuns reports on a detached job while it runs, after its
+// end, and from another machine. The report of a job without metrics explains
+// how to get metrics.
 func TestReportWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// The tests of this file are named after the rows of a list of reports. Other tests of the
-// same names try the parts.
+// The tests of this file are named after the rows of a list of user reports.
+// Other tests with the same names cover parts of these reports.
 
 func writeInto(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
@@ -26,8 +26,8 @@ func writeInto(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-// TestReportS3 reaches a server that has nothing in common with plx through ssh, as the hint
-// says.
+// TestReportS3 connects by ssh, as the hint describes, to a server that shares
+// no key exchange algorithm with plx.
 func TestReportS3(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
@@ -40,7 +40,8 @@ func TestReportS3(t *testing.T) {
 	contains(t, res.stdout, "h1")
 }
 
-// TestReportS9 runs a program that a start-up file finds for people only, as the hint says.
+// TestReportS9 follows the hint and runs a program that only an interactive
+// shell finds, because a start-up file sets its path.
 func TestReportS9(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
@@ -72,8 +73,8 @@ echo 'export CUDA_VISIBLE_DEVICES=1' >$HOME/.bashrc`)
 		"waiting for h1 for", "host h1: its environment sets CUDA_VISIBLE_DEVICES=1, which does not count here: its tasks get 0,1; to keep the host's choice, write h1: 1")
 }
 
-// TestReportA4 gives GPUs of AMD's to workers of any program: those that a stand-in for
-// rocm-smi lists.
+// TestReportA4 assigns AMD GPUs, which a stand-in for rocm-smi lists, to
+// workers of any program.
 func TestReportA4(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})

@@ -8,10 +8,10 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestARestartGoesOnFromACheckpoint takes the power of one of three hosts in the
-// middle of a training. The two that are left go on from the newest checkpoint,
-// part of which only the lost host had made, and end with the bits of one
-// process that nothing happened to.
+// TestARestartGoesOnFromACheckpoint powers off one of three hosts during a
+// training. The other two resume from the newest checkpoint, although only the
+// lost host wrote part of it. They end with the same bits as an undisturbed
+// training in one process.
 func TestARestartGoesOnFromACheckpoint(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3}).withPlx()

@@ -14,14 +14,15 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// lives is a program whose generations differ: before the last one it does
-// something that is to go wrong, in the last it waits for a file and succeeds.
+// lives is a program whose generations differ. Until the last generation it
+// runs a script that fails. In the last generation it waits for a file and
+// succeeds.
 type lives struct {
 	path, goAhead string
 }
 
-// lives writes the program. first is a script for generations before the given
-// one.
+// lives writes the program. Generations before the generation last run the
+// script first.
 func (b *bench) lives(last, first string) lives {
 	b.t.Helper()
 	l := lives{goAhead: filepath.Join(b.shared(), "go")}
@@ -31,7 +32,7 @@ func (b *bench) lives(last, first string) lives {
 	return l
 }
 
-// end lets the last generation succeed.
+// end makes the last generation succeed.
 func (l lives) end(t *testing.T) {
 	t.Helper()
 	if err := os.WriteFile(l.goAhead, nil, 0o644); err != nil {
@@ -39,13 +40,14 @@ func (l lives) end(t *testing.T) {
 	}
 }
 
-// says waits until a task has printed a line.
+// says waits until a task has printed the given line.
 func (r *running) says(task, line string) {
 	r.t.Helper()
 	r.until(task+" says "+line, func() bool { return slices.Contains(lines(r.stdout.String(), task), line) })
 }
 
-// nothingOld fails the test if a child of a stubborn task is left on the hosts.
+// nothingOld fails the test if a child process of a stubborn task still runs
+// on the hosts.
 func (b *bench) nothingOld(hosts ...*testhosts.Host) {
 	b.t.Helper()
 	for _, h := range hosts {
@@ -57,8 +59,8 @@ func (b *bench) nothingOld(hosts ...*testhosts.Host) {
 	}
 }
 
-// TestRestarts has what TestWays and the fault grid lack: a worker that fails beside others
-// that do not want to end, and hosts that come back.
+// TestRestarts covers what TestWays and the fault grid do not: a worker that
+// fails while other tasks ignore signals, and hosts that come back.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
@@ -70,8 +72,8 @@ func TestRestarts(t *testing.T) {
 	run("a host that is started again", rebootedHost)
 }
 
-// failsOnce has a worker that fails while the others do not want to end. All
-// that they left is gone when the next generation runs.
+// failsOnce has a worker that fails while the other tasks ignore signals. No
+// process of the first generation may exist when the next one runs.
 func failsOnce(b *bench) {
 	fail := filepath.Join(b.shared(), "fail")
 	l := b.lives("1", "if [ $RANK = 1 ]; then until [ -e "+fail+" ]; do sleep 0.05; done; exit 3; fi\n"+stubborn)
@@ -87,15 +89,15 @@ func failsOnce(b *bench) {
 	b.says(res, "worker:1 on h2 exited with status 3: restarting in ")
 	b.says(res, "restarted (1 of 2): generation 1 starts on 3 hosts with 3 workers")
 	b.says(res, "job", "done, after 1 restart")
-	if strings.Contains(res.stderr, "! plx: generation 1\n") { // report T4: only with -v
+	if strings.Contains(res.stderr, "! plx: generation 1\n") { // plx prints this line only with -v (user report T4)
 		b.t.Errorf("each task announces the generation:\n%s", res.stderr)
 	}
 	b.hostsGone(0)
 }
 
-// cutHostComesBack cuts a host off for longer than its lease. All workers are
-// needed, so it is waited for, and none of its old processes is there when the
-// next generation runs.
+// cutHostComesBack disconnects a host for longer than its lease. The job needs
+// all workers, so plx waits for the host. None of the host's old processes may
+// exist when the next generation runs.
 func cutHostComesBack(b *bench) {
 	l := b.lives("1", stubborn)
 	r := b.start(again(b.ResourceFile(), "--wait-host", "5m", l.path)...)
@@ -104,7 +106,7 @@ func cutHostComesBack(b *bench) {
 	cut := time.Now()
 	r.await(r.stderr, "waiting up to 5m0s for hosts to come back (--wait-host); host h2:")
 	b.took("to wait for the host", cut, 2*lease+patience.Limit)
-	r.await(r.stderr, "plx: no connection to h2 for ") // a row, on a terminal
+	r.await(r.stderr, "plx: no connection to h2 for ") // on a terminal, plx prints this in one row
 	b.Hosts[1].Heal()
 	healed := time.Now()
 	r.says("worker:1", "generation 1, rank 1 of 3, first 3")
@@ -117,7 +119,7 @@ func cutHostComesBack(b *bench) {
 	b.hostsGone(0)
 }
 
-// rebootedHost takes a host's power and gives it back.
+// rebootedHost powers a host off and on again.
 func rebootedHost(b *bench) {
 	l := b.lives("1", stubborn)
 	r := b.start(again(b.ResourceFile(), "--wait-host", "5m", l.path)...)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// stripped builds an example without symbols, as releases are built.
+// stripped builds an example without symbols, like the binaries of a release.
 func (b *bench) stripped(name string) string {
 	b.t.Helper()
 	path := filepath.Join(b.t.TempDir(), name)
@@ -22,8 +22,8 @@ func (b *bench) stripped(name string) string {
 	return path
 }
 
-// TestServersByProgram looks at who gets parameter servers: by default the programs that
-// link plx's trainer.
+// TestServersByProgram checks which programs get parameter servers. By default
+// these are the programs that link plx's trainer.
 func TestServersByProgram(t *testing.T) {
 	b := local(t)
 	trains := b.stripped("linear")

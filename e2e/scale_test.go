@@ -15,7 +15,8 @@ func TestSixteenHosts(t *testing.T) {
 	const hosts = 16
 	b := newBench(t, testhosts.Options{Hosts: hosts})
 	ready := b.shared()
-	// Servers are told to end once the workers are done, so those wait for them.
+	// plx ends servers when the workers are done, so the workers wait for the
+	// servers.
 	show := b.script("show", fmt.Sprintf(`echo "on $(cat /etc/hostname) of ${WORLD_SIZE:-all}"; [ $PLX_ROLE = ps ] && touch %s/$PLX_TASK_INDEX
 while [ "$(ls %[1]s | wc -l)" -lt %d ]; do sleep 0.1; done`, ready, hosts))
 	for earlier, run := range []string{"first", "second"} {
@@ -27,7 +28,7 @@ while [ "$(ls %[1]s | wc -l)" -lt %d ]; do sleep 0.1; done`, ready, hosts))
 		}
 		oneLogin(b, earlier+1)
 		if run == "second" {
-			break // by now the servers' files are there: they may end at once
+			break // the servers have written their files by now, so they may end
 		}
 		for i := range hosts {
 			for task, want := range map[string]string{"worker": fmt.Sprintf("on h%d of %d", i+1, hosts), "ps": fmt.Sprintf("on h%d of all", i+1)} {
@@ -41,7 +42,7 @@ while [ "$(ls %[1]s | wc -l)" -lt %d ]; do sleep 0.1; done`, ready, hosts))
 	b.hostsGone(0)
 }
 
-// oneLogin fails the test unless each of so many launches has made one
+// oneLogin fails the test unless each of the launches has made exactly one
 // connection to each host.
 func oneLogin(b *bench, launches int) {
 	b.t.Helper()

@@ -14,8 +14,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// The scripts in testdata run plx as a shell would, with an empty home, on the
-// embedded cluster or with mistakes that reach no host.
+// The scripts in testdata run plx as a shell would, with an empty home
+// directory. They use the embedded cluster, or make mistakes that plx reports
+// before it connects to a host.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	plx := testhosts.Binary(t, "github.com/plx-run/plx")
@@ -36,8 +37,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// status is the scripts' "status N program args...": as exec, but the program
-// has to end with that very status.
+// status implements the command "status N program args..." of the scripts:
+// like exec, but the program must exit with status N.
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N program [args...]")

@@ -9,8 +9,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// mapper writes as many MiB through memory that it maps from a file of /dev/shm, as data
-// loaders of PyTorch do.
+// mapper maps a file in /dev/shm and writes the given number of MiB to it, as
+// PyTorch's data loaders do.
 const mapper = `import mmap, os, sys
 size = int(sys.argv[1]) << 20
 file = os.open("/dev/shm/batch", os.O_RDWR | os.O_CREAT, 0o600)
@@ -22,8 +22,9 @@ for at in range(0, size, 4096):
     memory[at] = 1
 `
 
-// TestReportA5 has hosts whose /dev/shm is small, full of another's files, missing and
-// read-only: plx doctor warns, and the verdict of a job that a bus error ends names the cause.
+// TestReportA5 has hosts whose /dev/shm is small, full of another user's
+// files, missing, or read-only. plx doctor must warn. If a bus error ends a
+// job, the verdict must name the cause.
 func TestReportA5(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 5})

@@ -18,8 +18,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testslurm"
 )
 
-// holds is a program that runs until the test says how worker:1 ends. Its folder is in the
-// home of all hosts.
+// holds returns a program that runs until the test decides how worker:1 ends.
+// Its folder is in the home directory that all hosts share.
 func (b *slurmBench) holds() holder {
 	b.t.Helper()
 	dir, err := os.MkdirTemp(b.home, "held-")
@@ -31,7 +31,8 @@ func (b *slurmBench) holds() holder {
 		"echo last line\n[ \"$RANK\" = 1 ] && exit $(cat "+there+"/end); exit 0")}
 }
 
-// awaitText waits until a file has a text, and returns all of it.
+// awaitText waits until a file contains a text, and returns the whole content
+// of the file.
 func (b *slurmBench) awaitText(path, text string) string {
 	b.t.Helper()
 	for end := time.Now().Add(patience.Limit); ; time.Sleep(50 * time.Millisecond) {
@@ -45,7 +46,7 @@ func (b *slurmBench) awaitText(path, text string) string {
 	}
 }
 
-// jobOf is the id of the job of Slurm that a launch has reported.
+// jobOf returns the Slurm job id that a launch has printed.
 func (r *running) jobOf() string {
 	r.t.Helper()
 	r.await(r.stderr, " of Slurm, with ")
@@ -54,7 +55,8 @@ func (r *running) jobOf() string {
 	return id
 }
 
-// killSteps kills the srun of plx's step on a node, with all of its processes.
+// killSteps kills the srun process of plx's job step on a node, with all
+// processes of the step.
 func (b *slurmBench) killSteps(node *testhosts.Host) {
 	b.t.Helper()
 	all, err := b.slurm.Login.Strays()
@@ -82,8 +84,8 @@ func (b *slurmBench) killSteps(node *testhosts.Host) {
 	}
 }
 
-// TestSlurmAttached does in an allocation what TestVia does over a command, and lets Slurm
-// fail.
+// TestSlurmAttached runs the checks of TestVia inside a Slurm allocation, and
+// makes parts of Slurm fail.
 func TestSlurmAttached(t *testing.T) {
 	b := newSlurmBench(t, testslurm.Options{Nodes: 2})
 	h3 := b.slurm.Nodes[1]
@@ -132,7 +134,7 @@ func TestSlurmAttached(t *testing.T) {
 		id := r.jobOf()
 		name := b.slurm.Run("squeue", "--noheader", "--jobs="+id, "--format=%N")
 		again := b.login("env", "SLURM_JOB_ID="+id, "SLURM_JOB_NODELIST="+name, "SLURM_JOB_CPUS_PER_NODE=1(x2)", b.plx, "exec", "hostname").want(0)
-		contains(t, again.stdout, "h2", "h3") // what is allocated stays so
+		contains(t, again.stdout, "h2", "h3") // the allocation keeps its nodes
 		program.end(t, 7)
 		r.want(7)
 		b.slurm.Run("scontrol", "update", "NodeName=h3", "State=RESUME")
@@ -188,7 +190,7 @@ func TestSlurmAttached(t *testing.T) {
 		contains(t, res.stdout, "127.0.0.2")
 		b.idle()
 	})
-	t.Run("a node is lost", func(t *testing.T) { // the last: Slurm holds the node to be down
+	t.Run("a node is lost", func(t *testing.T) { // This must be the last subtest, because Slurm marks the node as down.
 		b := b.in(t)
 		program := b.file("returns", "[ \"$TORCHELASTIC_RESTART_COUNT\" = 1 ] && echo alone && exit 0\necho up\nexec sleep 300\n")
 		r := b.salloc("-N2 --no-kill", "launch", "--ps", "none", "--lease", "10s", "--max-restarts", "1", "--min-workers", "1", "--wait-host", "1s", program)
@@ -199,7 +201,7 @@ func TestSlurmAttached(t *testing.T) {
 	})
 }
 
-// TestSlurmEnds has Slurm end jobs that save checkpoints.
+// TestSlurmEnds lets Slurm end jobs that save checkpoints.
 func TestSlurmEnds(t *testing.T) {
 	b := newSlurmBench(t, testslurm.Options{Nodes: 2})
 	linear := testhosts.Binary(t, "github.com/plx-run/plx/examples/linear")
@@ -212,7 +214,7 @@ func TestSlurmEnds(t *testing.T) {
 		b.slurm.Run("scontrol", "requeue", id)
 		b.awaitText(output, saved)
 		b.slurm.AwaitJob(id, "PENDING")
-		b.slurm.Run("scontrol", "update", "JobId="+id, "StartTime=now") // Slurm would wait for two minutes
+		b.slurm.Run("scontrol", "update", "JobId="+id, "StartTime=now") // otherwise Slurm would wait for two minutes before it starts the job again
 		const again = "had the name slurm-"
 		text := b.awaitText(output, again)
 		for end := time.Now().Add(patience.Limit); ; time.Sleep(50 * time.Millisecond) {
@@ -262,7 +264,7 @@ func TestSlurmEnds(t *testing.T) {
 	})
 }
 
-// TestSlurmSubmitted ends jobs that plx has submitted.
+// TestSlurmSubmitted ends jobs that plx has submitted to Slurm.
 func TestSlurmSubmitted(t *testing.T) {
 	b := newSlurmBench(t, testslurm.Options{Nodes: 2})
 	t.Run("files of the script's plx", func(t *testing.T) {
@@ -291,8 +293,9 @@ func TestSlurmSubmitted(t *testing.T) {
 	})
 }
 
-// TestSlurmPreempts has a job of another partition take the nodes of a job that plx has
-// submitted: it saves a checkpoint, and resumes when Slurm has started it again.
+// TestSlurmPreempts has a job of another partition preempt a job that plx has
+// submitted. The preempted job saves a checkpoint, and resumes when Slurm has
+// started it again.
 func TestSlurmPreempts(t *testing.T) {
 	b := newSlurmBench(t, testslurm.Options{Nodes: 2})
 	linear := testhosts.Binary(t, "github.com/plx-run/plx/examples/linear")
@@ -308,11 +311,11 @@ func TestSlurmPreempts(t *testing.T) {
 	if second == first {
 		t.Fatalf("the second run is job %q", second)
 	}
-	printed := len(attached.stdout.String()) // the first run prints no more
+	printed := len(attached.stdout.String()) // the first run has printed its last line
 	rows := b.login(b.plx, "jobs").want(0).stdout
 	contains(t, rows, second, "pending", first+" ", "saved at step ")
 	free()
-	b.slurm.Run("scontrol", "update", "JobId="+id, "StartTime=now") // Slurm would wait for two minutes
+	b.slurm.Run("scontrol", "update", "JobId="+id, "StartTime=now") // otherwise Slurm would wait for two minutes before it starts the job again
 	for end := time.Now().Add(patience.Limit); len(attached.stdout.String()) == printed; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the second run has printed nothing\n%s", clip(attached.stderr.String()))
@@ -322,14 +325,15 @@ func TestSlurmPreempts(t *testing.T) {
 		t.Errorf("it has not resumed: %s", clip(text[printed:]))
 	}
 	contains(t, b.login(b.plx, "jobs").want(0).stdout, second, "running")
-	b.login(b.plx, "stop", "--checkpoint", first).want(0) // the id of the submission means its newest run
+	b.login(b.plx, "stop", "--checkpoint", first).want(0) // the id from the submission refers to the newest run of the job
 	res := attached.want(143)
 	contains(t, res.stderr, "job "+second+" (", ": stopped by plx stop, saved at step ")
 	contains(t, b.login(b.plx, "logs", first).want(0).stdout, "| step 20 ")
 	b.idle()
 }
 
-// The third way to reach hosts: the allocation of Slurm that plx runs in.
+// This adds the third way to reach hosts: the Slurm allocation in which plx
+// runs.
 func init() {
 	ways = append(ways, way{"Slurm", func(t *testing.T) (*bench, []string) {
 		b := newSlurmBench(t, testslurm.Options{Nodes: 2})

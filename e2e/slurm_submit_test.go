@@ -14,20 +14,20 @@ import (
 	"github.com/plx-run/plx/internal/test/testslurm"
 )
 
-// submit starts plx launch --slurm on the login node, in its home.
+// submit runs plx launch --slurm on the login node, in the home directory.
 func (b *slurmBench) submit(args ...string) *running {
 	b.t.Helper()
 	return b.submitFrom("$HOME", args...)
 }
 
-// submitFrom starts plx launch --slurm on the login node, in a folder.
+// submitFrom runs plx launch --slurm on the login node, in folder dir.
 func (b *slurmBench) submitFrom(dir string, args ...string) *running {
 	b.t.Helper()
-	b.t.Cleanup(func() { b.slurm.Run("scancel", "--user=root") }) // what a test that failed has left
+	b.t.Cleanup(func() { b.slurm.Run("scancel", "--user=root") }) // cancels jobs that a failed test has left in the queue
 	return b.login("sh", append([]string{"-c", "cd " + dir + ` && exec "$0" launch --slurm --ps none "$@"`, b.plx}, args...)...)
 }
 
-// jobOfSlurm is the id of the job of Slurm that a submission has reported.
+// jobOfSlurm returns the Slurm job id that a submission has printed.
 func (r *running) jobOfSlurm() string {
 	r.t.Helper()
 	r.await(r.stderr, " of Slurm\n")
@@ -36,7 +36,8 @@ func (r *running) jobOfSlurm() string {
 	return id
 }
 
-// occupy gives all nodes to another job, so that others are pending until free is called.
+// occupy assigns all nodes to another job. Further jobs stay pending until the
+// test calls free.
 func (b *slurmBench) occupy(flags string) (free func()) {
 	b.t.Helper()
 	id, _ := b.sbatch("-N2 --exclusive --job-name=other "+flags, "exec sleep 600\n")
@@ -46,7 +47,7 @@ func (b *slurmBench) occupy(flags string) (free func()) {
 	return free
 }
 
-// ownLines are the lines of plx's own.
+// ownLines returns the lines that plx itself printed, without those of tasks.
 func (r result) ownLines() (own []string) {
 	for line := range strings.Lines(r.stderr) {
 		if text, found := strings.CutPrefix(strings.TrimSpace(line), "plx: "); found {
@@ -56,7 +57,8 @@ func (r result) ownLines() (own []string) {
 	return own
 }
 
-// lastLine fails the test unless plx's last line has a text, and none before it.
+// lastLine fails the test unless the last line of plx contains the text, and
+// no earlier line does.
 func (r result) lastLine(t *testing.T, text string) {
 	t.Helper()
 	own := r.ownLines()
@@ -65,7 +67,7 @@ func (r result) lastLine(t *testing.T, text string) {
 	}
 }
 
-// TestSlurmSubmits has plx submit itself from the login node.
+// TestSlurmSubmits submits jobs to Slurm by plx on the login node.
 func TestSlurmSubmits(t *testing.T) {
 	t.Parallel()
 	b := newSlurmBench(t, testslurm.Options{Nodes: 2})
@@ -75,7 +77,7 @@ func TestSlurmSubmits(t *testing.T) {
 	t.Run("mistakes", func(t *testing.T) { refusesSubmissions(b.in(t)) })
 	t.Run("nothing is shared", func(t *testing.T) {
 		b := b.in(t)
-		res := b.submitFrom("/tmp && mkdir own && cd own", "true").want(125) // each host has its own /tmp
+		res := b.submitFrom("/tmp && mkdir own && cd own", "true").want(125) // each node has its own /tmp, so the job cannot find this folder
 		contains(t, res.stderr, "ended before its tasks began: FAILED, with status 125: node h2: there is no ")
 		res = b.submit("--sbatch-option=--output=/nowhere/out", "true").want(125)
 		contains(t, res.stderr, " of Slurm could not write its output, /nowhere/out\n", "hint: the nodes must have ")
@@ -83,7 +85,7 @@ func TestSlurmSubmits(t *testing.T) {
 	})
 }
 
-// interrupt sends Ctrl-C to the plx that has submitted a job.
+// interrupt sends Ctrl-C to the plx process that has submitted a job.
 func (b *slurmBench) interrupt() {
 	b.t.Helper()
 	if err := b.process(b.slurm.Login, "launch --slurm").Signal(syscall.SIGINT); err != nil {
@@ -91,7 +93,8 @@ func (b *slurmBench) interrupt() {
 	}
 }
 
-// submitsAttached runs a job to its end, which has a variable that is in no script.
+// submitsAttached submits a job and follows it to its end. The job has a
+// secret variable, which the batch script must not contain.
 func submitsAttached(b *slurmBench) {
 	program := b.file("fails", "seq 2000\necho \"on $(hostname) with $TOKEN${PLX_SUBMITTED-}\"\n[ $RANK = 0 ] || { sleep 0.2; exit 3; }\nexec sleep 300\n")
 	attached := b.submit("--nodes", "2", "--partition", "main", "--env", "TOKEN=se'cret", program)
@@ -114,7 +117,8 @@ func submitsAttached(b *slurmBench) {
 	b.idle()
 }
 
-// followsPending follows a job from before its begin, from three commands.
+// followsPending follows a pending job with three commands, from before its
+// start.
 func followsPending(b *slurmBench) {
 	free := b.occupy("")
 	res := b.submit("--nodes=2", "--detach", "--name", "queued", b.file("talks", "echo up\nexec sleep 300\n")).want(0)
@@ -140,7 +144,7 @@ func followsPending(b *slurmBench) {
 	b.idle()
 }
 
-// endsPending ends jobs that are pending: by plx stop, Ctrl-C and scancel.
+// endsPending ends pending jobs by plx stop, by Ctrl-C and by scancel.
 func endsPending(b *slurmBench) {
 	b.occupy("")
 	stopped := b.submit("--nodes=2", "--name", "early", "true")
@@ -161,7 +165,8 @@ func endsPending(b *slurmBench) {
 	cancelled.want(143).lastLine(b.t, "was cancelled before its tasks began")
 }
 
-// refusesSubmissions submits nothing, and says why in one line.
+// refusesSubmissions checks submissions that plx refuses, each with the reason
+// in one line.
 func refusesSubmissions(b *slurmBench) {
 	for _, c := range []struct {
 		args []string

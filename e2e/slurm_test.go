@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/internal/test/testslurm"
 )
 
-// slurmBench is a cluster of Slurm, and plx on its login node.
+// slurmBench is a Slurm cluster, with plx on its login node.
 type slurmBench struct {
 	*bench
 	slurm *testslurm.Cluster
@@ -36,13 +36,14 @@ func (b *slurmBench) login(name string, args ...string) *running {
 	return b.begin(b.slurm.Command(context.Background(), name, args...), append([]string{name}, args...))
 }
 
-// salloc starts plx in an allocation.
+// salloc starts plx inside a Slurm allocation.
 func (b *slurmBench) salloc(flags string, args ...string) *running {
 	b.t.Helper()
 	return b.login("salloc", append(append(strings.Fields(flags), b.plx), args...)...)
 }
 
-// file writes an executable file into the home, and returns its path there.
+// file writes an executable file into the shared home directory, and returns
+// the file's path in it.
 func (b *slurmBench) file(name, text string) string {
 	b.t.Helper()
 	if err := executable.Write(filepath.Join(b.home, name), []byte("#!/bin/bash\n"+text), 0o755); err != nil {
@@ -51,7 +52,8 @@ func (b *slurmBench) file(name, text string) string {
 	return filepath.Join(b.slurm.HomeThere(), name)
 }
 
-// sbatch submits a script and returns the id of the job, and its output file.
+// sbatch submits a script to Slurm. It returns the job's id and the path of
+// its output file.
 func (b *slurmBench) sbatch(flags, text string) (id, output string) {
 	b.t.Helper()
 	script := b.file("job.sh", text)
@@ -60,7 +62,8 @@ func (b *slurmBench) sbatch(flags, text string) (id, output string) {
 	return id, filepath.Join(b.home, "out-"+id)
 }
 
-// idle fails the test unless every host runs nothing but Slurm's daemons.
+// idle fails the test unless every host runs no process other than Slurm's
+// daemons.
 func (b *slurmBench) idle() {
 	b.t.Helper()
 	if err := b.slurm.AwaitIdle(patience.Limit); err != nil {
@@ -68,7 +71,8 @@ func (b *slurmBench) idle() {
 	}
 }
 
-// TestSlurm launches in allocations, on the GPUs and nodes that these have.
+// TestSlurm launches in Slurm allocations, on the GPUs and nodes of each
+// allocation.
 func TestSlurm(t *testing.T) {
 	t.Parallel()
 	b := newSlurmBench(t, testslurm.Options{Nodes: 2, GPUs: 2})

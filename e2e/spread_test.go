@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestFirstLaunchSendsLittle counts what leaves the launching machine: plx itself goes to two
-// hosts, which give it to the others; a program goes to one, and of a changed one the changes.
+// TestFirstLaunchSendsLittle counts the bytes that the launching machine
+// sends. It sends plx itself to two hosts, which pass it on to the others. It
+// sends a program to one host, and of a changed program only the changes.
 func TestFirstLaunchSendsLittle(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 4})
@@ -33,7 +34,7 @@ func TestFirstLaunchSendsLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sent := launch("true"); sent > plx.Size()*3/2 { // compressed it has less than half of its size
+	if sent := launch("true"); sent > plx.Size()*3/2 { // the compressed plx has less than half of its size, and is sent to two hosts
 		t.Errorf("this machine has sent %d KiB for 4 hosts, plx has %d KiB", sent>>10, plx.Size()>>10)
 	}
 	for _, c := range []struct {
@@ -50,7 +51,7 @@ func TestFirstLaunchSendsLittle(t *testing.T) {
 			t.Errorf("%s: this machine has sent %d KiB of a program of %d KiB for 4 hosts", c.name, sent>>10, len(text)>>10)
 		}
 	}
-	for _, h := range b.Hosts { // programs leave nothing but themselves and lists of their chunks
+	for _, h := range b.Hosts { // after sending programs, hosts keep only the programs and the lists of their chunks
 		out, err := h.Command(t.Context(), "sh", "-c", "find .plx/files/programs -size +64k; find .plx/blobs -name '.*' -type f").Output()
 		if err != nil || len(out) > 0 {
 			t.Errorf("%s has %s, %v", h.Name, out, err)

@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestStatusLine: on a terminal, a row below the lines of the tasks says what the job does. It
-// mixes with no line, and nothing of it stays.
+// TestStatusLine checks the row on a terminal, below the lines of the tasks,
+// that shows the state of the job. It must not mix with other lines, and must
+// disappear at the end.
 func TestStatusLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// TestStopBeforeTheJob stops launches that still connect to a host, whose --via
-// command is silent. They end, and leave no job.
+// TestStopBeforeTheJob stops launches that are still connecting to a host, by
+// a --via command that sends nothing. The launches must end and leave no job.
 func TestStopBeforeTheJob(t *testing.T) {
 	t.Parallel()
 	b := local(t)
@@ -42,8 +42,8 @@ func TestStopBeforeTheJob(t *testing.T) {
 	}
 }
 
-// TestStopAnyTime stops launches at any moment of their start, attached and detached.
-// None goes on.
+// TestStopAnyTime stops attached and detached launches at different moments of
+// their start. None of the jobs may continue.
 func TestStopAnyTime(t *testing.T) {
 	t.Parallel()
 	b := local(t)

@@ -32,8 +32,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// hostile is a text of a stranger with every byte and every mark that a terminal obeys. Its
-// line breaks begin lines that plx has not written.
+// hostile is a text from an untrusted source. It contains every byte and every
+// sequence that a terminal interprets. Each of its line breaks is followed by
+// "plx: all well", which imitates a line of plx.
 var hostile = func() string {
 	text := "BEGIN\x1b[2J\x1b]0;title\a\x1b[5;35mpaint\x1bPq\x1b\\"
 	for b := range 0x100 {
@@ -52,7 +53,7 @@ var hostile = func() string {
 
 const bidirectional = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
-// without is hostile without some ASCII characters.
+// without returns the text hostile without the given ASCII characters.
 func without(chars string) string {
 	text := hostile
 	for _, c := range []byte(chars) {
@@ -61,12 +62,14 @@ func without(chars string) string {
 	return text
 }
 
-// ownSequences are those that plx itself writes: its colours, and on a terminal what moves to
-// the rows of progress and erases them.
+// ownSequences matches the terminal sequences that plx itself writes: colours,
+// and on a terminal also sequences that move to the progress rows and erase
+// them.
 var ownSequences = regexp.MustCompile(`\x1b\[(|0|1|2|31|32|33|36|1;36|1;31|38;5;\d+)m|\x1b\[K|\x1b\[A`)
 
-// harmless fails the test if a text that plx has printed has a byte that a terminal obeys, or
-// a line that plx has not written. terminal says that it came through one.
+// harmless fails the test if text, which plx has printed, contains a byte that
+// a terminal interprets, or a line that imitates a line of plx. terminal means
+// that plx printed to a terminal.
 func harmless(t *testing.T, how, text string, terminal bool) {
 	t.Helper()
 	plain := harmlessBytes(t, how, text, terminal)
@@ -75,12 +78,13 @@ func harmless(t *testing.T, how, text string, terminal bool) {
 	}
 }
 
-// harmlessBytes is harmless for the output of a program, which may have any lines. It returns
-// the text without the sequences that plx has written.
+// harmlessBytes is like harmless, but for the output of a program, which may
+// contain any lines. It returns the text without the terminal sequences that
+// plx writes.
 func harmlessBytes(t *testing.T, how, text string, terminal bool) (plain string) {
 	t.Helper()
 	plain = ownSequences.ReplaceAllString(text, "")
-	if terminal { // which shows the colours of a program
+	if terminal { // on a terminal, plx keeps the colours of a program
 		plain = regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(plain, "")
 		plain = strings.ReplaceAll(plain, "\r\n", "\n")
 	}
@@ -95,9 +99,9 @@ func harmlessBytes(t *testing.T, how, text string, terminal bool) (plain string)
 	return plain
 }
 
-// quoted runs plx with what a stranger does to it, with its outputs in pipes, coloured, and then
-// on a terminal. No byte of the stranger's steers the terminal, and shown says whether its text is
-// quoted.
+// quoted runs plx three times against an untrusted source: with pipes, with
+// pipes and colours, and on a terminal. No byte of the source may control the
+// terminal. shown means that plx must quote the source's text.
 func (b *bench) quoted(shown bool, args ...string) {
 	b.t.Helper()
 	b = b.in(b.t)
@@ -112,7 +116,8 @@ func (b *bench) quoted(shown bool, args ...string) {
 	}
 }
 
-// stranger is an SSH server on loopback that does as serve says.
+// stranger starts an untrusted SSH server on the loopback interface; serve
+// handles its connections.
 func (b *bench) stranger(name string, serve func(net.Conn)) {
 	b.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,7 +131,7 @@ func (b *bench) stranger(name string, serve func(net.Conn)) {
 			if err != nil {
 				return // closed
 			}
-			conn.SetDeadline(time.Now().Add(patience.Limit)) // a connection that was closed has ended
+			conn.SetDeadline(time.Now().Add(patience.Limit)) // ignore the error: a closed connection has no deadline
 			all.Go(func() { defer conn.Close(); serve(conn) })
 		}
 	})
@@ -156,11 +161,11 @@ func appendTo(t *testing.T, path, text string) {
 	}
 }
 
-// hostKey is the key of every stranger.
+// hostKey returns the SSH host key of all untrusted servers.
 var hostKey = sync.OnceValue(func() ssh.Signer {
 	signer, err := ssh.NewSignerFromKey(newKey())
 	if err != nil {
-		panic(err) // no key of this kind is wrong
+		panic(err) // cannot happen with a valid key
 	}
 	return signer
 })
@@ -171,7 +176,8 @@ func newKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed)
 }
 
-// packet is one of SSH before there are keys.
+// packet returns an unencrypted SSH packet, as peers send them before the key
+// exchange.
 func packet(payload []byte) []byte {
 	padding := 8 - (5+len(payload))%8 + 4
 	if (5+len(payload)+padding)%8 != 0 {
@@ -181,10 +187,11 @@ func packet(payload []byte) []byte {
 	return append(append(append(b, byte(padding)), payload...), make([]byte, padding)...)
 }
 
-// beforeKey sends a version and then packets of the stranger's.
+// beforeKey returns a server that sends an SSH version and then the given
+// packets, before any key exchange.
 func beforeKey(version string, payloads ...any) func(net.Conn) {
 	return func(conn net.Conn) {
-		io.WriteString(conn, version+"\r\n") // the client may have gone
+		io.WriteString(conn, version+"\r\n") // ignore the error: the client may have disconnected
 		for _, p := range payloads {
 			conn.Write(packet(ssh.Marshal(p)))
 		}
@@ -209,7 +216,8 @@ type disconnect struct {
 	Language string
 }
 
-// TestStrangersBeforeTheKey meets SSH servers whose key nobody has checked yet.
+// TestStrangersBeforeTheKey connects to SSH servers that send hostile text
+// before plx has verified their host key.
 func TestStrangersBeforeTheKey(t *testing.T) {
 	t.Parallel()
 	b := local(t)
@@ -227,7 +235,7 @@ func TestStrangersBeforeTheKey(t *testing.T) {
 		}
 		for _, host := range []string{"kex", "ciphers", "leaves"} {
 			if host != "kex" && command[0] != "exec" {
-				continue // all dial in the same way
+				continue // all commands connect in the same way
 			}
 			b.quoted(true, append(append(command, "--host", host), args...)...)
 		}
@@ -237,10 +245,12 @@ func TestStrangersBeforeTheKey(t *testing.T) {
 	b.quoted(true, "exec", "--host", "version", "true")
 }
 
-// session is what a stranger's server does with a command: it returns the exit status.
+// session handles a command on an untrusted server and returns the command's
+// exit status.
 type session func(command string, channel ssh.Channel) (status int)
 
-// loggedIn is a server that lets everybody in, after a banner of its own.
+// loggedIn returns a server that accepts every user, and sends a hostile
+// banner first.
 func loggedIn(run session) func(net.Conn) {
 	config := &ssh.ServerConfig{
 		BannerCallback:    func(ssh.ConnMetadata) string { return hostile },
@@ -253,7 +263,7 @@ func loggedIn(run session) func(net.Conn) {
 	return func(conn net.Conn) {
 		_, channels, requests, err := ssh.NewServerConn(conn, config)
 		if err != nil {
-			return // the client has seen enough
+			return // the client has disconnected
 		}
 		go ssh.DiscardRequests(requests) // until the connection ends
 		var sessions sync.WaitGroup
@@ -277,7 +287,7 @@ func serveSession(channel ssh.Channel, asked <-chan *ssh.Request, run session) {
 	for request := range asked {
 		var exec struct{ Command string }
 		is := request.Type == "exec" && ssh.Unmarshal(request.Payload, &exec) == nil
-		request.Reply(is, nil) // the client may have gone
+		request.Reply(is, nil) // ignore the error: the client may have disconnected
 		if !is {
 			continue
 		}
@@ -295,25 +305,28 @@ func serveSession(channel ssh.Channel, asked <-chan *ssh.Request, run session) {
 	}
 }
 
-// sentinel is what plx looks for on both streams before it believes an output.
+// sentinel matches the random text that plx expects on both streams of a
+// command before its output begins.
 var sentinel = regexp.MustCompile(`plx-[A-Z2-7]{26}`)
 
-// says is a command that prints texts on its streams.
+// says returns a session that prints the given texts to both streams.
 func says(stdout, stderr string, status int) session {
 	return func(command string, channel ssh.Channel) int {
 		begin := sentinel.FindString(command) + "\n"
-		io.WriteString(channel, begin+stdout) // the client may have gone
+		io.WriteString(channel, begin+stdout) // ignore the error: the client may have disconnected
 		io.WriteString(channel.Stderr(), begin+stderr)
 		return status
 	}
 }
 
-// refuses answers a call with an error of its own.
+// refuses answers every call to the agent with an error that has a hostile
+// text.
 func refuses(conn *protocol.Conn, call protocol.Call) {
-	_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: call.ID, Err: &protocol.Failure{Text: hostile, Hint: hostile}}}) // the client may have gone
+	_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: call.ID, Err: &protocol.Failure{Text: hostile, Hint: hostile}}}) // ignore the error: the client may have disconnected
 }
 
-// prints answers for a command that prints on both streams and ends with status 3.
+// prints answers calls like an agent whose command prints to both streams and
+// exits with status 3.
 func prints(conn *protocol.Conn, call protocol.Call) {
 	switch call.Do {
 	case protocol.DoExec:
@@ -336,11 +349,11 @@ func prints(conn *protocol.Conn, call protocol.Call) {
 	_ = conn.Send(protocol.Message{Reply: &protocol.Reply{ID: call.ID, Out: []byte(`{"status":3}`)}}) // as above
 }
 
-// agent is one that answers calls in its own way.
+// agent is an untrusted agent, which answers calls in its own way.
 type agent func(*protocol.Conn, protocol.Call)
 
 func (a agent) serve(command string, channel ssh.Channel) int {
-	io.WriteString(channel, sentinel.FindString(command)+"\n") // the client may have gone
+	io.WriteString(channel, sentinel.FindString(command)+"\n") // ignore the error: the client may have disconnected
 	_ = bootstraptest.Runs(command, channel)                   // as above
 	conn, err := protocol.OpenCalls(channel)
 	if err != nil {
@@ -357,8 +370,8 @@ func (a agent) serve(command string, channel ssh.Channel) int {
 	}
 }
 
-// shell runs commands on this machine, in a home of the stranger's. It answers those that match
-// mean by itself.
+// shell returns a session that runs commands on this machine, in the home
+// directory home. Commands that match mean are passed to answer instead.
 func shell(home string, mean *regexp.Regexp, answer session) session {
 	return func(command string, channel ssh.Channel) int {
 		if mean != nil && mean.MatchString(command) {
@@ -375,12 +388,13 @@ func shell(home string, mean *regexp.Regexp, answer session) session {
 			return 126
 		}
 		go func() { io.Copy(in, channel); in.Close() }() // until the channel ends
-		cmd.Wait()                                       // its state says how it ended
+		cmd.Wait()                                       // ignore the error: cmd.ProcessState has the exit status
 		return exitCode(cmd.ProcessState)
 	}
 }
 
-// TestStrangersOnHosts meets hosts that let plx in.
+// TestStrangersOnHosts runs commands of plx on untrusted hosts that accept its
+// login.
 func TestStrangersOnHosts(t *testing.T) {
 	t.Parallel()
 	b := local(t)
@@ -413,7 +427,7 @@ func TestStrangersOnHosts(t *testing.T) {
 	}
 }
 
-// On a terminal the user is asked what a host asks.
+// On a terminal, plx passes the questions of an SSH server to the user.
 func TestStrangersQuestions(t *testing.T) {
 	t.Parallel()
 	b := local(t)
@@ -422,19 +436,20 @@ func TestStrangersQuestions(t *testing.T) {
 		return nil, errors.Join(err, errors.New(hostile))
 	}}
 	config.AddHostKey(hostKey())
-	b.stranger("asks", func(conn net.Conn) { ssh.NewServerConn(conn, config) }) // the client says how it ended
+	b.stranger("asks", func(conn net.Conn) { ssh.NewServerConn(conn, config) }) // ignore the error: the client reports how the login ended
 	answered := func(seen string, terminal io.Writer) bool {
 		asked := strings.Contains(seen, "END: ")
 		if asked {
-			terminal.Write([]byte{3}) // a failure shows as a plx that waits
+			terminal.Write([]byte{3}) // ignore the error: if this write fails, the test times out
 		}
 		return asked
 	}
 	harmless(t, "a question", onTerminal(b, 125, answered, "exec", "--host", "asks", "true"), true)
 }
 
-// TestStrangersAsAgents launches jobs on a host whose agent is not plx's in one command, and
-// looks at jobs there.
+// TestStrangersAsAgents launches jobs on a host whose agent is an untrusted
+// program, and runs commands on these jobs. Each case gives a hostile answer
+// to one call.
 func TestStrangersAsAgents(t *testing.T) {
 	t.Parallel()
 	b := local(t)
@@ -479,7 +494,7 @@ func TestStrangersAsAgents(t *testing.T) {
 	}
 }
 
-// changeRecord changes what a file of plx says of a job.
+// changeRecord changes the record of a job in a JSON file.
 func (b *bench) changeRecord(path string, change func(map[string]any)) {
 	b.t.Helper()
 	var record map[string]any
@@ -496,7 +511,8 @@ func (b *bench) changeRecord(path string, change func(map[string]any)) {
 	}
 }
 
-// TestStrangersRecords looks at jobs whose records come from a stranger, here and on a host.
+// TestStrangersRecords runs commands on jobs whose records contain hostile
+// text, on this machine and on a host.
 func TestStrangersRecords(t *testing.T) {
 	t.Parallel()
 	b := local(t)
@@ -539,14 +555,15 @@ func TestStrangersRecords(t *testing.T) {
 	contains(t, seen, "BEGIN", "END")
 	b.quoted(true, "__complete", "logs", "")
 
-	b.home = t.TempDir() // of another machine, which has no record
+	b.home = t.TempDir() // as on another machine, which has no record of the job
 	b.stranger("honest", loggedIn(shell(home, nil, nil)))
 	for _, args := range [][]string{{"jobs", "--host", "honest"}, {"jobs", "--host", "honest", "--json"}, {"status", job, "--host", "honest"}} {
 		b.quoted(true, args...)
 	}
 }
 
-// TestStrangersBehindVia reaches hosts by commands of strangers.
+// TestStrangersBehindVia connects to hosts by --via commands that print
+// hostile text.
 func TestStrangersBehindVia(t *testing.T) {
 	t.Parallel()
 	b := local(t)
@@ -570,12 +587,12 @@ func TestStrangersBehindVia(t *testing.T) {
 	b.quoted(true, "exec", "--host", "h", "--via", without("\x00"), "true") // the command itself
 }
 
-// TestStrangersNames names files, variables and jobs as a stranger may have named them.
+// TestStrangersNames gives files, variables and jobs hostile names.
 func TestStrangersNames(t *testing.T) {
 	t.Parallel()
 	b := local(t)
 	name, word := without("\x00/"), without("\x00")
-	name = name[:200] // most file systems take no longer ones
+	name = name[:200] // most file systems do not allow longer names
 	b.dir = t.TempDir()
 	program := filepath.Join(b.dir, name)
 	folder := filepath.Join(b.dir, "work", "f"+name)

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// stuck are hangs of worker:2 in programs written in Go, and what plx says of each. The last
-// argument is the cause.
+// stuck lists ways to make worker:2 hang in programs written in Go, with the
+// text that plx must report for each. The last argument names the cause.
 var stuck = []struct {
 	flags []string // of plx launch
 	args  []string // of internal/test/testhosts/cmd/fake
@@ -35,8 +35,9 @@ var stuck = []struct {
 	{[]string{"--ps", "none"}, []string{"--plain", "spins"}, "worker:2 on h3", "it computes"},
 }
 
-// TestPlantedGoHangs counts how often plx names the culprit in programs written in Go, with
-// plx's trainer and without. The log has the table of docs/reliability.md.
+// TestPlantedGoHangs counts how often plx names the task that caused a hang,
+// in Go programs with and without plx's trainer. It logs the table of
+// docs/reliability.md.
 func TestPlantedGoHangs(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3})
 	program := testhosts.Binary(t, "github.com/plx-run/plx/internal/test/testhosts/cmd/fake")
@@ -73,7 +74,8 @@ func TestPlantedGoHangs(t *testing.T) {
 	}
 }
 
-// stopTask stops the process of a task of the newest job, named as "ps:1 on h2".
+// stopTask sends SIGSTOP to the process of a task of the newest job; who names
+// the task, such as "ps:1 on h2".
 func (b *bench) stopTask(who string) {
 	b.t.Helper()
 	var status struct {

@@ -10,8 +10,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestStuckTraining hangs the program of a worker of plx's trainer, whose heartbeats go on: plx
-// names it, writes where it is before it ends anything, and starts the job again.
+// TestStuckTraining makes a worker of plx's trainer hang, while its heartbeats
+// continue. plx must name this worker, print where it hangs before it ends any
+// task, and restart the job.
 func TestStuckTraining(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -26,8 +27,9 @@ func TestStuckTraining(t *testing.T) {
 	contains(t, b.want(0, "stacks", "--full", "stuck").stdout, "host h2:", "worker:1, ", "main.deadlock(", "Goroutines:\n")
 }
 
-// TestStuckGo hangs a program in Go that knows nothing of plx, while another goroutine lives. plx
-// names it, and has it print its goroutines before it ends the job.
+// TestStuckGo makes a Go program without code for plx hang, while one of its
+// goroutines still runs. plx must name the task, and make it print its
+// goroutines before it ends the job.
 func TestStuckGo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
@@ -36,12 +38,13 @@ func TestStuckGo(t *testing.T) {
 		"--hang-timeout", "5s", "--on-hang", "stop", stuck, "--plain", "deadlock")
 	contains(t, res.stderr, "culprit: worker:2 on h3: fake (pid ", "rank 1 on h2: waits for worker:0\n")
 	b.hostsGone(0)
-	// While the job runs, lines that several tasks print at a time are printed once.
+	// While the job runs, plx prints lines that several tasks write at the
+	// same time only once. So check the stored logs.
 	contains(t, b.want(0, "logs", "--task", "worker:2").stderr, "worker:2 h3 ! SIGQUIT: quit\n", "worker:2 h3 ! main.deadlock()\n")
 }
 
-// TestMaxTimeIsNoHang ends a job by --max-time while nothing moves: the record does not call
-// that a hang.
+// TestMaxTimeIsNoHang lets --max-time end a job that makes no progress. The
+// job's record must not call this a hang.
 func TestMaxTimeIsNoHang(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
@@ -51,8 +54,9 @@ func TestMaxTimeIsNoHang(t *testing.T) {
 	contains(t, b.want(0, "status", "slow").stdout, "worker:0  h1    torn down  143")
 }
 
-// TestPanicInGoroutine runs a program that fails where no caller sees it: the verdict has the
-// first line of the panic and its place.
+// TestPanicInGoroutine runs a program that panics in a goroutine, where no
+// caller can recover. The verdict must contain the first line of the panic and
+// its place in the source.
 func TestPanicInGoroutine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -68,7 +72,7 @@ func TestPanicInGoroutine(t *testing.T) {
 		}
 		const reason = ": worker:1 on h2 exited with status 2: panic: assignment to entry in nil map (main.go:"
 		contains(t, stderr, reason, ", in main.load)")
-		status := strings.Join(strings.Fields(b.want(0, "status", name).stdout), " ") // columns are as wide as the other rows want
+		status := strings.Join(strings.Fields(b.want(0, "status", name).stdout), " ") // remove alignment: the width of columns depends on other rows
 		contains(t, status, reason[2:], "worker:1 h2 culprit 2", "worker:0 h1 ")
 	}
 	b.hostsGone(0)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Ctrl-Z stops plx for longer than the lease. The hosts end their tasks, and plx blames
-// itself and not them.
+// Ctrl-Z stops plx for longer than the lease. The hosts end their tasks, and
+// plx reports itself as the cause, not the hosts.
 func TestSuspendedPlx(t *testing.T) {
 	t.Parallel()
 	b := local(t)

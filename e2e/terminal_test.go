@@ -93,12 +93,13 @@ flood $1 2>/dev/null | tee `+out+`/$PLX_RANK.err >&2
 	}
 }
 
-// sortLines sorts the lines of text.
+// sortLines returns the lines of text in sorted order.
 func sortLines(text []byte) []byte {
 	return bytes.Join(slices.SortedFunc(bytes.Lines(text), bytes.Compare), nil)
 }
 
-// lastStates leaves what a redrawn line shows at its end.
+// lastStates removes, from each line that was redrawn by carriage returns,
+// everything except its last state.
 func lastStates(text []byte) (all []byte) {
 	for line := range bytes.Lines(text) {
 		states := bytes.Split(bytes.TrimRight(bytes.TrimSuffix(line, []byte("\n")), "\r"), []byte("\r"))
@@ -131,13 +132,14 @@ func same(t *testing.T, what string, want, got []byte) {
 	}
 }
 
-// unprefixed joins the lines of one task again. task is a pattern of what names it.
+// unprefixed extracts the lines of one task and joins them without their
+// prefix. task is a pattern for the task's name in the prefix.
 func unprefixed(text, task string) []byte {
 	prefix := regexp.MustCompile(`^(?:` + task + `) +(?:h\d|2 hosts) +[|!]+(?: |\n)`)
 	var all []byte
 	for line := range strings.Lines(text) {
 		if p := prefix.FindString(line); strings.HasSuffix(p, "\n") {
-			all = append(all, '\n') // an empty line has no space behind its prefix
+			all = append(all, '\n') // the prefix of an empty line has no space at its end
 		} else if p != "" {
 			all = append(all, line[len(p):]...)
 		}
@@ -160,7 +162,8 @@ func testColour(b *bench) {
 	}
 }
 
-// testNobodyReads is "plx launch ... | head -1".
+// testNobodyReads runs "plx launch ... | head -1", in which head stops reading
+// after one line.
 func testNobodyReads(b *bench) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -180,7 +183,7 @@ func testNobodyReads(b *bench) {
 	b.hostsGone(0)
 }
 
-// testNoHangup closes the terminal of "nohup plx launch ...".
+// testNoHangup closes the terminal on which "nohup plx launch ..." runs.
 func testNoHangup(b *bench) {
 	program, plx := b.holder("nohup"), b.plx
 	b.plx = "nohup"
@@ -196,9 +199,10 @@ func testNoHangup(b *bench) {
 	b.hostsGone(0)
 }
 
-// testTerminal runs plx on a terminal, with a task that would like to steer it.
+// testTerminal runs plx on a terminal, with a task that prints terminal
+// sequences.
 func testTerminal(b *bench) {
-	b.plx = fatter(b) // something to send: the hosts have plx already
+	b.plx = fatter(b) // The hosts already have plx, so use a different binary that must be sent.
 	script := b.script("s", `printf 'plain\n\033]0;title\007\033[2Jhidden?\033[31mred\033[0m\n\302\233bell\007 \033Pq\033\\end\n'
 printf 'one\rtwo\rthree\nupper\nlower\n'; for i in 1 2; do printf '\033[A\033[K'; done; echo again; echo problem >&2`)
 	text := onTerminal(b, 0, nil, "launch", "--no-status", "--host", "h1", "--ps", "none", script)
@@ -230,7 +234,7 @@ printf 'one\rtwo\rthree\nupper\nlower\n'; for i in 1 2; do printf '\033[A\033[K'
 	}
 }
 
-// fatter is plx with another content hash.
+// fatter returns a copy of plx that has another content hash.
 func fatter(b *bench) string {
 	dir, err := os.MkdirTemp(filepath.Dir(b.plx), "other-")
 	if err != nil {
@@ -244,15 +248,16 @@ func fatter(b *bench) string {
 	return path
 }
 
-// testTypedInterrupt types Ctrl-C: the terminal sends SIGINT to plx's group. A program gets
-// SIGINT too, and SIGTERM after half of the grace.
+// testTypedInterrupt types Ctrl-C, so the terminal sends SIGINT to plx's
+// process group. The tasks must receive SIGINT, too, and SIGTERM after half of
+// the grace period.
 func testTypedInterrupt(b *bench) {
 	script := b.script("s", "trap 'echo interrupted' INT; trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done")
 	text := onTerminal(b, 130, func(seen string, terminal io.Writer) bool {
 		if !strings.Contains(rendered(seen), "| up") {
 			return false
 		}
-		terminal.Write([]byte{3}) // a failure shows as a plx that goes on
+		terminal.Write([]byte{3}) // ignore the error: if this write fails, plx continues and the test fails
 		return true
 	}, "launch", "--host", "h1", "--ps", "none", "--grace", "6s", script)
 	contains(b.t, rendered(text), "| interrupted", "| asked", "stopped by Ctrl-C")

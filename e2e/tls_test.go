@@ -16,8 +16,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// Between hosts everybody can read what tasks send, unless the job is encrypted. The bits
-// of the training are the same. Agents encrypt what a detached job's driver sends, too.
+// Without encryption, everybody on the network between the hosts can read what
+// tasks send; with encryption nobody can. The bits of the training are the
+// same. Agents also encrypt what the driver of a detached job sends.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -58,7 +59,8 @@ func TestTLS(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// The user of a foreign program hears that its own traffic is not encrypted.
+// For a program without plx's trainer, plx prints that the program's own
+// traffic is not encrypted.
 func TestTLSOfForeignPrograms(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
@@ -68,7 +70,8 @@ func TestTLSOfForeignPrograms(t *testing.T) {
 	}
 }
 
-// A bit that changes between two hosts ends the job. The error names both tasks.
+// A bit that changes on the network between two hosts ends the job. The error
+// names both tasks.
 func TestChangedOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -87,8 +90,8 @@ func TestChangedOnItsWay(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// listen counts the packets between two hosts that contain a text, until the returned
-// function is called.
+// listen counts the packets between two hosts that contain text, until the
+// returned function is called.
 func listen(t *testing.T, hosts [2]string, text string) (stop func() int) {
 	t.Helper()
 	all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
@@ -99,8 +102,9 @@ func listen(t *testing.T, hosts [2]string, text string) (stop func() int) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel drops what finds no room. So it takes these hosts' packets only, and has
-	// room for all of them.
+	// The kernel drops packets that do not fit into the socket's buffer. So
+	// the filter admits only packets of these two hosts, and the buffer is
+	// large enough for all of them.
 	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20),
 		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, between(hosts)),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all})); err != nil {
@@ -113,7 +117,7 @@ func listen(t *testing.T, hosts [2]string, text string) (stop func() int) {
 		for {
 			size, _, err := unix.Recvfrom(fd, frame, 0)
 			if err != nil && ending.Load() {
-				break // nothing is left to read
+				break // no packets are left to read
 			}
 			if err == nil && bytes.Contains(frame[:size], []byte(text)) {
 				n++
@@ -138,9 +142,10 @@ func listen(t *testing.T, hosts [2]string, text string) (stop func() int) {
 	return stop
 }
 
-// between lets the packets pass that two hosts send each other over IPv4.
+// between returns a packet filter that admits only IPv4 packets between two
+// hosts.
 func between(hosts [2]string) *unix.SockFprog {
-	const from, to = 26, 30 // addresses in an IPv4 packet behind an Ethernet header
+	const from, to = 26, 30 // offsets of the addresses of an IPv4 packet after an Ethernet header
 	address := func(i int) uint32 {
 		four := netip.MustParseAddr(hosts[i]).As4()
 		return binary.BigEndian.Uint32(four[:])

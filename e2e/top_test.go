@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestTop: plx top shows a detached job on the whole terminal, also from a second machine, and
-// leaves both the job and the terminal as they were.
+// TestTop checks that plx top shows a detached job on the whole terminal, on
+// the launching machine and on another one. At its end, it must leave the job
+// running and restore the terminal.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})

@@ -16,9 +16,10 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestTorchPage runs every command of docs/torch.md and its further pages, with the example as train.py. All
-// end with the same loss, also the one that may restart: it loses the host of rank 0, and
-// two ranks resume from the newest checkpoint that both hosts have.
+// TestTorchPage runs every command of docs/torch.md and of its further pages,
+// with the example as train.py. All trainings must end with the same loss. One
+// of them loses the host of rank 0, and two ranks resume from the newest
+// checkpoint that both remaining hosts have.
 func TestTorchPage(t *testing.T) {
 	needTorch(t)
 	t.Parallel()
@@ -29,8 +30,8 @@ func TestTorchPage(t *testing.T) {
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("make .venv: %v\n%s", err, out)
 	}
-	// The hosts share the cores of this machine, on which two threads of OpenMP for each
-	// worker would mostly wait for one another.
+	// All hosts share the cores of this machine. With two OpenMP threads per
+	// worker, the threads would mostly wait for each other.
 	const two = "h1: cpu OMP_NUM_THREADS=1\nh2: cpu OMP_NUM_THREADS=1\n"
 	resources := map[bool]string{false: two, true: two + "h3: cpu OMP_NUM_THREADS=1\n"}
 	commands := commandsOf(t, "../docs/torch.md")
@@ -62,7 +63,7 @@ func TestTorchPage(t *testing.T) {
 		if want == 0 {
 			want = got
 		}
-		if math.Abs(got-want) > 2e-4 { // sums over other numbers of ranks are added in another order
+		if math.Abs(got-want) > 2e-4 { // other numbers of ranks add in another order, so rounding differs
 			t.Errorf("%s: the training ends with a loss of %v, want %v", command, got, want)
 		}
 		if err := os.RemoveAll(filepath.Join(dir, "checkpoints")); err != nil {
@@ -75,7 +76,8 @@ func TestTorchPage(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// trainPage is the example, but shorter. Before a restart it stands still after step 55.
+// trainPage writes a shorter version of the example. Until a restart, it stops
+// after step 55 and waits.
 func trainPage(t *testing.T) string {
 	t.Helper()
 	text := string(read(t, "../examples/torch/train.py"))
@@ -92,8 +94,8 @@ func trainPage(t *testing.T) string {
 	return text
 }
 
-// resumes fails the test unless the output is that of a training that lost one of three
-// ranks and resumed from a checkpoint.
+// resumes fails the test unless the output shows that a training lost one of
+// three ranks and then resumed from a checkpoint.
 func resumes(t *testing.T, output string) {
 	t.Helper()
 	contains(t, output, "3 ranks begin after step 0, restart 0 of 3")
@@ -104,7 +106,7 @@ func resumes(t *testing.T, output string) {
 	}
 }
 
-// finalLoss returns the loss that the example's output ends with.
+// finalLoss returns the loss in the last line of the example's output.
 func finalLoss(t *testing.T, output string) float64 {
 	t.Helper()
 	_, last, _ := strings.Cut(output, "done after step ")

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// needTorch skips a test where there is no PyTorch; in CI that is a failure. With
-// -short it skips every test.
+// needTorch skips a test on machines without PyTorch; in CI it fails the test
+// instead. With -short it always skips the test.
 func needTorch(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -36,8 +36,9 @@ func skip(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// TestTorch launches a program that was written for torch.distributed and knows
-// nothing of plx, by --workdir. Its data goes over the second of two networks.
+// TestTorch uses --workdir to launch a program that was written for
+// torch.distributed, without code for plx. The program's data goes over the
+// second of two networks.
 func TestTorch(t *testing.T) {
 	t.Parallel()
 	needTorch(t)
@@ -71,8 +72,9 @@ func TestTorch(t *testing.T) {
 	t.Run("a program says why it fails", func(t *testing.T) { testTorchFailure(b.in(t)) })
 }
 
-// fails is a program for torchrun's elastic mode: rank 1 of every generation prints
-// what it is, and describes its failure in TORCHELASTIC_ERROR_FILE alone.
+// fails is a program for torchrun's elastic mode. Rank 1 of every generation
+// prints its environment, and then fails; it describes the failure only in the
+// file TORCHELASTIC_ERROR_FILE.
 const fails = `#!/usr/bin/python3
 import os, sys, time
 if os.environ["RANK"] == "0":
@@ -86,7 +88,8 @@ def main():
 main()
 `
 
-// testTorchFailure looks at what a failing program is told, and what plx tells of it.
+// testTorchFailure checks the environment of a failing program, and how plx
+// reports the failure.
 func testTorchFailure(b *bench) {
 	program := filepath.Join(b.t.TempDir(), "fails.py")
 	put(b.t, program, fails, 0o755)
@@ -110,17 +113,17 @@ func testTorchFailure(b *bench) {
 	b.hostsGone(0)
 }
 
-// shell starts a command line in a folder, with plx on the PATH.
+// shell runs a command line in folder dir, with plx on the PATH.
 func (b *bench) shell(dir, line string) *running {
 	b.t.Helper()
 	c := *b
 	c.dir, c.plx, c.env = dir, "bash", append(b.env, "PATH="+filepath.Dir(b.plx)+":/usr/bin:"+os.Getenv("PATH"),
-		"PET_MASTER_PORT="+freePort(b.t)) // torchrun's own is 29500, which others may use
+		"PET_MASTER_PORT="+freePort(b.t)) // other programs may use torchrun's default port, 29500
 	return c.start("-c", line)
 }
 
-// freePort returns a port that nobody uses now, of those that the kernel gives to nobody
-// who has not asked for that very one.
+// freePort returns an unused port outside of the range that the kernel assigns
+// automatically.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {

@@ -19,13 +19,14 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// torchrunTime is how long a test listens to torchrun after a hang was planted: as long as plx
-// has to name the culprit.
+// torchrunTime is how long a test reads torchrun's output after it has caused
+// a hang. plx must name the cause within the same time.
 const torchrunTime = time.Minute
 
-// TestTorchrunOnPlantedHangs plants the hangs of TestPlantedHangs in jobs of torchrun, and fails
-// if torchrun names the rank that hangs: docs/reliability.md says that it does not. The log has
-// the table of that page.
+// TestTorchrunOnPlantedHangs causes the hangs of TestPlantedHangs in jobs of
+// torchrun. It fails if torchrun names the rank that hangs, because
+// docs/reliability.md says that torchrun does not. It logs the table of that
+// page.
 func TestTorchrunOnPlantedHangs(t *testing.T) {
 	needTorch(t)
 	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
@@ -38,7 +39,7 @@ func TestTorchrunOnPlantedHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lanes := make(chan bool, runtime.NumCPU()) // four jobs of three ranks take two minutes to import PyTorch on two cores
+	lanes := make(chan bool, runtime.NumCPU()) // limited, because on two cores four jobs of three ranks need two minutes to import PyTorch
 	var all sync.WaitGroup
 	for i, p := range planted[:len(planted)-1] {
 		all.Go(func() {
@@ -48,19 +49,22 @@ func TestTorchrunOnPlantedHangs(t *testing.T) {
 		})
 	}
 	all.Wait()
-	cut := planted[len(planted)-1].cause // the others would be cut, too
+	cut := planted[len(planted)-1].cause // runs alone, because it disconnects the hosts of the other jobs, too
 	t.Run(cut, func(t *testing.T) { b.torchrun(t, 29600, cut, func() { b.cutSecond(2) }) })
 }
 
-// torchrun runs a job of torchrun, a rank a host, and logs what it says after the hang.
+// torchrun runs a job of torchrun with one rank per host, and logs what
+// torchrun prints after the hang.
 func (b *bench) torchrun(t *testing.T, port int, cause string, plant func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := newWatched()
 	ends := make(chan string, len(b.Hosts)+1)
 	for i, h := range b.Hosts {
-		// A pid namespace of its own: torchrun leaves its ranks behind when it is killed.
-		// Without --redirects and --tee torchrun 1.13 fails under Python 3.11; they ask nothing of rank 0.
+		// Use a new PID namespace, because torchrun does not kill its ranks
+		// when it is killed. Use --redirects and --tee, because torchrun 1.13
+		// fails under Python 3.11 without them; these flags request nothing
+		// for rank 0.
 		cmd := h.Command(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "env", "GLOO_SOCKET_IFNAME=eth1", "OMP_NUM_THREADS=1",
 			"torchrun", "--redirects", "1:1", "--tee", "1:1", "--nnodes", strconv.Itoa(len(b.Hosts)), "--nproc_per_node", "1", "--node_rank", strconv.Itoa(i),
 			"--master_addr", b.Hosts[0].Addr, "--master_port", strconv.Itoa(port), "hang.py", cause)

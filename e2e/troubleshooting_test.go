@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// A message that docs/troubleshooting.md explains is one that plx can print: what stands
-// between its dots is in one string of the source.
+// plx can print every message that docs/troubleshooting.md explains: each part
+// of a quoted message, between dots, occurs in a string of the source.
 func TestTroubleshootingQuotesMessages(t *testing.T) {
 	texts := stringsOfSource(t)
 	row := regexp.MustCompile("(?m)^\\| (`.+?`) \\| ")

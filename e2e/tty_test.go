@@ -18,8 +18,8 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// onTerminal runs plx on a terminal of its own and returns what arrived
-// there. act is called with all that was seen so far until it returns true.
+// onTerminal runs plx on a new terminal and returns everything that plx wrote
+// to it. It calls act with the output so far, until act returns true.
 func onTerminal(b *bench, code int, act func(seen string, terminal io.Writer) bool, args ...string) string {
 	b.t.Helper()
 	master, slave := openTerminal(b.t)
@@ -37,7 +37,7 @@ func onTerminal(b *bench, code int, act func(seen string, terminal io.Writer) bo
 			act = nil
 		}
 		if err != nil {
-			break // EIO: nobody holds the other side any more
+			break // read fails with EIO when no process has the terminal open any more
 		}
 	}
 	if act != nil {
@@ -76,7 +76,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// command prepares plx without starting it.
+// command returns a command that would run plx, without starting it.
 func (b *bench) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.plx, args...)
 	cmd.Env = append(append(environ(), "HOME="+b.home), b.env...)
@@ -84,7 +84,7 @@ func (b *bench) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// spawn starts a prepared plx, whose outputs the caller has set.
+// spawn starts a command of plx whose stdout and stderr the caller has set.
 func (b *bench) spawn(cmd *exec.Cmd, stderr *watched) *running {
 	b.t.Helper()
 	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: stderr, done: make(chan struct{}), args: cmd.Args[1:]}
@@ -92,7 +92,7 @@ func (b *bench) spawn(cmd *exec.Cmd, stderr *watched) *running {
 		b.t.Fatal(err)
 	}
 	go func() {
-		cmd.Wait() // the state is read from cmd
+		cmd.Wait() // ignore the error: cmd contains the exit state
 		close(r.done)
 	}()
 	b.t.Cleanup(func() {
@@ -102,8 +102,10 @@ func (b *bench) spawn(cmd *exec.Cmd, stderr *watched) *running {
 	return r
 }
 
-// rendered is what stays on a terminal that understands carriage return, the erasing of a line or
-// of all below, and movements up and to the first cell, if no line is too long for it.
+// rendered returns what a terminal would show after text. It interprets
+// carriage returns, erasing of a line or of everything below, and cursor
+// movements up and to the first column. No line may be wider than the
+// terminal.
 func rendered(text string) string {
 	text = regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(text, "")
 	text = regexp.MustCompile(`\x1b\[\?[0-9;]*[a-z]`).ReplaceAllString(text, "") // modes

@@ -16,8 +16,9 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// The scripts of docs/pytorch-twins.md run alone and on two processes of torchrun. Where
-// the batch is all that they divide, their losses are the same.
+// The scripts of docs/pytorch-twins.md run in one process and in two processes
+// of torchrun. If a script only divides the batch among its processes, both
+// runs must print the same losses.
 func TestTwins(t *testing.T) {
 	needTorch(t)
 	for name, arguments := range map[string][]string{
@@ -51,7 +52,7 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// twinLosses are those that a twin prints.
+// twinLosses returns the losses that a script has printed.
 func twinLosses(t *testing.T, printed string) (all []float64) {
 	for _, found := range regexp.MustCompile(`step \d+ \| loss (\S+)`).FindAllStringSubmatch(printed, -1) {
 		x, err := strconv.ParseFloat(found[1], 64)
@@ -63,7 +64,7 @@ func twinLosses(t *testing.T, printed string) (all []float64) {
 	return all
 }
 
-// twin runs a program and returns what it prints.
+// twin runs a program and returns its output.
 func twin(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)

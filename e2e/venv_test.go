@@ -14,10 +14,11 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// system is an interpreter that the hosts have too.
+// system is a Python interpreter that this machine and the hosts have.
 const system = "/usr/bin/python3"
 
-// newVenv makes a virtual environment, with a module tool and a command of that name.
+// newVenv creates a virtual environment with a module "tool" and a command
+// "tool".
 func newVenv(t *testing.T, interpreter, dir string, more ...string) {
 	t.Helper()
 	args := append([]string{"-m", "venv", "--without-pip"}, more...)
@@ -57,7 +58,7 @@ func TestVenv(t *testing.T) {
 	b.hostsGone(0)
 }
 
-// both wants the same lines from both tasks.
+// both fails the test unless both tasks printed exactly these lines.
 func (b *bench) both(res result, want ...string) {
 	b.t.Helper()
 	for _, task := range []string{"worker:0", "worker:1"} {
@@ -70,7 +71,8 @@ func systemVenv(b *bench, file string) {
 	res := b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--workdir", ".", "--check-import", "tool,json", "python3", "train.py", "script")
 	b.both(res, "True True True script")
 	b.brief(res)
-	// The second time everything is there: a program of the environment, and activate.
+	// The second launch sends nothing. It runs a program of the environment,
+	// and uses its script activate.
 	res = b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--setup", ". $VIRTUAL_ENV/bin/activate", ".venv/bin/tool", "command")
 	b.both(res, "True True True command")
 	if strings.Contains(res.stderr, "sent ") {
@@ -81,8 +83,8 @@ func systemVenv(b *bench, file string) {
 	b.both(res, "mine /usr/bin:/bin", "/usr/bin/python3")
 }
 
-// homeVenv has an environment as uv makes it, with an interpreter under the home that the
-// hosts do not have.
+// homeVenv sends an environment as uv creates it: its interpreter lies in the
+// home directory, and the hosts do not have it.
 func homeVenv(b *bench, file string) {
 	base := filepath.Join(b.home, ".local", "share", "uv", "python", "cpython-3-linux")
 	copied := exec.Command("sh", "-ec", `
@@ -103,8 +105,8 @@ ln -s "$version" "$1/bin/python3"`, "sh", base)
 	b.both(res, "True True True", "True")
 }
 
-// venvImports imports a stand-in for torch, which is for a later driver than that of one
-// host, and finds no GPU on the other one.
+// venvImports imports a stand-in for PyTorch. It needs a newer GPU driver than
+// one host has, and finds no GPU on the other host.
 func venvImports(b *bench, file string) {
 	sites, err := filepath.Glob(filepath.Join(b.dir, ".venv", "lib", "python3*", "site-packages"))
 	if err != nil || len(sites) != 1 {
@@ -123,7 +125,7 @@ func venvImports(b *bench, file string) {
 	contains(b.t, b.want(2, "launch", "--hosts", file, "--check-import", "a,b c", "python3").stderr, `"b c" is no name of a module`)
 }
 
-// helpExamples runs the examples of plx launch --help as they stand.
+// helpExamples runs the examples in plx launch --help without changes.
 func helpExamples(b *bench) {
 	put(b.t, filepath.Join(b.dir, "resources.txt"), string(read(b.t, b.ResourceFile("h1", "h2"))), 0o644)
 	put(b.t, filepath.Join(b.dir, "train.py"), "print('trained')\n", 0o644)
@@ -133,7 +135,7 @@ func helpExamples(b *bench) {
 	ran := 0
 	for example := range strings.Lines(examples) {
 		want := "worker:1 h2 | "
-		if strings.Contains(example, "--slurm ") { // which this machine has not
+		if strings.Contains(example, "--slurm ") { // this machine has no Slurm
 			example, want = strings.Replace(example, "launch ", "launch --dry-run ", 1), "sbatch "
 		}
 		script := b.script("example", `plx() { "$PLX" "$@"; }`+"\n"+strings.TrimSpace(example))
@@ -150,7 +152,8 @@ func helpExamples(b *bench) {
 	}
 }
 
-// setupInTurn has three tasks of one host whose lines exclude each other.
+// setupInTurn runs three tasks on one host, whose --setup lines fail if two
+// run at the same time.
 func setupInTurn(b *bench) {
 	res := b.want(0, "launch", "--host", "h1: cpu*3", "--chdir", ".", "--setup", "mkdir busy && sleep 0.2 && rmdir busy && export RAN=$PWD",
 		"sh", "-c", `[ "$RAN" = "$PWD" ] && [ ! -e /proc/self/fd/9 ] && echo ran`)
@@ -159,8 +162,8 @@ func setupInTurn(b *bench) {
 	}
 }
 
-// setupOnce runs a line once on each host, in the working directory, for all tasks and
-// both generations.
+// setupOnce runs a line of shell once on each host, in the working directory,
+// for all tasks and for both generations.
 func setupOnce(b *bench) {
 	put(b.t, filepath.Join(b.dir, "own.py"), "import made\n", 0o644)
 	line := "echo begun; echo x = 1 >> made.py; export RAN=$PWD RANK=77; ulimit -c 0; umask 077; unset LANG; export PYTHONPATH=$PWD; mkdir sub && cd sub"
@@ -204,8 +207,9 @@ func setupOnce(b *bench) {
 	}
 }
 
-// condaRecipe runs the recipe for conda, with an archive in the form of conda-pack's whose
-// conda-unpack must run once on each host.
+// condaRecipe runs the recipe for conda from the documentation, with an
+// archive in the format of conda-pack. Its command conda-unpack must run once
+// on each host.
 func condaRecipe(b *bench) {
 	dir := filepath.Join(b.dir, "packed", "bin")
 	put(b.t, filepath.Join(dir, "activate"), "export ENV=active\n", 0o644)
@@ -227,7 +231,7 @@ func condaRecipe(b *bench) {
 	}
 }
 
-// pruneVenv keeps an environment while a job uses it.
+// pruneVenv checks that plx prune keeps an environment while a job uses it.
 func pruneVenv(b *bench, file string) {
 	r := b.start("launch", "--hosts", file, "--venv", ".venv", "sh", "-c", `until [ -e "$HOME/go" ]; do sleep 0.1; done; tool later`)
 	for _, h := range b.Hosts {
@@ -255,7 +259,8 @@ func pruneVenv(b *bench, file string) {
 	}
 }
 
-// venvMistakes are environments that cannot be sent, or that no host can run.
+// venvMistakes launches with environments that plx cannot send, or that no
+// host can run.
 func venvMistakes(b *bench, file string) {
 	fake := func(name, change string) {
 		put(b.t, filepath.Join(b.dir, name+"-python"), "#!/bin/sh\n"+system+` "$@" | sed '`+change+"'\n", 0o755)

@@ -16,8 +16,9 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// enter writes the command of --via: it stands in for kubectl exec and docker exec, and enters
-// the host of a name by nsenter. It prints a banner, and leaves its process id in a folder.
+// enter writes a command for --via, as a stand-in for kubectl exec and docker
+// exec. The command enters the named host by nsenter, prints a banner, and
+// writes its process number into the folder pids.
 func (b *bench) enter() (command, pids string) {
 	b.t.Helper()
 	pids = b.t.TempDir()
@@ -33,7 +34,8 @@ func (b *bench) enter() (command, pids string) {
 	return b.script("enter", text+"esac\necho \"no container $1\" >&2\nexit 1\n") + " {host} {command}", pids
 }
 
-// TestVia tests what only a command of the user's has. TestWays runs jobs over it.
+// TestVia tests features that exist only with --via. TestWays runs jobs over
+// --via.
 func TestVia(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// ways are the ways to reach hosts. Each opens a bench of two hosts, and returns the flags
-// by which every command of plx reaches both.
+// ways lists the ways to reach hosts. Each way creates a bench of two hosts,
+// and returns the flags with which plx commands reach both hosts.
 var ways = []way{
 	{"SSH", func(t *testing.T) (*bench, []string) {
 		b := newBench(t, testhosts.Options{Hosts: 2})
@@ -32,8 +32,9 @@ type way struct {
 	open func(t *testing.T) (b *bench, reach []string)
 }
 
-// suite is what a job does, whatever the way to its hosts. launch begins a command line, and
-// reach are the flags of other commands.
+// suite lists checks of jobs that must work with every way to reach hosts.
+// launch is the beginning of a command line that launches, and reach has the
+// flags of other commands.
 var suite = []struct {
 	name string
 	test func(b *bench, reach []string)
@@ -46,7 +47,7 @@ var suite = []struct {
 	{"orphans", orphansOn},
 }
 
-// TestWays runs the suite over each way.
+// TestWays runs all checks of the suite with each way to reach hosts.
 func TestWays(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
@@ -67,7 +68,8 @@ func launchOn(reach []string, more ...string) []string {
 	return slices.Concat([]string{"launch"}, reach, []string{"--lease", lease.String(), "--grace", "2s"}, more)
 }
 
-// trainsOn trains a model, which comes to the same weights as in one process.
+// trainsOn trains a model, which must end with the same weights as in one
+// process.
 func trainsOn(b *bench, reach []string) {
 	linear := testhosts.Binary(b.t, "github.com/plx-run/plx/examples/linear")
 	flags := []string{"--virtual-workers=2", "--digest"}
@@ -78,7 +80,7 @@ func trainsOn(b *bench, reach []string) {
 	}
 }
 
-// failsOn has a worker fail after much output, of which no line is missing.
+// failsOn has a worker that fails after much output. plx must print all lines.
 func failsOn(b *bench, reach []string) {
 	res := b.want(3, launchOn(reach, "--ps", "none", b.script("talk", `
 seq 20000
@@ -94,10 +96,12 @@ exec sleep 300`))...)
 	b.says(res, "job", "worker:1 on "+b.on()[1].Name+" exited with status 3")
 }
 
-// restartsOn kills a task, and then both processes of an agent, whose tasks do not want to
-// end.
+// restartsOn kills a task, and then both processes of an agent whose tasks
+// ignore signals.
 func restartsOn(b *bench, reach []string) {
-	// What has cleared its environment and left its session is nobody's without its agent.
+	// Without its agent, plx cannot recognise a process that has left its
+	// session and cleared its environment. So this child keeps its
+	// environment.
 	l := b.lives("2", strings.Replace(stubborn, "env -i ", "", 1))
 	r := b.start(launchOn(reach, "--ps", "none", "--max-restarts", "2", "--restart-backoff", "200ms", l.path)...)
 	r.up("worker:0", "worker:1")
@@ -107,7 +111,7 @@ func restartsOn(b *bench, reach []string) {
 	for _, name := range []string{watchdog, "plx agent supervisor"} {
 		agent = append(agent, b.process(b.on()[1], name))
 	}
-	for _, p := range agent { // neither is to act on the other's end
+	for _, p := range agent { // stop both processes first, so that neither can react to the end of the other
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			b.t.Fatal(err)
 		}
@@ -121,7 +125,8 @@ func restartsOn(b *bench, reach []string) {
 	b.says(r.want(0), "job", "done, after 2 restarts")
 }
 
-// stopsOn reads the logs of a job from here and from elsewhere, and stops it.
+// stopsOn reads the logs of a job on this machine and on another one, and
+// stops the job.
 func stopsOn(b *bench, reach []string) {
 	r := b.start(launchOn(reach, "--ps", "none", "--name", "stopped", b.script("task", stubborn))...)
 	r.up("worker:0", "worker:1")
@@ -141,7 +146,8 @@ func stopsOn(b *bench, reach []string) {
 	b.says(r.want(143), "job", "stopped by plx stop")
 }
 
-// detachesOn leaves a job, finds it from here and from elsewhere, and stops it from there.
+// detachesOn detaches from a job, finds it on this machine and on another one,
+// and stops it from the other machine.
 func detachesOn(b *bench, reach []string) {
 	job := b.detach(append(slices.Clone(reach), "--ps", "none", b.script("stays", "echo up; exec sleep 300"))...)
 	follow := b.start("logs", "-f", job)
@@ -158,10 +164,11 @@ func detachesOn(b *bench, reach []string) {
 	elsewhere.want(0, append(append([]string{"stop"}, reach...), job)...)
 	attached.want(143)
 	follow.want(0)
-	b.nothingOf(job) // not before: the two read the job's logs on the hosts
+	b.nothingOf(job) // not earlier, because both plx processes read the job's logs on the hosts
 }
 
-// orphansOn kills a launcher: its tasks, which do not want to end, are gone with their lease.
+// orphansOn kills a launcher. Its tasks ignore signals, but must be gone when
+// their lease expires.
 func orphansOn(b *bench, reach []string) {
 	r := b.start(launchOn(reach, "--ps", "none", b.script("task", strings.Replace(stubborn, "env -i ", "", 1)))...)
 	r.up("worker:0", "worker:1")

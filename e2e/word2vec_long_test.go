@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// word2vec trains on two hosts, with servers, on a text that --copy has brought there: words of
-// one kind become neighbours.
+// word2vec trains on two hosts with servers, on a text that --copy has sent.
+// Words of the same topic must become neighbours.
 func TestWord2vecFromFile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2}).withPlx()

@@ -16,9 +16,10 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// TestWorkdirCutOff cuts a host off while it stores the files of --workdir, and while it
-// makes the folder. The next launch finds every file as it is here, and prune removes what
-// the first one left.
+// TestWorkdirCutOff disconnects a host while it stores the files of --workdir,
+// and while it creates the job's folder. After the next launch, the host's
+// files must equal the local files. plx prune must remove what the first
+// launch left behind.
 func TestWorkdirCutOff(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	h2 := b.Hosts[1]
@@ -43,8 +44,8 @@ func TestWorkdirCutOff(t *testing.T) {
 	}
 }
 
-// workdirCutOff does the fault once the launch has made something at a pattern of h2's
-// home. A launch that is faster meets the fault at its end.
+// workdirCutOff calls fault as soon as the launch has created a file on h2
+// that matches the pattern at. A very fast launch may have ended by then.
 func (b *bench) workdirCutOff(at string, fault func()) {
 	b.dir = b.t.TempDir()
 	const files = 2000
@@ -82,7 +83,7 @@ func (b *bench) workdirCutOff(at string, fault func()) {
 	b.hostsGone(0)
 }
 
-// found returns the files of a host's home at a pattern.
+// found returns the files in a host's home directory that match a pattern.
 func (b *bench) found(h *testhosts.Host, pattern string) []string {
 	b.t.Helper()
 	all, err := filepath.Glob(filepath.Join(h.HomeDir, pattern))

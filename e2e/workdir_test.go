@@ -28,8 +28,9 @@ func TestWorkdir(t *testing.T) {
 	if err := os.Symlink("config.json", filepath.Join(b.dir, "link.json")); err != nil {
 		t.Fatal(err)
 	}
-	// In the first generation one rank of each host writes what the others of its host
-	// wait for. The chief then fails, and the second generation finds all of it.
+	// In the first generation, one rank on each host writes a file for which
+	// the other ranks of the host wait. Then the chief (worker 0) fails. The
+	// second generation must find all of these files.
 	written := b.shared()
 	put(t, filepath.Join(b.dir, "train.py"), `
 import glob, os, sys, time
@@ -63,8 +64,8 @@ print(text, open("download").read(), os.readlink("link.json"), sorted(n for n in
 		}
 	}
 
-	// The next job has a folder of its own, with what changed here, and none of what
-	// the last job wrote.
+	// The next job gets a new folder, which contains the file changed here but
+	// no file that the previous job wrote.
 	put(t, filepath.Join(b.dir, "pkg", "values.py"), "text = 'changed here'\n", 0o644)
 	put(t, filepath.Join(b.dir, "show.sh"), "#!/bin/sh\ncat config.json pkg/values.py; ls; [ \"$0\" = \"$PWD/show.sh\" ] || echo $0\n", 0o755)
 	res = b.want(0, "launch", "--hosts", file, "--workdir", ".", "-n", "1", "./show.sh")
@@ -76,10 +77,11 @@ print(text, open("download").read(), os.readlink("link.json"), sorted(n for n in
 	t.Run("full disk", func(t *testing.T) { workdirOnFullDisk(b.in(t), file) })
 }
 
-// workdirOnFullDisk launches on a host without room for the folder: first for what it
-// keeps, then for the copy in which the tasks run. Each error names host and file,
-// comes before any task starts, and leaves nothing. The files of the copy are written
-// at the same time, so any of them may be the one that finds no room.
+// workdirOnFullDisk launches on a host that has no room, first for the store's
+// copy of the folder, then for the copy in which the tasks run. Each error
+// names the host and a file, comes before any task starts, and leaves no
+// files. plx writes the files at the same time, so the error may name any of
+// them.
 func workdirOnFullDisk(b *bench, file string) {
 	put(b.t, filepath.Join(b.dir, "data.bin"), strings.Repeat("x", 3<<20), 0o644)
 	h2 := b.Hosts[1]
@@ -109,8 +111,9 @@ func workdirOnFullDisk(b *bench, file string) {
 	}
 }
 
-// workdirDecays changes bytes of what a host keeps, and leaves the times as they were. The next launch
-// has the right ones, and names what it has mended.
+// workdirDecays changes bytes of files in a host's store, but not their times.
+// The next launch must use the correct content, and name the files that it has
+// repaired.
 func workdirDecays(b *bench, file string) {
 	b.dir = b.t.TempDir()
 	const content = "these bytes are right\n"
@@ -150,7 +153,8 @@ func workdirDecays(b *bench, file string) {
 	if res := launch(0, "--workdir", "."); strings.Contains(res.stderr, "damaged") {
 		b.t.Errorf("nothing was damaged: %s", res.stderr)
 	}
-	// What --copy sends is put into the tasks' folders by the agent, when no launcher sends any more.
+	// The agent puts the files of --copy into the tasks' folders, at a time
+	// when the launcher no longer sends files.
 	decay()
 	contains(b.t, launch(125, "--copy", "data.txt").stderr, "removed there: data.txt: launch again")
 	launch(0, "--copy", "data.txt")

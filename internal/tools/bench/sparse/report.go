@@ -31,19 +31,19 @@ func (r report) markdown() string {
 		rows = append(rows, []string{fact.Key, value})
 	}
 	rounds := len(r.all.Pick(strings.Split(string(last.Name), "/")[1:]...))
-	fmt.Fprintf(&b, "\n%s\n**The %s cores carry all hosts**, their workers, servers and network: where nearly all of them are busy, they and not the links are the limit.\n",
+	fmt.Fprintf(&b, "\n%s\n**All hosts share the %s cores of one machine**, which run the workers, the servers and the network. If nearly all cores are busy, the cores limit the speed, not the links.\n",
 		measured.Table(append(rows, []string{"rounds", fmt.Sprint(rounds)})...), last.GetConfig("cores"))
 	for _, rate := range r.all.Parts("rate") {
 		link := r.all.Pick("rate=" + rate)
 		bits, _ := testhosts.ParseRate(rate) // as in parse
 		megabytes := func(unit string) string { return fmt.Sprintf("%.1f MB/s", link.Median(unit)/1e6) }
-		fmt.Fprintf(&b, "\n### Links of %s\n\nRaw TCP between two hosts: %s one way; %s and %s with both ways busy, which keeps %.2f cores busy. Headers leave %.1f MB/s.\n\n",
+		fmt.Fprintf(&b, "\n### Links of %s\n\nA program that only sends data over TCP between two hosts reaches %s in one direction. If both directions are busy, it reaches %s and %s, and keeps %.2f cores busy. Without packet headers, the link carries at most %.1f MB/s.\n\n",
 			rate, megabytes("one-B/s"), megabytes("there-B/s"), megabytes("back-B/s"), link.Median("link-cores"), netRate(bits)/1e6)
 		if r.mode == partitioning {
 			r.partitions(&b, rate)
 			continue
 		}
-		fmt.Fprintf(&b, "Words per second, medians; then how many times as many plx hybrid has.\n\n%s\n![words per second over hosts](benchmarks/%s)\n\n%s",
+		fmt.Fprintf(&b, "Median words per second of each system. A column `hybrid / X` has the words per second of plx hybrid divided by those of X.\n\n%s\n![words per second over hosts](benchmarks/%s)\n\n%s",
 			r.words(rate), r.picture(rate), r.details(rate))
 	}
 	return b.String()
@@ -104,7 +104,7 @@ func void(of float64) bool { return of > 0 && of < fair }
 func (r report) words(rate string) string {
 	systems := r.systems()
 	rows := [][]string{{"hosts"}}
-	wanted := append([]string{"wanted from 4 hosts on"}, make([]string, len(systems))...)
+	wanted := append([]string{"goal for 4 hosts or more"}, make([]string, len(systems))...)
 	for _, x := range systems {
 		rows[0] = append(rows[0], x.name)
 	}
@@ -140,7 +140,7 @@ func (r report) words(rate string) string {
 
 // details has a row for each system and number of hosts.
 func (r report) details(rate string) string {
-	rows := [][]string{{"hosts", "system", "words/s", "ms a step", "MB a step", "MB by formula", "link's part", "of what the formula allows",
+	rows := [][]string{{"hosts", "system", "words/s", "ms per step", "MB per step", "MB per step by formula", "link busy by formula, share of the step", "speed, share of the formula's",
 		"cores busy of " + r.all[0].GetConfig("cores"), "runs"}}
 	for _, hosts := range r.numbers("hosts") {
 		for _, x := range r.systems() {
@@ -174,7 +174,7 @@ const near = 0.10
 // partitions compares the search with every number of partitions.
 func (r report) partitions(b *strings.Builder, rate string) {
 	for _, hosts := range r.numbers("hosts") {
-		rows := [][]string{{"partitions", "ms a step", "words/s", "cores busy of " + r.all[0].GetConfig("cores")}}
+		rows := [][]string{{"partitions", "ms per step", "words/s", "cores busy of " + r.all[0].GetConfig("cores")}}
 		row := func(name string, c measured.Samples) {
 			words := shown(c, "words/s", "%.0f", 1)
 			if all := c.Of("words/s"); all != nil {
@@ -185,7 +185,7 @@ func (r report) partitions(b *strings.Builder, rate string) {
 		for _, p := range r.numbers("system") {
 			row(fmt.Sprint(p), r.cell(fmt.Sprint(p), hosts, rate))
 		}
-		row("the search's", r.cell(searching, hosts, rate))
+		row("chosen by the search", r.cell(searching, hosts, rate))
 		fmt.Fprintf(b, "%d hosts:\n\n%s\n%s\n\n", hosts, measured.Table(rows...), r.verdict(hosts, rate))
 	}
 	fmt.Fprintf(b, "![time of a step over partitions](benchmarks/%s)\n", r.picture(rate))
@@ -210,10 +210,10 @@ func (r report) verdict(hosts int, rate string) string {
 				}
 			}
 		}
-		text := fmt.Sprintf("The best is P = %d; the search chose %s. Behind it a step takes %+.1f %% against the best",
-			best, cmp.Or(strings.Join(chosen, ", "), "nothing that it told"), 100*excess)
+		text := fmt.Sprintf("P = %d is the fastest number of partitions; the search chose %s. The time of a step differs from that with P = %d by %+.1f %% after the search",
+			best, cmp.Or(strings.Join(chosen, ", "), "a number that it did not report"), best, 100*excess)
 		if worst >= 0 {
-			text += fmt.Sprintf(", and with that number from the start %+.1f %%", 100*worst)
+			text += fmt.Sprintf(", and by %+.1f %% with the chosen number from the start", 100*worst)
 			excess = worst
 		}
 		if excess > near {

@@ -42,7 +42,7 @@ func TestMarkdown(t *testing.T) {
 	text := report{comparing, made()}.markdown()
 	for _, want := range []string{
 		"| hosts | plx plain PS | plx all-reduce | plx hybrid | hybrid / plain PS | hybrid / all-reduce |",
-		"| 1 | 980 | 98 | 980 | 1.00 | 10.00 |", "1.67, **missed** | 25.00 (void) |", "| wanted from 4 hosts on | | | | 2.80 | 6.02 |",
+		"| 1 | 980 | 98 | 980 | 1.00 | 10.00 |", "1.67, **missed** | 25.00 (void) |", "| goal for 4 hosts or more | | | | 2.80 | 6.02 |",
 		"| 4 | plx all-reduce | 26 to 26 | 1530 | - | - | 0.21 | 0.25: void | 1.00 | 3 |", "![words per second over hosts](benchmarks/sparse-1mbit.svg)",
 	} {
 		if !strings.Contains(text, want) {
@@ -100,12 +100,12 @@ func TestPartitions(t *testing.T) {
 	}
 	found.Config = append(found.Config, measured.Fact("said", "choice P = 4: the fastest of 5"))
 	text := choose(4)
-	for _, want := range []string{"The best is P = 4; the search chose P = 4.", "+4.0 % against the best, and with that number from the start +0.0 %: within 10 %", "`choice P = 4: the fastest of 5`"} {
+	for _, want := range []string{"P = 4 is the fastest number of partitions; the search chose P = 4.", "by +4.0 % after the search, and by +0.0 % with the chosen number from the start: within 10 %", "`choice P = 4: the fastest of 5`"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	if text := choose(2); !strings.Contains(text, "from the start +20.0 %: **not within 10 %**") {
+	if text := choose(2); !strings.Contains(text, "by +20.0 % with the chosen number from the start: **not within 10 %**") {
 		t.Error(text)
 	}
 	found.Values[0].Value = 0.056

@@ -89,7 +89,7 @@ func check(recorded, now measured.Samples) error {
 
 // table has medians of times and figures, and the least and the most figure.
 func table(all measured.Samples) string {
-	rows := [][]string{{"part", "", "plx", "other program", "its time", "ratio, or more than it", "least to most", "goal"}}
+	rows := [][]string{{"part", "what was timed", "plx", "other program", "time of the other program", "plx / other program, or the difference", "range over the rounds", "goal"}}
 	parts := [][]string{{"part", "date, commit", "machine", "rounds"}}
 	for _, l := range lines(all) {
 		figures, format := figures(l)

@@ -127,8 +127,8 @@ func (b *bench) workdirs() []line {
 	return []line{
 		{name: "--workdir, 5,000 files, 100 MB, 8 hosts, first", goal: 1, plx: plx, beyond: plain, peer: rsync,
 			before: func(context.Context, int) error { return b.forget() }},
-		{name: "the same, one file changed", goal: 1, plx: plx, beyond: plain, peer: rsync, has: both(plx, rsync), before: after(true)},
-		{name: "the same, nothing changed", goal: 0.3, over: true, plx: plx, peer: plain, before: after(false)},
+		{name: "--workdir, 5,000 files, 100 MB, 8 hosts, one file changed", goal: 1, plx: plx, beyond: plain, peer: rsync, has: both(plx, rsync), before: after(true)},
+		{name: "--workdir, 5,000 files, 100 MB, 8 hosts, unchanged", goal: 0.3, over: true, plx: plx, peer: plain, before: after(false)},
 	}
 }
 
