@@ -70,7 +70,7 @@ func (x trial) both(t *testing.T) {
 
 // A worker that trains alone has the bits of one whose CPU updates the variables:
 // with every optimiser, with weight decay, with a schedule, with statistics.
-func TestAloneOnGPU(t *testing.T) {
+func TestGPUUpdatesHaveSameBitsAsCPUUpdates(t *testing.T) {
 	for name, opt := range map[string]Optimizer{
 		"sgd": SGD(0.1), "momentum": Momentum(0.1, 0.9).WithDecay(0.01), "nesterov": Nesterov(0.1, 0.8), "adagrad": Adagrad(0.1),
 		"adam": Adam(0.01).WithDecoupledDecay(0.02).WithSchedule(func(step int) float64 { return 0.01 / float64(step+1) }),
@@ -104,7 +104,7 @@ func onALine(step, from, to int) Feed {
 }
 
 // What the GPU keeps is in evaluations between steps, in values, and in comparisons.
-func TestAloneOnGPUIsRead(t *testing.T) {
+func TestEvaluationsAndValuesReadVariablesFromGPU(t *testing.T) {
 	var said [2][]string
 	for i := range said {
 		x := trial{build: dropoutMLP, feed: classified(60), opt: Adam(0.01), options: []Option{GlobalBatch(8)}}
@@ -143,7 +143,7 @@ func TestAloneOnGPUIsRead(t *testing.T) {
 
 // A checkpoint of a worker whose GPU updates is one that any other worker resumes
 // from, and the other way round.
-func TestAloneOnGPUResumes(t *testing.T) {
+func TestCheckpointsMoveBetweenGPUAndCPU(t *testing.T) {
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(4)}, steps: 6}
 	want, err := x.run(onGPU(t, soloJob(io.Discard), true))
 	if err != nil {
@@ -170,7 +170,7 @@ func TestAloneOnGPUResumes(t *testing.T) {
 }
 
 // A loss that is not finite ends the training as on the CPU, and changes nothing.
-func TestAloneOnGPUNotFinite(t *testing.T) {
+func TestNonFiniteLossOnGPUEndsTraining(t *testing.T) {
 	var said [2]string
 	for i := range said {
 		j := onGPU(t, soloJob(io.Discard), i == 0)
@@ -203,7 +203,7 @@ func TestAloneOnGPUNotFinite(t *testing.T) {
 
 // A label that is no class ends the training with the error of a worker on the CPU, and
 // changes nothing.
-func TestAloneOnGPULabels(t *testing.T) {
+func TestInvalidLabelOnGPUEndsTraining(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: Adam(0.01), options: []Option{GlobalBatch(8)}}
 	var said []string
 	for name, j := range map[string]*Job{"cpu": soloJob(io.Discard), "gpu": onGPU(t, soloJob(io.Discard), false)} {
@@ -243,7 +243,7 @@ func TestAloneOnGPULabels(t *testing.T) {
 }
 
 // Where cuBLAS multiplies, who updates the variables changes no bit either.
-func TestAloneOnGPUProducts(t *testing.T) {
+func TestGPUUpdatesWithCuBLASHaveSameBits(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: Adam(0.01), options: []Option{GlobalBatch(8), ClipNorm(0.5)}, steps: 4}
 	var done [2]trained
 	var products [2]int
@@ -266,7 +266,7 @@ func TestAloneOnGPUProducts(t *testing.T) {
 }
 
 // The start line says why the CPU updates what a GPU computes.
-func TestWhereVariablesAreUpdated(t *testing.T) {
+func TestReportSaysWhyCPUUpdatesVariables(t *testing.T) {
 	for _, c := range []struct {
 		settings []Setting
 		options  []Option
@@ -296,7 +296,7 @@ func TestWhereVariablesAreUpdated(t *testing.T) {
 }
 
 // Evaluations of many sizes give the GPU's memory back.
-func TestEvaluationsGiveMemoryBack(t *testing.T) {
+func TestEvaluationsFreeGPUMemory(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: SGD(0.1), options: []Option{GlobalBatch(4)}}
 	j := onGPU(t, soloJob(io.Discard), false)
 	s, err := j.Parallelize(t.Context(), x.build(1), x.opt, x.options...)

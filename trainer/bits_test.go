@@ -86,7 +86,7 @@ func TestDropoutFollowsTheSeed(t *testing.T) {
 
 // One worker that drives several replicas, or adds up several batches, is as
 // many workers; lanes are only a matter of speed.
-func TestReplicasAreWorkers(t *testing.T) {
+func TestReplicasHaveSameBitsAsWorkers(t *testing.T) {
 	lanes := func(n int) Setting { return flags(func(c *config.Config) { c.ParallelReplicas = n }) }
 	for name, x := range everything() {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func testUnevenHosts(t *testing.T, chosen func(model, hosts, at int) bool) {
 
 // What is not part of the promise may change the bits: a test that the
 // comparison above can fail.
-func TestOtherCutsOfABatchHaveOtherBits(t *testing.T) {
+func TestNumberOfVirtualWorkersChangesBits(t *testing.T) {
 	x := everything()["mlp with dropout"]
 	digests := map[string]int{}
 	for _, virtual := range []int{2, 6, 8} {

@@ -77,7 +77,7 @@ func countSteps(ctx context.Context, j *Job, steps, since int) error {
 
 // Recurrent state goes with its rows: through replicas side by side, checkpoints and
 // other numbers of workers.
-func TestCarried(t *testing.T) {
+func TestRecurrentStateFollowsItsRows(t *testing.T) {
 	dir := t.TempDir()
 	for i, workers := range []int{3, 2, 6, 1, 4} {
 		tj := newTestJobOn(t, hostNames(workers), i%2, Config{VirtualWorkers: 12, ParallelReplicas: 2, Arch: []string{"allreduce", "ps"}[i%2]}, everySteps(dir, 3))
@@ -94,7 +94,7 @@ func TestCarried(t *testing.T) {
 
 // Workers that do not wait for each other carry state too. A checkpoint of theirs has
 // none, and the next run says so.
-func TestCarriedBeginsAnew(t *testing.T) {
+func TestRecurrentStateRestartsFromZeroOutOfSync(t *testing.T) {
 	dir := t.TempDir()
 	for i, since := range []int{0, 4} {
 		tj := newTestJobOn(t, hostNames(2), 1, Config{Sync: "async"}, everySteps(dir, 2))
@@ -109,7 +109,7 @@ func TestCarriedBeginsAnew(t *testing.T) {
 }
 
 // A feed may set the state anew, and an evaluation neither begins with it nor changes it.
-func TestCarriedIsFed(t *testing.T) {
+func TestFeedReplacesRecurrentState(t *testing.T) {
 	s, err := soloJob(io.Discard, Replicas(2)).Parallelize(t.Context(), counted, SGD(0.1), Config{GlobalBatch: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestCarriedIsFed(t *testing.T) {
 }
 
 // State that cannot be carried is refused before anything starts.
-func TestCarriedIsRefused(t *testing.T) {
+func TestInvalidRecurrentStateIsRefused(t *testing.T) {
 	for want, spoil := range map[string]func(g *gorgonia.ExprGraph, m *Model){
 		`carried "state": the model has no such input`: func(_ *gorgonia.ExprGraph, m *Model) { m.Carried["state"] = m.Carried["sum"] },
 		`carried "sum": the node is nil`:               func(_ *gorgonia.ExprGraph, m *Model) { m.Carried["sum"] = nil },
@@ -166,7 +166,7 @@ func TestCarriedIsRefused(t *testing.T) {
 }
 
 // A checkpoint whose state has another shape is refused by name.
-func TestCarriedOfAnotherShape(t *testing.T) {
+func TestRecurrentStateOfAnotherShapeIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for i, width := range []int{2, 3} {
 		tj := newTestJobOn(t, hostNames(1), 1, everySteps(dir, 1))

@@ -70,7 +70,7 @@ func (x trial) resumes(t *testing.T, each int, shapes ...shape) {
 // What is interrupted and goes on has the same bits as what is not: on any
 // number of workers and servers, in any architecture, with every optimiser,
 // with statistics and dropout.
-func TestResume(t *testing.T) {
+func TestResumedTrainingHasSameBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -110,7 +110,7 @@ func testResume(t *testing.T, everywhere bool) {
 var savedAt = regexp.MustCompile(`checkpoint of step (\d+):`)
 
 // What is saved in any mode can be gone on from in any other.
-func TestResumeInOtherModes(t *testing.T) {
+func TestCheckpointsMoveBetweenSyncModes(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}}
 	dir, last := t.TempDir(), "training begins anew"
 	for i, mode := range []string{"async", "sync", "ssp:2", "backup:1", "group:2", "async"} {
@@ -132,7 +132,7 @@ func TestResumeInOtherModes(t *testing.T) {
 
 // Workers that do not wait for each other go on each where it was, as long as
 // they are as many.
-func TestResumeEachWhereItWas(t *testing.T) {
+func TestWorkersResumeAtTheirOwnSteps(t *testing.T) {
 	const ahead = 4 // steps of the last worker before the chief
 	dir := t.TempDir()
 	for i, c := range []struct {
@@ -183,7 +183,7 @@ func TestResumeEachWhereItWas(t *testing.T) {
 
 // A checkpoint that is damaged on all hosts is skipped, said so, and the one
 // before is taken; where none is good nothing begins anew in silence.
-func TestDamagedCheckpoints(t *testing.T) {
+func TestDamagedCheckpointsAreSkipped(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}, steps: 12}
 	want := x.alone(t, VirtualWorkers(6))
 	dir := t.TempDir()
@@ -225,7 +225,7 @@ func damage(t *testing.T, pattern string, change func([]byte) []byte) {
 }
 
 // The loss of a host's folder loses nothing.
-func TestCheckpointSurvivesAHost(t *testing.T) {
+func TestCheckpointSurvivesLossOfAHost(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Momentum(0.1, 0.9), options: []Option{GlobalBatch(12)}, steps: 10}
 	want := x.alone(t, VirtualWorkers(6))
 	for lost := range 3 {
@@ -244,7 +244,7 @@ func TestCheckpointSurvivesAHost(t *testing.T) {
 	}
 }
 
-func TestForeignCheckpoint(t *testing.T) {
+func TestCheckpointOfAnotherModelIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	x := trial{build: words, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(4)}, steps: 3}
 	if _, err := x.until(3, newTestJob(t, 2, 0, everySteps(dir, 0))); err != nil {

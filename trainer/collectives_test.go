@@ -123,7 +123,7 @@ func TestCollectivesRefuseOtherTypes(t *testing.T) {
 }
 
 // Workers that do not call the same are told who does what.
-func TestCollectivesThatDiffer(t *testing.T) {
+func TestDifferentCollectivesAreRefused(t *testing.T) {
 	tj := newTestJob(t, 3, 0)
 	errs := tj.all(func(j *Job) error {
 		if j.WorkerID() == 2 {

@@ -30,7 +30,7 @@ func lookupOf(table func() *Embedding, n int) Build {
 
 // The first values of a table are those of a dense variable of the same name,
 // seed and shape, wherever its rows live.
-func TestTableBeginsAsADenseVariable(t *testing.T) {
+func TestTableHasInitialValuesOfADenseVariable(t *testing.T) {
 	const rows, width = 41, 5
 	for name, c := range map[string]struct {
 		first RowInit
@@ -119,7 +119,7 @@ func rowsOf(t *testing.T, tj *testJob, opt Optimizer, batches [][]int) [][]float
 // A row that nobody touched keeps its bits, and so does what the optimiser
 // keeps for it: a row whose neighbours were trained meanwhile goes on exactly
 // as one whose neighbours were not. With decay too, which would show at once.
-func TestOnlyTouchedRowsChange(t *testing.T) {
+func TestOnlyLookedUpRowsChange(t *testing.T) {
 	untouched := []int{0, 3, 11}
 	for name, opt := range map[string]Optimizer{
 		"sgd": SGD(0.1), "momentum": Momentum(0.1, 0.9), "adagrad": Adagrad(0.1), "adam": Adam(0.1),
@@ -151,7 +151,7 @@ func TestOnlyTouchedRowsChange(t *testing.T) {
 // Rows 1 and 2 are trained in steps 0 and 2. What happens to other rows in
 // step 1 must not be seen in them: moments neither decay nor are added to.
 // Adam's count of updates is the step's, the same in both runs.
-func TestStateOfUntouchedRowsStays(t *testing.T) {
+func TestOptimizerStateOfOtherRowsStays(t *testing.T) {
 	for name, opt := range map[string]Optimizer{"momentum": Momentum(0.1, 0.9), "adagrad": Adagrad(0.1), "adam": Adam(0.1)} {
 		one := rowsOf(t, newTestJob(t, 3, 2, Arch("ps")), opt, [][]int{{1, 2, 2, 1, 1, 2}, {5, 6, 7, 8, 9, 10}, {1, 2, 2, 1, 1, 2}})
 		two := rowsOf(t, newTestJob(t, 1, 0), opt, [][]int{{1, 2, 2, 1, 1, 2}, {3, 3, 3, 4, 4, 11}, {1, 2, 2, 1, 1, 2}})
@@ -175,7 +175,7 @@ func nearly(a, b float32) bool { return max(a-b, b-a) < 1e-5 }
 
 // A table may be looked up several times, under several names, and gradients
 // for one row add up.
-func TestTwoLookupsOfOneTable(t *testing.T) {
+func TestGradientsOfTwoLookupsAddUp(t *testing.T) {
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		e := &Embedding{Name: "table", Rows: 4, Width: 1, Dtype: tensor.Float64}
 		a, err := e.Lookup(g, "a", batch)

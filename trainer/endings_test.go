@@ -34,7 +34,7 @@ func endsAfter(steps []int, ending Ending, took func(rank, step int, result Resu
 var architectures = []architecture{{"ps", 2}, {"allreduce", 0}}
 
 // That all take as many steps is the program's promise: who breaks it is named.
-func TestWaitForAllNamesWhoLeft(t *testing.T) {
+func TestWaitForAllNamesWorkerThatLeft(t *testing.T) {
 	for _, at := range architectures {
 		tj := newTestJob(t, 3, at.servers, Arch(at.arch))
 		errs := tj.end(endsAfter([]int{5, 5, 3}, WaitForAll, func(int, int, Result, error) {}))
@@ -48,7 +48,7 @@ func TestWaitForAllNamesWhoLeft(t *testing.T) {
 
 // Workers whose data has ended join the others' steps with nothing, and the
 // mean is one over those that have data.
-func TestJoinersDoNotCount(t *testing.T) {
+func TestMeanExcludesWorkersWithoutData(t *testing.T) {
 	for _, at := range architectures {
 		for _, steps := range [][]int{{3, 6, 4}, {6, 3, 3}, {0, 2, 5}} {
 			tj := newTestJob(t, 3, at.servers, Arch(at.arch), flags(func(c *config.Config) { c.Digest = true }))
@@ -91,7 +91,7 @@ func TestJoinersDoNotCount(t *testing.T) {
 }
 
 // With EndTogether all end after the step that one has no data for.
-func TestEndTogether(t *testing.T) {
+func TestEndTogetherStopsAllWorkers(t *testing.T) {
 	for _, at := range architectures {
 		for _, steps := range [][]int{{3, 6, 9}, {9, 9, 2}} {
 			taken := make([]int, 3)
@@ -125,7 +125,7 @@ func TestEndTogether(t *testing.T) {
 
 // --stop-at-step ends with ErrDone, which is a success, and the digest is that
 // of the step.
-func TestStopAtStep(t *testing.T) {
+func TestStopAtStepEndsWithErrDone(t *testing.T) {
 	stop := flags(func(c *config.Config) { c.StopAtStep, c.Digest = 4, true })
 	for _, at := range architectures {
 		tj := newTestJob(t, 2, at.servers, Arch(at.arch), stop)
@@ -156,7 +156,7 @@ func TestStopAtStep(t *testing.T) {
 }
 
 // Workers agree to stop when one of them wants to.
-func TestAnyStopsTogether(t *testing.T) {
+func TestAnyStopsAllWorkersTogether(t *testing.T) {
 	tj := newTestJob(t, 3, 1, Arch("ps"))
 	taken := make([]int, 3)
 	errs := tj.end(func(ctx context.Context, j *Job) error {

@@ -533,7 +533,7 @@ func ExampleModel_shard() {
 }
 
 // What is wrong with a builder's model is refused before anything starts.
-func TestBuilderIsRefusedBeforeTheStart(t *testing.T) {
+func TestInvalidLayersAreRefusedBeforeTheStart(t *testing.T) {
 	for want, build := range map[string]func(b *nn.Builder){
 		`layer "d": x is (4, 2, 2), want (rows, features)`: func(b *nn.Builder) { b.MSE(b.Dense("d", b.Input("x", 2, 2), 1), b.Input("y", 1)) },
 		`the name "d" is used twice`: func(b *nn.Builder) {

@@ -12,7 +12,7 @@ import (
 
 // A step with groups gives each variable the bits that a step at its own rate and decay gives
 // it: alone, on servers, with tables, and where the GPU updates.
-func TestGroups(t *testing.T) {
+func TestGroupsChangeRateAndDecay(t *testing.T) {
 	grouped := func(name string) Group {
 		return map[string]Group{"first.w": {RateFactor: 0.25}, "last.b": {NoDecay: true}, "table": {RateFactor: 0.25, NoDecay: true}}[name]
 	}
@@ -94,7 +94,7 @@ func (x trial) one(t *testing.T, opt Optimizer, j *Job) map[string][]float32 {
 	return values
 }
 
-func TestGroupsRefused(t *testing.T) {
+func TestInvalidGroupsAreRefused(t *testing.T) {
 	for _, factor := range []float64{-1, math.NaN(), math.Inf(1)} {
 		_, err := soloJob(io.Discard).Parallelize(t.Context(), dropoutMLP(1), SGD(0.1).WithGroups(func(string) Group { return Group{RateFactor: factor} }), GlobalBatch(12))
 		if err == nil || !strings.Contains(err.Error(), `variable "first.w": `) {

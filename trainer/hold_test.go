@@ -13,7 +13,7 @@ import (
 
 // A job that is held stands still behind the checkpoint that was asked for,
 // until it is let go on; nothing of it is to be seen in the weights.
-func TestAHeldJobGoesOn(t *testing.T) {
+func TestPausedJobContinuesAfterResume(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}, steps: 30}
 	want := x.alone(t, VirtualWorkers(6))
 	tj := newTestJobOn(t, hostNames(3), 1, VirtualWorkers(6), everySteps(t.TempDir(), 0), Arch("ps"))
@@ -68,7 +68,7 @@ func TestAHeldJobGoesOn(t *testing.T) {
 	}
 }
 
-func TestHowManyWorkersAJobBears(t *testing.T) {
+func TestJobRefusesImpossibleNumbersOfWorkers(t *testing.T) {
 	for _, x := range []struct {
 		conf    config.Config
 		leaves  int

@@ -157,7 +157,7 @@ func TestHooksSeeResults(t *testing.T) {
 
 // A hook of one worker that stops in step 3 ends all workers after that step, also those
 // that have no data any more; without synchrony it ends its own worker.
-func TestHookStops(t *testing.T) {
+func TestHookStopsTraining(t *testing.T) {
 	stopping := func(moment string, own bool) Hook {
 		stop := func(at bool) error {
 			if own && at {
@@ -208,7 +208,7 @@ func TestHookStops(t *testing.T) {
 
 // Workers without data are part of the decision: all end after step 4, in which the hook
 // stops that is called in every second step.
-func TestHookStopsJoiners(t *testing.T) {
+func TestHookStopsWorkersWithoutData(t *testing.T) {
 	for _, at := range architectures {
 		tj := newTestJob(t, 3, at.servers, Arch(at.arch))
 		errs := tj.end(func(ctx context.Context, j *Job) error {
@@ -243,7 +243,7 @@ func TestHookStopsJoiners(t *testing.T) {
 
 // A hook that fails or panics ends its task with hook and step, and the others with the
 // task's name.
-func TestHookFails(t *testing.T) {
+func TestHookErrorsEndTheTask(t *testing.T) {
 	no := errors.New("no")
 	for want, h := range map[string]Hook{
 		`step 2: hook "bad": before the step: no`:          {Before: func(_ context.Context, step int) error { return when(step == 2, no) }},
@@ -290,7 +290,7 @@ func harmless(h Hook) Hook {
 }
 
 // A hook that takes a step is told so, instead of waiting for itself.
-func TestHookTakesNoStep(t *testing.T) {
+func TestHookMustNotCallStep(t *testing.T) {
 	var r *Session
 	h := Hook{Name: "greedy", After: func(ctx context.Context, _ Result) error {
 		_, err := r.Step(ctx, regression{}.feed(1, 0, 12))
@@ -321,7 +321,7 @@ func panics(now bool) error {
 
 // Mistakes are errors before the first step: those of one worker at once, and hooks that
 // workers do not have in common.
-func TestHooksRefused(t *testing.T) {
+func TestInvalidHooksAreRefused(t *testing.T) {
 	h := Hook{Name: "x", End: func(context.Context, int) error { return nil }}
 	negative := h
 	negative.EverySteps = -3
@@ -430,7 +430,7 @@ func TestGradientHookOnGPU(t *testing.T) {
 }
 
 // A hook whose gradient is not finite is found before anything is sent.
-func TestGradientHookNotFinite(t *testing.T) {
+func TestNonFiniteHookGradientIsReported(t *testing.T) {
 	spoil := Hook{Name: "spoil", Gradient: func(_ context.Context, g Gradient) error {
 		zero := g.Values.([]float64)[0] - g.Values.([]float64)[0]
 		g.Values.([]float64)[0] = 1 / zero

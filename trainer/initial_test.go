@@ -64,7 +64,7 @@ func TestInitialisersDistribution(t *testing.T) {
 }
 
 // A job's initialisers are those of its seed and the node's name.
-func TestInitialisersOfAJob(t *testing.T) {
+func TestJobInitialisersUseSeedAndName(t *testing.T) {
 	j := soloJob(io.Discard, Config{Seed: 5})
 	for name, c := range map[string]struct {
 		got  gorgonia.NodeConsOpt
@@ -90,7 +90,7 @@ func TestInitialisersOfAJob(t *testing.T) {
 
 // Where bits are promised, a variable, frozen or not, whose first values the clock seeds
 // is refused, whether the worker needs two graphs or one.
-func TestFirstValuesThatTheClockSeedsAreRefused(t *testing.T) {
+func TestClockSeededInitialValuesAreRefused(t *testing.T) {
 	promises := map[string]Config{"digest": {Digest: true}, "virtual workers": {VirtualWorkers: 2}, "two replicas": {VirtualWorkers: 2, ParallelReplicas: 2}, "nothing": {}}
 	for name, promise := range promises {
 		for _, odd := range []string{"w", "frozen", "table", "none"} {

@@ -176,7 +176,7 @@ func TestHintsSayWhatToDo(t *testing.T) {
 }
 
 // Parallelize completes the configuration of Main, but for what the job has begun with.
-func TestParallelizeCompletesMain(t *testing.T) {
+func TestParallelizeCompletesConfigOfMain(t *testing.T) {
 	j := soloJob(io.Discard, Config{Seed: 3, ClipNorm: 1, StopAtStep: 9})
 	var helpful interface{ Hint() string }
 	_, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), Config{GlobalBatch: 4, Seed: 4})
@@ -249,7 +249,7 @@ func TestFeedMistakesAreNamed(t *testing.T) {
 	}
 }
 
-func TestStepAfterAFailureSaysWhy(t *testing.T) {
+func TestStepAfterFailureReturnsTheCause(t *testing.T) {
 	j := soloJob(io.Discard)
 	r, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(4))
 	if err != nil {

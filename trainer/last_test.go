@@ -34,7 +34,7 @@ func inThisStep(t *testing.T, s *saver.Saver, r saver.Request) (step int) {
 // A chief that has made its last step saves what the others make after it, and
 // holds them, when it is asked to; and once all is done there is nothing more to
 // save.
-func TestSaveBehindTheChiefsLastStep(t *testing.T) {
+func TestCheckpointsAfterTheChiefsLastStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -109,7 +109,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 
 // Who asks in step when the last checkpoint is made, or is about to be, is told
 // of that one.
-func TestAskedForWhenAllIsSaved(t *testing.T) {
+func TestRequestAtTheEndGetsLastCheckpoint(t *testing.T) {
 	each, told := regression{}, make(chan error, 1)
 	tj := newTestJobOn(t, hostNames(2), 1, VirtualWorkers(6), everySteps(t.TempDir(), 4))
 	errs := tj.end(func(ctx context.Context, j *Job) error {

@@ -60,7 +60,7 @@ func (a *alternating) train(t *testing.T, twin *regression, steps, stop int) err
 
 // Each step is fed what was made for it, once, and before the step ahead of
 // it. A loop that was left goes on where it was.
-func TestTrainFeedsAhead(t *testing.T) {
+func TestTrainRequestsFeedsOneStepAhead(t *testing.T) {
 	a, twin := newAlternating(t), &regression{}
 	for _, c := range []struct {
 		steps, stop int

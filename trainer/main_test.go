@@ -249,7 +249,7 @@ func TestJobOfProcesses(t *testing.T) {
 	}
 }
 
-func TestStopEndsEverybody(t *testing.T) {
+func TestStopEndsAllTasks(t *testing.T) {
 	all := launch(t, "forever", 2, 1, "--arch=ps")
 	all["worker:0"].untilStep(t, 5)
 	stop := cluster.ControlMessage{Kind: cluster.Stop}
@@ -270,7 +270,7 @@ func TestStopEndsEverybody(t *testing.T) {
 	}
 }
 
-func TestInterruptIsAStop(t *testing.T) {
+func TestInterruptStopsWorker(t *testing.T) {
 	all := launch(t, "forever", 1, 0)
 	worker := all["worker:0"]
 	worker.untilStep(t, 2)
@@ -280,7 +280,7 @@ func TestInterruptIsAStop(t *testing.T) {
 	}
 }
 
-func TestTermIsAStop(t *testing.T) {
+func TestSIGTERMStopsTasks(t *testing.T) {
 	for name, code := range map[string]int{"worker:0": exitStopped, "ps:0": exitStopped} {
 		all := launch(t, "forever", 1, 1, "--arch=ps")
 		all["worker:0"].untilStep(t, 2)
@@ -334,7 +334,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 
 // Where nobody waits for a worker the others make all their steps without it,
 // and end well. The chief's agent was told that they would.
-func TestLostProcessIsDoneWithout(t *testing.T) {
+func TestOthersContinueWithoutLostProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -370,7 +370,7 @@ func testLostProcess(t *testing.T, losses map[string][]syscall.Signal) {
 	}
 }
 
-func TestAloneAndFailing(t *testing.T) {
+func TestProgramWithoutLauncher(t *testing.T) {
 	for program, want := range map[string]int{"3": 0, "fail": exitFailed} {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "TRAINER_TEST="+program, "PLX_BLAS=gonum", "PLX_LOG_LEVEL=verbose")
@@ -461,7 +461,7 @@ func TestBadContractIsAnError(t *testing.T) {
 }
 
 // A task sends the stacks of its goroutines while it trains, in pieces, and goes on.
-func TestStacks(t *testing.T) {
+func TestTaskSendsItsStacks(t *testing.T) {
 	worker := launch(t, "forever", 1, 0)["worker:0"]
 	worker.untilStep(t, 2)
 	if err := worker.control.Send(cluster.ControlMessage{Kind: cluster.Stacks, Request: 7}); err != nil {

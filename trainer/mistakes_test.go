@@ -94,7 +94,7 @@ func TestDifferentOptimisersAreRefused(t *testing.T) {
 
 // Where bits were asked for, hosts that compute differently are refused, and
 // both are named; where they were not, they train.
-func TestDifferentArithmetic(t *testing.T) {
+func TestHostsWithDifferentArithmeticAreRefused(t *testing.T) {
 	for name, promise := range map[string]Setting{
 		"virtual workers": VirtualWorkers(6),
 		"digest":          flags(func(c *config.Config) { c.Digest = true }),
@@ -120,7 +120,7 @@ func TestDifferentArithmetic(t *testing.T) {
 
 // Combinations that cannot work are refused with the reason, and with what to do
 // instead, before the program has read its data.
-func TestArchitecturesAndModesThatDoNotWork(t *testing.T) {
+func TestImpossibleArchAndSyncAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		arch, sync       string
 		workers, servers int
@@ -161,7 +161,7 @@ func TestArchitecturesAndModesThatDoNotWork(t *testing.T) {
 }
 
 // What a job is told to do about a server that is missing can be done.
-func TestHintsOfJobsWithoutServers(t *testing.T) {
+func TestHintsForMissingServersWork(t *testing.T) {
 	for _, c := range []struct{ arch, sync, hint string }{
 		{"ps", "sync", "--arch allreduce"},
 		{"ps", "async", "--sync sync --arch allreduce"},
@@ -188,7 +188,7 @@ func TestHintsOfJobsWithoutServers(t *testing.T) {
 }
 
 // The numbers of a job that make no sense are refused before anything else.
-func TestVirtualWorkersThatDoNotFit(t *testing.T) {
+func TestImpossibleVirtualWorkersAreRefused(t *testing.T) {
 	var helpful interface{ Hint() string }
 	for _, c := range []struct {
 		virtual, replicas, accumulate, workers int

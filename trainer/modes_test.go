@@ -51,7 +51,7 @@ func (t *turns) take(rank int, do func() error) error {
 // Asynchronous modes are those of the twin: a gradient is computed from the
 // values that its worker, or its group, last got, and applied to those that
 // the servers have by now.
-func TestAsynchronousModesEqualTheTwin(t *testing.T) {
+func TestAsynchronousModesEqualReferenceLoop(t *testing.T) {
 	const steps, rate, batch = 6, 0.2, 12
 	for _, c := range []struct {
 		sync             string
@@ -142,7 +142,7 @@ func TestDigestWithoutSyncIsReported(t *testing.T) {
 }
 
 // Where a mode leaves nothing open it is sync, to the bit.
-func TestModesThatMustEqualSync(t *testing.T) {
+func TestModesWithoutFreedomEqualSync(t *testing.T) {
 	for name, x := range everything() {
 		t.Run(name, func(t *testing.T) {
 			x.options = []Option{GlobalBatch(24)} // backup does not clip

@@ -67,7 +67,7 @@ func manifests(t *testing.T, dir string) map[int]*checkpoint.Manifest {
 
 // The best checkpoint stays when newer ones would have pushed it out, also over a resume, and
 // has the values that were scored.
-func TestSaveIfBest(t *testing.T) {
+func TestBestCheckpointIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	settings := []Setting{flags(func(c *config.Config) { c.CheckpointEverySteps, c.CheckpointKeep = 1, 2 })}
 	scores := []float64{0.25, 0.75, math.NaN(), 0.5, 0.75, 0.5, 0.25, math.Inf(1), 0.5}
@@ -103,7 +103,7 @@ func TestSaveIfBest(t *testing.T) {
 
 // What a program notes after a step is in the checkpoint after it, and every worker has it when
 // it resumes from there.
-func TestNotes(t *testing.T) {
+func TestNotesAreRestoredOnAllWorkers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	every := []Setting{flags(func(c *config.Config) { c.CheckpointEverySteps = 2 })}
 	note := func(s *Session, step int) {
@@ -138,7 +138,7 @@ func TestNotes(t *testing.T) {
 }
 
 // Save makes a checkpoint of the very step, and nothing without a folder.
-func TestSave(t *testing.T) {
+func TestSaveMakesCheckpointOfThisStep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	all := scored(t, dir, 0, 6, []Setting{flags(func(c *config.Config) { c.CheckpointKeep = 9 })}, func(s *Session, step int) {
 		if step == 1 || step == 2 {

@@ -45,7 +45,7 @@ func rootFeed(step, from, to, badStep, badRow int, bad []float64) Feed {
 
 // A number that is not finite ends the training on all workers, in bounded
 // time, with what, where and when.
-func TestNotFiniteIsNamed(t *testing.T) {
+func TestNonFiniteNumbersAreNamed(t *testing.T) {
 	zero := []float64{1, -1, 0}
 	for _, c := range []struct {
 		name  string
@@ -107,7 +107,7 @@ func TestNotFiniteIsNamed(t *testing.T) {
 }
 
 // Rows of an embedding are looked at too.
-func TestNotFiniteRowsAreNamed(t *testing.T) {
+func TestNonFiniteRowsAreNamed(t *testing.T) {
 	j := soloJob(&strings.Builder{}, flags(func(f *config.Config) { f.CheckNumerics = true }))
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		table := &Embedding{Name: "table", Rows: 4, Width: 2}

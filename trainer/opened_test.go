@@ -30,7 +30,7 @@ func (x trial) saved(t *testing.T) (dir string, done trained) {
 
 // A checkpoint that was opened has the values of the training, whoever held them, and computes
 // what a session that resumes from it computes.
-func TestOpenCheckpoint(t *testing.T) {
+func TestOpenedCheckpointHasTrainedValues(t *testing.T) {
 	options := []Option{GlobalBatch(12)}
 	for name, x := range map[string]trial{
 		"states": {build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: options, steps: 6},
@@ -94,7 +94,7 @@ func listed(t *testing.T, dir string) (all []string) {
 }
 
 // What cannot be opened is refused with the reason.
-func TestOpenCheckpointRefuses(t *testing.T) {
+func TestInvalidCheckpointIsNotOpened(t *testing.T) {
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 3}
 	dir, _ := x.saved(t)
 	file := filepath.Join(t.TempDir(), "a.safetensors")
@@ -159,7 +159,7 @@ func newHead(seed uint64) Build {
 
 // A training begins with a checkpoint's values of the variables that it has too, on every
 // worker and server, with any optimiser; the rest is listed.
-func TestInitFrom(t *testing.T) {
+func TestInitFromSetsVariablesOfSameName(t *testing.T) {
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(12)}, steps: 3}
 	dir, _ := x.saved(t)
 	c, err := OpenCheckpoint(t.Context(), dir, smallCNN(1))
@@ -207,7 +207,7 @@ func TestInitFrom(t *testing.T) {
 }
 
 // A file of tensors serves too, whoever wrote it. A training that resumes keeps its values.
-func TestInitFromFile(t *testing.T) {
+func TestInitFromReadsTensorFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bias.safetensors")
 	writeTensors(t, file, safetensors.Tensor{Name: "last.b", Dtype: safetensors.F32, Shape: []int{3}, Data: []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40}},
 		safetensors.Tensor{Name: "other", Dtype: safetensors.F32, Shape: []int{}, Data: make([]byte, 4)})

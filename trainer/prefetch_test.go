@@ -120,7 +120,7 @@ func TestPrefetchHitsAndMisses(t *testing.T) {
 }
 
 // Where workers are not in step nothing is asked for ahead.
-func TestPrefetchDoesNothingOutOfStep(t *testing.T) {
+func TestPrefetchDoesNothingOutOfSync(t *testing.T) {
 	x := everything()["embedding, duplicates"]
 	for _, mode := range []string{"async", "ssp:2", "backup:1"} {
 		tj := newTestJob(t, 2, 1, Sync(mode))
@@ -141,7 +141,7 @@ func TestPrefetchDoesNothingOutOfStep(t *testing.T) {
 }
 
 // What cannot be asked for is said at once, and the training goes on.
-func TestPrefetchRefusesWhatDoesNotFit(t *testing.T) {
+func TestPrefetchRefusesInvalidIndices(t *testing.T) {
 	x := everything()["embedding, duplicates"]
 	r, err := soloJob(io.Discard).Parallelize(t.Context(), x.build(1), x.opt, x.options...)
 	if err != nil {

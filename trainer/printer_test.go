@@ -18,7 +18,7 @@ func (l lines) Write(b []byte) (int, error) {
 }
 
 // A worker that waits for others says so: for a step, and for a collective.
-func TestWaitingIsSaid(t *testing.T) {
+func TestWaitingIsLogged(t *testing.T) {
 	for _, what := range []string{"step 1 is computed here", "barrier"} {
 		tj := newTestJob(t, 2, 1)
 		log, said := make(lines, 100), make(chan struct{})

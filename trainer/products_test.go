@@ -12,7 +12,7 @@ import (
 
 // What multiplies matrices on a GPU is in the start line, and, since it decides the
 // bits of a result, in what all workers must have in common.
-func TestProductsOfHost(t *testing.T) {
+func TestHostReportsItsMatrixLibrary(t *testing.T) {
 	stand := cudatest.Start(t, cudatest.Options{BLAS: &cudatest.BLAS{}})
 	g, err := cuda.Open(0)
 	if err != nil {

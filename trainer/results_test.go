@@ -54,7 +54,7 @@ func checkResult(r *Session, result Result, twin *regression, step, batch int) (
 // What a step returns is what the twin has: loss, metrics and norm of the
 // whole batch, the fetches of every own virtual worker. Intermediate values
 // that were fetched are the program's to keep: further steps leave them alone.
-func TestResultsEqualTheTwin(t *testing.T) {
+func TestResultsEqualReferenceLoop(t *testing.T) {
 	const steps, batch = 6, 24
 	for _, at := range layouts {
 		for _, workers := range []int{1, 2, 5} {
@@ -98,7 +98,7 @@ func TestResultsEqualTheTwin(t *testing.T) {
 }
 
 // Without MeasureNorm or ClipNorm nobody computes a norm.
-func TestNormIsOnlyWhereAskedFor(t *testing.T) {
+func TestNormIsNaNUnlessRequested(t *testing.T) {
 	for measured, option := range map[bool]Option{false: ClipNorm(0), true: MeasureNorm()} {
 		r, err := soloJob(io.Discard).Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4), option)
 		if err != nil {
@@ -113,7 +113,7 @@ func TestNormIsOnlyWhereAskedFor(t *testing.T) {
 
 // A feed with exactly the input's shape goes to every virtual worker; other
 // feeds are cut.
-func TestFeedsAreCutByVirtualWorker(t *testing.T) {
+func TestFeedsAreDividedAmongVirtualWorkers(t *testing.T) {
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(batch, 3))
 		scale := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("scale"), gorgonia.WithShape(3, 1))

@@ -50,7 +50,7 @@ func foreignCNN(seed uint64) Build {
 
 // A graph of Gorgonia's own operations trains, with the same bits for any number of
 // workers, and is evaluated with the running values.
-func TestGraphOfGorgonia(t *testing.T) {
+func TestGorgoniaOperationsTrain(t *testing.T) {
 	x := trial{build: foreignCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(12)}, steps: 5}
 	want := x.alone(t, VirtualWorkers(2))
 	for _, at := range layouts[1:] {
@@ -76,7 +76,7 @@ func TestGraphOfGorgonia(t *testing.T) {
 
 // The statistics of Gorgonia's batch norm are variables: they move in training, and an
 // evaluation uses them for any number of rows.
-func TestBatchNormOfGorgoniaIsEvaluated(t *testing.T) {
+func TestGorgoniaBatchNormIsEvaluated(t *testing.T) {
 	x := trial{build: foreignCNN, feed: classified(2, 6, 6), opt: SGD(0.1), options: []Option{GlobalBatch(12)}}
 	j := soloJob(new(bytes.Buffer))
 	r, err := j.Parallelize(t.Context(), x.build(1), x.opt, x.options...)
@@ -107,7 +107,7 @@ func TestBatchNormOfGorgoniaIsEvaluated(t *testing.T) {
 }
 
 // What cannot be put right is refused by name.
-func TestGraphOfGorgoniaIsRefused(t *testing.T) {
+func TestUnsupportedGorgoniaOperationsAreRefused(t *testing.T) {
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: 1}
 		logits := l.variable("logits", 4, batch, 3)

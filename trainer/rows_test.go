@@ -23,7 +23,7 @@ func line(g *gorgonia.ExprGraph, rows int) (Model, error) {
 
 // A worker that has one row may feed a slice of one number, to which tensor.New gives
 // the shape ().
-func TestOneRow(t *testing.T) {
+func TestWorkerWithOneRow(t *testing.T) {
 	x, y := []float64{1, 2, 3}, []float64{2, 5, 9}
 	tj := newTestJob(t, 3, 0)
 	for i, err := range tj.all(func(j *Job) error {

@@ -88,7 +88,7 @@ func TestShardsMakeTheSameBatches(t *testing.T) {
 
 // Epochs are those of package data, with the job's seed, and a feed is what a
 // function makes of them.
-func TestShardedEpochs(t *testing.T) {
+func TestEpochsFollowTheSeed(t *testing.T) {
 	tj := newTestJob(t, 2, 0, Seed(7))
 	whole, err := data.Epochs(numbers{30, "numbers"}, 8, 7)
 	if err != nil {
@@ -148,7 +148,7 @@ func TestWorkersWithOtherDataAreRefused(t *testing.T) {
 	}
 }
 
-func TestShardRefusesABatch(t *testing.T) {
+func TestShardRefusesInvalidBatch(t *testing.T) {
 	j := newTestJob(t, 1, 0, VirtualWorkers(3)).jobs[0]
 	for batch, want := range map[int]string{4: "4 rows cannot be divided over 3 virtual workers", 0: "global batch of 0 rows"} {
 		if _, err := Shard(t.Context(), j, numbers{12, "numbers"}, batch); err == nil || !strings.Contains(err.Error(), want) {
@@ -259,7 +259,7 @@ func numbered(dtype tensor.Dtype, spoil func(m *Model)) Build {
 
 // Every virtual worker computes with its own number, on any number of workers, and
 // an evaluation with 0 of 1.
-func TestShardNodes(t *testing.T) {
+func TestShardInputsHoldVirtualWorkerNumbers(t *testing.T) {
 	const virtual = 6
 	for _, c := range []struct{ workers, servers int }{{1, 0}, {2, 0}, {4, 1}} {
 		for _, dtype := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
@@ -304,7 +304,7 @@ func TestShardNodes(t *testing.T) {
 	}
 }
 
-func TestShardNodesAreChecked(t *testing.T) {
+func TestInvalidShardInputsAreRefused(t *testing.T) {
 	for want, spoil := range map[string]func(m *Model){
 		`"x" is float32 of shape (6): want ShardID and NumShards of shape (1)`: func(m *Model) { m.ShardID = m.Inputs[0] },
 		`"shards": inputs and variables need distinct names`:                   func(m *Model) { m.ShardID = m.NumShards },
@@ -328,7 +328,7 @@ func TestShardNodesAreChecked(t *testing.T) {
 
 // A batch for each virtual worker is a global batch of so many for all, and any number of rows
 // has a next one that all can share.
-func TestShardBatch(t *testing.T) {
+func TestShardBatchSetsGlobalBatch(t *testing.T) {
 	for workers, want := range map[int]int{1: 5, 3: 15} {
 		tj := newTestJob(t, workers, 0)
 		for _, err := range tj.all(func(j *Job) error {

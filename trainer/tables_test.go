@@ -61,7 +61,7 @@ var denseTables = flags(func(c *config.Config) { c.NoFindSparse = true })
 
 // A variable of which only rows are looked up is what a declared table is: the same
 // bits, wherever its rows live.
-func TestFoundTableIsAnEmbedding(t *testing.T) {
+func TestDetectedTableEqualsEmbedding(t *testing.T) {
 	for how, rows := range lookups {
 		t.Run(how, func(t *testing.T) {
 			declared := trial{build: words, feed: sentences, opt: Adam(0.05), options: []Option{GlobalBatch(12), ClipNorm(0.5)}, steps: 6}
@@ -94,7 +94,7 @@ func TestFoundTableIsAnEmbedding(t *testing.T) {
 }
 
 // With SGD rows that are not looked up stay as they are in a dense variable too.
-func TestFoundTableTrainsAsADenseVariable(t *testing.T) {
+func TestDetectedTableTrainsAsADenseVariable(t *testing.T) {
 	x := trial{build: lookedUp(lookups["gorgonia.ByIndices"]), feed: renumbered(sentences), opt: SGD(0.5), options: []Option{GlobalBatch(12)}, steps: 30}
 	found, err := x.together(newTestJob(t, 2, 1, Arch("hybrid")))
 	if err != nil {
@@ -116,7 +116,7 @@ func TestFoundTableTrainsAsADenseVariable(t *testing.T) {
 
 // A found table has its values in checkpoints under the variable's name, in any shape
 // of the job, and in Values.
-func TestFoundTableResumes(t *testing.T) {
+func TestDetectedTableResumes(t *testing.T) {
 	x := trial{build: lookedUp(lookups["gorgonia.ByIndices"]), feed: renumbered(sentences), opt: Momentum(0.1, 0.9), options: []Option{GlobalBatch(12)}}
 	x.resumes(t, 3, shape{2, 1, []Setting{Arch("ps")}}, shape{2, 0, []Setting{Arch("allreduce")}}, shape{3, 2, []Setting{Arch("hybrid")}}, shape{1, 0, nil})
 	r, err := soloJob(io.Discard).Parallelize(t.Context(), x.build(3), x.opt, x.options...)
@@ -133,7 +133,7 @@ func TestFoundTableResumes(t *testing.T) {
 }
 
 // A dense variable of a checkpoint does not become a table unnoticed.
-func TestFoundTableOfADenseCheckpoint(t *testing.T) {
+func TestDenseCheckpointOfDetectedTableIsRefused(t *testing.T) {
 	x := trial{build: lookedUp(ops.Rows), feed: renumbered(sentences), opt: SGD(0.1), options: []Option{GlobalBatch(12)}}
 	dir := t.TempDir()
 	if _, err := x.until(2, newTestJobOn(t, hostNames(1), 0, everySteps(dir, 1), restless(t), denseTables)); err != nil {
@@ -192,7 +192,7 @@ func TestVariablesWithOtherUsesStayDense(t *testing.T) {
 // Several lookups, of one table and of two, some by the same indices, which the graph
 // also reads as numbers: all of them are rows of tables. A value of exactly the input's
 // shape is for every virtual worker.
-func TestFoundTablesShareIndices(t *testing.T) {
+func TestDetectedTablesShareIndices(t *testing.T) {
 	build := func(uint64) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 			l := &layers{g: g, seed: 1, model: Model{LossKind: Mean}} // the index has as many elements as a worker has rows
@@ -234,7 +234,7 @@ func TestFoundTablesShareIndices(t *testing.T) {
 }
 
 // --combine-rows is for tables that do not say it themselves.
-func TestCombineRows(t *testing.T) {
+func TestCombineRowsAppliesToTablesWithoutCombine(t *testing.T) {
 	with := func(c Combine) func(seed uint64) Build {
 		return func(seed uint64) Build {
 			return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
@@ -265,7 +265,7 @@ func TestCombineRows(t *testing.T) {
 }
 
 // Without local aggregation every worker sends its own gradients; the bits are the same.
-func TestWithoutLocalAggregation(t *testing.T) {
+func TestNoLocalAggregationHasSameBits(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.05), options: []Option{GlobalBatch(12)}, steps: 3}
 	hosts := []string{"127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3"}
 	var received [2]uint64
@@ -293,7 +293,7 @@ func TestWithoutLocalAggregation(t *testing.T) {
 }
 
 // The limits bound how tables are cut at first and what the search tries.
-func TestPartitionLimits(t *testing.T) {
+func TestPartitionLimitsBoundTheSearch(t *testing.T) {
 	x := trial{build: divided, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 150}
 	tj := newTestJobOn(t, hostNames(2), 2, VirtualWorkers(4), Arch("ps"), restless(t),
 		flags(func(c *config.Config) { c.MinPartitions, c.MaxPartitions = 3, 5 }))

@@ -117,7 +117,7 @@ func readTimeline(t *testing.T, dir string, rank int) []traced {
 
 // The timeline of every worker has the steps that were asked for and no
 // other, and shows that gradients travel while others are still computed.
-func TestTimelineShowsTheOverlap(t *testing.T) {
+func TestTimelineShowsOverlapOfSendingAndComputing(t *testing.T) {
 	const first, end, steps = 2, 42, 44 // on a busy machine few steps overlap
 	dir := t.TempDir()
 	tj := newTestJob(t, 2, 0, Arch("allreduce"), flags(func(c *config.Config) {
@@ -262,7 +262,7 @@ func TestExportedGraph(t *testing.T) {
 
 // What cannot be written is an error before the first step that names the
 // flag.
-func TestHooksThatCannotBeWritten(t *testing.T) {
+func TestUnwritableOutputsAreNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestHooksThatCannotBeWritten(t *testing.T) {
 }
 
 // What the chief evaluates has a folder of its own, with the loss that the program got.
-func TestEvaluationSummaries(t *testing.T) {
+func TestEvaluationsHaveTheirOwnSummaries(t *testing.T) {
 	dir := t.TempDir()
 	j := soloJob(io.Discard, flags(func(c *config.Config) { c.SummaryDir = dir }))
 	r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(12))

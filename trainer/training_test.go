@@ -35,7 +35,7 @@ func float(x any) float64 {
 }
 
 // Workers that initialise differently all begin with the chief's values.
-func TestEverybodyStartsFromTheChief(t *testing.T) {
+func TestAllWorkersStartWithChiefsValues(t *testing.T) {
 	tj := newTestJob(t, 3, 2)
 	firsts := make([]map[string]*tensor.Dense, 3)
 	for rank, err := range tj.all(func(j *Job) error {
@@ -106,7 +106,7 @@ func TestEvaluateTakesAnyBatchAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestChiefSaysWhatItTrains(t *testing.T) {
+func TestChiefReportsWhatItTrains(t *testing.T) {
 	tj := newTestJob(t, 2, 2)
 	tj.all(func(j *Job) error {
 		_, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 6, 3), Adagrad(0.1), GlobalBatch(6))

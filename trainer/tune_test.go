@@ -88,7 +88,7 @@ func testSearch(t *testing.T, archs map[string][]string) {
 
 // A table whose rows are all touched leaves the servers with --arch auto, one
 // of which few are touched stays; the weights are the same bits.
-func TestAutoGoesByDensity(t *testing.T) {
+func TestAutoArchFollowsDensity(t *testing.T) {
 	for rows, role := range map[int]cluster.Role{8: cluster.Worker, 4000: cluster.PS} {
 		build := func(seed uint64) Build {
 			return lookupOf(func() *Embedding {
@@ -158,7 +158,7 @@ func TestLoadIsBalanced(t *testing.T) {
 }
 
 // A worker whose data has ended still meets the others.
-func TestJoinedWorkersMeet(t *testing.T) {
+func TestWorkersWithoutDataJoinTuning(t *testing.T) {
 	tj := newTestJobOn(t, hostNames(3), 3, Arch("hybrid"), restless(t), flags(func(c *config.Config) { c.CheckParameters = 4 }))
 	errs := tj.all(func(j *Job) error {
 		r, err := j.Parallelize(t.Context(), divided(1), SGD(0.1), GlobalBatch(6), AtEndOfData(JoinOthers))
@@ -183,7 +183,7 @@ func TestJoinedWorkersMeet(t *testing.T) {
 
 // What is measured is what the formulas say, to a tenth: 2(n-1)/n a w for rows
 // of a table, with three times their indices, 2(n-1)/n w for dense variables.
-func TestMeasuredBytes(t *testing.T) {
+func TestMeasuredBytesEqualFormulas(t *testing.T) {
 	const rows, width, each = 20_000, 32, 30
 	build := func(seed uint64) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
@@ -233,7 +233,7 @@ func TestMeasuredBytes(t *testing.T) {
 // What looks odd is pointed out: a dense variable of which few rows have a
 // gradient, a table whose rows are all touched, and a server that has most to
 // carry.
-func TestOddVariablesArePointedOut(t *testing.T) {
+func TestUnusualVariablesAreReported(t *testing.T) {
 	build := func(seed uint64) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 			l := &layers{g: g, seed: seed}
@@ -289,7 +289,7 @@ func (c crowded) Room(ctx context.Context, pieces []layout.Piece) error {
 }
 
 // A number of partitions that does not fit is left out, and said to be.
-func TestPartitionsThatDoNotFitAreLeftOut(t *testing.T) {
+func TestImpossiblePartitionsAreSkipped(t *testing.T) {
 	x := trial{build: divided, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 400} // enough for all numbers that there are
 	want := x.alone(t, VirtualWorkers(6))
 	tj := newTestJobOn(t, hostNames(3), 3, Arch("ps"), VirtualWorkers(6), restless(t))

@@ -14,7 +14,7 @@ import (
 // Workers that do not wait for each other may end in any order: the last
 // checkpoint has all steps, and a job goes on from it whoever is ahead, also
 // with a program that puts something together before its first step.
-func TestCheckpointsOfUnevenEnds(t *testing.T) {
+func TestCheckpointsAfterUnevenEnds(t *testing.T) {
 	for _, mode := range []string{"async", "ssp:1", "group:3"} {
 		for _, ending := range []Ending{WaitForAll, JoinOthers} {
 			t.Run(fmt.Sprint(mode, "/", ending), func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // A worker whose GPUs are hidden computes on the CPU, or is refused if it must not.
-func TestHiddenGPU(t *testing.T) {
+func TestWorkerWithHiddenGPU(t *testing.T) {
 	t.Setenv("PLX_CUDA", "libabsent.so.7")
 	for _, visible := range []string{"", "-1", "NoDevFiles"} {
 		if g, err := Open("auto", visible, "", 0, true); g != nil || err != nil {
@@ -23,8 +23,8 @@ func TestHiddenGPU(t *testing.T) {
 	}
 }
 
-// TestReportA4 leaves a GPU of another vendor alone, or refuses to train without one.
-func TestReportA4(t *testing.T) {
+// TestGPUOfOtherVendorIsNotUsed leaves a GPU of another vendor alone, or refuses to train without one.
+func TestGPUOfOtherVendorIsNotUsed(t *testing.T) {
 	t.Setenv("PLX_CUDA", "libabsent.so.7")
 	if g, err := Open("auto", "0", "AMD", 0, true); g != nil || err != nil {
 		t.Errorf("auto: %v, %v", g, err)
@@ -36,7 +36,7 @@ func TestReportA4(t *testing.T) {
 
 // Who runs a program by itself beside a GPU learns that it is not used, unless the user
 // has decided.
-func TestUnusedGPU(t *testing.T) {
+func TestUnusedGPUIsReported(t *testing.T) {
 	there := filepath.Join(t.TempDir(), "nvidiactl")
 	if err := os.WriteFile(there, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func TestSameModelGivesSameBytes(t *testing.T) {
 	}
 }
 
-func TestMarksOfAnotherGraph(t *testing.T) {
+func TestMarksOfAnotherGraphAreRefused(t *testing.T) {
 	g, _ := regression(t)
 	_, other := regression(t)
 	for _, m := range []Marks{{Loss: other.Loss}, {Variables: other.Variables}} {

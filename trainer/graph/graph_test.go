@@ -137,7 +137,7 @@ func FuzzJSONRoundTrip(f *testing.F) {
 	})
 }
 
-func TestLabels(t *testing.T) {
+func TestLabelsShowNameOperationShapeType(t *testing.T) {
 	for want, v := range map[string]Vertex{
 		"w\n(784, 100) float32":           {Name: "w", Shape: []int{784, 100}, Dtype: "float32"},
 		"A × B\n(3) float64":              {Op: "A × B", Shape: []int{3}, Dtype: "float64"},

@@ -58,7 +58,7 @@ func tensorValue(tag, plugin string, dtype byte, dims []byte, content ...byte) [
 	return v
 }
 
-func TestReadTensors(t *testing.T) {
+func TestReadEventsReadsScalarTensors(t *testing.T) {
 	four := binary.LittleEndian.AppendUint32(nil, math.Float32bits(0.5))
 	eight := binary.LittleEndian.AppendUint64(nil, math.Float64bits(0.1))
 	packed := appendBytes(nil, 5<<3|2, four)
@@ -126,7 +126,7 @@ func TestReadEventsSkipsLargeRecords(t *testing.T) {
 	}
 }
 
-func TestReadDamagedEvents(t *testing.T) {
+func TestDamagedEventsAreErrors(t *testing.T) {
 	good := appendRecord(nil, sample.record().event())
 	record := func(data ...byte) []byte { return appendRecord(nil, data) }
 	length := binary.LittleEndian.AppendUint64(nil, 1<<40)

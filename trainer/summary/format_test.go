@@ -38,7 +38,7 @@ func TestChecksumKnownAnswers(t *testing.T) {
 
 // Every event file that TensorFlow writes begins with the same twelve bytes,
 // the length of the version event and its checksum, and the time's key.
-func TestFileBeginsAsTensorFlows(t *testing.T) {
+func TestFileBeginsLikeTensorFlowFiles(t *testing.T) {
 	b := appendRecord(nil, versionEvent(time.Unix(1714564800, 250e6)))
 	want := []byte{24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22, 0x09}
 	if !bytes.HasPrefix(b, want) {
@@ -84,7 +84,7 @@ func TestEvent(t *testing.T) {
 }
 
 // What is no number for JSON stays what it is in both files.
-func TestNotFinite(t *testing.T) {
+func TestNonFiniteValuesAreWritten(t *testing.T) {
 	s := Scalars{Loss: math.NaN(), GradientNorm: math.Inf(1), LearningRate: math.Copysign(0, -1),
 		Metrics: map[string]float64{"low": math.Inf(-1), "wide": 1e300, "": 5e-324, "\xff\"\n": 1}}
 	line := s.record().appendLine(nil)

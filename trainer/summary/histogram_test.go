@@ -14,7 +14,7 @@ import (
 
 // A histogram in the file is that of its values, whatever they are: every finite element
 // is in the bucket that its bounds say, at both ends, too.
-func TestHistogram(t *testing.T) {
+func TestHistogramCountsEveryFiniteElement(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for name, values := range map[string][]float64{
 		"spread": {-3, -1, 0, 0, 0.5, 2, 2, 7}, "one": {4}, "equal": {2, 2, 2}, "none": {}, "not finite": {nan, inf, -inf},
@@ -68,7 +68,7 @@ func count(values []float64, bound float64) (n float64) {
 }
 
 // Of a large tensor a histogram takes so many elements as it promises, at most.
-func TestHistogramOfManyElements(t *testing.T) {
+func TestHistogramSamplesLargeTensors(t *testing.T) {
 	values := make([]float32, 3*mostElements+1)
 	values[0], values[len(values)-1] = -1, 1
 	h := NewHistogram("w", values)
@@ -78,7 +78,7 @@ func TestHistogramOfManyElements(t *testing.T) {
 }
 
 // The graph in the file has the nodes, with operands, shapes and types.
-func TestGraph(t *testing.T) {
+func TestGraphHasOperandsShapesAndTypes(t *testing.T) {
 	w := mustOpen(t, t.TempDir(), time.Now)
 	nodes := []Node{
 		{Name: "x", Op: "input", Shape: []int{4, 784}, Dtype: "float32"},
@@ -174,7 +174,7 @@ func sizes(b []byte) (all []uint64) {
 }
 
 // An evaluation has its loss and metrics under the names that a step's have.
-func TestEvaluation(t *testing.T) {
+func TestEvaluationUsesNamesOfSteps(t *testing.T) {
 	w := mustOpen(t, t.TempDir(), time.Now)
 	if err := errors.Join(w.Evaluation(Evaluation{Step: 30, Loss: 0.5, Metrics: map[string]float64{"accuracy": 0.75}}), w.Close()); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func TestBothFilesHoldEveryStep(t *testing.T) {
 }
 
 // A number is taken if either of the two files has it.
-func TestNamesAreNew(t *testing.T) {
+func TestFileNamesAreUnused(t *testing.T) {
 	dir := t.TempDir()
 	now := func() time.Time { return time.Unix(1714564800, 0) }
 	form := regexp.MustCompile(`^events\.out\.tfevents\.1714564800\.[A-Za-z0-9._-]+\.\d+\.(\d)$`)
@@ -216,7 +216,7 @@ func (f *full) Write(p []byte) (int, error) {
 }
 
 // What a full disk takes of a record is taken back: the file can be read.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskLeavesReadableFile(t *testing.T) {
 	clock := time.Unix(1714564800, 0)
 	w, err := open(t.TempDir(), func() time.Time { clock = clock.Add(time.Minute); return clock })
 	if err != nil {

@@ -78,7 +78,7 @@ func TestSummaryEveryHundredSteps(t *testing.T) {
 }
 
 // Values that cannot be read end the step.
-func TestHistogramsFail(t *testing.T) {
+func TestUnreadableHistogramFailsTheStep(t *testing.T) {
 	r, _, _ := summarised(t, 0)
 	gone := errors.New("gone")
 	if err := r.After(summary.Scalars{}, 1, Timing{}, func() ([]summary.Histogram, error) { return nil, gone }); err != gone {
@@ -88,7 +88,7 @@ func TestHistogramsFail(t *testing.T) {
 
 // What is evaluated in batches between two steps becomes one summary, in a folder of its
 // own: the mean over rows, or of a loss that is a sum the sum.
-func TestEvaluations(t *testing.T) {
+func TestEvaluationBatchesBecomeOneSummary(t *testing.T) {
 	for _, c := range []struct {
 		sum  bool
 		want string
@@ -124,7 +124,7 @@ func TestEvaluations(t *testing.T) {
 }
 
 // Vertices get distinct names without the characters that mean something to TensorBoard.
-func TestNodes(t *testing.T) {
+func TestNodesHaveDistinctNames(t *testing.T) {
 	g := graph.Graph{
 		Vertices: []graph.Vertex{
 			{ID: 0, Name: "x", Kind: graph.Input, Shape: []int{2}, Dtype: "float32"},
@@ -143,7 +143,7 @@ func TestNodes(t *testing.T) {
 }
 
 // A graph that is too large is left out, with a line that says so.
-func TestLargeGraph(t *testing.T) {
+func TestLargeGraphIsNotWritten(t *testing.T) {
 	r, _, log := summarised(t, 0)
 	err := r.Graph(graph.Graph{Vertices: make([]graph.Vertex, summary.MostNodes+1)})
 	if err != nil || !strings.Contains(log.String(), "the summaries have no graph: the model's has 20001 vertices") {

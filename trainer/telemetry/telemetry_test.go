@@ -14,7 +14,7 @@ import (
 
 // The chief, and nobody else, logs the steps per second each time that half a minute has
 // passed.
-func TestPace(t *testing.T) {
+func TestChiefLogsStepsPerSecond(t *testing.T) {
 	for index, want := range [][]string{
 		{"step 15: 0.5 steps per second", "step 27: 0.4 steps per second"}, nil,
 	} {

@@ -84,7 +84,7 @@ func recording(limit int) *Recorder {
 }
 
 // A span that began before the recording does not belong to it; nor does one of a pause.
-func TestSpansOfBefore(t *testing.T) {
+func TestSpansBeforeRecordingAreDropped(t *testing.T) {
 	r := New(10)
 	before := time.Now()
 	r.Record(true)
@@ -223,7 +223,7 @@ func TestNothingIsLostBelowTheLimit(t *testing.T) {
 	}
 }
 
-func TestOffCostsNoMemory(t *testing.T) {
+func TestRecorderAllocatesNothingWhileOff(t *testing.T) {
 	var none *Recorder
 	for name, r := range map[string]*Recorder{"nil": none, "off": New(10)} {
 		n := 1000
@@ -243,7 +243,7 @@ func TestOffCostsNoMemory(t *testing.T) {
 }
 
 // Whatever callers say, the file can be read.
-func TestStrangeEvents(t *testing.T) {
+func TestStrangeEventsGiveValidFile(t *testing.T) {
 	r := recording(100)
 	r.Span("lane", "turned", at(9), at(3))
 	r.Span("lane", "endless", at(1), time.Time{})
