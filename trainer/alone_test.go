@@ -16,8 +16,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// onGPU gives the only worker of a job a stand-in for a GPU of its own. updates makes the CPU
-// update the variables, as it does for several workers.
+// onGPU gives the only worker of a job a simulated GPU. If updates is true,
+// the CPU updates the variables, as it does in jobs with several workers.
 func onGPU(t *testing.T, j *Job, updates bool) *Job {
 	t.Helper()
 	openGPU(t, j, cudatest.Options{Seed: len(t.Name())})
@@ -25,7 +25,7 @@ func onGPU(t *testing.T, j *Job, updates bool) *Job {
 	return j
 }
 
-// openGPU gives the only worker of a job a GPU.
+// openGPU gives the only worker of a job a simulated GPU.
 func openGPU(t *testing.T, j *Job, o cudatest.Options) *cudatest.Driver {
 	t.Helper()
 	stand := cudatest.Start(t, o)
@@ -42,8 +42,8 @@ func openGPU(t *testing.T, j *Job, o cudatest.Options) *cudatest.Driver {
 	return stand
 }
 
-// both runs a trial on a GPU whose variables the CPU updates, and on one that keeps
-// them. It wants the same bits.
+// both runs a training twice on a GPU: the CPU updates the variables in one
+// run, and the GPU in the other. It checks that the bits are the same.
 func (x trial) both(t *testing.T) {
 	t.Helper()
 	want, err := x.run(onGPU(t, soloJob(io.Discard), true))
@@ -68,8 +68,9 @@ func (x trial) both(t *testing.T) {
 	}
 }
 
-// A worker that trains alone has the bits of one whose CPU updates the variables:
-// with every optimiser, with weight decay, with a schedule, with statistics.
+// The trained weights must have the same bits whether the GPU or the CPU
+// updates the variables. The test covers every optimiser, weight decay,
+// schedules and batch norm.
 func TestGPUUpdatesHaveSameBitsAsCPUUpdates(t *testing.T) {
 	for name, opt := range map[string]Optimizer{
 		"sgd": SGD(0.1), "momentum": Momentum(0.1, 0.9).WithDecay(0.01), "nesterov": Nesterov(0.1, 0.8), "adagrad": Adagrad(0.1),
@@ -93,7 +94,7 @@ func TestGPUUpdatesHaveSameBitsAsCPUUpdates(t *testing.T) {
 	})
 }
 
-// onALine makes rows of y = 2x + 1.
+// onALine returns rows of the line y = 2x + 1.
 func onALine(step, from, to int) Feed {
 	x, y := make([]float64, to-from), make([]float64, to-from)
 	for i := range x {
@@ -103,7 +104,8 @@ func onALine(step, from, to int) Feed {
 	return Feed{"x": dense(tensor.Float32, x, len(x)), "y": dense(tensor.Float32, y, len(y))}
 }
 
-// What the GPU keeps is in evaluations between steps, in values, and in comparisons.
+// Evaluate, Values and CheckParameters must see the variables that the GPU has
+// updated.
 func TestEvaluationsAndValuesReadVariablesFromGPU(t *testing.T) {
 	var said [2][]string
 	for i := range said {
@@ -141,8 +143,8 @@ func TestEvaluationsAndValuesReadVariablesFromGPU(t *testing.T) {
 	}
 }
 
-// A checkpoint of a worker whose GPU updates is one that any other worker resumes
-// from, and the other way round.
+// A worker whose GPU updates the variables can resume from a checkpoint of one
+// whose CPU does, and vice versa.
 func TestCheckpointsMoveBetweenGPUAndCPU(t *testing.T) {
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(4)}, steps: 6}
 	want, err := x.run(onGPU(t, soloJob(io.Discard), true))
@@ -169,7 +171,8 @@ func TestCheckpointsMoveBetweenGPUAndCPU(t *testing.T) {
 	}
 }
 
-// A loss that is not finite ends the training as on the CPU, and changes nothing.
+// A loss of NaN or Inf on a GPU must fail the training as on the CPU, without
+// changing a variable.
 func TestNonFiniteLossOnGPUEndsTraining(t *testing.T) {
 	var said [2]string
 	for i := range said {
@@ -201,8 +204,8 @@ func TestNonFiniteLossOnGPUEndsTraining(t *testing.T) {
 	}
 }
 
-// A label that is no class ends the training with the error of a worker on the CPU, and
-// changes nothing.
+// A label on a GPU that is no valid class must fail the training with the same
+// error as on the CPU, without changing a variable.
 func TestInvalidLabelOnGPUEndsTraining(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: Adam(0.01), options: []Option{GlobalBatch(8)}}
 	var said []string
@@ -242,7 +245,8 @@ func TestInvalidLabelOnGPUEndsTraining(t *testing.T) {
 	}
 }
 
-// Where cuBLAS multiplies, who updates the variables changes no bit either.
+// With cuBLAS too, the weights must have the same bits whether the GPU or the
+// CPU updates the variables.
 func TestGPUUpdatesWithCuBLASHaveSameBits(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: Adam(0.01), options: []Option{GlobalBatch(8), ClipNorm(0.5)}, steps: 4}
 	var done [2]trained
@@ -265,7 +269,8 @@ func TestGPUUpdatesWithCuBLASHaveSameBits(t *testing.T) {
 	}
 }
 
-// The start line says why the CPU updates what a GPU computes.
+// The log line at the start gives the reason if the CPU updates the variables
+// that a GPU computes with.
 func TestReportSaysWhyCPUUpdatesVariables(t *testing.T) {
 	for _, c := range []struct {
 		settings []Setting
@@ -295,7 +300,8 @@ func TestReportSaysWhyCPUUpdatesVariables(t *testing.T) {
 	}
 }
 
-// Evaluations of many sizes give the GPU's memory back.
+// Evaluations with many numbers of rows build many graphs, whose GPU memory
+// must be freed.
 func TestEvaluationsFreeGPUMemory(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: SGD(0.1), options: []Option{GlobalBatch(4)}}
 	j := onGPU(t, soloJob(io.Discard), false)
@@ -312,7 +318,7 @@ func TestEvaluationsFreeGPUMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rows == 4 { // the four smallest ones are kept
+		if rows == 4 { // the session keeps the graphs of the last four evaluations, here the smallest
 			least = free
 		}
 		if taken := int64(least) - int64(free); rows > 8 && taken > 256<<10 {

@@ -13,19 +13,20 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// counted is regression with recurrent state: each row of "sum" is the sum of what "add"
-// had in that row. The fetch "sum" is what a step began with.
+// counted returns a regression with recurrent state: each row of input "sum"
+// holds the sum of that row of input "add" over all earlier steps. The fetch
+// "sum" returns the value at the beginning of the step.
 func counted(g *gorgonia.ExprGraph, batch int) (Model, error) {
 	m, err := regression{}.build(g, batch)
 	add := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("add"), gorgonia.WithShape(batch, 2))
 	sum := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("sum"), gorgonia.WithShape(batch, 2))
-	m.Inputs = append(gorgonia.Nodes{sum, add}, m.Inputs...) // an evaluation must not count the rows of sum
+	m.Inputs = append(gorgonia.Nodes{sum, add}, m.Inputs...) // the first input gives an evaluation's number of rows, and "sum" is not fed
 	m.Carried = map[string]*gorgonia.Node{"sum": gorgonia.Must(gorgonia.Add(sum, add))}
 	m.Fetches["sum"] = gorgonia.Must(gorgonia.Add(sum, gorgonia.NewConstant(0.0)))
 	return m, err
 }
 
-// countedFeed is the feed of a step. Row r adds 100*step+r.
+// countedFeed returns the feed of a step. Row r of "add" is 100*step+r.
 func countedFeed(step, from, to int) Feed {
 	f := regression{}.feed(step, from, to)
 	var add []float64
@@ -36,7 +37,8 @@ func countedFeed(step, from, to int) Feed {
 	return f
 }
 
-// sums are the second column of a fetch, of all virtual workers of a worker.
+// sums returns the second column of a fetch, over all virtual workers of a
+// worker.
 func sums(values []gorgonia.Value) (all []float64) {
 	for _, v := range values {
 		for i, x := range v.Data().([]float64) {
@@ -48,8 +50,8 @@ func sums(values []gorgonia.Value) (all []float64) {
 	return all
 }
 
-// countSteps trains and wants each row of the state to be the sum of the steps before,
-// from step since on.
+// countSteps trains and checks in each step that the state is the sum of "add"
+// over the steps from since on.
 func countSteps(ctx context.Context, j *Job, steps, since int) error {
 	s, err := j.Parallelize(ctx, counted, SGD(0.1), Config{GlobalBatch: 12})
 	if err != nil {
@@ -75,8 +77,8 @@ func countSteps(ctx context.Context, j *Job, steps, since int) error {
 	return nil
 }
 
-// Recurrent state goes with its rows: through replicas side by side, checkpoints and
-// other numbers of workers.
+// Recurrent state must stay with its rows of the batch: across replicas,
+// checkpoints and different numbers of workers.
 func TestRecurrentStateFollowsItsRows(t *testing.T) {
 	dir := t.TempDir()
 	for i, workers := range []int{3, 2, 6, 1, 4} {
@@ -92,8 +94,8 @@ func TestRecurrentStateFollowsItsRows(t *testing.T) {
 	}
 }
 
-// Workers that do not wait for each other carry state too. A checkpoint of theirs has
-// none, and the next run says so.
+// Recurrent state also works in modes other than sync. Their checkpoints do
+// not contain it, and a resumed training logs that.
 func TestRecurrentStateRestartsFromZeroOutOfSync(t *testing.T) {
 	dir := t.TempDir()
 	for i, since := range []int{0, 4} {
@@ -108,7 +110,8 @@ func TestRecurrentStateRestartsFromZeroOutOfSync(t *testing.T) {
 	}
 }
 
-// A feed may set the state anew, and an evaluation neither begins with it nor changes it.
+// A feed may replace the recurrent state. An evaluation neither reads nor
+// changes it.
 func TestFeedReplacesRecurrentState(t *testing.T) {
 	s, err := soloJob(io.Discard, Replicas(2)).Parallelize(t.Context(), counted, SGD(0.1), Config{GlobalBatch: 2})
 	if err != nil {
@@ -137,7 +140,7 @@ func TestFeedReplacesRecurrentState(t *testing.T) {
 	}
 }
 
-// State that cannot be carried is refused before anything starts.
+// Parallelize must reject invalid entries of Model.Carried.
 func TestInvalidRecurrentStateIsRefused(t *testing.T) {
 	for want, spoil := range map[string]func(g *gorgonia.ExprGraph, m *Model){
 		`carried "state": the model has no such input`: func(_ *gorgonia.ExprGraph, m *Model) { m.Carried["state"] = m.Carried["sum"] },
@@ -165,7 +168,8 @@ func TestInvalidRecurrentStateIsRefused(t *testing.T) {
 	}
 }
 
-// A checkpoint whose state has another shape is refused by name.
+// If the recurrent state in a checkpoint has another shape than in the model,
+// the error names the input.
 func TestRecurrentStateOfAnotherShapeIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for i, width := range []int{2, 3} {

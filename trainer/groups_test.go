@@ -10,8 +10,9 @@ import (
 	"github.com/plx-run/plx/internal/test/cudatest"
 )
 
-// A step with groups gives each variable the bits that a step at its own rate and decay gives
-// it: alone, on servers, with tables, and where the GPU updates.
+// With WithGroups, each variable must get the same bits as in a step of a
+// training with its learning rate and decay for all variables. The test covers
+// a single worker, servers, tables and GPU updates.
 func TestGroupsChangeRateAndDecay(t *testing.T) {
 	grouped := func(name string) Group {
 		return map[string]Group{"first.w": {RateFactor: 0.25}, "last.b": {NoDecay: true}, "table": {RateFactor: 0.25, NoDecay: true}}[name]
@@ -73,7 +74,7 @@ func TestGroupsChangeRateAndDecay(t *testing.T) {
 	})
 }
 
-// one takes a step and returns the values of all variables.
+// one takes one step of the training and returns the values of all variables.
 func (x trial) one(t *testing.T, opt Optimizer, j *Job) map[string][]float32 {
 	t.Helper()
 	s, err := j.Parallelize(t.Context(), x.build(1), opt, x.options...)
