@@ -274,7 +274,7 @@ func TestCheckpointFlags(t *testing.T) {
 		want string
 	}{
 		{func(c *config.Config) { c.CheckpointDir, c.CheckpointEverySteps, c.CheckpointEverySecs = "x", 1, 1 }, "give one of them"},
-		{func(c *config.Config) { c.CheckpointEverySteps = 1 }, "no --ckpt-dir"},
+		{func(c *config.Config) { c.CheckpointEverySteps = 1 }, "without --ckpt-dir"},
 		{func(c *config.Config) { c.CheckpointDir, c.CheckpointKeep = "x", 0 }, "--ckpt-keep is 0"},
 		{func(c *config.Config) { c.CheckpointDir, c.CheckpointEverySecs = "x", -1 }, "--ckpt-every-secs is -1"},
 	} {

@@ -80,7 +80,7 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{"no file", func(*gorgonia.ExprGraph, int) (Model, error) { return Model{}, errors.New("no file") }, nil},
 		{"-3 rows", good, []Option{GlobalBatch(-3)}},
 		{"cannot be divided over 2 virtual workers", good, []Option{GlobalBatch(7)}},
-		{"peer timeout", good, []Option{GlobalBatch(4), PeerTimeout(-1)}},
+		{"PeerTimeout", good, []Option{GlobalBatch(4), PeerTimeout(-1)}},
 	} {
 		tj := newTestJob(t, 2, 1)
 		// The other tasks of this job do not run, so a mistake that
