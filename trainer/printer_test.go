@@ -9,7 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// lines is a log that a test can wait for.
+// lines is a log writer that sends each line to a channel, so that a test can
+// wait for a line.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {
@@ -17,7 +18,8 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A worker that waits for others says so: for a step, and for a collective.
+// A worker that waits for other tasks must log that, both in a training step
+// and in a collective.
 func TestWaitingIsLogged(t *testing.T) {
 	for _, what := range []string{"step 1 is computed here", "barrier"} {
 		tj := newTestJob(t, 2, 1)

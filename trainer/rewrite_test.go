@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// foreignCNN has operations of Gorgonia's with hidden state, as a single-device
-// program has them.
+// foreignCNN builds a model with Gorgonia's own stateful operations, as
+// programs for a single device do.
 func foreignCNN(seed uint64) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: seed}
@@ -48,8 +48,8 @@ func foreignCNN(seed uint64) Build {
 	}
 }
 
-// A graph of Gorgonia's own operations trains, with the same bits for any number of
-// workers, and is evaluated with the running values.
+// A graph of Gorgonia's own operations must train with the same bits on any
+// number of workers. Evaluations must use the running averages.
 func TestGorgoniaOperationsTrain(t *testing.T) {
 	x := trial{build: foreignCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(12)}, steps: 5}
 	want := x.alone(t, VirtualWorkers(2))
@@ -74,8 +74,8 @@ func TestGorgoniaOperationsTrain(t *testing.T) {
 	}
 }
 
-// The statistics of Gorgonia's batch norm are variables: they move in training, and an
-// evaluation uses them for any number of rows.
+// The running averages of Gorgonia's batch norm must become variables that
+// change in training. Evaluations must use them for any number of rows.
 func TestGorgoniaBatchNormIsEvaluated(t *testing.T) {
 	x := trial{build: foreignCNN, feed: classified(2, 6, 6), opt: SGD(0.1), options: []Option{GlobalBatch(12)}}
 	j := soloJob(new(bytes.Buffer))
@@ -106,7 +106,8 @@ func TestGorgoniaBatchNormIsEvaluated(t *testing.T) {
 	}
 }
 
-// What cannot be put right is refused by name.
+// Parallelize must reject Gorgonia's operations that it cannot replace, and
+// name them.
 func TestUnsupportedGorgoniaOperationsAreRefused(t *testing.T) {
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: 1}

@@ -34,7 +34,8 @@ func float(x any) float64 {
 	return x.(float64)
 }
 
-// Workers that initialise differently all begin with the chief's values.
+// If workers initialise variables differently, all of them must begin with the
+// chief's values.
 func TestAllWorkersStartWithChiefsValues(t *testing.T) {
 	tj := newTestJob(t, 3, 2)
 	firsts := make([]map[string]*tensor.Dense, 3)
@@ -77,7 +78,7 @@ func TestEvaluateTakesAnyBatchAndChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := step%6 + 1 // more sizes than are kept
+		n := step%6 + 1 // more different sizes than graphs that the session keeps
 		result, err := r.Evaluate(ctx, rows(tensor.Float32, step, 0, n, 8, 3))
 		if err != nil {
 			t.Fatal(err)
